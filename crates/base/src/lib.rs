@@ -1,0 +1,1 @@
+//! Aligned buffers, checked arithmetic, the knob registry and the resident thread pool.

@@ -1,0 +1,1 @@
+//! The on-disk bundle: tensor files, manifests, writer, mapped reader, validation, versions.

@@ -1,0 +1,2 @@
+//! The cactus command.
+fn main() {}

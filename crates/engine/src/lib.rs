@@ -1,0 +1,1 @@
+//! Model and Session: prefill, decode, sampling, streaming, scoring.

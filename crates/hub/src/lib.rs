@@ -1,0 +1,1 @@
+//! Find, fetch, verify and cache models.

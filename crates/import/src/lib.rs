@@ -1,0 +1,1 @@
+//! Front ends: Hugging Face folders and GGUF files become bundles.

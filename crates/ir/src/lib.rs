@@ -1,0 +1,1 @@
+//! The portable graph: operations, symbolic shapes, verifier, text and JSON form.

@@ -1,0 +1,1 @@
+//! One file per model family: configuration to portable graph and weight map.

@@ -1,0 +1,1 @@
+//! Portable graph rewrites: canonicalise, fold, fuse, state, precision, dead code.

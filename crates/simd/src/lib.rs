@@ -1,0 +1,1 @@
+//! CPU feature tokens, run-time detection and 16-lane vector operations.

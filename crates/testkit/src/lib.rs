@@ -1,0 +1,1 @@
+//! Shape lists, tolerances and tiny models for tests.

@@ -1,0 +1,2 @@
+//! Repository rules as tests, and developer commands.
+fn main() {}
