@@ -1,1 +1,40 @@
-//! The portable graph: operations, symbolic shapes, verifier, text and JSON form.
+//! The portable graph: a small, target-independent intermediate representation of a model.
+//!
+//! A [`Graph`] is a list of [`Node`]s in execution order over typed [`Value`]s. Shapes are symbolic: each axis is a
+//! [`Dim`], an affine expression over symbols such as `batch`, `seq` and `past`. Memory that outlives a call (KV cache,
+//! convolution and recurrent state) is declared as a [`State`] and named by the operations that use it, so a graph
+//! without states is a pure function.
+//!
+//! Stages use the same types: importers emit primitive operations, passes rewrite them to fused and stateful ones, the
+//! bundle stores the result, the runtime lowers it. [`Graph::verify`] holds the invariants between any two stages.
+//!
+//! It may depend on `tensor` only. It deliberately does not compute (see `reference`), does not rewrite (see `passes`),
+//! does not know quantization (a weight is logically `f32` whatever it is stored as), kernels or files.
+#![forbid(unsafe_code)]
+
+mod builder;
+mod dim;
+mod document;
+mod error;
+mod graph;
+mod infer;
+mod op;
+mod text;
+mod verify;
+mod weight;
+
+pub use builder::GraphBuilder;
+pub use dim::{Bindings, Dim};
+pub use document::FORMAT_VERSION;
+pub use error::{Error, ErrorKind, Result};
+pub use graph::{Def, Graph, Literal, Node, NodeId, State, StateKind, TensorType, Value, ValueId};
+pub use infer::infer;
+pub use op::{Activation, AttentionAttrs, BinaryFn, CompareFn, Op, ReduceFn, UnaryFn};
+pub use weight::WeightExpr;
+
+/// The symbol of the batch axis.
+pub const BATCH: &str = "batch";
+/// The symbol of the number of positions computed by one call.
+pub const SEQ: &str = "seq";
+/// The symbol of the number of positions already held by the states.
+pub const PAST: &str = "past";

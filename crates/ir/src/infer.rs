@@ -1,0 +1,434 @@
+//! Result types: the one definition, used by builder, rewriter, verifier and lowering.
+
+use crate::{BinaryFn, Dim, Error, Op, Result, TensorType, UnaryFn};
+use cactus_tensor::DType;
+
+/// The type of the result of `op` on operands of types `inputs`.
+///
+/// # Errors
+/// [`crate::ErrorKind::Type`] saying what the operation expects and what it was given.
+pub fn infer(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
+    infer_inner(op, inputs).map_err(|e| e.at(op.mnemonic()))
+}
+
+fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
+    match op {
+        Op::Unary { f } => {
+            let [x] = operands(inputs)?;
+            let want = if *f == UnaryFn::Not {
+                DType::Bool
+            } else {
+                DType::F32
+            };
+            dtype(x, want, "the operand")?;
+            Ok(x.clone())
+        }
+        Op::Binary { f } => {
+            let [a, b] = operands(inputs)?;
+            same_dtype(a, b)?;
+            let logical = matches!(f, BinaryFn::And | BinaryFn::Or);
+            if logical != (a.dtype == DType::Bool) {
+                return Err(Error::ty(format!("cannot work on {}", a.dtype)));
+            }
+            Ok(TensorType::new(a.dtype, broadcast(&a.shape, &b.shape)?))
+        }
+        Op::Compare { .. } => {
+            let [a, b] = operands(inputs)?;
+            same_dtype(a, b)?;
+            Ok(TensorType::new(DType::Bool, broadcast(&a.shape, &b.shape)?))
+        }
+        Op::Where => {
+            let [c, a, b] = operands(inputs)?;
+            dtype(c, DType::Bool, "the condition")?;
+            same_dtype(a, b)?;
+            let shape = broadcast(&c.shape, &broadcast(&a.shape, &b.shape)?)?;
+            Ok(TensorType::new(a.dtype, shape))
+        }
+        Op::Cast { dtype } => {
+            let [x] = operands(inputs)?;
+            Ok(TensorType::new(*dtype, x.shape.clone()))
+        }
+        Op::Reduce { axes, keepdim, .. } => {
+            let [x] = operands(inputs)?;
+            dtype(x, DType::F32, "the operand")?;
+            if axes.is_empty() || axes.windows(2).any(|w| w[0] >= w[1]) {
+                return Err(Error::ty(format!("axes {axes:?} are not ascending")));
+            }
+            for &a in axes {
+                axis(x, a)?;
+            }
+            let shape = x.shape.iter().enumerate().filter_map(|(i, d)| {
+                match (axes.contains(&i), *keepdim) {
+                    (false, _) => Some(d.clone()),
+                    (true, true) => Some(Dim::known(1)),
+                    (true, false) => None,
+                }
+            });
+            Ok(TensorType::new(x.dtype, shape.collect::<Vec<_>>()))
+        }
+        Op::Softmax { axis: a } => {
+            let [x] = operands(inputs)?;
+            dtype(x, DType::F32, "the operand")?;
+            axis(x, *a)?;
+            Ok(x.clone())
+        }
+        Op::Reshape { shape } => {
+            let [x] = operands(inputs)?;
+            if count_key(&x.shape)? != count_key(shape)? {
+                return Err(Error::ty(format!(
+                    "{x} does not have the elements of [{}]",
+                    join(shape)
+                )));
+            }
+            Ok(TensorType::new(x.dtype, shape.clone()))
+        }
+        Op::Permute { perm } => {
+            let [x] = operands(inputs)?;
+            let mut seen = vec![false; x.shape.len()];
+            let valid = perm.len() == seen.len()
+                && perm
+                    .iter()
+                    .all(|&p| p < seen.len() && !std::mem::replace(&mut seen[p], true));
+            if !valid {
+                return Err(Error::ty(format!(
+                    "{perm:?} is no order of the axes of {x}"
+                )));
+            }
+            let shape: Vec<Dim> = perm.iter().map(|&p| x.shape[p].clone()).collect();
+            Ok(TensorType::new(x.dtype, shape))
+        }
+        Op::Slice {
+            axis: a,
+            start,
+            end,
+        } => {
+            let [x] = operands(inputs)?;
+            let size = axis(x, *a)?;
+            let inside = match (start.as_known(), end.as_known(), size.as_known()) {
+                (Some(s), Some(e), Some(n)) => s <= e && e <= n,
+                (Some(s), Some(e), None) => s <= e,
+                _ => true,
+            };
+            if !inside {
+                return Err(Error::ty(format!(
+                    "{start}..{end} is outside axis {a} of {x}"
+                )));
+            }
+            let mut shape = x.shape.clone();
+            shape[*a] = end.sub(start)?;
+            Ok(TensorType::new(x.dtype, shape))
+        }
+        Op::Concat { axis: a } => {
+            let Some(first) = inputs.first() else {
+                return Err(Error::ty("needs at least one operand"));
+            };
+            axis(first, *a)?;
+            let mut shape = first.shape.clone();
+            for x in &inputs[1..] {
+                same_dtype(first, x)?;
+                let fits = x.shape.len() == shape.len()
+                    && (0..shape.len()).all(|i| i == *a || x.shape[i] == shape[i]);
+                if !fits {
+                    return Err(Error::ty(format!(
+                        "cannot join {first} and {x} at axis {a}"
+                    )));
+                }
+                shape[*a] = shape[*a].add(&x.shape[*a])?;
+            }
+            Ok(TensorType::new(first.dtype, shape))
+        }
+        Op::Expand { shape } => {
+            let [x] = operands(inputs)?;
+            if broadcast(&x.shape, shape)? != *shape {
+                return Err(Error::ty(format!(
+                    "{x} does not expand to [{}]",
+                    join(shape)
+                )));
+            }
+            Ok(TensorType::new(x.dtype, shape.clone()))
+        }
+        Op::Iota { len, .. } => {
+            let [] = operands(inputs)?;
+            Ok(TensorType::new(DType::I64, vec![len.clone()]))
+        }
+        Op::Embedding => {
+            let [table, ids] = operands(inputs)?;
+            dtype(table, DType::F32, "the table")?;
+            dtype(ids, DType::I64, "the indices")?;
+            rank(table, 2, "the table")?;
+            let mut shape = ids.shape.clone();
+            shape.push(table.shape[1].clone());
+            Ok(TensorType::new(DType::F32, shape))
+        }
+        Op::Linear => {
+            let (x, w) = (operand(inputs, 0)?, operand(inputs, 1)?);
+            at_most(inputs, 3)?;
+            all_f32(inputs)?;
+            rank(w, 2, "the weight")?;
+            if x.shape.last() != Some(&w.shape[1]) {
+                return Err(Error::ty(format!("{x} does not fit the weight {w}")));
+            }
+            if let Some(b) = inputs.get(2) {
+                vector(b, &w.shape[0], "the bias")?;
+            }
+            let mut shape = x.shape.clone();
+            shape.pop();
+            shape.push(w.shape[0].clone());
+            Ok(TensorType::new(DType::F32, shape))
+        }
+        Op::MatMul => {
+            let [a, b] = operands(inputs)?;
+            all_f32(inputs)?;
+            let (ra, rb) = (a.shape.len(), b.shape.len());
+            if ra < 2 || rb < 2 || a.shape[ra - 1] != b.shape[rb - 2] {
+                return Err(Error::ty(format!("cannot multiply {a} by {b}")));
+            }
+            let mut shape = broadcast(&a.shape[..ra - 2], &b.shape[..rb - 2])?;
+            shape.push(a.shape[ra - 2].clone());
+            shape.push(b.shape[rb - 1].clone());
+            Ok(TensorType::new(DType::F32, shape))
+        }
+        Op::Conv1d {
+            groups,
+            pad_left,
+            pad_right,
+        } => conv1d(inputs, *groups, *pad_left, *pad_right),
+        Op::RmsNorm { .. } => {
+            let [x, w] = operands(inputs)?;
+            all_f32(inputs)?;
+            vector(w, last(x)?, "the weight")?;
+            Ok(x.clone())
+        }
+        Op::LayerNorm { .. } => {
+            let (x, w) = (operand(inputs, 0)?, operand(inputs, 1)?);
+            at_most(inputs, 3)?;
+            all_f32(inputs)?;
+            vector(w, last(x)?, "the weight")?;
+            if let Some(b) = inputs.get(2) {
+                vector(b, last(x)?, "the bias")?;
+            }
+            Ok(x.clone())
+        }
+        Op::Rope { .. } => {
+            let [x, pos, freq] = operands(inputs)?;
+            dtype(x, DType::F32, "the operand")?;
+            dtype(pos, DType::I64, "the positions")?;
+            dtype(freq, DType::F32, "the frequencies")?;
+            rank(x, 4, "the operand")?;
+            vector(pos, &x.shape[1], "the positions")?;
+            let fits = match (freq.known_shape().as_deref(), x.last_known()) {
+                (Some([half]), Some(d)) => half.checked_mul(2).is_some_and(|r| r <= d),
+                _ => false,
+            };
+            if !fits {
+                return Err(Error::ty(format!("frequencies {freq} do not fit {x}")));
+            }
+            Ok(x.clone())
+        }
+        Op::Attention(attrs) => {
+            let [q, k, v] = operands(inputs)?;
+            all_f32(inputs)?;
+            for t in [q, k, v] {
+                rank(t, 4, "each operand")?;
+            }
+            let heads = (q.shape[2].as_known(), k.shape[2].as_known());
+            let grouped = matches!(heads, (Some(h), Some(kv)) if kv > 0 && h % kv == 0);
+            let fits = q.shape[0] == k.shape[0]
+                && q.shape[3] == k.shape[3]
+                && q.last_known().is_some()
+                && k.shape == v.shape
+                && (attrs.state.is_none() || q.shape[1] == k.shape[1]);
+            if !grouped || !fits {
+                return Err(Error::ty(format!(
+                    "queries {q}, keys {k}, values {v} do not fit"
+                )));
+            }
+            Ok(q.clone())
+        }
+        Op::Gated { .. } => {
+            let [x] = operands(inputs)?;
+            dtype(x, DType::F32, "the operand")?;
+            match x.last_known() {
+                Some(n) if n % 2 == 0 => {
+                    let mut out = x.clone();
+                    if let Some(d) = out.shape.last_mut() {
+                        *d = Dim::known(n / 2);
+                    }
+                    Ok(out)
+                }
+                _ => Err(Error::ty(format!("the last axis of {x} cannot be halved"))),
+            }
+        }
+        Op::ShortConv { .. } => {
+            let (x, w) = (operand(inputs, 0)?, operand(inputs, 1)?);
+            at_most(inputs, 3)?;
+            all_f32(inputs)?;
+            rank(x, 3, "the operand")?;
+            rank(w, 2, "the weight")?;
+            let kernel = w.shape[1].as_known();
+            if w.shape[0] != x.shape[2] || kernel.is_none_or(|k| k == 0) {
+                return Err(Error::ty(format!("{x} does not fit the weight {w}")));
+            }
+            if let Some(b) = inputs.get(2) {
+                vector(b, &x.shape[2], "the bias")?;
+            }
+            Ok(x.clone())
+        }
+    }
+}
+
+fn conv1d(
+    inputs: &[&TensorType],
+    groups: usize,
+    pad_left: usize,
+    pad_right: usize,
+) -> Result<TensorType> {
+    let (x, w) = (operand(inputs, 0)?, operand(inputs, 1)?);
+    at_most(inputs, 3)?;
+    all_f32(inputs)?;
+    rank(x, 3, "the operand")?;
+    let fits = match (w.known_shape().as_deref(), x.shape[1].as_known()) {
+        (Some(&[out, per_group, kernel]), Some(channels)) => {
+            groups > 0
+                && kernel > 0
+                && channels % groups == 0
+                && out % groups == 0
+                && per_group == channels / groups
+        }
+        _ => false,
+    };
+    if !fits {
+        return Err(Error::ty(format!(
+            "{x} does not fit the weight {w} in {groups} groups"
+        )));
+    }
+    if let Some(b) = inputs.get(2) {
+        vector(b, &w.shape[0], "the bias")?;
+    }
+    let one = Dim::known(1);
+    let length = x.shape[2]
+        .add(&Dim::known(pad_left))?
+        .add(&Dim::known(pad_right))?
+        .sub(&w.shape[2])?
+        .add(&one)?;
+    Ok(TensorType::new(
+        DType::F32,
+        vec![x.shape[0].clone(), w.shape[0].clone(), length],
+    ))
+}
+
+fn operands<'a, const N: usize>(inputs: &[&'a TensorType]) -> Result<[&'a TensorType; N]> {
+    <[&TensorType; N]>::try_from(inputs)
+        .map_err(|_| Error::ty(format!("needs {N} operands, found {}", inputs.len())))
+}
+
+fn operand<'a>(inputs: &[&'a TensorType], i: usize) -> Result<&'a TensorType> {
+    inputs
+        .get(i)
+        .copied()
+        .ok_or_else(|| Error::ty(format!("needs more than {i} operands")))
+}
+
+fn at_most(inputs: &[&TensorType], n: usize) -> Result<()> {
+    if inputs.len() > n {
+        return Err(Error::ty(format!(
+            "takes {n} operands, found {}",
+            inputs.len()
+        )));
+    }
+    Ok(())
+}
+
+fn dtype(t: &TensorType, want: DType, what: &str) -> Result<()> {
+    if t.dtype != want {
+        return Err(Error::ty(format!("{what} must be {want}, found {t}")));
+    }
+    Ok(())
+}
+
+fn all_f32(inputs: &[&TensorType]) -> Result<()> {
+    inputs
+        .iter()
+        .try_for_each(|t| dtype(t, DType::F32, "each operand"))
+}
+
+fn same_dtype(a: &TensorType, b: &TensorType) -> Result<()> {
+    if a.dtype != b.dtype {
+        return Err(Error::ty(format!("operands {a} and {b} differ in type")));
+    }
+    Ok(())
+}
+
+fn rank(t: &TensorType, n: usize, what: &str) -> Result<()> {
+    if t.shape.len() != n {
+        return Err(Error::ty(format!("{what} must have {n} axes, found {t}")));
+    }
+    Ok(())
+}
+
+fn axis(t: &TensorType, i: usize) -> Result<&Dim> {
+    t.shape
+        .get(i)
+        .ok_or_else(|| Error::ty(format!("{t} has no axis {i}")))
+}
+
+fn last(t: &TensorType) -> Result<&Dim> {
+    t.shape
+        .last()
+        .ok_or_else(|| Error::ty("the operand must have an axis"))
+}
+
+fn vector(t: &TensorType, n: &Dim, what: &str) -> Result<()> {
+    if t.shape.len() != 1 || t.shape[0] != *n {
+        return Err(Error::ty(format!("{what} must be [{n}], found {t}")));
+    }
+    Ok(())
+}
+
+fn broadcast(a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>> {
+    let n = a.len().max(b.len());
+    let one = Dim::known(1);
+    let at = |s: &[Dim], i: usize| {
+        (i + s.len())
+            .checked_sub(n)
+            .map_or_else(|| one.clone(), |j| s[j].clone())
+    };
+    (0..n)
+        .map(|i| match (at(a, i), at(b, i)) {
+            (x, y) if x == y => Ok(x),
+            (x, y) if x.is(1) => Ok(y),
+            (x, y) if y.is(1) => Ok(x),
+            _ => Err(Error::ty(format!(
+                "[{}] and [{}] cannot be broadcast together",
+                join(a),
+                join(b)
+            ))),
+        })
+        .collect()
+}
+
+/// A key equal for equal element counts: the product of fixed sizes and the sorted symbolic ones.
+fn count_key(shape: &[Dim]) -> Result<(usize, Vec<&Dim>)> {
+    let mut fixed = 1usize;
+    let mut symbolic = Vec::new();
+    for d in shape {
+        match d.as_known() {
+            Some(n) => {
+                fixed = fixed
+                    .checked_mul(n)
+                    .ok_or_else(|| Error::ty("the element count overflows"))?;
+            }
+            None => symbolic.push(d),
+        }
+    }
+    symbolic.sort();
+    Ok((fixed, symbolic))
+}
+
+pub(crate) fn join(shape: &[Dim]) -> String {
+    shape
+        .iter()
+        .map(Dim::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
+}

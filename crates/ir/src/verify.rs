@@ -1,0 +1,156 @@
+use crate::{Def, Error, Graph, Literal, Op, Result, StateKind, TensorType, infer};
+use std::collections::HashSet;
+
+impl Graph {
+    /// Checks every invariant a stage may rely on: each value is defined before it is used, types are those of
+    /// [`infer`], names of inputs, weights, states and outputs are unique, every stateful operation fits its state and
+    /// no state is used twice.
+    ///
+    /// # Errors
+    /// The first violation, placed at its node.
+    pub fn verify(&self) -> Result<()> {
+        let mut names = HashSet::new();
+        for v in &self.values {
+            match &v.def {
+                Def::Input | Def::Weight(_) if v.name.is_empty() => {
+                    return Err(Error::structure("an input or weight has no name"));
+                }
+                Def::Input | Def::Weight(_) if !names.insert(&v.name) => {
+                    return Err(Error::structure(format!("`{}` is declared twice", v.name)));
+                }
+                Def::Weight(_) if v.ty.known_shape().is_none() => {
+                    return Err(Error::structure(format!(
+                        "weight `{}` has a symbolic shape {}",
+                        v.name, v.ty
+                    )));
+                }
+                Def::Literal(lit) => self.verify_literal(&v.ty, lit)?,
+                _ => {}
+            }
+        }
+        let mut state_names = HashSet::new();
+        for s in &self.states {
+            if !state_names.insert(&s.name) {
+                return Err(Error::structure(format!(
+                    "state `{}` is declared twice",
+                    s.name
+                )));
+            }
+        }
+        let mut defined: Vec<bool> = self
+            .values
+            .iter()
+            .map(|v| !matches!(v.def, Def::Node { .. }))
+            .collect();
+        let mut used_states = HashSet::new();
+        for (id, node) in self.nodes() {
+            let place = || format!("{}/{}", node.path, node.op.mnemonic());
+            for v in &node.inputs {
+                if !defined.get(v.index()).copied().unwrap_or(false) {
+                    let what = format!("operand %{} is used before it is defined", v.0);
+                    return Err(Error::structure(what).at(place()));
+                }
+            }
+            let types: Vec<&TensorType> = node.inputs.iter().map(|&v| self.ty(v)).collect();
+            let ty = infer(&node.op, &types).map_err(|e| e.at(place()))?;
+            let [out] = node.outputs[..] else {
+                return Err(Error::structure("a node must have one result").at(place()));
+            };
+            let made_here = self.values.get(out.index()).is_some_and(|v| {
+                v.def
+                    == Def::Node {
+                        node: id,
+                        output: 0,
+                    }
+            });
+            if !made_here || defined[out.index()] {
+                return Err(Error::structure("the result is defined elsewhere too").at(place()));
+            }
+            if *self.ty(out) != ty {
+                let what = format!("the result is declared {}, but is {ty}", self.ty(out));
+                return Err(Error::ty(what).at(place()));
+            }
+            defined[out.index()] = true;
+            if let Some(name) = node.op.state() {
+                if !used_states.insert(name) {
+                    return Err(
+                        Error::structure(format!("state `{name}` is used twice")).at(place())
+                    );
+                }
+                self.verify_state(&node.op, name, &types)
+                    .map_err(|e| e.at(place()))?;
+            }
+        }
+        let mut output_names = HashSet::new();
+        for (name, v) in &self.outputs {
+            if !output_names.insert(name) {
+                return Err(Error::structure(format!(
+                    "output `{name}` is declared twice"
+                )));
+            }
+            if !defined.get(v.index()).copied().unwrap_or(false) {
+                return Err(Error::structure(format!(
+                    "output `{name}` is never defined"
+                )));
+            }
+        }
+        if self.outputs.is_empty() {
+            return Err(Error::structure("the graph has no output"));
+        }
+        Ok(())
+    }
+
+    fn verify_literal(&self, ty: &TensorType, lit: &Literal) -> Result<()> {
+        let count = ty
+            .known_shape()
+            .and_then(|s| cactus_tensor::element_count(&s).ok());
+        if count != Some(lit.len()) || ty.dtype != lit.dtype() || lit.len() > Literal::MAX_ELEMS {
+            return Err(Error::structure(format!(
+                "a literal of {} {} elements is declared {ty}",
+                lit.len(),
+                lit.dtype()
+            )));
+        }
+        Ok(())
+    }
+
+    fn verify_state(&self, op: &Op, name: &str, types: &[&TensorType]) -> Result<()> {
+        let state = self
+            .state(name)
+            .ok_or_else(|| Error::structure(format!("state `{name}` is not declared")))?;
+        let fits = match (op, &state.kind) {
+            (
+                Op::Attention(a),
+                StateKind::Kv {
+                    kv_heads,
+                    head_dim,
+                    window,
+                },
+            ) => {
+                let k = types[1];
+                k.shape[2].is(*kv_heads)
+                    && k.shape[3].is(*head_dim)
+                    && a.causal
+                    && match (a.window, window) {
+                        (_, None) => true,
+                        (Some(used), Some(kept)) => used <= *kept,
+                        (None, Some(_)) => false,
+                    }
+            }
+            (Op::ShortConv { .. }, StateKind::Conv { channels, rows }) => {
+                types[1].shape[0].is(*channels)
+                    && rows
+                        .checked_add(1)
+                        .is_some_and(|kernel| types[1].shape[1].is(kernel))
+            }
+            _ => false,
+        };
+        if !fits {
+            return Err(Error::ty(format!(
+                "state `{name}` ({:?}) does not fit the operation",
+                state.kind
+            )));
+        }
+        Ok(())
+    }
+}
