@@ -53,7 +53,7 @@ impl TensorType {
 #[non_exhaustive]
 pub enum Literal {
     /// Single-precision floats.
-    F32(Vec<f32>),
+    F32(#[serde(with = "crate::floats")] Vec<f32>),
     /// 64-bit integers.
     I64(Vec<i64>),
     /// Booleans.

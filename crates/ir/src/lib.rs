@@ -16,6 +16,7 @@ mod builder;
 mod dim;
 mod document;
 mod error;
+mod floats;
 mod graph;
 mod infer;
 mod op;
