@@ -1,0 +1,38 @@
+"""Write golden/gguf/<case>.gguf (F32) from golden/models/<case> with llama.cpp's own converter.
+
+Only the tokenizer check is replaced: the converter knows tokenizers by the hash of one encoding, and the tiny ones
+are not in its list. Their pre-tokenizer is GPT-2's, so that is what it is told. Tensor names, permutations, norm
+offsets and metadata are the converter's.
+
+Run: python golden/make_gguf.py LLAMA_CPP_FOLDER
+(the `vendor/llama.cpp` folder of the llama-cpp-python 0.3.36 source package)
+"""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+CASES = ["llama", "llama32", "smollm3", "qwen2", "qwen3", "gemma3_text", "lfm2"]
+
+
+def main():
+    sys.path.insert(0, str(Path(sys.argv[1]) / "gguf-py"))
+    sys.path.insert(0, sys.argv[1])
+    import gguf
+    import torch
+    from conversion import ModelBase, get_model_class
+    from conversion.base import TextModel
+
+    TextModel.get_vocab_base_pre = lambda self, tokenizer: "gpt-2"
+    (ROOT / "gguf").mkdir(exist_ok=True)
+    with torch.inference_mode():
+        for case in CASES:
+            folder = ROOT / "models" / case
+            hparams = ModelBase.load_hparams(folder, False)
+            cls = get_model_class(hparams["architectures"][0])
+            out = ROOT / "gguf" / f"{case}.gguf"
+            cls(folder, gguf.LlamaFileType.ALL_F32, out, model_name=f"tiny {case}").write()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,484 @@
+"""Write the tiny golden models: random-weight Hugging Face folders and what transformers computes from them.
+
+For every case in CASES this writes `models/<case>/` with config.json, safetensors weights, generation_config.json,
+a small byte-level BPE tokenizer, and two files of expected results:
+
+  expected.safetensors   logits of every position of `input_ids`, F32 [seq, vocab]
+  expected.json          input ids, 64 greedy tokens with the smallest top-2 margin, and the NLL of a longer sequence
+
+The expected results are computed from the folder as written (AutoModelForCausalLM.from_pretrained), so a mistake in a
+config key shows up here and not in the engine's tests. Arithmetic is F32 on one thread with eager attention; F16 and
+BF16 cases are the rounded weights evaluated in F32.
+
+Run: python golden/tiny_models.py [case ...]
+"""
+
+import json
+import math
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import AutoConfig, AutoModelForCausalLM
+
+ROOT = Path(__file__).resolve().parent
+OUT = ROOT / "models"
+
+GREEDY_STEPS = 64
+NLL_TOKENS = 160
+MIN_MARGIN = 0.02  # smallest allowed gap between the two best logits of any greedy step
+MIN_DISTINCT = 20  # distinct tokens that the greedy continuation must contain
+LOGIT_STD = (1.0, 3.0)
+
+SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+
+# Each config is spelt as real checkpoints on the hub spell it: `rope_theta`/`rope_scaling` at the top level and
+# `torch_dtype` (transformers 4), except `qwen3`, which uses the newer `rope_parameters` and `dtype`.
+CASES = {
+    # SmolLM2-like: 3 query heads per KV head, tied head, no explicit head_dim, dims that are not multiples of 32.
+    "llama": dict(
+        dtype="float32",
+        prompt=12,
+        seq=40,
+        config=dict(
+            architectures=["LlamaForCausalLM"],
+            model_type="llama",
+            attention_bias=False,
+            hidden_act="silu",
+            hidden_size=48,
+            intermediate_size=104,
+            num_hidden_layers=2,
+            num_attention_heads=3,
+            num_key_value_heads=1,
+            max_position_embeddings=512,
+            rms_norm_eps=1e-5,
+            rope_theta=100000,
+            rope_scaling=None,
+            tie_word_embeddings=True,
+            torch_dtype="float32",
+            vocab_size=192,
+            **SPECIAL,
+        ),
+    ),
+    # Llama 3.2: llama3 rope scaling whose three bands all occur in 16 frequencies; untied head; BF16 weights.
+    "llama32": dict(
+        dtype="bfloat16",
+        prompt=12,
+        seq=40,
+        config=dict(
+            architectures=["LlamaForCausalLM"],
+            model_type="llama",
+            attention_bias=False,
+            mlp_bias=False,
+            head_dim=32,
+            hidden_act="silu",
+            hidden_size=64,
+            intermediate_size=96,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=1024,
+            rms_norm_eps=1e-5,
+            rope_theta=500000.0,
+            rope_scaling=dict(
+                factor=8.0,
+                high_freq_factor=4.0,
+                low_freq_factor=1.0,
+                original_max_position_embeddings=128,
+                rope_type="llama3",
+            ),
+            tie_word_embeddings=False,
+            torch_dtype="bfloat16",
+            vocab_size=128,
+            bos_token_id=1,
+            eos_token_id=[2, 3],
+        ),
+    ),
+    # SmolLM3: layers without rope (0 in no_rope_layers). Written as two shards with an index.
+    "smollm3": dict(
+        dtype="float32",
+        shards=2,
+        prompt=12,
+        seq=40,
+        config=dict(
+            architectures=["SmolLM3ForCausalLM"],
+            model_type="smollm3",
+            attention_bias=False,
+            mlp_bias=False,
+            hidden_act="silu",
+            hidden_size=64,
+            intermediate_size=48,
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            layer_types=["full_attention"] * 3,
+            max_position_embeddings=512,
+            max_window_layers=28,
+            no_rope_layer_interval=4,
+            no_rope_layers=[1, 0, 1],
+            rms_norm_eps=1e-6,
+            rope_theta=2000000.0,
+            rope_scaling=None,
+            sliding_window=None,
+            use_sliding_window=False,
+            tie_word_embeddings=True,
+            torch_dtype="float32",
+            vocab_size=128,
+            **SPECIAL,
+        ),
+    ),
+    # Qwen2 / Qwen2.5: biases on q, k and v; untied head.
+    "qwen2": dict(
+        dtype="float32",
+        prompt=12,
+        seq=40,
+        config=dict(
+            architectures=["Qwen2ForCausalLM"],
+            model_type="qwen2",
+            hidden_act="silu",
+            hidden_size=64,
+            intermediate_size=80,
+            max_window_layers=2,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            max_position_embeddings=512,
+            rms_norm_eps=1e-6,
+            rope_theta=1000000.0,
+            sliding_window=512,
+            use_sliding_window=False,
+            tie_word_embeddings=False,
+            torch_dtype="float32",
+            vocab_size=128,
+            bos_token_id=1,
+            eos_token_id=2,
+        ),
+    ),
+    "qwen2_tied": dict(
+        dtype="float16",
+        prompt=12,
+        seq=40,
+        config=dict(
+            architectures=["Qwen2ForCausalLM"],
+            model_type="qwen2",
+            hidden_act="silu",
+            hidden_size=64,
+            intermediate_size=160,
+            max_window_layers=2,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=512,
+            rms_norm_eps=1e-6,
+            rope_theta=1000000.0,
+            sliding_window=512,
+            use_sliding_window=False,
+            tie_word_embeddings=True,
+            torch_dtype="float16",
+            vocab_size=256,
+            bos_token_id=1,
+            eos_token_id=2,
+        ),
+    ),
+    # Qwen3: norms on q and k, head_dim that is not hidden_size / heads, the newer spelling of rope.
+    "qwen3": dict(
+        dtype="float32",
+        prompt=12,
+        seq=40,
+        config=dict(
+            architectures=["Qwen3ForCausalLM"],
+            model_type="qwen3",
+            attention_bias=False,
+            dtype="float32",
+            head_dim=32,
+            hidden_act="silu",
+            hidden_size=32,
+            intermediate_size=96,
+            layer_types=["full_attention"] * 3,
+            max_window_layers=3,
+            num_hidden_layers=3,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            max_position_embeddings=512,
+            rms_norm_eps=1e-6,
+            rope_parameters=dict(rope_theta=1000000.0, rope_type="default"),
+            sliding_window=None,
+            use_sliding_window=False,
+            tie_word_embeddings=True,
+            vocab_size=160,
+            bos_token_id=1,
+            eos_token_id=2,
+        ),
+    ),
+    # Gemma 3 text: five sliding layers, one full, one sliding; window 16 on sequences of 64; query scale that is
+    # not head_dim ** -0.5; two rope bases; four norms a layer; embeddings scaled by sqrt(hidden).
+    "gemma3_text": dict(
+        dtype="float32",
+        prompt=24,
+        seq=64,
+        config=dict(
+            architectures=["Gemma3ForCausalLM"],
+            model_type="gemma3_text",
+            attention_bias=False,
+            attn_logit_softcapping=None,
+            final_logit_softcapping=None,
+            head_dim=32,
+            hidden_activation="gelu_pytorch_tanh",
+            hidden_size=32,
+            intermediate_size=40,
+            num_hidden_layers=7,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            max_position_embeddings=512,
+            query_pre_attn_scalar=24,
+            rms_norm_eps=1e-6,
+            rope_local_base_freq=10000.0,
+            rope_scaling=None,
+            rope_theta=1000000.0,
+            sliding_window=16,
+            _sliding_window_pattern=6,
+            layer_types=["sliding_attention"] * 5 + ["full_attention", "sliding_attention"],
+            torch_dtype="float32",
+            use_bidirectional_attention=False,
+            vocab_size=128,
+            pad_token_id=0,
+            bos_token_id=2,
+            eos_token_id=1,
+        ),
+    ),
+    # LFM2: gated short convolutions and one attention layer; the feed-forward size is derived from block_ff_dim.
+    "lfm2": dict(
+        dtype="float32",
+        prompt=12,
+        seq=40,
+        config=dict(
+            architectures=["Lfm2ForCausalLM"],
+            model_type="lfm2",
+            block_auto_adjust_ff_dim=True,
+            block_dim=32,
+            block_ff_dim=136,
+            block_ffn_dim_multiplier=1.0,
+            block_multiple_of=32,
+            block_norm_eps=1e-5,
+            conv_L_cache=3,
+            conv_bias=False,
+            conv_dim=32,
+            full_attn_idxs=[2],
+            hidden_size=32,
+            max_position_embeddings=512,
+            norm_eps=1e-5,
+            num_attention_heads=2,
+            num_heads=2,
+            num_hidden_layers=4,
+            num_key_value_heads=1,
+            rope_theta=1000000.0,
+            torch_dtype="float32",
+            vocab_size=128,
+            **SPECIAL,
+        ),
+    ),
+}
+
+CORPUS = """
+The engine maps a file, checks every offset in it and answers on the processor that is there. A small model is a
+model all the same: it has an embedding, some layers, a norm and a head, and the rain that falls on a phone falls on
+a server too. The quick brown fox jumps over the lazy dog while the other foxes are thinking about the weather in the
+north, the price of bread, 3 of 14 trains, 159 boats and 2653 birds. What is the capital of France? The capital of
+France is Paris. What is the answer to the question that was never asked? There is no answer, there is only the
+asking. She said that the station was closing, that the train had gone, and that nothing in the timetable was true.
+Reading and writing are the same thing seen from two sides; so are compression and prediction, so are the tide and
+the moon. def main(args): return [x + 1 for x in args if x > 0] { "name": "value", "other": [1, 2, 3] }
+"""
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + "
+    "'\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+
+
+def write_json(path, value):
+    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+
+
+def write_tokenizer(folder, config):
+    """A GPT-2 style byte-level BPE over printable ASCII, exactly vocab_size tokens, learnt from CORPUS."""
+    names = {0: "<|endoftext|>", 1: "<|im_start|>", 2: "<|im_end|>", 3: "<|tool|>"}
+    special = [AddedToken(names[i], special=True, normalized=False) for i in range(4)]
+    tok = Tokenizer(models.BPE())
+    tok.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tok.decoder = decoders.ByteLevel()
+    alphabet = [chr(c) for c in range(33, 127)] + ["\u0120", "\u010a"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=config["vocab_size"], initial_alphabet=alphabet, special_tokens=special, show_progress=False
+    )
+    tok.train_from_iterator([CORPUS.replace("\n", " ")], trainer)
+    assert tok.get_vocab_size() == config["vocab_size"], tok.get_vocab_size()
+    tok.save(str(folder / "tokenizer.json"))
+    eos = config["eos_token_id"]
+    write_json(
+        folder / "tokenizer_config.json",
+        {
+            "add_bos_token": False,
+            "bos_token": names[config["bos_token_id"]],
+            "eos_token": names[eos[0] if isinstance(eos, list) else eos],
+            "pad_token": names[0],
+            "chat_template": CHAT_TEMPLATE,
+            "clean_up_tokenization_spaces": False,
+            "model_max_length": config["max_position_embeddings"],
+            "tokenizer_class": "PreTrainedTokenizerFast",
+        },
+    )
+
+
+def randomize(model, config, generator):
+    """Weights of a size that makes attention peaked, logits of std 1 to 3 and greedy text varied."""
+    hidden = config["hidden_size"]
+    tied = model.config.tie_word_embeddings
+    gemma = config["model_type"] == "gemma3_text"
+
+    def normal(p, std, mean=0.0):
+        p.data.copy_(mean + std * torch.randn(p.shape, generator=generator))
+
+    for name, p in model.named_parameters():
+        if "norm" in name and gemma:
+            # Stored less one. Loud sublayers and peaked attention, or greedy text falls into a short loop.
+            loud = {"q_norm": 1.0, "k_norm": 1.0, "post_": 1.0, "model.norm": 1.0}
+            normal(p, 0.25, next((v for k, v in loud.items() if k in name), 0.0))
+        elif "norm" in name:
+            normal(p, 0.25, 1.0)
+        elif name.endswith("bias"):
+            normal(p, 0.5)
+        elif "embed_tokens" in name:
+            normal(p, (1.0 if gemma else 2.0) / math.sqrt(hidden) if tied else 0.5)
+        elif "lm_head" in name:
+            normal(p, 2.0 / math.sqrt(hidden))
+        elif "conv.conv" in name:
+            normal(p, 1.0)
+        else:
+            gain = 1.6 if any(s in name for s in ("q_proj", "k_proj")) else 1.8
+            normal(p, gain / math.sqrt(p.shape[-1]))
+
+
+def save_weights(model, folder, dtype, shards):
+    state = {k: v.detach().to(dtype).contiguous() for k, v in model.state_dict().items()}
+    if model.config.tie_word_embeddings:
+        state.pop("lm_head.weight", None)
+    meta = {"format": "pt"}
+    if shards == 1:
+        save_file(state, folder / "model.safetensors", metadata=meta)
+        return
+    names = sorted(state)
+    weight_map, total = {}, 0
+    for i in range(shards):
+        part = names[i * len(names) // shards : (i + 1) * len(names) // shards]
+        file = f"model-{i + 1:05}-of-{shards:05}.safetensors"
+        save_file({n: state[n] for n in part}, folder / file, metadata=meta)
+        weight_map.update({n: file for n in part})
+        total += sum(state[n].numel() * state[n].element_size() for n in part)
+    write_json(
+        folder / "model.safetensors.index.json", {"metadata": {"total_size": total}, "weight_map": weight_map}
+    )
+
+
+def load(folder):
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    return model.eval()
+
+
+@torch.no_grad()
+def greedy(model, prompt):
+    """Tokens and the smallest top-2 gap, each step recomputed from scratch and checked against the cached path."""
+    ids, margin, past = list(prompt), math.inf, None
+    for step in range(GREEDY_STEPS):
+        logits = model(torch.tensor([ids]), use_cache=False).logits[0, -1]
+        step_ids = ids if past is None else ids[-1:]
+        cached = model(torch.tensor([step_ids]), past_key_values=past, use_cache=True)
+        past = cached.past_key_values
+        drift = (cached.logits[0, -1] - logits).abs().max().item()
+        assert drift < 1e-3, f"cached and full forward differ by {drift} at step {step}"
+        top = logits.topk(2).values
+        margin = min(margin, (top[0] - top[1]).item())
+        ids.append(int(logits.argmax()))
+    return ids[len(prompt) :], margin
+
+
+@torch.no_grad()
+def nll(model, ids):
+    """Mean negative log-likelihood in nats of ids[1:] given what precedes each."""
+    logits = model(torch.tensor([ids]), use_cache=False).logits[0].double()
+    return torch.nn.functional.cross_entropy(logits[:-1], torch.tensor(ids[1:])).item()
+
+
+def attempt(name, case, seed):
+    """Write the folder from this seed and return its expected results, or None where they are not healthy."""
+    config, folder = case["config"], OUT / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    write_json(folder / "config.json", config)
+    generator = torch.Generator().manual_seed(seed)
+    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder)).float()
+    randomize(model, config, generator)
+    model.tie_weights()
+    save_weights(model, folder, getattr(torch, case["dtype"]), case.get("shards", 1))
+
+    model = load(folder)
+    ids = torch.randint(4, config["vocab_size"], (NLL_TOKENS,), generator=generator).tolist()
+    input_ids = ids[: case["seq"]]
+    with torch.no_grad():
+        logits = model(torch.tensor([input_ids]), use_cache=False).logits[0].float().contiguous()
+    tokens, margin = greedy(model, ids[: case["prompt"]])
+    std, distinct = logits.std().item(), len(set(tokens))
+    print(f"{name} seed {seed}: std {std:.2f} margin {margin:.4f} distinct {distinct}", flush=True)
+    if not (margin >= MIN_MARGIN and distinct >= MIN_DISTINCT and LOGIT_STD[0] <= std <= LOGIT_STD[1]):
+        return None
+    save_file({"logits": logits}, folder / "expected.safetensors")
+    mean = nll(model, ids)
+    return {
+        "case": name,
+        "seed": seed,
+        "weights_dtype": case["dtype"],
+        "input_ids": input_ids,
+        "logits": {"file": "expected.safetensors", "tensor": "logits", "shape": list(logits.shape), "std": std},
+        "greedy": {"prompt_ids": ids[: case["prompt"]], "tokens": tokens, "min_margin": margin},
+        "nll": {"ids": ids, "mean": mean, "perplexity": math.exp(mean)},
+    }
+
+
+def make(name):
+    case = CASES[name]
+    for seed in range(1, 400):
+        expected = attempt(name, case, seed)
+        if expected is not None:
+            break
+    else:
+        sys.exit(f"{name}: no seed gave healthy results")
+    config, folder = case["config"], OUT / name
+    write_tokenizer(folder, config)
+    write_json(
+        folder / "generation_config.json",
+        {
+            "_from_model_config": False,
+            "bos_token_id": config["bos_token_id"],
+            "eos_token_id": config["eos_token_id"],
+            "do_sample": True,
+            "temperature": 0.6,
+            "top_p": 0.9,
+            "top_k": 40,
+        },
+    )
+    write_json(folder / "expected.json", expected)
+
+
+def main():
+    torch.set_num_threads(1)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    for name in sys.argv[1:] or CASES:
+        make(name)
+
+
+if __name__ == "__main__":
+    main()
