@@ -1,1 +1,6 @@
 //! Model and Session: prefill, decode, sampling, streaming, scoring.
+#![forbid(unsafe_code)]
+
+pub mod options;
+pub mod sampler;
+pub mod stop;
