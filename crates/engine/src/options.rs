@@ -174,34 +174,13 @@ impl GenerateOptions {
         above_zero("top_p", self.top_p, 1.0, "1 is off")?;
         within("min_p", self.min_p, 0.0, 1.0, "0 is off")?;
         above_zero("typical_p", self.typical_p, 1.0, "1 is off")?;
-        above_zero(
-            "repetition_penalty",
-            self.repetition_penalty,
-            10.0,
-            "1 is off",
-        )?;
-        within(
-            "frequency_penalty",
-            self.frequency_penalty,
-            -2.0,
-            2.0,
-            "0 is off",
-        )?;
-        within(
-            "presence_penalty",
-            self.presence_penalty,
-            -2.0,
-            2.0,
-            "0 is off",
-        )?;
+        above_zero("repetition_penalty", self.repetition_penalty, 10.0, "1 is off")?;
+        within("frequency_penalty", self.frequency_penalty, -2.0, 2.0, "0 is off")?;
+        within("presence_penalty", self.presence_penalty, -2.0, 2.0, "0 is off")?;
         for (token, &bias) in &self.logit_bias {
             if !(-100.0..=100.0).contains(&bias) {
                 let found = format!("{bias} for token {token}");
-                return Err(InvalidOption::new(
-                    "logit_bias",
-                    found,
-                    "numbers from -100 to 100",
-                ));
+                return Err(InvalidOption::new("logit_bias", found, "numbers from -100 to 100"));
             }
         }
         if self.stop.len() > MAX_STOP_STRINGS {
@@ -264,9 +243,7 @@ impl GenerateOptions {
             "presence_penalty" => self.presence_penalty = number(name, value)?,
             "logit_bias" => self.logit_bias = biases(name, value)?,
             "seed" => {
-                let wrong = || {
-                    InvalidOption::new(name, value, "a whole number from 0 to 2^64 - 1, or null")
-                };
+                let wrong = || InvalidOption::new(name, value, "a whole number from 0 to 2^64 - 1, or null");
                 self.seed = match value {
                     Value::Null => None,
                     value => Some(value.as_u64().ok_or_else(wrong)?),
@@ -382,19 +359,12 @@ fn strings(name: &str, value: &Value) -> Result<Vec<String>, InvalidOption> {
 }
 
 fn biases(name: &str, value: &Value) -> Result<BTreeMap<u32, f32>, InvalidOption> {
-    let wrong = |found: String| {
-        InvalidOption::new(
-            name,
-            found,
-            "an object of token ids to numbers, such as {\"42\": -100}",
-        )
-    };
+    let wrong =
+        |found: String| InvalidOption::new(name, found, "an object of token ids to numbers, such as {\"42\": -100}");
     let map = value.as_object().ok_or_else(|| wrong(value.to_string()))?;
     map.iter()
         .map(|(token, bias)| {
-            let id = token
-                .parse::<u32>()
-                .map_err(|_| wrong(format!("key \"{token}\"")))?;
+            let id = token.parse::<u32>().map_err(|_| wrong(format!("key \"{token}\"")))?;
             let bias = bias
                 .as_f64()
                 .ok_or_else(|| wrong(format!("{bias} for token {token}")))?;
@@ -433,16 +403,10 @@ mod tests {
             ignore_eos: true,
         };
         let text = serde_json::to_string(&options).unwrap();
-        assert_eq!(
-            serde_json::from_str::<GenerateOptions>(&text).unwrap(),
-            options
-        );
+        assert_eq!(serde_json::from_str::<GenerateOptions>(&text).unwrap(), options);
         let default = GenerateOptions::default();
         let text = serde_json::to_string(&default).unwrap();
-        assert_eq!(
-            serde_json::from_str::<GenerateOptions>(&text).unwrap(),
-            default
-        );
+        assert_eq!(serde_json::from_str::<GenerateOptions>(&text).unwrap(), default);
         assert_eq!(default.validate(), Ok(()));
     }
 
@@ -450,10 +414,7 @@ mod tests {
     fn options_every_field_is_named_and_settable() {
         let fields = GenerateOptions::default().to_json();
         for name in fields.keys() {
-            assert!(
-                NAMES.contains(&name.as_str()),
-                "{name} is missing from NAMES"
-            );
+            assert!(NAMES.contains(&name.as_str()), "{name} is missing from NAMES");
         }
         for name in NAMES {
             assert!(fields.contains_key(canonical(name)), "{name} is no field");
@@ -470,18 +431,9 @@ mod tests {
     #[test]
     fn options_aliases_set_the_same_field() {
         assert_eq!(parse(json!({"max_new_tokens": 9})).unwrap().max_tokens, 9);
-        assert_eq!(
-            parse(json!({"max_completion_tokens": 9.0}))
-                .unwrap()
-                .max_tokens,
-            9
-        );
+        assert_eq!(parse(json!({"max_completion_tokens": 9.0})).unwrap().max_tokens, 9);
         assert_eq!(parse(json!({"stop_sequences": "x"})).unwrap().stop, ["x"]);
-        assert!(
-            parse(json!({"include_stop_sequences": true}))
-                .unwrap()
-                .include_stop
-        );
+        assert!(parse(json!({"include_stop_sequences": true})).unwrap().include_stop);
         assert_eq!(parse(json!({"logprobs": true})).unwrap().logprobs, Some(0));
         assert_eq!(parse(json!({"logprobs": false})).unwrap().logprobs, None);
     }
@@ -505,45 +457,17 @@ mod tests {
             (json!({"min_p": 1.5}), "min_p", "1.5"),
             (json!({"typical_p": 0}), "typical_p", "0"),
             (json!({"repetition_penalty": 0}), "repetition_penalty", "0"),
-            (
-                json!({"repetition_penalty": 11}),
-                "repetition_penalty",
-                "11",
-            ),
-            (
-                json!({"repetition_window": "all"}),
-                "repetition_window",
-                "\"all\"",
-            ),
-            (
-                json!({"frequency_penalty": 2.5}),
-                "frequency_penalty",
-                "2.5",
-            ),
-            (
-                json!({"presence_penalty": -2.5}),
-                "presence_penalty",
-                "-2.5",
-            ),
-            (
-                json!({"logit_bias": {"5": 101}}),
-                "logit_bias",
-                "101 for token 5",
-            ),
-            (
-                json!({"logit_bias": {"five": 1}}),
-                "logit_bias",
-                "key \"five\"",
-            ),
+            (json!({"repetition_penalty": 11}), "repetition_penalty", "11"),
+            (json!({"repetition_window": "all"}), "repetition_window", "\"all\""),
+            (json!({"frequency_penalty": 2.5}), "frequency_penalty", "2.5"),
+            (json!({"presence_penalty": -2.5}), "presence_penalty", "-2.5"),
+            (json!({"logit_bias": {"5": 101}}), "logit_bias", "101 for token 5"),
+            (json!({"logit_bias": {"five": 1}}), "logit_bias", "key \"five\""),
             (json!({"logit_bias": [1]}), "logit_bias", "[1]"),
             (json!({"seed": -1}), "seed", "-1"),
             (json!({"stop": ["a", 1]}), "stop", "[\"a\",1]"),
             (json!({"stop": ""}), "stop", "0 bytes in string 0"),
-            (
-                json!({"stop": ["a", long]}),
-                "stop",
-                "1025 bytes in string 1",
-            ),
+            (json!({"stop": ["a", long]}), "stop", "1025 bytes in string 1"),
             (json!({"stop": many}), "stop", "65 strings"),
             (json!({"include_stop": 1}), "include_stop", "1"),
             (json!({"logprobs": 21}), "logprobs", "21"),
@@ -561,13 +485,7 @@ mod tests {
 
     #[test]
     fn options_nan_is_refused() {
-        for field in [
-            "temperature",
-            "top_p",
-            "min_p",
-            "typical_p",
-            "repetition_penalty",
-        ] {
+        for field in ["temperature", "top_p", "min_p", "typical_p", "repetition_penalty"] {
             let mut options = GenerateOptions::default();
             match field {
                 "temperature" => options.temperature = f32::NAN,
@@ -589,23 +507,16 @@ mod tests {
         };
         let over = json!({"temperature": 0.2, "seed": 5});
         let options = base.with_json(over.as_object().unwrap()).unwrap();
-        assert_eq!(
-            (options.top_k, options.temperature, options.seed),
-            (20, 0.2, Some(5))
-        );
+        assert_eq!((options.top_k, options.temperature, options.seed), (20, 0.2, Some(5)));
         let reset = json!({"top_k": null});
         assert_eq!(base.with_json(reset.as_object().unwrap()).unwrap().top_k, 0);
     }
 
     #[test]
     fn options_generation_config_follows_do_sample() {
-        let gemma =
-            json!({"do_sample": true, "eos_token_id": [1, 106], "top_k": 64, "top_p": 0.95});
+        let gemma = json!({"do_sample": true, "eos_token_id": [1, 106], "top_k": 64, "top_p": 0.95});
         let options = GenerateOptions::from_generation_config(gemma.as_object().unwrap()).unwrap();
-        assert_eq!(
-            (options.temperature, options.top_k, options.top_p),
-            (1.0, 64, 0.95)
-        );
+        assert_eq!((options.temperature, options.top_k, options.top_p), (1.0, 64, 0.95));
         let plain = json!({"temperature": 0.6, "top_p": 0.9, "repetition_penalty": 1.1});
         let options = GenerateOptions::from_generation_config(plain.as_object().unwrap()).unwrap();
         assert!(options.is_greedy());
@@ -614,8 +525,7 @@ mod tests {
         let options = GenerateOptions::from_generation_config(bare.as_object().unwrap()).unwrap();
         assert_eq!((options.temperature, options.top_k), (1.0, 50));
         let broken = json!({"do_sample": true, "top_p": "high"});
-        let error =
-            GenerateOptions::from_generation_config(broken.as_object().unwrap()).unwrap_err();
+        let error = GenerateOptions::from_generation_config(broken.as_object().unwrap()).unwrap_err();
         assert_eq!(error.option, "top_p");
     }
 }

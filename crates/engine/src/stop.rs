@@ -168,11 +168,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Pushes the pieces; returns what was released, the match, and what was left held before the end.
-    fn run<S: AsRef<str>>(
-        stops: &[&str],
-        include: bool,
-        pieces: &[S],
-    ) -> (String, Option<usize>, String) {
+    fn run<S: AsRef<str>>(stops: &[&str], include: bool, pieces: &[S]) -> (String, Option<usize>, String) {
         let mut matcher = StopMatcher::new(stops, include);
         let mut out = String::new();
         for piece in pieces {
@@ -235,11 +231,7 @@ mod tests {
         ];
         for (stops, pieces, expected, matched) in cases {
             let (out, found, _) = run(stops, false, pieces);
-            assert_eq!(
-                (out.as_str(), found),
-                (expected, matched),
-                "{stops:?} in {pieces:?}"
-            );
+            assert_eq!((out.as_str(), found), (expected, matched), "{stops:?} in {pieces:?}");
         }
     }
 
@@ -273,11 +265,7 @@ mod tests {
         ] {
             out.clear();
             matcher.push(piece, &mut out);
-            assert_eq!(
-                (out.as_str(), matcher.held()),
-                (released, held),
-                "after {piece:?}"
-            );
+            assert_eq!((out.as_str(), matcher.held()), (released, held), "after {piece:?}");
         }
     }
 
