@@ -1,0 +1,286 @@
+//! One file over HTTP into a `.part` file that resumes, checked against its promised digest and size.
+//!
+//! hf-hub has a transfer of its own; this one replaces it because version 0.5 appends a whole body to a partial file
+//! when a server ignores `Range`, fails for good on a partial file that is complete, waits without limit on a silent
+//! connection, cannot be stopped, and sends the token on to the storage host.
+
+use crate::digest::{CHUNK_BYTES, Hasher};
+use crate::error::{Error, IoContext, Result};
+use crate::selection::RemoteFile;
+use crate::token::Token;
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use ureq::config::RedirectAuthHeaders;
+use ureq::http::Response;
+use ureq::{Agent, Body};
+
+/// Longest wait for a connection.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+/// Longest silence in the middle of an answer.
+pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often a broken transfer goes on by itself.
+const RETRIES: u32 = 3;
+
+/// The client for files. A token goes to the host that was asked, and not to one that it redirects to.
+pub(crate) fn agent() -> Agent {
+    Agent::config_builder()
+        .http_status_as_error(false)
+        .redirect_auth_headers(RedirectAuthHeaders::SameHost)
+        .accept_encoding("identity")
+        .user_agent(concat!("cactus/", env!("CARGO_PKG_VERSION")))
+        .timeout_connect(Some(CONNECT_TIMEOUT))
+        .timeout_per_read(Some(SILENCE_TIMEOUT))
+        .build()
+        .into()
+}
+
+/// What a transfer reports to, while it runs.
+pub(crate) trait Watch {
+    /// The file has this many of its bytes.
+    fn bytes(&mut self, here: u64);
+    /// Whether to stop.
+    fn is_cancelled(&self) -> bool;
+}
+
+/// A file to fetch.
+pub(crate) struct Transfer<'a> {
+    pub(crate) agent: &'a Agent,
+    pub(crate) url: &'a str,
+    pub(crate) token: Option<&'a Token>,
+    pub(crate) file: &'a RemoteFile,
+}
+
+/// How one try ended short of the end.
+enum Broken {
+    /// Worth another try.
+    Retry(Error),
+    /// Not.
+    Final(Error),
+}
+
+impl Transfer<'_> {
+    /// Fetches the file to `target`, which appears whole and checked or not at all. What has arrived stays beside it
+    /// as `<target>.part`; a part that turns out wrong is removed, and fetched anew once.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Offline`], [`crate::ErrorKind::Unauthorized`], [`crate::ErrorKind::NotFound`],
+    /// [`crate::ErrorKind::Checksum`], [`crate::ErrorKind::Cancelled`] or an I/O kind.
+    pub(crate) fn run(&self, target: &Path, watch: &mut dyn Watch) -> Result<()> {
+        let part = part_path(target);
+        let resumed = fs::metadata(&part).is_ok_and(|m| m.len() > 0);
+        match self.complete(&part, watch) {
+            // The bytes from before may be the wrong ones; only new ones tell whether the source is.
+            Err(Error::Checksum { .. }) if resumed => self.complete(&part, watch)?,
+            other => other?,
+        }
+        fs::rename(&part, target).at("rename into place", target)
+    }
+
+    /// Fills `part` and checks it; a wrong one is removed.
+    fn complete(&self, part: &Path, watch: &mut dyn Watch) -> Result<()> {
+        let mut file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(part)
+            .at("open", part)?;
+        if file.metadata().at("read", part)?.len() > self.file.bytes {
+            file.set_len(0).at("truncate", part)?;
+        }
+        let mut hasher = self.file.promise.hasher(self.file.bytes);
+        let mut here = hasher.update_from(&mut file, part)?;
+        let mut tries_left = RETRIES;
+        while here < self.file.bytes {
+            watch.bytes(here);
+            let before = here;
+            match self.advance(&mut file, part, &mut hasher, &mut here, watch) {
+                Ok(()) => {}
+                Err(Broken::Final(error)) => return Err(error),
+                Err(Broken::Retry(error)) => {
+                    if here > before {
+                        tries_left = RETRIES;
+                    } else if tries_left == 0 {
+                        return Err(error);
+                    } else {
+                        std::thread::sleep(Duration::from_millis(250) * 2u32.pow(RETRIES - tries_left));
+                        tries_left -= 1;
+                    }
+                }
+            }
+        }
+        watch.bytes(here);
+        file.sync_all().at("write", part)?;
+        let found = hasher.finish();
+        if found == self.file.promise.hex() {
+            return Ok(());
+        }
+        fs::remove_file(part).at("remove", part)?;
+        Err(Error::Checksum {
+            file: PathBuf::from(&self.file.path),
+            expected: self.file.promise.hex().to_owned(),
+            found,
+        })
+    }
+
+    /// One request from byte `here` on; appends to `file`, `hasher` and `here` what arrives.
+    fn advance(
+        &self,
+        file: &mut File,
+        path: &Path,
+        hasher: &mut Hasher,
+        here: &mut u64,
+        watch: &mut dyn Watch,
+    ) -> std::result::Result<(), Broken> {
+        let answer = self.request(*here)?;
+        if answer.status().as_u16() == 206 {
+            let expected = format!("bytes {here}-");
+            let range = answer.headers().get("content-range").and_then(|v| v.to_str().ok());
+            if !range.is_some_and(|r| r.starts_with(&expected)) {
+                return Err(Broken::Final(self.nonsense(format!(
+                    "expected a content-range that begins with `{expected}`, found {range:?}"
+                ))));
+            }
+        } else if *here > 0 {
+            // The server sends the whole file: it knows no ranges.
+            *here = 0;
+            *hasher = self.file.promise.hasher(self.file.bytes);
+        }
+        file.seek(SeekFrom::Start(*here))
+            .and_then(|_| file.set_len(*here))
+            .at("truncate", path)
+            .map_err(Broken::Final)?;
+        let mut body = answer.into_body().into_reader();
+        let mut chunk = vec![0; CHUNK_BYTES];
+        loop {
+            if watch.is_cancelled() {
+                return Err(Broken::Final(Error::Cancelled {
+                    what: self.file.path.clone(),
+                }));
+            }
+            let n = body
+                .read(&mut chunk)
+                .map_err(|e| Broken::Retry(self.offline(e.to_string())))?;
+            if n == 0 {
+                break;
+            }
+            *here += n as u64;
+            if *here > self.file.bytes {
+                return Err(Broken::Final(
+                    self.nonsense(format!("expected {} bytes, found more", self.file.bytes)),
+                ));
+            }
+            file.write_all(&chunk[..n]).at("write", path).map_err(Broken::Final)?;
+            hasher.update(&chunk[..n]);
+            watch.bytes(*here);
+        }
+        if *here < self.file.bytes {
+            let reason = format!("the connection ended at byte {here} of {}", self.file.bytes);
+            return Err(Broken::Retry(self.offline(reason)));
+        }
+        Ok(())
+    }
+
+    fn request(&self, from: u64) -> std::result::Result<Response<Body>, Broken> {
+        let mut request = self.agent.get(self.url);
+        if let Some(token) = self.token {
+            request = request.header("Authorization", token.bearer());
+        }
+        if from > 0 {
+            request = request.header("Range", format!("bytes={from}-"));
+        }
+        let answer = request.call().map_err(|e| {
+            let network = is_network(&e);
+            let reason = e.to_string();
+            if network {
+                Broken::Retry(self.offline(reason))
+            } else {
+                Broken::Final(self.nonsense(reason))
+            }
+        })?;
+        match answer.status().as_u16() {
+            200 => Ok(answer),
+            206 if from > 0 => Ok(answer),
+            429 | 500..=599 => Err(Broken::Retry(self.nonsense(format!("status {}", answer.status())))),
+            _ => Err(Broken::Final(refusal(
+                &answer,
+                &format!("`{}`", self.file.path),
+                &self.attempt(),
+                self.token.is_some(),
+            ))),
+        }
+    }
+
+    fn attempt(&self) -> String {
+        format!("GET {}", self.url)
+    }
+
+    fn offline(&self, reason: String) -> Error {
+        Error::Offline {
+            what: self.file.path.clone(),
+            attempt: self.attempt(),
+            reason,
+        }
+    }
+
+    fn nonsense(&self, reason: String) -> Error {
+        Error::Protocol {
+            attempt: self.attempt(),
+            reason,
+        }
+    }
+}
+
+/// Where the bytes of an unfinished `target` lie.
+pub(crate) fn part_path(target: &Path) -> PathBuf {
+    let mut name = target.as_os_str().to_owned();
+    name.push(".part");
+    PathBuf::from(name)
+}
+
+/// Whether an error means that the other side was not reached.
+pub(crate) fn is_network(error: &ureq::Error) -> bool {
+    use ureq::Error as E;
+    matches!(
+        error,
+        E::HostNotFound
+            | E::Io(_)
+            | E::Timeout(_)
+            | E::ConnectionFailed
+            | E::Tls(_)
+            | E::Rustls(_)
+            | E::InvalidProxyUrl
+    )
+}
+
+/// The error for an answer that is no success.
+pub(crate) fn refusal(answer: &Response<Body>, what: &str, attempt: &str, with_token: bool) -> Error {
+    let code = answer
+        .headers()
+        .get("x-error-code")
+        .and_then(|v| v.to_str().ok())
+        .unwrap_or_default();
+    match (answer.status().as_u16(), code) {
+        (404 | 410, _) => Error::NotFound {
+            what: what.to_owned(),
+            attempt: attempt.to_owned(),
+        },
+        // Asked with a good token, the hub says so of what is absent and of what is hidden alike.
+        (401, "RepoNotFound") if with_token => Error::NotFound {
+            what: what.to_owned(),
+            attempt: attempt.to_owned(),
+        },
+        (401 | 403, _) => Error::Unauthorized {
+            what: what.to_owned(),
+            attempt: attempt.to_owned(),
+            status: format!("{} {code}", answer.status()).trim_end().to_owned(),
+            with_token,
+        },
+        (status, _) => Error::Protocol {
+            attempt: attempt.to_owned(),
+            reason: format!("status {status}"),
+        },
+    }
+}
