@@ -1,1 +1,16 @@
-//! Shape lists, tolerances and tiny models for tests.
+//! What tests of several crates share: seeded random tensors, comparison with a tolerance, lists of awkward sizes, and
+//! tiny models written in primitive operations as importers write them.
+//!
+//! It may depend on `ir` and `tensor`, and only tests depend on it. It deliberately does not compute: run a model of
+//! [`tiny`] in `reference` or in the runtime.
+#![forbid(unsafe_code)]
+
+mod compare;
+mod random;
+pub mod tiny;
+
+pub use compare::{assert_close, difference};
+pub use random::{Random, source_tensors};
+
+/// Sizes around the widths and blocks that fast code works in, smallest first.
+pub const EDGE_SIZES: [usize; 14] = [1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 32, 33, 64, 65];

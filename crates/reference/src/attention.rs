@@ -1,0 +1,52 @@
+//! Scaled dot-product attention, one query row at a time.
+
+use crate::Result;
+use crate::linear::dot;
+use crate::reduce::softmax_row;
+use cactus_ir::AttentionAttrs;
+use cactus_tensor::Tensor;
+
+/// `(q [batch, seq, heads, head_dim], k, v [batch, keys, kv_heads, head_dim]) -> like q`, where the queries stand at
+/// positions `past..past+seq` and the keys at `0..keys`.
+pub(crate) fn attention(attrs: &AttentionAttrs, q: &Tensor, k: &Tensor, v: &Tensor, past: usize) -> Result<Tensor> {
+    let [batch, seq, heads, dim] = [q.shape()[0], q.shape()[1], q.shape()[2], q.shape()[3]];
+    let [keys, kv_heads] = [k.shape()[1], k.shape()[2]];
+    let (qd, kd, vd) = (q.as_f32()?, k.as_f32()?, v.as_f32()?);
+    let mut out = Vec::with_capacity(qd.len());
+    for b in 0..batch {
+        for t in 0..seq {
+            let position = past + t;
+            let visible: Vec<usize> = (0..keys).filter(|&j| sees(attrs, position, j)).collect();
+            for h in 0..heads {
+                let query = &qd[((b * seq + t) * heads + h) * dim..][..dim];
+                let row = |j: usize| ((b * keys + j) * kv_heads + h / (heads / kv_heads)) * dim;
+                let scores: Vec<f64> = visible
+                    .iter()
+                    .map(|&j| {
+                        let score = dot(query, &kd[row(j)..][..dim]) * f64::from(attrs.scale);
+                        match attrs.softcap.map(f64::from) {
+                            Some(cap) => cap * (score / cap).tanh(),
+                            None => score,
+                        }
+                    })
+                    .collect();
+                let weights = softmax_row(&scores);
+                for i in 0..dim {
+                    let terms = visible.iter().zip(&weights);
+                    let sum: f64 = terms.map(|(&j, w)| w * f64::from(vd[row(j) + i])).sum();
+                    out.push(sum as f32);
+                }
+            }
+        }
+    }
+    Ok(Tensor::from_f32(q.shape(), out)?)
+}
+
+/// Whether the query at `position` sees the key at `key`.
+fn sees(attrs: &AttentionAttrs, position: usize, key: usize) -> bool {
+    let past_end = attrs.causal && key > position;
+    let too_old = attrs
+        .window
+        .is_some_and(|window| position >= key && position - key >= window);
+    !past_end && !too_old
+}

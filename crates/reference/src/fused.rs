@@ -1,0 +1,116 @@
+//! Fused operations, each as its definition in [`cactus_ir::Op`] reads.
+
+use crate::elementwise::activation;
+use crate::{Error, ErrorKind, Result};
+use cactus_ir::Activation;
+use cactus_tensor::Tensor;
+
+/// `x / sqrt(mean(x²) + eps) * weight` along the last axis.
+pub(crate) fn rms_norm(x: &Tensor, weight: &Tensor, eps: f32) -> Result<Tensor> {
+    let weight = weight.as_f32()?;
+    rows(x, weight.len(), |row, out| {
+        let mean = row.iter().map(|v| v * v).sum::<f64>() / row.len() as f64;
+        let factor = 1.0 / (mean + f64::from(eps)).sqrt();
+        out.extend(row.iter().zip(weight).map(|(v, &w)| v * factor * f64::from(w)));
+    })
+}
+
+/// `(x - mean) / sqrt(variance + eps) * weight + bias` along the last axis.
+pub(crate) fn layer_norm(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, eps: f32) -> Result<Tensor> {
+    let weight = weight.as_f32()?;
+    let bias = bias.map(Tensor::as_f32).transpose()?;
+    rows(x, weight.len(), |row, out| {
+        let mean = row.iter().sum::<f64>() / row.len() as f64;
+        let variance = row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / row.len() as f64;
+        let factor = 1.0 / (variance + f64::from(eps)).sqrt();
+        for (i, v) in row.iter().enumerate() {
+            let shift = bias.map_or(0.0, |b| f64::from(b[i]));
+            out.push((v - mean) * factor * f64::from(weight[i]) + shift);
+        }
+    })
+}
+
+/// Applies `f` to each row of `n` elements.
+fn rows(x: &Tensor, n: usize, f: impl Fn(&[f64], &mut Vec<f64>)) -> Result<Tensor> {
+    let mut out = Vec::new();
+    if n > 0 {
+        for row in x.as_f32()?.chunks(n) {
+            let row: Vec<f64> = row.iter().map(|&v| v.into()).collect();
+            f(&row, &mut out);
+        }
+    }
+    let out = out.into_iter().map(|v| v as f32).collect();
+    Ok(Tensor::from_f32(x.shape(), out)?)
+}
+
+/// Rotary position embedding of `x [batch, seq, heads, head_dim]`. The angle is an `f32` product, as in the reference
+/// frameworks: far positions depend on its rounding.
+pub(crate) fn rope(x: &Tensor, positions: &Tensor, freq: &Tensor, scale: f32) -> Result<Tensor> {
+    let [batch, seq, heads, dim] = [x.shape()[0], x.shape()[1], x.shape()[2], x.shape()[3]];
+    let (positions, freq) = (positions.as_i64()?, freq.as_f32()?);
+    let half = freq.len();
+    let mut out = x.as_f32()?.to_vec();
+    for b in 0..batch {
+        for (t, &position) in positions.iter().enumerate() {
+            for h in 0..heads {
+                let head = &mut out[((b * seq + t) * heads + h) * dim..][..dim];
+                for (i, &f) in freq.iter().enumerate() {
+                    let angle = f64::from(position as f32 * f);
+                    let (sin, cos) = angle.sin_cos();
+                    let (sin, cos) = (sin * f64::from(scale), cos * f64::from(scale));
+                    let (a, b) = (f64::from(head[i]), f64::from(head[i + half]));
+                    head[i] = (a * cos - b * sin) as f32;
+                    head[i + half] = (b * cos + a * sin) as f32;
+                }
+            }
+        }
+    }
+    Ok(Tensor::from_f32(x.shape(), out)?)
+}
+
+/// `activation(first half) * second half` of the last axis.
+pub(crate) fn gated(f: Activation, x: &Tensor) -> Result<Tensor> {
+    let mut shape = x.shape().to_vec();
+    let width = shape.pop().unwrap_or(0);
+    let half = width / 2;
+    shape.push(half);
+    let mut out = Vec::new();
+    if width > 0 {
+        for row in x.as_f32()?.chunks(width) {
+            let (gate, up) = row.split_at(half);
+            for (&g, &u) in gate.iter().zip(up) {
+                let g = activation(f, g.into()).ok_or_else(|| {
+                    let what = format!("activation {f:?} is not supported");
+                    Error::new(ErrorKind::Unsupported, what)
+                })?;
+                out.push((g * f64::from(u)) as f32);
+            }
+        }
+    }
+    Ok(Tensor::from_f32(shape, out)?)
+}
+
+/// Causal depthwise convolution of `x [batch, seq, channels]` by `w [channels, kernel]`. `before [kernel-1, channels]`
+/// are the inputs before the first position of each sequence, zeros where there are none.
+pub(crate) fn short_conv(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, before: Option<&[f32]>) -> Result<Tensor> {
+    let [batch, seq, channels] = [x.shape()[0], x.shape()[1], x.shape()[2]];
+    let kernel = w.shape()[1];
+    let (data, w) = (x.as_f32()?, w.as_f32()?);
+    let bias = bias.map(Tensor::as_f32).transpose()?;
+    let mut out = Vec::with_capacity(data.len());
+    for b in 0..batch {
+        // Row `i` of the sequence with its past: rows 0..kernel-1 come before the first position.
+        let value = |i: usize, c: usize| match i.checked_sub(kernel - 1) {
+            Some(t) => data[(b * seq + t) * channels + c],
+            None => before.map_or(0.0, |rows| rows[i * channels + c]),
+        };
+        for t in 0..seq {
+            for c in 0..channels {
+                let terms = (0..kernel).map(|j| f64::from(value(t + j, c)) * f64::from(w[c * kernel + j]));
+                let shift = bias.map_or(0.0, |b| f64::from(b[c]));
+                out.push((terms.sum::<f64>() + shift) as f32);
+            }
+        }
+    }
+    Ok(Tensor::from_f32(x.shape(), out)?)
+}

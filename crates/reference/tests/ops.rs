@@ -1,0 +1,397 @@
+//! Every operation against values worked out by hand or by an independent formula.
+
+use cactus_ir::{Activation, AttentionAttrs, BinaryFn, Bindings, CompareFn, Dim, Op, ReduceFn, UnaryFn};
+use cactus_reference::{ErrorKind, Result, eval_op};
+use cactus_tensor::{DType, Data, Tensor};
+use cactus_testkit::assert_close;
+
+fn f32s(shape: &[usize], v: &[f32]) -> Tensor {
+    Tensor::from_f32(shape, v.to_vec()).unwrap()
+}
+
+fn i64s(shape: &[usize], v: &[i64]) -> Tensor {
+    Tensor::from_i64(shape, v.to_vec()).unwrap()
+}
+
+fn bools(shape: &[usize], v: &[bool]) -> Tensor {
+    Tensor::new(shape, Data::Bool(v.to_vec())).unwrap()
+}
+
+fn count(shape: &[usize]) -> Tensor {
+    let n: usize = shape.iter().product();
+    f32s(shape, &(0..n).map(|i| i as f32).collect::<Vec<_>>())
+}
+
+fn eval(op: &Op, inputs: &[&Tensor]) -> Result<Tensor> {
+    eval_op(op, inputs, &Bindings::new())
+}
+
+fn dims(shape: &[usize]) -> Vec<Dim> {
+    shape.iter().map(|&d| Dim::known(d)).collect()
+}
+
+#[test]
+fn unary_matches_known_values() {
+    let inf = f32::INFINITY;
+    let cases: &[(UnaryFn, &[f32], &[f32])] = &[
+        (UnaryFn::Neg, &[1.5, -2.0], &[-1.5, 2.0]),
+        (UnaryFn::Abs, &[1.5, -2.0], &[1.5, 2.0]),
+        (UnaryFn::Exp, &[0.0, 1.0, -inf], &[1.0, 2.718_281_8, 0.0]),
+        (UnaryFn::Log, &[1.0, 10.0], &[0.0, 2.302_585]),
+        (UnaryFn::Sqrt, &[4.0, 2.0], &[2.0, 1.414_213_5]),
+        (UnaryFn::Rsqrt, &[4.0, 2.0], &[0.5, 0.707_106_8]),
+        (UnaryFn::Sin, &[0.0, 1.0], &[0.0, 0.841_471]),
+        (UnaryFn::Cos, &[0.0, 1.0], &[1.0, 0.540_302_3]),
+        (UnaryFn::Tanh, &[0.0, 1.0], &[0.0, 0.761_594_2]),
+        (UnaryFn::Erf, &[0.0, 1.0], &[0.0, 0.842_700_8]),
+        (UnaryFn::Sigmoid, &[0.0, 1.0, -inf], &[0.5, 0.731_058_6, 0.0]),
+        (UnaryFn::Relu, &[1.0, -1.0], &[1.0, 0.0]),
+        (UnaryFn::Silu, &[0.0, 1.0, -2.0], &[0.0, 0.731_058_6, -0.238_405_84]),
+        // Reference values of torch.nn.functional.gelu.
+        (UnaryFn::GeluErf, &[1.0, -1.0], &[0.841_344_8, -0.158_655_26]),
+        (UnaryFn::GeluTanh, &[1.0, -1.0], &[0.841_192, -0.158_808]),
+    ];
+    for (f, x, want) in cases {
+        let got = eval(&Op::Unary { f: *f }, &[&f32s(&[x.len()], x)]).unwrap();
+        assert_close(&got, &f32s(&[x.len()], want), 1e-6, &format!("{f:?}"));
+    }
+    let not = eval(&Op::Unary { f: UnaryFn::Not }, &[&bools(&[2], &[true, false])]).unwrap();
+    assert_eq!(not, bools(&[2], &[false, true]));
+}
+
+#[test]
+fn binary_broadcasts_and_follows_its_definition() {
+    let a = f32s(&[2, 1], &[2.0, -3.0]);
+    let b = f32s(&[2], &[2.0, 4.0]);
+    let cases: &[(BinaryFn, [f32; 4])] = &[
+        (BinaryFn::Add, [4.0, 6.0, -1.0, 1.0]),
+        (BinaryFn::Sub, [0.0, -2.0, -5.0, -7.0]),
+        (BinaryFn::Mul, [4.0, 8.0, -6.0, -12.0]),
+        (BinaryFn::Div, [1.0, 0.5, -1.5, -0.75]),
+        (BinaryFn::Pow, [4.0, 16.0, 9.0, 81.0]),
+        (BinaryFn::Max, [2.0, 4.0, 2.0, 4.0]),
+        (BinaryFn::Min, [2.0, 2.0, -3.0, -3.0]),
+    ];
+    for (f, want) in cases {
+        let got = eval(&Op::Binary { f: *f }, &[&a, &b]).unwrap();
+        assert_eq!(got, f32s(&[2, 2], want), "{f:?}");
+    }
+    let ints: &[(BinaryFn, i64)] = &[
+        (BinaryFn::Add, 9),
+        (BinaryFn::Sub, 5),
+        (BinaryFn::Mul, 14),
+        (BinaryFn::Div, 3),
+        (BinaryFn::Pow, 49),
+        (BinaryFn::Max, 7),
+        (BinaryFn::Min, 2),
+    ];
+    for (f, want) in ints {
+        let got = eval(&Op::Binary { f: *f }, &[&i64s(&[], &[7]), &i64s(&[], &[2])]).unwrap();
+        assert_eq!(got, i64s(&[], &[*want]), "{f:?}");
+    }
+    let (p, q) = (
+        bools(&[4], &[true, true, false, false]),
+        bools(&[4], &[true, false, true, false]),
+    );
+    let and = eval(&Op::Binary { f: BinaryFn::And }, &[&p, &q]).unwrap();
+    assert_eq!(and, bools(&[4], &[true, false, false, false]));
+    let or = eval(&Op::Binary { f: BinaryFn::Or }, &[&p, &q]).unwrap();
+    assert_eq!(or, bools(&[4], &[true, true, true, false]));
+}
+
+#[test]
+fn compare_where_and_cast_follow_their_definition() {
+    let (a, b) = (f32s(&[3], &[1.0, 2.0, f32::NAN]), f32s(&[], &[2.0]));
+    let cases: &[(CompareFn, [bool; 3])] = &[
+        (CompareFn::Eq, [false, true, false]),
+        (CompareFn::Ne, [true, false, true]),
+        (CompareFn::Lt, [true, false, false]),
+        (CompareFn::Le, [true, true, false]),
+        (CompareFn::Gt, [false, false, false]),
+        (CompareFn::Ge, [false, true, false]),
+    ];
+    for (f, want) in cases {
+        let got = eval(&Op::Compare { f: *f }, &[&a, &b]).unwrap();
+        assert_eq!(got, bools(&[3], want), "{f:?}");
+    }
+    let cond = bools(&[2, 1], &[true, false]);
+    let got = eval(&Op::Where, &[&cond, &f32s(&[2], &[1.0, 2.0]), &f32s(&[], &[9.0])]).unwrap();
+    assert_eq!(got, f32s(&[2, 2], &[1.0, 2.0, 9.0, 9.0]));
+
+    let x = f32s(&[3], &[-1.7, 0.0, 300.4]);
+    let casts: &[(DType, Tensor)] = &[
+        (DType::I64, i64s(&[3], &[-1, 0, 300])),
+        (DType::I8, i64s(&[3], &[-1, 0, 127])),
+        (DType::Bool, bools(&[3], &[true, false, true])),
+        (DType::BF16, f32s(&[3], &[-1.703_125, 0.0, 300.0])),
+        (DType::F16, f32s(&[3], &[-1.700_195_3, 0.0, 300.5])),
+    ];
+    for (dtype, want) in casts {
+        let got = eval(&Op::Cast { dtype: *dtype }, &[&x]).unwrap();
+        assert_eq!(got, *want, "{dtype}");
+    }
+    let back = eval(&Op::Cast { dtype: DType::F32 }, &[&i64s(&[1], &[7])]).unwrap();
+    assert_eq!(back, f32s(&[1], &[7.0]));
+}
+
+#[test]
+fn reduce_covers_any_axes() {
+    let x = count(&[2, 3, 2]);
+    let cases: &[(ReduceFn, &[usize], bool, Tensor)] = &[
+        (ReduceFn::Sum, &[1], false, f32s(&[2, 2], &[6.0, 9.0, 24.0, 27.0])),
+        (
+            ReduceFn::Mean,
+            &[2],
+            true,
+            f32s(&[2, 3, 1], &[0.5, 2.5, 4.5, 6.5, 8.5, 10.5]),
+        ),
+        (ReduceFn::Max, &[0, 2], false, f32s(&[3], &[7.0, 9.0, 11.0])),
+        (ReduceFn::Min, &[0, 1, 2], true, f32s(&[1, 1, 1], &[0.0])),
+    ];
+    for (f, axes, keepdim, want) in cases {
+        let op = Op::Reduce {
+            f: *f,
+            axes: axes.to_vec(),
+            keepdim: *keepdim,
+        };
+        assert_eq!(eval(&op, &[&x]).unwrap(), *want, "{f:?} {axes:?}");
+    }
+}
+
+#[test]
+fn softmax_sums_to_one_and_takes_minus_infinity() {
+    let x = f32s(&[2, 2], &[0.0, f32::NEG_INFINITY, 2f32.ln(), 0.0]);
+    let rows = eval(&Op::Softmax { axis: 1 }, &[&x]).unwrap();
+    assert_close(&rows, &f32s(&[2, 2], &[1.0, 0.0, 2.0 / 3.0, 1.0 / 3.0]), 1e-7, "rows");
+    let columns = eval(&Op::Softmax { axis: 0 }, &[&x]).unwrap();
+    assert_close(
+        &columns,
+        &f32s(&[2, 2], &[1.0 / 3.0, 0.0, 2.0 / 3.0, 1.0]),
+        1e-7,
+        "columns",
+    );
+    let none = eval(&Op::Softmax { axis: 0 }, &[&f32s(&[1], &[f32::NEG_INFINITY])]).unwrap();
+    assert!(none.as_f32().unwrap()[0].is_nan());
+}
+
+#[test]
+fn shape_operations_move_the_right_elements() {
+    let x = count(&[2, 3]);
+    let permuted = eval(&Op::Permute { perm: vec![1, 0] }, &[&x]).unwrap();
+    assert_eq!(permuted, f32s(&[3, 2], &[0.0, 3.0, 1.0, 4.0, 2.0, 5.0]));
+    let reshaped = eval(&Op::Reshape { shape: dims(&[3, 2]) }, &[&x]).unwrap();
+    assert_eq!(reshaped, count(&[3, 2]));
+    let cut = Op::Slice {
+        axis: 1,
+        start: 1.into(),
+        end: 3.into(),
+    };
+    let cut = eval(&cut, &[&x]).unwrap();
+    assert_eq!(cut, f32s(&[2, 2], &[1.0, 2.0, 4.0, 5.0]));
+    let joined = eval(&Op::Concat { axis: 1 }, &[&cut, &x]).unwrap();
+    let want = [1.0, 2.0, 0.0, 1.0, 2.0, 4.0, 5.0, 3.0, 4.0, 5.0];
+    assert_eq!(joined, f32s(&[2, 5], &want));
+    let wide = eval(
+        &Op::Expand {
+            shape: dims(&[2, 2, 2]),
+        },
+        &[&f32s(&[2, 1], &[1.0, 2.0])],
+    );
+    assert_eq!(
+        wide.unwrap(),
+        f32s(&[2, 2, 2], &[1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 2.0, 2.0])
+    );
+    let iota = Op::Iota {
+        start: "past".into(),
+        len: "seq".into(),
+    };
+    let bindings = Bindings::from([("past".into(), 5), ("seq".into(), 3)]);
+    assert_eq!(eval_op(&iota, &[], &bindings).unwrap(), i64s(&[3], &[5, 6, 7]));
+}
+
+#[test]
+fn embedding_and_products_match_hand_computed_values() {
+    let table = count(&[3, 2]);
+    let rows = eval(&Op::Embedding, &[&table, &i64s(&[1, 2], &[2, 0])]).unwrap();
+    assert_eq!(rows, f32s(&[1, 2, 2], &[4.0, 5.0, 0.0, 1.0]));
+
+    let x = f32s(&[1, 2], &[1.0, -2.0]);
+    let bias = f32s(&[3], &[10.0, 20.0, 30.0]);
+    let y = eval(&Op::Linear, &[&x, &table]).unwrap();
+    assert_eq!(y, f32s(&[1, 3], &[-2.0, -4.0, -6.0]));
+    let y = eval(&Op::Linear, &[&x, &table, &bias]).unwrap();
+    assert_eq!(y, f32s(&[1, 3], &[8.0, 16.0, 24.0]));
+
+    // Leading axes [2, 1] and [2] broadcast to [2, 2].
+    let a = f32s(&[2, 1, 1, 2], &[1.0, 2.0, 3.0, 4.0]);
+    let b = f32s(&[2, 2, 1], &[1.0, 1.0, 1.0, -1.0]);
+    let y = eval(&Op::MatMul, &[&a, &b]).unwrap();
+    assert_eq!(y, f32s(&[2, 2, 1, 1], &[3.0, -1.0, 7.0, -1.0]));
+}
+
+#[test]
+fn conv1d_pads_groups_and_adds_the_bias() {
+    let x = f32s(&[1, 2, 3], &[1.0, 2.0, 3.0, 10.0, 20.0, 30.0]);
+    let depthwise = Op::Conv1d {
+        groups: 2,
+        pad_left: 1,
+        pad_right: 0,
+    };
+    let w = f32s(&[2, 1, 2], &[1.0, 2.0, 3.0, 4.0]);
+    let y = eval(&depthwise, &[&x, &w]).unwrap();
+    assert_eq!(y, f32s(&[1, 2, 3], &[2.0, 5.0, 8.0, 40.0, 110.0, 180.0]));
+    let full = Op::Conv1d {
+        groups: 1,
+        pad_left: 0,
+        pad_right: 1,
+    };
+    let w = f32s(&[1, 2, 2], &[1.0, 0.0, 0.0, 1.0]);
+    let y = eval(&full, &[&x, &w, &f32s(&[1], &[0.5])]).unwrap();
+    assert_eq!(y, f32s(&[1, 1, 3], &[21.5, 32.5, 3.5]));
+}
+
+#[test]
+fn norms_match_their_formulae() {
+    let x = f32s(&[2, 2], &[3.0, 4.0, 0.0, 2.0]);
+    let w = f32s(&[2], &[1.0, 2.0]);
+    let root = 12.5f32.sqrt();
+    let y = eval(&Op::RmsNorm { eps: 0.0 }, &[&x, &w]).unwrap();
+    let want = [3.0 / root, 8.0 / root, 0.0, 2.0 * 2f32.sqrt()];
+    assert_close(&y, &f32s(&[2, 2], &want), 1e-6, "rms");
+    let y = eval(&Op::RmsNorm { eps: 2.0 }, &[&x, &w]).unwrap();
+    assert_close(
+        &y,
+        &f32s(&[2, 2], &[3.0 / 14.5f32.sqrt(), 8.0 / 14.5f32.sqrt(), 0.0, 2.0]),
+        1e-6,
+        "eps",
+    );
+    let y = eval(&Op::LayerNorm { eps: 0.0 }, &[&x, &w]).unwrap();
+    assert_close(&y, &f32s(&[2, 2], &[-1.0, 2.0, -1.0, 2.0]), 1e-6, "layer");
+    let bias = f32s(&[2], &[0.5, -0.5]);
+    let y = eval(&Op::LayerNorm { eps: 0.0 }, &[&x, &w, &bias]).unwrap();
+    assert_close(&y, &f32s(&[2, 2], &[-0.5, 1.5, -0.5, 1.5]), 1e-6, "bias");
+}
+
+#[test]
+fn rope_turns_pairs_and_leaves_the_rest() {
+    // One head of 6, rotary 4: pairs (0, 2) and (1, 3); elements 4 and 5 stay.
+    let x = f32s(
+        &[1, 2, 1, 6],
+        &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+    );
+    let freq = f32s(&[2], &[1.0, 0.5]);
+    let y = eval(&Op::Rope { scale: 1.0 }, &[&x, &i64s(&[2], &[0, 3]), &freq]).unwrap();
+    let (c, s) = (3f32.cos(), 3f32.sin());
+    let (d, t) = (1.5f32.cos(), 1.5f32.sin());
+    let turned = [c - 3.0 * s, 2.0 * d - 4.0 * t, 3.0 * c + s, 4.0 * d + 2.0 * t, 5.0, 6.0];
+    let want = [&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0][..], &turned].concat();
+    assert_close(&y, &f32s(&[1, 2, 1, 6], &want), 1e-6, "rope");
+    let y = eval(&Op::Rope { scale: 2.0 }, &[&x, &i64s(&[2], &[0, 0]), &freq]).unwrap();
+    assert_eq!(y.as_f32().unwrap()[..6], [2.0, 4.0, 6.0, 8.0, 5.0, 6.0]);
+}
+
+#[test]
+fn attention_masks_groups_and_caps() {
+    let attrs = |causal, window, softcap| {
+        Op::Attention(AttentionAttrs {
+            scale: 1.0,
+            causal,
+            window,
+            softcap,
+            state: None,
+        })
+    };
+    // Two query heads on one KV head of width 1; keys 0, so that every visible key weighs the same.
+    let q = f32s(&[1, 3, 2, 1], &[1.0; 6]);
+    let k = f32s(&[1, 3, 1, 1], &[0.0; 3]);
+    let v = f32s(&[1, 3, 1, 1], &[3.0, 6.0, 9.0]);
+    let cases: &[(Op, [f32; 3])] = &[
+        (attrs(false, None, None), [6.0, 6.0, 6.0]),
+        (attrs(true, None, None), [3.0, 4.5, 6.0]),
+        (attrs(true, Some(2), None), [3.0, 4.5, 7.5]),
+        (attrs(true, Some(1), None), [3.0, 6.0, 9.0]),
+    ];
+    for (op, want) in cases {
+        let got = eval(op, &[&q, &k, &v]).unwrap();
+        let want: Vec<f32> = want.iter().flat_map(|&w| [w, w]).collect();
+        assert_close(&got, &f32s(&[1, 3, 2, 1], &want), 1e-6, &format!("{op:?}"));
+    }
+    // Softmax of [0, cap * tanh(ln(3) / cap)] with values [0, 1].
+    let k = f32s(&[1, 2, 1, 1], &[0.0, 3f32.ln()]);
+    let v = f32s(&[1, 2, 1, 1], &[0.0, 1.0]);
+    let q = f32s(&[1, 1, 1, 1], &[1.0]);
+    let plain = eval(&attrs(false, None, None), &[&q, &k, &v]).unwrap();
+    assert_close(&plain, &f32s(&[1, 1, 1, 1], &[0.75]), 1e-6, "plain");
+    let capped = eval(&attrs(false, None, Some(0.5)), &[&q, &k, &v]).unwrap();
+    let e = (0.5 * (3f64.ln() / 0.5).tanh()).exp();
+    assert_close(&capped, &f32s(&[1, 1, 1, 1], &[(e / (1.0 + e)) as f32]), 1e-6, "capped");
+}
+
+#[test]
+fn gated_and_short_conv_match_hand_computed_values() {
+    let x = f32s(&[1, 4], &[1.0, -1.0, 2.0, 3.0]);
+    let cases = [
+        (Activation::Relu, [2.0, 0.0]),
+        (Activation::Silu, [2.0 * 0.731_058_6, -3.0 * 0.268_941_43]),
+        (Activation::GeluErf, [2.0 * 0.841_344_8, -3.0 * 0.158_655_26]),
+        (Activation::GeluTanh, [2.0 * 0.841_192, -3.0 * 0.158_808]),
+    ];
+    for (activation, want) in cases {
+        let y = eval(&Op::Gated { activation }, &[&x]).unwrap();
+        assert_close(&y, &f32s(&[1, 2], &want), 1e-6, &format!("{activation:?}"));
+    }
+    let x = f32s(&[1, 3, 2], &[1.0, 10.0, 2.0, 20.0, 3.0, 30.0]);
+    let w = f32s(&[2, 2], &[1.0, 2.0, 3.0, 4.0]);
+    let op = Op::ShortConv { state: None };
+    let y = eval(&op, &[&x, &w]).unwrap();
+    assert_eq!(y, f32s(&[1, 3, 2], &[2.0, 40.0, 5.0, 110.0, 8.0, 180.0]));
+    let y = eval(&op, &[&x, &w, &f32s(&[2], &[0.5, -0.5])]).unwrap();
+    assert_eq!(y, f32s(&[1, 3, 2], &[2.5, 39.5, 5.5, 109.5, 8.5, 179.5]));
+}
+
+#[test]
+fn misfits_are_errors_of_the_right_kind() {
+    let x = count(&[2, 3]);
+    let slice = |start: usize, end: usize| Op::Slice {
+        axis: 1,
+        start: start.into(),
+        end: end.into(),
+    };
+    let conv = Op::Conv1d {
+        groups: 1,
+        pad_left: 0,
+        pad_right: 0,
+    };
+    let cases: &[(Op, Vec<&Tensor>, ErrorKind)] = &[
+        (Op::Unary { f: UnaryFn::Exp }, vec![], ErrorKind::Type),
+        (Op::MatMul, vec![&x, &x], ErrorKind::Type),
+        (slice(2, 5), vec![&x], ErrorKind::Type),
+        (Op::Permute { perm: vec![0, 0] }, vec![&x], ErrorKind::Type),
+        (
+            Op::Reshape {
+                shape: vec!["seq".into()],
+            },
+            vec![&x],
+            ErrorKind::Type,
+        ),
+        (
+            Op::ShortConv {
+                state: Some("c".into()),
+            },
+            vec![&x],
+            ErrorKind::State,
+        ),
+    ];
+    for (op, inputs, kind) in cases {
+        assert_eq!(eval(op, inputs).unwrap_err().kind(), *kind, "{op:?}");
+    }
+    let outside = eval(&Op::Embedding, &[&x, &i64s(&[1], &[2])]).unwrap_err();
+    assert_eq!(outside.kind(), ErrorKind::Value);
+    let negative = eval(&Op::Embedding, &[&x, &i64s(&[1], &[-1])]).unwrap_err();
+    assert_eq!(negative.kind(), ErrorKind::Value);
+    let by_zero = Op::Binary { f: BinaryFn::Div };
+    let by_zero = eval(&by_zero, &[&i64s(&[], &[1]), &i64s(&[], &[0])]).unwrap_err();
+    assert_eq!(by_zero.kind(), ErrorKind::Value);
+    let long_kernel = eval(&conv, &[&count(&[1, 1, 2]), &count(&[1, 1, 5])]).unwrap_err();
+    assert_eq!(long_kernel.kind(), ErrorKind::Type);
+}
