@@ -1,1 +1,28 @@
-//! One file per model family: configuration to portable graph and weight map.
+//! Model families: a Hugging Face configuration becomes a portable graph whose weights are named as in the checkpoint.
+//!
+//! One file a family, called by its `model_type`; [`build`] finds it. A family reads its configuration (typed, bounded,
+//! each error naming the field) and writes a *stateless* forward pass in *primitive* operations, in the order of the
+//! transformers implementation: rms norms as pow, mean and rsqrt, rope as slices and concat, attention as two matrix
+//! products around a softmax under an additive mask. Passes fuse it and give it its states, for these graphs and for
+//! captured ones alike.
+//!
+//! It may depend on `ir` and `tensor`. It deliberately reads no file and no weight, knows no quantization and no
+//! tokenizer, and writes no fused operation.
+#![forbid(unsafe_code)]
+
+mod config;
+mod error;
+mod gemma3_text;
+mod layers;
+mod lfm2;
+mod llama;
+mod mistral;
+mod prenorm;
+mod qwen2;
+mod qwen3;
+mod registry;
+mod rope;
+mod smollm3;
+
+pub use error::{Error, ErrorKind, Result};
+pub use registry::{FAMILIES, Family, ModelDef, build};

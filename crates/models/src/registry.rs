@@ -1,0 +1,150 @@
+use crate::config::{Config, Dims, describe};
+use crate::{Error, ErrorKind, Result, gemma3_text, layers, lfm2, llama, mistral, qwen2, qwen3, smollm3};
+use cactus_ir::{Graph, GraphBuilder};
+use serde_json::Value;
+use std::collections::HashSet;
+
+/// Name of the graph that every family builds.
+pub(crate) const COMPONENT: &str = "decoder";
+
+/// A model as its configuration describes it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ModelDef {
+    /// The `model_type` it was built by.
+    pub family: &'static str,
+    /// The stateless graph of one forward pass in primitive operations: input `input_ids` `i64[batch, seq]`, output
+    /// `logits` `f32[batch, seq, vocab]`. Weights are named and shaped as in the Hugging Face checkpoint.
+    pub graph: Graph,
+    /// Positions the model was made for.
+    pub context_tokens: usize,
+    /// Rows of the embedding; at least the number of tokens of the tokenizer.
+    pub vocab_size: usize,
+    /// Width of the hidden state.
+    pub hidden_size: usize,
+    /// Number of layers.
+    pub layers: usize,
+    /// Whether the output head is the embedding.
+    pub tied_head: bool,
+    /// `bos_token_id` of the configuration.
+    pub bos_token_id: Option<u32>,
+    /// `eos_token_id` of the configuration: every token that ends a text. `generation_config.json`, where there is one,
+    /// says it better.
+    pub eos_token_ids: Vec<u32>,
+    /// `pad_token_id` of the configuration.
+    pub pad_token_id: Option<u32>,
+}
+
+impl ModelDef {
+    /// Those of the source tensors `names` that the graph does not read and has no reason to leave: a sign that the
+    /// configuration does not describe the weights (a bias it does not mention, say). In the order given.
+    pub fn unread<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+        let weights = self.graph.weights();
+        let read: HashSet<&str> = weights.iter().flat_map(|(_, expr)| expr.sources()).collect();
+        // A tied head may be stored all the same, and old checkpoints hold the rotary frequencies.
+        let known = |name: &str| (self.tied_head && name == layers::HEAD) || name.ends_with(".rotary_emb.inv_freq");
+        names.into_iter().filter(|n| !read.contains(n) && !known(n)).collect()
+    }
+}
+
+/// A family: what the registry knows it by.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Family {
+    /// `model_type` in `config.json`.
+    pub model_type: &'static str,
+    /// Names of model lines, for people.
+    pub models: &'static str,
+    build: fn(&Config<'_>) -> Result<ModelDef>,
+}
+
+/// Every family, by `model_type`.
+pub const FAMILIES: &[Family] = &[
+    Family {
+        model_type: "gemma3_text",
+        models: "Gemma 3 text (270M, 1B)",
+        build: gemma3_text::build,
+    },
+    Family {
+        model_type: "lfm2",
+        models: "LFM2 and LFM2.5 text",
+        build: lfm2::build,
+    },
+    Family {
+        model_type: "llama",
+        models: "Llama 2 to 3.2, SmolLM2",
+        build: llama::build,
+    },
+    Family {
+        model_type: "mistral",
+        models: "Mistral",
+        build: mistral::build,
+    },
+    Family {
+        model_type: "qwen2",
+        models: "Qwen2, Qwen2.5",
+        build: qwen2::build,
+    },
+    Family {
+        model_type: "qwen3",
+        models: "Qwen3 (dense)",
+        build: qwen3::build,
+    },
+    Family {
+        model_type: "smollm3",
+        models: "SmolLM3",
+        build: smollm3::build,
+    },
+];
+
+/// Builds the model that a Hugging Face `config.json` describes.
+///
+/// The front ends for other formats make such a configuration first. Beyond the fields of `transformers`, rope scaling
+/// may have `rope_type` `factors` with a list `factors` of one divisor for each pair, which is what GGUF files carry.
+///
+/// # Errors
+/// [`ErrorKind::Architecture`] where `model_type` is not in [`FAMILIES`]; [`ErrorKind::Missing`], [`ErrorKind::Invalid`]
+/// and [`ErrorKind::Unsupported`] naming the field. Sizes beyond any published model are refused.
+pub fn build(config: &Value) -> Result<ModelDef> {
+    let c = Config::new("", config)?;
+    let Some(model_type) = c.text("model_type")? else {
+        return Err(Error::new(
+            ErrorKind::Missing,
+            "",
+            "field `model_type` is missing; it names the architecture",
+        ));
+    };
+    let Some(family) = FAMILIES.iter().find(|f| f.model_type == model_type) else {
+        let known: Vec<&str> = FAMILIES.iter().map(|f| f.model_type).collect();
+        let what = format!(
+            "architecture {} is not supported; supported are {}",
+            describe(&model_type.into()),
+            known.join(", ")
+        );
+        return Err(Error::new(ErrorKind::Architecture, "", what));
+    };
+    (family.build)(&Config::new(family.model_type, config)?)
+}
+
+/// The definition around a finished graph.
+pub(crate) fn finish(c: &Config<'_>, dims: &Dims, b: GraphBuilder, tied: bool) -> Result<ModelDef> {
+    let one = |key: &str| -> Result<Option<u32>> { Ok(c.token_ids(key)?.first().copied()) };
+    let (bos_token_id, pad_token_id) = (one("bos_token_id")?, one("pad_token_id")?);
+    let family = FAMILIES
+        .iter()
+        .map(|f| f.model_type)
+        .find(|t| *t == c.family())
+        .unwrap_or_default();
+    Ok(ModelDef {
+        family,
+        graph: b.finish()?,
+        context_tokens: dims.context,
+        vocab_size: dims.vocab,
+        hidden_size: dims.hidden,
+        layers: dims.layers,
+        tied_head: tied,
+        bos_token_id,
+        eos_token_ids: c.token_ids("eos_token_id")?,
+        pad_token_id,
+    })
+}

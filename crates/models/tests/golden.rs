@@ -1,0 +1,167 @@
+//! Every family against what Hugging Face transformers computed from the same tiny checkpoint (see `golden/README.md`).
+
+use cactus_models::ModelDef;
+use cactus_reference::{Interpreter, States, Tensors};
+use cactus_tensor::Tensor;
+use half::{bf16, f16};
+use safetensors::{Dtype, SafeTensors};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn folder(case: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../golden/models")
+        .join(case)
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+/// Every tensor of a safetensors file, as F32.
+fn read(path: &Path) -> BTreeMap<String, Tensor> {
+    let bytes = fs::read(path).unwrap();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let pair = |c: &[u8]| [c[0], c[1]];
+    file.tensors()
+        .into_iter()
+        .map(|(name, t)| {
+            let values: Vec<f32> = match t.dtype() {
+                Dtype::F32 => t
+                    .data()
+                    .chunks(4)
+                    .map(|c| f32::from_le_bytes(c.try_into().unwrap()))
+                    .collect(),
+                Dtype::F16 => t
+                    .data()
+                    .chunks(2)
+                    .map(|c| f16::from_le_bytes(pair(c)).to_f32())
+                    .collect(),
+                Dtype::BF16 => t
+                    .data()
+                    .chunks(2)
+                    .map(|c| bf16::from_le_bytes(pair(c)).to_f32())
+                    .collect(),
+                other => panic!("{name} is {other:?}"),
+            };
+            (name, Tensor::from_f32(t.shape().to_vec(), values).unwrap())
+        })
+        .collect()
+}
+
+struct Case {
+    def: ModelDef,
+    weights: BTreeMap<String, Tensor>,
+    expected: Value,
+    logits: Tensor,
+}
+
+impl Case {
+    fn open(case: &str) -> Case {
+        let folder = folder(case);
+        let mut weights = BTreeMap::new();
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            if name.starts_with("model") && name.ends_with(".safetensors") {
+                weights.extend(read(&path));
+            }
+        }
+        Case {
+            def: cactus_models::build(&json(&folder.join("config.json"))).unwrap(),
+            weights,
+            expected: json(&folder.join("expected.json")),
+            logits: read(&folder.join("expected.safetensors")).remove("logits").unwrap(),
+        }
+    }
+
+    fn ids(&self, pointer: &str) -> Vec<i64> {
+        self.expected
+            .pointer(pointer)
+            .unwrap()
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|v| v.as_i64().unwrap())
+            .collect()
+    }
+
+    /// Logits of every position of `ids`, row-major.
+    fn run(&self, ids: &[i64]) -> Vec<f32> {
+        let source = |name: &str| -> cactus_reference::Result<Tensor> {
+            self.weights.get(name).cloned().ok_or_else(|| {
+                cactus_reference::Error::new(cactus_reference::ErrorKind::Weight, format!("no tensor `{name}`"))
+            })
+        };
+        let interpreter = Interpreter::new(&self.def.graph, &source).unwrap();
+        let input = Tensor::from_i64([1, ids.len()], ids.to_vec()).unwrap();
+        let inputs = Tensors::from([("input_ids".to_owned(), input)]);
+        let mut states = States::new(&self.def.graph).unwrap();
+        let outputs = interpreter.run(&inputs, &mut states).unwrap();
+        let logits = &outputs["logits"];
+        assert_eq!(logits.shape(), [1, ids.len(), self.def.vocab_size]);
+        logits.as_f32().unwrap().to_vec()
+    }
+}
+
+fn argmax(row: &[f32]) -> i64 {
+    let best = (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b]));
+    best.unwrap() as i64
+}
+
+fn check(name: &str) {
+    let case = Case::open(name);
+    let stray = case.def.unread(case.weights.keys().map(String::as_str));
+    assert!(stray.is_empty(), "{name}: the graph leaves {stray:?}");
+
+    let got = case.run(&case.ids("/input_ids"));
+    let want = case.logits.as_f32().unwrap();
+    assert!(got.iter().all(|g| g.is_finite()), "{name}: a logit is not finite");
+    let worst = got.iter().zip(want).map(|(g, w)| (g - w).abs()).fold(0.0, f32::max);
+    let largest = want.iter().fold(0.0f32, |m, w| m.max(w.abs()));
+    println!("{name}: logits differ by {worst:.2e} of {largest:.2}");
+    assert!(worst <= 1e-4 * largest, "{name}: logits differ by {worst} of {largest}");
+
+    // Greedy text in one pass: each of its tokens must be the best after what precedes it.
+    let (prompt, tokens) = (case.ids("/greedy/prompt_ids"), case.ids("/greedy/tokens"));
+    let text: Vec<i64> = prompt.iter().chain(&tokens).copied().collect();
+    let logits = case.run(&text[..text.len() - 1]);
+    let rows: Vec<&[f32]> = logits.chunks(case.def.vocab_size).collect();
+    let chosen: Vec<i64> = rows[prompt.len() - 1..].iter().map(|r| argmax(r)).collect();
+    assert_eq!(chosen, tokens, "{name}");
+
+    let ids = case.ids("/nll/ids");
+    let logits = case.run(&ids);
+    let losses = logits.chunks(case.def.vocab_size).zip(&ids[1..]).map(|(row, &next)| {
+        let sum: f64 = row.iter().map(|&v| f64::from(v).exp()).sum();
+        sum.ln() - f64::from(row[next as usize])
+    });
+    let mean = losses.sum::<f64>() / (ids.len() - 1) as f64;
+    let want = case.expected.pointer("/nll/mean").unwrap().as_f64().unwrap();
+    assert!((mean - want).abs() <= 1e-4, "{name}: NLL {mean} is not {want}");
+}
+
+macro_rules! families {
+    ($($name:ident)*) => {
+        $(#[test]
+        fn $name() {
+            check(stringify!($name));
+        })*
+
+        /// No golden folder is without its test.
+        #[test]
+        fn golden_cases_are_all_tested() {
+            let mut cases: Vec<String> = fs::read_dir(folder("")).unwrap().map(|e| {
+                e.unwrap().file_name().into_string().unwrap()
+            }).collect();
+            cases.sort();
+            let mut tested = vec![$(stringify!($name)),*];
+            tested.sort();
+            assert_eq!(cases, tested);
+        }
+    };
+}
+
+families! { gemma3_text lfm2 llama llama32 qwen2 qwen2_tied qwen3 smollm3 }
