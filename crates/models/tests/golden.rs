@@ -121,7 +121,6 @@ fn check(name: &str) {
     assert!(got.iter().all(|g| g.is_finite()), "{name}: a logit is not finite");
     let worst = got.iter().zip(want).map(|(g, w)| (g - w).abs()).fold(0.0, f32::max);
     let largest = want.iter().fold(0.0f32, |m, w| m.max(w.abs()));
-    println!("{name}: logits differ by {worst:.2e} of {largest:.2}");
     assert!(worst <= 1e-4 * largest, "{name}: logits differ by {worst} of {largest}");
 
     // Greedy text in one pass: each of its tokens must be the best after what precedes it.

@@ -1,0 +1,398 @@
+//! What families make of configurations: good, wrong, hostile.
+
+use cactus_models::{ErrorKind, FAMILIES, ModelDef, build};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+
+const GOLDEN: [&str; 8] = [
+    "gemma3_text",
+    "lfm2",
+    "llama",
+    "llama32",
+    "qwen2",
+    "qwen2_tied",
+    "qwen3",
+    "smollm3",
+];
+
+fn golden(case: &str) -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../golden/models")
+        .join(case)
+        .join("config.json");
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+/// A golden configuration with fields set, or removed by `null`.
+fn with(case: &str, changes: Value) -> Value {
+    let mut config = golden(case);
+    for (key, value) in changes.as_object().unwrap() {
+        match value {
+            Value::Null => config.as_object_mut().unwrap().remove(key),
+            v => config.as_object_mut().unwrap().insert(key.clone(), v.clone()),
+        };
+    }
+    config
+}
+
+fn mistral(changes: Value) -> Value {
+    let mut config = with("llama", changes);
+    config["model_type"] = json!("mistral");
+    config
+}
+
+fn built(config: Value) -> ModelDef {
+    build(&config).unwrap_or_else(|e| panic!("{config}: {e}"))
+}
+
+#[test]
+fn build_reports_what_the_configuration_says() {
+    let def = built(golden("llama32"));
+    assert_eq!(def.family, "llama");
+    assert_eq!(
+        (def.context_tokens, def.vocab_size, def.hidden_size, def.layers),
+        (1024, 128, 64, 2)
+    );
+    assert!(!def.tied_head);
+    assert_eq!((def.bos_token_id, def.pad_token_id), (Some(1), None));
+    assert_eq!(def.eos_token_ids, [2, 3]);
+    let families: Vec<&str> = FAMILIES.iter().map(|f| f.model_type).collect();
+    assert!(families.is_sorted() && families.contains(&def.family));
+}
+
+#[test]
+fn graph_of_each_family_is_as_before() {
+    let short: [(&str, &str, Value); 5] = [
+        ("llama", "llama", json!({"num_hidden_layers": 1})),
+        ("qwen2", "qwen2", json!({"num_hidden_layers": 1})),
+        ("qwen3", "qwen3", json!({"num_hidden_layers": 1, "layer_types": null})),
+        (
+            "gemma3_text",
+            "gemma3_text",
+            json!({"num_hidden_layers": 1, "layer_types": null}),
+        ),
+        ("lfm2", "lfm2", json!({"num_hidden_layers": 2, "full_attn_idxs": [1]})),
+    ];
+    for (name, case, changes) in short {
+        insta::assert_snapshot!(name, built(with(case, changes)).graph.to_string());
+    }
+}
+
+/// Different spellings of one model give one graph.
+#[test]
+fn equal_configurations_build_equal_graphs() {
+    let gemma5 = json!({"rope_theta": null, "rope_local_base_freq": null, "rope_parameters": {
+        "full_attention": {"rope_type": "default", "rope_theta": 1000000.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}});
+    let cases = [
+        (
+            "llama",
+            json!({"rope_theta": null, "rope_parameters": {"rope_type": "default", "rope_theta": 1e5}}),
+        ),
+        ("llama", json!({"head_dim": 16, "hidden_act": "swish"})),
+        ("smollm3", json!({"no_rope_layers": null, "no_rope_layer_interval": 2})),
+        ("smollm3", json!({"no_rope_layers": [1, 0, 1, 0, 0]})),
+        (
+            "qwen2",
+            json!({"max_window_layers": 0, "layer_types": ["full_attention", "full_attention"]}),
+        ),
+        ("gemma3_text", gemma5),
+        ("gemma3_text", json!({"layer_types": null})),
+        (
+            "gemma3_text",
+            json!({"layer_types": null, "_sliding_window_pattern": 3, "sliding_window_pattern": 6}),
+        ),
+        (
+            "lfm2",
+            json!({"full_attn_idxs": null, "layer_types": ["conv", "conv", "full_attention", "conv"]}),
+        ),
+        (
+            "lfm2",
+            json!({"block_ff_dim": null, "block_auto_adjust_ff_dim": false, "intermediate_size": 96}),
+        ),
+        ("lfm2", json!({"block_ff_dim": 144, "block_multiple_of": 3})),
+    ];
+    for (case, changes) in cases {
+        let (plain, other) = (built(golden(case)), built(with(case, changes.clone())));
+        assert!(plain.graph == other.graph, "{case} with {changes} differs");
+    }
+    let factors = json!({"rope_scaling": {"rope_type": "factors", "factors": vec![1.0; 8]}});
+    assert!(built(golden("llama")).graph == built(with("llama", factors)).graph);
+    assert!(built(golden("llama")).graph == built(mistral(json!({}))).graph);
+}
+
+/// Fields that change the mathematics change the graph.
+#[test]
+fn different_configurations_build_different_graphs() {
+    let cases = [
+        ("llama", json!({"rms_norm_eps": 1e-6})),
+        ("llama", json!({"attention_bias": true})),
+        ("llama", json!({"mlp_bias": true})),
+        ("llama", json!({"hidden_act": "gelu_pytorch_tanh"})),
+        ("llama32", json!({"rope_scaling": null})),
+        ("llama32", json!({"tie_word_embeddings": true})),
+        ("smollm3", json!({"no_rope_layers": [1, 1, 1]})),
+        (
+            "smollm3",
+            json!({"use_sliding_window": true, "sliding_window": 8, "layer_types": null}),
+        ),
+        ("qwen2", json!({"use_sliding_window": true, "max_window_layers": 1})),
+        ("qwen3", json!({"attention_bias": true})),
+        ("gemma3_text", json!({"query_pre_attn_scalar": 24})),
+        ("gemma3_text", json!({"sliding_window": 15})),
+        ("gemma3_text", json!({"rope_local_base_freq": 20000})),
+        (
+            "gemma3_text",
+            json!({"rope_scaling": {"rope_type": "linear", "factor": 8.0}}),
+        ),
+        ("gemma3_text", json!({"final_logit_softcapping": 30.0})),
+        (
+            "gemma3_text",
+            json!({"layer_types": null, "_sliding_window_pattern": null, "sliding_window_pattern": 3}),
+        ),
+        ("lfm2", json!({"conv_bias": true})),
+        ("lfm2", json!({"conv_L_cache": 4})),
+        ("lfm2", json!({"full_attn_idxs": null})),
+        ("lfm2", json!({"tie_embedding": false})),
+        ("lfm2", json!({"block_ffn_dim_multiplier": 2.0})),
+    ];
+    for (case, changes) in cases {
+        let (plain, other) = (built(golden(case)), built(with(case, changes.clone())));
+        assert!(plain.graph != other.graph, "{case} with {changes} is the same");
+    }
+    assert!(built(golden("llama")).graph != built(mistral(json!({"sliding_window": 8}))).graph);
+}
+
+#[test]
+fn bad_configurations_name_the_field() {
+    use ErrorKind::{Architecture, Invalid, Missing, Unsupported};
+    let long = "x".repeat(1 << 20);
+    let cases = [
+        (json!([]), Invalid, "expected a JSON object, found a list"),
+        (json!({}), Missing, "`model_type`"),
+        (
+            json!({"model_type": 3}),
+            Invalid,
+            "`model_type`: expected a string, found 3",
+        ),
+        (
+            json!({"model_type": "gpt_neox"}),
+            Architecture,
+            "architecture `gpt_neox` is not supported; supported are gemma3_text, lfm2, llama, mistral, qwen2, qwen3, smollm3",
+        ),
+        (json!({"model_type": long}), Architecture, "a string of 1048576 bytes"),
+        (
+            with("llama", json!({"hidden_size": null})),
+            Missing,
+            "`hidden_size` is missing",
+        ),
+        (
+            with("llama", json!({"vocab_size": "many"})),
+            Invalid,
+            "llama configuration: field `vocab_size`: expected an integer",
+        ),
+        (with("llama", json!({"vocab_size": -1})), Invalid, "found -1"),
+        (with("llama", json!({"vocab_size": 1.5})), Invalid, "`vocab_size`"),
+        (
+            with("llama", json!({"vocab_size": 1u64 << 60})),
+            Invalid,
+            "`vocab_size`",
+        ),
+        (
+            with("llama", json!({"num_hidden_layers": 100_000})),
+            Invalid,
+            "from 1 to 512, found 100000",
+        ),
+        (with("llama", json!({"num_attention_heads": 5})), Invalid, "`head_dim`"),
+        (
+            with("llama", json!({"num_key_value_heads": 2})),
+            Invalid,
+            "2 does not divide",
+        ),
+        (
+            with("llama", json!({"head_dim": 15})),
+            Invalid,
+            "even head width, found 15",
+        ),
+        (
+            with("llama", json!({"rms_norm_eps": "1e-5"})),
+            Invalid,
+            "`rms_norm_eps`",
+        ),
+        (
+            with("llama", json!({"tie_word_embeddings": 1})),
+            Invalid,
+            "true or false, found 1",
+        ),
+        (
+            with("llama", json!({"hidden_act": "mish"})),
+            Unsupported,
+            "`mish` is not built",
+        ),
+        (
+            with("llama", json!({"eos_token_id": "</s>"})),
+            Invalid,
+            "`eos_token_id`",
+        ),
+        (
+            with("llama32", json!({"eos_token_id": [1, "x"]})),
+            Invalid,
+            "`eos_token_id`",
+        ),
+        (
+            with("smollm3", json!({"no_rope_layers": [1, 0]})),
+            Invalid,
+            "each of 3 layers, found 2",
+        ),
+        (
+            with("smollm3", json!({"no_rope_layers": [1, 2, 0]})),
+            Invalid,
+            "`no_rope_layers`",
+        ),
+        (
+            with("qwen2", json!({"layer_types": ["full_attention"]})),
+            Invalid,
+            "each of 2 layers",
+        ),
+        (
+            with("qwen2", json!({"layer_types": ["full_attention", "mamba"]})),
+            Unsupported,
+            "`mamba`",
+        ),
+        (
+            with("qwen2", json!({"layer_types": ["full_attention", "sliding_attention"]})),
+            Invalid,
+            "`sliding_window`: is missing",
+        ),
+        (
+            with("gemma3_text", json!({"use_bidirectional_attention": true})),
+            Unsupported,
+            "both directions",
+        ),
+        (
+            with("gemma3_text", json!({"attn_logit_softcapping": 50.0})),
+            Unsupported,
+            "`attn_logit_softcapping`",
+        ),
+        (
+            with("gemma3_text", json!({"sliding_window": 0})),
+            Invalid,
+            "`sliding_window`",
+        ),
+        (
+            with(
+                "gemma3_text",
+                json!({"rope_parameters": {"sliding_attention": {"rope_theta": "x"}}}),
+            ),
+            Invalid,
+            "`rope_parameters.sliding_attention.rope_theta`",
+        ),
+        (
+            with("lfm2", json!({"full_attn_idxs": [4]})),
+            Invalid,
+            "layer 4 does not exist",
+        ),
+        (with("lfm2", json!({"conv_L_cache": 0})), Invalid, "`conv_L_cache`"),
+        (
+            with("lfm2", json!({"block_ff_dim": 1, "block_multiple_of": 1})),
+            Invalid,
+            "feed-forward size of 0",
+        ),
+        (
+            mistral(json!({"layer_types": ["full_attention", "full_attention"]})),
+            Unsupported,
+            "`layer_types`",
+        ),
+    ];
+    for (config, kind, text) in cases {
+        let e = build(&config).unwrap_err();
+        let shown = e.to_string();
+        assert_eq!(e.kind(), kind, "{shown}");
+        assert!(shown.contains(text), "{shown} does not say {text}");
+        assert!(shown.len() < 400, "{} bytes of error", shown.len());
+    }
+}
+
+#[test]
+fn unread_tensors_are_those_without_a_reason() {
+    let def = built(golden("llama"));
+    let names = [
+        "model.embed_tokens.weight",
+        "lm_head.weight",
+        "model.layers.0.self_attn.rotary_emb.inv_freq",
+        "model.layers.0.self_attn.q_proj.weight",
+        "model.layers.0.self_attn.q_proj.bias",
+        "model.layers.7.mlp.up_proj.weight",
+    ];
+    assert_eq!(def.unread(names), &names[4..]);
+}
+
+/// Any value a hostile file may put in a field.
+fn value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        (0u64..70).prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        prop::sample::select(vec![
+            "silu",
+            "gelu",
+            "yarn",
+            "llama3",
+            "linear",
+            "factors",
+            "conv",
+            "sliding_attention"
+        ])
+        .prop_map(Value::from),
+    ];
+    let keys = prop::sample::select(vec![
+        "rope_type",
+        "type",
+        "factor",
+        "factors",
+        "full_attention",
+        "rope_theta",
+    ]);
+    leaf.prop_recursive(2, 12, 6, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+            prop::collection::vec((keys.clone(), inner), 0..4)
+                .prop_map(|fields| fields.into_iter().map(|(k, v)| (k.to_owned(), v)).collect()),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever stands in up to three fields: a verified graph or an error, never a panic.
+    #[test]
+    fn build_of_a_changed_configuration_never_panics(
+        case in prop::sample::select(GOLDEN.to_vec()),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), value()), 1..4),
+    ) {
+        let mut config = golden(case);
+        let extra = ["sliding_window", "use_sliding_window", "layer_types", "rope_parameters", "rope_scaling", "head_dim"];
+        let mut keys: Vec<String> = config.as_object().unwrap().keys().cloned().collect();
+        keys.extend(extra.map(String::from));
+        for (at, value) in changes {
+            config[at.get(&keys).as_str()] = value;
+        }
+        if let Ok(def) = build(&config) {
+            prop_assert!(def.graph.verify().is_ok());
+        }
+    }
+}
+
+/// The deepest model accepted still builds in a moment.
+#[test]
+fn deepest_model_builds() {
+    let types = vec!["full_attention"; 512];
+    let def = built(with("qwen3", json!({"num_hidden_layers": 512, "layer_types": types})));
+    assert_eq!(def.graph.weights().len(), 512 * 11 + 2);
+}
