@@ -100,7 +100,8 @@ pub const FAMILIES: &[Family] = &[
 /// Builds the model that a Hugging Face `config.json` describes.
 ///
 /// The front ends for other formats make such a configuration first. Beyond the fields of `transformers`, rope scaling
-/// may have `rope_type` `factors` with a list `factors` of one divisor for each pair, which is what GGUF files carry.
+/// may have `rope_type` `freq_factors` (or `llama3`) with a list `freq_factors` of one divisor for each frequency, which is
+/// what GGUF files carry.
 ///
 /// # Errors
 /// [`ErrorKind::Architecture`] where `model_type` is not in [`FAMILIES`]; [`ErrorKind::Missing`], [`ErrorKind::Invalid`]

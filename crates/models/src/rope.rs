@@ -17,7 +17,7 @@ pub(crate) struct Rope {
 }
 
 /// Everything a configuration can say about scaling, by `rope_type`.
-const SUPPORTED: &str = "`default`, `linear`, `dynamic`, `llama3`, `yarn` and `factors`";
+const SUPPORTED: &str = "`default`, `linear`, `dynamic`, `llama3`, `yarn` and `freq_factors`";
 
 impl Rope {
     /// Reads the rope of a model that has one: `rope_parameters` (transformers 5), else `rope_theta` and `rope_scaling`.
@@ -66,16 +66,17 @@ impl Rope {
                 let factor = factor(p)?;
                 Ok(plain(inv.into_iter().map(|f| f / factor).collect()))
             }
-            "llama3" => llama3(p, inv).map(plain),
-            "yarn" => yarn(c, p, inv, head_dim, theta),
-            "factors" => {
-                let factors = p.numbers("factors", 1e-6..=1e6)?.unwrap_or_default();
+            // The divisors, where they are given, are what the parameters of `llama3` were turned into.
+            "llama3" if !p.has("freq_factors") => llama3(p, inv).map(plain),
+            "llama3" | "freq_factors" => {
+                let factors = p.numbers("freq_factors", 1e-6..=1e6)?.unwrap_or_default();
                 if factors.len() != pairs {
                     let what = format!("expected {pairs} numbers, one for each pair, found {}", factors.len());
-                    return Err(p.invalid("factors", what));
+                    return Err(p.invalid("freq_factors", what));
                 }
                 Ok(plain(inv.iter().zip(factors).map(|(f, by)| f / by).collect()))
             }
+            "yarn" => yarn(c, p, inv, head_dim, theta),
             other => {
                 let what = format!("{} is not built; supported are {SUPPORTED}", describe(&other.into()));
                 Err(p.unsupported(key, what))
@@ -222,7 +223,7 @@ mod tests {
                 1.0,
             ),
             (
-                json!({"rope_scaling": {"rope_type": "factors", "factors": [1, 1, 1, 1, 2, 2, 4, 4]}}),
+                json!({"rope_scaling": {"rope_type": "freq_factors", "freq_factors": [1, 1, 1, 1, 2, 2, 4, 4]}}),
                 &[
                     1.0,
                     0.316_227_76,
@@ -232,6 +233,20 @@ mod tests {
                     0.001_581_139,
                     0.000_25,
                     7.905_695e-5,
+                ],
+                1.0,
+            ),
+            (
+                json!({"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "freq_factors": [1, 1, 1, 1, 1, 1, 1, 2]}}),
+                &[
+                    1.0,
+                    0.316_227_76,
+                    0.1,
+                    0.031_622_78,
+                    0.01,
+                    0.003_162_278,
+                    0.001,
+                    0.000_158_113_9,
                 ],
                 1.0,
             ),
@@ -318,12 +333,12 @@ mod tests {
                 "`rope_scaling.factor`",
             ),
             (
-                json!({"rope_scaling": {"type": "factors", "factors": [1, 2]}}),
+                json!({"rope_scaling": {"type": "freq_factors", "freq_factors": [1, 2]}}),
                 ErrorKind::Invalid,
                 "expected 8 numbers",
             ),
             (
-                json!({"rope_scaling": {"type": "factors", "factors": vec![0; 8]}}),
+                json!({"rope_scaling": {"type": "freq_factors", "freq_factors": vec![0; 8]}}),
                 ErrorKind::Invalid,
                 "a list, each a number",
             ),

@@ -118,7 +118,7 @@ fn equal_configurations_build_equal_graphs() {
         let (plain, other) = (built(golden(case)), built(with(case, changes.clone())));
         assert!(plain.graph == other.graph, "{case} with {changes} differs");
     }
-    let factors = json!({"rope_scaling": {"rope_type": "factors", "factors": vec![1.0; 8]}});
+    let factors = json!({"rope_scaling": {"rope_type": "freq_factors", "freq_factors": vec![1.0; 8]}});
     assert!(built(golden("llama")).graph == built(with("llama", factors)).graph);
     assert!(built(golden("llama")).graph == built(mistral(json!({}))).graph);
 }
