@@ -1,1 +1,22 @@
 //! Aligned buffers, checked arithmetic, the knob registry and the resident thread pool.
+//!
+//! Purpose: the few mechanisms that every compute crate needs and that own `unsafe` code or process-wide state, kept in
+//! one place so that the rest can be plain safe Rust:
+//!
+//! - [`AlignedBuf`]: zeroed memory aligned to a cache line (large ones in huge pages).
+//! - [`checked`]: arithmetic on sizes and offsets that reports what overflowed.
+//! - [`knobs`]: the environment variables that change behavior, with type, default and help.
+//! - [`Pool`] and [`Step`]: resident worker threads, woken once per step.
+//!
+//! It depends on no other crate of the workspace. It deliberately does not know tensors, CPU features or models, and it
+//! never prints.
+
+mod aligned;
+pub mod checked;
+mod error;
+pub mod knobs;
+mod pool;
+
+pub use aligned::{ALIGNMENT, AlignedBuf};
+pub use error::{Error, ErrorKind, Result};
+pub use pool::{Pool, Step};
