@@ -92,8 +92,8 @@ fn equal_configurations_build_equal_graphs() {
             json!({"rope_theta": null, "rope_parameters": {"rope_type": "default", "rope_theta": 1e5}}),
         ),
         ("llama", json!({"head_dim": 16, "hidden_act": "swish"})),
-        ("smollm3", json!({"no_rope_layers": null, "no_rope_layer_interval": 2})),
-        ("smollm3", json!({"no_rope_layers": [1, 0, 1, 0, 0]})),
+        ("smollm3", json!({"no_rope_layers": null})),
+        ("smollm3", json!({"no_rope_layers": [1, 1, 1, 0, 0]})),
         (
             "qwen2",
             json!({"max_window_layers": 0, "layer_types": ["full_attention", "full_attention"]}),
@@ -133,7 +133,8 @@ fn different_configurations_build_different_graphs() {
         ("llama", json!({"hidden_act": "gelu_pytorch_tanh"})),
         ("llama32", json!({"rope_scaling": null})),
         ("llama32", json!({"tie_word_embeddings": true})),
-        ("smollm3", json!({"no_rope_layers": [1, 1, 1]})),
+        ("smollm3", json!({"no_rope_layers": [1, 1, 1, 1]})),
+        ("smollm3", json!({"no_rope_layers": null, "no_rope_layer_interval": 2})),
         (
             "smollm3",
             json!({"use_sliding_window": true, "sliding_window": 8, "layer_types": null}),
@@ -244,10 +245,10 @@ fn bad_configurations_name_the_field() {
         (
             with("smollm3", json!({"no_rope_layers": [1, 0]})),
             Invalid,
-            "each of 3 layers, found 2",
+            "each of 4 layers, found 2",
         ),
         (
-            with("smollm3", json!({"no_rope_layers": [1, 2, 0]})),
+            with("smollm3", json!({"no_rope_layers": [1, 2, 0, 1]})),
             Invalid,
             "`no_rope_layers`",
         ),
