@@ -1,1 +1,47 @@
-//! The on-disk bundle: tensor files, manifests, writer, mapped reader, validation, versions.
+//! The on-disk bundle: what conversion writes and the runtime maps.
+//!
+//! A bundle is a folder. `components/manifest.json` lists the components; each has a serialized portable graph
+//! (`graph.cactus`), the graph before and after the passes as JSON, and `graph_bindings.json`, which names the stored
+//! tensor behind each weight of the graph. `weights_manifest.json` says where each tensor lies in the `*.weights` files.
+//! `docs/reference/format.md` describes every byte.
+//!
+//! - [`BundleWriter`] builds a bundle in a temporary folder and renames it into place: what is half-written never looks
+//!   whole.
+//! - [`Bundle`] opens one: manifests parsed and cross-checked, tensor files mapped read-only and shared, every offset
+//!   checked before use. Nothing is copied and no tensor data is read until the runtime reads it.
+//! - [`Mapped`] is the one place where a file is mapped.
+//!
+//! It may depend on `tensor`, `quant` and `ir`. It deliberately does not know kernels, devices or model families, and it
+//! never fetches anything.
+
+mod checksum;
+mod error;
+mod graph_file;
+mod manifest;
+mod map;
+mod reader;
+mod record;
+mod writer;
+
+pub use checksum::Checksum;
+pub use error::{Error, ErrorKind, Result};
+pub use graph_file::{GRAPH_MAGIC, GRAPH_VERSION, decode_graph, encode_graph};
+pub use manifest::{
+    Component, FileEntry, Manifest, PortDecl, Provenance, TokenIds, WeightEntry, WeightsManifest,
+};
+pub use map::Mapped;
+pub use reader::{Bundle, Weight};
+pub use record::{RECORD_ALIGNMENT, RECORD_HEADER_BYTES, RecordHeader, TENSOR_MAGIC, TENSOR_VERSION};
+pub use writer::{About, BundleWriter};
+
+/// Version of the bundle layout that this crate writes.
+pub const BUNDLE_VERSION: u32 = 1;
+/// Oldest version of the bundle layout that this crate reads.
+pub const OLDEST_BUNDLE_VERSION: u32 = 1;
+
+/// Path of the manifest inside a bundle; a folder without it is no bundle.
+pub const MANIFEST_PATH: &str = "components/manifest.json";
+/// Path of the weights manifest inside a bundle.
+pub const WEIGHTS_MANIFEST_PATH: &str = "weights_manifest.json";
+/// Path of the provenance record inside a bundle.
+pub const PROVENANCE_PATH: &str = "provenance.json";

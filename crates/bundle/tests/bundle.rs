@@ -1,0 +1,192 @@
+//! Bundles written, read, damaged.
+
+use cactus_bundle::{About, Bundle, BundleWriter, ErrorKind, MANIFEST_PATH, Provenance, decode_graph, encode_graph};
+use cactus_ir::{Dim, Graph, GraphBuilder, TensorType};
+use cactus_quant::Packing;
+use cactus_tensor::DType;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn graph() -> Graph {
+    let mut b = GraphBuilder::new("decoder");
+    let ids = b.input("input_ids", TensorType::new(DType::I64, [Dim::symbol("batch"), Dim::symbol("seq")]));
+    let table = b.weight("embed.weight", &[20, 40]);
+    let norm = b.weight("norm.weight", &[40]);
+    let x = b.embedding(table, ids).unwrap();
+    let x = b.op(cactus_ir::Op::RmsNorm { eps: 1e-5 }, &[x, norm]).unwrap();
+    let y = b.linear(x, table, None).unwrap();
+    b.output("logits", y);
+    b.finish().unwrap()
+}
+
+fn write(destination: &Path, replace: bool) -> cactus_bundle::Result<PathBuf> {
+    let mut w = BundleWriter::create(destination, replace)?;
+    let rows: Vec<f32> = (0..800).map(|i| (i as f32 * 0.37).sin()).collect();
+    let packed = cactus_quant::pack(Packing::Int8G32, 20, 40, &rows).unwrap();
+    w.add_weight("embed.weight", &[20, 40], Packing::Int8G32, packed.scales(), packed.data())?;
+    let norm: Vec<u8> = (0..40).flat_map(|_| 1f32.to_le_bytes()).collect();
+    w.add_weight("norm.weight", &[40], Packing::RowMajor, &[], &norm)?;
+    let g = graph();
+    let bindings: BTreeMap<String, String> =
+        ["embed.weight", "norm.weight"].into_iter().map(|n| (n.into(), n.into())).collect();
+    w.add_component("decoder", &g, &g, &bindings)?;
+    w.add_file("tokenizer.json", b"{}")?;
+    let about = About {
+        name: "tiny".into(),
+        family: "llama".into(),
+        task: "causal_lm_logits".into(),
+        context_tokens: 64,
+        vocab_size: 20,
+        ..About::default()
+    };
+    w.finish(about, &Provenance::default())
+}
+
+#[test]
+fn written_bundle_reads_back_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = write(&dir.path().join("m"), false).unwrap();
+    let b = Bundle::open(&path).unwrap();
+    b.verify(|_| {}).unwrap();
+    let (g, bindings) = b.graph("decoder").unwrap();
+    assert_eq!(g, graph());
+    assert_eq!(bindings.len(), 2);
+    let w = b.weight("embed.weight").unwrap();
+    assert_eq!(w.dims, [20, 40]);
+    assert!((w.data.as_ptr() as usize).is_multiple_of(64));
+    let mut row = [0f32; 40];
+    w.matrix().unwrap().decode_row(3, &mut row);
+    for (i, x) in row.iter().enumerate() {
+        assert!((x - ((120 + i) as f32 * 0.37).sin()).abs() < 0.01);
+    }
+    assert_eq!(b.weight("nope").unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn unfinished_bundle_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let destination = dir.path().join("m");
+    let mut w = BundleWriter::create(&destination, false).unwrap();
+    w.add_file("x", b"1").unwrap();
+    drop(w);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn existing_things_are_never_overwritten_by_accident() {
+    let dir = tempfile::tempdir().unwrap();
+    let bundle = write(&dir.path().join("m"), false).unwrap();
+    assert_eq!(write(&bundle, false).unwrap_err().kind(), ErrorKind::Exists);
+    write(&bundle, true).unwrap();
+    let other = dir.path().join("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("precious"), b"1").unwrap();
+    assert_eq!(write(&other, true).unwrap_err().kind(), ErrorKind::Exists);
+    assert!(other.join("precious").is_file());
+    let file = dir.path().join("file");
+    fs::write(&file, b"1").unwrap();
+    assert_eq!(write(&file, true).unwrap_err().kind(), ErrorKind::Exists);
+    // Neither attempt left a partial folder.
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
+}
+
+#[test]
+fn newer_version_is_named_with_the_versions_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = write(&dir.path().join("m"), false).unwrap();
+    let manifest = path.join(MANIFEST_PATH);
+    let text = fs::read_to_string(&manifest).unwrap().replacen("\"version\": 1", "\"version\": 7", 1);
+    fs::write(&manifest, text).unwrap();
+    let e = Bundle::open(&path).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Version);
+    assert!(e.to_string().contains("version 7") && e.to_string().contains("versions 1 to 1"), "{e}");
+}
+
+#[test]
+fn not_a_bundle_and_missing_are_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(Bundle::open(dir.path()).unwrap_err().kind(), ErrorKind::NotABundle);
+    assert_eq!(Bundle::open(&dir.path().join("x")).unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn manifest_paths_may_not_leave_the_bundle() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = write(&dir.path().join("m"), false).unwrap();
+    fs::write(dir.path().join("secret"), b"x").unwrap();
+    let b = Bundle::open(&path).unwrap();
+    assert!(b.file("../secret").is_err());
+    assert!(b.file("/etc/hostname").is_err());
+}
+
+/// Files of a bundle that are read when it is opened and verified.
+fn files(root: &Path) -> Vec<PathBuf> {
+    let mut out = Vec::new();
+    for entry in fs::read_dir(root).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { out.extend(files(&path)) } else { out.push(path) }
+    }
+    out.sort();
+    out
+}
+
+fn open_and_verify(root: &Path) -> cactus_bundle::Result<()> {
+    Bundle::open(root)?.verify(|_| {})
+}
+
+#[test]
+fn every_truncation_of_every_file_is_an_error_that_names_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = write(&dir.path().join("m"), false).unwrap();
+    for file in files(&root) {
+        let whole = fs::read(&file).unwrap();
+        for len in (0..whole.len()).step_by(1 + whole.len() / 40) {
+            fs::write(&file, &whole[..len]).unwrap();
+            let e = open_and_verify(&root).expect_err(&format!("{} cut to {len}", file.display()));
+            assert!(e.path().starts_with(&root), "{e}");
+        }
+        fs::write(&file, &whole).unwrap();
+    }
+    open_and_verify(&root).unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_flipped_bit_is_found_or_harmless(at in any::<prop::sample::Index>(), which in any::<prop::sample::Index>(), bit in 0u8..8) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = write(&dir.path().join("m"), false).unwrap();
+        let all = files(&root);
+        let file = &all[which.index(all.len())];
+        let mut bytes = fs::read(file).unwrap();
+        let i = at.index(bytes.len());
+        bytes[i] ^= 1 << bit;
+        fs::write(file, &bytes).unwrap();
+        let result = open_and_verify(&root);
+        // White space of the manifest and the zeros between records mean nothing; everything else is checked.
+        let manifest = file.ends_with(MANIFEST_PATH);
+        let padding = file.extension().is_some_and(|e| e == "weights");
+        prop_assert!(result.is_err() || manifest || padding, "{} byte {i} bit {bit}", file.display());
+    }
+
+    #[test]
+    fn arbitrary_bytes_are_no_graph(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        prop_assert!(decode_graph(Path::new("g"), &bytes).is_err());
+    }
+
+    #[test]
+    fn damaged_graph_payloads_never_panic(at in any::<prop::sample::Index>(), value in any::<u8>()) {
+        let mut bytes = encode_graph(&graph());
+        let i = 32 + at.index(bytes.len() - 32);
+        bytes[i] = value;
+        // The checksum is made right again, so that the decoder itself sees the damage.
+        let sum = cactus_bundle::Checksum::of(&bytes[32..]).0.to_le_bytes();
+        bytes[24..32].copy_from_slice(&sum);
+        if let Ok(g) = decode_graph(Path::new("g"), &bytes) {
+            prop_assert!(g.verify().is_ok());
+        }
+    }
+}
