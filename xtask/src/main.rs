@@ -1,2 +1,83 @@
-//! Repository rules as tests, and developer commands.
-fn main() {}
+//! Developer commands: `cargo xtask <command>`.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a developer reads it")]
+
+use anyhow::{Result, bail};
+use std::process::ExitCode;
+use xtask::{Repository, arrows, ci, engine_side, licenses, sizes, sources, words};
+
+const HELP: &str = "\
+usage: cargo xtask <command>
+
+  ci [STEP...]   run every check and test, or only the named steps; `ci --list` names them
+  tidy           check the rules of the repository (also part of the tests)
+  deps [CRATE]   list the crates that a crate of ours brings along (default: engine), for each platform";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match words[..] {
+        ["ci", ref steps @ ..] => ci::run(steps),
+        ["tidy"] => tidy(),
+        ["deps"] => deps("engine"),
+        ["deps", name] => deps(name),
+        ["help" | "--help" | "-h"] => {
+            println!("{HELP}");
+            Ok(true)
+        }
+        _ => {
+            eprintln!("{HELP}");
+            Ok(false)
+        }
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn tidy() -> Result<bool> {
+    let repository = Repository::open()?;
+    let rust = || repository.files().iter().filter(|f| f.path.ends_with(".rs"));
+    let mut findings = arrows::check(&arrows::read(&repository)?);
+    if let Some(document) = repository.file("ARCHITECTURE.md") {
+        findings.extend(arrows::check_document(&document.text));
+    }
+    findings.extend(sources::check(repository.files()));
+    findings.extend(sizes::check(rust(), sizes::LONG_FILES));
+    findings.extend(words::check(repository.files()));
+    findings.extend(licenses::check(&repository)?);
+    findings.extend(engine_side::check(&repository)?);
+    findings.sort();
+    for finding in &findings {
+        println!("{finding}");
+    }
+    let median = sizes::median(repository.crate_sources());
+    let count = repository.crate_sources().count();
+    eprintln!(
+        "{count} source files, median {median} lines; {} findings",
+        findings.len()
+    );
+    Ok(findings.is_empty())
+}
+
+fn deps(name: &str) -> Result<bool> {
+    let repository = Repository::open()?;
+    if !arrows::read(&repository)?.contains_key(name) {
+        bail!("there is no crate `{name}`");
+    }
+    for target in engine_side::TARGETS {
+        let crates = engine_side::below(&repository, &format!("{}{name}", arrows::PREFIX), target)?;
+        println!("{target}: {} crates", crates.len());
+        if *target == engine_side::TARGETS[0] {
+            for line in crates {
+                println!("  {line}");
+            }
+        }
+    }
+    Ok(true)
+}

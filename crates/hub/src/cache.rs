@@ -1,15 +1,4 @@
 //! The cache folder: where things lie, what is there, and how it goes away.
-//!
-//! ```text
-//! <cache>/                        CACTUS_CACHE, or `cactus` in the platform's cache folder
-//!   sources/<key>/                a fetched model, whole: its files, license and source.json
-//!   bundles/<key>/<variant>/      what `convert` made of it, whole; written by the caller
-//!   staging/<key>/                a fetch that has not finished; resumed or started over by the next one
-//!   locks/<key>.lock              held while a key is fetched, converted or removed
-//! ```
-//!
-//! A folder under `sources` or `bundles` appears by one rename of a finished folder, so what is there is whole.
-//! Lock files are empty and stay: removing one while another process opens it would give two owners.
 
 use crate::digest::sha256_file;
 use crate::error::{Error, IoContext, Result};
@@ -113,6 +102,17 @@ pub struct Item {
 }
 
 /// The cache folder.
+///
+/// ```text
+/// <cache>/                        CACTUS_CACHE, or `cactus` in the platform's cache folder
+///   sources/<key>/                a fetched model, whole: its files, license and source.json
+///   bundles/<key>/<variant>/      what `convert` made of it, whole; written by the caller
+///   staging/<key>/                a fetch that has not finished; resumed or started over by the next one
+///   locks/<key>.lock              held while a key is fetched, converted or removed
+/// ```
+///
+/// A folder under `sources` or `bundles` appears by one rename of a finished folder, so what is there is whole.
+/// Lock files are empty and stay: removing one while another process opens it would give two owners.
 #[derive(Clone, Debug)]
 pub struct Cache {
     root: PathBuf,

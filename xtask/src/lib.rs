@@ -1,0 +1,21 @@
+//! The rules of this repository as code: which crate may use which, how large a file may be, where `unsafe` may stand,
+//! which licenses and how many crates come in, what must not be written down.
+//!
+//! Each rule reads the tree and gives [`Finding`]s; `tests/repository.rs` asserts that there are none, so
+//! `cargo test -p xtask` checks all of them and every finding names its file and line. Beside the rules there is the
+//! one command that a developer and the build server run ([`ci`]).
+//!
+//! It depends on nothing of the workspace, and nothing of the workspace depends on it.
+#![forbid(unsafe_code)]
+
+pub mod arrows;
+pub mod ci;
+pub mod engine_side;
+pub mod licenses;
+pub mod repository;
+pub mod scan;
+pub mod sizes;
+pub mod sources;
+pub mod words;
+
+pub use repository::{Finding, Repository};
