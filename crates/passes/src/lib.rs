@@ -1,1 +1,43 @@
-//! Portable graph rewrites: canonicalise, fold, fuse, state, precision, dead code.
+//! Portable rewrites of the graph, from primitive operations as importers write them to the fused and stateful ones
+//! that the runtime lowers.
+//!
+//! [`optimize`] runs the whole pipeline: canonicalize, fold constants, fuse (norms, rotary embedding, attention, short
+//! convolution, gated MLP), merge linears that share an operand, insert states, remove dead code. Each pass is one file
+//! and one [`Pass`]; the graph is verified after each. A [`Report`] says where each pattern fired and, where it nearly
+//! did, why not. [`choose_storage`] decides how each weight is stored; that is no rewrite, since the graph sees a weight
+//! as `f32` whatever it is stored as.
+//!
+//! Every pass keeps the function of the graph up to rounding; `insert_states` keeps it over a sequence of calls.
+//!
+//! It may depend on `ir`, `tensor` and `reference` (the constant folder). It deliberately knows no kernel, no CPU, no
+//! file and no model family: a pattern is found by what it computes, never by its name.
+#![forbid(unsafe_code)]
+
+mod affine;
+mod canonicalize;
+mod dead_code;
+mod error;
+mod fold;
+mod fuse_activation;
+mod fuse_attention;
+mod fuse_gated_mlp;
+mod fuse_layer_norm;
+mod fuse_rms_norm;
+mod fuse_rope;
+mod fuse_short_conv;
+mod insert_states;
+mod layout;
+mod mask;
+mod merge_linear;
+mod pattern;
+mod pipeline;
+mod precision;
+mod report;
+mod rope_table;
+mod seq_axis;
+mod sink_permutes;
+
+pub use error::{Error, ErrorKind, Result};
+pub use pipeline::{Options, Pass, StatePolicy, optimize, optimize_observed, pass, pass_names};
+pub use precision::{Bits, Storage, StorageChoice, choose_storage};
+pub use report::{Outcome, Record, Report};

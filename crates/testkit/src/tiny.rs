@@ -36,6 +36,11 @@ pub struct Style {
     pub swapped: bool,
     /// SiLU as `x * sigmoid(x)`.
     pub silu_by_sigmoid: bool,
+    /// Heads are rotated as `[batch, heads, seq, head_dim]`, and convolutions gated and padded on both sides as
+    /// `[batch, channels, seq]`, as transformers does.
+    pub positions_last: bool,
+    /// The halves of a head are rotated one by one and joined.
+    pub rope_by_halves: bool,
 }
 
 /// Sizes and features of a tiny decoder. Start from [`Decoder::llama`] and change fields.
@@ -231,10 +236,18 @@ impl Decoder {
             k = b.scope("k_norm", |b| self.norm(b, &format!("{name}.k_norm"), d, k))?;
         }
         let (cos, sin) = self.angles(b, positions)?;
-        q = self.rope(b, q, cos, sin)?;
-        k = self.rope(b, k, cos, sin)?;
-        let q = b.permute(q, &[0, 2, 1, 3])?;
-        let k = b.permute(k, &[0, 2, 1, 3])?;
+        for x in [&mut q, &mut k] {
+            *x = match self.style.positions_last {
+                true => {
+                    *x = b.permute(*x, &[0, 2, 1, 3])?;
+                    self.rope(b, *x, cos, sin)?
+                }
+                false => {
+                    *x = self.rope(b, *x, cos, sin)?;
+                    b.permute(*x, &[0, 2, 1, 3])?
+                }
+            };
+        }
         let v = b.permute(v, &[0, 2, 1, 3])?;
         let k = self.repeat_heads(b, k)?;
         let v = self.repeat_heads(b, v)?;
@@ -281,13 +294,20 @@ impl Decoder {
         let p = b.cast(positions, DType::F32)?;
         let p = b.reshape(p, [seq.clone(), 1.into()])?;
         let angles = b.mul(p, freq)?;
-        let angles = b.concat_last(&[angles, angles])?;
+        let angles = match self.style.rope_by_halves {
+            true => angles,
+            false => b.concat_last(&[angles, angles])?,
+        };
+        let width = b.shape(angles)[1].clone();
         let mut table = |f: UnaryFn| -> Result<ValueId> {
             let mut t = b.unary(f, angles)?;
             if self.rope_scale != 1.0 {
                 t = b.scale(t, self.rope_scale)?;
             }
-            b.reshape(t, [seq.clone(), 1.into(), self.rotary.into()])
+            match self.style.positions_last {
+                true => b.reshape(t, [1.into(), 1.into(), seq.clone(), width.clone()]),
+                false => b.reshape(t, [seq.clone(), 1.into(), width.clone()]),
+            }
         };
         Ok((table(UnaryFn::Cos)?, table(UnaryFn::Sin)?))
     }
@@ -298,11 +318,25 @@ impl Decoder {
         let turned = if partial { b.slice_last(x, 0, r)? } else { x };
         let low = b.slice_last(turned, 0, half)?;
         let high = b.slice_last(turned, half, r)?;
-        let minus = b.unary(UnaryFn::Neg, high)?;
-        let rotated = b.concat_last(&[minus, low])?;
-        let a = self.commuted(b, BinaryFn::Mul, turned, cos)?;
-        let c = self.commuted(b, BinaryFn::Mul, rotated, sin)?;
-        let y = self.commuted(b, BinaryFn::Add, a, c)?;
+        let y = if self.style.rope_by_halves {
+            let (a, c) = (
+                self.commuted(b, BinaryFn::Mul, low, cos)?,
+                self.commuted(b, BinaryFn::Mul, high, sin)?,
+            );
+            let first = b.binary(BinaryFn::Sub, a, c)?;
+            let (a, c) = (
+                self.commuted(b, BinaryFn::Mul, high, cos)?,
+                self.commuted(b, BinaryFn::Mul, low, sin)?,
+            );
+            let second = self.commuted(b, BinaryFn::Add, a, c)?;
+            b.concat_last(&[first, second])?
+        } else {
+            let minus = b.unary(UnaryFn::Neg, high)?;
+            let rotated = b.concat_last(&[minus, low])?;
+            let a = self.commuted(b, BinaryFn::Mul, turned, cos)?;
+            let c = self.commuted(b, BinaryFn::Mul, rotated, sin)?;
+            self.commuted(b, BinaryFn::Add, a, c)?
+        };
         if partial {
             let rest = b.slice_last(x, r, self.head_dim)?;
             b.concat_last(&[y, rest])
@@ -357,22 +391,45 @@ impl Decoder {
         let n = self.hidden;
         let w = b.weight(&format!("{name}.in_proj.weight"), &[3 * n, n]);
         let all = b.scope("in_proj", |b| b.linear(x, w, None))?;
-        let gate_in = b.slice_last(all, 0, n)?;
-        let gate_out = b.slice_last(all, n, 2 * n)?;
-        let value = b.slice_last(all, 2 * n, 3 * n)?;
+        let last = self.style.positions_last;
+        let all = if last { b.permute(all, &[0, 2, 1])? } else { all };
+        let third = |b: &mut GraphBuilder, i: usize| {
+            let axis = if last { 1 } else { 2 };
+            b.op(
+                Op::Slice {
+                    axis,
+                    start: (i * n).into(),
+                    end: ((i + 1) * n).into(),
+                },
+                &[all],
+            )
+        };
+        let (gate_in, gate_out, value) = (third(b, 0)?, third(b, 1)?, third(b, 2)?);
         let y = self.commuted(b, BinaryFn::Mul, gate_in, value)?;
-        let y = b.permute(y, &[0, 2, 1])?;
         let w = b.weight(&format!("{name}.conv.weight"), &[n, 1, kernel]);
-        let y = b.op(
-            Op::Conv1d {
-                groups: n,
-                pad_left: kernel - 1,
-                pad_right: 0,
-            },
-            &[y, w],
-        )?;
-        let y = b.permute(y, &[0, 2, 1])?;
-        let y = self.commuted(b, BinaryFn::Mul, gate_out, y)?;
+        let conv = |pad_right| Op::Conv1d {
+            groups: n,
+            pad_left: kernel - 1,
+            pad_right,
+        };
+        let y = if last {
+            let y = b.op(conv(kernel - 1), &[y, w])?;
+            let y = b.op(
+                Op::Slice {
+                    axis: 2,
+                    start: 0.into(),
+                    end: SEQ.into(),
+                },
+                &[y],
+            )?;
+            let y = self.commuted(b, BinaryFn::Mul, gate_out, y)?;
+            b.permute(y, &[0, 2, 1])?
+        } else {
+            let y = b.permute(y, &[0, 2, 1])?;
+            let y = b.op(conv(0), &[y, w])?;
+            let y = b.permute(y, &[0, 2, 1])?;
+            self.commuted(b, BinaryFn::Mul, gate_out, y)?
+        };
         let w = b.weight(&format!("{name}.out_proj.weight"), &[n, n]);
         b.scope("out_proj", |b| b.linear(y, w, None))
     }

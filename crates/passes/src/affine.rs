@@ -1,0 +1,161 @@
+//! Integer tensors as functions of their indices.
+//!
+//! Masks are made of positions: iotas, reshaped, broadcast, shifted and compared. [`affine`] follows such a value back
+//! and gives it as `constant + sum of coefficient * index`, which is exact, so a mask can be proven to be what it looks
+//! like.
+
+use crate::pattern::{describe, maker};
+use cactus_ir::{BinaryFn, Def, Dim, Graph, Literal, Node, Op, UnaryFn, ValueId};
+
+/// `constant + sum(coefficients[i] * index[i])`, an index for each axis of the value.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Affine {
+    pub(crate) coefficients: Vec<i64>,
+    pub(crate) constant: Dim,
+}
+
+/// Why a value is not known; a clause that follows "because".
+pub(crate) type Known<T> = std::result::Result<T, String>;
+
+/// Longest chain of operations followed.
+pub(crate) const MAX_DEPTH: usize = 48;
+
+impl Affine {
+    /// `self + sign * other`, aligned at the last axis.
+    pub(crate) fn combined(&self, other: &Affine, sign: i64) -> Option<Affine> {
+        let rank = self.coefficients.len().max(other.coefficients.len());
+        let at = |a: &Affine, i: usize| {
+            (i + a.coefficients.len())
+                .checked_sub(rank)
+                .map_or(0, |j| a.coefficients[j])
+        };
+        let coefficients: Option<Vec<i64>> = (0..rank)
+            .map(|i| at(self, i).checked_add(at(other, i).checked_mul(sign)?))
+            .collect();
+        let constant = match sign {
+            1 => self.constant.add(&other.constant),
+            _ => self.constant.sub(&other.constant),
+        };
+        Some(Affine {
+            coefficients: coefficients?,
+            constant: constant.ok()?,
+        })
+    }
+
+    /// `self + n`.
+    pub(crate) fn plus(&self, n: i64) -> Option<Affine> {
+        self.combined(
+            &Affine {
+                coefficients: Vec::new(),
+                constant: integer(n)?,
+            },
+            1,
+        )
+    }
+
+    pub(crate) fn negated(&self) -> Option<Affine> {
+        Affine {
+            coefficients: Vec::new(),
+            constant: Dim::known(0),
+        }
+        .combined(self, -1)
+    }
+
+    /// The value under a node that moves axes.
+    pub(crate) fn moved(&self, g: &Graph, node: &Node) -> Option<Affine> {
+        let (old, new) = (&g.ty(node.inputs[0]).shape, &g.ty(node.outputs[0]).shape);
+        let mut constant = self.constant.clone();
+        let mut coefficients = vec![0; new.len()];
+        match &node.op {
+            Op::Permute { perm } => {
+                for (i, &p) in perm.iter().enumerate() {
+                    coefficients[i] = self.coefficients[p];
+                }
+            }
+            Op::Expand { .. } => {
+                let added = new.len() - old.len();
+                for (i, d) in old.iter().enumerate() {
+                    // An axis of size 1 has only index 0.
+                    coefficients[added + i] = if d.is(1) { 0 } else { self.coefficients[i] };
+                }
+            }
+            Op::Slice { axis, start, .. } => {
+                coefficients.clone_from(&self.coefficients);
+                match (self.coefficients[*axis], start.as_known()) {
+                    (0, _) | (_, Some(0)) => {}
+                    (1, _) => constant = constant.add(start).ok()?,
+                    (-1, _) => constant = constant.sub(start).ok()?,
+                    (c, Some(s)) => constant = constant.add(&integer(c.checked_mul(i64::try_from(s).ok()?)?)?).ok()?,
+                    _ => return None,
+                }
+            }
+            Op::Reshape { .. } => {
+                // Only axes of size 1 come and go.
+                let wide = |shape: &[Dim]| -> Vec<usize> { (0..shape.len()).filter(|&i| !shape[i].is(1)).collect() };
+                let (from, to) = (wide(old), wide(new));
+                let same = from.len() == to.len() && from.iter().zip(&to).all(|(&i, &j)| old[i] == new[j]);
+                if !same {
+                    return None;
+                }
+                for (i, j) in from.into_iter().zip(to) {
+                    coefficients[j] = self.coefficients[i];
+                }
+            }
+            _ => return None,
+        }
+        Some(Affine { coefficients, constant })
+    }
+}
+
+/// A dimension that may be negative.
+fn integer(n: i64) -> Option<Dim> {
+    let size = Dim::known(usize::try_from(n.unsigned_abs()).ok()?);
+    if n < 0 {
+        Dim::known(0).sub(&size).ok()
+    } else {
+        Some(size)
+    }
+}
+
+/// `v` as a function of its indices. Floating-point values count too where they are whole numbers.
+pub(crate) fn affine(g: &Graph, v: ValueId, depth: usize) -> Known<Affine> {
+    let unknown = || format!("{} is not made of positions", describe(g, v));
+    let Some(depth) = depth.checked_sub(1) else {
+        return Err("the chain of operations is too long".into());
+    };
+    let Some(node) = maker(g, v) else {
+        return constant(g, v).ok_or_else(unknown);
+    };
+    let of = |i: usize| affine(g, node.inputs[i], depth);
+    match &node.op {
+        Op::Iota { start, .. } => Ok(Affine {
+            coefficients: vec![1],
+            constant: start.clone(),
+        }),
+        Op::Cast { dtype } if !matches!(dtype, cactus_tensor::DType::Bool) => of(0),
+        Op::Unary { f: UnaryFn::Neg } => of(0)?.negated().ok_or_else(unknown),
+        Op::Binary { f: BinaryFn::Add } => of(0)?.combined(&of(1)?, 1).ok_or_else(unknown),
+        Op::Binary { f: BinaryFn::Sub } => of(0)?.combined(&of(1)?, -1).ok_or_else(unknown),
+        Op::Reshape { .. } | Op::Permute { .. } | Op::Expand { .. } | Op::Slice { .. } => {
+            of(0)?.moved(g, node).ok_or_else(unknown)
+        }
+        _ => Err(unknown()),
+    }
+}
+
+/// A literal whose elements are one whole number.
+fn constant(g: &Graph, v: ValueId) -> Option<Affine> {
+    let n = match &g.value(v).def {
+        Def::Literal(Literal::I64(v)) if v.windows(2).all(|w| w[0] == w[1]) => *v.first()?,
+        Def::Literal(Literal::F32(v)) if v.windows(2).all(|w| w[0] == w[1]) => {
+            let c = *v.first()?;
+            // Up to 2^24 every whole number has its own f32.
+            (c.fract() == 0.0 && c.abs() <= 16_777_216.0).then_some(c as i64)?
+        }
+        _ => return None,
+    };
+    Some(Affine {
+        coefficients: vec![0; g.ty(v).shape.len()],
+        constant: integer(n)?,
+    })
+}

@@ -1,0 +1,239 @@
+use crate::layout::Heads;
+use crate::mask::{Visible, conditions, conditions_of_bias, is_hiding, visible};
+use crate::pattern::{
+    Match, Miss, binary, describe, either, insert_before, maker, near, only_user, place, scalar, times_scalar, type_of,
+    unary,
+};
+use crate::{Pass, Report, Result};
+use cactus_ir::{AttentionAttrs, BinaryFn, Graph, Node, NodeId, Op, UnaryFn, ValueId};
+
+/// Finds scaled dot-product attention: products of queries and keys, scale, optional softcap, mask (selected or added),
+/// softmax, product with the values. Repeated heads and permutations on the way are absorbed. The mask must be proven
+/// to be causal, a window, or both; where it cannot be, attention stays as it is written.
+#[derive(Debug)]
+pub(crate) struct FuseAttention;
+
+impl Pass for FuseAttention {
+    fn name(&self) -> &'static str {
+        "fuse_attention"
+    }
+
+    fn run(&self, graph: &mut Graph, report: &mut Report) -> Result<()> {
+        for id in graph.order().to_vec() {
+            let path = graph.node(id).path.clone();
+            match find(graph, id) {
+                Ok(found) => {
+                    let what = match (found.attrs.causal, found.attrs.window) {
+                        (true, None) => "causal attention",
+                        (true, Some(_)) => "causal attention with a window",
+                        (false, None) => "attention",
+                        (false, Some(_)) => "attention with a window",
+                    };
+                    rewrite(graph, found)?;
+                    report.fired(self.name(), &path, what);
+                }
+                Err(Miss::Near(why)) => report.missed(self.name(), &path, why),
+                Err(Miss::Other) => {}
+            }
+        }
+        graph.remove_dead();
+        Ok(())
+    }
+}
+
+struct Found {
+    root: NodeId,
+    q: Heads,
+    k: Heads,
+    v: Heads,
+    attrs: AttentionAttrs,
+}
+
+/// The scores before scale, cap and mask.
+struct Scores {
+    product: ValueId,
+    scale: f64,
+    softcap: Option<f32>,
+    visible: Visible,
+}
+
+/// Attention around the softmax `id`.
+fn find(g: &Graph, id: NodeId) -> Match<Found> {
+    let node = g.node(id);
+    let Op::Softmax { axis } = node.op else {
+        return Err(Miss::Other);
+    };
+    let shares = node.outputs[0];
+    let ty = g.ty(shares);
+    if ty.shape.len() != 4 || axis != 3 {
+        return near(format!(
+            "softmax of {ty} is not over the keys of [batch, heads, queries, keys]"
+        ));
+    }
+    let Some(root) = only_user(g, shares) else {
+        return near("the softmax is read elsewhere too");
+    };
+    let product = g.node(root);
+    if product.op != Op::MatMul || product.inputs[0] != shares {
+        return near(format!(
+            "{} follows the softmax, not the product with the values",
+            place(product)
+        ));
+    }
+    let values = product.inputs[1];
+    let scores = scores(g, node.inputs[0])?;
+    let product = maker(g, scores.product).ok_or(Miss::Other)?;
+    if g.ty(product.inputs[0]).shape.len() != 4 || g.ty(product.inputs[1]).shape.len() != 4 {
+        return near("queries or keys do not have 4 axes");
+    }
+    if g.ty(values).shape.len() != 4 {
+        return near("the values do not have 4 axes");
+    }
+    // q [batch, heads, seq, d], k transposed [batch, heads, d, keys], v [batch, heads, keys, d]
+    let q = Heads::of(g, product.inputs[0], [0, 2, 1, 3]);
+    let k = Heads::of(g, product.inputs[1], [0, 3, 1, 2]);
+    let v = Heads::of(g, values, [0, 2, 1, 3]);
+    if q.repeats != 1 {
+        return near("query heads are repeated");
+    }
+    if v.factor != 1.0 {
+        // A factor on the values stays where it is: the product is linear, but attention has no place for it.
+        return near("the values are scaled between their heads and the product");
+    }
+    let (heads, kv_heads) = (q.size(g, 2).as_known(), k.size(g, 2).as_known());
+    if kv_heads != v.size(g, 2).as_known() || k.repeats != v.repeats {
+        return near("keys and values differ in heads");
+    }
+    let grouped = match (heads, kv_heads) {
+        // One head is broadcast by the product itself.
+        (Some(h), Some(kv)) => kv.checked_mul(k.repeats) == Some(h) || (kv == 1 && k.repeats == 1),
+        _ => false,
+    };
+    if !grouped {
+        return near("the number of heads is not fixed, or not that of the keys");
+    }
+    let attrs = AttentionAttrs {
+        scale: (scores.scale * q.factor * k.factor) as f32,
+        causal: scores.visible.causal,
+        window: scores.visible.window,
+        softcap: scores.softcap,
+        state: None,
+    };
+    if !attrs.scale.is_finite() {
+        return near("the scale is not finite");
+    }
+    // Sizes that the operation wants equal, in order: batch, keys against values, and the result against the product.
+    let same = |a: &Heads, b: &Heads, i: usize| a.size(g, i) == b.size(g, i);
+    if !same(&q, &k, 0) || !same(&k, &v, 0) || !same(&k, &v, 1) || !same(&q, &k, 3) || !same(&k, &v, 3) {
+        return near("queries, keys and values differ in batch, length or width");
+    }
+    if type_of(g, &g.node(root).op, &g.node(root).inputs).is_none_or(|t| t.shape[1] != *q.size(g, 2)) {
+        return near("the product has other heads than the queries");
+    }
+    Ok(Found { root, q, k, v, attrs })
+}
+
+/// Follows scores back from softmax to the product of queries and keys.
+fn scores(g: &Graph, mut v: ValueId) -> Match<Scores> {
+    let mut seen = Visible::default();
+    // Masks, the outermost first.
+    loop {
+        let (conditions, inner) = match maker(g, v) {
+            Some(Node {
+                op: Op::Where, inputs, ..
+            }) if is_hiding(g, inputs[2]) => (conditions(g, inputs[0]), inputs[1]),
+            Some(Node { op: Op::Where, .. }) => {
+                return near(format!(
+                    "{} does not hide scores with a very negative number",
+                    describe(g, v)
+                ));
+            }
+            Some(Node {
+                op: Op::Binary { f: BinaryFn::Add },
+                inputs,
+                ..
+            }) => {
+                // The side that leads to the product is the scores.
+                let (a, b) = (inputs[0], inputs[1]);
+                let (inner, bias) = if leads_to_product(g, a) { (a, b) } else { (b, a) };
+                if !leads_to_product(g, inner) {
+                    return near(format!(
+                        "{} does not come from a product of queries and keys",
+                        describe(g, v)
+                    ));
+                }
+                (conditions_of_bias(g, bias), inner)
+            }
+            _ => break,
+        };
+        match conditions.and_then(|c| visible(&c)) {
+            Ok(more) => seen = seen.and(more),
+            Err(why) => return near(format!("the mask is not proven to be causal: {why}")),
+        }
+        v = inner;
+    }
+    let mut scale = 1.0;
+    let mut softcap = None;
+    let capped = either(g, v, BinaryFn::Mul, |t, c| {
+        Some((unary(g, t, UnaryFn::Tanh)?, scalar(g, c)?))
+    });
+    if let Some((inner, cap)) = capped {
+        // cap * tanh(x), where the cap's inverse is a factor of x.
+        softcap = Some(cap);
+        scale = f64::from(cap);
+        v = inner;
+    }
+    while let Some((inner, c)) = times_scalar(g, v).filter(|(x, _)| g.ty(*x) == g.ty(v)) {
+        scale *= c;
+        v = inner;
+    }
+    match maker(g, v) {
+        Some(Node { op: Op::MatMul, .. }) if only_user(g, v).is_some() => Ok(Scores {
+            product: v,
+            scale,
+            softcap,
+            visible: seen,
+        }),
+        Some(Node { op: Op::MatMul, .. }) => near("the scores are read elsewhere too"),
+        _ => near(format!(
+            "{} is not between scores and softmax in attention",
+            describe(g, v)
+        )),
+    }
+}
+
+/// Whether `v` is a product under constant factors, a cap and masks.
+fn leads_to_product(g: &Graph, mut v: ValueId) -> bool {
+    for _ in 0..crate::affine::MAX_DEPTH {
+        let Some(node) = maker(g, v) else { return false };
+        v = match &node.op {
+            Op::MatMul => return true,
+            Op::Unary { f: UnaryFn::Tanh } => node.inputs[0],
+            Op::Where => node.inputs[1],
+            Op::Binary { .. } => match times_scalar(g, v) {
+                Some((x, _)) => x,
+                // A mask inside a mask: scores are the side that is as large as the sum.
+                None => match binary(g, v, BinaryFn::Add) {
+                    Some((a, b)) => {
+                        if g.ty(a) == g.ty(v) {
+                            a
+                        } else {
+                            b
+                        }
+                    }
+                    None => return false,
+                },
+            },
+            _ => return false,
+        };
+    }
+    false
+}
+
+fn rewrite(g: &mut Graph, found: Found) -> Result<()> {
+    let Found { root, q, k, v, attrs } = found;
+    let op = Op::Attention(attrs);
+    let [q, k, v] = [q.build(g, root)?, k.build(g, root)?, v.build(g, root)?];
+    let y = insert_before(g, root, op, &[q, k, v])?;
+    Ok(g.replace(root, Op::Permute { perm: vec![0, 2, 1, 3] }, &[y])?)
+}

@@ -1,0 +1,120 @@
+use crate::merge_linear::{merge, mergeable};
+use crate::pattern::{Match, Miss, either, insert_before, last_slice, maker, near, only_user, result};
+use crate::{Pass, Report, Result};
+use cactus_ir::{Activation, BinaryFn, Dim, Graph, Node, NodeId, Op, UnaryFn, ValueId};
+
+/// Finds `activation(gate) * up` (Shazeer 2020) where gate and up are linears of one operand, which become one linear,
+/// or neighbouring slices of one value.
+#[derive(Debug)]
+pub(crate) struct FuseGatedMlp;
+
+impl Pass for FuseGatedMlp {
+    fn name(&self) -> &'static str {
+        "fuse_gated_mlp"
+    }
+
+    fn run(&self, graph: &mut Graph, report: &mut Report) -> Result<()> {
+        for id in graph.order().to_vec() {
+            let path = graph.node(id).path.clone();
+            match find(graph, id) {
+                Ok(Found { activation, parts }) => {
+                    let gate_up = match parts {
+                        Parts::Linears(pair) => merge(graph, &pair)?,
+                        Parts::Slice { base, start, end } => {
+                            let axis = graph.ty(base).shape.len() - 1;
+                            let (start, end) = (Dim::known(start), Dim::known(end));
+                            insert_before(graph, id, Op::Slice { axis, start, end }, &[base])?
+                        }
+                        Parts::Whole(base) => base,
+                    };
+                    graph.replace(id, Op::Gated { activation }, &[gate_up])?;
+                    report.fired(self.name(), &path, "gated unit");
+                }
+                Err(Miss::Near(why)) => report.missed(self.name(), &path, why),
+                Err(Miss::Other) => {}
+            }
+        }
+        graph.remove_dead();
+        Ok(())
+    }
+}
+
+struct Found {
+    activation: Activation,
+    parts: Parts,
+}
+
+/// Where gate and up lie one after the other.
+enum Parts {
+    Linears([NodeId; 2]),
+    Slice { base: ValueId, start: usize, end: usize },
+    Whole(ValueId),
+}
+
+fn find(g: &Graph, id: NodeId) -> Match<Found> {
+    let out = result(g, id);
+    let pick = |a, up| Some((activated(g, a)?, a, up));
+    let Some(((activation, gate), active, up)) = either(g, out, BinaryFn::Mul, pick) else {
+        return Err(Miss::Other);
+    };
+    if g.ty(gate) != g.ty(up) {
+        return near("gate and up differ in shape");
+    }
+    let linear = |v: ValueId| g.producer(v).filter(|(_, n)| n.op == Op::Linear);
+    if let (Some((a, gate_node)), Some((b, up_node))) = (linear(gate), linear(up)) {
+        if gate_node.inputs[0] != up_node.inputs[0] {
+            return near("gate and up are linears of different operands");
+        }
+        if gate_node.inputs.len() != up_node.inputs.len() {
+            return near("only one of gate and up has a bias");
+        }
+        if a == b || only_user(g, gate).is_none() || only_user(g, up).is_none() || only_user(g, active).is_none() {
+            return near("gate or up are read elsewhere too");
+        }
+        mergeable(g, a)?;
+        mergeable(g, b)?;
+        return Ok(Found {
+            activation,
+            parts: Parts::Linears([a, b]),
+        });
+    }
+    let is_slice = |v: ValueId| {
+        matches!(
+            maker(g, v),
+            Some(Node {
+                op: Op::Slice { .. },
+                ..
+            })
+        )
+    };
+    let (Some(first), Some(second)) = (last_slice(g, gate), last_slice(g, up)) else {
+        return near("the last axis has no fixed size");
+    };
+    if !is_slice(gate) || !is_slice(up) || first.0 != second.0 {
+        return near("gate and up are neither linears of one operand nor slices of one value");
+    }
+    if first.2 != second.1 {
+        return near("up does not lie right behind gate");
+    }
+    let (base, start, end) = (first.0, first.1, second.2);
+    let whole = start == 0 && g.ty(base).last_known() == Some(end);
+    let parts = if whole {
+        Parts::Whole(base)
+    } else {
+        Parts::Slice { base, start, end }
+    };
+    Ok(Found { activation, parts })
+}
+
+/// The activation and its operand, where `v` is one that a gated unit has.
+fn activated(g: &Graph, v: ValueId) -> Option<(Activation, ValueId)> {
+    let node = maker(g, v)?;
+    let activation = match node.op {
+        Op::Unary { f: UnaryFn::Silu } => Activation::Silu,
+        Op::Unary { f: UnaryFn::GeluTanh } => Activation::GeluTanh,
+        Op::Unary { f: UnaryFn::GeluErf } => Activation::GeluErf,
+        Op::Unary { f: UnaryFn::Relu } => Activation::Relu,
+        _ => return None,
+    };
+    Some((activation, node.inputs[0]))
+}

@@ -1,0 +1,150 @@
+use crate::pattern::{
+    Match, Miss, binary, describe, either, is_square, mean_last, near, plus_scalar, result, users, vector,
+};
+use crate::{Pass, Report, Result};
+use cactus_ir::{BinaryFn, Graph, Literal, Node, NodeId, Op, UnaryFn, ValueId};
+
+/// Finds `x * rsqrt(mean(x²) + eps) * weight`, whatever the order of factors, also as a quotient by the root.
+#[derive(Debug)]
+pub(crate) struct FuseRmsNorm;
+
+impl Pass for FuseRmsNorm {
+    fn name(&self) -> &'static str {
+        "fuse_rms_norm"
+    }
+
+    fn run(&self, graph: &mut Graph, report: &mut Report) -> Result<()> {
+        for id in graph.order().to_vec() {
+            let Some(inverse) = inverse_root(graph, id) else {
+                continue;
+            };
+            let path = graph.node(id).path.clone();
+            match find(graph, &inverse) {
+                Ok(Found { x, roots }) => {
+                    for (root, weight) in roots {
+                        let weight = match weight {
+                            Weight::Value(w) => w,
+                            Weight::Ones(n) => graph.add_literal(&[n], Literal::F32(vec![1.0; n]))?,
+                        };
+                        graph.replace(root, Op::RmsNorm { eps: inverse.eps }, &[x, weight])?;
+                        report.fired(self.name(), &path, "rms_norm");
+                    }
+                }
+                Err(Miss::Near(why)) => report.missed(self.name(), &path, why),
+                Err(Miss::Other) => {}
+            }
+        }
+        graph.remove_dead();
+        Ok(())
+    }
+}
+
+/// `rsqrt(mean + eps)`, or the `sqrt` of it that something is divided by.
+#[derive(Debug)]
+pub(crate) struct InverseRoot {
+    /// The root.
+    pub(crate) value: ValueId,
+    /// What it is the inverse root of, less `eps`.
+    pub(crate) mean: ValueId,
+    pub(crate) eps: f32,
+    divides: bool,
+}
+
+pub(crate) fn inverse_root(g: &Graph, id: NodeId) -> Option<InverseRoot> {
+    let node = g.node(id);
+    let divides = match node.op {
+        Op::Unary { f: UnaryFn::Rsqrt } => false,
+        Op::Unary { f: UnaryFn::Sqrt } => true,
+        _ => return None,
+    };
+    let (mean, eps) = plus_scalar(g, node.inputs[0])?;
+    Some(InverseRoot {
+        value: node.outputs[0],
+        mean,
+        eps,
+        divides,
+    })
+}
+
+impl InverseRoot {
+    /// The factor that this root scales, where node `id` does so.
+    pub(crate) fn scaled_by(&self, g: &Graph, id: NodeId) -> Option<ValueId> {
+        let out = result(g, id);
+        match self.divides {
+            true => binary(g, out, BinaryFn::Div).and_then(|(x, r)| (r == self.value).then_some(x)),
+            false => either(g, out, BinaryFn::Mul, |x, r| (r == self.value).then_some(x)),
+        }
+    }
+}
+
+struct Found {
+    x: ValueId,
+    /// The last node of each norm with its weight; several norms may share the root.
+    roots: Vec<(NodeId, Weight)>,
+}
+
+enum Weight {
+    Value(ValueId),
+    /// There is none: that many ones.
+    Ones(usize),
+}
+
+fn find(g: &Graph, inverse: &InverseRoot) -> Match<Found> {
+    let Some(square) = mean_last(g, inverse.mean) else {
+        return Err(Miss::Other);
+    };
+    let base = match crate::pattern::maker(g, square) {
+        Some(Node {
+            op: Op::Binary {
+                f: BinaryFn::Mul | BinaryFn::Pow,
+            },
+            inputs,
+            ..
+        }) => inputs[0],
+        _ => return Err(Miss::Other),
+    };
+    if !is_square(g, square, base) {
+        return Err(Miss::Other);
+    }
+    let Some(width) = g.ty(base).last_known() else {
+        return near("the last axis has no fixed size");
+    };
+    let [scaling] = users(g, inverse.value)[..] else {
+        return near("the root has several readers");
+    };
+    let Some(x) = inverse.scaled_by(g, scaling) else {
+        return near(format!(
+            "{} does not scale by the root",
+            crate::pattern::place(g.node(scaling))
+        ));
+    };
+    // The product with the weight before or after the one with the root.
+    if x == base {
+        let normed = result(g, scaling);
+        let by_weight = |user: NodeId| {
+            let out = result(g, user);
+            let pick = |y, w| (y == normed).then(|| vector(g, w, width)).flatten();
+            let w = either(g, out, BinaryFn::Mul, pick).filter(|_| g.ty(out) == g.ty(x))?;
+            Some((user, Weight::Value(w)))
+        };
+        let roots: Vec<_> = users(g, normed).into_iter().filter_map(by_weight).collect();
+        return match roots.is_empty() {
+            false => Ok(Found { x, roots }),
+            true if width <= Literal::MAX_ELEMS => Ok(Found {
+                x,
+                roots: vec![(scaling, Weight::Ones(width))],
+            }),
+            true => near("there is no weight, and the axis is too wide for a literal one"),
+        };
+    }
+    let weight = either(g, x, BinaryFn::Mul, |y, w| {
+        (y == base).then(|| vector(g, w, width)).flatten()
+    });
+    match weight {
+        Some(w) if g.ty(x) == g.ty(base) => Ok(Found {
+            x: base,
+            roots: vec![(scaling, Weight::Value(w))],
+        }),
+        _ => near(format!("the root scales {}, not {}", describe(g, x), describe(g, base))),
+    }
+}

@@ -1,0 +1,219 @@
+use crate::pattern::{
+    Match, Miss, binary, describe, either, insert_before, last_slice, maker, near, only_user, result, unary,
+};
+use crate::rope_table::{Axis, Table, table};
+use crate::{Pass, Report, Result};
+use cactus_ir::{BinaryFn, Dim, Graph, Node, NodeId, Op, UnaryFn, ValueId};
+
+/// Finds the rotary embedding in the rotate-half convention, `x * cos + concat(-x2, x1) * sin` or half by half
+/// `concat(x1 * cos - x2 * sin, x2 * cos + x1 * sin)`, with tables that come from positions and frequencies; with heads
+/// before or after positions; of a whole head or its first part.
+#[derive(Debug)]
+pub(crate) struct FuseRope;
+
+impl Pass for FuseRope {
+    fn name(&self) -> &'static str {
+        "fuse_rope"
+    }
+
+    fn run(&self, graph: &mut Graph, report: &mut Report) -> Result<()> {
+        for id in graph.order().to_vec() {
+            let path = graph.node(id).path.clone();
+            match whole(graph, id).or_else(|e| {
+                if matches!(e, Miss::Other) {
+                    halves(graph, id)
+                } else {
+                    Err(e)
+                }
+            }) {
+                Ok(found) => {
+                    rewrite(graph, found)?;
+                    report.fired(self.name(), &path, "rope");
+                }
+                Err(Miss::Near(why)) => report.missed(self.name(), &path, why),
+                Err(Miss::Other) => {}
+            }
+        }
+        graph.remove_dead();
+        Ok(())
+    }
+}
+
+struct Found {
+    root: NodeId,
+    x: ValueId,
+    table: Table,
+    /// The axis of `x` that counts positions: 1 or 2 of 4.
+    position_axis: usize,
+}
+
+/// `x * cos + rotated * sin` at `root`.
+fn whole(g: &Graph, root: NodeId) -> Match<Found> {
+    let (x, rotated, cos, sin) = either(g, result(g, root), BinaryFn::Add, |a, b| {
+        let (x, cos) = by_table(g, a, UnaryFn::Cos)?;
+        let (rotated, sin) = by_table(g, b, UnaryFn::Sin)?;
+        Some((x, rotated, cos, sin))
+    })
+    .ok_or(Miss::Other)?;
+    let Some((base, start, end)) = last_slice(g, x) else {
+        return Err(Miss::Other);
+    };
+    if !cos.doubled {
+        // Perhaps one half of the other form.
+        return Err(Miss::Other);
+    }
+    let Some((high, low)) = rotated_parts(g, rotated) else {
+        return near(format!(
+            "{} is no concatenation of the negated second half and the first",
+            describe(g, rotated)
+        ));
+    };
+    let half = (end - start) / 2;
+    let halves = end - start == 2 * half
+        && last_slice(g, low) == Some((base, start, start + half))
+        && last_slice(g, high) == Some((base, start + half, end));
+    if !halves {
+        return near("the parts turned into each other are not the halves of the operand");
+    }
+    let table = one_table(cos, sin, true)?;
+    let position_axis = layout(g, x, &table)?;
+    // A part of each head, with the rest joined behind: one operation on the whole head.
+    if let Some((
+        user,
+        Node {
+            op: Op::Concat { axis: 3 },
+            inputs,
+            ..
+        },
+    )) = only_user(g, result(g, root)).map(|u| (u, g.node(u)))
+        && let [turned, rest] = inputs[..]
+        && turned == result(g, root)
+        && start == 0
+        && last_slice(g, rest) == g.ty(base).last_known().map(|d| (base, end, d))
+    {
+        return Ok(Found {
+            root: user,
+            x: base,
+            table,
+            position_axis,
+        });
+    }
+    Ok(Found {
+        root,
+        x,
+        table,
+        position_axis,
+    })
+}
+
+/// `concat(x1 * cos - x2 * sin, x2 * cos + x1 * sin)`, perhaps with the rest of the head behind, at `root`.
+fn halves(g: &Graph, root: NodeId) -> Match<Found> {
+    let node = g.node(root);
+    let (first, second, rest) = match (&node.op, &node.inputs[..]) {
+        (Op::Concat { axis: 3 }, &[a, b]) => (a, b, None),
+        (Op::Concat { axis: 3 }, &[a, b, rest]) => (a, b, Some(rest)),
+        _ => return Err(Miss::Other),
+    };
+    let parts = || {
+        let (a, b) = binary(g, first, BinaryFn::Sub)?;
+        let (low, cos) = by_table(g, a, UnaryFn::Cos)?;
+        let (high, sin) = by_table(g, b, UnaryFn::Sin)?;
+        either(g, second, BinaryFn::Add, |a, b| {
+            let same = by_table(g, a, UnaryFn::Cos)? == (high, cos.clone())
+                && by_table(g, b, UnaryFn::Sin)? == (low, sin.clone());
+            same.then_some(())
+        })?;
+        Some((low, high, cos, sin))
+    };
+    let (low, high, cos, sin) = parts().ok_or(Miss::Other)?;
+    let (Some((x, 0, half)), Some(after)) = (last_slice(g, low), last_slice(g, high)) else {
+        return near("the parts are not the halves of the operand");
+    };
+    let width = g.ty(x).last_known().unwrap_or(0);
+    let ends = match rest {
+        None => width == 2 * half,
+        Some(rest) => last_slice(g, rest) == Some((x, 2 * half, width)),
+    };
+    if after != (x, half, 2 * half) || !ends {
+        return near("the parts are not the halves of the operand");
+    }
+    let table = one_table(cos, sin, false)?;
+    let position_axis = layout(g, x, &table)?;
+    Ok(Found {
+        root,
+        x,
+        table,
+        position_axis,
+    })
+}
+
+/// `(x, table)` where `v` is `x` times a table of `f`.
+fn by_table(g: &Graph, v: ValueId, f: UnaryFn) -> Option<(ValueId, Table)> {
+    either(g, v, BinaryFn::Mul, |x, t| {
+        Some((x, table(g, t).filter(|t| t.f == Some(f))?))
+    })
+}
+
+/// `(high, low)` where `v` is `concat(-high, low)` along the last axis.
+fn rotated_parts(g: &Graph, v: ValueId) -> Option<(ValueId, ValueId)> {
+    let node = maker(g, v)?;
+    let Op::Concat { axis } = node.op else { return None };
+    let [minus, low] = node.inputs[..] else { return None };
+    (axis + 1 == g.ty(v).shape.len()).then_some((unary(g, minus, UnaryFn::Neg)?, low))
+}
+
+/// Cosine and sine must be of the same angles and scale.
+fn one_table(cos: Table, sin: Table, doubled: bool) -> Match<Table> {
+    let sin = Table { f: cos.f, ..sin };
+    if cos != sin {
+        return near("cosine and sine are of different angles or scales");
+    }
+    if cos.doubled != doubled {
+        return near("the frequencies do not fit the halves of the operand");
+    }
+    Ok(cos)
+}
+
+/// The axis of `x` that counts positions.
+fn layout(g: &Graph, x: ValueId, table: &Table) -> Match<usize> {
+    let rank = g.ty(x).shape.len();
+    if rank != 4 {
+        return near(format!("the operand {} does not have 4 axes", g.ty(x)));
+    }
+    let axis_of = |what: Axis| {
+        let at = table.axes.iter().position(|&a| a == what)?;
+        (at + rank).checked_sub(table.axes.len())
+    };
+    match (axis_of(Axis::Position), axis_of(Axis::Frequency)) {
+        (Some(p @ (1 | 2)), Some(3)) => Ok(p),
+        _ => near("positions are not at axis 1 or 2, or frequencies not at the last"),
+    }
+}
+
+fn rewrite(g: &mut Graph, found: Found) -> Result<()> {
+    let Found {
+        root,
+        x,
+        table,
+        position_axis,
+    } = found;
+    let flat = |g: &mut Graph, v: ValueId| {
+        let wide: Vec<Dim> = g.ty(v).shape.iter().filter(|d| !d.is(1)).cloned().collect();
+        match g.ty(v).shape.len() {
+            1 => Ok(v),
+            _ => insert_before(g, root, Op::Reshape { shape: wide }, &[v]),
+        }
+    };
+    let positions = flat(g, table.positions)?;
+    let inv_freq = flat(g, table.inv_freq)?;
+    let rope = Op::Rope {
+        scale: table.scale as f32,
+    };
+    if position_axis == 1 {
+        return Ok(g.replace(root, rope, &[x, positions, inv_freq])?);
+    }
+    let swap = Op::Permute { perm: vec![0, 2, 1, 3] };
+    let x = insert_before(g, root, swap.clone(), &[x])?;
+    let y = insert_before(g, root, rope, &[x, positions, inv_freq])?;
+    Ok(g.replace(root, swap, &[y])?)
+}

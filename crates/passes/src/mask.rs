@@ -1,0 +1,204 @@
+//! What a mask lets through, proven.
+
+use crate::affine::{Affine, Known, MAX_DEPTH, affine};
+use crate::pattern::{binary, describe, maker, scalar};
+use cactus_ir::{BinaryFn, CompareFn, Def, Graph, Literal, Op, UnaryFn, ValueId};
+use cactus_tensor::DType;
+
+/// Scores below this become 0 in softmax whatever the others are: the smallest a model is known to use.
+const HIDDEN_BELOW: f32 = -1e4;
+
+/// Every condition must hold: each affine value of the indices is not negative.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Conditions(Vec<Affine>);
+
+/// What a query at index `i` sees of the keys `j`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Visible {
+    /// Only `j <= i`.
+    pub(crate) causal: bool,
+    /// Only `j > i - window`.
+    pub(crate) window: Option<usize>,
+}
+
+impl Visible {
+    /// What is seen under both.
+    pub(crate) fn and(self, other: Visible) -> Visible {
+        let window = match (self.window, other.window) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        Visible {
+            causal: self.causal || other.causal,
+            window,
+        }
+    }
+}
+
+/// The number that hides a score, where `v` is one.
+pub(crate) fn is_hiding(g: &Graph, v: ValueId) -> bool {
+    scalar(g, v).is_some_and(|c| c <= HIDDEN_BELOW)
+}
+
+/// Where the boolean `v` is true.
+pub(crate) fn conditions(g: &Graph, v: ValueId) -> Known<Conditions> {
+    follow(g, v, MAX_DEPTH)
+}
+
+/// Where the number `v`, added to scores, is 0; elsewhere it hides them.
+pub(crate) fn conditions_of_bias(g: &Graph, v: ValueId) -> Known<Conditions> {
+    follow_bias(g, v, MAX_DEPTH)
+}
+
+/// What the conditions mean for scores whose last two axes are query and key.
+pub(crate) fn visible(conditions: &Conditions) -> Known<Visible> {
+    conditions
+        .0
+        .iter()
+        .try_fold(Visible::default(), |seen, c| Ok(seen.and(visible_under(c)?)))
+}
+
+fn visible_under(c: &Affine) -> Known<Visible> {
+    let unknown = || format!("a condition on positions is neither causal nor a window: {c:?} >= 0");
+    let (Some(key), query) = (
+        c.coefficients.last().copied().or(Some(0)),
+        c.coefficients.len().checked_sub(2),
+    ) else {
+        return Err(unknown());
+    };
+    let (query, leading) = match query {
+        Some(q) => (c.coefficients[q], &c.coefficients[..q]),
+        None => (0, &[][..]),
+    };
+    if leading.iter().any(|&k| k != 0) {
+        return Err("the mask differs between heads or sequences".into());
+    }
+    let is_not_negative = c.constant.as_known();
+    match (query, key) {
+        (0, 0) if is_not_negative.is_some() => Ok(Visible::default()),
+        // i - j >= 0
+        (1, -1) if c.constant.is(0) => Ok(Visible {
+            causal: true,
+            window: None,
+        }),
+        // j - i + n >= 0: keys after i - n - 1
+        (-1, 1) => match is_not_negative.and_then(|n| n.checked_add(1)) {
+            Some(window) => Ok(Visible {
+                causal: false,
+                window: Some(window),
+            }),
+            None => Err(unknown()),
+        },
+        _ => Err(unknown()),
+    }
+}
+
+fn follow(g: &Graph, v: ValueId, depth: usize) -> Known<Conditions> {
+    let unknown = || format!("{} is not a condition on positions", describe(g, v));
+    let Some(depth) = depth.checked_sub(1) else {
+        return Err("the chain of operations is too long".into());
+    };
+    let Some(node) = maker(g, v) else {
+        return match &g.value(v).def {
+            Def::Literal(Literal::Bool(b)) if b.iter().all(|&b| b) => Ok(Conditions::default()),
+            _ => Err(unknown()),
+        };
+    };
+    let of = |i: usize| follow(g, node.inputs[i], depth);
+    match &node.op {
+        Op::Compare { f } => {
+            let side = |i: usize| affine(g, node.inputs[i], depth);
+            let (a, b) = (side(0)?, side(1)?);
+            let above = |x: &Affine, y: &Affine, by: i64| x.combined(y, -1)?.plus(-by);
+            let condition = match f {
+                CompareFn::Le => above(&b, &a, 0),
+                CompareFn::Lt => above(&b, &a, 1),
+                CompareFn::Ge => above(&a, &b, 0),
+                CompareFn::Gt => above(&a, &b, 1),
+                _ => None,
+            };
+            Ok(Conditions(vec![condition.ok_or_else(unknown)?]))
+        }
+        Op::Binary { f: BinaryFn::And } => {
+            let (mut a, b) = (of(0)?, of(1)?);
+            a.0.extend(b.0);
+            Ok(a)
+        }
+        Op::Unary { f: UnaryFn::Not } => of(0)?.negated(),
+        // A mask kept as a number.
+        Op::Cast { dtype: DType::Bool } => {
+            let inner = maker(g, node.inputs[0])
+                .filter(|n| matches!(n.op, Op::Cast { .. }))
+                .ok_or_else(unknown)?;
+            follow(g, inner.inputs[0], depth)
+        }
+        Op::Reshape { .. } | Op::Permute { .. } | Op::Expand { .. } | Op::Slice { .. } => {
+            let moved: Option<Vec<Affine>> = of(0)?.0.iter().map(|c| c.moved(g, node)).collect();
+            Ok(Conditions(moved.ok_or_else(unknown)?))
+        }
+        _ => Err(unknown()),
+    }
+}
+
+impl Conditions {
+    /// Where they do not hold.
+    fn negated(&self) -> Known<Conditions> {
+        match &self.0[..] {
+            // Not x >= 0 is -x - 1 >= 0.
+            [c] => {
+                let opposite = c.negated().and_then(|c| c.plus(-1));
+                Ok(Conditions(vec![opposite.ok_or("a condition overflows")?]))
+            }
+            _ => Err("the opposite of several conditions is not one set of conditions".into()),
+        }
+    }
+}
+
+fn follow_bias(g: &Graph, v: ValueId, depth: usize) -> Known<Conditions> {
+    let unknown = || format!("{} is no mask of zeros and hiding numbers", describe(g, v));
+    let Some(depth) = depth.checked_sub(1) else {
+        return Err("the chain of operations is too long".into());
+    };
+    let node = maker(g, v).ok_or_else(unknown)?;
+    let is_zero = |v: ValueId| scalar(g, v) == Some(0.0);
+    match (&node.op, &node.inputs[..]) {
+        (Op::Where, &[cond, a, b]) if is_zero(a) && is_hiding(g, b) => follow(g, cond, depth),
+        (Op::Where, &[cond, a, b]) if is_hiding(g, a) && is_zero(b) => follow(g, cond, depth)?.negated(),
+        // hidden as a number times a hiding number
+        (Op::Binary { f: BinaryFn::Mul }, &[a, b]) => {
+            let hidden = if is_hiding(g, b) && scalar(g, b) != Some(f32::NEG_INFINITY) {
+                a
+            } else {
+                return Err(unknown());
+            };
+            hidden_as_number(g, hidden, depth).ok_or_else(unknown)?
+        }
+        (Op::Binary { f: BinaryFn::Add }, &[a, b]) => {
+            let (mut a, b) = (follow_bias(g, a, depth)?, follow_bias(g, b, depth)?);
+            a.0.extend(b.0);
+            Ok(a)
+        }
+        (Op::Reshape { .. } | Op::Permute { .. } | Op::Expand { .. } | Op::Slice { .. }, &[x]) => {
+            let inner = follow_bias(g, x, depth)?;
+            let moved: Option<Vec<Affine>> = inner.0.iter().map(|c| c.moved(g, node)).collect();
+            Ok(Conditions(moved.ok_or_else(unknown)?))
+        }
+        (Op::Cast { .. }, &[x]) => follow_bias(g, x, depth),
+        _ => Err(unknown()),
+    }
+}
+
+/// Conditions for seeing, where `v` is 1 where a score is hidden and 0 elsewhere: `cast(mask)` or `1 - cast(mask)`.
+fn hidden_as_number(g: &Graph, v: ValueId, depth: usize) -> Option<Known<Conditions>> {
+    let cast = |v: ValueId| {
+        let node = maker(g, v)?;
+        let from = *node.inputs.first()?;
+        (matches!(node.op, Op::Cast { .. }) && g.ty(from).dtype == DType::Bool).then_some(from)
+    };
+    if let Some(hidden) = cast(v) {
+        return Some(follow(g, hidden, depth).and_then(|c| c.negated()));
+    }
+    let (one, seen) = binary(g, v, BinaryFn::Sub)?;
+    let seen = cast(seen).filter(|_| scalar(g, one) == Some(1.0))?;
+    Some(follow(g, seen, depth))
+}

@@ -1,0 +1,89 @@
+use cactus_ir::{Graph, Op, ValueId};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Precision asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bits {
+    /// INT8 in groups along the input dimension.
+    #[default]
+    Eight,
+    /// IEEE half precision.
+    Sixteen,
+    /// Single precision.
+    ThirtyTwo,
+}
+
+/// How a weight is stored. The block layout is the writer's business.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Storage {
+    /// Matrix `[n, k]` in INT8 with a scale for each group of 32 along `k`.
+    Int8,
+    /// Matrix `[n, k]` in half precision.
+    F16,
+    /// Matrix `[n, k]` in single precision.
+    F32,
+    /// Plain row-major single precision, for tensors that are no matrix of a product.
+    Plain,
+}
+
+/// The storage of one weight, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StorageChoice {
+    /// The storage.
+    pub storage: Storage,
+    /// Why; a clause.
+    pub reason: String,
+}
+
+/// Elements of a group that shares a scale; a matrix of another width cannot be INT8.
+const GROUP: usize = 32;
+
+/// Chooses how every weight of an optimized graph is stored, by its name. Matrices of linears and embeddings get the
+/// precision asked for; norms, biases, taps of convolutions and whatever else is read elementwise stay `f32`: they are
+/// small, and errors in them reach everything.
+pub fn choose_storage(graph: &Graph, bits: Bits) -> BTreeMap<String, StorageChoice> {
+    let weights = graph.weights();
+    weights
+        .into_iter()
+        .map(|(v, _)| (graph.value(v).name.clone(), choose(graph, v, bits)))
+        .collect()
+}
+
+fn choose(g: &Graph, v: ValueId, bits: Bits) -> StorageChoice {
+    let choice = |storage, reason: String| StorageChoice { storage, reason };
+    let mut roles: Vec<&str> = Vec::new();
+    for (_, node) in g.nodes() {
+        for (i, _) in node.inputs.iter().enumerate().filter(|(_, input)| **input == v) {
+            let role = match (&node.op, i) {
+                (Op::Linear, 1) => "a linear",
+                (Op::Embedding, 0) => "an embedding",
+                (Op::Linear, _) => return choice(Storage::Plain, "a bias".into()),
+                (Op::RmsNorm { .. } | Op::LayerNorm { .. }, _) => return choice(Storage::Plain, "a norm".into()),
+                (Op::ShortConv { .. } | Op::Conv1d { .. }, _) => {
+                    return choice(Storage::Plain, "a convolution".into());
+                }
+                (op, _) => return choice(Storage::Plain, format!("read by {}", op.mnemonic())),
+            };
+            if !roles.contains(&role) {
+                roles.push(role);
+            }
+        }
+    }
+    if roles.is_empty() {
+        return choice(Storage::Plain, "an output as it is".into());
+    }
+    let role = roles.join(" and ");
+    let width = g.ty(v).last_known().unwrap_or(0);
+    match bits {
+        Bits::ThirtyTwo => choice(Storage::F32, format!("{role}, 32 bits asked for")),
+        Bits::Sixteen => choice(Storage::F16, format!("{role}, 16 bits asked for")),
+        Bits::Eight if !width.is_multiple_of(GROUP) => choice(
+            Storage::F16,
+            format!("{role}, but its width {width} is no multiple of {GROUP}"),
+        ),
+        Bits::Eight => choice(Storage::Int8, format!("{role}, 8 bits asked for")),
+    }
+}

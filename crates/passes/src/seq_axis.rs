@@ -1,0 +1,224 @@
+//! Which axis of a value counts positions, and whether anything but known operations mixes them.
+
+use crate::pattern::place;
+use cactus_ir::{Dim, Graph, Node, Op, SEQ, TensorType, ValueId};
+
+/// How a value depends on positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Along {
+    /// Not at all.
+    Constant,
+    /// Index `t` of this axis depends on position `t`, and on earlier ones through causal operations only.
+    Axis(usize),
+    /// On the last position of the call.
+    Last,
+}
+
+/// For every value index, how it depends on positions.
+///
+/// # Errors
+/// The first node that mixes positions in a way that cannot be continued call by call, with what it does.
+pub(crate) fn analyze(g: &Graph) -> Result<Vec<Along>, (String, String)> {
+    let mut along = vec![Along::Constant; g.values().len()];
+    for &v in g.inputs() {
+        let at = format!("input `{}`", g.value(v).name);
+        along[v.index()] = match seq_axes(g.ty(v)).map_err(|why| (at.clone(), why))?[..] {
+            [] => Along::Constant,
+            [axis] => Along::Axis(axis),
+            _ => return Err((at, "two axes count positions".into())),
+        };
+    }
+    for (_, node) in g.nodes() {
+        let fail = |why: String| (place(node), why);
+        let out = node.outputs[0];
+        let found = step(g, node, &along).map_err(fail)?;
+        let axes = seq_axes(g.ty(out)).map_err(fail)?;
+        let fits = match found {
+            Along::Axis(axis) => axes == [axis],
+            Along::Constant | Along::Last => axes.is_empty(),
+        };
+        if !fits {
+            return Err(fail(format!("the result {} has positions at axes {axes:?}", g.ty(out))));
+        }
+        along[out.index()] = found;
+    }
+    Ok(along)
+}
+
+/// The axes of size `seq`.
+fn seq_axes(ty: &TensorType) -> Result<Vec<usize>, String> {
+    let seq = Dim::symbol(SEQ);
+    let mut axes = Vec::new();
+    for (i, d) in ty.shape.iter().enumerate() {
+        if *d == seq {
+            axes.push(i);
+        } else if d.symbols().any(|s| s == SEQ) {
+            return Err(format!("axis {i} has {d} elements, which is not one for each position"));
+        }
+    }
+    Ok(axes)
+}
+
+fn step(g: &Graph, node: &Node, known: &[Along]) -> Result<Along, String> {
+    let of = |i: usize| node.inputs.get(i).map_or(Along::Constant, |v| known[v.index()]);
+    let shape = |v: ValueId| &g.ty(v).shape[..];
+    let out = node.outputs[0];
+    let rank = shape(out).len();
+    let mixes = |axis: usize| Err(format!("axis {axis}, which counts positions, is mixed"));
+    // The operand's axis stays, unless it is one of those the operation works along.
+    let keep = |worked: &[usize]| match of(0) {
+        Along::Axis(a) if worked.contains(&a) => mixes(a),
+        other => Ok(other),
+    };
+    let constants = |from: usize| match (from..node.inputs.len()).find(|&i| of(i) != Along::Constant) {
+        Some(i) => Err(format!("operand {i} depends on positions")),
+        None => Ok(()),
+    };
+    match &node.op {
+        Op::Unary { .. } | Op::Cast { .. } => keep(&[]),
+        Op::Binary { .. } | Op::Compare { .. } | Op::Where => {
+            let mut joined = Along::Constant;
+            for (i, &v) in node.inputs.iter().enumerate() {
+                let here = match of(i) {
+                    Along::Axis(a) => Along::Axis(a + rank - shape(v).len()),
+                    other => other,
+                };
+                joined = match (joined, here) {
+                    (a, Along::Constant) | (Along::Constant, a) => a,
+                    (a, b) if a == b => a,
+                    _ => return Err("positions meet other positions".into()),
+                };
+            }
+            Ok(joined)
+        }
+        Op::Reduce { axes, keepdim, .. } => Ok(match keep(axes)? {
+            Along::Axis(a) if !keepdim => Along::Axis(a - axes.iter().filter(|&&x| x < a).count()),
+            other => other,
+        }),
+        Op::Softmax { axis } => keep(&[*axis]),
+        Op::Reshape { shape: new } => match of(0) {
+            Along::Axis(a) => {
+                let before = element_key(&shape(node.inputs[0])[..a]);
+                let seq = Dim::symbol(SEQ);
+                let at = (0..new.len()).find(|&i| new[i] == seq && element_key(&new[..i]) == before);
+                at.map(Along::Axis)
+                    .ok_or_else(|| "positions are merged with another axis".into())
+            }
+            other => Ok(other),
+        },
+        Op::Permute { perm } => Ok(match of(0) {
+            // A permutation has every axis.
+            Along::Axis(a) => Along::Axis(perm.iter().position(|&p| p == a).unwrap_or(a)),
+            other => other,
+        }),
+        Op::Slice { axis, start, end } => match of(0) {
+            Along::Axis(a) if a == *axis => {
+                let seq = Dim::symbol(SEQ);
+                let last = seq.sub(&Dim::known(1)).is_ok_and(|last| *start == last) && *end == seq;
+                if last {
+                    Ok(Along::Last)
+                } else {
+                    Err("positions are cut".into())
+                }
+            }
+            other => Ok(other),
+        },
+        Op::Concat { axis } => {
+            let first = of(0);
+            if (1..node.inputs.len()).any(|i| of(i) != first) {
+                return Err("operands depend on positions in different ways".into());
+            }
+            keep(&[*axis])
+        }
+        Op::Expand { shape: new } => {
+            let added = new.len() - shape(node.inputs[0]).len();
+            let seq = Dim::symbol(SEQ);
+            match of(0) {
+                Along::Axis(a) => Ok(Along::Axis(a + added)),
+                // The same for every position.
+                Along::Constant => Ok(new.iter().position(|d| *d == seq).map_or(Along::Constant, Along::Axis)),
+                Along::Last if new.contains(&seq) => Err("the last position is repeated for every position".into()),
+                Along::Last => Ok(Along::Last),
+            }
+        }
+        Op::Iota { start, len } => {
+            if *len != Dim::symbol(SEQ) {
+                return Ok(Along::Constant);
+            }
+            match start.as_known() {
+                Some(_) => Ok(Along::Axis(0)),
+                None => Err(format!("positions start at {start}")),
+            }
+        }
+        Op::Embedding => {
+            if of(0) != Along::Constant {
+                return Err("the table depends on positions".into());
+            }
+            Ok(of(1))
+        }
+        Op::Linear => {
+            constants(1)?;
+            keep(&[rank - 1])
+        }
+        Op::MatMul => {
+            let (a, b) = (of(0), of(1));
+            let contracted = |v: ValueId, back: usize, along: Along| along == Along::Axis(shape(v).len() - back);
+            if contracted(node.inputs[0], 1, a) || contracted(node.inputs[1], 2, b) {
+                return Err("a product sums over positions".into());
+            }
+            let lifted = |v: ValueId, along: Along| match along {
+                Along::Axis(x) => Along::Axis(x + rank - shape(v).len()),
+                other => other,
+            };
+            match (lifted(node.inputs[0], a), lifted(node.inputs[1], b)) {
+                (a, Along::Constant) | (Along::Constant, a) => Ok(a),
+                (a, b) if a == b && a != Along::Axis(rank - 1) && a != Along::Axis(rank - 2) => Ok(a),
+                _ => Err("positions meet other positions".into()),
+            }
+        }
+        Op::Conv1d { .. } => {
+            constants(1)?;
+            match of(0) {
+                Along::Axis(_) => Err("a convolution over positions is not a causal depthwise one".into()),
+                other => Ok(other),
+            }
+        }
+        Op::RmsNorm { .. } | Op::LayerNorm { .. } => {
+            constants(1)?;
+            keep(&[rank - 1])
+        }
+        Op::Gated { .. } => keep(&[rank - 1]),
+        Op::Rope { .. } => match (of(0), of(1), of(2)) {
+            (Along::Axis(1), Along::Axis(0), Along::Constant) => Ok(Along::Axis(1)),
+            (Along::Constant, Along::Constant, Along::Constant) => Ok(Along::Constant),
+            _ => Err("operand and positions do not go together".into()),
+        },
+        Op::Attention(a) => match (of(0), of(1), of(2)) {
+            // Keys and values that stay the same are read by each position on its own.
+            (q, Along::Constant, Along::Constant) if !a.causal && a.window.is_none() => Ok(q),
+            (Along::Axis(1), Along::Axis(1), Along::Axis(1)) if a.causal => Ok(Along::Axis(1)),
+            (Along::Axis(1), Along::Axis(1), Along::Axis(1)) => Err("attention sees later positions".into()),
+            _ => Err("queries, keys and values do not count the same positions".into()),
+        },
+        Op::ShortConv { .. } => {
+            constants(1)?;
+            match of(0) {
+                Along::Axis(1) => Ok(Along::Axis(1)),
+                Along::Constant => Ok(Along::Constant),
+                _ => Err("a convolution over something else than positions".into()),
+            }
+        }
+        other => Err(format!("{} is unknown", other.mnemonic())),
+    }
+}
+
+/// Equal for equal element counts: the product of fixed sizes and the sorted symbolic ones.
+fn element_key(shape: &[Dim]) -> (Option<usize>, Vec<&Dim>) {
+    let fixed = shape
+        .iter()
+        .filter_map(Dim::as_known)
+        .try_fold(1usize, usize::checked_mul);
+    let mut symbolic: Vec<&Dim> = shape.iter().filter(|d| d.as_known().is_none()).collect();
+    symbolic.sort();
+    (fixed, symbolic)
+}
