@@ -1,1 +1,34 @@
 //! Compute kernels and their drivers: one set per instruction-set tier, the same bits on all.
+//!
+//! Purpose: everything between "a slice of floats" and "the CPU": products with packed weights, norms, activations,
+//! rotary embedding, softmax, the key-value cache with its attention, and short convolutions.
+//!
+//! It may depend on `base` (threads, buffers), `simd` (instruction sets), `tensor` and `quant` (layouts). It deliberately
+//! knows no graph and no model, allocates nothing while computing, owns no thread and never prints.
+//!
+//! # Structure
+//!
+//! - [`Kernels`] is the set of kernels of one tier, made only where the CPU has it.
+//! - [`Exec`] binds a set to a [`Step`](cactus_base::Step) of the thread pool; its methods are the operations. They
+//!   split the work, and the leaves compute a portion each without thread, allocation or global.
+//! - [`registry`] lists every kernel by name; tests, benchmarks and reports walk it.
+//!
+//! # Equal bits
+//!
+//! Results do not depend on the tier, the number of threads, how rows are grouped into calls, or how a sequence is cut
+//! into chunks. Every reduction has one order: element `i` goes to partial sum `i % 16`, each in sequence, and the 16
+//! partial sums are added in the order of `Simd::reduce_sum`. Multiply-adds are fused exactly where the code says so, and
+//! [`math`] has its own `exp`, `tanh`, `erf`, `sin` and `cos`.
+//!
+//! # Lengths
+//!
+//! Operations check the lengths of their slices and panic with a message on a mismatch: that is a programming error, and
+//! the runtime validates shapes when it lowers a graph. No slice content can cause a panic or undefined behavior.
+
+mod error;
+mod exec;
+pub mod matmul;
+
+pub use cactus_simd::{Isa, Tier};
+pub use error::{Error, ErrorKind, Result};
+pub use exec::{Exec, Kernels};

@@ -1,1 +1,69 @@
 //! CPU feature tokens, run-time detection and 16-lane vector operations.
+//!
+//! Purpose: let kernels be written once, in safe Rust, and run at the full width of each CPU with the same bits on all.
+//!
+//! It depends only on `half` (software conversions). It deliberately contains no kernel, no thread, no allocation.
+//!
+//! # Tokens
+//!
+//! An instruction-set token ([`Scalar`], `Avx2`, `Avx512`) is a zero-sized value that can only be made where the CPU has
+//! the instructions. All operations are methods of a token (trait [`Simd`]), so holding one proves that calling them is
+//! sound, and no caller writes `unsafe` for the CPU's sake.
+//!
+//! # One logical width
+//!
+//! Every tier works on vectors of [`LANES`] = 16 lanes of `f32` or `i32`: an array on the scalar tier, two 256-bit
+//! registers with AVX2, one 512-bit register with AVX-512 (and four 128-bit ones with NEON). Together with two rules, fused
+//! where the code says fused, and reductions in the one order that [`Simd::reduce_sum`] defines, this makes results
+//! bit-identical on all tiers: kernels put element `i` into lane `i % 16`, so the order of additions is the same
+//! everywhere. No operation here has a result that depends on the tier within its documented domain.
+//!
+//! # Dispatch and inlining
+//!
+//! Instruction sets are enabled per function in Rust: intrinsics only become single instructions once inlined into a
+//! function that carries the feature. A kernel is therefore a struct implementing [`Op`] whose `eval` is generic over the
+//! token and `#[inline(always)]`, as is every function it calls with vectors in hand. [`Isa::dispatch`] (or
+//! [`Simd::vectorize`]) enters it through one function per tier that carries the features. Two hazards follow:
+//!
+//! - A generic helper without `#[inline(always)]` may be compiled as a function of its own without the features; every
+//!   intrinsic in it is then a call. It shows in a disassembly as `call …_mm512_…`.
+//! - A closure cannot carry `#[inline(always)]`. Closures that touch vectors are to be avoided in hot loops.
+//!
+//! # Example
+//!
+//! ```
+//! use cactus_simd::{Isa, Op, Simd};
+//!
+//! struct Sum<'a>(&'a [f32]);
+//!
+//! impl Op for Sum<'_> {
+//!     type Output = f32;
+//!
+//!     #[inline(always)]
+//!     fn eval<S: Simd>(self, s: S) -> f32 {
+//!         let (chunks, tail) = self.0.as_chunks::<16>();
+//!         let mut sum = s.zero();
+//!         for chunk in chunks {
+//!             sum = s.add(sum, s.load(chunk));
+//!         }
+//!         s.reduce_sum(s.add(sum, s.load_partial(tail)))
+//!     }
+//! }
+//!
+//! let data: Vec<f32> = (0..100).map(|i| i as f32).collect();
+//! for isa in Isa::available() {
+//!     assert_eq!(isa.dispatch(Sum(&data)), 4950.0);
+//! }
+//! ```
+
+mod isa;
+mod scalar;
+mod vector;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+pub use isa::{Isa, Tier};
+pub use scalar::Scalar;
+pub use vector::{LANES, Op, Simd};
+#[cfg(target_arch = "x86_64")]
+pub use x86::{Avx2, Avx512};

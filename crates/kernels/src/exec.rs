@@ -1,0 +1,173 @@
+//! Kernel sets, and their binding to threads.
+
+use crate::error::{Error, ErrorKind, Result};
+use cactus_base::{Step, knobs};
+use cactus_simd::{Isa, Op, Tier};
+use std::ops::Range;
+
+/// The kernels of one tier. A value proves that this CPU has the tier.
+#[derive(Debug)]
+pub struct Kernels {
+    isa: Isa,
+}
+
+impl Kernels {
+    /// The kernels of `tier`, if this CPU has it.
+    #[must_use]
+    pub fn for_tier(tier: Tier) -> Option<&'static Self> {
+        Self::available().find(|kernels| kernels.tier() == tier)
+    }
+
+    /// The kernel sets of this CPU, from the lowest tier to the highest.
+    pub fn available() -> impl Iterator<Item = &'static Self> {
+        static SETS: std::sync::OnceLock<Vec<Kernels>> = std::sync::OnceLock::new();
+        SETS.get_or_init(|| Isa::available().map(|isa| Self { isa }).collect())
+            .iter()
+    }
+
+    /// The best kernels of this CPU, or those that the knob `CACTUS_ISA` asks for.
+    ///
+    /// # Errors
+    /// [`ErrorKind::UnsupportedTier`] when the knob holds an unknown name or a tier that this CPU lacks.
+    pub fn detect() -> Result<&'static Self> {
+        let choice = knobs::ISA
+            .choice()
+            .map_err(|e| Error::new(ErrorKind::UnsupportedTier, e.to_string()))?;
+        Self::choose(choice.unwrap_or("auto"))
+    }
+
+    /// The kernels of the tier called `name`, or the best ones for `auto`.
+    ///
+    /// # Errors
+    /// As [`Kernels::detect`].
+    pub fn choose(name: &str) -> Result<&'static Self> {
+        let chosen = match Tier::from_name(name) {
+            None if name == "auto" => Self::available().last(),
+            None => None,
+            Some(tier) => Self::for_tier(tier),
+        };
+        chosen.ok_or_else(|| {
+            let tiers: Vec<_> = Self::available().map(|k| k.tier().name()).collect();
+            let context = format!("{}: this CPU has {}, found `{name}`", knobs::ISA.name, tiers.join(", "));
+            Error::new(ErrorKind::UnsupportedTier, context)
+        })
+    }
+
+    /// The tier of these kernels.
+    #[must_use]
+    pub const fn tier(&self) -> Tier {
+        self.isa.tier()
+    }
+
+    /// The token of the tier.
+    #[must_use]
+    pub const fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    /// Runs `op` compiled for the tier, on this thread.
+    #[inline]
+    pub(crate) fn run<O: Op>(&self, op: O) -> O::Output {
+        self.isa.dispatch(op)
+    }
+}
+
+/// A kernel set bound to the threads of a step: the object whose methods are the operations.
+#[derive(Debug, Clone, Copy)]
+pub struct Exec<'a> {
+    /// The kernels to use.
+    pub kernels: &'static Kernels,
+    /// The threads to use.
+    pub step: &'a Step<'a>,
+}
+
+/// How many parts to cut `units` pieces of work into, each of about `unit_cost` nanoseconds, for `width` threads: one
+/// when it is not worth waking a neighbor, otherwise a few per thread so that a slow one does not hold the rest up.
+pub(crate) fn part_count(width: usize, units: usize, unit_cost: usize) -> usize {
+    /// Cost of a part below which claiming it costs more than it gains.
+    const MIN_PART_COST: usize = 2_000;
+    if width <= 1 {
+        return usize::from(units > 0);
+    }
+    let by_cost = units.saturating_mul(unit_cost) / MIN_PART_COST;
+    by_cost.clamp(1, 4 * width).min(units)
+}
+
+/// Units `part` of `parts` when `units` are cut evenly.
+pub(crate) fn part_range(units: usize, parts: usize, part: usize) -> Range<usize> {
+    let (each, more) = (units / parts, units % parts);
+    let start = part * each + part.min(more);
+    start..start + each + usize::from(part < more)
+}
+
+/// A mutable slice whose disjoint pieces are handed to the parts of a run.
+pub(crate) struct SharedMut<'a, T> {
+    start: *mut T,
+    len: usize,
+    _slice: std::marker::PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: access goes through `piece`, whose contract makes pieces disjoint; `T: Send` lets a piece be written elsewhere.
+unsafe impl<T: Send> Sync for SharedMut<'_, T> {}
+
+impl<'a, T> SharedMut<'a, T> {
+    pub(crate) fn new(slice: &'a mut [T]) -> Self {
+        Self {
+            start: slice.as_mut_ptr(),
+            len: slice.len(),
+            _slice: std::marker::PhantomData,
+        }
+    }
+
+    /// The elements of `range`, bounds-checked.
+    ///
+    /// # Safety
+    /// No two pieces that are alive at the same time may overlap.
+    #[allow(clippy::mut_from_ref)]
+    pub(crate) unsafe fn piece(&self, range: Range<usize>) -> &mut [T] {
+        assert!(
+            range.start <= range.end && range.end <= self.len,
+            "piece {range:?} of a slice of {}",
+            self.len
+        );
+        // SAFETY: in bounds by the assertion; exclusive by this function's contract; valid for the slice's lifetime.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.end - range.start) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn part_range_covers_all_units_in_order() {
+        for units in [0, 1, 5, 16, 17, 100] {
+            for parts in [1, 2, 3, 7, 16] {
+                let mut next = 0;
+                for part in 0..parts {
+                    let range = part_range(units, parts, part);
+                    assert_eq!(range.start, next);
+                    next = range.end;
+                }
+                assert_eq!(next, units, "{units} {parts}");
+            }
+        }
+    }
+
+    #[test]
+    fn choose_unknown_tier_says_what_exists() {
+        let error = Kernels::choose("sse9").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnsupportedTier);
+        assert!(
+            error.to_string().contains("scalar") && error.to_string().contains("sse9"),
+            "{error}"
+        );
+        for kernels in Kernels::available() {
+            assert_eq!(Kernels::choose(kernels.tier().name()).unwrap().tier(), kernels.tier());
+        }
+        assert_eq!(
+            Kernels::choose("auto").unwrap().tier(),
+            Kernels::available().last().unwrap().tier()
+        );
+    }
+}

@@ -1,0 +1,1 @@
+//! Products of packed weights and activations.

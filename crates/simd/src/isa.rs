@@ -1,0 +1,131 @@
+//! The tiers, their detection and dispatch.
+
+use crate::scalar::Scalar;
+use crate::vector::{Op, Simd};
+#[cfg(target_arch = "x86_64")]
+use crate::x86::{Avx2, Avx512};
+
+/// An instruction-set tier: the name of a set of CPU features. Having the name proves nothing; see [`Isa`].
+#[non_exhaustive]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Tier {
+    /// Portable code, any CPU.
+    Scalar,
+    /// x86-64 with AVX2, FMA and F16C.
+    Avx2,
+    /// x86-64 with AVX-512 F, BW, DQ, VL and VNNI.
+    Avx512Vnni,
+}
+
+impl Tier {
+    /// Every tier known to this build, from the lowest to the highest.
+    pub const ALL: [Self; 3] = [Self::Scalar, Self::Avx2, Self::Avx512Vnni];
+
+    /// The name used in knobs, kernel names and reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Scalar => "scalar",
+            Self::Avx2 => "avx2",
+            Self::Avx512Vnni => "avx512_vnni",
+        }
+    }
+
+    /// The tier of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tier| tier.name() == name)
+    }
+}
+
+impl std::fmt::Display for Tier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A token of any tier; each variant proves that this CPU has the tier.
+#[non_exhaustive]
+#[derive(Debug, Clone, Copy)]
+pub enum Isa {
+    /// Portable code.
+    Scalar(Scalar),
+    /// AVX2, FMA, F16C.
+    #[cfg(target_arch = "x86_64")]
+    Avx2(Avx2),
+    /// AVX-512 with VNNI.
+    #[cfg(target_arch = "x86_64")]
+    Avx512(Avx512),
+}
+
+impl Isa {
+    /// The token of `tier` if this CPU has it.
+    #[must_use]
+    pub fn for_tier(tier: Tier) -> Option<Self> {
+        match tier {
+            Tier::Scalar => Some(Self::Scalar(Scalar)),
+            #[cfg(target_arch = "x86_64")]
+            Tier::Avx2 => Avx2::detect().map(Self::Avx2),
+            #[cfg(target_arch = "x86_64")]
+            Tier::Avx512Vnni => Avx512::detect().map(Self::Avx512),
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => None,
+        }
+    }
+
+    /// The highest tier of this CPU.
+    #[must_use]
+    pub fn best() -> Self {
+        Self::available().last().unwrap_or(Self::Scalar(Scalar))
+    }
+
+    /// All tiers of this CPU, from the lowest to the highest.
+    pub fn available() -> impl Iterator<Item = Self> {
+        Tier::ALL.into_iter().filter_map(Self::for_tier)
+    }
+
+    /// The tier of this token.
+    #[must_use]
+    pub const fn tier(self) -> Tier {
+        match self {
+            Self::Scalar(_) => Tier::Scalar,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(_) => Tier::Avx2,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(_) => Tier::Avx512Vnni,
+        }
+    }
+
+    /// Runs `op` compiled for this tier.
+    #[inline]
+    pub fn dispatch<O: Op>(self, op: O) -> O::Output {
+        match self {
+            Self::Scalar(token) => token.vectorize(op),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(token) => token.vectorize(op),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(token) => token.vectorize(op),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn available_tiers_ascend_from_scalar_and_match_their_tokens() {
+        let tiers: Vec<Tier> = Isa::available().map(Isa::tier).collect();
+        assert_eq!(tiers[0], Tier::Scalar);
+        assert!(tiers.is_sorted());
+        assert_eq!(Isa::best().tier(), *tiers.last().unwrap());
+    }
+
+    #[test]
+    fn tier_names_round_trip() {
+        for tier in Tier::ALL {
+            assert_eq!(Tier::from_name(tier.name()), Some(tier));
+        }
+        assert_eq!(Tier::from_name("sse2"), None);
+    }
+}

@@ -1,0 +1,160 @@
+//! The operations that every tier offers.
+
+/// Lanes of a logical vector on every tier.
+pub const LANES: usize = 16;
+
+/// Work that is compiled once per tier.
+///
+/// Implementations mark `eval` and everything it calls with vectors in hand `#[inline(always)]`; see the crate's
+/// documentation on dispatch.
+pub trait Op {
+    /// What the work returns.
+    type Output;
+
+    /// Does the work with the operations of `s`.
+    fn eval<S: Simd>(self, s: S) -> Self::Output;
+}
+
+/// The operations of one instruction-set tier on vectors of [`LANES`] lanes; implemented by the tokens.
+///
+/// Lane `i` of a result depends on lane `i` of the operands unless said otherwise. Float operations round to nearest
+/// even and keep subnormal numbers. The payload and sign of NaN results are unspecified.
+pub trait Simd: Copy + Send + Sync + std::fmt::Debug + 'static {
+    /// 16 lanes of `f32`.
+    type F: Copy;
+    /// 16 lanes of `i32`.
+    type I: Copy;
+    /// 16 truth values.
+    type M: Copy;
+    /// 16 quads of `i8`, prepared to be multiplied by signed bytes.
+    type Quads: Copy;
+    /// 16 quads of `i8`, prepared to be multiplied by non-negative bytes.
+    type QuadsPlain: Copy;
+
+    /// How many output rows a register tile of a kernel should have at most: 8 with 32 registers of 16 lanes, fewer
+    /// where a logical vector takes several registers.
+    const TILE_ROWS: usize;
+
+    /// Runs `op` inside of a function that carries this tier's features.
+    fn vectorize<O: Op>(self, op: O) -> O::Output;
+
+    /// All lanes `x`.
+    fn splat(self, x: f32) -> Self::F;
+    /// All lanes zero.
+    #[inline(always)]
+    fn zero(self) -> Self::F {
+        self.splat(0.0)
+    }
+    /// Loads 16 values.
+    fn load(self, x: &[f32; 16]) -> Self::F;
+    /// Loads `x.len().min(16)` values into the low lanes, zero into the rest.
+    fn load_partial(self, x: &[f32]) -> Self::F;
+    /// Stores 16 values.
+    fn store(self, v: Self::F, out: &mut [f32; 16]);
+    /// Stores the low `out.len().min(16)` lanes.
+    fn store_partial(self, v: Self::F, out: &mut [f32]);
+
+    /// `a + b`.
+    fn add(self, a: Self::F, b: Self::F) -> Self::F;
+    /// `a - b`.
+    fn sub(self, a: Self::F, b: Self::F) -> Self::F;
+    /// `a * b`.
+    fn mul(self, a: Self::F, b: Self::F) -> Self::F;
+    /// `a / b`.
+    fn div(self, a: Self::F, b: Self::F) -> Self::F;
+    /// `a * b + c` with one rounding.
+    fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
+    /// `c - a * b` with one rounding.
+    fn fnma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
+    /// Square root.
+    fn sqrt(self, a: Self::F) -> Self::F;
+    /// `a < b ? a : b`; so `b` when either is NaN.
+    fn min(self, a: Self::F, b: Self::F) -> Self::F;
+    /// `a > b ? a : b`; so `b` when either is NaN.
+    fn max(self, a: Self::F, b: Self::F) -> Self::F;
+    /// Nearest integer, ties to even.
+    fn round(self, a: Self::F) -> Self::F;
+    /// `a` without its sign.
+    #[inline(always)]
+    fn abs(self, a: Self::F) -> Self::F {
+        self.floats(self.and_i(self.bits(a), self.splat_i(0x7fff_ffff)))
+    }
+    /// `a` with the sign flipped.
+    #[inline(always)]
+    fn neg(self, a: Self::F) -> Self::F {
+        self.floats(self.xor_i(self.bits(a), self.splat_i(i32::MIN)))
+    }
+
+    /// `a < b`, false when either is NaN.
+    fn lt(self, a: Self::F, b: Self::F) -> Self::M;
+    /// `a <= b`, false when either is NaN.
+    fn le(self, a: Self::F, b: Self::F) -> Self::M;
+    /// `a == b`, false when either is NaN.
+    fn eq(self, a: Self::F, b: Self::F) -> Self::M;
+    /// Lane `i` is `from <= i < to`.
+    fn lanes(self, from: usize, to: usize) -> Self::M;
+    /// `m ? a : b`.
+    fn select(self, m: Self::M, a: Self::F, b: Self::F) -> Self::F;
+
+    /// Sum of all lanes in the one order that holds on every tier: lanes `i` and `i + 8` first, then `i` and `i + 4`,
+    /// `i` and `i + 2`, `0` and `1`.
+    fn reduce_sum(self, a: Self::F) -> f32;
+    /// Largest lane, by [`Simd::max`] in the order of [`Simd::reduce_sum`]. NaN lanes give an unspecified lane.
+    fn reduce_max(self, a: Self::F) -> f32;
+
+    /// Nearest integers, ties to even. Lanes outside of the range of `i32` give unspecified values.
+    fn to_int(self, a: Self::F) -> Self::I;
+    /// Conversion to float, rounded to nearest even.
+    fn to_float(self, a: Self::I) -> Self::F;
+    /// The bits of the floats.
+    fn bits(self, a: Self::F) -> Self::I;
+    /// The floats of these bits.
+    fn floats(self, a: Self::I) -> Self::F;
+
+    /// All lanes `x`.
+    fn splat_i(self, x: i32) -> Self::I;
+    /// Loads 16 values.
+    fn load_i(self, x: &[i32; 16]) -> Self::I;
+    /// Stores 16 values.
+    fn store_i(self, v: Self::I, out: &mut [i32; 16]);
+    /// `a + b`, wrapping.
+    fn add_i(self, a: Self::I, b: Self::I) -> Self::I;
+    /// `a - b`, wrapping.
+    fn sub_i(self, a: Self::I, b: Self::I) -> Self::I;
+    /// Bitwise and.
+    fn and_i(self, a: Self::I, b: Self::I) -> Self::I;
+    /// Bitwise or.
+    fn or_i(self, a: Self::I, b: Self::I) -> Self::I;
+    /// Bitwise exclusive or.
+    fn xor_i(self, a: Self::I, b: Self::I) -> Self::I;
+    /// Shift left by `N < 32` bits.
+    fn shl_i<const N: u32>(self, a: Self::I) -> Self::I;
+    /// Arithmetic shift right by `N < 32` bits.
+    fn shr_i<const N: u32>(self, a: Self::I) -> Self::I;
+    /// Sum of all lanes, wrapping.
+    fn reduce_sum_i(self, a: Self::I) -> i32;
+
+    /// Loads 16 half-precision values (their bits); exact.
+    fn load_f16(self, x: &[u16; 16]) -> Self::F;
+    /// Stores 16 values as half precision, rounded to nearest even, overflow to infinity.
+    fn store_f16(self, v: Self::F, out: &mut [u16; 16]);
+    /// Loads 16 signed bytes.
+    fn load_i8(self, x: &[i8; 16]) -> Self::I;
+    /// Stores the low byte of each lane.
+    fn store_i8(self, v: Self::I, out: &mut [i8; 16]);
+
+    /// Loads 16 quads of signed bytes for [`Simd::dot`].
+    fn load_quads(self, x: &[i8; 64]) -> Self::Quads;
+    /// First accumulator of a chain of [`Simd::dot`]; `sum` is the sum of all the bytes that will be passed as `x`.
+    fn dot_start(self, sum: i32) -> Self::I;
+    /// Lane `l` of `acc` plus `q[4l]·x0 + q[4l+1]·x1 + q[4l+2]·x2 + q[4l+3]·x3`, exactly, where `x` holds the four signed
+    /// bytes in memory order. Bytes of `x` lie in `-127..=127`. Only the end of a chain begun with
+    /// [`Simd::dot_start`] and fed with all announced bytes is meaningful.
+    fn dot(self, acc: Self::I, q: Self::Quads, x: i32) -> Self::I;
+    /// Loads 16 quads of signed bytes for [`Simd::dot_plain`].
+    fn load_quads_plain(self, x: &[i8; 64]) -> Self::QuadsPlain;
+    /// As [`Simd::dot`] without start value, for bytes of `x` in `0..=127` and quads in `-127..=127`.
+    fn dot_plain(self, acc: Self::I, q: Self::QuadsPlain, x: i32) -> Self::I;
+    /// Splits 64 integers in `0..=16383` into their high and low seven bits.
+    fn store_planes(self, v: [Self::I; 4], high: &mut [u8; 64], low: &mut [u8; 64]);
+}

@@ -1,0 +1,361 @@
+//! AVX2 with FMA and F16C: a logical vector is two registers.
+
+use crate::vector::{Op, Simd};
+use std::arch::x86_64::*;
+
+/// Token of the AVX2 tier (AVX2, FMA, F16C, BMI).
+#[derive(Debug, Clone, Copy)]
+pub struct Avx2(());
+
+impl Avx2 {
+    /// The token if this CPU has the tier.
+    #[must_use]
+    pub fn detect() -> Option<Self> {
+        // Must name every feature that `enter` enables.
+        let found = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("f16c")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2");
+        found.then_some(Self(()))
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2")]
+fn enter<O: Op>(token: Avx2, op: O) -> O::Output {
+    op.eval(token)
+}
+
+/// Applies an expression to the low and the high half.
+macro_rules! halves {
+    ($f:ident($($a:expr),*)) => {
+        intrinsics!([$f($($a[0]),*), $f($($a[1]),*)])
+    };
+}
+
+/// 16 quads with their absolute values: `maddubs` multiplies unsigned by signed, so signs move to the other operand.
+#[derive(Clone, Copy)]
+pub struct SignedQuads {
+    values: [__m256i; 2],
+    magnitudes: [__m256i; 2],
+}
+
+impl Avx2 {
+    #[inline(always)]
+    fn load_bytes(self, x: &[i8; 64]) -> [__m256i; 2] {
+        intrinsics!([
+            _mm256_loadu_si256(x.as_ptr().cast()),
+            _mm256_loadu_si256(x.as_ptr().add(32).cast())
+        ])
+    }
+}
+
+impl Simd for Avx2 {
+    type F = [__m256; 2];
+    type I = [__m256i; 2];
+    type M = [__m256; 2];
+    type Quads = SignedQuads;
+    type QuadsPlain = [__m256i; 2];
+
+    const TILE_ROWS: usize = 4;
+
+    #[inline(always)]
+    fn vectorize<O: Op>(self, op: O) -> O::Output {
+        intrinsics!(enter(self, op))
+    }
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> Self::F {
+        intrinsics!([_mm256_set1_ps(x); 2])
+    }
+    #[inline(always)]
+    fn load(self, x: &[f32; 16]) -> Self::F {
+        intrinsics!([_mm256_loadu_ps(x.as_ptr()), _mm256_loadu_ps(x.as_ptr().add(8))])
+    }
+    #[inline(always)]
+    fn load_partial(self, x: &[f32]) -> Self::F {
+        let mut values = [0.0; 16];
+        let n = x.len().min(16);
+        values[..n].copy_from_slice(&x[..n]);
+        self.load(&values)
+    }
+    #[inline(always)]
+    fn store(self, v: Self::F, out: &mut [f32; 16]) {
+        intrinsics!({
+            _mm256_storeu_ps(out.as_mut_ptr(), v[0]);
+            _mm256_storeu_ps(out.as_mut_ptr().add(8), v[1]);
+        })
+    }
+    #[inline(always)]
+    fn store_partial(self, v: Self::F, out: &mut [f32]) {
+        let mut values = [0.0; 16];
+        self.store(v, &mut values);
+        let n = out.len().min(16);
+        out[..n].copy_from_slice(&values[..n]);
+    }
+
+    #[inline(always)]
+    fn add(self, a: Self::F, b: Self::F) -> Self::F {
+        halves!(_mm256_add_ps(a, b))
+    }
+    #[inline(always)]
+    fn sub(self, a: Self::F, b: Self::F) -> Self::F {
+        halves!(_mm256_sub_ps(a, b))
+    }
+    #[inline(always)]
+    fn mul(self, a: Self::F, b: Self::F) -> Self::F {
+        halves!(_mm256_mul_ps(a, b))
+    }
+    #[inline(always)]
+    fn div(self, a: Self::F, b: Self::F) -> Self::F {
+        halves!(_mm256_div_ps(a, b))
+    }
+    #[inline(always)]
+    fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F {
+        halves!(_mm256_fmadd_ps(a, b, c))
+    }
+    #[inline(always)]
+    fn fnma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F {
+        halves!(_mm256_fnmadd_ps(a, b, c))
+    }
+    #[inline(always)]
+    fn sqrt(self, a: Self::F) -> Self::F {
+        halves!(_mm256_sqrt_ps(a))
+    }
+    #[inline(always)]
+    fn min(self, a: Self::F, b: Self::F) -> Self::F {
+        halves!(_mm256_min_ps(a, b))
+    }
+    #[inline(always)]
+    fn max(self, a: Self::F, b: Self::F) -> Self::F {
+        halves!(_mm256_max_ps(a, b))
+    }
+    #[inline(always)]
+    fn round(self, a: Self::F) -> Self::F {
+        const MODE: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+        intrinsics!([_mm256_round_ps::<MODE>(a[0]), _mm256_round_ps::<MODE>(a[1])])
+    }
+
+    #[inline(always)]
+    fn lt(self, a: Self::F, b: Self::F) -> Self::M {
+        intrinsics!([
+            _mm256_cmp_ps::<_CMP_LT_OQ>(a[0], b[0]),
+            _mm256_cmp_ps::<_CMP_LT_OQ>(a[1], b[1])
+        ])
+    }
+    #[inline(always)]
+    fn le(self, a: Self::F, b: Self::F) -> Self::M {
+        intrinsics!([
+            _mm256_cmp_ps::<_CMP_LE_OQ>(a[0], b[0]),
+            _mm256_cmp_ps::<_CMP_LE_OQ>(a[1], b[1])
+        ])
+    }
+    #[inline(always)]
+    fn eq(self, a: Self::F, b: Self::F) -> Self::M {
+        intrinsics!([
+            _mm256_cmp_ps::<_CMP_EQ_OQ>(a[0], b[0]),
+            _mm256_cmp_ps::<_CMP_EQ_OQ>(a[1], b[1])
+        ])
+    }
+    #[inline(always)]
+    fn lanes(self, from: usize, to: usize) -> Self::M {
+        intrinsics!({
+            let first = _mm256_set1_epi32(from.min(16) as i32 - 1);
+            let end = _mm256_set1_epi32(to.min(16) as i32);
+            let low = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+            let index = [low, _mm256_add_epi32(low, _mm256_set1_epi32(8))];
+            let inside = index.map(|i| _mm256_and_si256(_mm256_cmpgt_epi32(i, first), _mm256_cmpgt_epi32(end, i)));
+            [_mm256_castsi256_ps(inside[0]), _mm256_castsi256_ps(inside[1])]
+        })
+    }
+    #[inline(always)]
+    fn select(self, m: Self::M, a: Self::F, b: Self::F) -> Self::F {
+        halves!(_mm256_blendv_ps(b, a, m))
+    }
+
+    #[inline(always)]
+    fn reduce_sum(self, a: Self::F) -> f32 {
+        intrinsics!({
+            let v8 = _mm256_add_ps(a[0], a[1]);
+            let v4 = _mm_add_ps(_mm256_castps256_ps128(v8), _mm256_extractf128_ps::<1>(v8));
+            let v2 = _mm_add_ps(v4, _mm_movehl_ps(v4, v4));
+            _mm_cvtss_f32(_mm_add_ss(v2, _mm_movehdup_ps(v2)))
+        })
+    }
+    #[inline(always)]
+    fn reduce_max(self, a: Self::F) -> f32 {
+        intrinsics!({
+            let v8 = _mm256_max_ps(a[0], a[1]);
+            let v4 = _mm_max_ps(_mm256_castps256_ps128(v8), _mm256_extractf128_ps::<1>(v8));
+            let v2 = _mm_max_ps(v4, _mm_movehl_ps(v4, v4));
+            _mm_cvtss_f32(_mm_max_ss(v2, _mm_movehdup_ps(v2)))
+        })
+    }
+
+    #[inline(always)]
+    fn to_int(self, a: Self::F) -> Self::I {
+        halves!(_mm256_cvtps_epi32(a))
+    }
+    #[inline(always)]
+    fn to_float(self, a: Self::I) -> Self::F {
+        halves!(_mm256_cvtepi32_ps(a))
+    }
+    #[inline(always)]
+    fn bits(self, a: Self::F) -> Self::I {
+        halves!(_mm256_castps_si256(a))
+    }
+    #[inline(always)]
+    fn floats(self, a: Self::I) -> Self::F {
+        halves!(_mm256_castsi256_ps(a))
+    }
+
+    #[inline(always)]
+    fn splat_i(self, x: i32) -> Self::I {
+        intrinsics!([_mm256_set1_epi32(x); 2])
+    }
+    #[inline(always)]
+    fn load_i(self, x: &[i32; 16]) -> Self::I {
+        intrinsics!([
+            _mm256_loadu_si256(x.as_ptr().cast()),
+            _mm256_loadu_si256(x.as_ptr().add(8).cast())
+        ])
+    }
+    #[inline(always)]
+    fn store_i(self, v: Self::I, out: &mut [i32; 16]) {
+        intrinsics!({
+            _mm256_storeu_si256(out.as_mut_ptr().cast(), v[0]);
+            _mm256_storeu_si256(out.as_mut_ptr().add(8).cast(), v[1]);
+        })
+    }
+    #[inline(always)]
+    fn add_i(self, a: Self::I, b: Self::I) -> Self::I {
+        halves!(_mm256_add_epi32(a, b))
+    }
+    #[inline(always)]
+    fn sub_i(self, a: Self::I, b: Self::I) -> Self::I {
+        halves!(_mm256_sub_epi32(a, b))
+    }
+    #[inline(always)]
+    fn and_i(self, a: Self::I, b: Self::I) -> Self::I {
+        halves!(_mm256_and_si256(a, b))
+    }
+    #[inline(always)]
+    fn or_i(self, a: Self::I, b: Self::I) -> Self::I {
+        halves!(_mm256_or_si256(a, b))
+    }
+    #[inline(always)]
+    fn xor_i(self, a: Self::I, b: Self::I) -> Self::I {
+        halves!(_mm256_xor_si256(a, b))
+    }
+    #[inline(always)]
+    fn shl_i<const N: u32>(self, a: Self::I) -> Self::I {
+        let count = intrinsics!(_mm_cvtsi32_si128(N as i32));
+        intrinsics!([_mm256_sll_epi32(a[0], count), _mm256_sll_epi32(a[1], count)])
+    }
+    #[inline(always)]
+    fn shr_i<const N: u32>(self, a: Self::I) -> Self::I {
+        let count = intrinsics!(_mm_cvtsi32_si128(N as i32));
+        intrinsics!([_mm256_sra_epi32(a[0], count), _mm256_sra_epi32(a[1], count)])
+    }
+    #[inline(always)]
+    fn reduce_sum_i(self, a: Self::I) -> i32 {
+        intrinsics!({
+            let v8 = _mm256_add_epi32(a[0], a[1]);
+            let v4 = _mm_add_epi32(_mm256_castsi256_si128(v8), _mm256_extracti128_si256::<1>(v8));
+            let v2 = _mm_add_epi32(v4, _mm_shuffle_epi32::<0b01_00_11_10>(v4));
+            _mm_cvtsi128_si32(_mm_add_epi32(v2, _mm_shuffle_epi32::<0b10_11_00_01>(v2)))
+        })
+    }
+
+    #[inline(always)]
+    fn load_f16(self, x: &[u16; 16]) -> Self::F {
+        intrinsics!([
+            _mm256_cvtph_ps(_mm_loadu_si128(x.as_ptr().cast())),
+            _mm256_cvtph_ps(_mm_loadu_si128(x.as_ptr().add(8).cast())),
+        ])
+    }
+    #[inline(always)]
+    fn store_f16(self, v: Self::F, out: &mut [u16; 16]) {
+        intrinsics!({
+            _mm_storeu_si128(
+                out.as_mut_ptr().cast(),
+                _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v[0]),
+            );
+            _mm_storeu_si128(
+                out.as_mut_ptr().add(8).cast(),
+                _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v[1]),
+            );
+        })
+    }
+    #[inline(always)]
+    fn load_i8(self, x: &[i8; 16]) -> Self::I {
+        intrinsics!({
+            let bytes = _mm_loadu_si128(x.as_ptr().cast());
+            [
+                _mm256_cvtepi8_epi32(bytes),
+                _mm256_cvtepi8_epi32(_mm_srli_si128::<8>(bytes)),
+            ]
+        })
+    }
+    #[inline(always)]
+    fn store_i8(self, v: Self::I, out: &mut [i8; 16]) {
+        intrinsics!({
+            let low_byte = _mm256_set1_epi32(255);
+            let words = _mm256_packus_epi32(_mm256_and_si256(v[0], low_byte), _mm256_and_si256(v[1], low_byte));
+            let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(words);
+            let bytes = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256::<1>(words));
+            _mm_storeu_si128(out.as_mut_ptr().cast(), bytes);
+        })
+    }
+
+    #[inline(always)]
+    fn load_quads(self, x: &[i8; 64]) -> SignedQuads {
+        let values = self.load_bytes(x);
+        SignedQuads {
+            values,
+            magnitudes: halves!(_mm256_abs_epi8(values)),
+        }
+    }
+    #[inline(always)]
+    fn dot_start(self, _sum: i32) -> Self::I {
+        self.splat_i(0)
+    }
+    #[inline(always)]
+    fn dot(self, acc: Self::I, q: SignedQuads, x: i32) -> Self::I {
+        let x = self.splat_i(x);
+        let signed = halves!(_mm256_sign_epi8(x, q.values));
+        // No saturation: two products of at most 128 · 127 each.
+        let pairs = halves!(_mm256_maddubs_epi16(q.magnitudes, signed));
+        let ones = intrinsics!([_mm256_set1_epi16(1); 2]);
+        self.add_i(acc, halves!(_mm256_madd_epi16(pairs, ones)))
+    }
+    #[inline(always)]
+    fn load_quads_plain(self, x: &[i8; 64]) -> Self::QuadsPlain {
+        self.load_bytes(x)
+    }
+    #[inline(always)]
+    fn dot_plain(self, acc: Self::I, q: Self::QuadsPlain, x: i32) -> Self::I {
+        let x = self.splat_i(x);
+        let pairs = halves!(_mm256_maddubs_epi16(x, q));
+        let ones = intrinsics!([_mm256_set1_epi16(1); 2]);
+        self.add_i(acc, halves!(_mm256_madd_epi16(pairs, ones)))
+    }
+    #[inline(always)]
+    fn store_planes(self, v: [Self::I; 4], high: &mut [u8; 64], low: &mut [u8; 64]) {
+        intrinsics!({
+            let seven_bits = _mm256_set1_epi16(127);
+            let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+            for half in 0..2 {
+                let a = _mm256_packus_epi32(v[2 * half][0], v[2 * half][1]);
+                let b = _mm256_packus_epi32(v[2 * half + 1][0], v[2 * half + 1][1]);
+                let high_bytes = _mm256_packus_epi16(_mm256_srli_epi16::<7>(a), _mm256_srli_epi16::<7>(b));
+                let low_bytes = _mm256_packus_epi16(_mm256_and_si256(a, seven_bits), _mm256_and_si256(b, seven_bits));
+                // Packing works within 128-bit halves: four bytes of each input in turn. Put them back in order.
+                let high_bytes = _mm256_permutevar8x32_epi32(high_bytes, order);
+                let low_bytes = _mm256_permutevar8x32_epi32(low_bytes, order);
+                _mm256_storeu_si256(high.as_mut_ptr().add(32 * half).cast(), high_bytes);
+                _mm256_storeu_si256(low.as_mut_ptr().add(32 * half).cast(), low_bytes);
+            }
+        })
+    }
+}

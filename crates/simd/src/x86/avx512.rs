@@ -1,0 +1,280 @@
+//! AVX-512 with VNNI: a logical vector is one register.
+
+use crate::vector::{Op, Simd};
+use std::arch::x86_64::*;
+
+/// Token of the AVX-512 tier (F, BW, DQ, VL, VNNI, besides all of the AVX2 tier).
+#[derive(Debug, Clone, Copy)]
+pub struct Avx512(());
+
+impl Avx512 {
+    /// The token if this CPU has the tier.
+    #[must_use]
+    pub fn detect() -> Option<Self> {
+        // Must name every feature that `enter` enables.
+        let found = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("f16c")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512vnni");
+        found.then_some(Self(()))
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+fn enter<O: Op>(token: Avx512, op: O) -> O::Output {
+    op.eval(token)
+}
+
+/// The low `n.min(16)` bits.
+#[inline(always)]
+fn low_bits(n: usize) -> u16 {
+    if n >= 16 { u16::MAX } else { (1u16 << n) - 1 }
+}
+
+impl Simd for Avx512 {
+    type F = __m512;
+    type I = __m512i;
+    type M = __mmask16;
+    type Quads = __m512i;
+    type QuadsPlain = __m512i;
+
+    const TILE_ROWS: usize = 8;
+
+    #[inline(always)]
+    fn vectorize<O: Op>(self, op: O) -> O::Output {
+        intrinsics!(enter(self, op))
+    }
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> __m512 {
+        intrinsics!(_mm512_set1_ps(x))
+    }
+    #[inline(always)]
+    fn load(self, x: &[f32; 16]) -> __m512 {
+        intrinsics!(_mm512_loadu_ps(x.as_ptr()))
+    }
+    #[inline(always)]
+    fn load_partial(self, x: &[f32]) -> __m512 {
+        intrinsics!(_mm512_maskz_loadu_ps(low_bits(x.len()), x.as_ptr()))
+    }
+    #[inline(always)]
+    fn store(self, v: __m512, out: &mut [f32; 16]) {
+        intrinsics!(_mm512_storeu_ps(out.as_mut_ptr(), v))
+    }
+    #[inline(always)]
+    fn store_partial(self, v: __m512, out: &mut [f32]) {
+        intrinsics!(_mm512_mask_storeu_ps(out.as_mut_ptr(), low_bits(out.len()), v))
+    }
+
+    #[inline(always)]
+    fn add(self, a: __m512, b: __m512) -> __m512 {
+        intrinsics!(_mm512_add_ps(a, b))
+    }
+    #[inline(always)]
+    fn sub(self, a: __m512, b: __m512) -> __m512 {
+        intrinsics!(_mm512_sub_ps(a, b))
+    }
+    #[inline(always)]
+    fn mul(self, a: __m512, b: __m512) -> __m512 {
+        intrinsics!(_mm512_mul_ps(a, b))
+    }
+    #[inline(always)]
+    fn div(self, a: __m512, b: __m512) -> __m512 {
+        intrinsics!(_mm512_div_ps(a, b))
+    }
+    #[inline(always)]
+    fn fma(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+        intrinsics!(_mm512_fmadd_ps(a, b, c))
+    }
+    #[inline(always)]
+    fn fnma(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+        intrinsics!(_mm512_fnmadd_ps(a, b, c))
+    }
+    #[inline(always)]
+    fn sqrt(self, a: __m512) -> __m512 {
+        intrinsics!(_mm512_sqrt_ps(a))
+    }
+    #[inline(always)]
+    fn min(self, a: __m512, b: __m512) -> __m512 {
+        intrinsics!(_mm512_min_ps(a, b))
+    }
+    #[inline(always)]
+    fn max(self, a: __m512, b: __m512) -> __m512 {
+        intrinsics!(_mm512_max_ps(a, b))
+    }
+    #[inline(always)]
+    fn round(self, a: __m512) -> __m512 {
+        intrinsics!(_mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a))
+    }
+
+    #[inline(always)]
+    fn lt(self, a: __m512, b: __m512) -> __mmask16 {
+        intrinsics!(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b))
+    }
+    #[inline(always)]
+    fn le(self, a: __m512, b: __m512) -> __mmask16 {
+        intrinsics!(_mm512_cmp_ps_mask::<_CMP_LE_OQ>(a, b))
+    }
+    #[inline(always)]
+    fn eq(self, a: __m512, b: __m512) -> __mmask16 {
+        intrinsics!(_mm512_cmp_ps_mask::<_CMP_EQ_OQ>(a, b))
+    }
+    #[inline(always)]
+    fn lanes(self, from: usize, to: usize) -> __mmask16 {
+        low_bits(to) & !low_bits(from)
+    }
+    #[inline(always)]
+    fn select(self, m: __mmask16, a: __m512, b: __m512) -> __m512 {
+        intrinsics!(_mm512_mask_blend_ps(m, b, a))
+    }
+
+    #[inline(always)]
+    fn reduce_sum(self, a: __m512) -> f32 {
+        intrinsics!({
+            let v8 = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps::<1>(a));
+            let v4 = _mm_add_ps(_mm256_castps256_ps128(v8), _mm256_extractf128_ps::<1>(v8));
+            let v2 = _mm_add_ps(v4, _mm_movehl_ps(v4, v4));
+            _mm_cvtss_f32(_mm_add_ss(v2, _mm_movehdup_ps(v2)))
+        })
+    }
+    #[inline(always)]
+    fn reduce_max(self, a: __m512) -> f32 {
+        intrinsics!({
+            let v8 = _mm256_max_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps::<1>(a));
+            let v4 = _mm_max_ps(_mm256_castps256_ps128(v8), _mm256_extractf128_ps::<1>(v8));
+            let v2 = _mm_max_ps(v4, _mm_movehl_ps(v4, v4));
+            _mm_cvtss_f32(_mm_max_ss(v2, _mm_movehdup_ps(v2)))
+        })
+    }
+
+    #[inline(always)]
+    fn to_int(self, a: __m512) -> __m512i {
+        intrinsics!(_mm512_cvtps_epi32(a))
+    }
+    #[inline(always)]
+    fn to_float(self, a: __m512i) -> __m512 {
+        intrinsics!(_mm512_cvtepi32_ps(a))
+    }
+    #[inline(always)]
+    fn bits(self, a: __m512) -> __m512i {
+        intrinsics!(_mm512_castps_si512(a))
+    }
+    #[inline(always)]
+    fn floats(self, a: __m512i) -> __m512 {
+        intrinsics!(_mm512_castsi512_ps(a))
+    }
+
+    #[inline(always)]
+    fn splat_i(self, x: i32) -> __m512i {
+        intrinsics!(_mm512_set1_epi32(x))
+    }
+    #[inline(always)]
+    fn load_i(self, x: &[i32; 16]) -> __m512i {
+        intrinsics!(_mm512_loadu_si512(x.as_ptr().cast()))
+    }
+    #[inline(always)]
+    fn store_i(self, v: __m512i, out: &mut [i32; 16]) {
+        intrinsics!(_mm512_storeu_si512(out.as_mut_ptr().cast(), v))
+    }
+    #[inline(always)]
+    fn add_i(self, a: __m512i, b: __m512i) -> __m512i {
+        intrinsics!(_mm512_add_epi32(a, b))
+    }
+    #[inline(always)]
+    fn sub_i(self, a: __m512i, b: __m512i) -> __m512i {
+        intrinsics!(_mm512_sub_epi32(a, b))
+    }
+    #[inline(always)]
+    fn and_i(self, a: __m512i, b: __m512i) -> __m512i {
+        intrinsics!(_mm512_and_si512(a, b))
+    }
+    #[inline(always)]
+    fn or_i(self, a: __m512i, b: __m512i) -> __m512i {
+        intrinsics!(_mm512_or_si512(a, b))
+    }
+    #[inline(always)]
+    fn xor_i(self, a: __m512i, b: __m512i) -> __m512i {
+        intrinsics!(_mm512_xor_si512(a, b))
+    }
+    #[inline(always)]
+    fn shl_i<const N: u32>(self, a: __m512i) -> __m512i {
+        intrinsics!(_mm512_slli_epi32::<N>(a))
+    }
+    #[inline(always)]
+    fn shr_i<const N: u32>(self, a: __m512i) -> __m512i {
+        intrinsics!(_mm512_srai_epi32::<N>(a))
+    }
+    #[inline(always)]
+    fn reduce_sum_i(self, a: __m512i) -> i32 {
+        intrinsics!(_mm512_reduce_add_epi32(a))
+    }
+
+    #[inline(always)]
+    fn load_f16(self, x: &[u16; 16]) -> __m512 {
+        intrinsics!(_mm512_cvtph_ps(_mm256_loadu_si256(x.as_ptr().cast())))
+    }
+    #[inline(always)]
+    fn store_f16(self, v: __m512, out: &mut [u16; 16]) {
+        intrinsics!({
+            let bits = _mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(v);
+            _mm256_storeu_si256(out.as_mut_ptr().cast(), bits)
+        })
+    }
+    #[inline(always)]
+    fn load_i8(self, x: &[i8; 16]) -> __m512i {
+        intrinsics!(_mm512_cvtepi8_epi32(_mm_loadu_si128(x.as_ptr().cast())))
+    }
+    #[inline(always)]
+    fn store_i8(self, v: __m512i, out: &mut [i8; 16]) {
+        intrinsics!(_mm_storeu_si128(out.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(v)))
+    }
+
+    // Quads are moved to 0..=255, as the instruction multiplies unsigned by signed bytes; the start value takes the
+    // surplus of 128 times the sum away again.
+    #[inline(always)]
+    fn load_quads(self, x: &[i8; 64]) -> __m512i {
+        intrinsics!(_mm512_xor_si512(
+            _mm512_loadu_si512(x.as_ptr().cast()),
+            _mm512_set1_epi8(i8::MIN)
+        ))
+    }
+    #[inline(always)]
+    fn dot_start(self, sum: i32) -> __m512i {
+        self.splat_i(-128 * sum)
+    }
+    #[inline(always)]
+    fn dot(self, acc: __m512i, q: __m512i, x: i32) -> __m512i {
+        intrinsics!(_mm512_dpbusd_epi32(acc, q, _mm512_set1_epi32(x)))
+    }
+    #[inline(always)]
+    fn load_quads_plain(self, x: &[i8; 64]) -> __m512i {
+        intrinsics!(_mm512_loadu_si512(x.as_ptr().cast()))
+    }
+    #[inline(always)]
+    fn dot_plain(self, acc: __m512i, q: __m512i, x: i32) -> __m512i {
+        intrinsics!(_mm512_dpbusd_epi32(acc, _mm512_set1_epi32(x), q))
+    }
+    #[inline(always)]
+    fn store_planes(self, v: [__m512i; 4], high: &mut [u8; 64], low: &mut [u8; 64]) {
+        intrinsics!({
+            let words01 = _mm512_packus_epi32(v[0], v[1]);
+            let words23 = _mm512_packus_epi32(v[2], v[3]);
+            let seven_bits = _mm512_set1_epi16(127);
+            let high_bytes = _mm512_packus_epi16(_mm512_srli_epi16::<7>(words01), _mm512_srli_epi16::<7>(words23));
+            let low_bytes = _mm512_packus_epi16(
+                _mm512_and_si512(words01, seven_bits),
+                _mm512_and_si512(words23, seven_bits),
+            );
+            // Packing works within 128-bit quarters: four bytes of each input in turn. Put them back in order.
+            let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+            _mm512_storeu_si512(high.as_mut_ptr().cast(), _mm512_permutexvar_epi32(order, high_bytes));
+            _mm512_storeu_si512(low.as_mut_ptr().cast(), _mm512_permutexvar_epi32(order, low_bytes));
+        })
+    }
+}

@@ -1,0 +1,236 @@
+//! Every operation on every tier of this CPU gives the bits of the scalar tier.
+
+use cactus_simd::{Isa, Op, Scalar, Simd};
+
+/// A small deterministic generator (xorshift), so that the crate needs no dependency for its tests.
+struct Random(u64);
+
+impl Random {
+    fn bits(&mut self) -> u32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 32) as u32
+    }
+    fn byte(&mut self, min: i8, max: i8) -> i8 {
+        let span = (i16::from(max) - i16::from(min) + 1) as u32;
+        (i16::from(min) + (self.bits() % span) as i16) as i8
+    }
+    /// Floats of all magnitudes and signs, with zeros, subnormal numbers, infinities and ties now and then.
+    fn float(&mut self) -> f32 {
+        match self.bits() % 16 {
+            0 => 0.0,
+            1 => -0.0,
+            2 => f32::from_bits(self.bits() & 0x807f_ffff),
+            3 => f32::INFINITY,
+            4 => f32::NEG_INFINITY,
+            5 => (self.bits() % 64) as f32 + 0.5,
+            6..=9 => (self.bits() % 2_000_001) as f32 / 1000.0 - 1000.0,
+            _ => loop {
+                let value = f32::from_bits(self.bits());
+                if value.is_finite() {
+                    break value;
+                }
+            },
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Inputs {
+    a: [f32; 16],
+    b: [f32; 16],
+    c: [f32; 16],
+    small: [f32; 16],
+    i: [i32; 16],
+    j: [i32; 16],
+    halves: [u16; 16],
+    bytes: [i8; 16],
+    quads: [i8; 64],
+    quads_plain: [i8; 64],
+    signed: [[i8; 4]; 3],
+    unsigned: [u8; 4],
+    planes: [[i32; 16]; 4],
+    from: usize,
+    to: usize,
+}
+
+/// Results as bits; NaN as one value, since payloads are unspecified.
+type Results = Vec<(&'static str, Vec<u32>)>;
+
+impl Op for &Inputs {
+    type Output = Results;
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, s: S) -> Results {
+        let floats = |v: S::F| {
+            let mut out = [0.0; 16];
+            s.store(v, &mut out);
+            out.map(|x| if x.is_nan() { 0x7fc0_0000 } else { x.to_bits() }).to_vec()
+        };
+        let ints = |v: S::I| {
+            let mut out = [0; 16];
+            s.store_i(v, &mut out);
+            out.map(i32::cast_unsigned).to_vec()
+        };
+        let scalar = |x: f32| vec![if x.is_nan() { 0x7fc0_0000 } else { x.to_bits() }];
+        let (a, b, c) = (s.load(&self.a), s.load(&self.b), s.load(&self.c));
+        let small = s.load(&self.small);
+        let (i, j) = (s.load_i(&self.i), s.load_i(&self.j));
+        let one_zero = |m: S::M| floats(s.select(m, s.splat(1.0), s.zero()));
+        let mut partial = [9.0; 16];
+        s.store_partial(a, &mut partial[..self.from]);
+        let mut half_bits = [0; 16];
+        s.store_f16(a, &mut half_bits);
+        let half_nan = |h: u16| if h & 0x7fff > 0x7c00 { 0x7e00 } else { h };
+        let mut low_bytes = [0; 16];
+        s.store_i8(i, &mut low_bytes);
+        let quads = s.load_quads(&self.quads);
+        let sum = self.signed.as_flattened().iter().map(|&x| i32::from(x)).sum();
+        let mut dot = s.dot_start(sum);
+        for x in self.signed {
+            dot = s.dot(dot, quads, i32::from_ne_bytes(x.map(i8::cast_unsigned)));
+        }
+        let plain = s.dot_plain(
+            i,
+            s.load_quads_plain(&self.quads_plain),
+            i32::from_ne_bytes(self.unsigned),
+        );
+        let (mut high, mut low) = ([0; 64], [0; 64]);
+        s.store_planes(self.planes.map(|p| s.load_i(&p)), &mut high, &mut low);
+        vec![
+            ("load_partial", floats(s.load_partial(&self.a[..self.from]))),
+            ("store_partial", partial.map(f32::to_bits).to_vec()),
+            ("add", floats(s.add(a, b))),
+            ("sub", floats(s.sub(a, b))),
+            ("mul", floats(s.mul(a, b))),
+            ("div", floats(s.div(a, b))),
+            ("fma", floats(s.fma(a, b, c))),
+            ("fnma", floats(s.fnma(a, b, c))),
+            ("sqrt", floats(s.sqrt(a))),
+            ("min", floats(s.min(a, b))),
+            ("max", floats(s.max(a, b))),
+            ("round", floats(s.round(a))),
+            ("abs", floats(s.abs(a))),
+            ("neg", floats(s.neg(a))),
+            ("lt", one_zero(s.lt(a, b))),
+            ("le", one_zero(s.le(a, b))),
+            ("eq", one_zero(s.eq(a, a))),
+            ("lanes", one_zero(s.lanes(self.from, self.to))),
+            ("reduce_sum", scalar(s.reduce_sum(a))),
+            ("reduce_max", scalar(s.reduce_max(small))),
+            ("to_int", ints(s.to_int(small))),
+            ("to_float", floats(s.to_float(i))),
+            ("bits", ints(s.bits(small))),
+            ("floats", floats(s.floats(i))),
+            ("add_i", ints(s.add_i(i, j))),
+            ("sub_i", ints(s.sub_i(i, j))),
+            ("and_i", ints(s.and_i(i, j))),
+            ("or_i", ints(s.or_i(i, j))),
+            ("xor_i", ints(s.xor_i(i, j))),
+            ("shl_i", ints(s.shl_i::<23>(i))),
+            ("shr_i", ints(s.shr_i::<5>(i))),
+            ("reduce_sum_i", vec![s.reduce_sum_i(i).cast_unsigned()]),
+            ("load_f16", floats(s.load_f16(&self.halves))),
+            ("store_f16", half_bits.map(|h| u32::from(half_nan(h))).to_vec()),
+            ("load_i8", ints(s.load_i8(&self.bytes))),
+            ("store_i8", low_bytes.map(|x| u32::from(x.cast_unsigned())).to_vec()),
+            ("dot", ints(dot)),
+            ("dot_plain", ints(plain)),
+            ("store_planes", high.iter().chain(&low).map(|&x| u32::from(x)).collect()),
+        ]
+    }
+}
+
+fn inputs(random: &mut Random) -> Inputs {
+    Inputs {
+        a: std::array::from_fn(|_| random.float()),
+        b: std::array::from_fn(|_| random.float()),
+        c: std::array::from_fn(|_| random.float()),
+        small: std::array::from_fn(|_| (random.bits() % 4_000_000) as f32 / 4.0 - 500_000.0),
+        i: std::array::from_fn(|_| random.bits().cast_signed()),
+        j: std::array::from_fn(|_| random.bits().cast_signed()),
+        halves: std::array::from_fn(|_| random.bits() as u16),
+        bytes: std::array::from_fn(|_| random.byte(-128, 127)),
+        quads: std::array::from_fn(|_| {
+            if random.bits().is_multiple_of(4) {
+                -128
+            } else {
+                random.byte(-128, 127)
+            }
+        }),
+        quads_plain: std::array::from_fn(|_| {
+            if random.bits().is_multiple_of(4) {
+                -127
+            } else {
+                random.byte(-127, 127)
+            }
+        }),
+        signed: std::array::from_fn(|_| {
+            std::array::from_fn(|_| {
+                if random.bits().is_multiple_of(4) {
+                    -127
+                } else {
+                    random.byte(-127, 127)
+                }
+            })
+        }),
+        unsigned: std::array::from_fn(|_| {
+            if random.bits().is_multiple_of(4) {
+                127
+            } else {
+                (random.bits() % 128) as u8
+            }
+        }),
+        planes: std::array::from_fn(|_| std::array::from_fn(|_| (random.bits() % 16_384) as i32)),
+        from: (random.bits() % 17) as usize,
+        to: (random.bits() % 19) as usize,
+    }
+}
+
+#[test]
+fn operations_on_every_tier_equal_scalar_bits() {
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    for round in 0..2000 {
+        let inputs = inputs(&mut random);
+        let expected = Scalar.vectorize(&inputs);
+        for isa in Isa::available() {
+            for (found, expected) in isa.dispatch(&inputs).iter().zip(&expected) {
+                assert_eq!(found, expected, "round {round} tier {}", isa.tier());
+            }
+        }
+    }
+}
+
+#[test]
+fn scalar_dots_and_conversions_match_their_definition() {
+    let mut random = Random(42);
+    let s = Scalar;
+    for _ in 0..200 {
+        let x = inputs(&mut random);
+        let dot = s.dot(
+            s.dot_start(0),
+            s.load_quads(&x.quads),
+            i32::from_ne_bytes(x.signed[0].map(i8::cast_unsigned)),
+        );
+        for (lane, &found) in dot.iter().enumerate() {
+            let expected: i32 = (0..4)
+                .map(|j| i32::from(x.quads[4 * lane + j]) * i32::from(x.signed[0][j]))
+                .sum();
+            assert_eq!(found, expected);
+        }
+        for (value, bits) in s.load_f16(&x.halves).into_iter().zip(x.halves) {
+            let expected = half::f16::from_bits(bits).to_f64();
+            assert!(f64::from(value) == expected || expected.is_nan());
+        }
+    }
+    let lanes: [f32; 16] = std::array::from_fn(|i| i as f32);
+    assert_eq!(s.reduce_sum(lanes), 120.0);
+    assert_eq!(s.reduce_max(lanes), 15.0);
+    assert_eq!(
+        s.to_int([
+            0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 3.4, 3.6, 0., 0., 0., 0., 0., 0., 0., 0.
+        ])[..8],
+        [0, 2, 2, 0, -2, -2, 3, 4]
+    );
+}
