@@ -1,0 +1,255 @@
+//! The tokenizer: text to ids and back, special tokens, and which ids end an answer.
+//!
+//! Depends on the `tokenizers` crate for encoding. Decoding is this crate's own (see [`crate::detokenize`]),
+//! so that text comes out the same whether it is decoded at once or streamed.
+
+mod special;
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::detokenize::Decoding;
+use crate::files::{parse_object, read_optional};
+use crate::{Error, ErrorKind, StreamDecoder};
+use special::SpecialTokens;
+
+/// The files a tokenizer is made of, as bytes. Only the first is required.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TokenizerSource<'a> {
+    /// `tokenizer.json`.
+    pub tokenizer: &'a [u8],
+    /// `tokenizer_config.json`: names of special tokens, `add_bos_token`, `add_eos_token`.
+    pub tokenizer_config: Option<&'a [u8]>,
+    /// `special_tokens_map.json`: names of special tokens that the configuration lacks.
+    pub special_tokens_map: Option<&'a [u8]>,
+    /// `generation_config.json`: `eos_token_id`, one id or a list.
+    pub generation_config: Option<&'a [u8]>,
+}
+
+/// A model's tokenizer. Immutable and shareable between threads.
+#[derive(Debug)]
+pub struct Tokenizer {
+    inner: tokenizers::Tokenizer,
+    decoding: Decoding,
+    special: SpecialTokens,
+    vocab_size: usize,
+    /// What `encode(.., true)` does with the two ends, which `tokenizer.json` may not say itself.
+    bos: Ending,
+    eos: Ending,
+}
+
+/// How the begin or end token gets to its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// As the post-processor of `tokenizer.json` has it.
+    AsIs,
+    /// The configuration asks for this id, the post-processor does not add it.
+    Add(u32),
+    /// The configuration forbids this id, the post-processor adds it.
+    Remove(u32),
+}
+
+impl Tokenizer {
+    /// Loads the tokenizer of a model folder or bundle.
+    ///
+    /// # Errors
+    /// [`ErrorKind::MissingFile`] without a `tokenizer.json`, and those of [`from_source`](Self::from_source).
+    pub fn from_dir(folder: &Path) -> Result<Self, Error> {
+        let Some(tokenizer) = read_optional(&folder.join("tokenizer.json"))? else {
+            let message = format!("no `tokenizer.json` in `{}`", folder.display());
+            return Err(Error::new(ErrorKind::MissingFile, message));
+        };
+        let tokenizer_config = read_optional(&folder.join("tokenizer_config.json"))?;
+        let special_tokens_map = read_optional(&folder.join("special_tokens_map.json"))?;
+        let generation_config = read_optional(&folder.join("generation_config.json"))?;
+        Self::from_source(TokenizerSource {
+            tokenizer: &tokenizer,
+            tokenizer_config: tokenizer_config.as_deref(),
+            special_tokens_map: special_tokens_map.as_deref(),
+            generation_config: generation_config.as_deref(),
+        })
+    }
+
+    /// Loads a tokenizer from the bytes of a `tokenizer.json` alone.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidTokenizer`] if it is not one.
+    pub fn from_bytes(tokenizer: &[u8]) -> Result<Self, Error> {
+        Self::from_source(TokenizerSource {
+            tokenizer,
+            ..Default::default()
+        })
+    }
+
+    /// Loads a tokenizer from the bytes of its files.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidTokenizer`] if `tokenizer.json` is not one, [`ErrorKind::InvalidConfig`] if
+    /// another file has the wrong form or names a token that the vocabulary lacks.
+    pub fn from_source(source: TokenizerSource<'_>) -> Result<Self, Error> {
+        let inner = load(source.tokenizer)?;
+        let decoding = Decoding::new(&inner)?;
+        let vocab = inner.get_vocab(true);
+        let vocab_size = vocab.values().max().map_or(0, |&id| id as usize + 1);
+        drop(vocab);
+        let optional = |name: &str, bytes: Option<&[u8]>| bytes.map(|b| parse_object(name, b)).transpose();
+        let config = optional("tokenizer_config.json", source.tokenizer_config)?.unwrap_or_default();
+        let map = optional("special_tokens_map.json", source.special_tokens_map)?.unwrap_or_default();
+        let generation = optional("generation_config.json", source.generation_config)?.unwrap_or_default();
+        let special = SpecialTokens::new(&inner, vocab_size, &config, &map, &generation)?;
+
+        let probe = inner.encode_fast("a", true).map_err(|e| encode_error("a", e))?;
+        let ends = |wanted: Option<bool>, token: Option<u32>, end: Option<&u32>| match (wanted, token) {
+            (Some(wanted), Some(token)) => match (wanted, end == Some(&token)) {
+                (true, false) => Ending::Add(token),
+                (false, true) => Ending::Remove(token),
+                _ => Ending::AsIs,
+            },
+            _ => Ending::AsIs,
+        };
+        let flag = |name: &str| config.get(name).and_then(Value::as_bool);
+        let bos = ends(flag("add_bos_token"), special.bos, probe.get_ids().first());
+        let eos = ends(flag("add_eos_token"), special.eos, probe.get_ids().last());
+        Ok(Self {
+            inner,
+            decoding,
+            special,
+            vocab_size,
+            bos,
+            eos,
+        })
+    }
+
+    /// The ids of a text. Special tokens written out in the text become their ids.
+    ///
+    /// With `add_special` the tokens that a bare text gets are added: a begin token, as `tokenizer.json`'s
+    /// post-processor or `add_bos_token` says, and whatever else the post-processor adds. The output of a
+    /// chat template already contains them, so it is encoded without.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Encode`] if the tokenizer's own rules fail on the text.
+    pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, Error> {
+        let encoding = self
+            .inner
+            .encode_fast(text, add_special)
+            .map_err(|e| encode_error(text, e))?;
+        let mut ids = encoding.get_ids().to_vec();
+        if add_special {
+            match self.bos {
+                // The text may begin with the token itself.
+                Ending::Add(token) if ids.first() != Some(&token) => ids.insert(0, token),
+                Ending::Remove(token) if ids.first() == Some(&token) => drop(ids.remove(0)),
+                _ => {}
+            }
+            match self.eos {
+                Ending::Add(token) if ids.last() != Some(&token) => ids.push(token),
+                Ending::Remove(token) if ids.last() == Some(&token) => drop(ids.pop()),
+                _ => {}
+            }
+        }
+        Ok(ids)
+    }
+
+    /// The text of ids. Ids outside the vocabulary are skipped, and special tokens too with `skip_special`.
+    ///
+    /// Bytes that are not UTF-8 become U+FFFD. The result equals what a [`StreamDecoder`] gives in pieces.
+    pub fn decode(&self, ids: &[u32], skip_special: bool) -> String {
+        let mut stream = StreamDecoder::new(skip_special);
+        let mut text = String::new();
+        for &id in ids {
+            stream.push(self, id, &mut text);
+        }
+        stream.finish(self, &mut text);
+        text
+    }
+
+    /// The vocabulary's own spelling of a token, such as `Ġhello`, `▁hello` or `<0x0A>`.
+    pub fn token_text(&self, id: u32) -> Option<String> {
+        self.inner.id_to_token(id)
+    }
+
+    /// The bytes that a token stands for in the middle of a text, such as ` hello` or a part of a character.
+    /// Special tokens give their spelling. `None` outside the vocabulary.
+    pub fn token_bytes(&self, id: u32) -> Option<Vec<u8>> {
+        let token = self.token_text(id)?;
+        Some(self.decoding.bytes_of(&token))
+    }
+
+    /// The id of a token by the vocabulary's spelling.
+    pub fn token_id(&self, token: &str) -> Option<u32> {
+        self.inner.token_to_id(token)
+    }
+
+    /// Whether the id is a special token, one that marks structure and is not text.
+    pub fn is_special(&self, id: u32) -> bool {
+        self.special.ids.binary_search(&id).is_ok()
+    }
+
+    /// One more than the highest id. A model's output may be longer: rows of its embedding are often padded.
+    pub fn vocab_size(&self) -> usize {
+        self.vocab_size
+    }
+
+    /// The begin-of-sequence token that the configuration names.
+    pub fn bos(&self) -> Option<u32> {
+        self.special.bos
+    }
+
+    /// The end-of-sequence token that the configuration names. Generation ends at any of
+    /// [`stop_ids`](Self::stop_ids).
+    pub fn eos(&self) -> Option<u32> {
+        self.special.eos
+    }
+
+    /// The ids that end an answer, ascending: all of `generation_config.json`'s `eos_token_id`, the
+    /// configuration's `eos_token`, and the end-of-turn tokens known in the field that this vocabulary marks
+    /// as special, such as `<|im_end|>`, `<end_of_turn>` and `<|eot_id|>`.
+    pub fn stop_ids(&self) -> &[u32] {
+        &self.special.stop
+    }
+
+    /// Whether `encode(text, true)` begins with the begin-of-sequence token.
+    pub fn adds_bos(&self) -> bool {
+        match self.bos {
+            Ending::Add(_) => true,
+            Ending::Remove(_) => false,
+            Ending::AsIs => {
+                let ids = self.encode("a", true).unwrap_or_default();
+                self.special.bos.is_some() && ids.first() == self.special.bos.as_ref()
+            }
+        }
+    }
+
+    pub(crate) fn decoding(&self) -> &Decoding {
+        &self.decoding
+    }
+
+    pub(crate) fn inner(&self) -> &tokenizers::Tokenizer {
+        &self.inner
+    }
+}
+
+/// Parses `tokenizer.json`, turning panics of the parser into errors: the file is untrusted.
+fn load(bytes: &[u8]) -> Result<tokenizers::Tokenizer, Error> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let parsed = std::panic::catch_unwind(|| tokenizers::Tokenizer::from_bytes(bytes));
+    let invalid = |reason: String| {
+        let message = format!("`tokenizer.json` is not a tokenizer in the Hugging Face format: {reason}");
+        Error::new(ErrorKind::InvalidTokenizer, message)
+    };
+    let mut inner = match parsed {
+        Ok(Ok(inner)) => inner,
+        Ok(Err(e)) => return Err(invalid(e.to_string()).with_source(e)),
+        Err(_) => return Err(invalid("its parts contradict each other".to_owned())),
+    };
+    // Settings of batches that some files carry along: a prompt is never cut or filled up.
+    inner.with_padding(None);
+    inner.with_truncation(None).map_err(|e| invalid(e.to_string()))?;
+    Ok(inner)
+}
+
+fn encode_error(text: &str, source: tokenizers::Error) -> Error {
+    let message = format!("text of {} bytes could not be tokenized: {source}", text.len());
+    Error::new(ErrorKind::Encode, message).with_source(source)
+}

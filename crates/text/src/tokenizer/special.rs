@@ -1,0 +1,102 @@
+//! Which tokens are special, which begin a text, and which end an answer.
+
+use serde_json::{Map, Value};
+
+use crate::files::{json_type, token_text};
+use crate::{Error, ErrorKind};
+
+/// Tokens that end a turn or a text in published chat formats. One of these ends an answer only if the
+/// vocabulary marks it as special: Gemma, for one, has an ordinary token `</s>`.
+const END_TOKENS: &[&str] = &[
+    "<|im_end|>",      // ChatML: Qwen, SmolLM, LFM2
+    "<|endoftext|>",   // GPT-2, Qwen, SmolLM, Phi
+    "<end_of_turn>",   // Gemma 2 and 3
+    "<turn|>",         // Gemma 4
+    "<|eot_id|>",      // Llama 3
+    "<|eom_id|>",      // Llama 3, before a tool runs
+    "<|end_of_text|>", // Llama 3, Granite
+    "</s>",            // Llama 2, Mistral, TinyLlama
+    "<eos>",           // Gemma
+    "<|end|>",         // Phi 3
+    "<|return|>",      // gpt-oss
+    "<|call|>",        // gpt-oss, before a tool runs
+    "<|eot|>",         // Llama 4
+    "<|endofturn|>",   // EXAONE
+    "[EOS]",           // OLMo
+];
+
+#[derive(Debug)]
+pub(super) struct SpecialTokens {
+    pub(super) bos: Option<u32>,
+    pub(super) eos: Option<u32>,
+    /// Every id that ends an answer, ascending.
+    pub(super) stop: Vec<u32>,
+    /// Every special id, ascending.
+    pub(super) ids: Vec<u32>,
+}
+
+impl SpecialTokens {
+    pub(super) fn new(
+        inner: &tokenizers::Tokenizer,
+        vocab_size: usize,
+        config: &Map<String, Value>,
+        map: &Map<String, Value>,
+        generation: &Map<String, Value>,
+    ) -> Result<Self, Error> {
+        let invalid = |message: String| Error::new(ErrorKind::InvalidConfig, message);
+        let mut ids: Vec<u32> = inner
+            .get_added_tokens_decoder()
+            .iter()
+            .filter(|(_, token)| token.special)
+            .map(|(&id, _)| id)
+            .collect();
+        ids.sort_unstable();
+
+        // The configuration says null for "none"; only a name it lacks is looked up in the map.
+        let named = |name: &str| -> Result<Option<u32>, Error> {
+            let (file, value) = match config.get(name) {
+                Some(value) => ("tokenizer_config.json", value),
+                None => match map.get(name) {
+                    Some(value) => ("special_tokens_map.json", value),
+                    None => return Ok(None),
+                },
+            };
+            if value.is_null() {
+                return Ok(None);
+            }
+            let text = token_text(value).ok_or_else(|| {
+                let found = json_type(value);
+                invalid(format!(
+                    "`{name}` in `{file}` is {found}, expected a string or an object with `content`"
+                ))
+            })?;
+            let id = inner.token_to_id(text);
+            id.map(Some)
+                .ok_or_else(|| invalid(format!("`{name}` in `{file}` is `{text}`, which the vocabulary lacks")))
+        };
+        let (bos, eos) = (named("bos_token")?, named("eos_token")?);
+
+        let mut stop: Vec<u32> = eos.into_iter().collect();
+        let configured = match generation.get("eos_token_id") {
+            None | Some(Value::Null) => &[],
+            Some(Value::Array(list)) => list.as_slice(),
+            Some(one) => std::slice::from_ref(one),
+        };
+        for value in configured {
+            // Some files count ids of a padded embedding; those beyond the vocabulary can still be drawn.
+            let id = value.as_u64().and_then(|id| u32::try_from(id).ok());
+            let id = id.ok_or_else(|| {
+                invalid(format!(
+                    "`eos_token_id` in `generation_config.json` holds {value}, expected a token id \
+                     (the vocabulary has {vocab_size}) or a list of them"
+                ))
+            })?;
+            stop.push(id);
+        }
+        let known = END_TOKENS.iter().filter_map(|token| inner.token_to_id(token));
+        stop.extend(known.filter(|id| ids.binary_search(id).is_ok()));
+        stop.sort_unstable();
+        stop.dedup();
+        Ok(Self { bos, eos, stop, ids })
+    }
+}
