@@ -6,23 +6,22 @@
 use crate::repository::{Finding, TextFile};
 
 /// Words with the message for each. Split so that this file does not contain them.
-fn words() -> Vec<(String, bool, &'static str)> {
+fn words() -> Vec<(String, &'static str)> {
     let path = "is a path of one machine";
     let host = "names a registry's host: leave that to the package client";
-    let in_documents = true;
     vec![
-        (["/wo", "rk/"].concat(), !in_documents, path),
-        (["/ro", "ot/"].concat(), !in_documents, path),
-        (["/ho", "me/"].concat(), !in_documents, path),
-        (["/Us", "ers/"].concat(), !in_documents, path),
-        (["/t", "mp/"].concat(), in_documents, path),
-        (["py", "pi.org"].concat(), !in_documents, host),
-        (["pythonho", "sted.org"].concat(), !in_documents, host),
-        (["crates", ".io"].concat(), !in_documents, host),
-        (["npm", "js.org"].concat(), !in_documents, host),
-        (["npm", "js.com"].concat(), !in_documents, host),
-        (["deb.deb", "ian.org"].concat(), !in_documents, host),
-        (["proxy.go", "lang.org"].concat(), !in_documents, host),
+        (["/wo", "rk/"].concat(), path),
+        (["/ro", "ot/"].concat(), path),
+        (["/ho", "me/"].concat(), path),
+        (["/Us", "ers/"].concat(), path),
+        (["/t", "mp/"].concat(), path),
+        (["py", "pi.org"].concat(), host),
+        (["pythonho", "sted.org"].concat(), host),
+        (["crates", ".io"].concat(), host),
+        (["npm", "js.org"].concat(), host),
+        (["npm", "js.com"].concat(), host),
+        (["deb.deb", "ian.org"].concat(), host),
+        (["proxy.go", "lang.org"].concat(), host),
     ]
 }
 
@@ -31,15 +30,14 @@ pub fn check<'a>(files: impl IntoIterator<Item = &'a TextFile>) -> Vec<Finding> 
     let words = words();
     let mut findings = Vec::new();
     for file in files {
-        let is_document = file.path.ends_with(".md") || file.path.ends_with(".txt");
         let is_lock = file.path.ends_with("Cargo.lock");
         for (line, number) in file.text.lines().zip(1..) {
             // The registry that cargo records for each package is its own, not ours to write.
             if is_lock && line.starts_with("source = ") {
                 continue;
             }
-            for (word, in_documents_only, why) in &words {
-                if (is_document || !in_documents_only) && line.contains(word) {
+            for (word, why) in &words {
+                if line.contains(word) {
                     findings.push(Finding::new(&file.path, number, format!("`{word}` {why}")));
                 }
             }
@@ -61,7 +59,7 @@ mod tests {
             ("Cargo.lock", format!("source = \"registry+{registry}\""), 0),
             ("Cargo.lock", format!("# {registry}"), 1),
             ("docs/a.md", format!("run in {temporary}"), 1),
-            ("crates/a/src/b.rs", format!("// run in {temporary}"), 0),
+            ("crates/a/src/b.rs", format!("open(\"{temporary}\")"), 1),
             ("crates/a/src/b.rs", ["open(\"/wo", "rk/main\")"].concat(), 1),
             ("scripts/a.py", "pip download x".to_owned(), 0),
         ];
