@@ -1,1 +1,22 @@
 //! Front ends: Hugging Face folders and GGUF files become bundles.
+//!
+//! Purpose: to read a model from where it is published. Both front ends speak one convention, that of Hugging Face
+//! `transformers`: its `config.json` keys, its weight names, shapes and values, its `tokenizer.json`; so a model
+//! family is written once and does not know which front end fed it. [`open`] looks at a path and picks the front end.
+//!
+//! May depend on `models`, `ir`, `quant`, `bundle`, `passes` and below. It deliberately does not download (see `hub`),
+//! does not run graphs (see `runtime`) and is not part of a device build.
+#![forbid(unsafe_code)]
+
+mod bytes;
+mod error;
+pub mod gguf;
+mod hf;
+mod safetensors;
+mod source;
+
+pub use bytes::{SharedBytes, open_bytes};
+pub use error::{Error, ErrorKind, Result};
+pub use hf::open_folder;
+pub use safetensors::SafetensorsSource;
+pub use source::{SourceModel, TensorSource, TokenizerFiles, open};

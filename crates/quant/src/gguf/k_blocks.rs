@@ -43,11 +43,7 @@ pub(super) fn q3_k(b: &[u8; 110], out: &mut [f32; 256]) {
         let shift = group % 8 / 2 * 2;
         let high = &high[group % 2 * 16..][..16];
         for ((o, &pair), &high) in o.iter_mut().zip(pairs).zip(high) {
-            let below = if high >> (group / 2) & 1 == 0 {
-                4.0
-            } else {
-                0.0
-            };
+            let below = if high >> (group / 2) & 1 == 0 { 4.0 } else { 0.0 };
             *o = scale * (f32::from(pair >> shift & 3) - below);
         }
     }
@@ -61,10 +57,7 @@ fn scale_and_minimum(s: &[u8], j: usize) -> (f32, f32) {
     let (scale, minimum) = if j < 4 {
         (s[j] & 63, s[j + 4] & 63)
     } else {
-        (
-            s[j + 4] & 15 | (s[j - 4] >> 6) << 4,
-            s[j + 4] >> 4 | (s[j] >> 6) << 4,
-        )
+        (s[j + 4] & 15 | (s[j - 4] >> 6) << 4, s[j + 4] >> 4 | (s[j] >> 6) << 4)
     };
     (f32::from(scale), f32::from(minimum))
 }

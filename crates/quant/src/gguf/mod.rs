@@ -221,9 +221,7 @@ fn half_at(bytes: &[u8], at: usize) -> f32 {
 }
 
 /// Values of a 4-bit code in the IQ4 types.
-const IQ4_VALUES: [i8; 16] = [
-    -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
-];
+const IQ4_VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
 #[cfg(test)]
 mod tests;

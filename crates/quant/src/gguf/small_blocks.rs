@@ -70,7 +70,5 @@ pub(super) fn q8_0(b: &[u8; 34], out: &mut [f32; 32]) {
 /// `d`, `nibbles[16]` that index [`IQ4_VALUES`].
 pub(super) fn iq4_nl(b: &[u8; 18], out: &mut [f32; 32]) {
     let d = half_at(b, 0);
-    nibbles(&b[2..], out, |_, q| {
-        d * f32::from(IQ4_VALUES[usize::from(q)])
-    });
+    nibbles(&b[2..], out, |_, q| d * f32::from(IQ4_VALUES[usize::from(q)]));
 }

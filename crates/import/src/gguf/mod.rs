@@ -1,0 +1,27 @@
+//! GGUF files: container, weights, configuration and tokenizer.
+//!
+//! Purpose: to read the GGUF container ([`GgufFile`]) and to present what is in it the Hugging Face way: weights under
+//! Hugging Face names ([`GgufSource`]), a `config.json` ([`config`]) and a `tokenizer.json` ([`tokenizer`]). GGUF's
+//! own habits end here: reversed dimensions, rows of query and key weights ordered for interleaved rotation, norms
+//! with one added, tokenizers as arrays of metadata.
+//!
+//! Written from the format's published description (`docs/gguf.md` of ggml) and what files in circulation hold.
+//!
+//! It deliberately reads versions 2 and 3 in little-endian order only; version 1 and big-endian files are refused by
+//! name.
+
+pub mod config;
+mod metadata;
+mod names;
+mod pretokenizer;
+mod reader;
+mod source;
+mod spm;
+pub mod tokenizer;
+
+pub use metadata::{Array, Metadata, Value};
+pub use reader::{GgufFile, MAGIC, TensorInfo};
+pub use source::{GgufSource, open_file};
+
+#[cfg(test)]
+pub(crate) mod writer;

@@ -1,0 +1,265 @@
+//! GGUF tensor names and their Hugging Face counterparts, by architecture.
+
+use crate::{Error, Result};
+
+/// Architectures whose weights have a Hugging Face counterpart here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Arch {
+    Llama,
+    SmolLm3,
+    Qwen2,
+    Qwen3,
+    Gemma3,
+    Lfm2,
+}
+
+/// One row per architecture: `general.architecture`, then `model_type` of a `config.json`.
+const ARCHS: [(Arch, &str, &str); 6] = [
+    (Arch::Llama, "llama", "llama"),
+    (Arch::SmolLm3, "smollm3", "smollm3"),
+    (Arch::Qwen2, "qwen2", "qwen2"),
+    (Arch::Qwen3, "qwen3", "qwen3"),
+    (Arch::Gemma3, "gemma3", "gemma3_text"),
+    (Arch::Lfm2, "lfm2", "lfm2"),
+];
+
+impl Arch {
+    /// The architecture that `general.architecture` names.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Unsupported`] for any other, naming those that are supported.
+    pub(super) fn from_name(name: &str) -> Result<Arch> {
+        let row = ARCHS.iter().find(|row| row.1 == name);
+        row.map(|row| row.0).ok_or_else(|| {
+            let supported: Vec<&str> = ARCHS.iter().map(|row| row.1).collect();
+            Error::unsupported(format!(
+                "the architecture `{name}` is not supported; supported are {}",
+                supported.join(", ")
+            ))
+        })
+    }
+
+    /// `model_type` of the Hugging Face configuration.
+    pub(super) fn model_type(self) -> &'static str {
+        // Invariant: ARCHS has a row per variant, as the test `every_arch_has_a_row` checks.
+        let row = ARCHS.iter().find(|row| row.0 == self);
+        row.expect("ARCHS has every variant").2
+    }
+
+    /// Whether GGUF orders the rows of query and key weights for rotation of neighboring pairs.
+    fn interleaves_rope(self) -> bool {
+        matches!(self, Arch::Llama | Arch::SmolLm3)
+    }
+}
+
+/// What turns the stored values into Hugging Face's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Nothing.
+    Keep,
+    /// Rows (or elements of a bias) of each query head go from pair order to half order.
+    QueryRows,
+    /// The same for key heads.
+    KeyRows,
+    /// Subtract the one that GGUF adds to a norm that computes `x * (1 + w)`.
+    MinusOne,
+    /// `[dim, taps]` becomes `[dim, 1, taps]`, as of a depthwise convolution.
+    DepthwiseTaps,
+}
+
+/// The Hugging Face name of a GGUF tensor and the change its values need. `None`: not a weight of this architecture.
+pub(super) fn hugging_face(arch: Arch, name: &str) -> Option<(String, Change)> {
+    if let Some(rest) = name.strip_prefix("blk.") {
+        let (layer, rest) = rest.split_once('.')?;
+        // A plain decimal number, so that no two spellings collide.
+        if layer.parse::<u32>().ok()?.to_string() != layer {
+            return None;
+        }
+        let (stem, suffix) = rest.rsplit_once('.')?;
+        if !matches!(suffix, "weight" | "bias") {
+            return None;
+        }
+        let (stem, change) = of_layer(arch, stem)?;
+        return Some((format!("model.layers.{layer}.{stem}.{suffix}"), change));
+    }
+    let norm = norm_change(arch);
+    let (name, change) = match (arch, name) {
+        (_, "token_embd.weight") => ("model.embed_tokens.weight", Change::Keep),
+        (_, "output.weight") => ("lm_head.weight", Change::Keep),
+        // The converter of LFM2 files gave the last norm the name of another tensor.
+        (Arch::Lfm2, "token_embd_norm.weight" | "output_norm.weight") => ("model.embedding_norm.weight", Change::Keep),
+        (_, "output_norm.weight") => ("model.norm.weight", norm),
+        _ => return None,
+    };
+    Some((name.to_owned(), change))
+}
+
+/// Whether a tensor carries no weight: it is read into the configuration, or derived from it.
+pub(super) fn is_not_a_weight(name: &str) -> bool {
+    name == ROPE_FACTORS || name.ends_with(".attn_rot_embd") || name.ends_with(".rope_freqs.weight")
+}
+
+/// The tensor of divisors of rotary frequencies, `[head_dim / 2]`.
+pub(super) const ROPE_FACTORS: &str = "rope_freqs.weight";
+
+fn norm_change(arch: Arch) -> Change {
+    match arch {
+        Arch::Gemma3 => Change::MinusOne,
+        _ => Change::Keep,
+    }
+}
+
+fn of_layer(arch: Arch, stem: &str) -> Option<(&'static str, Change)> {
+    use Change::{DepthwiseTaps, Keep, KeyRows, QueryRows};
+    let norm = norm_change(arch);
+    let (query, key) = match arch.interleaves_rope() {
+        true => (QueryRows, KeyRows),
+        false => (Keep, Keep),
+    };
+    Some(match (arch, stem) {
+        (_, "attn_q") => ("self_attn.q_proj", query),
+        (_, "attn_k") => ("self_attn.k_proj", key),
+        (_, "attn_v") => ("self_attn.v_proj", Keep),
+        (Arch::Lfm2, "attn_output") => ("self_attn.out_proj", Keep),
+        (Arch::Lfm2, "attn_q_norm") => ("self_attn.q_layernorm", Keep),
+        (Arch::Lfm2, "attn_k_norm") => ("self_attn.k_layernorm", Keep),
+        (Arch::Lfm2, "attn_norm") => ("operator_norm", Keep),
+        (Arch::Lfm2, "ffn_norm") => ("ffn_norm", Keep),
+        (Arch::Lfm2, "ffn_gate") => ("feed_forward.w1", Keep),
+        (Arch::Lfm2, "ffn_down") => ("feed_forward.w2", Keep),
+        (Arch::Lfm2, "ffn_up") => ("feed_forward.w3", Keep),
+        (Arch::Lfm2, "shortconv.in_proj") => ("conv.in_proj", Keep),
+        (Arch::Lfm2, "shortconv.out_proj") => ("conv.out_proj", Keep),
+        (Arch::Lfm2, "shortconv.conv") => ("conv.conv", DepthwiseTaps),
+        (_, "attn_output") => ("self_attn.o_proj", Keep),
+        (Arch::Qwen3 | Arch::Gemma3, "attn_q_norm") => ("self_attn.q_norm", norm),
+        (Arch::Qwen3 | Arch::Gemma3, "attn_k_norm") => ("self_attn.k_norm", norm),
+        (_, "attn_norm") => ("input_layernorm", norm),
+        (Arch::Gemma3, "post_attention_norm") => ("post_attention_layernorm", norm),
+        (Arch::Gemma3, "ffn_norm") => ("pre_feedforward_layernorm", norm),
+        (Arch::Gemma3, "post_ffw_norm") => ("post_feedforward_layernorm", norm),
+        (_, "ffn_norm") => ("post_attention_layernorm", norm),
+        (_, "ffn_gate") => ("mlp.gate_proj", Keep),
+        (_, "ffn_up") => ("mlp.up_proj", Keep),
+        (_, "ffn_down") => ("mlp.down_proj", Keep),
+        _ => return None,
+    })
+}
+
+/// The stored row that Hugging Face's `row` of a query or key weight comes from.
+///
+/// GGUF puts the two halves of a head's rows side by side: its row `2i + p` is row `p * half + i` of `transformers`,
+/// which rotates element i with element i + half.
+pub(super) fn stored_row(row: usize, head_dim: usize) -> usize {
+    let (head, within) = (row / head_dim, row % head_dim);
+    let half = head_dim / 2;
+    head * head_dim + within % half * 2 + within / half
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_arch_has_a_row() {
+        for arch in [
+            Arch::Llama,
+            Arch::SmolLm3,
+            Arch::Qwen2,
+            Arch::Qwen3,
+            Arch::Gemma3,
+            Arch::Lfm2,
+        ] {
+            assert!(!arch.model_type().is_empty());
+        }
+        let error = Arch::from_name("mamba").unwrap_err().to_string();
+        assert!(error.contains("mamba") && error.contains("lfm2"), "{error}");
+    }
+
+    #[test]
+    fn hugging_face_names_per_arch() {
+        use Change::*;
+        type Case = (Arch, &'static str, Option<(&'static str, Change)>);
+        let cases: &[Case] = &[
+            (
+                Arch::Llama,
+                "token_embd.weight",
+                Some(("model.embed_tokens.weight", Keep)),
+            ),
+            (Arch::Llama, "output_norm.weight", Some(("model.norm.weight", Keep))),
+            (
+                Arch::Llama,
+                "blk.3.attn_q.weight",
+                Some(("model.layers.3.self_attn.q_proj.weight", QueryRows)),
+            ),
+            (
+                Arch::SmolLm3,
+                "blk.0.attn_k.weight",
+                Some(("model.layers.0.self_attn.k_proj.weight", KeyRows)),
+            ),
+            (
+                Arch::Qwen2,
+                "blk.11.attn_q.bias",
+                Some(("model.layers.11.self_attn.q_proj.bias", Keep)),
+            ),
+            (
+                Arch::Qwen2,
+                "blk.0.ffn_norm.weight",
+                Some(("model.layers.0.post_attention_layernorm.weight", Keep)),
+            ),
+            (
+                Arch::Qwen3,
+                "blk.0.attn_q_norm.weight",
+                Some(("model.layers.0.self_attn.q_norm.weight", Keep)),
+            ),
+            (
+                Arch::Gemma3,
+                "output_norm.weight",
+                Some(("model.norm.weight", MinusOne)),
+            ),
+            (
+                Arch::Gemma3,
+                "blk.0.ffn_norm.weight",
+                Some(("model.layers.0.pre_feedforward_layernorm.weight", MinusOne)),
+            ),
+            (
+                Arch::Gemma3,
+                "blk.0.attn_k_norm.weight",
+                Some(("model.layers.0.self_attn.k_norm.weight", MinusOne)),
+            ),
+            (
+                Arch::Lfm2,
+                "token_embd_norm.weight",
+                Some(("model.embedding_norm.weight", Keep)),
+            ),
+            (
+                Arch::Lfm2,
+                "blk.2.shortconv.conv.weight",
+                Some(("model.layers.2.conv.conv.weight", DepthwiseTaps)),
+            ),
+            (
+                Arch::Lfm2,
+                "blk.2.ffn_down.weight",
+                Some(("model.layers.2.feed_forward.w2.weight", Keep)),
+            ),
+            (Arch::Llama, "blk.0.attn_q_norm.weight", None),
+            (Arch::Llama, "blk.01.attn_q.weight", None),
+            (Arch::Llama, "blk.0.attn_q.scale", None),
+            (Arch::Llama, "blk.x.attn_q.weight", None),
+            (Arch::Llama, "blk.0.ffn_gate_exps.weight", None),
+        ];
+        for (arch, name, want) in cases {
+            let want = want.map(|(n, c)| (n.to_owned(), c));
+            assert_eq!(hugging_face(*arch, name), want, "{arch:?} {name}");
+        }
+    }
+
+    #[test]
+    fn stored_row_undoes_the_interleaving() {
+        // Two heads of six rows; GGUF row order of head 0 is 0 3 1 4 2 5.
+        let stored = [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11];
+        for row in 0..12 {
+            assert_eq!(stored[stored_row(row, 6)], row);
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! A GGUF file as a source of Hugging Face weights.
+
+use super::metadata::required;
+use super::names::{self, Arch, Change, ROPE_FACTORS};
+use super::{GgufFile, TensorInfo, config, tokenizer};
+use crate::{Error, Result, SharedBytes, SourceModel, TensorSource, open_bytes};
+use cactus_quant::gguf::decode;
+use cactus_tensor::Tensor;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Most files that one model may be split into.
+const MAX_PARTS: usize = 1000;
+
+/// Opens a GGUF file; the first of a split model opens the others beside it.
+///
+/// # Errors
+/// Those of [`GgufFile::parse`], [`GgufSource::new`], [`config::config`] and [`tokenizer::tokenizer`], naming the file.
+pub fn open_file(path: &Path) -> Result<SourceModel> {
+    let mut files = vec![Part::open(path.to_path_buf())?];
+    let in_file = |e: Error| e.in_file(path);
+    for sibling in siblings(path, &files[0].file).map_err(in_file)? {
+        files.push(Part::open(sibling)?);
+    }
+    let source = GgufSource::from_parts(files).map_err(in_file)?;
+    let file = source.file();
+    let config = config::config(&source).map_err(in_file)?;
+    let generation_config = config::generation_config(&file.metadata).map_err(in_file)?;
+    let tokenizer = tokenizer::tokenizer(&file.metadata).map_err(in_file)?;
+    Ok(SourceModel {
+        config,
+        generation_config,
+        tokenizer,
+        tensors: Box::new(source),
+    })
+}
+
+/// The other files of a split model, by the naming rule `NAME-00001-of-00003.gguf`.
+fn siblings(path: &Path, file: &GgufFile) -> Result<Vec<PathBuf>> {
+    let count = file.metadata.count("split.count")?.unwrap_or(1);
+    if count <= 1 {
+        return Ok(Vec::new());
+    }
+    if count > MAX_PARTS {
+        return Err(Error::malformed(format!(
+            "`split.count` should be at most {MAX_PARTS}, found {count}"
+        )));
+    }
+    let number = file.metadata.count("split.no")?.unwrap_or(0);
+    let name = path.file_name().and_then(|n| n.to_str()).unwrap_or("");
+    let stem = name.strip_suffix(&format!("-00001-of-{count:05}.gguf"));
+    match stem {
+        Some(stem) if number == 0 => Ok((2..=count)
+            .map(|i| path.with_file_name(format!("{stem}-{i:05}-of-{count:05}.gguf")))
+            .collect()),
+        _ => Err(Error::unsupported(format!(
+            "it is part {} of {count} of a split model; open the first part, named `...-00001-of-{count:05}.gguf`",
+            number.saturating_add(1)
+        ))),
+    }
+}
+
+/// One file of a model.
+struct Part {
+    path: PathBuf,
+    bytes: SharedBytes,
+    file: GgufFile,
+}
+
+impl Part {
+    fn open(path: PathBuf) -> Result<Part> {
+        let bytes = open_bytes(&path)?;
+        Part::new(path, bytes)
+    }
+
+    fn new(path: PathBuf, bytes: SharedBytes) -> Result<Part> {
+        let file = GgufFile::parse((*bytes).as_ref()).map_err(|e| e.in_file(&path))?;
+        Ok(Part { path, bytes, file })
+    }
+}
+
+/// A weight: where it is stored and how its values differ from Hugging Face's.
+struct Weight {
+    part: usize,
+    /// Number of the tensor in its part.
+    tensor: usize,
+    shape: Vec<usize>,
+    change: Change,
+    /// Rows of a head, for the changes that reorder rows.
+    head_dim: usize,
+}
+
+/// The weights of a GGUF model under Hugging Face names, shapes and values.
+pub struct GgufSource {
+    parts: Vec<Part>,
+    arch: Arch,
+    weights: BTreeMap<String, Weight>,
+}
+
+impl GgufSource {
+    /// The weights of one file, given its bytes; `path` is for messages.
+    ///
+    /// # Errors
+    /// Those of [`GgufFile::parse`]; [`crate::ErrorKind::Unsupported`] where the architecture is not supported or has
+    /// a tensor that its Hugging Face counterpart has not, which to leave out would change the model.
+    pub fn new(path: &Path, bytes: SharedBytes) -> Result<GgufSource> {
+        let part = Part::new(path.to_path_buf(), bytes)?;
+        GgufSource::from_parts(vec![part]).map_err(|e| e.in_file(path))
+    }
+
+    fn from_parts(parts: Vec<Part>) -> Result<GgufSource> {
+        let metadata = &parts[0].file.metadata;
+        let name = required(metadata.string("general.architecture")?, "general.architecture")?;
+        let arch = Arch::from_name(name)?;
+        let mut weights = BTreeMap::new();
+        for (number, part) in parts.iter().enumerate() {
+            for (tensor, info) in part.file.tensors.iter().enumerate() {
+                if names::is_not_a_weight(&info.name) {
+                    continue;
+                }
+                let (hf_name, change) = names::hugging_face(arch, &info.name).ok_or_else(|| {
+                    Error::unsupported(format!(
+                        "the architecture `{name}` has no such weight in its supported form"
+                    ))
+                    .of_tensor(info.name.as_str())
+                })?;
+                let mut weight = Weight {
+                    part: number,
+                    tensor,
+                    shape: info.shape.clone(),
+                    change,
+                    head_dim: 0,
+                };
+                weight
+                    .prepare(metadata, name, info)
+                    .map_err(|e| e.of_tensor(info.name.as_str()))?;
+                if weights.insert(hf_name, weight).is_some() {
+                    return Err(
+                        Error::malformed("another tensor stands for the same weight").of_tensor(info.name.as_str())
+                    );
+                }
+            }
+        }
+        Ok(GgufSource { parts, arch, weights })
+    }
+
+    /// The file, or the first of a split model, which carries the metadata.
+    pub fn file(&self) -> &GgufFile {
+        &self.parts[0].file
+    }
+
+    pub(super) fn arch(&self) -> Arch {
+        self.arch
+    }
+
+    /// Divisors of the rotary frequencies, `[head_dim / 2]`, where the file has them.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Malformed`] where the tensor cannot be decoded.
+    pub fn rope_factors(&self) -> Result<Option<Vec<f32>>> {
+        for part in &self.parts {
+            if let Some(info) = part.file.tensors.iter().find(|t| t.name == ROPE_FACTORS) {
+                let mut factors = vec![0.0; info.elems()];
+                decode_into(part, info, &mut factors)?;
+                return Ok(Some(factors));
+            }
+        }
+        Ok(None)
+    }
+
+    fn stored(&self, weight: &Weight) -> (&Part, &TensorInfo) {
+        let part = &self.parts[weight.part];
+        (part, &part.file.tensors[weight.tensor])
+    }
+}
+
+impl Weight {
+    /// Checks that the change applies to the tensor and works out what it needs.
+    fn prepare(&mut self, metadata: &super::Metadata, arch: &str, info: &TensorInfo) -> Result<()> {
+        let heads_key = match self.change {
+            Change::Keep | Change::MinusOne => return Ok(()),
+            Change::DepthwiseTaps => {
+                // Files in circulation hold [dim, taps]; a middle dimension of one means the same.
+                let &[dim, .., taps] = &info.shape[..] else {
+                    return Err(Error::malformed("expected the shape [dim, taps]"));
+                };
+                if dim.checked_mul(taps) != Some(info.elems()) {
+                    return Err(Error::malformed(format!(
+                        "expected the shape [dim, taps], found {:?}",
+                        info.shape
+                    )));
+                }
+                self.shape = vec![dim, 1, taps];
+                return Ok(());
+            }
+            Change::QueryRows => format!("{arch}.attention.head_count"),
+            Change::KeyRows => format!("{arch}.attention.head_count_kv"),
+        };
+        let all_heads = format!("{arch}.attention.head_count");
+        let heads = match metadata.count(&heads_key)? {
+            Some(heads) => heads,
+            None => required(metadata.count(&all_heads)?, &all_heads)?,
+        };
+        let rows = info.shape.first().copied().unwrap_or(0);
+        if heads == 0 || !rows.is_multiple_of(heads) || !(rows / heads).is_multiple_of(2) {
+            return Err(Error::malformed(format!(
+                "its {rows} rows are not {heads} heads of an even number of rows"
+            )));
+        }
+        self.head_dim = rows / heads;
+        Ok(())
+    }
+}
+
+fn decode_into(part: &Part, info: &TensorInfo, out: &mut [f32]) -> Result<()> {
+    let bytes = &(*part.bytes).as_ref()[info.range.clone()];
+    decode(info.ty, bytes, out).map_err(|e| {
+        Error::malformed("it cannot be decoded")
+            .of_tensor(info.name.as_str())
+            .in_file(&part.path)
+            .caused_by(e)
+    })
+}
+
+impl TensorSource for GgufSource {
+    fn names(&self) -> Vec<&str> {
+        self.weights.keys().map(String::as_str).collect()
+    }
+
+    fn shape(&self, name: &str) -> Option<Vec<usize>> {
+        Some(self.weights.get(name)?.shape.clone())
+    }
+
+    fn stored_type(&self, name: &str) -> Option<&'static str> {
+        Some(self.stored(self.weights.get(name)?).1.ty.name())
+    }
+
+    fn read(&self, name: &str) -> Result<Tensor> {
+        let weight = self.weights.get(name).ok_or_else(|| {
+            Error::missing("the model has no such tensor")
+                .of_tensor(name)
+                .in_file(&self.parts[0].path)
+        })?;
+        let (part, info) = self.stored(weight);
+        let mut values = vec![0.0; info.elems()];
+        decode_into(part, info, &mut values)?;
+        match weight.change {
+            Change::Keep | Change::DepthwiseTaps => {}
+            Change::MinusOne => values.iter_mut().for_each(|v| *v -= 1.0),
+            Change::QueryRows | Change::KeyRows => {
+                values = reorder_rows(&values, info.shape[0], weight.head_dim);
+            }
+        }
+        Tensor::from_f32(weight.shape.clone(), values).map_err(|e| {
+            Error::malformed("the values do not fit the shape")
+                .of_tensor(name)
+                .in_file(&part.path)
+                .caused_by(e)
+        })
+    }
+
+    fn describe(&self) -> String {
+        let tensors = self.parts.iter().flat_map(|p| &p.file.tensors);
+        let types = crate::source::count_types(tensors.map(|t| t.ty.name()));
+        let count: usize = self.parts.iter().map(|p| p.file.tensors.len()).sum();
+        let version = self.file().version;
+        format!("GGUF version {version}, {count} tensors ({types})")
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        self.parts.iter().map(|p| p.path.clone()).collect()
+    }
+}
+
+/// `values` of `rows` rows with the rows of each head in Hugging Face order.
+fn reorder_rows(values: &[f32], rows: usize, head_dim: usize) -> Vec<f32> {
+    // `Weight::prepare` checked that there are rows and that heads of `head_dim` fill them.
+    let row_len = values.len() / rows;
+    let mut out = Vec::with_capacity(values.len());
+    for row in 0..rows {
+        let stored = names::stored_row(row, head_dim);
+        out.extend_from_slice(&values[stored * row_len..(stored + 1) * row_len]);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,269 @@
+//! Hugging Face folders: `config.json`, safetensors weights, tokenizer files.
+
+use crate::safetensors::SafetensorsSource;
+use crate::{Error, Result, SourceModel, TokenizerFiles};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Opens a Hugging Face folder.
+///
+/// Reads `config.json`, `generation_config.json` if it is there, `tokenizer.json` with `tokenizer_config.json`, the
+/// chat template from `chat_template.jinja`, else from `tokenizer_config.json`, and the safetensors headers.
+///
+/// # Errors
+/// [`crate::ErrorKind::Missing`] where `config.json` or the weights are absent, [`crate::ErrorKind::Malformed`] where
+/// a file is no JSON object or breaks its format, [`crate::ErrorKind::Unsupported`] where the folder has a tokenizer in
+/// another form than `tokenizer.json`.
+pub fn open_folder(folder: &Path) -> Result<SourceModel> {
+    let config = read_json(&folder.join("config.json"))?;
+    let generation_config = read_json_if_there(&folder.join("generation_config.json"))?.unwrap_or_else(|| json!({}));
+    let tokenizer = read_tokenizer(folder)?;
+    let tensors = SafetensorsSource::open(folder)?;
+    Ok(SourceModel {
+        config,
+        generation_config,
+        tokenizer,
+        tensors: Box::new(tensors),
+    })
+}
+
+/// Reads a JSON object.
+pub(crate) fn read_json(path: &Path) -> Result<Value> {
+    let text = std::fs::read(path).map_err(|e| Error::reading(path, e))?;
+    let value: Value = serde_json::from_slice(&text)
+        .map_err(|e| Error::malformed("expected a JSON object").in_file(path).caused_by(e))?;
+    if value.is_object() {
+        Ok(value)
+    } else {
+        Err(Error::malformed("expected a JSON object, found another JSON value").in_file(path))
+    }
+}
+
+fn read_json_if_there(path: &Path) -> Result<Option<Value>> {
+    match read_json(path) {
+        Ok(value) => Ok(Some(value)),
+        Err(e) if e.kind() == crate::ErrorKind::Missing => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Forms of a tokenizer that older folders have instead of `tokenizer.json`.
+const OTHER_TOKENIZERS: [&str; 3] = ["tokenizer.model", "vocab.json", "vocab.txt"];
+
+fn read_tokenizer(folder: &Path) -> Result<Option<TokenizerFiles>> {
+    let path = folder.join("tokenizer.json");
+    let tokenizer_json = match std::fs::read(&path) {
+        Ok(text) => text,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            return match OTHER_TOKENIZERS.iter().find(|f| folder.join(f).exists()) {
+                Some(other) => Err(Error::unsupported(format!(
+                    "the folder has `{other}` and no `tokenizer.json`, which is the form that is read"
+                ))
+                .in_file(folder)),
+                None => Ok(None),
+            };
+        }
+        Err(e) => return Err(Error::reading(&path, e)),
+    };
+    let tokenizer_config = read_json_if_there(&folder.join("tokenizer_config.json"))?.unwrap_or_else(|| json!({}));
+    let template_path = folder.join("chat_template.jinja");
+    let chat_template = match std::fs::read_to_string(&template_path) {
+        Ok(text) => Some(text),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => template_of_config(&tokenizer_config),
+        Err(e) => return Err(Error::reading(&template_path, e)),
+    };
+    Ok(Some(TokenizerFiles {
+        tokenizer_json,
+        tokenizer_config,
+        chat_template,
+    }))
+}
+
+/// `chat_template` of a `tokenizer_config.json`: a string, or a list of named ones, of which `default` counts.
+fn template_of_config(config: &Value) -> Option<String> {
+    let template = match config.get("chat_template")? {
+        Value::Array(named) => named
+            .iter()
+            .find(|t| t.get("name").and_then(Value::as_str) == Some("default"))
+            .or(named.first())?
+            .get("template")?,
+        other => other,
+    };
+    template.as_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ErrorKind, TensorSource, open};
+    use std::fs;
+
+    /// A safetensors file from rows of name, type, shape and data.
+    fn safetensors(tensors: &[(&str, &str, &[usize], &[u8])]) -> Vec<u8> {
+        let mut header = serde_json::Map::new();
+        let mut data = Vec::new();
+        for (name, dtype, shape, bytes) in tensors {
+            let start = data.len();
+            data.extend_from_slice(bytes);
+            let entry = json!({"dtype": dtype, "shape": shape, "data_offsets": [start, data.len()]});
+            header.insert((*name).to_owned(), entry);
+        }
+        let header = serde_json::to_vec(&header).unwrap();
+        let mut file = (header.len() as u64).to_le_bytes().to_vec();
+        file.extend(header);
+        file.extend(data);
+        file
+    }
+
+    const F32_TWO: [u8; 8] = [0, 0, 128, 63, 0, 0, 0, 64];
+    const F16_TWO: [u8; 4] = [0, 60, 0, 64];
+    const BF16_TWO: [u8; 4] = [128, 63, 0, 64];
+
+    /// File names with their bytes.
+    type Files<'a> = &'a [(&'a str, &'a [u8])];
+
+    fn folder(files: Files<'_>) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, bytes) in files {
+            fs::write(folder.path().join(name), bytes).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn open_single_file_reads_every_float_type() {
+        let weights = safetensors(&[
+            ("a", "F32", &[2], &F32_TWO),
+            ("b", "F16", &[1, 2], &F16_TWO),
+            ("c", "BF16", &[2, 1], &BF16_TWO),
+            ("d", "I64", &[1], &[0; 8]),
+        ]);
+        let dir = folder(&[
+            ("config.json", br#"{"model_type": "llama"}"#),
+            ("model.safetensors", &weights),
+        ]);
+        let model = open(dir.path()).unwrap();
+        assert_eq!(model.config["model_type"], "llama");
+        assert!(model.tokenizer.is_none());
+        let t = &model.tensors;
+        assert_eq!(t.names(), ["a", "b", "c", "d"]);
+        for (name, shape) in [("a", vec![2]), ("b", vec![1, 2]), ("c", vec![2, 1])] {
+            let tensor = t.read(name).unwrap();
+            assert_eq!(tensor.shape(), shape);
+            assert_eq!(tensor.as_f32().unwrap(), [1.0, 2.0], "{name}");
+        }
+        let error = t.read("d").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.to_string().contains("I64"), "{error}");
+        assert_eq!(t.read("e").unwrap_err().kind(), ErrorKind::Missing);
+        let about = "1 safetensors file, 4 tensors (BF16 1, F16 1, F32 1, I64 1)";
+        assert_eq!(t.describe(), about);
+    }
+
+    #[test]
+    fn open_sharded_reads_from_each_file() {
+        let one = safetensors(&[("a", "F32", &[2], &F32_TWO)]);
+        let two = safetensors(&[("b", "F16", &[2], &F16_TWO)]);
+        let index = br#"{"metadata": {}, "weight_map": {"a": "m-1.safetensors", "b": "m-2.safetensors"}}"#;
+        let dir = folder(&[
+            ("model.safetensors.index.json", index),
+            ("m-1.safetensors", &one),
+            ("m-2.safetensors", &two),
+        ]);
+        let source = SafetensorsSource::open(dir.path()).unwrap();
+        assert_eq!(source.files().len(), 2);
+        for name in ["a", "b"] {
+            assert_eq!(source.read(name).unwrap().as_f32().unwrap(), [1.0, 2.0]);
+        }
+    }
+
+    #[test]
+    fn open_sharded_with_bad_index_is_an_error() {
+        let one = safetensors(&[("a", "F32", &[2], &F32_TWO)]);
+        let cases: &[(&str, ErrorKind)] = &[
+            (r#"{"weight_map": {"a": "../m.safetensors"}}"#, ErrorKind::Malformed),
+            (r#"{"weight_map": {"a": "/m.safetensors"}}"#, ErrorKind::Malformed),
+            (r#"{"weight_map": {"a": 3}}"#, ErrorKind::Malformed),
+            (r#"{"weight_map": 1}"#, ErrorKind::Malformed),
+            (r#"[]"#, ErrorKind::Malformed),
+            (r#"{"#, ErrorKind::Malformed),
+            (r#"{"weight_map": {"a": "absent.safetensors"}}"#, ErrorKind::Missing),
+            (r#"{"weight_map": {"x": "m.safetensors"}}"#, ErrorKind::Missing),
+        ];
+        for (index, kind) in cases {
+            let dir = folder(&[
+                ("model.safetensors.index.json", index.as_bytes()),
+                ("m.safetensors", &one),
+            ]);
+            let error = SafetensorsSource::open(dir.path()).err().expect(index);
+            assert_eq!(error.kind(), *kind, "{index}: {error}");
+        }
+    }
+
+    #[test]
+    fn open_truncated_or_padded_file_is_an_error() {
+        let whole = safetensors(&[("a", "F32", &[2], &F32_TWO)]);
+        let path = Path::new("model.safetensors");
+        let open = |bytes: Vec<u8>| SafetensorsSource::from_bytes(path, std::sync::Arc::new(bytes));
+        assert!(open(whole.clone()).is_ok());
+        for len in 0..whole.len() {
+            let error = open(whole[..len].to_vec()).err().expect("truncated");
+            assert_eq!(error.kind(), ErrorKind::Malformed);
+            assert_eq!(error.file(), Some(path));
+        }
+        let mut padded = whole;
+        padded.push(0);
+        assert!(open(padded).is_err());
+    }
+
+    #[test]
+    fn open_without_needed_files_says_which() {
+        let cases: &[(Files<'_>, &str)] = &[
+            (&[], "config.json"),
+            (&[("config.json", b"{}")], "model.safetensors"),
+            (&[("config.json", b"{}"), ("tokenizer.model", b"")], "tokenizer.model"),
+            (&[("config.json", b"3")], "config.json"),
+        ];
+        for (files, word) in cases {
+            let dir = folder(files);
+            let error = open(dir.path()).unwrap_err().to_string();
+            assert!(error.contains(word), "{error}");
+        }
+        assert_eq!(
+            open(Path::new("no/such/folder")).unwrap_err().kind(),
+            ErrorKind::Missing
+        );
+        let dir = folder(&[("x.bin", b"PK\x03\x04"), ("y.bin", b"")]);
+        for name in ["x.bin", "y.bin"] {
+            let error = open(&dir.path().join(name)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+        }
+    }
+
+    #[test]
+    fn chat_template_prefers_its_own_file() {
+        let weights = safetensors(&[]);
+        let config = br#"{"chat_template": "from config", "bos_token": "<s>"}"#;
+        let named =
+            br#"{"chat_template": [{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}]}"#;
+        let base: Files<'_> = &[
+            ("config.json", b"{}"),
+            ("model.safetensors", &weights),
+            ("tokenizer.json", b"{}"),
+        ];
+        let cases: &[(Files<'_>, Option<&str>)] = &[
+            (&[("tokenizer_config.json", config)], Some("from config")),
+            (&[("tokenizer_config.json", named)], Some("d")),
+            (
+                &[("tokenizer_config.json", config), ("chat_template.jinja", b"from file")],
+                Some("from file"),
+            ),
+            (&[], None),
+        ];
+        for (extra, want) in cases {
+            let dir = folder(&[base, *extra].concat());
+            let tokenizer = open(dir.path()).unwrap().tokenizer.unwrap();
+            assert_eq!(tokenizer.chat_template.as_deref(), *want);
+        }
+    }
+}
