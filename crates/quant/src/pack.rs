@@ -1,0 +1,128 @@
+//! From `f32` rows to packed bytes.
+
+use crate::error::{Error, Result, ValueText};
+use crate::packing::{BLOCK_ROWS, PackedLayout, Packing};
+use crate::view::PackedView;
+use crate::{float, int8};
+use cactus_base::AlignedBuf;
+
+/// A packed matrix that owns its bytes, aligned to 64 bytes.
+#[derive(Debug)]
+pub struct Packed {
+    layout: PackedLayout,
+    data: AlignedBuf,
+}
+
+impl Packed {
+    /// Shape and packing.
+    #[must_use]
+    pub fn layout(&self) -> &PackedLayout {
+        &self.layout
+    }
+
+    /// The separate scales: empty for every packing of today.
+    #[must_use]
+    pub fn scales(&self) -> &[u8] {
+        &[]
+    }
+
+    /// The data.
+    #[must_use]
+    pub fn data(&self) -> &[u8] {
+        &self.data
+    }
+
+    /// The matrix in place.
+    #[must_use]
+    pub fn view(&self) -> PackedView<'_> {
+        PackedView::of(self.layout, &self.data)
+    }
+}
+
+/// Packs the row-major `[n, k]` matrix `rows`.
+///
+/// # Errors
+/// [`Error::Shape`], [`Error::Length`] where `rows` has not `n * k` elements, [`Error::Value`] for a value that is not
+/// finite or too large for the packing, [`Error::OutOfMemory`].
+pub fn pack(packing: Packing, n: usize, k: usize, rows: &[f32]) -> Result<Packed> {
+    let layout = PackedLayout::new(packing, n, k)?;
+    if n.checked_mul(k) != Some(rows.len()) {
+        return Err(Error::Length {
+            what: "source elements",
+            n,
+            k,
+            packing,
+            expected: n.saturating_mul(k),
+            found: rows.len(),
+        });
+    }
+    let bytes = layout.data_bytes();
+    let mut data = AlignedBuf::zeroed(bytes).map_err(|_| Error::OutOfMemory { bytes })?;
+    if bytes > 0 {
+        let per_block = rows_per_block(packing);
+        let blocks = data.chunks_exact_mut(layout.block_bytes());
+        for (b, (block, rows)) in blocks.zip(rows.chunks(per_block * k)).enumerate() {
+            encode_block(&layout, b * per_block, rows, block)?;
+        }
+    }
+    Ok(Packed { layout, data })
+}
+
+/// Packs one block: rows `first_row..` of the matrix, up to [`BLOCK_ROWS`] of them (one for [`Packing::RowMajor`]), into
+/// `block`, the block's zeroed [`PackedLayout::block_bytes`]. For sources too large to hold as `f32` at once.
+///
+/// # Errors
+/// [`Error::Length`] where `rows` or `block` has the wrong length, [`Error::Value`] as in [`pack()`].
+pub fn pack_block(layout: &PackedLayout, first_row: usize, rows: &[f32], block: &mut [u8]) -> Result<()> {
+    let per_block = rows_per_block(layout.packing());
+    let count = per_block.min(layout.n().saturating_sub(first_row));
+    for (what, expected, found) in [
+        ("source elements of a block", count * layout.k(), rows.len()),
+        ("bytes of a block", layout.block_bytes(), block.len()),
+    ] {
+        if expected != found {
+            return Err(Error::Length {
+                what,
+                n: layout.n(),
+                k: layout.k(),
+                packing: layout.packing(),
+                expected,
+                found,
+            });
+        }
+    }
+    if rows.is_empty() {
+        return Ok(());
+    }
+    encode_block(layout, first_row, rows, block)
+}
+
+fn rows_per_block(packing: Packing) -> usize {
+    match packing {
+        Packing::RowMajor => 1,
+        _ => BLOCK_ROWS,
+    }
+}
+
+fn encode_block(layout: &PackedLayout, first_row: usize, rows: &[f32], block: &mut [u8]) -> Result<()> {
+    let k = layout.k();
+    let result = match layout.packing() {
+        Packing::RowMajor => {
+            for (bytes, x) in block.chunks_exact_mut(4).zip(rows) {
+                bytes.copy_from_slice(&x.to_le_bytes());
+            }
+            rows.iter()
+                .position(|x| !x.is_finite())
+                .map_or(Ok(()), |column| Err((0, column)))
+        }
+        Packing::Int8G32 => int8::encode(rows, k, block),
+        Packing::F16N16 => float::encode_f16(rows, k, block),
+        Packing::F32N16 => float::encode_f32(rows, k, block),
+    };
+    result.map_err(|(row, column)| Error::Value {
+        row: first_row + row,
+        column,
+        value: ValueText::new(rows[row * k + column]),
+        packing: layout.packing(),
+    })
+}
