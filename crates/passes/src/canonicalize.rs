@@ -1,4 +1,4 @@
-use crate::pattern::{either, is_output, maker, only_user, scalar, type_of, unary, vector};
+use crate::pattern::{either, maker, only_user, scalar, type_of, unary, vector};
 use crate::{Pass, Report, Result};
 use cactus_ir::{BinaryFn, CompareFn, Def, Dim, Graph, Literal, Node, NodeId, Op, UnaryFn, ValueId};
 use std::collections::HashMap;
@@ -15,6 +15,7 @@ impl Pass for Canonicalize {
 
     fn run(&self, graph: &mut Graph, report: &mut Report) -> Result<()> {
         let mut changes = 0;
+        graph.remove_dead();
         loop {
             let before = changes;
             for id in graph.order().to_vec() {
@@ -55,9 +56,6 @@ enum Step {
 fn simplify(g: &Graph, id: NodeId) -> Option<Step> {
     let node = g.node(id);
     let out = node.outputs[0];
-    if is_unused(g, out) {
-        return None;
-    }
     let x = node.inputs.first().copied();
     match &node.op {
         Op::Reshape { .. } | Op::Permute { .. } | Op::Expand { .. } | Op::Slice { .. } | Op::Cast { .. } => {
@@ -71,10 +69,6 @@ fn simplify(g: &Graph, id: NodeId) -> Option<Step> {
         _ => None,
     }
     .or_else(|| without_broadcast(g, node, out))
-}
-
-fn is_unused(g: &Graph, v: ValueId) -> bool {
-    !is_output(g, v) && !g.nodes().any(|(_, n)| n.inputs.contains(&v))
 }
 
 fn shape_step(g: &Graph, node: &Node, out: ValueId, x: ValueId) -> Option<Step> {
@@ -199,7 +193,9 @@ fn binary_step(g: &Graph, f: BinaryFn, a: ValueId, b: ValueId, out: ValueId) -> 
         BinaryFn::Mul => {
             either(g, out, f, |x, s| (unary(g, s, UnaryFn::Sigmoid)? == x).then_some(x)).map(|x| of(UnaryFn::Silu, x))
         }
-        BinaryFn::Add => either(g, out, f, |y, bias| linear_with_bias(g, y, bias)),
+        BinaryFn::Add => either(g, out, f, |y, bias| {
+            linear_with_bias(g, y, bias).filter(|_| g.ty(y) == g.ty(out))
+        }),
         BinaryFn::And => either(g, out, f, |x, t| is_all_true(g, t, x, out).then_some(Step::Same(x))),
         _ => None,
     }
@@ -309,7 +305,7 @@ fn share(g: &mut Graph) -> usize {
         }
         let out = node.outputs[0];
         let first = *seen.entry((format!("{:?}", node.op), inputs)).or_insert(out);
-        if first != out && !is_unused(g, out) {
+        if first != out {
             g.replace_uses(out, first);
             shared += 1;
         }

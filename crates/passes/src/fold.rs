@@ -1,4 +1,4 @@
-use crate::pattern::{free_name, maker, only_user, scalar, times_scalar};
+use crate::pattern::{free_name, maker, only_user, scalar, times_scalar, users};
 use crate::{Pass, Report, Result};
 use cactus_ir::{BinaryFn, Bindings, Def, Dim, Graph, Literal, Node, NodeId, Op, TensorType, ValueId, WeightExpr};
 use cactus_reference::{eval_op, literal_tensor};
@@ -112,9 +112,13 @@ fn weight_change(g: &Graph, id: NodeId) -> Option<(String, TensorType, WeightExp
                 _ => (a, "times", WeightExpr::MulScalar { x, value }),
             }
         }
-        // Reordering a matrix that is read as it is too would store it twice.
+        // Reordering a matrix that is read as it is too would store it twice; one that is multiplied by is for
+        // `linear_of_matmul`.
         (Op::Permute { perm }, &[a]) => {
             only_user(g, a)?;
+            if users(g, out).iter().any(|&n| g.node(n).op == Op::MatMul) {
+                return None;
+            }
             (
                 a,
                 "permuted",
@@ -159,18 +163,18 @@ fn linear_of_matmul(g: &mut Graph, id: NodeId) -> Result<bool> {
     if g.ty(w).shape.len() != 2 {
         return Ok(false);
     }
-    // A matrix that arrived here by a permutation is turned back; any other is stored as its transpose.
-    let (name, expr) = match expr {
-        WeightExpr::Permute { x, perm } if perm[..] == [1, 0] => (g.value(w).name.clone(), (**x).clone()),
-        _ if only_user(g, w).is_some() => {
-            let expr = WeightExpr::Permute {
-                x: Box::new(expr.clone()),
-                perm: vec![1, 0],
-            };
-            (g.value(w).name.clone(), expr)
-        }
-        _ => return Ok(false),
+    // Read elsewhere too, it would be stored twice.
+    if only_user(g, w).is_none() {
+        return Ok(false);
+    }
+    let expr = match expr {
+        WeightExpr::Permute { x, perm } if perm[..] == [1, 0] => (**x).clone(),
+        _ => WeightExpr::Permute {
+            x: Box::new(expr.clone()),
+            perm: vec![1, 0],
+        },
     };
+    let name = g.value(w).name.clone();
     let shape: Vec<Dim> = g.ty(w).shape.iter().rev().cloned().collect();
     let w = g.add_weight(name, TensorType::new(DType::F32, shape), expr);
     g.replace(id, Op::Linear, &[x, w])?;

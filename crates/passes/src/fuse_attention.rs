@@ -179,6 +179,9 @@ fn scores(g: &Graph, mut v: ValueId) -> Match<Scores> {
     });
     if let Some((inner, cap)) = capped {
         // cap * tanh(x), where the cap's inverse is a factor of x.
+        if !(cap > 0.0 && cap.is_finite()) {
+            return near(format!("a cap of {cap} is not positive"));
+        }
         softcap = Some(cap);
         scale = f64::from(cap);
         v = inner;

@@ -87,7 +87,14 @@ impl fmt::Display for Report {
                     *fired.entry(what).or_default() += 1;
                 }
             }
-            let what: Vec<String> = fired.iter().map(|(what, n)| format!("{n}x {what}")).collect();
+            let times = |(what, n): (&&str, &usize)| {
+                if *n == 1 {
+                    (*what).to_owned()
+                } else {
+                    format!("{n}x {what}")
+                }
+            };
+            let what: Vec<String> = fired.iter().map(times).collect();
             let what = if what.is_empty() {
                 "did not fire".to_owned()
             } else {

@@ -1,0 +1,106 @@
+//! Every golden model, as its family builds it, fuses completely and computes the same call by call.
+
+use cactus_ir::{Graph, Op};
+use cactus_passes::{Bits, Options, Storage, choose_storage, optimize};
+use cactus_reference::{Error, ErrorKind, Interpreter, States, Tensors, WeightSource, eval_op, run};
+use cactus_tensor::Tensor;
+use cactus_testkit::{Random, assert_close, source_tensors};
+use std::fs;
+use std::path::Path;
+
+fn golden() -> Vec<(String, Graph)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/models");
+    let mut models: Vec<(String, Graph)> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| {
+            let path = entry.unwrap().path();
+            let config = fs::read(path.join("config.json")).unwrap();
+            let def = cactus_models::build(&serde_json::from_slice(&config).unwrap()).unwrap();
+            (path.file_name().unwrap().to_string_lossy().into_owned(), def.graph)
+        })
+        .collect();
+    models.sort_by(|a, b| a.0.cmp(&b.0));
+    assert!(models.len() >= 6, "the golden models are missing");
+    models
+}
+
+fn get(tensors: &Tensors) -> impl WeightSource {
+    |name: &str| {
+        let missing = || Error::new(ErrorKind::Weight, "there is no such tensor");
+        tensors.get(name).cloned().ok_or_else(missing)
+    }
+}
+
+fn rows(x: &Tensor, start: usize, end: usize) -> Tensor {
+    let op = Op::Slice {
+        axis: 1,
+        start: start.into(),
+        end: end.into(),
+    };
+    eval_op(&op, &[x], &Default::default()).unwrap()
+}
+
+#[test]
+fn golden_model_fuses_completely() {
+    for (name, raw) in golden() {
+        let (g, report) = optimize(&raw, &Options::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        for (_, node) in g.nodes() {
+            // What the runtime has a kernel or a view for.
+            let known = matches!(
+                node.op,
+                Op::Iota { .. }
+                    | Op::Embedding
+                    | Op::Linear
+                    | Op::Slice { .. }
+                    | Op::Reshape { .. }
+                    | Op::RmsNorm { .. }
+                    | Op::Rope { .. }
+                    | Op::Attention(_)
+                    | Op::ShortConv { .. }
+                    | Op::Gated { .. }
+                    | Op::Binary { .. }
+            );
+            assert!(known, "{name}: {} in\n{report}\n{g}", node.op.mnemonic());
+        }
+        let mixers = g
+            .nodes()
+            .filter(|(_, n)| matches!(n.op, Op::Attention(_) | Op::ShortConv { .. }))
+            .count();
+        assert_eq!(g.states().len(), mixers, "{name}");
+    }
+}
+
+#[test]
+fn golden_model_computes_the_same_call_by_call() {
+    for (name, raw) in golden() {
+        let weights = source_tensors(&raw, 5);
+        let ids = Random::new(9).tokens(&[1, 6], 20);
+        let call = |ids: Tensor| Tensors::from([("input_ids".into(), ids)]);
+        let want = run(&raw, &call(ids.clone()), &get(&weights), &mut States::default()).unwrap();
+        let (g, _) = optimize(&raw, &Options::default()).unwrap();
+        let it = Interpreter::new(&g, &get(&weights)).unwrap();
+        let mut states = States::new(&g).unwrap();
+        for (start, end) in [(0, 3), (3, 4), (4, 6)] {
+            let got = it.run(&call(rows(&ids, start, end)), &mut states).unwrap();
+            assert_close(&got["logits"], &rows(&want["logits"], start, end), 1e-5, &name);
+        }
+    }
+}
+
+#[test]
+fn storage_follows_what_reads_a_weight() {
+    for (name, raw) in golden() {
+        let (g, _) = optimize(&raw, &Options::default()).unwrap();
+        for (weight, choice) in choose_storage(&g, Bits::Eight) {
+            let is_matrix = weight.contains("proj") || weight.contains("embed_tokens") || weight.contains("lm_head");
+            let is_matrix =
+                (is_matrix || weight.contains(".w")) && !weight.ends_with("bias") && !weight.contains("norm");
+            let is_matrix = is_matrix && !weight.contains("conv.conv");
+            assert_eq!(
+                choice.storage != Storage::Plain,
+                is_matrix,
+                "{name}: {weight} {choice:?}"
+            );
+        }
+    }
+}

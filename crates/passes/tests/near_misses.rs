@@ -1,0 +1,475 @@
+//! What must not fuse does not, and the report says why.
+
+mod kit;
+
+use cactus_ir::{
+    AttentionAttrs, BinaryFn, CompareFn, Dim, Graph, GraphBuilder, Op, ReduceFn, Result, SEQ, TensorType, UnaryFn,
+    ValueId,
+};
+use cactus_tensor::DType;
+use cactus_testkit::{assert_close, tiny::causal_mask};
+use kit::{dims, graph, input, inputs, output, run_pass};
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+/// Runs `pass`, which must not fire and must give a reason with `why`.
+#[track_caller]
+fn refused(pass: &str, why: &str, before: &Graph) {
+    let (after, report) = run_pass(pass, before);
+    assert_eq!(report.fired_count(pass), 0, "{why}:\n{report}\n{after}");
+    assert_eq!(after.to_string(), before.to_string(), "{why}");
+    let reasons: Vec<_> = report.misses(pass).collect();
+    assert!(
+        reasons.iter().any(|(_, reason)| reason.contains(why)),
+        "`{why}` is not among {reasons:?}"
+    );
+    assert!(report.to_string().contains(why), "{report}");
+}
+
+/// Attention of one head under what `mask` makes of the scores.
+fn attention(mask: impl FnOnce(&mut GraphBuilder, ValueId) -> Result<ValueId>) -> Graph {
+    graph(|b| {
+        let [q, k, v] = ["q", "k", "v"].map(|n| input(b, n, "batch 2 seq 4"));
+        let k = b.permute(k, &[0, 1, 3, 2])?;
+        let scores = b.matmul(q, k)?;
+        let scores = mask(b, scores)?;
+        let shares = b.softmax_last(scores)?;
+        b.matmul(shares, v)
+    })
+}
+
+fn query_and_key(b: &mut GraphBuilder) -> Result<(ValueId, ValueId)> {
+    let positions = b.iota(0, SEQ)?;
+    Ok((
+        b.reshape(positions, dims("seq 1"))?,
+        b.reshape(positions, dims("1 seq"))?,
+    ))
+}
+
+fn hide(b: &mut GraphBuilder, mask: ValueId, scores: ValueId) -> Result<ValueId> {
+    let hidden = b.scalar(f32::NEG_INFINITY)?;
+    b.select(mask, scores, hidden)
+}
+
+#[test]
+fn fuse_attention_refuses_a_mask_it_cannot_prove() {
+    refused(
+        "fuse_attention",
+        "input `attention_mask`",
+        &attention(|b, scores| {
+            let mask = b.input("attention_mask", TensorType::new(DType::I64, dims("batch 1 1 seq")));
+            let zero = b.scalar_i64(0)?;
+            let mask = b.compare(CompareFn::Gt, mask, zero)?;
+            hide(b, mask, scores)
+        }),
+    );
+    refused(
+        "fuse_attention",
+        "not proven to be causal",
+        &attention(|b, scores| {
+            // One key too many.
+            let (query, key) = query_and_key(b)?;
+            let one = b.scalar_i64(1)?;
+            let query = b.add(query, one)?;
+            let mask = b.compare(CompareFn::Le, key, query)?;
+            hide(b, mask, scores)
+        }),
+    );
+    refused(
+        "fuse_attention",
+        "not proven to be causal",
+        &attention(|b, scores| {
+            let (query, key) = query_and_key(b)?;
+            let (p, q) = (
+                b.compare(CompareFn::Le, key, query)?,
+                b.compare(CompareFn::Ge, key, query)?,
+            );
+            let mask = b.binary(BinaryFn::Or, p, q)?;
+            hide(b, mask, scores)
+        }),
+    );
+    refused(
+        "fuse_attention",
+        "is no mask of zeros and hiding numbers",
+        &attention(|b, scores| {
+            // A bias by distance.
+            let (query, key) = query_and_key(b)?;
+            let distance = b.binary(BinaryFn::Sub, key, query)?;
+            let bias = b.cast(distance, DType::F32)?;
+            b.add(scores, bias)
+        }),
+    );
+    refused(
+        "fuse_attention",
+        "very negative number",
+        &attention(|b, scores| {
+            let positions = b.iota(0, SEQ)?;
+            let mask = causal_mask(b, positions, None)?;
+            let low = b.scalar(-10.0)?;
+            b.select(mask, scores, low)
+        }),
+    );
+}
+
+#[test]
+fn fuse_attention_refuses_what_is_read_elsewhere_or_is_something_else() {
+    let shared = graph(|b| {
+        let [q, k] = ["q", "k"].map(|n| input(b, n, "batch 2 seq 4"));
+        let kt = b.permute(k, &[0, 1, 3, 2])?;
+        let scores = b.matmul(q, kt)?;
+        let shares = b.softmax_last(scores)?;
+        b.output("shares", shares);
+        b.matmul(shares, k)
+    });
+    refused("fuse_attention", "softmax is read elsewhere", &shared);
+    let router = graph(|b| {
+        let x = input(b, "x", "batch seq 4");
+        b.softmax_last(x)
+    });
+    refused("fuse_attention", "not over the keys", &router);
+    let activated = attention(|b, scores| b.unary(UnaryFn::Exp, scores));
+    refused("fuse_attention", "exp is not between scores and softmax", &activated);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, rng_seed: RngSeed::Fixed(2), ..ProptestConfig::default() })]
+
+    /// Whatever the comparison, offset and order, attention computes the same after the pass, and the masks that
+    /// attention can express are found.
+    #[test]
+    fn any_mask_of_positions_keeps_its_meaning(
+        f in 0usize..4, offset in -3i64..4, key_first: bool, negate: bool, by_add: bool, also_causal: bool,
+        floats: bool,
+    ) {
+        let f = [CompareFn::Lt, CompareFn::Le, CompareFn::Gt, CompareFn::Ge][f];
+        let before = attention(|b, scores| {
+            let (query, key) = query_and_key(b)?;
+            let (mut a, mut c) = if key_first { (key, query) } else { (query, key) };
+            let by = b.scalar_i64(offset)?;
+            c = b.add(by, c)?;
+            if floats {
+                (a, c) = (b.cast(a, DType::F32)?, b.cast(c, DType::F32)?);
+            }
+            let mut mask = b.compare(f, a, c)?;
+            if negate {
+                mask = b.unary(UnaryFn::Not, mask)?;
+            }
+            if also_causal {
+                let causal = b.compare(CompareFn::Le, key, query)?;
+                mask = b.binary(BinaryFn::And, causal, mask)?;
+            }
+            if !by_add {
+                return hide(b, mask, scores);
+            }
+            let (zero, hidden) = (b.scalar(0.0)?, b.scalar(f32::NEG_INFINITY)?);
+            let bias = b.select(mask, zero, hidden)?;
+            b.add(bias, scores)
+        });
+        let (after, report) = run_pass("fuse_attention", &before);
+        for seq in [1, 2, 6] {
+            let given = inputs(&before, 1, seq);
+            let (got, want) = (output(&after, &before, &given), output(&before, &before, &given));
+            assert_close(&got, &want, 1e-5, &format!("{seq} positions, {report}"));
+        }
+        // As `key <= query + n` (true) or `key >= query + n` (false).
+        let (lower, n) = match (f, key_first) {
+            (CompareFn::Lt, true) => (true, offset - 1),
+            (CompareFn::Le, true) => (true, offset),
+            (CompareFn::Gt, true) => (false, offset + 1),
+            (CompareFn::Ge, true) => (false, offset),
+            // query f key + offset
+            (CompareFn::Lt, false) => (false, 1 - offset),
+            (CompareFn::Le, false) => (false, -offset),
+            (CompareFn::Gt, false) => (true, -offset - 1),
+            _ => (true, -offset),
+        };
+        let (lower, n) = if !negate { (lower, n) } else if lower { (false, n + 1) } else { (true, n - 1) };
+        let expressible = if lower { n == 0 } else { n <= 0 };
+        prop_assert_eq!(report.fired_count("fuse_attention"), usize::from(expressible), "{}\n{}", report, before);
+    }
+}
+
+#[test]
+fn fuse_rms_norm_refuses_another_operand() {
+    let g = graph(|b| {
+        let (x, y) = (input(b, "x", "batch seq 4"), input(b, "y", "batch seq 4"));
+        let square = b.mul(x, x)?;
+        let mean = b.reduce_last(ReduceFn::Mean, square)?;
+        let eps = b.scalar(1e-6)?;
+        let mean = b.add(mean, eps)?;
+        let root = b.unary(UnaryFn::Rsqrt, mean)?;
+        b.mul(y, root)
+    });
+    refused("fuse_rms_norm", "the root scales input `y`, not input `x`", &g);
+}
+
+/// `x * cos + rotated * sin` with angles and rotated as given.
+fn rope(
+    angles: impl Fn(&mut GraphBuilder, f32) -> Result<ValueId>,
+    rates: [f32; 2],
+    rotate: impl Fn(&mut GraphBuilder, ValueId) -> Result<ValueId>,
+) -> Graph {
+    graph(|b| {
+        let x = input(b, "x", "batch seq 2 4");
+        let cos = angles(b, rates[0])?;
+        let cos = b.unary(UnaryFn::Cos, cos)?;
+        let sin = angles(b, rates[1])?;
+        let sin = b.unary(UnaryFn::Sin, sin)?;
+        let rotated = rotate(b, x)?;
+        let (p, q) = (b.mul(x, cos)?, b.mul(rotated, sin)?);
+        b.add(p, q)
+    })
+}
+
+fn plain_angles(b: &mut GraphBuilder, rate: f32) -> Result<ValueId> {
+    let positions = b.iota(0, SEQ)?;
+    let positions = b.cast(positions, DType::F32)?;
+    let positions = b.reshape(positions, dims("seq 1 1"))?;
+    let freq = b.vector(vec![rate, 0.1])?;
+    let angles = b.mul(positions, freq)?;
+    b.concat_last(&[angles, angles])
+}
+
+fn rotate_half(b: &mut GraphBuilder, x: ValueId) -> Result<ValueId> {
+    let (low, high) = (b.slice_last(x, 0, 2)?, b.slice_last(x, 2, 4)?);
+    let high = b.unary(UnaryFn::Neg, high)?;
+    b.concat_last(&[high, low])
+}
+
+#[test]
+fn fuse_rope_refuses_other_angles_and_parts() {
+    let different = rope(plain_angles, [1.0, 0.5], rotate_half);
+    refused("fuse_rope", "different angles", &different);
+    let swapped = rope(plain_angles, [1.0, 1.0], |b, x| {
+        let (low, high) = (b.slice_last(x, 0, 2)?, b.slice_last(x, 2, 4)?);
+        let low = b.unary(UnaryFn::Neg, low)?;
+        b.concat_last(&[low, high])
+    });
+    refused("fuse_rope", "not the halves", &swapped);
+    let not_negated = rope(plain_angles, [1.0, 1.0], |b, x| {
+        let (low, high) = (b.slice_last(x, 0, 2)?, b.slice_last(x, 2, 4)?);
+        b.concat_last(&[high, low])
+    });
+    refused("fuse_rope", "no concatenation of the negated second half", &not_negated);
+    // Tables over heads rather than positions.
+    let heads = rope(
+        |b, rate| {
+            let positions = b.iota(0, 2)?;
+            let positions = b.cast(positions, DType::F32)?;
+            let positions = b.reshape(positions, dims("2 1"))?;
+            let freq = b.vector(vec![rate, 0.1])?;
+            let angles = b.mul(positions, freq)?;
+            b.concat_last(&[angles, angles])
+        },
+        [1.0, 1.0],
+        rotate_half,
+    );
+    let (after, _) = run_pass("fuse_rope", &heads);
+    let given = inputs(&heads, 2, 3);
+    assert_close(
+        &output(&after, &heads, &given),
+        &output(&heads, &heads, &given),
+        1e-6,
+        "angles of heads",
+    );
+}
+
+#[test]
+fn fuse_gated_mlp_refuses_parts_that_do_not_lie_together() {
+    let two = |f: fn(&mut GraphBuilder) -> Result<(ValueId, ValueId)>| {
+        graph(|b| {
+            let (gate, up) = f(b)?;
+            let gate = b.unary(UnaryFn::Silu, gate)?;
+            b.mul(gate, up)
+        })
+    };
+    let swapped = two(|b| {
+        let x = input(b, "x", "batch seq 8");
+        Ok((b.slice_last(x, 4, 8)?, b.slice_last(x, 0, 4)?))
+    });
+    refused("fuse_gated_mlp", "right behind gate", &swapped);
+    let unrelated = two(|b| Ok((input(b, "x", "batch seq 4"), input(b, "y", "batch seq 4"))));
+    refused("fuse_gated_mlp", "neither linears", &unrelated);
+    let operands = two(|b| {
+        let (x, y) = (input(b, "x", "batch seq 4"), input(b, "y", "batch seq 4"));
+        let (v, w) = (b.weight("v", &[4, 4]), b.weight("w", &[4, 4]));
+        Ok((b.linear(x, v, None)?, b.linear(y, w, None)?))
+    });
+    refused("fuse_gated_mlp", "different operands", &operands);
+    let tied = two(|b| {
+        let x = input(b, "x", "batch seq 4");
+        let (v, w) = (b.weight("v", &[4, 4]), b.weight("w", &[4, 4]));
+        let first = b.linear(x, v, None)?;
+        let y = b.linear(x, w, None)?;
+        b.output("other", y);
+        Ok((first, y))
+    });
+    refused("fuse_gated_mlp", "read elsewhere", &tied);
+}
+
+#[test]
+fn merge_linear_refuses_tied_weights() {
+    let g = graph(|b| {
+        let x = input(b, "x", "batch seq 4");
+        let (v, w) = (b.weight("v", &[4, 4]), b.weight("w", &[4, 4]));
+        let (p, q) = (b.linear(x, v, None)?, b.linear(x, w, None)?);
+        let q = b.linear(q, w, None)?;
+        b.add(p, q)
+    });
+    refused("merge_linear", "weight `w` is read elsewhere", &g);
+}
+
+#[test]
+fn fuse_short_conv_refuses_what_sees_the_future() {
+    let conv = |weight: [usize; 3], groups, pad_left, pad_right| {
+        graph(|b| {
+            let x = input(b, "x", "batch 4 seq");
+            let w = b.weight("w", &weight);
+            b.op(
+                Op::Conv1d {
+                    groups,
+                    pad_left,
+                    pad_right,
+                },
+                &[x, w],
+            )
+        })
+    };
+    refused("fuse_short_conv", "not causal", &conv([4, 1, 3], 4, 1, 1));
+    refused("fuse_short_conv", "not cut off", &conv([4, 1, 3], 4, 2, 2));
+    refused("fuse_short_conv", "not depthwise", &conv([4, 2, 3], 2, 2, 0));
+    refused("fuse_short_conv", "not depthwise", &conv([8, 1, 3], 4, 2, 0));
+}
+
+#[test]
+fn insert_states_names_the_node_that_mixes_positions() {
+    let attrs = |causal| {
+        Op::Attention(AttentionAttrs {
+            scale: 1.0,
+            causal,
+            window: None,
+            softcap: None,
+            state: None,
+        })
+    };
+    type Build = Box<dyn Fn(&mut GraphBuilder) -> Result<ValueId>>;
+    let cases: Vec<(&str, &str, Build)> = vec![
+        (
+            "attention",
+            "later positions",
+            Box::new(move |b| {
+                let x = input(b, "x", "batch seq 2 4");
+                b.op(attrs(false), &[x, x, x])
+            }),
+        ),
+        (
+            "reduce_mean",
+            "counts positions, is mixed",
+            Box::new(|b| {
+                let x = input(b, "x", "batch seq 4");
+                b.op(
+                    Op::Reduce {
+                        f: ReduceFn::Mean,
+                        axes: vec![1],
+                        keepdim: true,
+                    },
+                    &[x],
+                )
+            }),
+        ),
+        (
+            "matmul",
+            "sums over positions",
+            Box::new(|b| {
+                let x = input(b, "x", "batch seq 4");
+                let t = b.permute(x, &[0, 2, 1])?;
+                b.matmul(t, x)
+            }),
+        ),
+        (
+            "matmul",
+            "positions meet other positions",
+            Box::new(|b| {
+                let x = input(b, "x", "batch seq 4");
+                let t = b.permute(x, &[0, 2, 1])?;
+                b.matmul(x, t)
+            }),
+        ),
+        (
+            "lt",
+            "positions meet other positions",
+            Box::new(|b| {
+                let (query, key) = query_and_key(b)?;
+                b.compare(CompareFn::Lt, query, key)
+            }),
+        ),
+        (
+            "conv1d",
+            "not a causal depthwise",
+            Box::new(|b| {
+                let x = input(b, "x", "batch 4 seq");
+                let w = b.weight("w", &[4, 1, 3]);
+                b.op(
+                    Op::Conv1d {
+                        groups: 4,
+                        pad_left: 1,
+                        pad_right: 1,
+                    },
+                    &[x, w],
+                )
+            }),
+        ),
+        (
+            "slice",
+            "positions are cut",
+            Box::new(|b| {
+                let x = input(b, "x", "batch seq 4");
+                b.op(
+                    Op::Slice {
+                        axis: 1,
+                        start: Dim::known(0),
+                        end: Dim::known(1),
+                    },
+                    &[x],
+                )
+            }),
+        ),
+        (
+            "softmax",
+            "is mixed",
+            Box::new(|b| {
+                let x = input(b, "x", "batch seq 4");
+                b.op(Op::Softmax { axis: 1 }, &[x])
+            }),
+        ),
+        (
+            "iota",
+            "elements, which is not one for each position",
+            Box::new(|b| b.iota(0, "2*seq".parse::<Dim>()?)),
+        ),
+    ];
+    for (node, why, build) in cases {
+        let g = graph(build);
+        refused("insert_states", why, &g);
+        let (_, report) = run_pass("insert_states", &g);
+        let (at, _) = report.misses("insert_states").next().unwrap();
+        assert_eq!(at, format!("layer/{node}"));
+    }
+}
+
+#[test]
+fn insert_states_leaves_pointwise_graphs_alone() {
+    let g = graph(|b| {
+        let x = input(b, "x", "batch seq 4");
+        let last = b.op(
+            Op::Slice {
+                axis: 1,
+                start: "seq-1".parse()?,
+                end: SEQ.into(),
+            },
+            &[x],
+        )?;
+        b.unary(UnaryFn::Exp, last)
+    });
+    refused("insert_states", "nothing depends on earlier positions", &g);
+}

@@ -1,0 +1,445 @@
+//! Every pass alone on a small graph: text before and after, report, and the same function.
+
+mod kit;
+
+use cactus_ir::{BinaryFn, CompareFn, Dim, Graph, GraphBuilder, Op, ReduceFn, Result, SEQ, UnaryFn, ValueId};
+use cactus_reference::{Interpreter, States, Tensors, eval_op};
+use cactus_tensor::DType;
+use cactus_testkit::{assert_close, tiny::causal_mask};
+use kit::{dims, graph, input, inputs, output, run_pass};
+
+/// Snapshots what pass `name` makes of `before`, and compares what both compute at several lengths.
+#[track_caller]
+fn check(name: &str, case: &str, before: &Graph) {
+    let (after, report) = run_pass(name, before);
+    for (batch, seq) in [(1, 1), (2, 5)] {
+        let given = inputs(before, batch, seq);
+        let want = output(before, before, &given);
+        assert_close(
+            &output(&after, before, &given),
+            &want,
+            1e-5,
+            &format!("{name} {case} [{batch}, {seq}]"),
+        );
+    }
+    insta::assert_snapshot!(format!("{name}-{case}"), format!("{before}\n{after}\n{report}"));
+}
+
+fn binary(b: &mut GraphBuilder, f: BinaryFn, x: ValueId, c: f32) -> Result<ValueId> {
+    let c = b.scalar(c)?;
+    b.binary(f, x, c)
+}
+
+#[test]
+fn canonicalize_gives_equal_things_one_form() {
+    let g = graph(|b| {
+        let x = input(b, "x", "batch seq 2 4");
+        // Permutations that undo each other around a no-op, and chained reshapes.
+        let y = b.permute(x, &[0, 2, 1, 3])?;
+        let y = b.cast(y, DType::F32)?;
+        let y = b.permute(y, &[0, 2, 1, 3])?;
+        let y = b.reshape(y, dims("batch seq 8 1"))?;
+        let y = b.reshape(y, dims("batch seq 8"))?;
+        // The named function behind products, powers and quotients; constants on the right.
+        let s = b.unary(UnaryFn::Sigmoid, y)?;
+        let y = b.mul(s, y)?;
+        let square = binary(b, BinaryFn::Pow, y, 2.0)?;
+        let (one, two) = (b.scalar(1.0)?, b.scalar(2.0)?);
+        let y = b.binary(BinaryFn::Add, two, square)?;
+        let root = b.unary(UnaryFn::Sqrt, y)?;
+        let y = b.binary(BinaryFn::Div, one, root)?;
+        // Computed twice, and an operand broadcast by hand.
+        let again = b.unary(UnaryFn::Sqrt, square)?;
+        let twice = b.unary(UnaryFn::Sqrt, square)?;
+        let sum = b.add(again, twice)?;
+        let v = b.vector(vec![1.0; 8])?;
+        let v = b.reshape(v, dims("1 1 8"))?;
+        let v = b.expand(v, dims("batch seq 8"))?;
+        let y = b.mul(y, v)?;
+        let y = b.add(y, sum)?;
+        // Slices of slices and of what was just joined; no-ops.
+        let joined = b.concat_last(&[y, sum])?;
+        let y = b.slice_last(joined, 0, 6)?;
+        let y = b.slice_last(y, 1, 5)?;
+        let y = binary(b, BinaryFn::Mul, y, 1.0)?;
+        let y = b.slice_last(y, 0, 4)?;
+        binary(b, BinaryFn::Add, y, 0.0)
+    });
+    check("canonicalize", "chains", &g);
+}
+
+#[test]
+fn canonicalize_turns_conditions_and_biases() {
+    let g = graph(|b| {
+        let x = input(b, "x", "batch seq 4");
+        let w = b.weight("w", &[4, 4]);
+        let bias = b.weight("bias", &[4]);
+        let y = b.linear(x, w, None)?;
+        let y = b.add(bias, y)?;
+        let zero = b.scalar(0.0)?;
+        let below = b.compare(CompareFn::Gt, zero, y)?;
+        let not = b.unary(UnaryFn::Not, below)?;
+        b.select(not, y, x)
+    });
+    check("canonicalize", "conditions", &g);
+}
+
+#[test]
+fn fold_computes_constants_and_changes_weights() {
+    let g = graph(|b| {
+        let x = input(b, "x", "batch seq 4");
+        // 10000^(-2i/8) from integers.
+        let i = b.iota(0, 4)?;
+        let i = b.cast(i, DType::F32)?;
+        let e = b.scale(i, -0.25)?;
+        let base = b.scalar(10000.0)?;
+        let freq = b.binary(BinaryFn::Pow, base, e)?;
+        let y = b.mul(x, freq)?;
+        let w = b.weight("norm.weight", &[4]);
+        let one = b.scalar(1.0)?;
+        let w = b.add(w, one)?;
+        let y = b.mul(y, w)?;
+        let y = b.scale(y, 0.5)?;
+        let y = b.scale(y, 3.0)?;
+        let fc = b.weight("fc.weight", &[4, 4]);
+        let fc = b.permute(fc, &[1, 0])?;
+        let y = b.matmul(y, fc)?;
+        let plain = b.weight("conv1d.weight", &[4, 6]);
+        b.matmul(y, plain)
+    });
+    check("fold", "constants", &g);
+}
+
+#[test]
+fn fuse_activation_finds_both_gelus() {
+    let g = graph(|b| {
+        let x = input(b, "x", "batch seq 4");
+        let half = b.scale(x, 0.5)?;
+        let inner = binary(b, BinaryFn::Div, x, std::f32::consts::SQRT_2)?;
+        let erf = b.unary(UnaryFn::Erf, inner)?;
+        let erf = binary(b, BinaryFn::Add, erf, 1.0)?;
+        let x = b.mul(half, erf)?;
+        let cube = binary(b, BinaryFn::Pow, x, 3.0)?;
+        let cube = b.scale(cube, 0.044715)?;
+        let inner = b.add(x, cube)?;
+        let inner = b.scale(inner, 0.797_884_6)?;
+        let tanh = b.unary(UnaryFn::Tanh, inner)?;
+        let tanh = binary(b, BinaryFn::Add, tanh, 1.0)?;
+        let y = b.mul(x, tanh)?;
+        b.scale(y, 0.5)
+    });
+    check("fuse_activation", "gelu", &g);
+}
+
+#[test]
+fn fuse_layer_norm_with_and_without_bias() {
+    let norm = |b: &mut GraphBuilder, x: ValueId, name: &str, bias: bool| {
+        let mean = b.reduce_last(ReduceFn::Mean, x)?;
+        let centered = b.binary(BinaryFn::Sub, x, mean)?;
+        let square = b.mul(centered, centered)?;
+        let variance = b.reduce_last(ReduceFn::Mean, square)?;
+        let variance = binary(b, BinaryFn::Add, variance, 1e-5)?;
+        let y = match bias {
+            true => {
+                let root = b.unary(UnaryFn::Sqrt, variance)?;
+                b.binary(BinaryFn::Div, centered, root)?
+            }
+            false => {
+                let root = b.unary(UnaryFn::Rsqrt, variance)?;
+                b.mul(root, centered)?
+            }
+        };
+        let w = b.weight(&format!("{name}.weight"), &[4]);
+        let y = b.mul(w, y)?;
+        if !bias {
+            return Ok(y);
+        }
+        let w = b.weight(&format!("{name}.bias"), &[4]);
+        b.add(y, w)
+    };
+    let g = graph(|b| {
+        let x = input(b, "x", "batch seq 4");
+        let y = norm(b, x, "first", true)?;
+        norm(b, y, "second", false)
+    });
+    check("fuse_layer_norm", "both", &g);
+}
+
+#[test]
+fn fuse_rms_norm_in_every_order() {
+    let g = graph(|b| {
+        let x = input(b, "x", "batch seq 4");
+        let root = |b: &mut GraphBuilder, x: ValueId, f: UnaryFn, eps: f32| {
+            let square = b.mul(x, x)?;
+            let mean = b.reduce_last(ReduceFn::Mean, square)?;
+            let mean = binary(b, BinaryFn::Add, mean, eps)?;
+            b.unary(f, mean)
+        };
+        let [w1, w2, w3, w4] = ["w1", "w2", "w3", "w4"].map(|n| b.weight(n, &[4]));
+        let r = root(b, x, UnaryFn::Rsqrt, 1e-6)?;
+        let y = b.mul(x, r)?;
+        let y = b.mul(w1, y)?;
+        let r = root(b, y, UnaryFn::Sqrt, 1e-5)?;
+        let y = b.binary(BinaryFn::Div, y, r)?;
+        let y = b.mul(y, w2)?;
+        // The weight first.
+        let r = root(b, y, UnaryFn::Rsqrt, 1e-4)?;
+        let z = b.mul(y, w3)?;
+        let y = b.mul(z, r)?;
+        // One root, two weights.
+        let r = root(b, y, UnaryFn::Rsqrt, 1e-3)?;
+        let z = b.mul(y, r)?;
+        let (p, q) = (b.mul(z, w4)?, b.mul(z, w1)?);
+        let y = b.add(p, q)?;
+        // No weight.
+        let r = root(b, y, UnaryFn::Rsqrt, 1e-2)?;
+        b.mul(y, r)
+    });
+    check("fuse_rms_norm", "orders", &g);
+}
+
+/// Positions times frequencies as transformers writes it: a matrix product of broadcast operands.
+fn angles_by_matmul(b: &mut GraphBuilder, freq: ValueId) -> Result<ValueId> {
+    let positions = b.iota(0, SEQ)?;
+    let positions = b.reshape(positions, dims("1 seq"))?;
+    let positions = b.reshape(positions, dims("1 1 seq"))?;
+    let positions = b.cast(positions, DType::F32)?;
+    let freq = b.reshape(freq, dims("1 2 1"))?;
+    let angles = b.matmul(freq, positions)?;
+    let angles = b.permute(angles, &[0, 2, 1])?;
+    b.concat_last(&[angles, angles])
+}
+
+#[test]
+fn fuse_rope_sees_through_a_matrix_product() {
+    let g = graph(|b| {
+        let x = input(b, "x", "batch 3 seq 4");
+        let freq = b.vector(vec![1.0, 0.1])?;
+        let angles = angles_by_matmul(b, freq)?;
+        let mut table = |f| {
+            let t = b.unary(f, angles)?;
+            let t = b.scale(t, 1.5)?;
+            b.reshape(t, dims("1 1 seq 4"))
+        };
+        let (cos, sin) = (table(UnaryFn::Cos)?, table(UnaryFn::Sin)?);
+        let (low, high) = (b.slice_last(x, 0, 2)?, b.slice_last(x, 2, 4)?);
+        let high = b.unary(UnaryFn::Neg, high)?;
+        let rotated = b.concat_last(&[high, low])?;
+        let (p, q) = (b.mul(x, cos)?, b.mul(rotated, sin)?);
+        b.add(p, q)
+    });
+    check("fuse_rope", "matmul", &g);
+}
+
+#[test]
+fn fuse_attention_with_window_cap_and_groups() {
+    let g = graph(|b| {
+        let q = input(b, "q", "batch seq 4 2");
+        let k = input(b, "k", "batch seq 2 2");
+        let v = input(b, "v", "batch seq 2 2");
+        let heads = |b: &mut GraphBuilder, x| b.permute(x, &[0, 2, 1, 3]);
+        let repeat = |b: &mut GraphBuilder, x| {
+            let x = b.reshape(x, dims("batch 2 1 seq 2"))?;
+            let x = b.expand(x, dims("batch 2 2 seq 2"))?;
+            b.reshape(x, dims("batch 4 seq 2"))
+        };
+        let (q, k, v) = (heads(b, q)?, heads(b, k)?, heads(b, v)?);
+        let (k, v) = (repeat(b, k)?, repeat(b, v)?);
+        let q = b.scale(q, 0.5)?;
+        let k = b.permute(k, &[0, 1, 3, 2])?;
+        let scores = b.matmul(q, k)?;
+        let scores = binary(b, BinaryFn::Div, scores, 30.0)?;
+        let scores = b.unary(UnaryFn::Tanh, scores)?;
+        let scores = b.scale(scores, 30.0)?;
+        let positions = b.iota(0, SEQ)?;
+        let mask = causal_mask(b, positions, Some(3))?;
+        let (zero, hidden) = (b.scalar(0.0)?, b.scalar(f32::MIN)?);
+        let bias = b.select(mask, zero, hidden)?;
+        let bias = b.reshape(bias, dims("1 1 seq seq"))?;
+        let scores = b.add(scores, bias)?;
+        let shares = b.softmax_last(scores)?;
+        let y = b.matmul(shares, v)?;
+        let y = b.permute(y, &[0, 2, 1, 3])?;
+        b.reshape(y, dims("batch seq 8"))
+    });
+    check("fuse_attention", "window", &g);
+}
+
+/// LFM2's gated convolution in the layout of the convolution.
+fn gated_conv(b: &mut GraphBuilder, x: ValueId) -> Result<ValueId> {
+    let x = b.permute(x, &[0, 2, 1])?;
+    let mut third = |i: usize| {
+        b.op(
+            Op::Slice {
+                axis: 1,
+                start: (4 * i).into(),
+                end: (4 * i + 4).into(),
+            },
+            &[x],
+        )
+    };
+    let (gate_in, gate_out, x) = (third(0)?, third(1)?, third(2)?);
+    let x = b.mul(gate_in, x)?;
+    let (w, bias) = (b.weight("conv.weight", &[4, 1, 3]), b.weight("conv.bias", &[4]));
+    let y = b.op(
+        Op::Conv1d {
+            groups: 4,
+            pad_left: 2,
+            pad_right: 2,
+        },
+        &[x, w, bias],
+    )?;
+    let y = b.op(
+        Op::Slice {
+            axis: 2,
+            start: 0.into(),
+            end: SEQ.into(),
+        },
+        &[y],
+    )?;
+    let y = b.mul(gate_out, y)?;
+    b.permute(y, &[0, 2, 1])
+}
+
+#[test]
+fn sink_permutes_moves_them_below_slices_and_products() {
+    let g = graph(|b| {
+        let x = input(b, "x", "batch seq 12");
+        gated_conv(b, x)
+    });
+    check("sink_permutes", "gated-conv", &g);
+}
+
+#[test]
+fn fuse_short_conv_takes_weight_bias_and_cut() {
+    let g = graph(|b| {
+        let x = input(b, "x", "batch seq 12");
+        gated_conv(b, x)
+    });
+    check("fuse_short_conv", "gated-conv", &g);
+}
+
+#[test]
+fn fuse_gated_mlp_merges_linears_and_takes_slices() {
+    let g = graph(|b| {
+        let x = input(b, "x", "batch seq 4");
+        let (gate, up) = (b.weight("mlp.gate.weight", &[6, 4]), b.weight("mlp.up.weight", &[6, 4]));
+        let (gate_bias, up_bias) = (b.weight("mlp.gate.bias", &[6]), b.weight("mlp.up.bias", &[6]));
+        let up = b.linear(x, up, Some(up_bias))?;
+        let gate = b.linear(x, gate, Some(gate_bias))?;
+        let gate = b.unary(UnaryFn::GeluTanh, gate)?;
+        let y = b.mul(up, gate)?;
+        // Six wide: the gate at 1..3, up at 3..5.
+        let (gate, up) = (b.slice_last(y, 1, 3)?, b.slice_last(y, 3, 5)?);
+        let gate = b.unary(UnaryFn::Silu, gate)?;
+        let y = b.mul(gate, up)?;
+        let w = b.weight("gate_up.weight", &[4, 2]);
+        let y = b.linear(y, w, None)?;
+        let (gate, up) = (b.slice_last(y, 0, 2)?, b.slice_last(y, 2, 4)?);
+        let gate = b.unary(UnaryFn::Relu, gate)?;
+        b.mul(gate, up)
+    });
+    check("fuse_gated_mlp", "three", &g);
+}
+
+#[test]
+fn merge_linear_joins_what_is_its_own() {
+    let g = graph(|b| {
+        let table = b.weight("embed", &[4, 4]);
+        let x = input(b, "x", "batch seq 4");
+        let part = |b: &mut GraphBuilder, name: &str, n: usize| {
+            let w = b.weight(&format!("attn.{name}.weight"), &[n, 4]);
+            b.linear(x, w, None)
+        };
+        let (q, k, v) = (part(b, "q", 4)?, part(b, "k", 2)?, part(b, "v", 2)?);
+        let tied = b.linear(x, table, None)?;
+        let again = b.linear(q, table, None)?;
+        let all = b.concat_last(&[v, k, q])?;
+        let sum = b.add(tied, again)?;
+        b.concat_last(&[all, sum])
+    });
+    check("merge_linear", "attention", &g);
+}
+
+#[test]
+fn dead_code_removes_what_nobody_reads() {
+    let g = graph(|b| {
+        let x = input(b, "x", "batch seq 4");
+        let unused = b.unary(UnaryFn::Exp, x)?;
+        b.mul(unused, x)?;
+        b.unary(UnaryFn::Neg, x)
+    });
+    check("dead_code", "chain", &g);
+}
+
+#[test]
+fn insert_states_continues_a_sequence() {
+    let attention = |causal, window| {
+        Op::Attention(cactus_ir::AttentionAttrs {
+            scale: 0.5,
+            causal,
+            window,
+            softcap: None,
+            state: None,
+        })
+    };
+    let before = graph(|b| {
+        let x = input(b, "x", "batch seq 8");
+        let heads = |b: &mut GraphBuilder, start: usize| {
+            let y = b.slice_last(x, start, start + 4)?;
+            b.reshape(y, dims("batch seq 2 2"))
+        };
+        let (q, k) = (heads(b, 0)?, heads(b, 4)?);
+        let positions = b.iota(0, SEQ)?;
+        let freq = b.vector(vec![0.7])?;
+        let q = b.op(Op::Rope { scale: 1.0 }, &[q, positions, freq])?;
+        let y = b.op(attention(true, Some(2)), &[q, k, k])?;
+        let y = b.op(attention(true, None), &[y, q, k])?;
+        let y = b.reshape(y, dims("batch seq 4"))?;
+        let w = b.weight("taps", &[4, 3]);
+        let y = b.op(Op::ShortConv { state: None }, &[y, w])?;
+        // A learned position, and sums that stay within one.
+        let table = b.weight("positions", &[16, 4]);
+        let p = b.embedding(table, positions)?;
+        let y = b.add(y, p)?;
+        let y = b.permute(y, &[0, 2, 1])?;
+        let axes = vec![1];
+        let y = b.op(
+            Op::Reduce {
+                f: ReduceFn::Sum,
+                axes,
+                keepdim: false,
+            },
+            &[y],
+        )?;
+        b.reshape(y, dims("batch seq 1"))
+    });
+    let (after, report) = run_pass("insert_states", &before);
+    insta::assert_snapshot!("insert_states-mixers", format!("{before}\n{after}\n{report}"));
+
+    let given = inputs(&before, 1, 7);
+    let want = output(&before, &before, &given);
+    let weights = cactus_testkit::source_tensors(&before, 7);
+    let source = |name: &str| Ok(weights[name].clone());
+    let it = Interpreter::new(&after, &source).unwrap();
+    let rows = |x: &cactus_tensor::Tensor, start: usize, end: usize| {
+        let op = Op::Slice {
+            axis: 1,
+            start: start.into(),
+            end: Dim::known(end),
+        };
+        eval_op(&op, &[x], &Default::default()).unwrap()
+    };
+    for chunk in [1, 2, 7] {
+        let mut states = States::new(&after).unwrap();
+        for start in (0..7).step_by(chunk) {
+            let end = (start + chunk).min(7);
+            let part = Tensors::from([("x".into(), rows(&given["x"], start, end))]);
+            assert_eq!(
+                it.run(&part, &mut states).unwrap()["y"],
+                rows(&want, start, end),
+                "chunk {chunk} at {start}"
+            );
+        }
+    }
+}
