@@ -162,7 +162,9 @@ impl<'a> Stage<'a> {
                 return only_wheel(&wheels, package);
             }
             let said = tail(&report);
-            if !said.contains("No module named pip") {
+            // The second is what Windows says of a Python that is only an offer to install one.
+            let is_absent = said.contains("No module named pip") || said.contains("Python was not found");
+            if !is_absent {
                 return Err(failure(package, candidate, &status.to_string(), &said, &tmp));
             }
         }
