@@ -100,6 +100,19 @@ pub(crate) fn part_range(units: usize, parts: usize, part: usize) -> Range<usize
     start..start + each + usize::from(part < more)
 }
 
+/// Checks that a slice of `len` elements holds `rows` rows of `width` elements, `stride` apart.
+pub(crate) fn check_strided(what: &str, len: usize, rows: usize, stride: usize, width: usize) {
+    assert!(
+        stride >= width || rows <= 1,
+        "{what}: rows of {width} elements cannot be {stride} apart"
+    );
+    let needed = if rows == 0 { 0 } else { (rows - 1) * stride + width };
+    assert!(
+        len >= needed,
+        "{what}: {rows} rows of {width} elements {stride} apart need {needed} elements, found {len}"
+    );
+}
+
 /// A mutable slice whose disjoint pieces are handed to the parts of a run.
 pub(crate) struct SharedMut<'a, T> {
     start: *mut T,

@@ -25,10 +25,19 @@
 //! Operations check the lengths of their slices and panic with a message on a mismatch: that is a programming error, and
 //! the runtime validates shapes when it lowers a graph. No slice content can cause a panic or undefined behavior.
 
+mod elementwise;
 mod error;
 mod exec;
+mod math;
 pub mod matmul;
+mod norm;
+mod rope;
+mod short_conv;
+mod softmax;
 
 pub use cactus_simd::{Isa, Tier};
+pub use elementwise::{Activation, BinaryOp, UnaryOp};
 pub use error::{Error, ErrorKind, Result};
 pub use exec::{Exec, Kernels};
+pub use matmul::{Activations, Epilogue, QuantizedRows};
+pub use short_conv::MAX_CONV_TAPS;

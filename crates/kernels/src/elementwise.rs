@@ -1,0 +1,416 @@
+//! Elementwise functions of one and two operands, and gated activations.
+
+use crate::exec::{Exec, SharedMut, part_count, part_range};
+use crate::math;
+use cactus_simd::{Op, Simd};
+use std::marker::PhantomData;
+
+/// Function of one operand.
+#[non_exhaustive]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum UnaryOp {
+    /// `-x`
+    Neg,
+    /// `|x|`
+    Abs,
+    /// `e^x`
+    Exp,
+    /// Natural logarithm.
+    Log,
+    /// Square root.
+    Sqrt,
+    /// `1 / sqrt(x)`, both exact.
+    Rsqrt,
+    /// Sine, radians.
+    Sin,
+    /// Cosine, radians.
+    Cos,
+    /// Hyperbolic tangent.
+    Tanh,
+    /// Error function.
+    Erf,
+    /// `1 / (1 + e^-x)`
+    Sigmoid,
+    /// `max(x, 0)`
+    Relu,
+    /// `x * sigmoid(x)`
+    Silu,
+    /// Exact GELU.
+    GeluErf,
+    /// GELU by the tanh approximation.
+    GeluTanh,
+}
+
+impl UnaryOp {
+    /// All functions.
+    pub const ALL: [Self; 15] = [
+        Self::Neg,
+        Self::Abs,
+        Self::Exp,
+        Self::Log,
+        Self::Sqrt,
+        Self::Rsqrt,
+        Self::Sin,
+        Self::Cos,
+        Self::Tanh,
+        Self::Erf,
+        Self::Sigmoid,
+        Self::Relu,
+        Self::Silu,
+        Self::GeluErf,
+        Self::GeluTanh,
+    ];
+}
+
+/// Function of two operands.
+#[non_exhaustive]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BinaryOp {
+    /// `a + b`
+    Add,
+    /// `a - b`
+    Sub,
+    /// `a * b`
+    Mul,
+    /// `a / b`
+    Div,
+    /// `a > b ? a : b`
+    Max,
+    /// `a < b ? a : b`
+    Min,
+}
+
+impl BinaryOp {
+    /// All functions.
+    pub const ALL: [Self; 6] = [Self::Add, Self::Sub, Self::Mul, Self::Div, Self::Max, Self::Min];
+}
+
+/// Activation of a gated layer.
+#[non_exhaustive]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Activation {
+    /// `x * sigmoid(x)`
+    Silu,
+    /// GELU by the tanh approximation.
+    GeluTanh,
+    /// Exact GELU.
+    GeluErf,
+    /// `max(x, 0)`
+    Relu,
+}
+
+impl Activation {
+    /// All activations.
+    pub const ALL: [Self; 4] = [Self::Silu, Self::GeluTanh, Self::GeluErf, Self::Relu];
+}
+
+/// A vector function known at compile time.
+pub(crate) trait Map: 'static {
+    fn map<S: Simd>(s: S, x: S::F) -> S::F;
+}
+
+/// A vector function of two operands known at compile time.
+trait Zip: 'static {
+    fn zip<S: Simd>(s: S, a: S::F, b: S::F) -> S::F;
+}
+
+macro_rules! maps {
+    ($($name:ident = |$s:ident, $x:ident| $body:expr;)*) => {$(
+        pub(crate) struct $name;
+        impl Map for $name {
+            #[inline(always)]
+            fn map<S: Simd>($s: S, $x: S::F) -> S::F {
+                $body
+            }
+        }
+    )*};
+}
+
+macro_rules! zips {
+    ($($name:ident = $method:ident;)*) => {$(
+        struct $name;
+        impl Zip for $name {
+            #[inline(always)]
+            fn zip<S: Simd>(s: S, a: S::F, b: S::F) -> S::F {
+                s.$method(a, b)
+            }
+        }
+    )*};
+}
+
+maps! {
+    Neg = |s, x| s.neg(x);
+    Abs = |s, x| s.abs(x);
+    Exp = |s, x| math::exp(s, x);
+    Sqrt = |s, x| s.sqrt(x);
+    Rsqrt = |s, x| s.div(s.splat(1.0), s.sqrt(x));
+    Tanh = |s, x| math::tanh(s, x);
+    Erf = |s, x| math::erf(s, x);
+    Sigmoid = |s, x| math::sigmoid(s, x);
+    Relu = |s, x| s.max(s.zero(), x);
+    Silu = |s, x| math::silu(s, x);
+    GeluErf = |s, x| math::gelu_erf(s, x);
+    GeluTanh = |s, x| math::gelu_tanh(s, x);
+}
+
+zips! {
+    Add = add;
+    Sub = sub;
+    Mul = mul;
+    Div = div;
+    Max = max;
+    Min = min;
+}
+
+impl Exec<'_> {
+    /// `out[i] = op(x[i])`.
+    ///
+    /// # Panics
+    /// When the lengths differ.
+    pub fn unary(&self, op: UnaryOp, x: &[f32], out: &mut [f32]) {
+        match op {
+            UnaryOp::Neg => self.unary_as::<Neg>(x, out),
+            UnaryOp::Abs => self.unary_as::<Abs>(x, out),
+            UnaryOp::Exp => self.unary_as::<Exp>(x, out),
+            UnaryOp::Log => self.unary_scalar(math::ln, x, out),
+            UnaryOp::Sqrt => self.unary_as::<Sqrt>(x, out),
+            UnaryOp::Rsqrt => self.unary_as::<Rsqrt>(x, out),
+            UnaryOp::Sin => self.unary_scalar(|x| math::sin_cos(x).0, x, out),
+            UnaryOp::Cos => self.unary_scalar(|x| math::sin_cos(x).1, x, out),
+            UnaryOp::Tanh => self.unary_as::<Tanh>(x, out),
+            UnaryOp::Erf => self.unary_as::<Erf>(x, out),
+            UnaryOp::Sigmoid => self.unary_as::<Sigmoid>(x, out),
+            UnaryOp::Relu => self.unary_as::<Relu>(x, out),
+            UnaryOp::Silu => self.unary_as::<Silu>(x, out),
+            UnaryOp::GeluErf => self.unary_as::<GeluErf>(x, out),
+            UnaryOp::GeluTanh => self.unary_as::<GeluTanh>(x, out),
+        }
+    }
+
+    fn unary_as<M: Map>(&self, x: &[f32], out: &mut [f32]) {
+        assert!(x.len() == out.len(), "unary: {} values in, {} out", x.len(), out.len());
+        let kernels = self.kernels;
+        self.pieces(out, 1, 2, &|start, out| {
+            kernels.run(Unary::<M> {
+                x: &x[start..start + out.len()],
+                out,
+                map: PhantomData,
+            });
+        });
+    }
+
+    fn unary_scalar(&self, f: fn(f32) -> f32, x: &[f32], out: &mut [f32]) {
+        assert!(x.len() == out.len(), "unary: {} values in, {} out", x.len(), out.len());
+        self.pieces(out, 1, 40, &|start, out| {
+            for (x, out) in x[start..].iter().zip(out) {
+                *out = f(*x);
+            }
+        });
+    }
+
+    /// `out[i] = op(a[i], b[i % b.len()])`: `b` is of the same shape, a row vector over the last axis, or one scalar.
+    ///
+    /// # Panics
+    /// When `a` and `out` differ in length or `b`'s length does not divide it.
+    pub fn binary(&self, op: BinaryOp, a: &[f32], b: &[f32], out: &mut [f32]) {
+        match op {
+            BinaryOp::Add => self.binary_as::<Add>(a, b, out),
+            BinaryOp::Sub => self.binary_as::<Sub>(a, b, out),
+            BinaryOp::Mul => self.binary_as::<Mul>(a, b, out),
+            BinaryOp::Div => self.binary_as::<Div>(a, b, out),
+            BinaryOp::Max => self.binary_as::<Max>(a, b, out),
+            BinaryOp::Min => self.binary_as::<Min>(a, b, out),
+        }
+    }
+
+    fn binary_as<Z: Zip>(&self, a: &[f32], b: &[f32], out: &mut [f32]) {
+        assert!(a.len() == out.len(), "binary: {} values in, {} out", a.len(), out.len());
+        if out.is_empty() {
+            return;
+        }
+        assert!(
+            !b.is_empty() && out.len().is_multiple_of(b.len()),
+            "binary: {} does not divide {}",
+            b.len(),
+            out.len()
+        );
+        let kernels = self.kernels;
+        if let [b] = *b {
+            self.pieces(out, 1, 1, &|start, out| {
+                kernels.run(BinaryScalar::<Z> {
+                    a: &a[start..start + out.len()],
+                    b,
+                    out,
+                    zip: PhantomData,
+                });
+            });
+            return;
+        }
+        self.pieces(out, b.len(), 1, &|start, out| {
+            for (a, out) in a[start..start + out.len()]
+                .chunks_exact(b.len())
+                .zip(out.chunks_exact_mut(b.len()))
+            {
+                kernels.run(Binary::<Z> {
+                    a,
+                    b,
+                    out,
+                    zip: PhantomData,
+                });
+            }
+        });
+    }
+
+    /// `out[r, i] = act(gate_up[r, i]) * gate_up[r, n + i]`, `gate_up [rows, 2n]`, `out [rows, n]`.
+    ///
+    /// # Panics
+    /// When a slice's length does not match.
+    pub fn gated(&self, act: Activation, gate_up: &[f32], n: usize, rows: usize, out: &mut [f32]) {
+        assert!(gate_up.len() == rows * 2 * n && out.len() == rows * n, "gated: lengths");
+        match act {
+            Activation::Silu => self.gated_as::<Silu>(gate_up, n, rows, out),
+            Activation::GeluTanh => self.gated_as::<GeluTanh>(gate_up, n, rows, out),
+            Activation::GeluErf => self.gated_as::<GeluErf>(gate_up, n, rows, out),
+            Activation::Relu => self.gated_as::<Relu>(gate_up, n, rows, out),
+        }
+    }
+
+    fn gated_as<M: Map>(&self, gate_up: &[f32], n: usize, rows: usize, out: &mut [f32]) {
+        if n == 0 {
+            return;
+        }
+        let kernels = self.kernels;
+        // One row is cut along itself, many by rows.
+        let unit = if rows == 1 { 16.min(n) } else { n };
+        self.pieces(out, unit, 2, &|start, out| {
+            let mut done = 0;
+            while done < out.len() {
+                let (row, column) = ((start + done) / n, (start + done) % n);
+                let len = (n - column).min(out.len() - done);
+                let (gate, up) = gate_up[row * 2 * n..][..2 * n].split_at(n);
+                kernels.run(Gated::<M> {
+                    gate: &gate[column..column + len],
+                    up: &up[column..column + len],
+                    out: &mut out[done..done + len],
+                    map: PhantomData,
+                });
+                done += len;
+            }
+        });
+    }
+
+    /// Cuts `out` into pieces of whole `unit`s and calls `f(first element, piece)`, on the step's threads when the work,
+    /// about `cost` nanoseconds per 8 elements, is worth it.
+    fn pieces(&self, out: &mut [f32], unit: usize, cost: usize, f: &(dyn Fn(usize, &mut [f32]) + Sync)) {
+        let len = out.len();
+        let units = len.div_ceil(unit);
+        let parts = part_count(
+            self.step.width(),
+            units,
+            unit.saturating_mul(cost) / 8 + usize::from(unit >= 8),
+        );
+        let out = SharedMut::new(out);
+        self.step.run(parts, &|part| {
+            let units = part_range(units, parts, part);
+            let (start, end) = ((units.start * unit).min(len), (units.end * unit).min(len));
+            // SAFETY: the units of different parts are disjoint.
+            f(start, unsafe { out.piece(start..end) });
+        });
+    }
+}
+
+struct Unary<'a, M> {
+    x: &'a [f32],
+    out: &'a mut [f32],
+    map: PhantomData<M>,
+}
+
+impl<M: Map> Op for Unary<'_, M> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, s: S) {
+        let (chunks, tail) = self.x.as_chunks::<16>();
+        let (outs, out_tail) = self.out.as_chunks_mut::<16>();
+        for (x, out) in chunks.iter().zip(outs) {
+            s.store(M::map(s, s.load(x)), out);
+        }
+        if !tail.is_empty() {
+            s.store_partial(M::map(s, s.load_partial(tail)), out_tail);
+        }
+    }
+}
+
+struct Binary<'a, Z> {
+    a: &'a [f32],
+    b: &'a [f32],
+    out: &'a mut [f32],
+    zip: PhantomData<Z>,
+}
+
+impl<Z: Zip> Op for Binary<'_, Z> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, s: S) {
+        let ((a, a_tail), (b, b_tail)) = (self.a.as_chunks::<16>(), self.b.as_chunks::<16>());
+        let (outs, out_tail) = self.out.as_chunks_mut::<16>();
+        for ((a, b), out) in a.iter().zip(b).zip(outs) {
+            s.store(Z::zip(s, s.load(a), s.load(b)), out);
+        }
+        if !a_tail.is_empty() {
+            s.store_partial(Z::zip(s, s.load_partial(a_tail), s.load_partial(b_tail)), out_tail);
+        }
+    }
+}
+
+struct BinaryScalar<'a, Z> {
+    a: &'a [f32],
+    b: f32,
+    out: &'a mut [f32],
+    zip: PhantomData<Z>,
+}
+
+impl<Z: Zip> Op for BinaryScalar<'_, Z> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, s: S) {
+        let (a, a_tail) = self.a.as_chunks::<16>();
+        let (outs, out_tail) = self.out.as_chunks_mut::<16>();
+        let b = s.splat(self.b);
+        for (a, out) in a.iter().zip(outs) {
+            s.store(Z::zip(s, s.load(a), b), out);
+        }
+        if !a_tail.is_empty() {
+            s.store_partial(Z::zip(s, s.load_partial(a_tail), b), out_tail);
+        }
+    }
+}
+
+/// One stretch of a gated row.
+pub(crate) struct Gated<'a, M> {
+    pub(crate) gate: &'a [f32],
+    pub(crate) up: &'a [f32],
+    pub(crate) out: &'a mut [f32],
+    pub(crate) map: PhantomData<M>,
+}
+
+impl<M: Map> Op for Gated<'_, M> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, s: S) {
+        let ((gates, gate_tail), (ups, up_tail)) = (self.gate.as_chunks::<16>(), self.up.as_chunks::<16>());
+        let (outs, out_tail) = self.out.as_chunks_mut::<16>();
+        for ((gate, up), out) in gates.iter().zip(ups).zip(outs) {
+            s.store(s.mul(M::map(s, s.load(gate)), s.load(up)), out);
+        }
+        if !gate_tail.is_empty() {
+            s.store_partial(
+                s.mul(M::map(s, s.load_partial(gate_tail)), s.load_partial(up_tail)),
+                out_tail,
+            );
+        }
+    }
+}

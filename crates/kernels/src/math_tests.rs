@@ -1,0 +1,200 @@
+//! Error bounds in units in the last place against `f64`, and equal bits on all tiers.
+
+use super::*;
+use cactus_simd::{Isa, Op, Scalar};
+
+/// A function applied to 16 values.
+struct Apply<'a>(&'a str, [f32; 16]);
+
+impl Op for Apply<'_> {
+    type Output = [f32; 16];
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, s: S) -> [f32; 16] {
+        let x = s.load(&self.1);
+        let y = match self.0 {
+            "exp" => exp(s, x),
+            "exp2_weight" => exp2_weight(s, x),
+            "sigmoid" => sigmoid(s, x),
+            "silu" => silu(s, x),
+            "tanh" => tanh(s, x),
+            "erf" => erf(s, x),
+            "gelu_tanh" => gelu_tanh(s, x),
+            "gelu_erf" => gelu_erf(s, x),
+            other => unreachable!("{other}"),
+        };
+        let mut out = [0.0; 16];
+        s.store(y, &mut out);
+        out
+    }
+}
+
+/// Error function by its Taylor series, or the continued fraction of its complement; accurate to 1e-15.
+fn erf_f64(x: f64) -> f64 {
+    let a = x.abs();
+    if a < 2.5 {
+        let (mut term, mut sum) = (a, a);
+        for k in 1..200 {
+            term *= -a * a / f64::from(k);
+            sum += term / f64::from(2 * k + 1);
+        }
+        return (2.0 / std::f64::consts::PI.sqrt() * sum).copysign(x);
+    }
+    let mut fraction = 0.0;
+    for k in (1..200).rev() {
+        fraction = f64::from(k) / 2.0 / (a + fraction);
+    }
+    (1.0 - (-a * a).exp() / (std::f64::consts::PI.sqrt() * (a + fraction))).copysign(x)
+}
+
+fn ulps(found: f32, exact: f64) -> f64 {
+    if f64::from(found) == exact || (found.is_nan() && exact.is_nan()) {
+        return 0.0;
+    }
+    let magnitude = (exact.abs() as f32).clamp(f32::MIN_POSITIVE, f32::MAX);
+    let unit = f64::from(f32::from_bits(magnitude.to_bits() + 1)) - f64::from(magnitude);
+    (f64::from(found) - exact).abs() / if unit.is_finite() { unit } else { 2f64.powi(104) }
+}
+
+/// Values from `low` to `high`, dense near zero as well.
+fn sweep(low: f32, high: f32) -> Vec<[f32; 16]> {
+    let mut values = vec![low, high, 0.0, -0.0];
+    for i in 0..40_000 {
+        values.push(low + (high - low) * (i as f32 / 40_000.0));
+    }
+    let mut tiny = 1e-30f32;
+    while tiny < high {
+        values.push(tiny);
+        if low < -tiny {
+            values.push(-tiny);
+        }
+        tiny *= 1.01;
+    }
+    values.resize(values.len().next_multiple_of(16), low);
+    values.as_chunks::<16>().0.to_vec()
+}
+
+#[test]
+fn functions_stay_within_their_bounds_and_equal_on_all_tiers() {
+    type Exact = fn(f64) -> f64;
+    let gelu_scale = (2.0 / std::f64::consts::PI).sqrt();
+    assert!(
+        (gelu_scale * 2.0 - 1.595_769_2).abs() < 1e-7 && (gelu_scale * 2.0 * 0.044_715 - 7.135_481_6e-2).abs() < 1e-8
+    );
+    let cases: [(&str, f32, f32, f64, Exact); 7] = [
+        ("exp", -104.0, 88.72, 1.0, f64::exp),
+        ("exp2_weight", -125.4, 0.0, 8.0, f64::exp2),
+        ("sigmoid", -87.0, 88.0, 3.0, |x| 1.0 / (1.0 + (-x).exp())),
+        ("silu", -87.0, 88.0, 3.0, |x| x / (1.0 + (-x).exp())),
+        ("tanh", -20.0, 20.0, 2.0, f64::tanh),
+        ("erf", -6.0, 6.0, 2.0, erf_f64),
+        ("gelu_tanh", -3.0, 30.0, 24.0, |x| {
+            x / (1.0 + (-2.0 * (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x)).exp())
+        }),
+    ];
+    for (name, low, high, bound, exact) in cases {
+        let mut worst = (0.0, 0.0);
+        for chunk in sweep(low, high) {
+            let scalar = Scalar.vectorize(Apply(name, chunk));
+            for (x, y) in chunk.into_iter().zip(scalar) {
+                let error = ulps(y, exact(f64::from(x)));
+                if error > worst.0 {
+                    worst = (error, x);
+                }
+            }
+            for isa in Isa::available() {
+                let found = isa.dispatch(Apply(name, chunk));
+                assert_eq!(
+                    found.map(f32::to_bits),
+                    scalar.map(f32::to_bits),
+                    "{name} {} {chunk:?}",
+                    isa.tier()
+                );
+            }
+        }
+        assert!(
+            worst.0 <= bound,
+            "{name}: {} ULP at {:e}, bound {bound}",
+            worst.0,
+            worst.1
+        );
+    }
+}
+
+#[test]
+fn gelu_erf_stays_within_absolute_bound() {
+    for chunk in sweep(-10.0, 10.0) {
+        for (x, y) in chunk.into_iter().zip(Scalar.vectorize(Apply("gelu_erf", chunk))) {
+            let exact = f64::from(x) / 2.0 * (1.0 + erf_f64(f64::from(x) / std::f64::consts::SQRT_2));
+            assert!(
+                (f64::from(y) - exact).abs() <= 2.5e-7 * f64::from(x.abs()),
+                "{x}: {y} {exact}"
+            );
+        }
+    }
+}
+
+#[test]
+fn special_values_follow_their_limits() {
+    let (inf, nan) = (f32::INFINITY, f32::NAN);
+    let cases: [(&str, f32, f32); 16] = [
+        ("exp", inf, inf),
+        ("exp", -inf, 0.0),
+        ("exp", nan, nan),
+        ("exp", 89.0, inf),
+        ("exp", 0.0, 1.0),
+        ("exp2_weight", 0.0, 1.0),
+        ("exp2_weight", -inf, 0.0),
+        ("exp2_weight", -200.0, 0.0),
+        ("tanh", inf, 1.0),
+        ("tanh", -inf, -1.0),
+        ("tanh", nan, nan),
+        ("erf", inf, 1.0),
+        ("erf", -inf, -1.0),
+        ("erf", nan, nan),
+        ("sigmoid", -inf, 0.0),
+        ("silu", nan, nan),
+    ];
+    for (name, x, expected) in cases {
+        for isa in Isa::available() {
+            let y = isa.dispatch(Apply(name, [x; 16]))[0];
+            assert!(
+                y == expected || (y.is_nan() && expected.is_nan()),
+                "{name}({x}) = {y}, expected {expected}"
+            );
+        }
+    }
+    // Never above 1: the weights are quantized against that.
+    for i in 0..100_000 {
+        let x = -(i as f32) * 1e-6;
+        assert!(Scalar.vectorize(Apply("exp2_weight", [x; 16]))[0] <= 1.0, "{x}");
+    }
+}
+
+#[test]
+fn sin_cos_and_ln_stay_within_bounds() {
+    let mut x = 1e-6f32;
+    while x < 1_048_576.0 {
+        for x in [x, -x] {
+            let (sine, cosine) = sin_cos(x);
+            for (name, found, exact) in [("sin", sine, f64::from(x).sin()), ("cos", cosine, f64::from(x).cos())] {
+                let error = ulps(found, exact);
+                assert!(error <= 0.51, "{name}({x}): {error} ULP");
+            }
+        }
+        x *= 1.0007;
+    }
+    assert_eq!(sin_cos(0.0), (0.0, 1.0));
+    assert!(sin_cos(f32::INFINITY).0.is_nan() && sin_cos(f32::NAN).1.is_nan());
+    let mut x = f32::from_bits(1);
+    while x.is_finite() {
+        let error = ulps(ln(x), f64::from(x).ln());
+        assert!(error <= 0.51, "ln({x}): {error} ULP");
+        x *= if x < 1e-38 { 1.5 } else { 1.0013 };
+    }
+    assert_eq!(
+        (ln(1.0), ln(0.0), ln(f32::INFINITY)),
+        (0.0, f32::NEG_INFINITY, f32::INFINITY)
+    );
+    assert!(ln(-1.0).is_nan() && ln(f32::NAN).is_nan());
+}

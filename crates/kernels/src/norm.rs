@@ -1,0 +1,247 @@
+//! RMS and layer normalization over rows.
+//!
+//! Sums run in the crate's reduction order. Reciprocal roots are an exact square root and an exact division.
+
+use crate::exec::{Exec, SharedMut, part_count, part_range};
+use cactus_simd::{Op, Simd};
+
+impl Exec<'_> {
+    /// RMS normalization (Zhang and Sennrich 2019), `x [rows, dim]`, `weight [dim]`, `out [rows, dim]`:
+    /// `y = (x * r) * weight` with `r = 1 / sqrt(sum(x²) / dim + eps)`, rounded at each of these steps.
+    ///
+    /// # Panics
+    /// When a slice's length does not match.
+    #[allow(clippy::too_many_arguments)]
+    pub fn rms_norm(&self, x: &[f32], weight: &[f32], eps: f32, rows: usize, dim: usize, out: &mut [f32]) {
+        assert!(
+            x.len() == rows * dim && out.len() == rows * dim && weight.len() == dim,
+            "rms_norm: lengths"
+        );
+        if dim == 0 {
+            return;
+        }
+        let kernels = self.kernels;
+        let parts = part_count(self.step.width(), rows, dim / 4);
+        let out = SharedMut::new(out);
+        self.step.run(parts, &|part| {
+            let rows = part_range(rows, parts, part);
+            // SAFETY: the rows of different parts are disjoint.
+            let out = unsafe { out.piece(rows.start * dim..rows.end * dim) };
+            kernels.run(RmsNorm {
+                x: &x[rows.start * dim..rows.end * dim],
+                weight,
+                eps,
+                out,
+            });
+        });
+    }
+
+    /// RMS normalization of each head in place: `x` holds `rows` rows `row_stride` elements apart, each beginning with
+    /// `heads` heads of `head_dim` elements; `weight [head_dim]`. As [`Exec::rms_norm`] on each head.
+    ///
+    /// # Panics
+    /// When a slice's length does not match.
+    #[allow(clippy::too_many_arguments)]
+    pub fn rms_norm_heads(
+        &self,
+        x: &mut [f32],
+        weight: &[f32],
+        eps: f32,
+        rows: usize,
+        row_stride: usize,
+        heads: usize,
+        head_dim: usize,
+    ) {
+        let width = heads * head_dim;
+        assert!(
+            weight.len() == head_dim,
+            "rms_norm_heads: weight has {} elements, expected {head_dim}",
+            weight.len()
+        );
+        crate::exec::check_strided("rms_norm_heads", x.len(), rows, row_stride, width);
+        if width == 0 {
+            return;
+        }
+        let kernels = self.kernels;
+        let parts = part_count(self.step.width(), rows, width / 4);
+        let x = SharedMut::new(x);
+        self.step.run(parts, &|part| {
+            for row in part_range(rows, parts, part) {
+                // SAFETY: rows are disjoint, as the stride is at least the width.
+                let x = unsafe { x.piece(row * row_stride..row * row_stride + width) };
+                kernels.run(RmsNormHeads { x, weight, eps });
+            }
+        });
+    }
+
+    /// Layer normalization (Ba et al. 2016), `x [rows, dim]`, `weight [dim]`, `bias [dim]`, `out [rows, dim]`:
+    /// `y = fma((x - mean) * r, weight, bias)` with `r = 1 / sqrt(sum((x - mean)²) / dim + eps)`.
+    ///
+    /// # Panics
+    /// When a slice's length does not match.
+    #[allow(clippy::too_many_arguments)]
+    pub fn layer_norm(
+        &self,
+        x: &[f32],
+        weight: &[f32],
+        bias: Option<&[f32]>,
+        eps: f32,
+        rows: usize,
+        dim: usize,
+        out: &mut [f32],
+    ) {
+        assert!(
+            x.len() == rows * dim && out.len() == rows * dim && weight.len() == dim,
+            "layer_norm: lengths"
+        );
+        assert!(bias.is_none_or(|b| b.len() == dim), "layer_norm: bias length");
+        if dim == 0 {
+            return;
+        }
+        let kernels = self.kernels;
+        let parts = part_count(self.step.width(), rows, dim / 3);
+        let out = SharedMut::new(out);
+        self.step.run(parts, &|part| {
+            let rows = part_range(rows, parts, part);
+            // SAFETY: the rows of different parts are disjoint.
+            let out = unsafe { out.piece(rows.start * dim..rows.end * dim) };
+            kernels.run(LayerNorm {
+                x: &x[rows.start * dim..rows.end * dim],
+                weight,
+                bias,
+                eps,
+                out,
+            });
+        });
+    }
+}
+
+/// `1 / sqrt(sum(x²) / len + eps)`.
+#[inline(always)]
+pub(crate) fn reciprocal_rms<S: Simd>(s: S, x: &[f32], eps: f32) -> f32 {
+    let (chunks, tail) = x.as_chunks::<16>();
+    let mut sum = s.zero();
+    for chunk in chunks {
+        let v = s.load(chunk);
+        sum = s.fma(v, v, sum);
+    }
+    if !tail.is_empty() {
+        let v = s.load_partial(tail);
+        sum = s.fma(v, v, sum);
+    }
+    1.0 / (s.reduce_sum(sum) / x.len() as f32 + eps).sqrt()
+}
+
+struct RmsNorm<'a> {
+    x: &'a [f32],
+    weight: &'a [f32],
+    eps: f32,
+    out: &'a mut [f32],
+}
+
+impl Op for RmsNorm<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, s: S) {
+        let dim = self.weight.len();
+        let (weights, weight_tail) = self.weight.as_chunks::<16>();
+        for (x, out) in self.x.chunks_exact(dim).zip(self.out.chunks_exact_mut(dim)) {
+            let r = s.splat(reciprocal_rms(s, x, self.eps));
+            let (chunks, tail) = x.as_chunks::<16>();
+            let (outs, out_tail) = out.as_chunks_mut::<16>();
+            for ((x, w), out) in chunks.iter().zip(weights).zip(outs) {
+                s.store(s.mul(s.mul(s.load(x), r), s.load(w)), out);
+            }
+            if !tail.is_empty() {
+                s.store_partial(
+                    s.mul(s.mul(s.load_partial(tail), r), s.load_partial(weight_tail)),
+                    out_tail,
+                );
+            }
+        }
+    }
+}
+
+struct RmsNormHeads<'a> {
+    x: &'a mut [f32],
+    weight: &'a [f32],
+    eps: f32,
+}
+
+impl Op for RmsNormHeads<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, s: S) {
+        let (weights, weight_tail) = self.weight.as_chunks::<16>();
+        for head in self.x.chunks_exact_mut(self.weight.len()) {
+            let r = s.splat(reciprocal_rms(s, head, self.eps));
+            let (chunks, tail) = head.as_chunks_mut::<16>();
+            for (x, w) in chunks.iter_mut().zip(weights) {
+                s.store(s.mul(s.mul(s.load(x), r), s.load(w)), x);
+            }
+            if !tail.is_empty() {
+                s.store_partial(s.mul(s.mul(s.load_partial(tail), r), s.load_partial(weight_tail)), tail);
+            }
+        }
+    }
+}
+
+struct LayerNorm<'a> {
+    x: &'a [f32],
+    weight: &'a [f32],
+    bias: Option<&'a [f32]>,
+    eps: f32,
+    out: &'a mut [f32],
+}
+
+impl Op for LayerNorm<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, s: S) {
+        let dim = self.weight.len();
+        let (weights, weight_tail) = self.weight.as_chunks::<16>();
+        for (x, out) in self.x.chunks_exact(dim).zip(self.out.chunks_exact_mut(dim)) {
+            let (chunks, tail) = x.as_chunks::<16>();
+            let present = s.lanes(0, tail.len());
+            let mut sum = s.zero();
+            for chunk in chunks {
+                sum = s.add(sum, s.load(chunk));
+            }
+            sum = s.add(sum, s.load_partial(tail));
+            let mean = s.splat(s.reduce_sum(sum) / dim as f32);
+            let mut squares = s.zero();
+            for chunk in chunks {
+                let d = s.sub(s.load(chunk), mean);
+                squares = s.fma(d, d, squares);
+            }
+            let d = s.select(present, s.sub(s.load_partial(tail), mean), s.zero());
+            squares = s.fma(d, d, squares);
+            let r = s.splat(1.0 / (s.reduce_sum(squares) / dim as f32 + self.eps).sqrt());
+
+            let (outs, out_tail) = out.as_chunks_mut::<16>();
+            for (i, ((x, w), out)) in chunks.iter().zip(weights).zip(outs).enumerate() {
+                let n = s.mul(s.sub(s.load(x), mean), r);
+                let y = match self.bias {
+                    Some(bias) => s.fma(n, s.load(w), s.load_partial(&bias[16 * i..])),
+                    None => s.mul(n, s.load(w)),
+                };
+                s.store(y, out);
+            }
+            if !tail.is_empty() {
+                let n = s.mul(s.sub(s.load_partial(tail), mean), r);
+                let y = match self.bias {
+                    Some(bias) => s.fma(
+                        n,
+                        s.load_partial(weight_tail),
+                        s.load_partial(&bias[dim - tail.len()..]),
+                    ),
+                    None => s.mul(n, s.load_partial(weight_tail)),
+                };
+                s.store_partial(y, out_tail);
+            }
+        }
+    }
+}

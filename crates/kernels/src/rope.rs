@@ -1,0 +1,124 @@
+//! Rotary position embedding (Su et al. 2021), rotate-half convention.
+
+use crate::exec::{Exec, SharedMut, check_strided, part_count, part_range};
+use crate::math::sin_cos;
+use cactus_simd::{Op, Simd};
+
+impl Exec<'_> {
+    /// Cosines and sines of positions `past..past + rows`, `cos` and `sin` `[rows, inv_freq.len()]`, both times `scale`.
+    ///
+    /// The angle is `f32(position) * inv_freq`, rounded to `f32` as the reference implementations do; its sine and cosine
+    /// are within 0.51 ULP for angles below 2^20.
+    ///
+    /// # Panics
+    /// When a slice's length does not match.
+    pub fn rope_table(&self, past: usize, rows: usize, inv_freq: &[f32], scale: f32, cos: &mut [f32], sin: &mut [f32]) {
+        let half = inv_freq.len();
+        assert!(
+            cos.len() == rows * half && sin.len() == rows * half,
+            "rope_table: lengths"
+        );
+        if half == 0 {
+            return;
+        }
+        let parts = part_count(self.step.width(), rows, half * 40);
+        let (cos, sin) = (SharedMut::new(cos), SharedMut::new(sin));
+        self.step.run(parts, &|part| {
+            for row in part_range(rows, parts, part) {
+                let span = row * half..(row + 1) * half;
+                // SAFETY: rows are disjoint.
+                let (cos, sin) = unsafe { (cos.piece(span.clone()), sin.piece(span)) };
+                let position = (past + row) as f32;
+                for ((frequency, cos), sin) in inv_freq.iter().zip(cos).zip(sin) {
+                    let (s, c) = sin_cos(position * frequency);
+                    (*cos, *sin) = (c * scale, s * scale);
+                }
+            }
+        });
+    }
+
+    /// Rotates each head of each row in place: `x` holds `rows` rows `row_stride` elements apart, each beginning with
+    /// `heads` heads of `head_dim` elements; `cos` and `sin` are `[rows, half]`. Elements `i` and `i + half` of a head
+    /// become `x_i cos - x_j sin` and `x_j cos + x_i sin` (the second product is rounded, then fused into the first
+    /// difference or sum); elements from `2 * half` on stay.
+    ///
+    /// # Panics
+    /// When a slice's length does not match or `2 * half` exceeds `head_dim`.
+    #[allow(clippy::too_many_arguments)]
+    pub fn rope(
+        &self,
+        x: &mut [f32],
+        rows: usize,
+        row_stride: usize,
+        heads: usize,
+        head_dim: usize,
+        cos: &[f32],
+        sin: &[f32],
+    ) {
+        if rows == 0 || head_dim == 0 {
+            return;
+        }
+        let half = cos.len() / rows;
+        assert!(
+            cos.len() == rows * half && sin.len() == cos.len() && 2 * half <= head_dim,
+            "rope: tables"
+        );
+        let width = heads * head_dim;
+        check_strided("rope", x.len(), rows, row_stride, width);
+        let kernels = self.kernels;
+        let parts = part_count(self.step.width(), rows, width / 4);
+        let x = SharedMut::new(x);
+        self.step.run(parts, &|part| {
+            for row in part_range(rows, parts, part) {
+                // SAFETY: rows are disjoint, as the stride is at least the width.
+                let x = unsafe { x.piece(row * row_stride..row * row_stride + width) };
+                let span = row * half..(row + 1) * half;
+                kernels.run(Rope {
+                    x,
+                    head_dim,
+                    cos: &cos[span.clone()],
+                    sin: &sin[span],
+                });
+            }
+        });
+    }
+}
+
+struct Rope<'a> {
+    x: &'a mut [f32],
+    head_dim: usize,
+    cos: &'a [f32],
+    sin: &'a [f32],
+}
+
+impl Op for Rope<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, s: S) {
+        let half = self.cos.len();
+        let (cosines, cos_tail) = self.cos.as_chunks::<16>();
+        let (sines, sin_tail) = self.sin.as_chunks::<16>();
+        for head in self.x.chunks_exact_mut(self.head_dim) {
+            let (low, high) = head[..2 * half].split_at_mut(half);
+            let (lows, low_tail) = low.as_chunks_mut::<16>();
+            let (highs, high_tail) = high.as_chunks_mut::<16>();
+            for (((low, high), c), n) in lows.iter_mut().zip(highs).zip(cosines).zip(sines) {
+                let (a, b) = rotate(s, s.load(low), s.load(high), s.load(c), s.load(n));
+                s.store(a, low);
+                s.store(b, high);
+            }
+            if !low_tail.is_empty() {
+                let (c, n) = (s.load_partial(cos_tail), s.load_partial(sin_tail));
+                let (a, b) = rotate(s, s.load_partial(low_tail), s.load_partial(high_tail), c, n);
+                s.store_partial(a, low_tail);
+                s.store_partial(b, high_tail);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn rotate<S: Simd>(s: S, a: S::F, b: S::F, cos: S::F, sin: S::F) -> (S::F, S::F) {
+    (s.fnma(b, sin, s.mul(a, cos)), s.fma(a, sin, s.mul(b, cos)))
+}
