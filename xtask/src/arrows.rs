@@ -38,6 +38,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ("hub", &["base"]),
     ("cli", ALL),
     ("testkit", &["tensor", "quant", "ir"]),
+    ("fuzzing", ALL),
     ("xtask", &[]),
 ];
 
