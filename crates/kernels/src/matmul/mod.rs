@@ -1,1 +1,165 @@
 //! Products of packed weights and activations.
+//!
+//! Purpose: `y[r, o] = sum over i of x[r, i] · w[o, i]` for weights in any packing of the `quant` crate, read in place
+//! ([`Exec::linear`]); the quantization of activations that the INT8 product needs ([`Exec::quantize_rows`],
+//! [`QuantizedRows`]); and single rows of a packed table ([`Exec::embed`]).
+//!
+//! It deliberately has no file per instruction set: the interleaved packings turn a product into loads of 16 outputs and
+//! broadcasts of one activation, which the operations of `simd` express. `docs/adr/0001-int8-layout.md` has the reasons
+//! and figures.
+//!
+//! # Order of the arithmetic
+//!
+//! The same bits result on every tier, for every number of rows and threads:
+//!
+//! - INT8: activations become 8-bit integers in groups of 32 inputs (see [`QuantizedRows`]). The product of a group is an
+//!   exact integer `d`; groups follow in order in one chain, `acc = fma(f32(d) * scale_w, scale_x, acc)` from zero.
+//! - Floats: input `i` belongs to the chain `p[i % 4]`, in order, `p = fma(w, x, p)` from zero; the result is
+//!   `(p0 + p1) + (p2 + p3)`. `f16` weights become `f32` exactly.
+//! - Then `acc + bias` if there is a bias, then `out + acc` if the epilogue accumulates.
+//!
+//! # Splitting
+//!
+//! Parts are runs of whole blocks of 16 outputs, so that a thread reads one sequential stream. Up to
+//! [`GEMV_ROWS`] rows are multiplied in one pass over the weights, which is then bound by memory. More rows are cut in
+//! tiles of [`TILE_ROWS`]; all tiles visit a run of blocks small enough for the L2 cache before the next run is read.
+
+mod embed;
+mod float;
+mod int8;
+mod rows;
+
+pub use rows::QuantizedRows;
+#[allow(unused_imports)]
+pub(crate) use rows::RowWriter;
+
+use crate::exec::{Exec, SharedMut, part_range};
+use cactus_quant::{BLOCK_ROWS, PackedView, Packing};
+use cactus_simd::Simd;
+
+/// Rows of a tile of activations.
+pub(crate) const TILE_ROWS: usize = 8;
+/// Up to this number of rows a product makes one pass over the weights.
+pub(crate) const GEMV_ROWS: usize = 8;
+
+/// The left operand of [`Exec::linear`].
+#[derive(Debug)]
+pub enum Activations<'a> {
+    /// `[rows, k]`, for float packings.
+    F32(&'a [f32]),
+    /// Quantized rows, for [`Packing::Int8G32`].
+    Q8(QuantizedRows<'a>),
+}
+
+/// What [`Exec::linear`] does with a product.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Epilogue<'a> {
+    /// Added to every row, `[n]`.
+    pub bias: Option<&'a [f32]>,
+    /// Whether to add to `out` (a residual connection) rather than overwrite it.
+    pub accumulate: bool,
+}
+
+impl Exec<'_> {
+    /// `out = x · wᵀ` with the epilogue, `w [n, k]`, `x [rows, k]`, `out [rows, n]`.
+    ///
+    /// # Panics
+    /// When a length does not match, when [`Packing::Int8G32`] meets `f32` activations or another packing quantized
+    /// ones, and when the weights are not aligned to their element type: programming errors.
+    pub fn linear(&self, w: &PackedView<'_>, x: Activations<'_>, rows: usize, epilogue: Epilogue<'_>, out: &mut [f32]) {
+        let (n, k) = (w.n(), w.k());
+        assert_eq!(Some(out.len()), rows.checked_mul(n), "linear: elements of the output");
+        assert!(
+            epilogue.bias.is_none_or(|b| b.len() == n),
+            "linear: elements of the bias"
+        );
+        if rows == 0 || n == 0 {
+            return;
+        }
+        let target = Target {
+            out: SharedMut::new(out),
+            n,
+            epilogue,
+        };
+        match (x, w.packing()) {
+            (Activations::Q8(x), Packing::Int8G32) => {
+                assert!(x.rows() == rows && x.k() == k, "linear: shape of the quantized rows");
+                self.linear_int8(w, &x, &target);
+            }
+            (Activations::F32(x), packing) if packing != Packing::Int8G32 => {
+                assert_eq!(
+                    Some(x.len()),
+                    rows.checked_mul(k),
+                    "linear: elements of the activations"
+                );
+                self.linear_float(w, x, rows, &target);
+            }
+            (_, packing) => panic!("linear: {packing} weights and activations of the other kind"),
+        }
+    }
+
+    /// Calls `f` with the runs of blocks that the parts of a product consist of. `max_run_bytes` bounds a run.
+    fn for_block_runs(
+        &self,
+        w: &PackedView<'_>,
+        cost_ns: usize,
+        max_run_bytes: usize,
+        f: &(dyn Fn(std::ops::Range<usize>) + Sync),
+    ) {
+        let (blocks, width) = (w.layout().blocks(), self.step.width());
+        let run_blocks = (max_run_bytes / w.layout().block_bytes()).max(1);
+        let parts = block_parts(blocks, width, cost_ns, run_blocks);
+        self.step.run(parts, &|part| f(part_range(blocks, parts, part)));
+    }
+}
+
+/// Number of runs for `blocks` blocks of `cost_ns` in all: at most `run_blocks` each; with several threads also enough
+/// for a slow one not to hold the rest up, unless the runs would become too short to be worth a claim.
+fn block_parts(blocks: usize, width: usize, cost_ns: usize, run_blocks: usize) -> usize {
+    /// Cost of a part below which claiming it costs more than it gains.
+    const MIN_PART_NS: usize = 3_000;
+    let by_size = blocks.div_ceil(run_blocks);
+    if width <= 1 {
+        return by_size;
+    }
+    let by_balance = (cost_ns / MIN_PART_NS).clamp(1, 4 * width);
+    by_size.max(by_balance).min(blocks)
+}
+
+/// Where the results of a product go.
+struct Target<'a> {
+    out: SharedMut<'a, f32>,
+    n: usize,
+    epilogue: Epilogue<'a>,
+}
+
+impl Target<'_> {
+    /// Finishes and stores the sums of `row` for the outputs of block `block`.
+    ///
+    /// # Safety
+    /// No other thread may store the same row and block at the same time.
+    #[inline(always)]
+    unsafe fn store<S: Simd>(&self, s: S, row: usize, block: usize, mut sums: S::F) {
+        let first = block * BLOCK_ROWS;
+        let count = BLOCK_ROWS.min(self.n - first);
+        // SAFETY: pieces of different rows and blocks are disjoint, and this one is ours by this function's contract.
+        let out = unsafe { self.out.piece(row * self.n + first..row * self.n + first + count) };
+        if let Ok(out) = <&mut [f32; 16]>::try_from(&mut *out) {
+            if let Some(bias) = self.epilogue.bias.and_then(|b| b[first..].first_chunk()) {
+                sums = s.add(sums, s.load(bias));
+            }
+            if self.epilogue.accumulate {
+                sums = s.add(s.load(out), sums);
+            }
+            s.store(sums, out);
+        } else {
+            if let Some(bias) = self.epilogue.bias {
+                sums = s.add(sums, s.load_partial(&bias[first..]));
+            }
+            if self.epilogue.accumulate {
+                sums = s.add(s.load_partial(out), sums);
+            }
+            s.store_partial(sums, out);
+        }
+    }
+}

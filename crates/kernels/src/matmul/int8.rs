@@ -1,0 +1,224 @@
+//! The INT8 product.
+//!
+//! A register tile is `R` rows of activations by `B` blocks of 16 outputs. For each group of 32 inputs it loads 8 vectors
+//! of a block, each 16 outputs by 4 inputs, and multiplies each by the 4 integers of every row, broadcast to all lanes.
+//! With one or two rows the integer sums are spread over several chains, as one chain's latency is longer than the time
+//! in which memory delivers the group.
+
+use super::rows::{Cell, QuantizedRows};
+use super::{GEMV_ROWS, TILE_ROWS, Target};
+use crate::exec::{Exec, Kernels};
+use bytemuck::{Pod, Zeroable};
+use cactus_quant::{GROUP_BYTES, PackedView, SCALE_LINE_BYTES};
+use cactus_simd::{Op, Simd};
+use std::ops::Range;
+
+/// Bound of a run of blocks that stays in the L2 cache while all tiles of rows visit it.
+const GEMM_RUN_BYTES: usize = 192 << 10;
+/// Bound of a run when memory is the limit: long enough for the hardware to follow the stream.
+const GEMV_RUN_BYTES: usize = 1 << 20;
+
+/// The values of one group of a block: 8 times 16 outputs by 4 inputs.
+type Values = [[i8; 64]; GROUP_BYTES / 64];
+
+/// Two groups of a block with their scales.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Pair {
+    scales: [[u16; 16]; 2],
+    values: [Values; 2],
+}
+
+/// The last group of a block with an odd number of groups.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Single {
+    scales: [[u16; 16]; 2],
+    values: Values,
+}
+
+const _: () = assert!(size_of::<Pair>() == SCALE_LINE_BYTES + 2 * GROUP_BYTES);
+const _: () = assert!(size_of::<Single>() == SCALE_LINE_BYTES + GROUP_BYTES);
+
+/// One block.
+#[derive(Clone, Copy)]
+struct Block<'a> {
+    pairs: &'a [Pair],
+    /// One element if the number of groups is odd, else none.
+    last: &'a [Single],
+}
+
+impl<'a> Block<'a> {
+    #[inline(always)]
+    fn new(bytes: &'a [u8]) -> Self {
+        let pairs_bytes = bytes.len() - bytes.len() % size_of::<Pair>();
+        let (pairs, last) = bytes.split_at(pairs_bytes);
+        Self {
+            pairs: bytemuck::cast_slice(pairs),
+            last: bytemuck::cast_slice(last),
+        }
+    }
+}
+
+impl Exec<'_> {
+    pub(super) fn linear_int8(&self, w: &PackedView<'_>, x: &QuantizedRows<'_>, target: &Target<'_>) {
+        let rows = x.rows();
+        let bytes = w.layout().data_bytes();
+        let kernels = self.kernels;
+        if rows <= GEMV_ROWS {
+            let cost_ns = bytes / 32 * rows.div_ceil(4);
+            self.for_block_runs(w, cost_ns, GEMV_RUN_BYTES, &|blocks| {
+                run_tile(kernels, w, blocks, 1, x, 0, target);
+            });
+        } else {
+            let cost_ns = bytes / 160 * rows;
+            self.for_block_runs(w, cost_ns, GEMM_RUN_BYTES, &|blocks| {
+                for tile in 0..rows.div_ceil(TILE_ROWS) {
+                    run_tile(kernels, w, blocks.clone(), 2, x, tile, target);
+                }
+            });
+        }
+    }
+}
+
+/// Multiplies tile `tile` of the rows with a run of blocks, taking `wide` blocks at once where the tier can.
+fn run_tile(
+    kernels: &Kernels,
+    w: &PackedView<'_>,
+    blocks: Range<usize>,
+    wide: usize,
+    x: &QuantizedRows<'_>,
+    tile: usize,
+    target: &Target<'_>,
+) {
+    let (cells, tile_rows) = x.tile(tile);
+    kernels.run(TileOp {
+        w,
+        blocks,
+        wide,
+        cells,
+        tile_rows,
+        first_row: tile * TILE_ROWS,
+        target,
+    });
+}
+
+struct TileOp<'a, 'b> {
+    w: &'a PackedView<'b>,
+    blocks: Range<usize>,
+    wide: usize,
+    cells: &'a [Cell],
+    tile_rows: usize,
+    first_row: usize,
+    target: &'a Target<'b>,
+}
+
+impl Op for TileOp<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, s: S) {
+        let mut blocks = self.blocks.clone();
+        if S::TILE_ROWS >= 8 && self.wide == 2 {
+            while blocks.len() >= 2 {
+                let mut row = 0;
+                while row < self.tile_rows {
+                    row += match self.tile_rows - row {
+                        1 => self.tile::<S, 1, 2, 2>(s, row, blocks.start),
+                        2 => self.tile::<S, 2, 2, 1>(s, row, blocks.start),
+                        3 => self.tile::<S, 3, 2, 1>(s, row, blocks.start),
+                        _ => self.tile::<S, 4, 2, 1>(s, row, blocks.start),
+                    };
+                }
+                blocks.start += 2;
+            }
+        }
+        for block in blocks {
+            let mut row = 0;
+            while row < self.tile_rows {
+                let left = self.tile_rows - row;
+                row += match left.min(S::TILE_ROWS) {
+                    1 => self.tile::<S, 1, 1, 4>(s, row, block),
+                    2 => self.tile::<S, 2, 1, 2>(s, row, block),
+                    3 => self.tile::<S, 3, 1, 2>(s, row, block),
+                    5 if S::TILE_ROWS >= 8 => self.tile::<S, 5, 1, 1>(s, row, block),
+                    6 if S::TILE_ROWS >= 8 => self.tile::<S, 6, 1, 1>(s, row, block),
+                    7 if S::TILE_ROWS >= 8 => self.tile::<S, 7, 1, 1>(s, row, block),
+                    8 if S::TILE_ROWS >= 8 => self.tile::<S, 8, 1, 1>(s, row, block),
+                    _ => self.tile::<S, 4, 1, 1>(s, row, block),
+                };
+            }
+        }
+    }
+}
+
+impl TileOp<'_, '_> {
+    /// Rows `row..row + R` of the tile times blocks `block..block + B`, integer sums in `C` chains; returns `R`.
+    #[inline(always)]
+    fn tile<S: Simd, const R: usize, const B: usize, const C: usize>(&self, s: S, row: usize, block: usize) -> usize {
+        let blocks: [Block<'_>; B] = std::array::from_fn(|b| Block::new(self.w.block(block + b)));
+        let mut sums = [[s.zero(); B]; R];
+        let mut cells = self.cells[row..].chunks(self.tile_rows);
+        for p in 0..blocks[0].pairs.len() {
+            for odd in 0..2 {
+                let Some(cells) = cells.next().and_then(|c| c.first_chunk::<R>()) else {
+                    break;
+                };
+                let scales = std::array::from_fn(|b| &blocks[b].pairs[p].scales[odd]);
+                let values = std::array::from_fn(|b| &blocks[b].pairs[p].values[odd]);
+                group::<S, R, B, C>(s, scales, values, cells, &mut sums);
+            }
+        }
+        if !blocks[0].last.is_empty()
+            && let Some(cells) = cells.next().and_then(|c| c.first_chunk::<R>())
+        {
+            let scales = std::array::from_fn(|b| &blocks[b].last[0].scales[0]);
+            let values = std::array::from_fn(|b| &blocks[b].last[0].values);
+            group::<S, R, B, C>(s, scales, values, cells, &mut sums);
+        }
+        for (r, sums) in sums.iter().enumerate() {
+            for (b, &sums) in sums.iter().enumerate() {
+                // SAFETY: parts have disjoint runs of blocks.
+                unsafe { self.target.store(s, self.first_row + row + r, block + b, sums) };
+            }
+        }
+        R
+    }
+}
+
+/// Adds the products of one group to `sums`.
+#[inline(always)]
+fn group<S: Simd, const R: usize, const B: usize, const C: usize>(
+    s: S,
+    scales: [&[u16; 16]; B],
+    values: [&Values; B],
+    cells: &[Cell; R],
+    sums: &mut [[S::F; B]; R],
+) {
+    let mut dots = [[[s.splat_i(0); C]; B]; R];
+    for r in 0..R {
+        let start = s.dot_start(cells[r].sum);
+        for b in 0..B {
+            // The other chains begin at zero: what the start value takes away concerns the sum of all.
+            dots[r][b][0] = start;
+        }
+    }
+    for j in 0..GROUP_BYTES / 64 {
+        for b in 0..B {
+            let quads = s.load_quads(&values[b][j]);
+            for r in 0..R {
+                dots[r][b][j % C] = s.dot(dots[r][b][j % C], quads, cells[r].quads[j]);
+            }
+        }
+    }
+    for b in 0..B {
+        let scale = s.load_f16(scales[b]);
+        for r in 0..R {
+            let mut dot = dots[r][b][0];
+            for &chain in &dots[r][b][1..] {
+                dot = s.add_i(dot, chain);
+            }
+            sums[r][b] = s.fma(s.mul(s.to_float(dot), scale), s.splat(cells[r].scale), sums[r][b]);
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Products of packed weights: every tier and thread count against a bit-exact scalar model of the documented order,
+//! the model against `f64`, over edge shapes.
+
+use cactus_base::{Pool, Step};
+use cactus_kernels::{Activations, Epilogue, ErrorKind, Exec, Kernels, QuantizedRows};
+use cactus_quant::{PackedView, Packing, pack};
+use proptest::prelude::*;
+
+const MATRIX_PACKINGS: [Packing; 4] = [Packing::RowMajor, Packing::Int8G32, Packing::F16N16, Packing::F32N16];
+
+/// Deterministic values in `-1..1`.
+fn noise(len: usize, seed: u64) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    (0..len).map(next).collect()
+}
+
+/// Rows of a packed matrix as `f32`.
+fn decode(w: &PackedView<'_>) -> Vec<f32> {
+    let mut out = vec![0.0; w.n() * w.k()];
+    for (row, values) in out.chunks_exact_mut(w.k()).enumerate() {
+        w.decode_row(row, values);
+    }
+    out
+}
+
+/// Scale and integers of the groups of one row of activations, as documented.
+fn quantize_model(x: &[f32]) -> Vec<(f32, [i8; 32])> {
+    let group = |x: &[f32]| {
+        let max = x.iter().fold(0f32, |m, x| m.max(x.abs()));
+        let mut q = [0; 32];
+        if max < 1e-30 {
+            return (0.0, q);
+        }
+        for (q, x) in q.iter_mut().zip(x) {
+            *q = (x * (127.0 / max)).round_ties_even() as i8;
+        }
+        (max / 127.0, q)
+    };
+    x.chunks(32).map(group).collect()
+}
+
+/// Integers and scales of one row of an INT8 matrix, read at the documented places.
+fn int8_row(w: &PackedView<'_>, row: usize) -> Vec<(f32, [i8; 32])> {
+    let groups = w.k().div_ceil(32);
+    let block_bytes = groups * 512 + groups.div_ceil(2) * 64;
+    let block = &w.data()[row / 16 * block_bytes..];
+    let group = |g: usize| {
+        let pair = g / 2 * (64 + 1024);
+        let scale_at = pair + g % 2 * 32 + row % 16 * 2;
+        let values = &block[pair + 64 + g % 2 * 512..];
+        let scale = half::f16::from_le_bytes([block[scale_at], block[scale_at + 1]]).to_f32();
+        (
+            scale,
+            std::array::from_fn(|i| values[64 * (i / 4) + 4 * (row % 16) + i % 4] as i8),
+        )
+    };
+    (0..groups).map(group).collect()
+}
+
+/// The documented order of arithmetic, one output at a time.
+fn linear_model(w: &PackedView<'_>, x: &[f32], rows: usize, epilogue: Epilogue<'_>, out: &mut [f32]) {
+    let (n, k) = (w.n(), w.k());
+    let decoded = decode(w);
+    let int8: Vec<_> = match w.packing() {
+        Packing::Int8G32 => (0..n).map(|o| int8_row(w, o)).collect(),
+        _ => Vec::new(),
+    };
+    for r in 0..rows {
+        let x = &x[r * k..(r + 1) * k];
+        let q = quantize_model(x);
+        for o in 0..n {
+            let mut sum = 0f32;
+            if w.packing() == Packing::Int8G32 {
+                for ((sx, x), (sw, w)) in q.iter().zip(&int8[o]) {
+                    let dot: i32 = x.iter().zip(w).map(|(&x, &w)| i32::from(x) * i32::from(w)).sum();
+                    sum = (dot as f32 * sw).mul_add(*sx, sum);
+                }
+            } else {
+                let mut p = [0f32; 4];
+                for (i, (w, x)) in decoded[o * k..(o + 1) * k].iter().zip(x).enumerate() {
+                    p[i % 4] = w.mul_add(*x, p[i % 4]);
+                }
+                sum = (p[0] + p[1]) + (p[2] + p[3]);
+            }
+            if let Some(bias) = epilogue.bias {
+                sum += bias[o];
+            }
+            let out = &mut out[r * n + o];
+            *out = if epilogue.accumulate { *out + sum } else { sum };
+        }
+    }
+}
+
+fn linear(exec: Exec<'_>, w: &PackedView<'_>, x: &[f32], rows: usize, epilogue: Epilogue<'_>, out: &mut [f32]) {
+    if w.packing() == Packing::Int8G32 {
+        let mut memory = vec![0u32; QuantizedRows::bytes(rows, w.k()).unwrap() / 4];
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut memory);
+        exec.quantize_rows(x, rows, w.k(), &mut QuantizedRows::new(bytes, rows, w.k()));
+        exec.linear(
+            w,
+            Activations::Q8(QuantizedRows::new(bytes, rows, w.k())),
+            rows,
+            epilogue,
+            out,
+        );
+    } else {
+        exec.linear(w, Activations::F32(x), rows, epilogue, out);
+    }
+}
+
+/// Compares all tiers, at one and two threads, with the model; returns the model's result.
+fn check(packing: Packing, n: usize, k: usize, rows: usize, bias: bool, accumulate: bool, seed: u64) -> Vec<f32> {
+    let packed = pack(packing, n, k, &noise(n * k, seed)).unwrap();
+    let w = packed.view();
+    let x = noise(rows * k, seed + 1);
+    let bias = bias.then(|| noise(n, seed + 2));
+    let epilogue = Epilogue {
+        bias: bias.as_deref(),
+        accumulate,
+    };
+    let before = noise(rows * n, seed + 3);
+    let mut expected = before.clone();
+    linear_model(&w, &x, rows, epilogue, &mut expected);
+    let pool = Pool::new(2);
+    for kernels in Kernels::available() {
+        for step in [Step::inline(), pool.step(2)] {
+            let mut out = before.clone();
+            linear(Exec { kernels, step: &step }, &w, &x, rows, epilogue, &mut out);
+            for (i, (a, b)) in out.iter().zip(&expected).enumerate() {
+                let at = (i / n, i % n);
+                let case = format!(
+                    "{packing} {n}x{k} rows {rows} {} width {}",
+                    kernels.tier(),
+                    step.width()
+                );
+                assert_eq!(a.to_bits(), b.to_bits(), "{case} at {at:?}: {a} expected {b}");
+            }
+        }
+    }
+    expected
+}
+
+#[test]
+fn linear_edge_shapes_equal_the_scalar_model_bit_for_bit() {
+    for packing in MATRIX_PACKINGS {
+        for n in [1, 15, 16, 17, 33, 48] {
+            for k in [1, 31, 32, 33, 64, 576] {
+                for rows in [1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 64] {
+                    if n * k * rows > 200_000 && rows != 9 {
+                        continue;
+                    }
+                    let seed = (n * 31 + k * 7 + rows) as u64;
+                    check(packing, n, k, rows, rows % 2 == 0, rows % 3 == 0, seed);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn linear_many_blocks_equal_the_scalar_model_bit_for_bit() {
+    // Enough weights for several runs of blocks and parts.
+    for packing in MATRIX_PACKINGS {
+        for rows in [1, 8, 13] {
+            check(packing, 1000, 640, rows, false, false, 77);
+        }
+    }
+}
+
+#[test]
+fn linear_rows_in_any_grouping_give_equal_bits() {
+    let (n, k, rows) = (40, 96, 21);
+    for packing in MATRIX_PACKINGS {
+        let packed = pack(packing, n, k, &noise(n * k, 3)).unwrap();
+        let x = noise(rows * k, 4);
+        for kernels in Kernels::available() {
+            let step = Step::inline();
+            let exec = Exec { kernels, step: &step };
+            let mut whole = vec![0.0; rows * n];
+            linear(exec, &packed.view(), &x, rows, Epilogue::default(), &mut whole);
+            for chunk in [1, 2, 5, 8, 16] {
+                let mut pieces = vec![0.0; rows * n];
+                for (x, out) in x.chunks(chunk * k).zip(pieces.chunks_mut(chunk * n)) {
+                    linear(exec, &packed.view(), x, x.len() / k, Epilogue::default(), out);
+                }
+                assert!(
+                    whole.iter().zip(&pieces).all(|(a, b)| a.to_bits() == b.to_bits()),
+                    "{packing} {chunk}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn linear_is_close_to_f64() {
+    let (n, k, rows) = (33, 576, 5);
+    for packing in MATRIX_PACKINGS {
+        let found = check(packing, n, k, rows, false, false, 9);
+        let packed = pack(packing, n, k, &noise(n * k, 9)).unwrap();
+        let (w, x) = (decode(&packed.view()), noise(rows * k, 10));
+        let (mut error, mut power) = (0f64, 0f64);
+        for r in 0..rows {
+            for o in 0..n {
+                let exact: f64 = (0..k).map(|i| f64::from(w[o * k + i]) * f64::from(x[r * k + i])).sum();
+                error += (f64::from(found[r * n + o]) - exact).powi(2);
+                power += exact * exact;
+            }
+        }
+        let relative = (error / power).sqrt();
+        let limit = if packing == Packing::Int8G32 { 8e-3 } else { 1e-6 };
+        assert!(relative < limit, "{packing}: relative error {relative}");
+        assert!(
+            packing != Packing::Int8G32 || relative > 1e-4,
+            "INT8 rounds: {relative}"
+        );
+    }
+}
+
+#[test]
+fn linear_extreme_int8_values_do_not_saturate() {
+    let (n, k) = (16, 64);
+    // -128 weights occur when the scale rounds down; all activations at the ends of their range.
+    let tiny = 127.0 * 5.96e-8 * 1.4;
+    for (weight, x) in [(-tiny, 1.0), (-tiny, -1.0), (1.0, 1.0), (-1.0, 1.0), (1.0, -1.0)] {
+        let packed = pack(Packing::Int8G32, n, k, &vec![weight; n * k]).unwrap();
+        let view = packed.view();
+        let mut expected = vec![0.0; n];
+        linear_model(&view, &vec![x; k], 1, Epilogue::default(), &mut expected);
+        for kernels in Kernels::available() {
+            let step = Step::inline();
+            let mut out = vec![0.0; n];
+            linear(
+                Exec { kernels, step: &step },
+                &view,
+                &vec![x; k],
+                1,
+                Epilogue::default(),
+                &mut out,
+            );
+            assert_eq!(out, expected, "{} {weight} {x}", kernels.tier());
+            assert!(out[0] != 0.0);
+        }
+    }
+}
+
+#[test]
+fn quantize_rows_every_tier_equals_the_model() {
+    for (rows, k) in [(1, 1), (1, 32), (3, 33), (8, 64), (9, 31), (17, 100), (33, 576)] {
+        let mut x = noise(rows * k, 21);
+        x[0] = 0.0;
+        if rows > 2 {
+            x[k..2 * k].fill(0.0);
+            x[2 * k..3 * k].iter_mut().for_each(|x| *x *= 1e-35);
+        }
+        for kernels in Kernels::available() {
+            let pool = Pool::new(2);
+            for step in [Step::inline(), pool.step(2)] {
+                let mut memory = vec![u32::MAX; QuantizedRows::bytes(rows, k).unwrap() / 4];
+                let mut q = QuantizedRows::new(bytemuck::cast_slice_mut(&mut memory), rows, k);
+                Exec { kernels, step: &step }.quantize_rows(&x, rows, k, &mut q);
+                for (row, x) in x.chunks_exact(k).enumerate() {
+                    for (g, expected) in quantize_model(x).into_iter().enumerate() {
+                        assert_eq!(
+                            q.group(row, g),
+                            expected,
+                            "{} {rows}x{k} row {row} group {g}",
+                            kernels.tier()
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn not_finite_activations_do_not_panic() {
+    for bad in [
+        f32::NAN,
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+        f32::MAX,
+        f32::MIN_POSITIVE / 4.0,
+    ] {
+        for packing in MATRIX_PACKINGS {
+            let packed = pack(packing, 17, 40, &noise(17 * 40, 1)).unwrap();
+            for kernels in Kernels::available() {
+                let step = Step::inline();
+                let mut out = [0.0; 17];
+                let exec = Exec { kernels, step: &step };
+                linear(exec, &packed.view(), &[bad; 40], 1, Epilogue::default(), &mut out);
+            }
+        }
+    }
+}
+
+#[test]
+fn embed_equals_decoded_rows_and_refuses_unknown_ids() {
+    for packing in MATRIX_PACKINGS {
+        let (n, k) = (35, 70);
+        let packed = pack(packing, n, k, &noise(n * k, 8)).unwrap();
+        let rows = decode(&packed.view());
+        let pool = Pool::new(2);
+        let step = pool.step(2);
+        for kernels in Kernels::available() {
+            let exec = Exec { kernels, step: &step };
+            let ids = [34u32, 0, 16, 15, 0];
+            let mut out = vec![0.0; ids.len() * k];
+            exec.embed(&packed.view(), &ids, &mut out).unwrap();
+            for (id, out) in ids.iter().zip(out.chunks_exact(k)) {
+                assert_eq!(out, &rows[*id as usize * k..][..k]);
+            }
+            let error = exec.embed(&packed.view(), &[0, 35], &mut out[..2 * k]).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::IndexOutOfRange);
+            assert!(
+                error.to_string().contains("35") && error.to_string().contains("position 1"),
+                "{error}"
+            );
+            exec.embed(&packed.view(), &[], &mut []).unwrap();
+        }
+    }
+}
+
+#[test]
+fn quantized_bytes_overflow_is_none() {
+    assert_eq!(QuantizedRows::bytes(usize::MAX, 33), None);
+    assert_eq!(QuantizedRows::bytes(3, 33), Some(3 * 2 * 40));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn linear_any_shape_equals_the_scalar_model(
+        n in 1usize..70,
+        k in 1usize..200,
+        rows in 1usize..20,
+        bias in any::<bool>(),
+        accumulate in any::<bool>(),
+        seed in 0u64..1 << 40,
+    ) {
+        for packing in MATRIX_PACKINGS {
+            check(packing, n, k, rows, bias, accumulate, seed);
+        }
+    }
+}
