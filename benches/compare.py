@@ -26,6 +26,7 @@ import sys
 import time
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import chart
 import measure
@@ -65,8 +66,9 @@ def llama_bench(program: Path, *extra: str) -> tuple[str, ...]:
 
 def engines(shop: Workshop, models: list[Model], with_cactus: bool) -> list[Engine]:
     q8 = {model.name: shop.quantized(model, "Q8_0") for model in models}
-    completion = (str(shop.llama("llama-completion")), "-m", "{model}", "-t", "{threads}", "-no-cnv", "--no-warmup")
-    completion += ("--temp", "0", "-n", "1", "-p", "The")
+    completer = str(shop.llama("llama-completion"))
+    one_token = ("-no-cnv", "--no-warmup", "--temp", "0", "-n", "1", "-p", "The")
+    completion = (completer, "-m", "{model}", "-t", "{threads}", *one_token)
     found = [
         Engine("llama.cpp", "llama.cpp Q8_0", llama_bench(shop.llama("llama-bench")), completion, q8),
         Engine(
@@ -131,6 +133,8 @@ def speed_block(
             for metric in METRICS:
                 speeds[engine.name][metric] += rows[metric]
     after = bandwidth(machine, probe, threads)
+    for name, s in speeds.items():
+        say(f"  {name}: " + ", ".join(f"{metric} {statistics.median(s[metric]):.1f} tok/s" for metric in METRICS))
     results = {
         name: {
             **{m: {"median": statistics.median(s[m]), "min": min(s[m]), "max": max(s[m]), "all": s[m]} for m in METRICS},
@@ -145,7 +149,7 @@ def memory_block(
     machine: measure.Machine, found: list[Engine], model: Model, options: argparse.Namespace
 ) -> dict[str, dict[str, float]]:
     """Memory of a benchmark run, and the wall time of a process that makes one token, warm cache."""
-    threads = max(options.threads)
+    threads = min(options.threads)
     results: dict[str, dict[str, float]] = {}
     for engine in found:
         say(f"{model.name} memory and load {engine.name}")
@@ -241,6 +245,12 @@ def cactus_version(shop: Workshop) -> str:
     return re.sub(r"\s+", " ", f"{version.strip()} ({commit.strip()})")
 
 
+def save(results: dict[str, Any], folder: Path) -> None:
+    """Written after every block: a run that is cut short keeps what it measured."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "compare.json").write_text(json.dumps(results, indent=1) + "\n")
+
+
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -276,29 +286,29 @@ def main(arguments: list[str]) -> int:
         shop = Workshop(options.cache.resolve(), options.cactus)
         found = engines(shop, models, not options.no_cactus)
         probe = measure.build_bandwidth(ROOT / "benches" / "bandwidth.c", options.cache / "bandwidth")
-        results: dict[str, object] = {
-            "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        results: dict[str, Any] = {
+            "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
             "machine": machine.describe(),
             "llama_cpp": shop.llama_version(),
             "cactus": None if options.no_cactus else cactus_version(shop),
             "rounds": options.rounds,
             "reps": options.reps,
             "threads": options.threads,
-            "speed": [
-                speed_block(machine, found, model, threads, options, probe)
-                for model in models
-                for threads in options.threads
-            ],
-            "memory": {model.name: memory_block(machine, found, model, options) for model in models},
+            "speed": [],
+            "memory": {},
         }
+        for model in models:
+            for threads in options.threads:
+                results["speed"].append(speed_block(machine, found, model, threads, options, probe))
+                save(results, options.out)
+            results["memory"][model.name] = memory_block(machine, found, model, options)
+            save(results, options.out)
     except (PeerError, measure.RunError) as error:
         say(f"error: {error}")
         return 1
     titles = {engine.name: engine.title for engine in found}
     model_titles = {model.name: model.title for model in models}
     report = table(results, titles, model_titles)
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "compare.json").write_text(json.dumps(results, indent=1) + "\n")
     (options.out / "compare.md").write_text(report)
     (options.out / "compare.svg").write_text(plot(results, titles, model_titles))
     print(report, end="")

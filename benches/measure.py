@@ -150,13 +150,15 @@ class Usage:
 
 
 def usage(machine: Machine, command: Sequence[str], threads: int, env: dict[str, str] | None = None) -> Usage:
-    """Runs `command` pinned but unfenced, watching its memory in /proc."""
+    """Runs `command` pinned but unfenced, watching its memory in /proc. Ask for fewer threads
+    than there are CPUs, so that the watcher gets one."""
     cpus = machine.chosen(threads)
+    priority = MEASURED_PRIORITY if machine.can_realtime else None
     start = time.monotonic()
     with subprocess.Popen(
         list(command),
         env={**os.environ, **(env or {})},
-        preexec_fn=_setup(cpus, None) if machine.can_pin else None,
+        preexec_fn=_setup(cpus, priority) if machine.can_pin else None,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

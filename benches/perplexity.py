@@ -19,10 +19,15 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from peers import ALICE, ROOT, Model, PeerError, Workshop, default_cache, models_named
 
 RECORD = ROOT / "golden" / "real" / "perplexity.json"
+# "perplexity", "tokens" and what else the engine says.
+Row = dict[str, Any]
+Results = dict[str, dict[str, Row]]
+
 RUNNING = re.compile(r"\[(\d+)\]([0-9.]+|nan|inf),")
 
 
@@ -37,7 +42,7 @@ def output_of(command: list[str]) -> str:
     return done.stdout + "\n" + done.stderr
 
 
-def llama_perplexity(shop: Workshop, model: Model, kind: str, context: int, threads: int) -> dict[str, object]:
+def llama_perplexity(shop: Workshop, model: Model, kind: str, context: int, threads: int) -> Row:
     """`running` holds the perplexity over windows 1..i, as llama-perplexity prints it."""
     path = shop.source(model) if kind == "source" else shop.quantized(model, kind)
     say(f"{model.name} {kind}: llama-perplexity")
@@ -57,7 +62,7 @@ def llama_perplexity(shop: Workshop, model: Model, kind: str, context: int, thre
     }
 
 
-def cactus_perplexity(shop: Workshop, model: Model, bits: int, context: int) -> dict[str, object]:
+def cactus_perplexity(shop: Workshop, model: Model, bits: int, context: int) -> Row:
     say(f"{model.name} INT{bits}: cactus score")
     command = [str(shop.cactus()), "score", str(shop.bundle(model, bits)), "--file", str(ALICE)]
     text = output_of([*command, "--context", str(context), "--json"])
@@ -68,14 +73,14 @@ def cactus_perplexity(shop: Workshop, model: Model, bits: int, context: int) -> 
         raise PeerError(f"cactus score: unexpected output ({error!r}): {text[:300]}") from error
 
 
-def load_record(context: int) -> dict[str, dict[str, dict[str, object]]]:
+def load_record(context: int) -> Results:
     if not RECORD.is_file():
         return {}
     record = json.loads(RECORD.read_text())
     return record["models"] if record["context"] == context else {}
 
 
-def save_record(shop: Workshop, context: int, found: dict[str, dict[str, dict[str, object]]]) -> None:
+def save_record(shop: Workshop, context: int, found: Results) -> None:
     record = {
         "text": str(ALICE.relative_to(RECORD.parent)),
         "context": context,
@@ -108,12 +113,12 @@ def main(arguments: list[str]) -> int:
     options = parse_arguments(arguments)
     shop = Workshop(options.cache.resolve(), options.cactus)
     record = load_record(options.context)
-    results: dict[str, dict[str, dict[str, object]]] = {}
+    results: Results = {}
     worst = 0.0
     try:
         models = models_named(options.models)
         for model in models:
-            rows: dict[str, dict[str, object]] = {}
+            rows: dict[str, Row] = {}
             for kind in options.kinds.split(","):
                 known = record.get(model.name, {}).get(kind)
                 if known is None or options.update:
@@ -134,11 +139,11 @@ def main(arguments: list[str]) -> int:
         rows = results[model.name]
         base = rows.get("llama.cpp source", {}).get("perplexity")
         for name, row in rows.items():
-            change = None if base is None else 100 * (float(row["perplexity"]) / float(base) - 1)
+            change = None if base is None else 100 * (row["perplexity"] / base - 1)
             if name == "cactus int8" and change is not None:
                 worst = max(worst, change)
             shown = "-" if change is None else f"{change:+.2f} %"
-            print(f"| {model.title} | {name} | {float(row['perplexity']):.4f} | {row['tokens']} | {shown} |")
+            print(f"| {model.title} | {name} | {row['perplexity']:.4f} | {row['tokens']} | {shown} |")
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "perplexity.json").write_text(json.dumps(results, indent=1) + "\n")
     if worst > options.limit:
