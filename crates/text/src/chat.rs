@@ -10,6 +10,7 @@ mod clock;
 mod environment;
 mod guard;
 mod json;
+mod rebuild;
 mod source;
 
 use std::path::Path;
@@ -245,7 +246,7 @@ type Compiled<'a> = (
 /// Parses a prepared template, puts the guards in and compiles it.
 fn compile(source: &str) -> Result<Compiled<'_>, minijinja::Error> {
     let tree = parse(source, NAME, environment::syntax()?)?;
-    let guarded = guard::rebuild(&tree)?;
+    let guarded = rebuild::rebuild(&tree)?;
     let mut generator = CodeGenerator::new(NAME, source);
     generator.compile_stmt(&guarded);
     Ok(generator.finish())

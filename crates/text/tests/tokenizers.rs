@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cactus_text::{StreamDecoder, Tokenizer};
+use cactus_text::{ChatTemplate, RenderOptions, StreamDecoder, Tokenizer, message};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -15,18 +15,37 @@ fn golden() -> PathBuf {
 }
 
 fn tiny(name: &str) -> Tokenizer {
-    Tokenizer::from_dir(&golden().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+    load(&golden().join(name))
 }
 
-/// A fetched tokenizer, or `None` with a word on where it should be.
-fn fetched(name: &str) -> Option<Tokenizer> {
-    let models = std::env::var_os("CACTUS_TEST_MODELS").map_or_else(|| PathBuf::from("/tmp/models"), PathBuf::from);
-    let folder = models.join("tokenizers").join(name);
+/// The folder of a fetched tokenizer, or `None` with a word on what is missing.
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+fn fetched(name: &str) -> Option<PathBuf> {
+    let Some(models) = std::env::var_os("CACTUS_TEST_MODELS") else {
+        eprintln!("SKIPPED {name}: $CACTUS_TEST_MODELS is not set");
+        return None;
+    };
+    let folder = PathBuf::from(models).join("tokenizers").join(name);
     if !folder.join("tokenizer.json").exists() {
-        eprintln!("SKIPPED: no {}, run scripts/fetch_tokenizers.py", folder.display());
+        eprintln!(
+            "SKIPPED {name}: no {}, run scripts/fetch_tokenizers.py",
+            folder.display()
+        );
         return None;
     }
-    Some(Tokenizer::from_dir(&folder).unwrap_or_else(|e| panic!("{name}: {e}")))
+    Some(folder)
+}
+
+fn load(folder: &Path) -> Tokenizer {
+    Tokenizer::from_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
+}
+
+/// What the folder's chat template makes of one question.
+fn prompt(folder: &Path) -> String {
+    let template = ChatTemplate::from_dir(folder).unwrap();
+    template
+        .render(&[message("user", "Hi")], &RenderOptions::for_generation())
+        .unwrap()
 }
 
 fn ids(value: &Value) -> Vec<u32> {
@@ -160,17 +179,23 @@ fn stream_byte_run_with_bad_bytes_keeps_the_good_characters() {
 
 #[test]
 fn qwen3_equals_python() {
-    let Some(tokenizer) = fetched("qwen3") else { return };
+    let Some(folder) = fetched("qwen3") else { return };
+    let tokenizer = load(&folder);
     compare("qwen3", &tokenizer, None, None);
     assert_eq!(tokenizer.vocab_size(), 151_669);
     assert_eq!(tokenizer.encode("Hello world!", true).unwrap(), [9707, 1879, 0]);
     assert_eq!((tokenizer.bos(), tokenizer.eos()), (None, Some(151_645)));
     assert_eq!(tokenizer.stop_ids(), [151_643, 151_645]);
+    assert_eq!(
+        prompt(&folder),
+        "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+    );
 }
 
 #[test]
 fn gemma3_equals_python() {
-    let Some(tokenizer) = fetched("gemma3") else { return };
+    let Some(folder) = fetched("gemma3") else { return };
+    let tokenizer = load(&folder);
     compare("gemma3", &tokenizer, None, None);
     assert_eq!(tokenizer.vocab_size(), 262_145);
     assert_eq!(
@@ -180,11 +205,19 @@ fn gemma3_equals_python() {
     assert_eq!((tokenizer.bos(), tokenizer.adds_bos()), (Some(2), true));
     // `<eos>`, `<end_of_turn>`; the ordinary token `</s>` is not among them.
     assert_eq!(tokenizer.stop_ids(), [1, 106]);
+    let prompt = prompt(&folder);
+    assert_eq!(
+        prompt,
+        "<bos><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\n"
+    );
+    let ids = [2, 105, 2364, 107, 10979, 106, 107, 105, 4368, 107];
+    assert_eq!(tokenizer.encode(&prompt, false).unwrap(), ids);
 }
 
 #[test]
 fn llama3_equals_python() {
-    let Some(tokenizer) = fetched("llama3") else { return };
+    let Some(folder) = fetched("llama3") else { return };
+    let tokenizer = load(&folder);
     compare("llama3", &tokenizer, None, None);
     assert_eq!(tokenizer.vocab_size(), 128_256);
     // This copy has no post-processor that adds the begin token and no `add_bos_token`.

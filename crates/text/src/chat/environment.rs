@@ -84,9 +84,8 @@ pub(super) fn environment(limits: Limits) -> Result<Environment<'static>, Error>
               attribute: Option<&str>,
               options: Kwargs| {
             let separator = joiner.as_ref().map_or(0, |text| text.as_str().len());
-            let items = value
-                .len()
-                .map_or_else(|| value.try_iter().map_or(0, Iterator::count), |len| len);
+            let count = || value.try_iter().map_or(0, Iterator::count);
+            let items = value.len().unwrap_or_else(count);
             guard.check_length(items.checked_mul(separator))?;
             minijinja::filters::join(state, value, joiner, attribute, options)
         },
@@ -137,9 +136,16 @@ pub(super) fn environment(limits: Limits) -> Result<Environment<'static>, Error>
     );
     env.set_unknown_method_callback(move |state, value, method, args| call_method(&guard, state, value, method, args));
 
-    // Python's idea of a sequence: it has a length and items.
+    // Python's ideas: a sequence has a length and items, and `none` is not iterable while the undefined is.
     env.add_test("sequence", |value: &Value| {
         matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::String) || value.is_undefined()
+    });
+    env.add_test("iterable", |value: &Value| {
+        let kind = value.kind();
+        matches!(
+            kind,
+            ValueKind::Seq | ValueKind::Map | ValueKind::String | ValueKind::Iterable
+        ) || value.is_undefined()
     });
     env.add_function("raise_exception", |message: &Value| -> Result<Value, Error> {
         Err(invalid(format!("{RAISED}{message}")))
