@@ -1,7 +1,6 @@
-use crate::{
-    BinaryFn, CompareFn, Dim, Graph, Literal, Op, ReduceFn, Result, TensorType, UnaryFn, ValueId,
-    WeightExpr,
-};
+//! Writing a graph node by node, as importers and tests do. Rewriting one is left to [`Graph`]'s own methods.
+
+use crate::{BinaryFn, CompareFn, Dim, Graph, Literal, Op, ReduceFn, Result, TensorType, UnaryFn, ValueId, WeightExpr};
 use cactus_tensor::DType;
 
 /// Writes a graph node by node. Types are inferred and checked at each call; nodes take the current path.
@@ -44,11 +43,7 @@ impl GraphBuilder {
     ///
     /// # Errors
     /// Those of `f`.
-    pub fn scope<T>(
-        &mut self,
-        name: impl Into<String>,
-        f: impl FnOnce(&mut Self) -> Result<T>,
-    ) -> Result<T> {
+    pub fn scope<T>(&mut self, name: impl Into<String>, f: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.path.push(name.into());
         let out = f(self);
         self.path.pop();
@@ -67,16 +62,16 @@ impl GraphBuilder {
 
     /// A weight called `name` of fixed `shape` that conversion makes by `expr`. Asked for again, the same value.
     pub fn weight_from(&mut self, name: &str, shape: &[usize], expr: WeightExpr) -> ValueId {
-        let known =
-            self.graph.values().iter().position(|v| {
-                v.name == name && matches!(&v.def, crate::Def::Weight(e) if *e == expr)
-            });
+        let known = self
+            .graph
+            .values()
+            .iter()
+            .position(|v| v.name == name && matches!(&v.def, crate::Def::Weight(e) if *e == expr));
         if let Some(i) = known {
             return ValueId(i as u32);
         }
         let dims: Vec<Dim> = shape.iter().map(|&d| Dim::known(d)).collect();
-        self.graph
-            .add_weight(name, TensorType::new(DType::F32, dims), expr)
+        self.graph.add_weight(name, TensorType::new(DType::F32, dims), expr)
     }
 
     /// Names `value` as an output.
@@ -197,12 +192,7 @@ impl GraphBuilder {
 
     /// Axes reordered.
     pub fn permute(&mut self, x: ValueId, perm: &[usize]) -> Result<ValueId> {
-        self.op(
-            Op::Permute {
-                perm: perm.to_vec(),
-            },
-            &[x],
-        )
+        self.op(Op::Permute { perm: perm.to_vec() }, &[x])
     }
 
     /// Elements `start..end` of the last axis.

@@ -1,3 +1,6 @@
+//! Symbolic sizes: affine expressions over named symbols, with exact arithmetic. Products of symbols are not needed and
+//! not offered.
+
 use crate::{Error, ErrorKind, Result};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::collections::BTreeMap;
@@ -73,9 +76,7 @@ impl Dim {
         let step = |a: i64, b: i64| {
             b.checked_mul(sign)
                 .and_then(|b| a.checked_add(b))
-                .ok_or_else(|| {
-                    Error::new(ErrorKind::Dim, format!("`{self}` and `{other}` overflow"))
-                })
+                .ok_or_else(|| Error::new(ErrorKind::Dim, format!("`{self}` and `{other}` overflow")))
         };
         let mut out = self.clone();
         out.constant = step(out.constant, other.constant)?;
@@ -178,9 +179,7 @@ impl FromStr for Dim {
                 },
                 Some(s) => {
                     let mut chars = s.chars();
-                    let ok = chars
-                        .next()
-                        .is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+                    let ok = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
                         && chars.all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.');
                     if !ok {
                         return Err(fail());
@@ -193,11 +192,7 @@ impl FromStr for Dim {
                     d
                 }
             };
-            out = if negative {
-                out.sub(&one)?
-            } else {
-                out.add(&one)?
-            };
+            out = if negative { out.sub(&one)? } else { out.add(&one)? };
         }
         Ok(out)
     }
@@ -241,15 +236,7 @@ mod tests {
 
     #[test]
     fn expressions_round_trip_through_text() {
-        for text in [
-            "0",
-            "576",
-            "seq",
-            "past+seq",
-            "2*seq-1",
-            "-past+seq",
-            "batch+3*seq+7",
-        ] {
+        for text in ["0", "576", "seq", "past+seq", "2*seq-1", "-past+seq", "batch+3*seq+7"] {
             let d: Dim = text.parse().unwrap();
             assert_eq!(d.to_string(), text);
             let json = serde_json::to_string(&d).unwrap();
@@ -259,9 +246,7 @@ mod tests {
 
     #[test]
     fn malformed_expressions_are_errors() {
-        for text in [
-            "", "+", "seq seq", "3*", "*seq", "seq++1", "1.5", "se/q", "+seq",
-        ] {
+        for text in ["", "+", "seq seq", "3*", "*seq", "seq++1", "1.5", "se/q", "+seq"] {
             assert!(text.parse::<Dim>().is_err(), "{text}");
         }
     }

@@ -1,10 +1,10 @@
 //! The JSON form: what bundles store. Reading verifies, so a graph in hand is always valid.
 
 use crate::graph::NodeId;
-use crate::{
-    Def, Error, ErrorKind, Graph, Literal, Node, Op, Result, State, TensorType, ValueId, WeightExpr,
-};
+use crate::{Def, Error, ErrorKind, Graph, Literal, Node, Op, Result, State, TensorType, ValueId, WeightExpr};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Version of the serialized form that this crate writes, and the newest it reads.
 pub const FORMAT_VERSION: u32 = 1;
@@ -56,6 +56,23 @@ struct DocNode {
     op: Op,
     inputs: Vec<u32>,
     output: u32,
+    /// What was read beside the fields above: the attributes of `op`, and nothing else may be there.
+    #[serde(flatten, skip_serializing)]
+    attributes: BTreeMap<String, IgnoredAny>,
+}
+
+impl DocNode {
+    /// An attribute of a newer version must not be ignored in silence: it may change what is computed.
+    fn check_attributes(&self) -> Result<()> {
+        let known = serde_json::to_value(&self.op).unwrap_or_default();
+        match self.attributes.keys().find(|k| known.get(k).is_none()) {
+            None => Ok(()),
+            Some(unknown) => {
+                let what = format!("{} has no attribute `{unknown}`", self.op.mnemonic());
+                Err(Error::new(ErrorKind::Format, what).at(self.path.clone()))
+            }
+        }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -73,9 +90,7 @@ impl Serialize for Graph {
 
 impl<'de> Deserialize<'de> for Graph {
     fn deserialize<D: serde::Deserializer<'de>>(d: D) -> std::result::Result<Self, D::Error> {
-        Document::deserialize(d)?
-            .into_graph()
-            .map_err(serde::de::Error::custom)
+        Document::deserialize(d)?.into_graph().map_err(serde::de::Error::custom)
     }
 }
 
@@ -91,9 +106,8 @@ impl Graph {
     /// # Errors
     /// [`ErrorKind::Format`] with line and column, [`ErrorKind::Version`], or those of [`Graph::verify`].
     pub fn from_json(text: &str) -> Result<Graph> {
-        let doc: Document = serde_json::from_str(text).map_err(|e| {
-            Error::new(ErrorKind::Format, format!("the graph is not readable: {e}"))
-        })?;
+        let doc: Document = serde_json::from_str(text)
+            .map_err(|e| Error::new(ErrorKind::Format, format!("the graph is not readable: {e}")))?;
         doc.into_graph()
     }
 }
@@ -125,6 +139,7 @@ impl Document {
                     op: n.op.clone(),
                     inputs: n.inputs.iter().map(|v| v.0).collect(),
                     output: n.outputs[0].0,
+                    attributes: BTreeMap::new(),
                 })
                 .collect(),
             outputs: g
@@ -154,19 +169,16 @@ impl Document {
             if (id as usize) < count {
                 Ok(ValueId(id))
             } else {
-                Err(Error::structure(format!(
-                    "value %{id} does not exist ({count} values)"
-                )))
+                Err(Error::structure(format!("value %{id} does not exist ({count} values)")))
             }
         };
         let mut makers: Vec<Option<NodeId>> = vec![None; count];
         for (i, n) in self.nodes.into_iter().enumerate() {
+            n.check_attributes()?;
             let id = NodeId(i as u32);
             let out = check(n.output).map_err(|e| e.at(n.path.clone()))?;
             if makers[out.index()].replace(id).is_some() {
-                return Err(
-                    Error::structure(format!("value %{} is defined twice", out.0)).at(n.path),
-                );
+                return Err(Error::structure(format!("value %{} is defined twice", out.0)).at(n.path));
             }
             let inputs: Result<Vec<ValueId>> = n.inputs.iter().map(|&v| check(v)).collect();
             g.nodes.push(Some(Node {

@@ -1,7 +1,11 @@
-use crate::{Dim, Error, Op, Result, WeightExpr, infer};
+//! The graph itself: values, nodes, states, and the primitive steps of rewriting. Types are inferred in `infer`, and
+//! invariants checked in `verify`.
+
+use crate::{Dim, Error, ErrorKind, Op, Result, WeightExpr, infer};
 use cactus_tensor::DType;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Index of a [`Value`] of one [`Graph`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -20,6 +24,7 @@ impl ValueId {
 
 /// Element type and symbolic shape.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TensorType {
     /// Element type.
     pub dtype: DType,
@@ -28,6 +33,9 @@ pub struct TensorType {
 }
 
 impl TensorType {
+    /// Largest number of axes.
+    pub const MAX_RANK: usize = 8;
+
     /// A type.
     pub fn new(dtype: DType, shape: impl Into<Vec<Dim>>) -> Self {
         TensorType {
@@ -162,12 +170,41 @@ pub enum StateKind {
 
 /// Memory that outlives a call. All zero before the first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "ReadState")]
 pub struct State {
     /// Unique name.
     pub name: String,
     /// Kind and shape.
     #[serde(flatten)]
     pub kind: StateKind,
+}
+
+/// A [`State`] as it is read, with what was read beside its name: the fields of `kind`, and nothing else may be there.
+#[derive(Deserialize)]
+struct ReadState {
+    name: String,
+    #[serde(flatten)]
+    kind: StateKind,
+    #[serde(flatten)]
+    fields: BTreeMap<String, IgnoredAny>,
+}
+
+impl TryFrom<ReadState> for State {
+    type Error = Error;
+
+    fn try_from(read: ReadState) -> Result<State> {
+        let known = serde_json::to_value(&read.kind).unwrap_or_default();
+        match read.fields.keys().find(|k| known.get(k).is_none()) {
+            None => Ok(State {
+                name: read.name,
+                kind: read.kind,
+            }),
+            Some(unknown) => {
+                let what = format!("state `{}` has an unknown field `{unknown}`", read.name);
+                Err(Error::new(ErrorKind::Format, what))
+            }
+        }
+    }
 }
 
 /// A portable graph. See the crate documentation.
@@ -214,10 +251,7 @@ impl Graph {
 
     /// The input called `name`.
     pub fn input(&self, name: &str) -> Option<ValueId> {
-        self.inputs
-            .iter()
-            .copied()
-            .find(|&v| self.value(v).name == name)
+        self.inputs.iter().copied().find(|&v| self.value(v).name == name)
     }
 
     /// Outputs by name.
@@ -318,12 +352,7 @@ impl Graph {
     }
 
     /// Declares a weight.
-    pub fn add_weight(
-        &mut self,
-        name: impl Into<String>,
-        ty: TensorType,
-        expr: WeightExpr,
-    ) -> ValueId {
+    pub fn add_weight(&mut self, name: impl Into<String>, ty: TensorType, expr: WeightExpr) -> ValueId {
         self.push_value(name, ty, Def::Weight(expr))
     }
 
@@ -353,10 +382,7 @@ impl Graph {
     /// [`crate::ErrorKind::Structure`] where the name is taken.
     pub fn add_state(&mut self, state: State) -> Result<()> {
         if self.state(&state.name).is_some() {
-            return Err(Error::structure(format!(
-                "state `{}` is declared twice",
-                state.name
-            )));
+            return Err(Error::structure(format!("state `{}` is declared twice", state.name)));
         }
         self.states.push(state);
         Ok(())
@@ -371,12 +397,7 @@ impl Graph {
     ///
     /// # Errors
     /// Those of [`infer`], placed at `path`.
-    pub fn append(
-        &mut self,
-        path: impl Into<String>,
-        op: Op,
-        inputs: &[ValueId],
-    ) -> Result<ValueId> {
+    pub fn append(&mut self, path: impl Into<String>, op: Op, inputs: &[ValueId]) -> Result<ValueId> {
         let at = self.order.len();
         self.insert(at, path, op, inputs)
     }
@@ -385,13 +406,7 @@ impl Graph {
     ///
     /// # Errors
     /// Those of [`infer`], placed at `path`.
-    pub fn insert(
-        &mut self,
-        at: usize,
-        path: impl Into<String>,
-        op: Op,
-        inputs: &[ValueId],
-    ) -> Result<ValueId> {
+    pub fn insert(&mut self, at: usize, path: impl Into<String>, op: Op, inputs: &[ValueId]) -> Result<ValueId> {
         let path = path.into();
         let types: Vec<&TensorType> = inputs.iter().map(|&v| self.ty(v)).collect();
         let ty = infer(&op, &types).map_err(|e| e.at(format!("{path}/{}", op.mnemonic())))?;
@@ -425,9 +440,7 @@ impl Graph {
             ))
             .at(old.path.clone()));
         }
-        let node = self.nodes[id.0 as usize]
-            .as_mut()
-            .expect("`node` above found it");
+        let node = self.nodes[id.0 as usize].as_mut().expect("`node` above found it");
         node.op = op;
         node.inputs = inputs.to_vec();
         Ok(())
@@ -491,11 +504,7 @@ impl Graph {
             })
         };
         for (_, node) in src.nodes() {
-            let inputs = node
-                .inputs
-                .iter()
-                .map(|&v| leaf(&mut out, &mut map, v))
-                .collect();
+            let inputs = node.inputs.iter().map(|&v| leaf(&mut out, &mut map, v)).collect();
             let id = NodeId(out.nodes.len() as u32);
             let outputs = node
                 .outputs
@@ -503,11 +512,7 @@ impl Graph {
                 .enumerate()
                 .map(|(output, &v)| {
                     let value = src.value(v);
-                    let new = out.push_value(
-                        value.name.clone(),
-                        value.ty.clone(),
-                        Def::Node { node: id, output },
-                    );
+                    let new = out.push_value(value.name.clone(), value.ty.clone(), Def::Node { node: id, output });
                     map.insert(v, new);
                     new
                 })

@@ -15,11 +15,7 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
     match op {
         Op::Unary { f } => {
             let [x] = operands(inputs)?;
-            let want = if *f == UnaryFn::Not {
-                DType::Bool
-            } else {
-                DType::F32
-            };
+            let want = if *f == UnaryFn::Not { DType::Bool } else { DType::F32 };
             dtype(x, want, "the operand")?;
             Ok(x.clone())
         }
@@ -57,13 +53,15 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
             for &a in axes {
                 axis(x, a)?;
             }
-            let shape = x.shape.iter().enumerate().filter_map(|(i, d)| {
-                match (axes.contains(&i), *keepdim) {
+            let shape = x
+                .shape
+                .iter()
+                .enumerate()
+                .filter_map(|(i, d)| match (axes.contains(&i), *keepdim) {
                     (false, _) => Some(d.clone()),
                     (true, true) => Some(Dim::known(1)),
                     (true, false) => None,
-                }
-            });
+                });
             Ok(TensorType::new(x.dtype, shape.collect::<Vec<_>>()))
         }
         Op::Softmax { axis: a } => {
@@ -90,18 +88,12 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
                     .iter()
                     .all(|&p| p < seen.len() && !std::mem::replace(&mut seen[p], true));
             if !valid {
-                return Err(Error::ty(format!(
-                    "{perm:?} is no order of the axes of {x}"
-                )));
+                return Err(Error::ty(format!("{perm:?} is no order of the axes of {x}")));
             }
             let shape: Vec<Dim> = perm.iter().map(|&p| x.shape[p].clone()).collect();
             Ok(TensorType::new(x.dtype, shape))
         }
-        Op::Slice {
-            axis: a,
-            start,
-            end,
-        } => {
+        Op::Slice { axis: a, start, end } => {
             let [x] = operands(inputs)?;
             let size = axis(x, *a)?;
             let inside = match (start.as_known(), end.as_known(), size.as_known()) {
@@ -110,9 +102,7 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
                 _ => true,
             };
             if !inside {
-                return Err(Error::ty(format!(
-                    "{start}..{end} is outside axis {a} of {x}"
-                )));
+                return Err(Error::ty(format!("{start}..{end} is outside axis {a} of {x}")));
             }
             let mut shape = x.shape.clone();
             shape[*a] = end.sub(start)?;
@@ -126,12 +116,9 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
             let mut shape = first.shape.clone();
             for x in &inputs[1..] {
                 same_dtype(first, x)?;
-                let fits = x.shape.len() == shape.len()
-                    && (0..shape.len()).all(|i| i == *a || x.shape[i] == shape[i]);
+                let fits = x.shape.len() == shape.len() && (0..shape.len()).all(|i| i == *a || x.shape[i] == shape[i]);
                 if !fits {
-                    return Err(Error::ty(format!(
-                        "cannot join {first} and {x} at axis {a}"
-                    )));
+                    return Err(Error::ty(format!("cannot join {first} and {x} at axis {a}")));
                 }
                 shape[*a] = shape[*a].add(&x.shape[*a])?;
             }
@@ -140,10 +127,7 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
         Op::Expand { shape } => {
             let [x] = operands(inputs)?;
             if broadcast(&x.shape, shape)? != *shape {
-                return Err(Error::ty(format!(
-                    "{x} does not expand to [{}]",
-                    join(shape)
-                )));
+                return Err(Error::ty(format!("{x} does not expand to [{}]", join(shape))));
             }
             Ok(TensorType::new(x.dtype, shape.clone()))
         }
@@ -239,9 +223,7 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
                 && k.shape == v.shape
                 && (attrs.state.is_none() || q.shape[1] == k.shape[1]);
             if !grouped || !fits {
-                return Err(Error::ty(format!(
-                    "queries {q}, keys {k}, values {v} do not fit"
-                )));
+                return Err(Error::ty(format!("queries {q}, keys {k}, values {v} do not fit")));
             }
             Ok(q.clone())
         }
@@ -277,30 +259,19 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
     }
 }
 
-fn conv1d(
-    inputs: &[&TensorType],
-    groups: usize,
-    pad_left: usize,
-    pad_right: usize,
-) -> Result<TensorType> {
+fn conv1d(inputs: &[&TensorType], groups: usize, pad_left: usize, pad_right: usize) -> Result<TensorType> {
     let (x, w) = (operand(inputs, 0)?, operand(inputs, 1)?);
     at_most(inputs, 3)?;
     all_f32(inputs)?;
     rank(x, 3, "the operand")?;
     let fits = match (w.known_shape().as_deref(), x.shape[1].as_known()) {
         (Some(&[out, per_group, kernel]), Some(channels)) => {
-            groups > 0
-                && kernel > 0
-                && channels % groups == 0
-                && out % groups == 0
-                && per_group == channels / groups
+            groups > 0 && kernel > 0 && channels % groups == 0 && out % groups == 0 && per_group == channels / groups
         }
         _ => false,
     };
     if !fits {
-        return Err(Error::ty(format!(
-            "{x} does not fit the weight {w} in {groups} groups"
-        )));
+        return Err(Error::ty(format!("{x} does not fit the weight {w} in {groups} groups")));
     }
     if let Some(b) = inputs.get(2) {
         vector(b, &w.shape[0], "the bias")?;
@@ -318,8 +289,7 @@ fn conv1d(
 }
 
 fn operands<'a, const N: usize>(inputs: &[&'a TensorType]) -> Result<[&'a TensorType; N]> {
-    <[&TensorType; N]>::try_from(inputs)
-        .map_err(|_| Error::ty(format!("needs {N} operands, found {}", inputs.len())))
+    <[&TensorType; N]>::try_from(inputs).map_err(|_| Error::ty(format!("needs {N} operands, found {}", inputs.len())))
 }
 
 fn operand<'a>(inputs: &[&'a TensorType], i: usize) -> Result<&'a TensorType> {
@@ -331,10 +301,7 @@ fn operand<'a>(inputs: &[&'a TensorType], i: usize) -> Result<&'a TensorType> {
 
 fn at_most(inputs: &[&TensorType], n: usize) -> Result<()> {
     if inputs.len() > n {
-        return Err(Error::ty(format!(
-            "takes {n} operands, found {}",
-            inputs.len()
-        )));
+        return Err(Error::ty(format!("takes {n} operands, found {}", inputs.len())));
     }
     Ok(())
 }
@@ -347,9 +314,7 @@ fn dtype(t: &TensorType, want: DType, what: &str) -> Result<()> {
 }
 
 fn all_f32(inputs: &[&TensorType]) -> Result<()> {
-    inputs
-        .iter()
-        .try_for_each(|t| dtype(t, DType::F32, "each operand"))
+    inputs.iter().try_for_each(|t| dtype(t, DType::F32, "each operand"))
 }
 
 fn same_dtype(a: &TensorType, b: &TensorType) -> Result<()> {
@@ -367,15 +332,11 @@ fn rank(t: &TensorType, n: usize, what: &str) -> Result<()> {
 }
 
 fn axis(t: &TensorType, i: usize) -> Result<&Dim> {
-    t.shape
-        .get(i)
-        .ok_or_else(|| Error::ty(format!("{t} has no axis {i}")))
+    t.shape.get(i).ok_or_else(|| Error::ty(format!("{t} has no axis {i}")))
 }
 
 fn last(t: &TensorType) -> Result<&Dim> {
-    t.shape
-        .last()
-        .ok_or_else(|| Error::ty("the operand must have an axis"))
+    t.shape.last().ok_or_else(|| Error::ty("the operand must have an axis"))
 }
 
 fn vector(t: &TensorType, n: &Dim, what: &str) -> Result<()> {
@@ -426,9 +387,5 @@ fn count_key(shape: &[Dim]) -> Result<(usize, Vec<&Dim>)> {
 }
 
 pub(crate) fn join(shape: &[Dim]) -> String {
-    shape
-        .iter()
-        .map(Dim::to_string)
-        .collect::<Vec<_>>()
-        .join(", ")
+    shape.iter().map(Dim::to_string).collect::<Vec<_>>().join(", ")
 }

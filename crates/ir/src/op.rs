@@ -1,3 +1,6 @@
+//! Every operation with its operands, attributes and meaning. Result types are in `infer`, values in the `reference`
+//! crate.
+
 use crate::Dim;
 use cactus_tensor::DType;
 use serde::{Deserialize, Serialize};

@@ -32,11 +32,7 @@ impl fmt::Display for Graph {
                 path = &node.path;
                 writeln!(f, "  # {path}")?;
             }
-            let args: Vec<String> = node
-                .inputs
-                .iter()
-                .map(|&v| operand_text(&g, &numbers, v))
-                .collect();
+            let args: Vec<String> = node.inputs.iter().map(|&v| operand_text(&g, &numbers, v)).collect();
             writeln!(
                 f,
                 "  %{i}: {} = {}({}){}",

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// The runtime never sees one: conversion evaluates it and stores the result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum WeightExpr {
     /// The source tensor of this name, in the Hugging Face convention (linear weights are `[out, in]`).

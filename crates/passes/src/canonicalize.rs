@@ -1,3 +1,6 @@
+//! One form for equal computations. What later passes match is what this one leaves; it knows nothing of weights'
+//! values and fuses nothing beyond a single operation.
+
 use crate::pattern::{either, maker, only_user, scalar, type_of, unary, vector};
 use crate::{Pass, Report, Result};
 use cactus_ir::{BinaryFn, CompareFn, Def, Dim, Graph, Literal, Node, NodeId, Op, UnaryFn, ValueId};

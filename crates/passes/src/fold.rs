@@ -1,3 +1,6 @@
+//! What does not depend on inputs, computed ahead. Values of weights are not touched here: a change of one is only
+//! written into its expression, for conversion to evaluate.
+
 use crate::pattern::{free_name, maker, only_user, scalar, times_scalar, users};
 use crate::{Pass, Report, Result};
 use cactus_ir::{BinaryFn, Bindings, Def, Dim, Graph, Literal, Node, NodeId, Op, TensorType, ValueId, WeightExpr};

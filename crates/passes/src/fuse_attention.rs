@@ -1,3 +1,6 @@
+//! Attention out of products, mask and softmax. The proof that a mask is causal is in `mask`, the way back through
+//! permutations and repeated heads in `layout`; states come later, in `insert_states`.
+
 use crate::layout::Heads;
 use crate::mask::{Visible, conditions, conditions_of_bias, is_hiding, visible};
 use crate::pattern::{

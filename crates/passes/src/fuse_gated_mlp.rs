@@ -1,3 +1,5 @@
+//! Gated units out of an activation and a product. Joining the weights is shared with `merge_linear`.
+
 use crate::merge_linear::{merge, mergeable};
 use crate::pattern::{Match, Miss, either, insert_before, last_slice, maker, near, only_user, result};
 use crate::{Pass, Report, Result};

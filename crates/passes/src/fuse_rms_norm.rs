@@ -1,3 +1,5 @@
+//! RMS norms out of their parts. `fuse_layer_norm`, which runs first, starts from the same inverse root.
+
 use crate::pattern::{
     Match, Miss, binary, describe, either, is_square, mean_last, near, plus_scalar, result, users, vector,
 };

@@ -1,3 +1,6 @@
+//! Rotary embedding out of slices, products and tables. Following a table back to positions and frequencies is left to
+//! `rope_table`.
+
 use crate::pattern::{
     Match, Miss, binary, describe, either, insert_before, last_slice, maker, near, only_user, result, unary,
 };

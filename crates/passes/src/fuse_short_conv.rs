@@ -1,3 +1,6 @@
+//! Causal depthwise convolutions in the layout of the rest of the model. The permutations this leaves are for
+//! `canonicalize` and `sink_permutes`.
+
 use crate::pattern::{Match, Miss, free_name, insert_before, near, only_user};
 use crate::{Pass, Report, Result};
 use cactus_ir::{Def, Dim, Graph, NodeId, Op, TensorType, ValueId, WeightExpr};

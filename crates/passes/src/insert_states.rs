@@ -1,3 +1,6 @@
+//! From one call over a whole sequence to many calls that continue it. Whether that is possible is decided in
+//! `seq_axis`; this pass only rewrites.
+
 use crate::seq_axis::{Along, analyze};
 use crate::{Pass, Report, Result};
 use cactus_ir::{Dim, Graph, NodeId, Op, PAST, SEQ, State, StateKind, ValueId};

@@ -1,3 +1,5 @@
+//! Several linears of one operand as one. Values of weights are joined by conversion, not here.
+
 use crate::pattern::{Match, describe, free_name, insert_before, near, only_user, result};
 use crate::{Pass, Report, Result};
 use cactus_ir::{Def, Dim, Graph, NodeId, Op, TensorType, ValueId, WeightExpr};

@@ -1,3 +1,5 @@
+//! The order of passes, and running them. What a pass does is its own business; the graph is verified between any two.
+
 use crate::canonicalize::Canonicalize;
 use crate::dead_code::DeadCode;
 use crate::fold::Fold;

@@ -87,3 +87,53 @@ fn choose(g: &Graph, v: ValueId, bits: Bits) -> StorageChoice {
         Bits::Eight => choice(Storage::Int8, format!("{role}, 8 bits asked for")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cactus_ir::{GraphBuilder, TensorType};
+    use cactus_tensor::DType;
+
+    #[test]
+    fn storage_follows_reader_width_and_bits() {
+        let mut b = GraphBuilder::new("g");
+        let ids = b.input("ids", TensorType::new(DType::I64, ["seq".into()]));
+        let table = b.weight("tied", &[8, 64]);
+        let (narrow, wide) = (b.weight("narrow", &[24, 64]), b.weight("wide", &[64, 24]));
+        let [bias, norm, factor] = [("bias", 24), ("norm", 24), ("factor", 64)].map(|(name, n)| b.weight(name, &[n]));
+        let y = b
+            .embedding(table, ids)
+            .and_then(|x| b.mul(x, factor))
+            .and_then(|x| b.linear(x, narrow, Some(bias)))
+            .and_then(|x| b.op(Op::RmsNorm { eps: 1e-6 }, &[x, norm]))
+            .and_then(|x| b.linear(x, wide, None))
+            .and_then(|x| b.linear(x, table, None))
+            .unwrap();
+        b.output("y", y);
+        let g = b.finish().unwrap();
+        let (plain, f16, f32) = (Storage::Plain, Storage::F16, Storage::F32);
+        let cases = [
+            ("tied", [Storage::Int8, f16, f32], "a linear"),
+            ("narrow", [Storage::Int8, f16, f32], "a linear"),
+            ("wide", [f16, f16, f32], "a linear"),
+            ("bias", [plain; 3], "a bias"),
+            ("norm", [plain; 3], "a norm"),
+            ("factor", [plain; 3], "read by mul"),
+        ];
+        for (i, bits) in [Bits::Eight, Bits::Sixteen, Bits::ThirtyTwo].into_iter().enumerate() {
+            let choices = choose_storage(&g, bits);
+            assert_eq!(choices.len(), cases.len());
+            for (name, want, reason) in &cases {
+                let choice = &choices[*name];
+                assert_eq!(choice.storage, want[i], "{name} at {bits:?}: {}", choice.reason);
+                assert!(choice.reason.contains(reason), "{name}: {}", choice.reason);
+            }
+        }
+        assert!(
+            choose_storage(&g, Bits::Eight)["wide"]
+                .reason
+                .contains("24 is no multiple of 32")
+        );
+        assert!(choose_storage(&g, Bits::Eight)["tied"].reason.contains("embedding"));
+    }
+}

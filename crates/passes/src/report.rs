@@ -1,3 +1,5 @@
+//! What the passes did and why they did not, as data and as text. Printing it is the caller's business.
+
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;

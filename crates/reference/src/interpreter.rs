@@ -1,3 +1,6 @@
+//! Running a whole graph: binding symbols, evaluating nodes in order, moving states on. Single operations are in
+//! `eval`.
+
 use crate::eval::{Past, eval_with};
 use crate::states::{StateValue, States};
 use crate::{Error, ErrorKind, Result, WeightSource, elementwise, eval_weight_expr};

@@ -111,7 +111,8 @@ pub(crate) fn concat(parts: &[&Tensor], axis: usize) -> Result<Tensor> {
     }
     let outer = element_count(&shape[..axis])?;
     fn join<T: Copy>(parts: &[(&[T], usize)], outer: usize) -> Vec<T> {
-        let mut out = Vec::new();
+        let row: usize = parts.iter().map(|(_, run)| run).sum();
+        let mut out = Vec::with_capacity(outer * row);
         for i in 0..outer {
             for (data, run) in parts {
                 out.extend_from_slice(&data[i * run..(i + 1) * run]);
