@@ -84,3 +84,54 @@ fn derived_tokenizer_gives_the_golden_ids() {
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
+
+/// GGUF files and the published `tokenizer.json` of the same vocabulary.
+const PUBLISHED: [(&str, &str); 3] = [
+    ("gemma-3-270m-q4_k_m.gguf", "gemma3"),
+    ("llama.cpp/models/ggml-vocab-llama-bpe.gguf", "llama3"),
+    ("qwen2.5-coder-0.5b-instruct-q4_k_m.gguf", "qwen3"),
+];
+
+/// Texts with what trips tokenizers: scripts, emoji, white space of every kind, digits, code, special tokens.
+const TEXTS: [&str; 12] = [
+    "The quick brown fox doesn't jump; it's 12345.67 metres away, THEY'LL say.",
+    "  two  three   four    spaces\tand\ttabs \r\n\r\n \n\n\n x\u{a0}y\u{3000}z \u{2028}",
+    "def f(x):\n    return x**2  # comment\n\n\nclass A:\n\tpass\n",
+    "Привет, мир! Γειά σου Κόσμε. مرحبا بالعالم שלום עולם नमस्ते दुनिया สวัสดีชาวโลก",
+    "你好，世界。こんにちは世界！안녕하세요 세계 ㄱㄴㄷ 1234567年",
+    "🙂👍🏽👨\u{200d}👩\u{200d}👧\u{200d}👦🇩🇪 é e\u{301} ﬁ ½ ① Ⅳ ٣٤٥ ²",
+    "<h1>Title</h1><table><tr><td>a</td></tr></table> <b> &amp; </p>",
+    "https://example.com/a?b=c&d=%20#e user@example.com $100.00 50% #tag @name",
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!!!!!!!!!!!!----------====",
+    "\u{0}\u{1}\u{7f}\u{fffd}\u{feff}",
+    r#"{"name": "get_weather", "arguments": {"city": "Zürich", "days": [1, 2, 3]}}"#,
+    "'S 'RE don'T I'M ſ's ''''ve x\u{2581}lower\u{2581}block",
+];
+
+#[test]
+fn derived_tokenizer_equals_the_published_one() {
+    let Some(folder) = std::env::var_os("CACTUS_TEST_MODELS").map(PathBuf::from) else {
+        eprintln!("SKIPPED: set CACTUS_TEST_MODELS to compare with published tokenizers");
+        return;
+    };
+    for (file, name) in PUBLISHED {
+        let (file, published) = (
+            folder.join(file),
+            folder.join("tokenizers").join(name).join("tokenizer.json"),
+        );
+        if !file.exists() || !published.exists() {
+            eprintln!("SKIPPED: no {} or no {}", file.display(), published.display());
+            continue;
+        }
+        let (derived, published) = (load(&file), Tokenizer::from_file(published).unwrap());
+        let prose = std::fs::read_to_string(folder.join("text/alice29.txt")).unwrap_or_default();
+        let paragraphs = prose.split("\r\n\r\n").chain(prose.split("\n\n"));
+        for text in TEXTS.into_iter().chain(paragraphs) {
+            let ids = |t: &Tokenizer| t.encode(text, false).unwrap().get_ids().to_vec();
+            let (got, want) = (ids(&derived), ids(&published));
+            assert_eq!(got, want, "{name} {text:?}");
+            let back = |t: &Tokenizer| t.decode(&want, false).unwrap();
+            assert_eq!(back(&derived), back(&published), "{name} {text:?}");
+        }
+    }
+}

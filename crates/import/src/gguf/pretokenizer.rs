@@ -15,6 +15,8 @@ pub(super) struct PreTokenizer {
     pub(super) whole_words: bool,
     /// A beginning-of-text token is added unless the file says otherwise.
     pub(super) adds_bos: bool,
+    /// The text is brought to Unicode's composed form first.
+    pub(super) composes: bool,
 }
 
 /// The name used where a file has none, as files from before names existed.
@@ -66,18 +68,21 @@ const TABLE: &[PreTokenizer] = &[
         splits: &[THREE_DIGITS],
         whole_words: true,
         adds_bos: true,
+        composes: false,
     },
     PreTokenizer {
         names: &["glm4", "glm5"],
         splits: &[THREE_DIGITS],
         whole_words: true,
         adds_bos: false,
+        composes: false,
     },
     PreTokenizer {
         names: &["dbrx", "smaug-bpe", "chatglm-bpe"],
         splits: &[THREE_DIGITS],
         whole_words: false,
         adds_bos: false,
+        composes: false,
     },
     PreTokenizer {
         names: &[
@@ -93,13 +98,12 @@ const TABLE: &[PreTokenizer] = &[
         splits: &[r"\p{N}", GPT2],
         whole_words: false,
         adds_bos: false,
+        composes: false,
     },
     PreTokenizer {
         names: &[
             "gpt-2",
             "phi-2",
-            "mpt",
-            "olmo",
             "jais",
             "trillion",
             "granite-docling",
@@ -114,10 +118,24 @@ const TABLE: &[PreTokenizer] = &[
         splits: &[GPT2],
         whole_words: false,
         adds_bos: false,
+        composes: false,
+    },
+    PreTokenizer {
+        names: &["mpt", "olmo"],
+        splits: &[GPT2],
+        whole_words: false,
+        adds_bos: false,
+        composes: true,
+    },
+    PreTokenizer {
+        names: &["qwen2"],
+        splits: &[ONE_DIGIT],
+        whole_words: false,
+        adds_bos: false,
+        composes: true,
     },
     PreTokenizer {
         names: &[
-            "qwen2",
             "deepseek-r1-qwen",
             "kormo",
             "f2llmv2",
@@ -130,6 +148,7 @@ const TABLE: &[PreTokenizer] = &[
         splits: &[ONE_DIGIT],
         whole_words: false,
         adds_bos: false,
+        composes: false,
     },
     PreTokenizer {
         names: &["qwen35"],
@@ -138,6 +157,7 @@ const TABLE: &[PreTokenizer] = &[
         ],
         whole_words: false,
         adds_bos: false,
+        composes: false,
     },
     PreTokenizer {
         names: &["tekken"],
@@ -146,18 +166,21 @@ const TABLE: &[PreTokenizer] = &[
         ],
         whole_words: true,
         adds_bos: true,
+        composes: false,
     },
     PreTokenizer {
         names: &["gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"],
         splits: &[CASED],
         whole_words: false,
         adds_bos: false,
+        composes: false,
     },
     PreTokenizer {
         names: &["tiny_aya", "cohere2moe"],
         splits: &[r"\d{1,3}(?=(?:\d{3})*\b)", CASED],
         whole_words: false,
         adds_bos: false,
+        composes: false,
     },
     PreTokenizer {
         names: &["deepseek-llm"],
@@ -171,12 +194,14 @@ const TABLE: &[PreTokenizer] = &[
         ],
         whole_words: false,
         adds_bos: false,
+        composes: false,
     },
     PreTokenizer {
         names: &["deepseek-coder"],
         splits: &[r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", r"[一-龥ࠀ-一가-퟿]+", r"\p{N}"],
         whole_words: false,
         adds_bos: false,
+        composes: false,
     },
     PreTokenizer {
         names: &["deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"],
@@ -187,6 +212,7 @@ const TABLE: &[PreTokenizer] = &[
         ],
         whole_words: false,
         adds_bos: false,
+        composes: false,
     },
     PreTokenizer {
         names: &["falcon"],
@@ -197,18 +223,21 @@ const TABLE: &[PreTokenizer] = &[
         ],
         whole_words: false,
         adds_bos: false,
+        composes: false,
     },
     PreTokenizer {
         names: &["poro-chat", "bloom", "gpt3-finnish"],
         splits: &[r" ?[^(\s|.,!?…。，、।۔،)]+"],
         whole_words: false,
         adds_bos: false,
+        composes: false,
     },
     PreTokenizer {
         names: &["viking"],
         splits: &[r" ?[^(\s|.,!?…。，、।۔،)]+", r"\p{N}"],
         whole_words: false,
         adds_bos: false,
+        composes: false,
     },
     PreTokenizer {
         names: &["minicpm5"],
@@ -218,6 +247,7 @@ const TABLE: &[PreTokenizer] = &[
         ],
         whole_words: true,
         adds_bos: false,
+        composes: false,
     },
     PreTokenizer {
         names: &["seed-coder"],
@@ -226,6 +256,7 @@ const TABLE: &[PreTokenizer] = &[
         ],
         whole_words: false,
         adds_bos: false,
+        composes: false,
     },
     PreTokenizer {
         names: &["bailingmoe", "bailingmoe2", "llada-moe"],
@@ -234,18 +265,21 @@ const TABLE: &[PreTokenizer] = &[
         ],
         whole_words: false,
         adds_bos: false,
+        composes: false,
     },
     PreTokenizer {
         names: &["superbpe"],
         splits: &[r"\p{N}+", r"(?=(\d{3})+(?!\d))"],
         whole_words: false,
         adds_bos: false,
+        composes: false,
     },
     PreTokenizer {
         names: &["default"],
         splits: &[r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", r"[0-9][0-9][0-9]"],
         whole_words: false,
         adds_bos: false,
+        composes: false,
     },
 ];
 

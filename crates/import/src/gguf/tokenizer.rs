@@ -262,8 +262,12 @@ fn byte_level<'a>(metadata: &'a Metadata, ids: &HashMap<&str, usize>) -> Result<
         .map(|regex| json!({"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": false}))
         .collect();
     steps.push(json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}));
+    let normalizer = match pre.composes {
+        true => json!({"type": "NFC"}),
+        false => Value::Null,
+    };
     Ok(Parts {
-        normalizer: Value::Null,
+        normalizer,
         pre_tokenizer: json!({"type": "Sequence", "pretokenizers": steps}),
         decoder: json!({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true}),
         unk_token: None,
@@ -375,6 +379,9 @@ fn space_escaping<'a>(
 }
 
 /// Tokens that are found in the text before anything else happens to it.
+///
+/// Files store a user-defined run of spaces as spaces, so it is found here and not by merging. The one difference to the
+/// published tokenizers: a `▁` that stands in the text itself, beside a space, is no part of a run.
 fn added_tokens<'a>(vocabulary: &'a Vocabulary<'a>) -> Vec<AddedToken<'a>> {
     let rows = vocabulary.texts.iter().zip(&vocabulary.kinds).enumerate();
     rows.filter(|(_, (_, kind))| matches!(kind, Kind::Control | Kind::Unknown | Kind::UserDefined))

@@ -115,6 +115,21 @@ fn beginning_token_follows_the_key_then_the_pre_tokenizer() {
 }
 
 #[test]
+fn qwen2_text_is_composed_first() {
+    let mut writer = byte_level();
+    writer.metadata[1].1 = Raw::String("qwen2".into());
+    let normalized = |writer: &Writer| {
+        let tokenizer = load(writer);
+        let normalizer = tokenizer.get_normalizer()?;
+        let mut text = tokenizers::NormalizedString::from("e\u{301}");
+        tokenizers::Normalizer::normalize(normalizer, &mut text).unwrap();
+        Some(text.get().to_owned())
+    };
+    assert_eq!(normalized(&writer).as_deref(), Some("\u{e9}"));
+    assert_eq!(normalized(&byte_level()), None);
+}
+
+#[test]
 fn sentence_piece_tokenizer_merges_by_score() {
     let tokenizer = load(&sentence_piece());
     let cases: &[(&str, &[u32])] = &[
