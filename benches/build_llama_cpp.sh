@@ -63,5 +63,17 @@ build "$cache/llama.cpp" "$cache/llama-build" \
 
 if [ $with_ik = 1 ]; then
     "$python" "$root/scripts/fetch_models.py" "$cache" --only ik-llama-cpp-src
+    # The source package leaves out this file, which its own CMakeLists runs.
+    stub=$cache/ik_llama.cpp/common/cmake/build-info-gen-cpp.cmake
+    if ! [ -e "$stub" ]; then
+        mkdir -p "$(dirname "$stub")"
+        cat >"$stub" <<'CMAKE'
+set(BUILD_NUMBER 0)
+set(BUILD_COMMIT "unknown")
+set(BUILD_COMPILER "${CMAKE_C_COMPILER_ID}")
+set(BUILD_TARGET "unknown")
+configure_file("${CMAKE_CURRENT_LIST_DIR}/../build-info.cpp.in" "${CMAKE_CURRENT_LIST_DIR}/../build-info.cpp")
+CMAKE
+    fi
     build "$cache/ik_llama.cpp" "$cache/ik-build" llama-bench llama-perplexity
 fi
