@@ -15,6 +15,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+use crate::tokenizer::Inner;
 use crate::{Error, ErrorKind, Tokenizer};
 
 /// How spellings become text, worked out from the decoder in `tokenizer.json`.
@@ -43,7 +44,7 @@ pub(crate) struct Pieces {
 }
 
 impl Decoding {
-    pub(crate) fn new(inner: &tokenizers::Tokenizer) -> Result<Self, Error> {
+    pub(crate) fn new(inner: &Inner) -> Result<Self, Error> {
         let Some(decoder) = inner.get_decoder() else {
             return Ok(Self::Spaced);
         };

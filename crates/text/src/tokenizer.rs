@@ -3,6 +3,7 @@
 //! Depends on the `tokenizers` crate for encoding. Decoding is this crate's own (see [`crate::detokenize`]),
 //! so that text comes out the same whether it is decoded at once or streamed.
 
+mod model;
 mod special;
 
 use std::path::Path;
@@ -12,7 +13,13 @@ use serde_json::Value;
 use crate::detokenize::Decoding;
 use crate::files::{parse_object, read_optional};
 use crate::{Error, ErrorKind, StreamDecoder};
+use model::LoadedModel;
 use special::SpecialTokens;
+use tokenizers::{DecoderWrapper, Model, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper, TokenizerImpl};
+
+/// The `tokenizers` crate's tokenizer with our reading of the vocabulary.
+pub(crate) type Inner =
+    TokenizerImpl<LoadedModel, NormalizerWrapper, PreTokenizerWrapper, PostProcessorWrapper, DecoderWrapper>;
 
 /// The files a tokenizer is made of, as bytes. Only the first is required.
 #[derive(Debug, Clone, Copy, Default)]
@@ -30,7 +37,7 @@ pub struct TokenizerSource<'a> {
 /// A model's tokenizer. Immutable and shareable between threads.
 #[derive(Debug)]
 pub struct Tokenizer {
-    inner: tokenizers::Tokenizer,
+    inner: Inner,
     decoding: Decoding,
     special: SpecialTokens,
     vocab_size: usize,
@@ -223,31 +230,32 @@ impl Tokenizer {
         &self.decoding
     }
 
-    pub(crate) fn inner(&self) -> &tokenizers::Tokenizer {
+    pub(crate) fn inner(&self) -> &Inner {
         &self.inner
     }
 }
 
 /// One more than the highest id. Copying the vocabulary to look for it takes a tenth of the loading time, and
 /// nearly all have their ids in one stretch.
-fn vocab_size(inner: &tokenizers::Tokenizer) -> usize {
-    let model = inner.get_vocab_size(false);
-    let model_is_dense = (0..model).all(|id| u32::try_from(id).is_ok_and(|id| inner.id_to_token(id).is_some()));
-    if model_is_dense {
+fn vocab_size(inner: &Inner) -> usize {
+    let model = inner.get_model();
+    let size = model.get_vocab_size();
+    let is_dense = (0..size).all(|id| u32::try_from(id).is_ok_and(|id| model.id_to_token(id).is_some()));
+    if is_dense {
         let added = inner
             .get_added_tokens_decoder()
             .keys()
             .max()
             .map_or(0, |&id| id as usize + 1);
-        return model.max(added);
+        return size.max(added);
     }
     inner.get_vocab(true).values().max().map_or(0, |&id| id as usize + 1)
 }
 
 /// Parses `tokenizer.json`, turning panics of the parser into errors: the file is untrusted.
-fn load(bytes: &[u8]) -> Result<tokenizers::Tokenizer, Error> {
+fn load(bytes: &[u8]) -> Result<Inner, Error> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    let parsed = std::panic::catch_unwind(|| tokenizers::Tokenizer::from_bytes(bytes));
+    let parsed = std::panic::catch_unwind(|| serde_json::from_slice::<Inner>(bytes));
     let invalid = |reason: String| {
         let message = format!("`tokenizer.json` is not a tokenizer in the Hugging Face format: {reason}");
         Error::new(ErrorKind::InvalidTokenizer, message)

@@ -77,13 +77,21 @@ fn tokenizer_wrong_files_say_what_is_wrong() {
         assert_eq!(e.kind(), ErrorKind::InvalidConfig);
         assert!(e.to_string().contains(expected), "{e}");
     }
-    for bytes in [
-        &b""[..],
-        b"{}",
-        b"[1]",
-        b"\xff\xfe",
-        br#"{"model": {"type": "BPE", "vocab": {}, "merges": ["a b"]}}"#,
-    ] {
+    let bad = [
+        "",
+        "{}",
+        "[1]",
+        r#"{"model": {"type": "BPE", "vocab": {}, "merges": ["a b"]}}"#,
+        r#"{"model": {"type": "BPE", "vocab": {"a": 0, "bb": 1}, "merges": [["a", "bb"]]}}"#,
+        r#"{"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": ["a b c"]}}"#,
+        r#"{"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": [["a", "b", "c"]]}}"#,
+        r#"{"model": {"type": "BPE", "vocab": {"a": 0, "aa": 1}, "merges": ["a a"], "continuing_subword_prefix": "@@"}}"#,
+        r#"{"model": {"type": "BPE", "vocab": {"a": -1}, "merges": []}}"#,
+        r#"{"model": {"type": "BPE", "vocab": {"a": 0}}}"#,
+        r#"{"model": {"type": "Unigram", "vocab": [["a", 0]], "unk_id": 7}}"#,
+        r#"{"model": {"type": "Nonsense"}}"#,
+    ];
+    for bytes in bad.map(str::as_bytes).into_iter().chain([&b"\xff\xfe"[..]]) {
         let e = Tokenizer::from_bytes(bytes).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::InvalidTokenizer);
         assert!(e.to_string().starts_with("`tokenizer.json` is not a tokenizer"), "{e}");
@@ -233,4 +241,27 @@ fn messages_of_the_wrong_form_are_refused() {
         template.render(&[message("user", "x")], &documents).unwrap_err().kind(),
         ErrorKind::InvalidInput
     );
+}
+
+#[test]
+fn tokenizer_small_files_of_every_spelling_load() {
+    let files = [
+        r##"{"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["#version: 0.2", "a b"], "dropout": 0.5}}"##,
+        r#"{"model": {"type": "BPE", "merges": [["a", "b"]], "vocab": {"a": 0, "b": 1, "ab": 2}, "unk_token": null}}"#,
+        r#"{"model": {"merges": ["a b"], "vocab": {"a": 0, "b": 1, "ab": 2}, "type": "BPE"}}"#,
+        r#"{"model": {"vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}}"#,
+    ];
+    for file in files {
+        let tokenizer = Tokenizer::from_bytes(file.as_bytes()).unwrap_or_else(|e| panic!("{file}: {e}"));
+        assert_eq!(tokenizer.encode("aba", false).unwrap(), [2, 0], "{file}");
+        assert_eq!(
+            (tokenizer.vocab_size(), tokenizer.decode(&[2, 0], false).as_str()),
+            (3, "ab a"),
+            "{file}"
+        );
+    }
+    // Ids with holes below and above, some of them filled by added tokens.
+    let sparse = r#"{"added_tokens": [{"id": 0, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false,
+        "normalized": false, "special": true}], "model": {"type": "BPE", "vocab": {"<s>": 0, "a": 5}, "merges": []}}"#;
+    assert_eq!(Tokenizer::from_bytes(sparse.as_bytes()).unwrap().vocab_size(), 6);
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::Inner;
 use crate::files::{json_type, token_text};
 use crate::{Error, ErrorKind};
 
@@ -37,7 +38,7 @@ pub(super) struct SpecialTokens {
 
 impl SpecialTokens {
     pub(super) fn new(
-        inner: &tokenizers::Tokenizer,
+        inner: &Inner,
         vocab_size: usize,
         config: &Map<String, Value>,
         map: &Map<String, Value>,
