@@ -25,9 +25,11 @@
 //! Operations check the lengths of their slices and panic with a message on a mismatch: that is a programming error, and
 //! the runtime validates shapes when it lowers a graph. No slice content can cause a panic or undefined behavior.
 
+mod attention;
 mod elementwise;
 mod error;
 mod exec;
+mod kv;
 mod math;
 pub mod matmul;
 mod norm;
@@ -39,5 +41,6 @@ pub use cactus_simd::{Isa, Tier};
 pub use elementwise::{Activation, BinaryOp, UnaryOp};
 pub use error::{Error, ErrorKind, Result};
 pub use exec::{Exec, Kernels};
+pub use kv::{BLOCK_TOKENS, KvDType, KvLayout, MAX_HEAD_DIM};
 pub use matmul::{Activations, Epilogue, QuantizedRows};
 pub use short_conv::MAX_CONV_TAPS;

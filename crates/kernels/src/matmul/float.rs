@@ -119,21 +119,23 @@ impl<E: Element> FloatOp<'_, '_, E> {
         let k = self.w.k();
         let lines: &[[E; BLOCK_ROWS]] = bytemuck::cast_slice(self.w.block(block));
         let x: [&[f32]; R] = std::array::from_fn(|r| &self.x[(row + r) * k..(row + r + 1) * k]);
-        let (quads, tail) = lines.as_chunks::<CHAINS>();
-        let xs: [(&[[f32; CHAINS]], &[f32]); R] = x.map(|x| x.as_chunks());
+        assert!(lines.len() == k && x.iter().all(|x| x.len() == k));
         let mut p = [[s.zero(); CHAINS]; R];
-        for (i, quad) in quads.iter().enumerate() {
+        let (quads, tail) = lines.as_chunks::<CHAINS>();
+        for (q, quad) in quads.iter().enumerate() {
             for c in 0..CHAINS {
                 let weights = E::load(s, &quad[c]);
                 for r in 0..R {
-                    p[r][c] = s.fma(weights, s.splat(xs[r].0[i][c]), p[r][c]);
+                    // SAFETY: `q` counts whole quads of `k` lines, so the index is below `k`, the length of every row.
+                    let x = unsafe { *x[r].get_unchecked(q * CHAINS + c) };
+                    p[r][c] = s.fma(weights, s.splat(x), p[r][c]);
                 }
             }
         }
         for (c, line) in tail.iter().enumerate() {
             let weights = E::load(s, line);
             for r in 0..R {
-                p[r][c] = s.fma(weights, s.splat(xs[r].1[c]), p[r][c]);
+                p[r][c] = s.fma(weights, s.splat(x[r][k - tail.len() + c]), p[r][c]);
             }
         }
         for (r, p) in p.iter().enumerate() {

@@ -31,7 +31,7 @@ mod rows;
 
 pub use rows::QuantizedRows;
 #[allow(unused_imports)]
-pub(crate) use rows::RowWriter;
+pub(crate) use rows::{Cell, RowWriter, quantize_group};
 
 use crate::exec::{Exec, SharedMut, part_range};
 use cactus_quant::{BLOCK_ROWS, PackedView, Packing};
@@ -117,13 +117,14 @@ impl Exec<'_> {
 /// for a slow one not to hold the rest up, unless the runs would become too short to be worth a claim.
 fn block_parts(blocks: usize, width: usize, cost_ns: usize, run_blocks: usize) -> usize {
     /// Cost of a part below which claiming it costs more than it gains.
-    const MIN_PART_NS: usize = 3_000;
+    static X: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+    let min = *X.get_or_init(|| std::env::var("MINP").ok().and_then(|s| s.parse().ok()).unwrap_or(3000));
     let by_size = blocks.div_ceil(run_blocks);
     if width <= 1 {
         return by_size;
     }
-    let by_balance = (cost_ns / MIN_PART_NS).clamp(1, 4 * width);
-    by_size.max(by_balance).min(blocks)
+    let per_thread = (cost_ns / min / width).clamp(usize::from(cost_ns > 3000), 4);
+    by_size.max(per_thread * width).max(1).next_multiple_of(if per_thread > 0 { width } else { 1 }).min(blocks)
 }
 
 /// Where the results of a product go.

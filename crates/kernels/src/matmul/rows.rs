@@ -156,7 +156,7 @@ fn quantize_row<S: Simd>(s: S, x: &[f32], mut put: impl FnMut(usize, Cell)) {
 }
 
 #[inline(always)]
-fn quantize_group<S: Simd>(s: S, x: &[f32; GROUP]) -> Cell {
+pub(crate) fn quantize_group<S: Simd>(s: S, x: &[f32; GROUP]) -> Cell {
     let (halves, _) = x.as_chunks::<16>();
     let (a, b) = (s.load(&halves[0]), s.load(&halves[1]));
     let max = s.reduce_max(s.max(s.abs(a), s.abs(b)));

@@ -1,0 +1,147 @@
+//! Times of the vector kernels and of attention at shapes of real models: `cargo bench -p cactus-kernels --bench vector`.
+//!
+//! Arguments filter by substring. The figure is the best of several runs, as the machine may be shared.
+#![allow(clippy::print_stdout, missing_docs, reason = "a program that reports to its user")]
+
+use cactus_base::{AlignedBuf, Pool};
+use cactus_kernels::{Activation, BinaryOp, Exec, Kernels, KvDType, KvLayout};
+use std::hint::black_box;
+use std::time::Instant;
+
+/// Best time of a call in seconds, over at least 50 ms.
+fn best(mut f: impl FnMut()) -> f64 {
+    f();
+    let begin = Instant::now();
+    let mut best = f64::INFINITY;
+    while begin.elapsed().as_millis() < 50 {
+        let start = Instant::now();
+        f();
+        best = best.min(start.elapsed().as_secs_f64());
+    }
+    best
+}
+
+/// Name, query heads, KV heads, head dimension.
+const MODELS: [(&str, usize, usize, usize); 3] = [
+    ("smollm2-135m", 9, 3, 64),
+    ("qwen2.5-0.5b", 14, 2, 64),
+    ("gemma-3-270m", 4, 1, 256),
+];
+
+fn main() {
+    let filters: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let wanted = |name: &str| filters.is_empty() || filters.iter().any(|f| name.contains(f.as_str()));
+    for threads in [1, 2] {
+        let pool = Pool::new(threads);
+        let step = pool.step(threads);
+        for kernels in Kernels::available() {
+            let exec = Exec { kernels, step: &step };
+            let report = |name: String, f: &mut dyn FnMut(), per_call: f64, unit: &str| {
+                let name = format!("{} t{threads} {name}", kernels.tier());
+                if wanted(&name) {
+                    let seconds = best(f);
+                    println!(
+                        "{name:55} {:10.2} us {:9.2} {unit}",
+                        seconds * 1e6,
+                        per_call / seconds / 1e9
+                    );
+                }
+            };
+            vectors(&exec, &report);
+            attention(&exec, &report);
+        }
+    }
+}
+
+type Report<'a> = dyn Fn(String, &mut dyn FnMut(), f64, &str) + 'a;
+
+fn vectors(exec: &Exec<'_>, report: &Report<'_>) {
+    for (rows, dim) in [(1, 576), (256, 576), (1, 2048)] {
+        let x: Vec<f32> = (0..rows * dim * 2).map(|i| (i % 97) as f32 / 20.0 - 2.0).collect();
+        let w = vec![1.0f32; dim];
+        let mut out = vec![0.0f32; rows * dim];
+        let bytes = (rows * dim * 8) as f64;
+        let x1 = &x[..rows * dim];
+        report(
+            format!("rms_norm {rows}x{dim}"),
+            &mut || exec.rms_norm(black_box(x1), &w, 1e-6, rows, dim, &mut out),
+            bytes,
+            "GB/s",
+        );
+        report(
+            format!("softmax {rows}x{dim}"),
+            &mut || exec.softmax_rows(black_box(x1), rows, dim, &mut out),
+            bytes,
+            "GB/s",
+        );
+        for act in Activation::ALL {
+            let name = format!("gated {act:?} {rows}x{dim}");
+            report(
+                name,
+                &mut || exec.gated(act, black_box(&x), dim, rows, &mut out),
+                bytes * 1.5,
+                "GB/s",
+            );
+        }
+        report(
+            format!("add {rows}x{dim}"),
+            &mut || exec.binary(BinaryOp::Add, black_box(x1), x1, &mut out),
+            bytes * 1.5,
+            "GB/s",
+        );
+    }
+}
+
+fn attention(exec: &Exec<'_>, report: &Report<'_>) {
+    for dtype in [KvDType::I8G32, KvDType::F16] {
+        for (model, q_heads, kv_heads, dim) in MODELS {
+            for (rows, past) in [(1024, 0), (128, 896), (1, 127), (1, 1023), (1, 4095)] {
+                let total = past + rows;
+                let layout = KvLayout::new(kv_heads, dim, dtype, total).expect("a valid shape");
+                let mut kv = AlignedBuf::zeroed(layout.bytes()).expect("memory");
+                let data = |n: usize, seed: usize| -> Vec<f32> {
+                    (0..n)
+                        .map(|i| ((i * 7919 + seed) % 1013) as f32 / 300.0 - 1.7)
+                        .collect()
+                };
+                let (k, v) = (data(total * kv_heads * dim, 1), data(total * kv_heads * dim, 2));
+                let q = data(rows * q_heads * dim, 3);
+                let mut out = vec![0.0; rows * q_heads * dim];
+                let width = kv_heads * dim;
+                let name = format!("kv_append {dtype:?} {model} {rows}+{past}");
+                let elements = (rows * width * 2 * 4) as f64;
+                report(
+                    name,
+                    &mut || exec.kv_append(&layout, &mut kv, past, rows, &k, width, &v, width),
+                    elements,
+                    "GB/s in",
+                );
+                exec.kv_append(&layout, &mut kv, 0, total, &k, width, &v, width);
+                let scale = 1.0 / (dim as f32).sqrt();
+                let mut run = || {
+                    let q = black_box(&q);
+                    exec.attention(
+                        &layout,
+                        &kv,
+                        q,
+                        q_heads * dim,
+                        rows,
+                        past,
+                        q_heads,
+                        scale,
+                        None,
+                        None,
+                        &mut out,
+                    );
+                };
+                let name = format!("attention {dtype:?} {model} {rows}+{past}");
+                if rows == 1 {
+                    report(name, &mut run, layout.bytes() as f64, "GB/s of cache");
+                } else {
+                    let pairs = rows as f64 * (past as f64 + (rows as f64 + 1.0) / 2.0) * q_heads as f64;
+                    report(name, &mut run, pairs, "G pairs/s");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,469 @@
+//! Causal attention over the key-value cache (Vaswani et al. 2017, grouped query heads by Ainslie et al. 2023).
+//!
+//! # Algorithm
+//!
+//! Online softmax (Milakov and Gimelshein 2018; Dao et al. 2022) over blocks of 64 positions that are aligned to absolute
+//! positions, in ascending order. For each query and block, with `s` the scores in units of `log2 e`, `m` the running
+//! maximum, `b` the block's own maximum and all of it in `f32`:
+//!
+//! - `p = 2^(s - b)`, zero where masked; block sum = `(p0 + p1) + (p2 + p3)` over its four vectors of 16 positions;
+//! - of `old = 2^(m - max(m, b))` and `new = 2^(b - max(m, b))`, one of which is 1: sum = `fma(block sum, new, sum * old)`
+//!   lane by lane, output = `fma(block output, new, output * old)`.
+//!
+//! At the end the output is multiplied by the reciprocal of the reduced sum. A query never takes part in a block of which
+//! it sees nothing, and within a block masked positions contribute exact zeros, whatever the memory holds there. So the
+//! bits depend neither on the chunks in which positions arrive, nor on threads, nor on what other queries a tile holds.
+//!
+//! With 8-bit storage both products are integer dot products: queries are quantized like keys, and the weights `p` times
+//! the value scales (relative to the largest one visible in block and group) become integers of 14 bits, whose error, at
+//! most 3.1e-5 of the largest weight, is far below that of 8-bit values. See `int8`. With half-precision storage both are
+//! chains of fused multiply-adds in `f32`, see `half`.
+//!
+//! # Splitting
+//!
+//! A tile is a run of query rows times the query heads of one KV head (some of them when there are few tiles), so one
+//! read of keys and values serves all of its queries.
+
+mod half;
+mod int8;
+
+use crate::exec::{Exec, SharedMut, check_strided};
+use crate::kv::{BLOCK_TOKENS, KvDType, KvLayout, MAX_HEAD_DIM};
+use crate::math::{exp2_weight, tanh};
+use bytemuck::Zeroable;
+use cactus_simd::{Op, Simd};
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+/// Most queries of a tile.
+const MAX_QUERIES: usize = 32;
+/// Most queries of a register tile.
+const MAX_ROWS: usize = 8;
+
+impl Exec<'_> {
+    /// Causal attention of `rows` queries at positions `past..past + rows`, whose keys and values are in the cache already.
+    ///
+    /// `q` holds `rows` rows `q_stride` elements apart, each beginning with `[q_heads, head_dim]`; `out [rows, q_heads *
+    /// head_dim]`. Query head `h` reads KV head `h / (q_heads / kv_heads)`. The query at position `p` sees positions
+    /// `max(0, p + 1 - window)..=p`. Scores are `q·k * scale`, then `cap * tanh(score / cap)` with a `softcap`.
+    ///
+    /// # Panics
+    /// When a slice is too short, `kv_heads` does not divide `q_heads`, the window is 0, or positions that queries see no
+    /// longer fit the capacity.
+    #[allow(clippy::too_many_arguments)]
+    pub fn attention(
+        &self,
+        layout: &KvLayout,
+        kv: &[u8],
+        q: &[f32],
+        q_stride: usize,
+        rows: usize,
+        past: usize,
+        q_heads: usize,
+        scale: f32,
+        window: Option<usize>,
+        softcap: Option<f32>,
+        out: &mut [f32],
+    ) {
+        layout.check_memory(kv);
+        let width = q_heads * layout.head_dim();
+        check_strided("attention queries", q.len(), rows, q_stride, width);
+        assert!(
+            out.len() == rows * width,
+            "attention: output has {} elements, expected {}",
+            out.len(),
+            rows * width
+        );
+        assert!(
+            q_heads.is_multiple_of(layout.kv_heads()),
+            "attention: {q_heads} heads, {} KV heads",
+            layout.kv_heads()
+        );
+        assert!(window != Some(0), "attention: window of 0 positions");
+        if rows == 0 || q_heads == 0 {
+            return;
+        }
+        let window = window.unwrap_or(usize::MAX);
+        let seen = window.saturating_add(rows - 1).min(past + rows);
+        assert!(
+            seen <= layout.capacity_tokens(),
+            "attention: {seen} positions, capacity {}",
+            layout.capacity_tokens()
+        );
+
+        let group = q_heads / layout.kv_heads();
+        let seen_per_row = window.min(past + rows.div_ceil(2));
+        let cost = rows * q_heads * seen_per_row * layout.dim() / 32;
+        let plan = Plan::new(
+            layout.kv_heads(),
+            group,
+            rows,
+            if cost > 8_000 { self.step.width() } else { 1 },
+        );
+        let parts = if plan.threads > 1 { plan.tiles() } else { 1 };
+        let kernels = self.kernels;
+        let out = SharedMut::new(out);
+        self.step.run(parts, &|part| {
+            let tiles = if parts == 1 { 0..plan.tiles() } else { part..part + 1 };
+            for index in tiles {
+                let (kv_head, heads, rows) = plan.tile(index);
+                let heads = kv_head * group + heads.start..kv_head * group + heads.end;
+                kernels.run(Tile {
+                    layout,
+                    kv,
+                    q,
+                    q_stride,
+                    past,
+                    q_heads,
+                    scale,
+                    window,
+                    softcap,
+                    kv_head,
+                    heads,
+                    rows,
+                    out: &out,
+                });
+            }
+        });
+    }
+}
+
+/// How queries are cut into tiles.
+struct Plan {
+    threads: usize,
+    kv_heads: usize,
+    /// Query heads of a KV head, of a tile, and tiles they make.
+    group: usize,
+    tile_heads: usize,
+    splits: usize,
+    rows: usize,
+    tile_rows: usize,
+}
+
+impl Plan {
+    fn new(kv_heads: usize, group: usize, rows: usize, threads: usize) -> Self {
+        let rows_of = |heads: usize| (MAX_QUERIES / heads).clamp(1, rows);
+        let mut tile_heads = group.min(MAX_QUERIES);
+        if threads > 1 {
+            // Two tiles per thread at least, so that KV heads that do not divide evenly do not leave threads idle.
+            let tiles = kv_heads * rows.div_ceil(rows_of(tile_heads));
+            let wanted_splits = (2 * threads).div_ceil(tiles).min(tile_heads);
+            tile_heads = tile_heads.div_ceil(wanted_splits);
+        }
+        let tile_rows = rows_of(tile_heads);
+        Self {
+            threads,
+            kv_heads,
+            group,
+            tile_heads,
+            splits: group.div_ceil(tile_heads),
+            rows,
+            tile_rows,
+        }
+    }
+
+    fn tiles(&self) -> usize {
+        self.kv_heads * self.splits * self.rows.div_ceil(self.tile_rows)
+    }
+
+    /// KV head, query heads within its group, and rows of a tile; the longest tiles, those of late rows, come first.
+    fn tile(&self, index: usize) -> (usize, Range<usize>, Range<usize>) {
+        let (row_tile, rest) = (
+            index / (self.kv_heads * self.splits),
+            index % (self.kv_heads * self.splits),
+        );
+        let (split, kv_head) = (rest / self.kv_heads, rest % self.kv_heads);
+        let last = self.rows.div_ceil(self.tile_rows) - 1;
+        let first_row = (last - row_tile) * self.tile_rows;
+        let heads = split * self.tile_heads..((split + 1) * self.tile_heads).min(self.group);
+        (kv_head, heads, first_row..(first_row + self.tile_rows).min(self.rows))
+    }
+}
+
+/// Queries that share keys and values: some rows times some heads of one KV head, row after row.
+struct Tile<'a> {
+    layout: &'a KvLayout,
+    kv: &'a [u8],
+    q: &'a [f32],
+    q_stride: usize,
+    past: usize,
+    q_heads: usize,
+    scale: f32,
+    window: usize,
+    softcap: Option<f32>,
+    kv_head: usize,
+    heads: Range<usize>,
+    rows: Range<usize>,
+    out: &'a SharedMut<'a, f32>,
+}
+
+impl Op for Tile<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, s: S) {
+        match self.layout.dtype() {
+            KvDType::I8G32 => self.run::<S, int8::Int8>(s),
+            KvDType::F16 => self.run::<S, half::Half>(s),
+        }
+    }
+}
+
+impl Tile<'_> {
+    fn queries(&self) -> usize {
+        self.rows.len() * self.heads.len()
+    }
+
+    /// Elements of query `index`.
+    #[inline(always)]
+    fn query(&self, index: usize) -> &[f32] {
+        let (row, head) = (
+            self.rows.start + index / self.heads.len(),
+            self.heads.start + index % self.heads.len(),
+        );
+        &self.q[row * self.q_stride + head * self.layout.head_dim()..][..self.layout.head_dim()]
+    }
+
+    /// What turns a dot product into the argument of [`Tile::scores_to_weights`].
+    fn score_factor(&self) -> f32 {
+        if self.softcap.is_some() {
+            self.scale
+        } else {
+            self.scale * std::f32::consts::LOG2_E
+        }
+    }
+
+    /// Positions that the queries of row `row` (counted within the call) see.
+    #[inline(always)]
+    fn seen(&self, row: usize) -> Range<usize> {
+        let end = self.past + row + 1;
+        end.saturating_sub(self.window)..end
+    }
+
+    /// Queries that see any position of the block beginning at `base`.
+    #[inline(always)]
+    fn active(&self, base: usize) -> Range<usize> {
+        let first_position = self.past + self.rows.start;
+        let begin = base.saturating_sub(first_position).min(self.rows.len());
+        // The window of position p begins at p + 1 - window, which must lie before the block's end.
+        let end_position = (base + BLOCK_TOKENS - 1).saturating_add(self.window);
+        let end = end_position.saturating_sub(first_position).min(self.rows.len());
+        begin * self.heads.len()..end.max(begin) * self.heads.len()
+    }
+
+    /// Slots of the block beginning at `base` that query `index` sees.
+    #[inline(always)]
+    fn visible(&self, index: usize, base: usize) -> Range<usize> {
+        let seen = self.seen(self.rows.start + index / self.heads.len());
+        seen.start.saturating_sub(base)..(seen.end - base).min(BLOCK_TOKENS)
+    }
+
+    #[inline(always)]
+    fn run<S: Simd, C: Cache>(&self, s: S) {
+        let dim = self.layout.dim();
+        let queries = self.queries();
+        let mut query_memory = C::query_memory();
+        C::load_queries(s, self, &mut query_memory);
+        let mut output_memory = Stack::<f32, { MAX_QUERIES * MAX_HEAD_DIM }>::new();
+        let outputs = output_memory.zeroed(queries * dim);
+        let mut sum_memory = Stack::<[f32; 16], MAX_QUERIES>::new();
+        let sums = sum_memory.zeroed(queries);
+        let mut maxima = [f32::NEG_INFINITY; MAX_QUERIES];
+        let mut scores = [[0.0; BLOCK_TOKENS]; MAX_ROWS];
+        let mut weights = C::weight_memory();
+        let step = C::rows::<S>();
+
+        let first_block = self.seen(self.rows.start).start / BLOCK_TOKENS;
+        let last_block = (self.past + self.rows.end - 1) / BLOCK_TOKENS;
+        for block in first_block..=last_block {
+            let base = block * BLOCK_TOKENS;
+            let bytes = &self.kv[self.layout.block_range(self.kv_head, block)];
+            let cached = C::block(bytes, dim);
+            C::begin_block(&mut weights);
+            let active = self.active(base);
+            let mut first = active.start;
+            while first < active.end {
+                let rows = step.min(active.end - first);
+                C::scores(s, cached, &query_memory, queries, first, dim, &mut scores[..rows]);
+                for (i, scores) in scores[..rows].iter().enumerate() {
+                    let query = first + i;
+                    let visible = self.visible(query, base);
+                    let softened = self.scores_to_weights(s, scores, &visible, &mut maxima[query], &mut sums[query]);
+                    C::store_weights(s, cached, dim, i, &visible, softened, &mut weights);
+                }
+                C::accumulate(
+                    s,
+                    cached,
+                    &mut weights,
+                    dim,
+                    &mut outputs[first * dim..(first + rows) * dim],
+                );
+                first += rows;
+            }
+        }
+
+        let head_dim = self.layout.head_dim();
+        for (index, (output, sum)) in outputs.chunks_exact(dim).zip(sums).enumerate() {
+            let (row, head) = (
+                self.rows.start + index / self.heads.len(),
+                self.heads.start + index % self.heads.len(),
+            );
+            let start = (row * self.q_heads + head) * head_dim;
+            // SAFETY: tiles are disjoint sets of rows and heads.
+            let out = unsafe { self.out.piece(start..start + head_dim) };
+            let scale = s.splat(1.0 / s.reduce_sum(s.load(sum)));
+            for (output, out) in output.chunks(16).zip(out.chunks_mut(16)) {
+                s.store_partial(s.mul(s.load_partial(output), scale), out);
+            }
+        }
+    }
+
+    /// One step of the online softmax for one query: the weights of the block relative to its own maximum.
+    #[inline(always)]
+    fn scores_to_weights<S: Simd>(
+        &self,
+        s: S,
+        scores: &[f32; BLOCK_TOKENS],
+        visible: &Range<usize>,
+        max: &mut f32,
+        sum: &mut [f32; 16],
+    ) -> Softened<S> {
+        let (scores, _) = scores.as_chunks::<16>();
+        let lowest = s.splat(f32::NEG_INFINITY);
+        let mut p = [lowest; 4];
+        for j in 0..4 {
+            p[j] = s.load(&scores[j]);
+            if let Some(cap) = self.softcap {
+                let capped = tanh(s, s.div(p[j], s.splat(cap)));
+                p[j] = s.mul(s.mul(capped, s.splat(cap)), s.splat(std::f32::consts::LOG2_E));
+            }
+        }
+        if visible.len() < BLOCK_TOKENS {
+            for j in 0..4 {
+                p[j] = s.select(lanes_of(s, visible, j), p[j], lowest);
+            }
+        }
+        let block_max = s.reduce_max(s.max(s.max(p[0], p[1]), s.max(p[2], p[3])));
+        for j in 0..4 {
+            p[j] = exp2_weight(s, s.sub(p[j], s.splat(block_max)));
+        }
+        let smaller = exp2_weight(s, s.neg(s.abs(s.splat(*max - block_max))));
+        let one = s.splat(1.0);
+        let rises = s.le(s.splat(*max), s.splat(block_max));
+        let (old, new) = (s.select(rises, smaller, one), s.select(rises, one, smaller));
+        *max = if *max <= block_max { block_max } else { *max };
+        let block_sum = s.add(s.add(p[0], p[1]), s.add(p[2], p[3]));
+        s.store(s.fma(block_sum, new, s.mul(s.load(sum), old)), sum);
+        Softened { p, old, new }
+    }
+}
+
+/// Weights of a block relative to its maximum, and the factors (in all lanes) on what was summed before and on them.
+struct Softened<S: Simd> {
+    p: [S::F; 4],
+    old: S::F,
+    new: S::F,
+}
+
+/// Lanes of vector `j` of a block within the slots `visible`.
+#[inline(always)]
+fn lanes_of<S: Simd>(s: S, visible: &Range<usize>, j: usize) -> S::M {
+    s.lanes(
+        visible.start.saturating_sub(16 * j).min(16),
+        visible.end.saturating_sub(16 * j).min(16),
+    )
+}
+
+/// How keys and values are stored, and the two products with them.
+trait Cache {
+    type Block<'b>: Copy;
+    type Queries;
+    type Weights;
+
+    /// Queries of a register tile.
+    fn rows<S: Simd>() -> usize;
+    fn query_memory() -> Self::Queries;
+    fn weight_memory() -> Self::Weights;
+    fn load_queries<S: Simd>(s: S, tile: &Tile<'_>, queries: &mut Self::Queries);
+    fn block(bytes: &[u8], dim: usize) -> Self::Block<'_>;
+    fn begin_block(weights: &mut Self::Weights);
+    /// Scores of queries `first..first + out.len()` of `queries` with all 64 keys of the block.
+    fn scores<S: Simd>(
+        s: S,
+        block: Self::Block<'_>,
+        queries: &Self::Queries,
+        count: usize,
+        first: usize,
+        dim: usize,
+        out: &mut [[f32; BLOCK_TOKENS]],
+    );
+    /// Keeps the weights of row `row` of the register tile for [`Cache::accumulate`].
+    fn store_weights<S: Simd>(
+        s: S,
+        block: Self::Block<'_>,
+        dim: usize,
+        row: usize,
+        visible: &Range<usize>,
+        softened: Softened<S>,
+        weights: &mut Self::Weights,
+    );
+    /// Adds weights times values to the outputs `[rows, dim]` of the register tile.
+    fn accumulate<S: Simd>(s: S, block: Self::Block<'_>, weights: &mut Self::Weights, dim: usize, outputs: &mut [f32]);
+}
+
+/// Calls a function that is generic over a number of rows `1..=8`.
+macro_rules! with_rows {
+    ($rows:expr, $f:ident::<$s:ident, R>($($arg:expr),* $(,)?)) => {
+        match $rows {
+            1 => $f::<$s, 1>($($arg),*),
+            2 => $f::<$s, 2>($($arg),*),
+            3 => $f::<$s, 3>($($arg),*),
+            4 => $f::<$s, 4>($($arg),*),
+            5 => $f::<$s, 5>($($arg),*),
+            6 => $f::<$s, 6>($($arg),*),
+            7 => $f::<$s, 7>($($arg),*),
+            _ => $f::<$s, 8>($($arg),*),
+        }
+    };
+}
+/// As [`with_rows`] for `1..=4`.
+macro_rules! with_few_rows {
+    ($rows:expr, $f:ident::<$s:ident, R>($($arg:expr),* $(,)?)) => {
+        match $rows {
+            1 => $f::<$s, 1>($($arg),*),
+            2 => $f::<$s, 2>($($arg),*),
+            3 => $f::<$s, 3>($($arg),*),
+            _ => $f::<$s, 4>($($arg),*),
+        }
+    };
+}
+use {with_few_rows, with_rows};
+
+/// Stack memory of which only the part that is used gets initialized.
+struct Stack<T, const N: usize>([MaybeUninit<T>; N]);
+
+impl<T: Zeroable + Copy, const N: usize> Stack<T, N> {
+    #[inline(always)]
+    fn new() -> Self {
+        Self([const { MaybeUninit::uninit() }; N])
+    }
+
+    /// The first `n` elements, all zero.
+    #[inline(always)]
+    fn zeroed(&mut self, n: usize) -> &mut [T] {
+        let part = &mut self.0[..n];
+        part.fill(MaybeUninit::zeroed());
+        // SAFETY: all `n` elements were just set to zero bytes, a valid value as `T` is `Zeroable`.
+        unsafe { std::slice::from_raw_parts_mut(part.as_mut_ptr().cast(), n) }
+    }
+
+    /// The first `n` elements, which were passed to [`Stack::zeroed`] before.
+    ///
+    /// # Safety
+    /// An earlier call of `zeroed` covered at least `n` elements.
+    #[inline(always)]
+    unsafe fn initialized(&self, n: usize) -> &[T] {
+        // SAFETY: by this function's contract.
+        unsafe { std::slice::from_raw_parts(self.0[..n].as_ptr().cast(), n) }
+    }
+}

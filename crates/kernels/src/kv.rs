@@ -1,0 +1,364 @@
+//! The key-value cache: its layout in memory, and appending to it.
+//!
+//! Purpose: memory that the runtime owns and that only this crate reads. Each KV head has a run of blocks of
+//! [`BLOCK_TOKENS`] positions, each block one contiguous stretch, so that attention reads one sequential stream per head.
+//! Position `p` lives in slot `p % capacity`; blocks are aligned to absolute positions.
+//!
+//! # Blocks of [`KvDType::I8G32`]
+//!
+//! With `dim` = head_dim rounded up to a multiple of 32 (the rest zeros) and `groups = dim / 32`:
+//!
+//! | Part | Elements |
+//! |---|---|
+//! | key scales | `f32 [groups][64]` |
+//! | keys | `i8 [4][dim/4][16][4]`: 16 positions beside each other, quads of the dimension |
+//! | value scales | `f32 [groups][64]` |
+//! | values | `i8 [16][dim][4]`: quads of positions |
+//!
+//! So both products of attention are dot products of quads with 16 results beside each other. Scales are `max|x| / 127`
+//! per group of 32 dimensions, integers `round(x * (127 / max|x|))` as in [`QuantizedRows`](crate::QuantizedRows).
+//!
+//! # Blocks of [`KvDType::F16`]
+//!
+//! With `dim` = head_dim rounded up to a multiple of 16: keys `f16 [4][dim][16]`, then values `f16 [64][dim]`.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::exec::{Exec, SharedMut, check_strided, part_count};
+use crate::matmul::quantize_group;
+use cactus_base::checked;
+use cactus_simd::{Op, Simd};
+use std::ops::Range;
+
+/// Positions of a block, the unit of capacity and of attention.
+pub const BLOCK_TOKENS: usize = 64;
+/// Largest head dimension.
+pub const MAX_HEAD_DIM: usize = 256;
+/// Elements that share a scale.
+pub(crate) const GROUP: usize = 32;
+
+/// How keys and values are stored.
+#[non_exhaustive]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum KvDType {
+    /// 8-bit integers with an `f32` scale per group of 32 along the head dimension.
+    I8G32,
+    /// Half precision.
+    F16,
+}
+
+/// Shape and memory layout of the key-value cache of one layer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KvLayout {
+    kv_heads: usize,
+    head_dim: usize,
+    dtype: KvDType,
+    blocks: usize,
+    bytes: usize,
+}
+
+impl KvLayout {
+    /// A cache of at least `capacity_tokens` positions, rounded up to a multiple of [`BLOCK_TOKENS`].
+    ///
+    /// For a sliding window the capacity is a ring: it needs the window and the longest chunk appended at once.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidShape`] for a head dimension outside of 1 to [`MAX_HEAD_DIM`], no heads, no capacity, or sizes
+    /// beyond the address space.
+    pub fn new(kv_heads: usize, head_dim: usize, dtype: KvDType, capacity_tokens: usize) -> Result<Self> {
+        let invalid = |context: String| Error::new(ErrorKind::InvalidShape, context);
+        if head_dim == 0 || head_dim > MAX_HEAD_DIM {
+            return Err(invalid(format!(
+                "head dimension: expected 1 to {MAX_HEAD_DIM}, found {head_dim}"
+            )));
+        }
+        if kv_heads == 0 || capacity_tokens == 0 {
+            return Err(invalid(format!(
+                "a KV cache of {kv_heads} heads and {capacity_tokens} positions is empty"
+            )));
+        }
+        let mut layout = Self {
+            kv_heads,
+            head_dim,
+            dtype,
+            blocks: capacity_tokens.div_ceil(BLOCK_TOKENS),
+            bytes: 0,
+        };
+        checked::round_up("KV capacity", capacity_tokens, BLOCK_TOKENS).map_err(|e| invalid(e.to_string()))?;
+        let factors = [layout.kv_heads, layout.blocks, layout.block_bytes()];
+        layout.bytes = checked::product("KV cache bytes", &factors).map_err(|e| invalid(e.to_string()))?;
+        Ok(layout)
+    }
+
+    /// Memory needed, in bytes. It must be aligned to 4 bytes (64 is faster) and zeroed once.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Positions held, a multiple of [`BLOCK_TOKENS`].
+    #[must_use]
+    pub fn capacity_tokens(&self) -> usize {
+        self.blocks * BLOCK_TOKENS
+    }
+
+    /// Number of KV heads.
+    #[must_use]
+    pub fn kv_heads(&self) -> usize {
+        self.kv_heads
+    }
+
+    /// Elements of a head.
+    #[must_use]
+    pub fn head_dim(&self) -> usize {
+        self.head_dim
+    }
+
+    /// Storage type.
+    #[must_use]
+    pub fn dtype(&self) -> KvDType {
+        self.dtype
+    }
+
+    /// `head_dim` with padding.
+    pub(crate) fn dim(&self) -> usize {
+        match self.dtype {
+            KvDType::I8G32 => self.head_dim.next_multiple_of(GROUP),
+            KvDType::F16 => self.head_dim.next_multiple_of(16),
+        }
+    }
+
+    /// Bytes of one block of one head.
+    fn block_bytes(&self) -> usize {
+        let dim = self.dim();
+        match self.dtype {
+            KvDType::I8G32 => 2 * BLOCK_TOKENS * (dim + dim / GROUP * size_of::<f32>()),
+            KvDType::F16 => 2 * BLOCK_TOKENS * dim * size_of::<u16>(),
+        }
+    }
+
+    /// Bytes of the block of `head` that holds the positions from `block * BLOCK_TOKENS` on.
+    pub(crate) fn block_range(&self, head: usize, block: usize) -> Range<usize> {
+        let start = (head * self.blocks + block % self.blocks) * self.block_bytes();
+        start..start + self.block_bytes()
+    }
+
+    fn check(&self, what: &str, kv: &[u8]) {
+        assert!(
+            kv.len() >= self.bytes,
+            "{what}: KV memory has {} bytes, expected {}",
+            kv.len(),
+            self.bytes
+        );
+        assert!(
+            kv.as_ptr().cast::<f32>().is_aligned(),
+            "{what}: KV memory is not aligned to 4 bytes"
+        );
+    }
+
+    /// Checks memory for reading.
+    pub(crate) fn check_memory(&self, kv: &[u8]) {
+        self.check("attention", kv);
+    }
+}
+
+/// The parts of a block of [`KvDType::I8G32`].
+#[derive(Clone, Copy)]
+pub(crate) struct Int8Block<'a> {
+    /// `[groups][4][16]`
+    pub(crate) key_scales: &'a [[f32; 16]],
+    /// `[4][dim/4]`
+    pub(crate) keys: &'a [[i8; 64]],
+    /// `[groups][4][16]`
+    pub(crate) value_scales: &'a [[f32; 16]],
+    /// `[16][dim/16]`
+    pub(crate) values: &'a [[i8; 64]],
+}
+
+impl<'a> Int8Block<'a> {
+    #[inline(always)]
+    pub(crate) fn new(bytes: &'a [u8], dim: usize) -> Self {
+        let scale_bytes = dim / GROUP * BLOCK_TOKENS * size_of::<f32>();
+        let (key_scales, rest) = bytes.split_at(scale_bytes);
+        let (keys, rest) = rest.split_at(BLOCK_TOKENS * dim);
+        let (value_scales, values) = rest.split_at(scale_bytes);
+        Self {
+            key_scales: bytemuck::cast_slice(key_scales),
+            keys: bytemuck::cast_slice(keys),
+            value_scales: bytemuck::cast_slice(value_scales),
+            values: bytemuck::cast_slice(&values[..BLOCK_TOKENS * dim]),
+        }
+    }
+}
+
+/// The parts of a block of [`KvDType::F16`].
+#[derive(Clone, Copy)]
+pub(crate) struct HalfBlock<'a> {
+    /// `[4][dim]`
+    pub(crate) keys: &'a [[u16; 16]],
+    /// `[64][dim/16]`
+    pub(crate) values: &'a [[u16; 16]],
+}
+
+impl<'a> HalfBlock<'a> {
+    #[inline(always)]
+    pub(crate) fn new(bytes: &'a [u8], dim: usize) -> Self {
+        let (keys, values) = bytes.split_at(BLOCK_TOKENS * dim * size_of::<u16>());
+        Self {
+            keys: bytemuck::cast_slice(keys),
+            values: bytemuck::cast_slice(values),
+        }
+    }
+}
+
+impl Exec<'_> {
+    /// Stores keys and values of positions `pos..pos + rows` in the cache `kv` of `layout`.
+    ///
+    /// `k` and `v` hold `rows` rows, `k_stride` and `v_stride` elements apart, each beginning with `[kv_heads, head_dim]`.
+    /// Where the capacity is exceeded the oldest positions are overwritten.
+    ///
+    /// # Panics
+    /// When a slice is too short, the memory is not aligned to 4 bytes, or `rows` exceeds the capacity.
+    #[allow(clippy::too_many_arguments)]
+    pub fn kv_append(
+        &self,
+        layout: &KvLayout,
+        kv: &mut [u8],
+        pos: usize,
+        rows: usize,
+        k: &[f32],
+        k_stride: usize,
+        v: &[f32],
+        v_stride: usize,
+    ) {
+        layout.check("kv_append", kv);
+        let width = layout.kv_heads * layout.head_dim;
+        check_strided("kv_append keys", k.len(), rows, k_stride, width);
+        check_strided("kv_append values", v.len(), rows, v_stride, width);
+        assert!(
+            rows <= layout.capacity_tokens(),
+            "kv_append: {rows} rows, capacity {}",
+            layout.capacity_tokens()
+        );
+        if rows == 0 {
+            return;
+        }
+        let (first_block, last_block) = (pos / BLOCK_TOKENS, (pos + rows - 1) / BLOCK_TOKENS);
+        let spanned = last_block - first_block + 1;
+        let units = layout.kv_heads * spanned;
+        // A chunk that ends in the slot where it began comes back to its first block: no two threads then.
+        let splits = spanned <= layout.blocks && part_count(self.step.width(), rows, width) > 1;
+        let parts = if splits { units } else { 1 };
+        let kernels = self.kernels;
+        let memory = SharedMut::new(kv);
+        self.step.run(parts, &|part| {
+            let units = if parts == 1 { 0..units } else { part..part + 1 };
+            for unit in units {
+                let (head, block) = (unit % layout.kv_heads, first_block + unit / layout.kv_heads);
+                let positions = (block * BLOCK_TOKENS).max(pos)..((block + 1) * BLOCK_TOKENS).min(pos + rows);
+                // SAFETY: when there are several parts, their units differ in head or in slot; a single part has one
+                // piece at a time.
+                let out = unsafe { memory.piece(layout.block_range(head, block)) };
+                let row = positions.start - pos;
+                let source = |x: &'_ [f32], stride: usize| row * stride + head * layout.head_dim..x.len();
+                kernels.run(Append {
+                    layout,
+                    positions,
+                    k: &k[source(k, k_stride)],
+                    k_stride,
+                    v: &v[source(v, v_stride)],
+                    v_stride,
+                    out,
+                });
+            }
+        });
+    }
+}
+
+/// Quantizes some positions of one head into one block.
+struct Append<'a> {
+    layout: &'a KvLayout,
+    positions: Range<usize>,
+    k: &'a [f32],
+    k_stride: usize,
+    v: &'a [f32],
+    v_stride: usize,
+    out: &'a mut [u8],
+}
+
+impl Op for Append<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, s: S) {
+        match self.layout.dtype {
+            KvDType::I8G32 => self.int8(s),
+            KvDType::F16 => self.half(s),
+        }
+    }
+}
+
+impl Append<'_> {
+    #[inline(always)]
+    fn int8<S: Simd>(self, s: S) {
+        let (dim, head_dim) = (self.layout.dim(), self.layout.head_dim);
+        let groups = dim / GROUP;
+        let (key_part, value_part) = self.out.split_at_mut(BLOCK_TOKENS * (dim + groups * size_of::<f32>()));
+        let (key_scales, keys) = key_part.split_at_mut(groups * BLOCK_TOKENS * size_of::<f32>());
+        let (value_scales, values) = value_part.split_at_mut(groups * BLOCK_TOKENS * size_of::<f32>());
+        let key_scales: &mut [f32] = bytemuck::cast_slice_mut(key_scales);
+        let value_scales: &mut [f32] = bytemuck::cast_slice_mut(value_scales);
+        for (row, position) in self.positions.clone().enumerate() {
+            let slot = position % BLOCK_TOKENS;
+            for g in 0..groups {
+                let span = g * GROUP..((g + 1) * GROUP).min(head_dim);
+                let key = quantize_part(s, &self.k[row * self.k_stride..][span.clone()]);
+                let value = quantize_part(s, &self.v[row * self.v_stride..][span]);
+                key_scales[g * BLOCK_TOKENS + slot] = key.scale;
+                value_scales[g * BLOCK_TOKENS + slot] = value.scale;
+                let quads = &mut keys[(slot / 16 * (dim / 4) + g * 8) * 64..][..8 * 64];
+                for (quad, bytes) in quads.chunks_exact_mut(64).zip(key.quads) {
+                    quad[slot % 16 * 4..][..4].copy_from_slice(&bytes.to_ne_bytes());
+                }
+                let lanes = &mut values[(slot / 4 * dim + g * GROUP) * 4..][..GROUP * 4];
+                for (lane, byte) in lanes.chunks_exact_mut(4).zip(bytemuck::bytes_of(&value.quads)) {
+                    lane[slot % 4] = *byte;
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn half<S: Simd>(self, s: S) {
+        let (dim, head_dim) = (self.layout.dim(), self.layout.head_dim);
+        let (keys, values) = self.out.split_at_mut(BLOCK_TOKENS * dim * size_of::<u16>());
+        let keys: &mut [u16] = bytemuck::cast_slice_mut(keys);
+        let values: &mut [u16] = bytemuck::cast_slice_mut(values);
+        for (row, position) in self.positions.clone().enumerate() {
+            let slot = position % BLOCK_TOKENS;
+            for d in (0..dim).step_by(16) {
+                let span = d..(d + 16).min(head_dim);
+                let mut bits = [0; 16];
+                s.store_f16(s.load_partial(&self.k[row * self.k_stride..][span.clone()]), &mut bits);
+                let lanes = &mut keys[(slot / 16 * dim + d) * 16..][..16 * 16];
+                for (lane, bits) in lanes.chunks_exact_mut(16).zip(bits) {
+                    lane[slot % 16] = bits;
+                }
+                s.store_f16(s.load_partial(&self.v[row * self.v_stride..][span]), &mut bits);
+                values[slot * dim + d..][..16].copy_from_slice(&bits);
+            }
+        }
+    }
+}
+
+/// Quantizes up to 32 elements, filled up with zeros.
+#[inline(always)]
+pub(crate) fn quantize_part<S: Simd>(s: S, x: &[f32]) -> crate::matmul::Cell {
+    match x.first_chunk::<GROUP>() {
+        Some(group) => quantize_group(s, group),
+        None => {
+            let mut group = [0.0; GROUP];
+            group[..x.len()].copy_from_slice(x);
+            quantize_group(s, &group)
+        }
+    }
+}
