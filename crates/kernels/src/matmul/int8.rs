@@ -68,13 +68,6 @@ impl Exec<'_> {
         if rows <= GEMV_ROWS {
             let cost_ns = bytes / 32 * rows.div_ceil(4);
             self.for_block_runs(w, cost_ns, GEMV_RUN_BYTES, &|blocks| {
-                static X: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
-                let pf = *X.get_or_init(|| std::env::var("PFL").ok().and_then(|s| s.parse().ok()).unwrap_or(0));
-                let b0 = &w.data()[blocks.start * w.layout().block_bytes()..blocks.end * w.layout().block_bytes()];
-                for i in 0..pf.min(b0.len() / 64) {
-                    // SAFETY: x
-                    unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(b0.as_ptr().add(i * 64).cast()) };
-                }
                 run_tile(kernels, w, blocks, 1, x, 0, target);
             });
         } else {

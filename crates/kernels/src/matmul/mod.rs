@@ -113,18 +113,20 @@ impl Exec<'_> {
     }
 }
 
-/// Number of runs for `blocks` blocks of `cost_ns` in all: at most `run_blocks` each; with several threads also enough
-/// for a slow one not to hold the rest up, unless the runs would become too short to be worth a claim.
+/// Number of runs for `blocks` blocks of `cost_ns` in all: at most `run_blocks` each. With several threads it is a
+/// multiple of their number, and a few runs each so that a slow thread does not hold the rest up, as long as the runs are
+/// long: each one begins by waiting for memory.
 fn block_parts(blocks: usize, width: usize, cost_ns: usize, run_blocks: usize) -> usize {
-    /// Cost of a part below which claiming it costs more than it gains.
-    static X: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
-    let min = *X.get_or_init(|| std::env::var("MINP").ok().and_then(|s| s.parse().ok()).unwrap_or(3000));
+    /// Cost of a product below which waking a neighbor costs more than it gains.
+    const MIN_SHARED_NS: usize = 4_000;
+    /// Cost of a run below which cutting it in two loses more than it gains.
+    const MIN_RUN_NS: usize = 6_000;
     let by_size = blocks.div_ceil(run_blocks);
-    if width <= 1 {
+    if width <= 1 || cost_ns < MIN_SHARED_NS {
         return by_size;
     }
-    let per_thread = (cost_ns / min / width).clamp(usize::from(cost_ns > 3000), 4);
-    by_size.max(per_thread * width).max(1).next_multiple_of(if per_thread > 0 { width } else { 1 }).min(blocks)
+    let by_balance = (cost_ns / MIN_RUN_NS / width).clamp(1, 4) * width;
+    by_size.max(by_balance).next_multiple_of(width).min(blocks)
 }
 
 /// Where the results of a product go.
