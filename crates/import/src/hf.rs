@@ -12,10 +12,21 @@ use std::path::Path;
 ///
 /// # Errors
 /// [`crate::ErrorKind::Missing`] where `config.json` or the weights are absent, [`crate::ErrorKind::Malformed`] where
-/// a file is no JSON object or breaks its format, [`crate::ErrorKind::Unsupported`] where the folder has a tokenizer in
-/// another form than `tokenizer.json`.
+/// a file is no JSON object or breaks its format, [`crate::ErrorKind::Unsupported`] where the weights are quantized or
+/// the folder has a tokenizer in another form than `tokenizer.json`.
 pub fn open_folder(folder: &Path) -> Result<SourceModel> {
-    let config = read_json(&folder.join("config.json"))?;
+    let config_path = folder.join("config.json");
+    let config = read_json(&config_path)?;
+    if let Some(quantized) = config.get("quantization_config").filter(|q| !q.is_null()) {
+        let method = quantized
+            .get("quant_method")
+            .and_then(Value::as_str)
+            .unwrap_or("an unnamed method");
+        return Err(Error::unsupported(format!(
+            "the weights are quantized by `{method}`; weights of F32, F16 or BF16 are read"
+        ))
+        .in_file(&config_path));
+    }
     let generation_config = read_json_if_there(&folder.join("generation_config.json"))?.unwrap_or_else(|| json!({}));
     let tokenizer = read_tokenizer(folder)?;
     let tensors = SafetensorsSource::open(folder)?;
@@ -223,6 +234,10 @@ mod tests {
             (&[("config.json", b"{}")], "model.safetensors"),
             (&[("config.json", b"{}"), ("tokenizer.model", b"")], "tokenizer.model"),
             (&[("config.json", b"3")], "config.json"),
+            (
+                &[("config.json", br#"{"quantization_config": {"quant_method": "gptq"}}"#)],
+                "gptq",
+            ),
         ];
         for (files, word) in cases {
             let dir = folder(files);

@@ -39,7 +39,7 @@ fn gguf_weights_equal_those_of_the_folder() {
 }
 
 /// Keys whose values both configurations must agree on where the folder has them.
-const KEYS: [&str; 23] = [
+const KEYS: [&str; 24] = [
     "architectures",
     "attention_bias",
     "conv_L_cache",
@@ -52,6 +52,7 @@ const KEYS: [&str; 23] = [
     "max_position_embeddings",
     "mlp_bias",
     "model_type",
+    "no_rope_layers",
     "norm_eps",
     "num_attention_heads",
     "num_hidden_layers",
@@ -102,6 +103,25 @@ fn gguf_config_agrees_with_that_of_the_folder() {
 /// Equality that does not tell 1e6 from 1000000.
 fn numbers_equal(a: &Value, b: &Value) -> bool {
     a == b || a.as_f64().is_some() && a.as_f64() == b.as_f64()
+}
+
+#[test]
+fn gguf_config_builds_the_graph_of_the_folder() {
+    for case in CASES {
+        let (folder, file) = twins(case);
+        let build = |model: &SourceModel| cactus_models::build(&model.config).unwrap();
+        let (want, got) = (build(&folder), build(&file));
+        assert_eq!(
+            got.graph.to_string().lines().count(),
+            want.graph.to_string().lines().count()
+        );
+        // The frequencies of `llama3` scaling come from divisors rounded to f32, or from the parameters.
+        if case != "llama32" {
+            assert!(got.graph == want.graph, "{case}");
+        }
+        assert_eq!(got.context_tokens, want.context_tokens, "{case}");
+        assert_eq!(got.vocab_size, want.vocab_size, "{case}");
+    }
 }
 
 #[test]
