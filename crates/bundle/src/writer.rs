@@ -137,6 +137,11 @@ impl BundleWriter {
         Ok(())
     }
 
+    /// Bytes of the tensors added so far.
+    pub fn weights_bytes(&self) -> u64 {
+        self.weights_offset
+    }
+
     /// Adds a component: its final graph, the graph before the passes, and the stored tensor behind each weight of the
     /// graph (`bindings`, weight name to stored name).
     ///

@@ -1,6 +1,27 @@
-//! Model and Session: prefill, decode, sampling, streaming, scoring.
+//! Text generation with a bundle: [`Model`] and [`Session`].
+//!
+//! A [`Model`] is immutable: the mapped bundle, its program for this CPU, the tokenizer and the chat template. Any number
+//! of threads share it. A [`Session`] owns what a conversation changes: the KV cache and the tokens it holds. A session
+//! whose next prompt begins like its last computes only what is new.
+//!
+//! It may depend on `runtime`, `bundle`, `text` and `base`. It deliberately does no network I/O, has no async code, does
+//! not print, and carries no converter.
 #![forbid(unsafe_code)]
 
+mod completion;
+mod error;
+mod memory;
+mod model;
 pub mod options;
 pub mod sampler;
+mod session;
 pub mod stop;
+
+pub use cactus_bundle::Bundle;
+pub use cactus_runtime::KvDType;
+pub use completion::{CancelToken, Completion, Delta, FinishReason, Overflow, Prefill, Score, TokenInfo};
+pub use error::{Error, ErrorKind, Result};
+pub use memory::ProcessMemory;
+pub use model::{LoadOptions, Model};
+pub use options::GenerateOptions;
+pub use session::Session;

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
+mod convert;
 mod error;
 pub mod gguf;
 mod hf;
@@ -16,6 +17,7 @@ mod safetensors;
 mod source;
 
 pub use bytes::{SharedBytes, open_bytes};
+pub use convert::{ConvertOptions, Outcome, convert};
 pub use error::{Error, ErrorKind, Result};
 pub use hf::open_folder;
 pub use safetensors::SafetensorsSource;

@@ -1,0 +1,323 @@
+//! Commands and options, apart from what they do.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Language models on this machine's CPU.
+#[derive(Debug, Parser)]
+#[command(name = "cactus", version, max_term_width = 100, propagate_version = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Answer a prompt, or chat
+    Run(RunArgs),
+    /// Convert a GGUF file or a Hugging Face folder into a bundle
+    Convert(ConvertArgs),
+    /// Show what is inside a bundle
+    Inspect(InspectArgs),
+    /// Measure speed, load time and memory
+    Bench(BenchArgs),
+    /// List known and downloaded models
+    List(ListArgs),
+    /// Fetch a model into the cache
+    Download(DownloadArgs),
+    /// Delete a model from the cache
+    Remove(RemoveArgs),
+    /// Show the tokens of a text
+    Tokenize(TokenizeArgs),
+    /// Compute the perplexity of a text file
+    Score(ScoreArgs),
+}
+
+/// How a bundle is found and loaded.
+#[derive(Debug, Args)]
+pub(crate) struct ModelArgs {
+    /// Bundle folder, GGUF file, Hugging Face folder or id, or the name of a known model
+    #[arg(default_value = cactus_hub::DEFAULT_MODEL)]
+    pub(crate) model: String,
+    /// Bits of the weights where the model must be converted first
+    #[arg(long, default_value = "8", value_name = "8|16|32")]
+    pub(crate) bits: Bits,
+    /// Hugging Face token, for gated models [default: HF_TOKEN, or the token file of the Hugging Face tool]
+    #[arg(long)]
+    pub(crate) token: Option<String>,
+    /// Never use the network
+    #[arg(long)]
+    pub(crate) offline: bool,
+    /// Convert again even where a converted bundle is cached
+    #[arg(long)]
+    pub(crate) reconvert: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EngineArgs {
+    /// Threads for the prompt [default: one for each core]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+    /// Threads for generating [default: as --threads]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) decode_threads: Option<u16>,
+    /// Tokens that prompt and answer may have together; at most what the model was made for
+    #[arg(long, default_value_t = 2048, value_name = "TOKENS")]
+    pub(crate) context: usize,
+    /// Prompt tokens computed at once
+    #[arg(long, default_value_t = 128, value_name = "TOKENS")]
+    pub(crate) chunk: usize,
+    /// Element type of the KV cache
+    #[arg(long, default_value = "int8")]
+    pub(crate) kv: Kv,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Bits {
+    #[value(name = "8")]
+    Eight,
+    #[value(name = "16")]
+    Sixteen,
+    #[value(name = "32")]
+    ThirtyTwo,
+}
+
+impl Bits {
+    pub(crate) fn number(self) -> u32 {
+        match self {
+            Bits::Eight => 8,
+            Bits::Sixteen => 16,
+            Bits::ThirtyTwo => 32,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kv {
+    Int8,
+    F16,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    /// The prompt; without one, a chat begins. `-` reads it from standard input
+    #[arg(long, short)]
+    pub(crate) prompt: Option<String>,
+    /// System prompt
+    #[arg(long)]
+    pub(crate) system: Option<String>,
+    /// Continue the prompt as plain text, without the chat template
+    #[arg(long)]
+    pub(crate) raw: bool,
+    /// Most tokens of an answer
+    #[arg(long, alias = "max-tokens", value_name = "TOKENS")]
+    pub(crate) max_new_tokens: Option<usize>,
+    /// 0 always takes the most likely token
+    #[arg(long)]
+    pub(crate) temperature: Option<f32>,
+    /// Keep the most likely tokens that make up this much probability
+    #[arg(long)]
+    pub(crate) top_p: Option<f32>,
+    /// Keep this many most likely tokens
+    #[arg(long)]
+    pub(crate) top_k: Option<usize>,
+    /// Keep tokens with at least this fraction of the best one's probability
+    #[arg(long)]
+    pub(crate) min_p: Option<f32>,
+    /// Locally typical sampling
+    #[arg(long)]
+    pub(crate) typical_p: Option<f32>,
+    /// Weaken tokens already seen
+    #[arg(long)]
+    pub(crate) repetition_penalty: Option<f32>,
+    /// Weaken tokens by how often they were generated
+    #[arg(long, allow_negative_numbers = true)]
+    pub(crate) frequency_penalty: Option<f32>,
+    /// Weaken tokens that were generated at all
+    #[arg(long, allow_negative_numbers = true)]
+    pub(crate) presence_penalty: Option<f32>,
+    /// Seed of the random draws
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// Text that ends the answer; may be given several times
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) stop: Vec<String>,
+    /// Go on after the model ends its answer
+    #[arg(long)]
+    pub(crate) ignore_eos: bool,
+    /// Report the log-probabilities of each token and of this many alternatives (with --json)
+    #[arg(long, value_name = "N")]
+    pub(crate) logprobs: Option<usize>,
+    /// When the context is full, forget the oldest tokens but the first four instead of ending the answer
+    #[arg(long)]
+    pub(crate) rolling: bool,
+    /// Print the result as JSON, with timings
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Save the result as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) result_json: Option<PathBuf>,
+    /// Print timings after each answer
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+    /// Print the time of each operation
+    #[arg(long)]
+    pub(crate) profile: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConvertArgs {
+    /// GGUF file, Hugging Face folder or id, or the name of a known model
+    pub(crate) source: String,
+    /// Folder of the new bundle
+    pub(crate) destination: PathBuf,
+    /// Bits of the weights
+    #[arg(long, default_value = "8", value_name = "8|16|32")]
+    pub(crate) bits: Bits,
+    /// Replace a bundle that is already there
+    #[arg(long, visible_alias = "reconvert")]
+    pub(crate) force: bool,
+    /// Hugging Face token, for gated models [default: HF_TOKEN, or the token file of the Hugging Face tool]
+    #[arg(long)]
+    pub(crate) token: Option<String>,
+    /// Never use the network
+    #[arg(long)]
+    pub(crate) offline: bool,
+    /// Leave norms as they are
+    #[arg(long)]
+    pub(crate) no_fuse_rms_norm: bool,
+    /// Leave rotary embeddings as they are
+    #[arg(long)]
+    pub(crate) no_fuse_rope: bool,
+    /// Leave attention as it is
+    #[arg(long)]
+    pub(crate) no_fuse_attention: bool,
+    /// Print, for each pattern, where it fired and, where it nearly did, why not
+    #[arg(long)]
+    pub(crate) explain: bool,
+    /// Print what was made as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InspectArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// List every tensor
+    #[arg(long)]
+    pub(crate) tensors: bool,
+    /// Draw the graph into this file: `.svg`, `.dot`, or `.txt` for the text form
+    #[arg(long, value_name = "FILE")]
+    pub(crate) graph: Option<PathBuf>,
+    /// Draw the graph as it was before the passes
+    #[arg(long, requires = "graph")]
+    pub(crate) raw: bool,
+    /// List the kernel calls of the lowered program
+    #[arg(long)]
+    pub(crate) program: bool,
+    /// Read everything and check every checksum
+    #[arg(long)]
+    pub(crate) verify: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    /// Tokens of the prompt
+    #[arg(long, default_value_t = 1024)]
+    pub(crate) prefill: usize,
+    /// Tokens generated, from an empty context
+    #[arg(long, default_value_t = 100)]
+    pub(crate) decode: usize,
+    /// Repetitions; the median is reported
+    #[arg(long, default_value_t = 5)]
+    pub(crate) reps: usize,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print the time of each operation
+    #[arg(long)]
+    pub(crate) profile: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DownloadArgs {
+    /// Name of a known model, Hugging Face id, or local path
+    #[arg(default_value = cactus_hub::DEFAULT_MODEL)]
+    pub(crate) model: String,
+    /// Hugging Face token, for gated models [default: HF_TOKEN, or the token file of the Hugging Face tool]
+    #[arg(long)]
+    pub(crate) token: Option<String>,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RemoveArgs {
+    /// Name that `cactus list` shows
+    pub(crate) model: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TokenizeArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    /// The text; `-` reads standard input
+    #[arg(long, short)]
+    pub(crate) text: Option<String>,
+    /// Read the text from a file
+    #[arg(long, conflicts_with = "text")]
+    pub(crate) file: Option<PathBuf>,
+    /// Decode these comma-separated token ids instead
+    #[arg(long, value_delimiter = ',', conflicts_with_all = ["text", "file"])]
+    pub(crate) decode: Vec<u32>,
+    /// Leave out the tokens that the model puts around a text
+    #[arg(long)]
+    pub(crate) no_special: bool,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ScoreArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    /// Threads [default: one for each core]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+    /// The text file
+    #[arg(long, short)]
+    pub(crate) file: PathBuf,
+    /// Tokens of a window; the second half of each is scored
+    #[arg(long, default_value_t = 512)]
+    pub(crate) context: usize,
+    /// Windows scored [default: all]
+    #[arg(long)]
+    pub(crate) chunks: Option<usize>,
+    /// Element type of the KV cache
+    #[arg(long, default_value = "int8")]
+    pub(crate) kv: Kv,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}

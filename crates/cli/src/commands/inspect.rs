@@ -1,0 +1,220 @@
+//! What is inside a bundle.
+
+use crate::args::InspectArgs;
+use crate::commands::drawing;
+use crate::progress::byte_bar;
+use crate::{model, output};
+use anyhow::{Context, Result, bail};
+use cactus_engine::{Bundle, LoadOptions, Model};
+use cactus_ir::{Graph, State, StateKind};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+pub(crate) fn run(args: &InspectArgs) -> Result<()> {
+    let path = model::bundle(&args.model)?;
+    let bundle = Bundle::open(&path)?;
+    if args.verify {
+        verify(&bundle)?;
+    }
+    if let Some(file) = &args.graph {
+        return draw(&bundle, args.raw, file);
+    }
+    if args.json {
+        return output::json(&json(&bundle)?);
+    }
+    summary(&bundle, args.tensors)?;
+    if args.program {
+        let loaded = Model::load(&path, &LoadOptions::default())?;
+        output::line("");
+        for line in loaded.program().listing() {
+            output::line(line);
+        }
+        let m = loaded.program().memory();
+        output::line(format!(
+            "arena {} (buffers {} unshared), states {}",
+            output::bytes(m.arena_bytes as u64),
+            output::bytes(m.buffers_bytes as u64),
+            output::bytes(m.state_bytes as u64)
+        ));
+    }
+    Ok(())
+}
+
+fn verify(bundle: &Bundle) -> Result<()> {
+    let listed: u64 = bundle.manifest().files.values().map(|f| f.bytes).sum();
+    let bar = byte_bar(listed + bundle.mapped_bytes() as u64, "checking");
+    bundle.verify(|n| bar.inc(n))?;
+    bar.finish_and_clear();
+    output::note("every checksum matches");
+    Ok(())
+}
+
+/// Number of tensors, elements and bytes for each packing.
+fn by_packing(bundle: &Bundle) -> BTreeMap<String, (usize, u64, u64)> {
+    let mut out: BTreeMap<String, (usize, u64, u64)> = BTreeMap::new();
+    for w in bundle.weights().values() {
+        let slot = out.entry(w.packing.clone()).or_default();
+        slot.0 += 1;
+        slot.1 += w.dims.iter().product::<usize>() as u64;
+        slot.2 += w.bytes;
+    }
+    out
+}
+
+fn state_text(kind: &StateKind) -> String {
+    match kind {
+        StateKind::Kv {
+            kv_heads,
+            head_dim,
+            window,
+        } => match window {
+            Some(w) => format!("KV cache, {kv_heads} heads of {head_dim}, window {w}"),
+            None => format!("KV cache, {kv_heads} heads of {head_dim}"),
+        },
+        StateKind::Conv { channels, rows } => format!("convolution, {rows} rows of {channels}"),
+        other => format!("{other:?}"),
+    }
+}
+
+/// States of one kind counted together.
+fn states(states: &[State]) -> Vec<(String, usize)> {
+    let mut out: Vec<(String, usize)> = Vec::new();
+    for s in states {
+        let text = state_text(&s.kind);
+        match out.iter_mut().find(|(t, _)| *t == text) {
+            Some((_, n)) => *n += 1,
+            None => out.push((text, 1)),
+        }
+    }
+    out
+}
+
+fn summary(bundle: &Bundle, tensors: bool) -> Result<()> {
+    let m = bundle.manifest();
+    let provenance = bundle.provenance()?;
+    let elems: u64 = by_packing(bundle).values().map(|v| v.1).sum();
+    let bytes: u64 = by_packing(bundle).values().map(|v| v.2).sum();
+    let rows = [
+        ("name", m.name.clone()),
+        ("family", m.family.clone()),
+        ("task", m.task.clone()),
+        ("context", format!("{} tokens", m.context_tokens)),
+        ("vocabulary", format!("{} tokens", m.vocab_size)),
+        ("parameters", format!("{:.1} M", elems as f64 / 1e6)),
+        (
+            "weights",
+            format!("{} ({:.2} bits each)", output::bytes(bytes), bytes as f64 * 8.0 / elems.max(1) as f64),
+        ),
+        ("format", format!("version {}", m.version)),
+        ("source", format!("{} ({})", provenance.source, provenance.source_format)),
+        ("made by", provenance.tool.clone()),
+        ("license", provenance.license.clone().unwrap_or_else(|| "not stated".into())),
+    ];
+    for (key, value) in rows {
+        output::line(format!("{key:<11} {value}"));
+    }
+    for note in &provenance.notes {
+        output::line(format!("{:<11} {note}", "note"));
+    }
+    output::line("");
+    for c in &m.components {
+        let (graph, _) = bundle.graph(&c.name)?;
+        output::line(format!("component {}: {} operations", c.name, graph.order().len()));
+        for p in &c.inputs {
+            output::line(format!("  input  {}: {}", p.name, p.ty));
+        }
+        for p in &c.outputs {
+            output::line(format!("  output {}: {}", p.name, p.ty));
+        }
+        for (text, n) in states(&c.states) {
+            output::line(format!("  state  {n} x {text}"));
+        }
+        let counts: Vec<String> = op_counts(&graph).iter().map(|(op, n)| format!("{op} {n}")).collect();
+        output::line(format!("  ops    {}", counts.join(", ")));
+    }
+    output::line("");
+    let rows: Vec<Vec<String>> = by_packing(bundle)
+        .into_iter()
+        .map(|(p, (n, elems, bytes))| {
+            vec![
+                p,
+                n.to_string(),
+                elems.to_string(),
+                output::bytes(bytes),
+                format!("{:.2}", bytes as f64 * 8.0 / elems.max(1) as f64),
+            ]
+        })
+        .collect();
+    output::table(&["packing", "tensors", "elements", "size", "bits"], &rows);
+    if tensors {
+        output::line("");
+        let mut entries: Vec<_> = bundle.weights().iter().collect();
+        entries.sort_by_key(|(_, e)| (e.file.clone(), e.offset));
+        let rows: Vec<Vec<String>> = entries
+            .into_iter()
+            .map(|(name, e)| {
+                vec![
+                    name.clone(),
+                    format!("{:?}", e.dims),
+                    e.packing.clone(),
+                    output::bytes(e.bytes),
+                    e.offset.to_string(),
+                ]
+            })
+            .collect();
+        output::table(&["tensor", "shape", "packing", "size", "offset"], &rows);
+    }
+    Ok(())
+}
+
+fn op_counts(graph: &Graph) -> BTreeMap<String, usize> {
+    let mut out = BTreeMap::new();
+    for (_, node) in graph.nodes() {
+        *out.entry(node.op.mnemonic()).or_default() += 1;
+    }
+    out
+}
+
+fn json(bundle: &Bundle) -> Result<serde_json::Value> {
+    let m = bundle.manifest();
+    let mut components = Vec::new();
+    for c in &m.components {
+        let (graph, _) = bundle.graph(&c.name)?;
+        components.push(serde_json::json!({
+            "name": c.name, "inputs": c.inputs, "outputs": c.outputs, "states": c.states, "ops": op_counts(&graph),
+        }));
+    }
+    let packings: serde_json::Map<String, serde_json::Value> = by_packing(bundle)
+        .into_iter()
+        .map(|(p, (n, elems, bytes))| {
+            let bits = bytes as f64 * 8.0 / elems.max(1) as f64;
+            (p, serde_json::json!({ "tensors": n, "elements": elems, "bytes": bytes, "bits": bits }))
+        })
+        .collect();
+    Ok(serde_json::json!({
+        "path": bundle.root(), "version": m.version, "name": m.name, "family": m.family, "task": m.task,
+        "context_tokens": m.context_tokens, "vocab_size": m.vocab_size, "tokens": m.tokens,
+        "components": components, "packings": packings, "tensors": bundle.weights(), "provenance": bundle.provenance()?,
+    }))
+}
+
+fn draw(bundle: &Bundle, raw: bool, file: &Path) -> Result<()> {
+    let Some(component) = bundle.manifest().components.first() else {
+        bail!("the bundle has no component");
+    };
+    let graph = if raw {
+        let bytes = bundle.file(&format!("components/{}/raw_ir.json", component.name))?;
+        Graph::from_json(&String::from_utf8_lossy(&bytes))?
+    } else {
+        bundle.graph(&component.name)?.0
+    };
+    let text = match file.extension().and_then(|e| e.to_str()) {
+        Some("svg") => drawing::svg(&graph),
+        Some("dot") => drawing::dot(&graph),
+        Some("txt") => graph.to_string(),
+        _ => bail!("`{}` must end in `.svg`, `.dot` or `.txt`", file.display()),
+    };
+    std::fs::write(file, text).with_context(|| format!("cannot write `{}`", file.display()))?;
+    output::note(format!("drew {} operations into {}", graph.order().len(), file.display()));
+    Ok(())
+}

@@ -1,0 +1,30 @@
+//! One file for each command.
+
+mod bench;
+mod convert;
+mod download;
+mod drawing;
+mod inspect;
+mod list;
+mod run;
+mod score;
+mod tokenize;
+
+use crate::args::{Cli, Command};
+use anyhow::Result;
+use std::process::ExitCode;
+
+pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
+    match cli.command {
+        Command::Run(a) => return run::run(&a),
+        Command::Convert(a) => convert::run(&a)?,
+        Command::Inspect(a) => inspect::run(&a)?,
+        Command::Bench(a) => bench::run(&a)?,
+        Command::List(a) => list::run(&a)?,
+        Command::Download(a) => download::run(&a)?,
+        Command::Remove(a) => list::remove(&a)?,
+        Command::Tokenize(a) => tokenize::run(&a)?,
+        Command::Score(a) => score::run(&a)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,342 @@
+//! Answering a prompt, and chatting.
+
+use crate::args::RunArgs;
+use crate::{model, output};
+use anyhow::{Context, Result, bail};
+use cactus_engine::{CancelToken, Completion, FinishReason, GenerateOptions, Model, Overflow, Session};
+use cactus_text::{RenderOptions, message};
+use rustyline::error::ReadlineError;
+use serde_json::Value;
+use std::io::{BufRead, IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const HELP: &str = "\
+/help    this help
+/reset   forget the conversation
+/system  set the system prompt: /system You are a pirate
+/stats   timings of the last answer
+/exit    leave (or Ctrl-D)
+Ctrl-C stops an answer under way; end a line with \\ to go on in the next";
+
+/// Exit code of a program that Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
+
+pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
+    let loaded = model::load(&args.model, &model::load_options(&args.engine))?;
+    let options = generate_options(args, loaded.default_options())?;
+    let mut session = loaded.session()?;
+    if args.rolling {
+        session.set_overflow(Overflow::Rolling { sinks: 4 });
+    }
+    session.execution().set_profiling(args.profile);
+    let interrupt = Interrupt::install()?;
+    let mut chat = Chat {
+        args,
+        options,
+        model: &loaded,
+        session,
+        interrupt,
+        messages: Vec::new(),
+        system: args.system.clone(),
+        last: None,
+    };
+    let code = match &args.prompt {
+        Some(prompt) => chat.once(&model::text_or_stdin(prompt)?)?,
+        None => chat.converse()?,
+    };
+    if args.profile {
+        print_profile(&mut chat.session);
+    }
+    Ok(code)
+}
+
+fn generate_options(args: &RunArgs, defaults: &GenerateOptions) -> Result<GenerateOptions> {
+    let mut o = defaults.clone();
+    if let Some(n) = args.max_new_tokens {
+        o.max_tokens = n;
+    }
+    let floats = [
+        (args.temperature, &mut o.temperature),
+        (args.top_p, &mut o.top_p),
+        (args.min_p, &mut o.min_p),
+        (args.typical_p, &mut o.typical_p),
+        (args.repetition_penalty, &mut o.repetition_penalty),
+        (args.frequency_penalty, &mut o.frequency_penalty),
+        (args.presence_penalty, &mut o.presence_penalty),
+    ];
+    for (given, slot) in floats {
+        if let Some(x) = given {
+            *slot = x;
+        }
+    }
+    if let Some(k) = args.top_k {
+        o.top_k = k;
+    }
+    if args.seed.is_some() {
+        o.seed = args.seed;
+    }
+    if !args.stop.is_empty() {
+        o.stop = args.stop.clone();
+    }
+    o.ignore_eos |= args.ignore_eos;
+    if args.logprobs.is_some() {
+        o.logprobs = args.logprobs;
+    }
+    o.validate()?;
+    Ok(o)
+}
+
+/// Ctrl-C: stops an answer under way; otherwise ends the program.
+#[derive(Clone)]
+struct Interrupt {
+    cancel: CancelToken,
+    answering: Arc<AtomicBool>,
+}
+
+impl Interrupt {
+    fn install() -> Result<Interrupt> {
+        let interrupt = Interrupt {
+            cancel: CancelToken::new(),
+            answering: Arc::new(AtomicBool::new(false)),
+        };
+        let handler = interrupt.clone();
+        ctrlc::set_handler(move || {
+            // A second Ctrl-C before the first has taken effect ends the program too.
+            if !handler.answering.load(Ordering::Relaxed) || handler.cancel.is_cancelled() {
+                std::process::exit(i32::from(INTERRUPTED));
+            }
+            handler.cancel.cancel();
+        })
+        .context("cannot watch for Ctrl-C")?;
+        Ok(interrupt)
+    }
+
+    fn while_answering<T>(&self, f: impl FnOnce(&CancelToken) -> T) -> T {
+        self.cancel.reset();
+        self.answering.store(true, Ordering::Relaxed);
+        let out = f(&self.cancel);
+        self.answering.store(false, Ordering::Relaxed);
+        out
+    }
+}
+
+struct Chat<'a> {
+    args: &'a RunArgs,
+    options: GenerateOptions,
+    model: &'a Arc<Model>,
+    session: Session,
+    interrupt: Interrupt,
+    messages: Vec<Value>,
+    system: Option<String>,
+    last: Option<Completion>,
+}
+
+impl Chat<'_> {
+    /// Answers one prompt.
+    fn once(&mut self, prompt: &str) -> Result<ExitCode> {
+        let completion = self.answer(prompt)?;
+        if let Some(path) = &self.args.result_json {
+            let json = serde_json::to_vec_pretty(&completion)?;
+            std::fs::write(path, json).with_context(|| format!("cannot write `{}`", path.display()))?;
+        }
+        if self.args.json {
+            output::json(&completion)?;
+        }
+        Ok(match completion.finish_reason {
+            FinishReason::Cancelled => ExitCode::from(INTERRUPTED),
+            _ => ExitCode::SUCCESS,
+        })
+    }
+
+    /// The tokens to compute for the conversation so far and `prompt`.
+    fn tokens(&self, prompt: &str) -> Result<Vec<u32>> {
+        let tokenizer = self.model.tokenizer()?;
+        let template = if self.args.raw { None } else { self.model.chat_template()? };
+        let Some(template) = template else {
+            if self.system.is_some() && !self.args.raw {
+                bail!("the model has no chat template, so a system prompt has no place");
+            }
+            return Ok(tokenizer.encode(prompt, true)?);
+        };
+        let mut messages = Vec::new();
+        if let Some(system) = &self.system {
+            messages.push(message("system", system.as_str()));
+        }
+        messages.extend(self.messages.iter().cloned());
+        messages.push(message("user", prompt));
+        let text = template.render(&messages, &RenderOptions::for_generation())?;
+        Ok(tokenizer.encode(&text, false)?)
+    }
+
+    /// Streams the answer to `prompt` and remembers both.
+    fn answer(&mut self, prompt: &str) -> Result<Completion> {
+        if prompt.trim().is_empty() {
+            bail!("the prompt is empty");
+        }
+        let tokens = self.tokens(prompt)?;
+        let quiet = self.args.json;
+        let mut out = std::io::stdout().lock();
+        let mut failed = None;
+        let interrupt = self.interrupt.clone();
+        let completion = interrupt.while_answering(|cancel| {
+            let result = self.session.generate(&tokens, &self.options, cancel, &mut |delta| {
+                if quiet || delta.text.is_empty() {
+                    return;
+                }
+                if let Err(e) = out.write_all(delta.text.as_bytes()).and_then(|()| out.flush()) {
+                    failed.get_or_insert(e);
+                    cancel.cancel();
+                }
+            });
+            if !quiet && result.is_ok() {
+                // Only the end of the line: a failure here is the one already recorded.
+                let _ = writeln!(out);
+            }
+            result
+        })?;
+        drop(out);
+        if let Some(e) = failed {
+            return Err(e).context("cannot write the answer");
+        }
+        match completion.finish_reason {
+            FinishReason::ContextFull => output::warning("the context is full; raise `--context` or give `--rolling`"),
+            FinishReason::Cancelled if !quiet => output::note("(stopped)"),
+            _ => {}
+        }
+        if self.args.verbose && !quiet {
+            stats(&completion);
+        }
+        self.messages.push(message("user", prompt));
+        self.messages.push(message("assistant", completion.response.as_str()));
+        self.last = Some(completion.clone());
+        Ok(completion)
+    }
+
+    fn converse(&mut self) -> Result<ExitCode> {
+        if self.model.chat_template()?.is_none() && !self.args.raw {
+            output::note("this model has no chat template: each line is continued as plain text");
+        }
+        if !std::io::stdin().is_terminal() {
+            for line in std::io::stdin().lock().lines() {
+                let line = line.context("standard input is not valid UTF-8")?;
+                if !line.trim().is_empty() && !self.turn(&line) {
+                    break;
+                }
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        output::note(format!(
+            "{} on {} · /help for help, Ctrl-D to leave",
+            self.model.bundle().manifest().name,
+            self.model.program().kernels().tier().name()
+        ));
+        let mut editor = rustyline::DefaultEditor::new().context("cannot read from the terminal")?;
+        let mut text = String::new();
+        loop {
+            let prompt = if text.is_empty() { "> " } else { "… " };
+            match editor.readline(prompt) {
+                Ok(line) => {
+                    if let Some(more) = line.strip_suffix('\\') {
+                        text.push_str(more);
+                        text.push('\n');
+                        continue;
+                    }
+                    text.push_str(&line);
+                    let whole = std::mem::take(&mut text);
+                    if whole.trim().is_empty() {
+                        continue;
+                    }
+                    // The history is a convenience; a full one is no reason to stop.
+                    let _ = editor.add_history_entry(&whole);
+                    if !self.turn(&whole) {
+                        break;
+                    }
+                }
+                Err(ReadlineError::Interrupted) => {
+                    text.clear();
+                    output::note("(Ctrl-D or /exit to leave)");
+                }
+                Err(ReadlineError::Eof) => break,
+                Err(e) => return Err(e).context("cannot read from the terminal"),
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// One line of a chat; `false` ends it. An error is shown and the chat goes on.
+    fn turn(&mut self, line: &str) -> bool {
+        let trimmed = line.trim();
+        let (command, rest) = trimmed.split_once(char::is_whitespace).unwrap_or((trimmed, ""));
+        match command {
+            "/exit" | "/quit" => return false,
+            "/help" => output::note(HELP),
+            "/reset" => {
+                self.messages.clear();
+                self.session.reset();
+                output::note("(forgotten)");
+            }
+            "/system" => {
+                self.system = (!rest.trim().is_empty()).then(|| rest.trim().to_owned());
+                self.messages.clear();
+                output::note("(system prompt set; the conversation begins anew)");
+            }
+            "/stats" => match &self.last {
+                Some(c) => stats(c),
+                None => output::note("nothing was answered yet"),
+            },
+            _ if command.starts_with('/') && !command[1..].contains('/') && command.len() > 1 => {
+                output::note(format!("`{command}` is no command; /help lists them"));
+            }
+            _ => {
+                if let Err(e) = self.answer(line) {
+                    output::error(&e);
+                }
+            }
+        }
+        true
+    }
+}
+
+fn stats(c: &Completion) {
+    output::note(format!(
+        "{} prompt tokens ({} reused) at {:.0} tok/s · first token after {:.0} ms · {} tokens at {:.1} tok/s · {}",
+        c.prefill_tokens,
+        c.cached_tokens,
+        c.prefill_tps,
+        c.time_to_first_token_ms,
+        c.decode_tokens,
+        c.decode_tps,
+        c.ram_usage_mb.map_or_else(String::new, |mb| format!("{mb:.0} MB resident")),
+    ));
+}
+
+/// Times by kind of kernel, then the slowest steps.
+pub(super) fn print_profile(session: &mut Session) {
+    let program = Arc::clone(session.execution().program());
+    let Some(profile) = session.execution().profile() else { return };
+    let rows = program.profile_rows(profile);
+    let total: f64 = rows.iter().map(|r| r.total_us).sum();
+    let mut kinds: Vec<(&str, f64, u64)> = Vec::new();
+    for r in &rows {
+        match kinds.iter_mut().find(|k| k.0 == r.kind) {
+            Some(k) => {
+                k.1 += r.total_us;
+                k.2 += r.calls;
+            }
+            None => kinds.push((r.kind, r.total_us, r.calls)),
+        }
+    }
+    kinds.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let line = |name: &str, us: f64, calls: u64| {
+        output::note(format!("{:>6.1} %  {:>10.2} ms  {calls:>8} calls  {name}", us / total * 100.0, us / 1e3));
+    };
+    for (kind, us, calls) in kinds {
+        line(kind, us, calls);
+    }
+    output::note("slowest steps:");
+    for r in rows.iter().take(12) {
+        line(&format!("{} {}", r.kind, r.label), r.total_us, r.calls);
+    }
+}

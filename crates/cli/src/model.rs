@@ -1,0 +1,148 @@
+//! From what the user wrote to a bundle on disk.
+
+use crate::args::{Bits, EngineArgs, Kv, ModelArgs};
+use crate::output;
+use crate::progress::{FetchProgress, byte_bar};
+use anyhow::Result;
+use cactus_engine::{KvDType, LoadOptions, Model};
+use cactus_hub::{Fetched, Format, Hub, HubOptions, ModelRef};
+use cactus_import::{ConvertOptions, Outcome};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A hub with the user's settings.
+pub(crate) fn hub(token: Option<String>, offline: bool) -> Result<Hub> {
+    let options = HubOptions {
+        token: token.filter(|t| !t.is_empty()),
+        offline,
+        ..HubOptions::default()
+    };
+    Ok(Hub::new(options)?)
+}
+
+/// The model on this machine, fetched where it is not.
+pub(crate) fn fetch(hub: &Hub, name: &str) -> Result<Fetched> {
+    let reference = ModelRef::parse(name)?;
+    Ok(hub.fetch(&reference, &mut FetchProgress::default())?)
+}
+
+/// A bundle for `args`: the one named, or one converted into the cache.
+pub(crate) fn bundle(args: &ModelArgs) -> Result<PathBuf> {
+    let hub = hub(args.token.clone(), args.offline)?;
+    let variant = variant(args.bits);
+    let local = ModelRef::parse(&args.model)?;
+    // A bundle made from a cached source needs no source.
+    if let Some(key) = local.key() {
+        let path = hub.cache().bundle_dir(&key, &variant)?;
+        if !args.reconvert && cactus_engine::Bundle::is_bundle(&path) {
+            return Ok(path);
+        }
+    }
+    let fetched = fetch(&hub, &args.model)?;
+    if fetched.format == Format::Bundle {
+        return Ok(fetched.path);
+    }
+    let key = match &fetched.key {
+        Some(key) => key.clone(),
+        None => local_key(&fetched.path)?,
+    };
+    let path = hub.cache().bundle_dir(&key, &variant)?;
+    let _held = hub.cache().lock(&key, &mut FetchProgress::default())?;
+    if !args.reconvert && cactus_engine::Bundle::is_bundle(&path) {
+        return Ok(path);
+    }
+    convert(
+        &fetched.path,
+        &path,
+        &ConvertOptions {
+            bits: args.bits.number(),
+            replace: true,
+            name: fetched.record.as_ref().map(|r| r.id.clone()),
+            license: fetched.record.as_ref().and_then(|r| r.license.clone()),
+            ..ConvertOptions::default()
+        },
+    )?;
+    Ok(path)
+}
+
+fn variant(bits: Bits) -> String {
+    match bits {
+        Bits::Eight => "int8".to_owned(),
+        Bits::Sixteen => "f16".to_owned(),
+        Bits::ThirtyTwo => "f32".to_owned(),
+    }
+}
+
+/// Cache key of a model given by path: it must change when the file does.
+fn local_key(path: &Path) -> Result<String> {
+    let full = std::fs::canonicalize(path)?;
+    let meta = std::fs::metadata(&full)?;
+    let modified = meta.modified()?.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let name = full.file_stem().map_or_else(String::new, |s| s.to_string_lossy().into_owned());
+    let safe: String = name
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' })
+        .collect();
+    let identity = format!("{}\0{}\0{}", full.display(), meta.len(), modified.as_nanos());
+    let digest = cactus_bundle::Checksum::of(identity.as_bytes());
+    Ok(format!("local--{}-{digest}", safe.trim_matches('.').to_lowercase()))
+}
+
+/// Converts with a progress bar.
+pub(crate) fn convert(source: &Path, destination: &Path, options: &ConvertOptions) -> Result<Outcome> {
+    let mut bar = None;
+    let what = source.file_name().unwrap_or(source.as_os_str()).to_string_lossy();
+    output::note(format!("converting {what} to {} bits", options.bits));
+    let outcome = cactus_import::convert(source, destination, options, &mut |done, total| {
+        bar.get_or_insert_with(|| byte_bar(total, "converting")).set_position(done);
+    });
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    let outcome = outcome?;
+    for note in &outcome.notes {
+        output::warning(note);
+    }
+    Ok(outcome)
+}
+
+/// Options of loading.
+pub(crate) fn load_options(args: &EngineArgs) -> LoadOptions {
+    LoadOptions {
+        context_tokens: args.context,
+        chunk_tokens: args.chunk,
+        kv_dtype: kv_dtype(args.kv),
+        threads: args.threads.map(usize::from),
+        decode_threads: args.decode_threads.map(usize::from),
+    }
+}
+
+pub(crate) fn kv_dtype(kv: Kv) -> KvDType {
+    match kv {
+        Kv::Int8 => KvDType::I8G32,
+        Kv::F16 => KvDType::F16,
+    }
+}
+
+/// Loads the model that `args` name.
+pub(crate) fn load(args: &ModelArgs, options: &LoadOptions) -> Result<Arc<Model>> {
+    Ok(Model::load(&bundle(args)?, options)?)
+}
+
+/// The text of an argument, where `-` is standard input.
+pub(crate) fn text_or_stdin(text: &str) -> Result<String> {
+    if text != "-" {
+        return Ok(text.to_owned());
+    }
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut std::io::stdin(), &mut bytes)?;
+    utf8(bytes, "standard input")
+}
+
+/// Bytes as text.
+pub(crate) fn utf8(bytes: Vec<u8>, what: &str) -> Result<String> {
+    String::from_utf8(bytes).map_err(|e| {
+        let at = e.utf8_error().valid_up_to();
+        anyhow::anyhow!("{what} is not valid UTF-8 (at byte {at})")
+    })
+}

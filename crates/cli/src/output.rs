@@ -1,0 +1,99 @@
+//! What the user sees: one place for style.
+
+use crate::hint;
+use anstream::{eprintln, println};
+use owo_colors::OwoColorize;
+use std::io::ErrorKind;
+
+/// Prints an error, what caused it, and what to do about it.
+pub(crate) fn error(error: &anyhow::Error) {
+    eprintln!("{} {error}", "error:".red().bold());
+    let mut said = error.to_string();
+    for cause in error.chain().skip(1) {
+        let text = cause.to_string();
+        if !said.contains(&text) {
+            eprintln!("  {} {text}", "caused by:".dimmed());
+            said.push_str(&text);
+        }
+    }
+    if let Some(hint) = hint::for_error(error) {
+        eprintln!("\n{} {hint}", "hint:".cyan().bold());
+    }
+}
+
+/// A note for the user, on standard error.
+pub(crate) fn note(text: impl std::fmt::Display) {
+    eprintln!("{}", text.dimmed());
+}
+
+/// A warning that the user can act on.
+pub(crate) fn warning(text: impl std::fmt::Display) {
+    eprintln!("{} {text}", "warning:".yellow().bold());
+}
+
+/// A line of data.
+pub(crate) fn line(text: impl std::fmt::Display) {
+    println!("{text}");
+}
+
+/// JSON to standard output.
+pub(crate) fn json<T: serde::Serialize>(value: &T) -> anyhow::Result<()> {
+    println!("{}", serde_json::to_string_pretty(value)?);
+    Ok(())
+}
+
+/// Whether the reader of our output has gone, which is no error of ours.
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|e| e.downcast_ref::<std::io::Error>())
+        .any(|e| e.kind() == ErrorKind::BrokenPipe)
+}
+
+/// Bytes for people: `142.9 MB` (1 MB is 1e6 bytes).
+pub(crate) fn bytes(n: u64) -> String {
+    let x = n as f64;
+    match n {
+        0..1_000 => format!("{n} B"),
+        1_000..1_000_000 => format!("{:.1} kB", x / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", x / 1e6),
+        _ => format!("{:.2} GB", x / 1e9),
+    }
+}
+
+/// Rows in columns: the first column to the left, the others to the right.
+pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) {
+    let mut widths: Vec<usize> = header.iter().map(|h| h.chars().count()).collect();
+    for row in rows {
+        for (w, cell) in widths.iter_mut().zip(row) {
+            *w = (*w).max(cell.chars().count());
+        }
+    }
+    let render = |cells: Vec<&str>| {
+        let mut out = String::new();
+        for (i, (cell, w)) in cells.iter().zip(&widths).enumerate() {
+            let pad = " ".repeat(w - cell.chars().count());
+            match i {
+                0 => out.push_str(&format!("{cell}{pad}")),
+                _ => out.push_str(&format!("  {pad}{cell}")),
+            }
+        }
+        out.trim_end().to_owned()
+    };
+    println!("{}", render(header.to_vec()).bold());
+    for row in rows {
+        println!("{}", render(row.iter().map(String::as_str).collect()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_decimal() {
+        assert_eq!(bytes(999), "999 B");
+        assert_eq!(bytes(142_900_000), "142.9 MB");
+        assert_eq!(bytes(1_118_000_000), "1.12 GB");
+    }
+}

@@ -1,0 +1,84 @@
+//! Progress bars on a terminal, nothing elsewhere.
+
+use crate::output;
+use cactus_hub::Event;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::IsTerminal;
+use std::time::Duration;
+
+/// A bar of bytes with rate and time left; hidden where standard error is no terminal.
+pub(crate) fn byte_bar(total: u64, what: &str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(total);
+    let style = "{msg:<28} {bar:32.cyan/blue} {bytes:>10}/{total_bytes:<10} {bytes_per_sec:>12} {eta:>5} left";
+    if let Ok(style) = ProgressStyle::with_template(style) {
+        bar.set_style(style.progress_chars("━╸─"));
+    }
+    bar.set_message(what.to_owned());
+    bar
+}
+
+/// A spinner for work of unknown length.
+pub(crate) fn spinner(what: &str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new_spinner();
+    bar.set_message(what.to_owned());
+    bar.enable_steady_tick(Duration::from_millis(120));
+    bar
+}
+
+/// Shows the events of a fetch.
+#[derive(Debug, Default)]
+pub(crate) struct FetchProgress {
+    bar: Option<ProgressBar>,
+}
+
+impl cactus_hub::Progress for FetchProgress {
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Waiting { id } => output::note(format!("another process is fetching `{id}`; waiting for it")),
+            Event::Begin {
+                id,
+                total_bytes,
+                resumed_bytes,
+            } => {
+                let resumed = match resumed_bytes {
+                    0 => String::new(),
+                    n => format!(", {} already here", output::bytes(n)),
+                };
+                output::note(format!("fetching `{id}` ({}{resumed})", output::bytes(total_bytes)));
+                let bar = byte_bar(total_bytes, id);
+                bar.set_position(resumed_bytes);
+                self.bar = Some(bar);
+            }
+            Event::File { name, number, count } => {
+                if let Some(bar) = &self.bar {
+                    bar.set_message(match count {
+                        1 => name.to_owned(),
+                        _ => format!("{name} ({number}/{count})"),
+                    });
+                }
+            }
+            Event::Bytes { done, .. } => {
+                if let Some(bar) = &self.bar {
+                    bar.set_position(done);
+                }
+            }
+            Event::Verify { name } => {
+                if let Some(bar) = &self.bar {
+                    bar.set_message(format!("checking {name}"));
+                }
+            }
+            Event::Done { .. } => {
+                if let Some(bar) = self.bar.take() {
+                    bar.finish_and_clear();
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,80 @@
+use crate::options::InvalidOption;
+use crate::sampler::SamplerError;
+
+/// What went wrong, for callers that branch on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The bundle is missing, damaged, or of a version that is not read.
+    Bundle,
+    /// The model cannot be executed by this runtime.
+    Unsupported,
+    /// The tokenizer or chat template is missing or fails.
+    Text,
+    /// An option or argument is out of range.
+    Argument,
+    /// The prompt does not fit the context.
+    ContextFull,
+    /// The model computed something that is no number.
+    Numeric,
+}
+
+/// An error of this crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The bundle cannot be opened.
+    #[error(transparent)]
+    Bundle(#[from] cactus_bundle::Error),
+    /// The program cannot be made or run.
+    #[error(transparent)]
+    Runtime(#[from] cactus_runtime::Error),
+    /// Tokenizer or template.
+    #[error(transparent)]
+    Text(#[from] cactus_text::Error),
+    /// The bundle has no tokenizer, so only token ids can be given.
+    #[error("the bundle has no tokenizer; give token ids")]
+    NoTokenizer,
+    /// An option is out of range.
+    #[error(transparent)]
+    Option(#[from] InvalidOption),
+    /// Sampling failed.
+    #[error(transparent)]
+    Sampler(#[from] SamplerError),
+    /// An argument is out of range.
+    #[error("{0}")]
+    Argument(String),
+    /// The prompt does not fit the context.
+    #[error("the prompt has {prompt} tokens, the context holds {context}, and the answer needs at least one")]
+    PromptTooLong {
+        /// Tokens of the prompt.
+        prompt: usize,
+        /// Tokens the context holds.
+        context: usize,
+    },
+    /// The prompt has no token.
+    #[error("the prompt is empty")]
+    EmptyPrompt,
+}
+
+impl Error {
+    /// The stable kind of this error.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Bundle(_) => ErrorKind::Bundle,
+            Error::Runtime(e) => match e.kind() {
+                cactus_runtime::ErrorKind::Bundle => ErrorKind::Bundle,
+                cactus_runtime::ErrorKind::ContextFull => ErrorKind::ContextFull,
+                cactus_runtime::ErrorKind::Argument => ErrorKind::Argument,
+                _ => ErrorKind::Unsupported,
+            },
+            Error::Text(_) | Error::NoTokenizer => ErrorKind::Text,
+            Error::Option(_) | Error::Argument(_) | Error::EmptyPrompt => ErrorKind::Argument,
+            Error::Sampler(_) => ErrorKind::Numeric,
+            Error::PromptTooLong { .. } => ErrorKind::ContextFull,
+        }
+    }
+}
+
+/// Result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;

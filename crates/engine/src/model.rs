@@ -1,0 +1,215 @@
+use crate::options::GenerateOptions;
+use crate::{Error, Result, Session};
+use cactus_base::Pool;
+use cactus_bundle::Bundle;
+use cactus_runtime::{KvDType, Options, Program};
+use cactus_text::{ChatTemplate, ChatTemplateSource, Tokenizer, TokenizerSource};
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::JoinHandle;
+
+/// Choices made when a model is loaded.
+#[derive(Clone, Debug)]
+pub struct LoadOptions {
+    /// Tokens a session can hold; at most what the model was made for.
+    pub context_tokens: usize,
+    /// Prompt tokens computed at once.
+    pub chunk_tokens: usize,
+    /// Element type of the KV cache.
+    pub kv_dtype: KvDType,
+    /// Threads for prompts, the caller's included; `None` is one for each core.
+    pub threads: Option<usize>,
+    /// Threads for generating; `None` as for prompts.
+    pub decode_threads: Option<usize>,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        let runtime = Options::default();
+        LoadOptions {
+            context_tokens: runtime.context_tokens,
+            chunk_tokens: runtime.chunk_tokens,
+            kv_dtype: runtime.kv_dtype,
+            threads: None,
+            decode_threads: None,
+        }
+    }
+}
+
+type TextParts = Result<(Tokenizer, Option<ChatTemplate>)>;
+
+/// A loaded model. See the crate documentation.
+#[derive(Debug)]
+pub struct Model {
+    program: Arc<Program>,
+    pool: Pool,
+    threads: usize,
+    decode_threads: usize,
+    eos: OnceLock<Vec<u32>>,
+    defaults: GenerateOptions,
+    text: OnceLock<Option<TextParts>>,
+    /// The tokenizer is built beside everything else: its tables take longer than mapping the weights.
+    loading: Mutex<Option<JoinHandle<TextParts>>>,
+}
+
+impl Model {
+    /// Loads the bundle in the folder `path`.
+    ///
+    /// # Errors
+    /// What is missing, damaged or not supported, naming file and place.
+    pub fn load(path: &Path, options: &LoadOptions) -> Result<Arc<Model>> {
+        let bundle = Arc::new(Bundle::open(path)?);
+        let loading = bundle.has_file("tokenizer.json").then(|| {
+            let bundle = Arc::clone(&bundle);
+            std::thread::spawn(move || Model::load_text(&bundle))
+        });
+        let defaults = match bundle.has_file("generation_config.json") {
+            true => generation_defaults(&bundle.file("generation_config.json")?)?,
+            false => GenerateOptions::default(),
+        };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = options.threads.unwrap_or(cores).max(1);
+        let decode_threads = options.decode_threads.unwrap_or(threads).clamp(1, threads);
+        let program = Program::new(
+            bundle,
+            "decoder",
+            &Options {
+                context_tokens: options.context_tokens,
+                chunk_tokens: options.chunk_tokens,
+                kv_dtype: options.kv_dtype,
+                kernels: None,
+            },
+        )?;
+        Ok(Arc::new(Model {
+            program: Arc::new(program),
+            pool: Pool::new(threads),
+            threads,
+            decode_threads,
+            eos: OnceLock::new(),
+            defaults,
+            text: OnceLock::new(),
+            loading: Mutex::new(loading),
+        }))
+    }
+
+    /// A new conversation.
+    ///
+    /// # Errors
+    /// Where its memory cannot be had.
+    pub fn session(self: &Arc<Self>) -> Result<Session> {
+        Session::new(Arc::clone(self))
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    /// The bundle.
+    pub fn bundle(&self) -> &Arc<Bundle> {
+        self.program.bundle()
+    }
+
+    /// Logits for a position.
+    pub fn vocab_size(&self) -> usize {
+        self.program.vocab_size()
+    }
+
+    /// Generation options of the model's own configuration over ours.
+    pub fn default_options(&self) -> &GenerateOptions {
+        &self.defaults
+    }
+
+    /// Threads for prompts.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// Threads for generating.
+    pub fn decode_threads(&self) -> usize {
+        self.decode_threads
+    }
+
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// The tokenizer; waits until it is built.
+    ///
+    /// # Errors
+    /// [`Error::NoTokenizer`], or why it cannot be read.
+    pub fn tokenizer(&self) -> Result<&Tokenizer> {
+        Ok(&self.text()?.0)
+    }
+
+    /// The chat template, if the model has one.
+    ///
+    /// # Errors
+    /// As [`Model::tokenizer`].
+    pub fn chat_template(&self) -> Result<Option<&ChatTemplate>> {
+        Ok(self.text()?.1.as_ref())
+    }
+
+    fn text(&self) -> Result<&(Tokenizer, Option<ChatTemplate>)> {
+        let loaded = self.text.get_or_init(|| {
+            let handle = self.loading.lock().unwrap_or_else(|e| e.into_inner()).take()?;
+            handle.join().ok()
+        });
+        match loaded {
+            None => Err(Error::NoTokenizer),
+            Some(Ok(parts)) => Ok(parts),
+            Some(Err(e)) => Err(Error::Argument(e.to_string())),
+        }
+    }
+
+    /// The tokenizer and chat template of `bundle`, without loading anything else.
+    ///
+    /// # Errors
+    /// [`Error::NoTokenizer`], or why they cannot be read.
+    pub fn load_text(bundle: &Bundle) -> Result<(Tokenizer, Option<ChatTemplate>)> {
+        let optional = |path: &str| -> Result<Option<Vec<u8>>> {
+            Ok(if bundle.has_file(path) { Some(bundle.file(path)?) } else { None })
+        };
+        let tokenizer = optional("tokenizer.json")?.ok_or(Error::NoTokenizer)?;
+        let config = optional("tokenizer_config.json")?;
+        let generation = optional("generation_config.json")?;
+        let template = optional("chat_template.jinja")?;
+        let source = TokenizerSource {
+            tokenizer: &tokenizer,
+            tokenizer_config: config.as_deref(),
+            generation_config: generation.as_deref(),
+            ..TokenizerSource::default()
+        };
+        let tokenizer = Tokenizer::from_source(source)?;
+        let template = match template {
+            Some(t) => Some(ChatTemplate::from_source(ChatTemplateSource {
+                chat_template: Some(std::str::from_utf8(&t).map_err(|e| {
+                    Error::Argument(format!("`chat_template.jinja` is not valid UTF-8 at byte {}", e.valid_up_to()))
+                })?),
+                tokenizer_config: config.as_deref(),
+                ..ChatTemplateSource::default()
+            })?),
+            None => None,
+        };
+        Ok((tokenizer, template))
+    }
+
+    /// Token ids that end an answer: those of the manifest and those the tokenizer knows by name.
+    pub fn eos(&self) -> &[u32] {
+        self.eos.get_or_init(|| {
+            let mut ids = self.bundle().manifest().tokens.eos.clone();
+            if let Ok(t) = self.tokenizer() {
+                ids.extend(t.stop_ids());
+            }
+            ids.sort_unstable();
+            ids.dedup();
+            ids
+        })
+    }
+}
+
+fn generation_defaults(bytes: &[u8]) -> Result<GenerateOptions> {
+    let config = serde_json::from_slice(bytes)
+        .map_err(|e| Error::Argument(format!("`generation_config.json` is not readable: {e}")))?;
+    Ok(GenerateOptions::from_generation_config(&config)?)
+}

@@ -1,0 +1,371 @@
+//! The conversion pipeline: source to bundle.
+//!
+//! Weights are made one by one in the order of execution: read, changed as the graph's weight expressions say, packed,
+//! written. A few are under way at once, one for each core, so memory holds a few tensors and never the model.
+
+use crate::{Error, ErrorKind, Result, SourceModel, TensorSource};
+use cactus_bundle::{About, BundleWriter, Provenance, TokenIds};
+use cactus_ir::WeightExpr;
+use cactus_models::ModelDef;
+use cactus_passes::{Bits, Storage};
+use cactus_quant::{Packed, Packing, pack};
+use cactus_reference::{WeightSource, eval_weight_expr};
+use cactus_tensor::Tensor;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Task of a bundle that computes next-token logits.
+const CAUSAL_LM: &str = "causal_lm_logits";
+/// Name of its only component.
+const DECODER: &str = "decoder";
+
+/// Choices of a conversion.
+#[derive(Clone, Debug)]
+pub struct ConvertOptions {
+    /// Bits of the matrices: 8, 16 or 32.
+    pub bits: u32,
+    /// Whether a bundle already at the destination is replaced.
+    pub replace: bool,
+    /// Name of the model; the source's file or folder name where absent.
+    pub name: Option<String>,
+    /// License of the source, where known.
+    pub license: Option<String>,
+    /// Choices of the passes.
+    pub passes: cactus_passes::Options,
+    /// Tensors made at once; one for each core where absent.
+    pub threads: Option<usize>,
+}
+
+impl Default for ConvertOptions {
+    fn default() -> Self {
+        ConvertOptions {
+            bits: 8,
+            replace: false,
+            name: None,
+            license: None,
+            passes: cactus_passes::Options::default(),
+            threads: None,
+        }
+    }
+}
+
+/// What a conversion made.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Outcome {
+    /// The bundle.
+    pub path: PathBuf,
+    /// Tensors stored.
+    pub tensors: usize,
+    /// Bytes of the stored tensors.
+    pub weights_bytes: u64,
+    /// Seconds it took.
+    pub seconds: f64,
+    /// What the user should know, such as tensors of the source that the model does not use.
+    pub notes: Vec<String>,
+    /// What the passes did, in words.
+    #[serde(skip)]
+    pub explanation: String,
+}
+
+/// Converts the model at `source` (a Hugging Face folder or a GGUF file) into a bundle at `destination`. `progress` gets
+/// the elements done and in all.
+///
+/// # Errors
+/// What is missing, malformed or not supported, naming file and tensor. The destination is then as it was.
+pub fn convert(
+    source: &Path,
+    destination: &Path,
+    options: &ConvertOptions,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Outcome> {
+    let start = Instant::now();
+    let bits = bits(options.bits)?;
+    let model = crate::open(source)?;
+    let def = cactus_models::build(&model.config).map_err(|e| from_models(e, source))?;
+    let failed =
+        |e: &dyn std::error::Error| Error::new(ErrorKind::Unsupported, format!("the graph cannot be made: {e}"));
+    let (optimized, report) = cactus_passes::optimize(&def.graph, &options.passes).map_err(|e| failed(&e))?;
+    let storage = cactus_passes::choose_storage(&optimized, bits);
+
+    let mut writer = BundleWriter::create(destination, options.replace).map_err(from_bundle)?;
+    let weights: Vec<(String, &WeightExpr, Vec<usize>, Packing)> = optimized
+        .weights()
+        .into_iter()
+        .map(|(v, expr)| {
+            let value = optimized.value(v);
+            let dims = value.ty.known_shape().unwrap_or_default();
+            let packing = storage
+                .get(&value.name)
+                .map_or(Packing::RowMajor, |c| packing(c.storage));
+            (value.name.clone(), expr, dims, packing)
+        })
+        .collect();
+    let hashes = std::thread::scope(|scope| {
+        let files = model.tensors.files();
+        let hashing = scope.spawn(move || hash_files(&files));
+        let written = write_weights(&mut writer, &*model.tensors, &weights, options, progress);
+        let hashes = hashing
+            .join()
+            .unwrap_or_else(|_| Err(Error::new(ErrorKind::Io, "hashing the source stopped unexpectedly")));
+        written.and(hashes)
+    })?;
+
+    let bindings: BTreeMap<String, String> = weights.iter().map(|(n, ..)| (n.clone(), n.clone())).collect();
+    writer
+        .add_component(DECODER, &def.graph, &optimized, &bindings)
+        .map_err(from_bundle)?;
+    add_text_files(&mut writer, &model)?;
+    let unused = unused_tensors(&def, &*model.tensors);
+    let notes = notes(&unused);
+    let weights_bytes = writer.weights_bytes();
+    let name = options.name.clone().unwrap_or_else(|| stem(source));
+    let about = About {
+        name,
+        family: def.family.to_owned(),
+        task: CAUSAL_LM.to_owned(),
+        context_tokens: def.context_tokens,
+        vocab_size: def.vocab_size,
+        tokens: token_ids(&def, &model),
+    };
+    let path = writer
+        .finish(
+            about,
+            &provenance(source, options, hashes, &model, &notes, &report.to_string()),
+        )
+        .map_err(from_bundle)?;
+    Ok(Outcome {
+        path,
+        tensors: weights.len(),
+        weights_bytes,
+        seconds: start.elapsed().as_secs_f64(),
+        notes,
+        explanation: report.to_string(),
+    })
+}
+
+fn bits(bits: u32) -> Result<Bits> {
+    match bits {
+        8 => Ok(Bits::Eight),
+        16 => Ok(Bits::Sixteen),
+        32 => Ok(Bits::ThirtyTwo),
+        n => Err(Error::new(
+            ErrorKind::Unsupported,
+            format!("{n} bits are not supported; supported are 8, 16 and 32"),
+        )),
+    }
+}
+
+fn packing(storage: Storage) -> Packing {
+    match storage {
+        Storage::Int8 => Packing::Int8G32,
+        Storage::F16 => Packing::F16N16,
+        Storage::F32 => Packing::F32N16,
+        _ => Packing::RowMajor,
+    }
+}
+
+/// Adapts a source to the evaluation of weight expressions.
+struct Reading<'a>(&'a dyn TensorSource);
+
+impl WeightSource for Reading<'_> {
+    fn tensor(&self, name: &str) -> cactus_reference::Result<Tensor> {
+        self.0
+            .read(name)
+            .map_err(|e| cactus_reference::Error::new(cactus_reference::ErrorKind::Weight, e.to_string()))
+    }
+}
+
+fn write_weights(
+    writer: &mut BundleWriter,
+    source: &dyn TensorSource,
+    weights: &[(String, &WeightExpr, Vec<usize>, Packing)],
+    options: &ConvertOptions,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<()> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = options.threads.unwrap_or(cores).max(1);
+    let elems = |dims: &[usize]| dims.iter().map(|&d| d as u64).product::<u64>();
+    let total: u64 = weights.iter().map(|(_, _, dims, _)| elems(dims)).sum();
+    let mut done = 0;
+    progress(done, total);
+    for batch in weights.chunks(threads) {
+        let made: Vec<Result<Packed>> = std::thread::scope(|scope| {
+            let handles: Vec<_> = batch
+                .iter()
+                .map(|(name, expr, dims, packing)| scope.spawn(move || make(source, name, expr, dims, *packing)))
+                .collect();
+            handles
+                .into_iter()
+                .map(|h| {
+                    h.join()
+                        .unwrap_or_else(|_| Err(Error::new(ErrorKind::Malformed, "packing stopped unexpectedly")))
+                })
+                .collect()
+        });
+        for ((name, _, dims, packing), packed) in batch.iter().zip(made) {
+            let packed = packed?;
+            writer
+                .add_weight(name, dims, *packing, packed.scales(), packed.data())
+                .map_err(from_bundle)?;
+            done += elems(dims);
+            progress(done, total);
+        }
+    }
+    Ok(())
+}
+
+/// Reads, changes and packs one weight.
+fn make(source: &dyn TensorSource, name: &str, expr: &WeightExpr, dims: &[usize], packing: Packing) -> Result<Packed> {
+    for read in expr.sources() {
+        if source.shape(read).is_none() {
+            let what = format!("the model needs a tensor `{read}`, which the source does not have");
+            return Err(Error::new(ErrorKind::Missing, what).of_tensor(name));
+        }
+    }
+    let tensor = eval_weight_expr(expr, &Reading(source))
+        .map_err(|e| Error::new(ErrorKind::Malformed, e.to_string()).of_tensor(name))?;
+    if tensor.shape() != dims {
+        let what = format!(
+            "expected shape {dims:?} by the configuration, found {:?}",
+            tensor.shape()
+        );
+        return Err(Error::new(ErrorKind::Malformed, what).of_tensor(name));
+    }
+    let values = tensor
+        .as_f32()
+        .map_err(|e| Error::new(ErrorKind::Malformed, e.to_string()).of_tensor(name))?;
+    let (n, k) = match dims {
+        [n, k] => (*n, *k),
+        _ => (1, values.len()),
+    };
+    pack(packing, n, k, values).map_err(|e| Error::new(ErrorKind::Malformed, e.to_string()).of_tensor(name))
+}
+
+fn hash_files(files: &[PathBuf]) -> Result<BTreeMap<String, String>> {
+    let mut out = BTreeMap::new();
+    let mut buffer = vec![0u8; 1 << 20];
+    for path in files {
+        let mut file = File::open(path).map_err(|e| Error::reading(path, e))?;
+        let mut hash = Sha256::new();
+        loop {
+            match file.read(&mut buffer).map_err(|e| Error::reading(path, e))? {
+                0 => break,
+                n => hash.update(&buffer[..n]),
+            }
+        }
+        let hex: String = hash.finalize().iter().map(|b| format!("{b:02x}")).collect();
+        out.insert(file_name(path), hex);
+    }
+    Ok(out)
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or(path.as_os_str())
+        .to_string_lossy()
+        .into_owned()
+}
+
+fn stem(path: &Path) -> String {
+    let name = file_name(path);
+    name.strip_suffix(".gguf").map_or(name.clone(), str::to_owned)
+}
+
+fn add_text_files(writer: &mut BundleWriter, model: &SourceModel) -> Result<()> {
+    let mut add = |path: &str, bytes: &[u8]| writer.add_file(path, bytes).map_err(from_bundle);
+    let pretty = |v: &Value| serde_json::to_vec_pretty(v).unwrap_or_default();
+    add("config.json", &pretty(&model.config))?;
+    add("generation_config.json", &pretty(&model.generation_config))?;
+    if let Some(t) = &model.tokenizer {
+        add("tokenizer.json", &t.tokenizer_json)?;
+        add("tokenizer_config.json", &pretty(&t.tokenizer_config))?;
+        if let Some(template) = &t.chat_template {
+            add("chat_template.jinja", template.as_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+fn token_ids(def: &ModelDef, model: &SourceModel) -> TokenIds {
+    let id = |v: &Value| v.as_u64().and_then(|n| u32::try_from(n).ok());
+    let mut eos = def.eos_token_ids.clone();
+    match model.generation_config.get("eos_token_id") {
+        Some(Value::Array(ids)) => eos.extend(ids.iter().filter_map(id)),
+        Some(v) => eos.extend(id(v)),
+        None => {}
+    }
+    eos.retain(|&t| (t as usize) < def.vocab_size);
+    eos.sort_unstable();
+    eos.dedup();
+    let add_bos = model
+        .tokenizer
+        .as_ref()
+        .and_then(|t| t.tokenizer_config.get("add_bos_token")?.as_bool());
+    TokenIds {
+        bos: def.bos_token_id,
+        eos,
+        pad: def.pad_token_id,
+        add_bos: add_bos.unwrap_or(false),
+    }
+}
+
+/// Tensors of the source that the model should have read and did not.
+fn unused_tensors<'a>(def: &ModelDef, source: &'a dyn TensorSource) -> Vec<&'a str> {
+    def.unread(source.names())
+}
+
+fn notes(unused: &[&str]) -> Vec<String> {
+    match unused {
+        [] => Vec::new(),
+        [first, ..] => vec![format!(
+            "{} tensors of the source are not used by this model family, `{first}` among them",
+            unused.len()
+        )],
+    }
+}
+
+fn provenance(
+    source: &Path,
+    options: &ConvertOptions,
+    hashes: BTreeMap<String, String>,
+    model: &SourceModel,
+    notes: &[String],
+    report: &str,
+) -> Provenance {
+    let gguf = source.is_file();
+    let mut all = vec![model.tensors.describe()];
+    all.extend(notes.iter().cloned());
+    let disabled: Vec<&str> = options.passes.disabled.iter().map(String::as_str).collect();
+    let mut chosen = BTreeMap::from([("bits".to_owned(), options.bits.to_string())]);
+    if !disabled.is_empty() {
+        chosen.insert("disabled_passes".to_owned(), disabled.join(","));
+    }
+    chosen.insert("passes".to_owned(), report.trim_end().to_owned());
+    Provenance {
+        source: file_name(source),
+        source_format: if gguf { "gguf" } else { "huggingface" }.to_owned(),
+        source_sha256: hashes,
+        tool: format!("cactus {}", env!("CARGO_PKG_VERSION")),
+        options: chosen,
+        license: options.license.clone(),
+        notes: all,
+    }
+}
+
+fn from_bundle(e: cactus_bundle::Error) -> Error {
+    Error::new(ErrorKind::Io, "the bundle cannot be written").caused_by(e)
+}
+
+fn from_models(e: cactus_models::Error, source: &Path) -> Error {
+    let kind = match e.kind() {
+        cactus_models::ErrorKind::Architecture | cactus_models::ErrorKind::Unsupported => ErrorKind::Unsupported,
+        cactus_models::ErrorKind::Missing => ErrorKind::Missing,
+        _ => ErrorKind::Malformed,
+    };
+    Error::new(kind, e.to_string()).in_file(source)
+}

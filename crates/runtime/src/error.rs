@@ -1,0 +1,78 @@
+/// What went wrong, for callers that branch on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The graph holds something that this runtime cannot execute.
+    Unsupported,
+    /// An argument of a call does not fit.
+    Argument,
+    /// The states have no room for more positions.
+    ContextFull,
+    /// The bundle is damaged or unreadable.
+    Bundle,
+    /// A kernel cannot be had or refused its operands.
+    Kernel,
+    /// The memory of an execution cannot be had.
+    Memory,
+}
+
+/// An error of this crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The graph holds something that this runtime cannot execute.
+    #[error("in {node}: {message}")]
+    Unsupported {
+        /// Path and operation of the node.
+        node: String,
+        /// What is not supported, and what is.
+        message: String,
+    },
+    /// An argument of a call does not fit.
+    #[error("{0}")]
+    Argument(String),
+    /// The states have no room for more positions.
+    #[error("the context holds {capacity} tokens; {used} are in use and {wanted} more were asked for")]
+    ContextFull {
+        /// Positions the states can hold.
+        capacity: usize,
+        /// Positions held.
+        used: usize,
+        /// Positions asked for.
+        wanted: usize,
+    },
+    /// The bundle is damaged or unreadable.
+    #[error(transparent)]
+    Bundle(#[from] cactus_bundle::Error),
+    /// A weight does not fit its packing.
+    #[error("weight `{weight}`: {source}")]
+    Weight {
+        /// Its name.
+        weight: String,
+        /// What is wrong.
+        source: cactus_quant::Error,
+    },
+    /// A kernel cannot be had or refused its operands.
+    #[error(transparent)]
+    Kernel(#[from] cactus_kernels::Error),
+    /// The memory of an execution cannot be had.
+    #[error(transparent)]
+    Memory(#[from] cactus_base::Error),
+}
+
+impl Error {
+    /// The stable kind of this error.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Unsupported { .. } => ErrorKind::Unsupported,
+            Error::Argument(_) => ErrorKind::Argument,
+            Error::ContextFull { .. } => ErrorKind::ContextFull,
+            Error::Bundle(_) | Error::Weight { .. } => ErrorKind::Bundle,
+            Error::Kernel(_) => ErrorKind::Kernel,
+            Error::Memory(_) => ErrorKind::Memory,
+        }
+    }
+}
+
+/// Result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,393 @@
+//! Execution of a program: one chunk of positions at a time.
+
+use crate::lower::{Buffer, Kind, Lowered, Rows, View};
+use crate::state::{StatePlan, States};
+use crate::{Error, Profile, Program, Result};
+use cactus_base::{AlignedBuf, Pool};
+use cactus_kernels::{Activations, Epilogue, Exec, QuantizedRows};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Positions whose logits are computed at once when all are asked for.
+const LOGIT_ROWS: usize = 16;
+
+/// Which logits a call computes.
+#[allow(missing_debug_implementations)]
+pub enum Head<'a> {
+    /// None: the call only fills the states.
+    Skip,
+    /// Those of the last position, left in [`Execution::logits`].
+    Last,
+    /// Those of every position from the given one (counted within the call) on; the callback gets position and logits.
+    From(usize, &'a mut dyn FnMut(usize, &[f32])),
+}
+
+/// What changes from call to call: arena, states, logits. One execution runs one sequence.
+#[derive(Debug)]
+pub struct Execution {
+    program: Arc<Program>,
+    arena: AlignedBuf,
+    states: States,
+    logits: Vec<f32>,
+    profile: Option<Profile>,
+}
+
+impl Execution {
+    /// Memory for one sequence.
+    ///
+    /// # Errors
+    /// Where the memory cannot be had.
+    pub fn new(program: Arc<Program>) -> Result<Execution> {
+        Ok(Execution {
+            arena: AlignedBuf::zeroed(program.lowered.arena_bytes)?,
+            states: States::new(&program.states)?,
+            logits: vec![0.0; program.lowered.vocab_size],
+            profile: None,
+            program,
+        })
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    /// Positions held by the states.
+    pub fn len(&self) -> usize {
+        self.states.len
+    }
+
+    /// Whether the states hold no position.
+    pub fn is_empty(&self) -> bool {
+        self.states.len == 0
+    }
+
+    /// Logits of the last position of the last call that asked for them, `[vocab]`.
+    pub fn logits(&self) -> &[f32] {
+        &self.logits[..self.program.lowered.vocab_size]
+    }
+
+    /// Begins or ends measuring the time of each step.
+    pub fn set_profiling(&mut self, on: bool) {
+        self.profile = on.then(|| Profile::new(self.program.lowered.steps.len()));
+    }
+
+    /// The times measured since profiling began.
+    pub fn profile(&self) -> Option<&Profile> {
+        self.profile.as_ref()
+    }
+
+    /// Forgets every position.
+    pub fn clear(&mut self) {
+        self.states.clear(&self.program.states);
+    }
+
+    /// Forgets the positions from `keep` on. Where a state has lost what it would need (a sliding window that moved on,
+    /// a convolution), it returns `false` and forgets nothing.
+    pub fn truncate(&mut self, keep: usize) -> bool {
+        let len = self.states.len;
+        if keep >= len {
+            return keep == len;
+        }
+        if keep == 0 {
+            self.clear();
+            return true;
+        }
+        if !self.program.states.iter().all(|s| s.can_truncate(len, keep)) {
+            return false;
+        }
+        self.states.len = keep;
+        true
+    }
+
+    /// Computes the positions of `ids`, at most [`Program::chunk_tokens`], after those the states hold, on `width`
+    /// threads of `pool`.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Argument`] for an empty or too long chunk or an unknown token id,
+    /// [`crate::ErrorKind::ContextFull`] where the states have no room; the states are then as before.
+    pub fn run(&mut self, pool: &Pool, width: usize, ids: &[u32], head: Head<'_>) -> Result<()> {
+        let program = Arc::clone(&self.program);
+        let past = self.states.len;
+        if ids.is_empty() || ids.len() > program.chunk_tokens {
+            return Err(Error::Argument(format!(
+                "a call computes 1 to {} tokens, found {}",
+                program.chunk_tokens,
+                ids.len()
+            )));
+        }
+        if past + ids.len() > program.context_tokens {
+            return Err(Error::ContextFull {
+                capacity: program.context_tokens,
+                used: past,
+                wanted: ids.len(),
+            });
+        }
+        let step = pool.step(width);
+        let mut call = Call {
+            lowered: &program.lowered,
+            program: &program,
+            exec: Exec {
+                kernels: program.kernels,
+                step: &step,
+            },
+            arena: &mut self.arena,
+            states: &mut self.states,
+            profile: self.profile.as_mut(),
+            ids,
+            past,
+        };
+        let steps = program.lowered.steps.len();
+        call.steps(0..program.lowered.tail, 0..ids.len(), &mut [])?;
+        let vocab = program.lowered.vocab_size;
+        match head {
+            Head::Skip => {}
+            Head::Last => {
+                let last = ids.len() - 1;
+                call.steps(program.lowered.tail..steps, last..last + 1, &mut self.logits[..vocab])?;
+            }
+            Head::From(first, each) => {
+                let wanted = LOGIT_ROWS.min(ids.len()) * vocab;
+                if self.logits.len() < wanted {
+                    self.logits.resize(wanted, 0.0);
+                }
+                let mut start = first;
+                while start < ids.len() {
+                    let end = (start + LOGIT_ROWS).min(ids.len());
+                    let out = &mut self.logits[..(end - start) * vocab];
+                    call.steps(program.lowered.tail..steps, start..end, out)?;
+                    for (i, row) in out.chunks_exact(vocab).enumerate() {
+                        each(start + i, row);
+                    }
+                    start = end;
+                }
+            }
+        }
+        self.states.len = past + ids.len();
+        Ok(())
+    }
+}
+
+/// One call under way.
+struct Call<'a> {
+    program: &'a Program,
+    lowered: &'a Lowered,
+    exec: Exec<'a>,
+    arena: &'a mut AlignedBuf,
+    states: &'a mut States,
+    profile: Option<&'a mut Profile>,
+    ids: &'a [u32],
+    past: usize,
+}
+
+impl Call<'_> {
+    /// Runs `steps` for the positions `rows` of the call; logits go to `logits`, `[rows, vocab]`.
+    fn steps(&mut self, steps: Range<usize>, rows: Range<usize>, logits: &mut [f32]) -> Result<()> {
+        for i in steps {
+            let start = self.profile.is_some().then(Instant::now);
+            self.step(&self.lowered.steps[i].kind, &rows, logits)?;
+            if let (Some(profile), Some(start)) = (self.profile.as_deref_mut(), start) {
+                profile.add(i, start.elapsed());
+            }
+        }
+        Ok(())
+    }
+
+    /// Arena bytes of the rows of a buffer of `f32` rows of `stride` elements.
+    fn span(&self, buffer: Buffer, stride: usize, rows: &Range<usize>) -> Range<usize> {
+        let at = self.lowered.offsets[buffer];
+        at + rows.start * stride * 4..at + rows.end * stride * 4
+    }
+
+    fn view_span(&self, v: View, rows: &Range<usize>) -> Range<usize> {
+        self.span(v.buffer, v.stride, rows)
+    }
+
+    /// Arena bytes of a buffer of quantized rows or tables.
+    fn whole(&self, buffer: Buffer) -> Range<usize> {
+        let at = self.lowered.offsets[buffer];
+        at..at + self.lowered.sizes[buffer]
+    }
+}
+
+/// Bytes of several disjoint ranges of the arena, each mutable.
+///
+/// # Panics
+/// Where ranges overlap, which the memory plan excludes for buffers alive at once.
+fn parts<const N: usize>(arena: &mut AlignedBuf, ranges: [Range<usize>; N]) -> [&mut [u8]; N] {
+    arena
+        .get_disjoint_mut(ranges)
+        .expect("the memory plan keeps buffers that are alive together apart")
+}
+
+fn floats(bytes: &mut [u8]) -> &mut [f32] {
+    bytemuck::cast_slice_mut(bytes)
+}
+
+impl Call<'_> {
+    fn step(&mut self, kind: &Kind, rows: &Range<usize>, logits: &mut [f32]) -> Result<()> {
+        let n = rows.len();
+        let exec = self.exec;
+        match kind {
+            Kind::Embed { table, out } => {
+                let table = self.program.matrix(*table)?;
+                let span = self.span(*out, table.k(), rows);
+                exec.embed(&table, &self.ids[rows.clone()], floats(&mut self.arena[span]))?;
+            }
+            Kind::RopeTable { inv_freq, scale, table } => {
+                let span = self.whole(*table);
+                let (cos, sin) = floats(&mut self.arena[span]).split_at_mut(self.program.chunk_tokens * inv_freq.len());
+                let len = n * inv_freq.len();
+                exec.rope_table(self.past, n, inv_freq, *scale, &mut cos[..len], &mut sin[..len]);
+            }
+            Kind::Rope { x, head_dim, table, half } => {
+                let (x_span, t_span) = (self.view_span(*x, rows), self.whole(*table));
+                let [x_bytes, t_bytes] = parts(self.arena, [x_span, t_span]);
+                let (cos, sin) = floats(t_bytes).split_at_mut(self.program.chunk_tokens * half);
+                let len = n * half;
+                let data = &mut floats(x_bytes)[x.offset..];
+                exec.rope(data, n, x.stride, x.width / head_dim, *head_dim, &cos[..len], &sin[..len]);
+            }
+            Kind::RmsNorm { x, weight, eps, out } => {
+                let w = self.program.vector(*weight);
+                let [xs, os] = parts(self.arena, [self.view_span(*x, rows), self.span(*out, x.width, rows)]);
+                exec.rms_norm(floats(xs), w, *eps, n, x.width, floats(os));
+            }
+            Kind::RmsNormHeads { x, head_dim, weight, eps } => {
+                let w = self.program.vector(*weight);
+                let span = self.view_span(*x, rows);
+                let data = &mut floats(&mut self.arena[span])[x.offset..];
+                exec.rms_norm_heads(data, w, *eps, n, x.stride, x.width / head_dim, *head_dim);
+            }
+            Kind::LayerNorm { x, weight, bias, eps, out } => {
+                let w = self.program.vector(*weight);
+                let b = bias.map(|b| self.program.vector(b));
+                let [xs, os] = parts(self.arena, [self.view_span(*x, rows), self.span(*out, x.width, rows)]);
+                exec.layer_norm(floats(xs), w, b, *eps, n, x.width, floats(os));
+            }
+            Kind::Quantize { x, out } => {
+                let [xs, os] = parts(self.arena, [self.view_span(*x, rows), self.whole(*out)]);
+                let mut q = QuantizedRows::new(os, n, x.width);
+                exec.quantize_rows(floats(xs), n, x.width, &mut q);
+            }
+            Kind::Copy { x, out } => {
+                let [xs, os] = parts(self.arena, [self.view_span(*x, rows), self.span(*out, x.width, rows)]);
+                let source = floats(xs);
+                for (i, row) in floats(os).chunks_exact_mut(x.width).enumerate() {
+                    row.copy_from_slice(row_of(source, *x, i));
+                }
+            }
+            Kind::Linear { x, weight, bias, out, accumulate } => {
+                let w = self.program.matrix(*weight)?;
+                let epilogue = Epilogue {
+                    bias: bias.map(|b| self.program.vector(b)),
+                    accumulate: *accumulate,
+                };
+                let out = self.span(*out, w.n(), rows);
+                let x_span = self.operand_span(*x, rows);
+                let [xs, os] = parts(self.arena, [x_span, out]);
+                exec.linear(&w, activations(*x, xs, n, w.k()), n, epilogue, floats(os));
+            }
+            Kind::Head { x, weight, bias } => {
+                let w = self.program.matrix(*weight)?;
+                let epilogue = Epilogue {
+                    bias: bias.map(|b| self.program.vector(b)),
+                    accumulate: false,
+                };
+                let x_span = self.operand_span(*x, rows);
+                let xs = &mut self.arena[x_span];
+                exec.linear(&w, activations(*x, xs, n, w.k()), n, epilogue, logits);
+            }
+            Kind::Attention { state, q, k, v, heads, scale, window, softcap, out } => {
+                let StatePlan::Kv { layout, .. } = &self.program.states[*state] else {
+                    return Err(Error::Argument("attention needs a KV state".into()));
+                };
+                let (q_span, out_span) = (self.view_span(*q, rows), self.span(*out, q.width, rows));
+                let (k_span, v_span) = (self.view_span(*k, rows), self.view_span(*v, rows));
+                let kv = &mut self.states.buffers[*state];
+                let at = |x: &View| x.offset;
+                let ks: &[f32] = bytemuck::cast_slice(&self.arena[k_span]);
+                let vs: &[f32] = bytemuck::cast_slice(&self.arena[v_span]);
+                exec.kv_append(layout, kv, self.past, n, &ks[at(k)..], k.stride, &vs[at(v)..], v.stride);
+                let [qs, os] = parts(self.arena, [q_span, out_span]);
+                exec.attention(
+                    layout, kv, &floats(qs)[at(q)..], q.stride, n, self.past, *heads, *scale, *window, *softcap,
+                    floats(os),
+                );
+            }
+            Kind::ShortConv { state, x, weight, bias, out } => {
+                let w = self.program.vector(*weight);
+                let b = bias.map(|b| self.program.vector(b));
+                let spans = [self.view_span(*x, rows), self.span(*out, x.width, rows)];
+                let memory = floats(&mut self.states.buffers[*state]);
+                let [xs, os] = parts(self.arena, spans);
+                exec.short_conv(&floats(xs)[x.offset..], x.stride, w, b, memory, n, x.width, floats(os));
+            }
+            Kind::Gated { activation, x, out } => {
+                let half = x.width / 2;
+                let [xs, os] = parts(self.arena, [self.view_span(*x, rows), self.span(*out, half, rows)]);
+                exec.gated(*activation, floats(xs), half, n, floats(os));
+            }
+            Kind::Unary { f, x, out } => {
+                let [xs, os] = parts(self.arena, [self.view_span(*x, rows), self.span(*out, x.width, rows)]);
+                let source = floats(xs);
+                for (i, row) in floats(os).chunks_exact_mut(x.width).enumerate() {
+                    exec.unary(*f, row_of(source, *x, i), row);
+                }
+            }
+            Kind::Binary { f, a, b, out } => {
+                let out_span = self.span(*out, a.width, rows);
+                let (a_span, b_span) = (self.view_span(*a, rows), self.view_span(*b, rows));
+                if a.buffer == b.buffer {
+                    let [xs, os] = parts(self.arena, [a_span, out_span]);
+                    let source = floats(xs);
+                    for (i, row) in floats(os).chunks_exact_mut(a.width).enumerate() {
+                        exec.binary(*f, row_of(source, *a, i), row_of(source, *b, i), row);
+                    }
+                } else {
+                    let [xs, ys, os] = parts(self.arena, [a_span, b_span, out_span]);
+                    let (xs, ys) = (floats(xs), floats(ys));
+                    for (i, row) in floats(os).chunks_exact_mut(a.width).enumerate() {
+                        exec.binary(*f, row_of(xs, *a, i), row_of(ys, *b, i), row);
+                    }
+                }
+            }
+            Kind::BinaryScalar { f, a, b, out } => {
+                let [xs, os] = parts(self.arena, [self.view_span(*a, rows), self.span(*out, a.width, rows)]);
+                let source = floats(xs);
+                for (i, row) in floats(os).chunks_exact_mut(a.width).enumerate() {
+                    exec.binary(*f, row_of(source, *a, i), std::slice::from_ref(b), row);
+                }
+            }
+            Kind::BinaryVector { f, a, b, out } => {
+                let w = self.program.vector(*b);
+                let [xs, os] = parts(self.arena, [self.view_span(*a, rows), self.span(*out, a.width, rows)]);
+                let source = floats(xs);
+                for (i, row) in floats(os).chunks_exact_mut(a.width).enumerate() {
+                    exec.binary(*f, row_of(source, *a, i), w, row);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn operand_span(&self, x: Rows, rows: &Range<usize>) -> Range<usize> {
+        match x {
+            Rows::F32(v) => self.view_span(v, rows),
+            Rows::Quantized(b) => self.whole(b),
+        }
+    }
+}
+
+fn activations(x: Rows, bytes: &mut [u8], rows: usize, k: usize) -> Activations<'_> {
+    match x {
+        Rows::F32(_) => Activations::F32(floats(bytes)),
+        Rows::Quantized(_) => Activations::Q8(QuantizedRows::new(bytes, rows, k)),
+    }
+}
+
+/// Row `i` of a view into rows that start at the view's buffer.
+fn row_of(rows: &[f32], v: View, i: usize) -> &[f32] {
+    &rows[i * v.stride + v.offset..][..v.width]
+}

@@ -1,0 +1,800 @@
+//! Portable graph to program: views, fusions that only this executor can see, and the memory plan.
+//!
+//! Activations are matrices `[rows, width]` of `f32`, a row for each position of the call. Reshapes and slices of the
+//! last axes are views. What is fused here, because it concerns memory and quantized activations and so has no place in
+//! the portable graph:
+//!
+//! - a residual addition happens in the linear that feeds it;
+//! - the operand of INT8 linears is quantized once, however many read it;
+//! - rotary embedding happens in place;
+//! - everything after the last operation that mixes positions forms the *tail*, computed only for rows whose logits are
+//!   asked for.
+
+use crate::memory::{Request, plan};
+use crate::{Error, Result, kernel_names};
+use cactus_bundle::Bundle;
+use cactus_ir::{BinaryFn, Def, Dim, Graph, Literal, Node, NodeId, Op, TensorType, ValueId};
+use cactus_kernels::{BinaryOp, QuantizedRows, UnaryOp};
+use cactus_quant::Packing;
+use std::collections::{BTreeMap, HashMap};
+
+/// Index of a buffer.
+pub(crate) type Buffer = usize;
+
+/// Rows `[rows, width]` inside a buffer of rows of `stride` elements, from element `offset` of each row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct View {
+    pub(crate) buffer: Buffer,
+    pub(crate) offset: usize,
+    pub(crate) width: usize,
+    pub(crate) stride: usize,
+}
+
+impl View {
+    fn is_whole(&self) -> bool {
+        self.offset == 0 && self.width == self.stride
+    }
+}
+
+/// Operand of a linear: `f32` rows or quantized rows, whichever the weight's packing reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Rows {
+    F32(View),
+    Quantized(Buffer),
+}
+
+/// A kernel call. Weights are indices into [`Lowered::weights`].
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    Embed { table: usize, out: Buffer },
+    RopeTable { inv_freq: Vec<f32>, scale: f32, table: Buffer },
+    Rope { x: View, head_dim: usize, table: Buffer, half: usize },
+    RmsNorm { x: View, weight: usize, eps: f32, out: Buffer },
+    /// Of each head, in place.
+    RmsNormHeads { x: View, head_dim: usize, weight: usize, eps: f32 },
+    LayerNorm { x: View, weight: usize, bias: Option<usize>, eps: f32, out: Buffer },
+    Quantize { x: View, out: Buffer },
+    Copy { x: View, out: Buffer },
+    Linear { x: Rows, weight: usize, bias: Option<usize>, out: Buffer, accumulate: bool },
+    /// The linear that makes the logits; its result goes to the caller.
+    Head { x: Rows, weight: usize, bias: Option<usize> },
+    Attention { state: usize, q: View, k: View, v: View, heads: usize, scale: f32, window: Option<usize>, softcap: Option<f32>, out: Buffer },
+    ShortConv { state: usize, x: View, weight: usize, bias: Option<usize>, out: Buffer },
+    Gated { activation: cactus_kernels::Activation, x: View, out: Buffer },
+    Unary { f: UnaryOp, x: View, out: Buffer },
+    Binary { f: BinaryOp, a: View, b: View, out: Buffer },
+    BinaryScalar { f: BinaryOp, a: View, b: f32, out: Buffer },
+    BinaryVector { f: BinaryOp, a: View, b: usize, out: Buffer },
+}
+
+impl Kind {
+    /// Name of the kernel, for profiles.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Kind::Embed { .. } => "embed",
+            Kind::RopeTable { .. } => "rope_table",
+            Kind::Rope { .. } => "rope",
+            Kind::RmsNorm { .. } => "rms_norm",
+            Kind::RmsNormHeads { .. } => "rms_norm_heads",
+            Kind::LayerNorm { .. } => "layer_norm",
+            Kind::Quantize { .. } => "quantize",
+            Kind::Copy { .. } => "copy",
+            Kind::Linear { .. } => "linear",
+            Kind::Head { .. } => "head",
+            Kind::Attention { .. } => "attention",
+            Kind::ShortConv { .. } => "short_conv",
+            Kind::Gated { .. } => "gated",
+            Kind::Unary { .. } => "unary",
+            Kind::Binary { .. } => "binary",
+            Kind::BinaryScalar { .. } => "binary_scalar",
+            Kind::BinaryVector { .. } => "binary_vector",
+        }
+    }
+}
+
+/// A step of a program.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) kind: Kind,
+    pub(crate) label: String,
+}
+
+impl Step {
+    pub(crate) fn describe(&self) -> String {
+        format!("{:<14} {}", self.kind.name(), self.label)
+    }
+}
+
+/// A lowered component.
+#[derive(Debug)]
+pub(crate) struct Lowered {
+    pub(crate) steps: Vec<Step>,
+    /// Steps from here on are the tail.
+    pub(crate) tail: usize,
+    /// Indices of stored tensors in the bundle.
+    pub(crate) weights: Vec<usize>,
+    /// Byte offset of each buffer in the arena.
+    pub(crate) offsets: Vec<usize>,
+    /// Bytes of each buffer.
+    pub(crate) sizes: Vec<usize>,
+    pub(crate) arena_bytes: usize,
+    pub(crate) buffers_bytes: usize,
+    pub(crate) vocab_size: usize,
+}
+
+/// What a value of the graph became.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Ids,
+    Positions,
+    Rows(View),
+    Logits,
+}
+
+struct Lowerer<'a> {
+    graph: &'a Graph,
+    bundle: &'a Bundle,
+    bindings: &'a BTreeMap<String, String>,
+    rows: usize,
+    uses: Vec<Vec<NodeId>>,
+    position: HashMap<NodeId, usize>,
+    places: HashMap<ValueId, Place>,
+    quantized: HashMap<ValueId, Buffer>,
+    rope_tables: Vec<(ValueId, f32, Buffer, usize)>,
+    weights: Vec<usize>,
+    weight_index: HashMap<ValueId, usize>,
+    requests: Vec<Request>,
+    steps: Vec<Step>,
+    /// Position of the node being lowered.
+    now: usize,
+    logits: ValueId,
+    /// Additions that a linear has already made.
+    merged: HashMap<NodeId, View>,
+}
+
+/// Lowers `graph` for calls of at most `rows` positions.
+pub(crate) fn lower(
+    graph: &Graph,
+    bundle: &Bundle,
+    bindings: &BTreeMap<String, String>,
+    rows: usize,
+) -> Result<Lowered> {
+    let unsupported = |message: &str| Error::Unsupported {
+        node: format!("component {}", graph.name),
+        message: message.to_owned(),
+    };
+    let [(_, logits)] = graph.outputs() else {
+        return Err(unsupported("the runtime executes graphs with one output, the logits"));
+    };
+    let [ids] = graph.inputs() else {
+        return Err(unsupported("the runtime executes graphs with one input, the token ids"));
+    };
+    let mut l = Lowerer {
+        graph,
+        bundle,
+        bindings,
+        rows,
+        uses: graph.uses(),
+        position: graph.order().iter().enumerate().map(|(i, &n)| (n, i)).collect(),
+        places: HashMap::from([(*ids, Place::Ids)]),
+        quantized: HashMap::new(),
+        rope_tables: Vec::new(),
+        weights: Vec::new(),
+        weight_index: HashMap::new(),
+        requests: Vec::new(),
+        steps: Vec::new(),
+        now: 0,
+        logits: *logits,
+        merged: HashMap::new(),
+    };
+    let mut tail = 0;
+    for (now, (id, node)) in graph.nodes().enumerate() {
+        l.now = now;
+        l.node(id, node)?;
+        if node.op.state().is_some() {
+            tail = l.steps.len();
+        }
+    }
+    let vocab_size = match (l.places.get(logits), graph.ty(*logits).last_known()) {
+        (Some(Place::Logits), Some(n)) => n,
+        _ => return Err(unsupported("the output must be made by a linear")),
+    };
+    let (offsets, arena_bytes) = plan(&l.requests);
+    Ok(Lowered {
+        tail,
+        weights: l.weights,
+        offsets,
+        sizes: l.requests.iter().map(|r| r.bytes).collect(),
+        arena_bytes,
+        buffers_bytes: l.requests.iter().map(|r| r.bytes).sum(),
+        vocab_size,
+        steps: l.steps,
+    })
+}
+
+impl Lowerer<'_> {
+    fn fail<T>(&self, node: &Node, message: impl Into<String>) -> Result<T> {
+        Err(Error::Unsupported {
+            node: format!("{}/{}", node.path, node.op.mnemonic()),
+            message: message.into(),
+        })
+    }
+
+    // ---- buffers
+
+    fn buffer(&mut self, bytes: usize) -> Buffer {
+        let now = self.steps.len();
+        self.requests.push(Request {
+            bytes,
+            first: now,
+            last: now,
+        });
+        self.requests.len() - 1
+    }
+
+    fn rows_buffer(&mut self, node: &Node, width: usize) -> Result<Buffer> {
+        match self.rows.checked_mul(width).and_then(|n| n.checked_mul(4)) {
+            Some(bytes) => Ok(self.buffer(bytes)),
+            None => self.fail(node, "the activation is too large"),
+        }
+    }
+
+    fn touch(&mut self, buffer: Buffer) {
+        self.requests[buffer].last = self.steps.len();
+    }
+
+    /// Appends a step; every buffer that `kind` names stays alive until it.
+    fn push(&mut self, node: &Node, kind: Kind) {
+        let mut touched = Vec::new();
+        let rows = |r: &Rows| match *r {
+            Rows::F32(v) => v.buffer,
+            Rows::Quantized(b) => b,
+        };
+        match &kind {
+            Kind::Embed { out, .. } => touched.push(*out),
+            Kind::RopeTable { table, .. } => touched.push(*table),
+            Kind::Rope { x, table, .. } => touched.extend([x.buffer, *table]),
+            Kind::RmsNormHeads { x, .. } => touched.push(x.buffer),
+            Kind::RmsNorm { x, out, .. }
+            | Kind::Gated { x, out, .. }
+            | Kind::LayerNorm { x, out, .. }
+            | Kind::Quantize { x, out }
+            | Kind::Copy { x, out }
+            | Kind::ShortConv { x, out, .. }
+            | Kind::Unary { x, out, .. } => touched.extend([x.buffer, *out]),
+            Kind::Linear { x, out, .. } => touched.extend([rows(x), *out]),
+            Kind::Head { x, .. } => touched.push(rows(x)),
+            Kind::Attention { q, k, v, out, .. } => touched.extend([q.buffer, k.buffer, v.buffer, *out]),
+            Kind::Binary { a, b, out, .. } => touched.extend([a.buffer, b.buffer, *out]),
+            Kind::BinaryScalar { a, out, .. } | Kind::BinaryVector { a, out, .. } => touched.extend([a.buffer, *out]),
+        }
+        for b in touched {
+            self.touch(b);
+        }
+        let label = self.label(node, &kind);
+        self.steps.push(Step { kind, label });
+    }
+
+    fn label(&self, node: &Node, kind: &Kind) -> String {
+        match kind {
+            Kind::Linear { weight, .. } | Kind::Head { weight, .. } | Kind::Embed { table: weight, .. } => {
+                let w = self.bundle.weight_at(self.weights[*weight]);
+                format!("{} {:?} {}", node.path, w.dims, w.packing)
+            }
+            _ => node.path.clone(),
+        }
+    }
+
+    // ---- operands
+
+    fn weight(&mut self, node: &Node, v: ValueId) -> Result<usize> {
+        if let Some(&i) = self.weight_index.get(&v) {
+            return Ok(i);
+        }
+        let value = self.graph.value(v);
+        if !matches!(value.def, Def::Weight(_)) {
+            return self.fail(node, "expected a weight as operand");
+        }
+        let index = self
+            .bindings
+            .get(&value.name)
+            .and_then(|stored| self.bundle.weight_index(stored));
+        let Some(index) = index else {
+            return self.fail(node, format!("weight `{}` is bound to no tensor", value.name));
+        };
+        self.weights.push(index);
+        self.weight_index.insert(v, self.weights.len() - 1);
+        Ok(self.weights.len() - 1)
+    }
+
+    /// A weight kept as plain `f32`.
+    fn vector(&mut self, node: &Node, v: ValueId) -> Result<usize> {
+        let i = self.weight(node, v)?;
+        let w = self.bundle.weight_at(self.weights[i]);
+        if w.packing != Packing::RowMajor {
+            return self.fail(node, format!("expected a plain f32 tensor, found {}", w.packing));
+        }
+        Ok(i)
+    }
+
+    fn view(&self, node: &Node, v: ValueId) -> Result<View> {
+        match self.places.get(&v) {
+            Some(Place::Rows(view)) => Ok(*view),
+            _ => self.fail(node, "an operand is not an activation of one row for each position"),
+        }
+    }
+
+    /// Width of a row of `[batch, seq, …]`.
+    fn width(&self, node: &Node, ty: &TensorType) -> Result<usize> {
+        let rowwise = ty.shape.len() >= 3
+            && ty.shape[0] == Dim::symbol(cactus_ir::BATCH)
+            && ty.shape[1] == Dim::symbol(cactus_ir::SEQ);
+        let width = ty
+            .shape
+            .iter()
+            .skip(2)
+            .try_fold(1usize, |n, d| d.as_known().and_then(|d| n.checked_mul(d)));
+        match width {
+            Some(w) if rowwise => Ok(w),
+            _ => self.fail(node, format!("the runtime executes activations [batch, seq, …], found {ty}")),
+        }
+    }
+
+    /// Rows of `v` without gaps: a copy where it is a view into wider rows.
+    fn whole(&mut self, node: &Node, v: ValueId) -> Result<View> {
+        let view = self.view(node, v)?;
+        if view.is_whole() {
+            return Ok(view);
+        }
+        let buffer = self.rows_buffer(node, view.width)?;
+        self.push(node, Kind::Copy { x: view, out: buffer });
+        Ok(View {
+            buffer,
+            offset: 0,
+            width: view.width,
+            stride: view.width,
+        })
+    }
+
+    fn single_use(&self, v: ValueId) -> bool {
+        self.uses[v.index()].len() == 1 && self.graph.outputs().iter().all(|(_, o)| *o != v)
+    }
+
+    fn packing(&self, v: ValueId) -> Option<Packing> {
+        let stored = self.bindings.get(&self.graph.value(v).name)?;
+        Some(self.bundle.weight_at(self.bundle.weight_index(stored)?).packing)
+    }
+
+    /// Whether a linear with this weight reads quantized rows.
+    fn reads_quantized(&self, weight: ValueId) -> bool {
+        self.packing(weight).is_some_and(|p| p == Packing::Int8G32)
+    }
+
+    fn quantized_buffer(&mut self, node: &Node, width: usize) -> Result<Buffer> {
+        match QuantizedRows::bytes(self.rows, width) {
+            Some(bytes) => Ok(self.buffer(bytes)),
+            None => self.fail(node, "the activation is too large"),
+        }
+    }
+
+    fn linear_operand(&mut self, node: &Node, x: ValueId, weight: ValueId) -> Result<Rows> {
+        if !self.reads_quantized(weight) {
+            return Ok(Rows::F32(self.whole(node, x)?));
+        }
+        if let Some(&b) = self.quantized.get(&x) {
+            return Ok(Rows::Quantized(b));
+        }
+        let view = self.whole(node, x)?;
+        let out = self.quantized_buffer(node, view.width)?;
+        self.push(node, Kind::Quantize { x: view, out });
+        self.quantized.insert(x, out);
+        Ok(Rows::Quantized(out))
+    }
+
+    /// A new whole buffer for the result `v`.
+    fn fresh(&mut self, node: &Node, v: ValueId, width: usize) -> Result<Buffer> {
+        let buffer = self.rows_buffer(node, width)?;
+        let view = View {
+            buffer,
+            offset: 0,
+            width,
+            stride: width,
+        };
+        self.place(v, Place::Rows(view))?;
+        Ok(buffer)
+    }
+
+    /// Records where `v` is, and so where every reshape and slice of it is.
+    fn place(&mut self, v: ValueId, place: Place) -> Result<()> {
+        self.places.insert(v, place);
+        for user in self.uses[v.index()].clone() {
+            let node = self.graph.node(user);
+            let out = node.outputs[0];
+            let seen = match (&node.op, place) {
+                (Op::Reshape { .. }, Place::Rows(_)) => {
+                    self.width(node, self.graph.ty(out))?;
+                    place
+                }
+                (Op::Slice { axis, start, .. }, Place::Rows(view)) => {
+                    Place::Rows(self.cut(node, view, *axis, start)?)
+                }
+                _ => continue,
+            };
+            self.place(out, seen)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the rows of `v` may be overwritten by the step being lowered: no other value that overlaps them has a
+    /// reader that is still to come.
+    fn exclusive(&self, v: ValueId, view: View) -> bool {
+        let is_output = |v: ValueId| self.graph.outputs().iter().any(|(_, o)| *o == v);
+        self.places.iter().all(|(&other, place)| {
+            let Place::Rows(o) = place else { return true };
+            let apart = o.buffer != view.buffer
+                || o.offset + o.width <= view.offset
+                || view.offset + view.width <= o.offset;
+            let read = || {
+                self.uses[other.index()].iter().all(|n| {
+                    let is_view = matches!(self.graph.node(*n).op, Op::Reshape { .. } | Op::Slice { .. });
+                    is_view || self.position[n] <= self.now
+                })
+            };
+            other == v || apart || (read() && !is_output(other))
+        })
+    }
+
+    // ---- nodes
+
+    fn node(&mut self, id: NodeId, node: &Node) -> Result<()> {
+        let out = node.outputs[0];
+        match &node.op {
+            Op::Iota { start, len } => {
+                let fits = *start == Dim::symbol(cactus_ir::PAST) && *len == Dim::symbol(cactus_ir::SEQ);
+                if !fits {
+                    return self.fail(node, format!("expected positions past..past+seq, found {start} and {len}"));
+                }
+                self.places.insert(out, Place::Positions);
+                Ok(())
+            }
+            Op::Embedding => {
+                if !matches!(self.places.get(&node.inputs[1]), Some(Place::Ids)) {
+                    return self.fail(node, "expected the token ids as indices");
+                }
+                let width = self.width(node, self.graph.ty(out))?;
+                let table = self.weight(node, node.inputs[0])?;
+                let out = self.fresh(node, out, width)?;
+                self.push(node, Kind::Embed { table, out });
+                Ok(())
+            }
+            Op::Linear => self.linear(node),
+            Op::Reshape { .. } | Op::Slice { .. } if self.places.contains_key(&out) => Ok(()),
+            Op::RmsNorm { eps } => self.rms_norm(node, *eps),
+            Op::LayerNorm { eps } => {
+                let view = self.whole(node, node.inputs[0])?;
+                if self.graph.ty(out).shape.len() != 3 {
+                    return self.fail(node, "the runtime normalizes whole rows");
+                }
+                let weight = self.vector(node, node.inputs[1])?;
+                let bias = node.inputs.get(2).map(|&b| self.vector(node, b)).transpose()?;
+                let buffer = self.fresh(node, out, view.width)?;
+                self.push(
+                    node,
+                    Kind::LayerNorm {
+                        x: view,
+                        weight,
+                        bias,
+                        eps: *eps,
+                        out: buffer,
+                    },
+                );
+                Ok(())
+            }
+            Op::Rope { scale } => self.rope(node, *scale),
+            Op::Attention(a) => {
+                let Some(state) = a.state.as_deref() else {
+                    return self.fail(node, "the runtime executes attention with a KV state; the state pass adds one");
+                };
+                let state = self.state_index(node, state)?;
+                let (q, k, v) = (
+                    self.view(node, node.inputs[0])?,
+                    self.view(node, node.inputs[1])?,
+                    self.view(node, node.inputs[2])?,
+                );
+                let heads = self.graph.ty(out).shape[2].as_known().unwrap_or(0);
+                let buffer = self.fresh(node, out, q.width)?;
+                let kind = Kind::Attention {
+                    state,
+                    q,
+                    k,
+                    v,
+                    heads,
+                    scale: a.scale,
+                    window: a.window,
+                    softcap: a.softcap,
+                    out: buffer,
+                };
+                self.push(node, kind);
+                Ok(())
+            }
+            Op::ShortConv { state } => {
+                let Some(state) = state.as_deref() else {
+                    return self.fail(node, "the runtime executes convolutions with a state; the state pass adds one");
+                };
+                let state = self.state_index(node, state)?;
+                let view = self.view(node, node.inputs[0])?;
+                let weight = self.vector(node, node.inputs[1])?;
+                let bias = node.inputs.get(2).map(|&b| self.vector(node, b)).transpose()?;
+                let buffer = self.fresh(node, out, view.width)?;
+                let kind = Kind::ShortConv {
+                    state,
+                    x: view,
+                    weight,
+                    bias,
+                    out: buffer,
+                };
+                self.push(node, kind);
+                Ok(())
+            }
+            Op::Gated { activation } => {
+                let Some(activation) = kernel_names::activation(*activation) else {
+                    return self.fail(node, "the runtime has no kernel for this activation yet");
+                };
+                let view = self.whole(node, node.inputs[0])?;
+                if self.graph.ty(out).shape.len() != 3 {
+                    return self.fail(node, "the runtime gates whole rows");
+                }
+                let buffer = self.fresh(node, out, view.width / 2)?;
+                let kind = Kind::Gated {
+                    activation,
+                    x: view,
+                    out: buffer,
+                };
+                self.push(node, kind);
+                Ok(())
+            }
+            Op::Unary { f } => {
+                let Some(f) = kernel_names::unary(*f) else {
+                    return self.fail(node, "the runtime has no kernel for this function yet");
+                };
+                let view = self.view(node, node.inputs[0])?;
+                let buffer = self.fresh(node, out, view.width)?;
+                let kind = Kind::Unary {
+                    f,
+                    x: view,
+                    out: buffer,
+                };
+                self.push(node, kind);
+                Ok(())
+            }
+            Op::Binary { f } => self.binary(id, node, *f),
+            _ => self.fail(node, "the runtime does not execute this operation yet"),
+        }
+    }
+
+    fn state_index(&self, node: &Node, name: &str) -> Result<usize> {
+        match self.graph.states().iter().position(|s| s.name == name) {
+            Some(i) => Ok(i),
+            None => self.fail(node, format!("state `{name}` is not declared")),
+        }
+    }
+
+    /// The part of `view` that a slice keeps.
+    fn cut(&self, node: &Node, view: View, axis: usize, start: &Dim) -> Result<View> {
+        let ty = self.graph.ty(node.inputs[0]);
+        let width = self.width(node, self.graph.ty(node.outputs[0]))?;
+        let before: Option<usize> = ty.shape[2..axis.max(2)].iter().map(Dim::as_known).product();
+        let after: Option<usize> = ty.shape[axis + 1..].iter().map(Dim::as_known).product();
+        match (before, after, start.as_known()) {
+            (Some(1), Some(after), Some(start)) if axis >= 2 => Ok(View {
+                offset: view.offset + start * after,
+                width,
+                ..view
+            }),
+            _ => self.fail(node, format!("the runtime slices within rows; axis {axis} of {ty} is not one run")),
+        }
+    }
+
+    fn linear(&mut self, node: &Node) -> Result<()> {
+        let (x, w, out) = (node.inputs[0], node.inputs[1], node.outputs[0]);
+        let operand = self.linear_operand(node, x, w)?;
+        let weight = self.weight(node, w)?;
+        let bias = node.inputs.get(2).map(|&b| self.vector(node, b)).transpose()?;
+        if out == self.logits {
+            self.places.insert(out, Place::Logits);
+            self.push(
+                node,
+                Kind::Head {
+                    x: operand,
+                    weight,
+                    bias,
+                },
+            );
+            return Ok(());
+        }
+        let width = self.width(node, self.graph.ty(out))?;
+        if let Some((add, residual)) = self.residual(out) {
+            self.merged.insert(add, residual);
+            let kind = Kind::Linear {
+                x: operand,
+                weight,
+                bias,
+                out: residual.buffer,
+                accumulate: true,
+            };
+            self.push(node, kind);
+            return Ok(());
+        }
+        let buffer = self.fresh(node, out, width)?;
+        let kind = Kind::Linear {
+            x: operand,
+            weight,
+            bias,
+            out: buffer,
+            accumulate: false,
+        };
+        self.push(node, kind);
+        Ok(())
+    }
+
+    /// The addition that is the only user of a linear's result, and the other operand's rows, where the linear may add
+    /// into them: they are whole, exist already, and nobody reads them after the linear but that addition.
+    fn residual(&self, out: ValueId) -> Option<(NodeId, View)> {
+        if !self.single_use(out) {
+            return None;
+        }
+        let add = self.uses[out.index()][0];
+        let node = self.graph.node(add);
+        if node.op != (Op::Binary { f: BinaryFn::Add }) || node.inputs[0] == node.inputs[1] {
+            return None;
+        }
+        let other = if node.inputs[0] == out { node.inputs[1] } else { node.inputs[0] };
+        if self.graph.ty(other) != self.graph.ty(out) || self.graph.outputs().iter().any(|(_, o)| *o == other) {
+            return None;
+        }
+        let Some(Place::Rows(view)) = self.places.get(&other).copied() else {
+            return None;
+        };
+        let done = self.uses[other.index()].iter().all(|n| *n == add || self.position[n] < self.now);
+        (done && view.is_whole() && self.exclusive(other, view)).then_some((add, view))
+    }
+
+    fn rms_norm(&mut self, node: &Node, eps: f32) -> Result<()> {
+        let (x, out) = (node.inputs[0], node.outputs[0]);
+        let weight = self.vector(node, node.inputs[1])?;
+        let ty = self.graph.ty(out);
+        if ty.shape.len() == 3 {
+            let view = self.whole(node, x)?;
+            let buffer = self.fresh(node, out, view.width)?;
+            let kind = Kind::RmsNorm {
+                x: view,
+                weight,
+                eps,
+                out: buffer,
+            };
+            self.push(node, kind);
+            return Ok(());
+        }
+        let Some(head_dim) = ty.last_known() else {
+            return self.fail(node, "the normalized axis must have a fixed size");
+        };
+        let x = self.in_place(node, x, out)?;
+        let kind = Kind::RmsNormHeads {
+            x,
+            head_dim,
+            weight,
+            eps,
+        };
+        self.push(node, kind);
+        Ok(())
+    }
+
+    fn rope(&mut self, node: &Node, scale: f32) -> Result<()> {
+        let (x, positions, freq, out) = (node.inputs[0], node.inputs[1], node.inputs[2], node.outputs[0]);
+        if !matches!(self.places.get(&positions), Some(Place::Positions)) {
+            return self.fail(node, "expected positions past..past+seq");
+        }
+        let Def::Literal(Literal::F32(inv_freq)) = &self.graph.value(freq).def else {
+            return self.fail(node, "expected literal frequencies");
+        };
+        let half = inv_freq.len();
+        let known = self
+            .rope_tables
+            .iter()
+            .find(|(v, s, _, _)| self.graph.value(*v).def == self.graph.value(freq).def && *s == scale);
+        let table = match known {
+            Some(&(_, _, table, _)) => table,
+            None => {
+                let Some(bytes) = self.rows.checked_mul(half).and_then(|n| n.checked_mul(8)) else {
+                    return self.fail(node, "the rotation table is too large");
+                };
+                let table = self.buffer(bytes);
+                let kind = Kind::RopeTable {
+                    inv_freq: inv_freq.clone(),
+                    scale,
+                    table,
+                };
+                self.push(node, kind);
+                self.rope_tables.push((freq, scale, table, half));
+                table
+            }
+        };
+        let head_dim = self.graph.ty(out).last_known().unwrap_or(0);
+        let x = self.in_place(node, x, out)?;
+        let kind = Kind::Rope {
+            x,
+            head_dim,
+            table,
+            half,
+        };
+        self.push(node, kind);
+        Ok(())
+    }
+
+    /// The rows of `x` for a step that overwrites them with `out`: those of `x` itself where nobody else reads them, else a
+    /// copy.
+    fn in_place(&mut self, node: &Node, x: ValueId, out: ValueId) -> Result<View> {
+        let view = self.view(node, x)?;
+        if self.single_use(x) && self.exclusive(x, view) {
+            self.place(out, Place::Rows(view))?;
+            return Ok(view);
+        }
+        let buffer = self.fresh(node, out, view.width)?;
+        self.push(node, Kind::Copy { x: view, out: buffer });
+        self.view(node, out)
+    }
+
+    fn binary(&mut self, id: NodeId, node: &Node, f: BinaryFn) -> Result<()> {
+        let out = node.outputs[0];
+        if let Some(view) = self.merged.remove(&id) {
+            self.place(out, Place::Rows(view))?;
+            return Ok(());
+        }
+        let (a, b) = (node.inputs[0], node.inputs[1]);
+        let commutes = matches!(f, BinaryFn::Add | BinaryFn::Mul | BinaryFn::Max | BinaryFn::Min);
+        let (a, b) = if commutes && !self.places.contains_key(&a) { (b, a) } else { (a, b) };
+        let rows = self.view(node, a)?;
+        let Some(f) = kernel_names::binary(f) else {
+            return self.fail(node, "the runtime has no kernel for this function yet");
+        };
+        if let Some(scalar) = self.graph.scalar(b) {
+            let buffer = self.fresh(node, out, rows.width)?;
+            let kind = Kind::BinaryScalar {
+                f,
+                a: rows,
+                b: scalar,
+                out: buffer,
+            };
+            self.push(node, kind);
+            return Ok(());
+        }
+        if matches!(self.graph.value(b).def, Def::Weight(_)) {
+            let vector = self.vector(node, b)?;
+            if self.graph.ty(b).known_shape() != Some(vec![rows.width]) {
+                return self.fail(node, "expected a vector as wide as a row");
+            }
+            let buffer = self.fresh(node, out, rows.width)?;
+            let kind = Kind::BinaryVector {
+                f,
+                a: rows,
+                b: vector,
+                out: buffer,
+            };
+            self.push(node, kind);
+            return Ok(());
+        }
+        let other = self.view(node, b)?;
+        if other.width != rows.width || self.graph.ty(a) != self.graph.ty(b) {
+            return self.fail(node, "the runtime works on rows of equal width");
+        }
+        let buffer = self.fresh(node, out, rows.width)?;
+        let kind = Kind::Binary {
+            f,
+            a: rows,
+            b: other,
+            out: buffer,
+        };
+        self.push(node, kind);
+        Ok(())
+    }
+}
