@@ -8,7 +8,8 @@ use std::ops::Range;
 
 /// Interleaved sums of one output: input `i` belongs to sum `i % CHAINS`.
 const CHAINS: usize = 4;
-/// Most rows of a register tile: with the chains, 24 registers.
+/// Most rows of a register tile where a vector is one of 32 registers: with the chains, 24 of them. Elsewhere one row
+/// takes half of the registers.
 const MAX_TILE: usize = 6;
 /// Bound of a run of blocks.
 const RUN_BYTES: usize = 512 << 10;
@@ -95,7 +96,7 @@ impl<E: Element> Op for FloatOp<'_, '_, E> {
     #[inline(always)]
     fn eval<S: Simd>(self, s: S) {
         let rows = self.x.len() / self.w.k();
-        let max_tile = if S::TILE_ROWS >= 8 { MAX_TILE } else { 2 };
+        let max_tile = if S::TILE_ROWS >= 8 { MAX_TILE } else { 1 };
         for block in self.blocks.clone() {
             let mut row = 0;
             while row < rows {

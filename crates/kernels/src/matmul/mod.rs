@@ -20,9 +20,9 @@
 //!
 //! # Splitting
 //!
-//! Parts are runs of whole blocks of 16 outputs, so that a thread reads one sequential stream. Up to
-//! [`GEMV_ROWS`] rows are multiplied in one pass over the weights, which is then bound by memory. More rows are cut in
-//! tiles of [`TILE_ROWS`]; all tiles visit a run of blocks small enough for the L2 cache before the next run is read.
+//! Parts are runs of whole blocks of 16 outputs, so that a thread reads one sequential stream. Up to 8 rows are multiplied
+//! in one pass over the weights, which is then bound by memory. More rows are cut in tiles of 8; all tiles visit a run of
+//! blocks small enough for the L2 cache before the next run is read.
 
 mod embed;
 mod float;
@@ -163,6 +163,30 @@ impl Target<'_> {
                 sums = s.add(s.load_partial(out), sums);
             }
             s.store_partial(sums, out);
+        }
+    }
+}
+
+#[cfg(test)]
+mod block_parts_tests {
+    use super::block_parts;
+
+    #[test]
+    fn block_parts_by_cost_and_width() {
+        // (blocks, width, cost in ns, largest run), expected parts
+        for (case, expected) in [
+            ((36, 1, 1_000_000, 100), 1),
+            ((36, 1, 1_000_000, 10), 4),
+            ((36, 2, 3_000, 100), 1),
+            ((36, 2, 12_000, 100), 2),
+            ((192, 2, 60_000, 1000), 8),
+            ((3072, 2, 1_000_000, 100), 32),
+            ((1, 2, 1_000_000, 100), 1),
+            ((3, 4, 1_000_000, 100), 3),
+            ((36, 3, 24_000, 1000), 3),
+        ] {
+            let (blocks, width, cost_ns, run_blocks) = case;
+            assert_eq!(block_parts(blocks, width, cost_ns, run_blocks), expected, "{case:?}");
         }
     }
 }
