@@ -2,8 +2,13 @@
 
 use crate::exec::{Exec, SharedMut, part_count, part_range};
 use crate::math;
+use crate::matmul::{QuantizedRows, RowWriter};
+use cactus_quant::GROUP;
 use cactus_simd::{Op, Simd};
 use std::marker::PhantomData;
+
+/// Elements computed at a time before they are quantized; whole groups.
+const PIECE: usize = 16 * GROUP;
 
 /// Function of one operand.
 #[non_exhaustive]
@@ -105,7 +110,7 @@ impl Activation {
 }
 
 /// A vector function known at compile time.
-pub(crate) trait Map: 'static {
+trait Map: 'static {
     fn map<S: Simd>(s: S, x: S::F) -> S::F;
 }
 
@@ -116,7 +121,7 @@ trait Zip: 'static {
 
 macro_rules! maps {
     ($($name:ident = |$s:ident, $x:ident| $body:expr;)*) => {$(
-        pub(crate) struct $name;
+        struct $name;
         impl Map for $name {
             #[inline(always)]
             fn map<S: Simd>($s: S, $x: S::F) -> S::F {
@@ -299,6 +304,51 @@ impl Exec<'_> {
         });
     }
 
+    /// [`Exec::gated`] followed by [`Exec::quantize_rows`] in one pass, with the same bits.
+    ///
+    /// # Panics
+    /// When a length or the shape of `out` does not match.
+    pub fn gated_quantize(&self, act: Activation, gate_up: &[f32], n: usize, rows: usize, out: &mut QuantizedRows<'_>) {
+        assert!(gate_up.len() == rows * 2 * n, "gated_quantize: lengths");
+        assert!(
+            out.rows() == rows && out.k() == n,
+            "gated_quantize: shape of the output"
+        );
+        match act {
+            Activation::Silu => self.gated_quantize_as::<Silu>(gate_up, n, rows, out),
+            Activation::GeluTanh => self.gated_quantize_as::<GeluTanh>(gate_up, n, rows, out),
+            Activation::GeluErf => self.gated_quantize_as::<GeluErf>(gate_up, n, rows, out),
+            Activation::Relu => self.gated_quantize_as::<Relu>(gate_up, n, rows, out),
+        }
+    }
+
+    fn gated_quantize_as<M: Map>(&self, gate_up: &[f32], n: usize, rows: usize, out: &mut QuantizedRows<'_>) {
+        if n == 0 {
+            return;
+        }
+        let kernels = self.kernels;
+        let pieces = n.div_ceil(PIECE);
+        let units = rows * pieces;
+        let parts = part_count(self.step.width(), units, n.min(PIECE));
+        let out = out.writer();
+        self.step.run(parts, &|part| {
+            for unit in part_range(units, parts, part) {
+                let (row, start) = (unit / pieces, unit % pieces * PIECE);
+                let end = (start + PIECE).min(n);
+                let (gate, up) = gate_up[row * 2 * n..][..2 * n].split_at(n);
+                let (gate, up) = (&gate[start..end], &up[start..end]);
+                kernels.run(GatedQuantize::<M> {
+                    gate,
+                    up,
+                    row,
+                    group: start / GROUP,
+                    out: &out,
+                    map: PhantomData,
+                });
+            }
+        });
+    }
+
     /// Cuts `out` into pieces of whole `unit`s and calls `f(first element, piece)`, on the step's threads when the work,
     /// about `cost` nanoseconds per 8 elements, is worth it.
     fn pieces(&self, out: &mut [f32], unit: usize, cost: usize, f: &(dyn Fn(usize, &mut [f32]) + Sync)) {
@@ -388,12 +438,44 @@ impl<Z: Zip> Op for BinaryScalar<'_, Z> {
     }
 }
 
+/// One stretch of a gated row, quantized into the groups of `row` from `group` on.
+struct GatedQuantize<'a, 'b, M> {
+    gate: &'a [f32],
+    up: &'a [f32],
+    row: usize,
+    group: usize,
+    out: &'a RowWriter<'b>,
+    map: PhantomData<M>,
+}
+
+impl<M: Map> Op for GatedQuantize<'_, '_, M> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, s: S) {
+        let mut values = [0.0; PIECE];
+        let out = &mut values[..self.gate.len()];
+        Gated::<M> {
+            gate: self.gate,
+            up: self.up,
+            out,
+            map: PhantomData,
+        }
+        .eval(s);
+        // SAFETY: the units of the caller are disjoint runs of groups.
+        unsafe {
+            self.out
+                .write_groups(s, self.row, self.group, &values[..self.gate.len()])
+        };
+    }
+}
+
 /// One stretch of a gated row.
-pub(crate) struct Gated<'a, M> {
-    pub(crate) gate: &'a [f32],
-    pub(crate) up: &'a [f32],
-    pub(crate) out: &'a mut [f32],
-    pub(crate) map: PhantomData<M>,
+struct Gated<'a, M> {
+    gate: &'a [f32],
+    up: &'a [f32],
+    out: &'a mut [f32],
+    map: PhantomData<M>,
 }
 
 impl<M: Map> Op for Gated<'_, M> {

@@ -18,12 +18,17 @@
 //! Results do not depend on the tier, the number of threads, how rows are grouped into calls, or how a sequence is cut
 //! into chunks. Every reduction has one order: element `i` goes to partial sum `i % 16`, each in sequence, and the 16
 //! partial sums are added in the order of `Simd::reduce_sum`. Multiply-adds are fused exactly where the code says so, and
-//! [`math`] has its own `exp`, `tanh`, `erf`, `sin` and `cos`.
+//! the crate has its own `exp`, `tanh`, `erf`, `sin` and `cos`.
 //!
 //! # Lengths
 //!
 //! Operations check the lengths of their slices and panic with a message on a mismatch: that is a programming error, and
 //! the runtime validates shapes when it lowers a graph. No slice content can cause a panic or undefined behavior.
+
+#![allow(
+    clippy::needless_range_loop,
+    reason = "register tiles are arrays that are indexed in step"
+)]
 
 mod attention;
 mod elementwise;
@@ -33,6 +38,7 @@ mod kv;
 mod math;
 pub mod matmul;
 mod norm;
+pub mod registry;
 mod rope;
 mod short_conv;
 mod softmax;

@@ -22,7 +22,7 @@ pub(crate) fn exp<S: Simd>(s: S, x: S::F) -> S::F {
     let r = s.fnma(n, s.splat(LN2_LOW), r);
     // (e^r - 1 - r) / r^2 on |r| <= ln(2)/2.
     let p = s.splat(1.381_459_5e-3);
-    let p = s.fma(p, r, s.splat(8.368_716_6e-3));
+    let p = s.fma(p, r, s.splat(8.368_717e-3));
     let p = s.fma(p, r, s.splat(4.166_839e-2));
     let p = s.fma(p, r, s.splat(1.666_652_1e-1));
     let p = s.fma(p, r, s.splat(4.999_999_4e-1));

@@ -3,7 +3,12 @@
 //! Sums run in the crate's reduction order. Reciprocal roots are an exact square root and an exact division.
 
 use crate::exec::{Exec, SharedMut, part_count, part_range};
+use crate::matmul::{QuantizedRows, RowWriter};
+use cactus_quant::GROUP;
 use cactus_simd::{Op, Simd};
+
+/// Elements normalized at a time before they are quantized; whole groups.
+const PIECE: usize = 32 * GROUP;
 
 impl Exec<'_> {
     /// RMS normalization (Zhang and Sennrich 2019), `x [rows, dim]`, `weight [dim]`, `out [rows, dim]`:
@@ -32,6 +37,46 @@ impl Exec<'_> {
                 weight,
                 eps,
                 out,
+            });
+        });
+    }
+
+    /// [`Exec::rms_norm`] followed by [`Exec::quantize_rows`] in one pass, with the same bits.
+    ///
+    /// # Panics
+    /// When a length or the shape of `out` does not match.
+    pub fn rms_norm_quantize(
+        &self,
+        x: &[f32],
+        weight: &[f32],
+        eps: f32,
+        rows: usize,
+        dim: usize,
+        out: &mut QuantizedRows<'_>,
+    ) {
+        assert!(
+            x.len() == rows * dim && weight.len() == dim,
+            "rms_norm_quantize: lengths"
+        );
+        assert!(
+            out.rows() == rows && out.k() == dim,
+            "rms_norm_quantize: shape of the output"
+        );
+        if dim == 0 {
+            return;
+        }
+        let kernels = self.kernels;
+        let parts = part_count(self.step.width(), rows, dim / 2);
+        let out = out.writer();
+        self.step.run(parts, &|part| {
+            let rows = part_range(rows, parts, part);
+            let x = &x[rows.start * dim..rows.end * dim];
+            kernels.run(RmsNormQuantize {
+                x,
+                weight,
+                eps,
+                first_row: rows.start,
+                out: &out,
             });
         });
     }
@@ -145,21 +190,55 @@ impl Op for RmsNorm<'_> {
     #[inline(always)]
     fn eval<S: Simd>(self, s: S) {
         let dim = self.weight.len();
-        let (weights, weight_tail) = self.weight.as_chunks::<16>();
         for (x, out) in self.x.chunks_exact(dim).zip(self.out.chunks_exact_mut(dim)) {
             let r = s.splat(reciprocal_rms(s, x, self.eps));
-            let (chunks, tail) = x.as_chunks::<16>();
-            let (outs, out_tail) = out.as_chunks_mut::<16>();
-            for ((x, w), out) in chunks.iter().zip(weights).zip(outs) {
-                s.store(s.mul(s.mul(s.load(x), r), s.load(w)), out);
-            }
-            if !tail.is_empty() {
-                s.store_partial(
-                    s.mul(s.mul(s.load_partial(tail), r), s.load_partial(weight_tail)),
-                    out_tail,
-                );
+            scale_rows(s, x, r, self.weight, out);
+        }
+    }
+}
+
+struct RmsNormQuantize<'a, 'b> {
+    x: &'a [f32],
+    weight: &'a [f32],
+    eps: f32,
+    first_row: usize,
+    out: &'a RowWriter<'b>,
+}
+
+impl Op for RmsNormQuantize<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, s: S) {
+        let mut normalized = [0.0; PIECE];
+        for (row, x) in self.x.chunks_exact(self.weight.len()).enumerate() {
+            let r = s.splat(reciprocal_rms(s, x, self.eps));
+            for (piece, (x, weight)) in x.chunks(PIECE).zip(self.weight.chunks(PIECE)).enumerate() {
+                let normalized = &mut normalized[..x.len()];
+                scale_rows(s, x, r, weight, normalized);
+                // SAFETY: the caller hands disjoint runs of rows to its parts.
+                unsafe {
+                    self.out
+                        .write_groups(s, self.first_row + row, piece * (PIECE / GROUP), normalized)
+                };
             }
         }
+    }
+}
+
+/// `out = (x * r) * weight`.
+#[inline(always)]
+fn scale_rows<S: Simd>(s: S, x: &[f32], r: S::F, weight: &[f32], out: &mut [f32]) {
+    let ((chunks, tail), (weights, weight_tail)) = (x.as_chunks::<16>(), weight.as_chunks::<16>());
+    let (outs, out_tail) = out.as_chunks_mut::<16>();
+    for ((x, w), out) in chunks.iter().zip(weights).zip(outs) {
+        s.store(s.mul(s.mul(s.load(x), r), s.load(w)), out);
+    }
+    if !tail.is_empty() {
+        s.store_partial(
+            s.mul(s.mul(s.load_partial(tail), r), s.load_partial(weight_tail)),
+            out_tail,
+        );
     }
 }
 

@@ -130,11 +130,26 @@ impl RowWriter<'_> {
     /// No other thread may write the same row at the same time.
     #[inline(always)]
     pub(crate) unsafe fn write<S: Simd>(&self, s: S, row: usize, x: &[f32]) {
-        assert!(row < self.rows && x.len() == self.k, "row {row} of {} inputs", x.len());
+        assert!(x.len() == self.k, "row {row} of {} inputs", x.len());
+        // SAFETY: by this function's contract.
+        unsafe { self.write_groups(s, row, 0, x) };
+    }
+
+    /// Quantizes `x` into the groups of row `row` from `first_group` on; only the row's last group may be a partial one.
+    ///
+    /// # Safety
+    /// No other thread may write the same groups at the same time.
+    #[inline(always)]
+    pub(crate) unsafe fn write_groups<S: Simd>(&self, s: S, row: usize, first_group: usize, x: &[f32]) {
+        assert!(
+            row < self.rows && first_group * GROUP + x.len() <= self.k,
+            "row {row}: {} inputs",
+            x.len()
+        );
         let groups = self.k.div_ceil(GROUP);
         let (first, tile_rows) = tile_of(self.rows, row);
-        let start = first * groups + (row - first);
-        // SAFETY: cells `start + g * tile_rows` are those of this row only, which is ours by this function's contract.
+        let start = first * groups + first_group * tile_rows + (row - first);
+        // SAFETY: cells `start + g * tile_rows` are those of these groups only, ours by this function's contract.
         quantize_row(s, x, |g, cell| unsafe {
             self.cells.piece(start + g * tile_rows..start + g * tile_rows + 1)[0] = cell;
         });

@@ -1,0 +1,122 @@
+//! The table of kernels: one row per kernel, for every tier that the CPU has.
+//!
+//! Names follow the grammar `<op>_<out>_<lhs>[_<rhs>]_<tile>_<isa>`: element types of output and operands (`q8r` are rows
+//! quantized at run time, `i8g32` 8-bit weights or cache with a scale per group of 32), and the outputs that the innermost
+//! loop holds as rows by lanes. Tests check that every row has a test, reports list the rows.
+
+use cactus_simd::Tier;
+
+/// One kernel; it exists on every tier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KernelRow {
+    /// Operation, the name of a method of [`Exec`](crate::Exec) or of the function it applies.
+    pub op: &'static str,
+    /// Element type of the output.
+    pub out: &'static str,
+    /// Element type of the first operand.
+    pub lhs: &'static str,
+    /// Element type of the second operand (weights, cache, second vector), if there is one.
+    pub rhs: Option<&'static str>,
+    /// Outputs that the innermost loop holds, rows by lanes.
+    pub tile: Tile,
+}
+
+/// Outputs that the innermost loop of a kernel holds.
+#[non_exhaustive]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tile {
+    /// Always this many rows by lanes.
+    Fixed(usize, usize),
+    /// As many rows as the tier's registers hold, by this many lanes.
+    ByTier(usize),
+}
+
+impl KernelRow {
+    /// The kernel's name on `tier`.
+    #[must_use]
+    pub fn name(&self, tier: Tier) -> String {
+        let rhs = self.rhs.map(|rhs| format!("_{rhs}")).unwrap_or_default();
+        let tile = match self.tile {
+            Tile::Fixed(rows, lanes) => format!("{rows}x{lanes}"),
+            Tile::ByTier(lanes) => format!("{}x{lanes}", tier_rows(tier)),
+        };
+        format!("{}_{}_{}{rhs}_{tile}_{tier}", self.op, self.out, self.lhs)
+    }
+}
+
+/// `Simd::TILE_ROWS` of a tier.
+fn tier_rows(tier: Tier) -> usize {
+    use cactus_simd::{Scalar, Simd};
+    match tier {
+        #[cfg(target_arch = "x86_64")]
+        Tier::Avx2 => cactus_simd::Avx2::TILE_ROWS,
+        #[cfg(target_arch = "x86_64")]
+        Tier::Avx512Vnni => cactus_simd::Avx512::TILE_ROWS,
+        _ => Scalar::TILE_ROWS,
+    }
+}
+
+macro_rules! rows {
+    ($($op:literal $out:literal <- $lhs:literal $($rhs:literal)? [$($tile:tt)*];)*) => {
+        &[$(KernelRow { op: $op, out: $out, lhs: $lhs, rhs: rows!(@rhs $($rhs)?), tile: rows!(@tile $($tile)*) }),*]
+    };
+    (@rhs) => { None };
+    (@rhs $rhs:literal) => { Some($rhs) };
+    (@tile n x $lanes:literal) => { Tile::ByTier($lanes) };
+    (@tile $rows:literal x $lanes:literal) => { Tile::Fixed($rows, $lanes) };
+}
+
+/// All kernels.
+#[must_use]
+pub fn rows() -> &'static [KernelRow] {
+    rows! {
+        "quantize_rows" "q8r" <- "f32" [1 x 32];
+        "linear" "f32" <- "q8r" "i8g32" [n x 16];
+        "linear" "f32" <- "f32" "f16" [n x 16];
+        "linear" "f32" <- "f32" "f32" [n x 16];
+        "embed" "f32" <- "i8g32" [1 x 16];
+        "embed" "f32" <- "f16" [1 x 16];
+        "embed" "f32" <- "f32" [1 x 16];
+        "rms_norm" "f32" <- "f32" "f32" [1 x 16];
+        "rms_norm_quantize" "q8r" <- "f32" "f32" [1 x 32];
+        "rms_norm_heads" "f32" <- "f32" "f32" [1 x 16];
+        "layer_norm" "f32" <- "f32" "f32" [1 x 16];
+        "gated" "f32" <- "f32" [1 x 16];
+        "gated_quantize" "q8r" <- "f32" [1 x 32];
+        "unary" "f32" <- "f32" [1 x 16];
+        "binary" "f32" <- "f32" "f32" [1 x 16];
+        "rope_table" "f32" <- "f32" [1 x 1];
+        "rope" "f32" <- "f32" "f32" [1 x 32];
+        "softmax_rows" "f32" <- "f32" [1 x 16];
+        "short_conv" "f32" <- "f32" "f32" [1 x 16];
+        "kv_append" "i8g32" <- "f32" [1 x 32];
+        "kv_append" "f16" <- "f32" [1 x 16];
+        "attention" "f32" <- "f32" "i8g32" [n x 64];
+        "attention" "f32" <- "f32" "f16" [n x 64];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_the_grammar_and_are_unique() {
+        let types = ["f32", "f16", "i8g32", "q8r"];
+        let mut names = Vec::new();
+        for row in rows() {
+            let operands = [Some(row.out), Some(row.lhs), row.rhs];
+            assert!(operands.into_iter().flatten().all(|t| types.contains(&t)), "{row:?}");
+            assert!(row.op.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{row:?}");
+            names.extend(Tier::ALL.map(|tier| row.name(tier)));
+        }
+        assert!(
+            names.contains(&"attention_f32_f32_i8g32_8x64_avx512_vnni".to_owned()),
+            "{names:?}"
+        );
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}
