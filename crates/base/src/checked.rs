@@ -1,7 +1,7 @@
 //! Arithmetic on sizes and offsets that cannot wrap.
 //!
-//! Sizes read from a file are hostile until proven otherwise. These functions return an [`Error`](crate::Error) of kind
-//! [`ErrorKind::Overflow`](crate::ErrorKind::Overflow) that says which quantity did not fit.
+//! Sizes read from a file are hostile until proven otherwise. These functions return an [`Error`] of kind
+//! [`ErrorKind::Overflow`] that says which quantity did not fit.
 
 use crate::error::{Error, ErrorKind, Result};
 use std::ops::Range;

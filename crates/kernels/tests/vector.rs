@@ -354,8 +354,8 @@ fn rope_matches_definition() {
         let mut exact = wide(&x);
         for row in 0..rows {
             for head in 0..heads {
-                for i in 0..half {
-                    let angle = f64::from((past + row) as f32 * inv_freq[i]);
+                for (i, frequency) in inv_freq.iter().enumerate() {
+                    let angle = f64::from((past + row) as f32 * frequency);
                     let at = row * stride + head * head_dim + i;
                     let (a, b) = (exact[at], exact[at + half]);
                     exact[at] = f64::from(scale) * (a * angle.cos() - b * angle.sin());

@@ -137,7 +137,7 @@ impl Op for TileOp<'_, '_> {
             let mut row = 0;
             while row < self.tile_rows {
                 let left = self.tile_rows - row;
-                row += match left.min(if S::TILE_ROWS < 8 { 2 } else { 8 }) {
+                row += match left.min(S::TILE_ROWS) {
                     1 => self.tile::<S, 1, 1, 4>(s, row, block),
                     2 => self.tile::<S, 2, 1, 2>(s, row, block),
                     3 => self.tile::<S, 3, 1, 2>(s, row, block),
