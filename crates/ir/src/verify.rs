@@ -14,7 +14,11 @@ impl Graph {
         let mut names = HashSet::new();
         for v in &self.values {
             if v.ty.shape.len() > TensorType::MAX_RANK {
-                let what = format!("a value has {} axes, at most {} are allowed", v.ty.shape.len(), TensorType::MAX_RANK);
+                let what = format!(
+                    "a value has {} axes, at most {} are allowed",
+                    v.ty.shape.len(),
+                    TensorType::MAX_RANK
+                );
                 return Err(Error::structure(what));
             }
             match &v.def {
@@ -132,8 +136,7 @@ fn verify_state(op: &Op, name: &str, state: Option<&State>, types: &[&TensorType
                 }
         }
         (Op::ShortConv { .. }, StateKind::Conv { channels, rows }) => {
-            types[1].shape[0].is(*channels)
-                && rows.checked_add(1).is_some_and(|kernel| types[1].shape[1].is(kernel))
+            types[1].shape[0].is(*channels) && rows.checked_add(1).is_some_and(|kernel| types[1].shape[1].is(kernel))
         }
         _ => false,
     };
@@ -159,7 +162,9 @@ fn expr_is_finite(expr: &WeightExpr) -> bool {
     match expr {
         WeightExpr::Source(_) => true,
         WeightExpr::Concat { parts, .. } => parts.iter().all(expr_is_finite),
-        WeightExpr::AddScalar { x, value } | WeightExpr::MulScalar { x, value } => value.is_finite() && expr_is_finite(x),
+        WeightExpr::AddScalar { x, value } | WeightExpr::MulScalar { x, value } => {
+            value.is_finite() && expr_is_finite(x)
+        }
         WeightExpr::Reshape { x, .. } | WeightExpr::Permute { x, .. } => expr_is_finite(x),
     }
 }
