@@ -1,0 +1,266 @@
+//! Holds `docs/reference/format.md` to the code: header tables, codes, packings, versions, fields of documents.
+
+use cactus_bundle::{
+    BUNDLE_VERSION, Checksum, Component, FileEntry, GRAPH_VERSION, Manifest, OLDEST_BUNDLE_VERSION, PortDecl,
+    Provenance, RECORD_HEADER_BYTES, RecordHeader, TENSOR_VERSION, TokenIds, WeightEntry, WeightsManifest,
+    encode_graph,
+};
+use cactus_ir::{Graph, GraphBuilder, TensorType};
+use cactus_quant::Packing;
+use cactus_tensor::DType;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+fn page() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/format.md");
+    fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// Cells of the first table after `mark`, without the two lines of its head.
+fn table(mark: &str) -> Vec<Vec<String>> {
+    let page = page();
+    let (_, rest) = page
+        .split_once(mark)
+        .unwrap_or_else(|| panic!("the page has no {mark}"));
+    rest.lines()
+        .skip_while(|l| !l.starts_with('|'))
+        .take_while(|l| l.starts_with('|'))
+        .skip(2)
+        .map(|l| {
+            l.trim_matches('|')
+                .split('|')
+                .map(|c| c.trim().trim_matches('`').to_owned())
+                .collect()
+        })
+        .collect()
+}
+
+/// Checks that the fields of a header's table follow one another without gaps, and reads each of them from `bytes`.
+fn fields(mark: &str, bytes: &[u8]) -> BTreeMap<String, u64> {
+    let mut next = 0;
+    let mut out = BTreeMap::new();
+    for row in table(mark) {
+        let (offset, size): (usize, usize) = (row[0].parse().unwrap(), row[1].parse().unwrap());
+        assert_eq!(offset, next, "{row:?}");
+        next = offset + size;
+        let mut word = [0; 8];
+        word[..size].copy_from_slice(&bytes[offset..next]);
+        out.insert(row[2].clone(), u64::from_le_bytes(word));
+    }
+    assert_eq!(next, bytes.len(), "{mark}");
+    out
+}
+
+#[test]
+fn record_header_table_is_the_encoding() {
+    let header = RecordHeader {
+        dims: vec![1001, 1002, 1003, 1004],
+        packing: Packing::Int8G32,
+        group_size: 1005,
+        scales_offset: 1006,
+        scales_bytes: 1007,
+        data_offset: 1008,
+        data_bytes: 1009,
+        record_bytes: 1010,
+        payload_checksum: Checksum(0x0123_4567_89ab_cdef),
+    };
+    let bytes = header.encode();
+    let found = fields("<!-- header: tensor record -->", &bytes);
+    let expected = [
+        ("magic", u64::from(u32::from_le_bytes(*b"CACT"))),
+        ("version", TENSOR_VERSION.into()),
+        ("header_bytes", RECORD_HEADER_BYTES as u64),
+        ("dtype", 0),
+        ("packing", Packing::Int8G32.id().into()),
+        ("group_size", 1005),
+        ("rank", 4),
+        ("reserved_0", 0),
+        ("dim_0", 1001),
+        ("dim_1", 1002),
+        ("dim_2", 1003),
+        ("dim_3", 1004),
+        ("scales_offset", 1006),
+        ("scales_bytes", 1007),
+        ("data_offset", 1008),
+        ("data_bytes", 1009),
+        ("record_bytes", 1010),
+        ("payload_checksum", 0x0123_4567_89ab_cdef),
+        ("reserved_1", 0),
+        ("header_checksum", Checksum::of(&bytes[..120]).0),
+    ];
+    let expected = expected.map(|(name, value)| (name.to_owned(), value));
+    assert_eq!(found, BTreeMap::from(expected));
+    assert_eq!(&bytes[..4], [0x43, 0x41, 0x43, 0x54]);
+}
+
+fn graph() -> Graph {
+    let mut b = GraphBuilder::new("g");
+    let x = b.input("x", TensorType::new(DType::F32, [4.into()]));
+    let y = b.add(x, x).unwrap();
+    b.output("y", y);
+    b.finish().unwrap()
+}
+
+#[test]
+fn graph_header_table_is_the_encoding() {
+    let bytes = encode_graph(&graph());
+    let (header, payload) = bytes.split_at(32);
+    let found = fields("<!-- header: graph -->", header);
+    let expected = [
+        ("magic", u64::from(u32::from_le_bytes(*b"CGRF"))),
+        ("version", GRAPH_VERSION.into()),
+        ("encoding", 1),
+        ("reserved", 0),
+        ("payload_bytes", payload.len() as u64),
+        ("payload_checksum", Checksum::of(payload).0),
+    ];
+    let expected = expected.map(|(name, value)| (name.to_owned(), value));
+    assert_eq!(found, BTreeMap::from(expected));
+}
+
+#[test]
+fn packings_and_type_codes_are_those_of_the_code() {
+    let codes: BTreeMap<String, u64> = table("<!-- dtypes -->")
+        .into_iter()
+        .map(|r| (r[1].clone(), r[0].parse().unwrap()))
+        .collect();
+    assert_eq!(codes.len(), DType::ALL.len());
+    let rows = table("<!-- packings -->");
+    assert_eq!(rows.len(), Packing::ALL.len());
+    for (row, packing) in rows.iter().zip(Packing::ALL) {
+        assert_eq!(row[0], packing.id().to_string());
+        assert_eq!(row[1], packing.name());
+        assert_eq!(row[2], packing.dtype().name());
+        assert_eq!(row[3], packing.group_size().to_string());
+        assert_eq!(row[4].starts_with("any rank"), packing.payload_bytes(&[3]).is_some());
+        let dims = [32, 32];
+        let (scales, data) = packing.payload_bytes(&dims).unwrap();
+        assert_eq!(scales, 0, "the page says that the separate scales are empty");
+        let header = RecordHeader::plan(Path::new("w"), &dims, packing, scales, data).unwrap();
+        let coded = fields("<!-- header: tensor record -->", &header.encode());
+        assert_eq!(coded["dtype"], codes[packing.dtype().name()], "{packing}");
+        assert_eq!(coded["packing"], u64::from(packing.id()));
+    }
+    for reserved in 16..=19 {
+        assert_eq!(Packing::from_id(reserved), None);
+    }
+}
+
+#[test]
+fn versions_are_those_of_the_code() {
+    let one_to_read = |newest: u32| (newest.to_string(), newest.to_string());
+    let bundle = match OLDEST_BUNDLE_VERSION {
+        BUNDLE_VERSION => one_to_read(BUNDLE_VERSION),
+        oldest => (BUNDLE_VERSION.to_string(), format!("{oldest} to {BUNDLE_VERSION}")),
+    };
+    let expected = [
+        ("bundle layout", bundle),
+        ("tensor record", one_to_read(TENSOR_VERSION)),
+        ("`graph.cactus` header", one_to_read(GRAPH_VERSION)),
+        ("graph", one_to_read(cactus_ir::FORMAT_VERSION)),
+    ];
+    let rows = table("\n## Versions\n");
+    assert_eq!(rows.len(), expected.len());
+    for (row, (what, (written, read))) in rows.iter().zip(expected) {
+        assert_eq!(row[0].trim_matches('`'), what.trim_start_matches('`'));
+        assert_eq!((&row[2], &row[3]), (&written, &read), "{what}");
+    }
+    let history = page()
+        .lines()
+        .filter(|l| l.starts_with(&format!("| {BUNDLE_VERSION} | 0.")))
+        .count();
+    assert_eq!(history, 1, "rows of the history for version {BUNDLE_VERSION}");
+}
+
+#[track_caller]
+fn assert_fields<T: Serialize>(name: &str, sample: &T) {
+    let json = serde_json::to_string(sample).unwrap();
+    let written = match serde_json::from_str(&json).unwrap() {
+        Value::Object(fields) => fields.keys().cloned().collect::<Vec<_>>(),
+        other => panic!("{name} is no object: {other}"),
+    };
+    let documented: Vec<String> = table(&format!("<!-- fields: {name} -->"))
+        .into_iter()
+        .map(|r| r[0].clone())
+        .collect();
+    assert_eq!(documented, written, "fields of {name}, in the order of writing");
+}
+
+#[test]
+fn fields_of_documents_are_those_of_the_code() {
+    let g = graph();
+    let port = PortDecl {
+        name: "x".to_owned(),
+        ty: g.ty(g.inputs()[0]).clone(),
+    };
+    let component = Component {
+        name: "decoder".to_owned(),
+        inputs: vec![port.clone()],
+        outputs: vec![port],
+        states: Vec::new(),
+    };
+    let tokens = TokenIds {
+        bos: Some(1),
+        eos: vec![2],
+        pad: Some(3),
+        add_bos: true,
+    };
+    let file = FileEntry {
+        bytes: 1,
+        xxh3: Checksum(1),
+    };
+    let manifest = Manifest {
+        version: 1,
+        name: String::new(),
+        family: String::new(),
+        task: String::new(),
+        components: vec![component.clone()],
+        context_tokens: 1,
+        vocab_size: 1,
+        tokens: tokens.clone(),
+        files: BTreeMap::from([("a".to_owned(), file.clone())]),
+        checksum: Checksum(0),
+    };
+    let weight = WeightEntry {
+        file: "model.weights".to_owned(),
+        offset: 0,
+        bytes: 128,
+        dims: vec![1],
+        packing: "row_major".to_owned(),
+    };
+    let weights = WeightsManifest {
+        version: 1,
+        weights: BTreeMap::from([("w".to_owned(), weight.clone())]),
+    };
+    let provenance = Provenance {
+        license: Some("MIT".to_owned()),
+        ..Provenance::default()
+    };
+    assert_fields("manifest", &manifest);
+    assert_fields("component", &component);
+    assert_fields("tokens", &tokens);
+    assert_fields("file", &file);
+    assert_fields("weights_manifest", &weights);
+    assert_fields("weight", &weight);
+    assert_fields("provenance", &provenance);
+    assert_fields("graph", &g);
+
+    let document: Value = serde_json::from_str(&g.to_json()).unwrap();
+    let value = document["values"][0].clone();
+    assert_eq!(value["def"], "input");
+    assert_fields("value", &value);
+    // An operation's attributes lie beside its name: the page has one row in their place.
+    let node = document["nodes"][0].as_object().unwrap();
+    let known = ["path", "op", "(attributes)", "inputs", "output"];
+    let rows: Vec<String> = table("<!-- fields: node -->")
+        .into_iter()
+        .map(|r| r[0].clone())
+        .collect();
+    assert_eq!(rows, known);
+    assert!(node.keys().all(|k| k == "f" || known.contains(&k.as_str())), "{node:?}");
+    let manifest_checksum = serde_json::to_value(&manifest).unwrap()["checksum"].clone();
+    assert_eq!(manifest_checksum, "0000000000000000");
+}
