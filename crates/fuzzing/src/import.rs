@@ -1,0 +1,91 @@
+//! What is imported: GGUF files, safetensors files, configurations.
+
+use cactus_import::gguf::{GgufFile, GgufSource, config, tokenizer};
+use cactus_import::{SafetensorsSource, SharedBytes, TensorSource};
+use cactus_passes::{Options, StatePolicy};
+use cactus_text::{ChatTemplate, ChatTemplateSource, Tokenizer};
+use serde_json::Value;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Larger tensors are not decoded, to keep runs short.
+const MAX_ELEMS: usize = 1 << 16;
+/// Models of more layers are built and not optimized, to keep runs short.
+const MAX_LAYERS: usize = 2;
+
+/// A GGUF file: container, weights, configuration, tokenizer, and the model they describe.
+pub(crate) fn gguf(data: &[u8]) {
+    let Ok(file) = GgufFile::parse(data) else {
+        return;
+    };
+    for tensor in &file.tensors {
+        assert!(data.get(tensor.range.clone()).is_some(), "a tensor lies in the file");
+    }
+    // Any of these may refuse; none may panic.
+    let _ = config::generation_config(&file.metadata);
+    let _ = tokenizer::end_ids(&file.metadata);
+    if let Ok(Some(files)) = tokenizer::tokenizer(&file.metadata) {
+        let _ = Tokenizer::from_bytes(&files.tokenizer_json);
+        let _ = ChatTemplate::from_source(ChatTemplateSource {
+            chat_template: files.chat_template.as_deref(),
+            ..ChatTemplateSource::default()
+        });
+    }
+    let bytes: SharedBytes = Arc::new(data.to_vec());
+    let Ok(source) = GgufSource::new(Path::new("fuzzed.gguf"), bytes) else {
+        return;
+    };
+    read_all(&source);
+    let _ = source.rope_factors();
+    if let Ok(config) = config::config(&source) {
+        build(&config);
+    }
+}
+
+/// A safetensors file.
+pub(crate) fn safetensors(data: &[u8]) {
+    let bytes: SharedBytes = Arc::new(data.to_vec());
+    if let Ok(source) = SafetensorsSource::from_bytes(Path::new("fuzzed.safetensors"), bytes) {
+        read_all(&source);
+    }
+}
+
+fn read_all(source: &dyn TensorSource) {
+    assert!(!source.describe().is_empty());
+    for name in source.names() {
+        let shape = source.shape(name).expect("a listed tensor has a shape");
+        assert!(source.stored_type(name).is_some());
+        let elems = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
+        if elems.is_some_and(|n| n <= MAX_ELEMS)
+            && let Ok(tensor) = source.read(name)
+        {
+            assert_eq!(tensor.shape(), shape);
+            assert_eq!(tensor.as_f32().map(<[f32]>::len).ok(), elems);
+        }
+    }
+}
+
+/// A `config.json`.
+pub(crate) fn hf_config(data: &[u8]) {
+    if let Ok(config) = serde_json::from_slice(data) {
+        build(&config);
+    }
+}
+
+/// Builds the model, and optimizes it where it is small.
+fn build(config: &Value) {
+    let Ok(def) = cactus_models::build(config) else {
+        return;
+    };
+    def.graph.verify().expect("a family builds a valid graph");
+    assert!(def.unread(["lm_head.weight"]).len() <= 1);
+    if def.layers <= MAX_LAYERS {
+        let options = Options {
+            states: StatePolicy::IfPossible,
+            ..Options::default()
+        };
+        let (graph, _) = cactus_passes::optimize(&def.graph, &options).expect("passes take every graph of a family");
+        graph.verify().expect("passes keep a graph valid");
+        assert_eq!(graph.outputs().len(), def.graph.outputs().len());
+    }
+}

@@ -1,0 +1,113 @@
+//! What the fuzzers run: one function for each parser of hostile input, its seeds, and cheap mutations of them.
+//!
+//! The targets in `fuzz/` hand libFuzzer's bytes to [`Target::run`]; the tests of this crate run the same functions on
+//! the seeds, on `fuzz/regressions` and on deterministic mutations, so that every target is exercised by the stable
+//! toolchain on every change.
+//!
+//! A body fails by panicking. Beyond the absence of panics each holds what an accepted input promises: what was read is
+//! written back the same, ranges lie in the file, a graph that was read verifies.
+//!
+//! It depends on whatever has a parser, and nothing depends on it. It deliberately contains no parser itself.
+#![forbid(unsafe_code)]
+
+mod bundle;
+mod gguf_writer;
+mod graph;
+mod import;
+pub mod mutate;
+mod options;
+mod seeds;
+mod text;
+
+/// What the bytes of a target are, which says how to mutate them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Binary with little-endian integers.
+    Binary,
+    /// JSON documents, several separated by a zero byte.
+    Json,
+    /// Other UTF-8 text.
+    Text,
+}
+
+/// A parser under test.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Name, also of the program in `fuzz/fuzz_targets`.
+    pub name: &'static str,
+    /// What its input is.
+    pub form: Form,
+    /// Parses `data`; panics where a promise is broken.
+    pub run: fn(&[u8]),
+    /// Small valid inputs.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// Every target.
+pub const TARGETS: &[Target] = &[
+    Target {
+        name: "tensor_record",
+        form: Form::Binary,
+        run: bundle::tensor_record,
+        seeds: seeds::tensor_records,
+    },
+    Target {
+        name: "graph_cactus",
+        form: Form::Binary,
+        run: graph::cactus,
+        seeds: seeds::graphs_cactus,
+    },
+    Target {
+        name: "graph_json",
+        form: Form::Json,
+        run: graph::json,
+        seeds: seeds::graphs_json,
+    },
+    Target {
+        name: "manifest",
+        form: Form::Json,
+        run: bundle::manifest,
+        seeds: bundle::manifest_seeds,
+    },
+    Target {
+        name: "gguf",
+        form: Form::Binary,
+        run: import::gguf,
+        seeds: seeds::gguf_files,
+    },
+    Target {
+        name: "safetensors",
+        form: Form::Binary,
+        run: import::safetensors,
+        seeds: seeds::safetensors_files,
+    },
+    Target {
+        name: "hf_config",
+        form: Form::Json,
+        run: import::hf_config,
+        seeds: seeds::hf_configs,
+    },
+    Target {
+        name: "tokenizer_json",
+        form: Form::Json,
+        run: text::tokenizer_json,
+        seeds: seeds::tokenizers,
+    },
+    Target {
+        name: "chat_template",
+        form: Form::Text,
+        run: text::chat_template,
+        seeds: seeds::chat_templates,
+    },
+    Target {
+        name: "generate_options_json",
+        form: Form::Json,
+        run: options::generate_options_json,
+        seeds: seeds::generate_options,
+    },
+];
+
+/// The target called `name`.
+pub fn target(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|t| t.name == name)
+}

@@ -1,0 +1,198 @@
+//! Small valid inputs, made from the golden files and by the writers of the formats.
+
+use crate::gguf_writer;
+use cactus_bundle::{Checksum, RecordHeader, encode_graph};
+use cactus_import::gguf::GgufFile;
+use cactus_ir::Graph;
+use cactus_passes::Options;
+use cactus_quant::{Packing, pack};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Tensors of a golden GGUF file up to this size are kept in its seed.
+const MAX_TENSOR_BYTES: usize = 512;
+
+fn golden(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden").join(path)
+}
+
+fn read(path: &Path) -> Vec<u8> {
+    fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// Content of the files under `golden/{folder}` whose path ends with `suffix`, in the order of their names.
+fn files(folder: &str, suffix: &str) -> Vec<Vec<u8>> {
+    fn collect(folder: &Path, suffix: &str, out: &mut Vec<PathBuf>) {
+        let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+        for entry in entries.flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                collect(&path, suffix, out);
+            } else if path.to_string_lossy().ends_with(suffix) {
+                out.push(path);
+            }
+        }
+    }
+    let mut paths = Vec::new();
+    collect(&golden(folder), suffix, &mut paths);
+    paths.sort();
+    paths.iter().map(|p| read(p)).collect()
+}
+
+pub(crate) fn tensor_records() -> Vec<Vec<u8>> {
+    let cases: &[(Packing, &[usize])] = &[
+        (Packing::RowMajor, &[]),
+        (Packing::RowMajor, &[40]),
+        (Packing::RowMajor, &[2, 3, 4, 5]),
+        (Packing::Int8G32, &[3, 40]),
+        (Packing::Int8G32, &[17, 96]),
+        (Packing::F16N16, &[3, 5]),
+        (Packing::F32N16, &[17, 2]),
+    ];
+    let path = Path::new("seed.weights");
+    let record = |packing: Packing, dims: &[usize]| {
+        let (n, k) = match dims {
+            [n, k] => (*n, *k),
+            _ => (1, dims.iter().product()),
+        };
+        let values: Vec<f32> = (0..n * k).map(|i| i as f32 * 0.25 - 3.0).collect();
+        let packed = pack(packing, n, k, &values).expect("finite values");
+        let (scales, data) = (packed.scales(), packed.data());
+        let mut header = RecordHeader::plan(path, dims, packing, scales.len(), data.len()).expect("a small tensor");
+        let mut payload = scales.to_vec();
+        payload.resize(header.data_offset - header.scales_offset, 0);
+        payload.extend(data);
+        header.payload_checksum = Checksum::of(&payload);
+        let mut out = header.encode().to_vec();
+        out.extend(payload);
+        out.resize(header.record_bytes, 0);
+        out
+    };
+    cases.iter().map(|(packing, dims)| record(*packing, dims)).collect()
+}
+
+/// The graph of a golden family cut to at most two layers, before and after the passes.
+pub(crate) fn decoder(family: &str) -> (Graph, Graph) {
+    let mut config: Value =
+        serde_json::from_slice(&read(&golden(&format!("models/{family}/config.json")))).expect("golden JSON");
+    config["num_hidden_layers"] = json!(2);
+    // Whichever way a configuration lists its layers: one of each kind.
+    if config.get("full_attn_idxs").is_some() {
+        config["full_attn_idxs"] = json!([1]);
+    }
+    if let Some(types) = config.get_mut("layer_types").and_then(Value::as_array_mut) {
+        types.dedup();
+        types.resize(2, types[0].clone());
+    }
+    let raw = cactus_models::build(&config).expect("a golden configuration").graph;
+    let (optimized, _) = cactus_passes::optimize(&raw, &Options::default()).expect("a golden graph");
+    (raw, optimized)
+}
+
+fn graphs() -> Vec<Graph> {
+    ["llama", "lfm2", "gemma3_text", "qwen2"]
+        .iter()
+        .flat_map(|family| {
+            let (raw, optimized) = decoder(family);
+            [raw, optimized]
+        })
+        .collect()
+}
+
+pub(crate) fn graphs_cactus() -> Vec<Vec<u8>> {
+    graphs().iter().map(encode_graph).collect()
+}
+
+pub(crate) fn graphs_json() -> Vec<Vec<u8>> {
+    // Compact: white space would only dilute what is mutated.
+    let compact = |g: &Graph| serde_json::to_vec(g).expect("a graph has string keys");
+    graphs().iter().map(compact).collect()
+}
+
+pub(crate) fn gguf_files() -> Vec<Vec<u8>> {
+    let shrink = |bytes: Vec<u8>| {
+        let file = GgufFile::parse(&bytes).expect("a golden file");
+        gguf_writer::shrunk(&file, &bytes, |t| t.range.len() <= MAX_TENSOR_BYTES)
+    };
+    files("gguf", ".gguf").into_iter().map(shrink).collect()
+}
+
+pub(crate) fn safetensors_files() -> Vec<Vec<u8>> {
+    let file = |header: &Value, data: &[u8]| {
+        let header = header.to_string();
+        let mut out = (header.len() as u64).to_le_bytes().to_vec();
+        out.extend(header.as_bytes());
+        out.extend(data);
+        out
+    };
+    vec![
+        file(&json!({}), &[]),
+        file(
+            &json!({
+                "__metadata__": {"format": "pt"},
+                "model.norm.weight": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+                "a": {"dtype": "BF16", "shape": [2, 1, 2], "data_offsets": [8, 16]},
+                "b": {"dtype": "F16", "shape": [], "data_offsets": [16, 18]},
+                "c": {"dtype": "I64", "shape": [0, 3], "data_offsets": [18, 18]},
+            }),
+            &[0x3c; 18],
+        ),
+    ]
+}
+
+pub(crate) fn hf_configs() -> Vec<Vec<u8>> {
+    let mut all = files("models", "/config.json");
+    let scaling = [
+        json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 64}),
+        json!({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}),
+        json!({"type": "linear", "factor": 2.0}),
+        json!({"rope_type": "dynamic", "factor": 2.0}),
+    ];
+    for scaling in scaling {
+        all.push(
+            json!({"model_type": "llama", "hidden_size": 8, "num_attention_heads": 2, "num_key_value_heads": 1,
+                "num_hidden_layers": 1, "intermediate_size": 8, "vocab_size": 9, "max_position_embeddings": 64,
+                "rope_scaling": scaling})
+            .to_string()
+            .into_bytes(),
+        );
+    }
+    all
+}
+
+pub(crate) fn tokenizers() -> Vec<Vec<u8>> {
+    let compact = |bytes: Vec<u8>| {
+        let value: Value = serde_json::from_slice(&bytes).expect("golden JSON");
+        value.to_string().into_bytes()
+    };
+    let mut all: Vec<Vec<u8>> = files("tokenizers", "/tokenizer.json")
+        .into_iter()
+        .map(compact)
+        .collect();
+    all.extend(files("models/llama", "/tokenizer.json").into_iter().map(compact));
+    all
+}
+
+pub(crate) fn chat_templates() -> Vec<Vec<u8>> {
+    files("chat_templates", ".jinja")
+}
+
+pub(crate) fn generate_options() -> Vec<Vec<u8>> {
+    let mut all = files("models/llama", "/generation_config.json");
+    all.push(
+        json!({"max_new_tokens": 3, "temperature": 0.7, "top_p": 0.9, "top_k": 40, "min_p": 0.05, "typical_p": 0.9,
+            "repetition_penalty": 1.1, "repetition_window": 64, "frequency_penalty": -0.5, "presence_penalty": 0.5,
+            "logit_bias": {"3": -100, "7": 1.5}, "seed": u64::MAX, "stop": ["\n\n", "</s>"], "include_stop": true,
+            "logprobs": 5, "ignore_eos": false, "do_sample": true})
+        .to_string()
+        .into_bytes(),
+    );
+    let mut plain: Value = serde_json::from_slice(&all[all.len() - 1]).expect("written above");
+    if let Some(fields) = plain.as_object_mut() {
+        fields.remove("do_sample");
+    }
+    all.push(plain.to_string().into_bytes());
+    all
+}

@@ -1,0 +1,81 @@
+//! Every fuzz target on its seeds, on mutations of them, and on inputs that once failed.
+
+use cactus_fuzzing::{TARGETS, Target, mutate, target};
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Mutations run in all for one target, shared out among its seeds.
+const MUTATIONS: usize = 600;
+/// No input may keep a parser busy for longer, in a build that is not optimized and on a busy machine.
+const MAX_TIME: Duration = Duration::from_secs(20);
+
+fn fuzz_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
+}
+
+/// Runs one input; where it fails, keeps it under the build folder and says where.
+fn run(target: &Target, input: &[u8], what: &str) {
+    let start = Instant::now();
+    if catch_unwind(AssertUnwindSafe(|| (target.run)(input))).is_err() {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-failed", target.name));
+        fs::write(&path, input).unwrap();
+        panic!("{} failed on {what}, kept as {}", target.name, path.display());
+    }
+    let time = start.elapsed();
+    assert!(
+        time < MAX_TIME,
+        "{} took {time:?} on {what} of {} bytes",
+        target.name,
+        input.len()
+    );
+}
+
+fn check(name: &str) {
+    let target = target(name).unwrap();
+    let seeds = (target.seeds)();
+    assert!(!seeds.is_empty());
+    for (i, seed) in seeds.iter().enumerate() {
+        run(target, seed, &format!("seed {i}"));
+        let mutated = mutate::mutations(target.form, seed, MUTATIONS.div_ceil(seeds.len()));
+        for (j, input) in mutated.iter().enumerate() {
+            run(target, input, &format!("mutation {j} of seed {i}"));
+        }
+    }
+    run(target, b"", "nothing");
+    for entry in fs::read_dir(fuzz_folder().join("regressions").join(name))
+        .into_iter()
+        .flatten()
+    {
+        let path = entry.unwrap().path();
+        run(target, &fs::read(&path).unwrap(), &path.display().to_string());
+    }
+}
+
+macro_rules! targets {
+    ($($name:ident)*) => {
+        $(#[test]
+        fn $name() {
+            check(stringify!($name));
+        })*
+
+        #[test]
+        fn every_target_is_tested_and_has_a_program() {
+            let tested = [$(stringify!($name)),*];
+            for target in TARGETS {
+                assert!(tested.contains(&target.name), "{}", target.name);
+                let program = fuzz_folder().join(format!("fuzz_targets/{}.rs", target.name));
+                let text = fs::read_to_string(&program).unwrap();
+                assert!(text.contains(&format!("\"{}\"", target.name)), "{}", program.display());
+                let manifest = fs::read_to_string(fuzz_folder().join("Cargo.toml")).unwrap();
+                assert!(manifest.contains(&format!("name = \"{}\"", target.name)), "{}", target.name);
+            }
+        }
+    };
+}
+
+targets! {
+    tensor_record graph_cactus graph_json manifest gguf safetensors hf_config tokenizer_json chat_template
+    generate_options_json
+}
