@@ -199,6 +199,12 @@ pub(crate) fn lower(
         (Some(Place::Logits), Some(n)) => n,
         _ => return Err(unsupported("the output must be made by a linear")),
     };
+    // The tail may run several times, for some rows each time: what it reads from before must outlive every run.
+    for r in &mut l.requests {
+        if r.first < tail && r.last >= tail {
+            r.last = l.steps.len();
+        }
+    }
     let (offsets, arena_bytes) = plan(&l.requests);
     Ok(Lowered {
         tail,
