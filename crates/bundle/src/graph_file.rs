@@ -35,7 +35,10 @@ pub fn encode_graph(graph: &Graph) -> Vec<u8> {
 pub fn decode_graph(path: &Path, bytes: &[u8]) -> Result<Graph> {
     let fail = |kind, at: u64, what: String| Err(Error::new(kind, path, what).at(at));
     let Some((head, payload)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
-        let what = format!("a graph needs {HEADER_BYTES} bytes of header, the file has {}", bytes.len());
+        let what = format!(
+            "a graph needs {HEADER_BYTES} bytes of header, the file has {}",
+            bytes.len()
+        );
         return fail(ErrorKind::Truncated, 0, what);
     };
     let u32_at = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
@@ -54,7 +57,11 @@ pub fn decode_graph(path: &Path, bytes: &[u8]) -> Result<Graph> {
         return fail(ErrorKind::Version, 4, what);
     }
     if u64_at(16) != payload.len() as u64 {
-        let what = format!("the header says {} bytes of graph, the file has {}", u64_at(16), payload.len());
+        let what = format!(
+            "the header says {} bytes of graph, the file has {}",
+            u64_at(16),
+            payload.len()
+        );
         return fail(ErrorKind::Truncated, 16, what);
     }
     let (found, expected) = (Checksum(u64_at(24)), Checksum::of(payload));
@@ -63,6 +70,10 @@ pub fn decode_graph(path: &Path, bytes: &[u8]) -> Result<Graph> {
         return fail(ErrorKind::Checksum, 24, what);
     }
     ciborium::from_reader(payload).or_else(|e| {
-        fail(ErrorKind::Invalid, HEADER_BYTES as u64, format!("the graph is not readable: {e}"))
+        fail(
+            ErrorKind::Invalid,
+            HEADER_BYTES as u64,
+            format!("the graph is not readable: {e}"),
+        )
     })
 }

@@ -26,9 +26,7 @@ mod writer;
 pub use checksum::Checksum;
 pub use error::{Error, ErrorKind, Result};
 pub use graph_file::{GRAPH_MAGIC, GRAPH_VERSION, decode_graph, encode_graph};
-pub use manifest::{
-    Component, FileEntry, Manifest, PortDecl, Provenance, TokenIds, WeightEntry, WeightsManifest,
-};
+pub use manifest::{Component, FileEntry, Manifest, PortDecl, Provenance, TokenIds, WeightEntry, WeightsManifest};
 pub use map::Mapped;
 pub use reader::{Bundle, Weight};
 pub use record::{RECORD_ALIGNMENT, RECORD_HEADER_BYTES, RecordHeader, TENSOR_MAGIC, TENSOR_VERSION};

@@ -1,12 +1,15 @@
+//! Opening and reading a bundle. Every document and header is checked before anything of it is used; tensor data is mapped
+//! and left to whoever computes on it.
+
 use crate::{
-    BUNDLE_VERSION, Checksum, Component, Error, ErrorKind, MANIFEST_PATH, Manifest, Mapped,
-    OLDEST_BUNDLE_VERSION, PROVENANCE_PATH, Provenance, RecordHeader, Result,
-    WEIGHTS_MANIFEST_PATH, WeightEntry, WeightsManifest, decode_graph,
+    BUNDLE_VERSION, Checksum, Component, Error, ErrorKind, MANIFEST_PATH, Manifest, Mapped, OLDEST_BUNDLE_VERSION,
+    PROVENANCE_PATH, Provenance, RecordHeader, Result, WEIGHTS_MANIFEST_PATH, WeightEntry, WeightsManifest,
+    decode_graph,
 };
 use cactus_ir::Graph;
-use cactus_quant::{Packing, PackedView};
+use cactus_quant::{PackedView, Packing};
 use serde::de::DeserializeOwned;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Component as PathPart, Path, PathBuf};
 
 /// Largest manifest or graph that is read, in bytes.
@@ -81,6 +84,13 @@ impl Bundle {
         }
         let manifest = read_manifest(root)?;
         let weights: WeightsManifest = read_listed(root, &manifest, WEIGHTS_MANIFEST_PATH)?;
+        if weights.version != manifest.version {
+            let what = format!(
+                "has version {}, the bundle has version {}",
+                weights.version, manifest.version
+            );
+            return Err(Error::new(ErrorKind::Invalid, root.join(WEIGHTS_MANIFEST_PATH), what));
+        }
         let mut bundle = Bundle {
             root: root.to_path_buf(),
             manifest,
@@ -163,7 +173,11 @@ impl Bundle {
             Some(index) => Ok(self.weight_at(index)),
             None => {
                 let what = format!("tensor `{name}` is not stored");
-                Err(Error::new(ErrorKind::NotFound, self.root.join(WEIGHTS_MANIFEST_PATH), what))
+                Err(Error::new(
+                    ErrorKind::NotFound,
+                    self.root.join(WEIGHTS_MANIFEST_PATH),
+                    what,
+                ))
             }
         }
     }
@@ -275,7 +289,8 @@ impl Bundle {
                 offset,
             } = stored;
             let entry = &self.weights.weights[name];
-            let payload = &self.maps[*map][offset + header.scales_offset..offset + header.data_offset + header.data_bytes];
+            let payload =
+                &self.maps[*map][offset + header.scales_offset..offset + header.data_offset + header.data_bytes];
             let found = Checksum::of(payload);
             if found != header.payload_checksum {
                 let what = format!(
@@ -334,6 +349,14 @@ fn read_manifest(root: &Path) -> Result<Manifest> {
         return Err(Error::new(ErrorKind::Version, path, what));
     }
     let manifest: Manifest = parse(&path, &bytes)?;
+    let names: BTreeSet<&str> = manifest.components.iter().map(|c| c.name.as_str()).collect();
+    if names.len() < manifest.components.len() {
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            path,
+            "two components have the same name",
+        ));
+    }
     let expected = manifest.expected_checksum();
     if manifest.checksum != expected {
         let what = format!("the manifest's checksum is {expected}, it says {}", manifest.checksum);
@@ -376,8 +399,7 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>> {
 }
 
 fn parse<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T> {
-    serde_json::from_slice(bytes)
-        .map_err(|e| Error::new(ErrorKind::Invalid, path, format!("is not readable: {e}")))
+    serde_json::from_slice(bytes).map_err(|e| Error::new(ErrorKind::Invalid, path, format!("is not readable: {e}")))
 }
 
 /// `root/path`, where `path` stays inside: relative, no `..`.

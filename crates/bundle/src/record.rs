@@ -154,7 +154,10 @@ impl RecordHeader {
             return fail(ErrorKind::Checksum, 120, what);
         }
         if u32_at(8) as usize != RECORD_HEADER_BYTES {
-            let what = format!("expected a header of {RECORD_HEADER_BYTES} bytes, it says {}", u32_at(8));
+            let what = format!(
+                "expected a header of {RECORD_HEADER_BYTES} bytes, it says {}",
+                u32_at(8)
+            );
             return fail(ErrorKind::Invalid, 8, what);
         }
         let Some(packing) = Packing::from_id(u32_at(16)) else {

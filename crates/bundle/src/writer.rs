@@ -1,7 +1,9 @@
+//! Writing a bundle: all of it beside its destination, then one rename. What to write is the caller's decision.
+
 use crate::{
-    BUNDLE_VERSION, Checksum, Component, Error, ErrorKind, FileEntry, MANIFEST_PATH, Manifest,
-    PROVENANCE_PATH, PortDecl, Provenance, RECORD_ALIGNMENT, RecordHeader, Result, TokenIds,
-    WEIGHTS_MANIFEST_PATH, WeightEntry, WeightsManifest, encode_graph,
+    BUNDLE_VERSION, Checksum, Component, Error, ErrorKind, FileEntry, MANIFEST_PATH, Manifest, PROVENANCE_PATH,
+    PortDecl, Provenance, RECORD_ALIGNMENT, RecordHeader, Result, TokenIds, WEIGHTS_MANIFEST_PATH, WeightEntry,
+    WeightsManifest, encode_graph,
 };
 use cactus_ir::{Graph, TensorType};
 use cactus_quant::Packing;
@@ -251,6 +253,10 @@ impl BundleWriter {
         }
         // A folder that is not empty cannot be replaced by one rename: the old bundle steps aside, and back on failure.
         let aside = self.temporary.with_extension("old");
+        if aside.exists() {
+            // Left by a writer that was stopped after its bundle was in place.
+            fs::remove_dir_all(&aside).map_err(|e| Error::io(&aside, "remove the replaced bundle", e))?;
+        }
         fs::rename(&self.destination, &aside).map_err(io)?;
         if let Err(e) = fs::rename(&self.temporary, &self.destination) {
             return Err(match fs::rename(&aside, &self.destination) {

@@ -1,6 +1,9 @@
 //! Bundles written, read, damaged.
 
-use cactus_bundle::{About, Bundle, BundleWriter, ErrorKind, MANIFEST_PATH, Provenance, decode_graph, encode_graph};
+use cactus_bundle::{
+    About, Bundle, BundleWriter, Checksum, ErrorKind, FileEntry, MANIFEST_PATH, Manifest, Provenance,
+    WEIGHTS_MANIFEST_PATH, WeightsManifest, decode_graph, encode_graph,
+};
 use cactus_ir::{Dim, Graph, GraphBuilder, TensorType};
 use cactus_quant::Packing;
 use cactus_tensor::DType;
@@ -11,7 +14,10 @@ use std::path::{Path, PathBuf};
 
 fn graph() -> Graph {
     let mut b = GraphBuilder::new("decoder");
-    let ids = b.input("input_ids", TensorType::new(DType::I64, [Dim::symbol("batch"), Dim::symbol("seq")]));
+    let ids = b.input(
+        "input_ids",
+        TensorType::new(DType::I64, [Dim::symbol("batch"), Dim::symbol("seq")]),
+    );
     let table = b.weight("embed.weight", &[20, 40]);
     let norm = b.weight("norm.weight", &[40]);
     let x = b.embedding(table, ids).unwrap();
@@ -25,12 +31,20 @@ fn write(destination: &Path, replace: bool) -> cactus_bundle::Result<PathBuf> {
     let mut w = BundleWriter::create(destination, replace)?;
     let rows: Vec<f32> = (0..800).map(|i| (i as f32 * 0.37).sin()).collect();
     let packed = cactus_quant::pack(Packing::Int8G32, 20, 40, &rows).unwrap();
-    w.add_weight("embed.weight", &[20, 40], Packing::Int8G32, packed.scales(), packed.data())?;
+    w.add_weight(
+        "embed.weight",
+        &[20, 40],
+        Packing::Int8G32,
+        packed.scales(),
+        packed.data(),
+    )?;
     let norm: Vec<u8> = (0..40).flat_map(|_| 1f32.to_le_bytes()).collect();
     w.add_weight("norm.weight", &[40], Packing::RowMajor, &[], &norm)?;
     let g = graph();
-    let bindings: BTreeMap<String, String> =
-        ["embed.weight", "norm.weight"].into_iter().map(|n| (n.into(), n.into())).collect();
+    let bindings: BTreeMap<String, String> = ["embed.weight", "norm.weight"]
+        .into_iter()
+        .map(|n| (n.into(), n.into()))
+        .collect();
     w.add_component("decoder", &g, &g, &bindings)?;
     w.add_file("tokenizer.json", b"{}")?;
     let about = About {
@@ -97,18 +111,87 @@ fn newer_version_is_named_with_the_versions_read() {
     let dir = tempfile::tempdir().unwrap();
     let path = write(&dir.path().join("m"), false).unwrap();
     let manifest = path.join(MANIFEST_PATH);
-    let text = fs::read_to_string(&manifest).unwrap().replacen("\"version\": 1", "\"version\": 7", 1);
+    let text = fs::read_to_string(&manifest)
+        .unwrap()
+        .replacen("\"version\": 1", "\"version\": 7", 1);
     fs::write(&manifest, text).unwrap();
     let e = Bundle::open(&path).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Version);
-    assert!(e.to_string().contains("version 7") && e.to_string().contains("versions 1 to 1"), "{e}");
+    assert!(
+        e.to_string().contains("version 7") && e.to_string().contains("versions 1 to 1"),
+        "{e}"
+    );
+}
+
+/// Changes the documents of a bundle and makes sizes and checksums right again.
+fn rewrite(root: &Path, change: impl Fn(&mut Manifest, &mut WeightsManifest)) {
+    let read = |path: &str| fs::read(root.join(path)).unwrap();
+    let mut manifest: Manifest = serde_json::from_slice(&read(MANIFEST_PATH)).unwrap();
+    let mut weights: WeightsManifest = serde_json::from_slice(&read(WEIGHTS_MANIFEST_PATH)).unwrap();
+    change(&mut manifest, &mut weights);
+    let bytes = serde_json::to_vec(&weights).unwrap();
+    let entry = FileEntry {
+        bytes: bytes.len() as u64,
+        xxh3: Checksum::of(&bytes),
+    };
+    fs::write(root.join(WEIGHTS_MANIFEST_PATH), bytes).unwrap();
+    manifest.files.insert(WEIGHTS_MANIFEST_PATH.to_owned(), entry);
+    manifest.checksum = manifest.expected_checksum();
+    fs::write(root.join(MANIFEST_PATH), serde_json::to_vec(&manifest).unwrap()).unwrap();
+}
+
+#[test]
+fn documents_that_contradict_each_other_are_refused() {
+    type Change = fn(&mut Manifest, &mut WeightsManifest);
+    let cases: [(&str, Change); 7] = [
+        ("version 2", |_, w| w.version = 2),
+        ("same name", |m, _| m.components.push(m.components[0].clone())),
+        ("not aligned", |_, w| {
+            w.weights.get_mut("norm.weight").unwrap().offset += 8
+        }),
+        ("row_major", |_, w| {
+            w.weights.get_mut("norm.weight").unwrap().packing = "f16_n16".to_owned()
+        }),
+        ("[40]", |_, w| w.weights.get_mut("norm.weight").unwrap().dims = vec![41]),
+        ("same byte", |_, w| {
+            drop(w.weights.insert("again".to_owned(), w.weights["norm.weight"].clone()))
+        }),
+        ("does not stay inside", |_, w| {
+            w.weights.get_mut("norm.weight").unwrap().file = "../model.weights".to_owned()
+        }),
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    for (words, change) in cases {
+        let root = write(&dir.path().join("m"), true).unwrap();
+        rewrite(&root, |_, _| {});
+        Bundle::open(&root).unwrap();
+        rewrite(&root, change);
+        let e = Bundle::open(&root).expect_err(words);
+        assert_eq!(e.kind(), ErrorKind::Invalid, "{e}");
+        assert!(e.to_string().contains(words), "{words}: {e}");
+    }
+}
+
+#[test]
+fn replacing_clears_what_a_stopped_writer_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = write(&dir.path().join("m"), false).unwrap();
+    let aside = dir.path().join(".m.old");
+    fs::create_dir(&aside).unwrap();
+    fs::write(aside.join("x"), b"1").unwrap();
+    write(&root, true).unwrap();
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    Bundle::open(&root).unwrap();
 }
 
 #[test]
 fn not_a_bundle_and_missing_are_told_apart() {
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(Bundle::open(dir.path()).unwrap_err().kind(), ErrorKind::NotABundle);
-    assert_eq!(Bundle::open(&dir.path().join("x")).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(
+        Bundle::open(&dir.path().join("x")).unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
 }
 
 #[test]
@@ -126,7 +209,11 @@ fn files(root: &Path) -> Vec<PathBuf> {
     let mut out = Vec::new();
     for entry in fs::read_dir(root).unwrap() {
         let path = entry.unwrap().path();
-        if path.is_dir() { out.extend(files(&path)) } else { out.push(path) }
+        if path.is_dir() {
+            out.extend(files(&path))
+        } else {
+            out.push(path)
+        }
     }
     out.sort();
     out
