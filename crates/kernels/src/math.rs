@@ -33,14 +33,17 @@ pub(crate) fn exp<S: Simd>(s: S, x: S::F) -> S::F {
     s.mul(s.mul(e, pow2(s, half)), pow2(s, s.sub_i(n, half)))
 }
 
-/// `2^x` for `x <= 0` within 8 ULP, exactly 1 for 0 and 0 for `x < -125.5` including minus infinity.
+/// Added to a float below `2^22` in magnitude it leaves the nearest integer, ties to even, in the low bits.
+pub(crate) const ROUNDING_SHIFT: f32 = 12_582_912.0;
+
+/// `2^x` for `-125 <= x <= 0` within 8 ULP, exactly 1 for 0; `2^-125` for what is lower or NaN.
 ///
 /// For softmax weights, where it is scaled against values of eight bits.
 #[inline(always)]
 pub(crate) fn exp2_weight<S: Simd>(s: S, x: S::F) -> S::F {
-    let clamped = s.max(x, s.splat(-126.0));
-    let n = s.round(clamped);
-    let r = s.sub(clamped, n);
+    let x = s.max(x, s.splat(-125.0));
+    let shifted = s.add(x, s.splat(ROUNDING_SHIFT));
+    let r = s.sub(x, s.sub(shifted, s.splat(ROUNDING_SHIFT)));
     // (2^r - 1) / r on |r| <= 1/2.
     let p = s.splat(1.112_542_2e-3);
     let p = s.fma(p, r, s.splat(9.666_283e-3));
@@ -48,8 +51,8 @@ pub(crate) fn exp2_weight<S: Simd>(s: S, x: S::F) -> S::F {
     let p = s.fma(p, r, s.splat(2.402_235_1e-1));
     let p = s.fma(p, r, s.splat(6.931_428_3e-1));
     let e = s.fma(p, r, s.splat(1.0));
-    let e = s.floats(s.add_i(s.bits(e), s.shl_i::<23>(s.to_int(n))));
-    s.select(s.lt(x, s.splat(-125.5)), s.zero(), e)
+    // The integer part of x lies in the low bits of `shifted`; what is above leaves the word.
+    s.floats(s.add_i(s.bits(e), s.shl_i::<23>(s.bits(shifted))))
 }
 
 /// `2^n` for `-126 <= n <= 127`.

@@ -245,7 +245,7 @@ impl Simd for Scalar {
     #[inline(always)]
     fn store_planes(self, v: [I; 4], high: &mut [u8; 64], low: &mut [u8; 64]) {
         for (i, &value) in v.as_flattened().iter().enumerate() {
-            high[i] = (value >> 7) as u8;
+            high[i] = ((value & 0x3fff) >> 7) as u8;
             low[i] = (value & 127) as u8;
         }
     }

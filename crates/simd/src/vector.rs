@@ -155,6 +155,6 @@ pub trait Simd: Copy + Send + Sync + std::fmt::Debug + 'static {
     fn load_quads_plain(self, x: &[i8; 64]) -> Self::QuadsPlain;
     /// As [`Simd::dot`] without start value, for bytes of `x` in `0..=127` and quads in `-127..=127`.
     fn dot_plain(self, acc: Self::I, q: Self::QuadsPlain, x: i32) -> Self::I;
-    /// Splits 64 integers in `0..=16383` into their high and low seven bits.
+    /// Splits the low 16 bits of 64 integers, which hold values in `0..=16383`, into their high and low seven bits.
     fn store_planes(self, v: [Self::I; 4], high: &mut [u8; 64], low: &mut [u8; 64]);
 }

@@ -182,7 +182,7 @@ fn inputs(random: &mut Random) -> Inputs {
                 (random.bits() % 128) as u8
             }
         }),
-        planes: std::array::from_fn(|_| std::array::from_fn(|_| (random.bits() % 16_384) as i32)),
+        planes: std::array::from_fn(|_| std::array::from_fn(|_| (random.bits() & 0xffff_3fff).cast_signed())),
         from: (random.bits() % 17) as usize,
         to: (random.bits() % 19) as usize,
     }

@@ -97,8 +97,8 @@ impl Cache for Half {
             s.store(softened.p[j], &mut chunks[j]);
         }
         weights.visible[row] = (visible.start, visible.end);
-        s.store_partial(softened.old, &mut weights.old[row..row + 1]);
-        s.store_partial(softened.new, &mut weights.new[row..row + 1]);
+        weights.old[row] = softened.old;
+        weights.new[row] = softened.new;
     }
 
     #[inline(always)]

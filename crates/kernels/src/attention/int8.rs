@@ -4,12 +4,13 @@
 //! order, `score = fma(f32(dot) * key scale, sq, score)` from zero, where `dot` is exact.
 //!
 //! Output: with `top` the largest value scale among the visible positions of block and group, the weight of a position
-//! becomes the integer `w = round(p * (value scale * (16383 / top)))`, ties to even. The block's output
+//! becomes the integer `w = round(p * (value scale * (16383 / top)))`, ties to even, in one rounding. The block's output
 //! `f32(sum of w * value) * (new * (top / 16383))` has an exact sum; `w` is split into two planes of seven bits, which
 //! unsigned-by-signed and signed-by-signed byte products both take.
 
 use super::{Cache, MAX_QUERIES, MAX_ROWS, Softened, Stack, Tile, lanes_of, with_few_rows, with_rows};
 use crate::kv::{BLOCK_TOKENS, GROUP, Int8Block, MAX_HEAD_DIM, quantize_part};
+use crate::math::ROUNDING_SHIFT;
 use crate::matmul::Cell;
 use cactus_simd::Simd;
 use std::ops::Range;
@@ -156,11 +157,12 @@ impl Cache for Int8 {
             value_weights(s, block, groups, visible, &mut weights.part);
             &weights.part
         };
-        s.store_partial(softened.old, &mut weights.old[row..row + 1]);
+        weights.old[row] = softened.old;
         for g in 0..groups {
             let mut integers = [s.splat_i(0); 4];
             for j in 0..4 {
-                integers[j] = s.to_int(s.mul(softened.p[j], s.load(&values.ratios[g][j])));
+                let shifted = s.fma(softened.p[j], s.load(&values.ratios[g][j]), s.splat(ROUNDING_SHIFT));
+                integers[j] = s.bits(shifted);
             }
             let planes = &mut weights.planes[g][row];
             s.store_planes(
@@ -168,10 +170,7 @@ impl Cache for Int8 {
                 bytemuck::cast_mut(&mut planes.high),
                 bytemuck::cast_mut(&mut planes.low),
             );
-            s.store_partial(
-                s.mul(softened.new, s.splat(values.units[g])),
-                std::slice::from_mut(&mut planes.unit),
-            );
+            planes.unit = softened.new * values.units[g];
         }
     }
 

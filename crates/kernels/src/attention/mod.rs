@@ -224,7 +224,7 @@ impl Tile<'_> {
         &self.q[row * self.q_stride + head * self.layout.head_dim()..][..self.layout.head_dim()]
     }
 
-    /// What turns a dot product into the argument of [`Tile::scores_to_weights`].
+    /// What turns a dot product into the argument of [`Tile::finish_scores`].
     fn score_factor(&self) -> f32 {
         if self.softcap.is_some() {
             self.scale
@@ -285,11 +285,33 @@ impl Tile<'_> {
             while first < active.end {
                 let rows = step.min(active.end - first);
                 C::scores(s, cached, &query_memory, queries, first, dim, &mut scores[..rows]);
+                let mut block_maxima = [0.0; 16];
+                for (i, scores) in scores[..rows].iter_mut().enumerate() {
+                    block_maxima[i] = self.finish_scores(s, scores, &self.visible(first + i, base));
+                }
+                let (old, new) = merge_maxima(s, &block_maxima, &mut maxima[first..first + rows]);
                 for (i, scores) in scores[..rows].iter().enumerate() {
-                    let query = first + i;
-                    let visible = self.visible(query, base);
-                    let softened = self.scores_to_weights(s, scores, &visible, &mut maxima[query], &mut sums[query]);
-                    C::store_weights(s, cached, dim, i, &visible, softened, &mut weights);
+                    let (query, visible) = (first + i, self.visible(first + i, base));
+                    let p = weights_of(s, scores, block_maxima[i], &visible);
+                    let block_sum = s.add(s.add(p[0], p[1]), s.add(p[2], p[3]));
+                    let sum = &mut sums[query];
+                    s.store(
+                        s.fma(block_sum, s.splat(new[i]), s.mul(s.load(sum), s.splat(old[i]))),
+                        sum,
+                    );
+                    C::store_weights(
+                        s,
+                        cached,
+                        dim,
+                        i,
+                        &visible,
+                        Softened {
+                            p,
+                            old: old[i],
+                            new: new[i],
+                        },
+                        &mut weights,
+                    );
                 }
                 C::accumulate(
                     s,
@@ -318,51 +340,63 @@ impl Tile<'_> {
         }
     }
 
-    /// One step of the online softmax for one query: the weights of the block relative to its own maximum.
+    /// Caps the scores of one query with a block and masks them with minus infinity; returns the largest.
     #[inline(always)]
-    fn scores_to_weights<S: Simd>(
-        &self,
-        s: S,
-        scores: &[f32; BLOCK_TOKENS],
-        visible: &Range<usize>,
-        max: &mut f32,
-        sum: &mut [f32; 16],
-    ) -> Softened<S> {
-        let (scores, _) = scores.as_chunks::<16>();
-        let lowest = s.splat(f32::NEG_INFINITY);
-        let mut p = [lowest; 4];
+    fn finish_scores<S: Simd>(&self, s: S, scores: &mut [f32; BLOCK_TOKENS], visible: &Range<usize>) -> f32 {
+        let (scores, _) = scores.as_chunks_mut::<16>();
+        let mut v = [s.zero(); 4];
         for j in 0..4 {
-            p[j] = s.load(&scores[j]);
-            if let Some(cap) = self.softcap {
-                let capped = tanh(s, s.div(p[j], s.splat(cap)));
-                p[j] = s.mul(s.mul(capped, s.splat(cap)), s.splat(std::f32::consts::LOG2_E));
-            }
+            v[j] = s.load(&scores[j]);
         }
-        if visible.len() < BLOCK_TOKENS {
+        if self.softcap.is_some() || visible.len() < BLOCK_TOKENS {
             for j in 0..4 {
-                p[j] = s.select(lanes_of(s, visible, j), p[j], lowest);
+                if let Some(cap) = self.softcap {
+                    let capped = tanh(s, s.div(v[j], s.splat(cap)));
+                    v[j] = s.mul(s.mul(capped, s.splat(cap)), s.splat(std::f32::consts::LOG2_E));
+                }
+                v[j] = s.select(lanes_of(s, visible, j), v[j], s.splat(f32::NEG_INFINITY));
+                s.store(v[j], &mut scores[j]);
             }
         }
-        let block_max = s.reduce_max(s.max(s.max(p[0], p[1]), s.max(p[2], p[3])));
-        for j in 0..4 {
-            p[j] = exp2_weight(s, s.sub(p[j], s.splat(block_max)));
-        }
-        let smaller = exp2_weight(s, s.neg(s.abs(s.splat(*max - block_max))));
-        let one = s.splat(1.0);
-        let rises = s.le(s.splat(*max), s.splat(block_max));
-        let (old, new) = (s.select(rises, smaller, one), s.select(rises, one, smaller));
-        *max = if *max <= block_max { block_max } else { *max };
-        let block_sum = s.add(s.add(p[0], p[1]), s.add(p[2], p[3]));
-        s.store(s.fma(block_sum, new, s.mul(s.load(sum), old)), sum);
-        Softened { p, old, new }
+        s.reduce_max(s.max(s.max(v[0], v[1]), s.max(v[2], v[3])))
     }
 }
 
-/// Weights of a block relative to its maximum, and the factors (in all lanes) on what was summed before and on them.
+/// Merges the maxima of a block into the running ones; returns the factors on what was summed before and on the block.
+#[inline(always)]
+fn merge_maxima<S: Simd>(s: S, block_maxima: &[f32; 16], maxima: &mut [f32]) -> ([f32; 16], [f32; 16]) {
+    let (block, running) = (s.load(block_maxima), s.load_partial(maxima));
+    let smaller = exp2_weight(s, s.neg(s.abs(s.sub(running, block))));
+    let one = s.splat(1.0);
+    let rises = s.le(running, block);
+    let (mut old, mut new) = ([0.0; 16], [0.0; 16]);
+    s.store(s.select(rises, smaller, one), &mut old);
+    s.store(s.select(rises, one, smaller), &mut new);
+    s.store_partial(s.select(rises, block, running), maxima);
+    (old, new)
+}
+
+/// Weights relative to the block's maximum, zero where masked.
+#[inline(always)]
+fn weights_of<S: Simd>(s: S, scores: &[f32; BLOCK_TOKENS], max: f32, visible: &Range<usize>) -> [S::F; 4] {
+    let (scores, _) = scores.as_chunks::<16>();
+    let mut p = [s.zero(); 4];
+    for j in 0..4 {
+        p[j] = exp2_weight(s, s.sub(s.load(&scores[j]), s.splat(max)));
+    }
+    if visible.len() < BLOCK_TOKENS {
+        for j in 0..4 {
+            p[j] = s.select(lanes_of(s, visible, j), p[j], s.zero());
+        }
+    }
+    p
+}
+
+/// Weights of a block relative to its maximum, and the factors on what was summed before and on them.
 struct Softened<S: Simd> {
     p: [S::F; 4],
-    old: S::F,
-    new: S::F,
+    old: f32,
+    new: f32,
 }
 
 /// Lanes of vector `j` of a block within the slots `visible`.

@@ -345,6 +345,8 @@ impl Simd for Avx2 {
         intrinsics!({
             let seven_bits = _mm256_set1_epi16(127);
             let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+            let low_word = _mm256_set1_epi32(0xffff);
+            let v = v.map(|v| [_mm256_and_si256(v[0], low_word), _mm256_and_si256(v[1], low_word)]);
             for half in 0..2 {
                 let a = _mm256_packus_epi32(v[2 * half][0], v[2 * half][1]);
                 let b = _mm256_packus_epi32(v[2 * half + 1][0], v[2 * half + 1][1]);

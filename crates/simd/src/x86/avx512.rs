@@ -263,18 +263,22 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn store_planes(self, v: [__m512i; 4], high: &mut [u8; 64], low: &mut [u8; 64]) {
         intrinsics!({
-            let words01 = _mm512_packus_epi32(v[0], v[1]);
-            let words23 = _mm512_packus_epi32(v[2], v[3]);
+            let low_words = _mm512_set_epi16(
+                62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32, //
+                30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0,
+            );
+            let words01 = _mm512_permutex2var_epi16(v[0], low_words, v[1]);
+            let words23 = _mm512_permutex2var_epi16(v[2], low_words, v[3]);
             let seven_bits = _mm512_set1_epi16(127);
             let high_bytes = _mm512_packus_epi16(_mm512_srli_epi16::<7>(words01), _mm512_srli_epi16::<7>(words23));
             let low_bytes = _mm512_packus_epi16(
                 _mm512_and_si512(words01, seven_bits),
                 _mm512_and_si512(words23, seven_bits),
             );
-            // Packing works within 128-bit quarters: four bytes of each input in turn. Put them back in order.
-            let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-            _mm512_storeu_si512(high.as_mut_ptr().cast(), _mm512_permutexvar_epi32(order, high_bytes));
-            _mm512_storeu_si512(low.as_mut_ptr().cast(), _mm512_permutexvar_epi32(order, low_bytes));
+            // Packing works within 128-bit quarters: eight bytes of each input in turn. Put them back in order.
+            let order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+            _mm512_storeu_si512(high.as_mut_ptr().cast(), _mm512_permutexvar_epi64(order, high_bytes));
+            _mm512_storeu_si512(low.as_mut_ptr().cast(), _mm512_permutexvar_epi64(order, low_bytes));
         })
     }
 }
