@@ -1,10 +1,15 @@
 //! Writes GGUF files: only as much as seeds need.
 
 use cactus_import::gguf::{Array, GgufFile, MAGIC, TensorInfo, Value};
+use cactus_quant::gguf::GgmlType;
 
-/// The metadata of `file` and those of its tensors that `keep` chooses, with their data from `bytes`.
+const EMBEDDING: &str = "token_embd.weight";
+
+/// The metadata of `file` and those of its tensors that `keep` chooses, with their data from `bytes`. The embedding, whose
+/// shape the configuration follows, always stays, as zeros in half precision.
 pub(crate) fn shrunk(file: &GgufFile, bytes: &[u8], keep: impl Fn(&TensorInfo) -> bool) -> Vec<u8> {
-    let tensors: Vec<&TensorInfo> = file.tensors.iter().filter(|t| keep(t)).collect();
+    let is_embedding = |t: &TensorInfo| t.name == EMBEDDING;
+    let tensors: Vec<&TensorInfo> = file.tensors.iter().filter(|t| is_embedding(t) || keep(t)).collect();
     let mut out = MAGIC.to_vec();
     out.extend(file.version.to_le_bytes());
     count(&mut out, tensors.len());
@@ -20,9 +25,14 @@ pub(crate) fn shrunk(file: &GgufFile, bytes: &[u8], keep: impl Fn(&TensorInfo) -
         for &dim in tensor.shape.iter().rev() {
             count(&mut out, dim);
         }
-        out.extend(tensor.ty.id().to_le_bytes());
+        let ty = if is_embedding(tensor) { GgmlType::F16 } else { tensor.ty };
+        out.extend(ty.id().to_le_bytes());
         count(&mut out, data.len());
-        data.extend(&bytes[tensor.range.clone()]);
+        if is_embedding(tensor) {
+            data.resize(data.len() + 2 * tensor.elems(), 0);
+        } else {
+            data.extend(&bytes[tensor.range.clone()]);
+        }
         data.resize(data.len().next_multiple_of(file.alignment), 0);
     }
     out.resize(out.len().next_multiple_of(file.alignment), 0);

@@ -14,9 +14,9 @@ const MAX_ELEMS: usize = 1 << 16;
 const MAX_LAYERS: usize = 2;
 
 /// A GGUF file: container, weights, configuration, tokenizer, and the model they describe.
-pub(crate) fn gguf(data: &[u8]) {
+pub(crate) fn gguf(data: &[u8]) -> bool {
     let Ok(file) = GgufFile::parse(data) else {
-        return;
+        return false;
     };
     for tensor in &file.tensors {
         assert!(data.get(tensor.range.clone()).is_some(), "a tensor lies in the file");
@@ -33,21 +33,21 @@ pub(crate) fn gguf(data: &[u8]) {
     }
     let bytes: SharedBytes = Arc::new(data.to_vec());
     let Ok(source) = GgufSource::new(Path::new("fuzzed.gguf"), bytes) else {
-        return;
+        return false;
     };
     read_all(&source);
     let _ = source.rope_factors();
-    if let Ok(config) = config::config(&source) {
-        build(&config);
-    }
+    config::config(&source).is_ok_and(|config| build(&config))
 }
 
 /// A safetensors file.
-pub(crate) fn safetensors(data: &[u8]) {
+pub(crate) fn safetensors(data: &[u8]) -> bool {
     let bytes: SharedBytes = Arc::new(data.to_vec());
-    if let Ok(source) = SafetensorsSource::from_bytes(Path::new("fuzzed.safetensors"), bytes) {
+    let source = SafetensorsSource::from_bytes(Path::new("fuzzed.safetensors"), bytes);
+    source.is_ok_and(|source| {
         read_all(&source);
-    }
+        true
+    })
 }
 
 fn read_all(source: &dyn TensorSource) {
@@ -66,16 +66,14 @@ fn read_all(source: &dyn TensorSource) {
 }
 
 /// A `config.json`.
-pub(crate) fn hf_config(data: &[u8]) {
-    if let Ok(config) = serde_json::from_slice(data) {
-        build(&config);
-    }
+pub(crate) fn hf_config(data: &[u8]) -> bool {
+    serde_json::from_slice(data).is_ok_and(|config| build(&config))
 }
 
 /// Builds the model, and optimizes it where it is small.
-fn build(config: &Value) {
+fn build(config: &Value) -> bool {
     let Ok(def) = cactus_models::build(config) else {
-        return;
+        return false;
     };
     def.graph.verify().expect("a family builds a valid graph");
     assert!(def.unread(["lm_head.weight"]).len() <= 1);
@@ -88,4 +86,5 @@ fn build(config: &Value) {
         graph.verify().expect("passes keep a graph valid");
         assert_eq!(graph.outputs().len(), def.graph.outputs().len());
     }
+    true
 }

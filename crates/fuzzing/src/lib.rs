@@ -16,6 +16,7 @@ mod graph;
 mod import;
 pub mod mutate;
 mod options;
+mod program;
 mod seeds;
 mod text;
 
@@ -37,8 +38,8 @@ pub struct Target {
     pub name: &'static str,
     /// What its input is.
     pub form: Form,
-    /// Parses `data`; panics where a promise is broken.
-    pub run: fn(&[u8]),
+    /// Parses `data` and tells whether it was accepted; panics where a promise is broken.
+    pub run: fn(&[u8]) -> bool,
     /// Small valid inputs.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
@@ -62,6 +63,12 @@ pub const TARGETS: &[Target] = &[
         form: Form::Json,
         run: graph::json,
         seeds: seeds::graphs_json,
+    },
+    Target {
+        name: "program",
+        form: Form::Json,
+        run: program::program,
+        seeds: seeds::programs,
     },
     Target {
         name: "manifest",

@@ -110,6 +110,11 @@ pub(crate) fn graphs_json() -> Vec<Vec<u8>> {
     graphs().iter().map(compact).collect()
 }
 
+pub(crate) fn programs() -> Vec<Vec<u8>> {
+    let compact = |family: &&str| serde_json::to_vec(&decoder(family).1).expect("a graph has string keys");
+    ["llama", "lfm2", "gemma3_text", "qwen2"].iter().map(compact).collect()
+}
+
 pub(crate) fn gguf_files() -> Vec<Vec<u8>> {
     let shrink = |bytes: Vec<u8>| {
         let file = GgufFile::parse(&bytes).expect("a golden file");

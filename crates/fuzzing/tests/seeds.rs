@@ -15,14 +15,14 @@ fn fuzz_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
 }
 
-/// Runs one input; where it fails, keeps it under the build folder and says where.
-fn run(target: &Target, input: &[u8], what: &str) {
+/// Runs one input and tells whether it was accepted; where it fails, keeps it under the build folder and says where.
+fn run(target: &Target, input: &[u8], what: &str) -> bool {
     let start = Instant::now();
-    if catch_unwind(AssertUnwindSafe(|| (target.run)(input))).is_err() {
+    let accepted = catch_unwind(AssertUnwindSafe(|| (target.run)(input))).unwrap_or_else(|_| {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-failed", target.name));
         fs::write(&path, input).unwrap();
         panic!("{} failed on {what}, kept as {}", target.name, path.display());
-    }
+    });
     let time = start.elapsed();
     assert!(
         time < MAX_TIME,
@@ -30,6 +30,7 @@ fn run(target: &Target, input: &[u8], what: &str) {
         target.name,
         input.len()
     );
+    accepted
 }
 
 fn check(name: &str) {
@@ -37,7 +38,7 @@ fn check(name: &str) {
     let seeds = (target.seeds)();
     assert!(!seeds.is_empty());
     for (i, seed) in seeds.iter().enumerate() {
-        run(target, seed, &format!("seed {i}"));
+        assert!(run(target, seed, &format!("seed {i}")), "seed {i} of {name} is refused");
         let mutated = mutate::mutations(target.form, seed, MUTATIONS.div_ceil(seeds.len()));
         for (j, input) in mutated.iter().enumerate() {
             run(target, input, &format!("mutation {j} of seed {i}"));
@@ -76,6 +77,6 @@ macro_rules! targets {
 }
 
 targets! {
-    tensor_record graph_cactus graph_json manifest gguf safetensors hf_config tokenizer_json chat_template
+    tensor_record graph_cactus graph_json program manifest gguf safetensors hf_config tokenizer_json chat_template
     generate_options_json
 }
