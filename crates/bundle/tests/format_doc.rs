@@ -96,6 +96,24 @@ fn record_header_table_is_the_encoding() {
     assert_eq!(&bytes[..4], [0x43, 0x41, 0x43, 0x54]);
 }
 
+#[test]
+fn record_header_example_is_the_encoding() {
+    let page = page();
+    let (_, rest) = page.split_once("<!-- example: tensor record -->").unwrap();
+    let example = rest.split("```").nth(1).unwrap();
+    let bytes: Vec<u8> = example
+        .lines()
+        .skip(1)
+        .flat_map(|l| l.split_whitespace().skip(1))
+        .map(|b| u8::from_str_radix(b, 16).unwrap())
+        .collect();
+    let (dims, packing) = ([49152, 576], Packing::Int8G32);
+    let (scales, data) = packing.payload_bytes(&dims).unwrap();
+    let mut header = RecordHeader::plan(Path::new("w"), &dims, packing, scales, data).unwrap();
+    header.payload_checksum = Checksum(u64::from_le_bytes(bytes[104..112].try_into().unwrap()));
+    assert_eq!(header.encode()[..], bytes);
+}
+
 fn graph() -> Graph {
     let mut b = GraphBuilder::new("g");
     let x = b.input("x", TensorType::new(DType::F32, [4.into()]));
@@ -146,6 +164,54 @@ fn packings_and_type_codes_are_those_of_the_code() {
     }
     for reserved in 16..=19 {
         assert_eq!(Packing::from_id(reserved), None);
+    }
+}
+
+/// The formulas of the section on packings, written out once more.
+#[test]
+fn packed_bytes_lie_where_the_page_says() {
+    let (n, k) = (19, 70);
+    // Integers up to 127 in every group, so the scale is 1 and the stored value is the number itself.
+    let number = |o: usize, c: usize| {
+        if c.is_multiple_of(32) {
+            127
+        } else {
+            (o * 31 + c * 7) % 120
+        }
+    };
+    let rows: Vec<f32> = (0..n * k).map(|i| number(i / k, i % k) as f32).collect();
+    let int8 = cactus_quant::pack(Packing::Int8G32, n, k, &rows).unwrap();
+    let f16 = cactus_quant::pack(Packing::F16N16, n, k, &rows).unwrap();
+    let f32 = cactus_quant::pack(Packing::F32N16, n, k, &rows).unwrap();
+    let groups = k.div_ceil(32);
+    let block_bytes = 512 * groups + 64 * groups.div_ceil(2);
+    let blocks = n.div_ceil(16);
+    assert_eq!(int8.data().len(), blocks * block_bytes);
+    assert_eq!(f16.data().len(), blocks * 32 * k);
+    assert_eq!(f32.data().len(), blocks * 64 * k);
+    for o in 0..blocks * 16 {
+        let (block, r) = (o / 16, o % 16);
+        for c in 0..groups * 32 {
+            let inside = o < n && c < k;
+            let value = if inside { number(o, c) } else { 0 };
+            let (g, j, i) = (c / 32, c % 32 / 4, c % 4);
+            let pair = block * block_bytes + g / 2 * (64 + 2 * 512);
+            let at = pair + 64 + g % 2 * 512 + 64 * j + 4 * r + i;
+            assert_eq!(usize::from(int8.data()[at]), value, "output {o} input {c}");
+            let at = pair + g % 2 * 32 + 2 * r;
+            let one: [u8; 2] = if o < n { [0x00, 0x3c] } else { [0, 0] };
+            assert_eq!(int8.data()[at..at + 2], one, "scale of output {o} group {g}");
+            if c < k {
+                let at = block * 16 * k + 16 * c + r;
+                let bits = half::f16::from_f32(value as f32).to_le_bytes();
+                assert_eq!(f16.data()[2 * at..][..2], bits, "output {o} input {c}");
+                assert_eq!(
+                    f32.data()[4 * at..][..4],
+                    (value as f32).to_le_bytes(),
+                    "output {o} input {c}"
+                );
+            }
+        }
     }
 }
 
