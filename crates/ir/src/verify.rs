@@ -48,6 +48,10 @@ impl Graph {
                 return Err(Error::structure(format!("state `{}` is declared twice", s.name)));
             }
         }
+        if let Some(s) = self.states.iter().find(|s| !s.kind.is_bounded()) {
+            let what = format!("state `{}` ({:?}) has no sensible size", s.name, s.kind);
+            return Err(Error::structure(what));
+        }
         let mut defined: Vec<bool> = self.values.iter().map(|v| !matches!(v.def, Def::Node { .. })).collect();
         let mut used_states = HashSet::new();
         for (id, node) in self.nodes() {
@@ -147,6 +151,20 @@ fn verify_state(op: &Op, name: &str, state: Option<&State>, types: &[&TensorType
         )));
     }
     Ok(())
+}
+
+/// Elements of a state (for the KV cache: of a position) beyond which its size in bytes might overflow somewhere.
+const MAX_STATE_ELEMS: usize = 1 << 40;
+
+impl StateKind {
+    fn is_bounded(&self) -> bool {
+        let elems = match self {
+            StateKind::Kv { kv_heads, head_dim, .. } => kv_heads.checked_mul(*head_dim),
+            StateKind::Conv { channels, rows } => channels.checked_mul(*rows),
+            StateKind::Recurrent { shape } => cactus_tensor::element_count(shape).ok(),
+        };
+        elems.is_some_and(|n| n <= MAX_STATE_ELEMS)
+    }
 }
 
 fn attributes_are_finite(op: &Op) -> bool {

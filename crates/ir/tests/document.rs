@@ -79,3 +79,26 @@ fn ranks_beyond_the_limit_do_not_verify() {
         assert_eq!(g.verify().is_ok(), sound, "{rank}");
     }
 }
+
+#[test]
+fn states_without_a_sensible_size_do_not_verify() {
+    let huge = usize::MAX / 2 + 1;
+    let kinds = [
+        StateKind::Kv {
+            kv_heads: huge,
+            head_dim: 2,
+            window: None,
+        },
+        StateKind::Conv {
+            channels: huge,
+            rows: 1,
+        },
+        StateKind::Recurrent { shape: vec![huge, 4] },
+    ];
+    for kind in kinds {
+        let mut g = graph();
+        let name = "unused".to_owned();
+        g.add_state(State { name, kind }).unwrap();
+        assert_eq!(g.verify().unwrap_err().kind(), ErrorKind::Structure);
+    }
+}
