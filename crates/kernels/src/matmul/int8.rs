@@ -156,25 +156,30 @@ impl TileOp<'_, '_> {
     /// Rows `row..row + R` of the tile times blocks `block..block + B`, integer sums in `C` chains; returns `R`.
     #[inline(always)]
     fn tile<S: Simd, const R: usize, const B: usize, const C: usize>(&self, s: S, row: usize, block: usize) -> usize {
-        let blocks: [Block<'_>; B] = std::array::from_fn(|b| Block::new(self.w.block(block + b)));
+        let mut blocks = [Block::new(self.w.block(block)); B];
+        for (b, slot) in blocks.iter_mut().enumerate().skip(1) {
+            *slot = Block::new(self.w.block(block + b));
+        }
         let mut sums = [[s.zero(); B]; R];
         let mut cells = self.cells[row..].chunks(self.tile_rows);
         for p in 0..blocks[0].pairs.len() {
             for odd in 0..2 {
-                let Some(cells) = cells.next().and_then(|c| c.first_chunk::<R>()) else {
-                    break;
-                };
-                let scales = std::array::from_fn(|b| &blocks[b].pairs[p].scales[odd]);
-                let values = std::array::from_fn(|b| &blocks[b].pairs[p].values[odd]);
-                group::<S, R, B, C>(s, scales, values, cells, &mut sums);
+                let Some(cells) = cells.next().and_then(|c| c.first_chunk::<R>()) else { break };
+                let mut weights = [(&blocks[0].pairs[p].scales[odd], &blocks[0].pairs[p].values[odd]); B];
+                for (slot, block) in weights.iter_mut().zip(&blocks).skip(1) {
+                    *slot = (&block.pairs[p].scales[odd], &block.pairs[p].values[odd]);
+                }
+                group::<S, R, B, C>(s, weights, cells, &mut sums);
             }
         }
         if !blocks[0].last.is_empty()
             && let Some(cells) = cells.next().and_then(|c| c.first_chunk::<R>())
         {
-            let scales = std::array::from_fn(|b| &blocks[b].last[0].scales[0]);
-            let values = std::array::from_fn(|b| &blocks[b].last[0].values);
-            group::<S, R, B, C>(s, scales, values, cells, &mut sums);
+            let mut weights = [(&blocks[0].last[0].scales[0], &blocks[0].last[0].values); B];
+            for (slot, block) in weights.iter_mut().zip(&blocks).skip(1) {
+                *slot = (&block.last[0].scales[0], &block.last[0].values);
+            }
+            group::<S, R, B, C>(s, weights, cells, &mut sums);
         }
         for (r, sums) in sums.iter().enumerate() {
             for (b, &sums) in sums.iter().enumerate() {
@@ -190,8 +195,7 @@ impl TileOp<'_, '_> {
 #[inline(always)]
 fn group<S: Simd, const R: usize, const B: usize, const C: usize>(
     s: S,
-    scales: [&[u16; 16]; B],
-    values: [&Values; B],
+    weights: [(&[u16; 16], &Values); B],
     cells: &[Cell; R],
     sums: &mut [[S::F; B]; R],
 ) {
@@ -205,14 +209,14 @@ fn group<S: Simd, const R: usize, const B: usize, const C: usize>(
     }
     for j in 0..GROUP_BYTES / 64 {
         for b in 0..B {
-            let quads = s.load_quads(&values[b][j]);
+            let quads = s.load_quads(&weights[b].1[j]);
             for r in 0..R {
                 dots[r][b][j % C] = s.dot(dots[r][b][j % C], quads, cells[r].quads[j]);
             }
         }
     }
     for b in 0..B {
-        let scale = s.load_f16(scales[b]);
+        let scale = s.load_f16(weights[b].0);
         for r in 0..R {
             let mut dot = dots[r][b][0];
             for &chain in &dots[r][b][1..] {
