@@ -119,10 +119,7 @@ impl<E: Element> FloatOp<'_, '_, E> {
     fn tile<S: Simd, const R: usize>(&self, s: S, row: usize, block: usize) -> usize {
         let k = self.w.k();
         let lines: &[[E; BLOCK_ROWS]] = bytemuck::cast_slice(self.w.block(block));
-        let mut x = [&self.x[row * k..(row + 1) * k]; R];
-        for (r, slot) in x.iter_mut().enumerate().skip(1) {
-            *slot = &self.x[(row + r) * k..(row + r + 1) * k];
-        }
+        let x: [&[f32]; R] = std::array::from_fn(|r| &self.x[(row + r) * k..(row + r + 1) * k]);
         assert!(lines.len() == k && x.iter().all(|x| x.len() == k));
         let mut p = [[s.zero(); CHAINS]; R];
         let (quads, tail) = lines.as_chunks::<CHAINS>();

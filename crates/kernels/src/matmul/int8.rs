@@ -156,6 +156,8 @@ impl TileOp<'_, '_> {
     /// Rows `row..row + R` of the tile times blocks `block..block + B`, integer sums in `C` chains; returns `R`.
     #[inline(always)]
     fn tile<S: Simd, const R: usize, const B: usize, const C: usize>(&self, s: S, row: usize, block: usize) -> usize {
+        // Loops rather than `array::from_fn`, whose closures end up outside of the tier's features: a call for each block
+        // costs a tenth of the speed with one row.
         let mut blocks = [Block::new(self.w.block(block)); B];
         for (b, slot) in blocks.iter_mut().enumerate().skip(1) {
             *slot = Block::new(self.w.block(block + b));
@@ -164,7 +166,9 @@ impl TileOp<'_, '_> {
         let mut cells = self.cells[row..].chunks(self.tile_rows);
         for p in 0..blocks[0].pairs.len() {
             for odd in 0..2 {
-                let Some(cells) = cells.next().and_then(|c| c.first_chunk::<R>()) else { break };
+                let Some(cells) = cells.next().and_then(|c| c.first_chunk::<R>()) else {
+                    break;
+                };
                 let mut weights = [(&blocks[0].pairs[p].scales[odd], &blocks[0].pairs[p].values[odd]); B];
                 for (slot, block) in weights.iter_mut().zip(&blocks).skip(1) {
                     *slot = (&block.pairs[p].scales[odd], &block.pairs[p].values[odd]);

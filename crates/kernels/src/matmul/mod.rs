@@ -18,11 +18,6 @@
 //!   `(p0 + p1) + (p2 + p3)`. `f16` weights become `f32` exactly.
 //! - Then `acc + bias` if there is a bias, then `out + acc` if the epilogue accumulates.
 //!
-//! # Closures
-//!
-//! The hot functions build small arrays by loops rather than `std::array::from_fn`: its closure is compiled outside of
-//! the tier's features and was a call for each block, a tenth of the speed of a product with one row.
-//!
 //! # Splitting
 //!
 //! Parts are runs of whole blocks of 16 outputs, so that a thread reads one sequential stream. Up to 8 rows are multiplied
