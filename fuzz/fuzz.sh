@@ -17,7 +17,7 @@ build=${CARGO_TARGET_DIR:-target}
 host=$(rustc +nightly --version --verbose | sed -n 's/^host: //p')
 
 if ! compgen -G 'corpus/*/seed-*' >/dev/null; then
-    cargo +nightly test --release --lib -- --ignored write_seeds
+    (cd .. && cargo test -p cactus-fuzzing --test seeds -- --ignored write_seeds)
 fi
 
 # With --target the flags reach what is fuzzed and not the build scripts. One codegen unit: coverage counters may not be

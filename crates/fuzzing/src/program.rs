@@ -15,13 +15,17 @@ const MAX_ELEMS: usize = 1 << 18;
 /// Programs that need more memory are not run.
 const MAX_BYTES: usize = 64 << 20;
 
-/// The JSON form of a graph: it is stored with weights of its shapes, loaded, lowered and run.
+/// The JSON form of a graph: it is stored with weights of its shapes, loaded, lowered and run. After a zero byte there may
+/// follow a packing's id for each matrix; conversion's choice otherwise.
 pub(crate) fn program(data: &[u8]) -> bool {
-    let Ok(graph) = Graph::from_json(&String::from_utf8_lossy(data)) else {
+    let mut parts = data.splitn(2, |b| *b == 0);
+    let text = String::from_utf8_lossy(parts.next().unwrap_or_default());
+    let packings = parts.next().unwrap_or_default();
+    let Ok(graph) = Graph::from_json(&text) else {
         return false;
     };
     let folder = tempfile::tempdir().expect("a folder for temporary files");
-    let Some(bundle) = store(&graph, &folder.path().join("bundle")) else {
+    let Some(bundle) = store(&graph, packings, &folder.path().join("bundle")) else {
         return false;
     };
     let options = Options {
@@ -63,11 +67,11 @@ pub(crate) fn program(data: &[u8]) -> bool {
 }
 
 /// A bundle of the graph with small weights; `None` where it is too large or cannot be packed.
-fn store(graph: &Graph, destination: &Path) -> Option<Bundle> {
+fn store(graph: &Graph, packings: &[u8], destination: &Path) -> Option<Bundle> {
     let storage = choose_storage(graph, Bits::Eight);
     let mut tensors = Vec::new();
     let mut elems = 0usize;
-    for (v, _) in graph.weights() {
+    for (i, (v, _)) in graph.weights().into_iter().enumerate() {
         let value = graph.value(v);
         let dims = value.ty.known_shape()?;
         let (n, k) = match dims[..] {
@@ -75,12 +79,13 @@ fn store(graph: &Graph, destination: &Path) -> Option<Bundle> {
             _ => (1, dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d))?),
         };
         elems = n.checked_mul(k)?.checked_add(elems).filter(|&n| n <= MAX_ELEMS)?;
-        let packing = match storage.get(&value.name)?.storage {
+        let given = packings.get(i).and_then(|&id| Packing::from_id(id.into()));
+        let packing = given.unwrap_or(match storage.get(&value.name)?.storage {
             Storage::Int8 => Packing::Int8G32,
             Storage::F16 => Packing::F16N16,
             Storage::F32 => Packing::F32N16,
             _ => Packing::RowMajor,
-        };
+        });
         let values: Vec<f32> = (0..n * k).map(|i| (i % 7) as f32 * 0.125 - 0.375).collect();
         tensors.push((value.name.clone(), dims, packing, pack(packing, n, k, &values).ok()?));
     }

@@ -54,6 +54,19 @@ fn check(name: &str) {
     }
 }
 
+/// Writes the seeds to `fuzz/corpus`, for `fuzz/fuzz.sh`.
+#[test]
+#[ignore = "writes files"]
+fn write_seeds() {
+    for target in TARGETS {
+        let folder = fuzz_folder().join("corpus").join(target.name);
+        fs::create_dir_all(&folder).unwrap();
+        for (i, seed) in (target.seeds)().iter().enumerate() {
+            fs::write(folder.join(format!("seed-{i:02}")), seed).unwrap();
+        }
+    }
+}
+
 macro_rules! targets {
     ($($name:ident)*) => {
         $(#[test]
