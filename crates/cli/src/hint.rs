@@ -40,7 +40,9 @@ fn hub(e: &cactus_hub::Error) -> Option<String> {
 
 fn bundle(kind: BundleKind) -> Option<String> {
     let text = match kind {
-        BundleKind::Version => "convert the model again with `cactus convert --force`, or `--reconvert` with `cactus run`",
+        BundleKind::Version => {
+            "convert the model again with `cactus convert --force`, or `--reconvert` with `cactus run`"
+        }
         BundleKind::Checksum | BundleKind::Truncated | BundleKind::Invalid => {
             "the bundle is damaged; convert the model again with `cactus convert --force`"
         }
@@ -54,7 +56,9 @@ fn bundle(kind: BundleKind) -> Option<String> {
 
 fn engine(e: &cactus_engine::Error) -> Option<String> {
     let text = match e.kind() {
-        EngineKind::ContextFull => "raise `--context`, shorten the prompt, or give `--rolling` to forget the oldest tokens",
+        EngineKind::ContextFull => {
+            "raise `--context`, shorten the prompt, or give `--rolling` to forget the oldest tokens"
+        }
         EngineKind::Bundle => "convert the model again with `cactus convert --force`",
         _ => return None,
     };

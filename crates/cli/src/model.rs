@@ -77,11 +77,22 @@ fn variant(bits: Bits) -> String {
 fn local_key(path: &Path) -> Result<String> {
     let full = std::fs::canonicalize(path)?;
     let meta = std::fs::metadata(&full)?;
-    let modified = meta.modified()?.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let name = full.file_stem().map_or_else(String::new, |s| s.to_string_lossy().into_owned());
+    let modified = meta
+        .modified()?
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    let name = full
+        .file_stem()
+        .map_or_else(String::new, |s| s.to_string_lossy().into_owned());
     let safe: String = name
         .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' })
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || "-_.".contains(c) {
+                c
+            } else {
+                '-'
+            }
+        })
         .collect();
     let identity = format!("{}\0{}\0{}", full.display(), meta.len(), modified.as_nanos());
     let digest = cactus_bundle::Checksum::of(identity.as_bytes());
@@ -94,7 +105,8 @@ pub(crate) fn convert(source: &Path, destination: &Path, options: &ConvertOption
     let what = source.file_name().unwrap_or(source.as_os_str()).to_string_lossy();
     output::note(format!("converting {what} to {} bits", options.bits));
     let outcome = cactus_import::convert(source, destination, options, &mut |done, total| {
-        bar.get_or_insert_with(|| byte_bar(total, "converting")).set_position(done);
+        bar.get_or_insert_with(|| byte_bar(total, "converting"))
+            .set_position(done);
     });
     if let Some(bar) = bar {
         bar.finish_and_clear();

@@ -1,3 +1,5 @@
+//! What goes into and comes out of a generation: cancellation, pieces of text, results and why they ended.
+
 use crate::sampler::TokenLogprob;
 use serde::Serialize;
 use std::sync::Arc;

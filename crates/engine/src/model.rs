@@ -1,3 +1,5 @@
+//! The immutable half of the engine: a loaded bundle with its program, tokenizer, template and threads.
+
 use crate::options::GenerateOptions;
 use crate::{Error, Result, Session};
 use cactus_base::Pool;
@@ -168,7 +170,11 @@ impl Model {
     /// [`Error::NoTokenizer`], or why they cannot be read.
     pub fn load_text(bundle: &Bundle) -> Result<(Tokenizer, Option<ChatTemplate>)> {
         let optional = |path: &str| -> Result<Option<Vec<u8>>> {
-            Ok(if bundle.has_file(path) { Some(bundle.file(path)?) } else { None })
+            Ok(if bundle.has_file(path) {
+                Some(bundle.file(path)?)
+            } else {
+                None
+            })
         };
         let tokenizer = optional("tokenizer.json")?.ok_or(Error::NoTokenizer)?;
         let config = optional("tokenizer_config.json")?;
@@ -184,7 +190,10 @@ impl Model {
         let template = match template {
             Some(t) => Some(ChatTemplate::from_source(ChatTemplateSource {
                 chat_template: Some(std::str::from_utf8(&t).map_err(|e| {
-                    Error::Argument(format!("`chat_template.jinja` is not valid UTF-8 at byte {}", e.valid_up_to()))
+                    Error::Argument(format!(
+                        "`chat_template.jinja` is not valid UTF-8 at byte {}",
+                        e.valid_up_to()
+                    ))
                 })?),
                 tokenizer_config: config.as_deref(),
                 ..ChatTemplateSource::default()

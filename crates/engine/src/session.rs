@@ -1,3 +1,5 @@
+//! The mutable half of the engine: one conversation, its KV cache and the tokens it holds.
+
 use crate::completion::{CancelToken, Completion, Delta, FinishReason, Overflow, Prefill, Score, TokenInfo};
 use crate::memory::ProcessMemory;
 use crate::options::GenerateOptions;
@@ -111,7 +113,11 @@ impl Session {
         let cached = self.reuse(&prompt, prompt.len() - 1);
         let mut answer = Answer::new(&model, options);
         let mut first_token = None;
-        let mut finish = if self.feed(&prompt[cached..], true, cancel)? { None } else { Some(FinishReason::Cancelled) };
+        let mut finish = if self.feed(&prompt[cached..], true, cancel)? {
+            None
+        } else {
+            Some(FinishReason::Cancelled)
+        };
         while finish.is_none() {
             let sampled = sampler.sample(self.execution.logits())?;
             first_token.get_or_insert_with(|| start.elapsed());
@@ -184,7 +190,11 @@ impl Session {
             let mut each = |i: usize, logits: &[f32]| {
                 logprobs.push(log_probability(logits, tokens[position + i + 1]));
             };
-            let head = if wanted >= chunk.len() { Head::Skip } else { Head::From(wanted, &mut each) };
+            let head = if wanted >= chunk.len() {
+                Head::Skip
+            } else {
+                Head::From(wanted, &mut each)
+            };
             self.execution.run(model.pool(), model.threads(), chunk, head)?;
             position += chunk.len();
         }
@@ -219,7 +229,13 @@ impl Session {
     /// Keeps the states of the longest common prefix of what is held and `prompt`, at most `most` tokens. Returns its
     /// length.
     fn reuse(&mut self, prompt: &[u32], most: usize) -> usize {
-        let common = self.tokens.iter().zip(prompt).take_while(|(a, b)| a == b).count().min(most);
+        let common = self
+            .tokens
+            .iter()
+            .zip(prompt)
+            .take_while(|(a, b)| a == b)
+            .count()
+            .min(most);
         if self.execution.truncate(common) {
             self.tokens.truncate(common);
             return common;
@@ -238,8 +254,16 @@ impl Session {
                 return Ok(false);
             }
             let (chunk, after) = rest.split_at(size.min(rest.len()));
-            let head = if logits && after.is_empty() { Head::Last } else { Head::Skip };
-            let width = if chunk.len() == 1 { model.decode_threads() } else { model.threads() };
+            let head = if logits && after.is_empty() {
+                Head::Last
+            } else {
+                Head::Skip
+            };
+            let width = if chunk.len() == 1 {
+                model.decode_threads()
+            } else {
+                model.threads()
+            };
             self.execution.run(model.pool(), width, chunk, head)?;
             self.tokens.extend_from_slice(chunk);
             rest = after;
@@ -263,7 +287,8 @@ impl Session {
             }
         }
         let model = Arc::clone(&self.model);
-        self.execution.run(model.pool(), model.decode_threads(), &[token], Head::Last)?;
+        self.execution
+            .run(model.pool(), model.decode_threads(), &[token], Head::Last)?;
         self.tokens.push(token);
         Ok(None)
     }
@@ -330,7 +355,9 @@ impl<'a> Answer<'a> {
         }
         self.text.push_str(&self.released);
         if self.with_logprobs {
-            let text = self.tokenizer.map_or_else(String::new, |t| t.decode(&[sampled.token], false));
+            let text = self
+                .tokenizer
+                .map_or_else(String::new, |t| t.decode(&[sampled.token], false));
             self.logprobs.push(TokenInfo {
                 token: sampled.token,
                 text,

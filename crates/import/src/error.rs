@@ -1,3 +1,5 @@
+//! The error of this crate: what is wrong with a source, in which file and tensor.
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 

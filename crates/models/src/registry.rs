@@ -1,3 +1,5 @@
+//! The table of families: `model_type` of a configuration to the function that builds its graph.
+
 use crate::config::{Config, Dims, describe};
 use crate::{Error, ErrorKind, Result, gemma3_text, layers, lfm2, llama, mistral, qwen2, qwen3, smollm3};
 use cactus_ir::{Graph, GraphBuilder};

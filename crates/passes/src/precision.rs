@@ -1,3 +1,5 @@
+//! The choice of storage for each weight. It rewrites nothing: the graph sees every weight as `f32`.
+
 use cactus_ir::{Graph, Op, ValueId};
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Execution of a program: one chunk of positions at a time.
 
-use crate::lower::{Buffer, Kind, Lowered, Rows, View};
 use crate::state::{StatePlan, States};
+use crate::step::{Buffer, Kind, Lowered, Rows, View};
 use crate::{Error, Profile, Program, Result};
 use cactus_base::{AlignedBuf, Pool};
 use cactus_kernels::{Activations, Epilogue, Exec, QuantizedRows};
@@ -241,26 +241,50 @@ impl Call<'_> {
                 let len = n * inv_freq.len();
                 exec.rope_table(self.past, n, inv_freq, *scale, &mut cos[..len], &mut sin[..len]);
             }
-            Kind::Rope { x, head_dim, table, half } => {
+            Kind::Rope {
+                x,
+                head_dim,
+                table,
+                half,
+            } => {
                 let (x_span, t_span) = (self.view_span(*x, rows), self.whole(*table));
                 let [x_bytes, t_bytes] = parts(self.arena, [x_span, t_span]);
                 let (cos, sin) = floats(t_bytes).split_at_mut(self.program.chunk_tokens * half);
                 let len = n * half;
                 let data = &mut floats(x_bytes)[x.offset..];
-                exec.rope(data, n, x.stride, x.width / head_dim, *head_dim, &cos[..len], &sin[..len]);
+                exec.rope(
+                    data,
+                    n,
+                    x.stride,
+                    x.width / head_dim,
+                    *head_dim,
+                    &cos[..len],
+                    &sin[..len],
+                );
             }
             Kind::RmsNorm { x, weight, eps, out } => {
                 let w = self.program.vector(*weight);
                 let [xs, os] = parts(self.arena, [self.view_span(*x, rows), self.span(*out, x.width, rows)]);
                 exec.rms_norm(floats(xs), w, *eps, n, x.width, floats(os));
             }
-            Kind::RmsNormHeads { x, head_dim, weight, eps } => {
+            Kind::RmsNormHeads {
+                x,
+                head_dim,
+                weight,
+                eps,
+            } => {
                 let w = self.program.vector(*weight);
                 let span = self.view_span(*x, rows);
                 let data = &mut floats(&mut self.arena[span])[x.offset..];
                 exec.rms_norm_heads(data, w, *eps, n, x.stride, x.width / head_dim, *head_dim);
             }
-            Kind::LayerNorm { x, weight, bias, eps, out } => {
+            Kind::LayerNorm {
+                x,
+                weight,
+                bias,
+                eps,
+                out,
+            } => {
                 let w = self.program.vector(*weight);
                 let b = bias.map(|b| self.program.vector(b));
                 let [xs, os] = parts(self.arena, [self.view_span(*x, rows), self.span(*out, x.width, rows)]);
@@ -278,7 +302,13 @@ impl Call<'_> {
                     row.copy_from_slice(row_of(source, *x, i));
                 }
             }
-            Kind::Linear { x, weight, bias, out, accumulate } => {
+            Kind::Linear {
+                x,
+                weight,
+                bias,
+                out,
+                accumulate,
+            } => {
                 let w = self.program.matrix(*weight)?;
                 let epilogue = Epilogue {
                     bias: bias.map(|b| self.program.vector(b)),
@@ -299,7 +329,17 @@ impl Call<'_> {
                 let xs = &mut self.arena[x_span];
                 exec.linear(&w, activations(*x, xs, n, w.k()), n, epilogue, logits);
             }
-            Kind::Attention { state, q, k, v, heads, scale, window, softcap, out } => {
+            Kind::Attention {
+                state,
+                q,
+                k,
+                v,
+                heads,
+                scale,
+                window,
+                softcap,
+                out,
+            } => {
                 let StatePlan::Kv { layout, .. } = &self.program.states[*state] else {
                     return Err(Error::Argument("attention needs a KV state".into()));
                 };
@@ -312,11 +352,26 @@ impl Call<'_> {
                 exec.kv_append(layout, kv, self.past, n, &ks[at(k)..], k.stride, &vs[at(v)..], v.stride);
                 let [qs, os] = parts(self.arena, [q_span, out_span]);
                 exec.attention(
-                    layout, kv, &floats(qs)[at(q)..], q.stride, n, self.past, *heads, *scale, *window, *softcap,
+                    layout,
+                    kv,
+                    &floats(qs)[at(q)..],
+                    q.stride,
+                    n,
+                    self.past,
+                    *heads,
+                    *scale,
+                    *window,
+                    *softcap,
                     floats(os),
                 );
             }
-            Kind::ShortConv { state, x, weight, bias, out } => {
+            Kind::ShortConv {
+                state,
+                x,
+                weight,
+                bias,
+                out,
+            } => {
                 let w = self.program.vector(*weight);
                 let b = bias.map(|b| self.program.vector(b));
                 let spans = [self.view_span(*x, rows), self.span(*out, x.width, rows)];

@@ -20,10 +20,11 @@ mod memory;
 mod profile;
 mod program;
 mod state;
+mod step;
 
+pub use cactus_kernels::KvDType;
 pub use error::{Error, ErrorKind, Result};
 pub use execute::{Execution, Head};
 pub use memory::MemoryReport;
 pub use profile::{Profile, ProfileRow};
 pub use program::{Options, Program};
-pub use cactus_kernels::KvDType;

@@ -11,116 +11,13 @@
 //!   asked for.
 
 use crate::memory::{Request, plan};
+use crate::step::{Buffer, Kind, Lowered, Rows, Step, View};
 use crate::{Error, Result, kernel_names};
 use cactus_bundle::Bundle;
 use cactus_ir::{BinaryFn, Def, Dim, Graph, Literal, Node, NodeId, Op, TensorType, ValueId};
-use cactus_kernels::{BinaryOp, QuantizedRows, UnaryOp};
+use cactus_kernels::QuantizedRows;
 use cactus_quant::Packing;
 use std::collections::{BTreeMap, HashMap};
-
-/// Index of a buffer.
-pub(crate) type Buffer = usize;
-
-/// Rows `[rows, width]` inside a buffer of rows of `stride` elements, from element `offset` of each row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct View {
-    pub(crate) buffer: Buffer,
-    pub(crate) offset: usize,
-    pub(crate) width: usize,
-    pub(crate) stride: usize,
-}
-
-impl View {
-    fn is_whole(&self) -> bool {
-        self.offset == 0 && self.width == self.stride
-    }
-}
-
-/// Operand of a linear: `f32` rows or quantized rows, whichever the weight's packing reads.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Rows {
-    F32(View),
-    Quantized(Buffer),
-}
-
-/// A kernel call. Weights are indices into [`Lowered::weights`].
-#[derive(Clone, Debug)]
-pub(crate) enum Kind {
-    Embed { table: usize, out: Buffer },
-    RopeTable { inv_freq: Vec<f32>, scale: f32, table: Buffer },
-    Rope { x: View, head_dim: usize, table: Buffer, half: usize },
-    RmsNorm { x: View, weight: usize, eps: f32, out: Buffer },
-    /// Of each head, in place.
-    RmsNormHeads { x: View, head_dim: usize, weight: usize, eps: f32 },
-    LayerNorm { x: View, weight: usize, bias: Option<usize>, eps: f32, out: Buffer },
-    Quantize { x: View, out: Buffer },
-    Copy { x: View, out: Buffer },
-    Linear { x: Rows, weight: usize, bias: Option<usize>, out: Buffer, accumulate: bool },
-    /// The linear that makes the logits; its result goes to the caller.
-    Head { x: Rows, weight: usize, bias: Option<usize> },
-    Attention { state: usize, q: View, k: View, v: View, heads: usize, scale: f32, window: Option<usize>, softcap: Option<f32>, out: Buffer },
-    ShortConv { state: usize, x: View, weight: usize, bias: Option<usize>, out: Buffer },
-    Gated { activation: cactus_kernels::Activation, x: View, out: Buffer },
-    Unary { f: UnaryOp, x: View, out: Buffer },
-    Binary { f: BinaryOp, a: View, b: View, out: Buffer },
-    BinaryScalar { f: BinaryOp, a: View, b: f32, out: Buffer },
-    BinaryVector { f: BinaryOp, a: View, b: usize, out: Buffer },
-}
-
-impl Kind {
-    /// Name of the kernel, for profiles.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Kind::Embed { .. } => "embed",
-            Kind::RopeTable { .. } => "rope_table",
-            Kind::Rope { .. } => "rope",
-            Kind::RmsNorm { .. } => "rms_norm",
-            Kind::RmsNormHeads { .. } => "rms_norm_heads",
-            Kind::LayerNorm { .. } => "layer_norm",
-            Kind::Quantize { .. } => "quantize",
-            Kind::Copy { .. } => "copy",
-            Kind::Linear { .. } => "linear",
-            Kind::Head { .. } => "head",
-            Kind::Attention { .. } => "attention",
-            Kind::ShortConv { .. } => "short_conv",
-            Kind::Gated { .. } => "gated",
-            Kind::Unary { .. } => "unary",
-            Kind::Binary { .. } => "binary",
-            Kind::BinaryScalar { .. } => "binary_scalar",
-            Kind::BinaryVector { .. } => "binary_vector",
-        }
-    }
-}
-
-/// A step of a program.
-#[derive(Clone, Debug)]
-pub(crate) struct Step {
-    pub(crate) kind: Kind,
-    pub(crate) label: String,
-}
-
-impl Step {
-    pub(crate) fn describe(&self) -> String {
-        format!("{:<14} {}", self.kind.name(), self.label)
-    }
-}
-
-/// A lowered component.
-#[derive(Debug)]
-pub(crate) struct Lowered {
-    pub(crate) steps: Vec<Step>,
-    /// Steps from here on are the tail.
-    pub(crate) tail: usize,
-    /// Indices of stored tensors in the bundle.
-    pub(crate) weights: Vec<usize>,
-    /// Byte offset of each buffer in the arena.
-    pub(crate) offsets: Vec<usize>,
-    /// Bytes of each buffer.
-    pub(crate) sizes: Vec<usize>,
-    pub(crate) arena_bytes: usize,
-    pub(crate) buffers_bytes: usize,
-    pub(crate) vocab_size: usize,
-}
 
 /// What a value of the graph became.
 #[derive(Clone, Copy, Debug)]
@@ -342,7 +239,10 @@ impl Lowerer<'_> {
             .try_fold(1usize, |n, d| d.as_known().and_then(|d| n.checked_mul(d)));
         match width {
             Some(w) if rowwise => Ok(w),
-            _ => self.fail(node, format!("the runtime executes activations [batch, seq, …], found {ty}")),
+            _ => self.fail(
+                node,
+                format!("the runtime executes activations [batch, seq, …], found {ty}"),
+            ),
         }
     }
 
@@ -421,9 +321,7 @@ impl Lowerer<'_> {
                     self.width(node, self.graph.ty(out))?;
                     place
                 }
-                (Op::Slice { axis, start, .. }, Place::Rows(view)) => {
-                    Place::Rows(self.cut(node, view, *axis, start)?)
-                }
+                (Op::Slice { axis, start, .. }, Place::Rows(view)) => Place::Rows(self.cut(node, view, *axis, start)?),
                 _ => continue,
             };
             self.place(out, seen)?;
@@ -437,9 +335,8 @@ impl Lowerer<'_> {
         let is_output = |v: ValueId| self.graph.outputs().iter().any(|(_, o)| *o == v);
         self.places.iter().all(|(&other, place)| {
             let Place::Rows(o) = place else { return true };
-            let apart = o.buffer != view.buffer
-                || o.offset + o.width <= view.offset
-                || view.offset + view.width <= o.offset;
+            let apart =
+                o.buffer != view.buffer || o.offset + o.width <= view.offset || view.offset + view.width <= o.offset;
             let read = || {
                 self.uses[other.index()].iter().all(|n| {
                     let is_view = matches!(self.graph.node(*n).op, Op::Reshape { .. } | Op::Slice { .. });
@@ -458,7 +355,10 @@ impl Lowerer<'_> {
             Op::Iota { start, len } => {
                 let fits = *start == Dim::symbol(cactus_ir::PAST) && *len == Dim::symbol(cactus_ir::SEQ);
                 if !fits {
-                    return self.fail(node, format!("expected positions past..past+seq, found {start} and {len}"));
+                    return self.fail(
+                        node,
+                        format!("expected positions past..past+seq, found {start} and {len}"),
+                    );
                 }
                 self.places.insert(out, Place::Positions);
                 Ok(())
@@ -499,7 +399,10 @@ impl Lowerer<'_> {
             Op::Rope { scale } => self.rope(node, *scale),
             Op::Attention(a) => {
                 let Some(state) = a.state.as_deref() else {
-                    return self.fail(node, "the runtime executes attention with a KV state; the state pass adds one");
+                    return self.fail(
+                        node,
+                        "the runtime executes attention with a KV state; the state pass adds one",
+                    );
                 };
                 let state = self.state_index(node, state)?;
                 let (q, k, v) = (
@@ -525,7 +428,10 @@ impl Lowerer<'_> {
             }
             Op::ShortConv { state } => {
                 let Some(state) = state.as_deref() else {
-                    return self.fail(node, "the runtime executes convolutions with a state; the state pass adds one");
+                    return self.fail(
+                        node,
+                        "the runtime executes convolutions with a state; the state pass adds one",
+                    );
                 };
                 let state = self.state_index(node, state)?;
                 let view = self.view(node, node.inputs[0])?;
@@ -597,7 +503,10 @@ impl Lowerer<'_> {
                 width,
                 ..view
             }),
-            _ => self.fail(node, format!("the runtime slices within rows; axis {axis} of {ty} is not one run")),
+            _ => self.fail(
+                node,
+                format!("the runtime slices within rows; axis {axis} of {ty} is not one run"),
+            ),
         }
     }
 
@@ -654,14 +563,20 @@ impl Lowerer<'_> {
         if node.op != (Op::Binary { f: BinaryFn::Add }) || node.inputs[0] == node.inputs[1] {
             return None;
         }
-        let other = if node.inputs[0] == out { node.inputs[1] } else { node.inputs[0] };
+        let other = if node.inputs[0] == out {
+            node.inputs[1]
+        } else {
+            node.inputs[0]
+        };
         if self.graph.ty(other) != self.graph.ty(out) || self.graph.outputs().iter().any(|(_, o)| *o == other) {
             return None;
         }
         let Some(Place::Rows(view)) = self.places.get(&other).copied() else {
             return None;
         };
-        let done = self.uses[other.index()].iter().all(|n| *n == add || self.position[n] < self.now);
+        let done = self.uses[other.index()]
+            .iter()
+            .all(|n| *n == add || self.position[n] < self.now);
         (done && view.is_whole() && self.exclusive(other, view)).then_some((add, view))
     }
 
@@ -758,7 +673,11 @@ impl Lowerer<'_> {
         }
         let (a, b) = (node.inputs[0], node.inputs[1]);
         let commutes = matches!(f, BinaryFn::Add | BinaryFn::Mul | BinaryFn::Max | BinaryFn::Min);
-        let (a, b) = if commutes && !self.places.contains_key(&a) { (b, a) } else { (a, b) };
+        let (a, b) = if commutes && !self.places.contains_key(&a) {
+            (b, a)
+        } else {
+            (a, b)
+        };
         let rows = self.view(node, a)?;
         let Some(f) = kernel_names::binary(f) else {
             return self.fail(node, "the runtime has no kernel for this function yet");

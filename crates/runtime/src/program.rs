@@ -1,6 +1,9 @@
-use crate::lower::{self, Lowered, Step};
+//! A component lowered for this CPU: what executions share.
+
+use crate::lower;
 use crate::profile::{Profile, ProfileRow};
 use crate::state::StatePlan;
+use crate::step::{Lowered, Step};
 use crate::{Error, MemoryReport, Result};
 use cactus_bundle::{Bundle, Weight};
 use cactus_kernels::{Kernels, KvDType};
@@ -152,4 +155,3 @@ impl Program {
         self.lowered.steps.iter().map(Step::describe).collect()
     }
 }
-

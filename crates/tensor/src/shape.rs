@@ -8,9 +8,7 @@ pub fn element_count(shape: &[usize]) -> Result<usize> {
     shape
         .iter()
         .try_fold(1usize, |n, &d| n.checked_mul(d))
-        .ok_or_else(|| Error::Overflow {
-            shape: shape.to_vec(),
-        })
+        .ok_or_else(|| Error::Overflow { shape: shape.to_vec() })
 }
 
 /// Row-major strides of `shape`, in elements.

@@ -1,3 +1,5 @@
+//! Owned dense row-major tensors.
+
 use crate::{DType, Error, Result, element_count};
 use half::{bf16, f16};
 
@@ -34,11 +36,7 @@ impl Tensor {
             Data::Bool(v) => v.len(),
         };
         if expected != found {
-            return Err(Error::Length {
-                shape,
-                expected,
-                found,
-            });
+            return Err(Error::Length { shape, expected, found });
         }
         Ok(Tensor { shape, data })
     }

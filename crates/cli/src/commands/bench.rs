@@ -49,7 +49,11 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     let mut session = loaded.session()?;
     let load_ms = start.elapsed().as_secs_f64() * 1e3;
     let has_text = loaded.tokenizer().is_ok();
-    let load_text_ms = if has_text { start.elapsed().as_secs_f64() * 1e3 } else { load_ms };
+    let load_text_ms = if has_text {
+        start.elapsed().as_secs_f64() * 1e3
+    } else {
+        load_ms
+    };
     let context = loaded.program().context_tokens();
     if args.prefill > context || args.decode >= context {
         bail!("the model was made for {context} tokens, which is less than was asked for");
@@ -57,14 +61,20 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     session.execution().set_profiling(args.profile);
     let mut rows = Vec::new();
     if args.prefill > 0 {
-        rows.push(measure(format!("prefill-{}", args.prefill), args.prefill, args.reps, || {
-            prefill(&mut session, args.prefill)
-        })?);
+        rows.push(measure(
+            format!("prefill-{}", args.prefill),
+            args.prefill,
+            args.reps,
+            || prefill(&mut session, args.prefill),
+        )?);
     }
     if args.decode > 0 {
-        rows.push(measure(format!("decode-{}", args.decode), args.decode, args.reps, || {
-            decode(&loaded, &mut session, args.decode)
-        })?);
+        rows.push(measure(
+            format!("decode-{}", args.decode),
+            args.decode,
+            args.reps,
+            || decode(&loaded, &mut session, args.decode),
+        )?);
     }
     if args.profile {
         print_profile(&mut session);
@@ -94,7 +104,10 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
         .rows
         .iter()
         .map(|r| {
-            let (min, max) = r.tok_s_all.iter().fold((f64::MAX, 0f64), |(a, b), &x| (a.min(x), b.max(x)));
+            let (min, max) = r
+                .tok_s_all
+                .iter()
+                .fold((f64::MAX, 0f64), |(a, b), &x| (a.min(x), b.max(x)));
             vec![
                 r.name.clone(),
                 format!("{:.1}", r.tok_s_median),
@@ -166,7 +179,11 @@ fn decode(model: &Model, session: &mut Session, n: usize) -> Result<f64> {
     for _ in 0..n {
         session.compute(&[next], &cancel)?;
         let logits = session.execution().logits();
-        let best = logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(i, _)| i);
+        let best = logits
+            .iter()
+            .enumerate()
+            .max_by(|a, b| a.1.total_cmp(b.1))
+            .map_or(0, |(i, _)| i);
         next = best as u32;
     }
     Ok(start.elapsed().as_secs_f64())

@@ -65,7 +65,11 @@ pub(super) fn dot(graph: &Graph) -> String {
     for (i, &v) in graph.inputs().iter().enumerate() {
         let name = format!("in{i}");
         // Writing to a String cannot fail, here and below.
-        let _ = writeln!(out, "  {name} [label=\"{}\", shape=ellipse];", escape(&graph.value(v).name));
+        let _ = writeln!(
+            out,
+            "  {name} [label=\"{}\", shape=ellipse];",
+            escape(&graph.value(v).name)
+        );
         names.insert(v, name);
     }
     for (i, (id, node)) in graph.nodes().enumerate() {

@@ -103,12 +103,22 @@ fn summary(bundle: &Bundle, tensors: bool) -> Result<()> {
         ("parameters", format!("{:.1} M", elems as f64 / 1e6)),
         (
             "weights",
-            format!("{} ({:.2} bits each)", output::bytes(bytes), bytes as f64 * 8.0 / elems.max(1) as f64),
+            format!(
+                "{} ({:.2} bits each)",
+                output::bytes(bytes),
+                bytes as f64 * 8.0 / elems.max(1) as f64
+            ),
         ),
         ("format", format!("version {}", m.version)),
-        ("source", format!("{} ({})", provenance.source, provenance.source_format)),
+        (
+            "source",
+            format!("{} ({})", provenance.source, provenance.source_format),
+        ),
         ("made by", provenance.tool.clone()),
-        ("license", provenance.license.clone().unwrap_or_else(|| "not stated".into())),
+        (
+            "license",
+            provenance.license.clone().unwrap_or_else(|| "not stated".into()),
+        ),
     ];
     for (key, value) in rows {
         output::line(format!("{key:<11} {value}"));
@@ -188,7 +198,10 @@ fn json(bundle: &Bundle) -> Result<serde_json::Value> {
         .into_iter()
         .map(|(p, (n, elems, bytes))| {
             let bits = bytes as f64 * 8.0 / elems.max(1) as f64;
-            (p, serde_json::json!({ "tensors": n, "elements": elems, "bytes": bytes, "bits": bits }))
+            (
+                p,
+                serde_json::json!({ "tensors": n, "elements": elems, "bytes": bytes, "bits": bits }),
+            )
         })
         .collect();
     Ok(serde_json::json!({
@@ -215,6 +228,10 @@ fn draw(bundle: &Bundle, raw: bool, file: &Path) -> Result<()> {
         _ => bail!("`{}` must end in `.svg`, `.dot` or `.txt`", file.display()),
     };
     std::fs::write(file, text).with_context(|| format!("cannot write `{}`", file.display()))?;
-    output::note(format!("drew {} operations into {}", graph.order().len(), file.display()));
+    output::note(format!(
+        "drew {} operations into {}",
+        graph.order().len(),
+        file.display()
+    ));
     Ok(())
 }

@@ -105,6 +105,8 @@ impl Interrupt {
         ctrlc::set_handler(move || {
             // A second Ctrl-C before the first has taken effect ends the program too.
             if !handler.answering.load(Ordering::Relaxed) || handler.cancel.is_cancelled() {
+                // The main thread waits in a read that cannot be woken; nothing unfinished is on disk while it does.
+                #[allow(clippy::disallowed_methods)]
                 std::process::exit(i32::from(INTERRUPTED));
             }
             handler.cancel.cancel();
@@ -153,7 +155,11 @@ impl Chat<'_> {
     /// The tokens to compute for the conversation so far and `prompt`.
     fn tokens(&self, prompt: &str) -> Result<Vec<u32>> {
         let tokenizer = self.model.tokenizer()?;
-        let template = if self.args.raw { None } else { self.model.chat_template()? };
+        let template = if self.args.raw {
+            None
+        } else {
+            self.model.chat_template()?
+        };
         let Some(template) = template else {
             if self.system.is_some() && !self.args.raw {
                 bail!("the model has no chat template, so a system prompt has no place");
@@ -308,14 +314,17 @@ fn stats(c: &Completion) {
         c.time_to_first_token_ms,
         c.decode_tokens,
         c.decode_tps,
-        c.ram_usage_mb.map_or_else(String::new, |mb| format!("{mb:.0} MB resident")),
+        c.ram_usage_mb
+            .map_or_else(String::new, |mb| format!("{mb:.0} MB resident")),
     ));
 }
 
 /// Times by kind of kernel, then the slowest steps.
 pub(super) fn print_profile(session: &mut Session) {
     let program = Arc::clone(session.execution().program());
-    let Some(profile) = session.execution().profile() else { return };
+    let Some(profile) = session.execution().profile() else {
+        return;
+    };
     let rows = program.profile_rows(profile);
     let total: f64 = rows.iter().map(|r| r.total_us).sum();
     let mut kinds: Vec<(&str, f64, u64)> = Vec::new();
@@ -330,7 +339,11 @@ pub(super) fn print_profile(session: &mut Session) {
     }
     kinds.sort_by(|a, b| b.1.total_cmp(&a.1));
     let line = |name: &str, us: f64, calls: u64| {
-        output::note(format!("{:>6.1} %  {:>10.2} ms  {calls:>8} calls  {name}", us / total * 100.0, us / 1e3));
+        output::note(format!(
+            "{:>6.1} %  {:>10.2} ms  {calls:>8} calls  {name}",
+            us / total * 100.0,
+            us / 1e3
+        ));
     };
     for (kind, us, calls) in kinds {
         line(kind, us, calls);

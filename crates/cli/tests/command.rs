@@ -1,0 +1,220 @@
+//! The `cactus` binary as a user meets it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn golden(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden").join(path)
+}
+
+struct Cactus {
+    dir: tempfile::TempDir,
+}
+
+impl Cactus {
+    fn new() -> Self {
+        Cactus {
+            dir: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_cactus"))
+            .args(args)
+            .current_dir(self.dir.path())
+            .env("CACTUS_CACHE", self.dir.path().join("cache"))
+            .env("NO_COLOR", "1")
+            .env_remove("CACTUS_ISA")
+            .output()
+            .unwrap()
+    }
+
+    fn ok(&self, args: &[&str]) -> String {
+        let out = self.run(args);
+        let err = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "{args:?}: {err}");
+        String::from_utf8(out.stdout).unwrap()
+    }
+
+    /// Standard error of a run that must fail without a panic.
+    fn fails(&self, args: &[&str]) -> String {
+        let out = self.run(args);
+        let err = String::from_utf8(out.stderr).unwrap();
+        assert!(!out.status.success(), "{args:?} succeeded");
+        assert!(
+            matches!(out.status.code(), Some(1 | 2)),
+            "{args:?}: {:?} {err}",
+            out.status
+        );
+        assert!(!err.contains("panicked"), "{err}");
+        err
+    }
+}
+
+#[test]
+fn convert_inspect_and_run_a_folder_and_a_gguf() {
+    let c = Cactus::new();
+    for source in ["models/llama", "gguf/qwen2.gguf"] {
+        let source = golden(source);
+        let source = source.to_str().unwrap();
+        c.ok(&["convert", source, "m", "--force"]);
+        let json: serde_json::Value = serde_json::from_str(&c.ok(&["inspect", "m", "--json"])).unwrap();
+        assert_eq!(json["task"], "causal_lm_logits");
+        assert!(json["packings"]["int8_g32"]["tensors"].as_u64().unwrap() > 5);
+        c.ok(&["inspect", "m", "--verify", "--tensors", "--program"]);
+        let run = [
+            "run",
+            "m",
+            "--prompt",
+            "Hello",
+            "--max-new-tokens",
+            "5",
+            "--ignore-eos",
+            "--json",
+        ];
+        let answer: serde_json::Value = serde_json::from_str(&c.ok(&run)).unwrap();
+        assert_eq!(answer["decode_tokens"], 5);
+        assert_eq!(answer["finish_reason"], "length");
+        let again: serde_json::Value = serde_json::from_str(&c.ok(&run)).unwrap();
+        assert_eq!(answer["response"], again["response"]);
+    }
+    c.ok(&["inspect", "m", "--graph", "g.svg"]);
+    assert!(
+        std::fs::read_to_string(c.dir.path().join("g.svg"))
+            .unwrap()
+            .starts_with("<svg")
+    );
+    c.ok(&["inspect", "m", "--graph", "g.dot", "--raw"]);
+    let ids = c.ok(&["tokenize", "m", "--text", "Hello there", "--json"]);
+    assert!(
+        serde_json::from_str::<serde_json::Value>(&ids).unwrap()["count"]
+            .as_u64()
+            .unwrap()
+            > 0
+    );
+    std::fs::write(c.dir.path().join("t.txt"), "the quick brown fox ".repeat(200)).unwrap();
+    let score = c.ok(&["score", "m", "--file", "t.txt", "--context", "32", "--json"]);
+    assert!(
+        serde_json::from_str::<serde_json::Value>(&score).unwrap()["perplexity"]
+            .as_f64()
+            .unwrap()
+            > 1.0
+    );
+    let bench = c.ok(&[
+        "bench",
+        "m",
+        "--prefill",
+        "16",
+        "--decode",
+        "4",
+        "--reps",
+        "1",
+        "--json",
+    ]);
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&bench).unwrap()["rows"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
+}
+
+#[test]
+fn wrong_input_is_a_clear_sentence_and_an_exit_code() {
+    let c = Cactus::new();
+    let source = golden("models/llama");
+    c.ok(&["convert", source.to_str().unwrap(), "m"]);
+    std::fs::create_dir(c.dir.path().join("empty")).unwrap();
+    std::fs::write(c.dir.path().join("bad.gguf"), b"GGUF\x03\0\0\0garbage").unwrap();
+    std::fs::write(c.dir.path().join("latin1.txt"), [b'a', 0xe9, b'b']).unwrap();
+    let long = "word ".repeat(5000);
+    let cases: &[(&[&str], &str)] = &[
+        (&["run", "./nowhere", "--prompt", "x"], "nowhere"),
+        (&["run", "./empty", "--prompt", "x"], "empty"),
+        (
+            &["run", "smollm2-135m-instuct", "--offline", "--prompt", "x"],
+            "smollm2-135m-instruct",
+        ),
+        (&["convert", "./bad.gguf", "out"], "bad.gguf"),
+        (&["convert", source.to_str().unwrap(), "m"], "already there"),
+        (
+            &["convert", source.to_str().unwrap(), "empty/../m2", "--bits", "5"],
+            "--bits",
+        ),
+        (&["run", "m", "--prompt", "   "], "empty"),
+        (&["run", "m", "--prompt", &long, "--context", "64"], "context"),
+        (&["run", "m", "--prompt", "x", "--temperature", "-1"], "temperature"),
+        (&["run", "m", "--promt", "x"], "--prompt"),
+        (&["tokenize", "m", "--file", "latin1.txt"], "UTF-8"),
+        (&["score", "m", "--file", "none.txt"], "none.txt"),
+        (&["inspect", "m", "--graph", "g.bmp"], ".svg"),
+        (&["download", "./nowhere"], "nowhere"),
+    ];
+    for (args, expected) in cases {
+        let err = c.fails(args);
+        assert!(err.contains(expected), "{args:?}: {err}");
+    }
+    assert!(!c.dir.path().join("out").exists());
+}
+
+#[test]
+fn damaged_bundles_name_the_file() {
+    let c = Cactus::new();
+    c.ok(&["convert", golden("models/llama").to_str().unwrap(), "m"]);
+    let weights = c.dir.path().join("m/model.weights");
+    let mut bytes = std::fs::read(&weights).unwrap();
+    bytes[0] ^= 1;
+    std::fs::write(&weights, &bytes).unwrap();
+    let err = c.fails(&["run", "m", "--prompt", "x"]);
+    assert!(err.contains("model.weights") && err.contains("hint:"), "{err}");
+    bytes.truncate(bytes.len() / 2);
+    bytes[0] ^= 1;
+    std::fs::write(&weights, &bytes).unwrap();
+    assert!(c.fails(&["inspect", "m"]).contains("model.weights"));
+}
+
+#[test]
+fn unknown_tier_lists_those_of_this_cpu() {
+    let c = Cactus::new();
+    c.ok(&["convert", golden("models/llama").to_str().unwrap(), "m"]);
+    let out = Command::new(env!("CARGO_BIN_EXE_cactus"))
+        .args(["run", "m", "--prompt", "x"])
+        .current_dir(c.dir.path())
+        .env("CACTUS_ISA", "sse9")
+        .output()
+        .unwrap();
+    let err = String::from_utf8_lossy(&out.stderr);
+    assert!(
+        !out.status.success() && err.contains("scalar") && err.contains("sse9"),
+        "{err}"
+    );
+}
+
+#[test]
+fn a_chat_from_a_pipe_answers_each_line() {
+    use std::io::Write;
+    let c = Cactus::new();
+    c.ok(&["convert", golden("models/llama").to_str().unwrap(), "m"]);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_cactus"))
+        .args(["run", "m", "--max-new-tokens", "3"])
+        .current_dir(c.dir.path())
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(b"Hello\n/reset\nHello\n/nope\n/exit\nnever\n")
+        .unwrap();
+    let out = child.wait_with_output().unwrap();
+    let err = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{err}");
+    assert!(
+        err.contains("(forgotten)") && err.contains("`/nope` is no command"),
+        "{err}"
+    );
+}
