@@ -117,7 +117,7 @@ pub(crate) struct RunArgs {
     #[arg(long, alias = "max-tokens", value_name = "TOKENS")]
     pub(crate) max_new_tokens: Option<usize>,
     /// 0 always takes the most likely token
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub(crate) temperature: Option<f32>,
     /// Keep the most likely tokens that make up this much probability
     #[arg(long)]

@@ -54,7 +54,7 @@ impl Cactus {
 #[test]
 fn convert_inspect_and_run_a_folder_and_a_gguf() {
     let c = Cactus::new();
-    for source in ["models/llama", "gguf/qwen2.gguf"] {
+    for source in ["models/qwen2_tied", "gguf/qwen2.gguf"] {
         let source = golden(source);
         let source = source.to_str().unwrap();
         c.ok(&["convert", source, "m", "--force"]);
@@ -70,6 +70,8 @@ fn convert_inspect_and_run_a_folder_and_a_gguf() {
             "--max-new-tokens",
             "5",
             "--ignore-eos",
+            "--temperature",
+            "0",
             "--json",
         ];
         let answer: serde_json::Value = serde_json::from_str(&c.ok(&run)).unwrap();
