@@ -6,6 +6,7 @@
 mod model;
 mod special;
 
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 
 use serde_json::Value;
@@ -104,7 +105,7 @@ impl Tokenizer {
         let generation = optional("generation_config.json", source.generation_config)?.unwrap_or_default();
         let special = SpecialTokens::new(&inner, vocab_size, &config, &map, &generation)?;
 
-        let probe = inner.encode_fast("a", true).map_err(|e| encode_error("a", e))?;
+        let probe = encode(&inner, "a", true).map_err(|e| invalid(e.to_string()).with_source(e))?;
         let ends = |wanted: Option<bool>, token: Option<u32>, end: Option<&u32>| match (wanted, token) {
             (Some(wanted), Some(token)) => match (wanted, end == Some(&token)) {
                 (true, false) => Ending::Add(token),
@@ -114,8 +115,8 @@ impl Tokenizer {
             _ => Ending::AsIs,
         };
         let flag = |name: &str| config.get(name).and_then(Value::as_bool);
-        let bos = ends(flag("add_bos_token"), special.bos, probe.get_ids().first());
-        let eos = ends(flag("add_eos_token"), special.eos, probe.get_ids().last());
+        let bos = ends(flag("add_bos_token"), special.bos, probe.first());
+        let eos = ends(flag("add_eos_token"), special.eos, probe.last());
         Ok(Self {
             inner,
             decoding,
@@ -135,11 +136,7 @@ impl Tokenizer {
     /// # Errors
     /// [`ErrorKind::Encode`] if the tokenizer's own rules fail on the text.
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, Error> {
-        let encoding = self
-            .inner
-            .encode_fast(text, add_special)
-            .map_err(|e| encode_error(text, e))?;
-        let mut ids = encoding.get_ids().to_vec();
+        let mut ids = encode(&self.inner, text, add_special)?;
         if add_special {
             match self.bos {
                 // The text may begin with the token itself.
@@ -256,10 +253,6 @@ fn vocab_size(inner: &Inner) -> usize {
 fn load(bytes: &[u8]) -> Result<Inner, Error> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let parsed = std::panic::catch_unwind(|| serde_json::from_slice::<Inner>(bytes));
-    let invalid = |reason: String| {
-        let message = format!("`tokenizer.json` is not a tokenizer in the Hugging Face format: {reason}");
-        Error::new(ErrorKind::InvalidTokenizer, message)
-    };
     let mut inner = match parsed {
         Ok(Ok(inner)) => inner,
         Ok(Err(e)) => return Err(invalid(e.to_string()).with_source(e)),
@@ -271,7 +264,22 @@ fn load(bytes: &[u8]) -> Result<Inner, Error> {
     Ok(inner)
 }
 
-fn encode_error(text: &str, source: tokenizers::Error) -> Error {
-    let message = format!("text of {} bytes could not be tokenized: {source}", text.len());
-    Error::new(ErrorKind::Encode, message).with_source(source)
+fn invalid(reason: String) -> Error {
+    let message = format!("`tokenizer.json` is not a tokenizer in the Hugging Face format: {reason}");
+    Error::new(ErrorKind::InvalidTokenizer, message)
+}
+
+/// The ids of a text by the library alone, turning its panics into errors: it does not check that a post-processor uses
+/// only the tokens and sequences that there are.
+fn encode(inner: &Inner, text: &str, add_special: bool) -> Result<Vec<u32>, Error> {
+    let encoded = std::panic::catch_unwind(AssertUnwindSafe(|| inner.encode_fast(text, add_special)));
+    let failed = |reason: &dyn std::fmt::Display| {
+        let message = format!("text of {} bytes could not be tokenized: {reason}", text.len());
+        Error::new(ErrorKind::Encode, message)
+    };
+    match encoded {
+        Ok(Ok(encoding)) => Ok(encoding.get_ids().to_vec()),
+        Ok(Err(e)) => Err(failed(&e).with_source(e)),
+        Err(_) => Err(failed(&"the parts of `tokenizer.json` contradict each other")),
+    }
 }

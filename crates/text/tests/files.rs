@@ -90,6 +90,11 @@ fn tokenizer_wrong_files_say_what_is_wrong() {
         r#"{"model": {"type": "BPE", "vocab": {"a": 0}}}"#,
         r#"{"model": {"type": "Unigram", "vocab": [["a", 0]], "unk_id": 7}}"#,
         r#"{"model": {"type": "Nonsense"}}"#,
+        // The template of the post-processor names a token that it does not define; takes a second text.
+        r#"{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}, "post_processor": {"type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": "x", "type_id": 0}}], "pair": [], "special_tokens": {}}}"#,
+        r#"{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}, "post_processor": {"type": "TemplateProcessing",
+            "single": [{"Sequence": {"id": "B", "type_id": 0}}], "pair": [], "special_tokens": {}}}"#,
     ];
     for bytes in bad.map(str::as_bytes).into_iter().chain([&b"\xff\xfe"[..]]) {
         let e = Tokenizer::from_bytes(bytes).unwrap_err();
