@@ -6,10 +6,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Mutations run in all for one target, shared out among its seeds.
+/// Mutations run in all for one target, shared out among its seeds, where `CACTUS_TEST_MUTATIONS` does not say otherwise.
 const MUTATIONS: usize = 600;
 /// No input may keep a parser busy for longer, in a build that is not optimized and on a busy machine.
 const MAX_TIME: Duration = Duration::from_secs(20);
+
+fn mutation_count() -> usize {
+    let given = std::env::var("CACTUS_TEST_MUTATIONS").ok();
+    given.map_or(MUTATIONS, |n| n.parse().expect("CACTUS_TEST_MUTATIONS is a number"))
+}
 
 fn fuzz_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
@@ -39,9 +44,9 @@ fn check(name: &str) {
     assert!(!seeds.is_empty());
     for (i, seed) in seeds.iter().enumerate() {
         assert!(run(target, seed, &format!("seed {i}")), "seed {i} of {name} is refused");
-        let mutated = mutate::mutations(target.form, seed, MUTATIONS.div_ceil(seeds.len()));
-        for (j, input) in mutated.iter().enumerate() {
-            run(target, input, &format!("mutation {j} of seed {i}"));
+        let mutated = mutate::mutations(target.form, seed, mutation_count().div_ceil(seeds.len()));
+        for (j, input) in mutated.enumerate() {
+            run(target, &input, &format!("mutation {j} of seed {i}"));
         }
     }
     run(target, b"", "nothing");
