@@ -54,7 +54,8 @@ mod tests {
 
     #[test]
     fn broadcast_follows_numpy() {
-        let cases: &[(&[usize], &[usize], Option<&[usize]>)] = &[
+        type Case<'a> = (&'a [usize], &'a [usize], Option<&'a [usize]>);
+        let cases: &[Case<'_>] = &[
             (&[2, 3], &[3], Some(&[2, 3])),
             (&[2, 1, 4], &[3, 1], Some(&[2, 3, 4])),
             (&[], &[5], Some(&[5])),
