@@ -35,6 +35,9 @@ pub struct TokenizerSource<'a> {
     pub generation_config: Option<&'a [u8]>,
 }
 
+/// Most that the replacements of a normalizer or decoder may multiply a text by. Files in circulation reach 4.
+const MAX_GROWTH: usize = 1 << 10;
+
 /// A model's tokenizer. Immutable and shareable between threads.
 #[derive(Debug)]
 pub struct Tokenizer {
@@ -258,10 +261,43 @@ fn load(bytes: &[u8]) -> Result<Inner, Error> {
         Ok(Err(e)) => return Err(invalid(e.to_string()).with_source(e)),
         Err(_) => return Err(invalid("its parts contradict each other".to_owned())),
     };
+    let growing = [json_of(inner.get_normalizer()), json_of(inner.get_decoder())]
+        .iter()
+        .any(|part| growth(part) > MAX_GROWTH);
+    if growing {
+        return Err(invalid("its replacements multiply the text beyond measure".to_owned()));
+    }
     // Settings of batches that some files carry along: a prompt is never cut or filled up.
     inner.with_padding(None);
     inner.with_truncation(None).map_err(|e| invalid(e.to_string()))?;
     Ok(inner)
+}
+
+fn json_of<T: serde::Serialize>(part: Option<&T>) -> Value {
+    part.and_then(|part| serde_json::to_value(part).ok())
+        .unwrap_or_default()
+}
+
+/// How many times longer replacements can make a text, at most: stages that follow one another multiply.
+fn growth(stage: &Value) -> usize {
+    let stages = ["normalizers", "decoders"]
+        .iter()
+        .find_map(|key| stage.get(key)?.as_array());
+    if let Some(stages) = stages {
+        return stages.iter().map(growth).fold(1, usize::saturating_mul);
+    }
+    let Some(content) = stage.get("content").and_then(Value::as_str) else {
+        return 1;
+    };
+    let pattern = stage
+        .pointer("/pattern/String")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    match pattern.len() {
+        // A regular expression, or nothing at all, may match between any two bytes.
+        0 => content.len() + 1,
+        length => content.len().div_ceil(length).max(1),
+    }
 }
 
 fn invalid(reason: String) -> Error {

@@ -95,6 +95,14 @@ fn tokenizer_wrong_files_say_what_is_wrong() {
             "single": [{"SpecialToken": {"id": "x", "type_id": 0}}], "pair": [], "special_tokens": {}}}"#,
         r#"{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}, "post_processor": {"type": "TemplateProcessing",
             "single": [{"Sequence": {"id": "B", "type_id": 0}}], "pair": [], "special_tokens": {}}}"#,
+        // Six replacements of one letter by four, one after the other.
+        r#"{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}, "normalizer": {"type": "Sequence", "normalizers": [
+            {"type": "Replace", "pattern": {"String": "a"}, "content": "aaaa"},
+            {"type": "Replace", "pattern": {"String": "a"}, "content": "aaaa"},
+            {"type": "Replace", "pattern": {"String": "a"}, "content": "aaaa"},
+            {"type": "Replace", "pattern": {"String": "a"}, "content": "aaaa"},
+            {"type": "Replace", "pattern": {"String": "a"}, "content": "aaaa"},
+            {"type": "Replace", "pattern": {"String": "a"}, "content": "aaaa"}]}}"#,
     ];
     for bytes in bad.map(str::as_bytes).into_iter().chain([&b"\xff\xfe"[..]]) {
         let e = Tokenizer::from_bytes(bytes).unwrap_err();
@@ -107,6 +115,15 @@ fn tokenizer_wrong_files_say_what_is_wrong() {
         e.to_string().contains("tokenizer.json") && e.to_string().contains("no/such/folder"),
         "{e}"
     );
+}
+
+/// The library's own decoder panics on this one, where a spelling is shorter than what is to be stripped.
+#[test]
+fn tokenizer_with_a_failing_decoder_gives_no_text() {
+    let json = r#"{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []},
+        "decoder": {"type": "Strip", "content": "a", "start": 0, "stop": 9}}"#;
+    let tokenizer = Tokenizer::from_bytes(json.as_bytes()).unwrap();
+    assert_eq!(tokenizer.decode(&[0], false), "");
 }
 
 #[test]
