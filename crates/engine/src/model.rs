@@ -5,7 +5,7 @@ use crate::{Error, Result, Session};
 use cactus_base::Pool;
 use cactus_bundle::Bundle;
 use cactus_runtime::{KvDType, Options, Program};
-use cactus_text::{ChatTemplate, ChatTemplateSource, Tokenizer, TokenizerSource};
+use cactus_text::{ChatTemplate, ChatTemplateSource, Tokenizer, TokenizerSource, TokenizerTables};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
@@ -176,12 +176,20 @@ impl Model {
                 None
             })
         };
-        let tokenizer = optional("tokenizer.json")?.ok_or(Error::NoTokenizer)?;
+        // Bundles of kinds of vocabulary without tables have the JSON alone.
+        let (tokenizer, tables) = match bundle.has_file("tokenizer.tables") {
+            true => (
+                Vec::new(),
+                Some(TokenizerTables::new(bundle.map_file("tokenizer.tables")?)),
+            ),
+            false => (optional("tokenizer.json")?.ok_or(Error::NoTokenizer)?, None),
+        };
         let config = optional("tokenizer_config.json")?;
         let generation = optional("generation_config.json")?;
         let template = optional("chat_template.jinja")?;
         let source = TokenizerSource {
             tokenizer: &tokenizer,
+            tables,
             tokenizer_config: config.as_deref(),
             generation_config: generation.as_deref(),
             ..TokenizerSource::default()
