@@ -14,7 +14,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Answer a prompt, or chat
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Convert a GGUF file or a Hugging Face folder into a bundle
     Convert(ConvertArgs),
     /// Show what is inside a bundle
@@ -34,7 +34,7 @@ pub(crate) enum Command {
 }
 
 /// How a bundle is found and loaded.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct ModelArgs {
     /// Bundle folder, GGUF file, Hugging Face folder or id, or the name of a known model
     #[arg(default_value = cactus_hub::DEFAULT_MODEL)]
@@ -149,6 +149,12 @@ pub(crate) struct RunArgs {
     /// Go on after the model ends its answer
     #[arg(long)]
     pub(crate) ignore_eos: bool,
+    /// Guess up to this many tokens at once from prompt and answer: the same answer, sooner where it repeats the prompt
+    #[arg(long, value_name = "TOKENS", num_args = 0..=1, default_missing_value = "15")]
+    pub(crate) prompt_lookup: Option<usize>,
+    /// A smaller model of the same vocabulary that guesses tokens: the same answer, sooner where it guesses well
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) draft_model: Option<String>,
     /// Report the log-probabilities of each token and of this many alternatives (with --json)
     #[arg(long, value_name = "N")]
     pub(crate) logprobs: Option<usize>,
