@@ -21,6 +21,8 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     /// Measure speed, load time and memory
     Bench(BenchArgs),
+    /// Measure the matrix products of every instruction set of this CPU, and show which is picked
+    Kernels(KernelsArgs),
     /// List known and downloaded models
     List(ListArgs),
     /// Fetch a model into the cache
@@ -51,6 +53,25 @@ pub(crate) struct ModelArgs {
     /// Convert again even where a converted bundle is cached
     #[arg(long)]
     pub(crate) reconvert: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KernelsArgs {
+    /// Rows, inputs and outputs of the product [default: shapes of small language models]
+    #[arg(value_name = "M,K,N")]
+    pub(crate) shape: Option<String>,
+    /// Threads
+    #[arg(long, default_value = "1", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: u16,
+    /// Repetitions; the median is shown
+    #[arg(long, default_value = "7")]
+    pub(crate) reps: usize,
+    /// Fail where the pick is not the fastest within noise
+    #[arg(long)]
+    pub(crate) assert: bool,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

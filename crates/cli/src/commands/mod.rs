@@ -5,6 +5,7 @@ mod convert;
 mod download;
 mod drawing;
 mod inspect;
+mod kernels;
 mod list;
 mod run;
 mod score;
@@ -20,6 +21,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Convert(a) => convert::run(&a)?,
         Command::Inspect(a) => inspect::run(&a)?,
         Command::Bench(a) => bench::run(&a)?,
+        Command::Kernels(a) => kernels::run(&a)?,
         Command::List(a) => list::run(&a)?,
         Command::Download(a) => download::run(&a)?,
         Command::Remove(a) => list::remove(&a)?,
