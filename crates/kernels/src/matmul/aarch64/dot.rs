@@ -46,18 +46,17 @@ impl<L: Group> OpFor<Arm<L>> for Tiles<'_, '_> {
 pub(super) fn tile<L: Group, const R: usize>(s: Arm<L>, op: &TileOp<'_, '_>, row: usize, block: usize) -> usize {
     let weights = Block::new(op.w.block(block));
     let mut sums = [[start_sum(); 4]; R];
-    let mut cells = op.cells[row..].chunks(op.tile_rows);
+    let mut cells = op.cells[row..]
+        .chunks(op.tile_rows)
+        .map_while(|cells| cells.first_chunk::<R>());
     for pair in weights.pairs {
-        for odd in 0..2 {
-            let Some(cells) = cells.next().and_then(|c| c.first_chunk::<R>()) else {
-                break;
-            };
-            group::<L, R>(s, &pair.scales[odd], &pair.values[odd], cells, &mut sums);
-        }
+        let (Some(first), Some(second)) = (cells.next(), cells.next()) else {
+            break;
+        };
+        group::<L, R>(s, &pair.scales[0], &pair.values[0], first, &mut sums);
+        group::<L, R>(s, &pair.scales[1], &pair.values[1], second, &mut sums);
     }
-    if let [last] = weights.last
-        && let Some(cells) = cells.next().and_then(|c| c.first_chunk::<R>())
-    {
+    if let ([last], Some(cells)) = (weights.last, cells.next()) {
         group::<L, R>(s, &last.scales[0], &last.values, cells, &mut sums);
     }
     for (r, sums) in sums.into_iter().enumerate() {
@@ -96,17 +95,27 @@ fn group<L: Group, const R: usize>(
 #[inline(always)]
 fn dots_by_lane<L: HasDotprod, const R: usize>(s: Arm<L>, values: &Values, cells: &[Cell; R]) -> [Dots; R] {
     let mut dots = [[start(); 4]; R];
-    for half in 0..2 {
-        let mut x = [load(&values[0], 0); R];
-        for r in 0..R {
-            x[r] = load(bytemuck::cast_ref::<[i32; 8], [i8; 32]>(&cells[r].quads), half);
-        }
-        line::<L, R, 0>(s, &values[4 * half], &x, &mut dots);
-        line::<L, R, 1>(s, &values[4 * half + 1], &x, &mut dots);
-        line::<L, R, 2>(s, &values[4 * half + 2], &x, &mut dots);
-        line::<L, R, 3>(s, &values[4 * half + 3], &x, &mut dots);
-    }
+    half::<L, R, 0>(s, values, cells, &mut dots);
+    half::<L, R, 1>(s, values, cells, &mut dots);
     dots
+}
+
+/// Inputs `16 * HALF..16 * HALF + 16` of a group.
+#[inline(always)]
+fn half<L: HasDotprod, const R: usize, const HALF: usize>(
+    s: Arm<L>,
+    values: &Values,
+    cells: &[Cell; R],
+    dots: &mut [Dots; R],
+) {
+    let mut x = [load(&values[0], 0); R];
+    for r in 0..R {
+        x[r] = load(cells[r].bytes(), HALF);
+    }
+    line::<L, R, 0>(s, &values[4 * HALF], &x, dots);
+    line::<L, R, 1>(s, &values[4 * HALF + 1], &x, dots);
+    line::<L, R, 2>(s, &values[4 * HALF + 2], &x, dots);
+    line::<L, R, 3>(s, &values[4 * HALF + 3], &x, dots);
 }
 
 #[inline(always)]

@@ -16,14 +16,15 @@ use std::arch::aarch64::*;
 /// Most blocks of a tile.
 const MAX_BLOCKS: usize = 4;
 
-/// Sums of a pair of rows by 16 outputs, two outputs in a register.
-type PairSums = [float32x4_t; 8];
+/// Sums of `P` pairs of rows by 16 outputs, two outputs in a register.
+type Sums<const P: usize> = [[float32x4_t; 8]; P];
 
-/// One group of a pair of rows: `[row 0: 8 inputs][row 1: 8 inputs]` four times, and their scales `[row 0][row 0][row 1][row 1]`.
-#[derive(Clone, Copy)]
-struct PairOfRows {
-    inputs: [int8x16_t; 4],
-    scale: float32x4_t,
+/// One group of `P` pairs of rows.
+struct Rows<const P: usize> {
+    /// `[row 0: 8 inputs][row 1: 8 inputs]` four times.
+    inputs: [[int8x16_t; P]; 4],
+    /// `[row 0][row 0][row 1][row 1]`
+    scales: [float32x4_t; P],
 }
 
 /// A tile of the rows times a run of blocks.
@@ -66,23 +67,27 @@ fn tile<const P: usize>(s: NeonI8mm, op: &TileOp<'_, '_>, first: usize, count: u
         *slot = Block::new(op.w.block(first + b));
     }
     let blocks = &blocks[..count];
+    let mut rows = Rows {
+        inputs: [[start_bytes(); P]; 4],
+        scales: [zero; P],
+    };
     let mut cells = op.cells.chunks_exact(op.tile_rows);
     for p in 0..blocks[0].pairs.len() {
         for odd in 0..2 {
-            let Some(rows) = cells.next().map(pair_up::<P>) else {
-                break;
-            };
+            let Some(cells) = cells.next() else { break };
+            pair_up(cells, &mut rows);
             for (block, sums) in blocks.iter().zip(&mut sums) {
                 let pair = &block.pairs[p];
                 group(s, &pair.scales[odd], &pair.values[odd], &rows, sums);
             }
         }
     }
-    if !blocks[0].last.is_empty()
-        && let Some(rows) = cells.next().map(pair_up::<P>)
-    {
+    if let Some(cells) = cells.next() {
+        pair_up(cells, &mut rows);
         for (block, sums) in blocks.iter().zip(&mut sums) {
-            group(s, &block.last[0].scales[0], &block.last[0].values, &rows, sums);
+            if let [last] = block.last {
+                group(s, &last.scales[0], &last.values, &rows, sums);
+            }
         }
     }
     for (b, sums) in sums[..count].iter().enumerate() {
@@ -95,70 +100,88 @@ fn tile<const P: usize>(s: NeonI8mm, op: &TileOp<'_, '_>, first: usize, count: u
     }
 }
 
+#[inline(always)]
+fn start_bytes() -> int8x16_t {
+    // SAFETY: NEON is part of the target's baseline.
+    unsafe { vdupq_n_s8(0) }
+}
+
 /// The first `2 * P` rows of a group in pairs.
 #[inline(always)]
-fn pair_up<const P: usize>(cells: &[Cell]) -> [PairOfRows; P] {
-    // SAFETY: NEON is part of the target's baseline.
-    unsafe {
-        let none = PairOfRows {
-            inputs: [vdupq_n_s8(0); 4],
-            scale: vdupq_n_f32(0.0),
-        };
-        let mut pairs = [none; P];
-        for (pair, cells) in pairs.iter_mut().zip(cells.as_chunks::<2>().0) {
-            for half in 0..2 {
-                let [x, y] = [0, 1].map(|r| {
-                    let bytes = load(bytemuck::cast_ref::<[i32; 8], [i8; 32]>(&cells[r].quads), half);
-                    vreinterpretq_s64_s8(bytes)
-                });
-                pair.inputs[2 * half] = vreinterpretq_s8_s64(vzip1q_s64(x, y));
-                pair.inputs[2 * half + 1] = vreinterpretq_s8_s64(vzip2q_s64(x, y));
+fn pair_up<const P: usize>(cells: &[Cell], rows: &mut Rows<P>) {
+    for (p, cells) in cells.as_chunks::<2>().0.iter().take(P).enumerate() {
+        for half in 0..2 {
+            // SAFETY: NEON is part of the target's baseline.
+            unsafe {
+                let x = vreinterpretq_s64_s8(load(cells[0].bytes(), half));
+                let y = vreinterpretq_s64_s8(load(cells[1].bytes(), half));
+                rows.inputs[2 * half][p] = vreinterpretq_s8_s64(vzip1q_s64(x, y));
+                rows.inputs[2 * half + 1][p] = vreinterpretq_s8_s64(vzip2q_s64(x, y));
             }
-            pair.scale = vcombine_f32(vdup_n_f32(cells[0].scale), vdup_n_f32(cells[1].scale));
         }
-        pairs
+        // SAFETY: NEON is part of the target's baseline.
+        rows.scales[p] = unsafe { vcombine_f32(vdup_n_f32(cells[0].scale), vdup_n_f32(cells[1].scale)) };
     }
 }
 
 /// Adds the products of one group of a block to `sums`.
 #[inline(always)]
-fn group<const P: usize>(
+fn group<const P: usize>(s: NeonI8mm, scales: &[u16; 16], values: &Values, rows: &Rows<P>, sums: &mut Sums<P>) {
+    let scales = Scales::load(s, scales);
+    half::<P, 0>(s, &scales, values, rows, sums);
+    half::<P, 1>(s, &scales, values, rows, sums);
+}
+
+/// Outputs `8 * HALF..8 * HALF + 8` of a group.
+#[inline(always)]
+fn half<const P: usize, const HALF: usize>(
     s: NeonI8mm,
-    scales: &[u16; 16],
+    scales: &Scales,
     values: &Values,
-    rows: &[PairOfRows; P],
-    sums: &mut [PairSums; P],
+    rows: &Rows<P>,
+    sums: &mut Sums<P>,
 ) {
-    let Scales { scale, addend } = Scales::load(s, scales);
-    for half in 0..2 {
-        let mut dots = [[start(); 4]; P];
-        for (lines, input) in values.as_chunks::<2>().0.iter().zip(0..4) {
-            let weights = outputs_of(lines, half);
-            for p in 0..P {
-                for o in 0..4 {
-                    dots[p][o] = s.smmla(dots[p][o], rows[p].inputs[input], weights[o]);
-                }
-            }
-        }
-        for o in 0..4 {
-            let (scale, addend) = (scale[2 * half + o / 2], addend[2 * half + o / 2]);
-            let (scale, addend) = (twice(scale, o % 2), twice(addend, o % 2));
-            for p in 0..P {
-                let sum = &mut sums[p][4 * half + o];
-                *sum = add_scaled(*sum, dots[p][o], scale, addend, rows[p].scale);
-            }
+    let mut dots = [[start(); 4]; P];
+    eight_inputs::<P, HALF, 0>(s, values, rows, &mut dots);
+    eight_inputs::<P, HALF, 1>(s, values, rows, &mut dots);
+    eight_inputs::<P, HALF, 2>(s, values, rows, &mut dots);
+    eight_inputs::<P, HALF, 3>(s, values, rows, &mut dots);
+    for o in 0..4 {
+        let (scale, addend) = (scales.scale[2 * HALF + o / 2], scales.addend[2 * HALF + o / 2]);
+        let (scale, addend) = (twice(scale, o % 2), twice(addend, o % 2));
+        for p in 0..P {
+            let sum = &mut sums[p][4 * HALF + o];
+            *sum = add_scaled(*sum, dots[p][o], scale, addend, rows.scales[p]);
         }
     }
 }
 
-/// Eight outputs, two in a register, of 8 inputs.
+/// Adds the products with inputs `8 * PART..8 * PART + 8`.
 #[inline(always)]
-fn outputs_of(lines: &[[i8; 64]; 2], half: usize) -> [int8x16_t; 4] {
-    // SAFETY: NEON is part of the target's baseline.
-    unsafe {
-        let [a, b, c, d] = [(0, 0), (1, 0), (0, 1), (1, 1)]
-            .map(|(line, register)| vreinterpretq_s32_s8(load(&lines[line], 2 * half + register)));
-        [vzip1q_s32(a, b), vzip2q_s32(a, b), vzip1q_s32(c, d), vzip2q_s32(c, d)].map(|v| vreinterpretq_s8_s32(v))
+fn eight_inputs<const P: usize, const HALF: usize, const PART: usize>(
+    s: NeonI8mm,
+    values: &Values,
+    rows: &Rows<P>,
+    dots: &mut [[int32x4_t; 4]; P],
+) {
+    let lines = [&values[2 * PART], &values[2 * PART + 1]];
+    for two in 0..2 {
+        let register = 2 * HALF + two;
+        // SAFETY: NEON is part of the target's baseline.
+        let (low, high) = unsafe {
+            let a = vreinterpretq_s32_s8(load(lines[0], register));
+            let b = vreinterpretq_s32_s8(load(lines[1], register));
+            (
+                vreinterpretq_s8_s32(vzip1q_s32(a, b)),
+                vreinterpretq_s8_s32(vzip2q_s32(a, b)),
+            )
+        };
+        for p in 0..P {
+            dots[p][2 * two] = s.smmla(dots[p][2 * two], rows.inputs[PART][p], low);
+        }
+        for p in 0..P {
+            dots[p][2 * two + 1] = s.smmla(dots[p][2 * two + 1], rows.inputs[PART][p], high);
+        }
     }
 }
 
@@ -176,14 +199,20 @@ fn twice(v: float32x4_t, last: usize) -> float32x4_t {
     }
 }
 
-/// The sums of the two rows.
+/// The sums of the two rows of a pair.
 #[inline(always)]
-fn rows_of(sums: &PairSums) -> [[float32x4_t; 4]; 2] {
-    // SAFETY: NEON is part of the target's baseline.
-    unsafe {
-        let v = sums.map(|v| vreinterpretq_f64_f32(v));
-        let row0 = [0, 2, 4, 6].map(|i| vreinterpretq_f32_f64(vzip1q_f64(v[i], v[i + 1])));
-        let row1 = [0, 2, 4, 6].map(|i| vreinterpretq_f32_f64(vzip2q_f64(v[i], v[i + 1])));
-        [row0, row1]
+fn rows_of(sums: &[float32x4_t; 8]) -> [[float32x4_t; 4]; 2] {
+    let mut rows = [[sums[0]; 4]; 2];
+    for i in 0..4 {
+        // SAFETY: NEON is part of the target's baseline.
+        unsafe {
+            let (a, b) = (
+                vreinterpretq_f64_f32(sums[2 * i]),
+                vreinterpretq_f64_f32(sums[2 * i + 1]),
+            );
+            rows[0][i] = vreinterpretq_f32_f64(vzip1q_f64(a, b));
+            rows[1][i] = vreinterpretq_f32_f64(vzip2q_f64(a, b));
+        }
     }
+    rows
 }
