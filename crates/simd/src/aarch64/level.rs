@@ -1,6 +1,6 @@
 //! What differs between the ARM64 tiers: features, and the product of signed bytes.
 
-use super::{Arm, NeonDot, NeonI8mm};
+use super::{Arm, Neon, NeonDot, NeonI8mm};
 use crate::vector::{Op, Simd};
 use std::arch::{aarch64::*, asm, is_aarch64_feature_detected};
 
@@ -68,11 +68,11 @@ impl Level for Baseline {
         op.eval(token)
     }
     #[inline(always)]
-    fn dot(_token: Arm<Self>, acc: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
+    fn dot(token: Arm<Self>, acc: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
         // SAFETY: NEON is part of the target's baseline.
         unsafe {
             let low = vmull_s8(vget_low_s8(a), vget_low_s8(b));
-            let high = vmull_high_s8(a, b);
+            let high = token.smull_high(a, b);
             // No overflow: two products of at most 128 · 127 each.
             vpadalq_s16(acc, vpaddq_s16(low, high))
         }
@@ -193,6 +193,34 @@ impl<L: HasDotprod> Arm<L> {
     #[must_use]
     pub fn sdot_lane<const LANE: i32>(self, acc: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
         L::dot_lane::<LANE>(self, acc, a, b)
+    }
+}
+
+/// The compiler knows these two, but where an operand repeats it extracts the high half of the other one first.
+impl Neon {
+    /// Products of the high eight bytes.
+    #[inline(always)]
+    #[must_use]
+    pub fn smull_high(self, a: int8x16_t, b: int8x16_t) -> int16x8_t {
+        let product;
+        // SAFETY: an instruction on registers; NEON is part of the target's baseline.
+        unsafe {
+            asm!("smull2 {0:v}.8h, {1:v}.16b, {2:v}.16b", lateout(vreg) product, in(vreg) a, in(vreg) b,
+                options(pure, nomem, nostack, preserves_flags));
+        }
+        product
+    }
+
+    /// `acc` plus the products of the high eight bytes, wrapping.
+    #[inline(always)]
+    #[must_use]
+    pub fn smlal_high(self, mut acc: int16x8_t, a: int8x16_t, b: int8x16_t) -> int16x8_t {
+        // SAFETY: an instruction on registers; NEON is part of the target's baseline.
+        unsafe {
+            asm!("smlal2 {0:v}.8h, {1:v}.16b, {2:v}.16b", inout(vreg) acc, in(vreg) a, in(vreg) b,
+                options(pure, nomem, nostack, preserves_flags));
+        }
+        acc
     }
 }
 

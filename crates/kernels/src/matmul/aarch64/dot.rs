@@ -157,7 +157,7 @@ impl Group for cactus_simd::Baseline {
     const ROWS: usize = 2;
 
     #[inline(always)]
-    fn dots<const R: usize>(_: Neon, values: &Values, cells: &[Cell; R]) -> [Dots; R] {
+    fn dots<const R: usize>(s: Neon, values: &Values, cells: &[Cell; R]) -> [Dots; R] {
         // SAFETY: NEON is part of the target's baseline.
         unsafe {
             // Two of these make the start value.
@@ -171,8 +171,8 @@ impl Group for cactus_simd::Baseline {
                         let (x, y) = (quad(0), quad(1));
                         let low = vmull_s8(vget_low_s8(a), vget_low_s8(x));
                         let low = vmlal_s8(low, vget_low_s8(b), vget_low_s8(y));
-                        let high = vmull_high_s8(a, x);
-                        let high = vmlal_high_s8(high, b, y);
+                        let high = s.smull_high(a, x);
+                        let high = s.smlal_high(high, b, y);
                         sums[r][v] = [vpadalq_s16(sums[r][v][0], low), vpadalq_s16(sums[r][v][1], high)];
                     }
                 }
