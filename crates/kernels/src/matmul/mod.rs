@@ -4,9 +4,9 @@
 //! ([`Exec::linear`]); the quantization of activations that the INT8 product needs ([`Exec::quantize_rows`],
 //! [`QuantizedRows`]); and single rows of a packed table ([`Exec::embed`]).
 //!
-//! It deliberately has no file per instruction set: the interleaved packings turn a product into loads of 16 outputs and
-//! broadcasts of one activation, which the operations of `simd` express. `docs/adr/0001-int8-layout.md` has the reasons
-//! and figures.
+//! The interleaved packings turn a product into loads of 16 outputs and broadcasts of one activation, which the operations
+//! of `simd` express; so it deliberately has no file per instruction set, except for ARM64, whose products take activations
+//! by lane or two rows at once. `docs/adr/0001-int8-layout.md` has the reasons and figures.
 //!
 //! # Order of the arithmetic
 //!
@@ -24,6 +24,8 @@
 //! in one pass over the weights, which is then bound by memory. More rows are cut in tiles of 8; all tiles visit a run of
 //! blocks small enough for the L2 cache before the next run is read.
 
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
 mod embed;
 mod float;
 mod int8;
