@@ -76,9 +76,12 @@ pub(crate) struct KernelsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct EngineArgs {
-    /// Threads for the prompt [default: one for each core]
+    /// Threads for the prompt; 1 leaves the other cores alone [default: one for each fast core]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
+    /// Keep the threads on the fast cores
+    #[arg(long)]
+    pub(crate) pin: bool,
     /// Threads for generating [default: as --threads]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) decode_threads: Option<u16>,
