@@ -40,7 +40,7 @@ pub(crate) struct ModelArgs {
     #[arg(default_value = cactus_hub::DEFAULT_MODEL)]
     pub(crate) model: String,
     /// Bits of the weights where the model must be converted first
-    #[arg(long, default_value = "8", value_name = "8|16|32")]
+    #[arg(long, default_value = "8", value_name = "1|2|3|4|8|16|32")]
     pub(crate) bits: Bits,
     /// Hugging Face token, for gated models [default: HF_TOKEN, or the token file of the Hugging Face tool]
     #[arg(long)]
@@ -74,6 +74,14 @@ pub(crate) struct EngineArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Bits {
+    #[value(name = "1")]
+    One,
+    #[value(name = "2")]
+    Two,
+    #[value(name = "3")]
+    Three,
+    #[value(name = "4")]
+    Four,
     #[value(name = "8")]
     Eight,
     #[value(name = "16")]
@@ -83,11 +91,16 @@ pub(crate) enum Bits {
 }
 
 impl Bits {
-    pub(crate) fn number(self) -> u32 {
+    pub(crate) fn precision(self) -> cactus_passes::Bits {
+        use cactus_passes::Bits as P;
         match self {
-            Bits::Eight => 8,
-            Bits::Sixteen => 16,
-            Bits::ThirtyTwo => 32,
+            Bits::One => P::One,
+            Bits::Two => P::Two,
+            Bits::Three => P::Three,
+            Bits::Four => P::Four,
+            Bits::Eight => P::Eight,
+            Bits::Sixteen => P::Sixteen,
+            Bits::ThirtyTwo => P::ThirtyTwo,
         }
     }
 }
@@ -176,7 +189,7 @@ pub(crate) struct ConvertArgs {
     /// Folder of the new bundle
     pub(crate) destination: PathBuf,
     /// Bits of the weights
-    #[arg(long, default_value = "8", value_name = "8|16|32")]
+    #[arg(long, default_value = "8", value_name = "1|2|3|4|8|16|32")]
     pub(crate) bits: Bits,
     /// Replace a bundle that is already there
     #[arg(long, visible_alias = "reconvert")]

@@ -14,6 +14,11 @@ pub struct Packed {
 }
 
 impl Packed {
+    pub(crate) fn of(layout: PackedLayout, data: AlignedBuf) -> Self {
+        debug_assert_eq!(layout.data_bytes(), data.len());
+        Self { layout, data }
+    }
+
     /// Shape and packing.
     #[must_use]
     pub fn layout(&self) -> &PackedLayout {

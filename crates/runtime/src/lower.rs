@@ -5,7 +5,7 @@
 //! the portable graph:
 //!
 //! - a residual addition happens in the linear that feeds it;
-//! - the operand of INT8 linears is quantized once, however many read it;
+//! - the operand of INT8 linears is quantized once, however many read it, and that of codebook linears rotated once;
 //! - rotary embedding happens in place;
 //! - everything after the last operation that mixes positions forms the *tail*, computed only for rows whose logits are
 //!   asked for.
@@ -15,7 +15,7 @@ use crate::step::{Buffer, Kind, Lowered, Rows, Step, View};
 use crate::{Error, Result, kernel_names};
 use cactus_bundle::Bundle;
 use cactus_ir::{BinaryFn, Def, Dim, Graph, Literal, Node, NodeId, Op, TensorType, ValueId};
-use cactus_kernels::QuantizedRows;
+use cactus_kernels::{QuantizedRows, RotatedRows};
 use cactus_quant::Packing;
 use std::collections::{BTreeMap, HashMap};
 
@@ -37,6 +37,7 @@ struct Lowerer<'a> {
     position: HashMap<NodeId, usize>,
     places: HashMap<ValueId, Place>,
     quantized: HashMap<ValueId, Buffer>,
+    rotated: HashMap<ValueId, Buffer>,
     rope_tables: Vec<(ValueId, f32, Buffer, usize)>,
     weights: Vec<usize>,
     weight_index: HashMap<ValueId, usize>,
@@ -75,6 +76,7 @@ pub(crate) fn lower(
         position: graph.order().iter().enumerate().map(|(i, &n)| (n, i)).collect(),
         places: HashMap::from([(*ids, Place::Ids)]),
         quantized: HashMap::new(),
+        rotated: HashMap::new(),
         rope_tables: Vec::new(),
         weights: Vec::new(),
         weight_index: HashMap::new(),
@@ -151,7 +153,7 @@ impl Lowerer<'_> {
         let mut touched = Vec::new();
         let rows = |r: &Rows| match *r {
             Rows::F32(v) => v.buffer,
-            Rows::Quantized(b) => b,
+            Rows::Quantized(b) | Rows::Rotated(b) => b,
         };
         match &kind {
             Kind::Embed { out, .. } => touched.push(*out),
@@ -162,6 +164,7 @@ impl Lowerer<'_> {
             | Kind::Gated { x, out, .. }
             | Kind::LayerNorm { x, out, .. }
             | Kind::Quantize { x, out }
+            | Kind::Rotate { x, out }
             | Kind::Copy { x, out }
             | Kind::ShortConv { x, out, .. }
             | Kind::Unary { x, out, .. } => touched.extend([x.buffer, *out]),
@@ -284,6 +287,9 @@ impl Lowerer<'_> {
     }
 
     fn linear_operand(&mut self, node: &Node, x: ValueId, weight: ValueId) -> Result<Rows> {
+        if self.packing(weight).is_some_and(|p| p.codebook_bits().is_some()) {
+            return self.rotated_operand(node, x);
+        }
         if !self.reads_quantized(weight) {
             return Ok(Rows::F32(self.whole(node, x)?));
         }
@@ -295,6 +301,21 @@ impl Lowerer<'_> {
         self.push(node, Kind::Quantize { x: view, out });
         self.quantized.insert(x, out);
         Ok(Rows::Quantized(out))
+    }
+
+    /// The rotated rows of `x`, made where they are first read.
+    fn rotated_operand(&mut self, node: &Node, x: ValueId) -> Result<Rows> {
+        if let Some(&b) = self.rotated.get(&x) {
+            return Ok(Rows::Rotated(b));
+        }
+        let view = self.whole(node, x)?;
+        let Some(bytes) = RotatedRows::bytes(self.rows, view.width) else {
+            return self.fail(node, "the activation is too large");
+        };
+        let out = self.buffer(bytes);
+        self.push(node, Kind::Rotate { x: view, out });
+        self.rotated.insert(x, out);
+        Ok(Rows::Rotated(out))
     }
 
     /// A new whole buffer for the result `v`.

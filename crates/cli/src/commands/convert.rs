@@ -3,6 +3,7 @@ use crate::{model, output};
 use anyhow::{Result, bail};
 use cactus_hub::Format;
 use cactus_import::ConvertOptions;
+use cactus_passes::Policy;
 
 pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
     let hub = model::hub(args.token.clone(), args.offline)?;
@@ -11,7 +12,7 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
         bail!("`{}` is a bundle already", fetched.path.display());
     }
     let mut options = ConvertOptions {
-        bits: args.bits.number(),
+        policy: Policy::uniform(args.bits.precision()),
         replace: args.force,
         name: fetched.record.as_ref().map(|r| r.id.clone()),
         license: fetched.record.as_ref().and_then(|r| r.license.clone()),

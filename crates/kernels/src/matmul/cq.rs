@@ -188,12 +188,15 @@ impl<const BITS: usize> TileOp<'_, '_, BITS> {
     }
 }
 
+/// Scales and chunks of one group of a block.
+type Weights<'a, const BITS: usize> = (&'a [u16; 16], &'a [[[u8; 64]; BITS]]);
+
 /// Adds the products of one group to `sums`.
 #[inline(always)]
 fn group<S: Simd, const BITS: usize, const R: usize, const B: usize, const C: usize>(
     s: S,
     book: &[i8; 16],
-    weights: [(&[u16; 16], &[[[u8; 64]; BITS]]); B],
+    weights: [Weights<'_, BITS>; B],
     cells: &[RotatedCell; R],
     sums: &mut [[S::F; B]; R],
 ) {

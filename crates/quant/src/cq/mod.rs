@@ -25,10 +25,14 @@
 mod block;
 mod codebook;
 mod encode;
+mod factor;
+mod feedback;
 
 pub mod rotation;
 
 pub use codebook::Codebook;
+pub use factor::Curvature;
+pub use feedback::pack_with_feedback;
 
 pub(crate) use block::{block_bytes, decode_row};
 pub(crate) use encode::encode_block;
