@@ -32,6 +32,12 @@ impl Policy {
         }
     }
 
+    /// Whether a rule holds for the weight `name`.
+    #[must_use]
+    pub fn has_rule(&self, name: &str) -> bool {
+        self.rules.iter().any(|(pattern, _)| fits(pattern, name))
+    }
+
     /// The bits of the weight `name`, and why; a clause.
     #[must_use]
     pub fn bits_of(&self, name: &str, embedding: bool) -> (Bits, String) {

@@ -34,7 +34,12 @@ const CHOICES: [(Bits, f64); 4] = [
 /// Where even the fewest bits are above the target, that is what comes back.
 #[must_use]
 pub fn allocate(sensitivities: &[Sensitivity], target: f64) -> BTreeMap<String, Bits> {
-    let error_at = |bits: u32| CHOICES.iter().find(|(b, _)| b.number() == bits).map_or(1.0, |(_, e)| *e);
+    let error_at = |bits: u32| {
+        CHOICES
+            .iter()
+            .find(|(b, _)| b.number() == bits)
+            .map_or(1.0, |(_, e)| *e)
+    };
     let least = |s: &Sensitivity| CHOICES.iter().position(|(b, _)| b.number() >= s.least).unwrap_or(0);
     let mut chosen: Vec<usize> = sensitivities.iter().map(least).collect();
     let elements: u64 = sensitivities.iter().map(|s| s.elements).sum();
@@ -84,23 +89,38 @@ mod tests {
 
     fn average(s: &[Sensitivity], bits: &BTreeMap<String, Bits>) -> f64 {
         let total: f64 = s.iter().map(|s| s.elements as f64).sum();
-        s.iter().map(|s| s.elements as f64 * bits[&s.name].stored()).sum::<f64>() / total
+        s.iter()
+            .map(|s| s.elements as f64 * bits[&s.name].stored())
+            .sum::<f64>()
+            / total
     }
 
     #[test]
     fn bits_go_where_they_matter_within_the_target() {
         let s: Vec<_> = (0..40)
-            .map(|i| of(&format!("w{i}"), 1000 + 100 * (i % 3), 0.001 * f64::from(1 + (i as u32 * 7) % 40)))
+            .map(|i| {
+                of(
+                    &format!("w{i}"),
+                    1000 + 100 * (i % 3),
+                    0.001 * f64::from(1 + (i as u32 * 7) % 40),
+                )
+            })
             .collect();
         let mut before = 0.0;
         for target in [2.125, 2.5, 3.2, 4.125, 6.0, 8.5] {
             let bits = allocate(&s, target);
             let found = average(&s, &bits);
-            assert!(found <= target + 1e-9 && found > target - 0.4 && found >= before, "{target}: {found}");
+            assert!(
+                found <= target + 1e-9 && found > target - 0.4 && found >= before,
+                "{target}: {found}"
+            );
             before = found;
             // Of equal size, the more sensitive one never has fewer bits.
             for a in &s {
-                for b in s.iter().filter(|b| b.elements == a.elements && b.divergence > a.divergence) {
+                for b in s
+                    .iter()
+                    .filter(|b| b.elements == a.elements && b.divergence > a.divergence)
+                {
                     assert!(bits[&b.name] >= bits[&a.name], "{target}: {a:?} {b:?}");
                 }
             }

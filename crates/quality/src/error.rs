@@ -8,6 +8,10 @@ pub enum ErrorKind {
     Text,
     /// Two bundles cannot be compared.
     Mismatch,
+    /// A bundle is too far from its source.
+    Floor,
+    /// The source cannot be converted.
+    Convert,
     /// The engine or the runtime refused a bundle or a call.
     Engine,
 }
@@ -22,6 +26,12 @@ pub enum Error {
     /// Two bundles cannot be compared.
     #[error("{0}")]
     Mismatch(String),
+    /// A bundle is below the floor.
+    #[error("the bundle was not written, because it is below the floor: {0}")]
+    Floor(String),
+    /// The conversion failed.
+    #[error(transparent)]
+    Convert(#[from] cactus_import::Error),
     /// The engine failed.
     #[error(transparent)]
     Engine(#[from] cactus_engine::Error),
@@ -48,6 +58,8 @@ impl Error {
         match self {
             Self::Text(_) => ErrorKind::Text,
             Self::Mismatch(_) => ErrorKind::Mismatch,
+            Self::Floor(_) => ErrorKind::Floor,
+            Self::Convert(_) => ErrorKind::Convert,
             _ => ErrorKind::Engine,
         }
     }

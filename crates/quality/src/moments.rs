@@ -163,7 +163,13 @@ impl Sum {
             bias: None,
             accumulate: true,
         };
-        exec.linear(&packed.view(), Activations::F32(&transposed), k, epilogue, &mut self.moments);
+        exec.linear(
+            &packed.view(),
+            Activations::F32(&transposed),
+            k,
+            epilogue,
+            &mut self.moments,
+        );
         self.seen += rows;
         Ok(())
     }

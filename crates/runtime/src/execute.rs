@@ -154,7 +154,11 @@ impl Execution {
             arena: &mut self.arena,
             states: &mut self.states,
             profile: self.profile.as_mut(),
-            observer,
+            // Not moved as a whole: only the reference itself can take a shorter lifetime.
+            observer: match observer {
+                Some(o) => Some(o),
+                None => None,
+            },
             replaced: &self.replaced,
             ids,
             past,
@@ -223,10 +227,14 @@ impl<'a> Call<'a> {
     /// Shows the observer what a step is about to read.
     fn show(&mut self, kind: &Kind, rows: &Range<usize>) {
         if let Kind::Linear {
-            x: Rows::F32(x), weight, ..
+            x: Rows::F32(x),
+            weight,
+            ..
         }
         | Kind::Head {
-            x: Rows::F32(x), weight, ..
+            x: Rows::F32(x),
+            weight,
+            ..
         } = kind
         {
             let span = self.view_span(*x, rows);

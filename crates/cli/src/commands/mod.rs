@@ -4,8 +4,10 @@ mod bench;
 mod convert;
 mod download;
 mod drawing;
+mod eval;
 mod inspect;
 mod list;
+mod policy;
 mod run;
 mod score;
 mod tokenize;
@@ -25,6 +27,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Remove(a) => list::remove(&a)?,
         Command::Tokenize(a) => tokenize::run(&a)?,
         Command::Score(a) => score::run(&a)?,
+        Command::Eval(a) => eval::run(&a)?,
     }
     Ok(ExitCode::SUCCESS)
 }
