@@ -37,6 +37,12 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ("text", &[]),
     ("engine", &["base", "bundle", "runtime", "text"]),
     ("hub", &["base"]),
+    (
+        "quality",
+        &[
+            "base", "bundle", "quant", "kernels", "passes", "import", "runtime", "text", "engine",
+        ],
+    ),
     ("cli", ALL),
     ("testkit", &["tensor", "quant", "ir"]),
     ("fuzzing", ALL),
@@ -60,6 +66,7 @@ const ALL: &[&str] = &[
     "text",
     "engine",
     "hub",
+    "quality",
 ];
 
 /// Paths that must not exist, however long: from, to, and why.

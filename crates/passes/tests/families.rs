@@ -91,7 +91,7 @@ fn golden_model_computes_the_same_call_by_call() {
 fn storage_follows_what_reads_a_weight() {
     for (name, raw) in golden() {
         let (g, _) = optimize(&raw, &Options::default()).unwrap();
-        for (weight, choice) in choose_storage(&g, Bits::Eight) {
+        for (weight, choice) in choose_storage(&g, &Policy::uniform(Bits::Eight)) {
             let is_matrix = weight.contains("proj") || weight.contains("embed_tokens") || weight.contains("lm_head");
             let is_matrix =
                 (is_matrix || weight.contains(".w")) && !weight.ends_with("bias") && !weight.contains("norm");

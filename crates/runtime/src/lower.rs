@@ -6,7 +6,7 @@
 //!
 //! - a residual addition happens in the linear that feeds it;
 //! - the operand of INT8 linears is quantized once, however many read it, by the norm or gate that makes it where nobody
-//!   else reads it;
+//!   else reads it; that of codebook linears is rotated once;
 //! - rotary embedding happens in place;
 //! - everything after the last operation that mixes positions forms the *tail*, computed only for rows whose logits are
 //!   asked for.
@@ -16,7 +16,7 @@ use crate::step::{Buffer, Kind, Lowered, Rows, Step, View};
 use crate::{Error, Result, kernel_names};
 use cactus_bundle::Bundle;
 use cactus_ir::{BinaryFn, Def, Dim, Graph, Literal, Node, NodeId, Op, TensorType, ValueId};
-use cactus_kernels::QuantizedRows;
+use cactus_kernels::{QuantizedRows, RotatedRows};
 use cactus_quant::Packing;
 use std::collections::{BTreeMap, HashMap};
 
@@ -38,6 +38,7 @@ struct Lowerer<'a> {
     position: HashMap<NodeId, usize>,
     places: HashMap<ValueId, Place>,
     quantized: HashMap<ValueId, Buffer>,
+    rotated: HashMap<ValueId, Buffer>,
     rope_tables: Vec<(ValueId, f32, Buffer, usize)>,
     weights: Vec<usize>,
     weight_index: HashMap<ValueId, usize>,
@@ -76,6 +77,7 @@ pub(crate) fn lower(
         position: graph.order().iter().enumerate().map(|(i, &n)| (n, i)).collect(),
         places: HashMap::from([(*ids, Place::Ids)]),
         quantized: HashMap::new(),
+        rotated: HashMap::new(),
         rope_tables: Vec::new(),
         weights: Vec::new(),
         weight_index: HashMap::new(),
@@ -93,6 +95,7 @@ pub(crate) fn lower(
             tail = l.steps.len();
             // The tail reads some rows of what was made before it, which quantized rows are not laid out for.
             l.quantized.clear();
+            l.rotated.clear();
         }
     }
     let vocab_size = match (l.places.get(logits), graph.ty(*logits).last_known()) {
@@ -154,7 +157,7 @@ impl Lowerer<'_> {
         let mut touched = Vec::new();
         let rows = |r: &Rows| match *r {
             Rows::F32(v) => v.buffer,
-            Rows::Quantized(b) => b,
+            Rows::Quantized(b) | Rows::Rotated(b) => b,
         };
         match &kind {
             Kind::Embed { out, .. } => touched.push(*out),
@@ -167,6 +170,7 @@ impl Lowerer<'_> {
             | Kind::GatedQuantize { x, out, .. }
             | Kind::LayerNorm { x, out, .. }
             | Kind::Quantize { x, out }
+            | Kind::Rotate { x, out }
             | Kind::Copy { x, out }
             | Kind::ShortConv { x, out, .. }
             | Kind::Unary { x, out, .. } => touched.extend([x.buffer, *out]),
@@ -289,6 +293,9 @@ impl Lowerer<'_> {
     }
 
     fn linear_operand(&mut self, node: &Node, x: ValueId, weight: ValueId) -> Result<Rows> {
+        if self.packing(weight).is_some_and(|p| p.codebook_bits().is_some()) {
+            return self.rotated_operand(node, x);
+        }
         if !self.reads_quantized(weight) {
             return Ok(Rows::F32(self.whole(node, x)?));
         }
@@ -323,6 +330,21 @@ impl Lowerer<'_> {
         let buffer = self.quantized_buffer(node, width)?;
         self.quantized.insert(v, buffer);
         Ok(buffer)
+    }
+
+    /// The rotated rows of `x`, made where they are first read.
+    fn rotated_operand(&mut self, node: &Node, x: ValueId) -> Result<Rows> {
+        if let Some(&b) = self.rotated.get(&x) {
+            return Ok(Rows::Rotated(b));
+        }
+        let view = self.whole(node, x)?;
+        let Some(bytes) = RotatedRows::bytes(self.rows, view.width) else {
+            return self.fail(node, "the activation is too large");
+        };
+        let out = self.buffer(bytes);
+        self.push(node, Kind::Rotate { x: view, out });
+        self.rotated.insert(x, out);
+        Ok(Rows::Rotated(out))
     }
 
     /// A new whole buffer for the result `v`.

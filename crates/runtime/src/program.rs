@@ -144,6 +144,11 @@ impl Program {
         self.bundle.weight_at(self.lowered.weights[index])
     }
 
+    /// Name of the stored tensor at an index made by lowering.
+    pub(crate) fn weight_name(&self, index: usize) -> &str {
+        self.bundle.weight_name(self.lowered.weights[index])
+    }
+
     pub(crate) fn matrix(&self, index: usize) -> Result<PackedView<'_>> {
         self.weight(index).matrix().map_err(|source| Error::Weight {
             weight: self.bundle.weight_name(self.lowered.weights[index]).to_owned(),

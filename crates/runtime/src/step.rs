@@ -21,11 +21,12 @@ impl View {
     }
 }
 
-/// Operand of a linear: `f32` rows or quantized rows, whichever the weight's packing reads.
+/// Operand of a linear: `f32`, quantized or rotated rows, whichever the weight's packing reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rows {
     F32(View),
     Quantized(Buffer),
+    Rotated(Buffer),
 }
 
 /// A kernel call. Weights are indices into [`Lowered::weights`].
@@ -73,6 +74,10 @@ pub(crate) enum Kind {
         out: Buffer,
     },
     Quantize {
+        x: View,
+        out: Buffer,
+    },
+    Rotate {
         x: View,
         out: Buffer,
     },
@@ -158,6 +163,7 @@ impl Kind {
             Kind::RmsNormHeads { .. } => "rms_norm_heads",
             Kind::LayerNorm { .. } => "layer_norm",
             Kind::Quantize { .. } => "quantize",
+            Kind::Rotate { .. } => "rotate",
             Kind::Copy { .. } => "copy",
             Kind::Linear { .. } => "linear",
             Kind::Head { .. } => "head",

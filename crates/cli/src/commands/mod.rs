@@ -4,9 +4,11 @@ mod bench;
 mod convert;
 mod download;
 mod drawing;
+mod eval;
 mod inspect;
 mod kernels;
 mod list;
+mod policy;
 mod run;
 mod score;
 mod tokenize;
@@ -27,6 +29,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Remove(a) => list::remove(&a)?,
         Command::Tokenize(a) => tokenize::run(&a)?,
         Command::Score(a) => score::run(&a)?,
+        Command::Eval(a) => eval::run(&a)?,
     }
     Ok(ExitCode::SUCCESS)
 }
