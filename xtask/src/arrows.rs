@@ -30,6 +30,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
             "bundle",
             "models",
             "passes",
+            "text",
         ],
     ),
     ("runtime", &["base", "tensor", "quant", "kernels", "ir", "bundle"]),

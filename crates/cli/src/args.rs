@@ -14,13 +14,15 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Answer a prompt, or chat
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Convert a GGUF file or a Hugging Face folder into a bundle
     Convert(ConvertArgs),
     /// Show what is inside a bundle
     Inspect(InspectArgs),
     /// Measure speed, load time and memory
     Bench(BenchArgs),
+    /// Measure the matrix products of every instruction set of this CPU, and show which is picked
+    Kernels(KernelsArgs),
     /// List known and downloaded models
     List(ListArgs),
     /// Fetch a model into the cache
@@ -36,7 +38,7 @@ pub(crate) enum Command {
 }
 
 /// How a bundle is found and loaded.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct ModelArgs {
     /// Bundle folder, GGUF file, Hugging Face folder or id, or the name of a known model
     #[arg(default_value = cactus_hub::DEFAULT_MODEL)]
@@ -56,10 +58,32 @@ pub(crate) struct ModelArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct KernelsArgs {
+    /// Rows, inputs and outputs of the product [default: shapes of small language models]
+    #[arg(value_name = "M,K,N")]
+    pub(crate) shape: Option<String>,
+    /// Threads
+    #[arg(long, default_value = "1", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: u16,
+    /// Repetitions; the median is shown
+    #[arg(long, default_value = "7")]
+    pub(crate) reps: usize,
+    /// Fail where the pick is not the fastest within noise
+    #[arg(long)]
+    pub(crate) assert: bool,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct EngineArgs {
-    /// Threads for the prompt [default: one for each core]
+    /// Threads for the prompt; 1 leaves the other cores alone [default: one for each fast core]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
+    /// Keep the threads on the fast cores
+    #[arg(long)]
+    pub(crate) pin: bool,
     /// Threads for generating [default: as --threads]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) decode_threads: Option<u16>,
@@ -187,6 +211,12 @@ pub(crate) struct RunArgs {
     /// Go on after the model ends its answer
     #[arg(long)]
     pub(crate) ignore_eos: bool,
+    /// Guess up to this many tokens at once from prompt and answer: the same answer, sooner where it repeats the prompt
+    #[arg(long, value_name = "TOKENS", num_args = 0..=1, default_missing_value = "15")]
+    pub(crate) prompt_lookup: Option<usize>,
+    /// A smaller model of the same vocabulary that guesses tokens: the same answer, sooner where it guesses well
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) draft_model: Option<String>,
     /// Report the log-probabilities of each token and of this many alternatives (with --json)
     #[arg(long, value_name = "N")]
     pub(crate) logprobs: Option<usize>,

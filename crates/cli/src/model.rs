@@ -128,6 +128,7 @@ pub(crate) fn load_options(args: &EngineArgs) -> LoadOptions {
         kv_dtype: kv_dtype(args.kv),
         threads: args.threads.map(usize::from),
         decode_threads: args.decode_threads.map(usize::from),
+        pin: args.pin,
     }
 }
 

@@ -365,6 +365,11 @@ fn add_text_files(writer: &mut BundleWriter, model: &SourceModel) -> Result<()> 
     add("generation_config.json", &pretty(&model.generation_config))?;
     if let Some(t) = &model.tokenizer {
         add("tokenizer.json", &t.tokenizer_json)?;
+        let tokenizer = cactus_text::Tokenizer::from_bytes(&t.tokenizer_json)
+            .map_err(|e| Error::new(ErrorKind::Malformed, "the tokenizer cannot be read").caused_by(e))?;
+        if let Some(tables) = tokenizer.tables() {
+            add("tokenizer.tables", tables.bytes())?;
+        }
         add("tokenizer_config.json", &pretty(&t.tokenizer_config))?;
         if let Some(template) = &t.chat_template {
             add("chat_template.jinja", template.as_bytes())?;

@@ -44,15 +44,11 @@ impl KernelRow {
     }
 }
 
-/// `Simd::TILE_ROWS` of a tier.
+/// `Simd::TILE_ROWS` of a tier, also where this build has no such token.
 fn tier_rows(tier: Tier) -> usize {
-    use cactus_simd::{Scalar, Simd};
     match tier {
-        #[cfg(target_arch = "x86_64")]
-        Tier::Avx2 => cactus_simd::Avx2::TILE_ROWS,
-        #[cfg(target_arch = "x86_64")]
-        Tier::Avx512Vnni => cactus_simd::Avx512::TILE_ROWS,
-        _ => Scalar::TILE_ROWS,
+        Tier::Avx512Vnni => 8,
+        _ => 4,
     }
 }
 
@@ -108,6 +104,21 @@ pub fn rows() -> &'static [KernelRow] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cactus_simd::{Isa, Op, Simd};
+
+    #[test]
+    fn tier_rows_are_those_of_the_tokens() {
+        struct TileRows;
+        impl Op for TileRows {
+            type Output = usize;
+            fn eval<S: Simd>(self, _: S) -> usize {
+                S::TILE_ROWS
+            }
+        }
+        for isa in Isa::available() {
+            assert_eq!(isa.dispatch(TileRows), tier_rows(isa.tier()), "{}", isa.tier());
+        }
+    }
 
     #[test]
     fn names_follow_the_grammar_and_are_unique() {

@@ -332,6 +332,12 @@ impl Call<'_> {
                 let [xs, os] = parts(self.arena, [self.view_span(*x, rows), self.span(*out, x.width, rows)]);
                 exec.rms_norm(floats(xs), w, *eps, n, x.width, floats(os));
             }
+            Kind::RmsNormQuantize { x, weight, eps, out } => {
+                let w = self.program.vector(*weight);
+                let [xs, os] = parts(self.arena, [self.view_span(*x, rows), self.whole(*out)]);
+                let mut q = QuantizedRows::new(os, n, x.width);
+                exec.rms_norm_quantize(floats(xs), w, *eps, n, x.width, &mut q);
+            }
             Kind::RmsNormHeads {
                 x,
                 head_dim,
@@ -452,6 +458,12 @@ impl Call<'_> {
                 let half = x.width / 2;
                 let [xs, os] = parts(self.arena, [self.view_span(*x, rows), self.span(*out, half, rows)]);
                 exec.gated(*activation, floats(xs), half, n, floats(os));
+            }
+            Kind::GatedQuantize { activation, x, out } => {
+                let half = x.width / 2;
+                let [xs, os] = parts(self.arena, [self.view_span(*x, rows), self.whole(*out)]);
+                let mut q = QuantizedRows::new(os, n, half);
+                exec.gated_quantize(*activation, floats(xs), half, n, &mut q);
             }
             Kind::Unary { f, x, out } => {
                 let [xs, os] = parts(self.arena, [self.view_span(*x, rows), self.span(*out, x.width, rows)]);

@@ -5,7 +5,8 @@
 //! the portable graph:
 //!
 //! - a residual addition happens in the linear that feeds it;
-//! - the operand of INT8 linears is quantized once, however many read it, and that of codebook linears rotated once;
+//! - the operand of INT8 linears is quantized once, however many read it, by the norm or gate that makes it where nobody
+//!   else reads it; that of codebook linears is rotated once;
 //! - rotary embedding happens in place;
 //! - everything after the last operation that mixes positions forms the *tail*, computed only for rows whose logits are
 //!   asked for.
@@ -92,6 +93,8 @@ pub(crate) fn lower(
         l.node(id, node)?;
         if node.op.state().is_some() {
             tail = l.steps.len();
+            // The tail reads some rows of what was made before it, which quantized rows are not laid out for.
+            l.quantized.clear();
         }
     }
     let vocab_size = match (l.places.get(logits), graph.ty(*logits).last_known()) {
@@ -161,7 +164,9 @@ impl Lowerer<'_> {
             Kind::Rope { x, table, .. } => touched.extend([x.buffer, *table]),
             Kind::RmsNormHeads { x, .. } => touched.push(x.buffer),
             Kind::RmsNorm { x, out, .. }
+            | Kind::RmsNormQuantize { x, out, .. }
             | Kind::Gated { x, out, .. }
+            | Kind::GatedQuantize { x, out, .. }
             | Kind::LayerNorm { x, out, .. }
             | Kind::Quantize { x, out }
             | Kind::Rotate { x, out }
@@ -301,6 +306,29 @@ impl Lowerer<'_> {
         self.push(node, Kind::Quantize { x: view, out });
         self.quantized.insert(x, out);
         Ok(Rows::Quantized(out))
+    }
+
+    /// Whether INT8 linears alone read `v`, before positions mix again: then whoever makes it quantizes it, and its `f32`
+    /// rows exist nowhere.
+    fn only_quantized(&self, v: ValueId) -> bool {
+        let uses = &self.uses[v.index()];
+        let last = uses.iter().map(|n| self.position[n]).max().unwrap_or(self.now);
+        let mixes = |n: &NodeId| self.graph.node(*n).op.state().is_some();
+        if self.graph.order()[self.now..last].iter().any(mixes) {
+            return false;
+        }
+        let reads = |n: &NodeId| {
+            let node = self.graph.node(*n);
+            matches!(node.op, Op::Linear) && node.inputs[0] == v && self.reads_quantized(node.inputs[1])
+        };
+        !uses.is_empty() && uses.iter().all(reads) && self.graph.outputs().iter().all(|(_, o)| *o != v)
+    }
+
+    /// A new buffer for the quantized rows of the result `v`.
+    fn fresh_quantized(&mut self, node: &Node, v: ValueId, width: usize) -> Result<Buffer> {
+        let buffer = self.quantized_buffer(node, width)?;
+        self.quantized.insert(v, buffer);
+        Ok(buffer)
     }
 
     /// The rotated rows of `x`, made where they are first read.
@@ -477,11 +505,13 @@ impl Lowerer<'_> {
                 if self.graph.ty(out).shape.len() != 3 {
                     return self.fail(node, "the runtime gates whole rows");
                 }
-                let buffer = self.fresh(node, out, view.width / 2)?;
-                let kind = Kind::Gated {
-                    activation,
-                    x: view,
-                    out: buffer,
+                let x = view;
+                let kind = if self.only_quantized(out) {
+                    let out = self.fresh_quantized(node, out, view.width / 2)?;
+                    Kind::GatedQuantize { activation, x, out }
+                } else {
+                    let out = self.fresh(node, out, view.width / 2)?;
+                    Kind::Gated { activation, x, out }
                 };
                 self.push(node, kind);
                 Ok(())
@@ -606,13 +636,13 @@ impl Lowerer<'_> {
         let weight = self.vector(node, node.inputs[1])?;
         let ty = self.graph.ty(out);
         if ty.shape.len() == 3 {
-            let view = self.whole(node, x)?;
-            let buffer = self.fresh(node, out, view.width)?;
-            let kind = Kind::RmsNorm {
-                x: view,
-                weight,
-                eps,
-                out: buffer,
+            let x = self.whole(node, x)?;
+            let kind = if self.only_quantized(out) {
+                let out = self.fresh_quantized(node, out, x.width)?;
+                Kind::RmsNormQuantize { x, weight, eps, out }
+            } else {
+                let out = self.fresh(node, out, x.width)?;
+                Kind::RmsNorm { x, weight, eps, out }
             };
             self.push(node, kind);
             return Ok(());

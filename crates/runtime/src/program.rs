@@ -103,6 +103,12 @@ impl Program {
         self.lowered.vocab_size
     }
 
+    /// Whether an execution can forget the last `tokens` positions of a call, whatever came before: not where a state keeps
+    /// less than that, as a convolution's.
+    pub fn can_rewind(&self, tokens: usize) -> bool {
+        tokens < self.chunk_tokens && self.states.iter().all(StatePlan::can_rewind)
+    }
+
     /// Where the memory goes.
     pub fn memory(&self) -> MemoryReport {
         MemoryReport {

@@ -53,6 +53,12 @@ pub(crate) enum Kind {
         eps: f32,
         out: Buffer,
     },
+    RmsNormQuantize {
+        x: View,
+        weight: usize,
+        eps: f32,
+        out: Buffer,
+    },
     /// Of each head, in place.
     RmsNormHeads {
         x: View,
@@ -115,6 +121,11 @@ pub(crate) enum Kind {
         x: View,
         out: Buffer,
     },
+    GatedQuantize {
+        activation: Activation,
+        x: View,
+        out: Buffer,
+    },
     Unary {
         f: UnaryOp,
         x: View,
@@ -148,6 +159,7 @@ impl Kind {
             Kind::RopeTable { .. } => "rope_table",
             Kind::Rope { .. } => "rope",
             Kind::RmsNorm { .. } => "rms_norm",
+            Kind::RmsNormQuantize { .. } => "rms_norm_quantize",
             Kind::RmsNormHeads { .. } => "rms_norm_heads",
             Kind::LayerNorm { .. } => "layer_norm",
             Kind::Quantize { .. } => "quantize",
@@ -158,6 +170,7 @@ impl Kind {
             Kind::Attention { .. } => "attention",
             Kind::ShortConv { .. } => "short_conv",
             Kind::Gated { .. } => "gated",
+            Kind::GatedQuantize { .. } => "gated_quantize",
             Kind::Unary { .. } => "unary",
             Kind::Binary { .. } => "binary",
             Kind::BinaryScalar { .. } => "binary_scalar",
@@ -175,7 +188,7 @@ pub(crate) struct Step {
 
 impl Step {
     pub(crate) fn describe(&self) -> String {
-        format!("{:<14} {}", self.kind.name(), self.label)
+        format!("{:<17} {}", self.kind.name(), self.label)
     }
 }
 

@@ -6,6 +6,7 @@ mod download;
 mod drawing;
 mod eval;
 mod inspect;
+mod kernels;
 mod list;
 mod policy;
 mod run;
@@ -22,6 +23,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Convert(a) => convert::run(&a)?,
         Command::Inspect(a) => inspect::run(&a)?,
         Command::Bench(a) => bench::run(&a)?,
+        Command::Kernels(a) => kernels::run(&a)?,
         Command::List(a) => list::run(&a)?,
         Command::Download(a) => download::run(&a)?,
         Command::Remove(a) => list::remove(&a)?,

@@ -5,9 +5,10 @@
 //! [`QuantizedRows`]) and that with the rotation which codebook weights need ([`Exec::rotate_rows`], [`RotatedRows`]); and
 //! single rows of a packed table ([`Exec::embed`]).
 //!
-//! It deliberately has no file per instruction set: the interleaved packings turn a product into loads of 16 outputs and
-//! broadcasts of one activation, which the operations of `simd` express. `docs/adr/0001-int8-layout.md` has the reasons
-//! and figures, and `docs/adr/0009-codebook-packings.md` those of the codebooks.
+//! The interleaved packings turn a product into loads of 16 outputs and broadcasts of one activation, which the operations
+//! of `simd` express; so it deliberately has no file per instruction set, except for ARM64, whose products take activations
+//! by lane or two rows at once. `docs/adr/0001-int8-layout.md` has the reasons and figures, and
+//! `docs/adr/0010-codebook-packings.md` those of the codebooks.
 //!
 //! # Order of the arithmetic
 //!
@@ -26,6 +27,8 @@
 //! in one pass over the weights, which is then bound by memory. More rows are cut in tiles of 8; all tiles visit a run of
 //! blocks small enough for the L2 cache before the next run is read.
 
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
 mod cq;
 mod embed;
 mod float;
