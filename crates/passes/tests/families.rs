@@ -1,7 +1,7 @@
 //! Every golden model, as its family builds it, fuses completely and computes the same call by call.
 
 use cactus_ir::{Graph, Op};
-use cactus_passes::{Bits, Options, Storage, choose_storage, optimize};
+use cactus_passes::{Bits, Options, Policy, Storage, choose_storage, optimize};
 use cactus_reference::{Error, ErrorKind, Interpreter, States, Tensors, WeightSource, eval_op, run};
 use cactus_tensor::Tensor;
 use cactus_testkit::{Random, assert_close, source_tensors};

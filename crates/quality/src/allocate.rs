@@ -51,12 +51,12 @@ pub fn allocate(sensitivities: &[Sensitivity], target: f64) -> BTreeMap<String, 
         for (i, s) in sensitivities.iter().enumerate() {
             let unit = s.divergence / error_at(s.bits);
             // A step may skip a precision: 8 bits are worth their size only as a whole.
-            for next in chosen[i] + 1..CHOICES.len() {
+            for (next, (_, error)) in CHOICES.iter().enumerate().skip(chosen[i] + 1) {
                 let price = cost(s, next) - cost(s, chosen[i]);
                 if spent + price > budget {
                     break;
                 }
-                let gain = unit * (CHOICES[chosen[i]].1 - CHOICES[next].1) / price;
+                let gain = unit * (CHOICES[chosen[i]].1 - error) / price;
                 if best.is_none_or(|(g, ..)| gain > g) {
                     best = Some((gain, i, next, price));
                 }

@@ -1,6 +1,7 @@
 //! Encoding with error feedback: each weight makes good what the errors of the weights before it have done.
 //!
 //! The 16 rows of a block go together, one in each lane, so that the inner loops are over lanes.
+#![allow(clippy::needless_range_loop, reason = "lanes are arrays that are indexed in step")]
 
 use super::block::offsets;
 use super::encode::{Encoded, check_row, encode_group, largest, write_group};
