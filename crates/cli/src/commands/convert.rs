@@ -1,3 +1,6 @@
+//! Making a bundle: what to store in how many bits, how it is measured against its source, and what the user is told.
+//! The pipeline itself is `import`'s and `quality`'s.
+
 use crate::args::{ConvertArgs, ConvertBits};
 use crate::commands::policy;
 use crate::progress::StageBar;
