@@ -22,7 +22,7 @@ use std::time::Instant;
 /// Task of a bundle that computes next-token logits.
 const CAUSAL_LM: &str = "causal_lm_logits";
 /// Name of its only component.
-const DECODER: &str = "decoder";
+pub(crate) const DECODER: &str = "decoder";
 
 /// Choices of a conversion.
 #[derive(Clone, Debug)]
@@ -148,7 +148,7 @@ pub fn convert(
     })
 }
 
-fn bits(bits: u32) -> Result<Bits> {
+pub(crate) fn bits(bits: u32) -> Result<Bits> {
     match bits {
         8 => Ok(Bits::Eight),
         16 => Ok(Bits::Sixteen),
@@ -160,7 +160,7 @@ fn bits(bits: u32) -> Result<Bits> {
     }
 }
 
-fn packing(storage: Storage) -> Packing {
+pub(crate) fn packing(storage: Storage) -> Packing {
     match storage {
         Storage::Int8 => Packing::Int8G32,
         Storage::F16 => Packing::F16N16,
@@ -180,7 +180,7 @@ impl WeightSource for Reading<'_> {
     }
 }
 
-fn write_weights(
+pub(crate) fn write_weights(
     writer: &mut BundleWriter,
     source: &dyn TensorSource,
     weights: &[(String, &WeightExpr, Vec<usize>, Packing)],
@@ -246,7 +246,7 @@ fn make(source: &dyn TensorSource, name: &str, expr: &WeightExpr, dims: &[usize]
     pack(packing, n, k, values).map_err(|e| Error::new(ErrorKind::Malformed, e.to_string()).of_tensor(name))
 }
 
-fn hash_files(files: &[PathBuf]) -> Result<BTreeMap<String, String>> {
+pub(crate) fn hash_files(files: &[PathBuf]) -> Result<BTreeMap<String, String>> {
     let mut out = BTreeMap::new();
     let mut buffer = vec![0u8; 1 << 20];
     for path in files {
@@ -264,7 +264,7 @@ fn hash_files(files: &[PathBuf]) -> Result<BTreeMap<String, String>> {
     Ok(out)
 }
 
-fn file_name(path: &Path) -> String {
+pub(crate) fn file_name(path: &Path) -> String {
     path.file_name()
         .unwrap_or(path.as_os_str())
         .to_string_lossy()
@@ -357,7 +357,7 @@ fn provenance(
     }
 }
 
-fn from_bundle(e: cactus_bundle::Error) -> Error {
+pub(crate) fn from_bundle(e: cactus_bundle::Error) -> Error {
     Error::new(ErrorKind::Io, "the bundle cannot be written").caused_by(e)
 }
 
