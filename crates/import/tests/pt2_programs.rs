@@ -1,7 +1,7 @@
 //! Saved programs of `golden/pt2` against what PyTorch computed: as they are read, and after the passes.
 
 use cactus_import::pt2::{Pt2Tensors, Task, TranspileOptions, import_file, optimize};
-use cactus_ir::Graph;
+use cactus_ir::{Graph, Op};
 use cactus_reference::{Error, ErrorKind, States, Tensors, WeightSource, run};
 use cactus_tensor::{DType, Data, Tensor};
 use safetensors::SafeTensors;
@@ -107,10 +107,42 @@ fn program_computes_what_torch_computed() {
             task: Task::Function,
             ..TranspileOptions::default()
         };
-        let (_, optimized, report) = optimize(&mut imported, &options).unwrap_or_else(|e| panic!("{case}: {e}"));
+        let (_, optimized, _) = optimize(&mut imported, &options).unwrap_or_else(|e| panic!("{case}: {e}"));
         check(&case, "optimized", &optimized, &imported.tensors);
-        if std::env::var_os("SHOW").is_some_and(|s| s.to_str() == Some(&case)) {
-            println!("{}\n{optimized}\n{report}", imported.graph);
+    }
+}
+
+/// Token ids up to a length as one call, and call by call through the states.
+#[test]
+fn causal_model_gets_states_and_computes_the_same_call_by_call() {
+    for case in ["gpt", "smollm2", "llama_eager", "qwen3", "gemma3", "lfm2"] {
+        let mut imported = import_file(&folder().join(format!("{case}.pt2"))).unwrap();
+        let options = TranspileOptions {
+            task: Task::CausalLm,
+            ..TranspileOptions::default()
+        };
+        let (task, graph, report) = optimize(&mut imported, &options).unwrap_or_else(|e| panic!("{case}: {e}"));
+        assert_eq!(task, Task::CausalLm, "{case}: {report}");
+        let mixers = graph
+            .nodes()
+            .filter(|(_, n)| matches!(n.op, Op::Attention(_) | Op::ShortConv { .. }))
+            .count();
+        assert_eq!(graph.states().len(), mixers, "{case}:\n{graph}");
+        assert!(mixers >= 2, "{case}:\n{graph}");
+        let (inputs, want) = calls(case).remove(1);
+        let ids = inputs["input_ids"].as_i64().unwrap();
+        let mut states = States::new(&graph).unwrap();
+        let mut got = Vec::new();
+        for part in [&ids[..1], &ids[1..9], &ids[9..]] {
+            let input = Tensors::from([(
+                "input_ids".to_owned(),
+                Tensor::from_i64([1, part.len()], part.to_vec()).unwrap(),
+            )]);
+            let out = run(&graph, &input, &Source(&imported.tensors), &mut states).unwrap();
+            got.extend_from_slice(out["output_0"].as_f32().unwrap());
         }
+        let got = Tensor::from_f32(want[0].shape(), got).unwrap();
+        let e = error(&got, &want[0]);
+        assert!(e < 1e-5, "{case}: {e:e}");
     }
 }

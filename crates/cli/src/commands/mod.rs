@@ -4,11 +4,13 @@ mod bench;
 mod convert;
 mod download;
 mod drawing;
+mod function;
 mod inspect;
 mod list;
 mod run;
 mod score;
 mod tokenize;
+mod transpile;
 
 use crate::args::{Cli, Command};
 use anyhow::Result;
@@ -18,6 +20,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Run(a) => return run::run(&a),
         Command::Convert(a) => convert::run(&a)?,
+        Command::Transpile(a) => transpile::run(&a)?,
         Command::Inspect(a) => inspect::run(&a)?,
         Command::Bench(a) => bench::run(&a)?,
         Command::List(a) => list::run(&a)?,
