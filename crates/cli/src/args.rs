@@ -17,6 +17,8 @@ pub(crate) enum Command {
     Run(Box<RunArgs>),
     /// Convert a GGUF file or a Hugging Face folder into a bundle
     Convert(ConvertArgs),
+    /// Make a bundle of a PyTorch program saved by torch.export (`.pt2`)
+    Transpile(TranspileArgs),
     /// Show what is inside a bundle
     Inspect(InspectArgs),
     /// Measure speed, load time and memory
@@ -169,6 +171,15 @@ pub(crate) struct RunArgs {
     /// The prompt; without one, a chat begins. `-` reads it from standard input
     #[arg(long, short)]
     pub(crate) prompt: Option<String>,
+    /// Token ids instead of a prompt, comma-separated
+    #[arg(long, value_delimiter = ',', value_name = "IDS", conflicts_with = "prompt")]
+    pub(crate) input_ids: Option<Vec<u32>>,
+    /// Input of a bundle that is a function, by name or position; may be given several times
+    #[arg(long, value_name = "NAME=FILE.npy")]
+    pub(crate) input: Vec<String>,
+    /// Write each output of a function here, as `NAME.npy` and by position
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) output_dir: Option<PathBuf>,
     /// System prompt
     #[arg(long)]
     pub(crate) system: Option<String>,
@@ -274,6 +285,57 @@ pub(crate) struct ConvertArgs {
     /// Never use the network
     #[arg(long)]
     pub(crate) offline: bool,
+    /// Leave norms as they are
+    #[arg(long)]
+    pub(crate) no_fuse_rms_norm: bool,
+    /// Leave rotary embeddings as they are
+    #[arg(long)]
+    pub(crate) no_fuse_rope: bool,
+    /// Leave attention as it is
+    #[arg(long)]
+    pub(crate) no_fuse_attention: bool,
+    /// Print, for each pattern, where it fired and, where it nearly did, why not
+    #[arg(long)]
+    pub(crate) explain: bool,
+    /// Print what was made as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What a program is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum TaskName {
+    /// Found out from inputs and outputs
+    Auto,
+    /// Token ids to next-token logits, continued call by call
+    CausalLmLogits,
+    /// Inputs to outputs
+    Function,
+    /// As `function`
+    EncoderHiddenStates,
+    /// As `function`
+    CtcLogits,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TranspileArgs {
+    /// Archive of torch.export.save
+    pub(crate) source: PathBuf,
+    /// Folder of the new bundle [default: weights/<name>]
+    pub(crate) destination: Option<PathBuf>,
+    /// The same, as an option
+    #[arg(long, value_name = "FOLDER", conflicts_with = "destination")]
+    pub(crate) artifact_dir: Option<PathBuf>,
+    /// What the program is for
+    #[arg(long, default_value = "auto")]
+    pub(crate) task: TaskName,
+    /// Bits of the matrices [default: as in the source]
+    #[arg(long, value_name = "8|16|32")]
+    pub(crate) bits: Option<Bits>,
+    /// Replace a bundle that is already there
+    #[arg(long)]
+    pub(crate) force: bool,
     /// Leave norms as they are
     #[arg(long)]
     pub(crate) no_fuse_rms_norm: bool,

@@ -9,6 +9,7 @@ mod args;
 mod commands;
 mod hint;
 mod model;
+mod npy;
 mod output;
 mod progress;
 

@@ -24,7 +24,7 @@ use std::time::Instant;
 /// Task of a bundle that computes next-token logits.
 const CAUSAL_LM: &str = "causal_lm_logits";
 /// Name of its only component.
-const DECODER: &str = "decoder";
+pub(crate) const DECODER: &str = "decoder";
 
 /// Choices of a conversion.
 #[derive(Clone, Debug)]
@@ -188,7 +188,7 @@ pub fn convert_calibrated(
     })
 }
 
-fn packing(storage: Storage) -> Packing {
+pub(crate) fn packing(storage: Storage) -> Packing {
     match storage {
         Storage::Codebook(bits) => Packing::of_codebook_bits(bits).unwrap_or(Packing::Cq4G128),
         Storage::Int8 => Packing::Int8G32,
@@ -210,9 +210,9 @@ impl WeightSource for Reading<'_> {
 }
 
 /// A weight to be made: name, expression, shape, packing.
-type Planned<'a> = (String, &'a WeightExpr, Vec<usize>, Packing);
+pub(crate) type Planned<'a> = (String, &'a WeightExpr, Vec<usize>, Packing);
 
-fn write_weights(
+pub(crate) fn write_weights(
     writer: &mut BundleWriter,
     source: &dyn TensorSource,
     weights: &[Planned<'_>],
@@ -328,7 +328,7 @@ fn relative_error(packed: &Packed, values: &[f32], k: usize) -> f64 {
     if square > 0.0 { error / square } else { 0.0 }
 }
 
-fn hash_files(files: &[PathBuf]) -> Result<BTreeMap<String, String>> {
+pub(crate) fn hash_files(files: &[PathBuf]) -> Result<BTreeMap<String, String>> {
     let mut out = BTreeMap::new();
     let mut buffer = vec![0u8; 1 << 20];
     for path in files {
@@ -346,7 +346,7 @@ fn hash_files(files: &[PathBuf]) -> Result<BTreeMap<String, String>> {
     Ok(out)
 }
 
-fn file_name(path: &Path) -> String {
+pub(crate) fn file_name(path: &Path) -> String {
     path.file_name()
         .unwrap_or(path.as_os_str())
         .to_string_lossy()
@@ -444,7 +444,7 @@ fn provenance(
     }
 }
 
-fn from_bundle(e: cactus_bundle::Error) -> Error {
+pub(crate) fn from_bundle(e: cactus_bundle::Error) -> Error {
     Error::new(ErrorKind::Io, "the bundle cannot be written").caused_by(e)
 }
 

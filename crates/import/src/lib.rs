@@ -1,4 +1,4 @@
-//! Front ends: Hugging Face folders and GGUF files become bundles.
+//! Front ends: Hugging Face folders, GGUF files and programs saved by `torch.export` become bundles.
 //!
 //! Purpose: to read a model from where it is published. Both front ends speak one convention, that of Hugging Face
 //! `transformers`: its `config.json` keys, its weight names, shapes and values, its `tokenizer.json`; so a model
@@ -13,6 +13,7 @@ mod convert;
 mod error;
 pub mod gguf;
 mod hf;
+pub mod pt2;
 mod safetensors;
 mod source;
 

@@ -50,6 +50,24 @@ impl GraphBuilder {
         out
     }
 
+    /// Gives the nodes that are added from now on this path.
+    pub fn set_path(&mut self, path: &str) {
+        self.path = vec![path.to_owned()];
+    }
+
+    /// A constant of fixed `shape`.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Type`] where the element counts differ or it is too large for a literal.
+    pub fn literal(&mut self, shape: &[usize], literal: Literal) -> Result<ValueId> {
+        self.graph.add_literal(shape, literal)
+    }
+
+    /// Type of a value.
+    pub fn ty(&self, v: ValueId) -> &TensorType {
+        self.graph.ty(v)
+    }
+
     /// Declares an input.
     pub fn input(&mut self, name: &str, ty: TensorType) -> ValueId {
         self.graph.add_input(name, ty)

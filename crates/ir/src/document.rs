@@ -1,7 +1,9 @@
 //! The JSON form: what bundles store. Reading verifies, so a graph in hand is always valid.
 
 use crate::graph::NodeId;
-use crate::{Def, Error, ErrorKind, Graph, Literal, Node, Op, Result, State, TensorType, ValueId, WeightExpr};
+use crate::{
+    Constraint, Def, Error, ErrorKind, Graph, Literal, Node, Op, Result, State, TensorType, ValueId, WeightExpr,
+};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -19,6 +21,8 @@ struct Document {
     states: Vec<State>,
     nodes: Vec<DocNode>,
     outputs: Vec<DocOutput>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    constraints: Vec<Constraint>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -150,6 +154,7 @@ impl Document {
                     value: v.0,
                 })
                 .collect(),
+            constraints: g.constraints.clone(),
         }
     }
 
@@ -214,6 +219,7 @@ impl Document {
             });
         }
         g.states = self.states;
+        g.constraints = self.constraints;
         for o in self.outputs {
             let v = check(o.value)?;
             g.outputs.push((o.name, v));

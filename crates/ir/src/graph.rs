@@ -207,6 +207,64 @@ impl TryFrom<ReadState> for State {
     }
 }
 
+/// A condition on sizes that must hold for the graph to be right.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Constraint {
+    /// The size it is about, or a difference of sizes.
+    pub dim: Dim,
+    /// How it compares.
+    pub is: Relation,
+    /// With what.
+    pub than: i64,
+}
+
+/// How a [`Constraint`] compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Relation {
+    /// `>=`
+    AtLeast,
+    /// `!=`
+    Not,
+}
+
+impl Constraint {
+    /// `dim >= n`.
+    pub fn at_least(dim: Dim, n: i64) -> Self {
+        let is = Relation::AtLeast;
+        Constraint { dim, is, than: n }
+    }
+
+    /// `dim != n`.
+    pub fn not(dim: Dim, n: i64) -> Self {
+        let is = Relation::Not;
+        Constraint { dim, is, than: n }
+    }
+
+    /// Whether it holds under `bindings`.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Dim`] where a symbol is unbound.
+    pub fn holds(&self, bindings: &crate::Bindings) -> Result<bool> {
+        let value = self.dim.eval_integer(bindings)?;
+        Ok(match self.is {
+            Relation::AtLeast => value >= i128::from(self.than),
+            Relation::Not => value != i128::from(self.than),
+        })
+    }
+}
+
+impl std::fmt::Display for Constraint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sign = match self.is {
+            Relation::AtLeast => ">=",
+            Relation::Not => "!=",
+        };
+        write!(f, "{} {sign} {}", self.dim, self.than)
+    }
+}
+
 /// A portable graph. See the crate documentation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Graph {
@@ -218,6 +276,7 @@ pub struct Graph {
     pub(crate) inputs: Vec<ValueId>,
     pub(crate) outputs: Vec<(String, ValueId)>,
     pub(crate) states: Vec<State>,
+    pub(crate) constraints: Vec<Constraint>,
 }
 
 impl Graph {
@@ -262,6 +321,37 @@ impl Graph {
     /// States, in order of declaration.
     pub fn states(&self) -> &[State] {
         &self.states
+    }
+
+    /// Conditions on sizes that every call must meet.
+    pub fn constraints(&self) -> &[Constraint] {
+        &self.constraints
+    }
+
+    /// Replaces the conditions on sizes.
+    pub fn set_constraints(&mut self, constraints: Vec<Constraint>) {
+        self.constraints = constraints;
+    }
+
+    /// The first condition that `bindings` break, in words.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Dim`] where a symbol is unbound.
+    pub fn broken_constraint(&self, bindings: &crate::Bindings) -> Result<Option<String>> {
+        for c in &self.constraints {
+            if !c.holds(bindings)? {
+                let sizes: Vec<String> = c
+                    .dim
+                    .symbols()
+                    .map(|s| format!("{s} = {}", bindings.get(s).copied().unwrap_or(0)))
+                    .collect();
+                return Ok(Some(format!(
+                    "the graph is only right where {c}, here {}",
+                    sizes.join(", ")
+                )));
+            }
+        }
+        Ok(None)
     }
 
     /// The state called `name`.
@@ -492,6 +582,7 @@ impl Graph {
         src.remove_dead();
         let mut out = Graph::new(src.name.clone());
         out.states = src.states.clone();
+        out.constraints = src.constraints.clone();
         let mut map: HashMap<ValueId, ValueId> = HashMap::new();
         for &v in &src.inputs {
             let value = src.value(v);

@@ -1,6 +1,6 @@
 //! Result types: the one definition, used by builder, rewriter, verifier and lowering.
 
-use crate::{BinaryFn, Dim, Error, Op, Result, TensorType, UnaryFn};
+use crate::{BinaryFn, Dim, Error, Op, ReduceFn, Result, TensorType, UnaryFn, infer_windows};
 use cactus_tensor::DType;
 
 /// The type of the result of `op` on operands of types `inputs`.
@@ -15,8 +15,11 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
     match op {
         Op::Unary { f } => {
             let [x] = operands(inputs)?;
-            let want = if *f == UnaryFn::Not { DType::Bool } else { DType::F32 };
-            dtype(x, want, "the operand")?;
+            match f {
+                UnaryFn::Not => dtype(x, DType::Bool, "the operand")?,
+                UnaryFn::Neg | UnaryFn::Abs | UnaryFn::Sign => number(x)?,
+                _ => dtype(x, DType::F32, "the operand")?,
+            }
             Ok(x.clone())
         }
         Op::Binary { f } => {
@@ -44,9 +47,12 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
             let [x] = operands(inputs)?;
             Ok(TensorType::new(*dtype, x.shape.clone()))
         }
-        Op::Reduce { axes, keepdim, .. } => {
+        Op::Reduce { f, axes, keepdim } => {
             let [x] = operands(inputs)?;
-            dtype(x, DType::F32, "the operand")?;
+            match f {
+                ReduceFn::Mean => dtype(x, DType::F32, "the operand")?,
+                _ => number(x)?,
+            }
             if axes.is_empty() || axes.windows(2).any(|w| w[0] >= w[1]) {
                 return Err(Error::ty(format!("axes {axes:?} are not ascending")));
             }
@@ -70,9 +76,36 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
             axis(x, *a)?;
             Ok(x.clone())
         }
+        Op::ArgReduce { f, axis: a, keepdim } => {
+            let [x] = operands(inputs)?;
+            number(x)?;
+            axis(x, *a)?;
+            if !matches!(f, ReduceFn::Max | ReduceFn::Min) {
+                return Err(Error::ty("expected max or min"));
+            }
+            let mut shape = x.shape.clone();
+            if *keepdim {
+                shape[*a] = Dim::known(1);
+            } else {
+                shape.remove(*a);
+            }
+            Ok(TensorType::new(DType::I64, shape))
+        }
+        Op::CumSum { axis: a } => {
+            let [x] = operands(inputs)?;
+            number(x)?;
+            axis(x, *a)?;
+            Ok(x.clone())
+        }
+        Op::ArgSort { axis: a, .. } => {
+            let [x] = operands(inputs)?;
+            number(x)?;
+            axis(x, *a)?;
+            Ok(TensorType::new(DType::I64, x.shape.clone()))
+        }
         Op::Reshape { shape } => {
             let [x] = operands(inputs)?;
-            if count_key(&x.shape)? != count_key(shape)? {
+            if element_key(&x.shape)? != element_key(shape)? {
                 return Err(Error::ty(format!(
                     "{x} does not have the elements of [{}]",
                     join(shape)
@@ -144,6 +177,31 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
             shape.push(table.shape[1].clone());
             Ok(TensorType::new(DType::F32, shape))
         }
+        Op::Take { axis: a } => {
+            let [x, ids] = operands(inputs)?;
+            dtype(ids, DType::I64, "the indices")?;
+            axis(x, *a)?;
+            let mut shape = x.shape.clone();
+            shape.splice(*a..=*a, ids.shape.iter().cloned());
+            Ok(TensorType::new(x.dtype, shape))
+        }
+        Op::Gather { axis: a } => {
+            let [x, ids] = operands(inputs)?;
+            along(x, ids, *a)?;
+            Ok(TensorType::new(x.dtype, ids.shape.clone()))
+        }
+        Op::Scatter { axis: a, add } => {
+            let [x, ids, updates] = operands(inputs)?;
+            along(x, ids, *a)?;
+            same_dtype(x, updates)?;
+            if updates.shape != ids.shape {
+                return Err(Error::ty(format!("updates {updates} do not fit the indices {ids}")));
+            }
+            if *add {
+                number(x)?;
+            }
+            Ok(x.clone())
+        }
         Op::Linear => {
             let (x, w) = (operand(inputs, 0)?, operand(inputs, 1)?);
             at_most(inputs, 3)?;
@@ -177,6 +235,27 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
             pad_left,
             pad_right,
         } => conv1d(inputs, *groups, *pad_left, *pad_right),
+        Op::Conv(attrs) => infer_windows::conv(inputs, attrs),
+        Op::ConvTranspose { conv, output_padding } => infer_windows::conv_transpose(inputs, conv, output_padding),
+        Op::Pool(attrs) => infer_windows::pool(inputs, attrs),
+        Op::Lstm { .. } => {
+            let [gates, w, h0, c0] = operands(inputs)?;
+            all_f32(inputs)?;
+            let (mut out, h) = recurrent(gates, w, h0, 4)?;
+            if c0.shape != h0.shape {
+                return Err(Error::ty(format!("the cell {c0} does not fit the output {h0}")));
+            }
+            out.shape[2] = h.add(&h)?;
+            Ok(out)
+        }
+        Op::Gru { .. } => {
+            let [gates, w, bias, h0] = operands(inputs)?;
+            all_f32(inputs)?;
+            let (mut out, h) = recurrent(gates, w, h0, 3)?;
+            vector(bias, &gates.shape[2], "the bias")?;
+            out.shape[2] = h;
+            Ok(out)
+        }
         Op::RmsNorm { .. } => {
             let [x, w] = operands(inputs)?;
             all_f32(inputs)?;
@@ -288,18 +367,18 @@ fn conv1d(inputs: &[&TensorType], groups: usize, pad_left: usize, pad_right: usi
     ))
 }
 
-fn operands<'a, const N: usize>(inputs: &[&'a TensorType]) -> Result<[&'a TensorType; N]> {
+pub(crate) fn operands<'a, const N: usize>(inputs: &[&'a TensorType]) -> Result<[&'a TensorType; N]> {
     <[&TensorType; N]>::try_from(inputs).map_err(|_| Error::ty(format!("needs {N} operands, found {}", inputs.len())))
 }
 
-fn operand<'a>(inputs: &[&'a TensorType], i: usize) -> Result<&'a TensorType> {
+pub(crate) fn operand<'a>(inputs: &[&'a TensorType], i: usize) -> Result<&'a TensorType> {
     inputs
         .get(i)
         .copied()
         .ok_or_else(|| Error::ty(format!("needs more than {i} operands")))
 }
 
-fn at_most(inputs: &[&TensorType], n: usize) -> Result<()> {
+pub(crate) fn at_most(inputs: &[&TensorType], n: usize) -> Result<()> {
     if inputs.len() > n {
         return Err(Error::ty(format!("takes {n} operands, found {}", inputs.len())));
     }
@@ -313,8 +392,46 @@ fn dtype(t: &TensorType, want: DType, what: &str) -> Result<()> {
     Ok(())
 }
 
-fn all_f32(inputs: &[&TensorType]) -> Result<()> {
+pub(crate) fn all_f32(inputs: &[&TensorType]) -> Result<()> {
     inputs.iter().try_for_each(|t| dtype(t, DType::F32, "each operand"))
+}
+
+fn number(t: &TensorType) -> Result<()> {
+    if !matches!(t.dtype, DType::F32 | DType::I64) {
+        return Err(Error::ty(format!("the operand must be f32 or i64, found {t}")));
+    }
+    Ok(())
+}
+
+/// Whether `ids` index `axis` of `x` and are nowhere else larger than it, as far as sizes are known.
+fn along(x: &TensorType, ids: &TensorType, a: usize) -> Result<()> {
+    dtype(ids, DType::I64, "the indices")?;
+    axis(x, a)?;
+    let inside = |(i, (d, n)): (usize, (&Dim, &Dim))| {
+        i == a || d == n || matches!((d.as_known(), n.as_known()), (Some(d), Some(n)) if d <= n)
+    };
+    if ids.shape.len() != x.shape.len() || !ids.shape.iter().zip(&x.shape).enumerate().all(inside) {
+        return Err(Error::ty(format!("indices {ids} do not fit axis {a} of {x}")));
+    }
+    Ok(())
+}
+
+/// The type of `gates`, and the width of the hidden state of a recurrent layer of `n` gates.
+fn recurrent(gates: &TensorType, w: &TensorType, h0: &TensorType, n: usize) -> Result<(TensorType, Dim)> {
+    rank(gates, 3, "the gates")?;
+    rank(w, 2, "the weight")?;
+    rank(h0, 2, "the first output")?;
+    let h = w.shape[1].as_known().filter(|&h| h > 0);
+    let fits = h.and_then(|h| h.checked_mul(n)).is_some_and(|all| w.shape[0].is(all))
+        && gates.shape[2] == w.shape[0]
+        && h0.shape[0] == gates.shape[1]
+        && h0.shape[1] == w.shape[1];
+    if !fits {
+        return Err(Error::ty(format!(
+            "gates {gates}, weight {w}, first output {h0} do not fit"
+        )));
+    }
+    Ok((gates.clone(), w.shape[1].clone()))
 }
 
 fn same_dtype(a: &TensorType, b: &TensorType) -> Result<()> {
@@ -324,7 +441,7 @@ fn same_dtype(a: &TensorType, b: &TensorType) -> Result<()> {
     Ok(())
 }
 
-fn rank(t: &TensorType, n: usize, what: &str) -> Result<()> {
+pub(crate) fn rank(t: &TensorType, n: usize, what: &str) -> Result<()> {
     if t.shape.len() != n {
         return Err(Error::ty(format!("{what} must have {n} axes, found {t}")));
     }
@@ -339,7 +456,7 @@ fn last(t: &TensorType) -> Result<&Dim> {
     t.shape.last().ok_or_else(|| Error::ty("the operand must have an axis"))
 }
 
-fn vector(t: &TensorType, n: &Dim, what: &str) -> Result<()> {
+pub(crate) fn vector(t: &TensorType, n: &Dim, what: &str) -> Result<()> {
     if t.shape.len() != 1 || t.shape[0] != *n {
         return Err(Error::ty(format!("{what} must be [{n}], found {t}")));
     }
@@ -368,19 +485,24 @@ fn broadcast(a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>> {
         .collect()
 }
 
-/// A key equal for equal element counts: the product of fixed sizes and the sorted symbolic ones.
-fn count_key(shape: &[Dim]) -> Result<(usize, Vec<&Dim>)> {
+/// A key equal for equal element counts: the product of fixed factors, and the sorted symbolic ones.
+///
+/// # Errors
+/// [`crate::ErrorKind::Type`] on overflow.
+pub fn element_key(shape: &[Dim]) -> Result<(usize, Vec<Dim>)> {
+    let overflow = || Error::ty("the element count overflows");
     let mut fixed = 1usize;
     let mut symbolic = Vec::new();
     for d in shape {
-        match d.as_known() {
-            Some(n) => {
-                fixed = fixed
-                    .checked_mul(n)
-                    .ok_or_else(|| Error::ty("the element count overflows"))?;
+        let (factor, rest) = match d.as_known() {
+            Some(n) => (n, None),
+            None => {
+                let factor = d.content();
+                (factor, Some(d.floor_div(factor)?))
             }
-            None => symbolic.push(d),
-        }
+        };
+        fixed = fixed.checked_mul(factor).ok_or_else(overflow)?;
+        symbolic.extend(rest);
     }
     symbolic.sort();
     Ok((fixed, symbolic))

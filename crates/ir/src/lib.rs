@@ -19,6 +19,7 @@ mod error;
 mod floats;
 mod graph;
 mod infer;
+mod infer_windows;
 mod op;
 mod text;
 mod verify;
@@ -28,9 +29,11 @@ pub use builder::GraphBuilder;
 pub use dim::{Bindings, Dim};
 pub use document::FORMAT_VERSION;
 pub use error::{Error, ErrorKind, Result};
-pub use graph::{Def, Graph, Literal, Node, NodeId, State, StateKind, TensorType, Value, ValueId};
-pub use infer::infer;
-pub use op::{Activation, AttentionAttrs, BinaryFn, CompareFn, Op, ReduceFn, UnaryFn};
+pub use graph::{
+    Constraint, Def, Graph, Literal, Node, NodeId, Relation, State, StateKind, TensorType, Value, ValueId,
+};
+pub use infer::{element_key, infer};
+pub use op::{Activation, AttentionAttrs, BinaryFn, CompareFn, ConvAttrs, Op, PoolAttrs, ReduceFn, UnaryFn};
 pub use weight::WeightExpr;
 
 /// The symbol of the batch axis.

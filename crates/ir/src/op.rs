@@ -5,7 +5,8 @@ use crate::Dim;
 use cactus_tensor::DType;
 use serde::{Deserialize, Serialize};
 
-/// Elementwise function of one operand. Shape and type stay.
+/// Elementwise function of one operand. Shape and type stay. `neg`, `abs` and `sign` are of numbers, `not` of `bool`, the
+/// others of `f32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -40,6 +41,14 @@ pub enum UnaryFn {
     GeluErf,
     /// GELU by the tanh approximation.
     GeluTanh,
+    /// Largest whole number not above `x`.
+    Floor,
+    /// Smallest whole number not below `x`.
+    Ceil,
+    /// Nearest whole number, ties to even.
+    Round,
+    /// `-1`, `0` or `1`.
+    Sign,
     /// Logical not, on `bool`.
     Not,
 }
@@ -63,6 +72,10 @@ pub enum BinaryFn {
     Max,
     /// The smaller.
     Min,
+    /// `floor(a / b)`
+    FloorDiv,
+    /// `a - floor(a / b) * b`, which has the sign of `b`.
+    Mod,
     /// Logical and, on `bool`.
     And,
     /// Logical or, on `bool`.
@@ -101,6 +114,8 @@ pub enum ReduceFn {
     Max,
     /// Smallest.
     Min,
+    /// Product.
+    Prod,
 }
 
 /// Activation of a gated unit.
@@ -136,6 +151,36 @@ pub struct AttentionAttrs {
     pub state: Option<String>,
 }
 
+/// Attributes of [`Op::Conv`] and [`Op::ConvTranspose`], one entry for each spatial axis.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConvAttrs {
+    /// Number of groups.
+    pub groups: usize,
+    /// Steps between windows; of a transposed convolution, between the inputs.
+    pub stride: Vec<usize>,
+    /// Zeros before and after the input; of a transposed convolution, outputs cut off before and after.
+    pub padding: Vec<[usize; 2]>,
+    /// Steps between the taps of the kernel.
+    pub dilation: Vec<usize>,
+}
+
+/// Attributes of [`Op::Pool`], one entry for each spatial axis.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolAttrs {
+    /// [`ReduceFn::Max`] or [`ReduceFn::Mean`].
+    pub f: ReduceFn,
+    /// Size of the window.
+    pub kernel: Vec<usize>,
+    /// Steps between windows.
+    pub stride: Vec<usize>,
+    /// Places before and after the input, which a maximum never takes.
+    pub padding: Vec<[usize; 2]>,
+    /// Steps between the taps of the window.
+    pub dilation: Vec<usize>,
+    /// Whether a mean counts padding as zeros; otherwise it divides by what lies inside.
+    pub count_padding: bool,
+}
+
 /// An operation. Operand order and shapes stand at each variant; `…` is any number of leading axes.
 ///
 /// [`crate::infer`] is the one definition of result types.
@@ -168,7 +213,7 @@ pub enum Op {
     },
 
     // ---- primitive: reductions
-    /// Reduces `axes`.
+    /// Reduces `axes`; means are of `f32`, the others of numbers.
     Reduce {
         /// The function.
         f: ReduceFn,
@@ -181,6 +226,28 @@ pub enum Op {
     Softmax {
         /// The axis that sums to one.
         axis: usize,
+    },
+
+    /// Index of the largest or smallest element along `axis`, the first of equal ones: `x f32 or i64 -> i64`.
+    ArgReduce {
+        /// [`ReduceFn::Max`] or [`ReduceFn::Min`].
+        f: ReduceFn,
+        /// The axis searched.
+        axis: usize,
+        /// Whether the axis stays with size 1.
+        keepdim: bool,
+    },
+    /// Sums of the elements up to each along `axis`, of numbers.
+    CumSum {
+        /// The axis added along.
+        axis: usize,
+    },
+    /// The indices that sort `axis`, equal elements in their order: `x f32 or i64 -> i64`. NaN counts as the largest.
+    ArgSort {
+        /// The axis sorted.
+        axis: usize,
+        /// Whether the largest comes first.
+        descending: bool,
     },
 
     // ---- primitive: shape
@@ -224,6 +291,25 @@ pub enum Op {
     // ---- primitive: indexing and linear algebra
     /// Rows of a table: `(table [rows, width], ids i64 […]) -> […, width]`.
     Embedding,
+    /// Slices of `x` at `ids` along `axis`: `(x [a…, n, b…], ids i64 [i…]) -> [a…, i…, b…]`.
+    Take {
+        /// The axis indexed.
+        axis: usize,
+    },
+    /// One element for each index: `(x, ids i64) -> like ids`, where the element at an index is that of `x` at the same
+    /// index, but for `axis`, where `ids` has it. `ids` is nowhere else larger than `x`.
+    Gather {
+        /// The axis indexed.
+        axis: usize,
+    },
+    /// `x` with elements replaced or added to, as [`Op::Gather`] would read them: `(x, ids i64, updates like ids) -> like
+    /// x`. Of several updates of one element the last counts, or all are added in order.
+    Scatter {
+        /// The axis indexed.
+        axis: usize,
+        /// Whether updates are added to what is there.
+        add: bool,
+    },
     /// `(x […, k], w [n, k], bias? [n]) -> […, n]`: `x · wᵀ + bias`.
     Linear,
     /// `(a […, m, k], b […, k, n]) -> […, m, n]`, leading axes broadcast.
@@ -237,6 +323,38 @@ pub enum Op {
         pad_left: usize,
         /// Zeros after the last position.
         pad_right: usize,
+    },
+
+    /// Convolution over one to three axes: `(x [batch, channels_in, size…], w [channels_out, channels_in/groups, kernel…],
+    /// bias? [channels_out]) -> [batch, channels_out, out…]` with
+    /// `out = (size + padding - dilation * (kernel - 1) - 1) / stride + 1`, rounded down.
+    Conv(ConvAttrs),
+    /// Its transpose: `(x [batch, channels_in, size…], w [channels_in, channels_out/groups, kernel…], bias? [channels_out])
+    /// -> [batch, channels_out, out…]` with
+    /// `out = (size - 1) * stride + dilation * (kernel - 1) + 1 - padding + output_padding`.
+    ConvTranspose {
+        /// As of [`Op::Conv`].
+        #[serde(flatten)]
+        conv: ConvAttrs,
+        /// Places more at the end of each axis.
+        output_padding: Vec<usize>,
+    },
+    /// Largest or mean element of windows over one to three axes: `x [batch, channels, size…] -> [batch, channels, out…]`,
+    /// `out` as of [`Op::Conv`].
+    Pool(PoolAttrs),
+    /// One direction of one layer of a long short-term memory (Hochreiter and Schmidhuber 1997), gates in the order input,
+    /// forget, cell, output: `(gates [seq, batch, 4h], w [4h, h], h0 [batch, h], c0 [batch, h]) -> [seq, batch, 2h]`, where
+    /// `gates` holds the part that comes from the inputs and the biases, and the result is output, then cell, of each step.
+    Lstm {
+        /// Whether steps go from the last to the first.
+        reverse: bool,
+    },
+    /// One direction of one layer of gated recurrent units (Cho et al. 2014), gates in the order reset, update, new:
+    /// `(gates [seq, batch, 3h], w [3h, h], bias [3h], h0 [batch, h]) -> [seq, batch, h]`, where `bias` is that of the
+    /// recurrent product.
+    Gru {
+        /// Whether steps go from the last to the first.
+        reverse: bool,
     },
 
     // ---- fused
@@ -304,6 +422,17 @@ impl Op {
             Op::Linear => "linear".into(),
             Op::MatMul => "matmul".into(),
             Op::Conv1d { .. } => "conv1d".into(),
+            Op::ArgReduce { f, .. } => format!("arg_{}", tag(f)),
+            Op::CumSum { .. } => "cum_sum".into(),
+            Op::ArgSort { .. } => "arg_sort".into(),
+            Op::Take { .. } => "take".into(),
+            Op::Gather { .. } => "gather".into(),
+            Op::Scatter { .. } => "scatter".into(),
+            Op::Conv(_) => "conv".into(),
+            Op::ConvTranspose { .. } => "conv_transpose".into(),
+            Op::Pool(p) => format!("pool_{}", tag(&p.f)),
+            Op::Lstm { .. } => "lstm".into(),
+            Op::Gru { .. } => "gru".into(),
             Op::RmsNorm { .. } => "rms_norm".into(),
             Op::LayerNorm { .. } => "layer_norm".into(),
             Op::Rope { .. } => "rope".into(),

@@ -17,6 +17,9 @@ impl fmt::Display for Graph {
         for &v in g.inputs() {
             writeln!(f, "  input %{}: {}", g.value(v).name, g.ty(v))?;
         }
+        for c in g.constraints() {
+            writeln!(f, "  where {c}")?;
+        }
         for s in g.states() {
             writeln!(f, "  state {}: {}", s.name, state_text(&s.kind))?;
         }
@@ -101,7 +104,12 @@ fn attrs_text(op: &Op) -> String {
     };
     let is_function = matches!(
         op,
-        Op::Unary { .. } | Op::Binary { .. } | Op::Compare { .. } | Op::Reduce { .. }
+        Op::Unary { .. }
+            | Op::Binary { .. }
+            | Op::Compare { .. }
+            | Op::Reduce { .. }
+            | Op::ArgReduce { .. }
+            | Op::Pool(_)
     );
     let attrs: Vec<String> = map
         .iter()

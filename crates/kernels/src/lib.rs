@@ -31,6 +31,7 @@
 )]
 
 mod attention;
+pub mod dense;
 mod elementwise;
 mod error;
 mod exec;

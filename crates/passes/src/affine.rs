@@ -5,7 +5,8 @@
 //! like.
 
 use crate::pattern::{describe, maker};
-use cactus_ir::{BinaryFn, Def, Dim, Graph, Literal, Node, Op, UnaryFn, ValueId};
+use cactus_ir::{BinaryFn, CompareFn, Def, Dim, Graph, Literal, Node, Op, UnaryFn, ValueId};
+use cactus_tensor::DType;
 
 /// `constant + sum(coefficients[i] * index[i])`, an index for each axis of the value.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,6 +108,92 @@ impl Affine {
     }
 }
 
+/// Parts that continue each other along an axis: each goes on where the one before ends.
+fn joined(g: &Graph, node: &Node, axis: usize, depth: usize) -> Option<Affine> {
+    let parts: Option<Vec<Affine>> = node.inputs.iter().map(|&v| affine(g, v, depth).ok()).collect();
+    let parts = parts?;
+    // A part of one element says nothing about the step along the axis.
+    let step = |i: usize| (!g.ty(node.inputs[i]).shape[axis].is(1)).then(|| parts[i].coefficients[axis]);
+    let by = (0..parts.len()).find_map(step)?;
+    let mut next = parts[0].constant.clone();
+    for (i, part) in parts.iter().enumerate() {
+        let same = |k: usize| k == axis || part.coefficients[k] == parts[0].coefficients[k];
+        let fits = step(i).is_none_or(|s| s == by) && (0..part.coefficients.len()).all(same);
+        if !fits || part.constant != next {
+            return None;
+        }
+        next = next
+            .add(&g.ty(node.inputs[i]).shape[axis].times_integer(by).ok()?)
+            .ok()?;
+    }
+    let mut out = parts[0].clone();
+    out.coefficients[axis] = by;
+    Some(out)
+}
+
+/// Elements of an affine vector at affine indices.
+fn taken(g: &Graph, node: &Node, axis: usize, depth: usize) -> Option<Affine> {
+    let (x, ids) = (
+        affine(g, node.inputs[0], depth).ok()?,
+        affine(g, node.inputs[1], depth).ok()?,
+    );
+    let scaled = |c: i64| c.checked_mul(x.coefficients[axis]);
+    let mut coefficients = x.coefficients[..axis].to_vec();
+    for &c in &ids.coefficients {
+        coefficients.push(scaled(c)?);
+    }
+    coefficients.extend(&x.coefficients[axis + 1..]);
+    let shift = ids.constant.times_integer(x.coefficients[axis]).ok()?;
+    Some(Affine {
+        coefficients,
+        constant: x.constant.add(&shift).ok()?,
+    })
+}
+
+/// The truth value of `v`, where it is the same everywhere.
+pub(crate) fn everywhere(g: &Graph, v: ValueId, depth: usize) -> Option<bool> {
+    let depth = depth.checked_sub(1)?;
+    let Some(node) = maker(g, v) else {
+        return match &g.value(v).def {
+            Def::Literal(Literal::Bool(b)) if b.windows(2).all(|w| w[0] == w[1]) => b.first().copied(),
+            _ => None,
+        };
+    };
+    match &node.op {
+        Op::Compare { f } => {
+            let side = |i: usize| affine(g, node.inputs[i], depth).ok();
+            let difference = side(0)?.combined(&side(1)?, -1)?;
+            let fixed = difference.coefficients.iter().all(|&c| c == 0);
+            let n = difference.constant.as_integer().filter(|_| fixed)?;
+            Some(match f {
+                CompareFn::Eq => n == 0,
+                CompareFn::Ne => n != 0,
+                CompareFn::Lt => n < 0,
+                CompareFn::Le => n <= 0,
+                CompareFn::Gt => n > 0,
+                CompareFn::Ge => n >= 0,
+                _ => return None,
+            })
+        }
+        Op::Unary { f: UnaryFn::Not } => everywhere(g, node.inputs[0], depth).map(|b| !b),
+        Op::Binary { f: BinaryFn::And } => {
+            let (a, b) = (
+                everywhere(g, node.inputs[0], depth),
+                everywhere(g, node.inputs[1], depth),
+            );
+            match (a, b) {
+                (Some(false), _) | (_, Some(false)) => Some(false),
+                (Some(true), b) => b,
+                _ => None,
+            }
+        }
+        Op::Reshape { .. } | Op::Permute { .. } | Op::Expand { .. } | Op::Slice { .. } | Op::Take { .. } => {
+            everywhere(g, node.inputs[0], depth)
+        }
+        _ => None,
+    }
+}
+
 /// A dimension that may be negative.
 fn integer(n: i64) -> Option<Dim> {
     let size = Dim::known(usize::try_from(n.unsigned_abs()).ok()?);
@@ -132,7 +219,22 @@ pub(crate) fn affine(g: &Graph, v: ValueId, depth: usize) -> Known<Affine> {
             coefficients: vec![1],
             constant: start.clone(),
         }),
-        Op::Cast { dtype } if !matches!(dtype, cactus_tensor::DType::Bool) => of(0),
+        // A truth value as a number, where it is the same everywhere.
+        Op::Cast { .. } if g.ty(node.inputs[0]).dtype == DType::Bool => {
+            let truth = everywhere(g, node.inputs[0], depth).ok_or_else(unknown)?;
+            Ok(Affine {
+                coefficients: vec![0; g.ty(v).shape.len()],
+                constant: Dim::known(truth.into()),
+            })
+        }
+        Op::Cast { dtype } if !matches!(dtype, DType::Bool) => of(0),
+        // Sums of nothing.
+        Op::CumSum { .. } => of(0).and_then(|x| {
+            let zero = x.constant.is(0) && x.coefficients.iter().all(|&c| c == 0);
+            if zero { Ok(x) } else { Err(unknown()) }
+        }),
+        Op::Concat { axis } => joined(g, node, *axis, depth).ok_or_else(unknown),
+        Op::Take { axis } => taken(g, node, *axis, depth).ok_or_else(unknown),
         Op::Unary { f: UnaryFn::Neg } => of(0)?.negated().ok_or_else(unknown),
         Op::Binary { f: BinaryFn::Add } => of(0)?.combined(&of(1)?, 1).ok_or_else(unknown),
         Op::Binary { f: BinaryFn::Sub } => of(0)?.combined(&of(1)?, -1).ok_or_else(unknown),

@@ -1,9 +1,10 @@
 //! One form for equal computations. What later passes match is what this one leaves; it knows nothing of weights'
 //! values and fuses nothing beyond a single operation.
 
-use crate::pattern::{either, maker, only_user, scalar, type_of, unary, vector};
+use crate::pattern::{either, maker, number, only_user, scalar, type_of, unary, vector};
 use crate::{Pass, Report, Result};
 use cactus_ir::{BinaryFn, CompareFn, Def, Dim, Graph, Literal, Node, NodeId, Op, UnaryFn, ValueId};
+use cactus_tensor::DType;
 use std::collections::HashMap;
 
 /// Brings equal computations to one form: no-op and chained shape operations are removed, constants stand on the right,
@@ -173,7 +174,8 @@ fn binary_step(g: &Graph, f: BinaryFn, a: ValueId, b: ValueId, out: ValueId) -> 
         return Some(Step::Op(op(f), vec![b, a]));
     }
     let of = |f, x| Step::Op(Op::Unary { f }, vec![x]);
-    if let Some(c) = scalar(g, b) {
+    if let Some(c) = number(g, b) {
+        let floats = g.ty(b).dtype == DType::F32;
         let neutral = match f {
             BinaryFn::Add | BinaryFn::Sub => c == 0.0,
             BinaryFn::Mul | BinaryFn::Div | BinaryFn::Pow => c == 1.0,
@@ -181,6 +183,7 @@ fn binary_step(g: &Graph, f: BinaryFn, a: ValueId, b: ValueId, out: ValueId) -> 
         };
         match f {
             _ if neutral && g.ty(a) == g.ty(out) => return Some(Step::Same(a)),
+            _ if !floats => {}
             BinaryFn::Mul if c == -1.0 && g.ty(a) == g.ty(out) => return Some(of(UnaryFn::Neg, a)),
             BinaryFn::Pow if c == 2.0 && g.ty(a) == g.ty(out) => return Some(Step::Op(op(BinaryFn::Mul), vec![a, a])),
             BinaryFn::Pow if c == 0.5 && g.ty(a) == g.ty(out) => return Some(of(UnaryFn::Sqrt, a)),

@@ -2,7 +2,7 @@
 //! permutations and repeated heads in `layout`; states come later, in `insert_states`.
 
 use crate::layout::Heads;
-use crate::mask::{Visible, conditions, conditions_of_bias, is_hiding, visible};
+use crate::mask::{Visible, conditions, conditions_of_bias, conditions_of_not, is_hiding, visible};
 use crate::pattern::{
     Match, Miss, binary, describe, either, insert_before, maker, near, only_user, place, scalar, times_scalar, type_of,
     unary,
@@ -145,6 +145,9 @@ fn scores(g: &Graph, mut v: ValueId) -> Match<Scores> {
             Some(Node {
                 op: Op::Where, inputs, ..
             }) if is_hiding(g, inputs[2]) => (conditions(g, inputs[0]), inputs[1]),
+            Some(Node {
+                op: Op::Where, inputs, ..
+            }) if is_hiding(g, inputs[1]) => (conditions_of_not(g, inputs[0]), inputs[2]),
             Some(Node { op: Op::Where, .. }) => {
                 return near(format!(
                     "{} does not hide scores with a very negative number",
@@ -215,6 +218,7 @@ fn leads_to_product(g: &Graph, mut v: ValueId) -> bool {
         v = match &node.op {
             Op::MatMul => return true,
             Op::Unary { f: UnaryFn::Tanh } => node.inputs[0],
+            Op::Where if is_hiding(g, node.inputs[1]) => node.inputs[2],
             Op::Where => node.inputs[1],
             Op::Binary { .. } => match times_scalar(g, v) {
                 Some((x, _)) => x,

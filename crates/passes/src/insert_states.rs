@@ -3,7 +3,7 @@
 
 use crate::seq_axis::{Along, analyze};
 use crate::{Pass, Report, Result};
-use cactus_ir::{Dim, Graph, NodeId, Op, PAST, SEQ, State, StateKind, ValueId};
+use cactus_ir::{Constraint, Dim, Graph, NodeId, Op, PAST, Relation, SEQ, State, StateKind, ValueId};
 
 /// Makes a graph that computes a whole sequence one that continues it call by call: causal attention keeps its keys and
 /// values, a short convolution its last inputs, and positions start where the last call ended.
@@ -71,7 +71,9 @@ impl Pass for InsertStates {
         }
         if changes.is_empty() {
             report.missed(Self::NAME, "", "nothing depends on earlier positions");
+            return Ok(());
         }
+        constrain(graph)?;
         for (id, op, state) in changes {
             let node = graph.node(id);
             let (path, inputs) = (node.path.clone(), node.inputs.clone());
@@ -95,6 +97,21 @@ impl Pass for InsertStates {
         }
         Ok(())
     }
+}
+
+/// Conditions on the length of a whole sequence hold for what the states hold and the call together. That a sequence has
+/// at least so many positions need not hold on the way to it: no position depends on later ones.
+fn constrain(g: &mut Graph) -> Result<()> {
+    let all = Dim::symbol(PAST).add(&Dim::symbol(SEQ))?;
+    let at_least = |c: &Constraint| c.is == Relation::AtLeast && c.dim.as_symbol() == Some(SEQ);
+    let kept: Vec<Constraint> = g.constraints().iter().filter(|c| !at_least(c)).cloned().collect();
+    let mut changed = Vec::new();
+    for c in kept {
+        let dim = c.dim.substitute(SEQ, &all)?;
+        changed.push(Constraint { dim, ..c });
+    }
+    g.set_constraints(changed);
+    Ok(())
 }
 
 fn kv_state(g: &Graph, id: NodeId) -> Option<StateKind> {

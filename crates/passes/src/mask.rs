@@ -1,6 +1,6 @@
 //! What a mask lets through, proven.
 
-use crate::affine::{Affine, Known, MAX_DEPTH, affine};
+use crate::affine::{Affine, Known, MAX_DEPTH, affine, everywhere};
 use crate::pattern::{binary, describe, maker, scalar};
 use cactus_ir::{BinaryFn, CompareFn, Def, Graph, Literal, Op, UnaryFn, ValueId};
 use cactus_tensor::DType;
@@ -105,7 +105,28 @@ fn follow(g: &Graph, v: ValueId, depth: usize) -> Known<Conditions> {
         };
     };
     let of = |i: usize| follow(g, node.inputs[i], depth);
+    if everywhere(g, v, depth) == Some(true) {
+        return Ok(Conditions::default());
+    }
     match &node.op {
+        // A mask kept as one of two numbers, compared with one of them.
+        Op::Compare {
+            f: f @ (CompareFn::Eq | CompareFn::Ne),
+        } => {
+            let number = |v: ValueId| affine(g, v, depth).ok()?.constant.as_integer();
+            let (choice, other) = match number(node.inputs[1]) {
+                Some(n) => (node.inputs[0], n),
+                None => (node.inputs[1], number(node.inputs[0]).ok_or_else(unknown)?),
+            };
+            let (conditions, holds, fails) = two_numbers(g, choice, depth).ok_or_else(unknown)?;
+            let is = |n: f64| (n == other as f64) == (*f == CompareFn::Eq);
+            match (is(holds), is(fails)) {
+                (true, true) => Ok(Conditions::default()),
+                (true, false) => Ok(conditions),
+                (false, true) => conditions.negated(),
+                (false, false) => Err(unknown()),
+            }
+        }
         Op::Compare { f } => {
             let side = |i: usize| affine(g, node.inputs[i], depth);
             let (a, b) = (side(0)?, side(1)?);
@@ -152,6 +173,35 @@ impl Conditions {
             _ => Err("the opposite of several conditions is not one set of conditions".into()),
         }
     }
+}
+
+/// Conditions, what `v` is where they hold, and what it is elsewhere: a choice of two numbers under operations that move
+/// axes.
+fn two_numbers(g: &Graph, v: ValueId, depth: usize) -> Option<(Conditions, f64, f64)> {
+    let depth = depth.checked_sub(1)?;
+    let node = maker(g, v)?;
+    match (&node.op, &node.inputs[..]) {
+        (Op::Where, &[cond, a, b]) => {
+            let number = |v: ValueId| match scalar(g, v) {
+                Some(c) => Some(f64::from(c)),
+                None => Some(affine(g, v, depth).ok()?.constant.as_integer()? as f64),
+            };
+            Some((follow(g, cond, depth).ok()?, number(a)?, number(b)?))
+        }
+        (Op::Cast { .. }, &[x]) if g.ty(x).dtype == DType::Bool => Some((follow(g, x, depth).ok()?, 1.0, 0.0)),
+        (Op::Cast { .. }, &[x]) => two_numbers(g, x, depth),
+        (Op::Reshape { .. } | Op::Permute { .. } | Op::Expand { .. } | Op::Slice { .. }, &[x]) => {
+            let (conditions, a, b) = two_numbers(g, x, depth)?;
+            let moved: Option<Vec<Affine>> = conditions.0.iter().map(|c| c.moved(g, node)).collect();
+            Some((Conditions(moved?), a, b))
+        }
+        _ => None,
+    }
+}
+
+/// Where the boolean `v` is false.
+pub(crate) fn conditions_of_not(g: &Graph, v: ValueId) -> Known<Conditions> {
+    follow(g, v, MAX_DEPTH)?.negated()
 }
 
 fn follow_bias(g: &Graph, v: ValueId, depth: usize) -> Known<Conditions> {

@@ -1,7 +1,7 @@
 //! Small questions that every pattern asks of a graph, and the two ways of changing it.
 
 use crate::Result;
-use cactus_ir::{BinaryFn, Def, Graph, Node, NodeId, Op, TensorType, UnaryFn, ValueId, infer};
+use cactus_ir::{BinaryFn, Def, Graph, Literal, Node, NodeId, Op, TensorType, UnaryFn, ValueId, infer};
 use std::collections::HashSet;
 
 /// Why a pattern did not match.
@@ -79,6 +79,15 @@ pub(crate) fn scalar(g: &Graph, mut v: ValueId) -> Option<f32> {
         v = inputs[0];
     }
     g.scalar(v)
+}
+
+/// The value of a constant of one element, a float or an integer.
+pub(crate) fn number(g: &Graph, v: ValueId) -> Option<f64> {
+    match (&g.value(v).def, scalar(g, v)) {
+        (_, Some(c)) => Some(f64::from(c)),
+        (Def::Literal(Literal::I64(v)), None) if v.len() == 1 => Some(v[0] as f64),
+        _ => None,
+    }
 }
 
 /// Whether `v` is `x²`.

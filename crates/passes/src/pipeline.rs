@@ -70,6 +70,7 @@ static PIPELINE: &[&dyn PassSync] = &[
     &FuseRope,
     &FuseAttention,
     &Canonicalize,
+    &Fold,
     &SinkPermutes,
     &Canonicalize,
     &FuseShortConv,

@@ -21,6 +21,11 @@ fn number(f: UnaryFn, x: f64) -> Option<f64> {
         UnaryFn::Tanh => x.tanh(),
         UnaryFn::Erf => libm::erf(x),
         UnaryFn::Sigmoid => sigmoid(x),
+        UnaryFn::Floor => x.floor(),
+        UnaryFn::Ceil => x.ceil(),
+        UnaryFn::Round => x.round_ties_even(),
+        UnaryFn::Sign if x == 0.0 || x.is_nan() => x,
+        UnaryFn::Sign => x.signum(),
         UnaryFn::Relu => activation(Activation::Relu, x)?,
         UnaryFn::Silu => activation(Activation::Silu, x)?,
         UnaryFn::GeluErf => activation(Activation::GeluErf, x)?,
@@ -51,6 +56,16 @@ pub(crate) fn unary(f: UnaryFn, x: &Tensor) -> Result<Tensor> {
     if f == UnaryFn::Not {
         let v = x.as_bool()?.iter().map(|b| !b).collect();
         return Ok(Tensor::new(x.shape(), Data::Bool(v))?);
+    }
+    if let Data::I64(v) = x.data() {
+        let one = |&v: &i64| match f {
+            UnaryFn::Neg => v.checked_neg(),
+            UnaryFn::Abs => v.checked_abs(),
+            UnaryFn::Sign => Some(v.signum()),
+            _ => None,
+        };
+        let v: Option<Vec<i64>> = v.iter().map(one).collect();
+        return Ok(Tensor::from_i64(x.shape(), v.ok_or_else(unknown)?)?);
     }
     let v: Option<Vec<f32>> = x
         .as_f32()?
@@ -97,6 +112,8 @@ fn floats(f: BinaryFn, a: f32, b: f32) -> Option<f32> {
         BinaryFn::Max | BinaryFn::Min if nan => f32::NAN,
         BinaryFn::Max => a.max(b),
         BinaryFn::Min => a.min(b),
+        BinaryFn::FloorDiv => (a / b).floor(),
+        BinaryFn::Mod => (f64::from(a) - (f64::from(a) / f64::from(b)).floor() * f64::from(b)) as f32,
         _ => return None,
     })
 }
@@ -111,12 +128,20 @@ fn integers(f: BinaryFn, a: i64, b: i64) -> Result<i64> {
         BinaryFn::Pow => power(),
         BinaryFn::Max => Some(a.max(b)),
         BinaryFn::Min => Some(a.min(b)),
+        BinaryFn::FloorDiv => floor_div(a, b),
+        BinaryFn::Mod => floor_div(a, b).and_then(|q| a.checked_sub(q.checked_mul(b)?)),
         _ => return Err(unsupported(format!("{f:?} of integers"))),
     };
     value.ok_or_else(|| {
         let what = format!("{f:?} of {a} and {b} is no 64-bit integer");
         Error::new(ErrorKind::Value, what)
     })
+}
+
+fn floor_div(a: i64, b: i64) -> Option<i64> {
+    let quotient = a.checked_div(b)?;
+    let inexact = quotient.checked_mul(b)? != a;
+    Some(quotient - i64::from(inexact && (a < 0) != (b < 0)))
 }
 
 fn booleans(f: BinaryFn, a: bool, b: bool) -> Option<bool> {

@@ -1,6 +1,8 @@
 //! One operation on concrete tensors.
 
-use crate::{Error, ErrorKind, Result, attention, elementwise, fused, linear, reduce, shape};
+use crate::{
+    Error, ErrorKind, Result, attention, elementwise, fused, index, linear, recurrent, reduce, shape, windows,
+};
 use cactus_ir::{Bindings, Dim, Op, TensorType, infer};
 use cactus_tensor::Tensor;
 
@@ -87,6 +89,17 @@ pub(crate) fn eval_with(op: &Op, inputs: &[&Tensor], bindings: &Bindings, past: 
             })?;
             linear::conv1d(arg(0), arg(1), optional(2), *groups, *pad_left, length)
         }
+        Op::ArgReduce { f, axis, .. } => Ok(index::arg_reduce(*f, *axis, arg(0))?.reshaped(sizes(&ty.shape))?),
+        Op::CumSum { axis } => index::cum_sum(*axis, arg(0)),
+        Op::ArgSort { axis, descending } => index::arg_sort(*axis, *descending, arg(0)),
+        Op::Take { axis } => Ok(index::take(*axis, arg(0), arg(1))?.reshaped(sizes(&ty.shape))?),
+        Op::Gather { axis } => index::gather(*axis, arg(0), arg(1)),
+        Op::Scatter { axis, add } => index::scatter(*axis, *add, arg(0), arg(1), arg(2)),
+        Op::Conv(attrs) => windows::conv(attrs, arg(0), arg(1), optional(2), &sizes(&ty.shape)),
+        Op::ConvTranspose { conv, .. } => windows::conv_transpose(conv, arg(0), arg(1), optional(2), &sizes(&ty.shape)),
+        Op::Pool(attrs) => windows::pool(attrs, arg(0), &sizes(&ty.shape)),
+        Op::Lstm { reverse } => recurrent::lstm(*reverse, arg(0), arg(1), arg(2), arg(3)),
+        Op::Gru { reverse } => recurrent::gru(*reverse, arg(0), arg(1), arg(2), arg(3)),
         Op::RmsNorm { eps } => fused::rms_norm(arg(0), arg(1), *eps),
         Op::LayerNorm { eps } => fused::layer_norm(arg(0), arg(1), optional(2), *eps),
         Op::Rope { scale } => fused::rope(arg(0), arg(1), arg(2), *scale),

@@ -4,7 +4,7 @@
 use crate::eval::{Past, eval_with};
 use crate::states::{StateValue, States};
 use crate::{Error, ErrorKind, Result, WeightSource, elementwise, eval_weight_expr};
-use cactus_ir::{Bindings, Def, Dim, Graph, Literal, Node, Op, PAST, SEQ, TensorType, ValueId};
+use cactus_ir::{Bindings, Def, Graph, Literal, Node, Op, PAST, SEQ, TensorType, ValueId};
 use cactus_tensor::{DType, Data, Tensor};
 use std::collections::{BTreeMap, HashMap};
 
@@ -162,7 +162,7 @@ impl<'g> Interpreter<'g> {
                 .ok_or_else(|| fail(format!("input `{}` is missing", value.name)))?;
             if tensor.shape().len() == value.ty.shape.len() {
                 for (dim, &size) in value.ty.shape.iter().zip(tensor.shape()) {
-                    if let Some(symbol) = single_symbol(dim) {
+                    if let Some(symbol) = dim.as_symbol() {
                         bindings.entry(symbol.to_owned()).or_insert(size);
                     }
                 }
@@ -172,6 +172,9 @@ impl<'g> Interpreter<'g> {
         // A second look, now that every symbol that stands alone has its value.
         for (value, tensor) in declared {
             check_type(&value.ty, tensor, &bindings).map_err(|what| fail(format!("input `{}`: {what}", value.name)))?;
+        }
+        if let Some(broken) = self.graph.broken_constraint(&bindings)? {
+            return Err(fail(broken));
         }
         Ok(bindings)
     }
@@ -192,13 +195,6 @@ pub fn literal_tensor(ty: &TensorType, literal: &Literal) -> Result<Tensor> {
         }
     };
     Ok(Tensor::new(ty.known_shape().unwrap_or_default(), data)?)
-}
-
-/// The symbol, where `dim` is a symbol alone.
-fn single_symbol(dim: &Dim) -> Option<&str> {
-    let mut symbols = dim.symbols();
-    let name = symbols.next()?;
-    (symbols.next().is_none() && *dim == Dim::symbol(name)).then_some(name)
 }
 
 /// Says how `tensor` is not of type `ty`, if it is not.

@@ -15,12 +15,15 @@ mod elementwise;
 mod error;
 mod eval;
 mod fused;
+mod index;
 mod interpreter;
 mod linear;
+mod recurrent;
 mod reduce;
 mod shape;
 mod states;
 mod weights;
+mod windows;
 
 pub use error::{Error, ErrorKind, Result};
 pub use eval::{bind_op, eval_op};

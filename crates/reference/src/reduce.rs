@@ -3,30 +3,13 @@
 use crate::shape::offsets;
 use crate::{Error, ErrorKind, Result};
 use cactus_ir::ReduceFn;
-use cactus_tensor::{Tensor, strides_row_major};
+use cactus_tensor::{Data, Tensor, strides_row_major};
 
 /// Reduces `axes` of `x`.
 pub(crate) fn reduce(f: ReduceFn, axes: &[usize], keepdim: bool, x: &Tensor) -> Result<Tensor> {
-    let data = x.as_f32()?;
     let (kept, inner) = split_axes(x.shape(), axes);
     let inside = offsets(&inner.shape, &inner.strides, 0)?;
-    let reduce_one = |base: usize| -> Result<f32> {
-        let values = inside.iter().map(|o| data[base + o]);
-        Ok(match f {
-            ReduceFn::Sum => values.map(f64::from).sum::<f64>() as f32,
-            ReduceFn::Mean => (values.map(f64::from).sum::<f64>() / inside.len() as f64) as f32,
-            ReduceFn::Max => fold_extreme(values, f32::max)?,
-            ReduceFn::Min => fold_extreme(values, f32::min)?,
-            _ => {
-                let what = format!("reduction {f:?} is not supported");
-                return Err(Error::new(ErrorKind::Unsupported, what));
-            }
-        })
-    };
-    let out: Result<Vec<f32>> = offsets(&kept.shape, &kept.strides, 0)?
-        .into_iter()
-        .map(reduce_one)
-        .collect();
+    let bases = offsets(&kept.shape, &kept.strides, 0)?;
     let shape: Vec<usize> = x
         .shape()
         .iter()
@@ -37,7 +20,40 @@ pub(crate) fn reduce(f: ReduceFn, axes: &[usize], keepdim: bool, x: &Tensor) -> 
             (true, false) => None,
         })
         .collect();
+    if let Data::I64(data) = x.data() {
+        let one = |&base: &usize| reduce_integers(f, inside.iter().map(|o| data[base + o]));
+        let out: Result<Vec<i64>> = bases.iter().map(one).collect();
+        return Ok(Tensor::from_i64(shape, out?)?);
+    }
+    let data = x.as_f32()?;
+    let reduce_one = |base: usize| -> Result<f32> {
+        let values = inside.iter().map(|o| data[base + o]);
+        Ok(match f {
+            ReduceFn::Sum => values.map(f64::from).sum::<f64>() as f32,
+            ReduceFn::Mean => (values.map(f64::from).sum::<f64>() / inside.len() as f64) as f32,
+            ReduceFn::Max => fold_extreme(values, f32::max)?,
+            ReduceFn::Min => fold_extreme(values, f32::min)?,
+            ReduceFn::Prod => values.map(f64::from).product::<f64>() as f32,
+            _ => {
+                let what = format!("reduction {f:?} is not supported");
+                return Err(Error::new(ErrorKind::Unsupported, what));
+            }
+        })
+    };
+    let out: Result<Vec<f32>> = bases.into_iter().map(reduce_one).collect();
     Ok(Tensor::from_f32(shape, out?)?)
+}
+
+fn reduce_integers(f: ReduceFn, mut values: impl Iterator<Item = i64>) -> Result<i64> {
+    let fail = |what: String| Error::new(ErrorKind::Value, what);
+    match f {
+        ReduceFn::Sum => values.try_fold(0i64, i64::checked_add),
+        ReduceFn::Prod => values.try_fold(1i64, i64::checked_mul),
+        ReduceFn::Max => values.max(),
+        ReduceFn::Min => values.min(),
+        _ => return Err(fail(format!("{f:?} of integers is not defined"))),
+    }
+    .ok_or_else(|| fail(format!("{f:?} of these integers is no 64-bit integer")))
 }
 
 fn fold_extreme(values: impl Iterator<Item = f32>, pick: fn(f32, f32) -> f32) -> Result<f32> {

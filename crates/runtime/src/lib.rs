@@ -14,6 +14,7 @@
 
 mod error;
 mod execute;
+mod function;
 mod kernel_names;
 mod lower;
 mod memory;
@@ -26,6 +27,7 @@ mod step;
 pub use cactus_kernels::KvDType;
 pub use error::{Error, ErrorKind, Result};
 pub use execute::{Execution, Head};
+pub use function::{Function, Named};
 pub use memory::MemoryReport;
 pub use observe::{Observed, Observer};
 pub use profile::{Profile, ProfileRow};

@@ -238,9 +238,8 @@ impl Lowerer<'_> {
 
     /// Width of a row of `[batch, seq, …]`.
     fn width(&self, node: &Node, ty: &TensorType) -> Result<usize> {
-        let rowwise = ty.shape.len() >= 3
-            && ty.shape[0] == Dim::symbol(cactus_ir::BATCH)
-            && ty.shape[1] == Dim::symbol(cactus_ir::SEQ);
+        let one_sequence = |d: &Dim| *d == Dim::symbol(cactus_ir::BATCH) || d.is(1);
+        let rowwise = ty.shape.len() >= 3 && one_sequence(&ty.shape[0]) && ty.shape[1] == Dim::symbol(cactus_ir::SEQ);
         let width = ty
             .shape
             .iter()

@@ -5,6 +5,7 @@ mod convert;
 mod download;
 mod drawing;
 mod eval;
+mod function;
 mod inspect;
 mod kernels;
 mod list;
@@ -12,6 +13,7 @@ mod policy;
 mod run;
 mod score;
 mod tokenize;
+mod transpile;
 
 use crate::args::{Cli, Command};
 use anyhow::Result;
@@ -21,6 +23,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Run(a) => return run::run(&a),
         Command::Convert(a) => convert::run(&a)?,
+        Command::Transpile(a) => transpile::run(&a)?,
         Command::Inspect(a) => inspect::run(&a)?,
         Command::Bench(a) => bench::run(&a)?,
         Command::Kernels(a) => kernels::run(&a)?,

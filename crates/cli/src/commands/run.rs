@@ -1,10 +1,11 @@
 //! Answering a prompt, and chatting.
 
 use crate::args::{ModelArgs, RunArgs};
+use crate::commands::function;
 use crate::{model, output};
 use anyhow::{Context, Result, bail};
 use cactus_engine::speculate::ModelDrafter;
-use cactus_engine::{CancelToken, Completion, Delta, FinishReason, GenerateOptions, Model, Overflow, Session};
+use cactus_engine::{Bundle, CancelToken, Completion, Delta, FinishReason, GenerateOptions, Model, Overflow, Session};
 use cactus_text::{RenderOptions, message};
 use rustyline::error::ReadlineError;
 use serde_json::Value;
@@ -25,7 +26,18 @@ Ctrl-C stops an answer under way; end a line with \\ to go on in the next";
 const INTERRUPTED: u8 = 130;
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
-    let loaded = model::load(&args.model, &model::load_options(&args.engine))?;
+    let path = model::bundle(&args.model)?;
+    let bundle = Bundle::open(&path)?;
+    if function::is_function(&bundle) {
+        function::run(bundle, args)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !args.input.is_empty() || args.output_dir.is_some() {
+        bail!(
+            "`--input` and `--output-dir` are for bundles that are functions; this one takes a prompt or `--input-ids`"
+        );
+    }
+    let loaded = Model::load(&path, &model::load_options(&args.engine))?;
     let options = generate_options(args, loaded.default_options())?;
     let mut session = loaded.session()?;
     if args.rolling {
@@ -55,9 +67,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         system: args.system.clone(),
         last: None,
     };
-    let code = match &args.prompt {
-        Some(prompt) => chat.once(&model::text_or_stdin(prompt)?)?,
-        None => chat.converse()?,
+    let code = match (&args.input_ids, &args.prompt) {
+        (Some(ids), _) => chat.continue_ids(ids)?,
+        (None, Some(prompt)) => chat.once(&model::text_or_stdin(prompt)?)?,
+        (None, None) => chat.converse()?,
     };
     if args.profile {
         print_profile(&mut chat.session);
@@ -167,6 +180,24 @@ impl Chat<'_> {
             FinishReason::Cancelled => ExitCode::from(INTERRUPTED),
             _ => ExitCode::SUCCESS,
         })
+    }
+
+    /// Continues token ids.
+    fn continue_ids(&mut self, ids: &[u32]) -> Result<ExitCode> {
+        let completion = self
+            .session
+            .generate(ids, &self.options, &CancelToken::new(), &mut |_| {})?;
+        if let Some(path) = &self.args.result_json {
+            let json = serde_json::to_vec_pretty(&completion)?;
+            std::fs::write(path, json).with_context(|| format!("cannot write `{}`", path.display()))?;
+        }
+        if self.args.json {
+            output::json(&completion)?;
+        } else {
+            let ids: Vec<String> = completion.completion_token_ids.iter().map(u32::to_string).collect();
+            output::line(ids.join(","));
+        }
+        Ok(ExitCode::SUCCESS)
     }
 
     /// The tokens to compute for the conversation so far and `prompt`.

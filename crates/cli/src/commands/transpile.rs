@@ -1,0 +1,98 @@
+use crate::args::{TaskName, TranspileArgs};
+use crate::output;
+use crate::progress::byte_bar;
+use anyhow::{Context, Result, bail};
+use cactus_engine::Bundle;
+use cactus_import::Outcome;
+use cactus_import::pt2::{self, Task, TranspileOptions};
+use cactus_runtime::{Options, Program};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub(crate) fn run(args: &TranspileArgs) -> Result<()> {
+    if !pt2::is_pt2(&args.source) {
+        bail!(
+            "`{}` is no .pt2 file: capture the module in Python with torch.export.export and save it with torch.export.save, \
+             or use the package cactus.transpile, which does both",
+            args.source.display()
+        );
+    }
+    let destination = destination(args)?;
+    let mut options = TranspileOptions {
+        task: match args.task {
+            TaskName::Auto => Task::Auto,
+            TaskName::CausalLmLogits => Task::CausalLm,
+            TaskName::Function | TaskName::EncoderHiddenStates | TaskName::CtcLogits => Task::Function,
+        },
+        bits: args.bits.map(|b| b.precision().number()),
+        replace: args.force,
+        ..TranspileOptions::default()
+    };
+    let switches = [
+        (args.no_fuse_rms_norm, "fuse_rms_norm"),
+        (args.no_fuse_rope, "fuse_rope"),
+        (args.no_fuse_attention, "fuse_attention"),
+    ];
+    for (off, pass) in switches {
+        if off {
+            options.passes = options.passes.without(pass);
+        }
+    }
+    let mut outcome = transpile(&args.source, &destination, &options)?;
+    // A causal model that the runtime cannot continue call by call still runs as a whole.
+    if options.task == Task::Auto
+        && let Err(e) = continues(&destination)
+    {
+        output::warning(format!("the model runs without states, one whole sequence a call: {e}"));
+        options.task = Task::Function;
+        options.replace = true;
+        outcome = transpile(&args.source, &destination, &options)?;
+    }
+    if args.explain {
+        output::note(&outcome.explanation);
+    }
+    if args.json {
+        return output::json(&outcome);
+    }
+    output::note(format!(
+        "{} tensors, {}, in {:.1} s",
+        outcome.tensors,
+        output::bytes(outcome.weights_bytes),
+        outcome.seconds
+    ));
+    output::line(outcome.path.display());
+    Ok(())
+}
+
+fn destination(args: &TranspileArgs) -> Result<PathBuf> {
+    if let Some(path) = args.destination.as_ref().or(args.artifact_dir.as_ref()) {
+        return Ok(path.clone());
+    }
+    let stem = args.source.file_stem().context("the source has no name")?;
+    let path = Path::new("weights").join(stem);
+    std::fs::create_dir_all("weights").context("cannot create the folder `weights`")?;
+    Ok(path)
+}
+
+/// Transpiles with a progress bar.
+pub(crate) fn transpile(source: &Path, destination: &Path, options: &TranspileOptions) -> Result<Outcome> {
+    let mut bar = None;
+    let outcome = pt2::transpile(source, destination, options, &mut |done, total| {
+        bar.get_or_insert_with(|| byte_bar(total, "transpiling"))
+            .set_position(done);
+    });
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    Ok(outcome?)
+}
+
+/// Whether the component of a causal language model can be lowered.
+fn continues(bundle: &Path) -> Result<()> {
+    let bundle = Arc::new(Bundle::open(bundle)?);
+    if bundle.manifest().task != Task::CausalLm.name() {
+        return Ok(());
+    }
+    Program::new(bundle, "decoder", &Options::default())?;
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! What depends on weights alone, computed ahead: batch norms become a scale and a shift, scales go into the weights of the
+//! convolutions before them.
+
+use super::tensors::Pt2Tensors;
+use crate::{Error, ErrorKind, Result};
+use cactus_ir::{Bindings, Def, Graph, Literal, Node, Op, TensorType, ValueId, WeightExpr};
+use cactus_reference::{WeightSource, eval_op, eval_weight_expr, literal_tensor};
+use cactus_tensor::{DType, Data, Tensor};
+
+/// Moving elements of a larger weight is left to where it is read.
+const MAX_MOVED_ELEMS: usize = 1 << 16;
+
+struct Source<'a>(&'a Pt2Tensors);
+
+impl WeightSource for Source<'_> {
+    fn tensor(&self, name: &str) -> cactus_reference::Result<Tensor> {
+        self.0
+            .tensor(name)
+            .map_err(|e| cactus_reference::Error::new(cactus_reference::ErrorKind::Weight, e.to_string()))
+    }
+}
+
+/// Computes every operation whose operands are weights and literals; the results are new tensors of `tensors`.
+pub(crate) fn compute(graph: &mut Graph, tensors: &mut Pt2Tensors) -> Result<usize> {
+    let mut computed = 0;
+    for id in graph.order().to_vec() {
+        let node = graph.node(id).clone();
+        let out = node.outputs[0];
+        if !worthwhile(graph, &node) {
+            continue;
+        }
+        let failed = |e: cactus_reference::Error| {
+            Error::new(
+                ErrorKind::Unsupported,
+                format!("a constant of the program cannot be computed: {e}"),
+            )
+        };
+        let operands: Vec<Tensor> = node
+            .inputs
+            .iter()
+            .map(|&v| match &graph.value(v).def {
+                Def::Weight(expr) => eval_weight_expr(expr, &Source(tensors)).map_err(failed),
+                Def::Literal(l) => literal_tensor(graph.ty(v), l).map_err(failed),
+                _ => Err(Error::malformed("an operand is no constant")),
+            })
+            .collect::<Result<_>>()?;
+        let value = eval_op(&node.op, &operands.iter().collect::<Vec<_>>(), &Bindings::new()).map_err(failed)?;
+        let new = place(graph, tensors, &node, value)?;
+        graph.replace_uses(out, new);
+        computed += 1;
+    }
+    graph.remove_dead();
+    Ok(computed)
+}
+
+fn worthwhile(g: &Graph, node: &Node) -> bool {
+    let ty = g.ty(node.outputs[0]);
+    let Some(elems) = ty.known_shape().and_then(|s| cactus_tensor::element_count(&s).ok()) else {
+        return false;
+    };
+    let is_weight = |v: ValueId| matches!(g.value(v).def, Def::Weight(_));
+    let constants = node
+        .inputs
+        .iter()
+        .all(|&v| is_weight(v) || matches!(g.value(v).def, Def::Literal(_)));
+    let moves = matches!(
+        node.op,
+        Op::Reshape { .. } | Op::Permute { .. } | Op::Expand { .. } | Op::Slice { .. }
+    );
+    // A cast or comparison makes no float; where it is small it becomes a literal.
+    let storable = ty.dtype == DType::F32 || elems <= Literal::MAX_ELEMS;
+    let larger = |v: &ValueId| {
+        g.ty(*v)
+            .known_shape()
+            .and_then(|s| cactus_tensor::element_count(&s).ok())
+            .unwrap_or(0)
+    };
+    let grows =
+        matches!(node.op, Op::Expand { .. }) && elems > node.inputs.iter().map(larger).max().unwrap_or(0).max(1024);
+    node.op.state().is_none()
+        && constants
+        && node.inputs.iter().any(|&v| is_weight(v))
+        && storable
+        && !grows
+        && !(moves && elems > MAX_MOVED_ELEMS)
+}
+
+/// The value as a weight under a new name or, where it is no float, a literal.
+fn place(g: &mut Graph, tensors: &mut Pt2Tensors, node: &Node, value: Tensor) -> Result<ValueId> {
+    let shape = value.shape().to_vec();
+    let invalid = |e: cactus_ir::Error| Error::unsupported(e.to_string());
+    match value.data() {
+        Data::F32(_) => {}
+        Data::I64(v) => return g.add_literal(&shape, Literal::I64(v.clone())).map_err(invalid),
+        Data::Bool(v) => return g.add_literal(&shape, Literal::Bool(v.clone())).map_err(invalid),
+        _ => return Err(Error::unsupported("a constant of this element type")),
+    }
+    let base = node
+        .inputs
+        .iter()
+        .map(|&v| g.value(v))
+        .find(|v| matches!(v.def, Def::Weight(_)))
+        .map_or_else(
+            || "constant".to_owned(),
+            |v| v.name.split('#').next().unwrap_or("").to_owned(),
+        );
+    let name = (1u64..)
+        .map(|i| format!("{base}#{i}"))
+        .find(|n| !tensors.has(n))
+        .unwrap_or(base);
+    let dims: Vec<cactus_ir::Dim> = shape.iter().map(|&d| cactus_ir::Dim::known(d)).collect();
+    tensors.add(name.clone(), value);
+    Ok(g.add_weight(
+        name.clone(),
+        TensorType::new(DType::F32, dims),
+        WeightExpr::source(name),
+    ))
+}

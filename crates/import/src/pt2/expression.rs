@@ -1,0 +1,396 @@
+//! Symbolic sizes and guards: SymPy expressions in the form of `srepr`, and the comparisons that torch writes as Python.
+
+use crate::{Error, Result};
+use cactus_ir::{Constraint, Dim};
+
+/// Calls within calls that an expression may have.
+const MAX_DEPTH: usize = 24;
+/// Bytes of an expression.
+const MAX_BYTES: usize = 1 << 14;
+
+fn fail(text: &str, what: &str) -> Error {
+    let shown: String = text.chars().take(160).collect();
+    Error::unsupported(format!("the expression `{shown}` {what}"))
+}
+
+/// A part of an expression.
+#[derive(Debug)]
+enum Term {
+    Size(Dim),
+    Flag,
+    Name(String),
+}
+
+/// Reads `srepr`: calls with positional and keyword arguments, names in quotes, integers.
+struct Reader<'a> {
+    text: &'a str,
+    rest: &'a str,
+    rename: &'a dyn Fn(&str) -> String,
+}
+
+/// The size that `text` describes; `rename` gives the graph's name of a symbol.
+pub(crate) fn size(text: &str, rename: &dyn Fn(&str) -> String) -> Result<Dim> {
+    if text.len() > MAX_BYTES {
+        return Err(fail(text, "is too long"));
+    }
+    let mut reader = Reader {
+        text,
+        rest: text,
+        rename,
+    };
+    let term = reader.term(MAX_DEPTH)?;
+    reader.space();
+    match term {
+        Term::Size(d) if reader.rest.is_empty() => Ok(d),
+        _ => Err(fail(text, "is no size")),
+    }
+}
+
+impl Reader<'_> {
+    fn space(&mut self) {
+        self.rest = self.rest.trim_start();
+    }
+
+    fn take(&mut self, c: char) -> bool {
+        self.space();
+        match self.rest.strip_prefix(c) {
+            Some(rest) => {
+                self.rest = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn word(&mut self) -> &str {
+        self.space();
+        let end = self
+            .rest
+            .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+            .unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        word
+    }
+
+    fn term(&mut self, depth: usize) -> Result<Term> {
+        let Some(depth) = depth.checked_sub(1) else {
+            return Err(fail(self.text, "nests too deeply"));
+        };
+        if self.take('\'') {
+            let Some((name, rest)) = self.rest.split_once('\'') else {
+                return Err(fail(self.text, "ends within quotes"));
+            };
+            self.rest = rest;
+            return Ok(Term::Name(name.to_owned()));
+        }
+        let negative = self.take('-');
+        let word = self.word().to_owned();
+        if word.starts_with(|c: char| c.is_ascii_digit()) {
+            let n: i64 = word.parse().map_err(|_| fail(self.text, "has a number out of range"))?;
+            return Ok(Term::Size(Dim::integer(if negative { -n } else { n })));
+        }
+        if negative || word.is_empty() {
+            return Err(fail(self.text, "is not readable"));
+        }
+        if !self.take('(') {
+            return match word.as_str() {
+                "true" | "True" | "False" | "false" => Ok(Term::Flag),
+                _ => Err(fail(self.text, &format!("has `{word}`, which is unknown"))),
+            };
+        }
+        let mut arguments = Vec::new();
+        while !self.take(')') {
+            if !arguments.is_empty() && !self.take(',') {
+                return Err(fail(self.text, "is not readable"));
+            }
+            let before = self.rest;
+            let keyword = !self.word().is_empty() && self.take('=');
+            if !keyword {
+                self.rest = before;
+            }
+            let value = self.term(depth)?;
+            // Assumptions such as positive=True.
+            arguments.push(if keyword { Term::Flag } else { value });
+        }
+        self.call(&word, arguments)
+    }
+
+    fn call(&self, name: &str, arguments: Vec<Term>) -> Result<Term> {
+        let overflow = |e: cactus_ir::Error| fail(self.text, "cannot be followed").caused_by(e);
+        if name == "Symbol" {
+            let Some(Term::Name(symbol)) = arguments.first() else {
+                return Err(fail(self.text, "has a symbol without a name"));
+            };
+            if symbol.starts_with('u') || symbol.starts_with("zuf") {
+                let what = "has a size that depends on data, which cannot be planned";
+                return Err(fail(self.text, what));
+            }
+            return Ok(Term::Size(Dim::symbol(&(self.rename)(symbol))));
+        }
+        let sizes: Option<Vec<Dim>> = arguments
+            .into_iter()
+            .map(|a| match a {
+                Term::Size(d) => Some(d),
+                _ => None,
+            })
+            .collect();
+        let sizes = sizes.ok_or_else(|| fail(self.text, "is not readable"))?;
+        let size = match (name, &sizes[..]) {
+            ("Integer", [n]) => n.clone(),
+            ("Add", all) => all
+                .iter()
+                .try_fold(Dim::integer(0), |a, b| a.add(b))
+                .map_err(overflow)?,
+            ("Mul", all) => {
+                let mut product = Dim::integer(1);
+                for factor in all {
+                    product = match (product.as_integer(), factor.as_integer()) {
+                        (Some(n), _) => factor.times_integer(n),
+                        (_, Some(n)) => product.times_integer(n),
+                        _ => {
+                            return Err(fail(
+                                self.text,
+                                "multiplies two sizes that vary; make one of them fixed",
+                            ));
+                        }
+                    }
+                    .map_err(overflow)?;
+                }
+                product
+            }
+            ("FloorDiv" | "CleanDiv", [a, b]) => match b.as_known() {
+                Some(n) => a.floor_div(n).map_err(overflow)?,
+                None => return Err(fail(self.text, "divides by a size that varies; make it fixed")),
+            },
+            ("Mod" | "PythonMod", [a, b]) => match b.as_known() {
+                Some(n) => {
+                    let quotient = a.floor_div(n).and_then(|q| q.times(n)).map_err(overflow)?;
+                    a.sub(&quotient).map_err(overflow)?
+                }
+                None => return Err(fail(self.text, "divides by a size that varies; make it fixed")),
+            },
+            ("Max", [only]) | ("Min", [only]) => only.clone(),
+            _ => return Err(fail(self.text, &format!("has `{name}`, which is unknown"))),
+        };
+        Ok(Term::Size(size))
+    }
+}
+
+/// The condition of a guard such as `L['x'].size()[1] <= 64`; `axis` gives the size of an axis of an input, by name.
+pub(crate) fn guard(text: &str, axis: &dyn Fn(&str, usize) -> Option<Dim>) -> Result<Vec<Constraint>> {
+    if text.len() > MAX_BYTES {
+        return Err(fail(text, "is too long for a guard"));
+    }
+    let mut out = Vec::new();
+    for part in text.split(" and ") {
+        let mut reader = Guard { text, rest: part, axis };
+        let a = reader.sum(MAX_DEPTH)?;
+        reader.rest = reader.rest.trim_start();
+        let operators = ["<=", ">=", "==", "!=", "<", ">"];
+        let Some(operator) = operators.into_iter().find(|o| reader.rest.starts_with(o)) else {
+            return Err(fail(text, "is a guard that cannot be read"));
+        };
+        reader.rest = &reader.rest[operator.len()..];
+        let b = reader.sum(MAX_DEPTH)?;
+        if !reader.rest.trim().is_empty() {
+            return Err(fail(text, "is a guard that cannot be read"));
+        }
+        let overflow = |e: cactus_ir::Error| fail(text, "cannot be followed").caused_by(e);
+        let difference = a.sub(&b).map_err(overflow)?;
+        let at_least = |d: Dim, n: i64| Constraint::at_least(d, n);
+        let opposite = difference.times_integer(-1).map_err(overflow)?;
+        match operator {
+            "<=" => out.push(at_least(opposite, 0)),
+            "<" => out.push(at_least(opposite, 1)),
+            ">=" => out.push(at_least(difference, 0)),
+            ">" => out.push(at_least(difference, 1)),
+            "==" => out.extend([at_least(opposite, 0), at_least(difference, 0)]),
+            _ => out.push(Constraint::not(difference, 0)),
+        }
+    }
+    Ok(out)
+}
+
+/// Reads the Python of a guard: sums, products and quotients of integers and `L['x'].size()[1]`.
+struct Guard<'a> {
+    text: &'a str,
+    rest: &'a str,
+    axis: &'a dyn Fn(&str, usize) -> Option<Dim>,
+}
+
+impl Guard<'_> {
+    fn unreadable(&self) -> Error {
+        fail(self.text, "is a guard that cannot be read")
+    }
+
+    fn take(&mut self, prefix: &str) -> bool {
+        self.rest = self.rest.trim_start();
+        match self.rest.strip_prefix(prefix) {
+            Some(rest) => {
+                self.rest = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn sum(&mut self, depth: usize) -> Result<Dim> {
+        let Some(depth) = depth.checked_sub(1) else {
+            return Err(self.unreadable());
+        };
+        let negative = self.take("-");
+        let mut out = self.product(depth)?;
+        let overflow = |_| fail(self.text, "overflows");
+        if negative {
+            out = out.times_integer(-1).map_err(overflow)?;
+        }
+        loop {
+            if self.take("+") {
+                out = out.add(&self.product(depth)?).map_err(|_| self.unreadable())?;
+            } else if self.take("-") {
+                out = out.sub(&self.product(depth)?).map_err(|_| self.unreadable())?;
+            } else {
+                return Ok(out);
+            }
+        }
+    }
+
+    fn product(&mut self, depth: usize) -> Result<Dim> {
+        let mut out = self.atom(depth)?;
+        loop {
+            let (divide, remainder) = if self.take("//") {
+                (true, false)
+            } else if self.take("%") {
+                (true, true)
+            } else if self.take("*") {
+                (false, false)
+            } else {
+                return Ok(out);
+            };
+            let by = self.atom(depth)?;
+            let result = match (divide, out.as_integer(), by.as_integer()) {
+                (false, Some(n), _) => by.times_integer(n),
+                (false, _, Some(n)) => out.times_integer(n),
+                (true, _, Some(n)) if n > 0 => {
+                    let n = usize::try_from(n).unwrap_or(usize::MAX);
+                    out.floor_div(n).and_then(|q| match remainder {
+                        true => out.sub(&q.times(n)?),
+                        false => Ok(q),
+                    })
+                }
+                _ => return Err(self.unreadable()),
+            };
+            out = result.map_err(|_| self.unreadable())?;
+        }
+    }
+
+    fn atom(&mut self, depth: usize) -> Result<Dim> {
+        if self.take("(") {
+            let inner = self.sum(depth)?;
+            return if self.take(")") {
+                Ok(inner)
+            } else {
+                Err(self.unreadable())
+            };
+        }
+        if self.take("L['") || self.take("L[\"") {
+            let Some((name, rest)) = self.rest.split_once(['\'', '"']) else {
+                return Err(self.unreadable());
+            };
+            let name = name.to_owned();
+            self.rest = rest;
+            if !self.take("].size()[") {
+                return Err(self.unreadable());
+            }
+            let axis = self.number()?;
+            if !self.take("]") {
+                return Err(self.unreadable());
+            }
+            let axis = usize::try_from(axis).map_err(|_| self.unreadable())?;
+            return (self.axis)(&name, axis).ok_or_else(|| {
+                let what = format!("is a guard on axis {axis} of `{name}`, which is no input");
+                fail(self.text, &what)
+            });
+        }
+        Ok(Dim::integer(self.number()?))
+    }
+
+    fn number(&mut self) -> Result<i64> {
+        self.rest = self.rest.trim_start();
+        let end = self.rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(self.rest.len());
+        let (digits, rest) = self.rest.split_at(end);
+        let n = digits.parse().map_err(|_| self.unreadable())?;
+        self.rest = rest;
+        Ok(n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn size_reads_the_expressions_of_torch() {
+        let s = "Symbol('s70', positive=True, integer=True)";
+        let cases = [
+            (s.to_owned(), "s70"),
+            (format!("Mul(Integer(96), {s})"), "96*s70"),
+            (format!("Add({s}, Integer(-1))"), "s70-1"),
+            (format!("FloorDiv(Add({s}, Integer(7)), Integer(24))"), "(s70+7)//24"),
+            (format!("Mod({s}, Integer(4))"), "s70-4*(s70)//4"),
+        ];
+        for (text, want) in cases {
+            assert_eq!(size(&text, &|n| n.to_owned()).unwrap().to_string(), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn size_refuses_what_it_cannot_follow() {
+        let deep = format!("{}Integer(1){}", "Add(".repeat(40), ")".repeat(40));
+        for text in [
+            "",
+            "Symbol()",
+            "Symbol('u0')",
+            "Mul(Symbol('a'), Symbol('b'))",
+            "Pow(Symbol('a'), Integer(2))",
+            "Integer(1",
+            "Integer(1) x",
+            &deep,
+        ] {
+            assert!(size(text, &|n| n.to_owned()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn guard_becomes_constraints() {
+        let axis = |name: &str, i: usize| (name == "x" && i == 1).then(|| Dim::symbol("n"));
+        let one = |text: &str| {
+            guard(text, &axis)
+                .unwrap()
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        assert_eq!(one("L['x'].size()[1] <= 64"), "-n+64 >= 0");
+        assert_eq!(
+            one("(L['x'].size()[1] + 63) // 64 == 1"),
+            "-(n+63)//64+1 >= 0, (n+63)//64-1 >= 0"
+        );
+        assert_eq!(one("L['x'].size()[1] != 9"), "n-9 != 0");
+        assert_eq!(
+            one("L['x'].size()[1] % 4 == 0 and 2 < L['x'].size()[1]"),
+            "-n+4*(n)//4 >= 0, n-4*(n)//4 >= 0, n-2 >= 1"
+        );
+        for text in [
+            "L['y'].size()[1] <= 64",
+            "L['x'].size()[1]",
+            "f(x) == 1",
+            "L['x'].size()[1] <= 64 or True",
+            "",
+        ] {
+            assert!(guard(text, &axis).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! From an archive to a bundle.
+
+use super::constants;
+use super::importer::{Imported, import_file};
+use crate::convert::{self, ConvertOptions, Outcome};
+use crate::{Error, ErrorKind, Result, TensorSource};
+use cactus_bundle::{About, BundleWriter, Provenance, TokenIds};
+use cactus_ir::{Bindings, Dim, Graph, PAST, Relation, SEQ, WeightExpr};
+use cactus_passes::{Bits, Options, Policy, Report, StatePolicy};
+use cactus_tensor::DType;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Instant;
+
+/// What a program is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Task {
+    /// A causal language model where that can be proven, otherwise a function.
+    #[default]
+    Auto,
+    /// Token ids to next-token logits, continued call by call.
+    CausalLm,
+    /// Inputs to outputs, one call at a time.
+    Function,
+}
+
+impl Task {
+    /// The name in a bundle's manifest.
+    pub fn name(self) -> &'static str {
+        match self {
+            Task::Auto => "auto",
+            Task::CausalLm => "causal_lm_logits",
+            Task::Function => "function",
+        }
+    }
+}
+
+/// Choices of a transpilation.
+#[derive(Clone, Debug, Default)]
+pub struct TranspileOptions {
+    /// What the program is for.
+    pub task: Task,
+    /// Bits of the matrices; those of the source where absent.
+    pub bits: Option<u32>,
+    /// Whether a bundle already at the destination is replaced.
+    pub replace: bool,
+    /// Name of the model; the archive's where absent.
+    pub name: Option<String>,
+    /// Choices of the passes.
+    pub passes: Options,
+}
+
+/// Longest sequence of a causal language model that states none.
+const DEFAULT_CONTEXT_TOKENS: usize = 32 << 10;
+
+/// Makes a bundle at `destination` of the archive at `source`. `progress` gets the elements done and in all.
+///
+/// # Errors
+/// What is damaged or not supported, naming the node and, where the archive has it, the line of the source. The
+/// destination is then as it was.
+pub fn transpile(
+    source: &Path,
+    destination: &Path,
+    options: &TranspileOptions,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Outcome> {
+    let start = Instant::now();
+    let mut imported = import_file(source)?;
+    let (task, optimized, report) = optimize(&mut imported, options).map_err(|e| e.in_file(source))?;
+    let bits = options.bits.unwrap_or_else(|| imported.tensors.float_bits());
+    let policy = Policy::uniform(Bits::from_number(bits).ok_or_else(|| {
+        let what = format!("{bits} bits are not supported; supported are 1, 2, 3, 4, 8, 16 and 32");
+        Error::new(ErrorKind::Unsupported, what)
+    })?);
+    let storage = cactus_passes::choose_storage(&optimized, &policy);
+    let Imported {
+        graph,
+        tensors,
+        torch_version,
+    } = &imported;
+
+    let mut writer = BundleWriter::create(destination, options.replace).map_err(convert::from_bundle)?;
+    let weights: Vec<(String, &WeightExpr, Vec<usize>, cactus_quant::Packing)> = optimized
+        .weights()
+        .into_iter()
+        .map(|(v, expr)| {
+            let value = optimized.value(v);
+            let dims = value.ty.known_shape().unwrap_or_default();
+            let packing = storage
+                .get(&value.name)
+                .map_or(cactus_quant::Packing::RowMajor, |c| convert::packing(c.storage));
+            (value.name.clone(), expr, dims, packing)
+        })
+        .collect();
+    let conversion = ConvertOptions {
+        policy,
+        ..ConvertOptions::default()
+    };
+    let hashes = convert::hash_files(&tensors.files())?;
+    let errors = convert::write_weights(&mut writer, tensors, &weights, &conversion, None, progress)?;
+    let bindings: BTreeMap<String, String> = weights.iter().map(|(n, ..)| (n.clone(), n.clone())).collect();
+    let component = if task == Task::CausalLm {
+        convert::DECODER
+    } else {
+        "model"
+    };
+    writer
+        .add_component(component, graph, &optimized, &bindings)
+        .map_err(convert::from_bundle)?;
+    let weights_bytes = writer.weights_bytes();
+    let vocab_size = match (task, optimized.outputs()) {
+        (Task::CausalLm, [(_, logits)]) => optimized.ty(*logits).last_known().unwrap_or(0),
+        _ => 0,
+    };
+    let about = About {
+        name: options.name.clone().unwrap_or_else(|| graph.name.clone()),
+        family: "torch_export".to_owned(),
+        task: task.name().to_owned(),
+        context_tokens: context_tokens(&optimized),
+        vocab_size,
+        tokens: TokenIds::default(),
+    };
+    let mut chosen = BTreeMap::from([("bits".to_owned(), bits.to_string())]);
+    chosen.insert("passes".to_owned(), report.to_string().trim_end().to_owned());
+    let provenance = Provenance {
+        source: convert::file_name(source),
+        source_format: "torch_export".to_owned(),
+        source_sha256: hashes,
+        tool: format!("cactus {}", env!("CARGO_PKG_VERSION")),
+        options: chosen,
+        license: None,
+        notes: vec![tensors.describe(), format!("written by torch {torch_version}")],
+    };
+    let path = writer.finish(about, &provenance).map_err(convert::from_bundle)?;
+    Ok(Outcome {
+        path,
+        tensors: weights.len(),
+        weights_bytes,
+        seconds: start.elapsed().as_secs_f64(),
+        notes: Vec::new(),
+        errors,
+        explanation: report.to_string(),
+    })
+}
+
+/// The task, the graph after the passes, and what they did.
+///
+/// # Errors
+/// Where the graph is not what the task needs.
+pub fn optimize(imported: &mut Imported, options: &TranspileOptions) -> Result<(Task, Graph, Report)> {
+    let mut graph = imported.graph.clone();
+    constants::compute(&mut graph, &mut imported.tensors)?;
+    let lm = looks_like_language_model(&graph);
+    if options.task == Task::CausalLm && !lm {
+        let what = "a causal language model has one input, token ids [1, seq] of a length that varies, and one output, logits \
+                    [1, seq, vocab]; export it with dynamic_shapes={'input_ids': {1: Dim('seq', min=2, max=…)}}";
+        return Err(Error::unsupported(what));
+    }
+    let mut passes = options.passes.clone();
+    passes.states = match options.task {
+        Task::CausalLm => StatePolicy::Required,
+        Task::Auto if lm => StatePolicy::IfPossible,
+        _ => StatePolicy::Never,
+    };
+    let failed = |e: cactus_passes::Error| {
+        let what = format!("the graph cannot be made: {e}");
+        Error::new(ErrorKind::Unsupported, what)
+    };
+    let (mut optimized, report) = cactus_passes::optimize(&graph, &passes).map_err(failed)?;
+    constants::compute(&mut optimized, &mut imported.tensors)?;
+    let optimized = optimized.compacted();
+    optimized.verify().map_err(|e| Error::unsupported(e.to_string()))?;
+    let task = match optimized.states().is_empty() {
+        true => Task::Function,
+        false => Task::CausalLm,
+    };
+    Ok((task, optimized, report))
+}
+
+fn looks_like_language_model(g: &Graph) -> bool {
+    let seq = Dim::symbol(SEQ);
+    let ([ids], [(_, logits)]) = (g.inputs(), g.outputs()) else {
+        return false;
+    };
+    let (ids, logits) = (g.ty(*ids), g.ty(*logits));
+    ids.dtype == DType::I64
+        && ids.shape.len() == 2
+        && ids.shape[1] == seq
+        && logits.shape.len() == 3
+        && logits.shape[1] == seq
+        && logits.last_known().is_some()
+}
+
+/// The most positions that the constraints allow.
+fn context_tokens(g: &Graph) -> usize {
+    let zero = Bindings::from([(PAST.to_owned(), 0), (SEQ.to_owned(), 0)]);
+    let one = Bindings::from([(PAST.to_owned(), 0), (SEQ.to_owned(), 1)]);
+    g.constraints()
+        .iter()
+        .filter(|c| c.is == Relation::AtLeast)
+        // max - seq >= 0 holds at 0 positions and loses one with each.
+        .filter_map(|c| {
+            let minus = c.dim.times_integer(-1).ok()?;
+            let (at_zero, at_one) = (minus.eval(&zero).ok()?, minus.eval(&one).ok()?);
+            let limit = usize::try_from(-c.than).ok()?;
+            (at_zero == 0 && at_one == 1).then_some(limit)
+        })
+        .min()
+        .unwrap_or(DEFAULT_CONTEXT_TOKENS)
+}

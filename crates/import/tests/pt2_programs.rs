@@ -1,0 +1,148 @@
+//! Saved programs of `golden/pt2` against what PyTorch computed: as they are read, and after the passes.
+
+use cactus_import::pt2::{Pt2Tensors, Task, TranspileOptions, import_file, optimize};
+use cactus_ir::{Graph, Op};
+use cactus_reference::{Error, ErrorKind, States, Tensors, WeightSource, run};
+use cactus_tensor::{DType, Data, Tensor};
+use safetensors::SafeTensors;
+use safetensors::tensor::Dtype;
+use std::path::{Path, PathBuf};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/pt2")
+}
+
+fn cases() -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(folder())
+        .unwrap()
+        .filter_map(|e| {
+            e.unwrap()
+                .file_name()
+                .to_str()
+                .and_then(|n| n.strip_suffix(".pt2"))
+                .map(str::to_owned)
+        })
+        .collect();
+    names.sort();
+    assert!(names.len() >= 16, "the fixtures are missing: {names:?}");
+    names
+}
+
+/// The calls of a case: inputs by name, outputs in order.
+fn calls(case: &str) -> Vec<(Tensors, Vec<Tensor>)> {
+    let bytes = std::fs::read(folder().join(format!("{case}.safetensors"))).unwrap();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let mut out: Vec<(Tensors, Vec<Tensor>)> = Vec::new();
+    let mut names: Vec<&str> = file.names();
+    names.sort();
+    for name in names {
+        let view = file.tensor(name).unwrap();
+        let dtype = match view.dtype() {
+            Dtype::F32 => DType::F32,
+            Dtype::I64 => DType::I64,
+            Dtype::BOOL => DType::Bool,
+            other => panic!("{other:?}"),
+        };
+        let tensor = Tensor::from_le_bytes(view.shape(), dtype, view.data()).unwrap();
+        let [call, kind, what] = name.splitn(3, '.').collect::<Vec<_>>()[..] else {
+            panic!("{name}")
+        };
+        let call: usize = call.parse().unwrap();
+        out.resize_with(out.len().max(call + 1), Default::default);
+        match kind {
+            "input" => drop(out[call].0.insert(what.to_owned(), tensor)),
+            _ => out[call].1.push(tensor),
+        }
+    }
+    out
+}
+
+struct Source<'a>(&'a Pt2Tensors);
+
+impl WeightSource for Source<'_> {
+    fn tensor(&self, name: &str) -> cactus_reference::Result<Tensor> {
+        cactus_import::TensorSource::read(self.0, name).map_err(|e| Error::new(ErrorKind::Weight, e.to_string()))
+    }
+}
+
+/// The largest difference in proportion to the largest value.
+fn error(got: &Tensor, want: &Tensor) -> f64 {
+    assert_eq!(got.shape(), want.shape());
+    let numbers = |t: &Tensor| -> Vec<f64> {
+        match t.data() {
+            Data::F32(v) => v.iter().map(|&v| v.into()).collect(),
+            Data::I64(v) => v.iter().map(|&v| v as f64).collect(),
+            Data::Bool(v) => v.iter().map(|&v| f64::from(u8::from(v))).collect(),
+            _ => panic!("an element type without numbers"),
+        }
+    };
+    let (got, want) = (numbers(got), numbers(want));
+    let scale = want.iter().fold(1e-3f64, |m, v| m.max(v.abs()));
+    got.iter().zip(&want).fold(
+        0.0,
+        |m: f64, (a, b)| {
+            if a == b { m } else { m.max((a - b).abs() / scale) }
+        },
+    )
+}
+
+fn check(case: &str, stage: &str, graph: &Graph, tensors: &Pt2Tensors) {
+    for (i, (inputs, want)) in calls(case).into_iter().enumerate() {
+        let got = run(graph, &inputs, &Source(tensors), &mut States::default())
+            .unwrap_or_else(|e| panic!("{case}, {stage}, call {i}: {e}"));
+        assert_eq!(got.len(), want.len(), "{case}");
+        for (o, want) in want.iter().enumerate() {
+            let e = error(&got[&format!("output_{o}")], want);
+            assert!(e < 1e-5, "{case}, {stage}, call {i}, output {o}: {e:e}");
+        }
+    }
+}
+
+#[test]
+fn program_computes_what_torch_computed() {
+    for case in cases() {
+        let mut imported = import_file(&folder().join(format!("{case}.pt2"))).unwrap_or_else(|e| panic!("{case}: {e}"));
+        check(&case, "as read", &imported.graph, &imported.tensors);
+        let options = TranspileOptions {
+            task: Task::Function,
+            ..TranspileOptions::default()
+        };
+        let (_, optimized, _) = optimize(&mut imported, &options).unwrap_or_else(|e| panic!("{case}: {e}"));
+        check(&case, "optimized", &optimized, &imported.tensors);
+    }
+}
+
+/// Token ids up to a length as one call, and call by call through the states.
+#[test]
+fn causal_model_gets_states_and_computes_the_same_call_by_call() {
+    for case in ["gpt", "smollm2", "llama_eager", "qwen3", "gemma3", "lfm2"] {
+        let mut imported = import_file(&folder().join(format!("{case}.pt2"))).unwrap();
+        let options = TranspileOptions {
+            task: Task::CausalLm,
+            ..TranspileOptions::default()
+        };
+        let (task, graph, report) = optimize(&mut imported, &options).unwrap_or_else(|e| panic!("{case}: {e}"));
+        assert_eq!(task, Task::CausalLm, "{case}: {report}");
+        let mixers = graph
+            .nodes()
+            .filter(|(_, n)| matches!(n.op, Op::Attention(_) | Op::ShortConv { .. }))
+            .count();
+        assert_eq!(graph.states().len(), mixers, "{case}:\n{graph}");
+        assert!(mixers >= 2, "{case}:\n{graph}");
+        let (inputs, want) = calls(case).remove(1);
+        let ids = inputs["input_ids"].as_i64().unwrap();
+        let mut states = States::new(&graph).unwrap();
+        let mut got = Vec::new();
+        for part in [&ids[..1], &ids[1..9], &ids[9..]] {
+            let input = Tensors::from([(
+                "input_ids".to_owned(),
+                Tensor::from_i64([1, part.len()], part.to_vec()).unwrap(),
+            )]);
+            let out = run(&graph, &input, &Source(&imported.tensors), &mut states).unwrap();
+            got.extend_from_slice(out["output_0"].as_f32().unwrap());
+        }
+        let got = Tensor::from_f32(want[0].shape(), got).unwrap();
+        let e = error(&got, &want[0]);
+        assert!(e < 1e-5, "{case}: {e:e}");
+    }
+}

@@ -1,0 +1,64 @@
+//! Recurrent layers, step by step. Sums run in `f64`, what a step hands on is `f32`.
+
+use crate::Result;
+use crate::linear::dot;
+use cactus_tensor::Tensor;
+
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+/// The steps in their order.
+fn steps(n: usize, reverse: bool) -> impl Iterator<Item = usize> {
+    (0..n).map(move |t| if reverse { n - 1 - t } else { t })
+}
+
+pub(crate) fn lstm(reverse: bool, gates: &Tensor, w: &Tensor, h0: &Tensor, c0: &Tensor) -> Result<Tensor> {
+    let [len, batch, h] = [gates.shape()[0], gates.shape()[1], w.shape()[1]];
+    let (gates, w) = (gates.as_f32()?, w.as_f32()?);
+    let (mut y, mut c) = (h0.as_f32()?.to_vec(), c0.as_f32()?.to_vec());
+    let mut out = vec![0f32; len * batch * 2 * h];
+    for t in steps(len, reverse) {
+        for b in 0..batch {
+            let before = y[b * h..(b + 1) * h].to_vec();
+            for i in 0..h {
+                let gate = |g: usize| {
+                    let row = g * h + i;
+                    f64::from(gates[(t * batch + b) * 4 * h + row]) + dot(&before, &w[row * h..(row + 1) * h])
+                };
+                let cell = sigmoid(gate(1)) * f64::from(c[b * h + i]) + sigmoid(gate(0)) * gate(2).tanh();
+                c[b * h + i] = cell as f32;
+                y[b * h + i] = (sigmoid(gate(3)) * cell.tanh()) as f32;
+            }
+            let row = &mut out[(t * batch + b) * 2 * h..][..2 * h];
+            row[..h].copy_from_slice(&y[b * h..(b + 1) * h]);
+            row[h..].copy_from_slice(&c[b * h..(b + 1) * h]);
+        }
+    }
+    Ok(Tensor::from_f32([len, batch, 2 * h], out)?)
+}
+
+pub(crate) fn gru(reverse: bool, gates: &Tensor, w: &Tensor, bias: &Tensor, h0: &Tensor) -> Result<Tensor> {
+    let [len, batch, h] = [gates.shape()[0], gates.shape()[1], w.shape()[1]];
+    let (gates, w, bias) = (gates.as_f32()?, w.as_f32()?, bias.as_f32()?);
+    let mut y = h0.as_f32()?.to_vec();
+    let mut out = vec![0f32; len * batch * h];
+    for t in steps(len, reverse) {
+        for b in 0..batch {
+            let before = y[b * h..(b + 1) * h].to_vec();
+            for i in 0..h {
+                let input = |g: usize| f64::from(gates[(t * batch + b) * 3 * h + g * h + i]);
+                let recurrent = |g: usize| {
+                    let row = g * h + i;
+                    f64::from(bias[row]) + dot(&before, &w[row * h..(row + 1) * h])
+                };
+                let reset = sigmoid(input(0) + recurrent(0));
+                let update = sigmoid(input(1) + recurrent(1));
+                let new = (input(2) + reset * recurrent(2)).tanh();
+                y[b * h + i] = ((1.0 - update) * new + update * f64::from(before[i])) as f32;
+            }
+            out[(t * batch + b) * h..][..h].copy_from_slice(&y[b * h..(b + 1) * h]);
+        }
+    }
+    Ok(Tensor::from_f32([len, batch, h], out)?)
+}

@@ -1,0 +1,148 @@
+//! Weights in place and literals, and the products' operands packed once.
+
+use super::held;
+use crate::{Error, Result};
+use cactus_base::AlignedBuf;
+use cactus_bundle::Bundle;
+use cactus_ir::{Def, Graph, Literal, Op, ValueId};
+use cactus_quant::{Packed, PackedView, Packing};
+use cactus_tensor::{Data, Tensor};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// Everything that does not change from call to call.
+#[derive(Debug)]
+pub(super) struct Constants {
+    bundle: Arc<Bundle>,
+    /// Stored tensors by value.
+    weights: HashMap<ValueId, usize>,
+    literals: HashMap<ValueId, AlignedBuf>,
+    /// Matrices that are stored or given plainly and are read by products.
+    packed: HashMap<ValueId, Packed>,
+}
+
+/// Operands that a product reads packed.
+fn product_operand(op: &Op) -> Option<usize> {
+    match op {
+        Op::Linear | Op::Lstm { .. } | Op::Gru { .. } => Some(1),
+        _ => None,
+    }
+}
+
+impl Constants {
+    pub(super) fn new(graph: &Graph, bundle: Arc<Bundle>, bindings: &BTreeMap<String, String>) -> Result<Constants> {
+        let mut constants = Constants {
+            bundle,
+            weights: HashMap::new(),
+            literals: HashMap::new(),
+            packed: HashMap::new(),
+        };
+        for (v, _) in graph.weights() {
+            let name = &graph.value(v).name;
+            let index = bindings
+                .get(name)
+                .and_then(|stored| constants.bundle.weight_index(stored));
+            let Some(index) = index else {
+                return Err(Error::Unsupported {
+                    node: format!("weight {name}"),
+                    message: "it is bound to no tensor".into(),
+                });
+            };
+            constants.weights.insert(v, index);
+        }
+        let outputs = graph.outputs().iter().map(|(_, v)| *v);
+        let read = graph.nodes().flat_map(|(_, n)| n.inputs.iter().copied());
+        for v in read.chain(outputs) {
+            if let Def::Literal(literal) = &graph.value(v).def
+                && !constants.literals.contains_key(&v)
+            {
+                let shape = graph.ty(v).known_shape().unwrap_or_default();
+                constants
+                    .literals
+                    .insert(v, AlignedBuf::from_slice(&held(&tensor(&shape, literal)?))?);
+            }
+        }
+        for (_, node) in graph.nodes() {
+            if let Some(v) = product_operand(&node.op).and_then(|i| node.inputs.get(i)) {
+                constants.pack(graph, *v)?;
+            }
+        }
+        Ok(constants)
+    }
+
+    /// Packs a matrix that is constant and plain.
+    fn pack(&mut self, graph: &Graph, v: ValueId) -> Result<()> {
+        let plain = match self.weights.get(&v) {
+            Some(&i) => self.bundle.weight_at(i).packing == Packing::RowMajor,
+            None => self.literals.contains_key(&v),
+        };
+        let (true, false, Some(&[n, k])) = (
+            plain,
+            self.packed.contains_key(&v),
+            graph
+                .ty(v)
+                .known_shape()
+                .as_deref()
+                .map(|s| s as &[usize])
+                .and_then(|s| <&[usize; 2]>::try_from(s).ok()),
+        ) else {
+            return Ok(());
+        };
+        if n == 0 || k == 0 {
+            return Ok(());
+        }
+        let values: &[f32] = match self.plain(v) {
+            Some(bytes) => bytemuck::cast_slice(bytes),
+            None => return Ok(()),
+        };
+        let packed = cactus_quant::pack(Packing::F32N16, n, k, values).map_err(|source| Error::Weight {
+            weight: graph.value(v).name.clone(),
+            source,
+        })?;
+        self.packed.insert(v, packed);
+        Ok(())
+    }
+
+    /// Elements of a literal or of a weight that is stored plainly.
+    pub(super) fn plain(&self, v: ValueId) -> Option<&[u8]> {
+        if let Some(l) = self.literals.get(&v) {
+            return Some(l);
+        }
+        let w = self.bundle.weight_at(*self.weights.get(&v)?);
+        (w.packing == Packing::RowMajor).then_some(w.data)
+    }
+
+    pub(super) fn is_constant(&self, v: ValueId) -> bool {
+        self.weights.contains_key(&v) || self.literals.contains_key(&v)
+    }
+
+    /// A constant matrix as products read it.
+    pub(super) fn matrix(&self, v: ValueId) -> Result<Option<PackedView<'_>>> {
+        if let Some(p) = self.packed.get(&v) {
+            return Ok(Some(p.view()));
+        }
+        let Some(&i) = self.weights.get(&v) else {
+            return Ok(None);
+        };
+        let view = self.bundle.weight_at(i).matrix();
+        view.map(Some).map_err(|source| Error::Weight {
+            weight: self.bundle.weight_name(i).to_owned(),
+            source,
+        })
+    }
+}
+
+fn tensor(shape: &[usize], literal: &Literal) -> Result<Tensor> {
+    let data = match literal {
+        Literal::F32(v) => Data::F32(v.clone()),
+        Literal::I64(v) => Data::I64(v.clone()),
+        Literal::Bool(v) => Data::Bool(v.clone()),
+        other => {
+            return Err(Error::Unsupported {
+                node: "a literal".into(),
+                message: format!("literals of {} are not supported", other.dtype()),
+            });
+        }
+    };
+    Tensor::new(shape, data).map_err(|e| Error::Argument(e.to_string()))
+}

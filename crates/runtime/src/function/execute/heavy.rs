@@ -1,0 +1,230 @@
+//! The nodes that do arithmetic over many elements for each result: reductions, products, windows, recurrences, rotation.
+//! Everything elementwise, and what moves data, is the parent's.
+
+use super::{Run, around, block, floats, recurrent};
+use crate::{Error, Result};
+use cactus_ir::{Node, Op, ReduceFn, ValueId};
+use cactus_kernels::dense::{self, ReduceOp, broadcast_strides, recurrent_scratch_elems};
+use cactus_kernels::{Activations, Epilogue, QuantizedRows};
+use cactus_quant::Packing;
+use cactus_tensor::{DType, strides_row_major};
+
+impl Run<'_> {
+    pub(super) fn reduce(
+        &self,
+        f: ReduceFn,
+        axes: &[usize],
+        v: ValueId,
+        out: &mut [u8],
+        scratch: &mut [f32],
+    ) -> Result<()> {
+        let ops = self.operands();
+        let shape = ops.shape(v);
+        let count: usize = axes.iter().map(|&a| shape[a]).product();
+        if count == 0 && matches!(f, ReduceFn::Max | ReduceFn::Min) {
+            return Err(Error::Argument("an empty axis has no largest or smallest".into()));
+        }
+        // The axes kept first, so that what is reduced lies at the end.
+        let order: Vec<usize> = (0..shape.len())
+            .filter(|a| !axes.contains(a))
+            .chain(axes.iter().copied())
+            .collect();
+        let strides = strides_row_major(shape);
+        let turned: Vec<usize> = order.iter().map(|&a| shape[a]).collect();
+        let steps: Vec<usize> = order.iter().map(|&a| strides[a]).collect();
+        let kept: usize = turned[..shape.len() - axes.len()].iter().product();
+        if self.graph.ty(v).dtype == DType::I64 {
+            let mut moved = vec![0i64; kept * count];
+            dense::copy_strided(ops.i64(v)?, 0, &turned, &steps, &mut moved);
+            for (i, o) in bytemuck::cast_slice_mut::<u8, i64>(out).iter_mut().enumerate() {
+                let line = moved[i * count..(i + 1) * count].iter().copied();
+                *o = match f {
+                    ReduceFn::Sum => line.fold(0, i64::wrapping_add),
+                    ReduceFn::Prod => line.fold(1, i64::wrapping_mul),
+                    ReduceFn::Max => line.max().unwrap_or(0),
+                    _ => line.min().unwrap_or(0),
+                };
+            }
+            return Ok(());
+        }
+        let op = match f {
+            ReduceFn::Sum => ReduceOp::Sum,
+            ReduceFn::Mean => ReduceOp::Mean,
+            ReduceFn::Max => ReduceOp::Max,
+            ReduceFn::Min => ReduceOp::Min,
+            _ => ReduceOp::Prod,
+        };
+        match block(shape, axes) {
+            Some(dims) => self.exec.reduce(op, ops.f32(v)?, dims, floats(out)),
+            None => {
+                let moved = &mut scratch[..kept * count];
+                self.exec.copy_strided(ops.f32(v)?, 0, &turned, &steps, moved);
+                self.exec.reduce(op, moved, [kept, count, 1], floats(out));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn softmax(&self, axis: usize, x: &[f32], shape: &[usize], out: &mut [u8], scratch: &mut [f32]) {
+        let [outer, n, inner] = around(shape, axis);
+        if inner == 1 {
+            return self.exec.softmax_rows(x, outer, n, floats(out));
+        }
+        let (turned, rest) = scratch.split_at_mut(x.len());
+        let done = &mut rest[..x.len()];
+        self.exec
+            .copy_strided(x, 0, &[outer, inner, n], &[n * inner, 1, inner], turned);
+        self.exec.softmax_rows(turned, outer * inner, n, done);
+        self.exec
+            .copy_strided(done, 0, &[outer, n, inner], &[n * inner, 1, n], floats(out));
+    }
+
+    pub(super) fn linear(&self, node: &Node, out: &mut [u8], scratch: &mut [f32]) -> Result<()> {
+        let ops = self.operands();
+        let x = ops.f32(node.inputs[0])?;
+        let bias = node.inputs.get(2).map(|&b| ops.f32(b)).transpose()?;
+        let epilogue = Epilogue {
+            bias,
+            accumulate: false,
+        };
+        let Some(w) = self.constants.matrix(node.inputs[1])? else {
+            let s = ops.shape(node.inputs[1]);
+            let rows = x.len() / s[1].max(1);
+            self.exec.pack_rows(ops.f32(node.inputs[1])?, s[0], s[1], s[1], scratch);
+            self.exec.product(x, scratch, [rows, s[1], s[0]], false, floats(out));
+            if let Some(bias) = bias {
+                for row in floats(out).chunks_exact_mut(bias.len().max(1)) {
+                    row.iter_mut().zip(bias).for_each(|(o, b)| *o += b);
+                }
+            }
+            return Ok(());
+        };
+        let rows = x.len() / w.k().max(1);
+        if w.packing() == Packing::Int8G32 {
+            let mut q = QuantizedRows::new(bytemuck::cast_slice_mut(scratch), rows, w.k());
+            self.exec.quantize_rows(x, rows, w.k(), &mut q);
+            self.exec.linear(&w, Activations::Q8(q), rows, epilogue, floats(out));
+        } else {
+            self.exec.linear(&w, Activations::F32(x), rows, epilogue, floats(out));
+        }
+        Ok(())
+    }
+
+    pub(super) fn matmul(
+        &self,
+        a: ValueId,
+        b: ValueId,
+        shape: &[usize],
+        out: &mut [u8],
+        scratch: &mut [f32],
+    ) -> Result<()> {
+        let ops = self.operands();
+        let (sa, sb) = (ops.shape(a), ops.shape(b));
+        let [m, k, n] = [sa[sa.len() - 2], sa[sa.len() - 1], sb[sb.len() - 1]];
+        let (x, y, out) = (ops.f32(a)?, ops.f32(b)?, floats(out));
+        let outer = &shape[..shape.len() - 2];
+        let steps_a = broadcast_strides(&sa[..sa.len() - 2], outer);
+        let steps_b = broadcast_strides(&sb[..sb.len() - 2], outer);
+        if k == 0 {
+            out.fill(0.0);
+            return Ok(());
+        }
+        let mut packed_of = usize::MAX;
+        for i in 0..outer.iter().product() {
+            let (mut rest, mut ia, mut ib) = (i, 0, 0);
+            for axis in (0..outer.len()).rev() {
+                let at = rest % outer[axis];
+                rest /= outer[axis];
+                ia += at * steps_a[axis];
+                ib += at * steps_b[axis];
+            }
+            if packed_of != ib {
+                self.exec
+                    .pack_columns(&y[ib * k * n..(ib + 1) * k * n], n, k, n, scratch);
+                packed_of = ib;
+            }
+            let out = &mut out[i * m * n..(i + 1) * m * n];
+            self.exec
+                .product(&x[ia * m * k..(ia + 1) * m * k], scratch, [m, k, n], false, out);
+        }
+        Ok(())
+    }
+
+    pub(super) fn conv(&self, node: &Node, out: &mut [u8], scratch: &mut [f32]) -> Result<()> {
+        let ops = self.operands();
+        let (x, weight) = (ops.f32(node.inputs[0])?, ops.f32(node.inputs[1])?);
+        let bias = node.inputs.get(2).map(|&b| ops.f32(b)).transpose()?;
+        let (w, batch) = (self.window(node), self.shape(node.inputs[0])[0]);
+        if batch == 0 {
+            return Ok(());
+        }
+        let (each_in, each_out) = (x.len() / batch, out.len() / 4 / batch);
+        for b in 0..batch {
+            let x = &x[b * each_in..(b + 1) * each_in];
+            let out = &mut floats(out)[b * each_out..(b + 1) * each_out];
+            match &node.op {
+                Op::ConvTranspose { conv, .. } => {
+                    self.exec.conv_transpose(&w, x, weight, bias, conv.groups, scratch, out);
+                }
+                Op::Conv(a) => self.exec.conv(&w, x, weight, bias, a.groups, scratch, out),
+                Op::Conv1d { groups, .. } => self.exec.conv(&w, x, weight, bias, *groups, scratch, out),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn recurrent(&self, node: &Node, out: &mut [u8], scratch: &mut [f32]) -> Result<()> {
+        let ops = self.operands();
+        let r = recurrent(node, ops.shape(node.inputs[0]), ops.shape(node.inputs[1]));
+        let lstm = matches!(node.op, Op::Lstm { .. });
+        let gates = if lstm { 4 } else { 3 };
+        let (own, rest) = scratch.split_at_mut(recurrent_scratch_elems(&r, gates));
+        let packed: &[f32] = match self.constants.matrix(node.inputs[1])? {
+            Some(w) if w.packing() == Packing::F32N16 => {
+                let blocks = w.layout().blocks();
+                if blocks == 0 {
+                    &[]
+                } else {
+                    bytemuck::cast_slice(w.data())
+                }
+            }
+            Some(_) => return Err(Error::Argument("recurrent weights are kept in 32 bits".into())),
+            None => {
+                self.exec
+                    .pack_rows(ops.f32(node.inputs[1])?, gates * r.width, r.width, r.width, rest);
+                rest
+            }
+        };
+        let f = |i: usize| ops.f32(node.inputs[i]);
+        match lstm {
+            true => self.exec.lstm(&r, f(0)?, packed, f(2)?, f(3)?, own, floats(out)),
+            false => self.exec.gru(&r, f(0)?, packed, f(2)?, f(3)?, own, floats(out)),
+        }
+        Ok(())
+    }
+
+    pub(super) fn rope(&self, node: &Node, scale: f32, out: &mut [u8], scratch: &mut [f32]) -> Result<()> {
+        let ops = self.operands();
+        let s = ops.shape(node.inputs[0]);
+        let (positions, freq) = (ops.i64(node.inputs[1])?, ops.f32(node.inputs[2])?);
+        let n = positions.len() * freq.len();
+        let (angles, rest) = scratch.split_at_mut(n);
+        let (cos, rest) = rest.split_at_mut(n);
+        let sin = &mut rest[..n];
+        for (row, &p) in angles.chunks_exact_mut(freq.len().max(1)).zip(positions) {
+            row.iter_mut().zip(freq).for_each(|(a, f)| *a = p as f32 * f);
+        }
+        self.exec.unary(cactus_kernels::UnaryOp::Cos, angles, cos);
+        self.exec.unary(cactus_kernels::UnaryOp::Sin, angles, sin);
+        if scale != 1.0 {
+            cos.iter_mut().chain(sin.iter_mut()).for_each(|v| *v *= scale);
+        }
+        out.copy_from_slice(ops.bytes(node.inputs[0])?);
+        let (rows, heads, dim) = (s[1], s[2], s[3]);
+        for sequence in floats(out).chunks_exact_mut((rows * heads * dim).max(1)) {
+            self.exec.rope(sequence, rows, heads * dim, heads, dim, cos, sin);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,217 @@
+//! Components that are plain functions: inputs to outputs, one call at a time, without states.
+//!
+//! A [`Function`] holds the graph with its constants in place. For the sizes of a call it makes a plan (the shape of every
+//! value, and which memory it shares), which is kept for the next call of the same sizes; then nodes run in order, each
+//! one kernel over dense tensors. This is the general way: any graph without states, any rank. Language models take the
+//! other, [`crate::Program`].
+
+mod attention;
+mod constants;
+mod execute;
+mod memory;
+mod plan;
+
+use crate::{Error, Result};
+use cactus_base::Pool;
+use cactus_bundle::Bundle;
+use cactus_ir::{Bindings, Graph, ValueId};
+use cactus_kernels::{Exec, Kernels};
+use cactus_tensor::{DType, Data, Tensor};
+use constants::Constants;
+use memory::Memory;
+use plan::Plan;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+/// A component lowered for this CPU as a function. Immutable but for the memory of the last call, so calls from several
+/// threads take turns.
+#[derive(Debug)]
+pub struct Function {
+    graph: Graph,
+    kernels: &'static Kernels,
+    constants: Constants,
+    prepared: Mutex<Option<Prepared>>,
+}
+
+/// Plan and memory for one set of sizes.
+#[derive(Debug)]
+struct Prepared {
+    bindings: Bindings,
+    plan: Plan,
+    memory: Memory,
+}
+
+/// Inputs or outputs by name, in the order of the graph.
+pub type Named = Vec<(String, Tensor)>;
+
+impl Function {
+    /// Lowers the component `name` of `bundle`. `kernels` is `None` for the fastest tier of this CPU.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Bundle`] where the bundle is damaged, [`crate::ErrorKind::Unsupported`] for a graph with states
+    /// or an operation that has no kernel, naming the node.
+    pub fn new(bundle: Arc<Bundle>, name: &str, kernels: Option<&'static Kernels>) -> Result<Function> {
+        let (graph, bindings) = bundle.graph(name)?;
+        if let Some(state) = graph.states().first() {
+            return Err(Error::Unsupported {
+                node: format!("component {name}"),
+                message: format!("it has a state `{}`, so it is no function", state.name),
+            });
+        }
+        for (_, node) in graph.nodes() {
+            execute::check(&graph, node)?;
+        }
+        let kernels = match kernels {
+            Some(k) => k,
+            None => Kernels::detect()?,
+        };
+        let constants = Constants::new(&graph, bundle, &bindings)?;
+        Ok(Function {
+            graph,
+            kernels,
+            constants,
+            prepared: Mutex::new(None),
+        })
+    }
+
+    /// The graph.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// Computes the outputs for `inputs`, by name, on `width` threads of `pool`.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Argument`] for an input that is missing, unknown, of another type or shape than declared, or
+    /// outside of what the graph was captured for.
+    pub fn run(&self, pool: &Pool, width: usize, inputs: &BTreeMap<String, Tensor>) -> Result<Named> {
+        let bindings = self.bind(inputs)?;
+        let mut held = self.prepared.lock().unwrap_or_else(|e| e.into_inner());
+        if held.as_ref().is_none_or(|p| p.bindings != bindings) {
+            let plan = Plan::new(&self.graph, &self.constants, &bindings)?;
+            let memory = Memory::new(&plan)?;
+            *held = Some(Prepared { bindings, plan, memory });
+        }
+        let Some(Prepared { bindings, plan, memory }) = held.as_mut() else {
+            return Err(Error::Argument("the memory of the function is not there".into()));
+        };
+        let step = pool.step(width);
+        let mut run = execute::Run {
+            graph: &self.graph,
+            constants: &self.constants,
+            plan,
+            bindings,
+            memory,
+            exec: Exec {
+                kernels: self.kernels,
+                step: &step,
+            },
+        };
+        for &v in self.graph.inputs() {
+            run.set(v, &inputs[&self.graph.value(v).name]);
+        }
+        for (_, node) in self.graph.nodes() {
+            run.node(node)?;
+        }
+        self.graph
+            .outputs()
+            .iter()
+            .map(|(name, v)| Ok((name.clone(), run.tensor(*v)?)))
+            .collect()
+    }
+
+    /// Bytes of activations for the sizes of the last call.
+    pub fn activation_bytes(&self) -> usize {
+        let held = self.prepared.lock().unwrap_or_else(|e| e.into_inner());
+        held.as_ref().map_or(0, |p| p.memory.bytes())
+    }
+
+    /// The value of every symbol, by the shapes of the inputs, which must all fit.
+    fn bind(&self, inputs: &BTreeMap<String, Tensor>) -> Result<Bindings> {
+        let declared = || {
+            let all = self.graph.inputs().iter().map(|&v| self.port(v));
+            all.collect::<Vec<_>>().join(", ")
+        };
+        let fail = |what: String| Err(Error::Argument(what));
+        if let Some(unknown) = inputs.keys().find(|n| self.graph.input(n).is_none()) {
+            return fail(format!("there is no input `{unknown}`; the inputs are {}", declared()));
+        }
+        let mut bindings = Bindings::new();
+        for &v in self.graph.inputs() {
+            let value = self.graph.value(v);
+            let Some(given) = inputs.get(&value.name) else {
+                return fail(format!(
+                    "input `{}` is missing; the inputs are {}",
+                    value.name,
+                    declared()
+                ));
+            };
+            if given.dtype() != held_type(value.ty.dtype) || given.shape().len() != value.ty.shape.len() {
+                return fail(format!(
+                    "input {} is expected, found {}{:?}",
+                    self.port(v),
+                    given.dtype(),
+                    given.shape()
+                ));
+            }
+            for (dim, &size) in value.ty.shape.iter().zip(given.shape()) {
+                if let Some(symbol) = dim.as_symbol() {
+                    bindings.entry(symbol.to_owned()).or_insert(size);
+                }
+            }
+        }
+        for &v in self.graph.inputs() {
+            let value = self.graph.value(v);
+            let given = &inputs[&value.name];
+            for (i, (dim, &size)) in value.ty.shape.iter().zip(given.shape()).enumerate() {
+                let want = dim.eval(&bindings).map_err(|e| Error::Argument(e.to_string()))?;
+                if want != size {
+                    return fail(format!(
+                        "input {} is expected, found {}{:?}: axis {i} has {size} elements, not {want}",
+                        self.port(v),
+                        given.dtype(),
+                        given.shape()
+                    ));
+                }
+            }
+        }
+        match self.graph.broken_constraint(&bindings) {
+            Ok(None) => Ok(bindings),
+            Ok(Some(broken)) => fail(broken),
+            Err(e) => fail(e.to_string()),
+        }
+    }
+
+    fn port(&self, v: ValueId) -> String {
+        let value = self.graph.value(v);
+        format!("`{}` {}", value.name, value.ty)
+    }
+}
+
+/// The element type that a value is held in.
+fn held_type(dtype: DType) -> DType {
+    match dtype {
+        DType::Bool => DType::Bool,
+        d if d.is_float() => DType::F32,
+        _ => DType::I64,
+    }
+}
+
+/// Bytes of an element as it is held.
+fn held_bytes(dtype: DType) -> usize {
+    match held_type(dtype) {
+        DType::F32 => 4,
+        DType::I64 => 8,
+        _ => 1,
+    }
+}
+
+/// The elements of a tensor as they are held.
+fn held(tensor: &Tensor) -> Vec<u8> {
+    match tensor.data() {
+        Data::F32(v) => bytemuck::cast_slice(v).to_vec(),
+        Data::I64(v) => bytemuck::cast_slice(v).to_vec(),
+        Data::Bool(v) => v.iter().map(|&b| b.into()).collect(),
+        _ => Vec::new(),
+    }
+}

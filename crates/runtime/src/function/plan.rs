@@ -1,0 +1,180 @@
+//! Shapes of every value for one set of sizes, and the memory that values share.
+
+use super::constants::Constants;
+use super::held_bytes;
+use crate::{Error, Result};
+use cactus_ir::{Bindings, Dim, Graph, Op, ValueId};
+use std::collections::HashMap;
+
+/// Most bytes of one value.
+const MAX_VALUE_BYTES: usize = 1 << 34;
+
+/// Where a value lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In memory slot `slot`, from byte `start`.
+    Slot { slot: usize, start: usize },
+    /// In the constant `of`, from byte `start`.
+    Constant { of: ValueId, start: usize },
+}
+
+/// The plan of a call.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// Shape of each value that is used, by index.
+    pub(super) shapes: Vec<Vec<usize>>,
+    pub(super) places: HashMap<ValueId, Place>,
+    /// Bytes of each slot.
+    pub(super) slots: Vec<usize>,
+}
+
+impl Plan {
+    pub(super) fn new(graph: &Graph, constants: &Constants, bindings: &Bindings) -> Result<Plan> {
+        let bind = |dims: &[Dim], at: &str| -> Result<Vec<usize>> {
+            let all = dims.iter().map(|d| d.eval(bindings));
+            all.collect::<cactus_ir::Result<_>>()
+                .map_err(|e| Error::Argument(format!("in {at}: {e}")))
+        };
+        let mut shapes = vec![Vec::new(); graph.values().len()];
+        let mut used: Vec<ValueId> = graph.inputs().to_vec();
+        for (_, n) in graph.nodes() {
+            used.extend(n.inputs.iter().chain(&n.outputs));
+        }
+        used.extend(graph.outputs().iter().map(|(_, v)| *v));
+        let mut sizes = vec![0usize; graph.values().len()];
+        for v in used {
+            let ty = graph.ty(v);
+            let at = graph.producer(v).map_or("an input", |(_, n)| &n.path);
+            shapes[v.index()] = bind(&ty.shape, at)?;
+            let bytes = cactus_tensor::element_count(&shapes[v.index()])
+                .ok()
+                .and_then(|n| n.checked_mul(held_bytes(ty.dtype)))
+                .filter(|&b| b <= MAX_VALUE_BYTES);
+            let Some(bytes) = bytes else {
+                let what = format!("in {at}: a value of {:?} is too large", shapes[v.index()]);
+                return Err(Error::Argument(what));
+            };
+            sizes[v.index()] = bytes;
+        }
+        let mut plan = Plan {
+            shapes,
+            places: HashMap::new(),
+            slots: Vec::new(),
+        };
+        plan.assign(graph, constants, bindings, &sizes)?;
+        Ok(plan)
+    }
+
+    /// Gives every value its place. A slot is free again after the last node that reads any value in it.
+    fn assign(&mut self, graph: &Graph, constants: &Constants, bindings: &Bindings, sizes: &[usize]) -> Result<()> {
+        // Views first, so that a value's last reader counts those of its views.
+        let mut root: HashMap<ValueId, (ValueId, usize)> = HashMap::new();
+        for (_, node) in graph.nodes() {
+            if let Some(start) = self.view(graph, node, bindings)? {
+                let x = node.inputs[0];
+                let (base, before) = root.get(&x).copied().unwrap_or((x, 0));
+                root.insert(node.outputs[0], (base, before + start));
+            }
+        }
+        let base = |v: ValueId| root.get(&v).copied().unwrap_or((v, 0));
+        let mut last: HashMap<ValueId, usize> = HashMap::new();
+        for (i, (_, node)) in graph.nodes().enumerate() {
+            for &v in &node.inputs {
+                last.insert(base(v).0, i);
+            }
+        }
+        for (_, v) in graph.outputs() {
+            last.insert(base(*v).0, usize::MAX);
+        }
+        let mut free: Vec<usize> = Vec::new();
+        let mut owner: HashMap<ValueId, usize> = HashMap::new();
+        for &v in graph.inputs() {
+            self.slots.push(sizes[v.index()]);
+            owner.insert(v, self.slots.len() - 1);
+            self.places.insert(
+                v,
+                Place::Slot {
+                    slot: self.slots.len() - 1,
+                    start: 0,
+                },
+            );
+        }
+        for (i, (_, node)) in graph.nodes().enumerate() {
+            let out = node.outputs[0];
+            let (of, start) = base(out);
+            let place = if of != out {
+                match owner.get(&of) {
+                    Some(&slot) => Place::Slot { slot, start },
+                    None => Place::Constant { of, start },
+                }
+            } else {
+                let need = sizes[out.index()];
+                // The free slot that fits best, or the largest, which grows.
+                let best = (0..free.len()).min_by_key(|&f| {
+                    let size = self.slots[free[f]];
+                    (size < need, size.abs_diff(need))
+                });
+                let slot = match best {
+                    Some(f) => free.swap_remove(f),
+                    None => {
+                        self.slots.push(0);
+                        self.slots.len() - 1
+                    }
+                };
+                self.slots[slot] = self.slots[slot].max(need);
+                owner.insert(out, slot);
+                Place::Slot { slot, start: 0 }
+            };
+            self.places.insert(out, place);
+            let mut done: Vec<ValueId> = node.inputs.iter().map(|&v| base(v).0).collect();
+            done.push(of);
+            done.sort();
+            done.dedup();
+            for v in done {
+                let unread = !last.contains_key(&v);
+                if (last.get(&v) == Some(&i) || (unread && v == out))
+                    && let Some(slot) = owner.remove(&v)
+                {
+                    free.push(slot);
+                }
+            }
+        }
+        for (_, n) in graph.nodes() {
+            for &v in &n.inputs {
+                if constants.is_constant(v) {
+                    self.places.insert(v, Place::Constant { of: v, start: 0 });
+                }
+            }
+        }
+        for (_, v) in graph.outputs() {
+            if constants.is_constant(*v) {
+                self.places.insert(*v, Place::Constant { of: *v, start: 0 });
+            }
+        }
+        Ok(())
+    }
+
+    /// The byte at which the result of a node begins in its operand, where it is a view of it.
+    fn view(&self, graph: &Graph, node: &cactus_ir::Node, bindings: &Bindings) -> Result<Option<usize>> {
+        Ok(match &node.op {
+            Op::Reshape { .. } => Some(0),
+            // A cut of the outermost axis that is not of one element is a run.
+            Op::Slice { axis, start, .. } => {
+                let shape = &self.shapes[node.inputs[0].index()];
+                let outer: usize = shape[..*axis].iter().product();
+                let inner: usize = shape[axis + 1..].iter().product();
+                let start = start.eval(bindings).map_err(|e| Error::Argument(e.to_string()))?;
+                let end = start + self.shapes[node.outputs[0].index()][*axis];
+                if end > shape[*axis] {
+                    let what = format!(
+                        "in {}: elements {start}..{end} of an axis of {} are asked for",
+                        node.path, shape[*axis]
+                    );
+                    return Err(Error::Argument(what));
+                }
+                (outer == 1).then(|| start * inner * held_bytes(graph.ty(node.inputs[0]).dtype))
+            }
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,371 @@
+"""Writes the `.pt2` fixtures of this folder: small programs saved by `torch.export`, with inputs and outputs beside them.
+
+    python golden/pt2/make_pt2.py [case ...]
+
+Needs torch and transformers of `golden/requirements.txt`. Each case gives `<case>.pt2` and `<case>.safetensors`, which
+holds `input.<i>.<name>` and `output.<i>` of one or more calls (`1.input...` for a second call of another length).
+"""
+
+import math
+import sys
+from pathlib import Path
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from safetensors.torch import save_file
+from torch.export import Dim
+
+HERE = Path(__file__).parent
+CASES = {}
+
+
+def case(level="inference"):
+    """Registers a case. `level` is the form that is saved: raw (as captured), inference or core (decomposed)."""
+
+    def register(f):
+        CASES[f.__name__] = (f, level)
+        return f
+
+    return register
+
+
+def seq(most=64):
+    return Dim("seq", min=2, max=most)
+
+
+def ids(*shape, vocab=64):
+    return torch.randint(3, vocab, shape)
+
+
+# ---- plain modules
+
+
+@case("raw")
+def classifier():
+    class TextClassifier(nn.Module):
+        def __init__(self, vocab_size=96, embed_dim=16, num_classes=4):
+            super().__init__()
+            self.embedding = nn.Embedding(vocab_size, embed_dim)
+            self.fc1 = nn.Linear(embed_dim, 24)
+            self.fc2 = nn.Linear(24, num_classes)
+
+        def forward(self, input_ids):
+            x = self.embedding(input_ids)
+            x = x.mean(dim=1)
+            x = torch.nn.functional.relu(self.fc1(x))
+            return self.fc2(x)
+
+    return TextClassifier(), [(ids(1, 12),), (ids(1, 5),)], {"input_ids": {1: seq()}}
+
+
+@case("core")
+def classifier_core():
+    return classifier()
+
+
+@case("raw")
+def cnn():
+    class Block(nn.Module):
+        def __init__(self, n_in, n_out, stride):
+            super().__init__()
+            self.a = nn.Conv2d(n_in, n_out, 3, stride, 1, bias=False)
+            self.n = nn.BatchNorm2d(n_out)
+            self.b = nn.Conv2d(n_out, n_out, 3, 1, 1, groups=n_out)
+            self.skip = nn.Conv2d(n_in, n_out, 1, stride)
+
+        def forward(self, x):
+            return F.relu(self.b(F.silu(self.n(self.a(x)))) + self.skip(x))
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem = nn.Conv2d(3, 8, 5, 2, 2)
+            self.pool = nn.MaxPool2d(3, 2, 1)
+            self.blocks = nn.Sequential(Block(8, 8, 1), Block(8, 16, 2))
+            self.avg = nn.AvgPool2d(2, 1)
+            self.norm = nn.GroupNorm(4, 16)
+            self.head = nn.Linear(16, 10)
+
+        def forward(self, x):
+            x = self.blocks(self.pool(F.leaky_relu(self.stem(x), 0.1)))
+            x = self.norm(self.avg(x))
+            x = F.adaptive_avg_pool2d(x, 1).flatten(1)
+            return self.head(x).softmax(-1)
+
+    net = Net()
+    for m in net.modules():
+        if isinstance(m, nn.BatchNorm2d):
+            m.running_mean.normal_()
+            m.running_var.uniform_(0.5, 2.0)
+            nn.init.normal_(m.weight)
+            nn.init.normal_(m.bias)
+    return net, [(torch.randn(1, 3, 33, 30),)], None
+
+
+@case("core")
+def cnn_core():
+    return cnn()
+
+
+@case()
+def unet():
+    class UNet(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Conv2d(3, 8, 3, padding=1)
+            self.d = nn.Conv2d(8, 16, 3, 2, 1)
+            self.u = nn.ConvTranspose2d(16, 8, 2, 2)
+            self.v = nn.ConvTranspose2d(8, 4, 3, 2, 1, output_padding=1, groups=2)
+            self.o = nn.Conv2d(16, 3, 1)
+            self.p = nn.Conv2d(7, 4, 3, padding=2, dilation=2)
+            self.ln = nn.LayerNorm(32)
+
+        def forward(self, x):
+            a = F.gelu(self.a(x))
+            d = F.leaky_relu(self.d(a))
+            u = self.u(d)
+            y = self.o(torch.cat([a, u], 1))
+            y = F.interpolate(y, scale_factor=2.0, mode="bilinear")
+            z = F.interpolate(F.hardswish(self.v(u)), scale_factor=1, mode="nearest")
+            z = self.p(torch.cat([y, z], 1))
+            return self.ln(torch.tanh(z)[..., :32]), F.pixel_shuffle(z, 2).amax((2, 3))
+
+    return UNet(), [(torch.randn(1, 3, 16, 16),)], None
+
+
+@case("raw")
+def tagger():
+    class Tagger(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.e = nn.Embedding(64, 12)
+            self.l = nn.LSTM(12, 10, 2, batch_first=True, bidirectional=True)
+            self.g = nn.GRU(20, 8, 1, batch_first=True)
+            self.o = nn.Linear(8, 5)
+
+        def forward(self, ids):
+            x, (h, c) = self.l(self.e(ids))
+            x, g = self.g(x)
+            return self.o(x).log_softmax(-1), h, c, g
+
+    return Tagger(), [(ids(1, 9),)], None
+
+
+@case("raw")
+def lstm_step():
+    class Step(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.c = nn.LSTMCell(6, 5)
+
+        def forward(self, x, h, c):
+            return self.c(x, (h, c))
+
+    return Step(), [(torch.randn(2, 6), torch.randn(2, 5), torch.randn(2, 5))], None
+
+
+@case()
+def gpt():
+    """Written by hand, attention as products and a registered mask."""
+
+    class Block(nn.Module):
+        def __init__(self, d, h, n):
+            super().__init__()
+            self.h = h
+            self.ln1, self.ln2 = nn.LayerNorm(d), nn.LayerNorm(d)
+            self.qkv, self.proj = nn.Linear(d, 3 * d), nn.Linear(d, d)
+            self.up, self.down = nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
+            self.register_buffer("mask", torch.tril(torch.ones(n, n)).view(1, 1, n, n))
+
+        def forward(self, x):
+            b, t, d = x.shape
+            q, k, v = self.qkv(self.ln1(x)).split(d, dim=2)
+            q, k, v = (y.view(b, t, self.h, d // self.h).transpose(1, 2) for y in (q, k, v))
+            a = q @ k.transpose(-2, -1) * (1.0 / math.sqrt(k.size(-1)))
+            a = a.masked_fill(self.mask[:, :, :t, :t] == 0, float("-inf")).softmax(-1)
+            x = x + self.proj((a @ v).transpose(1, 2).contiguous().view(b, t, d))
+            return x + self.down(F.gelu(self.up(self.ln2(x)), approximate="tanh"))
+
+    class GPT(nn.Module):
+        def __init__(self, vocab=64, d=32, h=4, layers=2, n=64):
+            super().__init__()
+            self.wte, self.wpe = nn.Embedding(vocab, d), nn.Embedding(n, d)
+            self.blocks = nn.ModuleList(Block(d, h, n) for _ in range(layers))
+            self.ln = nn.LayerNorm(d)
+            self.head = nn.Linear(d, vocab, bias=False)
+            self.head.weight = self.wte.weight
+
+        def forward(self, input_ids):
+            pos = torch.arange(input_ids.shape[1])
+            x = self.wte(input_ids) + self.wpe(pos)
+            for block in self.blocks:
+                x = block(x)
+            return self.head(self.ln(x))
+
+    return GPT(), [(ids(1, 11),), (ids(1, 23),)], {"input_ids": {1: seq(63)}}
+
+
+@case()
+def vit():
+    class ViT(nn.Module):
+        def __init__(self, d=32):
+            super().__init__()
+            self.patch = nn.Conv2d(3, d, 4, 4)
+            self.cls = nn.Parameter(torch.randn(1, 1, d))
+            self.pos = nn.Parameter(torch.randn(1, 17, d))
+            layer = nn.TransformerEncoderLayer(d, 4, 64, activation="gelu", batch_first=True, norm_first=True)
+            self.enc = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+            self.head = nn.Linear(d, 10)
+
+        def forward(self, image):
+            x = self.patch(image).flatten(2).transpose(1, 2)
+            x = torch.cat([self.cls.expand(x.shape[0], -1, -1), x], 1) + self.pos
+            return self.head(self.enc(x)[:, 0])
+
+    return ViT(), [(torch.randn(1, 3, 16, 16),)], None
+
+
+# ---- transformers
+
+
+def text_config(**more):
+    return dict(
+        vocab_size=96,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=128,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        initializer_range=0.2,
+        **more,
+    )
+
+
+class CausalLM(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids):
+        return self.model(input_ids=input_ids, use_cache=False, return_dict=False)[0]
+
+
+def causal_lm(config, cls):
+    return CausalLM(cls(config)), [(ids(1, 9, vocab=96),), (ids(1, 21, vocab=96),)], {"input_ids": {1: seq(128)}}
+
+
+@case()
+def smollm2():
+    import transformers as T
+
+    return causal_lm(T.LlamaConfig(**text_config(tie_word_embeddings=True)), T.LlamaForCausalLM)
+
+
+@case("core")
+def smollm2_core():
+    return smollm2()
+
+
+@case("raw")
+def llama_eager():
+    import transformers as T
+
+    return causal_lm(T.LlamaConfig(**text_config(attn_implementation="eager")), T.LlamaForCausalLM)
+
+
+@case()
+def qwen3():
+    import transformers as T
+
+    return causal_lm(T.Qwen3Config(**text_config(head_dim=16)), T.Qwen3ForCausalLM)
+
+
+@case()
+def gemma3():
+    import transformers as T
+
+    kinds = ["sliding_attention", "full_attention"]
+    return causal_lm(
+        T.Gemma3TextConfig(**text_config(head_dim=16, sliding_window=8, layer_types=kinds)), T.Gemma3ForCausalLM
+    )
+
+
+@case()
+def lfm2():
+    import transformers as T
+
+    return causal_lm(
+        T.Lfm2Config(**text_config(layer_types=["conv", "full_attention"], block_auto_adjust_ff_dim=False)),
+        T.Lfm2ForCausalLM,
+    )
+
+
+@case()
+def minilm():
+    import transformers as T
+
+    config = T.BertConfig(
+        vocab_size=96,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=64,
+        initializer_range=0.2,
+    )
+
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.m = T.BertModel(config, add_pooling_layer=False)
+
+        def forward(self, input_ids, attention_mask):
+            return self.m(input_ids=input_ids, attention_mask=attention_mask, return_dict=False)[0]
+
+    def call(n, pad):
+        mask = torch.ones(1, n, dtype=torch.long)
+        mask[:, n - pad :] = 0
+        return ids(1, n, vocab=96), mask
+
+    shapes = {"input_ids": {1: (s := seq())}, "attention_mask": {1: s}}
+    return Encoder(), [call(12, 3), call(7, 0)], shapes
+
+
+def save(name):
+    make, level = CASES[name]
+    torch.manual_seed(0)
+    module, calls, shapes = make()
+    module = module.eval()
+    with torch.no_grad():
+        program = torch.export.export(module, calls[0], dynamic_shapes=shapes, strict=False)
+        if level == "inference":
+            program = program.run_decompositions({})
+        elif level == "core":
+            program = program.run_decompositions()
+    for node in program.graph.nodes:
+        for key in ("stack_trace", "source_fn_stack", "torch_fn", "from_node", "nn_module_stack"):
+            node.meta.pop(key, None)
+    program._example_inputs = None
+    torch.export.save(program, HERE / f"{name}.pt2")
+    values = {}
+    names = [s.arg.name for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
+    for i, args in enumerate(calls):
+        with torch.no_grad():
+            outputs = module(*args)
+        outputs = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
+        flat = torch.utils._pytree.tree_leaves(outputs)
+        values |= {f"{i}.input.{n}": x.contiguous() for n, x in zip(names, args)}
+        values |= {f"{i}.output.{j}": y.contiguous() for j, y in enumerate(flat)}
+    save_file(values, HERE / f"{name}.safetensors")
+    size = (HERE / f"{name}.pt2").stat().st_size
+    print(f"{name}: {len(program.graph.nodes)} nodes, {size // 1024} kB")
+
+
+if __name__ == "__main__":
+    for wanted in sys.argv[1:] or CASES:
+        save(wanted)
