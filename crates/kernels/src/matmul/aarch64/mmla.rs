@@ -49,7 +49,7 @@ impl OpFor<NeonI8mm> for Tiles<'_, '_> {
             }
             if op.tile_rows % 2 == 1 {
                 for block in block..block + count {
-                    dot::tile::<_, 1>(s, &op, op.tile_rows - 1, block);
+                    dot::tile::<_, 1, 4>(s, &op, op.tile_rows - 1, block);
                 }
             }
             block += count;
@@ -127,7 +127,7 @@ fn pair_up<const P: usize>(cells: &[Cell], rows: &mut Rows<P>) {
 /// Adds the products of one group of a block to `sums`.
 #[inline(always)]
 fn group<const P: usize>(s: NeonI8mm, scales: &[u16; 16], values: &Values, rows: &Rows<P>, sums: &mut Sums<P>) {
-    let scales = Scales::load(s, scales);
+    let scales = Scales::<4>::load(scales, 0);
     half::<P, 0>(s, &scales, values, rows, sums);
     half::<P, 1>(s, &scales, values, rows, sums);
 }
@@ -136,7 +136,7 @@ fn group<const P: usize>(s: NeonI8mm, scales: &[u16; 16], values: &Values, rows:
 #[inline(always)]
 fn half<const P: usize, const HALF: usize>(
     s: NeonI8mm,
-    scales: &Scales,
+    scales: &Scales<4>,
     values: &Values,
     rows: &Rows<P>,
     sums: &mut Sums<P>,
