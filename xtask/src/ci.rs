@@ -96,7 +96,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "targets",
-        what: "the engine compiles for phones, other desktops and the web",
+        what: "the engine compiles for phones and other desktops, the kernels for the web",
         run: arm::targets,
     },
     Step {
