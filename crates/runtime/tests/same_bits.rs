@@ -7,6 +7,7 @@ use cactus_base::Pool;
 use cactus_bundle::Bundle;
 use cactus_import::{ConvertOptions, convert};
 use cactus_kernels::Kernels;
+use cactus_passes::{Bits, Policy};
 use cactus_runtime::{Execution, Head, KvDType, Options, Program};
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
@@ -49,11 +50,13 @@ fn digests(case: &Path, dir: &Path) -> String {
         (8, KvDType::F16),
         (16, KvDType::F16),
         (32, KvDType::F16),
+        (4, KvDType::I8G32),
+        (2, KvDType::I8G32),
     ] {
         let path = dir.join(format!("{name}-{bits}"));
         if !path.exists() {
             let options = ConvertOptions {
-                bits,
+                policy: Policy::uniform(Bits::from_number(bits).unwrap()),
                 ..ConvertOptions::default()
             };
             convert(case, &path, &options, &mut |_, _| {}).unwrap();
