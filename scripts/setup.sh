@@ -2,7 +2,8 @@
 # Installs what building and testing this project need. Safe to run again: what is there is left alone.
 #
 #   scripts/setup.sh         to build, run and test
-#   scripts/setup.sh --ci    also the optional tools that the build server uses: cargo-deny, Python packages
+#   scripts/setup.sh --ci    also the optional tools that the build server uses: cargo-deny, Python packages, and what
+#                            building for other targets and emulating ARM64 takes
 #
 # A missing optional tool is reported, and the step that wants it skips itself; a missing needed one is an error.
 set -euo pipefail
@@ -13,7 +14,7 @@ case "${1:-}" in
 "") ;;
 --ci) optional=true ;;
 *)
-    sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac
@@ -22,6 +23,13 @@ say() { printf 'setup: %s\n' "$*" >&2; }
 has() { command -v "$1" >/dev/null 2>&1; }
 
 # Packages of the operating system, by the command that shows whether they are there.
+as_root=()
+if [[ $(id -u) != 0 ]]; then as_root=(sudo); fi
+install_packages() {
+    "${as_root[@]}" apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get -o DPkg::Lock::Timeout=300 install -y -qq \
+        --no-install-recommends "$@"
+}
 missing=()
 has cc || missing+=(build-essential)
 has git || missing+=(git)
@@ -29,15 +37,12 @@ has python3 || missing+=(python3)
 python3 -m pip --version >/dev/null 2>&1 || missing+=(python3-pip)
 python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || missing+=(python3-venv)
 if ((${#missing[@]})); then
-    as_root=()
-    if [[ $(id -u) != 0 ]]; then as_root=(sudo); fi
     if ! has apt-get; then
         say "this system has no apt-get; install what these Debian packages hold: ${missing[*]}"
         exit 1
     fi
     say "installing ${missing[*]}"
-    "${as_root[@]}" apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}"
+    install_packages "${missing[@]}"
 fi
 
 if ! has cargo; then
@@ -60,5 +65,35 @@ if $optional; then
         say "installing ${wanted[*]} into .venv"
         .venv/bin/python -m pip install --quiet --disable-pip-version-check "${wanted[@]}" ||
             say "the Python packages could not be installed; the step golden will be skipped"
+    fi
+fi
+
+if $optional; then
+    # Standard libraries of other targets.
+    arm=aarch64-unknown-linux-gnu
+    for target in $arm aarch64-linux-android aarch64-apple-ios aarch64-apple-darwin aarch64-pc-windows-msvc \
+        x86_64-pc-windows-msvc wasm32-unknown-unknown; do
+        [[ -d $(rustc --print target-libdir --target "$target") ]] ||
+            timeout 300 rustup target add "$target" >/dev/null 2>&1 ||
+            say "no standard library of $target; the steps arm and targets will say what they skip"
+    done
+
+    # A linker and an emulator for ARM64 Linux, and where rustup has no standard library of it, Debian's own compiler.
+    if has apt-get && [[ $(uname -m) != aarch64 ]]; then
+        wanted=()
+        has aarch64-linux-gnu-gcc || wanted+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
+        has qemu-aarch64 || has qemu-aarch64-static || wanted+=(qemu-user)
+        # The C library at the place where the emulator looks for it.
+        [[ -e /lib/ld-linux-aarch64.so.1 ]] || wanted+=(libc6:arm64 libgcc-s1:arm64)
+        [[ -d $(rustc --print target-libdir --target $arm) || -d /usr/lib/rustlib/$arm/lib ]] ||
+            wanted+=(rustc-web cargo-web rust-web-clippy libstd-rust-web-dev libstd-rust-web-dev:arm64)
+        if ((${#wanted[@]})); then
+            say "installing ${wanted[*]}"
+            "${as_root[@]}" dpkg --add-architecture arm64
+            install_packages "${wanted[@]}" || say "they could not be installed; the step arm will be skipped"
+        fi
+        if [[ -d /usr/lib/rustlib/$arm/lib && -x /usr/bin/cargo ]] && ! rustup toolchain list | grep -q '^debian'; then
+            rustup toolchain link debian /usr
+        fi
     fi
 fi

@@ -4,7 +4,7 @@
 //! machine says so loudly, and again at the end; it never counts as passed.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a developer reads it")]
 
-use crate::Repository;
+use crate::{Repository, arm};
 use anyhow::{Context as _, Result, bail};
 use std::ffi::OsStr;
 use std::fs;
@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How a step ended.
-enum Outcome {
+pub(crate) enum Outcome {
     Passed,
     Failed(String),
     Skipped(String),
@@ -94,7 +94,21 @@ const STEPS: &[Step] = &[
         what: "the examples in the documentation run",
         run: |c| c.cargo(&["test", "--workspace", "--locked", "--doc"]),
     },
-    // Slot for `arm`: build for aarch64 and run the tests under emulation. It comes with the ARM kernels.
+    Step {
+        name: "targets",
+        what: "the engine compiles for phones and other desktops, the kernels for the web",
+        run: arm::targets,
+    },
+    Step {
+        name: "arm",
+        what: "ARM64: clippy, and the tests of kernels and golden models under emulation",
+        run: arm::arm,
+    },
+    Step {
+        name: "counts",
+        what: "the ARM64 kernels execute no more instructions than docs/reference/kernels.md says",
+        run: arm::counts,
+    },
     Step {
         name: "tests",
         what: "all tests",
@@ -160,8 +174,8 @@ fn summary(results: &[(&str, Outcome, Duration)], total: Duration) -> bool {
 }
 
 /// Where things are.
-struct Context {
-    root: PathBuf,
+pub(crate) struct Context {
+    pub(crate) root: PathBuf,
     /// Files for tests on real models: what `scripts/fetch_models.py` fills.
     models: PathBuf,
 }
@@ -180,17 +194,17 @@ impl Context {
         Ok(Context { root, models })
     }
 
-    fn command(&self, program: impl AsRef<OsStr>) -> Command {
+    pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.root).stdin(Stdio::null());
         command
     }
 
-    fn cargo(&self, args: &[&str]) -> Result<Outcome> {
+    pub(crate) fn cargo(&self, args: &[&str]) -> Result<Outcome> {
         self.run(self.command("cargo").args(args))
     }
 
-    fn run(&self, command: &mut Command) -> Result<Outcome> {
+    pub(crate) fn run(&self, command: &mut Command) -> Result<Outcome> {
         let shown = format!("{command:?}").replace('"', "");
         let status = command.status().with_context(|| format!("cannot run {shown}"))?;
         Ok(if status.success() {
@@ -201,7 +215,7 @@ impl Context {
     }
 
     /// Whether a program answers this without failing. What it says is not shown.
-    fn answers(&self, program: impl AsRef<OsStr>, args: &[&str]) -> bool {
+    pub(crate) fn answers(&self, program: impl AsRef<OsStr>, args: &[&str]) -> bool {
         self.command(program)
             .args(args)
             .output()

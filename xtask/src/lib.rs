@@ -8,9 +8,11 @@
 //! It depends on nothing of the workspace, and nothing of the workspace depends on it.
 #![forbid(unsafe_code)]
 
+mod arm;
 pub mod arrows;
 pub mod ci;
 pub mod engine_side;
+pub mod kernels_table;
 pub mod licenses;
 pub mod repository;
 pub mod scan;

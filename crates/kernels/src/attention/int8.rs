@@ -260,23 +260,47 @@ fn accumulate_rows<S: Simd, const R: usize>(
     dim: usize,
     outputs: &mut [f32],
 ) {
+    // Integer sums are rows by two planes by vectors: all of them fit the registers.
+    if S::TILE_ROWS >= 8 {
+        accumulate_vectors::<S, R, 2>(s, block, weights, first, dim, outputs);
+    } else {
+        accumulate_vectors::<S, R, 1>(s, block, weights, first, dim, outputs);
+    }
+}
+
+/// As [`accumulate_rows`], `C` vectors of the head dimension at a time.
+#[inline(always)]
+fn accumulate_vectors<S: Simd, const R: usize, const C: usize>(
+    s: S,
+    block: Int8Block<'_>,
+    weights: &Weights,
+    first: usize,
+    dim: usize,
+    outputs: &mut [f32],
+) {
     let Some(old) = weights.old[first..].first_chunk::<R>() else {
         return;
     };
     let lines = dim / 16;
     let visible = &block.values[weights.quads.start * lines..weights.quads.end * lines];
-    for g in 0..dim / GROUP {
-        let Some(planes) = weights.planes[g][first..].first_chunk::<R>() else {
+    for at in (0..lines).step_by(C) {
+        let Some(planes) = weights.planes[at * 16 / GROUP][first..].first_chunk::<R>() else {
             return;
         };
-        let mut high = [[s.splat_i(0); 2]; R];
-        let mut low = [[s.splat_i(0); 2]; R];
+        let mut high = [[s.splat_i(0); C]; R];
+        let mut low = [[s.splat_i(0); C]; R];
         for (line, quad) in visible.chunks_exact(lines).zip(weights.quads.clone()) {
-            let values = [s.load_quads_plain(&line[2 * g]), s.load_quads_plain(&line[2 * g + 1])];
+            let Some(line) = line[at..].first_chunk::<C>() else {
+                return;
+            };
+            let mut values = [s.load_quads_plain(&line[0]); C];
+            for c in 1..C {
+                values[c] = s.load_quads_plain(&line[c]);
+            }
             for r in 0..R {
                 // In 0..16 as `quads` ends at 16 at most; the mask tells the compiler.
                 let (h, l) = (planes[r].high[quad & 15], planes[r].low[quad & 15]);
-                for c in 0..2 {
+                for c in 0..C {
                     high[r][c] = s.dot_plain(high[r][c], values[c], h);
                     low[r][c] = s.dot_plain(low[r][c], values[c], l);
                 }
@@ -284,8 +308,8 @@ fn accumulate_rows<S: Simd, const R: usize>(
         }
         for r in 0..R {
             let (unit, old) = (s.splat(planes[r].unit), s.splat(old[r]));
-            let (chunks, _) = outputs[r * dim + g * GROUP..][..GROUP].as_chunks_mut::<16>();
-            for c in 0..2 {
+            let (chunks, _) = outputs[r * dim + at * 16..][..C * 16].as_chunks_mut::<16>();
+            for c in 0..C {
                 let sum = s.to_float(s.add_i(s.shl_i::<7>(high[r][c]), low[r][c]));
                 s.store(s.fma(sum, unit, s.mul(s.load(&chunks[c]), old)), &mut chunks[c]);
             }

@@ -55,6 +55,40 @@ fn low_bytes(words: [uint16x8_t; 2]) -> uint8x16_t {
     ))
 }
 
+/// The bytes of `x` from `at` on, shifted right by `by` bits.
+#[inline(always)]
+fn shifted(x: &[u8; 64], at: usize, by: usize) -> uint8x16_t {
+    let bytes: &[[u8; 16]] = x.as_chunks().0;
+    intrinsics!(vshlq_u8(vld1q_u8(bytes[at / 16].as_ptr()), vdupq_n_s8(-(by as i8))))
+}
+
+/// The indices of [`Simd::lookup_quads`] from byte `at` on.
+#[inline(always)]
+fn indices<const BITS: usize>(chunk: &[[u8; 64]; BITS], line: usize, at: usize) -> uint8x16_t {
+    intrinsics!(match BITS {
+        4 => vandq_u8(shifted(&chunk[line / 2], at, 4 * (line % 2)), vdupq_n_u8(15)),
+        1 => vandq_u8(shifted(&chunk[0], at, line), vdupq_n_u8(1)),
+        _ => {
+            let low = vandq_u8(shifted(&chunk[line / 4], at, 2 * (line % 4)), vdupq_n_u8(3));
+            if BITS == 2 {
+                low
+            } else {
+                let high = vandq_u8(shifted(&chunk[2], at, line), vdupq_n_u8(1));
+                vorrq_u8(low, vshlq_n_u8::<2>(high))
+            }
+        }
+    })
+}
+
+/// Each lane plus its partner, where the signs of the lanes are flipped first.
+#[inline(always)]
+fn butterfly(v: float32x4_t, partner: float32x4_t, signs: [u32; 4]) -> float32x4_t {
+    intrinsics!({
+        let flipped = veorq_u32(vreinterpretq_u32_f32(v), vld1q_u32(signs.as_ptr()));
+        vaddq_f32(partner, vreinterpretq_f32_u32(flipped))
+    })
+}
+
 impl<L: Level> Simd for Arm<L> {
     type F = F;
     type I = I;
@@ -349,6 +383,31 @@ impl<L: Level> Simd for Arm<L> {
     #[inline(always)]
     fn dot_plain(self, acc: I, q: Bytes, x: i32) -> I {
         self.dot(acc, q, x)
+    }
+    #[inline(always)]
+    fn lookup_quads<const BITS: usize>(self, book: &[i8; 16], chunk: &[[u8; 64]; BITS], line: usize) -> Bytes {
+        let book = intrinsics!(vld1q_s8(book.as_ptr()));
+        intrinsics!([
+            vqtbl1q_s8(book, indices(chunk, line, 0)),
+            vqtbl1q_s8(book, indices(chunk, line, 16)),
+            vqtbl1q_s8(book, indices(chunk, line, 32)),
+            vqtbl1q_s8(book, indices(chunk, line, 48)),
+        ])
+    }
+    #[inline(always)]
+    fn hadamard_lanes(self, v: F) -> F {
+        const S: u32 = 1 << 31;
+        let mut x = v;
+        for v in &mut x {
+            *v = butterfly(*v, intrinsics!(vrev64q_f32(*v)), [0, S, 0, S]);
+            *v = butterfly(*v, intrinsics!(vextq_f32::<2>(*v, *v)), [0, 0, S, S]);
+        }
+        for (low, high) in [(0, 1), (2, 3), (0, 2), (1, 3)] {
+            let (a, b) = (x[low], x[high]);
+            x[low] = intrinsics!(vaddq_f32(a, b));
+            x[high] = intrinsics!(vsubq_f32(a, b));
+        }
+        x
     }
     #[inline(always)]
     fn store_planes(self, v: [I; 4], high: &mut [u8; 64], low: &mut [u8; 64]) {

@@ -1,25 +1,29 @@
-//! Tiles of pairs of rows by 8 outputs: one instruction multiplies two rows by two outputs, 8 inputs each.
+//! Tiles of pairs of rows by 4 outputs: one instruction multiplies two rows by two outputs, 8 inputs each.
 //!
 //! The registers of two neighboring lines, each 4 outputs by 4 inputs, become two operands of 2 outputs by 8 inputs by one
 //! `zip` each. Sums stay in the arrangement `[row 0: output 0, 1][row 1: output 0, 1]` until the end of a tile.
 //!
-//! Several blocks go through a tile together where the weights are in the cache, so that the rows of a group are paired
-//! once for all of them.
+//! A register tile has 4 outputs, so that its sums stay in registers over all groups. Rows are paired once for a run of
+//! groups and a few blocks, in a buffer on the stack.
 
 use super::super::int8::{Block, TileOp, Values};
 use super::super::rows::Cell;
 use super::dot;
-use super::{Scales, add_scaled, load, start};
+use super::{SHIFT, add_scaled, load, start};
 use cactus_simd::{NeonI8mm, OpFor, Simd};
 use std::arch::aarch64::*;
+use std::mem::MaybeUninit;
 
 /// Most blocks of a tile.
 const MAX_BLOCKS: usize = 4;
+/// Groups that are paired at a time, an even number.
+const RUN: usize = 32;
 
-/// Sums of `P` pairs of rows by 16 outputs, two outputs in a register.
-type Sums<const P: usize> = [[float32x4_t; 8]; P];
+/// Sums of `P` pairs of rows by 4 outputs, two outputs in a register.
+type Sums<const P: usize> = [[float32x4_t; 2]; P];
 
 /// One group of `P` pairs of rows.
+#[derive(Clone, Copy)]
 struct Rows<const P: usize> {
     /// `[row 0: 8 inputs][row 1: 8 inputs]` four times.
     inputs: [[int8x16_t; P]; 4],
@@ -49,7 +53,7 @@ impl OpFor<NeonI8mm> for Tiles<'_, '_> {
             }
             if op.tile_rows % 2 == 1 {
                 for block in block..block + count {
-                    dot::tile::<_, 1>(s, &op, op.tile_rows - 1, block);
+                    dot::tile::<_, 1, 4>(s, &op, op.tile_rows - 1, block);
                 }
             }
             block += count;
@@ -61,38 +65,44 @@ impl OpFor<NeonI8mm> for Tiles<'_, '_> {
 #[inline(always)]
 fn tile<const P: usize>(s: NeonI8mm, op: &TileOp<'_, '_>, first: usize, count: usize) {
     let [zero, ..] = s.zero();
-    let mut sums = [[[zero; 8]; P]; MAX_BLOCKS];
-    let mut blocks = [Block::new(op.w.block(first)); MAX_BLOCKS];
-    for (b, slot) in blocks[..count].iter_mut().enumerate().skip(1) {
-        *slot = Block::new(op.w.block(first + b));
-    }
-    let blocks = &blocks[..count];
-    let mut rows = Rows {
-        inputs: [[start_bytes(); P]; 4],
-        scales: [zero; P],
-    };
-    let mut cells = op.cells.chunks_exact(op.tile_rows);
-    for p in 0..blocks[0].pairs.len() {
-        for odd in 0..2 {
-            let Some(cells) = cells.next() else { break };
-            pair_up(cells, &mut rows);
-            for (block, sums) in blocks.iter().zip(&mut sums) {
-                let pair = &block.pairs[p];
-                group(s, &pair.scales[odd], &pair.values[odd], &rows, sums);
-            }
+    let mut sums = [[[[zero; 2]; P]; 4]; MAX_BLOCKS];
+    let mut run = [const { MaybeUninit::<Rows<P>>::uninit() }; RUN];
+    let groups = op.cells.len() / op.tile_rows;
+    for start in (0..groups).step_by(RUN) {
+        let cells = op.cells[start * op.tile_rows..].chunks_exact(op.tile_rows);
+        let mut paired = 0;
+        for (slot, cells) in run.iter_mut().zip(cells) {
+            slot.write(pair_up(cells, zero));
+            paired += 1;
         }
-    }
-    if let Some(cells) = cells.next() {
-        pair_up(cells, &mut rows);
-        for (block, sums) in blocks.iter().zip(&mut sums) {
-            if let [last] = block.last {
-                group(s, &last.scales[0], &last.values, &rows, sums);
+        // SAFETY: the loop has just written the first `paired` elements.
+        let rows = unsafe { std::slice::from_raw_parts(run.as_ptr().cast::<Rows<P>>(), paired) };
+        for (b, sums) in sums[..count].iter_mut().enumerate() {
+            let block = Block::new(op.w.block(first + b));
+            let pairs = &block.pairs[start / 2..block.pairs.len().min((start + RUN) / 2)];
+            let (twos, one) = rows.as_chunks::<2>();
+            for (register, sums) in sums.iter_mut().enumerate() {
+                let mut local = *sums;
+                for (pair, [even, odd]) in pairs.iter().zip(twos) {
+                    group(s, &pair.scales[0], &pair.values[0], register, even, &mut local);
+                    group(s, &pair.scales[1], &pair.values[1], register, odd, &mut local);
+                }
+                if let ([last], [rows]) = (block.last, one) {
+                    group(s, &last.scales[0], &last.values, register, rows, &mut local);
+                }
+                *sums = local;
             }
         }
     }
     for (b, sums) in sums[..count].iter().enumerate() {
-        for (p, sums) in sums.iter().enumerate() {
-            for (odd, row) in rows_of(sums).into_iter().enumerate() {
+        for p in 0..P {
+            let mut rows = [[zero; 4]; 2];
+            for register in 0..4 {
+                let [row0, row1] = rows_of(sums[register][p]);
+                rows[0][register] = row0;
+                rows[1][register] = row1;
+            }
+            for (odd, row) in rows.into_iter().enumerate() {
                 // SAFETY: parts have disjoint runs of blocks.
                 unsafe { op.target.store(s, op.first_row + 2 * p + odd, first + b, row) };
             }
@@ -100,16 +110,19 @@ fn tile<const P: usize>(s: NeonI8mm, op: &TileOp<'_, '_>, first: usize, count: u
     }
 }
 
-#[inline(always)]
-fn start_bytes() -> int8x16_t {
-    // SAFETY: NEON is part of the target's baseline.
-    unsafe { vdupq_n_s8(0) }
-}
-
 /// The first `2 * P` rows of a group in pairs.
 #[inline(always)]
-fn pair_up<const P: usize>(cells: &[Cell], rows: &mut Rows<P>) {
-    for (p, cells) in cells.as_chunks::<2>().0.iter().take(P).enumerate() {
+fn pair_up<const P: usize>(cells: &[Cell], zero: float32x4_t) -> Rows<P> {
+    // SAFETY: NEON is part of the target's baseline.
+    let none = unsafe { vreinterpretq_s8_f32(zero) };
+    let mut rows = Rows {
+        inputs: [[none; P]; 4],
+        scales: [zero; P],
+    };
+    let Some(pairs) = cells.as_chunks::<2>().0.first_chunk::<P>() else {
+        return rows;
+    };
+    for (p, cells) in pairs.iter().enumerate() {
         for half in 0..2 {
             // SAFETY: NEON is part of the target's baseline.
             unsafe {
@@ -122,66 +135,59 @@ fn pair_up<const P: usize>(cells: &[Cell], rows: &mut Rows<P>) {
         // SAFETY: NEON is part of the target's baseline.
         rows.scales[p] = unsafe { vcombine_f32(vdup_n_f32(cells[0].scale), vdup_n_f32(cells[1].scale)) };
     }
+    rows
 }
 
-/// Adds the products of one group of a block to `sums`.
+/// Adds the products of one group with the outputs of one register to `sums`.
 #[inline(always)]
-fn group<const P: usize>(s: NeonI8mm, scales: &[u16; 16], values: &Values, rows: &Rows<P>, sums: &mut Sums<P>) {
-    let scales = Scales::load(s, scales);
-    half::<P, 0>(s, &scales, values, rows, sums);
-    half::<P, 1>(s, &scales, values, rows, sums);
-}
-
-/// Outputs `8 * HALF..8 * HALF + 8` of a group.
-#[inline(always)]
-fn half<const P: usize, const HALF: usize>(
+fn group<const P: usize>(
     s: NeonI8mm,
-    scales: &Scales,
+    scales: &[u16; 16],
     values: &Values,
+    register: usize,
     rows: &Rows<P>,
     sums: &mut Sums<P>,
 ) {
-    let mut dots = [[start(); 4]; P];
-    eight_inputs::<P, HALF, 0>(s, values, rows, &mut dots);
-    eight_inputs::<P, HALF, 1>(s, values, rows, &mut dots);
-    eight_inputs::<P, HALF, 2>(s, values, rows, &mut dots);
-    eight_inputs::<P, HALF, 3>(s, values, rows, &mut dots);
-    for o in 0..4 {
-        let (scale, addend) = (scales.scale[2 * HALF + o / 2], scales.addend[2 * HALF + o / 2]);
-        let (scale, addend) = (twice(scale, o % 2), twice(addend, o % 2));
+    let mut dots = [[start(); 2]; P];
+    eight_inputs::<P, 0>(s, values, register, rows, &mut dots);
+    eight_inputs::<P, 1>(s, values, register, rows, &mut dots);
+    eight_inputs::<P, 2>(s, values, register, rows, &mut dots);
+    eight_inputs::<P, 3>(s, values, register, rows, &mut dots);
+    let fours: &[[u16; 4]] = scales.as_chunks().0;
+    // SAFETY: the operand is a reference to 8 bytes; NEON is part of the target's baseline.
+    let (scale, addend) = unsafe {
+        let scale = vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(fours[register].as_ptr())));
+        (scale, vmulq_f32(scale, vdupq_n_f32(-SHIFT)))
+    };
+    for o in 0..2 {
+        let (scale, addend) = (twice(scale, o), twice(addend, o));
         for p in 0..P {
-            let sum = &mut sums[p][4 * HALF + o];
-            *sum = add_scaled(*sum, dots[p][o], scale, addend, rows.scales[p]);
+            sums[p][o] = add_scaled(sums[p][o], dots[p][o], scale, addend, rows.scales[p]);
         }
     }
 }
 
 /// Adds the products with inputs `8 * PART..8 * PART + 8`.
 #[inline(always)]
-fn eight_inputs<const P: usize, const HALF: usize, const PART: usize>(
+fn eight_inputs<const P: usize, const PART: usize>(
     s: NeonI8mm,
     values: &Values,
+    register: usize,
     rows: &Rows<P>,
-    dots: &mut [[int32x4_t; 4]; P],
+    dots: &mut [[int32x4_t; 2]; P],
 ) {
-    let lines = [&values[2 * PART], &values[2 * PART + 1]];
-    for two in 0..2 {
-        let register = 2 * HALF + two;
-        // SAFETY: NEON is part of the target's baseline.
-        let (low, high) = unsafe {
-            let a = vreinterpretq_s32_s8(load(lines[0], register));
-            let b = vreinterpretq_s32_s8(load(lines[1], register));
-            (
-                vreinterpretq_s8_s32(vzip1q_s32(a, b)),
-                vreinterpretq_s8_s32(vzip2q_s32(a, b)),
-            )
-        };
-        for p in 0..P {
-            dots[p][2 * two] = s.smmla(dots[p][2 * two], rows.inputs[PART][p], low);
-        }
-        for p in 0..P {
-            dots[p][2 * two + 1] = s.smmla(dots[p][2 * two + 1], rows.inputs[PART][p], high);
-        }
+    // SAFETY: NEON is part of the target's baseline.
+    let (low, high) = unsafe {
+        let a = vreinterpretq_s32_s8(load(&values[2 * PART], register));
+        let b = vreinterpretq_s32_s8(load(&values[2 * PART + 1], register));
+        (
+            vreinterpretq_s8_s32(vzip1q_s32(a, b)),
+            vreinterpretq_s8_s32(vzip2q_s32(a, b)),
+        )
+    };
+    for p in 0..P {
+        dots[p][0] = s.smmla(dots[p][0], rows.inputs[PART][p], low);
+        dots[p][1] = s.smmla(dots[p][1], rows.inputs[PART][p], high);
     }
 }
 
@@ -199,20 +205,15 @@ fn twice(v: float32x4_t, last: usize) -> float32x4_t {
     }
 }
 
-/// The sums of the two rows of a pair.
+/// The sums of the two rows of a pair, four outputs each.
 #[inline(always)]
-fn rows_of(sums: &[float32x4_t; 8]) -> [[float32x4_t; 4]; 2] {
-    let mut rows = [[sums[0]; 4]; 2];
-    for i in 0..4 {
-        // SAFETY: NEON is part of the target's baseline.
-        unsafe {
-            let (a, b) = (
-                vreinterpretq_f64_f32(sums[2 * i]),
-                vreinterpretq_f64_f32(sums[2 * i + 1]),
-            );
-            rows[0][i] = vreinterpretq_f32_f64(vzip1q_f64(a, b));
-            rows[1][i] = vreinterpretq_f32_f64(vzip2q_f64(a, b));
-        }
+fn rows_of([a, b]: [float32x4_t; 2]) -> [float32x4_t; 2] {
+    // SAFETY: NEON is part of the target's baseline.
+    unsafe {
+        let (a, b) = (vreinterpretq_f64_f32(a), vreinterpretq_f64_f32(b));
+        [
+            vreinterpretq_f32_f64(vzip1q_f64(a, b)),
+            vreinterpretq_f32_f64(vzip2q_f64(a, b)),
+        ]
     }
-    rows
 }

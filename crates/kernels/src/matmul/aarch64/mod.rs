@@ -16,9 +16,8 @@ mod dot;
 mod mmla;
 
 use super::int8::TileOp;
-use cactus_simd::{Isa, Simd};
-use std::arch::aarch64::{float32x4_t, int8x16_t, int32x4_t, vdupq_n_f32, vfmaq_f32, vld1q_s8};
-use std::arch::aarch64::{vreinterpretq_f32_s32, vreinterpretq_s32_f32};
+use cactus_simd::Isa;
+use std::arch::aarch64::*;
 
 /// What integer sums begin with, as a float.
 const SHIFT: f32 = 12_582_912.0;
@@ -42,20 +41,30 @@ fn load<const N: usize>(line: &[i8; N], register: usize) -> int8x16_t {
     unsafe { vld1q_s8(bytes[register].as_ptr()) }
 }
 
-/// The scales of 16 outputs, and what each adds to a product with [`SHIFT`].
-#[derive(Clone, Copy)]
-struct Scales {
-    scale: [float32x4_t; 4],
-    addend: [float32x4_t; 4],
+/// The scales of `V` times four outputs, and what each adds to a product with [`SHIFT`].
+struct Scales<const V: usize> {
+    scale: [float32x4_t; V],
+    addend: [float32x4_t; V],
 }
 
-impl Scales {
+impl<const V: usize> Scales<V> {
+    /// Those from output `4 * first` of a block on; `V` is even and `first + V <= 4`.
     #[inline(always)]
-    fn load<S: Simd<F = [float32x4_t; 4]>>(s: S, scales: &[u16; 16]) -> Self {
-        let scale = s.load_f16(scales);
-        Self {
-            scale,
-            addend: s.mul(scale, s.splat(-SHIFT)),
+    fn load(scales: &[u16; 16], first: usize) -> Self {
+        let eights: &[[u16; 8]] = scales.as_chunks().0;
+        // SAFETY: the operands are references to 16 bytes; NEON is part of the target's baseline.
+        unsafe {
+            let mut scale = [vdupq_n_f32(0.0); V];
+            for v in (0..V).step_by(2) {
+                let halves = vreinterpretq_f16_u16(vld1q_u16(eights[(first + v) / 2].as_ptr()));
+                scale[v] = vcvt_f32_f16(vget_low_f16(halves));
+                scale[v + 1] = vcvt_high_f32_f16(halves);
+            }
+            let mut addend = scale;
+            for v in 0..V {
+                addend[v] = vmulq_f32(scale[v], vdupq_n_f32(-SHIFT));
+            }
+            Self { scale, addend }
         }
     }
 }

@@ -1,0 +1,106 @@
+//! Runs one kernel a number of times, for an instruction counter outside: `cargo xtask kernels-table` starts it under
+//! emulation and takes differences between numbers of calls.
+//!
+//! `count TIER CASE CALLS` prints on one line how many bytes of weights or cache one call reads and how many
+//! multiply-adds it does. Without arguments it prints the names of the cases.
+#![allow(clippy::print_stdout, reason = "its output is its purpose")]
+
+use cactus_base::{AlignedBuf, Step};
+use cactus_kernels::{Activations, Epilogue, Exec, Kernels, KvDType, KvLayout, QuantizedRows};
+use cactus_quant::{PackedLayout, PackedView, Packing};
+
+/// Outputs and inputs of the products.
+const N: usize = 64;
+const K: usize = 512;
+const HEAD_DIM: usize = 64;
+/// Query heads of the one KV head.
+const HEADS: usize = 4;
+const POSITIONS: usize = 256;
+
+enum Work {
+    /// Rows times a matrix in this packing.
+    Linear(Packing, usize),
+    /// Attention of the last rows of [`POSITIONS`].
+    Attention(KvDType, usize),
+}
+
+const CASES: [(&str, Work); 9] = [
+    ("linear_i8_rows_1", Work::Linear(Packing::Int8G32, 1)),
+    ("linear_i8_rows_4", Work::Linear(Packing::Int8G32, 4)),
+    ("linear_i8_rows_16", Work::Linear(Packing::Int8G32, 16)),
+    ("linear_f16_rows_1", Work::Linear(Packing::F16N16, 1)),
+    ("linear_f16_rows_4", Work::Linear(Packing::F16N16, 4)),
+    ("attention_i8_rows_1", Work::Attention(KvDType::I8G32, 1)),
+    ("attention_i8_rows_8", Work::Attention(KvDType::I8G32, 8)),
+    ("attention_f16_rows_1", Work::Attention(KvDType::F16, 1)),
+    ("attention_f16_rows_8", Work::Attention(KvDType::F16, 8)),
+];
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [tier, case, calls] = &arguments[..] else {
+        CASES.iter().for_each(|(name, _)| println!("{name}"));
+        return;
+    };
+    let kernels = Kernels::choose(tier).unwrap_or_else(|e| panic!("{e}"));
+    let calls: usize = calls.parse().expect("a number of calls");
+    let (_, work) = CASES.iter().find(|(name, _)| name == case).expect("a case");
+    let exec = Exec {
+        kernels,
+        step: &Step::inline(),
+    };
+    match *work {
+        Work::Linear(packing, rows) => linear(exec, packing, rows, calls),
+        Work::Attention(dtype, rows) => attention(exec, dtype, rows, calls),
+    }
+}
+
+fn values(n: usize) -> Vec<f32> {
+    (0..n).map(|i| (i % 29) as f32 / 14.0 - 1.0).collect()
+}
+
+fn linear(exec: Exec<'_>, packing: Packing, rows: usize, calls: usize) {
+    let layout = PackedLayout::new(packing, N, K).expect("a layout");
+    let mut data = AlignedBuf::zeroed(layout.data_bytes()).expect("memory");
+    // Integers 17, f16 numbers and scales below 0.001.
+    data.fill(0x11);
+    let w = PackedView::new(packing, N, K, &[], &data).expect("a view");
+    let x = values(rows * K);
+    let mut memory = AlignedBuf::zeroed(QuantizedRows::bytes(rows, K).expect("a size")).expect("memory");
+    exec.quantize_rows(&x, rows, K, &mut QuantizedRows::new(&mut memory, rows, K));
+    let mut out = vec![0.0; rows * N];
+    for _ in 0..calls {
+        let x = match packing {
+            Packing::Int8G32 => Activations::Q8(QuantizedRows::new(&mut memory, rows, K)),
+            _ => Activations::F32(&x),
+        };
+        exec.linear(&w, x, rows, Epilogue::default(), &mut out);
+    }
+    println!("{} {}", layout.data_bytes(), N * K * rows);
+}
+
+fn attention(exec: Exec<'_>, dtype: KvDType, rows: usize, calls: usize) {
+    let layout = KvLayout::new(1, HEAD_DIM, dtype, POSITIONS).expect("a layout");
+    let mut kv = AlignedBuf::zeroed(layout.bytes()).expect("memory");
+    let rows_of_cache = values(POSITIONS * HEAD_DIM);
+    exec.kv_append(
+        &layout,
+        &mut kv,
+        0,
+        POSITIONS,
+        &rows_of_cache,
+        HEAD_DIM,
+        &rows_of_cache,
+        HEAD_DIM,
+    );
+    let width = HEADS * HEAD_DIM;
+    let q = values(rows * width);
+    let mut out = vec![0.0; rows * width];
+    let past = POSITIONS - rows;
+    for _ in 0..calls {
+        exec.attention(&layout, &kv, &q, width, rows, past, HEADS, 0.125, None, None, &mut out);
+    }
+    // Products with keys and with values; a row sees all positions up to its own.
+    let seen: usize = (0..rows).map(|row| past + row + 1).sum();
+    println!("{} {}", layout.bytes(), 2 * seen * width);
+}

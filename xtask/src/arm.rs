@@ -1,0 +1,212 @@
+//! The CI steps for other targets: build, lint and test for ARM64 Linux under emulation (`arm`), and compile the engine
+//! for the other systems (`targets`).
+//!
+//! The emulator tells which instructions a CPU has, so each tier is tested where nothing above it exists. It says nothing
+//! about speed.
+#![allow(clippy::print_stderr, reason = "a developer reads it")]
+
+use crate::ci::{Context, Outcome};
+use crate::kernels_table;
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub(crate) const TARGET: &str = "aarch64-unknown-linux-gnu";
+
+/// CPUs that the emulator shows, from the lowest; the first is any ARM64 CPU, and the last has what all before have.
+const CPUS: [(&str, &str); 3] = [
+    ("cortex-a53", "neon"),
+    ("cortex-a76", "neon, neon_dotprod"),
+    ("max,sve=off,sme=off", "neon, neon_dotprod, neon_i8mm"),
+];
+
+/// Packages with code for this architecture, which are linted.
+const LINTED: [&str; 5] = [
+    "cactus-base",
+    "cactus-simd",
+    "cactus-tensor",
+    "cactus-quant",
+    "cactus-kernels",
+];
+
+/// Seconds after which an emulated test is taken for stuck.
+const PATIENCE: &str = "600";
+
+/// Other targets, and the package of which all is checked. The engine wants 64 bits; on the web there are kernels only.
+const CHECKED: [(&str, &str); 6] = [
+    ("aarch64-linux-android", "cactus-engine"),
+    ("aarch64-apple-ios", "cactus-engine"),
+    ("aarch64-apple-darwin", "cactus-engine"),
+    ("aarch64-pc-windows-msvc", "cactus-engine"),
+    ("x86_64-pc-windows-msvc", "cactus-engine"),
+    ("wasm32-unknown-unknown", "cactus-kernels"),
+];
+
+/// What cross-building and emulating takes.
+struct Tools {
+    /// The toolchain that has the target's standard library, where it is not the one in use.
+    toolchain: Option<&'static str>,
+    emulator: &'static str,
+}
+
+/// Lints for ARM64 and runs the tests on each of [`CPUS`].
+///
+/// # Errors
+/// Where a command cannot be started.
+pub(crate) fn arm(context: &Context) -> Result<Outcome> {
+    if cfg!(all(target_arch = "aarch64", target_os = "linux")) {
+        return Ok(Outcome::Skipped(
+            "this is an ARM64 machine, `tests` covers its tiers; lower CPUs are emulated elsewhere".to_owned(),
+        ));
+    }
+    let tools = match find_tools(context) {
+        Ok(tools) => tools,
+        Err(missing) => {
+            return Ok(Outcome::Skipped(format!(
+                "no ARM64 code was built or tested: {missing}; scripts/setup.sh --ci installs it"
+            )));
+        }
+    };
+    let packages = LINTED.iter().flat_map(|name| ["-p", name]);
+    let mut lint = tools.cargo(context, &["clippy", "--locked", "--all-targets"]);
+    lint.args(packages).args(["--", "-D", "warnings"]);
+    if let failed @ Outcome::Failed(_) = context.run(&mut lint)? {
+        return Ok(failed);
+    }
+    // One build for all CPUs: only the runner changes.
+    for (i, (cpu, tiers)) in CPUS.into_iter().enumerate() {
+        eprintln!("--> tests on {cpu} ({tiers})");
+        let highest = i + 1 == CPUS.len();
+        for tests in runs(highest) {
+            let mut command = tools.cargo(context, &["test", "--locked", "--quiet", "--no-fail-fast"]);
+            command
+                .env(
+                    "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER",
+                    format!("timeout {PATIENCE} {} -cpu {cpu}", tools.emulator),
+                )
+                .args(tests);
+            if let Outcome::Failed(why) = context.run(&mut command)? {
+                return Ok(Outcome::Failed(format!("on {cpu}: {why}")));
+            }
+        }
+    }
+    Ok(Outcome::Passed)
+}
+
+/// Arguments of `cargo test`. The highest CPU has every tier, so it runs everything that the budget allows; the lower ones
+/// run what shows that no instruction above them is used. One build serves all.
+fn runs(highest: bool) -> Vec<Vec<&'static str>> {
+    // Emulated floats are slow: these take minutes, and what they show is the same on every architecture.
+    const SLOW: [&str; 4] = [
+        "attention_any_chunking",
+        "attention_in_a_ring",
+        "attention_ignores",
+        "functions_stay_within",
+    ];
+    let mut kernels = vec!["-p", "cactus-simd", "-p", "cactus-kernels", "--lib", "--tests", "--"];
+    kernels.extend(SLOW.iter().flat_map(|name| ["--skip", name]));
+    let mut all = vec![kernels, vec!["-p", "cactus-runtime", "--test", "same_bits"]];
+    if highest {
+        all.push(vec!["-p", "cactus-quant", "-p", "cactus-reference", "--lib", "--tests"]);
+    }
+    all
+}
+
+impl Tools {
+    /// `cargo` with `args` for the target.
+    fn cargo(&self, context: &Context, args: &[&str]) -> Command {
+        let mut command = context.command("cargo");
+        command.args(args).args(["--target", TARGET]);
+        // Debug information of the emulated tests would take most of the link time.
+        command.env("CARGO_PROFILE_DEV_DEBUG", "0");
+        command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", LINKER);
+        if let Some(toolchain) = self.toolchain {
+            command.env("RUSTUP_TOOLCHAIN", toolchain);
+        }
+        command
+    }
+}
+
+pub(crate) const LINKER: &str = "aarch64-linux-gnu-gcc";
+
+/// The tools, or what is missing.
+fn find_tools(context: &Context) -> Result<Tools, String> {
+    let toolchain = [None, Some("debian")]
+        .into_iter()
+        .find(|toolchain| has_std(&context.root, *toolchain, TARGET))
+        .ok_or_else(|| format!("no toolchain has the standard library of {TARGET}"))?;
+    if !context.answers(LINKER, &["--version"]) {
+        return Err(format!("there is no {LINKER}"));
+    }
+    let emulator = emulator(&context.root).ok_or("there is no qemu-aarch64")?;
+    Ok(Tools { toolchain, emulator })
+}
+
+/// The emulator's name, if there is one.
+pub(crate) fn emulator(root: &Path) -> Option<&'static str> {
+    ["qemu-aarch64", "qemu-aarch64-static"].into_iter().find(|program| {
+        let output = Command::new(program).current_dir(root).arg("--version").output();
+        output.is_ok_and(|output| output.status.success())
+    })
+}
+
+/// Whether a toolchain (`None`: the one in use) has the standard library of a target.
+pub(crate) fn has_std(root: &Path, toolchain: Option<&str>, target: &str) -> bool {
+    let mut command = Command::new("rustc");
+    command
+        .current_dir(root)
+        .args(["--print", "target-libdir", "--target", target]);
+    if let Some(toolchain) = toolchain {
+        command.env("RUSTUP_TOOLCHAIN", toolchain);
+    }
+    command.output().is_ok_and(|output| {
+        let folder = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+        output.status.success() && std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some())
+    })
+}
+
+/// Counts what the kernels execute and compares it with the document.
+///
+/// # Errors
+/// Where a command cannot be started.
+pub(crate) fn counts(context: &Context) -> Result<Outcome> {
+    match find_tools(context) {
+        Ok(Tools { toolchain: None, .. }) => {}
+        Ok(_) => {
+            let reason = "another compiler than the pinned one builds for ARM64 here, and its counts are others";
+            return Ok(Outcome::Skipped(reason.to_owned()));
+        }
+        Err(missing) => return Ok(Outcome::Skipped(format!("no kernel was counted: {missing}"))),
+    }
+    Ok(if kernels_table::run(true)? {
+        Outcome::Passed
+    } else {
+        Outcome::Failed("see above; `cargo xtask kernels-table` writes a change that is meant".to_owned())
+    })
+}
+
+/// Type-checks the engine for [`CHECKED`].
+///
+/// # Errors
+/// Where a command cannot be started.
+pub(crate) fn targets(context: &Context) -> Result<Outcome> {
+    let mut without_std = Vec::new();
+    for (target, package) in CHECKED {
+        if !has_std(&context.root, None, target) {
+            without_std.push(target);
+            continue;
+        }
+        let args = ["check", "--locked", "--quiet", "--package", package, "--target", target];
+        if let failed @ Outcome::Failed(_) = context.cargo(&args)? {
+            return Ok(failed);
+        }
+    }
+    Ok(if without_std.is_empty() {
+        Outcome::Passed
+    } else {
+        Outcome::Skipped(format!(
+            "not checked, their standard library is missing: {}; scripts/setup.sh --ci installs it",
+            without_std.join(", ")
+        ))
+    })
+}

@@ -1,0 +1,420 @@
+//! Counts what the ARM64 kernels execute and writes `docs/reference/kernels.md`: `cargo xtask kernels-table`.
+//!
+//! An emulator cannot time, but it can count: `crates/kernels/examples/count.rs` runs one kernel under QEMU, which logs the
+//! address of every instruction; the difference between three calls and one, halved, is one call. The addresses give the
+//! instructions, by `objdump`, and the loop in which most of them lie. `llvm-mca` then simulates that loop on models of
+//! several cores.
+//!
+//! `--check` counts again and fails where a kernel executes more than the document says, or more than a limit allows; CI
+//! does that. It does not simulate.
+#![allow(clippy::print_stderr, reason = "a developer reads it")]
+
+use crate::Repository;
+use crate::arm::{LINKER, TARGET, emulator, has_std};
+use anyhow::{Context as _, Result, bail};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const DOCUMENT: &str = "docs/reference/kernels.md";
+const TIERS: [&str; 3] = ["neon", "neon_dotprod", "neon_i8mm"];
+/// What a count may grow without being a regression, in thousandths.
+const SLACK: u64 = 10;
+
+/// Limits of instructions for 16 bytes of weights other than loads and dot products, for one row of activations.
+const LIMITS: [(&str, &str, f64); 2] = [
+    ("linear_i8_rows_1", "neon_dotprod", 1.15),
+    ("linear_i8_rows_1", "neon_i8mm", 1.15),
+];
+
+/// Cores that are simulated: name, name of `llvm-mca`, features beyond its own, and whether it has `SDOT` and `SMMLA`.
+const CORES: [(&str, &str, bool, bool); 7] = [
+    ("Cortex-A53", "cortex-a53", false, false),
+    ("Cortex-A55", "cortex-a55", true, false),
+    ("Neoverse N1 (as Cortex-A76)", "neoverse-n1", true, false),
+    ("Cortex-A720", "cortex-a720", true, true),
+    ("Cortex-X4", "cortex-x4", true, true),
+    ("Neoverse V2", "neoverse-v2", true, true),
+    ("Apple M4", "apple-m4", true, true),
+];
+
+/// One kernel on one tier.
+struct Measured {
+    case: String,
+    tier: &'static str,
+    /// Bytes of weights or cache that one call reads, and multiply-adds that it does.
+    bytes: u64,
+    products: u64,
+    counts: Counts,
+    hot: Loop,
+}
+
+/// Instructions of one call by kind.
+#[derive(Default, Clone, Copy)]
+struct Counts {
+    loads: u64,
+    stores: u64,
+    dots: u64,
+    other: u64,
+}
+
+impl Counts {
+    fn total(self) -> u64 {
+        self.loads + self.stores + self.dots + self.other
+    }
+
+    fn add(&mut self, instruction: &str, times: u64) {
+        let mnemonic = instruction.split_whitespace().next().unwrap_or_default();
+        let kind = match mnemonic {
+            "sdot" | "smmla" | "smull" | "smull2" | "smlal" | "smlal2" | "sadalp" => &mut self.dots,
+            m if m.starts_with("ld") => &mut self.loads,
+            m if m.starts_with("st") => &mut self.stores,
+            _ => &mut self.other,
+        };
+        *kind += times;
+    }
+}
+
+/// The instructions that are executed most, once around.
+#[derive(Default)]
+struct Loop {
+    instructions: Vec<String>,
+    times: u64,
+}
+
+/// Writes the document, or checks it.
+///
+/// # Errors
+/// Where a tool is missing or fails.
+pub fn run(check: bool) -> Result<bool> {
+    let root = Repository::open()?.root().to_path_buf();
+    if !has_std(&root, None, TARGET) {
+        bail!("the standard library of {TARGET} is missing: rustup target add {TARGET}");
+    }
+    let emulator = emulator(&root).context("qemu-aarch64 is missing; scripts/setup.sh --ci installs it")?;
+    let program = build(&root)?;
+    let code = disassemble(&program)?;
+    let cases = output(Command::new(emulator).arg(&program))?;
+    let mut measured = Vec::new();
+    for case in cases.lines() {
+        // Floats are the same on all tiers.
+        for tier in TIERS
+            .into_iter()
+            .take(if case.contains("f16") { 1 } else { TIERS.len() })
+        {
+            eprintln!("counting {case} {tier}");
+            measured.push(measure(emulator, &program, &code, case, tier)?);
+        }
+    }
+    let path = root.join(DOCUMENT);
+    if check {
+        return compare(&std::fs::read_to_string(&path)?, &measured);
+    }
+    let mca = ["llvm-mca-22", "/usr/lib/llvm-22/bin/llvm-mca", "llvm-mca"]
+        .into_iter()
+        .find(|name| Command::new(name).arg("--version").output().is_ok())
+        .context("llvm-mca is missing: the package llvm-22 has it (older models of these cores are wrong)")?;
+    std::fs::write(&path, document(&measured, mca)?)?;
+    Ok(over_limits(&measured).is_empty())
+}
+
+/// The example as a static program without relocation, so that addresses in the log are those in the file.
+fn build(root: &Path) -> Result<PathBuf> {
+    let folder = root.join("target").join("count");
+    let status = Command::new("cargo")
+        .current_dir(root)
+        .args(["build", "--locked", "--release", "--target", TARGET])
+        .args(["-p", "cactus-kernels", "--example", "count"])
+        .env("CARGO_TARGET_DIR", &folder)
+        .env("RUSTFLAGS", "-C target-feature=+crt-static -C relocation-model=static")
+        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", LINKER)
+        .status()?;
+    if !status.success() {
+        bail!("the example could not be built");
+    }
+    Ok(folder.join(TARGET).join("release/examples/count"))
+}
+
+fn output(command: &mut Command) -> Result<String> {
+    let shown = format!("{command:?}");
+    let output = command.stdin(Stdio::null()).output().with_context(|| shown.clone())?;
+    if !output.status.success() {
+        bail!(
+            "{shown}: {}\n{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Instructions by address.
+fn disassemble(program: &Path) -> Result<BTreeMap<u64, String>> {
+    let text = output(
+        Command::new("aarch64-linux-gnu-objdump")
+            .args(["-d", "--no-show-raw-insn"])
+            .arg(program),
+    )?;
+    let mut code = BTreeMap::new();
+    for line in text.lines() {
+        let Some((address, instruction)) = line.split_once(":\t") else {
+            continue;
+        };
+        if let Ok(address) = u64::from_str_radix(address.trim(), 16) {
+            let instruction = instruction.split("//").next().unwrap_or_default();
+            code.insert(address, instruction.replace('\t', " ").trim().to_owned());
+        }
+    }
+    Ok(code)
+}
+
+/// How often each address is executed, and what the program prints.
+fn trace(emulator: &str, program: &Path, case: &str, tier: &str, calls: u64) -> Result<(BTreeMap<u64, u64>, String)> {
+    let log = program.with_extension("log");
+    // Since version 8.1 the option has another name.
+    let single = if output(Command::new(emulator).arg("-help"))?.contains("one-insn-per-tb") {
+        "-one-insn-per-tb"
+    } else {
+        "-singlestep"
+    };
+    let printed = output(
+        Command::new(emulator)
+            .args(["-cpu", "max", single, "-d", "exec,nochain", "-D"])
+            .arg(&log)
+            .arg(program)
+            .args([tier, case, &calls.to_string()]),
+    )?;
+    let mut times = BTreeMap::new();
+    for line in BufReader::new(std::fs::File::open(&log)?).lines() {
+        // Trace 0: 0x7fa674800100 [0000000001009331/0000000000405b00/00000001/00000201] symbol
+        let line = line?;
+        let address = line.split('/').nth(1).and_then(|a| u64::from_str_radix(a, 16).ok());
+        if let Some(address) = address {
+            *times.entry(address).or_insert(0) += 1;
+        }
+    }
+    std::fs::remove_file(&log)?;
+    Ok((times, printed))
+}
+
+fn measure(
+    emulator: &str,
+    program: &Path,
+    code: &BTreeMap<u64, String>,
+    case: &str,
+    tier: &'static str,
+) -> Result<Measured> {
+    let (once, printed) = trace(emulator, program, case, tier, 1)?;
+    let (thrice, _) = trace(emulator, program, case, tier, 3)?;
+    let mut counts = Counts::default();
+    // Total of the instructions that are executed equally often, by how often that is.
+    let mut by_times: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut of_call = Vec::new();
+    for (address, times) in thrice {
+        let times = (times - once.get(&address).copied().unwrap_or(0)) / 2;
+        let instruction = code.get(&address).context("an address without an instruction")?;
+        if times > 0 {
+            counts.add(instruction, times);
+            *by_times.entry(times).or_insert(0) += times;
+            of_call.push((address, times));
+        }
+    }
+    let most = by_times
+        .iter()
+        .max_by_key(|(_, total)| **total)
+        .map_or(0, |(times, _)| *times);
+    let hot = Loop {
+        instructions: of_call
+            .iter()
+            .filter(|(_, times)| *times == most)
+            .map(|(address, _)| code[address].clone())
+            .collect(),
+        times: most,
+    };
+    let mut numbers = printed.split_whitespace().map(str::parse);
+    let (Some(Ok(bytes)), Some(Ok(products))) = (numbers.next(), numbers.next()) else {
+        bail!("the example printed `{printed}`");
+    };
+    Ok(Measured {
+        case: case.to_owned(),
+        tier,
+        bytes,
+        products,
+        counts,
+        hot,
+    })
+}
+
+/// Simulated cycles once around the loop, and those that its resources alone would take.
+fn simulate(mca: &str, core: &str, hot: &Loop) -> Result<(f64, f64)> {
+    const ITERATIONS: u32 = 200;
+    let mut child = Command::new(mca)
+        .args(["-mtriple=aarch64-linux-gnu", "-mattr=+dotprod,+i8mm,+fullfp16"])
+        .args([format!("-mcpu={core}"), format!("-iterations={ITERATIONS}")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let mut text = String::new();
+    for instruction in &hot.instructions {
+        // A branch's target is of no interest, and the assembler would not know it.
+        let instruction = instruction.split(" <").next().unwrap_or_default();
+        let branches = instruction.starts_with("b.") || instruction.starts_with("cb") || instruction.starts_with("tb");
+        match instruction.rsplit_once(' ') {
+            Some((head, _)) if branches || instruction.starts_with("b ") => writeln!(text, "{head} .")?,
+            _ => writeln!(text, "{instruction}")?,
+        }
+    }
+    child.stdin.take().context("no input")?.write_all(text.as_bytes())?;
+    let output = child.wait_with_output()?;
+    let report = String::from_utf8_lossy(&output.stdout);
+    let number = |name: &str| -> Result<f64> {
+        let line = report.lines().find_map(|l| l.strip_prefix(name));
+        let line = line.with_context(|| format!("llvm-mca says no `{name}` of {core}"))?;
+        Ok(line.trim().parse()?)
+    };
+    Ok((
+        number("Total Cycles:")? / f64::from(ITERATIONS),
+        number("Block RThroughput:")?,
+    ))
+}
+
+fn units(m: &Measured) -> f64 {
+    m.bytes as f64 / 16.0
+}
+
+fn over_limits(measured: &[Measured]) -> Vec<String> {
+    let mut findings = Vec::new();
+    for (case, tier, limit) in LIMITS {
+        for m in measured.iter().filter(|m| m.case == case && m.tier == tier) {
+            let other = (m.counts.other + m.counts.stores) as f64 / units(m);
+            if other > limit {
+                findings.push(format!(
+                    "{case} {tier}: {other:.2} other instructions for 16 bytes, at most {limit}"
+                ));
+            }
+        }
+    }
+    findings
+}
+
+/// Whether nothing is executed more often than the document says.
+fn compare(document: &str, measured: &[Measured]) -> Result<bool> {
+    let mut findings = over_limits(measured);
+    for m in measured {
+        let row = format!("| `{}` | {} | ", m.case, m.tier);
+        let stated = document.lines().find_map(|line| line.strip_prefix(row.as_str()));
+        let stated: Option<u64> = stated.and_then(|rest| rest.split(' ').next()?.replace(',', "").parse().ok());
+        match stated {
+            None => findings.push(format!("{DOCUMENT} has no row for {} on {}", m.case, m.tier)),
+            Some(stated) if m.counts.total() * 1000 > stated * (1000 + SLACK) => findings.push(format!(
+                "{} on {}: {} instructions a call, {stated} in {DOCUMENT}",
+                m.case,
+                m.tier,
+                m.counts.total()
+            )),
+            Some(_) => {}
+        }
+    }
+    for finding in &findings {
+        eprintln!("{finding}");
+    }
+    Ok(findings.is_empty())
+}
+
+fn document(measured: &[Measured], mca: &str) -> Result<String> {
+    let mut out = String::from(HEAD);
+    for m in measured {
+        let Counts {
+            loads,
+            stores,
+            dots,
+            other,
+        } = m.counts;
+        let per = |n: u64| n as f64 / units(m);
+        writeln!(
+            out,
+            "| `{}` | {} | {} | {:.2} | {:.2} | {:.2} | {:.2} | {:.1} |",
+            m.case,
+            m.tier,
+            m.counts.total(),
+            per(m.counts.total()),
+            per(loads),
+            per(dots),
+            per(other + stores),
+            m.products as f64 / m.counts.total() as f64
+        )?;
+    }
+    out.push_str(MODELS);
+    write!(out, "| kernel | tier | share |")?;
+    CORES.iter().try_for_each(|core| write!(out, " {} |", core.0))?;
+    write!(out, "\n|---|---|---|")?;
+    CORES.iter().try_for_each(|_| write!(out, "---|"))?;
+    for m in measured {
+        let share = (m.hot.times * m.hot.instructions.len() as u64) as f64 / m.counts.total() as f64;
+        write!(out, "\n| `{}` | {} | {:.0} % |", m.case, m.tier, 100.0 * share)?;
+        let products = loop_products(&m.hot);
+        for (_, core, has_dot, has_mmla) in CORES {
+            if m.tier == "neon_dotprod" && !has_dot || m.tier == "neon_i8mm" && !has_mmla {
+                write!(out, " |")?;
+                continue;
+            }
+            let (cycles, bound) = simulate(mca, core, &m.hot)?;
+            write!(
+                out,
+                " {:.1} ({:.0} %) |",
+                products as f64 / cycles,
+                100.0 * bound / cycles
+            )?;
+        }
+    }
+    out.push('\n');
+    Ok(out)
+}
+
+/// Multiply-adds once around the loop.
+fn loop_products(hot: &Loop) -> u64 {
+    let of = |instruction: &String| match instruction.split_whitespace().next().unwrap_or_default() {
+        "sdot" => 16,
+        "smmla" => 32,
+        "smull" | "smull2" | "smlal" | "smlal2" => 8,
+        _ => 0,
+    };
+    let integers: u64 = hot.instructions.iter().map(of).sum();
+    if integers > 0 {
+        return integers;
+    }
+    4 * hot.instructions.iter().filter(|i| i.starts_with("fmla")).count() as u64
+}
+
+const HEAD: &str = "\
+# Kernels on ARM64, counted
+
+Generated by `cargo xtask kernels-table`; `cargo xtask kernels-table --check` (part of CI) fails when a kernel executes more
+than is written here.
+
+No ARM hardware has been timed for this page. Counts are exact: instructions that one call executes, under an emulator, in
+the release build. Products are 64 outputs by 512 inputs; attention has 4 query heads of 64 on one KV head and 256
+positions. `per 16 bytes` divides by the bytes of weights (scales included) or of the cache that a call reads once;
+`loads` counts a pair of registers as one, `dot` are the multiplications of bytes, `other` all the rest, stores included.
+
+| kernel | tier | instructions | per 16 bytes | loads | dot | other | multiply-adds per instruction |
+|---|---|---|---|---|---|---|---|
+";
+
+const MODELS: &str = "
+## Simulated throughput
+
+Multiply-adds per cycle of the loop in which most instructions lie (`share` of all of the call), simulated by llvm-mca 22 on
+its model of each core, and in parentheses how close that is to what the core's units alone allow for these instructions;
+the rest is latency. The models know no caches and no memory, and are coarse for some cores (all of Apple's share an old
+one). They compare versions of a kernel; they do not predict speed. Decoding is bound by memory wherever the loop keeps up.
+
+The instructions alone could do 32 (`sdot`) or 64 (`smmla`) multiply-adds a cycle on cores with two vector units, twice
+that with four. Groups of 32 with a scale, rounded in one defined order, cost two fused multiply-adds for 128 bytes of
+products on the same units, which bounds an `sdot` kernel to 80 % of that and an `smmla` kernel to 67 %, and preparing
+operands costs the rest.
+
+";
