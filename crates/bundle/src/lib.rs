@@ -32,7 +32,7 @@ pub use manifest::{Component, FileEntry, Manifest, PortDecl, Provenance, TokenId
 pub use map::Mapped;
 pub use reader::{Bundle, Weight};
 pub use record::{RECORD_ALIGNMENT, RECORD_HEADER_BYTES, RecordHeader, TENSOR_MAGIC, TENSOR_VERSION};
-pub use writer::{About, BundleWriter};
+pub use writer::{About, BundleWriter, check_destination};
 
 /// Version of the bundle layout that this crate writes.
 pub const BUNDLE_VERSION: u32 = 1;

@@ -313,8 +313,12 @@ pub(crate) fn place(temporary: &Path, destination: &Path) -> Result<()> {
     fs::remove_dir_all(&aside).map_err(|e| Error::io(&aside, "remove the replaced bundle", e))
 }
 
-/// An empty folder, or nothing, or (with `replace`) a bundle may stand at a destination.
-pub(crate) fn check_destination(destination: &Path, replace: bool) -> Result<()> {
+/// Checks that a bundle may be written to `destination`: an empty folder, or nothing, or (with `replace`) a bundle may stand
+/// there. Writers check it themselves; whoever works long before they begin can ask first.
+///
+/// # Errors
+/// [`ErrorKind::Exists`] where something else is there.
+pub fn check_destination(destination: &Path, replace: bool) -> Result<()> {
     let Ok(meta) = fs::symlink_metadata(destination) else {
         return Ok(());
     };

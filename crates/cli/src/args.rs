@@ -270,7 +270,7 @@ pub(crate) struct ConvertArgs {
     /// Most tokens to calibrate with
     #[arg(long, default_value_t = 16384, value_name = "TOKENS")]
     pub(crate) calibration_tokens: usize,
-    /// Text to measure the bundle on, against its source [default: a small one of ours]
+    /// Text to measure the bundle on, against its source [default: a small one of ours, below 8 bits]
     #[arg(long, value_name = "FILE")]
     pub(crate) quality_text: Option<PathBuf>,
     /// Do not measure the bundle

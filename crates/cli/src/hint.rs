@@ -15,6 +15,9 @@ pub(crate) fn for_error(error: &anyhow::Error) -> Option<String> {
         if let Some(e) = e.downcast_ref::<cactus_engine::Error>() {
             return engine(e);
         }
+        if let Some(e) = e.downcast_ref::<cactus_quality::Error>() {
+            return quality(e);
+        }
         None
     })
 }
@@ -52,6 +55,19 @@ fn bundle(kind: BundleKind) -> Option<String> {
         _ => return None,
     };
     Some(text.to_owned())
+}
+
+fn quality(e: &cactus_quality::Error) -> Option<String> {
+    use cactus_quality::Error as E;
+    match e {
+        E::Floor(_) => Some(
+            "give more bits, an average such as `--bits auto:4.5`, or `--calibrate`; `--force` writes the bundle all the same"
+                .to_owned(),
+        ),
+        E::Bundle(e) => bundle(e.kind()),
+        E::Engine(e) => engine(e),
+        _ => None,
+    }
 }
 
 fn engine(e: &cactus_engine::Error) -> Option<String> {

@@ -243,3 +243,66 @@ fn kernels_lists_every_tier_and_marks_one_pick() {
         assert!(c.fails(&["kernels", shape]).contains(expected), "{shape}");
     }
 }
+
+#[test]
+fn convert_few_bits_calibrates_measures_and_refuses_what_is_too_far() {
+    let c = Cactus::new();
+    let source = golden("models/llama");
+    let source = source.to_str().unwrap();
+    std::fs::write(
+        c.dir.path().join("policy.toml"),
+        "bits = 3\n[[rule]]\npattern = \"*down*\"\nbits = 8\n",
+    )
+    .unwrap();
+    c.ok(&[
+        "convert",
+        source,
+        "m",
+        "--policy",
+        "policy.toml",
+        "--calibrate",
+        "--force",
+    ]);
+    let json: serde_json::Value = serde_json::from_str(&c.ok(&["inspect", "m", "--json", "--verify"])).unwrap();
+    assert!(json["packings"]["int8_g32"]["tensors"].as_u64().unwrap() > 0, "{json}");
+    assert!(json["packings"]["cq3_g128"]["tensors"].as_u64().unwrap() > 0, "{json}");
+    let quality = &json["quality"];
+    assert!(quality["comparison"]["kl_mean"].as_f64().unwrap() > 0.0);
+    assert!(
+        quality["tensors"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|t| t["calibrated"] == true)
+    );
+    assert!(c.ok(&["inspect", "m"]).contains("divergence from the source"));
+    c.ok(&[
+        "run",
+        "m",
+        "--raw",
+        "--prompt",
+        "abc",
+        "--max-new-tokens",
+        "3",
+        "--temperature",
+        "0",
+    ]);
+
+    c.ok(&["convert", source, "f16", "--bits", "16"]);
+    let json: serde_json::Value =
+        serde_json::from_str(&c.ok(&["eval", "m", "--against", "f16", "--context", "64", "--json"])).unwrap();
+    assert!(json["kl_mean"].as_f64().unwrap() >= 0.0 && json["tokens"].as_u64().unwrap() > 30);
+    c.ok(&["convert", source, "auto", "--bits", "auto:3.5", "--force"]);
+
+    for (args, expected) in [
+        (&["--bits", "auto:1"][..], "2.125"),
+        (&["--bits", "5"], "expected 1, 2, 3"),
+        (&["--policy", "missing.toml"], "missing.toml"),
+        (&["--calibrate", "missing.txt"], "missing.txt"),
+        (&["--quality-text", "policy.toml", "--no-quality"], "--no-quality"),
+    ] {
+        let err = c.fails(&[&["convert", source, "x"], args].concat());
+        assert!(err.contains(expected), "{args:?}: {err}");
+        assert!(!c.dir.path().join("x").exists());
+    }
+}

@@ -7,6 +7,7 @@
 use crate::{
     Comparison, Error, Floor, Moments, Report, Result, Runner, Sensitivity, Windows, allocate, compare, sensitivity,
 };
+use cactus_bundle::Bundle;
 use cactus_engine::Model;
 use cactus_import::{ConvertOptions, Outcome, convert, convert_calibrated};
 use cactus_passes::{Bits, Policy};
@@ -113,6 +114,7 @@ pub fn convert_measured(
     request: &Request,
     progress: &Rc<dyn Fn(Stage, u64, u64)>,
 ) -> Result<Made> {
+    cactus_bundle::check_destination(destination, options.replace)?;
     let mut options = options.clone();
     let threads = options
         .threads
@@ -132,9 +134,25 @@ pub fn convert_measured(
     float.policy = Policy::uniform(Bits::Sixteen);
     float.replace = true;
     convert(source, &reference.0, &float, &mut stage(Stage::Reference))?;
+    let bundle = Bundle::open(&reference.0)?;
+    let needed = request.calibration.is_some() || request.average_bits.is_some();
+    if !needed && !bundle.has_file("tokenizer.json") {
+        let mut outcome = convert(source, destination, &options, &mut stage(Stage::Converting))?;
+        outcome.notes.push("not measured: the source has no tokenizer".into());
+        return Ok(Made {
+            outcome,
+            quality: None,
+            below_floor: None,
+        });
+    }
+    let (tokenizer, _) = Model::load_text(&bundle)?;
+    let longest = bundle.manifest().context_tokens;
+    drop(bundle);
     let runner = || Runner::open(&reference.0, WINDOW, threads);
-    let (tokenizer, _) = Model::load_text(runner()?.bundle())?;
-    let windows = |text: &str, length: usize, tokens: usize| Windows::of(&tokenizer, text, length, tokens / length);
+    let windows = |text: &str, length: usize, tokens: usize| {
+        let length = length.min(longest);
+        Windows::of(&tokenizer, text, length, tokens / length.max(1))
+    };
 
     let given = request
         .calibration

@@ -68,14 +68,19 @@ fn chosen_policy(args: &ConvertArgs) -> Result<Policy> {
     Ok(policy)
 }
 
-/// What calibrates and measures: ours where no text is named. Floats are the reference itself, and need neither.
+/// What calibrates and measures: ours where no text is named. Eight bits and floats are as good as the source, and measured
+/// only where a text is named.
 fn request(args: &ConvertArgs, policy: &Policy) -> Result<Request> {
     let named = |file: &Path| -> Result<(String, String)> {
         let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
         Ok((read_text(file)?, name.into_owned()))
     };
     let ours = |text: &str, name: &str| (text.to_owned(), name.to_owned());
-    let floats = policy.bits >= Bits::Sixteen && policy.rules.is_empty();
+    let plain = |bits: Bits| bits >= Bits::Eight;
+    let fine = matches!(args.bits, ConvertBits::Fixed(_))
+        && plain(policy.bits)
+        && policy.embeddings.is_none_or(plain)
+        && policy.rules.iter().all(|(_, bits)| plain(*bits));
     Ok(Request {
         average_bits: match args.bits {
             ConvertBits::Average(average) => Some(average),
@@ -89,7 +94,7 @@ fn request(args: &ConvertArgs, policy: &Policy) -> Result<Request> {
         calibration_tokens: args.calibration_tokens,
         measure: match &args.quality_text {
             Some(file) => Some(named(file)?),
-            None if args.no_quality || floats => None,
+            None if args.no_quality || fine => None,
             None => Some(ours(DEFAULT_HELD_OUT, "built-in held-out text")),
         },
         accept_below_floor: args.force,

@@ -7,6 +7,7 @@ use crate::{model, output};
 use anyhow::{Context, Result, bail};
 use cactus_engine::{Bundle, LoadOptions, Model};
 use cactus_ir::{Graph, State, StateKind};
+use cactus_quality::QUALITY_PATH;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -126,6 +127,9 @@ fn summary(bundle: &Bundle, tensors: bool) -> Result<()> {
     for note in &provenance.notes {
         output::line(format!("{:<11} {note}", "note"));
     }
+    if let Some(quality) = quality(bundle)? {
+        output::line(format!("{:<11} {}", "quality", quality_text(&quality)));
+    }
     output::line("");
     for c in &m.components {
         let (graph, _) = bundle.graph(&c.name)?;
@@ -177,6 +181,31 @@ fn summary(bundle: &Bundle, tensors: bool) -> Result<()> {
     Ok(())
 }
 
+/// The quality document of a bundle that has one.
+fn quality(bundle: &Bundle) -> Result<Option<serde_json::Value>> {
+    if !bundle.has_file(QUALITY_PATH) {
+        return Ok(None);
+    }
+    let bytes = bundle.file(QUALITY_PATH)?;
+    let quality = serde_json::from_slice(&bytes).with_context(|| format!("`{QUALITY_PATH}` is not readable"))?;
+    Ok(Some(quality))
+}
+
+fn quality_text(quality: &serde_json::Value) -> String {
+    let number = |name: &str| quality["comparison"][name].as_f64().unwrap_or(f64::NAN);
+    let calibrated = match quality["calibration"].as_str() {
+        Some(text) => format!("calibrated on {text}"),
+        None => "not calibrated".to_owned(),
+    };
+    format!(
+        "divergence from the source {:.4} nats, same first token {:.1} %, perplexity {:.3} (source {:.3}); {calibrated}",
+        number("kl_mean"),
+        100.0 * number("top1"),
+        number("perplexity"),
+        number("perplexity_reference")
+    )
+}
+
 fn op_counts(graph: &Graph) -> BTreeMap<String, usize> {
     let mut out = BTreeMap::new();
     for (_, node) in graph.nodes() {
@@ -208,6 +237,7 @@ fn json(bundle: &Bundle) -> Result<serde_json::Value> {
         "path": bundle.root(), "version": m.version, "name": m.name, "family": m.family, "task": m.task,
         "context_tokens": m.context_tokens, "vocab_size": m.vocab_size, "tokens": m.tokens,
         "components": components, "packings": packings, "tensors": bundle.weights(), "provenance": bundle.provenance()?,
+        "quality": quality(bundle)?,
     }))
 }
 
