@@ -30,12 +30,19 @@ pub const ARROWS: &[(&str, &[&str])] = &[
             "bundle",
             "models",
             "passes",
+            "text",
         ],
     ),
     ("runtime", &["base", "tensor", "quant", "kernels", "ir", "bundle"]),
     ("text", &[]),
     ("engine", &["base", "bundle", "runtime", "text"]),
     ("hub", &["base"]),
+    (
+        "quality",
+        &[
+            "base", "bundle", "quant", "kernels", "passes", "import", "runtime", "text", "engine",
+        ],
+    ),
     ("cli", ALL),
     ("testkit", &["tensor", "quant", "ir"]),
     ("fuzzing", ALL),
@@ -59,6 +66,7 @@ const ALL: &[&str] = &[
     "text",
     "engine",
     "hub",
+    "quality",
 ];
 
 /// Paths that must not exist, however long: from, to, and why.

@@ -41,7 +41,15 @@ pub struct Knob {
 /// Forces an instruction-set tier.
 pub static ISA: Knob = Knob {
     name: "CACTUS_ISA",
-    kind: Kind::Choice(&["auto", "scalar", "avx2", "avx512_vnni"]),
+    kind: Kind::Choice(&[
+        "auto",
+        "scalar",
+        "neon",
+        "neon_dotprod",
+        "neon_i8mm",
+        "avx2",
+        "avx512_vnni",
+    ]),
     default: "auto",
     help: "Instruction-set tier of the kernels; a tier that this CPU lacks is an error.",
 };
@@ -166,7 +174,7 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::InvalidKnob);
         assert_eq!(
             error.to_string(),
-            "CACTUS_ISA: expected one of auto, scalar, avx2, avx512_vnni, found `sse`"
+            "CACTUS_ISA: expected one of auto, scalar, neon, neon_dotprod, neon_i8mm, avx2, avx512_vnni, found `sse`"
         );
     }
 

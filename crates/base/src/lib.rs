@@ -6,6 +6,7 @@
 //! - [`AlignedBuf`]: zeroed memory aligned to a cache line (large ones in huge pages).
 //! - [`checked`]: arithmetic on sizes and offsets that reports what overflowed.
 //! - [`knobs`]: the environment variables that change behavior, with type, default and help.
+//! - [`Cores`]: which cores of this machine are fast.
 //! - [`Pool`] and [`Step`]: resident worker threads, woken once per step.
 //!
 //! It depends on no other crate of the workspace. It deliberately does not know tensors, CPU features or models, and it
@@ -13,10 +14,12 @@
 
 mod aligned;
 pub mod checked;
+mod cores;
 mod error;
 pub mod knobs;
 mod pool;
 
 pub use aligned::{ALIGNMENT, AlignedBuf};
+pub use cores::Cores;
 pub use error::{Error, ErrorKind, Result};
 pub use pool::{Pool, Step};

@@ -86,6 +86,13 @@ impl Pool {
     /// When the system refuses a thread the pool is smaller; [`Pool::threads`] tells.
     #[must_use]
     pub fn new(threads: usize) -> Self {
+        Self::on(threads, &[])
+    }
+
+    /// As [`Pool::new`], with the workers kept on `cores` (of [`Cores`](crate::Cores)) where the system allows it; none is
+    /// all. The calling thread is the caller's own and stays where it is.
+    #[must_use]
+    pub fn on(threads: usize, cores: &[usize]) -> Self {
         let wanted = threads.max(1) - 1;
         let shared = Arc::new(Shared {
             remaining: OwnLine(AtomicIsize::new(0)),
@@ -101,8 +108,14 @@ impl Pool {
         let mut workers = Vec::with_capacity(wanted);
         for index in 0..wanted {
             let shared = Arc::clone(&shared);
+            let cores = cores.to_vec();
             let builder = std::thread::Builder::new().name(format!("cactus-{}", index + 1));
-            match builder.spawn(move || shared.work(index)) {
+            let work = move || {
+                // Where it is refused the worker runs anywhere, which is slower and nothing worse.
+                let _ = crate::cores::pin(&cores);
+                shared.work(index);
+            };
+            match builder.spawn(work) {
                 Ok(worker) => workers.push(worker),
                 Err(_) => break,
             }

@@ -14,6 +14,7 @@
 //! It may depend on `tensor`, `quant` and `ir`. It deliberately does not know kernels, devices or model families, and it
 //! never fetches anything.
 
+mod amend;
 mod checksum;
 mod error;
 mod graph_file;
@@ -23,6 +24,7 @@ mod reader;
 mod record;
 mod writer;
 
+pub use amend::{amend, install};
 pub use checksum::Checksum;
 pub use error::{Error, ErrorKind, Result};
 pub use graph_file::{GRAPH_MAGIC, GRAPH_VERSION, decode_graph, encode_graph};

@@ -272,6 +272,21 @@ impl Bundle {
         read_checked(&self.root, &self.manifest, path)
     }
 
+    /// A listed file mapped. Its size is checked against the manifest; its checksum only by [`Bundle::verify`], because that
+    /// would read all of it.
+    ///
+    /// # Errors
+    /// Where the file is not listed, missing or of another size.
+    pub fn map_file(&self, path: &str) -> Result<Mapped> {
+        let full = inside(&self.root, path)?;
+        let Some(entry) = self.manifest.files.get(path) else {
+            return Err(Error::new(ErrorKind::NotFound, full, "is not listed in the manifest"));
+        };
+        let map = Mapped::open(&full)?;
+        check_size(&full, map.len() as u64, entry.bytes)?;
+        Ok(map)
+    }
+
     /// Reads everything and checks every checksum; `progress` gets the bytes of each file or tensor as it is done.
     ///
     /// # Errors
@@ -375,16 +390,21 @@ fn read_checked(root: &Path, manifest: &Manifest, path: &str) -> Result<Vec<u8>>
         return Err(Error::new(ErrorKind::NotFound, full, "is not listed in the manifest"));
     };
     let bytes = read_bytes(&full)?;
-    if bytes.len() as u64 != entry.bytes {
-        let what = format!("has {} bytes, the manifest says {}", bytes.len(), entry.bytes);
-        return Err(Error::new(ErrorKind::Truncated, full, what));
-    }
+    check_size(&full, bytes.len() as u64, entry.bytes)?;
     let found = Checksum::of(&bytes);
     if found != entry.xxh3 {
         let what = format!("is damaged: its checksum is {found}, the manifest says {}", entry.xxh3);
         return Err(Error::new(ErrorKind::Checksum, full, what));
     }
     Ok(bytes)
+}
+
+fn check_size(path: &Path, found: u64, expected: u64) -> Result<()> {
+    if found == expected {
+        return Ok(());
+    }
+    let what = format!("has {found} bytes, the manifest says {expected}");
+    Err(Error::new(ErrorKind::Truncated, path, what))
 }
 
 fn read_bytes(path: &Path) -> Result<Vec<u8>> {

@@ -236,31 +236,9 @@ impl BundleWriter {
         };
         manifest.checksum = manifest.expected_checksum();
         self.write_file(MANIFEST_PATH, &json(&manifest))?;
-        self.move_into_place()?;
+        place(&self.temporary, &self.destination)?;
         self.finished = true;
         Ok(self.destination.clone())
-    }
-
-    fn move_into_place(&self) -> Result<()> {
-        let io = |e| Error::io(&self.destination, "move the new bundle there", e);
-        check_destination(&self.destination, true)?;
-        if !self.destination.exists() {
-            return fs::rename(&self.temporary, &self.destination).map_err(io);
-        }
-        // A folder that is not empty cannot be replaced by one rename: the old bundle steps aside, and back on failure.
-        let aside = self.temporary.with_extension("old");
-        if aside.exists() {
-            // Left by a writer that was stopped after its bundle was in place.
-            fs::remove_dir_all(&aside).map_err(|e| Error::io(&aside, "remove the replaced bundle", e))?;
-        }
-        fs::rename(&self.destination, &aside).map_err(io)?;
-        if let Err(e) = fs::rename(&self.temporary, &self.destination) {
-            return Err(match fs::rename(&aside, &self.destination) {
-                Ok(()) => io(e),
-                Err(_) => Error::io(&aside, "restore the old bundle, which is now there", e),
-            });
-        }
-        fs::remove_dir_all(&aside).map_err(|e| Error::io(&aside, "remove the replaced bundle", e))
     }
 }
 
@@ -312,8 +290,31 @@ impl ChunkWriter {
     }
 }
 
+/// Moves a complete bundle into place by renaming.
+pub(crate) fn place(temporary: &Path, destination: &Path) -> Result<()> {
+    let io = |e| Error::io(destination, "move the new bundle there", e);
+    check_destination(destination, true)?;
+    if !destination.exists() {
+        return fs::rename(temporary, destination).map_err(io);
+    }
+    // A folder that is not empty cannot be replaced by one rename: the old bundle steps aside, and back on failure.
+    let aside = temporary.with_extension("old");
+    if aside.exists() {
+        // Left by a writer that was stopped after its bundle was in place.
+        fs::remove_dir_all(&aside).map_err(|e| Error::io(&aside, "remove the replaced bundle", e))?;
+    }
+    fs::rename(destination, &aside).map_err(io)?;
+    if let Err(e) = fs::rename(temporary, destination) {
+        return Err(match fs::rename(&aside, destination) {
+            Ok(()) => io(e),
+            Err(_) => Error::io(&aside, "restore the old bundle, which is now there", e),
+        });
+    }
+    fs::remove_dir_all(&aside).map_err(|e| Error::io(&aside, "remove the replaced bundle", e))
+}
+
 /// An empty folder, or nothing, or (with `replace`) a bundle may stand at a destination.
-fn check_destination(destination: &Path, replace: bool) -> Result<()> {
+pub(crate) fn check_destination(destination: &Path, replace: bool) -> Result<()> {
     let Ok(meta) = fs::symlink_metadata(destination) else {
         return Ok(());
     };
@@ -335,7 +336,7 @@ fn check_destination(destination: &Path, replace: bool) -> Result<()> {
     }
 }
 
-fn json<T: serde::Serialize>(value: &T) -> Vec<u8> {
+pub(crate) fn json<T: serde::Serialize>(value: &T) -> Vec<u8> {
     let mut out = serde_json::to_vec_pretty(value).expect("a manifest has string keys and finite structure");
     out.push(b'\n');
     out

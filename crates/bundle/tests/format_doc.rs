@@ -162,8 +162,77 @@ fn packings_and_type_codes_are_those_of_the_code() {
         assert_eq!(coded["dtype"], codes[packing.dtype().name()], "{packing}");
         assert_eq!(coded["packing"], u64::from(packing.id()));
     }
-    for reserved in 16..=19 {
-        assert_eq!(Packing::from_id(reserved), None);
+}
+
+#[test]
+fn codebooks_and_signs_are_those_of_the_page() {
+    use cactus_quant::cq::{Codebook, rotation};
+    let rows = table("<!-- codebooks -->");
+    assert_eq!(rows.len(), 12);
+    for row in rows {
+        let (bits, d) = (row[0].parse().unwrap(), row[1].parse().unwrap());
+        let positive: Vec<i8> = row[2].split(' ').map(|x| x.parse().unwrap()).collect();
+        let whole: Vec<i8> = positive.iter().rev().map(|x| -x).chain(positive.clone()).collect();
+        assert_eq!(Codebook::of(bits, d).integers()[..1 << bits], whole, "{row:?}");
+    }
+    let page = page();
+    let (_, rest) = page.split_once("<!-- cq signs -->").unwrap();
+    let bits = u128::from_str_radix(rest.lines().nth(3).unwrap(), 16).unwrap();
+    for (i, sign) in rotation::SIGNS.iter().enumerate() {
+        assert_eq!(*sign < 0, bits >> i & 1 == 1, "sign {i}");
+    }
+}
+
+/// A row decoded by nothing but the page's formulas.
+#[test]
+fn codebook_rows_decode_as_the_page_says() {
+    let (n, k) = (19, 224);
+    let rows: Vec<f32> = (0..n * k).map(|i| ((i * 37 % 101) as f32 - 50.0) / 100.0).collect();
+    for b in 1..=4usize {
+        let packed = cactus_quant::pack(Packing::of_codebook_bits(b as u32).unwrap(), n, k, &rows).unwrap();
+        // One pair of groups, 128 and 64, and one of 32 alone.
+        let (groups, block_bytes) = ([(0, 128), (128, 64), (192, 32)], 2 * 64 + 2 * b * 224);
+        assert_eq!(packed.data().len(), 2 * block_bytes);
+        for o in [0, 15, 18] {
+            let (block, r) = (&packed.data()[o / 16 * block_bytes..], o % 16);
+            let mut found = vec![0.0; k];
+            packed.view().decode_row(o, &mut found);
+            for (g, (start, d)) in groups.into_iter().enumerate() {
+                let pair = if g < 2 { 0 } else { 64 + 2 * b * 192 };
+                let values = pair + 64 + if g == 1 { 2 * b * 128 } else { 0 };
+                let at = pair + g % 2 * 32 + 2 * r;
+                let scale = half::f16::from_le_bytes([block[at], block[at + 1]]).to_f64();
+                let book = cactus_quant::cq::Codebook::of(b as u32, d).integers();
+                let c: Vec<f64> = (0..d)
+                    .map(|input| {
+                        let (chunk, j, e) = (values + input / 32 * 64 * b, input % 32 / 4, 4 * r + input % 4);
+                        let byte = |vector: usize| usize::from(block[chunk + 64 * vector + e]);
+                        let index = match b {
+                            4 => byte(j / 2) >> (4 * (j % 2)) & 15,
+                            3 => (byte(j / 4) >> (2 * (j % 4)) & 3) + 4 * (byte(2) >> j & 1),
+                            2 => byte(j / 4) >> (2 * (j % 4)) & 3,
+                            _ => byte(0) >> j & 1,
+                        };
+                        f64::from(book[index])
+                    })
+                    .collect();
+                for i in 0..d {
+                    let h: f64 = (0..d)
+                        .map(|q| if (i & q).count_ones() % 2 == 0 { c[q] } else { -c[q] })
+                        .sum();
+                    let sign = if cactus_quant::cq::rotation::SIGNS[i] < 0 {
+                        -1.0
+                    } else {
+                        1.0
+                    };
+                    let w = sign * h * scale / (64 * d) as f64;
+                    let error = (w - f64::from(found[start + i])).abs();
+                    assert!(error <= 1e-6 * w.abs(), "{b} bits, output {o}, input {}", start + i);
+                    // And it is near the weight that was stored.
+                    assert!(b < 4 || (w - f64::from(rows[o * k + start + i])).abs() < 0.2);
+                }
+            }
+        }
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Answer a prompt, or chat
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Convert a GGUF file or a Hugging Face folder into a bundle
     Convert(ConvertArgs),
     /// Make a bundle of a PyTorch program saved by torch.export (`.pt2`)
@@ -23,6 +23,8 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     /// Measure speed, load time and memory
     Bench(BenchArgs),
+    /// Measure the matrix products of every instruction set of this CPU, and show which is picked
+    Kernels(KernelsArgs),
     /// List known and downloaded models
     List(ListArgs),
     /// Fetch a model into the cache
@@ -33,16 +35,18 @@ pub(crate) enum Command {
     Tokenize(TokenizeArgs),
     /// Compute the perplexity of a text file
     Score(ScoreArgs),
+    /// Compare a bundle with another on a text
+    Eval(EvalArgs),
 }
 
 /// How a bundle is found and loaded.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct ModelArgs {
     /// Bundle folder, GGUF file, Hugging Face folder or id, or the name of a known model
     #[arg(default_value = cactus_hub::DEFAULT_MODEL)]
     pub(crate) model: String,
     /// Bits of the weights where the model must be converted first
-    #[arg(long, default_value = "8", value_name = "8|16|32")]
+    #[arg(long, default_value = "8", value_name = "1|2|3|4|8|16|32")]
     pub(crate) bits: Bits,
     /// Hugging Face token, for gated models [default: HF_TOKEN, or the token file of the Hugging Face tool]
     #[arg(long)]
@@ -56,10 +60,32 @@ pub(crate) struct ModelArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct KernelsArgs {
+    /// Rows, inputs and outputs of the product [default: shapes of small language models]
+    #[arg(value_name = "M,K,N")]
+    pub(crate) shape: Option<String>,
+    /// Threads
+    #[arg(long, default_value = "1", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: u16,
+    /// Repetitions; the median is shown
+    #[arg(long, default_value = "7")]
+    pub(crate) reps: usize,
+    /// Fail where the pick is not the fastest within noise
+    #[arg(long)]
+    pub(crate) assert: bool,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct EngineArgs {
-    /// Threads for the prompt [default: one for each core]
+    /// Threads for the prompt; 1 leaves the other cores alone [default: one for each fast core]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
+    /// Keep the threads on the fast cores
+    #[arg(long)]
+    pub(crate) pin: bool,
     /// Threads for generating [default: as --threads]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) decode_threads: Option<u16>,
@@ -76,6 +102,14 @@ pub(crate) struct EngineArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Bits {
+    #[value(name = "1")]
+    One,
+    #[value(name = "2")]
+    Two,
+    #[value(name = "3")]
+    Three,
+    #[value(name = "4")]
+    Four,
     #[value(name = "8")]
     Eight,
     #[value(name = "16")]
@@ -85,13 +119,41 @@ pub(crate) enum Bits {
 }
 
 impl Bits {
-    pub(crate) fn number(self) -> u32 {
+    pub(crate) fn precision(self) -> cactus_passes::Bits {
+        use cactus_passes::Bits as P;
         match self {
-            Bits::Eight => 8,
-            Bits::Sixteen => 16,
-            Bits::ThirtyTwo => 32,
+            Bits::One => P::One,
+            Bits::Two => P::Two,
+            Bits::Three => P::Three,
+            Bits::Four => P::Four,
+            Bits::Eight => P::Eight,
+            Bits::Sixteen => P::Sixteen,
+            Bits::ThirtyTwo => P::ThirtyTwo,
         }
     }
+}
+
+/// Bits asked for at conversion.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum ConvertBits {
+    Fixed(cactus_passes::Bits),
+    Average(f64),
+}
+
+fn parse_bits(text: &str) -> Result<ConvertBits, String> {
+    let expected = || "expected 1, 2, 3, 4, 8, 16, 32, or auto:AVERAGE such as auto:3.2".to_owned();
+    if let Some(average) = text.strip_prefix("auto:") {
+        let average: f64 = average.parse().map_err(|_| expected())?;
+        return if (2.125..=16.0).contains(&average) {
+            Ok(ConvertBits::Average(average))
+        } else {
+            Err(format!("an average is from 2.125 to 16 bits, found {average}"))
+        };
+    }
+    let number = text.parse().map_err(|_| expected())?;
+    cactus_passes::Bits::from_number(number)
+        .map(ConvertBits::Fixed)
+        .ok_or_else(expected)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -160,6 +222,12 @@ pub(crate) struct RunArgs {
     /// Go on after the model ends its answer
     #[arg(long)]
     pub(crate) ignore_eos: bool,
+    /// Guess up to this many tokens at once from prompt and answer: the same answer, sooner where it repeats the prompt
+    #[arg(long, value_name = "TOKENS", num_args = 0..=1, default_missing_value = "15")]
+    pub(crate) prompt_lookup: Option<usize>,
+    /// A smaller model of the same vocabulary that guesses tokens: the same answer, sooner where it guesses well
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) draft_model: Option<String>,
     /// Report the log-probabilities of each token and of this many alternatives (with --json)
     #[arg(long, value_name = "N")]
     pub(crate) logprobs: Option<usize>,
@@ -186,10 +254,29 @@ pub(crate) struct ConvertArgs {
     pub(crate) source: String,
     /// Folder of the new bundle
     pub(crate) destination: PathBuf,
-    /// Bits of the weights
-    #[arg(long, default_value = "8", value_name = "8|16|32")]
-    pub(crate) bits: Bits,
-    /// Replace a bundle that is already there
+    /// Bits of the weights, or an average that is spent where it matters
+    #[arg(long, default_value = "8", value_name = "1|2|3|4|8|16|32|auto:AVERAGE", value_parser = parse_bits)]
+    pub(crate) bits: ConvertBits,
+    /// Bits of embedding tables [default: as --bits, but at least 4]
+    #[arg(long, value_name = "1|2|3|4|8|16|32")]
+    pub(crate) embedding_bits: Option<Bits>,
+    /// File with bits by name of the weight: `bits`, `embeddings`, and `[[rule]]` with `pattern` and `bits`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy: Option<PathBuf>,
+    /// Lose less at 1 to 4 bits: run a text (or JSON lines) through the model first, a small one of ours where no FILE is
+    /// given
+    #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    pub(crate) calibrate: Option<Option<PathBuf>>,
+    /// Most tokens to calibrate with
+    #[arg(long, default_value_t = 16384, value_name = "TOKENS")]
+    pub(crate) calibration_tokens: usize,
+    /// Text to measure the bundle on, against its source [default: a small one of ours]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) quality_text: Option<PathBuf>,
+    /// Do not measure the bundle
+    #[arg(long, conflicts_with = "quality_text")]
+    pub(crate) no_quality: bool,
+    /// Replace a bundle that is already there, and write one that is too far from its source
     #[arg(long, visible_alias = "reconvert")]
     pub(crate) force: bool,
     /// Hugging Face token, for gated models [default: HF_TOKEN, or the token file of the Hugging Face tool]
@@ -244,7 +331,7 @@ pub(crate) struct TranspileArgs {
     #[arg(long, default_value = "auto")]
     pub(crate) task: TaskName,
     /// Bits of the matrices [default: as in the source]
-    #[arg(long, value_name = "8|16|32")]
+    #[arg(long, value_name = "1|2|3|4|8|16|32")]
     pub(crate) bits: Option<Bits>,
     /// Replace a bundle that is already there
     #[arg(long)]
@@ -379,6 +466,30 @@ pub(crate) struct ScoreArgs {
     /// Element type of the KV cache
     #[arg(long, default_value = "int8")]
     pub(crate) kv: Kv,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EvalArgs {
+    /// The bundle
+    pub(crate) bundle: PathBuf,
+    /// The bundle to compare it with, made from the same source with `--bits 16`
+    #[arg(long, value_name = "BUNDLE")]
+    pub(crate) against: PathBuf,
+    /// The text file, or JSON lines [default: a small text of ours]
+    #[arg(long, short)]
+    pub(crate) file: Option<PathBuf>,
+    /// Tokens of a window; the second half of each is compared
+    #[arg(long, default_value_t = 512)]
+    pub(crate) context: usize,
+    /// Windows compared [default: all]
+    #[arg(long)]
+    pub(crate) chunks: Option<usize>,
+    /// Threads [default: one for each core]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -7,6 +7,7 @@ use anyhow::Result;
 use cactus_engine::{KvDType, LoadOptions, Model};
 use cactus_hub::{Fetched, Format, Hub, HubOptions, ModelRef};
 use cactus_import::{ConvertOptions, Outcome};
+use cactus_passes::Policy;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -55,7 +56,7 @@ pub(crate) fn bundle(args: &ModelArgs) -> Result<PathBuf> {
         &fetched.path,
         &path,
         &ConvertOptions {
-            bits: args.bits.number(),
+            policy: Policy::uniform(args.bits.precision()),
             replace: true,
             name: fetched.record.as_ref().map(|r| r.id.clone()),
             license: fetched.record.as_ref().and_then(|r| r.license.clone()),
@@ -67,6 +68,7 @@ pub(crate) fn bundle(args: &ModelArgs) -> Result<PathBuf> {
 
 fn variant(bits: Bits) -> String {
     match bits {
+        Bits::One | Bits::Two | Bits::Three | Bits::Four => format!("cq{}", bits.precision().number()),
         Bits::Eight => "int8".to_owned(),
         Bits::Sixteen => "f16".to_owned(),
         Bits::ThirtyTwo => "f32".to_owned(),
@@ -103,7 +105,7 @@ fn local_key(path: &Path) -> Result<String> {
 pub(crate) fn convert(source: &Path, destination: &Path, options: &ConvertOptions) -> Result<Outcome> {
     let mut bar = None;
     let what = source.file_name().unwrap_or(source.as_os_str()).to_string_lossy();
-    output::note(format!("converting {what} to {} bits", options.bits));
+    output::note(format!("converting {what} to {} bits", options.policy));
     let outcome = cactus_import::convert(source, destination, options, &mut |done, total| {
         bar.get_or_insert_with(|| byte_bar(total, "converting"))
             .set_position(done);
@@ -126,6 +128,7 @@ pub(crate) fn load_options(args: &EngineArgs) -> LoadOptions {
         kv_dtype: kv_dtype(args.kv),
         threads: args.threads.map(usize::from),
         decode_threads: args.decode_threads.map(usize::from),
+        pin: args.pin,
     }
 }
 

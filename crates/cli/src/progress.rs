@@ -2,6 +2,7 @@
 
 use crate::output;
 use cactus_hub::Event;
+use cactus_quality::Stage;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -79,6 +80,42 @@ impl cactus_hub::Progress for FetchProgress {
                 }
             }
             _ => {}
+        }
+    }
+}
+
+/// One bar after another for the stages of a conversion.
+#[derive(Debug, Default)]
+pub(crate) struct StageBar {
+    current: std::cell::RefCell<Option<(Stage, ProgressBar)>>,
+}
+
+impl StageBar {
+    pub(crate) fn show(&self, stage: Stage, done: u64, total: u64) {
+        let mut current = self.current.borrow_mut();
+        // Collecting inputs happens in the middle of converting; its bar gives way again.
+        if current.as_ref().is_none_or(|(shown, _)| *shown != stage) {
+            if let Some((_, bar)) = current.take() {
+                bar.finish_and_clear();
+            }
+            let what = match stage {
+                Stage::Reference => "reading",
+                Stage::Sensitivity => "measuring sensitivity",
+                Stage::Calibrating => "calibrating",
+                Stage::Measuring => "measuring quality",
+                _ => "converting",
+            };
+            *current = Some((stage, byte_bar(total, what)));
+        }
+        if let Some((_, bar)) = &*current {
+            bar.set_length(total);
+            bar.set_position(done);
+        }
+    }
+
+    pub(crate) fn end(&self) {
+        if let Some((_, bar)) = self.current.borrow_mut().take() {
+            bar.finish_and_clear();
         }
     }
 }

@@ -220,3 +220,26 @@ fn a_chat_from_a_pipe_answers_each_line() {
         "{err}"
     );
 }
+
+#[test]
+fn kernels_lists_every_tier_and_marks_one_pick() {
+    let c = Cactus::new();
+    let text = c.ok(&["kernels", "3,70,40", "--reps", "1", "--json"]);
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+    let tiers: Vec<&str> = cactus_kernels::Kernels::available().map(|k| k.tier().name()).collect();
+    for packing in ["int8_g32", "f16_n16", "f32_n16"] {
+        let of: Vec<_> = rows.iter().filter(|r| r["packing"] == packing).collect();
+        let listed: Vec<&str> = of.iter().map(|r| r["tier"].as_str().unwrap()).collect();
+        assert_eq!(listed, tiers, "{packing}");
+        assert_eq!(of.iter().filter(|r| r["picked"] == true).count(), 1, "{packing}");
+        assert!(of.iter().all(|r| r["microseconds"].as_f64().unwrap() > 0.0));
+    }
+    for (shape, expected) in [
+        ("1,2", "M,K,N"),
+        ("0,4,4", "M,K,N"),
+        ("9999,4,4", "4096 rows"),
+        ("1,100000,100000", "at most"),
+    ] {
+        assert!(c.fails(&["kernels", shape]).contains(expected), "{shape}");
+    }
+}

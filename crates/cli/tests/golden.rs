@@ -5,6 +5,7 @@ use cactus_base::Pool;
 use cactus_bundle::Bundle;
 use cactus_import::{ConvertOptions, convert};
 use cactus_kernels::Kernels;
+use cactus_passes::{Bits, Policy};
 use cactus_runtime::{Execution, Head, KvDType, Options, Program};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -60,7 +61,7 @@ fn expected(case: &str) -> Expected {
 
 fn bundle(source: &Path, dir: &Path, bits: u32) -> Arc<Bundle> {
     let options = ConvertOptions {
-        bits,
+        policy: Policy::uniform(Bits::from_number(bits).unwrap()),
         replace: true,
         ..ConvertOptions::default()
     };

@@ -114,6 +114,10 @@ pub struct Completion {
     pub cached_tokens: usize,
     /// Tokens generated.
     pub decode_tokens: usize,
+    /// Tokens guessed by a drafter; 0 without one.
+    pub drafted_tokens: usize,
+    /// Of these, guessed right.
+    pub accepted_tokens: usize,
     /// `prefill_tokens + decode_tokens`.
     pub total_tokens: usize,
     /// Seed that repeats the answer.

@@ -15,6 +15,7 @@ mod model;
 pub mod options;
 pub mod sampler;
 mod session;
+pub mod speculate;
 pub mod stop;
 
 pub use cactus_bundle::Bundle;

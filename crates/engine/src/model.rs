@@ -2,10 +2,10 @@
 
 use crate::options::GenerateOptions;
 use crate::{Error, Result, Session};
-use cactus_base::Pool;
+use cactus_base::{Cores, Pool};
 use cactus_bundle::Bundle;
 use cactus_runtime::{KvDType, Options, Program};
-use cactus_text::{ChatTemplate, ChatTemplateSource, Tokenizer, TokenizerSource};
+use cactus_text::{ChatTemplate, ChatTemplateSource, Tokenizer, TokenizerSource, TokenizerTables};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
@@ -19,10 +19,12 @@ pub struct LoadOptions {
     pub chunk_tokens: usize,
     /// Element type of the KV cache.
     pub kv_dtype: KvDType,
-    /// Threads for prompts, the caller's included; `None` is one for each core.
+    /// Threads for prompts, the caller's included; `None` is one for each fast core (see [`Cores`]).
     pub threads: Option<usize>,
     /// Threads for generating; `None` as for prompts.
     pub decode_threads: Option<usize>,
+    /// Whether the threads that this model starts are kept on the fast cores.
+    pub pin: bool,
 }
 
 impl Default for LoadOptions {
@@ -34,6 +36,7 @@ impl Default for LoadOptions {
             kv_dtype: runtime.kv_dtype,
             threads: None,
             decode_threads: None,
+            pin: false,
         }
     }
 }
@@ -69,8 +72,8 @@ impl Model {
             true => generation_defaults(&bundle.file("generation_config.json")?)?,
             false => GenerateOptions::default(),
         };
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = options.threads.unwrap_or(cores).max(1);
+        let cores = Cores::detect();
+        let threads = options.threads.unwrap_or_else(|| cores.threads()).max(1);
         let decode_threads = options.decode_threads.unwrap_or(threads).clamp(1, threads);
         let program = Program::new(
             bundle,
@@ -84,7 +87,7 @@ impl Model {
         )?;
         Ok(Arc::new(Model {
             program: Arc::new(program),
-            pool: Pool::new(threads),
+            pool: Pool::on(threads, if options.pin { &cores.fast } else { &[] }),
             threads,
             decode_threads,
             eos: OnceLock::new(),
@@ -176,12 +179,20 @@ impl Model {
                 None
             })
         };
-        let tokenizer = optional("tokenizer.json")?.ok_or(Error::NoTokenizer)?;
+        // Bundles of kinds of vocabulary without tables have the JSON alone.
+        let (tokenizer, tables) = match bundle.has_file("tokenizer.tables") {
+            true => (
+                Vec::new(),
+                Some(TokenizerTables::new(bundle.map_file("tokenizer.tables")?)),
+            ),
+            false => (optional("tokenizer.json")?.ok_or(Error::NoTokenizer)?, None),
+        };
         let config = optional("tokenizer_config.json")?;
         let generation = optional("generation_config.json")?;
         let template = optional("chat_template.jinja")?;
         let source = TokenizerSource {
             tokenizer: &tokenizer,
+            tables,
             tokenizer_config: config.as_deref(),
             generation_config: generation.as_deref(),
             ..TokenizerSource::default()

@@ -1,11 +1,12 @@
 //! Generation options: what a caller may ask of one generation, its allowed values, and how option
 //! sources are layered (defaults, then the bundle's `generation_config.json`, then the call).
 //!
-//! Depends on `serde` only. It deliberately does not sample, match stop strings or know any model: those
+//! Depends on `serde` only, and on the limits of what it steers. It deliberately does not sample, match stop strings or know any model: those
 //! are [`crate::sampler`], [`crate::stop`] and the session.
 
 use std::collections::BTreeMap;
 
+use crate::speculate::MAX_DRAFT_TOKENS;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -86,6 +87,10 @@ pub struct GenerateOptions {
     /// Never draw an end-of-sequence token, so that only `max_tokens`, `stop` or cancellation ends the
     /// answer. Default false.
     pub ignore_eos: bool,
+    /// Guess up to this many tokens at once from what prompt and answer already hold (prompt lookup, see
+    /// [`crate::speculate`]). The answer is the same; where it repeats the prompt it comes sooner. 0 is off (default), at
+    /// most [`MAX_DRAFT_TOKENS`].
+    pub prompt_lookup: usize,
 }
 
 impl Default for GenerateOptions {
@@ -107,6 +112,7 @@ impl Default for GenerateOptions {
             include_stop: false,
             logprobs: None,
             ignore_eos: false,
+            prompt_lookup: 0,
         }
     }
 }
@@ -129,6 +135,7 @@ const NAMES: &[&str] = &[
     "include_stop",
     "logprobs",
     "ignore_eos",
+    "prompt_lookup",
     "max_new_tokens",
     "max_completion_tokens",
     "stop_sequences",
@@ -195,6 +202,10 @@ impl GenerateOptions {
                 return Err(InvalidOption::new("stop", found, allowed));
             }
         }
+        if self.prompt_lookup > MAX_DRAFT_TOKENS {
+            let allowed = format!("a whole number from 0 to {MAX_DRAFT_TOKENS} (0 is off)");
+            return Err(InvalidOption::new("prompt_lookup", self.prompt_lookup, allowed));
+        }
         match self.logprobs {
             Some(n) if n > MAX_LOGPROBS => {
                 let allowed = format!("a whole number from 0 to {MAX_LOGPROBS}, or null");
@@ -259,6 +270,7 @@ impl GenerateOptions {
                 }
             }
             "ignore_eos" => self.ignore_eos = flag(name, value)?,
+            "prompt_lookup" => self.prompt_lookup = count(name, value, 0)?,
             _ => {
                 let allowed = format!("one of the options {}", NAMES.join(", "));
                 return Err(InvalidOption::new(name, "an unknown option", allowed));
@@ -401,6 +413,7 @@ mod tests {
             include_stop: true,
             logprobs: Some(5),
             ignore_eos: true,
+            prompt_lookup: 7,
         };
         let text = serde_json::to_string(&options).unwrap();
         assert_eq!(serde_json::from_str::<GenerateOptions>(&text).unwrap(), options);
@@ -450,6 +463,7 @@ mod tests {
             (json!({"temperature": -0.1}), "temperature", "-0.1"),
             (json!({"temperature": 101}), "temperature", "101"),
             (json!({"temperature": "hot"}), "temperature", "\"hot\""),
+            (json!({"prompt_lookup": 16}), "prompt_lookup", "16"),
             (json!({"temperature": 1e300}), "temperature", "inf"),
             (json!({"top_p": 0}), "top_p", "0"),
             (json!({"top_p": 1.01}), "top_p", "1.01"),

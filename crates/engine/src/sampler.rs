@@ -327,6 +327,11 @@ impl Sampler {
     }
 }
 
+/// The lowest id with the largest logit.
+pub(crate) fn best_token(logits: &[f32]) -> u32 {
+    argmax(logits)
+}
+
 /// Token counts for the penalties; empty vectors when no penalty is on.
 #[derive(Debug, Clone)]
 struct History {

@@ -4,10 +4,12 @@ use crate::completion::{CancelToken, Completion, Delta, FinishReason, Overflow, 
 use crate::memory::ProcessMemory;
 use crate::options::GenerateOptions;
 use crate::sampler::{Sampled, Sampler};
+use crate::speculate::{DraftLength, Drafter, MAX_DRAFT_TOKENS, PromptLookup};
 use crate::stop::StopMatcher;
 use crate::{Error, Model, Result};
 use cactus_runtime::{Execution, Head};
 use cactus_text::{StreamDecoder, Tokenizer};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -101,6 +103,29 @@ impl Session {
         cancel: &CancelToken,
         on_delta: &mut dyn FnMut(Delta<'_>),
     ) -> Result<Completion> {
+        let mut lookup = PromptLookup::default();
+        let drafter: Option<&mut dyn Drafter> = match options.prompt_lookup {
+            0 => None,
+            _ => Some(&mut lookup),
+        };
+        self.generate_with(prompt, options, drafter, cancel, on_delta)
+    }
+
+    /// Answers `prompt` as [`Session::generate`] does, with the guesses of `drafter` to compute several tokens in one pass:
+    /// the same answer, sooner where the guesses are good. At most [`GenerateOptions::prompt_lookup`] tokens are guessed at
+    /// once, or [`MAX_DRAFT_TOKENS`] where that is 0. Models whose states cannot be rewound (short convolutions) decode
+    /// plainly.
+    ///
+    /// # Errors
+    /// As [`Session::generate`], and those of the drafter.
+    pub fn generate_with(
+        &mut self,
+        prompt: &[u32],
+        options: &GenerateOptions,
+        drafter: Option<&mut dyn Drafter>,
+        cancel: &CancelToken,
+        on_delta: &mut dyn FnMut(Delta<'_>),
+    ) -> Result<Completion> {
         let start = Instant::now();
         let model = Arc::clone(&self.model);
         let mut sampler = Sampler::new(options, model.vocab_size())?;
@@ -118,8 +143,15 @@ impl Session {
         } else {
             Some(FinishReason::Cancelled)
         };
+        let mut speculation = drafter
+            .filter(|_| model.program().can_rewind(MAX_DRAFT_TOKENS))
+            .map(|drafter| Speculation::new(drafter, options.prompt_lookup));
         while finish.is_none() {
-            let sampled = sampler.sample(self.execution.logits())?;
+            let ready = speculation.as_mut().and_then(|s| s.drawn.pop_front());
+            let sampled = match ready {
+                Some(sampled) => sampled,
+                None => sampler.sample(self.execution.logits())?,
+            };
             first_token.get_or_insert_with(|| start.elapsed());
             if !options.ignore_eos && model.eos().contains(&sampled.token) {
                 finish = Some(FinishReason::Stop);
@@ -134,7 +166,11 @@ impl Session {
             } else if cancel.is_cancelled() {
                 Some(FinishReason::Cancelled)
             } else {
-                self.decode(token, cancel)?
+                match &mut speculation {
+                    None => self.decode(token, cancel)?,
+                    Some(s) if !s.drawn.is_empty() => None,
+                    Some(s) => self.speculate(s, token, &mut sampler, cancel)?,
+                }
             };
         }
         answer.finish(on_delta);
@@ -153,6 +189,8 @@ impl Session {
             prefill_tokens: prompt.len(),
             cached_tokens: cached,
             decode_tokens: decoded,
+            drafted_tokens: speculation.as_ref().map_or(0, |s| s.drafted),
+            accepted_tokens: speculation.as_ref().map_or(0, |s| s.accepted),
             total_tokens: prompt.len() + decoded,
             seed: sampler.seed(),
             logprobs: answer.logprobs,
@@ -271,6 +309,72 @@ impl Session {
         Ok(true)
     }
 
+    /// Computes `token` and guesses of what follows in one pass, and draws the tokens after it for as long as the guesses
+    /// are what is drawn, and one more. Some where the answer must end.
+    fn speculate(
+        &mut self,
+        speculation: &mut Speculation<'_>,
+        token: u32,
+        sampler: &mut Sampler,
+        cancel: &CancelToken,
+    ) -> Result<Option<FinishReason>> {
+        let past = self.tokens.len();
+        let room = self.execution.program().context_tokens().saturating_sub(past + 1);
+        let most = speculation.length.get().min(room);
+        let ids = &mut speculation.ids;
+        ids.clear();
+        self.tokens.push(token);
+        if most > 0 {
+            speculation.drafter.draft(&self.tokens, most, ids)?;
+            ids.truncate(most);
+        }
+        self.tokens.pop();
+        if ids.is_empty() {
+            return self.decode(token, cancel);
+        }
+        ids.insert(0, token);
+        let mut drawn = Ok(());
+        let mut right = 0;
+        let mut each = |i: usize, logits: &[f32]| {
+            // Guess `i` was right, so what comes after it can be drawn.
+            if drawn.is_err() || i > right {
+                return;
+            }
+            match sampler.sample(logits) {
+                Ok(sampled) => {
+                    right += usize::from(ids.get(i + 1) == Some(&sampled.token));
+                    speculation.drawn.push_back(sampled);
+                }
+                Err(e) => drawn = Err(e),
+            }
+        };
+        let model = Arc::clone(&self.model);
+        self.execution
+            .run(model.pool(), model.decode_threads(), ids, Head::From(0, &mut each))?;
+        drawn?;
+        let kept = past + 1 + right;
+        self.tokens.extend_from_slice(&ids[..=right]);
+        if !self.execution.truncate(kept) {
+            // A program that says it can be rewound can.
+            return Err(Error::Argument("the states of this model cannot be rewound".to_owned()));
+        }
+        speculation.drafted += ids.len() - 1;
+        speculation.accepted += right;
+        speculation.length.learn(ids.len() - 1, right);
+        Ok(None)
+    }
+
+    /// Holds exactly `tokens`, with the logits after the last.
+    pub(crate) fn follow(&mut self, tokens: &[u32]) -> Result<()> {
+        let cached = self.reuse(tokens, tokens.len().saturating_sub(1));
+        self.feed(&tokens[cached..], true, &CancelToken::new()).map(drop)
+    }
+
+    /// The most likely token after those held.
+    pub(crate) fn best_token(&self) -> u32 {
+        crate::sampler::best_token(self.execution.logits())
+    }
+
     /// Computes the logits after `token`. Some where the answer must end.
     fn decode(&mut self, token: u32, cancel: &CancelToken) -> Result<Option<FinishReason>> {
         let context = self.execution.program().context_tokens();
@@ -291,6 +395,32 @@ impl Session {
             .run(model.pool(), model.decode_threads(), &[token], Head::Last)?;
         self.tokens.push(token);
         Ok(None)
+    }
+}
+
+/// A generation's guesses, and the tokens drawn ahead.
+struct Speculation<'a> {
+    drafter: &'a mut dyn Drafter,
+    length: DraftLength,
+    /// Token and guesses of the pass under way.
+    ids: Vec<u32>,
+    /// Drawn and not yet said.
+    drawn: VecDeque<Sampled>,
+    drafted: usize,
+    accepted: usize,
+}
+
+impl<'a> Speculation<'a> {
+    fn new(drafter: &'a mut dyn Drafter, most: usize) -> Self {
+        let most = if most == 0 { MAX_DRAFT_TOKENS } else { most };
+        Speculation {
+            drafter,
+            length: DraftLength::new(most),
+            ids: Vec::with_capacity(MAX_DRAFT_TOKENS + 1),
+            drawn: VecDeque::with_capacity(MAX_DRAFT_TOKENS + 1),
+            drafted: 0,
+            accepted: 0,
+        }
     }
 }
 

@@ -101,6 +101,12 @@ pub const TARGETS: &[Target] = &[
         seeds: seeds::tokenizers,
     },
     Target {
+        name: "tokenizer_tables",
+        form: Form::Binary,
+        run: text::tokenizer_tables,
+        seeds: seeds::tokenizer_tables,
+    },
+    Target {
         name: "chat_template",
         form: Form::Text,
         run: text::chat_template,

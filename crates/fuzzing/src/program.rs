@@ -3,7 +3,7 @@
 use cactus_base::Pool;
 use cactus_bundle::{About, Bundle, BundleWriter, Provenance};
 use cactus_ir::Graph;
-use cactus_passes::{Bits, Storage, choose_storage};
+use cactus_passes::{Bits, Policy, Storage, choose_storage};
 use cactus_quant::{Packing, pack};
 use cactus_runtime::{Execution, Head, Options, Program};
 use std::collections::BTreeMap;
@@ -68,7 +68,7 @@ pub(crate) fn program(data: &[u8]) -> bool {
 
 /// A bundle of the graph with small weights; `None` where it is too large or cannot be packed.
 fn store(graph: &Graph, packings: &[u8], destination: &Path) -> Option<Bundle> {
-    let storage = choose_storage(graph, Bits::Eight);
+    let storage = choose_storage(graph, &Policy::uniform(Bits::Eight));
     let mut tensors = Vec::new();
     let mut elems = 0usize;
     for (i, (v, _)) in graph.weights().into_iter().enumerate() {

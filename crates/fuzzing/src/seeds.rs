@@ -184,6 +184,14 @@ pub(crate) fn tokenizers() -> Vec<Vec<u8>> {
     all
 }
 
+pub(crate) fn tokenizer_tables() -> Vec<Vec<u8>> {
+    let tables = |json: Vec<u8>| {
+        let tokenizer = cactus_text::Tokenizer::from_bytes(&json).expect("a golden tokenizer");
+        tokenizer.tables().map(|tables| tables.bytes().to_vec())
+    };
+    tokenizers().into_iter().filter_map(tables).collect()
+}
+
 pub(crate) fn chat_templates() -> Vec<Vec<u8>> {
     files("chat_templates", ".jinja")
 }

@@ -1,6 +1,9 @@
 //! Tokenizers and chat templates, which are programs that come with a model.
 
-use cactus_text::{ChatTemplate, ChatTemplateSource, Clock, Limits, RenderOptions, Tokenizer, message};
+use cactus_text::{
+    ChatTemplate, ChatTemplateSource, Clock, Limits, RenderOptions, Tokenizer, TokenizerSource, TokenizerTables,
+    message,
+};
 use serde_json::json;
 
 /// Texts that a tokenizer is tried on.
@@ -21,9 +24,19 @@ const LIMITS: Limits = Limits {
 
 /// A `tokenizer.json`.
 pub(crate) fn tokenizer_json(data: &[u8]) -> bool {
-    let Ok(tokenizer) = Tokenizer::from_bytes(data) else {
-        return false;
+    Tokenizer::from_bytes(data).is_ok_and(|tokenizer| exercise(&tokenizer))
+}
+
+/// A `tokenizer.tables`.
+pub(crate) fn tokenizer_tables(data: &[u8]) -> bool {
+    let source = TokenizerSource {
+        tables: Some(TokenizerTables::new(data.to_vec())),
+        ..TokenizerSource::default()
     };
+    Tokenizer::from_source(source).is_ok_and(|tokenizer| exercise(&tokenizer))
+}
+
+fn exercise(tokenizer: &Tokenizer) -> bool {
     for text in TEXTS {
         for special in [false, true] {
             if let Ok(ids) = tokenizer.encode(text, special) {

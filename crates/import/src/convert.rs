@@ -7,7 +7,8 @@ use crate::{Error, ErrorKind, Result, SourceModel, TensorSource};
 use cactus_bundle::{About, BundleWriter, Provenance, TokenIds};
 use cactus_ir::WeightExpr;
 use cactus_models::ModelDef;
-use cactus_passes::{Bits, Storage};
+use cactus_passes::{Bits, Policy, Storage};
+use cactus_quant::cq::{Curvature, pack_with_feedback};
 use cactus_quant::{Packed, Packing, pack};
 use cactus_reference::{WeightSource, eval_weight_expr};
 use cactus_tensor::Tensor;
@@ -17,6 +18,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Task of a bundle that computes next-token logits.
@@ -27,8 +29,8 @@ pub(crate) const DECODER: &str = "decoder";
 /// Choices of a conversion.
 #[derive(Clone, Debug)]
 pub struct ConvertOptions {
-    /// Bits of the matrices: 8, 16 or 32.
-    pub bits: u32,
+    /// Bits of the matrices.
+    pub policy: Policy,
     /// Whether a bundle already at the destination is replaced.
     pub replace: bool,
     /// Name of the model; the source's file or folder name where absent.
@@ -44,7 +46,7 @@ pub struct ConvertOptions {
 impl Default for ConvertOptions {
     fn default() -> Self {
         ConvertOptions {
-            bits: 8,
+            policy: Policy::uniform(Bits::Eight),
             replace: false,
             name: None,
             license: None,
@@ -52,6 +54,28 @@ impl Default for ConvertOptions {
             threads: None,
         }
     }
+}
+
+/// What is known of the inputs that the weights multiply, for encoding with error feedback.
+pub trait Calibration {
+    /// The second moments of the inputs of the linear with the weight `name` `[n, k]`; `None` where nothing is known.
+    ///
+    /// # Errors
+    /// Why they cannot be had.
+    fn curvature(&mut self, name: &str, k: usize) -> Result<Option<Arc<Curvature>>>;
+}
+
+/// What storing a weight changed.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct TensorError {
+    /// The weight.
+    pub name: String,
+    /// Its packing.
+    pub packing: String,
+    /// Squared error relative to the squares of the weights.
+    pub relative: f64,
+    /// Whether errors were fed back.
+    pub calibrated: bool,
 }
 
 /// What a conversion made.
@@ -67,6 +91,8 @@ pub struct Outcome {
     pub seconds: f64,
     /// What the user should know, such as tensors of the source that the model does not use.
     pub notes: Vec<String>,
+    /// What was lost, for each matrix in the order of execution.
+    pub errors: Vec<TensorError>,
     /// What the passes did, in words.
     #[serde(skip)]
     pub explanation: String,
@@ -83,17 +109,30 @@ pub fn convert(
     options: &ConvertOptions,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Outcome> {
+    convert_calibrated(source, destination, options, None, progress)
+}
+
+/// As [`convert`], feeding the errors of codebook weights back where `calibration` knows their inputs.
+///
+/// # Errors
+/// As [`convert`], and what `calibration` failed with.
+pub fn convert_calibrated(
+    source: &Path,
+    destination: &Path,
+    options: &ConvertOptions,
+    calibration: Option<&mut dyn Calibration>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Outcome> {
     let start = Instant::now();
-    let bits = bits(options.bits)?;
     let model = crate::open(source)?;
     let def = cactus_models::build(&model.config).map_err(|e| from_models(e, source))?;
     let failed =
         |e: &dyn std::error::Error| Error::new(ErrorKind::Unsupported, format!("the graph cannot be made: {e}"));
     let (optimized, report) = cactus_passes::optimize(&def.graph, &options.passes).map_err(|e| failed(&e))?;
-    let storage = cactus_passes::choose_storage(&optimized, bits);
+    let storage = cactus_passes::choose_storage(&optimized, &options.policy);
 
     let mut writer = BundleWriter::create(destination, options.replace).map_err(from_bundle)?;
-    let weights: Vec<(String, &WeightExpr, Vec<usize>, Packing)> = optimized
+    let weights: Vec<Planned<'_>> = optimized
         .weights()
         .into_iter()
         .map(|(v, expr)| {
@@ -105,14 +144,14 @@ pub fn convert(
             (value.name.clone(), expr, dims, packing)
         })
         .collect();
-    let hashes = std::thread::scope(|scope| {
+    let (hashes, errors) = std::thread::scope(|scope| {
         let files = model.tensors.files();
         let hashing = scope.spawn(move || hash_files(&files));
-        let written = write_weights(&mut writer, &*model.tensors, &weights, options, progress);
+        let written = write_weights(&mut writer, &*model.tensors, &weights, options, calibration, progress);
         let hashes = hashing
             .join()
             .unwrap_or_else(|_| Err(Error::new(ErrorKind::Io, "hashing the source stopped unexpectedly")));
-        written.and(hashes)
+        written.and_then(|errors| Ok((hashes?, errors)))
     })?;
 
     let bindings: BTreeMap<String, String> = weights.iter().map(|(n, ..)| (n.clone(), n.clone())).collect();
@@ -144,24 +183,14 @@ pub fn convert(
         weights_bytes,
         seconds: start.elapsed().as_secs_f64(),
         notes,
+        errors,
         explanation: report.to_string(),
     })
 }
 
-pub(crate) fn bits(bits: u32) -> Result<Bits> {
-    match bits {
-        8 => Ok(Bits::Eight),
-        16 => Ok(Bits::Sixteen),
-        32 => Ok(Bits::ThirtyTwo),
-        n => Err(Error::new(
-            ErrorKind::Unsupported,
-            format!("{n} bits are not supported; supported are 8, 16 and 32"),
-        )),
-    }
-}
-
 pub(crate) fn packing(storage: Storage) -> Packing {
     match storage {
+        Storage::Codebook(bits) => Packing::of_codebook_bits(bits).unwrap_or(Packing::Cq4G128),
         Storage::Int8 => Packing::Int8G32,
         Storage::F16 => Packing::F16N16,
         Storage::F32 => Packing::F32N16,
@@ -180,70 +209,123 @@ impl WeightSource for Reading<'_> {
     }
 }
 
+/// A weight to be made: name, expression, shape, packing.
+pub(crate) type Planned<'a> = (String, &'a WeightExpr, Vec<usize>, Packing);
+
 pub(crate) fn write_weights(
     writer: &mut BundleWriter,
     source: &dyn TensorSource,
-    weights: &[(String, &WeightExpr, Vec<usize>, Packing)],
+    weights: &[Planned<'_>],
     options: &ConvertOptions,
+    mut calibration: Option<&mut dyn Calibration>,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<()> {
+) -> Result<Vec<TensorError>> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = options.threads.unwrap_or(cores).max(1);
     let elems = |dims: &[usize]| dims.iter().map(|&d| d as u64).product::<u64>();
     let total: u64 = weights.iter().map(|(_, _, dims, _)| elems(dims)).sum();
+    let mut errors = Vec::new();
     let mut done = 0;
     progress(done, total);
-    for batch in weights.chunks(threads) {
-        let made: Vec<Result<Packed>> = std::thread::scope(|scope| {
-            let handles: Vec<_> = batch
-                .iter()
-                .map(|(name, expr, dims, packing)| scope.spawn(move || make(source, name, expr, dims, *packing)))
-                .collect();
-            handles
-                .into_iter()
-                .map(|h| {
-                    h.join()
-                        .unwrap_or_else(|_| Err(Error::new(ErrorKind::Malformed, "packing stopped unexpectedly")))
-                })
-                .collect()
-        });
-        for ((name, _, dims, packing), packed) in batch.iter().zip(made) {
-            let packed = packed?;
+    // Encoding with feedback uses every core for one tensor; everything else makes one tensor on each core.
+    let mut rest = weights;
+    while let Some((name, expr, dims, packing)) = rest.first() {
+        let curvature = match (calibration.as_deref_mut(), packing.codebook_bits(), &dims[..]) {
+            (Some(c), Some(_), &[_, k]) => c.curvature(name, k)?,
+            _ => None,
+        };
+        let (batch, after) = if curvature.is_some() || calibration.is_some() {
+            rest.split_at(1)
+        } else {
+            rest.split_at(threads.min(rest.len()))
+        };
+        rest = after;
+        let made: Vec<Result<(Packed, Option<f64>)>> = match &curvature {
+            Some(c) => vec![make(source, name, expr, dims, *packing, Some((c, threads)))],
+            None => std::thread::scope(|scope| {
+                let handles: Vec<_> = batch
+                    .iter()
+                    .map(|(name, expr, dims, packing)| {
+                        scope.spawn(move || make(source, name, expr, dims, *packing, None))
+                    })
+                    .collect();
+                handles
+                    .into_iter()
+                    .map(|h| {
+                        h.join()
+                            .unwrap_or_else(|_| Err(Error::new(ErrorKind::Malformed, "packing stopped unexpectedly")))
+                    })
+                    .collect()
+            }),
+        };
+        for ((name, _, dims, packing), made) in batch.iter().zip(made) {
+            let (packed, error) = made?;
             writer
                 .add_weight(name, dims, *packing, packed.scales(), packed.data())
                 .map_err(from_bundle)?;
+            errors.extend(error.map(|relative| TensorError {
+                name: name.clone(),
+                packing: packing.to_string(),
+                relative,
+                calibrated: curvature.is_some(),
+            }));
             done += elems(dims);
             progress(done, total);
         }
     }
-    Ok(())
+    Ok(errors)
 }
 
-/// Reads, changes and packs one weight.
-fn make(source: &dyn TensorSource, name: &str, expr: &WeightExpr, dims: &[usize], packing: Packing) -> Result<Packed> {
+/// Reads, changes and packs one weight; says what a matrix lost.
+fn make(
+    source: &dyn TensorSource,
+    name: &str,
+    expr: &WeightExpr,
+    dims: &[usize],
+    packing: Packing,
+    feedback: Option<(&Curvature, usize)>,
+) -> Result<(Packed, Option<f64>)> {
     for read in expr.sources() {
         if source.shape(read).is_none() {
             let what = format!("the model needs a tensor `{read}`, which the source does not have");
             return Err(Error::new(ErrorKind::Missing, what).of_tensor(name));
         }
     }
-    let tensor = eval_weight_expr(expr, &Reading(source))
-        .map_err(|e| Error::new(ErrorKind::Malformed, e.to_string()).of_tensor(name))?;
+    let malformed = |e: String| Error::new(ErrorKind::Malformed, e).of_tensor(name);
+    let tensor = eval_weight_expr(expr, &Reading(source)).map_err(|e| malformed(e.to_string()))?;
     if tensor.shape() != dims {
         let what = format!(
             "expected shape {dims:?} by the configuration, found {:?}",
             tensor.shape()
         );
-        return Err(Error::new(ErrorKind::Malformed, what).of_tensor(name));
+        return Err(malformed(what));
     }
-    let values = tensor
-        .as_f32()
-        .map_err(|e| Error::new(ErrorKind::Malformed, e.to_string()).of_tensor(name))?;
+    let values = tensor.as_f32().map_err(|e| malformed(e.to_string()))?;
     let (n, k) = match dims {
         [n, k] => (*n, *k),
         _ => (1, values.len()),
     };
-    pack(packing, n, k, values).map_err(|e| Error::new(ErrorKind::Malformed, e.to_string()).of_tensor(name))
+    let packed = match feedback {
+        Some((curvature, threads)) => pack_with_feedback(packing, n, k, values, curvature, threads),
+        None => pack(packing, n, k, values),
+    };
+    let packed = packed.map_err(|e| malformed(e.to_string()))?;
+    let error = packing.is_interleaved().then(|| relative_error(&packed, values, k));
+    Ok((packed, error))
+}
+
+/// Squared error of a packed matrix, relative to the squares of its values.
+fn relative_error(packed: &Packed, values: &[f32], k: usize) -> f64 {
+    let (mut error, mut square) = (0f64, 0f64);
+    let mut found = vec![0f32; k];
+    for (row, values) in values.chunks_exact(k).enumerate() {
+        packed.view().decode_row(row, &mut found);
+        for (&x, &y) in values.iter().zip(&found) {
+            error += f64::from(x - y) * f64::from(x - y);
+            square += f64::from(x) * f64::from(x);
+        }
+    }
+    if square > 0.0 { error / square } else { 0.0 }
 }
 
 pub(crate) fn hash_files(files: &[PathBuf]) -> Result<BTreeMap<String, String>> {
@@ -283,6 +365,11 @@ fn add_text_files(writer: &mut BundleWriter, model: &SourceModel) -> Result<()> 
     add("generation_config.json", &pretty(&model.generation_config))?;
     if let Some(t) = &model.tokenizer {
         add("tokenizer.json", &t.tokenizer_json)?;
+        let tokenizer = cactus_text::Tokenizer::from_bytes(&t.tokenizer_json)
+            .map_err(|e| Error::new(ErrorKind::Malformed, "the tokenizer cannot be read").caused_by(e))?;
+        if let Some(tables) = tokenizer.tables() {
+            add("tokenizer.tables", tables.bytes())?;
+        }
         add("tokenizer_config.json", &pretty(&t.tokenizer_config))?;
         if let Some(template) = &t.chat_template {
             add("chat_template.jinja", template.as_bytes())?;
@@ -341,7 +428,7 @@ fn provenance(
     let mut all = vec![model.tensors.describe()];
     all.extend(notes.iter().cloned());
     let disabled: Vec<&str> = options.passes.disabled.iter().map(String::as_str).collect();
-    let mut chosen = BTreeMap::from([("bits".to_owned(), options.bits.to_string())]);
+    let mut chosen = BTreeMap::from([("bits".to_owned(), options.policy.to_string())]);
     if !disabled.is_empty() {
         chosen.insert("disabled_passes".to_owned(), disabled.join(","));
     }

@@ -18,7 +18,7 @@ mod safetensors;
 mod source;
 
 pub use bytes::{SharedBytes, open_bytes};
-pub use convert::{ConvertOptions, Outcome, convert};
+pub use convert::{Calibration, ConvertOptions, Outcome, TensorError, convert, convert_calibrated};
 pub use error::{Error, ErrorKind, Result};
 pub use hf::open_folder;
 pub use safetensors::SafetensorsSource;

@@ -204,7 +204,12 @@ fn causal_model_runs_call_by_call_in_the_runtime() {
         };
         let program = Arc::new(Program::new(bundle, "decoder", &options).unwrap_or_else(|e| panic!("{case}: {e}")));
         let (inputs, want) = calls(case).remove(1);
-        let ids: Vec<u32> = inputs["input_ids"].as_i64().unwrap().iter().map(|&i| i as u32).collect();
+        let ids: Vec<u32> = inputs["input_ids"]
+            .as_i64()
+            .unwrap()
+            .iter()
+            .map(|&i| i as u32)
+            .collect();
         let vocab = want[0].shape()[2];
         let pool = Pool::new(1);
         let mut execution = Execution::new(Arc::clone(&program)).unwrap();

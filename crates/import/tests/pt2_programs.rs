@@ -154,7 +154,11 @@ fn operations(g: &Graph) -> Vec<String> {
                 a.state = a.state.take().map(|_| "kv".into());
             }
             let text = serde_json::to_string(&op).unwrap().replace("\"batch\"", "1");
-            let types: Vec<String> = n.inputs.iter().map(|&v| g.ty(v).to_string().replace("batch", "1")).collect();
+            let types: Vec<String> = n
+                .inputs
+                .iter()
+                .map(|&v| g.ty(v).to_string().replace("batch", "1"))
+                .collect();
             format!("{text} {}", types.join(" "))
         })
         .collect();
@@ -169,7 +173,10 @@ fn captured_and_native_models_have_one_optimized_graph() {
         "num_key_value_heads": 2, "max_position_embeddings": 128, "rms_norm_eps": 1e-6, "tie_word_embeddings": true,
     });
     let cases = [
-        ("smollm2", serde_json::json!({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "rope_theta": 10000.0, "hidden_act": "silu"})),
+        (
+            "smollm2",
+            serde_json::json!({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "rope_theta": 10000.0, "hidden_act": "silu"}),
+        ),
         (
             "gemma3",
             serde_json::json!({
@@ -186,7 +193,11 @@ fn captured_and_native_models_have_one_optimized_graph() {
         let (native, _) = cactus_passes::optimize(&native.graph, &cactus_passes::Options::default()).unwrap();
         let mut imported = import_file(&folder().join(format!("{case}.pt2"))).unwrap();
         let (_, captured, _) = optimize(&mut imported, &TranspileOptions::default()).unwrap();
-        assert_eq!(operations(&captured), operations(&native), "{case}:\n{captured}\n{native}");
+        assert_eq!(
+            operations(&captured),
+            operations(&native),
+            "{case}:\n{captured}\n{native}"
+        );
         assert_eq!(captured.states().len(), native.states().len());
     }
 }

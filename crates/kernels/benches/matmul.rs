@@ -5,7 +5,7 @@
 //! all copies have 256 MB. Memory and neighbors make absolute figures vary; compare ratios within one run.
 
 use cactus_base::{AlignedBuf, Pool};
-use cactus_kernels::{Activations, Epilogue, Exec, Kernels, QuantizedRows};
+use cactus_kernels::{Activations, Epilogue, Exec, Kernels, QuantizedRows, RotatedRows};
 use cactus_quant::{PackedLayout, PackedView, Packing};
 use std::io::Write;
 use std::time::Instant;
@@ -39,7 +39,14 @@ fn main() {
     let pool = Pool::new(threads);
 
     let mut cases = Vec::new();
-    for packing in [Packing::Int8G32, Packing::F16N16] {
+    for packing in [
+        Packing::Int8G32,
+        Packing::F16N16,
+        Packing::Cq4G128,
+        Packing::Cq3G128,
+        Packing::Cq2G128,
+        Packing::Cq1G128,
+    ] {
         for (n, k) in SHAPES {
             for rows in [1, 4, 128] {
                 let small = rows == 128 && n > 10_000;
@@ -102,13 +109,12 @@ fn run(case: &Case, exec: Exec<'_>, bytes: &[u8]) -> f64 {
         4
     };
     let x: Vec<f32> = (0..case.rows * case.k).map(|i| (i as f32 * 0.7).sin()).collect();
-    let mut memory = AlignedBuf::zeroed(QuantizedRows::bytes(case.rows, case.k).expect("size")).expect("memory");
-    exec.quantize_rows(
-        &x,
-        case.rows,
-        case.k,
-        &mut QuantizedRows::new(&mut memory, case.rows, case.k),
-    );
+    let bytes_of = |f: fn(usize, usize) -> Option<usize>| f(case.rows, case.k).expect("size");
+    let mut memory = AlignedBuf::zeroed(bytes_of(QuantizedRows::bytes)).expect("memory");
+    let mut rotated = AlignedBuf::zeroed(bytes_of(RotatedRows::bytes)).expect("memory");
+    let (rows, k) = (case.rows, case.k);
+    exec.quantize_rows(&x, rows, k, &mut QuantizedRows::new(&mut memory, rows, k));
+    exec.rotate_rows(&x, rows, k, &mut RotatedRows::new(&mut rotated, rows, k));
     let mut out = vec![0f32; case.rows * case.n];
     let start = Instant::now();
     for copy in 0..copies {
@@ -116,6 +122,7 @@ fn run(case: &Case, exec: Exec<'_>, bytes: &[u8]) -> f64 {
         let w = PackedView::new(case.packing, case.n, case.k, &[], data).expect("view");
         let x = match case.packing {
             Packing::Int8G32 => Activations::Q8(QuantizedRows::new(&mut memory, case.rows, case.k)),
+            p if p.codebook_bits().is_some() => Activations::Rotated(RotatedRows::new(&mut rotated, rows, k)),
             _ => Activations::F32(&x),
         };
         exec.linear(&w, x, case.rows, Epilogue::default(), &mut out);

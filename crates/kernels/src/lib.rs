@@ -49,5 +49,5 @@ pub use elementwise::{Activation, BinaryOp, UnaryOp};
 pub use error::{Error, ErrorKind, Result};
 pub use exec::{Exec, Kernels};
 pub use kv::{BLOCK_TOKENS, KvDType, KvLayout, MAX_HEAD_DIM};
-pub use matmul::{Activations, Epilogue, QuantizedRows};
+pub use matmul::{Activations, Epilogue, QuantizedRows, RotatedRows};
 pub use short_conv::MAX_CONV_TAPS;

@@ -1,7 +1,7 @@
 //! The table of kernels: one row per kernel, for every tier that the CPU has.
 //!
 //! Names follow the grammar `<op>_<out>_<lhs>[_<rhs>]_<tile>_<isa>`: element types of output and operands (`q8r` are rows
-//! quantized at run time, `i8g32` 8-bit weights or cache with a scale per group of 32), and the outputs that the innermost
+//! quantized at run time, `q8h` rows rotated by a Hadamard transform before, `cq4g128` indices of 4 bits in groups of 128, `i8g32` 8-bit weights or cache with a scale per group of 32), and the outputs that the innermost
 //! loop holds as rows by lanes. Tests check that every row has a test, reports list the rows.
 
 use cactus_simd::Tier;
@@ -44,15 +44,11 @@ impl KernelRow {
     }
 }
 
-/// `Simd::TILE_ROWS` of a tier.
+/// `Simd::TILE_ROWS` of a tier, also where this build has no such token.
 fn tier_rows(tier: Tier) -> usize {
-    use cactus_simd::{Scalar, Simd};
     match tier {
-        #[cfg(target_arch = "x86_64")]
-        Tier::Avx2 => cactus_simd::Avx2::TILE_ROWS,
-        #[cfg(target_arch = "x86_64")]
-        Tier::Avx512Vnni => cactus_simd::Avx512::TILE_ROWS,
-        _ => Scalar::TILE_ROWS,
+        Tier::Avx512Vnni => 8,
+        _ => 4,
     }
 }
 
@@ -71,10 +67,19 @@ macro_rules! rows {
 pub fn rows() -> &'static [KernelRow] {
     rows! {
         "quantize_rows" "q8r" <- "f32" [1 x 32];
+        "rotate_rows" "q8h" <- "f32" [1 x 128];
         "linear" "f32" <- "q8r" "i8g32" [n x 16];
+        "linear" "f32" <- "q8h" "cq1g128" [n x 16];
+        "linear" "f32" <- "q8h" "cq2g128" [n x 16];
+        "linear" "f32" <- "q8h" "cq3g128" [n x 16];
+        "linear" "f32" <- "q8h" "cq4g128" [n x 16];
         "linear" "f32" <- "f32" "f16" [n x 16];
         "linear" "f32" <- "f32" "f32" [n x 16];
         "embed" "f32" <- "i8g32" [1 x 16];
+        "embed" "f32" <- "cq1g128" [1 x 16];
+        "embed" "f32" <- "cq2g128" [1 x 16];
+        "embed" "f32" <- "cq3g128" [1 x 16];
+        "embed" "f32" <- "cq4g128" [1 x 16];
         "embed" "f32" <- "f16" [1 x 16];
         "embed" "f32" <- "f32" [1 x 16];
         "rms_norm" "f32" <- "f32" "f32" [1 x 16];
@@ -99,10 +104,27 @@ pub fn rows() -> &'static [KernelRow] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cactus_simd::{Isa, Op, Simd};
+
+    #[test]
+    fn tier_rows_are_those_of_the_tokens() {
+        struct TileRows;
+        impl Op for TileRows {
+            type Output = usize;
+            fn eval<S: Simd>(self, _: S) -> usize {
+                S::TILE_ROWS
+            }
+        }
+        for isa in Isa::available() {
+            assert_eq!(isa.dispatch(TileRows), tier_rows(isa.tier()), "{}", isa.tier());
+        }
+    }
 
     #[test]
     fn names_follow_the_grammar_and_are_unique() {
-        let types = ["f32", "f16", "i8g32", "q8r"];
+        let types = [
+            "f32", "f16", "i8g32", "q8r", "q8h", "cq1g128", "cq2g128", "cq3g128", "cq4g128",
+        ];
         let mut names = Vec::new();
         for row in rows() {
             let operands = [Some(row.out), Some(row.lhs), row.rhs];

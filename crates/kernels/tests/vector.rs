@@ -26,7 +26,7 @@ const COVERAGE: &[(&str, fn())] = &[
 ];
 
 /// Operations with test files of their own.
-const ELSEWHERE: [&str; 4] = ["linear", "embed", "kv_append", "attention"];
+const ELSEWHERE: [&str; 5] = ["linear", "rotate_rows", "embed", "kv_append", "attention"];
 
 #[test]
 fn registry_every_operation_is_covered() {

@@ -31,6 +31,7 @@ mod mask;
 mod merge_linear;
 mod pattern;
 mod pipeline;
+mod policy;
 mod precision;
 mod report;
 mod rope_table;
@@ -39,5 +40,6 @@ mod sink_permutes;
 
 pub use error::{Error, ErrorKind, Result};
 pub use pipeline::{Options, Pass, StatePolicy, optimize, optimize_observed, pass, pass_names};
+pub use policy::Policy;
 pub use precision::{Bits, Storage, StorageChoice, choose_storage};
 pub use report::{Outcome, Record, Report};

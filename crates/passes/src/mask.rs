@@ -165,7 +165,9 @@ fn follow(g: &Graph, v: ValueId, depth: usize) -> Known<Conditions> {
 /// Where a literal of rows and columns is true, if that is up to a diagonal.
 fn triangle(g: &Graph, v: ValueId, b: &[bool]) -> Option<Conditions> {
     let shape = g.ty(v).known_shape()?;
-    let [lead @ .., rows, columns] = &shape[..] else { return None };
+    let [lead @ .., rows, columns] = &shape[..] else {
+        return None;
+    };
     if lead.iter().any(|&d| d != 1) || *rows < 2 || *columns < 2 {
         return None;
     }

@@ -1,12 +1,21 @@
 //! The choice of storage for each weight. It rewrites nothing: the graph sees every weight as `f32`.
 
+use crate::policy::Policy;
 use cactus_ir::{Graph, Op, ValueId};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Precision asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bits {
+    /// Codebook indices of 1 bit.
+    One,
+    /// Codebook indices of 2 bits.
+    Two,
+    /// Codebook indices of 3 bits.
+    Three,
+    /// Codebook indices of 4 bits.
+    Four,
     /// INT8 in groups along the input dimension.
     #[default]
     Eight,
@@ -16,11 +25,56 @@ pub enum Bits {
     ThirtyTwo,
 }
 
+impl Bits {
+    /// Every precision, from the smallest.
+    pub const ALL: [Bits; 7] = [
+        Bits::One,
+        Bits::Two,
+        Bits::Three,
+        Bits::Four,
+        Bits::Eight,
+        Bits::Sixteen,
+        Bits::ThirtyTwo,
+    ];
+
+    /// The precision of so many bits.
+    #[must_use]
+    pub fn from_number(bits: u32) -> Option<Bits> {
+        Bits::ALL.into_iter().find(|b| b.number() == bits)
+    }
+
+    /// Bits of a weight, without scales.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        match self {
+            Bits::One => 1,
+            Bits::Two => 2,
+            Bits::Three => 3,
+            Bits::Four => 4,
+            Bits::Eight => 8,
+            Bits::Sixteen => 16,
+            Bits::ThirtyTwo => 32,
+        }
+    }
+
+    /// Bits of a weight with its share of the scales.
+    #[must_use]
+    pub fn stored(self) -> f64 {
+        match self {
+            Bits::One | Bits::Two | Bits::Three | Bits::Four => f64::from(self.number()) + 0.125,
+            Bits::Eight => 8.5,
+            Bits::Sixteen | Bits::ThirtyTwo => f64::from(self.number()),
+        }
+    }
+}
+
 /// How a weight is stored. The block layout is the writer's business.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Storage {
+    /// Matrix `[n, k]` as codebook indices of so many bits, 1 to 4, of rotated groups along `k`.
+    Codebook(u32),
     /// Matrix `[n, k]` in INT8 with a scale for each group of 32 along `k`.
     Int8,
     /// Matrix `[n, k]` in half precision.
@@ -40,21 +94,21 @@ pub struct StorageChoice {
     pub reason: String,
 }
 
-/// Elements of a group that shares a scale; a matrix of another width cannot be INT8.
+/// Elements of the smallest group that shares a scale; a matrix whose width is no multiple is kept in F16.
 const GROUP: usize = 32;
 
 /// Chooses how every weight of an optimized graph is stored, by its name. Matrices of linears and embeddings get the
-/// precision asked for; norms, biases, taps of convolutions and whatever else is read elementwise stay `f32`: they are
-/// small, and errors in them reach everything.
-pub fn choose_storage(graph: &Graph, bits: Bits) -> BTreeMap<String, StorageChoice> {
+/// precision that the policy says; norms, biases, taps of convolutions and whatever else is read elementwise stay `f32`:
+/// they are small, and errors in them reach everything.
+pub fn choose_storage(graph: &Graph, policy: &Policy) -> BTreeMap<String, StorageChoice> {
     let weights = graph.weights();
     weights
         .into_iter()
-        .map(|(v, _)| (graph.value(v).name.clone(), choose(graph, v, bits)))
+        .map(|(v, _)| (graph.value(v).name.clone(), choose(graph, v, policy)))
         .collect()
 }
 
-fn choose(g: &Graph, v: ValueId, bits: Bits) -> StorageChoice {
+fn choose(g: &Graph, v: ValueId, policy: &Policy) -> StorageChoice {
     let choice = |storage, reason: String| StorageChoice { storage, reason };
     let mut roles: Vec<&str> = Vec::new();
     for (_, node) in g.nodes() {
@@ -79,14 +133,19 @@ fn choose(g: &Graph, v: ValueId, bits: Bits) -> StorageChoice {
     }
     let role = roles.join(" and ");
     let width = g.ty(v).last_known().unwrap_or(0);
+    let (bits, why) = policy.bits_of(&g.value(v).name, roles.contains(&"an embedding"));
     match bits {
-        Bits::ThirtyTwo => choice(Storage::F32, format!("{role}, 32 bits asked for")),
-        Bits::Sixteen => choice(Storage::F16, format!("{role}, 16 bits asked for")),
-        Bits::Eight if !width.is_multiple_of(GROUP) => choice(
+        Bits::ThirtyTwo => choice(Storage::F32, format!("{role}, 32 bits {why}")),
+        Bits::Sixteen => choice(Storage::F16, format!("{role}, 16 bits {why}")),
+        _ if !width.is_multiple_of(GROUP) => choice(
             Storage::F16,
             format!("{role}, but its width {width} is no multiple of {GROUP}"),
         ),
-        Bits::Eight => choice(Storage::Int8, format!("{role}, 8 bits asked for")),
+        Bits::Eight => choice(Storage::Int8, format!("{role}, 8 bits {why}")),
+        few => choice(
+            Storage::Codebook(few.number()),
+            format!("{role}, {} bits {why}", few.number()),
+        ),
     }
 }
 
@@ -115,15 +174,18 @@ mod tests {
         let g = b.finish().unwrap();
         let (plain, f16, f32) = (Storage::Plain, Storage::F16, Storage::F32);
         let cases = [
-            ("tied", [Storage::Int8, f16, f32], "a linear"),
-            ("narrow", [Storage::Int8, f16, f32], "a linear"),
-            ("wide", [f16, f16, f32], "a linear"),
-            ("bias", [plain; 3], "a bias"),
-            ("norm", [plain; 3], "a norm"),
-            ("factor", [plain; 3], "read by mul"),
+            ("tied", [Storage::Codebook(4), Storage::Int8, f16, f32], "a linear"),
+            ("narrow", [Storage::Codebook(3), Storage::Int8, f16, f32], "a linear"),
+            ("wide", [f16, f16, f16, f32], "a linear"),
+            ("bias", [plain; 4], "a bias"),
+            ("norm", [plain; 4], "a norm"),
+            ("factor", [plain; 4], "read by mul"),
         ];
-        for (i, bits) in [Bits::Eight, Bits::Sixteen, Bits::ThirtyTwo].into_iter().enumerate() {
-            let choices = choose_storage(&g, bits);
+        for (i, bits) in [Bits::Three, Bits::Eight, Bits::Sixteen, Bits::ThirtyTwo]
+            .into_iter()
+            .enumerate()
+        {
+            let choices = choose_storage(&g, &Policy::uniform(bits));
             assert_eq!(choices.len(), cases.len());
             for (name, want, reason) in &cases {
                 let choice = &choices[*name];
@@ -132,10 +194,14 @@ mod tests {
             }
         }
         assert!(
-            choose_storage(&g, Bits::Eight)["wide"]
+            choose_storage(&g, &Policy::uniform(Bits::Eight))["wide"]
                 .reason
                 .contains("24 is no multiple of 32")
         );
-        assert!(choose_storage(&g, Bits::Eight)["tied"].reason.contains("embedding"));
+        assert!(
+            choose_storage(&g, &Policy::uniform(Bits::Eight))["tied"]
+                .reason
+                .contains("embedding")
+        );
     }
 }

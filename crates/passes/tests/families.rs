@@ -1,7 +1,7 @@
 //! Every golden model, as its family builds it, fuses completely and computes the same call by call.
 
 use cactus_ir::{Graph, Op};
-use cactus_passes::{Bits, Options, Storage, choose_storage, optimize};
+use cactus_passes::{Bits, Options, Policy, Storage, choose_storage, optimize};
 use cactus_reference::{Error, ErrorKind, Interpreter, States, Tensors, WeightSource, eval_op, run};
 use cactus_tensor::Tensor;
 use cactus_testkit::{Random, assert_close, source_tensors};
@@ -91,7 +91,7 @@ fn golden_model_computes_the_same_call_by_call() {
 fn storage_follows_what_reads_a_weight() {
     for (name, raw) in golden() {
         let (g, _) = optimize(&raw, &Options::default()).unwrap();
-        for (weight, choice) in choose_storage(&g, Bits::Eight) {
+        for (weight, choice) in choose_storage(&g, &Policy::uniform(Bits::Eight)) {
             let is_matrix = weight.contains("proj") || weight.contains("embed_tokens") || weight.contains("lm_head");
             let is_matrix =
                 (is_matrix || weight.contains(".w")) && !weight.ends_with("bias") && !weight.contains("norm");

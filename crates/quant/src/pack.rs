@@ -3,7 +3,7 @@
 use crate::error::{Error, Result, ValueText};
 use crate::packing::{BLOCK_ROWS, PackedLayout, Packing};
 use crate::view::PackedView;
-use crate::{float, int8};
+use crate::{cq, float, int8};
 use cactus_base::AlignedBuf;
 
 /// A packed matrix that owns its bytes, aligned to 64 bytes.
@@ -14,6 +14,11 @@ pub struct Packed {
 }
 
 impl Packed {
+    pub(crate) fn of(layout: PackedLayout, data: AlignedBuf) -> Self {
+        debug_assert_eq!(layout.data_bytes(), data.len());
+        Self { layout, data }
+    }
+
     /// Shape and packing.
     #[must_use]
     pub fn layout(&self) -> &PackedLayout {
@@ -106,8 +111,9 @@ fn rows_per_block(packing: Packing) -> usize {
 
 fn encode_block(layout: &PackedLayout, first_row: usize, rows: &[f32], block: &mut [u8]) -> Result<()> {
     let k = layout.k();
-    let result = match layout.packing() {
-        Packing::RowMajor => {
+    let result = match (layout.packing(), layout.packing().codebook_bits()) {
+        (_, Some(bits)) => cq::encode_block(rows, k, bits, block),
+        (Packing::RowMajor, _) => {
             for (bytes, x) in block.chunks_exact_mut(4).zip(rows) {
                 bytes.copy_from_slice(&x.to_le_bytes());
             }
@@ -115,9 +121,9 @@ fn encode_block(layout: &PackedLayout, first_row: usize, rows: &[f32], block: &m
                 .position(|x| !x.is_finite())
                 .map_or(Ok(()), |column| Err((0, column)))
         }
-        Packing::Int8G32 => int8::encode(rows, k, block),
-        Packing::F16N16 => float::encode_f16(rows, k, block),
-        Packing::F32N16 => float::encode_f32(rows, k, block),
+        (Packing::Int8G32, _) => int8::encode(rows, k, block),
+        (Packing::F16N16, _) => float::encode_f16(rows, k, block),
+        (_, _) => float::encode_f32(rows, k, block),
     };
     result.map_err(|(row, column)| Error::Value {
         row: first_row + row,

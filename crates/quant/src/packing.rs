@@ -1,7 +1,7 @@
 //! Packing ids and the sizes they imply.
 
 use crate::error::{Error, Result};
-use crate::{float, int8};
+use crate::{cq, float, int8};
 use cactus_tensor::DType;
 
 /// Rows (outputs) that lie interleaved in a block of every packing but [`Packing::RowMajor`].
@@ -10,7 +10,7 @@ pub const BLOCK_ROWS: usize = 16;
 /// How a weight lies in memory and in a tensor file. The discriminant is the packing id of the file format.
 ///
 /// A matrix `[n, k]` multiplies `k` inputs into `n` outputs. The interleaved packings store it in blocks of
-/// [`BLOCK_ROWS`] outputs, one after the other; missing rows of the last block are zero. Ids 16 to 19 are reserved.
+/// [`BLOCK_ROWS`] outputs, one after the other; missing rows of the last block are zero.
 #[non_exhaustive]
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -29,11 +29,52 @@ pub enum Packing {
     F16N16 = 2,
     /// `f32`, block after block, `[k][16]` within a block.
     F32N16 = 3,
+    /// 1-bit codebook indices of rotated groups of 128, each with an `f16` scale; see [`crate::cq`].
+    Cq1G128 = 16,
+    /// 2-bit codebook indices.
+    Cq2G128 = 17,
+    /// 3-bit codebook indices.
+    Cq3G128 = 18,
+    /// 4-bit codebook indices.
+    Cq4G128 = 19,
 }
 
 impl Packing {
     /// Every packing known to this build.
-    pub const ALL: [Self; 4] = [Self::RowMajor, Self::Int8G32, Self::F16N16, Self::F32N16];
+    pub const ALL: [Self; 8] = [
+        Self::RowMajor,
+        Self::Int8G32,
+        Self::F16N16,
+        Self::F32N16,
+        Self::Cq1G128,
+        Self::Cq2G128,
+        Self::Cq3G128,
+        Self::Cq4G128,
+    ];
+
+    /// Bits of an index of the codebook packings, `None` for the others.
+    #[must_use]
+    pub const fn codebook_bits(self) -> Option<u32> {
+        match self {
+            Self::Cq1G128 => Some(1),
+            Self::Cq2G128 => Some(2),
+            Self::Cq3G128 => Some(3),
+            Self::Cq4G128 => Some(4),
+            _ => None,
+        }
+    }
+
+    /// The codebook packing with indices of `bits`, 1 to 4.
+    #[must_use]
+    pub const fn of_codebook_bits(bits: u32) -> Option<Self> {
+        match bits {
+            1 => Some(Self::Cq1G128),
+            2 => Some(Self::Cq2G128),
+            3 => Some(Self::Cq3G128),
+            4 => Some(Self::Cq4G128),
+            _ => None,
+        }
+    }
 
     /// The id in files.
     #[must_use]
@@ -55,6 +96,10 @@ impl Packing {
             Self::Int8G32 => "int8_g32",
             Self::F16N16 => "f16_n16",
             Self::F32N16 => "f32_n16",
+            Self::Cq1G128 => "cq1_g128",
+            Self::Cq2G128 => "cq2_g128",
+            Self::Cq3G128 => "cq3_g128",
+            Self::Cq4G128 => "cq4_g128",
         }
     }
 
@@ -71,6 +116,7 @@ impl Packing {
             Self::RowMajor | Self::F32N16 => DType::F32,
             Self::Int8G32 => DType::I8,
             Self::F16N16 => DType::F16,
+            Self::Cq1G128 | Self::Cq2G128 | Self::Cq3G128 | Self::Cq4G128 => DType::U8,
         }
     }
 
@@ -80,7 +126,14 @@ impl Packing {
         match self {
             Self::Int8G32 => int8::GROUP,
             Self::RowMajor | Self::F16N16 | Self::F32N16 => 0,
+            Self::Cq1G128 | Self::Cq2G128 | Self::Cq3G128 | Self::Cq4G128 => cq::CQ_GROUP,
         }
+    }
+
+    /// Whether products take activations as integers: quantized ones for INT8, rotated and quantized ones for codebooks.
+    #[must_use]
+    pub const fn reads_integers(self) -> bool {
+        matches!(self, Self::Int8G32) || self.codebook_bits().is_some()
     }
 
     /// Whether blocks of [`BLOCK_ROWS`] outputs are interleaved, as the matrix kernels need it.
@@ -130,11 +183,12 @@ impl PackedLayout {
         if packing.is_interleaved() && (n == 0 || k == 0) {
             return Err(shape("it is empty"));
         }
-        let (block_bytes, blocks) = match packing {
-            Packing::RowMajor => (k.checked_mul(4), n),
-            Packing::Int8G32 => (int8::block_bytes(k), n.div_ceil(BLOCK_ROWS)),
-            Packing::F16N16 => (float::block_bytes(k, 2), n.div_ceil(BLOCK_ROWS)),
-            Packing::F32N16 => (float::block_bytes(k, 4), n.div_ceil(BLOCK_ROWS)),
+        let (block_bytes, blocks) = match (packing, packing.codebook_bits()) {
+            (_, Some(bits)) => (cq::block_bytes(k, bits), n.div_ceil(BLOCK_ROWS)),
+            (Packing::RowMajor, _) => (k.checked_mul(4), n),
+            (Packing::Int8G32, _) => (int8::block_bytes(k), n.div_ceil(BLOCK_ROWS)),
+            (Packing::F16N16, _) => (float::block_bytes(k, 2), n.div_ceil(BLOCK_ROWS)),
+            (_, _) => (float::block_bytes(k, 4), n.div_ceil(BLOCK_ROWS)),
         };
         let block_bytes = block_bytes.ok_or_else(overflow)?;
         let data_bytes = block_bytes
@@ -206,8 +260,12 @@ mod tests {
             assert_eq!(Packing::from_id(p.id()), Some(p));
             assert_eq!(Packing::from_name(p.name()), Some(p));
         }
-        assert_eq!(Packing::from_id(16), None);
-        assert_eq!(Packing::from_name("cq4"), None);
+        assert_eq!(Packing::from_id(15), None);
+        assert_eq!(Packing::from_name("cq5_g128"), None);
+        for bits in 1..=4 {
+            let packing = Packing::of_codebook_bits(bits).unwrap();
+            assert_eq!((packing.codebook_bits(), packing.id()), (Some(bits), 15 + bits));
+        }
     }
 
     #[test]
@@ -222,6 +280,13 @@ mod tests {
             (Packing::Int8G32, &[17, 65], Some(2 * (64 + 1024 + 64 + 512))),
             (Packing::F16N16, &[1, 3], Some(16 * 3 * 2)),
             (Packing::F32N16, &[33, 2], Some(3 * 16 * 2 * 4)),
+            // 4.125, 3.125, 2.125 and 1.125 bits for an element.
+            (Packing::Cq4G128, &[16, 256], Some(16 * 256 * 33 / 64)),
+            (Packing::Cq3G128, &[16, 256], Some(16 * 256 * 25 / 64)),
+            (Packing::Cq2G128, &[16, 256], Some(16 * 256 * 17 / 64)),
+            (Packing::Cq1G128, &[16, 256], Some(16 * 256 * 9 / 64)),
+            (Packing::Cq4G128, &[17, 65], Some(2 * (96 * 8 + 64))),
+            (Packing::Cq3G128, &[1, usize::MAX], None),
             (Packing::Int8G32, &[16], None),
             (Packing::F16N16, &[1, 2, 3], None),
             (Packing::F16N16, &[0, 3], None),

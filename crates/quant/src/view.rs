@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::packing::{BLOCK_ROWS, PackedLayout, Packing};
-use crate::{float, int8};
+use crate::{cq, float, int8};
 
 /// A packed matrix `[n, k]` borrowed from a bundle or a [`crate::Packed`]; the sizes are known to fit the layout.
 #[derive(Clone, Copy, Debug)]
@@ -96,11 +96,11 @@ impl<'a> PackedView<'a> {
             return;
         }
         let (block, r) = (self.block(row / BLOCK_ROWS), row % BLOCK_ROWS);
-        match self.packing() {
-            Packing::RowMajor => {}
-            Packing::Int8G32 => int8::decode_row(block, r, out),
-            Packing::F16N16 => float::decode_f16_row(block, r, out),
-            Packing::F32N16 => float::decode_f32_row(block, r, out),
+        match (self.packing(), self.packing().codebook_bits()) {
+            (_, Some(bits)) => cq::decode_row(block, bits, r, out),
+            (Packing::Int8G32, _) => int8::decode_row(block, r, out),
+            (Packing::F16N16, _) => float::decode_f16_row(block, r, out),
+            (_, _) => float::decode_f32_row(block, r, out),
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Execution of a program: one chunk of positions at a time.
 
+use crate::observe::{Observed, Observer, Replaced};
 use crate::state::{StatePlan, States};
 use crate::step::{Buffer, Kind, Lowered, Rows, View};
 use crate::{Error, Profile, Program, Result};
 use cactus_base::{AlignedBuf, Pool};
-use cactus_kernels::{Activations, Epilogue, Exec, QuantizedRows};
+use cactus_kernels::{Activations, Epilogue, Exec, QuantizedRows, RotatedRows};
+use cactus_quant::PackedView;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,6 +33,7 @@ pub struct Execution {
     states: States,
     logits: Vec<f32>,
     profile: Option<Profile>,
+    pub(crate) replaced: Replaced,
 }
 
 impl Execution {
@@ -44,6 +47,7 @@ impl Execution {
             states: States::new(&program.states)?,
             logits: vec![0.0; program.lowered.vocab_size],
             profile: None,
+            replaced: Replaced::new(),
             program,
         })
     }
@@ -108,6 +112,21 @@ impl Execution {
     /// [`crate::ErrorKind::Argument`] for an empty or too long chunk or an unknown token id,
     /// [`crate::ErrorKind::ContextFull`] where the states have no room; the states are then as before.
     pub fn run(&mut self, pool: &Pool, width: usize, ids: &[u32], head: Head<'_>) -> Result<()> {
+        self.run_observed(pool, width, ids, head, None)
+    }
+
+    /// As [`Execution::run`], showing `observer` the inputs of linears.
+    ///
+    /// # Errors
+    /// As [`Execution::run`].
+    pub fn run_observed(
+        &mut self,
+        pool: &Pool,
+        width: usize,
+        ids: &[u32],
+        head: Head<'_>,
+        observer: Option<Observer<'_>>,
+    ) -> Result<()> {
         let program = Arc::clone(&self.program);
         let past = self.states.len;
         if ids.is_empty() || ids.len() > program.chunk_tokens {
@@ -135,6 +154,12 @@ impl Execution {
             arena: &mut self.arena,
             states: &mut self.states,
             profile: self.profile.as_mut(),
+            // Not moved as a whole: only the reference itself can take a shorter lifetime.
+            observer: match observer {
+                Some(o) => Some(o),
+                None => None,
+            },
+            replaced: &self.replaced,
             ids,
             past,
         };
@@ -177,21 +202,61 @@ struct Call<'a> {
     arena: &'a mut AlignedBuf,
     states: &'a mut States,
     profile: Option<&'a mut Profile>,
+    observer: Option<Observer<'a>>,
+    replaced: &'a Replaced,
     ids: &'a [u32],
     past: usize,
 }
 
-impl Call<'_> {
+impl<'a> Call<'a> {
     /// Runs `steps` for the positions `rows` of the call; logits go to `logits`, `[rows, vocab]`.
     fn steps(&mut self, steps: Range<usize>, rows: Range<usize>, logits: &mut [f32]) -> Result<()> {
         for i in steps {
             let start = self.profile.is_some().then(Instant::now);
+            if self.observer.is_some() {
+                self.show(&self.lowered.steps[i].kind, &rows);
+            }
             self.step(&self.lowered.steps[i].kind, &rows, logits)?;
             if let (Some(profile), Some(start)) = (self.profile.as_deref_mut(), start) {
                 profile.add(i, start.elapsed());
             }
         }
         Ok(())
+    }
+
+    /// Shows the observer what a step is about to read.
+    fn show(&mut self, kind: &Kind, rows: &Range<usize>) {
+        if let Kind::Linear {
+            x: Rows::F32(x),
+            weight,
+            ..
+        }
+        | Kind::Head {
+            x: Rows::F32(x),
+            weight,
+            ..
+        } = kind
+        {
+            let span = self.view_span(*x, rows);
+            let input = bytemuck::cast_slice(&self.arena[span]);
+            let weight = self.program.weight_name(*weight);
+            if let Some(observer) = &mut self.observer {
+                observer(Observed {
+                    weight,
+                    input,
+                    k: x.width,
+                });
+            }
+        }
+    }
+
+    /// A matrix of the program, or what stands in for it.
+    fn matrix(&self, index: usize) -> Result<PackedView<'a>> {
+        let (program, replaced): (&'a Program, &'a Replaced) = (self.program, self.replaced);
+        match replaced.get(&index) {
+            Some(matrix) => Ok(matrix.view()),
+            None => program.matrix(index),
+        }
     }
 
     /// Arena bytes of the rows of a buffer of `f32` rows of `stride` elements.
@@ -230,8 +295,21 @@ impl Call<'_> {
         let n = rows.len();
         let exec = self.exec;
         match kind {
-            Kind::Embed { table, out } => {
-                let table = self.program.matrix(*table)?;
+            Kind::Embed {
+                table,
+                positions: true,
+                out,
+            } => {
+                let table = self.matrix(*table)?;
+                let (span, first) = (self.span(*out, table.k(), rows), self.past + rows.start);
+                let out = floats(&mut self.arena[span]);
+                for (i, row) in out.chunks_exact_mut(table.k().max(1)).enumerate() {
+                    // A position beyond 32 bits is beyond every table.
+                    exec.embed(&table, &[u32::try_from(first + i).unwrap_or(u32::MAX)], row)?;
+                }
+            }
+            Kind::Embed { table, out, .. } => {
+                let table = self.matrix(*table)?;
                 let span = self.span(*out, table.k(), rows);
                 exec.embed(&table, &self.ids[rows.clone()], floats(&mut self.arena[span]))?;
             }
@@ -267,6 +345,12 @@ impl Call<'_> {
                 let [xs, os] = parts(self.arena, [self.view_span(*x, rows), self.span(*out, x.width, rows)]);
                 exec.rms_norm(floats(xs), w, *eps, n, x.width, floats(os));
             }
+            Kind::RmsNormQuantize { x, weight, eps, out } => {
+                let w = self.program.vector(*weight);
+                let [xs, os] = parts(self.arena, [self.view_span(*x, rows), self.whole(*out)]);
+                let mut q = QuantizedRows::new(os, n, x.width);
+                exec.rms_norm_quantize(floats(xs), w, *eps, n, x.width, &mut q);
+            }
             Kind::RmsNormHeads {
                 x,
                 head_dim,
@@ -295,6 +379,10 @@ impl Call<'_> {
                 let mut q = QuantizedRows::new(os, n, x.width);
                 exec.quantize_rows(floats(xs), n, x.width, &mut q);
             }
+            Kind::Rotate { x, out } => {
+                let [xs, os] = parts(self.arena, [self.view_span(*x, rows), self.whole(*out)]);
+                exec.rotate_rows(floats(xs), n, x.width, &mut RotatedRows::new(os, n, x.width));
+            }
             Kind::Copy { x, out } => {
                 let [xs, os] = parts(self.arena, [self.view_span(*x, rows), self.span(*out, x.width, rows)]);
                 let source = floats(xs);
@@ -309,7 +397,7 @@ impl Call<'_> {
                 out,
                 accumulate,
             } => {
-                let w = self.program.matrix(*weight)?;
+                let w = self.matrix(*weight)?;
                 let epilogue = Epilogue {
                     bias: bias.map(|b| self.program.vector(b)),
                     accumulate: *accumulate,
@@ -320,7 +408,7 @@ impl Call<'_> {
                 exec.linear(&w, activations(*x, xs, n, w.k()), n, epilogue, floats(os));
             }
             Kind::Head { x, weight, bias } => {
-                let w = self.program.matrix(*weight)?;
+                let w = self.matrix(*weight)?;
                 let epilogue = Epilogue {
                     bias: bias.map(|b| self.program.vector(b)),
                     accumulate: false,
@@ -384,6 +472,12 @@ impl Call<'_> {
                 let [xs, os] = parts(self.arena, [self.view_span(*x, rows), self.span(*out, half, rows)]);
                 exec.gated(*activation, floats(xs), half, n, floats(os));
             }
+            Kind::GatedQuantize { activation, x, out } => {
+                let half = x.width / 2;
+                let [xs, os] = parts(self.arena, [self.view_span(*x, rows), self.whole(*out)]);
+                let mut q = QuantizedRows::new(os, n, half);
+                exec.gated_quantize(*activation, floats(xs), half, n, &mut q);
+            }
             Kind::Unary { f, x, out } => {
                 let [xs, os] = parts(self.arena, [self.view_span(*x, rows), self.span(*out, x.width, rows)]);
                 let source = floats(xs);
@@ -430,7 +524,7 @@ impl Call<'_> {
     fn operand_span(&self, x: Rows, rows: &Range<usize>) -> Range<usize> {
         match x {
             Rows::F32(v) => self.view_span(v, rows),
-            Rows::Quantized(b) => self.whole(b),
+            Rows::Quantized(b) | Rows::Rotated(b) => self.whole(b),
         }
     }
 }
@@ -439,6 +533,7 @@ fn activations(x: Rows, bytes: &mut [u8], rows: usize, k: usize) -> Activations<
     match x {
         Rows::F32(_) => Activations::F32(floats(bytes)),
         Rows::Quantized(_) => Activations::Q8(QuantizedRows::new(bytes, rows, k)),
+        Rows::Rotated(_) => Activations::Rotated(RotatedRows::new(bytes, rows, k)),
     }
 }
 

@@ -5,7 +5,8 @@
 //! the portable graph:
 //!
 //! - a residual addition happens in the linear that feeds it;
-//! - the operand of INT8 linears is quantized once, however many read it;
+//! - the operand of INT8 linears is quantized once, however many read it, by the norm or gate that makes it where nobody
+//!   else reads it; that of codebook linears is rotated once;
 //! - rotary embedding happens in place;
 //! - everything after the last operation that mixes positions forms the *tail*, computed only for rows whose logits are
 //!   asked for.
@@ -15,7 +16,7 @@ use crate::step::{Buffer, Kind, Lowered, Rows, Step, View};
 use crate::{Error, Result, kernel_names};
 use cactus_bundle::Bundle;
 use cactus_ir::{BinaryFn, Def, Dim, Graph, Literal, Node, NodeId, Op, TensorType, ValueId};
-use cactus_kernels::QuantizedRows;
+use cactus_kernels::{QuantizedRows, RotatedRows};
 use cactus_quant::Packing;
 use std::collections::{BTreeMap, HashMap};
 
@@ -37,6 +38,7 @@ struct Lowerer<'a> {
     position: HashMap<NodeId, usize>,
     places: HashMap<ValueId, Place>,
     quantized: HashMap<ValueId, Buffer>,
+    rotated: HashMap<ValueId, Buffer>,
     rope_tables: Vec<(ValueId, f32, Buffer, usize)>,
     weights: Vec<usize>,
     weight_index: HashMap<ValueId, usize>,
@@ -75,6 +77,7 @@ pub(crate) fn lower(
         position: graph.order().iter().enumerate().map(|(i, &n)| (n, i)).collect(),
         places: HashMap::from([(*ids, Place::Ids)]),
         quantized: HashMap::new(),
+        rotated: HashMap::new(),
         rope_tables: Vec::new(),
         weights: Vec::new(),
         weight_index: HashMap::new(),
@@ -90,6 +93,9 @@ pub(crate) fn lower(
         l.node(id, node)?;
         if node.op.state().is_some() {
             tail = l.steps.len();
+            // The tail reads some rows of what was made before it, which quantized rows are not laid out for.
+            l.quantized.clear();
+            l.rotated.clear();
         }
     }
     let vocab_size = match (l.places.get(logits), graph.ty(*logits).last_known()) {
@@ -151,7 +157,7 @@ impl Lowerer<'_> {
         let mut touched = Vec::new();
         let rows = |r: &Rows| match *r {
             Rows::F32(v) => v.buffer,
-            Rows::Quantized(b) => b,
+            Rows::Quantized(b) | Rows::Rotated(b) => b,
         };
         match &kind {
             Kind::Embed { out, .. } => touched.push(*out),
@@ -159,9 +165,12 @@ impl Lowerer<'_> {
             Kind::Rope { x, table, .. } => touched.extend([x.buffer, *table]),
             Kind::RmsNormHeads { x, .. } => touched.push(x.buffer),
             Kind::RmsNorm { x, out, .. }
+            | Kind::RmsNormQuantize { x, out, .. }
             | Kind::Gated { x, out, .. }
+            | Kind::GatedQuantize { x, out, .. }
             | Kind::LayerNorm { x, out, .. }
             | Kind::Quantize { x, out }
+            | Kind::Rotate { x, out }
             | Kind::Copy { x, out }
             | Kind::ShortConv { x, out, .. }
             | Kind::Unary { x, out, .. } => touched.extend([x.buffer, *out]),
@@ -283,6 +292,9 @@ impl Lowerer<'_> {
     }
 
     fn linear_operand(&mut self, node: &Node, x: ValueId, weight: ValueId) -> Result<Rows> {
+        if self.packing(weight).is_some_and(|p| p.codebook_bits().is_some()) {
+            return self.rotated_operand(node, x);
+        }
         if !self.reads_quantized(weight) {
             return Ok(Rows::F32(self.whole(node, x)?));
         }
@@ -294,6 +306,44 @@ impl Lowerer<'_> {
         self.push(node, Kind::Quantize { x: view, out });
         self.quantized.insert(x, out);
         Ok(Rows::Quantized(out))
+    }
+
+    /// Whether INT8 linears alone read `v`, before positions mix again: then whoever makes it quantizes it, and its `f32`
+    /// rows exist nowhere.
+    fn only_quantized(&self, v: ValueId) -> bool {
+        let uses = &self.uses[v.index()];
+        let last = uses.iter().map(|n| self.position[n]).max().unwrap_or(self.now);
+        let mixes = |n: &NodeId| self.graph.node(*n).op.state().is_some();
+        if self.graph.order()[self.now..last].iter().any(mixes) {
+            return false;
+        }
+        let reads = |n: &NodeId| {
+            let node = self.graph.node(*n);
+            matches!(node.op, Op::Linear) && node.inputs[0] == v && self.reads_quantized(node.inputs[1])
+        };
+        !uses.is_empty() && uses.iter().all(reads) && self.graph.outputs().iter().all(|(_, o)| *o != v)
+    }
+
+    /// A new buffer for the quantized rows of the result `v`.
+    fn fresh_quantized(&mut self, node: &Node, v: ValueId, width: usize) -> Result<Buffer> {
+        let buffer = self.quantized_buffer(node, width)?;
+        self.quantized.insert(v, buffer);
+        Ok(buffer)
+    }
+
+    /// The rotated rows of `x`, made where they are first read.
+    fn rotated_operand(&mut self, node: &Node, x: ValueId) -> Result<Rows> {
+        if let Some(&b) = self.rotated.get(&x) {
+            return Ok(Rows::Rotated(b));
+        }
+        let view = self.whole(node, x)?;
+        let Some(bytes) = RotatedRows::bytes(self.rows, view.width) else {
+            return self.fail(node, "the activation is too large");
+        };
+        let out = self.buffer(bytes);
+        self.push(node, Kind::Rotate { x: view, out });
+        self.rotated.insert(x, out);
+        Ok(Rows::Rotated(out))
     }
 
     /// A new whole buffer for the result `v`.
@@ -363,13 +413,19 @@ impl Lowerer<'_> {
                 Ok(())
             }
             Op::Embedding => {
-                if !matches!(self.places.get(&node.inputs[1]), Some(Place::Ids)) {
-                    return self.fail(node, "expected the token ids as indices");
-                }
-                let width = self.width(node, self.graph.ty(out))?;
+                let positions = match self.places.get(&node.inputs[1]) {
+                    Some(Place::Ids) => false,
+                    Some(Place::Positions) => true,
+                    _ => return self.fail(node, "expected the token ids or their positions as indices"),
+                };
+                let ty = self.graph.ty(out);
+                let width = match ty.last_known() {
+                    Some(width) if positions => width,
+                    _ => self.width(node, ty)?,
+                };
                 let table = self.weight(node, node.inputs[0])?;
                 let out = self.fresh(node, out, width)?;
-                self.push(node, Kind::Embed { table, out });
+                self.push(node, Kind::Embed { table, positions, out });
                 Ok(())
             }
             Op::Linear => self.linear(node),
@@ -455,11 +511,13 @@ impl Lowerer<'_> {
                 if self.graph.ty(out).shape.len() != 3 {
                     return self.fail(node, "the runtime gates whole rows");
                 }
-                let buffer = self.fresh(node, out, view.width / 2)?;
-                let kind = Kind::Gated {
-                    activation,
-                    x: view,
-                    out: buffer,
+                let x = view;
+                let kind = if self.only_quantized(out) {
+                    let out = self.fresh_quantized(node, out, view.width / 2)?;
+                    Kind::GatedQuantize { activation, x, out }
+                } else {
+                    let out = self.fresh(node, out, view.width / 2)?;
+                    Kind::Gated { activation, x, out }
                 };
                 self.push(node, kind);
                 Ok(())
@@ -584,13 +642,13 @@ impl Lowerer<'_> {
         let weight = self.vector(node, node.inputs[1])?;
         let ty = self.graph.ty(out);
         if ty.shape.len() == 3 {
-            let view = self.whole(node, x)?;
-            let buffer = self.fresh(node, out, view.width)?;
-            let kind = Kind::RmsNorm {
-                x: view,
-                weight,
-                eps,
-                out: buffer,
+            let x = self.whole(node, x)?;
+            let kind = if self.only_quantized(out) {
+                let out = self.fresh_quantized(node, out, x.width)?;
+                Kind::RmsNormQuantize { x, weight, eps, out }
+            } else {
+                let out = self.fresh(node, out, x.width)?;
+                Kind::RmsNorm { x, weight, eps, out }
             };
             self.push(node, kind);
             return Ok(());
@@ -708,7 +766,13 @@ impl Lowerer<'_> {
             return Ok(());
         }
         let other = self.view(node, b)?;
-        if other.width != rows.width || self.graph.ty(a) != self.graph.ty(b) {
+        // What stands in a row after the axis of positions; an embedding of positions has no axis before it.
+        let row = |v: ValueId| {
+            let shape = &self.graph.ty(v).shape;
+            let seq = shape.iter().position(|d| *d == Dim::symbol(cactus_ir::SEQ));
+            seq.map(|at| shape[at + 1..].to_vec())
+        };
+        if other.width != rows.width || row(a).is_none() || row(a) != row(b) {
             return self.fail(node, "the runtime works on rows of equal width");
         }
         let buffer = self.fresh(node, out, rows.width)?;

@@ -103,6 +103,12 @@ impl Program {
         self.lowered.vocab_size
     }
 
+    /// Whether an execution can forget the last `tokens` positions of a call, whatever came before: not where a state keeps
+    /// less than that, as a convolution's.
+    pub fn can_rewind(&self, tokens: usize) -> bool {
+        tokens < self.chunk_tokens && self.states.iter().all(StatePlan::can_rewind)
+    }
+
     /// Where the memory goes.
     pub fn memory(&self) -> MemoryReport {
         MemoryReport {
@@ -136,6 +142,11 @@ impl Program {
     /// The stored tensor at an index made by lowering.
     pub(crate) fn weight(&self, index: usize) -> Weight<'_> {
         self.bundle.weight_at(self.lowered.weights[index])
+    }
+
+    /// Name of the stored tensor at an index made by lowering.
+    pub(crate) fn weight_name(&self, index: usize) -> &str {
+        self.bundle.weight_name(self.lowered.weights[index])
     }
 
     pub(crate) fn matrix(&self, index: usize) -> Result<PackedView<'_>> {

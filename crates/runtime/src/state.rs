@@ -1,3 +1,6 @@
+//! Memory that outlives a call: how each state of a graph is laid out, and how far it can go back. The graph says what a state
+//! holds; the element type of the KV cache is chosen here.
+
 use crate::{Error, Result};
 use cactus_base::AlignedBuf;
 use cactus_ir::{State, StateKind};
@@ -49,6 +52,11 @@ impl StatePlan {
             StatePlan::Kv { layout, .. } => layout.bytes(),
             StatePlan::Conv { elems } => elems * 4,
         }
+    }
+
+    /// Whether the positions of one call can always be forgotten: a window's ring has room for a chunk more than it needs.
+    pub(crate) fn can_rewind(&self) -> bool {
+        matches!(self, StatePlan::Kv { .. })
     }
 
     /// Whether positions from `keep` on, of `len` held, can be forgotten and the rest be as if they never were.

@@ -21,18 +21,21 @@ impl View {
     }
 }
 
-/// Operand of a linear: `f32` rows or quantized rows, whichever the weight's packing reads.
+/// Operand of a linear: `f32`, quantized or rotated rows, whichever the weight's packing reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rows {
     F32(View),
     Quantized(Buffer),
+    Rotated(Buffer),
 }
 
 /// A kernel call. Weights are indices into [`Lowered::weights`].
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
+    /// Rows of a table at the token ids, or at their positions.
     Embed {
         table: usize,
+        positions: bool,
         out: Buffer,
     },
     RopeTable {
@@ -47,6 +50,12 @@ pub(crate) enum Kind {
         half: usize,
     },
     RmsNorm {
+        x: View,
+        weight: usize,
+        eps: f32,
+        out: Buffer,
+    },
+    RmsNormQuantize {
         x: View,
         weight: usize,
         eps: f32,
@@ -67,6 +76,10 @@ pub(crate) enum Kind {
         out: Buffer,
     },
     Quantize {
+        x: View,
+        out: Buffer,
+    },
+    Rotate {
         x: View,
         out: Buffer,
     },
@@ -110,6 +123,11 @@ pub(crate) enum Kind {
         x: View,
         out: Buffer,
     },
+    GatedQuantize {
+        activation: Activation,
+        x: View,
+        out: Buffer,
+    },
     Unary {
         f: UnaryOp,
         x: View,
@@ -143,15 +161,18 @@ impl Kind {
             Kind::RopeTable { .. } => "rope_table",
             Kind::Rope { .. } => "rope",
             Kind::RmsNorm { .. } => "rms_norm",
+            Kind::RmsNormQuantize { .. } => "rms_norm_quantize",
             Kind::RmsNormHeads { .. } => "rms_norm_heads",
             Kind::LayerNorm { .. } => "layer_norm",
             Kind::Quantize { .. } => "quantize",
+            Kind::Rotate { .. } => "rotate",
             Kind::Copy { .. } => "copy",
             Kind::Linear { .. } => "linear",
             Kind::Head { .. } => "head",
             Kind::Attention { .. } => "attention",
             Kind::ShortConv { .. } => "short_conv",
             Kind::Gated { .. } => "gated",
+            Kind::GatedQuantize { .. } => "gated_quantize",
             Kind::Unary { .. } => "unary",
             Kind::Binary { .. } => "binary",
             Kind::BinaryScalar { .. } => "binary_scalar",
@@ -169,7 +190,7 @@ pub(crate) struct Step {
 
 impl Step {
     pub(crate) fn describe(&self) -> String {
-        format!("{:<14} {}", self.kind.name(), self.label)
+        format!("{:<17} {}", self.kind.name(), self.label)
     }
 }
 

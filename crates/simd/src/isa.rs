@@ -1,5 +1,7 @@
 //! The tiers, their detection and dispatch.
 
+#[cfg(target_arch = "aarch64")]
+use crate::aarch64::{Neon, NeonDot, NeonI8mm};
 use crate::scalar::Scalar;
 use crate::vector::{Op, Simd};
 #[cfg(target_arch = "x86_64")]
@@ -11,6 +13,12 @@ use crate::x86::{Avx2, Avx512};
 pub enum Tier {
     /// Portable code, any CPU.
     Scalar,
+    /// Any ARM64 CPU, ARMv8.0 and later.
+    Neon,
+    /// ARM64 with the byte dot product `SDOT`.
+    NeonDotprod,
+    /// ARM64 with `SDOT` and the byte matrix product `SMMLA`.
+    NeonI8mm,
     /// x86-64 with AVX2, FMA and F16C.
     Avx2,
     /// x86-64 with AVX-512 F, BW, DQ, VL and VNNI.
@@ -18,14 +26,24 @@ pub enum Tier {
 }
 
 impl Tier {
-    /// Every tier known to this build, from the lowest to the highest.
-    pub const ALL: [Self; 3] = [Self::Scalar, Self::Avx2, Self::Avx512Vnni];
+    /// Every tier of every architecture; those of one from the lowest to the highest.
+    pub const ALL: [Self; 6] = [
+        Self::Scalar,
+        Self::Neon,
+        Self::NeonDotprod,
+        Self::NeonI8mm,
+        Self::Avx2,
+        Self::Avx512Vnni,
+    ];
 
     /// The name used in knobs, kernel names and reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Scalar => "scalar",
+            Self::Neon => "neon",
+            Self::NeonDotprod => "neon_dotprod",
+            Self::NeonI8mm => "neon_i8mm",
             Self::Avx2 => "avx2",
             Self::Avx512Vnni => "avx512_vnni",
         }
@@ -50,6 +68,15 @@ impl std::fmt::Display for Tier {
 pub enum Isa {
     /// Portable code.
     Scalar(Scalar),
+    /// NEON.
+    #[cfg(target_arch = "aarch64")]
+    Neon(Neon),
+    /// NEON with `SDOT`.
+    #[cfg(target_arch = "aarch64")]
+    NeonDot(NeonDot),
+    /// NEON with `SDOT` and `SMMLA`.
+    #[cfg(target_arch = "aarch64")]
+    NeonI8mm(NeonI8mm),
     /// AVX2, FMA, F16C.
     #[cfg(target_arch = "x86_64")]
     Avx2(Avx2),
@@ -64,11 +91,17 @@ impl Isa {
     pub fn for_tier(tier: Tier) -> Option<Self> {
         match tier {
             Tier::Scalar => Some(Self::Scalar(Scalar)),
+            #[cfg(target_arch = "aarch64")]
+            Tier::Neon => Neon::detect().map(Self::Neon),
+            #[cfg(target_arch = "aarch64")]
+            Tier::NeonDotprod => NeonDot::detect().map(Self::NeonDot),
+            #[cfg(target_arch = "aarch64")]
+            Tier::NeonI8mm => NeonI8mm::detect().map(Self::NeonI8mm),
             #[cfg(target_arch = "x86_64")]
             Tier::Avx2 => Avx2::detect().map(Self::Avx2),
             #[cfg(target_arch = "x86_64")]
             Tier::Avx512Vnni => Avx512::detect().map(Self::Avx512),
-            #[cfg(not(target_arch = "x86_64"))]
+            // Those of other architectures.
             _ => None,
         }
     }
@@ -89,6 +122,12 @@ impl Isa {
     pub const fn tier(self) -> Tier {
         match self {
             Self::Scalar(_) => Tier::Scalar,
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon(_) => Tier::Neon,
+            #[cfg(target_arch = "aarch64")]
+            Self::NeonDot(_) => Tier::NeonDotprod,
+            #[cfg(target_arch = "aarch64")]
+            Self::NeonI8mm(_) => Tier::NeonI8mm,
             #[cfg(target_arch = "x86_64")]
             Self::Avx2(_) => Tier::Avx2,
             #[cfg(target_arch = "x86_64")]
@@ -101,6 +140,12 @@ impl Isa {
     pub fn dispatch<O: Op>(self, op: O) -> O::Output {
         match self {
             Self::Scalar(token) => token.vectorize(op),
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon(token) => token.vectorize(op),
+            #[cfg(target_arch = "aarch64")]
+            Self::NeonDot(token) => token.vectorize(op),
+            #[cfg(target_arch = "aarch64")]
+            Self::NeonI8mm(token) => token.vectorize(op),
             #[cfg(target_arch = "x86_64")]
             Self::Avx2(token) => token.vectorize(op),
             #[cfg(target_arch = "x86_64")]

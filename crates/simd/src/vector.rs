@@ -155,6 +155,42 @@ pub trait Simd: Copy + Send + Sync + std::fmt::Debug + 'static {
     fn load_quads_plain(self, x: &[i8; 64]) -> Self::QuadsPlain;
     /// As [`Simd::dot`] without start value, for bytes of `x` in `0..=127` and quads in `-127..=127`.
     fn dot_plain(self, acc: Self::I, q: Self::QuadsPlain, x: i32) -> Self::I;
+    /// Line `line` (0 to 7) of a chunk of packed indices, each replaced by its byte of `book`, for [`Simd::dot`]. `BITS`
+    /// is 1 to 4; the low bits of an index are those of its lowest vector:
+    ///
+    /// - 4: vector `line / 2`, the low half of each byte where `line` is even, else the high one;
+    /// - 2: vector `line / 4`, bits `2 (line % 4)` and the next;
+    /// - 1: bit `line`;
+    /// - 3: the low two bits as of 2 in the first two vectors, the high one as of 1 in the last.
+    #[inline(always)]
+    fn lookup_quads<const BITS: usize>(self, book: &[i8; 16], chunk: &[[u8; 64]; BITS], line: usize) -> Self::Quads {
+        let mut quads = [0; 64];
+        for (i, quad) in quads.iter_mut().enumerate() {
+            let index = match BITS {
+                4 => chunk[line / 2][i] >> (4 * (line % 2)) & 15,
+                1 => chunk[0][i] >> line & 1,
+                _ => {
+                    let high = if BITS == 3 { (chunk[2][i] >> line & 1) << 2 } else { 0 };
+                    chunk[line / 4][i] >> (2 * (line % 4)) & 3 | high
+                }
+            };
+            *quad = book[usize::from(index)];
+        }
+        self.load_quads(&quads)
+    }
+    /// The Hadamard transform of the 16 lanes without normalization: for strides 1, 2, 4 and 8 in this order, lanes `i`
+    /// (without that bit) and `i + stride` become their sum and their difference.
+    #[inline(always)]
+    fn hadamard_lanes(self, v: Self::F) -> Self::F {
+        let mut x = [0.0; 16];
+        self.store(v, &mut x);
+        for stride in [1, 2, 4, 8] {
+            for i in (0..16).filter(|i| i & stride == 0) {
+                (x[i], x[i + stride]) = (x[i] + x[i + stride], x[i] - x[i + stride]);
+            }
+        }
+        self.load(&x)
+    }
     /// Splits the low 16 bits of 64 integers, which hold values in `0..=16383`, into their high and low seven bits.
     fn store_planes(self, v: [Self::I; 4], high: &mut [u8; 64], low: &mut [u8; 64]);
 }

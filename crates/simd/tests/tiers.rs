@@ -51,8 +51,20 @@ struct Inputs {
     signed: [[i8; 4]; 3],
     unsigned: [u8; 4],
     planes: [[i32; 16]; 4],
+    book: [i8; 16],
+    indices: [[u8; 64]; 4],
     from: usize,
     to: usize,
+}
+
+/// Line `line` of packed indices looked up, and multiplied by bytes so that all values show.
+#[inline(always)]
+fn looked_up<S: Simd, const BITS: usize>(s: S, x: &Inputs, line: usize) -> S::I {
+    let chunk = x.indices.first_chunk::<BITS>().unwrap();
+    let by = x.signed[0];
+    let start = s.dot_start(by.iter().map(|&x| i32::from(x)).sum());
+    let quads = s.lookup_quads(&x.book, chunk, line);
+    s.dot(start, quads, i32::from_ne_bytes(by.map(i8::cast_unsigned)))
 }
 
 /// Results as bits; NaN as one value, since payloads are unspecified.
@@ -98,7 +110,17 @@ impl Op for &Inputs {
         );
         let (mut high, mut low) = ([0; 64], [0; 64]);
         s.store_planes(self.planes.map(|p| s.load_i(&p)), &mut high, &mut low);
+        let mut lookups = Vec::new();
+        for line in 0..8 {
+            lookups.extend(ints(looked_up::<S, 1>(s, self, line)));
+            lookups.extend(ints(looked_up::<S, 2>(s, self, line)));
+            lookups.extend(ints(looked_up::<S, 3>(s, self, line)));
+            lookups.extend(ints(looked_up::<S, 4>(s, self, line)));
+        }
         vec![
+            ("lookup_quads", lookups),
+            ("hadamard_lanes", floats(s.hadamard_lanes(a))),
+            ("hadamard_lanes of finite", floats(s.hadamard_lanes(small))),
             ("load_partial", floats(s.load_partial(&self.a[..self.from]))),
             ("store_partial", partial.map(f32::to_bits).to_vec()),
             ("add", floats(s.add(a, b))),
@@ -183,6 +205,8 @@ fn inputs(random: &mut Random) -> Inputs {
             }
         }),
         planes: std::array::from_fn(|_| std::array::from_fn(|_| (random.bits() & 0xffff_3fff).cast_signed())),
+        book: std::array::from_fn(|_| random.byte(-127, 127)),
+        indices: std::array::from_fn(|_| std::array::from_fn(|_| random.bits() as u8)),
         from: (random.bits() % 17) as usize,
         to: (random.bits() % 19) as usize,
     }
@@ -225,6 +249,20 @@ fn scalar_dots_and_conversions_match_their_definition() {
         }
     }
     let lanes: [f32; 16] = std::array::from_fn(|i| i as f32);
+    // Entry (row, column) of the Hadamard matrix is -1 to the number of ones that both have in common.
+    let transformed = s.hadamard_lanes(lanes);
+    for (row, found) in transformed.iter().enumerate() {
+        let expected: f32 = (0..16usize)
+            .map(|i| {
+                if (row & i).count_ones() % 2 == 0 {
+                    i as f32
+                } else {
+                    -(i as f32)
+                }
+            })
+            .sum();
+        assert_eq!(*found, expected);
+    }
     assert_eq!(s.reduce_sum(lanes), 120.0);
     assert_eq!(s.reduce_max(lanes), 15.0);
     assert_eq!(

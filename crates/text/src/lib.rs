@@ -2,8 +2,8 @@
 //!
 //! Depends on the `tokenizers` and `minijinja` crates, which stay behind this crate's own types. It
 //! deliberately does not know model weights, generation or files other than the tokenizer's: it reads
-//! `tokenizer.json`, `tokenizer_config.json`, `special_tokens_map.json`, `generation_config.json` and
-//! `chat_template.jinja`, and every one of them is treated as hostile.
+//! `tokenizer.json` or the tables made of it, `tokenizer_config.json`, `special_tokens_map.json`,
+//! `generation_config.json` and `chat_template.jinja`, and every one of them is treated as hostile.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), cactus_text::Error> {
@@ -36,4 +36,4 @@ mod tokenizer;
 pub use chat::{ChatTemplate, ChatTemplateSource, Clock, Limits, RenderOptions, message};
 pub use detokenize::StreamDecoder;
 pub use error::{Error, ErrorKind};
-pub use tokenizer::{Tokenizer, TokenizerSource};
+pub use tokenizer::{Tokenizer, TokenizerSource, TokenizerTables};

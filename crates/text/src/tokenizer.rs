@@ -1,10 +1,13 @@
 //! The tokenizer: text to ids and back, special tokens, and which ids end an answer.
 //!
-//! Depends on the `tokenizers` crate for encoding. Decoding is this crate's own (see [`crate::detokenize`]),
-//! so that text comes out the same whether it is decoded at once or streamed.
+//! Byte pair encoding is this crate's own, over tables that are mapped and not built at every start (see [`tables`]); the
+//! stages around it and other kinds of vocabulary are the `tokenizers` crate's. Decoding is this crate's own too (see
+//! [`crate::detokenize`]), so that text comes out the same whether it is decoded at once or streamed.
 
-mod model;
+mod bpe;
+mod file;
 mod special;
+mod tables;
 
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
@@ -14,19 +17,22 @@ use serde_json::Value;
 use crate::detokenize::Decoding;
 use crate::files::{parse_object, read_optional};
 use crate::{Error, ErrorKind, StreamDecoder};
-use model::LoadedModel;
+use file::LoadedModel;
 use special::SpecialTokens;
-use tokenizers::{DecoderWrapper, Model, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper, TokenizerImpl};
+pub use tables::TokenizerTables;
+use tokenizers::{DecoderWrapper, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper, TokenizerImpl};
 
 /// The `tokenizers` crate's tokenizer with our reading of the vocabulary.
 pub(crate) type Inner =
     TokenizerImpl<LoadedModel, NormalizerWrapper, PreTokenizerWrapper, PostProcessorWrapper, DecoderWrapper>;
 
-/// The files a tokenizer is made of, as bytes. Only the first is required.
-#[derive(Debug, Clone, Copy, Default)]
+/// The files a tokenizer is made of, as bytes. Only the first is required, and with `tables` not even that.
+#[derive(Debug, Clone, Default)]
 pub struct TokenizerSource<'a> {
-    /// `tokenizer.json`.
+    /// `tokenizer.json`; not looked at where there are `tables`.
     pub tokenizer: &'a [u8],
+    /// What [`Tokenizer::tables`] made of `tokenizer.json` before.
+    pub tables: Option<TokenizerTables>,
     /// `tokenizer_config.json`: names of special tokens, `add_bos_token`, `add_eos_token`.
     pub tokenizer_config: Option<&'a [u8]>,
     /// `special_tokens_map.json`: names of special tokens that the configuration lacks.
@@ -34,6 +40,9 @@ pub struct TokenizerSource<'a> {
     /// `generation_config.json`: `eos_token_id`, one id or a list.
     pub generation_config: Option<&'a [u8]>,
 }
+
+/// Some editors begin a file with it.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Most that the replacements of a normalizer or decoder may multiply a text by. Files in circulation reach 4.
 const MAX_GROWTH: usize = 1 << 10;
@@ -76,6 +85,7 @@ impl Tokenizer {
         let generation_config = read_optional(&folder.join("generation_config.json"))?;
         Self::from_source(TokenizerSource {
             tokenizer: &tokenizer,
+            tables: None,
             tokenizer_config: tokenizer_config.as_deref(),
             special_tokens_map: special_tokens_map.as_deref(),
             generation_config: generation_config.as_deref(),
@@ -96,10 +106,18 @@ impl Tokenizer {
     /// Loads a tokenizer from the bytes of its files.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidTokenizer`] if `tokenizer.json` is not one, [`ErrorKind::InvalidConfig`] if
-    /// another file has the wrong form or names a token that the vocabulary lacks.
+    /// [`ErrorKind::InvalidTokenizer`] if `tokenizer.json` is not one or the tables are damaged,
+    /// [`ErrorKind::InvalidConfig`] if another file has the wrong form or names a token that the vocabulary lacks.
     pub fn from_source(source: TokenizerSource<'_>) -> Result<Self, Error> {
-        let inner = load(source.tokenizer)?;
+        let inner = match source.tables {
+            Some(tables) => load("tokenizer.tables", || file::open(tables))?,
+            None => {
+                let bytes = source.tokenizer;
+                load("tokenizer.json", || {
+                    file::read(bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes))
+                })?
+            }
+        };
         let decoding = Decoding::new(&inner)?;
         let vocab_size = vocab_size(&inner);
         let optional = |name: &str, bytes: Option<&[u8]>| bytes.map(|b| parse_object(name, b)).transpose();
@@ -108,7 +126,7 @@ impl Tokenizer {
         let generation = optional("generation_config.json", source.generation_config)?.unwrap_or_default();
         let special = SpecialTokens::new(&inner, vocab_size, &config, &map, &generation)?;
 
-        let probe = encode(&inner, "a", true).map_err(|e| invalid(e.to_string()).with_source(e))?;
+        let probe = encode(&inner, "a", true).map_err(|e| invalid("tokenizer.json", &e).with_source(e))?;
         let ends = |wanted: Option<bool>, token: Option<u32>, end: Option<&u32>| match (wanted, token) {
             (Some(wanted), Some(token)) => match (wanted, end == Some(&token)) {
                 (true, false) => Ending::Add(token),
@@ -128,6 +146,12 @@ impl Tokenizer {
             bos,
             eos,
         })
+    }
+
+    /// The tables that this tokenizer searches, to be stored and given to [`from_source`](Self::from_source) in place of
+    /// `tokenizer.json`, which takes far longer to read. `None` for kinds of vocabulary that have none: all but BPE.
+    pub fn tables(&self) -> Option<&TokenizerTables> {
+        self.inner.get_model().tables()
     }
 
     /// The ids of a text. Special tokens written out in the text become their ids.
@@ -235,41 +259,26 @@ impl Tokenizer {
     }
 }
 
-/// One more than the highest id. Copying the vocabulary to look for it takes a tenth of the loading time, and
-/// nearly all have their ids in one stretch.
+/// One more than the highest id.
 fn vocab_size(inner: &Inner) -> usize {
-    let model = inner.get_model();
-    let size = model.get_vocab_size();
-    let is_dense = (0..size).all(|id| u32::try_from(id).is_ok_and(|id| model.id_to_token(id).is_some()));
-    if is_dense {
-        let added = inner
-            .get_added_tokens_decoder()
-            .keys()
-            .max()
-            .map_or(0, |&id| id as usize + 1);
-        return size.max(added);
-    }
-    inner.get_vocab(true).values().max().map_or(0, |&id| id as usize + 1)
+    let added = inner.get_added_vocabulary().get_added_tokens_decoder();
+    let added = added.keys().max().map_or(0, |&id| id as usize + 1);
+    inner.get_model().ids().max(added)
 }
 
-/// Parses `tokenizer.json`, turning panics of the parser into errors: the file is untrusted.
-fn load(bytes: &[u8]) -> Result<Inner, Error> {
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    let parsed = std::panic::catch_unwind(|| serde_json::from_slice::<Inner>(bytes));
-    let mut inner = match parsed {
+/// Reads a tokenizer, turning panics of the library into errors: the file is untrusted.
+fn load(file: &str, read: impl FnOnce() -> tokenizers::Result<Inner>) -> Result<Inner, Error> {
+    let inner = match std::panic::catch_unwind(AssertUnwindSafe(read)) {
         Ok(Ok(inner)) => inner,
-        Ok(Err(e)) => return Err(invalid(e.to_string()).with_source(e)),
-        Err(_) => return Err(invalid("its parts contradict each other".to_owned())),
+        Ok(Err(e)) => return Err(invalid(file, &e).with_source(e)),
+        Err(_) => return Err(invalid(file, &"its parts contradict each other")),
     };
     let growing = [json_of(inner.get_normalizer()), json_of(inner.get_decoder())]
         .iter()
         .any(|part| growth(part) > MAX_GROWTH);
     if growing {
-        return Err(invalid("its replacements multiply the text beyond measure".to_owned()));
+        return Err(invalid(file, &"its replacements multiply the text beyond measure"));
     }
-    // Settings of batches that some files carry along: a prompt is never cut or filled up.
-    inner.with_padding(None);
-    inner.with_truncation(None).map_err(|e| invalid(e.to_string()))?;
     Ok(inner)
 }
 
@@ -300,8 +309,11 @@ fn growth(stage: &Value) -> usize {
     }
 }
 
-fn invalid(reason: String) -> Error {
-    let message = format!("`tokenizer.json` is not a tokenizer in the Hugging Face format: {reason}");
+fn invalid(file: &str, reason: &dyn std::fmt::Display) -> Error {
+    let message = match file {
+        "tokenizer.tables" => format!("`{file}` is damaged: {reason}; convert the model again"),
+        _ => format!("`{file}` is not a tokenizer in the Hugging Face format: {reason}"),
+    };
     Error::new(ErrorKind::InvalidTokenizer, message)
 }
 

@@ -14,6 +14,7 @@ fn tokenizer(config: &Value, generation: &Value) -> Result<Tokenizer, cactus_tex
         tokenizer_config: Some(config.as_bytes()),
         special_tokens_map: Some(br#"{"bos_token": "<s>", "eos_token": {"content": "</s>"}}"#),
         generation_config: Some(generation.as_bytes()),
+        tables: None,
     })
 }
 

@@ -1,8 +1,17 @@
-use crate::args::ConvertArgs;
+//! Making a bundle: what to store in how many bits, how it is measured against its source, and what the user is told.
+//! The pipeline itself is `import`'s and `quality`'s.
+
+use crate::args::{ConvertArgs, ConvertBits};
+use crate::commands::policy;
+use crate::progress::StageBar;
 use crate::{model, output};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use cactus_hub::Format;
 use cactus_import::ConvertOptions;
+use cactus_passes::{Bits, Policy};
+use cactus_quality::{DEFAULT_CALIBRATION, DEFAULT_HELD_OUT, Made, Request, Stage, convert_measured, read_text};
+use std::path::Path;
+use std::rc::Rc;
 
 pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
     let hub = model::hub(args.token.clone(), args.offline)?;
@@ -11,7 +20,7 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
         bail!("`{}` is a bundle already", fetched.path.display());
     }
     let mut options = ConvertOptions {
-        bits: args.bits.number(),
+        policy: chosen_policy(args)?,
         replace: args.force,
         name: fetched.record.as_ref().map(|r| r.id.clone()),
         license: fetched.record.as_ref().and_then(|r| r.license.clone()),
@@ -27,19 +36,104 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
             options.passes = options.passes.without(pass);
         }
     }
-    let outcome = model::convert(&fetched.path, &args.destination, &options)?;
+    let request = request(args, &options.policy)?;
+    let made = convert(&fetched.path, args, &options, &request)?;
     if args.explain {
-        output::note(&outcome.explanation);
+        output::note(&made.outcome.explanation);
     }
     if args.json {
-        return output::json(&outcome);
+        return output::json(&made);
     }
+    report(&made);
+    output::line(made.outcome.path.display());
+    Ok(())
+}
+
+/// The policy of a file, under what is said on the command line.
+fn chosen_policy(args: &ConvertArgs) -> Result<Policy> {
+    let bits = match args.bits {
+        ConvertBits::Fixed(bits) => bits,
+        ConvertBits::Average(_) => Bits::Four,
+    };
+    let mut policy = match &args.policy {
+        Some(file) => {
+            let text = std::fs::read_to_string(file).with_context(|| format!("cannot read `{}`", file.display()))?;
+            policy::parse(&text, bits).with_context(|| format!("`{}`", file.display()))?
+        }
+        None => Policy::uniform(bits),
+    };
+    if let Some(bits) = args.embedding_bits {
+        policy.embeddings = Some(bits.precision());
+    }
+    Ok(policy)
+}
+
+/// What calibrates and measures: ours where no text is named. Floats are the reference itself, and need neither.
+fn request(args: &ConvertArgs, policy: &Policy) -> Result<Request> {
+    let named = |file: &Path| -> Result<(String, String)> {
+        let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
+        Ok((read_text(file)?, name.into_owned()))
+    };
+    let ours = |text: &str, name: &str| (text.to_owned(), name.to_owned());
+    let floats = policy.bits >= Bits::Sixteen && policy.rules.is_empty();
+    Ok(Request {
+        average_bits: match args.bits {
+            ConvertBits::Average(average) => Some(average),
+            ConvertBits::Fixed(_) => None,
+        },
+        calibration: match &args.calibrate {
+            Some(Some(file)) => Some(named(file)?),
+            Some(None) => Some(ours(DEFAULT_CALIBRATION, "built-in calibration text")),
+            None => None,
+        },
+        calibration_tokens: args.calibration_tokens,
+        measure: match &args.quality_text {
+            Some(file) => Some(named(file)?),
+            None if args.no_quality || floats => None,
+            None => Some(ours(DEFAULT_HELD_OUT, "built-in held-out text")),
+        },
+        accept_below_floor: args.force,
+        ..Request::default()
+    })
+}
+
+fn convert(source: &Path, args: &ConvertArgs, options: &ConvertOptions, request: &Request) -> Result<Made> {
+    let what = source.file_name().unwrap_or(source.as_os_str()).to_string_lossy();
+    match args.bits {
+        ConvertBits::Average(average) => output::note(format!("converting {what} to {average} bits on average")),
+        ConvertBits::Fixed(_) => output::note(format!("converting {what} to {} bits", options.policy)),
+    }
+    let bar = Rc::new(StageBar::default());
+    let shown = Rc::clone(&bar);
+    let progress: Rc<dyn Fn(Stage, u64, u64)> = Rc::new(move |stage, done, total| shown.show(stage, done, total));
+    let made = convert_measured(source, &args.destination, options, request, &progress);
+    bar.end();
+    let made = made?;
+    for note in &made.outcome.notes {
+        output::warning(note);
+    }
+    if let Some(why) = &made.below_floor {
+        output::warning(format!("the bundle is below the floor: {why}"));
+    }
+    Ok(made)
+}
+
+fn report(made: &Made) {
     output::note(format!(
         "{} tensors, {}, in {:.1} s",
-        outcome.tensors,
-        output::bytes(outcome.weights_bytes),
-        outcome.seconds
+        made.outcome.tensors,
+        output::bytes(made.outcome.weights_bytes),
+        made.outcome.seconds
     ));
-    output::line(outcome.path.display());
-    Ok(())
+    if let Some(quality) = &made.quality {
+        let c = &quality.comparison;
+        output::note(format!(
+            "against the source: divergence {:.4} ± {:.4} nats, same first token {:.1} %, perplexity {:.3} (source {:.3})",
+            c.kl_mean,
+            c.kl_error,
+            100.0 * c.top1,
+            c.perplexity,
+            c.perplexity_reference
+        ));
+    }
 }

@@ -4,9 +4,12 @@ mod bench;
 mod convert;
 mod download;
 mod drawing;
+mod eval;
 mod function;
 mod inspect;
+mod kernels;
 mod list;
+mod policy;
 mod run;
 mod score;
 mod tokenize;
@@ -23,11 +26,13 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Transpile(a) => transpile::run(&a)?,
         Command::Inspect(a) => inspect::run(&a)?,
         Command::Bench(a) => bench::run(&a)?,
+        Command::Kernels(a) => kernels::run(&a)?,
         Command::List(a) => list::run(&a)?,
         Command::Download(a) => download::run(&a)?,
         Command::Remove(a) => list::remove(&a)?,
         Command::Tokenize(a) => tokenize::run(&a)?,
         Command::Score(a) => score::run(&a)?,
+        Command::Eval(a) => eval::run(&a)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,10 +1,11 @@
 //! Answering a prompt, and chatting.
 
-use crate::args::RunArgs;
+use crate::args::{ModelArgs, RunArgs};
 use crate::commands::function;
 use crate::{model, output};
 use anyhow::{Context, Result, bail};
-use cactus_engine::{Bundle, CancelToken, Completion, FinishReason, GenerateOptions, Model, Overflow, Session};
+use cactus_engine::speculate::ModelDrafter;
+use cactus_engine::{Bundle, CancelToken, Completion, Delta, FinishReason, GenerateOptions, Model, Overflow, Session};
 use cactus_text::{RenderOptions, message};
 use rustyline::error::ReadlineError;
 use serde_json::Value;
@@ -44,7 +45,19 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     }
     session.execution().set_profiling(args.profile);
     let interrupt = Interrupt::install()?;
+    let drafter = match &args.draft_model {
+        Some(name) => {
+            let choice = ModelArgs {
+                model: name.clone(),
+                ..args.model.clone()
+            };
+            let draft = model::load(&choice, &model::load_options(&args.engine))?;
+            Some(ModelDrafter::new(&draft, &loaded)?)
+        }
+        None => None,
+    };
     let mut chat = Chat {
+        drafter,
         args,
         options,
         model: &loaded,
@@ -94,6 +107,9 @@ fn generate_options(args: &RunArgs, defaults: &GenerateOptions) -> Result<Genera
         o.stop = args.stop.clone();
     }
     o.ignore_eos |= args.ignore_eos;
+    if let Some(tokens) = args.prompt_lookup {
+        o.prompt_lookup = tokens;
+    }
     if args.logprobs.is_some() {
         o.logprobs = args.logprobs;
     }
@@ -142,6 +158,7 @@ struct Chat<'a> {
     options: GenerateOptions,
     model: &'a Arc<Model>,
     session: Session,
+    drafter: Option<ModelDrafter>,
     interrupt: Interrupt,
     messages: Vec<Value>,
     system: Option<String>,
@@ -218,7 +235,7 @@ impl Chat<'_> {
         let mut failed = None;
         let interrupt = self.interrupt.clone();
         let completion = interrupt.while_answering(|cancel| {
-            let result = self.session.generate(&tokens, &self.options, cancel, &mut |delta| {
+            let mut on_delta = |delta: Delta<'_>| {
                 if quiet || delta.text.is_empty() {
                     return;
                 }
@@ -226,7 +243,14 @@ impl Chat<'_> {
                     failed.get_or_insert(e);
                     cancel.cancel();
                 }
-            });
+            };
+            let result = match &mut self.drafter {
+                None => self.session.generate(&tokens, &self.options, cancel, &mut on_delta),
+                Some(drafter) => {
+                    let session = &mut self.session;
+                    session.generate_with(&tokens, &self.options, Some(drafter), cancel, &mut on_delta)
+                }
+            };
             if !quiet && result.is_ok() {
                 // Only the end of the line: a failure here is the one already recorded.
                 let _ = writeln!(out);
@@ -348,6 +372,10 @@ fn stats(c: &Completion) {
         c.ram_usage_mb
             .map_or_else(String::new, |mb| format!("{mb:.0} MB resident")),
     ));
+    if c.drafted_tokens > 0 {
+        let (right, all) = (c.accepted_tokens, c.drafted_tokens);
+        output::note(format!("{right} of {all} guessed tokens were right"));
+    }
 }
 
 /// Times by kind of kernel, then the slowest steps.

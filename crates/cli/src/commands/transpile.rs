@@ -24,7 +24,7 @@ pub(crate) fn run(args: &TranspileArgs) -> Result<()> {
             TaskName::CausalLmLogits => Task::CausalLm,
             TaskName::Function | TaskName::EncoderHiddenStates | TaskName::CtcLogits => Task::Function,
         },
-        bits: args.bits.map(|b| b.number()),
+        bits: args.bits.map(|b| b.precision().number()),
         replace: args.force,
         ..TranspileOptions::default()
     };

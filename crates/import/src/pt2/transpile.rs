@@ -5,7 +5,7 @@ use super::importer::{Imported, import_file};
 use crate::convert::{self, ConvertOptions, Outcome};
 use crate::{Error, ErrorKind, Result, TensorSource};
 use cactus_bundle::{About, BundleWriter, Provenance, TokenIds};
-use cactus_ir::{Bindings, Dim, Graph, PAST, Relation, SEQ, WeightExpr};
+use cactus_ir::{Bindings, Dim, Graph, PAST, Relation, SEQ};
 use cactus_passes::{Options, Report, StatePolicy};
 use cactus_tensor::DType;
 use std::collections::BTreeMap;
@@ -68,7 +68,12 @@ pub fn transpile(
     let mut imported = import_file(source)?;
     let (task, optimized, report) = optimize(&mut imported, options).map_err(|e| e.in_file(source))?;
     let bits = options.bits.unwrap_or_else(|| imported.tensors.float_bits());
-    let storage = cactus_passes::choose_storage(&optimized, convert::bits(bits)?);
+    let precision = cactus_passes::Bits::from_number(bits).ok_or_else(|| {
+        let what = format!("{bits} bits are not supported; supported are 1, 2, 3, 4, 8, 16 and 32");
+        Error::unsupported(what)
+    })?;
+    let policy = cactus_passes::Policy::uniform(precision);
+    let storage = cactus_passes::choose_storage(&optimized, &policy);
     let Imported {
         graph,
         tensors,
@@ -76,7 +81,7 @@ pub fn transpile(
     } = &imported;
 
     let mut writer = BundleWriter::create(destination, options.replace).map_err(convert::from_bundle)?;
-    let weights: Vec<(String, &WeightExpr, Vec<usize>, cactus_quant::Packing)> = optimized
+    let weights: Vec<convert::Planned<'_>> = optimized
         .weights()
         .into_iter()
         .map(|(v, expr)| {
@@ -89,11 +94,11 @@ pub fn transpile(
         })
         .collect();
     let conversion = ConvertOptions {
-        bits,
+        policy,
         ..ConvertOptions::default()
     };
     let hashes = convert::hash_files(&tensors.files())?;
-    convert::write_weights(&mut writer, tensors, &weights, &conversion, progress)?;
+    let errors = convert::write_weights(&mut writer, tensors, &weights, &conversion, None, progress)?;
     let bindings: BTreeMap<String, String> = weights.iter().map(|(n, ..)| (n.clone(), n.clone())).collect();
     let component = if task == Task::CausalLm {
         convert::DECODER
@@ -134,6 +139,7 @@ pub fn transpile(
         weights_bytes,
         seconds: start.elapsed().as_secs_f64(),
         notes: Vec::new(),
+        errors,
         explanation: report.to_string(),
     })
 }

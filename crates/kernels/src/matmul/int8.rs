@@ -19,22 +19,22 @@ const GEMM_RUN_BYTES: usize = 192 << 10;
 const GEMV_RUN_BYTES: usize = 1 << 20;
 
 /// The values of one group of a block: 8 times 16 outputs by 4 inputs.
-type Values = [[i8; 64]; GROUP_BYTES / 64];
+pub(super) type Values = [[i8; 64]; GROUP_BYTES / 64];
 
 /// Two groups of a block with their scales.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
-struct Pair {
-    scales: [[u16; 16]; 2],
-    values: [Values; 2],
+pub(super) struct Pair {
+    pub(super) scales: [[u16; 16]; 2],
+    pub(super) values: [Values; 2],
 }
 
 /// The last group of a block with an odd number of groups.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
-struct Single {
-    scales: [[u16; 16]; 2],
-    values: Values,
+pub(super) struct Single {
+    pub(super) scales: [[u16; 16]; 2],
+    pub(super) values: Values,
 }
 
 const _: () = assert!(size_of::<Pair>() == SCALE_LINE_BYTES + 2 * GROUP_BYTES);
@@ -42,15 +42,15 @@ const _: () = assert!(size_of::<Single>() == SCALE_LINE_BYTES + GROUP_BYTES);
 
 /// One block.
 #[derive(Clone, Copy)]
-struct Block<'a> {
-    pairs: &'a [Pair],
+pub(super) struct Block<'a> {
+    pub(super) pairs: &'a [Pair],
     /// One element if the number of groups is odd, else none.
-    last: &'a [Single],
+    pub(super) last: &'a [Single],
 }
 
 impl<'a> Block<'a> {
     #[inline(always)]
-    fn new(bytes: &'a [u8]) -> Self {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
         let pairs_bytes = bytes.len() - bytes.len() % size_of::<Pair>();
         let (pairs, last) = bytes.split_at(pairs_bytes);
         Self {
@@ -92,7 +92,7 @@ fn run_tile(
     target: &Target<'_>,
 ) {
     let (cells, tile_rows) = x.tile(tile);
-    kernels.run(TileOp {
+    let op = TileOp {
         w,
         blocks,
         wide,
@@ -100,17 +100,26 @@ fn run_tile(
         tile_rows,
         first_row: tile * TILE_ROWS,
         target,
-    });
+    };
+    #[cfg(target_arch = "aarch64")]
+    let Some(op) = super::aarch64::run(kernels.isa(), op) else {
+        return;
+    };
+    kernels.run(op);
 }
 
-struct TileOp<'a, 'b> {
-    w: &'a PackedView<'b>,
-    blocks: Range<usize>,
-    wide: usize,
-    cells: &'a [Cell],
-    tile_rows: usize,
-    first_row: usize,
-    target: &'a Target<'b>,
+/// A tile of the rows times a run of blocks.
+pub(super) struct TileOp<'a, 'b> {
+    pub(super) w: &'a PackedView<'b>,
+    pub(super) blocks: Range<usize>,
+    /// Blocks that may be read at once.
+    pub(super) wide: usize,
+    /// `[groups][tile_rows]`
+    pub(super) cells: &'a [Cell],
+    pub(super) tile_rows: usize,
+    /// Row of the output that is the tile's first.
+    pub(super) first_row: usize,
+    pub(super) target: &'a Target<'b>,
 }
 
 impl Op for TileOp<'_, '_> {

@@ -2,11 +2,13 @@
 //!
 //! Purpose: `y[r, o] = sum over i of x[r, i] · w[o, i]` for weights in any packing of the `quant` crate, read in place
 //! ([`Exec::linear`]); the quantization of activations that the INT8 product needs ([`Exec::quantize_rows`],
-//! [`QuantizedRows`]); and single rows of a packed table ([`Exec::embed`]).
+//! [`QuantizedRows`]) and that with the rotation which codebook weights need ([`Exec::rotate_rows`], [`RotatedRows`]); and
+//! single rows of a packed table ([`Exec::embed`]).
 //!
-//! It deliberately has no file per instruction set: the interleaved packings turn a product into loads of 16 outputs and
-//! broadcasts of one activation, which the operations of `simd` express. `docs/adr/0001-int8-layout.md` has the reasons
-//! and figures.
+//! The interleaved packings turn a product into loads of 16 outputs and broadcasts of one activation, which the operations
+//! of `simd` express; so it deliberately has no file per instruction set, except for ARM64, whose products take activations
+//! by lane or two rows at once. `docs/adr/0001-int8-layout.md` has the reasons and figures, and
+//! `docs/adr/0010-codebook-packings.md` those of the codebooks.
 //!
 //! # Order of the arithmetic
 //!
@@ -14,6 +16,7 @@
 //!
 //! - INT8: activations become 8-bit integers in groups of 32 inputs (see [`QuantizedRows`]). The product of a group is an
 //!   exact integer `d`; groups follow in order in one chain, `acc = fma(f32(d) * scale_w, scale_x, acc)` from zero.
+//! - Codebooks: the same over the groups of [`RotatedRows`], `d` being the product with the codebook's integers.
 //! - Floats: input `i` belongs to the chain `p[i % 4]`, in order, `p = fma(w, x, p)` from zero; the result is
 //!   `(p0 + p1) + (p2 + p3)`. `f16` weights become `f32` exactly.
 //! - Then `acc + bias` if there is a bias, then `out + acc` if the epilogue accumulates.
@@ -24,11 +27,16 @@
 //! in one pass over the weights, which is then bound by memory. More rows are cut in tiles of 8; all tiles visit a run of
 //! blocks small enough for the L2 cache before the next run is read.
 
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+mod cq;
 mod embed;
 mod float;
 mod int8;
+mod rotated;
 mod rows;
 
+pub use rotated::RotatedRows;
 pub use rows::QuantizedRows;
 #[allow(unused_imports)]
 pub(crate) use rows::{Cell, RowWriter, quantize_group};
@@ -49,6 +57,8 @@ pub enum Activations<'a> {
     F32(&'a [f32]),
     /// Quantized rows, for [`Packing::Int8G32`].
     Q8(QuantizedRows<'a>),
+    /// Rotated and quantized rows, for the codebook packings.
+    Rotated(RotatedRows<'a>),
 }
 
 /// What [`Exec::linear`] does with a product.
@@ -64,8 +74,7 @@ impl Exec<'_> {
     /// `out = x · wᵀ` with the epilogue, `w [n, k]`, `x [rows, k]`, `out [rows, n]`.
     ///
     /// # Panics
-    /// When a length does not match, when [`Packing::Int8G32`] meets `f32` activations or another packing quantized
-    /// ones, and when the weights are not aligned to their element type: programming errors.
+    /// When a length does not match, when a packing meets other activations than [`Activations`] says, and when the weights are not aligned to their element type: programming errors.
     pub fn linear(&self, w: &PackedView<'_>, x: Activations<'_>, rows: usize, epilogue: Epilogue<'_>, out: &mut [f32]) {
         let (n, k) = (w.n(), w.k());
         assert_eq!(Some(out.len()), rows.checked_mul(n), "linear: elements of the output");
@@ -86,7 +95,11 @@ impl Exec<'_> {
                 assert!(x.rows() == rows && x.k() == k, "linear: shape of the quantized rows");
                 self.linear_int8(w, &x, &target);
             }
-            (Activations::F32(x), packing) if packing != Packing::Int8G32 => {
+            (Activations::Rotated(x), packing) if packing.codebook_bits().is_some() => {
+                assert!(x.rows() == rows && x.k() == k, "linear: shape of the rotated rows");
+                self.linear_cq(w, packing.codebook_bits().unwrap_or_default(), &x, &target);
+            }
+            (Activations::F32(x), packing) if !packing.reads_integers() => {
                 assert_eq!(
                     Some(x.len()),
                     rows.checked_mul(k),

@@ -20,6 +20,15 @@ pub(crate) struct Cell {
     pub(crate) sum: i32,
 }
 
+#[cfg(target_arch = "aarch64")]
+impl Cell {
+    /// The 32 integers.
+    #[inline(always)]
+    pub(crate) fn bytes(&self) -> &[i8; GROUP] {
+        bytemuck::cast_ref(&self.quads)
+    }
+}
+
 /// Activations `[rows, k]` quantized for the INT8 product, in memory that the caller provides.
 ///
 /// Each group of 32 inputs of a row has a scale `max|x| / 127` and integers `q = round(x · (127 / max|x|))`, ties to even,

@@ -12,7 +12,7 @@ use cactus_ir::{
 use cactus_kernels::dense::{
     self, Recurrent, ReduceOp, Window, broadcast_strides, map2, map3, packed_bytes, recurrent_scratch_elems,
 };
-use cactus_kernels::{Activations, BinaryOp, Epilogue, Exec, QuantizedRows};
+use cactus_kernels::{Activations, BinaryOp, Epilogue, Exec, QuantizedRows, RotatedRows};
 use cactus_quant::Packing;
 use cactus_tensor::{DType, Data, Tensor, strides_row_major};
 
@@ -162,6 +162,10 @@ impl Run<'_> {
                 Ok(Some(w)) if w.packing() == Packing::Int8G32 => {
                     let rows = shape(0).iter().product::<usize>() / w.k().max(1);
                     QuantizedRows::bytes(rows, w.k()).unwrap_or(0)
+                }
+                Ok(Some(w)) if w.packing().codebook_bits().is_some() => {
+                    let rows = shape(0).iter().product::<usize>() / w.k().max(1);
+                    RotatedRows::bytes(rows, w.k()).unwrap_or(0)
                 }
                 Ok(Some(_)) => 0,
                 _ => packed_bytes(shape(1)[0], shape(1)[1]),
@@ -683,6 +687,11 @@ impl Run<'_> {
             let mut q = QuantizedRows::new(bytemuck::cast_slice_mut(scratch), rows, w.k());
             self.exec.quantize_rows(x, rows, w.k(), &mut q);
             self.exec.linear(&w, Activations::Q8(q), rows, epilogue, floats(out));
+        } else if w.packing().codebook_bits().is_some() {
+            let mut q = RotatedRows::new(bytemuck::cast_slice_mut(scratch), rows, w.k());
+            self.exec.rotate_rows(x, rows, w.k(), &mut q);
+            self.exec
+                .linear(&w, Activations::Rotated(q), rows, epilogue, floats(out));
         } else {
             self.exec.linear(&w, Activations::F32(x), rows, epilogue, floats(out));
         }

@@ -50,6 +50,86 @@ impl Avx2 {
     }
 }
 
+impl Avx2 {
+    /// The half of [`Simd::lookup_quads`] that begins at byte `AT`.
+    #[inline(always)]
+    fn lookup_half<const BITS: usize, const AT: usize>(
+        self,
+        book: &[i8; 16],
+        chunk: &[[u8; 64]; BITS],
+        line: usize,
+    ) -> __m256i {
+        intrinsics!({
+            let book = _mm256_broadcastsi128_si256(_mm_loadu_si128(book.as_ptr().cast()));
+            let index = match BITS {
+                4 => _mm256_and_si256(
+                    self.bytes_from::<AT>(&chunk[line / 2], 4 * (line % 2)),
+                    _mm256_set1_epi8(15),
+                ),
+                1 => _mm256_and_si256(self.bytes_from::<AT>(&chunk[0], line), _mm256_set1_epi8(1)),
+                _ => {
+                    let low = _mm256_and_si256(
+                        self.bytes_from::<AT>(&chunk[line / 4], 2 * (line % 4)),
+                        _mm256_set1_epi8(3),
+                    );
+                    if BITS == 2 {
+                        low
+                    } else {
+                        // Bit `line` moves to bit 2 of its byte; what comes along from the neighbor is masked away.
+                        let high = if line < 2 {
+                            _mm256_sll_epi16(self.bytes_from::<AT>(&chunk[2], 0), _mm_cvtsi32_si128(2 - line as i32))
+                        } else {
+                            self.bytes_from::<AT>(&chunk[2], line - 2)
+                        };
+                        _mm256_or_si256(low, _mm256_and_si256(high, _mm256_set1_epi8(4)))
+                    }
+                }
+            };
+            _mm256_shuffle_epi8(book, index)
+        })
+    }
+
+    /// 32 bytes from byte `AT` on, shifted right by `by` bits within each 16-bit word.
+    #[inline(always)]
+    fn bytes_from<const AT: usize>(self, bytes: &[u8; 64], by: usize) -> __m256i {
+        const { assert!(AT <= 32) };
+        intrinsics!(_mm256_srl_epi16(
+            _mm256_loadu_si256(bytes.as_ptr().add(AT).cast()),
+            _mm_cvtsi32_si128(by as i32)
+        ))
+    }
+
+    /// [`Simd::hadamard_lanes`] but for the last stage.
+    #[inline(always)]
+    fn hadamard_half(self, v: __m256) -> __m256 {
+        const S: i32 = i32::MIN;
+        let v = self.butterfly(
+            v,
+            intrinsics!(_mm256_permute_ps::<0b10_11_00_01>(v)),
+            [0, S, 0, S, 0, S, 0, S],
+        );
+        let v = self.butterfly(
+            v,
+            intrinsics!(_mm256_permute_ps::<0b01_00_11_10>(v)),
+            [0, 0, S, S, 0, 0, S, S],
+        );
+        self.butterfly(
+            v,
+            intrinsics!(_mm256_permute2f128_ps::<1>(v, v)),
+            [0, 0, 0, 0, S, S, S, S],
+        )
+    }
+
+    /// Each lane plus its partner, where the signs of the lanes are flipped first.
+    #[inline(always)]
+    fn butterfly(self, v: __m256, partner: __m256, signs: [i32; 8]) -> __m256 {
+        intrinsics!({
+            let signs = _mm256_castsi256_ps(_mm256_loadu_si256(signs.as_ptr().cast()));
+            _mm256_add_ps(partner, _mm256_xor_ps(v, signs))
+        })
+    }
+}
+
 impl Simd for Avx2 {
     type F = [__m256; 2];
     type I = [__m256i; 2];
@@ -339,6 +419,22 @@ impl Simd for Avx2 {
         let pairs = halves!(_mm256_maddubs_epi16(x, q));
         let ones = intrinsics!([_mm256_set1_epi16(1); 2]);
         self.add_i(acc, halves!(_mm256_madd_epi16(pairs, ones)))
+    }
+    #[inline(always)]
+    fn lookup_quads<const BITS: usize>(self, book: &[i8; 16], chunk: &[[u8; 64]; BITS], line: usize) -> SignedQuads {
+        let values = [
+            self.lookup_half::<BITS, 0>(book, chunk, line),
+            self.lookup_half::<BITS, 32>(book, chunk, line),
+        ];
+        SignedQuads {
+            values,
+            magnitudes: halves!(_mm256_abs_epi8(values)),
+        }
+    }
+    #[inline(always)]
+    fn hadamard_lanes(self, v: Self::F) -> Self::F {
+        let (low, high) = (self.hadamard_half(v[0]), self.hadamard_half(v[1]));
+        intrinsics!([_mm256_add_ps(low, high), _mm256_sub_ps(low, high)])
     }
     #[inline(always)]
     fn store_planes(self, v: [Self::I; 4], high: &mut [u8; 64], low: &mut [u8; 64]) {

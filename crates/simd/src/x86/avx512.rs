@@ -31,6 +31,23 @@ fn enter<O: Op>(token: Avx512, op: O) -> O::Output {
     op.eval(token)
 }
 
+impl Avx512 {
+    /// 64 bytes, shifted right by `by` bits within each 16-bit word.
+    #[inline(always)]
+    fn bytes_from(self, bytes: &[u8; 64], by: usize) -> __m512i {
+        intrinsics!(_mm512_srl_epi16(
+            _mm512_loadu_si512(bytes.as_ptr().cast()),
+            _mm_cvtsi32_si128(by as i32)
+        ))
+    }
+
+    /// Each lane plus its partner; lanes of `second`, the partner minus the lane.
+    #[inline(always)]
+    fn butterfly(self, v: __m512, partner: __m512, second: __mmask16) -> __m512 {
+        intrinsics!(_mm512_mask_sub_ps(_mm512_add_ps(v, partner), second, partner, v))
+    }
+}
+
 /// The low `n.min(16)` bits.
 #[inline(always)]
 fn low_bits(n: usize) -> u16 {
@@ -259,6 +276,41 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn dot_plain(self, acc: __m512i, q: __m512i, x: i32) -> __m512i {
         intrinsics!(_mm512_dpbusd_epi32(acc, _mm512_set1_epi32(x), q))
+    }
+    #[inline(always)]
+    fn lookup_quads<const BITS: usize>(self, book: &[i8; 16], chunk: &[[u8; 64]; BITS], line: usize) -> __m512i {
+        intrinsics!({
+            // The book moved to 0..=255, as `load_quads` does with weights.
+            let book = _mm_xor_si128(_mm_loadu_si128(book.as_ptr().cast()), _mm_set1_epi8(i8::MIN));
+            let book = _mm512_broadcast_i32x4(book);
+            let index = match BITS {
+                4 => _mm512_and_si512(self.bytes_from(&chunk[line / 2], 4 * (line % 2)), _mm512_set1_epi8(15)),
+                1 => _mm512_and_si512(self.bytes_from(&chunk[0], line), _mm512_set1_epi8(1)),
+                2 => _mm512_and_si512(self.bytes_from(&chunk[line / 4], 2 * (line % 4)), _mm512_set1_epi8(3)),
+                _ => {
+                    let low = _mm512_and_si512(self.bytes_from(&chunk[line / 4], 2 * (line % 4)), _mm512_set1_epi8(3));
+                    // Bit `line` moves to bit 2 of its byte; what comes along from the neighbor is masked away.
+                    let high = _mm512_loadu_si512(chunk[2].as_ptr().cast());
+                    let high = if line < 2 {
+                        _mm512_sll_epi16(high, _mm_cvtsi32_si128(2 - line as i32))
+                    } else {
+                        _mm512_srl_epi16(high, _mm_cvtsi32_si128(line as i32 - 2))
+                    };
+                    // low | (high & 4)
+                    _mm512_ternarylogic_epi32::<0b1111_1000>(low, high, _mm512_set1_epi8(4))
+                }
+            };
+            _mm512_shuffle_epi8(book, index)
+        })
+    }
+    #[inline(always)]
+    fn hadamard_lanes(self, v: __m512) -> __m512 {
+        intrinsics!({
+            let v = self.butterfly(v, _mm512_permute_ps::<0b10_11_00_01>(v), 0xaaaa);
+            let v = self.butterfly(v, _mm512_permute_ps::<0b01_00_11_10>(v), 0xcccc);
+            let v = self.butterfly(v, _mm512_shuffle_f32x4::<0b10_11_00_01>(v, v), 0xf0f0);
+            self.butterfly(v, _mm512_shuffle_f32x4::<0b01_00_11_10>(v, v), 0xff00)
+        })
     }
     #[inline(always)]
     fn store_planes(self, v: [__m512i; 4], high: &mut [u8; 64], low: &mut [u8; 64]) {

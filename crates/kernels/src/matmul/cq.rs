@@ -1,0 +1,233 @@
+//! The product with codebook weights.
+//!
+//! A register tile is `R` rows of activations by `B` blocks of 16 outputs, as of the INT8 product. For each line of 64
+//! indices the codebook's integers are looked up in a register, then multiplied by the 4 integers of every row, broadcast
+//! to all lanes. One scale holds for 128 inputs on either side, so little is left to do in floats.
+
+use super::rotated::{RotatedCell, RotatedRows};
+use super::{GEMV_ROWS, TILE_ROWS, Target};
+use crate::exec::{Exec, Kernels};
+use cactus_quant::cq::{CQ_GRAIN, CQ_GROUP, Codebook};
+use cactus_quant::{BLOCK_ROWS, PackedView};
+use cactus_simd::{Op, Simd};
+use std::ops::Range;
+
+/// Bound of a run of blocks that stays in the L2 cache while all tiles of rows visit it.
+const GEMM_RUN_BYTES: usize = 128 << 10;
+/// Bound of a run when memory is the limit: long enough for the hardware to follow the stream.
+const GEMV_RUN_BYTES: usize = 1 << 20;
+/// Bytes of the scales of a pair of groups.
+const SCALE_LINE_BYTES: usize = 2 * BLOCK_ROWS * 2;
+
+/// Integers of the codebooks for groups of 128, 64 and 32.
+type Books = [&'static [i8; 16]; 3];
+
+impl Exec<'_> {
+    pub(super) fn linear_cq(&self, w: &PackedView<'_>, bits: u32, x: &RotatedRows<'_>, target: &Target<'_>) {
+        match bits {
+            1 => self.linear_cq_bits::<1>(w, x, target),
+            2 => self.linear_cq_bits::<2>(w, x, target),
+            3 => self.linear_cq_bits::<3>(w, x, target),
+            _ => self.linear_cq_bits::<4>(w, x, target),
+        }
+    }
+
+    fn linear_cq_bits<const BITS: usize>(&self, w: &PackedView<'_>, x: &RotatedRows<'_>, target: &Target<'_>) {
+        let books = [128, 64, 32].map(|d| Codebook::of(BITS as u32, d).integers());
+        let (rows, kernels) = (x.rows(), self.kernels);
+        let weights = w.layout().data_bytes() / BITS * 8;
+        let tile =
+            |blocks: Range<usize>, wide, tile| run_tile::<BITS>(kernels, w, books, blocks, wide, x, tile, target);
+        if rows <= GEMV_ROWS {
+            let cost_ns = weights / 48 * rows.div_ceil(4);
+            self.for_block_runs(w, cost_ns, GEMV_RUN_BYTES, &|blocks| tile(blocks, 1, 0));
+        } else {
+            let cost_ns = weights / 160 * rows;
+            self.for_block_runs(w, cost_ns, GEMM_RUN_BYTES, &|blocks| {
+                for t in 0..rows.div_ceil(TILE_ROWS) {
+                    tile(blocks.clone(), 2, t);
+                }
+            });
+        }
+    }
+}
+
+/// Multiplies tile `tile` of the rows with a run of blocks, taking `wide` blocks at once where the tier can.
+#[allow(clippy::too_many_arguments)]
+fn run_tile<const BITS: usize>(
+    kernels: &Kernels,
+    w: &PackedView<'_>,
+    books: Books,
+    blocks: Range<usize>,
+    wide: usize,
+    x: &RotatedRows<'_>,
+    tile: usize,
+    target: &Target<'_>,
+) {
+    let (cells, tile_rows) = x.tile(tile);
+    let padded = w.k().next_multiple_of(CQ_GRAIN);
+    kernels.run(TileOp::<BITS> {
+        w,
+        books,
+        whole: padded / CQ_GROUP,
+        rest: padded % CQ_GROUP,
+        blocks,
+        wide,
+        cells,
+        tile_rows,
+        first_row: tile * TILE_ROWS,
+        target,
+    });
+}
+
+struct TileOp<'a, 'b, const BITS: usize> {
+    w: &'a PackedView<'b>,
+    books: Books,
+    /// Groups of 128.
+    whole: usize,
+    /// Inputs after them.
+    rest: usize,
+    blocks: Range<usize>,
+    wide: usize,
+    cells: &'a [RotatedCell],
+    tile_rows: usize,
+    first_row: usize,
+    target: &'a Target<'b>,
+}
+
+impl<const BITS: usize> Op for TileOp<'_, '_, BITS> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, s: S) {
+        let mut blocks = self.blocks.clone();
+        if S::TILE_ROWS >= 8 && self.wide == 2 {
+            while blocks.len() >= 2 {
+                let mut row = 0;
+                while row < self.tile_rows {
+                    row += match self.tile_rows - row {
+                        1 => self.tile::<S, 1, 2, 2>(s, row, blocks.start),
+                        2 => self.tile::<S, 2, 2, 1>(s, row, blocks.start),
+                        3 => self.tile::<S, 3, 2, 1>(s, row, blocks.start),
+                        _ => self.tile::<S, 4, 2, 1>(s, row, blocks.start),
+                    };
+                }
+                blocks.start += 2;
+            }
+        }
+        for block in blocks {
+            let mut row = 0;
+            while row < self.tile_rows {
+                let left = self.tile_rows - row;
+                row += match left.min(S::TILE_ROWS) {
+                    1 => self.tile::<S, 1, 1, 4>(s, row, block),
+                    2 => self.tile::<S, 2, 1, 2>(s, row, block),
+                    3 => self.tile::<S, 3, 1, 2>(s, row, block),
+                    5 if S::TILE_ROWS >= 8 => self.tile::<S, 5, 1, 1>(s, row, block),
+                    6 if S::TILE_ROWS >= 8 => self.tile::<S, 6, 1, 1>(s, row, block),
+                    7 if S::TILE_ROWS >= 8 => self.tile::<S, 7, 1, 1>(s, row, block),
+                    8 if S::TILE_ROWS >= 8 => self.tile::<S, 8, 1, 1>(s, row, block),
+                    _ => self.tile::<S, 4, 1, 1>(s, row, block),
+                };
+            }
+        }
+    }
+}
+
+impl<const BITS: usize> TileOp<'_, '_, BITS> {
+    /// Size of group `g`, and its codebook.
+    #[inline(always)]
+    fn group_of(&self, g: usize) -> (usize, &'static [i8; 16]) {
+        if g < self.whole {
+            (CQ_GROUP, self.books[0])
+        } else if g == self.whole && self.rest >= 64 {
+            (64, self.books[1])
+        } else {
+            (32, self.books[2])
+        }
+    }
+
+    /// Rows `row..row + R` of the tile times blocks `block..block + B`, integer sums in `C` chains; returns `R`.
+    #[inline(always)]
+    fn tile<S: Simd, const R: usize, const B: usize, const C: usize>(&self, s: S, row: usize, block: usize) -> usize {
+        let mut blocks = [self.w.block(block); B];
+        for (b, slot) in blocks.iter_mut().enumerate().skip(1) {
+            *slot = self.w.block(block + b);
+        }
+        let mut sums = [[s.zero(); B]; R];
+        // Offsets in a block of the next bytes, and of the scales of the pair of groups under way.
+        let (mut at, mut line) = (0, 0);
+        for (g, cells) in self.cells[row..].chunks(self.tile_rows).enumerate() {
+            let Some(cells) = cells.first_chunk::<R>() else {
+                break;
+            };
+            let (d, book) = self.group_of(g);
+            if g % 2 == 0 {
+                line = at;
+                at += SCALE_LINE_BYTES;
+            }
+            let bytes = d * BITS * BLOCK_ROWS / 8;
+            let mut weights = [(&[0u16; 16], &[][..]); B];
+            for b in 0..B {
+                let scales = &blocks[b][line + g % 2 * SCALE_LINE_BYTES / 2..][..SCALE_LINE_BYTES / 2];
+                weights[b] = (
+                    bytemuck::from_bytes(scales),
+                    blocks[b][at..at + bytes].as_chunks().0.as_chunks().0,
+                );
+            }
+            at += bytes;
+            group::<S, BITS, R, B, C>(s, book, weights, cells, &mut sums);
+        }
+        for (r, sums) in sums.iter().enumerate() {
+            for (b, &sums) in sums.iter().enumerate() {
+                // SAFETY: parts have disjoint runs of blocks.
+                unsafe { self.target.store(s, self.first_row + row + r, block + b, sums) };
+            }
+        }
+        R
+    }
+}
+
+/// Scales and chunks of one group of a block.
+type Weights<'a, const BITS: usize> = (&'a [u16; 16], &'a [[[u8; 64]; BITS]]);
+
+/// Adds the products of one group to `sums`.
+#[inline(always)]
+fn group<S: Simd, const BITS: usize, const R: usize, const B: usize, const C: usize>(
+    s: S,
+    book: &[i8; 16],
+    weights: [Weights<'_, BITS>; B],
+    cells: &[RotatedCell; R],
+    sums: &mut [[S::F; B]; R],
+) {
+    let mut dots = [[[s.splat_i(0); C]; B]; R];
+    for r in 0..R {
+        let start = s.dot_start(cells[r].sum);
+        for b in 0..B {
+            // The other chains begin at zero: what the start value takes away concerns the sum of all.
+            dots[r][b][0] = start;
+        }
+    }
+    // At most four, which the bound lets the compiler see.
+    let chunks = weights[0].1.len().min(CQ_GROUP / CQ_GRAIN);
+    for c in 0..chunks {
+        for j in 0..8 {
+            for b in 0..B {
+                let quads = s.lookup_quads::<BITS>(book, &weights[b].1[c], j);
+                for r in 0..R {
+                    dots[r][b][j % C] = s.dot(dots[r][b][j % C], quads, cells[r].quads[8 * c + j]);
+                }
+            }
+        }
+    }
+    for b in 0..B {
+        let scale = s.load_f16(weights[b].0);
+        for r in 0..R {
+            let mut dot = dots[r][b][0];
+            for &chain in &dots[r][b][1..] {
+                dot = s.add_i(dot, chain);
+            }
+            sums[r][b] = s.fma(s.mul(s.to_float(dot), scale), s.splat(cells[r].scale), sums[r][b]);
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! Products with codebook weights: every tier and thread count against a bit-exact scalar model of the documented order,
+//! the model against `f64`, over edge shapes.
+
+use cactus_base::{Pool, Step};
+use cactus_kernels::{Activations, Epilogue, Exec, Kernels, RotatedRows};
+use cactus_quant::cq::{Codebook, groups, rotation};
+use cactus_quant::{PackedView, Packing, pack};
+use proptest::prelude::*;
+
+const PACKINGS: [Packing; 4] = [Packing::Cq1G128, Packing::Cq2G128, Packing::Cq3G128, Packing::Cq4G128];
+
+/// Deterministic values in `-1..1`.
+fn noise(len: usize, seed: u64) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    (0..len).map(next).collect()
+}
+
+/// Scale and integers of the groups of one row of activations, as documented.
+fn rotate_model(x: &[f32]) -> Vec<(f32, Vec<i8>)> {
+    groups(x.len())
+        .map(|(start, d)| {
+            let mut u = vec![0f32; d];
+            let part = &x[start..x.len().min(start + d)];
+            u[..part.len()].copy_from_slice(part);
+            rotation::rotate(&mut u);
+            let max = u.iter().fold(0f32, |m, x| m.max(x.abs()));
+            if max < 1e-30 {
+                return (0.0, vec![0; d]);
+            }
+            let q = u.iter().map(|u| (u * (127.0 / max)).round_ties_even() as i8).collect();
+            (max / 127.0 / (64 * d) as f32, q)
+        })
+        .collect()
+}
+
+/// Scales and codebook integers of the groups of one row of weights, read at the documented places.
+fn weights_model(w: &PackedView<'_>, row: usize) -> Vec<(f32, Vec<i8>)> {
+    let bits = w.packing().codebook_bits().unwrap();
+    let b = bits as usize;
+    let all: Vec<_> = groups(w.k()).collect();
+    let indices: usize = all.iter().map(|(_, d)| 2 * b * d).sum();
+    let block = &w.data()[row / 16 * (indices + 64 * all.len().div_ceil(2))..];
+    let mut at = 0;
+    let mut out = Vec::new();
+    for pair in all.chunks(2) {
+        let mut values = at + 64;
+        for (i, &(_, d)) in pair.iter().enumerate() {
+            let scale_at = at + 32 * i + row % 16 * 2;
+            let scale = half::f16::from_le_bytes([block[scale_at], block[scale_at + 1]]).to_f32();
+            let index = |input: usize| {
+                let (line, byte) = (input % 32 / 4, 4 * (row % 16) + input % 4);
+                let chunk = &block[values + input / 32 * 64 * b..];
+                match bits {
+                    4 => chunk[line / 2 * 64 + byte] >> (line % 2 * 4) & 15,
+                    3 => (chunk[line / 4 * 64 + byte] >> (line % 4 * 2) & 3) + (chunk[128 + byte] >> line & 1) * 4,
+                    2 => chunk[line / 4 * 64 + byte] >> (line % 4 * 2) & 3,
+                    _ => chunk[byte] >> line & 1,
+                }
+            };
+            let book = Codebook::of(bits, d).integers();
+            out.push((scale, (0..d).map(|i| book[usize::from(index(i))]).collect()));
+            values += 2 * b * d;
+        }
+        at = values;
+    }
+    out
+}
+
+/// The documented order of arithmetic, one output at a time.
+fn linear_model(w: &PackedView<'_>, x: &[f32], rows: usize, epilogue: Epilogue<'_>, out: &mut [f32]) {
+    let (n, k) = (w.n(), w.k());
+    let weights: Vec<_> = (0..n).map(|o| weights_model(w, o)).collect();
+    for r in 0..rows {
+        let x = rotate_model(&x[r * k..(r + 1) * k]);
+        for o in 0..n {
+            let mut sum = 0f32;
+            for ((sx, x), (sw, w)) in x.iter().zip(&weights[o]) {
+                let dot: i32 = x.iter().zip(w).map(|(&x, &w)| i32::from(x) * i32::from(w)).sum();
+                sum = (dot as f32 * sw).mul_add(*sx, sum);
+            }
+            if let Some(bias) = epilogue.bias {
+                sum += bias[o];
+            }
+            let out = &mut out[r * n + o];
+            *out = if epilogue.accumulate { *out + sum } else { sum };
+        }
+    }
+}
+
+fn linear(exec: Exec<'_>, w: &PackedView<'_>, x: &[f32], rows: usize, epilogue: Epilogue<'_>, out: &mut [f32]) {
+    let mut memory = vec![u32::MAX; RotatedRows::bytes(rows, w.k()).unwrap() / 4];
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut memory);
+    exec.rotate_rows(x, rows, w.k(), &mut RotatedRows::new(bytes, rows, w.k()));
+    let x = Activations::Rotated(RotatedRows::new(bytes, rows, w.k()));
+    exec.linear(w, x, rows, epilogue, out);
+}
+
+/// Compares all tiers, at one and two threads, with the model; returns the model's result.
+fn check(packing: Packing, n: usize, k: usize, rows: usize, bias: bool, accumulate: bool, seed: u64) -> Vec<f32> {
+    let packed = pack(packing, n, k, &noise(n * k, seed)).unwrap();
+    let w = packed.view();
+    let x = noise(rows * k, seed + 1);
+    let bias = bias.then(|| noise(n, seed + 2));
+    let epilogue = Epilogue {
+        bias: bias.as_deref(),
+        accumulate,
+    };
+    let before = noise(rows * n, seed + 3);
+    let mut expected = before.clone();
+    linear_model(&w, &x, rows, epilogue, &mut expected);
+    let pool = Pool::new(2);
+    for kernels in Kernels::available() {
+        for step in [Step::inline(), pool.step(2)] {
+            let mut out = before.clone();
+            linear(Exec { kernels, step: &step }, &w, &x, rows, epilogue, &mut out);
+            for (i, (a, b)) in out.iter().zip(&expected).enumerate() {
+                let (tier, width) = (kernels.tier(), step.width());
+                let case = format!("{packing} {n}x{k} rows {rows} {tier} width {width}");
+                let at = (i / n, i % n);
+                assert_eq!(a.to_bits(), b.to_bits(), "{case} at {at:?}: {a} expected {b}");
+            }
+        }
+    }
+    expected
+}
+
+#[test]
+fn cq_edge_shapes_equal_the_scalar_model_bit_for_bit() {
+    for packing in PACKINGS {
+        for n in [1, 15, 16, 17, 33, 48] {
+            for k in [1, 32, 33, 65, 128, 224, 256, 350, 576] {
+                for rows in [1, 2, 3, 4, 5, 6, 7, 8, 9, 17] {
+                    if n * k * rows > 100_000 && rows != 9 {
+                        continue;
+                    }
+                    let seed = (n * 31 + k * 7 + rows) as u64;
+                    check(packing, n, k, rows, rows % 2 == 0, rows % 3 == 0, seed);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn cq_many_blocks_equal_the_scalar_model_bit_for_bit() {
+    // Enough weights for several runs of blocks and parts.
+    for packing in PACKINGS {
+        for rows in [1, 8, 13] {
+            check(packing, 1000, 640, rows, false, false, 77);
+        }
+    }
+}
+
+#[test]
+fn cq_rows_in_any_grouping_give_equal_bits() {
+    let (n, k, rows) = (40, 224, 21);
+    for packing in PACKINGS {
+        let packed = pack(packing, n, k, &noise(n * k, 3)).unwrap();
+        let x = noise(rows * k, 4);
+        for kernels in Kernels::available() {
+            let step = Step::inline();
+            let exec = Exec { kernels, step: &step };
+            let mut whole = vec![0.0; rows * n];
+            linear(exec, &packed.view(), &x, rows, Epilogue::default(), &mut whole);
+            for chunk in [1, 2, 5, 8, 16] {
+                let mut pieces = vec![0.0; rows * n];
+                for (x, out) in x.chunks(chunk * k).zip(pieces.chunks_mut(chunk * n)) {
+                    linear(exec, &packed.view(), x, x.len() / k, Epilogue::default(), out);
+                }
+                assert!(
+                    whole.iter().zip(&pieces).all(|(a, b)| a.to_bits() == b.to_bits()),
+                    "{packing} {chunk}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn cq_is_close_to_f64_products_of_decoded_weights() {
+    let (n, k, rows) = (33, 608, 5);
+    for packing in PACKINGS {
+        let found = check(packing, n, k, rows, false, false, 9);
+        let packed = pack(packing, n, k, &noise(n * k, 9)).unwrap();
+        let x = noise(rows * k, 10);
+        let (mut error, mut power) = (0f64, 0f64);
+        let mut w = vec![0f32; k];
+        for o in 0..n {
+            packed.view().decode_row(o, &mut w);
+            for r in 0..rows {
+                let exact: f64 = w
+                    .iter()
+                    .zip(&x[r * k..])
+                    .map(|(&w, &x)| f64::from(w) * f64::from(x))
+                    .sum();
+                error += (f64::from(found[r * n + o]) - exact).powi(2);
+                power += exact * exact;
+            }
+        }
+        let relative = (error / power).sqrt();
+        assert!(
+            (1e-4..1.2e-2).contains(&relative),
+            "{packing}: relative error {relative}"
+        );
+    }
+}
+
+#[test]
+fn rotate_rows_every_tier_equals_the_model() {
+    for (rows, k) in [
+        (1, 1),
+        (1, 32),
+        (3, 33),
+        (8, 64),
+        (9, 128),
+        (17, 100),
+        (33, 576),
+        (2, 350),
+    ] {
+        let mut x = noise(rows * k, 21);
+        x[0] = 0.0;
+        if rows > 2 {
+            x[k..2 * k].fill(0.0);
+            x[2 * k..3 * k].iter_mut().for_each(|x| *x *= 1e-35);
+        }
+        for kernels in Kernels::available() {
+            let pool = Pool::new(2);
+            for step in [Step::inline(), pool.step(2)] {
+                let mut memory = vec![u32::MAX; RotatedRows::bytes(rows, k).unwrap() / 4];
+                let mut q = RotatedRows::new(bytemuck::cast_slice_mut(&mut memory), rows, k);
+                Exec { kernels, step: &step }.rotate_rows(&x, rows, k, &mut q);
+                for (row, x) in x.chunks_exact(k).enumerate() {
+                    for (g, (scale, integers)) in rotate_model(x).into_iter().enumerate() {
+                        let found = q.group(row, g);
+                        let case = format!("{} {rows}x{k} row {row} group {g}", kernels.tier());
+                        assert_eq!(found.0, scale, "{case}");
+                        assert_eq!(found.1[..integers.len()], integers, "{case}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn cq_not_finite_or_any_bytes_do_not_panic() {
+    for packing in PACKINGS {
+        let packed = pack(packing, 17, 40, &noise(17 * 40, 1)).unwrap();
+        let any: Vec<u32> = noise(packed.data().len() / 4, 2).iter().map(|x| x.to_bits()).collect();
+        let hostile = PackedView::new(packing, 17, 40, &[], bytemuck::cast_slice(&any)).unwrap();
+        for kernels in Kernels::available() {
+            let step = Step::inline();
+            let exec = Exec { kernels, step: &step };
+            let mut out = [0.0; 17];
+            for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, 1e-45] {
+                linear(exec, &packed.view(), &[bad; 40], 1, Epilogue::default(), &mut out);
+            }
+            linear(exec, &hostile, &[1.0; 40], 1, Epilogue::default(), &mut out);
+        }
+    }
+}
+
+#[test]
+fn cq_embed_equals_decoded_rows() {
+    for packing in PACKINGS {
+        let (n, k) = (35, 96);
+        let packed = pack(packing, n, k, &noise(n * k, 8)).unwrap();
+        let mut expected = vec![0.0; k];
+        let step = Step::inline();
+        for kernels in Kernels::available() {
+            let ids = [34u32, 0, 16, 15, 0];
+            let mut out = vec![0.0; ids.len() * k];
+            Exec { kernels, step: &step }
+                .embed(&packed.view(), &ids, &mut out)
+                .unwrap();
+            for (id, out) in ids.iter().zip(out.chunks_exact(k)) {
+                packed.view().decode_row(*id as usize, &mut expected);
+                assert_eq!(out, expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn rotated_bytes_overflow_is_none() {
+    assert_eq!(RotatedRows::bytes(usize::MAX, 33), None);
+    assert_eq!(RotatedRows::bytes(1, usize::MAX), None);
+    assert_eq!(RotatedRows::bytes(3, 97), Some(3 * 136));
+    assert_eq!(RotatedRows::bytes(3, 96), Some(3 * 2 * 136));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn cq_any_shape_equals_the_scalar_model(
+        n in 1usize..70,
+        k in 1usize..400,
+        rows in 1usize..20,
+        bias in any::<bool>(),
+        accumulate in any::<bool>(),
+        seed in 0u64..1 << 40,
+    ) {
+        for packing in PACKINGS {
+            check(packing, n, k, rows, bias, accumulate, seed);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The crate's error type.
+
+/// What went wrong; stable, for programs to match on.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// A text cannot be read or has too few tokens.
+    Text,
+    /// Two bundles cannot be compared.
+    Mismatch,
+    /// A bundle is too far from its source.
+    Floor,
+    /// The source cannot be converted.
+    Convert,
+    /// The engine or the runtime refused a bundle or a call.
+    Engine,
+}
+
+/// An error of this crate.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A text cannot be used.
+    #[error("{0}")]
+    Text(String),
+    /// Two bundles cannot be compared.
+    #[error("{0}")]
+    Mismatch(String),
+    /// A bundle is below the floor.
+    #[error("the bundle was not written, because it is below the floor: {0}")]
+    Floor(String),
+    /// The conversion failed.
+    #[error(transparent)]
+    Convert(#[from] cactus_import::Error),
+    /// The engine failed.
+    #[error(transparent)]
+    Engine(#[from] cactus_engine::Error),
+    /// The runtime failed.
+    #[error(transparent)]
+    Runtime(#[from] cactus_runtime::Error),
+    /// A bundle cannot be read.
+    #[error(transparent)]
+    Bundle(#[from] cactus_bundle::Error),
+    /// A weight cannot be packed for a trial.
+    #[error("`{weight}` cannot be packed for a trial: {source}")]
+    Pack {
+        /// The weight.
+        weight: String,
+        /// Why.
+        source: cactus_quant::Error,
+    },
+}
+
+impl Error {
+    /// The stable kind of this error.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Text(_) => ErrorKind::Text,
+            Self::Mismatch(_) => ErrorKind::Mismatch,
+            Self::Floor(_) => ErrorKind::Floor,
+            Self::Convert(_) => ErrorKind::Convert,
+            _ => ErrorKind::Engine,
+        }
+    }
+}
+
+/// Result with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;

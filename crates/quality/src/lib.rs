@@ -1,0 +1,35 @@
+//! What quantization costs, and how to make it cost less.
+//!
+//! - [`compare()`] measures a bundle against another: Kullback–Leibler divergence of the next-token distribution, how often
+//!   the most likely token is the same, perplexity of both.
+//! - [`Moments`] runs text through a bundle and collects what reaches each weight: the second moments that error feedback
+//!   needs.
+//! - [`sensitivity()`] measures what a coarser weight does to the model's output, [`allocate()`] spends bits accordingly.
+//! - [`Report`] is the document `quality.json` of a bundle.
+//!
+//! The bundle that others are compared with holds the source's weights in half or single precision; it is run by the same
+//! engine as everything else, so nothing but the weights differs.
+//!
+//! It may depend on `engine` and `import` and what is below them. It deliberately does not convert (see `import`), does not
+//! print and does not decide what is good enough but by the floor that its caller gives.
+#![forbid(unsafe_code)]
+
+mod allocate;
+mod compare;
+mod error;
+mod moments;
+mod pipeline;
+mod report;
+mod runner;
+mod sensitivity;
+mod text;
+
+pub use allocate::{Sensitivity, allocate};
+pub use compare::{Comparison, compare};
+pub use error::{Error, ErrorKind, Result};
+pub use moments::Moments;
+pub use pipeline::{Made, QUALITY_PATH, Request, Stage, convert_measured};
+pub use report::{Floor, Report};
+pub use runner::Runner;
+pub use sensitivity::sensitivity;
+pub use text::{DEFAULT_CALIBRATION, DEFAULT_HELD_OUT, Windows, read_text};

@@ -1,0 +1,155 @@
+//! The codebook packings: error by bit width, odd widths, degenerate rows, single rows.
+
+use cactus_quant::cq::{Codebook, groups, rotation};
+use cactus_quant::{ErrorKind, Packing, pack};
+use proptest::prelude::*;
+
+/// Deterministic values in `-1..1`.
+fn noise(len: usize, seed: u64) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    (0..len).map(next).collect()
+}
+
+fn decoded(packing: Packing, n: usize, k: usize, rows: &[f32]) -> Vec<f32> {
+    let packed = pack(packing, n, k, rows).unwrap();
+    let mut out = vec![f32::NAN; n * k];
+    for (row, values) in out.chunks_exact_mut(k).enumerate() {
+        packed.view().decode_row(row, values);
+    }
+    out
+}
+
+/// Squared error relative to the squares.
+fn relative_error(rows: &[f32], found: &[f32]) -> f64 {
+    let square = |x: f32| f64::from(x) * f64::from(x);
+    let error: f64 = rows.iter().zip(found).map(|(&a, &b)| square(a - b)).sum();
+    error / rows.iter().map(|&x| square(x)).sum::<f64>().max(1e-300)
+}
+
+#[test]
+fn error_by_bits_whatever_the_width() {
+    for (bits, limit) in [(1, 0.37), (2, 0.120), (3, 0.0355), (4, 0.0099)] {
+        let packing = Packing::of_codebook_bits(bits).unwrap();
+        for k in [128, 576, 640, 896, 352] {
+            let rows = noise(32 * k, u64::from(bits) + k as u64);
+            let error = relative_error(&rows, &decoded(packing, 32, k, &rows));
+            assert!(error < limit && error > limit * 0.8, "{packing} {k}: {error}");
+        }
+        // Widths that are filled up lose a little more: more numbers than weights are stored.
+        for k in [1, 5, 33, 70, 129] {
+            let rows = noise(32 * k, 5);
+            let error = relative_error(&rows, &decoded(packing, 32, k, &rows));
+            assert!(error < limit * 1.1, "{packing} {k}: {error}");
+        }
+    }
+}
+
+#[test]
+fn zero_rows_tiny_and_equal_weights() {
+    for bits in 1..=4 {
+        let packing = Packing::of_codebook_bits(bits).unwrap();
+        assert!(decoded(packing, 3, 200, &[0.0; 600]).iter().all(|x| *x == 0.0));
+        // A zero group in a row that is not zero.
+        let mut rows = noise(256, 1);
+        rows[..128].fill(0.0);
+        assert!(decoded(packing, 1, 256, &rows)[..128].iter().all(|x| *x == 0.0));
+        for value in [1.0, -0.02, 1e-5, 3000.0] {
+            let rows = vec![value; 384];
+            let error = relative_error(&rows, &decoded(packing, 2, 192, &rows));
+            assert!(error < 0.45, "{packing} {value}: {error}");
+        }
+        let one = decoded(packing, 1, 1, &[0.7]);
+        assert!((one[0] - 0.7).abs() < 0.3, "{packing}: {one:?}");
+        // Below the smallest scale the weights become zeros, not noise.
+        assert!(decoded(packing, 1, 128, &[1e-12; 128]).iter().all(|x| x.abs() < 1e-9));
+    }
+}
+
+#[test]
+fn a_group_beyond_the_scale_is_refused_with_its_largest_value() {
+    let mut rows = noise(40 * 300, 2);
+    rows[20 * 300 + 257] = 60_000.0;
+    rows[20 * 300 + 258] = -65_000.0;
+    let error = pack(Packing::Cq4G128, 40, 300, &rows).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Value);
+    assert!(error.to_string().contains("row 20, column 258"), "{error}");
+    assert!(error.to_string().contains("cq4_g128"), "{error}");
+}
+
+#[test]
+fn codebooks_of_the_format_never_change() {
+    // Computed from the distribution; listed because every stored tensor depends on them.
+    let positive = |bits: u32, d: usize| Codebook::of(bits, d).integers()[1 << (bits - 1)..1 << bits].to_vec();
+    for (d, by_bits) in [
+        (
+            128,
+            [
+                &[100][..],
+                &[37, 123],
+                &[13, 40, 71, 113],
+                &[6, 18, 31, 44, 59, 76, 97, 127],
+            ],
+        ),
+        (
+            64,
+            [
+                &[100],
+                &[38, 126],
+                &[14, 43, 76, 121],
+                &[6, 18, 30, 43, 57, 73, 93, 122],
+            ],
+        ),
+        (
+            32,
+            [
+                &[100],
+                &[37, 122],
+                &[14, 43, 76, 120],
+                &[6, 18, 30, 43, 57, 73, 93, 120],
+            ],
+        ),
+    ] {
+        for (bits, expected) in (1..).zip(by_bits) {
+            assert_eq!(positive(bits, d), expected, "{bits} bits, groups of {d}");
+            let all = &Codebook::of(bits, d).integers()[..1 << bits];
+            assert!(all.iter().zip(all.iter().rev()).all(|(a, b)| *a == -*b));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn rotation_keeps_lengths_and_undoes_itself(x in prop::collection::vec(-100f32..100.0, 128), size in 0usize..3) {
+        let d = 32 << size;
+        let mut y = x[..d].to_vec();
+        rotation::rotate(&mut y);
+        let square = |x: &[f32]| x.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>();
+        let (before, after) = (square(&x[..d]), square(&y) / d as f64);
+        prop_assert!((before - after).abs() <= 1e-6 * before + 1e-9);
+        rotation::hadamard(&mut y);
+        rotation::flip(&mut y);
+        for (a, b) in x.iter().zip(&y) {
+            prop_assert!((a - b / d as f32).abs() < 1e-3);
+        }
+    }
+
+    #[test]
+    fn packing_decoded_weights_again_changes_little(n in 1usize..20, k in 1usize..300, bits in 1u32..5, seed in any::<u64>()) {
+        let packing = Packing::of_codebook_bits(bits).unwrap();
+        let rows = noise(n * k, seed);
+        let once = decoded(packing, n, k, &rows);
+        let twice = decoded(packing, n, k, &once);
+        let whole = groups(k).all(|(start, d)| start + d <= k);
+        // A group that is filled up loses what fell on the filling.
+        let limit = if whole { 1e-6 } else { 0.5 };
+        prop_assert!(relative_error(&once, &twice) < limit, "{}", relative_error(&once, &twice));
+    }
+}

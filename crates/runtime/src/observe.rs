@@ -1,0 +1,56 @@
+//! Looking into an execution and changing it: the inputs of linears, and matrices replaced for a trial.
+//!
+//! For conversion, which has to know what reaches a weight and what a change of it does. A model in use has neither.
+
+use crate::{Error, Execution, Result};
+use cactus_quant::Packed;
+use std::collections::HashMap;
+
+/// The input of a linear.
+#[derive(Debug)]
+pub struct Observed<'a> {
+    /// Name of the linear's weight in the bundle.
+    pub weight: &'a str,
+    /// `[rows, k]`.
+    pub input: &'a [f32],
+    /// Inputs of a row.
+    pub k: usize,
+}
+
+/// Gets the input of each linear that reads `f32` rows, just before it is computed.
+pub type Observer<'a> = &'a mut dyn FnMut(Observed<'_>);
+
+/// Matrices that stand in for stored ones, by index of the program's weight.
+pub(crate) type Replaced = HashMap<usize, Packed>;
+
+impl Execution {
+    /// Computes with `matrix` in place of the stored tensor `name` from now on; `None` restores it.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Argument`] where the program reads no such tensor, or one of another shape or packing.
+    pub fn replace_weight(&mut self, name: &str, matrix: Option<Packed>) -> Result<()> {
+        let program = std::sync::Arc::clone(self.program());
+        let found = (0..program.lowered.weights.len()).find(|&i| program.weight_name(i) == name);
+        let Some(index) = found else {
+            return Err(Error::Argument(format!("the program reads no tensor `{name}`")));
+        };
+        let Some(matrix) = matrix else {
+            self.replaced.remove(&index);
+            return Ok(());
+        };
+        let (stored, layout) = (program.matrix(index)?, matrix.layout());
+        if stored.layout() != layout {
+            return Err(Error::Argument(format!(
+                "`{name}` is [{}, {}] as {}, its replacement [{}, {}] as {}",
+                stored.n(),
+                stored.k(),
+                stored.packing(),
+                layout.n(),
+                layout.k(),
+                layout.packing()
+            )));
+        }
+        self.replaced.insert(index, matrix);
+        Ok(())
+    }
+}

@@ -1,0 +1,109 @@
+//! The logits of the tiny models, bit for bit: every tier of every architecture gives what `golden/logits.txt` says.
+//!
+//! So conversion is held to bits as well. After a change of the arithmetic that is meant,
+//! `CACTUS_UPDATE_GOLDEN=1 cargo test -p cactus-runtime --test same_bits` writes the file anew; say why in the commit.
+
+use cactus_base::Pool;
+use cactus_bundle::Bundle;
+use cactus_import::{ConvertOptions, convert};
+use cactus_kernels::Kernels;
+use cactus_passes::{Bits, Policy};
+use cactus_runtime::{Execution, Head, KvDType, Options, Program};
+use sha2::{Digest as _, Sha256};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden")
+}
+
+fn input_ids(case: &Path) -> Vec<u32> {
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(case.join("expected.json")).unwrap()).unwrap();
+    let ids = json["input_ids"].as_array().unwrap();
+    ids.iter().map(|id| id.as_u64().unwrap() as u32).collect()
+}
+
+/// SHA-256 of the logits of all positions as little-endian `f32`, computed in chunks of `chunk`.
+fn digest(program: &Arc<Program>, threads: usize, chunk: usize, ids: &[u32]) -> String {
+    let mut hash = Sha256::new();
+    let pool = Pool::new(threads);
+    let mut execution = Execution::new(Arc::clone(program)).unwrap();
+    for ids in ids.chunks(chunk) {
+        let mut add = |_: usize, row: &[f32]| row.iter().for_each(|x| hash.update(x.to_le_bytes()));
+        execution.run(&pool, threads, ids, Head::From(0, &mut add)).unwrap();
+    }
+    let mut text = String::new();
+    for byte in hash.finalize() {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// Digests of one model, a line for each kind of weights and cache.
+fn digests(case: &Path, dir: &Path) -> String {
+    let name = case.file_name().unwrap().to_str().unwrap();
+    let ids = input_ids(case);
+    let mut lines = String::new();
+    for (bits, kv_dtype) in [
+        (8, KvDType::I8G32),
+        (8, KvDType::F16),
+        (16, KvDType::F16),
+        (32, KvDType::F16),
+        (4, KvDType::I8G32),
+        (2, KvDType::I8G32),
+    ] {
+        let path = dir.join(format!("{name}-{bits}"));
+        if !path.exists() {
+            let options = ConvertOptions {
+                policy: Policy::uniform(Bits::from_number(bits).unwrap()),
+                ..ConvertOptions::default()
+            };
+            convert(case, &path, &options, &mut |_, _| {}).unwrap();
+        }
+        let bundle = Arc::new(Bundle::open(&path).unwrap());
+        let kv = if kv_dtype == KvDType::F16 { "f16" } else { "i8g32" };
+        let mut of_scalar = None;
+        for kernels in Kernels::available() {
+            let options = Options {
+                context_tokens: 4096,
+                chunk_tokens: 4096,
+                kv_dtype,
+                kernels: Some(kernels),
+            };
+            let program = Arc::new(Program::new(Arc::clone(&bundle), "decoder", &options).unwrap());
+            for (threads, chunk) in [(1, 4096), (2, 7)] {
+                let found = digest(&program, threads, chunk, &ids);
+                let expected = of_scalar.get_or_insert_with(|| found.clone());
+                let tier = kernels.tier();
+                assert_eq!(
+                    &found, expected,
+                    "{name}, {bits} bits, KV {kv}: {tier} with {threads} threads and chunks of {chunk} differs from scalar"
+                );
+            }
+        }
+        let _ = writeln!(lines, "{name} {bits} {kv} {}", of_scalar.unwrap());
+    }
+    lines
+}
+
+#[test]
+fn logits_of_every_family_and_tier_equal_the_golden_bits() {
+    let file = golden().join("logits.txt");
+    let dir = tempfile::tempdir().unwrap();
+    let mut cases: Vec<PathBuf> = std::fs::read_dir(golden().join("models"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    cases.sort();
+    assert!(cases.len() >= 8, "{cases:?}");
+    let found: String = cases.iter().map(|case| digests(case, dir.path())).collect();
+    if std::env::var_os("CACTUS_UPDATE_GOLDEN").is_some_and(|v| v == "1") {
+        std::fs::write(&file, &found).unwrap();
+    }
+    let expected = std::fs::read_to_string(&file).unwrap();
+    for (found, expected) in found.lines().zip(expected.lines()) {
+        assert_eq!(found, expected, "{} on {}", file.display(), std::env::consts::ARCH);
+    }
+    assert_eq!(found, expected);
+}
