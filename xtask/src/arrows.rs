@@ -19,6 +19,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ("bundle", &["base", "tensor", "quant", "ir"]),
     ("models", &["tensor", "quant", "ir"]),
     ("passes", &["tensor", "quant", "ir", "reference"]),
+    ("text", &[]),
     (
         "import",
         &[
@@ -34,7 +35,6 @@ pub const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("runtime", &["base", "tensor", "quant", "kernels", "ir", "bundle"]),
-    ("text", &[]),
     ("engine", &["base", "bundle", "runtime", "text"]),
     ("hub", &["base"]),
     (
@@ -61,9 +61,9 @@ const ALL: &[&str] = &[
     "bundle",
     "models",
     "passes",
+    "text",
     "import",
     "runtime",
-    "text",
     "engine",
     "hub",
     "quality",

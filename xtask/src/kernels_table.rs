@@ -20,8 +20,8 @@ use std::process::{Command, Stdio};
 
 const DOCUMENT: &str = "docs/reference/kernels.md";
 const TIERS: [&str; 3] = ["neon", "neon_dotprod", "neon_i8mm"];
-/// What a count may grow without being a regression, in thousandths.
-const SLACK: u64 = 10;
+/// What a count may grow without being a regression, in thousandths: code nearby moves registers.
+const SLACK: u64 = 30;
 
 /// Limits of instructions for 16 bytes of weights other than loads and dot products, for one row of activations.
 const LIMITS: [(&str, &str, f64); 2] = [

@@ -331,7 +331,7 @@ pub(crate) struct TranspileArgs {
     #[arg(long, default_value = "auto")]
     pub(crate) task: TaskName,
     /// Bits of the matrices [default: as in the source]
-    #[arg(long, value_name = "8|16|32")]
+    #[arg(long, value_name = "1|2|3|4|8|16|32")]
     pub(crate) bits: Option<Bits>,
     /// Replace a bundle that is already there
     #[arg(long)]

@@ -5,7 +5,7 @@ use cactus_base::Pool;
 use cactus_bundle::Bundle;
 use cactus_import::pt2::{Task, TranspileOptions, transpile};
 use cactus_kernels::Kernels;
-use cactus_runtime::{ErrorKind, Function};
+use cactus_runtime::{ErrorKind, Execution, Function, Head, KvDType, Options, Program};
 use cactus_tensor::{DType, Data, Tensor};
 use safetensors::SafeTensors;
 use safetensors::tensor::Dtype;
@@ -186,5 +186,37 @@ fn inputs_that_do_not_fit_are_refused_in_words() {
         let e = function.run(&pool, 1, &inputs).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Argument);
         assert!(e.to_string().contains(want), "{e}");
+    }
+}
+
+#[test]
+fn causal_model_runs_call_by_call_in_the_runtime() {
+    let dir = tempfile::tempdir().unwrap();
+    for case in ["gpt", "smollm2", "llama_eager", "qwen3", "gemma3", "lfm2"] {
+        let path = dir.path().join(case);
+        let source = folder().join(format!("{case}.pt2"));
+        transpile(&source, &path, &TranspileOptions::default(), &mut |_, _| {}).unwrap();
+        let bundle = Arc::new(Bundle::open(&path).unwrap());
+        assert_eq!(bundle.manifest().task, "causal_lm_logits");
+        let options = Options {
+            kv_dtype: KvDType::F16,
+            ..Options::default()
+        };
+        let program = Arc::new(Program::new(bundle, "decoder", &options).unwrap_or_else(|e| panic!("{case}: {e}")));
+        let (inputs, want) = calls(case).remove(1);
+        let ids: Vec<u32> = inputs["input_ids"]
+            .as_i64()
+            .unwrap()
+            .iter()
+            .map(|&i| i as u32)
+            .collect();
+        let vocab = want[0].shape()[2];
+        let pool = Pool::new(1);
+        let mut execution = Execution::new(Arc::clone(&program)).unwrap();
+        for (i, id) in ids.iter().enumerate() {
+            execution.run(&pool, 1, &[*id], Head::Last).unwrap();
+            let d = difference(execution.logits(), &floats(&want[0])[i * vocab..(i + 1) * vocab]);
+            assert!(d < 5e-3, "{case} at {i}: {d:e}");
+        }
     }
 }

@@ -245,19 +245,31 @@ pub(crate) fn affine(g: &Graph, v: ValueId, depth: usize) -> Known<Affine> {
     }
 }
 
-/// A literal whose elements are one whole number.
+/// A literal whose elements are one whole number, or go in equal steps along the only axis that has several.
 fn constant(g: &Graph, v: ValueId) -> Option<Affine> {
-    let n = match &g.value(v).def {
-        Def::Literal(Literal::I64(v)) if v.windows(2).all(|w| w[0] == w[1]) => *v.first()?,
-        Def::Literal(Literal::F32(v)) if v.windows(2).all(|w| w[0] == w[1]) => {
-            let c = *v.first()?;
+    let numbers: Vec<i64> = match &g.value(v).def {
+        Def::Literal(Literal::I64(v)) => v.clone(),
+        Def::Literal(Literal::F32(v)) => {
             // Up to 2^24 every whole number has its own f32.
-            (c.fract() == 0.0 && c.abs() <= 16_777_216.0).then_some(c as i64)?
+            let whole = |&c: &f32| (c.fract() == 0.0 && c.abs() <= 16_777_216.0).then_some(c as i64);
+            v.iter().map(whole).collect::<Option<_>>()?
         }
         _ => return None,
     };
+    let shape = g.ty(v).known_shape()?;
+    let first = *numbers.first()?;
+    let mut coefficients = vec![0; shape.len()];
+    if numbers.iter().any(|&n| n != first) {
+        let mut wide = (0..shape.len()).filter(|&i| shape[i] != 1);
+        let (axis, None) = (wide.next()?, wide.next()) else {
+            return None;
+        };
+        let step = numbers[1].checked_sub(first)?;
+        let even = numbers.windows(2).all(|w| w[1].checked_sub(w[0]) == Some(step));
+        coefficients[axis] = even.then_some(step)?;
+    }
     Some(Affine {
-        coefficients: vec![0; g.ty(v).shape.len()],
-        constant: integer(n)?,
+        coefficients,
+        constant: integer(first)?,
     })
 }

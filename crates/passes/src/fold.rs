@@ -47,6 +47,9 @@ impl Pass for Fold {
 /// The literal that an operation on literals gives.
 fn literals(g: &mut Graph, id: NodeId, report: &mut Report) -> Result<Option<ValueId>> {
     let node = g.node(id);
+    if matches!(&node.op, Op::Iota { start, .. } if start.as_known().is_none()) {
+        return Ok(None);
+    }
     let out = g.ty(node.outputs[0]);
     let Some(shape) = out.known_shape() else {
         return Ok(None);

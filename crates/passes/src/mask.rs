@@ -101,6 +101,7 @@ fn follow(g: &Graph, v: ValueId, depth: usize) -> Known<Conditions> {
     let Some(node) = maker(g, v) else {
         return match &g.value(v).def {
             Def::Literal(Literal::Bool(b)) if b.iter().all(|&b| b) => Ok(Conditions::default()),
+            Def::Literal(Literal::Bool(b)) => triangle(g, v, b).ok_or_else(unknown),
             _ => Err(unknown()),
         };
     };
@@ -159,6 +160,29 @@ fn follow(g: &Graph, v: ValueId, depth: usize) -> Known<Conditions> {
         }
         _ => Err(unknown()),
     }
+}
+
+/// Where a literal of rows and columns is true, if that is up to a diagonal.
+fn triangle(g: &Graph, v: ValueId, b: &[bool]) -> Option<Conditions> {
+    let shape = g.ty(v).known_shape()?;
+    let [lead @ .., rows, columns] = &shape[..] else {
+        return None;
+    };
+    if lead.iter().any(|&d| d != 1) || *rows < 2 || *columns < 2 {
+        return None;
+    }
+    let diagonal = i64::try_from(b[..*columns].iter().take_while(|&&b| b).count()).ok()? - 1;
+    let seen = |(k, &b): (usize, &bool)| b == ((k % columns) as i64 - (k / columns) as i64 <= diagonal);
+    if !b.iter().enumerate().all(seen) {
+        return None;
+    }
+    let mut coefficients = vec![0; shape.len()];
+    coefficients[shape.len() - 2] = 1;
+    coefficients[shape.len() - 1] = -1;
+    Some(Conditions(vec![Affine {
+        coefficients,
+        constant: cactus_ir::Dim::integer(diagonal),
+    }]))
 }
 
 impl Conditions {

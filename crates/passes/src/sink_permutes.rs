@@ -2,7 +2,7 @@ use crate::pattern::{insert_before, maker};
 use crate::{Pass, Report, Result};
 use cactus_ir::{Graph, Node, NodeId, Op, ValueId};
 
-/// Moves permutations below slices, elementwise operations and concatenations, so that one that undoes another meets
+/// Moves permutations below slices, elementwise operations, norms and concatenations, so that one that undoes another meets
 /// it. Models that convolve work on `[batch, channels, seq]` between two permutations; below them, the work between is
 /// on `[batch, seq, channels]` like everything else.
 #[derive(Debug)]
@@ -52,6 +52,12 @@ fn above(g: &Graph, id: NodeId) -> Option<(Op, Vec<ValueId>, Vec<usize>)> {
                 end: end.clone(),
             };
             return Some((op, vec![x], perm));
+        }
+        // Of the last axis, where that stays the last.
+        Op::RmsNorm { .. } | Op::LayerNorm { .. } => {
+            let stays = perm.last() == Some(&(perm.len() - 1)) && permuted(node.inputs[0]).is_some();
+            let inputs = [&[x], &node.inputs[1..]].concat();
+            return stays.then(|| (node.op.clone(), inputs, perm));
         }
         Op::Binary { .. } | Op::Compare { .. } => node.op.clone(),
         Op::Concat { axis } => Op::Concat { axis: perm[*axis] },

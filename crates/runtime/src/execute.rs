@@ -295,7 +295,20 @@ impl Call<'_> {
         let n = rows.len();
         let exec = self.exec;
         match kind {
-            Kind::Embed { table, out } => {
+            Kind::Embed {
+                table,
+                positions: true,
+                out,
+            } => {
+                let table = self.matrix(*table)?;
+                let (span, first) = (self.span(*out, table.k(), rows), self.past + rows.start);
+                let out = floats(&mut self.arena[span]);
+                for (i, row) in out.chunks_exact_mut(table.k().max(1)).enumerate() {
+                    // A position beyond 32 bits is beyond every table.
+                    exec.embed(&table, &[u32::try_from(first + i).unwrap_or(u32::MAX)], row)?;
+                }
+            }
+            Kind::Embed { table, out, .. } => {
                 let table = self.matrix(*table)?;
                 let span = self.span(*out, table.k(), rows);
                 exec.embed(&table, &self.ids[rows.clone()], floats(&mut self.arena[span]))?;

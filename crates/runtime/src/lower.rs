@@ -413,13 +413,19 @@ impl Lowerer<'_> {
                 Ok(())
             }
             Op::Embedding => {
-                if !matches!(self.places.get(&node.inputs[1]), Some(Place::Ids)) {
-                    return self.fail(node, "expected the token ids as indices");
-                }
-                let width = self.width(node, self.graph.ty(out))?;
+                let positions = match self.places.get(&node.inputs[1]) {
+                    Some(Place::Ids) => false,
+                    Some(Place::Positions) => true,
+                    _ => return self.fail(node, "expected the token ids or their positions as indices"),
+                };
+                let ty = self.graph.ty(out);
+                let width = match ty.last_known() {
+                    Some(width) if positions => width,
+                    _ => self.width(node, ty)?,
+                };
                 let table = self.weight(node, node.inputs[0])?;
                 let out = self.fresh(node, out, width)?;
-                self.push(node, Kind::Embed { table, out });
+                self.push(node, Kind::Embed { table, positions, out });
                 Ok(())
             }
             Op::Linear => self.linear(node),
@@ -760,7 +766,13 @@ impl Lowerer<'_> {
             return Ok(());
         }
         let other = self.view(node, b)?;
-        if other.width != rows.width || self.graph.ty(a) != self.graph.ty(b) {
+        // What stands in a row after the axis of positions; an embedding of positions has no axis before it.
+        let row = |v: ValueId| {
+            let shape = &self.graph.ty(v).shape;
+            let seq = shape.iter().position(|d| *d == Dim::symbol(cactus_ir::SEQ));
+            seq.map(|at| shape[at + 1..].to_vec())
+        };
+        if other.width != rows.width || row(a).is_none() || row(a) != row(b) {
             return self.fail(node, "the runtime works on rows of equal width");
         }
         let buffer = self.fresh(node, out, rows.width)?;

@@ -32,8 +32,10 @@ pub(crate) enum Rows {
 /// A kernel call. Weights are indices into [`Lowered::weights`].
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
+    /// Rows of a table at the token ids, or at their positions.
     Embed {
         table: usize,
+        positions: bool,
         out: Buffer,
     },
     RopeTable {

@@ -5,7 +5,7 @@ use super::importer::{Imported, import_file};
 use crate::convert::{self, ConvertOptions, Outcome};
 use crate::{Error, ErrorKind, Result, TensorSource};
 use cactus_bundle::{About, BundleWriter, Provenance, TokenIds};
-use cactus_ir::{Bindings, Dim, Graph, PAST, Relation, SEQ, WeightExpr};
+use cactus_ir::{Bindings, Dim, Graph, PAST, Relation, SEQ};
 use cactus_passes::{Bits, Options, Policy, Report, StatePolicy};
 use cactus_tensor::DType;
 use std::collections::BTreeMap;
@@ -80,7 +80,7 @@ pub fn transpile(
     } = &imported;
 
     let mut writer = BundleWriter::create(destination, options.replace).map_err(convert::from_bundle)?;
-    let weights: Vec<(String, &WeightExpr, Vec<usize>, cactus_quant::Packing)> = optimized
+    let weights: Vec<convert::Planned<'_>> = optimized
         .weights()
         .into_iter()
         .map(|(v, expr)| {

@@ -14,7 +14,7 @@ use cactus_ir::{
 use cactus_kernels::dense::{
     self, Recurrent, ReduceOp, Window, broadcast_strides, map2, map3, packed_bytes, recurrent_scratch_elems,
 };
-use cactus_kernels::{BinaryOp, Exec, QuantizedRows};
+use cactus_kernels::{BinaryOp, Exec, QuantizedRows, RotatedRows};
 use cactus_quant::Packing;
 use cactus_tensor::{DType, Data, Tensor, strides_row_major};
 
@@ -164,6 +164,10 @@ impl Run<'_> {
                 Ok(Some(w)) if w.packing() == Packing::Int8G32 => {
                     let rows = shape(0).iter().product::<usize>() / w.k().max(1);
                     QuantizedRows::bytes(rows, w.k()).unwrap_or(0)
+                }
+                Ok(Some(w)) if w.packing().codebook_bits().is_some() => {
+                    let rows = shape(0).iter().product::<usize>() / w.k().max(1);
+                    RotatedRows::bytes(rows, w.k()).unwrap_or(0)
                 }
                 Ok(Some(_)) => 0,
                 _ => packed_bytes(shape(1)[0], shape(1)[1]),

@@ -63,7 +63,8 @@ impl Level for Baseline {
     fn available() -> bool {
         is_aarch64_feature_detected!("neon")
     }
-    #[inline(always)]
+    // A function of its own as on the other levels: what is inlined around a kernel would take part in its registers.
+    #[inline(never)]
     fn enter<O: OpFor<Arm<Self>>>(token: Arm<Self>, op: O) -> O::Output {
         op.eval(token)
     }

@@ -64,6 +64,13 @@ fn made_of_positions(im: &Importer<'_>, mut v: ValueId) -> bool {
         match &node.op {
             Op::Iota { start, .. } => return start.as_known().is_some(),
             Op::Reshape { .. } | Op::Expand { .. } | Op::Permute { .. } | Op::Slice { .. } => v = node.inputs[0],
+            // Shifted to later positions.
+            Op::Binary { f: BinaryFn::Add } => match &im.b.graph().value(node.inputs[1]).def {
+                cactus_ir::Def::Literal(cactus_ir::Literal::I64(by)) if by.iter().all(|&n| n >= 0) => {
+                    v = node.inputs[0]
+                }
+                _ => return false,
+            },
             _ => return false,
         }
     }

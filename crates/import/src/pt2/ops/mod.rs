@@ -7,6 +7,7 @@ mod elementwise;
 mod index;
 mod linear;
 mod norm;
+mod pad;
 mod recurrent;
 mod reduce;
 mod resize;
@@ -32,6 +33,7 @@ static TABLES: &[&[(&str, Row)]] = &[
     index::ROWS,
     linear::ROWS,
     norm::ROWS,
+    pad::ROWS,
     recurrent::ROWS,
     reduce::ROWS,
     resize::ROWS,

@@ -5,7 +5,7 @@ use super::{Run, around, block, floats, recurrent};
 use crate::{Error, Result};
 use cactus_ir::{Node, Op, ReduceFn, ValueId};
 use cactus_kernels::dense::{self, ReduceOp, broadcast_strides, recurrent_scratch_elems};
-use cactus_kernels::{Activations, Epilogue, QuantizedRows};
+use cactus_kernels::{Activations, Epilogue, QuantizedRows, RotatedRows};
 use cactus_quant::Packing;
 use cactus_tensor::{DType, strides_row_major};
 
@@ -104,6 +104,11 @@ impl Run<'_> {
             let mut q = QuantizedRows::new(bytemuck::cast_slice_mut(scratch), rows, w.k());
             self.exec.quantize_rows(x, rows, w.k(), &mut q);
             self.exec.linear(&w, Activations::Q8(q), rows, epilogue, floats(out));
+        } else if w.packing().codebook_bits().is_some() {
+            let mut q = RotatedRows::new(bytemuck::cast_slice_mut(scratch), rows, w.k());
+            self.exec.rotate_rows(x, rows, w.k(), &mut q);
+            self.exec
+                .linear(&w, Activations::Rotated(q), rows, epilogue, floats(out));
         } else {
             self.exec.linear(&w, Activations::F32(x), rows, epilogue, floats(out));
         }
