@@ -48,6 +48,7 @@ pub static ISA: Knob = Knob {
         "neon_dotprod",
         "neon_i8mm",
         "avx2",
+        "avx2_vnni",
         "avx512_vnni",
     ]),
     default: "auto",
@@ -174,7 +175,7 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::InvalidKnob);
         assert_eq!(
             error.to_string(),
-            "CACTUS_ISA: expected one of auto, scalar, neon, neon_dotprod, neon_i8mm, avx2, avx512_vnni, found `sse`"
+            "CACTUS_ISA: expected one of auto, scalar, neon, neon_dotprod, neon_i8mm, avx2, avx2_vnni, avx512_vnni, found `sse`"
         );
     }
 

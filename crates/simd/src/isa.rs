@@ -5,7 +5,7 @@ use crate::aarch64::{Neon, NeonDot, NeonI8mm};
 use crate::scalar::Scalar;
 use crate::vector::{Op, Simd};
 #[cfg(target_arch = "x86_64")]
-use crate::x86::{Avx2, Avx512};
+use crate::x86::{Avx2, Avx2Vnni, Avx512};
 
 /// An instruction-set tier: the name of a set of CPU features. Having the name proves nothing; see [`Isa`].
 #[non_exhaustive]
@@ -21,18 +21,21 @@ pub enum Tier {
     NeonI8mm,
     /// x86-64 with AVX2, FMA and F16C.
     Avx2,
+    /// x86-64 with AVX2, FMA, F16C and AVX-VNNI.
+    Avx2Vnni,
     /// x86-64 with AVX-512 F, BW, DQ, VL and VNNI.
     Avx512Vnni,
 }
 
 impl Tier {
     /// Every tier of every architecture; those of one from the lowest to the highest.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Scalar,
         Self::Neon,
         Self::NeonDotprod,
         Self::NeonI8mm,
         Self::Avx2,
+        Self::Avx2Vnni,
         Self::Avx512Vnni,
     ];
 
@@ -45,6 +48,7 @@ impl Tier {
             Self::NeonDotprod => "neon_dotprod",
             Self::NeonI8mm => "neon_i8mm",
             Self::Avx2 => "avx2",
+            Self::Avx2Vnni => "avx2_vnni",
             Self::Avx512Vnni => "avx512_vnni",
         }
     }
@@ -80,6 +84,9 @@ pub enum Isa {
     /// AVX2, FMA, F16C.
     #[cfg(target_arch = "x86_64")]
     Avx2(Avx2),
+    /// AVX2, FMA, F16C with AVX-VNNI.
+    #[cfg(target_arch = "x86_64")]
+    Avx2Vnni(Avx2Vnni),
     /// AVX-512 with VNNI.
     #[cfg(target_arch = "x86_64")]
     Avx512(Avx512),
@@ -99,6 +106,8 @@ impl Isa {
             Tier::NeonI8mm => NeonI8mm::detect().map(Self::NeonI8mm),
             #[cfg(target_arch = "x86_64")]
             Tier::Avx2 => Avx2::detect().map(Self::Avx2),
+            #[cfg(target_arch = "x86_64")]
+            Tier::Avx2Vnni => Avx2Vnni::detect().map(Self::Avx2Vnni),
             #[cfg(target_arch = "x86_64")]
             Tier::Avx512Vnni => Avx512::detect().map(Self::Avx512),
             // Those of other architectures.
@@ -131,6 +140,8 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             Self::Avx2(_) => Tier::Avx2,
             #[cfg(target_arch = "x86_64")]
+            Self::Avx2Vnni(_) => Tier::Avx2Vnni,
+            #[cfg(target_arch = "x86_64")]
             Self::Avx512(_) => Tier::Avx512Vnni,
         }
     }
@@ -148,6 +159,8 @@ impl Isa {
             Self::NeonI8mm(token) => token.vectorize(op),
             #[cfg(target_arch = "x86_64")]
             Self::Avx2(token) => token.vectorize(op),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2Vnni(token) => token.vectorize(op),
             #[cfg(target_arch = "x86_64")]
             Self::Avx512(token) => token.vectorize(op),
         }

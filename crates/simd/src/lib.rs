@@ -6,7 +6,7 @@
 //!
 //! # Tokens
 //!
-//! An instruction-set token ([`Scalar`]; `Avx2`, `Avx512`; `Neon`, `NeonDot`, `NeonI8mm`) is a zero-sized value that can only be made where the CPU has
+//! An instruction-set token ([`Scalar`]; `Avx2`, `Avx2Vnni`, `Avx512`; `Neon`, `NeonDot`, `NeonI8mm`) is a zero-sized value that can only be made where the CPU has
 //! the instructions. All operations are methods of a token (trait [`Simd`]), so holding one proves that calling them is
 //! sound, and no caller writes `unsafe` for the CPU's sake.
 //!
@@ -70,4 +70,4 @@ pub use isa::{Isa, Tier};
 pub use scalar::Scalar;
 pub use vector::{LANES, Op, Simd};
 #[cfg(target_arch = "x86_64")]
-pub use x86::{Avx2, Avx512};
+pub use x86::{Avx2, Avx2Vnni, Avx512};

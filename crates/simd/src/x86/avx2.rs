@@ -1,46 +1,28 @@
-//! AVX2 with FMA and F16C: a logical vector is two registers.
+//! 256-bit registers, two to a logical vector: the tiers with AVX2, FMA and F16C, with and without VNNI.
 
+use super::level::{Level, Plain, Vnni};
 use crate::vector::{Op, Simd};
 use std::arch::x86_64::*;
+use std::marker::PhantomData;
+
+/// Token of a tier on 256-bit registers.
+#[derive(Debug, Clone, Copy)]
+pub struct Ymm<L>(PhantomData<L>);
 
 /// Token of the AVX2 tier (AVX2, FMA, F16C, BMI).
-#[derive(Debug, Clone, Copy)]
-pub struct Avx2(());
+pub type Avx2 = Ymm<Plain>;
+/// Token of the AVX2 tier with AVX-VNNI besides (CPUs without AVX-512, and client CPUs).
+pub type Avx2Vnni = Ymm<Vnni>;
 
-impl Avx2 {
+impl<L: Level> Ymm<L> {
     /// The token if this CPU has the tier.
     #[must_use]
     pub fn detect() -> Option<Self> {
-        // Must name every feature that `enter` enables.
-        let found = is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("fma")
-            && is_x86_feature_detected!("f16c")
-            && is_x86_feature_detected!("bmi1")
-            && is_x86_feature_detected!("bmi2");
-        found.then_some(Self(()))
+        L::available().then_some(Self(PhantomData))
     }
 }
 
-#[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2")]
-fn enter<O: Op>(token: Avx2, op: O) -> O::Output {
-    op.eval(token)
-}
-
-/// Applies an expression to the low and the high half.
-macro_rules! halves {
-    ($f:ident($($a:expr),*)) => {
-        intrinsics!([$f($($a[0]),*), $f($($a[1]),*)])
-    };
-}
-
-/// 16 quads with their absolute values: `maddubs` multiplies unsigned by signed, so signs move to the other operand.
-#[derive(Clone, Copy)]
-pub struct SignedQuads {
-    values: [__m256i; 2],
-    magnitudes: [__m256i; 2],
-}
-
-impl Avx2 {
+impl<L: Level> Ymm<L> {
     #[inline(always)]
     fn load_bytes(self, x: &[i8; 64]) -> [__m256i; 2] {
         intrinsics!([
@@ -50,7 +32,7 @@ impl Avx2 {
     }
 }
 
-impl Avx2 {
+impl<L: Level> Ymm<L> {
     /// The half of [`Simd::lookup_quads`] that begins at byte `AT`.
     #[inline(always)]
     fn lookup_half<const BITS: usize, const AT: usize>(
@@ -61,6 +43,7 @@ impl Avx2 {
     ) -> __m256i {
         intrinsics!({
             let book = _mm256_broadcastsi128_si256(_mm_loadu_si128(book.as_ptr().cast()));
+            let book = _mm256_xor_si256(book, _mm256_set1_epi8(L::OFFSET));
             let index = match BITS {
                 4 => _mm256_and_si256(
                     self.bytes_from::<AT>(&chunk[line / 2], 4 * (line % 2)),
@@ -130,18 +113,18 @@ impl Avx2 {
     }
 }
 
-impl Simd for Avx2 {
+impl<L: Level> Simd for Ymm<L> {
     type F = [__m256; 2];
     type I = [__m256i; 2];
     type M = [__m256; 2];
-    type Quads = SignedQuads;
+    type Quads = L::Quads;
     type QuadsPlain = [__m256i; 2];
 
     const TILE_ROWS: usize = 4;
 
     #[inline(always)]
     fn vectorize<O: Op>(self, op: O) -> O::Output {
-        intrinsics!(enter(self, op))
+        L::enter(self, op)
     }
 
     #[inline(always)]
@@ -389,25 +372,18 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn load_quads(self, x: &[i8; 64]) -> SignedQuads {
+    fn load_quads(self, x: &[i8; 64]) -> L::Quads {
         let values = self.load_bytes(x);
-        SignedQuads {
-            values,
-            magnitudes: halves!(_mm256_abs_epi8(values)),
-        }
+        let offset = intrinsics!([_mm256_set1_epi8(L::OFFSET); 2]);
+        L::quads(self, halves!(_mm256_xor_si256(values, offset)))
     }
     #[inline(always)]
-    fn dot_start(self, _sum: i32) -> Self::I {
-        self.splat_i(0)
+    fn dot_start(self, sum: i32) -> Self::I {
+        self.splat_i(i32::from(L::OFFSET) * sum)
     }
     #[inline(always)]
-    fn dot(self, acc: Self::I, q: SignedQuads, x: i32) -> Self::I {
-        let x = self.splat_i(x);
-        let signed = halves!(_mm256_sign_epi8(x, q.values));
-        // No saturation: two products of at most 128 · 127 each.
-        let pairs = halves!(_mm256_maddubs_epi16(q.magnitudes, signed));
-        let ones = intrinsics!([_mm256_set1_epi16(1); 2]);
-        self.add_i(acc, halves!(_mm256_madd_epi16(pairs, ones)))
+    fn dot(self, acc: Self::I, q: L::Quads, x: i32) -> Self::I {
+        L::dot(self, acc, q, self.splat_i(x))
     }
     #[inline(always)]
     fn load_quads_plain(self, x: &[i8; 64]) -> Self::QuadsPlain {
@@ -415,21 +391,15 @@ impl Simd for Avx2 {
     }
     #[inline(always)]
     fn dot_plain(self, acc: Self::I, q: Self::QuadsPlain, x: i32) -> Self::I {
-        let x = self.splat_i(x);
-        let pairs = halves!(_mm256_maddubs_epi16(x, q));
-        let ones = intrinsics!([_mm256_set1_epi16(1); 2]);
-        self.add_i(acc, halves!(_mm256_madd_epi16(pairs, ones)))
+        L::dot_unsigned(self, acc, self.splat_i(x), q)
     }
     #[inline(always)]
-    fn lookup_quads<const BITS: usize>(self, book: &[i8; 16], chunk: &[[u8; 64]; BITS], line: usize) -> SignedQuads {
+    fn lookup_quads<const BITS: usize>(self, book: &[i8; 16], chunk: &[[u8; 64]; BITS], line: usize) -> L::Quads {
         let values = [
             self.lookup_half::<BITS, 0>(book, chunk, line),
             self.lookup_half::<BITS, 32>(book, chunk, line),
         ];
-        SignedQuads {
-            values,
-            magnitudes: halves!(_mm256_abs_epi8(values)),
-        }
+        L::quads(self, values)
     }
     #[inline(always)]
     fn hadamard_lanes(self, v: Self::F) -> Self::F {

@@ -9,8 +9,16 @@ macro_rules! intrinsics {
     };
 }
 
+/// Applies an expression to the low and the high half of a logical vector in two registers.
+macro_rules! halves {
+    ($f:ident($($a:expr),*)) => {
+        intrinsics!([$f($($a[0]),*), $f($($a[1]),*)])
+    };
+}
+
 mod avx2;
 mod avx512;
+mod level;
 
-pub use avx2::Avx2;
+pub use avx2::{Avx2, Avx2Vnni};
 pub use avx512::Avx512;
