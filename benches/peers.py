@@ -25,18 +25,19 @@ class PeerError(Exception):
 @dataclasses.dataclass(frozen=True)
 class Model:
     """`source` is the GGUF as published; every engine's own form is made from it. `stem` names
-    those forms, and `item` is its name in scripts/fetch_models.py."""
+    those forms, `item` is its name in scripts/fetch_models.py, `openvino` says whether OpenVINO reads its GGUF."""
 
     name: str
     title: str
     source: str
     stem: str
     item: str
+    openvino: bool = True
 
 
 MODELS: tuple[Model, ...] = (
     Model("smollm2-135m", "SmolLM2-135M", "SmolLM2-135M-Instruct.Q4_1.gguf", "SmolLM2-135M-Instruct", "smollm2"),
-    Model("gemma-3-270m", "Gemma 3 270M", "gemma-3-270m-q4_k_m.gguf", "gemma-3-270m", "gemma3"),
+    Model("gemma-3-270m", "Gemma 3 270M", "gemma-3-270m-q4_k_m.gguf", "gemma-3-270m", "gemma3", openvino=False),
     Model(
         "qwen2.5-0.5b",
         "Qwen2.5 0.5B",
@@ -96,13 +97,27 @@ class Workshop:
         path = self.cache / "ik-build" / "bin" / tool
         return path if path.is_file() else None
 
+    def openvino(self) -> Path:
+        """A Python with OpenVINO GenAI."""
+        folder = self.cache / "openvino"
+        python = folder / "bin" / "python"
+        if not (folder / "complete").is_file():
+            call([sys.executable, "-m", "venv", "--clear", folder])
+            call([python, "-m", "pip", "install", "--quiet", "openvino-genai==2026.4.1.0"])
+            (folder / "complete").touch()
+        return python
+
     def quantized(self, model: Model, kind: str) -> Path:
-        """The model in another GGUF type ("Q8_0", "F16", "F32"), made from the published file."""
+        """The model in another GGUF type ("Q8_0", "F16", "F32"), made from the published file; "Q4_0" is that type for
+        every matrix, without the larger ones that llama.cpp mixes in."""
         source = self.source(model)
+        if kind.lower() in source.stem.lower():
+            return source
         path = self.cache / f"{model.stem}.{kind}.gguf"
         if not path.is_file():
             partial = path.with_suffix(".partial")
-            call([self.llama("llama-quantize"), "--allow-requantize", source, partial, kind], quiet=True)
+            pure = ["--pure"] if kind == "Q4_0" else []
+            call([self.llama("llama-quantize"), "--allow-requantize", *pure, source, partial, kind], quiet=True)
             os.replace(partial, path)
         return path
 
@@ -138,6 +153,7 @@ class Workshop:
             return path
         shutil.rmtree(path, ignore_errors=True)
         path.parent.mkdir(parents=True, exist_ok=True)
-        call([program, "convert", source, path, "--bits", str(bits)])
+        calibrate = ["--calibrate"] if bits < 8 else []
+        call([program, "convert", source, path, "--bits", str(bits), *calibrate])
         os.utime(path)
         return path

@@ -68,6 +68,11 @@ if $optional; then
     fi
 fi
 
+if $optional && ! has valgrind && has apt-get; then
+    say "installing valgrind"
+    install_packages valgrind || say "valgrind could not be installed; the step instructions will be skipped"
+fi
+
 if $optional; then
     # Standard libraries of other targets.
     arm=aarch64-unknown-linux-gnu

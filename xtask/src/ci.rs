@@ -4,7 +4,7 @@
 //! machine says so loudly, and again at the end; it never counts as passed.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a developer reads it")]
 
-use crate::{Repository, arm};
+use crate::{Repository, arm, instructions};
 use anyhow::{Context as _, Result, bail};
 use std::ffi::OsStr;
 use std::fs;
@@ -90,6 +90,11 @@ const STEPS: &[Step] = &[
         run: readme,
     },
     Step {
+        name: "instructions",
+        what: "a decoded token and a prompt execute no more instructions than docs/reference/instructions.md says",
+        run: instructions::step,
+    },
+    Step {
         name: "doctests",
         what: "the examples in the documentation run",
         run: |c| c.cargo(&["test", "--workspace", "--locked", "--doc"]),
@@ -123,7 +128,7 @@ const STEPS: &[Step] = &[
 pub fn run(names: &[&str]) -> Result<bool> {
     if names == ["--list"] {
         for step in STEPS {
-            println!("{:<10} {}", step.name, step.what);
+            println!("{:<12} {}", step.name, step.what);
         }
         return Ok(true);
     }
@@ -166,9 +171,9 @@ fn summary(results: &[(&str, Outcome, Duration)], total: Duration) -> bool {
                 ("SKIPPED", why.as_str())
             }
         };
-        println!("{word:<8} {name:<10} {:>6.1} s  {why}", took.as_secs_f64());
+        println!("{word:<8} {name:<12} {:>6.1} s  {why}", took.as_secs_f64());
     }
-    println!("{:<8} {:<10} {:>6.1} s", "", "in all", total.as_secs_f64());
+    println!("{:<8} {:<12} {:>6.1} s", "", "in all", total.as_secs_f64());
     println!("steps: {passed} passed, {failed} failed, {skipped} skipped");
     failed == 0
 }

@@ -4,7 +4,7 @@
 
 use anyhow::{Result, bail};
 use std::process::ExitCode;
-use xtask::{Repository, arrows, ci, engine_side, kernels_table, licenses, sizes, sources, words};
+use xtask::{Repository, arrows, ci, engine_side, instructions, kernels_table, licenses, sizes, sources, words};
 
 const HELP: &str = "\
 usage: cargo xtask <command>
@@ -12,7 +12,8 @@ usage: cargo xtask <command>
   ci [STEP...]   run every check and test, or only the named steps; `ci --list` names them
   tidy           check the rules of the repository (also part of the tests)
   deps [CRATE]   list the crates that a crate of ours brings along (default: engine), for each platform
-  kernels-table  count the ARM64 kernels into docs/reference/kernels.md; `--check` fails where they execute more";
+  kernels-table  count the ARM64 kernels into docs/reference/kernels.md; `--check` fails where they execute more
+  instructions   count a decoded token and a prompt into docs/reference/instructions.md";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy(),
         ["kernels-table"] => kernels_table::run(false),
         ["kernels-table", "--check"] => kernels_table::run(true),
+        ["instructions"] => instructions::write(),
         ["deps"] => deps("engine"),
         ["deps", name] => deps(name),
         ["help" | "--help" | "-h"] => {

@@ -322,7 +322,7 @@ pub(crate) enum TaskName {
 pub(crate) struct TranspileArgs {
     /// Archive of torch.export.save
     pub(crate) source: PathBuf,
-    /// Folder of the new bundle [default: weights/<name>]
+    /// Folder of the new bundle [default: weights/NAME]
     pub(crate) destination: Option<PathBuf>,
     /// The same, as an option
     #[arg(long, value_name = "FOLDER", conflicts_with = "destination")]
@@ -386,9 +386,12 @@ pub(crate) struct BenchArgs {
     /// Tokens of the prompt
     #[arg(long, default_value_t = 1024)]
     pub(crate) prefill: usize,
-    /// Tokens generated, from an empty context
+    /// Tokens generated
     #[arg(long, default_value_t = 100)]
     pub(crate) decode: usize,
+    /// Tokens in the context before those that are generated; several, with commas, for several measurements
+    #[arg(long, default_value = "0", value_delimiter = ',')]
+    pub(crate) depth: Vec<usize>,
     /// Repetitions; the median is reported
     #[arg(long, default_value_t = 5)]
     pub(crate) reps: usize,

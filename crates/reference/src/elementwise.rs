@@ -218,8 +218,8 @@ pub(crate) fn cast(x: &Tensor, dtype: DType) -> Result<Tensor> {
         },
         (Data::I64(v), d) => match d {
             DType::F32 => map_f32(v, |&v| v as f32),
-            DType::F16 => map_f32(v, |&v| f16::from_f64(v as f64).to_f32()),
-            DType::BF16 => map_f32(v, |&v| bf16::from_f64(v as f64).to_f32()),
+            DType::F16 => map_f32(v, |&v| f16::from_f32(v as f32).to_f32()),
+            DType::BF16 => map_f32(v, |&v| bf16::from_f32(v as f32).to_f32()),
             DType::I8 => map_i64(v, |&v| (v as i8).into()),
             DType::U8 => map_i64(v, |&v| (v as u8).into()),
             DType::I32 => map_i64(v, |&v| (v as i32).into()),

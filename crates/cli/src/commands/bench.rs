@@ -41,7 +41,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     let path = model::bundle(&args.model)?;
     let mut options = model::load_options(&args.engine);
     // A measurement of N tokens needs room for N tokens.
-    options.context_tokens = options.context_tokens.max(args.prefill).max(args.decode + 1);
+    let deepest = args.depth.iter().copied().max().unwrap_or(0);
+    let needed = deepest.saturating_add(args.decode).saturating_add(1);
+    options.context_tokens = options.context_tokens.max(args.prefill).max(needed);
     // The first load warms the page cache; the second is measured.
     drop(Model::load(&path, &options)?.session()?);
     let start = Instant::now();
@@ -55,7 +57,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
         load_ms
     };
     let context = loaded.program().context_tokens();
-    if args.prefill > context || args.decode >= context {
+    if args.prefill > context || needed > context {
         bail!("the model was made for {context} tokens, which is less than was asked for");
     }
     session.execution().set_profiling(args.profile);
@@ -69,12 +71,15 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
         )?);
     }
     if args.decode > 0 {
-        rows.push(measure(
-            format!("decode-{}", args.decode),
-            args.decode,
-            args.reps,
-            || decode(&loaded, &mut session, args.decode),
-        )?);
+        for &depth in &args.depth {
+            let name = match depth {
+                0 => format!("decode-{}", args.decode),
+                depth => format!("decode-{}@{depth}", args.decode),
+            };
+            rows.push(measure(name, args.decode, args.reps, || {
+                decode(&mut session, depth, args.decode)
+            })?);
+        }
     }
     if args.profile {
         print_profile(&mut session);
@@ -169,11 +174,18 @@ fn prefill(session: &mut Session, n: usize) -> Result<f64> {
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// Seconds to generate `n` tokens greedily from an empty context, whatever they are.
-fn decode(model: &Model, session: &mut Session, n: usize) -> Result<f64> {
-    session.reset();
+/// Seconds to generate `n` tokens greedily after a prompt of `depth` tokens, whatever they are.
+fn decode(session: &mut Session, depth: usize, n: usize) -> Result<f64> {
+    let vocab = session.model().vocab_size();
     let cancel = CancelToken::new();
-    let mut next = token(1, model.vocab_size());
+    if depth == 0 {
+        session.reset();
+    } else {
+        // Computed once: what is held of it is kept for the next repetition.
+        let prompt: Vec<u32> = (0..depth).map(|i| token(i, vocab)).collect();
+        session.prefill(&prompt, &cancel)?;
+    }
+    let mut next = token(1, vocab);
     session.compute(&[next], &cancel)?;
     let start = Instant::now();
     for _ in 0..n {

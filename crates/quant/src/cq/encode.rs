@@ -16,10 +16,15 @@ pub(super) struct Encoded {
     pub(super) scale: f16,
 }
 
+/// A scale as it is stored, by way of `f32`: `f16::from_f64` rounds differently from CPU to CPU.
+fn stored(scale: f64) -> f16 {
+    f16::from_f32(scale as f32)
+}
+
 /// The scale by the norm of the rotated group, as the recipe has it; `None` where `f16` cannot hold it.
 pub(super) fn norm_scale(book: &Codebook, rotated: &[f32]) -> Option<f16> {
     let squares: f64 = rotated.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
-    let scale = f16::from_f64(f64::from(CQ_UNIT) * squares.sqrt() / book.scale());
+    let scale = stored(f64::from(CQ_UNIT) * squares.sqrt() / book.scale());
     scale.is_finite().then_some(scale)
 }
 
@@ -52,7 +57,7 @@ pub(super) fn encode_group(book: &Codebook, rotated: &[f32]) -> Option<Encoded> 
             with += f64::from(x) * q;
             square += q * q;
         }
-        let fitted = f16::from_f64(f64::from(CQ_UNIT) * with / square);
+        let fitted = stored(f64::from(CQ_UNIT) * with / square);
         if !fitted.is_finite() {
             return None;
         }
