@@ -175,7 +175,7 @@ fn int8_logits_have_the_same_bits_on_every_tier_thread_count_and_chunk_size() {
             let mut want: Option<Vec<f32>> = None;
             for kernels in Kernels::available() {
                 let p = program(&b, kv, Some(kernels));
-                for (threads, chunk) in [(1, 4096), (1, 1), (1, 7), (1, 128), (2, 4096), (3, 7)] {
+                for (threads, chunk) in [(1, 4096), (1, 1), (1, 7), (1, 128), (2, 4096), (3, 7), (4, 128)] {
                     let got = all_logits(&p, &Pool::new(threads), &e.ids, chunk);
                     let want = want.get_or_insert_with(|| got.clone());
                     let same =

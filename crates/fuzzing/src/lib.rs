@@ -17,6 +17,7 @@ mod import;
 pub mod mutate;
 mod options;
 mod program;
+mod pt2;
 mod seeds;
 mod text;
 
@@ -87,6 +88,18 @@ pub const TARGETS: &[Target] = &[
         form: Form::Binary,
         run: import::safetensors,
         seeds: seeds::safetensors_files,
+    },
+    Target {
+        name: "pt2_archive",
+        form: Form::Binary,
+        run: pt2::pt2_archive,
+        seeds: pt2::archives,
+    },
+    Target {
+        name: "pt2_program",
+        form: Form::Json,
+        run: pt2::pt2_program,
+        seeds: pt2::programs,
     },
     Target {
         name: "hf_config",
