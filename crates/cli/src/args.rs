@@ -46,7 +46,7 @@ pub(crate) struct ModelArgs {
     #[arg(default_value = cactus_hub::DEFAULT_MODEL)]
     pub(crate) model: String,
     /// Bits of the weights where the model must be converted first
-    #[arg(long, default_value = "8", value_name = "1|2|3|4|8|16|32")]
+    #[arg(long, default_value = "8", value_name = "1|2|3|4|5|6|8|16|32")]
     pub(crate) bits: Bits,
     /// Hugging Face token, for gated models [default: HF_TOKEN, or the token file of the Hugging Face tool]
     #[arg(long)]
@@ -110,6 +110,10 @@ pub(crate) enum Bits {
     Three,
     #[value(name = "4")]
     Four,
+    #[value(name = "5")]
+    Five,
+    #[value(name = "6")]
+    Six,
     #[value(name = "8")]
     Eight,
     #[value(name = "16")]
@@ -126,6 +130,8 @@ impl Bits {
             Bits::Two => P::Two,
             Bits::Three => P::Three,
             Bits::Four => P::Four,
+            Bits::Five => P::Five,
+            Bits::Six => P::Six,
             Bits::Eight => P::Eight,
             Bits::Sixteen => P::Sixteen,
             Bits::ThirtyTwo => P::ThirtyTwo,
@@ -141,7 +147,7 @@ pub(crate) enum ConvertBits {
 }
 
 fn parse_bits(text: &str) -> Result<ConvertBits, String> {
-    let expected = || "expected 1, 2, 3, 4, 8, 16, 32, or auto:AVERAGE such as auto:3.2".to_owned();
+    let expected = || "expected 1, 2, 3, 4, 5, 6, 8, 16, 32, or auto:AVERAGE such as auto:3.2".to_owned();
     if let Some(average) = text.strip_prefix("auto:") {
         let average: f64 = average.parse().map_err(|_| expected())?;
         return if (2.125..=16.0).contains(&average) {
@@ -255,15 +261,15 @@ pub(crate) struct ConvertArgs {
     /// Folder of the new bundle
     pub(crate) destination: PathBuf,
     /// Bits of the weights, or an average that is spent where it matters
-    #[arg(long, default_value = "8", value_name = "1|2|3|4|8|16|32|auto:AVERAGE", value_parser = parse_bits)]
+    #[arg(long, default_value = "8", value_name = "1|2|3|4|5|6|8|16|32|auto:AVERAGE", value_parser = parse_bits)]
     pub(crate) bits: ConvertBits,
     /// Bits of embedding tables [default: as --bits, but at least 4]
-    #[arg(long, value_name = "1|2|3|4|8|16|32")]
+    #[arg(long, value_name = "1|2|3|4|5|6|8|16|32")]
     pub(crate) embedding_bits: Option<Bits>,
     /// File with bits by name of the weight: `bits`, `embeddings`, and `[[rule]]` with `pattern` and `bits`
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
-    /// Lose less at 1 to 4 bits: run a text (or JSON lines) through the model first, a small one of ours where no FILE is
+    /// Lose less at 1 to 6 bits: run a text (or JSON lines) through the model first, a small one of ours where no FILE is
     /// given
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     pub(crate) calibrate: Option<Option<PathBuf>>,
@@ -331,7 +337,7 @@ pub(crate) struct TranspileArgs {
     #[arg(long, default_value = "auto")]
     pub(crate) task: TaskName,
     /// Bits of the matrices [default: as in the source]
-    #[arg(long, value_name = "1|2|3|4|8|16|32")]
+    #[arg(long, value_name = "1|2|3|4|5|6|8|16|32")]
     pub(crate) bits: Option<Bits>,
     /// Replace a bundle that is already there
     #[arg(long)]
