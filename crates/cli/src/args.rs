@@ -35,7 +35,7 @@ pub(crate) enum Command {
     Tokenize(TokenizeArgs),
     /// Compute the perplexity of a text file
     Score(ScoreArgs),
-    /// Compare a bundle with another on a text
+    /// Measure a bundle: perplexity, distance from another bundle, tasks
     Eval(EvalArgs),
 }
 
@@ -480,22 +480,60 @@ pub(crate) struct ScoreArgs {
     pub(crate) json: bool,
 }
 
+/// Questions with right and wrong answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "lowercase")]
+pub(crate) enum EvalTask {
+    /// Choose the ending of a text
+    HellaSwag,
+    /// Arithmetic in words
+    Gsm8k,
+    /// Complete a Python function
+    HumanEval,
+    /// Call tools
+    Bfcl,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct EvalArgs {
     /// The bundle
     pub(crate) bundle: PathBuf,
-    /// The bundle to compare it with, made from the same source with `--bits 16`
-    #[arg(long, value_name = "BUNDLE")]
-    pub(crate) against: PathBuf,
+    /// Compare it with this bundle, made from the same source with `--bits 16` [default: measure its perplexity]
+    #[arg(long, value_name = "BUNDLE", conflicts_with = "task")]
+    pub(crate) against: Option<PathBuf>,
     /// The text file, or JSON lines [default: a small text of ours]
-    #[arg(long, short)]
+    #[arg(long, short, conflicts_with = "task")]
     pub(crate) file: Option<PathBuf>,
-    /// Tokens of a window; the second half of each is compared
-    #[arg(long, default_value_t = 512)]
-    pub(crate) context: usize,
-    /// Windows compared [default: all]
+    /// Tokens of a window, whose second half is measured; for a task, tokens of question and answer
+    #[arg(long, value_name = "TOKENS")]
+    pub(crate) context: Option<usize>,
+    /// Windows measured [default: all]
     #[arg(long)]
     pub(crate) chunks: Option<usize>,
+    /// Ask the questions of `--data` instead
+    #[arg(long, requires = "data")]
+    pub(crate) task: Option<EvalTask>,
+    /// JSON lines of the task, as published
+    #[arg(long, value_name = "FILE", requires = "task")]
+    pub(crate) data: Option<PathBuf>,
+    /// File of BFCL's `possible_answer` folder that belongs to the data
+    #[arg(long, value_name = "FILE", requires = "task")]
+    pub(crate) answers: Option<PathBuf>,
+    /// Ask only the first questions
+    #[arg(long, value_name = "N", requires = "task")]
+    pub(crate) limit: Option<usize>,
+    /// Write results here as they come, and continue where they end
+    #[arg(long, value_name = "FILE", requires = "task")]
+    pub(crate) results: Option<PathBuf>,
+    /// Most tokens of an answer
+    #[arg(long, value_name = "TOKENS", requires = "task")]
+    pub(crate) max_new_tokens: Option<usize>,
+    /// Continue questions as plain text, without the chat template
+    #[arg(long, requires = "task")]
+    pub(crate) raw: bool,
+    /// Run the programs that the model writes, with limits that are no sandbox: they can read what you can read
+    #[arg(long, requires = "task")]
+    pub(crate) allow_code_execution: bool,
     /// Threads [default: one for each core]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
