@@ -269,6 +269,10 @@ pub(crate) struct ConvertArgs {
     /// File with bits by name of the weight: `bits`, `embeddings`, and `[[rule]]` with `pattern` and `bits`
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
+    /// Merge this low-rank adapter of PEFT into the weights first: folder with `adapter_config.json` and
+    /// `adapter_model.safetensors`
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) lora: Option<PathBuf>,
     /// Lose less at 1 to 6 bits: run a text (or JSON lines) through the model first, a small one of ours where no FILE is
     /// given
     #[arg(long, value_name = "FILE", num_args = 0..=1)]

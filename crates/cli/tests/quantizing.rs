@@ -188,6 +188,61 @@ fn texts_that_cannot_be_used_are_refused_before_anything_is_written() {
     ok(dir, &["eval", "m", "--context", "32", "--chunks", "2"]);
 }
 
+const A: &str = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight";
+const B: &str = "base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight";
+
+#[test]
+fn an_adapter_is_merged_before_anything_is_quantized() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let adapter = dir.join("adapter");
+    std::fs::create_dir(&adapter).unwrap();
+    let config =
+        json!({"peft_type": "LORA", "r": 2, "lora_alpha": 8, "use_rslora": true, "target_modules": ["q_proj"]});
+    std::fs::write(adapter.join("adapter_config.json"), config.to_string()).unwrap();
+    let noise = |n: usize| -> Vec<f32> { (0..n).map(|i| ((i * 37 % 101) as f32 - 50.0) / 400.0).collect() };
+    let (a, b) = (noise(2 * 64), noise(64 * 2));
+    let mut tensors = Weights::new();
+    tensors.insert(A.into(), (vec![2, 64], a.clone()));
+    tensors.insert(B.into(), (vec![64, 2], b.clone()));
+    write_tensors(&adapter.join("adapter_model.safetensors"), &tensors);
+
+    write_model(&dir.join("model"), &read_weights());
+    let mut weights = read_weights();
+    let q = &mut weights.get_mut("model.layers.0.self_attn.q_proj.weight").unwrap().1;
+    let factor = (8.0 / 2f64.sqrt()) as f32;
+    for (o, row) in q.chunks_exact_mut(64).enumerate() {
+        for (i, w) in row.iter_mut().enumerate() {
+            *w += factor * (b[2 * o] * a[i] + b[2 * o + 1] * a[64 + i]);
+        }
+    }
+    write_model(&dir.join("merged"), &weights);
+    for bits in ["4", "8", "32"] {
+        let convert = |source: &str, more: &[&str]| {
+            let args = ["convert", source, "m", "--bits", bits, "--force", "--no-quality"];
+            ok(dir, &[&args, more].concat());
+            std::fs::read(dir.join("m/model.weights")).unwrap()
+        };
+        let (plain, merged) = (convert("model", &[]), convert("merged", &[]));
+        assert!(
+            plain != merged && convert("model", &["--lora", "adapter"]) == merged,
+            "{bits}"
+        );
+    }
+    let manifest = std::fs::read_to_string(dir.join("m/provenance.json")).unwrap();
+    assert!(
+        manifest.contains("adapter_model.safetensors") && manifest.contains("adapter `adapter` merged"),
+        "{manifest}"
+    );
+
+    tensors.insert(A.into(), (vec![2, 32], a[..64].to_vec()));
+    write_tensors(&adapter.join("adapter_model.safetensors"), &tensors);
+    let err = fails(dir, &["convert", "model", "x", "--lora", "adapter"]);
+    assert!(err.contains("expected A [2, 64]") && err.contains("q_proj"), "{err}");
+    let err = fails(dir, &["convert", "model", "x", "--lora", "none"]);
+    assert!(err.contains("adapter_config.json"), "{err}");
+}
+
 #[test]
 fn tasks_are_asked_judged_and_continued() {
     let dir = tempfile::tempdir().unwrap();
