@@ -168,7 +168,7 @@ fn packings_and_type_codes_are_those_of_the_code() {
 fn codebooks_and_signs_are_those_of_the_page() {
     use cactus_quant::cq::{Codebook, rotation};
     let rows = table("<!-- codebooks -->");
-    assert_eq!(rows.len(), 12);
+    assert_eq!(rows.len(), 18);
     for row in rows {
         let (bits, d) = (row[0].parse().unwrap(), row[1].parse().unwrap());
         let positive: Vec<i8> = row[2].split(' ').map(|x| x.parse().unwrap()).collect();
@@ -188,7 +188,7 @@ fn codebooks_and_signs_are_those_of_the_page() {
 fn codebook_rows_decode_as_the_page_says() {
     let (n, k) = (19, 224);
     let rows: Vec<f32> = (0..n * k).map(|i| ((i * 37 % 101) as f32 - 50.0) / 100.0).collect();
-    for b in 1..=4usize {
+    for b in 1..=6usize {
         let packed = cactus_quant::pack(Packing::of_codebook_bits(b as u32).unwrap(), n, k, &rows).unwrap();
         // One pair of groups, 128 and 64, and one of 32 alone.
         let (groups, block_bytes) = ([(0, 128), (128, 64), (192, 32)], 2 * 64 + 2 * b * 224);
@@ -208,6 +208,8 @@ fn codebook_rows_decode_as_the_page_says() {
                         let (chunk, j, e) = (values + input / 32 * 64 * b, input % 32 / 4, 4 * r + input % 4);
                         let byte = |vector: usize| usize::from(block[chunk + 64 * vector + e]);
                         let index = match b {
+                            6 => (byte(j / 2) >> (4 * (j % 2)) & 15) + 16 * (byte(4 + j / 4) >> (2 * (j % 4)) & 3),
+                            5 => (byte(j / 2) >> (4 * (j % 2)) & 15) + 16 * (byte(4) >> j & 1),
                             4 => byte(j / 2) >> (4 * (j % 2)) & 15,
                             3 => (byte(j / 4) >> (2 * (j % 4)) & 3) + 4 * (byte(2) >> j & 1),
                             2 => byte(j / 4) >> (2 * (j % 4)) & 3,

@@ -35,7 +35,7 @@ pub(crate) enum Command {
     Tokenize(TokenizeArgs),
     /// Compute the perplexity of a text file
     Score(ScoreArgs),
-    /// Compare a bundle with another on a text
+    /// Measure a bundle: perplexity, distance from another bundle, tasks
     Eval(EvalArgs),
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct ModelArgs {
     #[arg(default_value = cactus_hub::DEFAULT_MODEL)]
     pub(crate) model: String,
     /// Bits of the weights where the model must be converted first
-    #[arg(long, default_value = "8", value_name = "1|2|3|4|8|16|32")]
+    #[arg(long, default_value = "8", value_name = "1|2|3|4|5|6|8|16|32")]
     pub(crate) bits: Bits,
     /// Hugging Face token, for gated models [default: HF_TOKEN, or the token file of the Hugging Face tool]
     #[arg(long)]
@@ -110,6 +110,10 @@ pub(crate) enum Bits {
     Three,
     #[value(name = "4")]
     Four,
+    #[value(name = "5")]
+    Five,
+    #[value(name = "6")]
+    Six,
     #[value(name = "8")]
     Eight,
     #[value(name = "16")]
@@ -126,6 +130,8 @@ impl Bits {
             Bits::Two => P::Two,
             Bits::Three => P::Three,
             Bits::Four => P::Four,
+            Bits::Five => P::Five,
+            Bits::Six => P::Six,
             Bits::Eight => P::Eight,
             Bits::Sixteen => P::Sixteen,
             Bits::ThirtyTwo => P::ThirtyTwo,
@@ -141,7 +147,7 @@ pub(crate) enum ConvertBits {
 }
 
 fn parse_bits(text: &str) -> Result<ConvertBits, String> {
-    let expected = || "expected 1, 2, 3, 4, 8, 16, 32, or auto:AVERAGE such as auto:3.2".to_owned();
+    let expected = || "expected 1, 2, 3, 4, 5, 6, 8, 16, 32, or auto:AVERAGE such as auto:3.2".to_owned();
     if let Some(average) = text.strip_prefix("auto:") {
         let average: f64 = average.parse().map_err(|_| expected())?;
         return if (2.125..=16.0).contains(&average) {
@@ -255,15 +261,19 @@ pub(crate) struct ConvertArgs {
     /// Folder of the new bundle
     pub(crate) destination: PathBuf,
     /// Bits of the weights, or an average that is spent where it matters
-    #[arg(long, default_value = "8", value_name = "1|2|3|4|8|16|32|auto:AVERAGE", value_parser = parse_bits)]
+    #[arg(long, default_value = "8", value_name = "1|2|3|4|5|6|8|16|32|auto:AVERAGE", value_parser = parse_bits)]
     pub(crate) bits: ConvertBits,
     /// Bits of embedding tables [default: as --bits, but at least 4]
-    #[arg(long, value_name = "1|2|3|4|8|16|32")]
+    #[arg(long, value_name = "1|2|3|4|5|6|8|16|32")]
     pub(crate) embedding_bits: Option<Bits>,
     /// File with bits by name of the weight: `bits`, `embeddings`, and `[[rule]]` with `pattern` and `bits`
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
-    /// Lose less at 1 to 4 bits: run a text (or JSON lines) through the model first, a small one of ours where no FILE is
+    /// Merge this low-rank adapter of PEFT into the weights first: folder with `adapter_config.json` and
+    /// `adapter_model.safetensors`
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) lora: Option<PathBuf>,
+    /// Lose less at 1 to 6 bits: run a text (or JSON lines) through the model first, a small one of ours where no FILE is
     /// given
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     pub(crate) calibrate: Option<Option<PathBuf>>,
@@ -331,7 +341,7 @@ pub(crate) struct TranspileArgs {
     #[arg(long, default_value = "auto")]
     pub(crate) task: TaskName,
     /// Bits of the matrices [default: as in the source]
-    #[arg(long, value_name = "1|2|3|4|8|16|32")]
+    #[arg(long, value_name = "1|2|3|4|5|6|8|16|32")]
     pub(crate) bits: Option<Bits>,
     /// Replace a bundle that is already there
     #[arg(long)]
@@ -474,22 +484,60 @@ pub(crate) struct ScoreArgs {
     pub(crate) json: bool,
 }
 
+/// Questions with right and wrong answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "lowercase")]
+pub(crate) enum EvalTask {
+    /// Choose the ending of a text
+    HellaSwag,
+    /// Arithmetic in words
+    Gsm8k,
+    /// Complete a Python function
+    HumanEval,
+    /// Call tools
+    Bfcl,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct EvalArgs {
     /// The bundle
     pub(crate) bundle: PathBuf,
-    /// The bundle to compare it with, made from the same source with `--bits 16`
-    #[arg(long, value_name = "BUNDLE")]
-    pub(crate) against: PathBuf,
+    /// Compare it with this bundle, made from the same source with `--bits 16` [default: measure its perplexity]
+    #[arg(long, value_name = "BUNDLE", conflicts_with = "task")]
+    pub(crate) against: Option<PathBuf>,
     /// The text file, or JSON lines [default: a small text of ours]
-    #[arg(long, short)]
+    #[arg(long, short, conflicts_with = "task")]
     pub(crate) file: Option<PathBuf>,
-    /// Tokens of a window; the second half of each is compared
-    #[arg(long, default_value_t = 512)]
-    pub(crate) context: usize,
-    /// Windows compared [default: all]
+    /// Tokens of a window, whose second half is measured; for a task, tokens of question and answer
+    #[arg(long, value_name = "TOKENS")]
+    pub(crate) context: Option<usize>,
+    /// Windows measured [default: all]
     #[arg(long)]
     pub(crate) chunks: Option<usize>,
+    /// Ask the questions of `--data` instead
+    #[arg(long, requires = "data")]
+    pub(crate) task: Option<EvalTask>,
+    /// JSON lines of the task, as published
+    #[arg(long, value_name = "FILE", requires = "task")]
+    pub(crate) data: Option<PathBuf>,
+    /// File of BFCL's `possible_answer` folder that belongs to the data
+    #[arg(long, value_name = "FILE", requires = "task")]
+    pub(crate) answers: Option<PathBuf>,
+    /// Ask only the first questions
+    #[arg(long, value_name = "N", requires = "task")]
+    pub(crate) limit: Option<usize>,
+    /// Write results here as they come, and continue where they end
+    #[arg(long, value_name = "FILE", requires = "task")]
+    pub(crate) results: Option<PathBuf>,
+    /// Most tokens of an answer
+    #[arg(long, value_name = "TOKENS", requires = "task")]
+    pub(crate) max_new_tokens: Option<usize>,
+    /// Continue questions as plain text, without the chat template
+    #[arg(long, requires = "task")]
+    pub(crate) raw: bool,
+    /// Run the programs that the model writes, with limits that are no sandbox: they can read what you can read
+    #[arg(long, requires = "task")]
+    pub(crate) allow_code_execution: bool,
     /// Threads [default: one for each core]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,

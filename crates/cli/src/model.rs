@@ -68,7 +68,9 @@ pub(crate) fn bundle(args: &ModelArgs) -> Result<PathBuf> {
 
 fn variant(bits: Bits) -> String {
     match bits {
-        Bits::One | Bits::Two | Bits::Three | Bits::Four => format!("cq{}", bits.precision().number()),
+        Bits::One | Bits::Two | Bits::Three | Bits::Four | Bits::Five | Bits::Six => {
+            format!("cq{}", bits.precision().number())
+        }
         Bits::Eight => "int8".to_owned(),
         Bits::Sixteen => "f16".to_owned(),
         Bits::ThirtyTwo => "f32".to_owned(),

@@ -119,3 +119,18 @@ impl StageBar {
         }
     }
 }
+
+/// A bar of things counted one by one, with what is known so far.
+pub(crate) fn count_bar(total: u64, what: &str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(total);
+    if let Ok(style) =
+        ProgressStyle::with_template("{prefix:<12} {bar:32.cyan/blue} {pos:>5}/{len:<5} {eta:>5} left  {msg}")
+    {
+        bar.set_style(style.progress_chars("━╸─"));
+    }
+    bar.set_prefix(what.to_owned());
+    bar
+}

@@ -296,7 +296,7 @@ fn convert_few_bits_calibrates_measures_and_refuses_what_is_too_far() {
 
     for (args, expected) in [
         (&["--bits", "auto:1"][..], "2.125"),
-        (&["--bits", "5"], "expected 1, 2, 3"),
+        (&["--bits", "7"], "expected 1, 2, 3"),
         (&["--policy", "missing.toml"], "missing.toml"),
         (&["--calibrate", "missing.txt"], "missing.txt"),
         (&["--quality-text", "policy.toml", "--no-quality"], "--no-quality"),

@@ -37,6 +37,8 @@ pub struct ConvertOptions {
     pub name: Option<String>,
     /// License of the source, where known.
     pub license: Option<String>,
+    /// Folder of a low-rank adapter to merge into the weights first, see [`crate::lora`].
+    pub adapter: Option<PathBuf>,
     /// Choices of the passes.
     pub passes: cactus_passes::Options,
     /// Tensors made at once; one for each core where absent.
@@ -50,6 +52,7 @@ impl Default for ConvertOptions {
             replace: false,
             name: None,
             license: None,
+            adapter: None,
             passes: cactus_passes::Options::default(),
             threads: None,
         }
@@ -124,7 +127,10 @@ pub fn convert_calibrated(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Outcome> {
     let start = Instant::now();
-    let model = crate::open(source)?;
+    let mut model = crate::open(source)?;
+    if let Some(folder) = &options.adapter {
+        model.tensors = crate::lora::merge(model.tensors, folder)?;
+    }
     let def = cactus_models::build(&model.config).map_err(|e| from_models(e, source))?;
     let failed =
         |e: &dyn std::error::Error| Error::new(ErrorKind::Unsupported, format!("the graph cannot be made: {e}"));

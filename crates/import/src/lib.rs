@@ -13,6 +13,7 @@ mod convert;
 mod error;
 pub mod gguf;
 mod hf;
+pub mod lora;
 pub mod pt2;
 mod safetensors;
 mod source;

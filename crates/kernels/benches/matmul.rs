@@ -42,6 +42,8 @@ fn main() {
     for packing in [
         Packing::Int8G32,
         Packing::F16N16,
+        Packing::Cq6G128,
+        Packing::Cq5G128,
         Packing::Cq4G128,
         Packing::Cq3G128,
         Packing::Cq2G128,

@@ -73,6 +73,8 @@ pub fn rows() -> &'static [KernelRow] {
         "linear" "f32" <- "q8h" "cq2g128" [n x 16];
         "linear" "f32" <- "q8h" "cq3g128" [n x 16];
         "linear" "f32" <- "q8h" "cq4g128" [n x 16];
+        "linear" "f32" <- "q8h" "cq5g128" [n x 16];
+        "linear" "f32" <- "q8h" "cq6g128" [n x 16];
         "linear" "f32" <- "f32" "f16" [n x 16];
         "linear" "f32" <- "f32" "f32" [n x 16];
         "embed" "f32" <- "i8g32" [1 x 16];
@@ -80,6 +82,8 @@ pub fn rows() -> &'static [KernelRow] {
         "embed" "f32" <- "cq2g128" [1 x 16];
         "embed" "f32" <- "cq3g128" [1 x 16];
         "embed" "f32" <- "cq4g128" [1 x 16];
+        "embed" "f32" <- "cq5g128" [1 x 16];
+        "embed" "f32" <- "cq6g128" [1 x 16];
         "embed" "f32" <- "f16" [1 x 16];
         "embed" "f32" <- "f32" [1 x 16];
         "rms_norm" "f32" <- "f32" "f32" [1 x 16];
@@ -123,7 +127,7 @@ mod tests {
     #[test]
     fn names_follow_the_grammar_and_are_unique() {
         let types = [
-            "f32", "f16", "i8g32", "q8r", "q8h", "cq1g128", "cq2g128", "cq3g128", "cq4g128",
+            "f32", "f16", "i8g32", "q8r", "q8h", "cq1g128", "cq2g128", "cq3g128", "cq4g128", "cq5g128", "cq6g128",
         ];
         let mut names = Vec::new();
         for row in rows() {

@@ -7,7 +7,14 @@ use cactus_quant::cq::{Codebook, groups, rotation};
 use cactus_quant::{PackedView, Packing, pack};
 use proptest::prelude::*;
 
-const PACKINGS: [Packing; 4] = [Packing::Cq1G128, Packing::Cq2G128, Packing::Cq3G128, Packing::Cq4G128];
+const PACKINGS: [Packing; 6] = [
+    Packing::Cq1G128,
+    Packing::Cq2G128,
+    Packing::Cq3G128,
+    Packing::Cq4G128,
+    Packing::Cq5G128,
+    Packing::Cq6G128,
+];
 
 /// Deterministic values in `-1..1`.
 fn noise(len: usize, seed: u64) -> Vec<f32> {
@@ -56,8 +63,11 @@ fn weights_model(w: &PackedView<'_>, row: usize) -> Vec<(f32, Vec<i8>)> {
             let index = |input: usize| {
                 let (line, byte) = (input % 32 / 4, 4 * (row % 16) + input % 4);
                 let chunk = &block[values + input / 32 * 64 * b..];
+                let low = || chunk[line / 2 * 64 + byte] >> (line % 2 * 4) & 15;
                 match bits {
-                    4 => chunk[line / 2 * 64 + byte] >> (line % 2 * 4) & 15,
+                    6 => low() + (chunk[256 + line / 4 * 64 + byte] >> (line % 4 * 2) & 3) * 16,
+                    5 => low() + (chunk[256 + byte] >> line & 1) * 16,
+                    4 => low(),
                     3 => (chunk[line / 4 * 64 + byte] >> (line % 4 * 2) & 3) + (chunk[128 + byte] >> line & 1) * 4,
                     2 => chunk[line / 4 * 64 + byte] >> (line % 4 * 2) & 3,
                     _ => chunk[byte] >> line & 1,

@@ -16,6 +16,10 @@ pub enum Bits {
     Three,
     /// Codebook indices of 4 bits.
     Four,
+    /// Codebook indices of 5 bits.
+    Five,
+    /// Codebook indices of 6 bits.
+    Six,
     /// INT8 in groups along the input dimension.
     #[default]
     Eight,
@@ -27,11 +31,13 @@ pub enum Bits {
 
 impl Bits {
     /// Every precision, from the smallest.
-    pub const ALL: [Bits; 7] = [
+    pub const ALL: [Bits; 9] = [
         Bits::One,
         Bits::Two,
         Bits::Three,
         Bits::Four,
+        Bits::Five,
+        Bits::Six,
         Bits::Eight,
         Bits::Sixteen,
         Bits::ThirtyTwo,
@@ -51,6 +57,8 @@ impl Bits {
             Bits::Two => 2,
             Bits::Three => 3,
             Bits::Four => 4,
+            Bits::Five => 5,
+            Bits::Six => 6,
             Bits::Eight => 8,
             Bits::Sixteen => 16,
             Bits::ThirtyTwo => 32,
@@ -61,7 +69,9 @@ impl Bits {
     #[must_use]
     pub fn stored(self) -> f64 {
         match self {
-            Bits::One | Bits::Two | Bits::Three | Bits::Four => f64::from(self.number()) + 0.125,
+            Bits::One | Bits::Two | Bits::Three | Bits::Four | Bits::Five | Bits::Six => {
+                f64::from(self.number()) + 0.125
+            }
             Bits::Eight => 8.5,
             Bits::Sixteen | Bits::ThirtyTwo => f64::from(self.number()),
         }
@@ -73,7 +83,7 @@ impl Bits {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Storage {
-    /// Matrix `[n, k]` as codebook indices of so many bits, 1 to 4, of rotated groups along `k`.
+    /// Matrix `[n, k]` as codebook indices of so many bits, 1 to 6, of rotated groups along `k`.
     Codebook(u32),
     /// Matrix `[n, k]` in INT8 with a scale for each group of 32 along `k`.
     Int8,

@@ -20,10 +20,12 @@ pub struct Sensitivity {
 }
 
 /// Precisions that an allocation chooses from, and the squared error of weights at each, relative to their squares.
-const CHOICES: [(Bits, f64); 4] = [
+const CHOICES: [(Bits, f64); 6] = [
     (Bits::Two, 0.1175),
     (Bits::Three, 0.03454),
     (Bits::Four, 0.009497),
+    (Bits::Five, 0.00248),
+    (Bits::Six, 0.00067),
     (Bits::Eight, 0.00004),
 ];
 

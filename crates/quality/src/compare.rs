@@ -77,6 +77,62 @@ pub fn compare(
     Ok(sums.comparison(windows.iter().len(), windows.length()))
 }
 
+/// How well a bundle predicts a text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Perplexity {
+    /// Tokens whose prediction was scored.
+    pub tokens: usize,
+    /// Windows they are from.
+    pub windows: usize,
+    /// Tokens of a window.
+    pub context: usize,
+    /// Mean negative log-likelihood of a token, in nats.
+    pub nll: f64,
+    /// Its exponential.
+    pub perplexity: f64,
+    /// Standard error of the perplexity, as if positions were independent.
+    pub error: f64,
+}
+
+/// The perplexity of `runner` on the second half of each window, as `llama-perplexity` counts. `progress` gets the windows
+/// done and the perplexity so far.
+///
+/// # Errors
+/// What the runtime found.
+pub fn perplexity(
+    runner: &mut Runner,
+    windows: &Windows,
+    progress: &mut dyn FnMut(usize, &Perplexity),
+) -> Result<Perplexity> {
+    let (mut sum, mut squares) = (0.0, 0.0);
+    let mut found = Perplexity {
+        tokens: 0,
+        windows: 0,
+        context: windows.length(),
+        nll: 0.0,
+        perplexity: 1.0,
+        error: 0.0,
+    };
+    for window in windows.iter() {
+        runner.reset();
+        let first = window.len() / 2;
+        runner.feed(&window[..window.len() - 1], first, &mut |i, logits| {
+            let nll = -LogSoftmax::of(logits).at(logits[window[i + 1] as usize]);
+            sum += nll;
+            squares += nll * nll;
+            found.tokens += 1;
+        })?;
+        let n = found.tokens.max(1) as f64;
+        found.windows += 1;
+        found.nll = sum / n;
+        found.perplexity = found.nll.exp();
+        found.error = found.perplexity * ((squares / n - found.nll * found.nll).max(0.0) / n).sqrt();
+        progress(found.windows, &found);
+    }
+    runner.reset();
+    Ok(found)
+}
+
 #[derive(Default)]
 struct Sums {
     divergences: Vec<f64>,

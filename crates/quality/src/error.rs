@@ -10,6 +10,8 @@ pub enum ErrorKind {
     Mismatch,
     /// A bundle is too far from its source.
     Floor,
+    /// The cases or the results of a task cannot be used, or a program not be run.
+    Task,
     /// The source cannot be converted.
     Convert,
     /// The engine or the runtime refused a bundle or a call.
@@ -26,6 +28,9 @@ pub enum Error {
     /// Two bundles cannot be compared.
     #[error("{0}")]
     Mismatch(String),
+    /// A task cannot be run.
+    #[error("{0}")]
+    Task(String),
     /// A bundle is below the floor.
     #[error("the bundle was not written, because it is below the floor: {0}")]
     Floor(String),
@@ -59,6 +64,7 @@ impl Error {
             Self::Text(_) => ErrorKind::Text,
             Self::Mismatch(_) => ErrorKind::Mismatch,
             Self::Floor(_) => ErrorKind::Floor,
+            Self::Task(_) => ErrorKind::Task,
             Self::Convert(_) => ErrorKind::Convert,
             _ => ErrorKind::Engine,
         }

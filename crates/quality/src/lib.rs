@@ -5,6 +5,7 @@
 //! - [`Moments`] runs text through a bundle and collects what reaches each weight: the second moments that error feedback
 //!   needs.
 //! - [`sensitivity()`] measures what a coarser weight does to the model's output, [`allocate()`] spends bits accordingly.
+//! - [`perplexity()`] measures a bundle alone; [`tasks`] are questions with right and wrong answers.
 //! - [`Report`] is the document `quality.json` of a bundle.
 //!
 //! The bundle that others are compared with holds the source's weights in half or single precision; it is run by the same
@@ -24,8 +25,10 @@ mod runner;
 mod sensitivity;
 mod text;
 
+pub mod tasks;
+
 pub use allocate::{Sensitivity, allocate};
-pub use compare::{Comparison, compare};
+pub use compare::{Comparison, Perplexity, compare, perplexity};
 pub use error::{Error, ErrorKind, Result};
 pub use moments::Moments;
 pub use pipeline::{Made, QUALITY_PATH, Request, Stage, convert_measured};

@@ -37,11 +37,15 @@ pub enum Packing {
     Cq3G128 = 18,
     /// 4-bit codebook indices.
     Cq4G128 = 19,
+    /// 5-bit codebook indices.
+    Cq5G128 = 20,
+    /// 6-bit codebook indices.
+    Cq6G128 = 21,
 }
 
 impl Packing {
     /// Every packing known to this build.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::RowMajor,
         Self::Int8G32,
         Self::F16N16,
@@ -50,6 +54,8 @@ impl Packing {
         Self::Cq2G128,
         Self::Cq3G128,
         Self::Cq4G128,
+        Self::Cq5G128,
+        Self::Cq6G128,
     ];
 
     /// Bits of an index of the codebook packings, `None` for the others.
@@ -60,11 +66,13 @@ impl Packing {
             Self::Cq2G128 => Some(2),
             Self::Cq3G128 => Some(3),
             Self::Cq4G128 => Some(4),
+            Self::Cq5G128 => Some(5),
+            Self::Cq6G128 => Some(6),
             _ => None,
         }
     }
 
-    /// The codebook packing with indices of `bits`, 1 to 4.
+    /// The codebook packing with indices of `bits`, 1 to 6.
     #[must_use]
     pub const fn of_codebook_bits(bits: u32) -> Option<Self> {
         match bits {
@@ -72,6 +80,8 @@ impl Packing {
             2 => Some(Self::Cq2G128),
             3 => Some(Self::Cq3G128),
             4 => Some(Self::Cq4G128),
+            5 => Some(Self::Cq5G128),
+            6 => Some(Self::Cq6G128),
             _ => None,
         }
     }
@@ -100,6 +110,8 @@ impl Packing {
             Self::Cq2G128 => "cq2_g128",
             Self::Cq3G128 => "cq3_g128",
             Self::Cq4G128 => "cq4_g128",
+            Self::Cq5G128 => "cq5_g128",
+            Self::Cq6G128 => "cq6_g128",
         }
     }
 
@@ -116,7 +128,7 @@ impl Packing {
             Self::RowMajor | Self::F32N16 => DType::F32,
             Self::Int8G32 => DType::I8,
             Self::F16N16 => DType::F16,
-            Self::Cq1G128 | Self::Cq2G128 | Self::Cq3G128 | Self::Cq4G128 => DType::U8,
+            Self::Cq1G128 | Self::Cq2G128 | Self::Cq3G128 | Self::Cq4G128 | Self::Cq5G128 | Self::Cq6G128 => DType::U8,
         }
     }
 
@@ -126,7 +138,9 @@ impl Packing {
         match self {
             Self::Int8G32 => int8::GROUP,
             Self::RowMajor | Self::F16N16 | Self::F32N16 => 0,
-            Self::Cq1G128 | Self::Cq2G128 | Self::Cq3G128 | Self::Cq4G128 => cq::CQ_GROUP,
+            Self::Cq1G128 | Self::Cq2G128 | Self::Cq3G128 | Self::Cq4G128 | Self::Cq5G128 | Self::Cq6G128 => {
+                cq::CQ_GROUP
+            }
         }
     }
 
@@ -261,8 +275,8 @@ mod tests {
             assert_eq!(Packing::from_name(p.name()), Some(p));
         }
         assert_eq!(Packing::from_id(15), None);
-        assert_eq!(Packing::from_name("cq5_g128"), None);
-        for bits in 1..=4 {
+        assert_eq!(Packing::from_name("cq7_g128"), None);
+        for bits in 1..=6 {
             let packing = Packing::of_codebook_bits(bits).unwrap();
             assert_eq!((packing.codebook_bits(), packing.id()), (Some(bits), 15 + bits));
         }
@@ -280,7 +294,9 @@ mod tests {
             (Packing::Int8G32, &[17, 65], Some(2 * (64 + 1024 + 64 + 512))),
             (Packing::F16N16, &[1, 3], Some(16 * 3 * 2)),
             (Packing::F32N16, &[33, 2], Some(3 * 16 * 2 * 4)),
-            // 4.125, 3.125, 2.125 and 1.125 bits for an element.
+            // 6.125, 5.125, 4.125, 3.125, 2.125 and 1.125 bits for an element.
+            (Packing::Cq6G128, &[16, 256], Some(16 * 256 * 49 / 64)),
+            (Packing::Cq5G128, &[16, 256], Some(16 * 256 * 41 / 64)),
             (Packing::Cq4G128, &[16, 256], Some(16 * 256 * 33 / 64)),
             (Packing::Cq3G128, &[16, 256], Some(16 * 256 * 25 / 64)),
             (Packing::Cq2G128, &[16, 256], Some(16 * 256 * 17 / 64)),

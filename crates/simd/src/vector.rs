@@ -160,18 +160,22 @@ pub trait Simd: Copy + Send + Sync + std::fmt::Debug + 'static {
     /// As [`Simd::dot`] without start value, for bytes of `x` in `0..=127` and quads in `-127..=127`.
     fn dot_plain(self, acc: Self::I, q: Self::QuadsPlain, x: i32) -> Self::I;
     /// Line `line` (0 to 7) of a chunk of packed indices, each replaced by its byte of `book`, for [`Simd::dot`]. `BITS`
-    /// is 1 to 4; the low bits of an index are those of its lowest vector:
+    /// is 1 to 6; the low bits of an index are those of its lowest vector:
     ///
     /// - 4: vector `line / 2`, the low half of each byte where `line` is even, else the high one;
     /// - 2: vector `line / 4`, bits `2 (line % 4)` and the next;
     /// - 1: bit `line`;
-    /// - 3: the low two bits as of 2 in the first two vectors, the high one as of 1 in the last.
+    /// - 3: the low two bits as of 2 in the first two vectors, the high one as of 1 in the last;
+    /// - 5, 6: the low four bits as of 4 in the first four vectors, the high ones as of 1 or 2 in the last.
     #[inline(always)]
-    fn lookup_quads<const BITS: usize>(self, book: &[i8; 16], chunk: &[[u8; 64]; BITS], line: usize) -> Self::Quads {
+    fn lookup_quads<const BITS: usize>(self, book: &[i8; 64], chunk: &[[u8; 64]; BITS], line: usize) -> Self::Quads {
         let mut quads = [0; 64];
         for (i, quad) in quads.iter_mut().enumerate() {
+            let low = |chunk: &[[u8; 64]; BITS]| chunk[line / 2][i] >> (4 * (line % 2)) & 15;
             let index = match BITS {
-                4 => chunk[line / 2][i] >> (4 * (line % 2)) & 15,
+                6 => low(chunk) | (chunk[4 + line / 4][i] >> (2 * (line % 4)) & 3) << 4,
+                5 => low(chunk) | (chunk[4][i] >> line & 1) << 4,
+                4 => low(chunk),
                 1 => chunk[0][i] >> line & 1,
                 _ => {
                     let high = if BITS == 3 { (chunk[2][i] >> line & 1) << 2 } else { 0 };

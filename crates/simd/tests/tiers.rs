@@ -51,8 +51,8 @@ struct Inputs {
     signed: [[i8; 4]; 3],
     unsigned: [u8; 4],
     planes: [[i32; 16]; 4],
-    book: [i8; 16],
-    indices: [[u8; 64]; 4],
+    book: [i8; 64],
+    indices: [[u8; 64]; 6],
     from: usize,
     to: usize,
 }
@@ -116,6 +116,8 @@ impl Op for &Inputs {
             lookups.extend(ints(looked_up::<S, 2>(s, self, line)));
             lookups.extend(ints(looked_up::<S, 3>(s, self, line)));
             lookups.extend(ints(looked_up::<S, 4>(s, self, line)));
+            lookups.extend(ints(looked_up::<S, 5>(s, self, line)));
+            lookups.extend(ints(looked_up::<S, 6>(s, self, line)));
         }
         vec![
             ("lookup_quads", lookups),

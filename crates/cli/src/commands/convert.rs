@@ -22,6 +22,7 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
     let mut options = ConvertOptions {
         policy: chosen_policy(args)?,
         replace: args.force,
+        adapter: args.lora.clone(),
         name: fetched.record.as_ref().map(|r| r.id.clone()),
         license: fetched.record.as_ref().and_then(|r| r.license.clone()),
         ..ConvertOptions::default()

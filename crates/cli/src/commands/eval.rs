@@ -1,27 +1,75 @@
-//! How far a bundle is from another.
+//! How good a bundle is: on a text, against another bundle, in a task.
 
-use crate::args::EvalArgs;
+use crate::args::{EvalArgs, EvalTask};
 use crate::output;
-use crate::progress::spinner;
-use anyhow::Result;
-use cactus_engine::Model;
-use cactus_quality::{DEFAULT_HELD_OUT, Runner, Windows, compare, read_text};
+use crate::progress::{count_bar, spinner};
+use anyhow::{Context, Result, bail};
+use cactus_engine::{Bundle, CancelToken, KvDType, LoadOptions, Model};
+use cactus_quality::tasks::{Results, Setup, Task, TaskOptions, read_cases, run_task};
+use cactus_quality::{DEFAULT_HELD_OUT, Runner, Windows, compare, perplexity, read_text};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Tokens of a window.
+const WINDOW: usize = 512;
+/// Tokens of question and answer together.
+const TASK_CONTEXT: usize = 4096;
+/// Results are written when the last ones are this old.
+const SAVE_EVERY: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.map_or(cores, usize::from);
+    match (args.task, &args.against) {
+        (Some(task), _) => ask(args, task, threads),
+        (None, Some(against)) => measure_against(args, against, threads),
+        (None, None) => measure(args, threads),
+    }
+}
+
+/// The windows of the text, and their length in tokens.
+fn windows(args: &EvalArgs, runner: &Runner, length: usize) -> Result<Windows> {
     let text = match &args.file {
         Some(file) => read_text(file)?,
         None => DEFAULT_HELD_OUT.to_owned(),
     };
-    let mut reference = Runner::open(&args.against, args.context, threads)?;
-    let mut candidate = Runner::open(&args.bundle, args.context, threads)?;
-    let (tokenizer, _) = Model::load_text(reference.bundle())?;
-    let windows = Windows::of(&tokenizer, &text, args.context, args.chunks.unwrap_or(usize::MAX))?;
-    let total = windows.iter().len();
-    let bar = spinner("comparing");
+    let (tokenizer, _) = Model::load_text(runner.bundle())?;
+    Ok(Windows::of(
+        &tokenizer,
+        &text,
+        length,
+        args.chunks.unwrap_or(usize::MAX),
+    )?)
+}
+
+fn measure(args: &EvalArgs, threads: usize) -> Result<()> {
+    let length = args.context.unwrap_or(WINDOW);
+    let mut runner = Runner::open(&args.bundle, length, threads)?;
+    let windows = windows(args, &runner, length)?;
+    let bar = count_bar(windows.iter().len() as u64, "windows");
+    let p = perplexity(&mut runner, &windows, &mut |done, p| {
+        bar.set_position(done as u64);
+        bar.set_message(format!("perplexity {:.4}", p.perplexity));
+    })?;
+    bar.finish_and_clear();
+    if args.json {
+        return output::json(&p);
+    }
+    output::line(format!("{:<17} {:.4} ± {:.4}", "perplexity", p.perplexity, p.error));
+    output::note(format!("{} tokens of {} windows of {}", p.tokens, p.windows, p.context));
+    Ok(())
+}
+
+fn measure_against(args: &EvalArgs, against: &Path, threads: usize) -> Result<()> {
+    let length = args.context.unwrap_or(WINDOW);
+    let mut reference = Runner::open(against, length, threads)?;
+    let mut candidate = Runner::open(&args.bundle, length, threads)?;
+    let windows = windows(args, &reference, length)?;
+    let bar = count_bar(windows.iter().len() as u64, "windows");
     let c = compare(&mut reference, &mut candidate, &windows, &mut |done, c| {
-        bar.set_message(format!("window {done}/{total}, divergence {:.4}", c.kl_mean));
+        bar.set_position(done as u64);
+        bar.set_message(format!("divergence {:.4}", c.kl_mean));
     })?;
     bar.finish_and_clear();
     if args.json {
@@ -44,4 +92,125 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     }
     output::note(format!("{} tokens of {} windows of {}", c.tokens, c.windows, c.context));
     Ok(())
+}
+
+fn ask(args: &EvalArgs, task: EvalTask, threads: usize) -> Result<()> {
+    let task = match task {
+        EvalTask::HellaSwag => Task::HellaSwag,
+        EvalTask::Gsm8k => Task::Gsm8k,
+        EvalTask::HumanEval => Task::HumanEval,
+        EvalTask::Bfcl => Task::Bfcl,
+    };
+    if task == Task::HumanEval && !args.allow_code_execution {
+        bail!(
+            "`humaneval` runs Python programs that the model writes; the limits around them (time, memory, an empty folder, \
+             no network where `unshare` works) are no sandbox. Give `--allow-code-execution` to do that"
+        );
+    }
+    let data = lines(args.data.as_deref().context("`--task` needs `--data`")?)?;
+    let answers = args.answers.as_deref().map(lines).transpose()?;
+    let mut cases = read_cases(task, &data, answers.as_deref())?;
+    cases.truncate(args.limit.unwrap_or(usize::MAX).max(1));
+    let options = TaskOptions {
+        max_tokens: args.max_new_tokens.unwrap_or(task.default_tokens()),
+        raw: args.raw,
+        allow_code_execution: args.allow_code_execution,
+        ..TaskOptions::default()
+    };
+    let bar = spinner("loading");
+    let load = LoadOptions {
+        context_tokens: args.context.unwrap_or(TASK_CONTEXT),
+        kv_dtype: KvDType::F16,
+        threads: Some(threads),
+        ..LoadOptions::default()
+    };
+    let model = Model::load(&args.bundle, &load)?;
+    let setup = Setup {
+        task,
+        data: checksum(&[data.as_bytes(), answers.as_deref().unwrap_or_default().as_bytes()]),
+        bundle: identity(&args.bundle, model.bundle())?,
+        cases: cases.len(),
+        max_tokens: options.max_tokens,
+        raw: options.raw,
+    };
+    let mut results = match &args.results {
+        Some(file) => Results::open(file, setup, &cases)?,
+        None => Results::new(setup),
+    };
+    bar.finish_and_clear();
+    if !results.cases.is_empty() {
+        output::note(format!(
+            "{} of {} cases are already there",
+            results.cases.len(),
+            cases.len()
+        ));
+    }
+    let bar = count_bar(cases.len() as u64, task.name());
+    bar.set_position(results.cases.len() as u64);
+    let mut saved = Instant::now();
+    let run = run_task(
+        &model,
+        &cases,
+        &options,
+        &CancelToken::new(),
+        &mut results,
+        &mut |results| {
+            bar.set_position(results.cases.len() as u64);
+            bar.set_message(format!("{:.1} % right", 100.0 * results.accuracy));
+            match &args.results {
+                Some(file) if saved.elapsed() > SAVE_EVERY => {
+                    saved = Instant::now();
+                    results.save(file)
+                }
+                _ => Ok(()),
+            }
+        },
+    );
+    bar.finish_and_clear();
+    // What was found before a failure is kept too.
+    if let Some(file) = &args.results {
+        results.save(file)?;
+    }
+    run?;
+    if args.json {
+        return output::json(&results);
+    }
+    let percent = |x: f64| 100.0 * x;
+    output::line(format!(
+        "{:<17} {:.2} ± {:.2} %",
+        task.name(),
+        percent(results.accuracy),
+        percent(results.error)
+    ));
+    output::note(format!("{} of {} cases right", results.correct, results.cases.len()));
+    Ok(())
+}
+
+/// The text of a file of JSON lines.
+fn lines(file: &Path) -> Result<String> {
+    let bytes = std::fs::read(file).with_context(|| format!("cannot read `{}`", file.display()))?;
+    if bytes.starts_with(&[0x1f, 0x8b]) {
+        bail!("`{}` is compressed; `gunzip` it first", file.display());
+    }
+    crate::model::utf8(bytes, &format!("`{}`", file.display()))
+}
+
+/// What tells a bundle from every other: its manifest does not have the checksums of weights.
+fn identity(folder: &Path, bundle: &Bundle) -> Result<String> {
+    let manifest = serde_json::to_vec(bundle.manifest())?;
+    let files: BTreeSet<&str> = bundle.weights().values().map(|w| w.file.as_str()).collect();
+    let mut out = checksum(&[&manifest]);
+    for file in files {
+        let bytes = cactus_bundle::Mapped::open(&folder.join(file))?;
+        out = format!("{out}-{}", checksum(&[bytes.as_ref()]));
+    }
+    Ok(out)
+}
+
+fn checksum(parts: &[&[u8]]) -> String {
+    let each: Vec<String> = parts
+        .iter()
+        .map(|p| cactus_bundle::Checksum::of(p).to_string())
+        .collect();
+    each.join("-")
 }

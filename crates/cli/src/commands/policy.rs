@@ -47,7 +47,7 @@ pub(crate) fn parse(text: &str, bits: Bits) -> Result<Policy> {
 fn precision(bits: u32) -> Result<Bits> {
     match Bits::from_number(bits) {
         Some(bits) => Ok(bits),
-        None => bail!("expected 1, 2, 3, 4, 8, 16 or 32 bits, found {bits}"),
+        None => bail!("expected 1, 2, 3, 4, 5, 6, 8, 16 or 32 bits, found {bits}"),
     }
 }
 
@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(policy.rules, [("*.down*".to_owned(), Bits::Four)]);
         assert_eq!(parse("", Bits::Two).unwrap(), Policy::uniform(Bits::Two));
         for (text, expected) in [
-            ("bits = 5", "found 5"),
+            ("bits = 7", "found 7"),
             ("bit = 4", "bit"),
             ("[[rule]]\npattern = \"x\"\nbits = 7", "rule `x`"),
             ("[[rule]]\nbits = 4", "pattern"),

@@ -69,7 +69,7 @@ pub fn transpile(
     let (task, optimized, report) = optimize(&mut imported, options).map_err(|e| e.in_file(source))?;
     let bits = options.bits.unwrap_or_else(|| imported.tensors.float_bits());
     let policy = Policy::uniform(Bits::from_number(bits).ok_or_else(|| {
-        let what = format!("{bits} bits are not supported; supported are 1, 2, 3, 4, 8, 16 and 32");
+        let what = format!("{bits} bits are not supported; supported are 1, 2, 3, 4, 5, 6, 8, 16 and 32");
         Error::new(ErrorKind::Unsupported, what)
     })?);
     let storage = cactus_passes::choose_storage(&optimized, &policy);

@@ -20,7 +20,7 @@ const GEMV_RUN_BYTES: usize = 1 << 20;
 const SCALE_LINE_BYTES: usize = 2 * BLOCK_ROWS * 2;
 
 /// Integers of the codebooks for groups of 128, 64 and 32.
-type Books = [&'static [i8; 16]; 3];
+type Books = [&'static [i8; 64]; 3];
 
 impl Exec<'_> {
     pub(super) fn linear_cq(&self, w: &PackedView<'_>, bits: u32, x: &RotatedRows<'_>, target: &Target<'_>) {
@@ -28,7 +28,9 @@ impl Exec<'_> {
             1 => self.linear_cq_bits::<1>(w, x, target),
             2 => self.linear_cq_bits::<2>(w, x, target),
             3 => self.linear_cq_bits::<3>(w, x, target),
-            _ => self.linear_cq_bits::<4>(w, x, target),
+            4 => self.linear_cq_bits::<4>(w, x, target),
+            5 => self.linear_cq_bits::<5>(w, x, target),
+            _ => self.linear_cq_bits::<6>(w, x, target),
         }
     }
 
@@ -137,7 +139,7 @@ impl<const BITS: usize> Op for TileOp<'_, '_, BITS> {
 impl<const BITS: usize> TileOp<'_, '_, BITS> {
     /// Size of group `g`, and its codebook.
     #[inline(always)]
-    fn group_of(&self, g: usize) -> (usize, &'static [i8; 16]) {
+    fn group_of(&self, g: usize) -> (usize, &'static [i8; 64]) {
         if g < self.whole {
             (CQ_GROUP, self.books[0])
         } else if g == self.whole && self.rest >= 64 {
@@ -195,7 +197,7 @@ type Weights<'a, const BITS: usize> = (&'a [u16; 16], &'a [[[u8; 64]; BITS]]);
 #[inline(always)]
 fn group<S: Simd, const BITS: usize, const R: usize, const B: usize, const C: usize>(
     s: S,
-    book: &[i8; 16],
+    book: &[i8; 64],
     weights: [Weights<'_, BITS>; B],
     cells: &[RotatedCell; R],
     sums: &mut [[S::F; B]; R],

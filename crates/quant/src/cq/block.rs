@@ -7,7 +7,8 @@
 //! - 4 bits: vector `v` has line `2v` in the low halves of its bytes, line `2v + 1` in the high ones;
 //! - 2 bits: vector `v` has lines `4v` to `4v + 3`, two bits each from the lowest on;
 //! - 1 bit: bit `j` is line `j`;
-//! - 3 bits: two vectors as of 2 bits with the low two bits, then one as of 1 bit with the high one.
+//! - 3 bits: two vectors as of 2 bits with the low two bits, then one as of 1 bit with the high one;
+//! - 5 and 6 bits: four vectors as of 4 bits with the low four bits, then one or two as of 1 or 2 bits with the high ones.
 
 use super::rotation::{SIGNS, hadamard};
 use super::{CQ_GRAIN, CQ_GROUP, Codebook, groups};
@@ -50,7 +51,14 @@ pub(super) fn put(bytes: &mut [u8], bits: u32, i: usize, r: usize, code: u8) {
     let chunk = &mut bytes[line / 8 * bits as usize * VECTOR_BYTES..];
     let line = line % 8;
     match bits {
-        4 => chunk[line / 2 * 64 + byte] |= code << (4 * (line % 2)),
+        4.. => {
+            chunk[line / 2 * 64 + byte] |= (code & 15) << (4 * (line % 2));
+            match bits {
+                5 => chunk[256 + byte] |= (code >> 4) << line,
+                6 => chunk[256 + line / 4 * 64 + byte] |= (code >> 4) << (2 * (line % 4)),
+                _ => {}
+            }
+        }
         1 => chunk[byte] |= code << line,
         _ => {
             chunk[line / 4 * 64 + byte] |= (code & 3) << (2 * (line % 4));
@@ -67,7 +75,14 @@ pub(super) fn get(bytes: &[u8], bits: u32, i: usize, r: usize) -> u8 {
     let chunk = &bytes[line / 8 * bits as usize * VECTOR_BYTES..];
     let line = line % 8;
     match bits {
-        4 => chunk[line / 2 * 64 + byte] >> (4 * (line % 2)) & 15,
+        4.. => {
+            let low = chunk[line / 2 * 64 + byte] >> (4 * (line % 2)) & 15;
+            match bits {
+                5 => low | (chunk[256 + byte] >> line & 1) << 4,
+                6 => low | (chunk[256 + line / 4 * 64 + byte] >> (2 * (line % 4)) & 3) << 4,
+                _ => low,
+            }
+        }
         1 => chunk[byte] >> line & 1,
         _ => {
             let low = chunk[line / 4 * 64 + byte] >> (2 * (line % 4)) & 3;
@@ -107,7 +122,7 @@ mod tests {
 
     #[test]
     fn every_index_has_bits_of_its_own() {
-        for bits in 1..=4u32 {
+        for bits in 1..=6u32 {
             for k in [1, 32, 96, 128, 224, 256, 300, 350, 576] {
                 let bytes = block_bytes(k, bits).unwrap();
                 assert!(bytes.is_multiple_of(64));

@@ -3,7 +3,7 @@
 //! A coordinate of a uniformly random unit vector in `d` dimensions has the density `(1 - x²)^((d-3)/2)` on `[-1, 1]`, up
 //! to a factor. The codebook with the least mean squared error satisfies Lloyd's and Max's conditions: every level is the
 //! mean of its cell, every boundary the middle of two levels. The kernels multiply integers, so the levels are then scaled
-//! and rounded to `i8`, by that scale of a few that loses least (under 0.2 % of the error).
+//! and rounded to `i8`, by that scale of a few that loses least (under 0.2 % of the error up to 4 bits, 2 % at 5, 9 % at 6).
 //!
 //! Only additions, multiplications, divisions and square roots are used, which IEEE 754 defines to the bit: every machine
 //! gets the same codebooks.
@@ -11,7 +11,9 @@
 use std::sync::OnceLock;
 
 /// Most levels of a codebook.
-const MAX_LEVELS: usize = 16;
+const MAX_LEVELS: usize = 64;
+/// Most levels that are compared with one after another; more are searched.
+const FEW_LEVELS: usize = 16;
 /// Intervals of the tabulated integral over `[0, 1]`.
 const GRID: usize = 4096;
 
@@ -29,14 +31,14 @@ pub struct Codebook {
 }
 
 impl Codebook {
-    /// The codebook of `bits` (1 to 4) for groups of `d` inputs (32, 64 or 128).
+    /// The codebook of `bits` (1 to 6) for groups of `d` inputs (32, 64 or 128).
     ///
     /// # Panics
     /// For other numbers: a programming error.
     #[must_use]
     pub fn of(bits: u32, d: usize) -> &'static Self {
-        static BOOKS: [[OnceLock<Codebook>; 4]; 3] = [const { [const { OnceLock::new() }; 4] }; 3];
-        assert!((1..=4).contains(&bits), "a codebook of {bits} bits");
+        static BOOKS: [[OnceLock<Codebook>; 6]; 3] = [const { [const { OnceLock::new() }; 6] }; 3];
+        assert!((1..=6).contains(&bits), "a codebook of {bits} bits");
         let size = match d {
             32 => 0,
             64 => 1,
@@ -98,7 +100,13 @@ impl Codebook {
     #[must_use]
     pub fn nearest(&self, x: f32) -> u8 {
         // Unused boundaries are infinite and never count.
-        self.boundaries.iter().map(|&b| u8::from(x >= b)).sum()
+        if self.levels.len() <= FEW_LEVELS {
+            return self.boundaries[..FEW_LEVELS - 1]
+                .iter()
+                .map(|&b| u8::from(x >= b))
+                .sum();
+        }
+        self.boundaries.partition_point(|&b| x >= b) as u8
     }
 }
 
@@ -176,15 +184,22 @@ fn lloyd_max(density: &Density, count: usize) -> Vec<f64> {
     // Begin evenly within three standard deviations.
     let spread = 3.0 / (density.d as f64).sqrt();
     let mut levels: Vec<f64> = (0..count).map(|i| spread * (i as f64 + 0.5) / count as f64).collect();
+    // Many levels move slowly: they go further than asked, and stop a little earlier (still 1e-8 from where they would end).
+    let (further, still) = if count > FEW_LEVELS / 2 {
+        (1.9, 1e-11)
+    } else {
+        (1.0, 1e-13)
+    };
     for _ in 0..20_000 {
         let mut moved = 0f64;
         let ends = cells(&levels);
         for (level, (a, b)) in levels.iter_mut().zip(ends) {
             let mean = density.moment(a, b) / (density.mass(b) - density.mass(a));
-            moved = moved.max((mean - *level).abs());
-            *level = mean;
+            let step = further * (mean - *level);
+            moved = moved.max(step.abs());
+            *level = if further == 1.0 { mean } else { *level + step };
         }
-        if moved < 1e-13 {
+        if moved < still {
             break;
         }
     }
@@ -226,7 +241,7 @@ mod tests {
     fn levels_meet_the_conditions_of_lloyd_and_max() {
         for d in [32, 64, 128] {
             let density = Density::new(d);
-            for bits in 1..=4 {
+            for bits in 1..=6 {
                 let book = Codebook::of(bits, d);
                 let half = &book.levels()[1 << (bits - 1)..];
                 assert!(book.levels().is_sorted());
@@ -263,10 +278,10 @@ mod tests {
     }
 
     #[test]
-    fn integers_lose_nothing_measurable() {
+    fn integers_lose_little() {
         for d in [32, 64, 128] {
             let density = Density::new(d);
-            for bits in 1..=4 {
+            for (bits, most) in [(1, 2e-3), (2, 2e-3), (3, 2e-3), (4, 2e-3), (5, 0.02), (6, 0.09)] {
                 let book = Codebook::of(bits, d);
                 let half = &book.levels()[1 << (bits - 1)..];
                 let (mut loss, mut error) = (0.0, 0.0);
@@ -279,14 +294,14 @@ mod tests {
                         loss += density.at(x) * ((x - rounded).powi(2) - (x - half[i]).powi(2)) * (b - a);
                     }
                 }
-                assert!(loss / error < 2e-3, "{d} {bits}: {}", loss / error);
+                assert!(loss / error < most, "{d} {bits}: {}", loss / error);
             }
         }
     }
 
     #[test]
     fn nearest_by_brute_force() {
-        for bits in 1..=4 {
+        for bits in 1..=6 {
             let book = Codebook::of(bits, 128);
             let used = &book.integers()[..1 << bits];
             for i in -1400..1400 {

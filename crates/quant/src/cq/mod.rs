@@ -1,5 +1,5 @@
-//! The codebook packings CQ1 to CQ4: groups along the input axis are rotated, and each rotated weight becomes an index of 1
-//! to 4 bits into a codebook that is the same for every tensor.
+//! The codebook packings CQ1 to CQ6: groups along the input axis are rotated, and each rotated weight becomes an index of 1
+//! to 6 bits into a codebook that is the same for every tensor.
 //!
 //! Purpose: the recipe (rotation, codebook, scale), its packed bytes, encoding with and without error feedback, decoding of
 //! single rows. It may depend on what the crate depends on. It deliberately does not collect the statistics that error

@@ -66,7 +66,17 @@ fn shifted(x: &[u8; 64], at: usize, by: usize) -> uint8x16_t {
 #[inline(always)]
 fn indices<const BITS: usize>(chunk: &[[u8; 64]; BITS], line: usize, at: usize) -> uint8x16_t {
     intrinsics!(match BITS {
-        4 => vandq_u8(shifted(&chunk[line / 2], at, 4 * (line % 2)), vdupq_n_u8(15)),
+        4.. => {
+            let low = vandq_u8(shifted(&chunk[line / 2], at, 4 * (line % 2)), vdupq_n_u8(15));
+            match BITS {
+                5 => vsliq_n_u8::<4>(low, vandq_u8(shifted(&chunk[4], at, line), vdupq_n_u8(1))),
+                6 => {
+                    let high = shifted(&chunk[4 + line / 4], at, 2 * (line % 4));
+                    vsliq_n_u8::<4>(low, vandq_u8(high, vdupq_n_u8(3)))
+                }
+                _ => low,
+            }
+        }
         1 => vandq_u8(shifted(&chunk[0], at, line), vdupq_n_u8(1)),
         _ => {
             let low = vandq_u8(shifted(&chunk[line / 4], at, 2 * (line % 4)), vdupq_n_u8(3));
@@ -393,14 +403,16 @@ impl<L: Level> Simd for Arm<L> {
         self.dot(acc, q, x)
     }
     #[inline(always)]
-    fn lookup_quads<const BITS: usize>(self, book: &[i8; 16], chunk: &[[u8; 64]; BITS], line: usize) -> Bytes {
-        let book = intrinsics!(vld1q_s8(book.as_ptr()));
-        intrinsics!([
-            vqtbl1q_s8(book, indices(chunk, line, 0)),
-            vqtbl1q_s8(book, indices(chunk, line, 16)),
-            vqtbl1q_s8(book, indices(chunk, line, 32)),
-            vqtbl1q_s8(book, indices(chunk, line, 48)),
-        ])
+    fn lookup_quads<const BITS: usize>(self, book: &[i8; 64], chunk: &[[u8; 64]; BITS], line: usize) -> Bytes {
+        let find = |at: usize| {
+            let index = indices(chunk, line, at);
+            intrinsics!(match BITS {
+                6 => vqtbl4q_s8(vld1q_s8_x4(book.as_ptr()), index),
+                5 => vqtbl2q_s8(vld1q_s8_x2(book.as_ptr()), index),
+                _ => vqtbl1q_s8(vld1q_s8(book.as_ptr()), index),
+            })
+        };
+        [find(0), find(16), find(32), find(48)]
     }
     #[inline(always)]
     fn hadamard_lanes(self, v: F) -> F {

@@ -37,15 +37,18 @@ impl<L: Level> Ymm<L> {
     #[inline(always)]
     fn lookup_half<const BITS: usize, const AT: usize>(
         self,
-        book: &[i8; 16],
+        book: &[i8; 64],
         chunk: &[[u8; 64]; BITS],
         line: usize,
     ) -> __m256i {
         intrinsics!({
-            let book = _mm256_broadcastsi128_si256(_mm_loadu_si128(book.as_ptr().cast()));
-            let book = _mm256_xor_si256(book, _mm256_set1_epi8(L::OFFSET));
+            // Sixteen levels at a time; which of them the high bits of an index choose.
+            let levels = |from: usize| {
+                let levels = _mm256_broadcastsi128_si256(_mm_loadu_si128(book.as_ptr().add(16 * from).cast()));
+                _mm256_xor_si256(levels, _mm256_set1_epi8(L::OFFSET))
+            };
             let index = match BITS {
-                4 => _mm256_and_si256(
+                4.. => _mm256_and_si256(
                     self.bytes_from::<AT>(&chunk[line / 2], 4 * (line % 2)),
                     _mm256_set1_epi8(15),
                 ),
@@ -68,7 +71,26 @@ impl<L: Level> Ymm<L> {
                     }
                 }
             };
-            _mm256_shuffle_epi8(book, index)
+            let found = _mm256_shuffle_epi8(levels(0), index);
+            let has = |vector: usize, bit: usize| {
+                let bit = _mm256_set1_epi8((1u8 << bit).cast_signed());
+                let bytes = _mm256_loadu_si256(chunk[vector].as_ptr().add(AT).cast());
+                _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit)
+            };
+            match BITS {
+                5 => _mm256_blendv_epi8(found, _mm256_shuffle_epi8(levels(1), index), has(4, line)),
+                6 => {
+                    let (vector, bit) = (4 + line / 4, 2 * (line % 4));
+                    let fourth = has(vector, bit);
+                    let low = _mm256_blendv_epi8(found, _mm256_shuffle_epi8(levels(1), index), fourth);
+                    let (two, three) = (
+                        _mm256_shuffle_epi8(levels(2), index),
+                        _mm256_shuffle_epi8(levels(3), index),
+                    );
+                    _mm256_blendv_epi8(low, _mm256_blendv_epi8(two, three, fourth), has(vector, bit + 1))
+                }
+                _ => found,
+            }
         })
     }
 
@@ -398,7 +420,7 @@ impl<L: Level> Simd for Ymm<L> {
         L::dot_unsigned(self, acc, self.splat_i(x), q)
     }
     #[inline(always)]
-    fn lookup_quads<const BITS: usize>(self, book: &[i8; 16], chunk: &[[u8; 64]; BITS], line: usize) -> L::Quads {
+    fn lookup_quads<const BITS: usize>(self, book: &[i8; 64], chunk: &[[u8; 64]; BITS], line: usize) -> L::Quads {
         let values = [
             self.lookup_half::<BITS, 0>(book, chunk, line),
             self.lookup_half::<BITS, 32>(book, chunk, line),

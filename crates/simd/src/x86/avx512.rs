@@ -282,13 +282,15 @@ impl Simd for Avx512 {
         intrinsics!(_mm512_dpbusd_epi32(acc, _mm512_set1_epi32(x), q))
     }
     #[inline(always)]
-    fn lookup_quads<const BITS: usize>(self, book: &[i8; 16], chunk: &[[u8; 64]; BITS], line: usize) -> __m512i {
+    fn lookup_quads<const BITS: usize>(self, book: &[i8; 64], chunk: &[[u8; 64]; BITS], line: usize) -> __m512i {
         intrinsics!({
-            // The book moved to 0..=255, as `load_quads` does with weights.
-            let book = _mm_xor_si128(_mm_loadu_si128(book.as_ptr().cast()), _mm_set1_epi8(i8::MIN));
-            let book = _mm512_broadcast_i32x4(book);
+            // Sixteen levels of the book at a time, moved to 0..=255 as `load_quads` does with weights.
+            let levels = |from: usize| {
+                let levels = _mm_loadu_si128(book.as_ptr().add(16 * from).cast());
+                _mm512_broadcast_i32x4(_mm_xor_si128(levels, _mm_set1_epi8(i8::MIN)))
+            };
             let index = match BITS {
-                4 => _mm512_and_si512(self.bytes_from(&chunk[line / 2], 4 * (line % 2)), _mm512_set1_epi8(15)),
+                4.. => _mm512_and_si512(self.bytes_from(&chunk[line / 2], 4 * (line % 2)), _mm512_set1_epi8(15)),
                 1 => _mm512_and_si512(self.bytes_from(&chunk[0], line), _mm512_set1_epi8(1)),
                 2 => _mm512_and_si512(self.bytes_from(&chunk[line / 4], 2 * (line % 4)), _mm512_set1_epi8(3)),
                 _ => {
@@ -304,7 +306,22 @@ impl Simd for Avx512 {
                     _mm512_ternarylogic_epi32::<0b1111_1000>(low, high, _mm512_set1_epi8(4))
                 }
             };
-            _mm512_shuffle_epi8(book, index)
+            let found = _mm512_shuffle_epi8(levels(0), index);
+            let has = |vector: usize, bit: usize| {
+                let bytes = _mm512_loadu_si512(chunk[vector].as_ptr().cast());
+                _mm512_test_epi8_mask(bytes, _mm512_set1_epi8((1u8 << bit).cast_signed()))
+            };
+            match BITS {
+                5 => _mm512_mask_shuffle_epi8(found, has(4, line), levels(1), index),
+                6 => {
+                    let (vector, bit) = (4 + line / 4, 2 * (line % 4));
+                    let (fourth, fifth) = (has(vector, bit), has(vector, bit + 1));
+                    let found = _mm512_mask_shuffle_epi8(found, fourth, levels(1), index);
+                    let found = _mm512_mask_shuffle_epi8(found, fifth, levels(2), index);
+                    _mm512_mask_shuffle_epi8(found, fourth & fifth, levels(3), index)
+                }
+                _ => found,
+            }
         })
     }
     #[inline(always)]

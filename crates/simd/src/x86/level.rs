@@ -172,8 +172,8 @@ pub(super) mod tests {
     struct Products<'a> {
         quads: &'a [[i8; 64]],
         xs: &'a [[i8; 4]],
-        book: [i8; 16],
-        indices: [[u8; 64]; 3],
+        book: [i8; 64],
+        indices: [[u8; 64]; 6],
     }
 
     impl Op for &Products<'_> {
@@ -199,10 +199,11 @@ pub(super) mod tests {
             for line in 0..8 {
                 let x = self.xs[line];
                 let start = s.dot_start(x.iter().map(|&b| i32::from(b)).sum());
-                keep(s.dot(start, s.lookup_quads::<3>(&self.book, &self.indices, line), word(x)));
-                let start = s.dot_start(x.iter().map(|&b| i32::from(b)).sum());
                 let two = [self.indices[0], self.indices[1]];
+                let three = [self.indices[0], self.indices[1], self.indices[2]];
                 keep(s.dot(start, s.lookup_quads::<2>(&self.book, &two, line), word(x)));
+                keep(s.dot(start, s.lookup_quads::<3>(&self.book, &three, line), word(x)));
+                keep(s.dot(start, s.lookup_quads::<6>(&self.book, &self.indices, line), word(x)));
             }
             found
         }
