@@ -73,6 +73,23 @@ if $optional && ! has valgrind && has apt-get; then
     install_packages valgrind || say "valgrind could not be installed; the step instructions will be skipped"
 fi
 
+# PyTorch for the tests of python/, in an environment of its own: without the GPU libraries where that can be, which is a
+# tenth of the download.
+if $optional && [[ $(uname -s) == Linux ]] && ! .venv-torch/bin/python -c 'import torch, transformers, pytest' 2>/dev/null; then
+    say "installing PyTorch and transformers into .venv-torch"
+    [[ -x .venv-torch/bin/python ]] || python3 -m venv .venv-torch
+    torch_python=.venv-torch/bin/python
+    if [[ $(uname -m) == x86_64 ]] && has readelf &&
+        $torch_python -m pip install --quiet --disable-pip-version-check uv==0.13.8 &&
+        timeout 300 .venv-torch/bin/uv pip install --quiet --python $torch_python -r python/requirements.txt \
+            --override scripts/torch-cpu-overrides.txt; then
+        $torch_python scripts/torch_stand_ins.py >/dev/null || true
+    fi
+    $torch_python -c 'import torch, transformers, pytest' 2>/dev/null ||
+        timeout 600 $torch_python -m pip install --quiet --disable-pip-version-check -r python/requirements.txt ||
+        say "PyTorch could not be installed; the step transpile will skip what needs it"
+fi
+
 if $optional; then
     # Standard libraries of other targets.
     arm=aarch64-unknown-linux-gnu

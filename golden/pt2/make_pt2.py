@@ -17,6 +17,10 @@ from safetensors.torch import save_file
 from torch.export import Dim
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parents[1] / "python"))
+
+from cactus.transpile.semantic_ops import captured_as_operations  # noqa: E402
+
 CASES = {}
 
 
@@ -226,6 +230,25 @@ def vit():
     return ViT(), [(torch.randn(1, 3, 16, 16),)], None
 
 
+@case()
+def odds():
+    """What is rare: gated units, weight norm, the inverse of the error function, places written with a step."""
+
+    class Odds(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.utils.parametrizations.weight_norm(nn.Conv1d(4, 8, 3, padding=1), dim=2)
+
+        def forward(self, x):
+            y = F.glu(self.conv(x), 1)
+            z = torch.erfinv(0.999 * torch.tanh(y))
+            w = y.clone()
+            w[..., 1:9:3] = z[..., :3]
+            return w, z.unsqueeze(1).expand(-1, 2, -1, -1)
+
+    return Odds(), [(torch.randn(1, 4, 10),)], None
+
+
 # ---- transformers
 
 
@@ -306,6 +329,53 @@ def lfm2():
 
 
 @case()
+def gpt2():
+    """Learned positions, products over merged rows."""
+    import transformers as T
+
+    config = T.GPT2Config(vocab_size=96, n_embd=32, n_layer=2, n_head=4, n_positions=128, initializer_range=0.2)
+    return causal_lm(config, T.GPT2LMHeadModel)
+
+
+@case()
+def gemma4():
+    """Inputs for each layer, keys and values of earlier layers, capped logits."""
+    import transformers as T
+
+    config = T.Gemma4TextConfig(
+        **text_config(
+            head_dim=16,
+            global_head_dim=32,
+            sliding_window=8,
+            layer_types=["sliding_attention", "full_attention"],
+            vocab_size_per_layer_input=96,
+            hidden_size_per_layer_input=16,
+            final_logit_softcapping=30.0,
+        )
+    )
+    return causal_lm(config, T.Gemma4ForCausalLM)
+
+
+@case()
+def qwen3_5():
+    """The gated delta rule as one operation; 70 positions are beyond a chunk of the library's own code."""
+    import transformers as T
+
+    config = T.Qwen3_5TextConfig(
+        **text_config(
+            head_dim=16,
+            layer_types=["linear_attention", "full_attention"],
+            linear_key_head_dim=8,
+            linear_value_head_dim=8,
+            linear_num_key_heads=2,
+            linear_num_value_heads=4,
+        )
+    )
+    module, _, shapes = causal_lm(config, T.Qwen3_5ForCausalLM)
+    return module, [(ids(1, 9, vocab=96),), (ids(1, 70, vocab=96),)], shapes
+
+
+@case()
 def minilm():
     import transformers as T
 
@@ -341,7 +411,7 @@ def save(name):
     torch.manual_seed(0)
     module, calls, shapes = make()
     module = module.eval()
-    with torch.no_grad():
+    with torch.no_grad(), captured_as_operations():
         program = torch.export.export(module, calls[0], dynamic_shapes=shapes, strict=False)
         if level == "inference":
             program = program.run_decompositions({})

@@ -95,6 +95,11 @@ const STEPS: &[Step] = &[
         run: instructions::step,
     },
     Step {
+        name: "transpile",
+        what: "the tests of python/: bundles from Python, and models captured by PyTorch",
+        run: transpile,
+    },
+    Step {
         name: "doctests",
         what: "the examples in the documentation run",
         run: |c| c.cargo(&["test", "--workspace", "--locked", "--doc"]),
@@ -328,6 +333,40 @@ fn models(context: &Context) -> Result<Outcome> {
 
 /// Runs the command that README.md shows first, with a cache of its own, so that it fetches, converts and answers as
 /// it does for a person who has just cloned the repository.
+/// Runs the tests of `python/` with the program that `cargo build` makes. Those that need PyTorch are skipped where it is
+/// not installed, which is said aloud.
+fn transpile(context: &Context) -> Result<Outcome> {
+    let build = context.cargo(&["build", "--locked", "--package", "cactus-cli"])?;
+    if !matches!(build, Outcome::Passed) {
+        return Ok(build);
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| context.root.join("target"), PathBuf::from);
+    let program = target
+        .join("debug")
+        .join(format!("cactus{}", std::env::consts::EXE_SUFFIX));
+    let own = context.root.join(".venv-torch/bin/python");
+    let python = if own.is_file() { own } else { context.python() };
+    if !context.answers(&python, &["-c", "import pytest, numpy"]) {
+        return Ok(Outcome::Skipped(
+            "pytest is not installed; `scripts/setup.sh --ci` installs it".to_owned(),
+        ));
+    }
+    let has_torch = context.answers(&python, &["-c", "import torch, transformers"]);
+    let mut command = context.command(python);
+    let tests = context.run(
+        command
+            .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "python/tests"])
+            .env("CACTUS_PROGRAM", program)
+            .env("PYTHONDONTWRITEBYTECODE", "1"),
+    )?;
+    Ok(match tests {
+        Outcome::Passed if !has_torch => Outcome::Skipped(
+            "the tests without PyTorch passed; PyTorch is not installed, the others did not run".to_owned(),
+        ),
+        other => other,
+    })
+}
+
 fn readme(context: &Context) -> Result<Outcome> {
     let text = fs::read_to_string(context.root.join("README.md"))?;
     let command = first_command(&text).context("README.md has no ```sh block")?;

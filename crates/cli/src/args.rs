@@ -17,8 +17,8 @@ pub(crate) enum Command {
     Run(Box<RunArgs>),
     /// Convert a GGUF file or a Hugging Face folder into a bundle
     Convert(ConvertArgs),
-    /// Make a bundle of a PyTorch program saved by torch.export (`.pt2`)
-    Transpile(TranspileArgs),
+    /// Make a bundle of a PyTorch model, or of a program saved by torch.export (`.pt2`)
+    Transpile(Box<TranspileArgs>),
     /// Show what is inside a bundle
     Inspect(InspectArgs),
     /// Measure speed, load time and memory
@@ -183,6 +183,9 @@ pub(crate) struct RunArgs {
     /// Input of a bundle that is a function, by name or position; may be given several times
     #[arg(long, value_name = "NAME=FILE.npy")]
     pub(crate) input: Vec<String>,
+    /// Component to run, of a bundle that has several [default: all, one after another]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) component: Option<String>,
     /// Write each output of a function here, as `NAME.npy` and by position
     #[arg(long, value_name = "FOLDER")]
     pub(crate) output_dir: Option<PathBuf>,
@@ -326,12 +329,19 @@ pub(crate) enum TaskName {
     EncoderHiddenStates,
     /// As `function`
     CtcLogits,
+    /// Encoder and decoder, functions
+    Seq2seqTranscription,
+    /// Encoder, decoder step and joint network, functions
+    TdtTranscription,
+    /// Vision encoder, embedding and decoder, functions
+    MultimodalCausalLmLogits,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct TranspileArgs {
-    /// Archive of torch.export.save
-    pub(crate) source: PathBuf,
+    /// Archive of torch.export.save (.pt2); or, by way of Python with PyTorch: a Hugging Face folder or id, FILE.py:NAME,
+    /// or a .pt file
+    pub(crate) source: String,
     /// Folder of the new bundle [default: weights/NAME]
     pub(crate) destination: Option<PathBuf>,
     /// The same, as an option
@@ -346,6 +356,14 @@ pub(crate) struct TranspileArgs {
     /// Replace a bundle that is already there
     #[arg(long)]
     pub(crate) force: bool,
+    /// Name of the model [default: of the source]
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Hugging Face folder with tokenizer and chat template, for an archive, which has none
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) tokenizer: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) capture: CaptureArgs,
     /// Leave norms as they are
     #[arg(long)]
     pub(crate) no_fuse_rms_norm: bool,
@@ -361,6 +379,63 @@ pub(crate) struct TranspileArgs {
     /// Print what was made as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What only the Python side reads, which gets the command line as it was typed.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Capturing (needs Python with PyTorch)")]
+pub(crate) struct CaptureArgs {
+    /// Bundle of `cactus convert`: its bits are used, and it is replaced
+    #[arg(long, value_name = "FOLDER")]
+    weights_dir: Option<PathBuf>,
+    /// Text to capture with
+    #[arg(long)]
+    prompt: Option<String>,
+    /// Image to capture with; may be given several times
+    #[arg(long, value_name = "FILE")]
+    image_file: Vec<PathBuf>,
+    /// Sound to capture with
+    #[arg(long, value_name = "FILE.wav")]
+    audio_file: Option<PathBuf>,
+    /// Taken, and not needed: states grow as they are used
+    #[arg(long, value_name = "TOKENS")]
+    max_new_tokens: Option<usize>,
+    /// Weights of FILE.py:NAME, as torch.save wrote them
+    #[arg(long, value_name = "FILE.pt")]
+    state_dict: Option<PathBuf>,
+    /// Arguments of NAME as a JSON object
+    #[arg(long, value_name = "JSON")]
+    init: Option<String>,
+    /// Input to capture with: a file, or a type and sizes; may be given several times
+    #[arg(long, value_name = "x=x.npy|x=f32[1,64]")]
+    example: Vec<String>,
+    /// Capture with the sizes of the example alone
+    #[arg(long = "static")]
+    fixed: bool,
+    /// Run the bundle on the example and save the result as result.json
+    #[arg(long)]
+    execute_after_transpile: bool,
+    /// Do not compare with PyTorch
+    #[arg(long)]
+    skip_reference_compare: bool,
+    /// Split a model of several components
+    #[arg(long, value_name = "auto|on|off", value_parser = ["auto", "on", "off"])]
+    component_pipeline: Option<String>,
+    /// Components to make, comma-separated
+    #[arg(long, value_name = "NAMES")]
+    components: Option<String>,
+    /// Run code that the model brings
+    #[arg(long)]
+    trust_remote_code: bool,
+    /// Never use the network
+    #[arg(long)]
+    local_files_only: bool,
+    /// Taken, and not needed: weights are read from the source
+    #[arg(long)]
+    allow_unconverted_weights: bool,
+    /// Save what was made and how far it is from PyTorch as JSON
+    #[arg(long, value_name = "FILE")]
+    result_json: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

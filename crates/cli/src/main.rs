@@ -12,6 +12,7 @@ mod model;
 mod npy;
 mod output;
 mod progress;
+mod python;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -3,7 +3,7 @@
 //! Weights are made one by one in the order of execution: read, changed as the graph's weight expressions say, packed,
 //! written. A few are under way at once, one for each core, so memory holds a few tensors and never the model.
 
-use crate::{Error, ErrorKind, Result, SourceModel, TensorSource};
+use crate::{Error, ErrorKind, Result, SourceModel, TensorSource, TokenizerFiles, hf};
 use cactus_bundle::{About, BundleWriter, Provenance, TokenIds};
 use cactus_ir::WeightExpr;
 use cactus_models::ModelDef;
@@ -369,14 +369,34 @@ fn add_text_files(writer: &mut BundleWriter, model: &SourceModel) -> Result<()> 
     let pretty = |v: &Value| serde_json::to_vec_pretty(v).unwrap_or_default();
     add("config.json", &pretty(&model.config))?;
     add("generation_config.json", &pretty(&model.generation_config))?;
-    if let Some(t) = &model.tokenizer {
+    add_tokenizer(writer, model.tokenizer.as_ref())
+}
+
+/// Adds the texts of a folder.
+pub(crate) fn add_texts(writer: &mut BundleWriter, texts: &hf::Texts) -> Result<()> {
+    for (path, object) in [
+        ("config.json", &texts.config),
+        ("generation_config.json", &texts.generation_config),
+    ] {
+        let bytes = serde_json::to_vec_pretty(object).unwrap_or_default();
+        writer.add_file(path, &bytes).map_err(from_bundle)?;
+    }
+    add_tokenizer(writer, texts.tokenizer.as_ref())
+}
+
+fn add_tokenizer(writer: &mut BundleWriter, tokenizer: Option<&TokenizerFiles>) -> Result<()> {
+    let mut add = |path: &str, bytes: &[u8]| writer.add_file(path, bytes).map_err(from_bundle);
+    if let Some(t) = tokenizer {
         add("tokenizer.json", &t.tokenizer_json)?;
         let tokenizer = cactus_text::Tokenizer::from_bytes(&t.tokenizer_json)
             .map_err(|e| Error::new(ErrorKind::Malformed, "the tokenizer cannot be read").caused_by(e))?;
         if let Some(tables) = tokenizer.tables() {
             add("tokenizer.tables", tables.bytes())?;
         }
-        add("tokenizer_config.json", &pretty(&t.tokenizer_config))?;
+        add(
+            "tokenizer_config.json",
+            &serde_json::to_vec_pretty(&t.tokenizer_config).unwrap_or_default(),
+        )?;
         if let Some(template) = &t.chat_template {
             add("chat_template.jinja", template.as_bytes())?;
         }
@@ -395,15 +415,11 @@ fn token_ids(def: &ModelDef, model: &SourceModel) -> TokenIds {
     eos.retain(|&t| (t as usize) < def.vocab_size);
     eos.sort_unstable();
     eos.dedup();
-    let add_bos = model
-        .tokenizer
-        .as_ref()
-        .and_then(|t| t.tokenizer_config.get("add_bos_token")?.as_bool());
     TokenIds {
         bos: def.bos_token_id,
         eos,
         pad: def.pad_token_id,
-        add_bos: add_bos.unwrap_or(false),
+        add_bos: hf::add_bos(model.tokenizer.as_ref()),
     }
 }
 

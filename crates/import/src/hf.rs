@@ -2,6 +2,7 @@
 
 use crate::safetensors::SafetensorsSource;
 use crate::{Error, Result, SourceModel, TokenizerFiles};
+use cactus_bundle::TokenIds;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -27,8 +28,11 @@ pub fn open_folder(folder: &Path) -> Result<SourceModel> {
         ))
         .in_file(&config_path));
     }
-    let generation_config = read_json_if_there(&folder.join("generation_config.json"))?.unwrap_or_else(|| json!({}));
-    let tokenizer = read_tokenizer(folder)?;
+    let Texts {
+        generation_config,
+        tokenizer,
+        ..
+    } = open_texts(folder)?;
     let tensors = SafetensorsSource::open(folder)?;
     Ok(SourceModel {
         config,
@@ -36,6 +40,55 @@ pub fn open_folder(folder: &Path) -> Result<SourceModel> {
         tokenizer,
         tensors: Box::new(tensors),
     })
+}
+
+/// What a folder has beside weights.
+pub(crate) struct Texts {
+    pub(crate) config: Value,
+    pub(crate) generation_config: Value,
+    pub(crate) tokenizer: Option<TokenizerFiles>,
+}
+
+/// Reads the texts of a folder; what is not there is empty.
+pub(crate) fn open_texts(folder: &Path) -> Result<Texts> {
+    let object = |name: &str| Ok(read_json_if_there(&folder.join(name))?.unwrap_or_else(|| json!({})));
+    Ok(Texts {
+        config: object("config.json")?,
+        generation_config: object("generation_config.json")?,
+        tokenizer: read_tokenizer(folder)?,
+    })
+}
+
+impl Texts {
+    /// The tokens with a role, by the configurations; those beyond the vocabulary are left out.
+    pub(crate) fn token_ids(&self, vocab_size: usize) -> TokenIds {
+        let all = |key: &str| -> Vec<u32> {
+            let id = |v: &Value| v.as_u64().and_then(|n| u32::try_from(n).ok());
+            let found = [&self.generation_config, &self.config].map(|c| match c.get(key) {
+                Some(Value::Array(ids)) => ids.iter().filter_map(id).collect(),
+                Some(v) => id(v).into_iter().collect::<Vec<u32>>(),
+                None => Vec::new(),
+            });
+            let mut found = found.concat();
+            found.retain(|&t| (t as usize) < vocab_size);
+            found
+        };
+        let mut eos = all("eos_token_id");
+        eos.sort_unstable();
+        eos.dedup();
+        TokenIds {
+            bos: all("bos_token_id").first().copied(),
+            eos,
+            pad: all("pad_token_id").first().copied(),
+            add_bos: add_bos(self.tokenizer.as_ref()),
+        }
+    }
+}
+
+/// Whether a tokenizer says that texts begin with a token of their own.
+pub(crate) fn add_bos(tokenizer: Option<&TokenizerFiles>) -> bool {
+    let stated = tokenizer.and_then(|t| t.tokenizer_config.get("add_bos_token")?.as_bool());
+    stated.unwrap_or(false)
 }
 
 /// Reads a JSON object.

@@ -185,6 +185,14 @@ impl Dim {
         if inner.terms.is_empty() {
             return Ok(out);
         }
+        // A quotient of a quotient is one: `(e//m + c)//n` is `(e + c*m)//(m*n)`.
+        if let (Some((Atom::Quotient(e, m), 1)), 1) = (inner.terms.iter().next(), inner.terms.len())
+            && let (Some(shift), Some(divisor)) = (inner.constant.checked_mul(*m), m.checked_mul(n))
+            && let Ok(divisor) = usize::try_from(divisor)
+        {
+            let quotient = e.add(&Dim::integer(shift))?.floor_div(divisor)?;
+            return out.add(&quotient);
+        }
         if inner.depth() >= MAX_DEPTH {
             return Err(fail("nests too deeply"));
         }

@@ -328,6 +328,13 @@ impl Graph {
         &self.constraints
     }
 
+    /// Names the outputs anew, in order; those without a name keep theirs.
+    pub fn rename_outputs(&mut self, names: &[String]) {
+        for ((old, _), new) in self.outputs.iter_mut().zip(names) {
+            old.clone_from(new);
+        }
+    }
+
     /// Replaces the conditions on sizes.
     pub fn set_constraints(&mut self, constraints: Vec<Constraint>) {
         self.constraints = constraints;

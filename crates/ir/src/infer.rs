@@ -256,6 +256,22 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
             out.shape[2] = h;
             Ok(out)
         }
+        Op::GatedDelta => {
+            let [q, k, v, decay, rate] = operands(inputs)?;
+            all_f32(inputs)?;
+            rank(q, 4, "the query")?;
+            rank(v, 4, "the value")?;
+            let fits = q.shape == k.shape
+                && q.shape[..3] == v.shape[..3]
+                && decay.shape == v.shape[..3]
+                && rate.shape == v.shape[..3];
+            if !fits {
+                return Err(Error::ty(format!(
+                    "query {q}, key {k}, value {v}, decay {decay}, rate {rate} do not fit"
+                )));
+            }
+            Ok(v.clone())
+        }
         Op::RmsNorm { .. } => {
             let [x, w] = operands(inputs)?;
             all_f32(inputs)?;

@@ -356,6 +356,11 @@ pub enum Op {
         /// Whether steps go from the last to the first.
         reverse: bool,
     },
+    /// Linear attention by the gated delta rule (Yang et al. 2024):
+    /// `(q, k [batch, seq, heads, key_dim], v [batch, seq, heads, value_dim], decay, rate [batch, seq, heads]) -> like v`.
+    /// Each head has a matrix `S [key_dim, value_dim]`, zero at first; at each position
+    /// `S = decay S; S = S + k (rate (v - Sᵀ k))ᵀ`, and the result is `Sᵀ q`.
+    GatedDelta,
 
     // ---- fused
     /// `(x […, n], weight [n]) -> x / sqrt(mean(x²) + eps) * weight`. Zhang and Sennrich 2019.
@@ -433,6 +438,7 @@ impl Op {
             Op::Pool(p) => format!("pool_{}", tag(&p.f)),
             Op::Lstm { .. } => "lstm".into(),
             Op::Gru { .. } => "gru".into(),
+            Op::GatedDelta => "gated_delta".into(),
             Op::RmsNorm { .. } => "rms_norm".into(),
             Op::LayerNorm { .. } => "layer_norm".into(),
             Op::Rope { .. } => "rope".into(),

@@ -100,6 +100,7 @@ pub(crate) fn eval_with(op: &Op, inputs: &[&Tensor], bindings: &Bindings, past: 
         Op::Pool(attrs) => windows::pool(attrs, arg(0), &sizes(&ty.shape)),
         Op::Lstm { reverse } => recurrent::lstm(*reverse, arg(0), arg(1), arg(2), arg(3)),
         Op::Gru { reverse } => recurrent::gru(*reverse, arg(0), arg(1), arg(2), arg(3)),
+        Op::GatedDelta => recurrent::gated_delta([0, 1, 2, 3, 4].map(arg)),
         Op::RmsNorm { eps } => fused::rms_norm(arg(0), arg(1), *eps),
         Op::LayerNorm { eps } => fused::layer_norm(arg(0), arg(1), optional(2), *eps),
         Op::Rope { scale } => fused::rope(arg(0), arg(1), arg(2), *scale),

@@ -62,3 +62,40 @@ pub(crate) fn gru(reverse: bool, gates: &Tensor, w: &Tensor, bias: &Tensor, h0: 
     }
     Ok(Tensor::from_f32([len, batch, h], out)?)
 }
+
+/// `[q, k, v, decay, rate]`.
+pub(crate) fn gated_delta([q, k, v, decay, rate]: [&Tensor; 5]) -> Result<Tensor> {
+    let &[batch, len, heads, keys] = q.shape() else {
+        return Err(crate::Error::new(
+            crate::ErrorKind::Unsupported,
+            "a query has four axes".to_owned(),
+        ));
+    };
+    let values = v.shape()[3];
+    let [q, k, decay, rate] = [q.as_f32()?, k.as_f32()?, decay.as_f32()?, rate.as_f32()?];
+    let mut out = vec![0f32; batch * len * heads * values];
+    let v = v.as_f32()?;
+    for b in 0..batch {
+        for h in 0..heads {
+            let mut s = vec![0f64; keys * values];
+            for t in 0..len {
+                let at = (b * len + t) * heads + h;
+                let (q, k) = (&q[at * keys..][..keys], &k[at * keys..][..keys]);
+                let v = &v[at * values..][..values];
+                for j in 0..values {
+                    let column =
+                        |s: &[f64], x: &[f32]| (0..keys).map(|i| s[i * values + j] * f64::from(x[i])).sum::<f64>();
+                    for i in 0..keys {
+                        s[i * values + j] *= f64::from(decay[at]);
+                    }
+                    let new = f64::from(rate[at]) * (f64::from(v[j]) - column(&s, k));
+                    for i in 0..keys {
+                        s[i * values + j] += f64::from(k[i]) * new;
+                    }
+                    out[at * values + j] = column(&s, q) as f32;
+                }
+            }
+        }
+    }
+    Ok(Tensor::from_f32([batch, len, heads, values], out)?)
+}

@@ -416,6 +416,9 @@ impl Call<'_> {
                 let x_span = self.operand_span(*x, rows);
                 let xs = &mut self.arena[x_span];
                 exec.linear(&w, activations(*x, xs, n, w.k()), n, epilogue, logits);
+                if let Some(cap) = self.lowered.soft_cap {
+                    cap.apply(&exec, logits);
+                }
             }
             Kind::Attention {
                 state,

@@ -21,13 +21,14 @@ mod memory;
 mod observe;
 mod profile;
 mod program;
+mod soft_cap;
 mod state;
 mod step;
 
 pub use cactus_kernels::KvDType;
 pub use error::{Error, ErrorKind, Result};
 pub use execute::{Execution, Head};
-pub use function::{Function, Named};
+pub use function::{Function, Named, NodeObserver};
 pub use memory::MemoryReport;
 pub use observe::{Observed, Observer};
 pub use profile::{Profile, ProfileRow};

@@ -12,6 +12,7 @@
 //!   asked for.
 
 use crate::memory::{Request, plan};
+use crate::soft_cap;
 use crate::step::{Buffer, Kind, Lowered, Rows, Step, View};
 use crate::{Error, Result, kernel_names};
 use cactus_bundle::Bundle;
@@ -68,6 +69,8 @@ pub(crate) fn lower(
     let [ids] = graph.inputs() else {
         return Err(unsupported("the runtime executes graphs with one input, the token ids"));
     };
+    let capped = soft_cap::find(graph, *logits);
+    let logits = capped.as_ref().map_or(*logits, |c| c.of);
     let mut l = Lowerer {
         graph,
         bundle,
@@ -84,12 +87,15 @@ pub(crate) fn lower(
         requests: Vec::new(),
         steps: Vec::new(),
         now: 0,
-        logits: *logits,
+        logits,
         merged: HashMap::new(),
     };
     let mut tail = 0;
     for (now, (id, node)) in graph.nodes().enumerate() {
         l.now = now;
+        if capped.as_ref().is_some_and(|c| c.nodes.contains(&id)) {
+            continue;
+        }
         l.node(id, node)?;
         if node.op.state().is_some() {
             tail = l.steps.len();
@@ -98,7 +104,7 @@ pub(crate) fn lower(
             l.rotated.clear();
         }
     }
-    let vocab_size = match (l.places.get(logits), graph.ty(*logits).last_known()) {
+    let vocab_size = match (l.places.get(&logits), graph.ty(logits).last_known()) {
         (Some(Place::Logits), Some(n)) => n,
         _ => return Err(unsupported("the output must be made by a linear")),
     };
@@ -117,6 +123,7 @@ pub(crate) fn lower(
         arena_bytes,
         buffers_bytes: l.requests.iter().map(|r| r.bytes).sum(),
         vocab_size,
+        soft_cap: capped.map(|c| c.cap),
         steps: l.steps,
     })
 }
@@ -370,6 +377,8 @@ impl Lowerer<'_> {
                     self.width(node, self.graph.ty(out))?;
                     place
                 }
+                // `[seq]` as `[1, seq]`.
+                (Op::Reshape { .. }, Place::Positions) => place,
                 (Op::Slice { axis, start, .. }, Place::Rows(view)) => Place::Rows(self.cut(node, view, *axis, start)?),
                 _ => continue,
             };
@@ -409,8 +418,7 @@ impl Lowerer<'_> {
                         format!("expected positions past..past+seq, found {start} and {len}"),
                     );
                 }
-                self.places.insert(out, Place::Positions);
-                Ok(())
+                self.place(out, Place::Positions)
             }
             Op::Embedding => {
                 let positions = match self.places.get(&node.inputs[1]) {

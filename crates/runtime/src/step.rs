@@ -1,5 +1,6 @@
 //! A lowered component as data: kernel calls over views of buffers.
 
+use crate::soft_cap::SoftCap;
 use cactus_kernels::{Activation, BinaryOp, UnaryOp};
 
 /// Index of a buffer.
@@ -209,4 +210,6 @@ pub(crate) struct Lowered {
     pub(crate) arena_bytes: usize,
     pub(crate) buffers_bytes: usize,
     pub(crate) vocab_size: usize,
+    /// On the logits.
+    pub(crate) soft_cap: Option<SoftCap>,
 }

@@ -143,6 +143,10 @@ pub trait Simd: Copy + Send + Sync + std::fmt::Debug + 'static {
     /// Stores the low byte of each lane.
     fn store_i8(self, v: Self::I, out: &mut [i8; 16]);
 
+    /// Asks for the cache line of an address to be brought near, without waiting. Any address will do: nothing is read.
+    #[inline(always)]
+    fn prefetch(self, _address: *const u8) {}
+
     /// Loads 16 quads of signed bytes for [`Simd::dot`].
     fn load_quads(self, x: &[i8; 64]) -> Self::Quads;
     /// First accumulator of a chain of [`Simd::dot`]; `sum` is the sum of all the bytes that will be passed as `x`.

@@ -2,9 +2,10 @@
 
 use crate::args::BenchArgs;
 use crate::commands::run::print_profile;
+use crate::commands::{function, function_bench};
 use crate::{model, output};
 use anyhow::{Result, bail};
-use cactus_engine::{CancelToken, Model, ProcessMemory, Session};
+use cactus_engine::{Bundle, CancelToken, Model, ProcessMemory, Session};
 use std::time::Instant;
 
 #[derive(serde::Serialize)]
@@ -39,6 +40,11 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
         bail!("`--reps` must be at least 1");
     }
     let path = model::bundle(&args.model)?;
+    let bundle = Bundle::open(&path)?;
+    if function::is_function(&bundle) {
+        return function_bench::run(bundle, args);
+    }
+    drop(bundle);
     let mut options = model::load_options(&args.engine);
     // A measurement of N tokens needs room for N tokens.
     let deepest = args.depth.iter().copied().max().unwrap_or(0);

@@ -14,6 +14,13 @@ use std::path::Path;
 use std::rc::Rc;
 
 pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
+    if let Some(command) = transpiled(&args.source) {
+        bail!(
+            "`{}` is of PyTorch: what computes with its weights is a program, which `cactus transpile` reads and quantizes at \
+             once: {command}",
+            args.source
+        );
+    }
     let hub = model::hub(args.token.clone(), args.offline)?;
     let fetched = model::fetch(&hub, &args.source)?;
     if fetched.format == Format::Bundle {
@@ -141,5 +148,20 @@ fn report(made: &Made) {
             c.perplexity,
             c.perplexity_reference
         ));
+    }
+}
+
+/// The command for a file that only a program can use: a state dict, or a program of `torch.export`.
+fn transpiled(source: &str) -> Option<String> {
+    let extension = Path::new(source).extension()?.to_str()?;
+    if !Path::new(source).is_file() {
+        return None;
+    }
+    match extension {
+        "pt2" => Some(format!("cactus transpile {source} FOLDER --bits 4")),
+        "pt" | "pth" => Some(format!(
+            "cactus transpile my_model.py:MyModel FOLDER --state-dict {source} --bits 4"
+        )),
+        _ => None,
     }
 }

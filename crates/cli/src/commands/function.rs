@@ -4,6 +4,7 @@ use crate::args::RunArgs;
 use crate::{npy, output};
 use anyhow::{Context, Result, bail};
 use cactus_base::Pool;
+use cactus_bundle::Component;
 use cactus_engine::Bundle;
 use cactus_runtime::Function;
 use cactus_tensor::Tensor;
@@ -13,57 +14,49 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Whether a bundle is a plain function.
+/// Whether a bundle is made of plain functions.
 pub(crate) fn is_function(bundle: &Bundle) -> bool {
-    bundle.component("decoder").is_err()
+    bundle.component("decoder").map_or(true, |c| c.states.is_empty())
 }
 
 pub(crate) fn run(bundle: Bundle, args: &RunArgs) -> Result<()> {
-    let bundle = Arc::new(bundle);
-    let [component] = &bundle.manifest().components[..] else {
-        bail!("the bundle has several components; only one can be run");
-    };
     if args.prompt.is_some() {
         bail!("the bundle is a function, which takes arrays: `--input NAME=FILE.npy`");
     }
-    let function = Function::new(Arc::clone(&bundle), &component.name, None)?;
-    let mut inputs: BTreeMap<String, Tensor> = BTreeMap::new();
-    if let Some(ids) = &args.input_ids {
-        let Some(first) = component.inputs.first() else {
-            bail!("the function takes no input");
-        };
-        let ids: Vec<i64> = ids.iter().map(|&i| i.into()).collect();
-        inputs.insert(first.name.clone(), Tensor::from_i64([1, ids.len()], ids)?);
-    }
-    for input in &args.input {
-        let Some((name, path)) = input.split_once('=') else {
-            bail!("`{input}` is no input; write `--input NAME=FILE.npy`, where NAME may be a position");
-        };
-        let by_position = name.parse::<usize>().ok().and_then(|i| component.inputs.get(i));
-        let name = by_position.map_or(name, |port| &port.name);
-        inputs.insert(name.to_owned(), npy::read(Path::new(path))?);
-    }
+    let bundle = Arc::new(bundle);
+    let components = chosen(&bundle, args.component.as_deref())?;
+    let mut values = inputs(&components, args)?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.engine.threads.map_or(cores, usize::from);
     let pool = Pool::new(threads);
-    let start = Instant::now();
-    let outputs = function.run(&pool, threads, &inputs)?;
-    let seconds = start.elapsed().as_secs_f64();
     let mut described = Vec::new();
-    for (i, (name, tensor)) in outputs.iter().enumerate() {
-        let mut entry = json!({"name": name, "dtype": tensor.dtype().name(), "shape": tensor.shape()});
-        if let Some(folder) = &args.output_dir {
-            std::fs::create_dir_all(folder).with_context(|| format!("cannot create `{}`", folder.display()))?;
-            let bytes = npy::encode(tensor);
-            for stem in [name.clone(), i.to_string()] {
-                let path = folder.join(format!("{stem}.npy"));
-                std::fs::write(&path, &bytes).with_context(|| format!("cannot write `{}`", path.display()))?;
+    let mut seconds = 0.0;
+    for component in &components {
+        let function = Function::new(Arc::clone(&bundle), &component.name, None)?;
+        let own: BTreeMap<String, Tensor> = component
+            .inputs
+            .iter()
+            .filter_map(|port| Some((port.name.clone(), values.get(&port.name)?.clone())))
+            .collect();
+        let start = Instant::now();
+        let outputs = function
+            .run(&pool, threads, &own)
+            .with_context(|| format!("in component `{}`", component.name))?;
+        seconds += start.elapsed().as_secs_f64();
+        for (name, tensor) in outputs {
+            let position = described.len();
+            let mut entry = json!({"name": name, "dtype": tensor.dtype().name(), "shape": tensor.shape()});
+            if components.len() > 1 {
+                entry["component"] = json!(component.name);
             }
-            entry["file"] = json!(format!("{name}.npy"));
-        }
-        described.push(entry);
-        if !args.json {
-            output::line(format!("{name}: {}{:?}", tensor.dtype(), tensor.shape()));
+            if let Some(folder) = &args.output_dir {
+                entry["file"] = json!(write(folder, &name, position, &tensor)?);
+            }
+            described.push(entry);
+            if !args.json {
+                output::line(format!("{name}: {}{:?}", tensor.dtype(), tensor.shape()));
+            }
+            values.insert(name, tensor);
         }
     }
     let result = json!({"outputs": described, "total_time_ms": seconds * 1e3});
@@ -75,4 +68,65 @@ pub(crate) fn run(bundle: Bundle, args: &RunArgs) -> Result<()> {
         output::json(&result)?;
     }
     Ok(())
+}
+
+/// The components to run, in order.
+fn chosen<'a>(bundle: &'a Bundle, name: Option<&str>) -> Result<Vec<&'a Component>> {
+    let all = &bundle.manifest().components;
+    match name {
+        None => Ok(all.iter().collect()),
+        Some(name) => match all.iter().find(|c| c.name == name) {
+            Some(component) => Ok(vec![component]),
+            None => {
+                let names: Vec<&str> = all.iter().map(|c| c.name.as_str()).collect();
+                bail!("the bundle has no component `{name}`; it has {}", names.join(", "))
+            }
+        },
+    }
+}
+
+/// The arrays that were given, by name; a position counts those inputs that no component before computes.
+fn inputs(components: &[&Component], args: &RunArgs) -> Result<BTreeMap<String, Tensor>> {
+    let mut open: Vec<&str> = Vec::new();
+    let mut computed: Vec<&str> = Vec::new();
+    for component in components {
+        for port in &component.inputs {
+            if !computed.contains(&port.name.as_str()) && !open.contains(&port.name.as_str()) {
+                open.push(&port.name);
+            }
+        }
+        computed.extend(component.outputs.iter().map(|port| port.name.as_str()));
+    }
+    let mut inputs = BTreeMap::new();
+    if let Some(ids) = &args.input_ids {
+        let of_ids = |name: &&&str| name.ends_with("input_ids");
+        let Some(name) = open.iter().find(of_ids).or(open.first()) else {
+            bail!("the function takes no input");
+        };
+        let ids: Vec<i64> = ids.iter().map(|&i| i.into()).collect();
+        inputs.insert((*name).to_owned(), Tensor::from_i64([1, ids.len()], ids)?);
+    }
+    for input in &args.input {
+        let Some((name, path)) = input.split_once('=') else {
+            bail!("`{input}` is no input; write `--input NAME=FILE.npy`, where NAME may be a position");
+        };
+        let by_position = name.parse::<usize>().ok().and_then(|i| open.get(i).copied());
+        let name = by_position.unwrap_or(name);
+        if !open.contains(&name) {
+            bail!("there is no input `{name}`; the inputs are {}", open.join(", "));
+        }
+        inputs.insert(name.to_owned(), npy::read(Path::new(path))?);
+    }
+    Ok(inputs)
+}
+
+/// Writes an output by name and by position; gives the name of the file.
+fn write(folder: &Path, name: &str, position: usize, tensor: &Tensor) -> Result<String> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot create `{}`", folder.display()))?;
+    let bytes = npy::encode(tensor);
+    for stem in [name.to_owned(), position.to_string()] {
+        let path = folder.join(format!("{stem}.npy"));
+        std::fs::write(&path, &bytes).with_context(|| format!("cannot write `{}`", path.display()))?;
+    }
+    Ok(format!("{name}.npy"))
 }

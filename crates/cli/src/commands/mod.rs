@@ -6,6 +6,7 @@ mod download;
 mod drawing;
 mod eval;
 mod function;
+mod function_bench;
 mod inspect;
 mod kernels;
 mod list;
@@ -23,7 +24,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Run(a) => return run::run(&a),
         Command::Convert(a) => convert::run(&a)?,
-        Command::Transpile(a) => transpile::run(&a)?,
+        Command::Transpile(a) => return transpile::run(&a),
         Command::Inspect(a) => inspect::run(&a)?,
         Command::Bench(a) => bench::run(&a)?,
         Command::Kernels(a) => kernels::run(&a)?,

@@ -1,31 +1,38 @@
+//! Making a bundle of a program that was captured, or handing a model that was not to Python, which captures it.
+
 use crate::args::{TaskName, TranspileArgs};
-use crate::output;
 use crate::progress::byte_bar;
-use anyhow::{Context, Result, bail};
+use crate::{output, python};
+use anyhow::{Context, Result};
 use cactus_engine::Bundle;
 use cactus_import::Outcome;
 use cactus_import::pt2::{self, Task, TranspileOptions};
 use cactus_runtime::{Options, Program};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::Arc;
 
-pub(crate) fn run(args: &TranspileArgs) -> Result<()> {
-    if !pt2::is_pt2(&args.source) {
-        bail!(
-            "`{}` is no .pt2 file: capture the module in Python with torch.export.export and save it with torch.export.save, \
-             or use the package cactus.transpile, which does both",
-            args.source.display()
-        );
+pub(crate) fn run(args: &TranspileArgs) -> Result<ExitCode> {
+    let source = Path::new(&args.source);
+    if pt2::is_pt2(source) || pt2::is_capture(source) {
+        return archive(source, args).map(|()| ExitCode::SUCCESS);
     }
+    let typed = std::env::args_os().skip_while(|a| a != "transpile").skip(1);
+    python::transpile(typed)
+}
+
+fn archive(source: &Path, args: &TranspileArgs) -> Result<()> {
     let destination = destination(args)?;
     let mut options = TranspileOptions {
         task: match args.task {
             TaskName::Auto => Task::Auto,
             TaskName::CausalLmLogits => Task::CausalLm,
-            TaskName::Function | TaskName::EncoderHiddenStates | TaskName::CtcLogits => Task::Function,
+            _ => Task::Function,
         },
         bits: args.bits.map(|b| b.precision().number()),
         replace: args.force,
+        name: args.name.clone(),
+        tokenizer: args.tokenizer.clone(),
         ..TranspileOptions::default()
     };
     let switches = [
@@ -38,7 +45,7 @@ pub(crate) fn run(args: &TranspileArgs) -> Result<()> {
             options.passes = options.passes.without(pass);
         }
     }
-    let mut outcome = transpile(&args.source, &destination, &options)?;
+    let mut outcome = transpile(source, &destination, &options)?;
     // A causal model that the runtime cannot continue call by call still runs as a whole.
     if options.task == Task::Auto
         && let Err(e) = continues(&destination)
@@ -46,13 +53,15 @@ pub(crate) fn run(args: &TranspileArgs) -> Result<()> {
         output::warning(format!("the model runs without states, one whole sequence a call: {e}"));
         options.task = Task::Function;
         options.replace = true;
-        outcome = transpile(&args.source, &destination, &options)?;
+        outcome = transpile(source, &destination, &options)?;
+    }
+    if args.json {
+        let mut json = serde_json::to_value(&outcome)?;
+        json["explanation"] = outcome.explanation.into();
+        return output::json(&json);
     }
     if args.explain {
         output::note(&outcome.explanation);
-    }
-    if args.json {
-        return output::json(&outcome);
     }
     output::note(format!(
         "{} tensors, {}, in {:.1} s",
@@ -68,7 +77,7 @@ fn destination(args: &TranspileArgs) -> Result<PathBuf> {
     if let Some(path) = args.destination.as_ref().or(args.artifact_dir.as_ref()) {
         return Ok(path.clone());
     }
-    let stem = args.source.file_stem().context("the source has no name")?;
+    let stem = Path::new(&args.source).file_stem().context("the source has no name")?;
     let path = Path::new("weights").join(stem);
     std::fs::create_dir_all("weights").context("cannot create the folder `weights`")?;
     Ok(path)

@@ -53,6 +53,32 @@ pub(crate) fn compute(graph: &mut Graph, tensors: &mut Pt2Tensors) -> Result<usi
     Ok(computed)
 }
 
+/// Weights of norms that the program does not have (ones) become tensors, as the others are: what continues a sequence
+/// reads norms from tensors.
+pub(crate) fn store_norms(graph: &mut Graph, tensors: &mut Pt2Tensors) -> Result<()> {
+    for id in graph.order().to_vec() {
+        let node = graph.node(id).clone();
+        if !matches!(node.op, Op::RmsNorm { .. } | Op::LayerNorm { .. }) {
+            continue;
+        }
+        let mut inputs = node.inputs.clone();
+        for v in &mut inputs {
+            if let Def::Literal(l) = &graph.value(*v).def {
+                let value = literal_tensor(graph.ty(*v), l).map_err(|e| Error::unsupported(e.to_string()))?;
+                *v = place(graph, tensors, &node, value)?;
+            }
+        }
+        if inputs != node.inputs {
+            let op = node.op.clone();
+            graph
+                .replace(id, op, &inputs)
+                .map_err(|e| Error::unsupported(e.to_string()))?;
+        }
+    }
+    graph.remove_dead();
+    Ok(())
+}
+
 fn worthwhile(g: &Graph, node: &Node) -> bool {
     let ty = g.ty(node.outputs[0]);
     let Some(elems) = ty.known_shape().and_then(|s| cactus_tensor::element_count(&s).ok()) else {

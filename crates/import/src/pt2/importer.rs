@@ -390,11 +390,23 @@ impl<'a> Importer<'a> {
         Ok(graph)
     }
 
+    /// Whether any declared size depends on a symbol.
+    fn occurs(&self, symbol: &str) -> bool {
+        let quoted = format!("'{symbol}'");
+        let graph = &self.program.graph_module.graph;
+        let in_size = |s: &SymInt| matches!(s, SymInt::AsExpr(e) if e.expr_str.contains(&quoted));
+        graph.tensor_values.values().any(|t| t.sizes.iter().any(in_size)) || graph.sym_int_values.values().any(in_size)
+    }
+
     /// Ranges of symbols and guards.
     fn constraints(&self) -> Result<Vec<Constraint>> {
         let mut out = Vec::new();
         let used: Vec<&str> = self.symbols.keys().map(String::as_str).collect();
         for (symbol, range) in &self.program.range_constraints {
+            if !used.contains(&symbol.as_str()) && !self.occurs(symbol) {
+                // torch lists symbols that it made on the way and that are nowhere in the program.
+                continue;
+            }
             if !used.contains(&symbol.as_str()) {
                 let what =
                     format!("the range of `{symbol}` cannot be checked, as no axis of an input is just that size");

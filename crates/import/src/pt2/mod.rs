@@ -13,6 +13,7 @@
 
 mod archive;
 mod arguments;
+mod capture;
 mod constants;
 mod expression;
 mod importer;
@@ -22,6 +23,7 @@ mod schema;
 mod tensors;
 mod transpile;
 
+pub use capture::is_capture;
 pub use importer::{Imported, import_bytes, import_file};
 pub use ops::{operation_names, unsupported_operations};
 pub use tensors::Pt2Tensors;

@@ -1,15 +1,16 @@
-//! From an archive to a bundle.
+//! From an archive, or a capture of several, to a bundle.
 
+use super::capture::{self, Part};
 use super::constants;
 use super::importer::{Imported, import_file};
 use crate::convert::{self, ConvertOptions, Outcome};
-use crate::{Error, ErrorKind, Result, TensorSource};
+use crate::{Error, ErrorKind, Result, TensorSource, hf};
 use cactus_bundle::{About, BundleWriter, Provenance, TokenIds};
 use cactus_ir::{Bindings, Dim, Graph, PAST, Relation, SEQ};
 use cactus_passes::{Bits, Options, Policy, Report, StatePolicy};
 use cactus_tensor::DType;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// What a program is for.
@@ -48,12 +49,24 @@ pub struct TranspileOptions {
     pub name: Option<String>,
     /// Choices of the passes.
     pub passes: Options,
+    /// Folder with the tokenizer and chat template of the model.
+    pub tokenizer: Option<PathBuf>,
 }
 
 /// Longest sequence of a causal language model that states none.
 const DEFAULT_CONTEXT_TOKENS: usize = 32 << 10;
 
-/// Makes a bundle at `destination` of the archive at `source`. `progress` gets the elements done and in all.
+/// A component that is ready to be written.
+struct Ready {
+    part: Part,
+    imported: Imported,
+    optimized: Graph,
+    task: Task,
+    report: Report,
+}
+
+/// Makes a bundle at `destination` of the archive at `source`, or of the components that a `capture.json` names.
+/// `progress` gets the elements done and in all, for each component.
 ///
 /// # Errors
 /// What is damaged or not supported, naming the node and, where the archive has it, the line of the source. The
@@ -65,21 +78,142 @@ pub fn transpile(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Outcome> {
     let start = Instant::now();
-    let mut imported = import_file(source)?;
-    let (task, optimized, report) = optimize(&mut imported, options).map_err(|e| e.in_file(source))?;
-    let bits = options.bits.unwrap_or_else(|| imported.tensors.float_bits());
+    let capture = capture::read(source)?;
+    let ready: Vec<Ready> = capture
+        .parts
+        .into_iter()
+        .map(|part| prepare(part, options))
+        .collect::<Result<_>>()?;
+    let bits = match options.bits {
+        Some(bits) => bits,
+        None => ready
+            .iter()
+            .map(|r| r.imported.tensors.float_bits())
+            .max()
+            .unwrap_or(32),
+    };
     let policy = Policy::uniform(Bits::from_number(bits).ok_or_else(|| {
         let what = format!("{bits} bits are not supported; supported are 1, 2, 3, 4, 5, 6, 8, 16 and 32");
         Error::new(ErrorKind::Unsupported, what)
     })?);
-    let storage = cactus_passes::choose_storage(&optimized, &policy);
-    let Imported {
-        graph,
-        tensors,
-        torch_version,
-    } = &imported;
-
+    let conversion = ConvertOptions {
+        policy,
+        ..ConvertOptions::default()
+    };
     let mut writer = BundleWriter::create(destination, options.replace).map_err(convert::from_bundle)?;
+    let (mut errors, mut hashes, mut tensors) = (Vec::new(), BTreeMap::new(), 0);
+    let alone = ready.len() == 1;
+    for r in &ready {
+        hashes.extend(convert::hash_files(&r.imported.tensors.files())?);
+        let (written, lost) = write(&mut writer, r, alone, &conversion, progress)?;
+        tensors += written;
+        errors.extend(lost);
+    }
+    let decoder = ready.iter().find(|r| r.task == Task::CausalLm);
+    let vocab_size = match decoder.map(|r| (&r.optimized, r.optimized.outputs())) {
+        Some((g, [(_, logits)])) => g.ty(*logits).last_known().unwrap_or(0),
+        _ => 0,
+    };
+    let texts = options.tokenizer.as_deref().map(hf::open_texts).transpose()?;
+    if let Some(texts) = &texts {
+        convert::add_texts(&mut writer, texts)?;
+    }
+    let task = match (alone, decoder) {
+        (true, Some(_)) => Task::CausalLm.name().to_owned(),
+        _ => capture.task.unwrap_or_else(|| Task::Function.name().to_owned()),
+    };
+    let weights_bytes = writer.weights_bytes();
+    let about = About {
+        name: options.name.clone().unwrap_or(capture.name),
+        family: "torch_export".to_owned(),
+        task,
+        context_tokens: ready
+            .iter()
+            .map(|r| context_tokens(&r.optimized))
+            .min()
+            .unwrap_or(DEFAULT_CONTEXT_TOKENS),
+        vocab_size,
+        tokens: texts.map_or_else(TokenIds::default, |t| t.token_ids(vocab_size)),
+    };
+    let explanation: String = ready.iter().map(|r| r.report.to_string()).collect();
+    let mut chosen = BTreeMap::from([("bits".to_owned(), bits.to_string())]);
+    chosen.insert("passes".to_owned(), explanation.trim_end().to_owned());
+    let mut notes: Vec<String> = ready.iter().map(|r| r.imported.tensors.describe()).collect();
+    notes.extend(
+        ready
+            .first()
+            .map(|r| format!("written by torch {}", r.imported.torch_version)),
+    );
+    let provenance = Provenance {
+        source: convert::file_name(source),
+        source_format: "torch_export".to_owned(),
+        source_sha256: hashes,
+        tool: format!("cactus {}", env!("CARGO_PKG_VERSION")),
+        options: chosen,
+        license: None,
+        notes,
+    };
+    let path = writer.finish(about, &provenance).map_err(convert::from_bundle)?;
+    Ok(Outcome {
+        path,
+        tensors,
+        weights_bytes,
+        seconds: start.elapsed().as_secs_f64(),
+        notes: Vec::new(),
+        errors,
+        explanation,
+    })
+}
+
+/// Reads and optimizes a component.
+fn prepare(part: Part, options: &TranspileOptions) -> Result<Ready> {
+    let mut imported = import_file(&part.path)?;
+    let count = imported.graph.outputs().len();
+    if !part.outputs.is_empty() {
+        if part.outputs.len() != count {
+            let what = format!("{count} outputs have {} names", part.outputs.len());
+            return Err(Error::malformed(what).in_file(&part.path));
+        }
+        imported.graph.rename_outputs(&part.outputs);
+    }
+    // Of several components, one call after another makes a result: each is a function.
+    let options = TranspileOptions {
+        task: if part.name.is_some() {
+            Task::Function
+        } else {
+            options.task
+        },
+        ..options.clone()
+    };
+    let (task, optimized, report) = optimize(&mut imported, &options).map_err(|e| e.in_file(&part.path))?;
+    Ok(Ready {
+        part,
+        imported,
+        optimized,
+        task,
+        report,
+    })
+}
+
+/// Writes a component and its weights, which have its name before theirs unless it is `alone`.
+fn write(
+    writer: &mut BundleWriter,
+    ready: &Ready,
+    alone: bool,
+    conversion: &ConvertOptions,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(usize, Vec<convert::TensorError>)> {
+    let optimized = &ready.optimized;
+    let component = match (&ready.part.name, ready.task) {
+        (Some(name), _) => name,
+        (None, Task::CausalLm) => convert::DECODER,
+        (None, _) => "model",
+    };
+    let stored = |name: &str| match alone {
+        true => name.to_owned(),
+        false => format!("{component}.{name}"),
+    };
+    let storage = cactus_passes::choose_storage(optimized, &conversion.policy);
     let weights: Vec<convert::Planned<'_>> = optimized
         .weights()
         .into_iter()
@@ -89,58 +223,19 @@ pub fn transpile(
             let packing = storage
                 .get(&value.name)
                 .map_or(cactus_quant::Packing::RowMajor, |c| convert::packing(c.storage));
-            (value.name.clone(), expr, dims, packing)
+            (stored(&value.name), expr, dims, packing)
         })
         .collect();
-    let conversion = ConvertOptions {
-        policy,
-        ..ConvertOptions::default()
-    };
-    let hashes = convert::hash_files(&tensors.files())?;
-    let errors = convert::write_weights(&mut writer, tensors, &weights, &conversion, None, progress)?;
-    let bindings: BTreeMap<String, String> = weights.iter().map(|(n, ..)| (n.clone(), n.clone())).collect();
-    let component = if task == Task::CausalLm {
-        convert::DECODER
-    } else {
-        "model"
-    };
+    let errors = convert::write_weights(writer, &ready.imported.tensors, &weights, conversion, None, progress)?;
+    let bindings: BTreeMap<String, String> = optimized
+        .weights()
+        .into_iter()
+        .map(|(v, _)| (optimized.value(v).name.clone(), stored(&optimized.value(v).name)))
+        .collect();
     writer
-        .add_component(component, graph, &optimized, &bindings)
+        .add_component(component, &ready.imported.graph, optimized, &bindings)
         .map_err(convert::from_bundle)?;
-    let weights_bytes = writer.weights_bytes();
-    let vocab_size = match (task, optimized.outputs()) {
-        (Task::CausalLm, [(_, logits)]) => optimized.ty(*logits).last_known().unwrap_or(0),
-        _ => 0,
-    };
-    let about = About {
-        name: options.name.clone().unwrap_or_else(|| graph.name.clone()),
-        family: "torch_export".to_owned(),
-        task: task.name().to_owned(),
-        context_tokens: context_tokens(&optimized),
-        vocab_size,
-        tokens: TokenIds::default(),
-    };
-    let mut chosen = BTreeMap::from([("bits".to_owned(), bits.to_string())]);
-    chosen.insert("passes".to_owned(), report.to_string().trim_end().to_owned());
-    let provenance = Provenance {
-        source: convert::file_name(source),
-        source_format: "torch_export".to_owned(),
-        source_sha256: hashes,
-        tool: format!("cactus {}", env!("CARGO_PKG_VERSION")),
-        options: chosen,
-        license: None,
-        notes: vec![tensors.describe(), format!("written by torch {torch_version}")],
-    };
-    let path = writer.finish(about, &provenance).map_err(convert::from_bundle)?;
-    Ok(Outcome {
-        path,
-        tensors: weights.len(),
-        weights_bytes,
-        seconds: start.elapsed().as_secs_f64(),
-        notes: Vec::new(),
-        errors,
-        explanation: report.to_string(),
-    })
+    Ok((weights.len(), errors))
 }
 
 /// The task, the graph after the passes, and what they did.
@@ -168,6 +263,7 @@ pub fn optimize(imported: &mut Imported, options: &TranspileOptions) -> Result<(
     };
     let (mut optimized, report) = cactus_passes::optimize(&graph, &passes).map_err(failed)?;
     constants::compute(&mut optimized, &mut imported.tensors)?;
+    constants::store_norms(&mut optimized, &mut imported.tensors)?;
     let optimized = optimized.compacted();
     optimized.verify().map_err(|e| Error::unsupported(e.to_string()))?;
     let task = match optimized.states().is_empty() {

@@ -3,6 +3,7 @@
 mod heavy;
 
 use super::constants::Constants;
+use super::gated_delta;
 use super::memory::Memory;
 use super::plan::{Place, Plan};
 use super::{held, held_bytes};
@@ -198,6 +199,7 @@ impl Run<'_> {
                 };
                 4 * recurrent_scratch_elems(&r, gates) + packed
             }
+            Op::GatedDelta => 4 * super::gated_delta::scratch_elems(shape(0)[3], shape(2)[3]),
             Op::Attention(_) => super::attention::scratch_bytes(shape(0), shape(1)),
             Op::Rope { .. } => 4 * 3 * shape(1).iter().product::<usize>() * shape(2).iter().product::<usize>(),
             _ => 0,
@@ -449,6 +451,26 @@ impl Run<'_> {
                 exec.pool(op, &self.window(node), divisor, first()?, floats(out));
             }
             Op::Lstm { .. } | Op::Gru { .. } => self.recurrent(node, out, scratch)?,
+            Op::GatedDelta => {
+                let &[batch, len, heads, keys] = ops.shape(arg(0)) else {
+                    return Err(Error::Argument("a query has four axes".into()));
+                };
+                let sizes = gated_delta::Sizes {
+                    batch,
+                    len,
+                    heads,
+                    keys,
+                    values: ops.shape(arg(2))[3],
+                };
+                let operands = gated_delta::Operands {
+                    q: first()?,
+                    k: ops.f32(arg(1))?,
+                    v: ops.f32(arg(2))?,
+                    decay: ops.f32(arg(3))?,
+                    rate: ops.f32(arg(4))?,
+                };
+                gated_delta::gated_delta(sizes, &operands, scratch, floats(out));
+            }
             Op::RmsNorm { eps } => {
                 let w = ops.f32(arg(1))?;
                 let rows = shape.iter().product::<usize>() / w.len().max(1);

@@ -8,6 +8,7 @@
 mod attention;
 mod constants;
 mod execute;
+mod gated_delta;
 mod memory;
 mod plan;
 
@@ -22,6 +23,7 @@ use memory::Memory;
 use plan::Plan;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 /// A component lowered for this CPU as a function. Immutable but for the memory of the last call, so calls from several
 /// threads take turns.
@@ -40,6 +42,9 @@ struct Prepared {
     plan: Plan,
     memory: Memory,
 }
+
+/// Gets the mnemonic and the path of an operation, and the seconds it took.
+pub type NodeObserver<'a> = dyn FnMut(&str, &str, f64) + 'a;
 
 /// Inputs or outputs by name, in the order of the graph.
 pub type Named = Vec<(String, Tensor)>;
@@ -85,6 +90,20 @@ impl Function {
     /// [`crate::ErrorKind::Argument`] for an input that is missing, unknown, of another type or shape than declared, or
     /// outside of what the graph was captured for.
     pub fn run(&self, pool: &Pool, width: usize, inputs: &BTreeMap<String, Tensor>) -> Result<Named> {
+        self.run_observed(pool, width, inputs, None)
+    }
+
+    /// As [`Function::run`]; `observe` is called after every operation.
+    ///
+    /// # Errors
+    /// As [`Function::run`].
+    pub fn run_observed(
+        &self,
+        pool: &Pool,
+        width: usize,
+        inputs: &BTreeMap<String, Tensor>,
+        mut observe: Option<&mut NodeObserver<'_>>,
+    ) -> Result<Named> {
         let bindings = self.bind(inputs)?;
         let mut held = self.prepared.lock().unwrap_or_else(|e| e.into_inner());
         if held.as_ref().is_none_or(|p| p.bindings != bindings) {
@@ -111,7 +130,11 @@ impl Function {
             run.set(v, &inputs[&self.graph.value(v).name]);
         }
         for (_, node) in self.graph.nodes() {
+            let begun = observe.is_some().then(Instant::now);
             run.node(node)?;
+            if let (Some(observe), Some(begun)) = (observe.as_deref_mut(), begun) {
+                observe(&node.op.mnemonic(), &node.path, begun.elapsed().as_secs_f64());
+            }
         }
         self.graph
             .outputs()

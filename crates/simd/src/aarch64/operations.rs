@@ -3,7 +3,7 @@
 use super::level::Any;
 use super::{Arm, Level};
 use crate::vector::{Op, Simd};
-use std::arch::aarch64::*;
+use std::arch::{aarch64::*, asm};
 
 type F = [float32x4_t; 4];
 type I = [int32x4_t; 4];
@@ -366,6 +366,14 @@ impl<L: Level> Simd for Arm<L> {
     fn store_i8(self, v: I, out: &mut [i8; 16]) {
         let bytes = low_bytes(low_words(v));
         intrinsics!(vst1q_s8(out.as_mut_ptr(), vreinterpretq_s8_u8(bytes)))
+    }
+
+    #[inline(always)]
+    fn prefetch(self, address: *const u8) {
+        // SAFETY: a hint, which reads nothing and cannot fault.
+        unsafe {
+            asm!("prfm pldl1keep, [{}]", in(reg) address, options(readonly, nostack, preserves_flags));
+        }
     }
 
     #[inline(always)]

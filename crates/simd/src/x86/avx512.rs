@@ -255,6 +255,10 @@ impl Simd for Avx512 {
     // Quads are moved to 0..=255, as the instruction multiplies unsigned by signed bytes; the start value takes the
     // surplus of 128 times the sum away again.
     #[inline(always)]
+    fn prefetch(self, address: *const u8) {
+        intrinsics!(_mm_prefetch::<_MM_HINT_T0>(address.cast()));
+    }
+    #[inline(always)]
     fn load_quads(self, x: &[i8; 64]) -> __m512i {
         intrinsics!(_mm512_xor_si512(
             _mm512_loadu_si512(x.as_ptr().cast()),

@@ -4,7 +4,7 @@ use super::{Row, unsupported};
 use crate::Result;
 use crate::pt2::arguments::Call;
 use crate::pt2::importer::Importer;
-use cactus_ir::{BinaryFn, CompareFn, UnaryFn, ValueId};
+use cactus_ir::{BinaryFn, CompareFn, Dim, UnaryFn, ValueId};
 use cactus_tensor::DType;
 
 macro_rules! unary_rows {
@@ -19,6 +19,18 @@ const FUNCTIONS: [(&str, Row); 17] = unary_rows![
 
 const OTHERS: &[(&str, Row)] = &[
     ("gelu", gelu),
+    ("erfinv", |im, c| with(im, c, erf_inverse)),
+    ("glu", |im, c| {
+        let x = c.tensor("self")?;
+        let axis = im.axis(c.integer("dim", Some(-1))?, im.rank(x))?;
+        let Some(half) = im.shape(x)[axis].as_known().map(|n| n / 2) else {
+            return unsupported("a gated unit over an axis that varies");
+        };
+        let a = im.slice(x, axis, Dim::known(0), Dim::known(half))?;
+        let b = im.slice(x, axis, Dim::known(half), Dim::known(2 * half))?;
+        let gate = im.unary(UnaryFn::Sigmoid, b)?;
+        one(im.binary(BinaryFn::Mul, a, gate))
+    }),
     ("reciprocal", |im, c| {
         with(im, c, |im, x| {
             let one = im.scalar(1.0)?;
@@ -527,4 +539,50 @@ fn nan_to_num(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
         }
         Ok(y)
     })
+}
+
+/// Approximation in single precision of Giles 2010: polynomials in `-log(1 - x²)`, one for the middle and one for the ends.
+fn erf_inverse(im: &mut Importer<'_>, x: ValueId) -> Result<ValueId> {
+    const MIDDLE: [f64; 9] = [
+        2.81022636e-08,
+        3.43273939e-07,
+        -3.5233877e-06,
+        -4.39150654e-06,
+        2.1858087e-04,
+        -1.25372503e-03,
+        -4.17768164e-03,
+        0.246640727,
+        1.50140941,
+    ];
+    const ENDS: [f64; 9] = [
+        -2.00214257e-04,
+        1.00950558e-04,
+        1.34934322e-03,
+        -3.67342844e-03,
+        5.73950773e-03,
+        -7.6224613e-03,
+        9.43887047e-03,
+        1.00167406,
+        2.83297682,
+    ];
+    let minus = scaled(im, x, -1.0)?;
+    let (below, above) = (shifted(im, minus, 1.0)?, shifted(im, x, 1.0)?);
+    let rest = im.binary(BinaryFn::Mul, below, above)?;
+    let log = im.unary(UnaryFn::Log, rest)?;
+    let w = im.unary(UnaryFn::Neg, log)?;
+    let root = im.unary(UnaryFn::Sqrt, w)?;
+    let polynomial = |im: &mut Importer<'_>, at: ValueId, coefficients: &[f64; 9]| {
+        let mut sum = im.scalar(coefficients[0])?;
+        for &c in &coefficients[1..] {
+            sum = im.binary(BinaryFn::Mul, sum, at)?;
+            sum = shifted(im, sum, c)?;
+        }
+        Ok::<_, crate::Error>(sum)
+    };
+    let (near, far) = (shifted(im, w, -2.5)?, shifted(im, root, -3.0)?);
+    let (middle, ends) = (polynomial(im, near, &MIDDLE)?, polynomial(im, far, &ENDS)?);
+    let five = im.scalar(5.0)?;
+    let in_middle = im.compare(CompareFn::Lt, w, five)?;
+    let factor = im.select(in_middle, middle, ends)?;
+    im.binary(BinaryFn::Mul, factor, x)
 }

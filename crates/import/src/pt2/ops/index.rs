@@ -196,7 +196,14 @@ fn place_slices(im: &mut Importer<'_>, call: &Call, source: &str, add: bool) -> 
     one(placed(im, x, axis, ids, source, add))
 }
 
-fn placed(im: &mut Importer<'_>, x: ValueId, axis: usize, ids: ValueId, source: ValueId, add: bool) -> Result<ValueId> {
+pub(super) fn placed(
+    im: &mut Importer<'_>,
+    x: ValueId,
+    axis: usize,
+    ids: ValueId,
+    source: ValueId,
+    add: bool,
+) -> Result<ValueId> {
     let shape = im.shape(source);
     let mut narrow = vec![Dim::known(1); shape.len()];
     narrow[axis] = shape[axis].clone();

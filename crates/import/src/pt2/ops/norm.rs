@@ -22,6 +22,8 @@ pub(super) const ROWS: &[(&str, Row)] = &[
         group_norm(im, c, n)
     }),
     ("instance_norm", instance_norm),
+    ("_weight_norm", weight_norm),
+    ("_weight_norm_interface", weight_norm),
     ("batch_norm", batch_norm),
     ("_native_batch_norm_legit_no_training", batch_norm),
 ];
@@ -160,4 +162,17 @@ fn batch_norm(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
         None => im.unary(UnaryFn::Neg, moved)?,
     };
     one(affine(im, x, Some(scale), Some(shift)))
+}
+
+/// `g · v / ‖v‖`, the norm over every axis but one: weights only, so it is computed ahead.
+fn weight_norm(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
+    let (v, g) = (call.tensor("v")?, call.tensor("g")?);
+    let rank = im.rank(v);
+    let kept = im.axis(call.integer("dim", Some(0))?, rank)?;
+    let axes: Vec<usize> = (0..rank).filter(|&a| a != kept).collect();
+    let square = im.binary(BinaryFn::Mul, v, v)?;
+    let sum = im.reduce(ReduceFn::Sum, square, &axes, true)?;
+    let norm = im.unary(UnaryFn::Sqrt, sum)?;
+    let unit = im.binary(BinaryFn::Div, v, norm)?;
+    one(im.binary(BinaryFn::Mul, unit, g))
 }

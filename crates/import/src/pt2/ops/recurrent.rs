@@ -4,13 +4,14 @@ use super::{Row, unsupported};
 use crate::Result;
 use crate::pt2::arguments::Call;
 use crate::pt2::importer::{Importer, invalid};
-use cactus_ir::{Dim, Literal, Op, ValueId};
+use cactus_ir::{BinaryFn, Dim, Literal, Op, ReduceFn, UnaryFn, ValueId};
 
 pub(super) const ROWS: &[(&str, Row)] = &[
     ("lstm.input", |im, c| layers(im, c, true)),
     ("gru.input", |im, c| layers(im, c, false)),
     ("lstm_cell", lstm_cell),
     ("gru_cell", gru_cell),
+    ("cactus.gated_delta_rule", gated_delta_rule),
 ];
 
 /// Weights of one direction of one layer.
@@ -38,8 +39,8 @@ fn direction(
             let mut gates = im.op(Op::Linear, &[x, w.input])?;
             // Both biases are added to the same sum.
             if let Some((a, b)) = w.biases {
-                let bias = im.binary(cactus_ir::BinaryFn::Add, a, b)?;
-                gates = im.binary(cactus_ir::BinaryFn::Add, gates, bias)?;
+                let bias = im.binary(BinaryFn::Add, a, b)?;
+                gates = im.binary(BinaryFn::Add, gates, bias)?;
             }
             (gates, im.op(Op::Lstm { reverse }, &[gates, w.recurrent, h0, c0])?)
         }
@@ -171,4 +172,56 @@ fn lstm_cell(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
 fn gru_cell(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
     let hx = call.tensor("hx")?;
     cell(im, call, &[hx])
+}
+
+/// The operation that the capture puts in the place of transformers' function: logarithmic decays, heads of keys that serve
+/// several of values, queries scaled by the root of the width.
+fn gated_delta_rule(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
+    let [mut q, mut k, v] = [call.tensor("query")?, call.tensor("key")?, call.tensor("value")?];
+    let (g, rate) = (call.tensor("g")?, call.tensor("beta")?);
+    if call.flag("l2norm", false)? {
+        q = unit(im, q)?;
+        k = unit(im, k)?;
+    }
+    let sizes = |im: &Importer<'_>, x: ValueId| match im.shape(x)[..] {
+        [_, _, ref heads, ref width] => heads.as_known().zip(width.as_known()).filter(|&(h, w)| h > 0 && w > 0),
+        _ => None,
+    };
+    let (Some((key_heads, width)), Some((heads, _))) = (sizes(im, q), sizes(im, v)) else {
+        return unsupported("heads of numbers or widths that vary");
+    };
+    if heads % key_heads != 0 {
+        return unsupported(format!("{heads} heads of values over {key_heads} of keys"));
+    }
+    for x in [&mut q, &mut k] {
+        *x = repeated(im, *x, heads / key_heads)?;
+    }
+    let q = super::elementwise::scaled(im, q, 1.0 / (width as f64).sqrt())?;
+    let decay = im.unary(UnaryFn::Exp, g)?;
+    Ok(vec![im.op(Op::GatedDelta, &[q, k, v, decay, rate])?])
+}
+
+/// `x / sqrt(sum(x²) + 1e-6)` over the last axis.
+fn unit(im: &mut Importer<'_>, x: ValueId) -> Result<ValueId> {
+    let last = im.rank(x) - 1;
+    let square = im.binary(BinaryFn::Mul, x, x)?;
+    let sum = im.reduce(ReduceFn::Sum, square, &[last], true)?;
+    let small = im.scalar(1e-6)?;
+    let sum = im.binary(BinaryFn::Add, sum, small)?;
+    let root = im.unary(UnaryFn::Rsqrt, sum)?;
+    im.binary(BinaryFn::Mul, x, root)
+}
+
+/// `x [batch, seq, heads, width]` with each head `n` times in a row.
+fn repeated(im: &mut Importer<'_>, x: ValueId, n: usize) -> Result<ValueId> {
+    if n == 1 {
+        return Ok(x);
+    }
+    let mut shape = im.shape(x);
+    let x = im.unsqueeze(x, 3)?;
+    let mut wide = im.shape(x);
+    wide[3] = Dim::known(n);
+    let x = im.expand(x, wide)?;
+    shape[2] = shape[2].times_integer(n as i64).map_err(invalid)?;
+    im.reshape(x, shape)
 }

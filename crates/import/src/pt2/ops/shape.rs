@@ -649,8 +649,18 @@ fn slice_scatter(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
     let axis = im.axis(call.integer("dim", Some(0))?, shape.len())?;
     let start = bound(&shape[axis], call.size("start", Some(0))?)?;
     let end = bound(&shape[axis], call.size("end", Some(i64::MAX))?)?;
-    if call.integer("step", Some(1))? != 1 {
-        return unsupported("a slice with a step");
+    let step = call.integer("step", Some(1))?;
+    if step != 1 {
+        let (Some(start), Some(end), Ok(step)) = (start.as_known(), end.as_known(), usize::try_from(step)) else {
+            return unsupported("a slice with a step over an axis that varies");
+        };
+        let ids: Vec<i64> = (start..end).step_by(step.max(1)).map(|i| i as i64).collect();
+        let mut part = shape;
+        part[axis] = Dim::known(ids.len());
+        let count = ids.len();
+        let ids = im.b.literal(&[count], Literal::I64(ids)).map_err(invalid)?;
+        let source = im.expand(source, part)?;
+        return one(super::index::placed(im, x, axis, ids, source, false));
     }
     let mut part = shape;
     part[axis] = end.sub(&start).map_err(invalid)?;

@@ -1,0 +1,182 @@
+//! `cactus transpile` and what becomes of functions, as a user meets them; no Python is needed.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn golden(case: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../golden/pt2/{case}"))
+}
+
+fn run(dir: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_cactus"))
+        .args(args)
+        .current_dir(dir)
+        .env("CACTUS_CACHE", dir.join("cache"))
+        .env("CACTUS_PYTHON", dir.join("no-python-here"))
+        .output()
+        .unwrap()
+}
+
+fn json(dir: &Path, args: &[&str]) -> Value {
+    let out = run(dir, args);
+    let err = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{args:?}: {err}");
+    serde_json::from_slice(&out.stdout).unwrap()
+}
+
+fn error(dir: &Path, args: &[&str]) -> String {
+    let out = run(dir, args);
+    let err = String::from_utf8(out.stderr).unwrap();
+    assert!(matches!(out.status.code(), Some(1 | 2)), "{args:?}: {err}");
+    assert!(!err.contains("panicked"), "{err}");
+    err
+}
+
+/// A `.npy` file.
+fn npy(path: &Path, descr: &str, shape: [usize; 2], data: &[u8]) {
+    let [rows, columns] = shape;
+    let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({rows}, {columns}), }}");
+    while !(10 + header.len() + 1).is_multiple_of(64) {
+        header.push(' ');
+    }
+    header.push('\n');
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend(u16::try_from(header.len()).unwrap().to_le_bytes());
+    bytes.extend(header.as_bytes());
+    bytes.extend(data);
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// A capture of two components that read the same ids; the second's output has a name of its own.
+fn capture(dir: &Path) -> PathBuf {
+    std::fs::copy(golden("classifier.pt2"), dir.join("classifier.pt2")).unwrap();
+    let text = r#"{"name": "two", "task": "pair", "components": [
+        {"name": "first", "file": "classifier.pt2", "outputs": ["first_classes"]},
+        {"name": "second", "file": "classifier.pt2", "outputs": ["classes"]}]}"#;
+    let path = dir.join("capture.json");
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn a_capture_of_several_components_is_one_bundle_that_runs_as_a_chain() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    capture(dir);
+    let made = json(dir, &["transpile", "capture.json", "two", "--json", "--bits", "32"]);
+    assert_eq!(made["tensors"], 10);
+    let shown = json(dir, &["inspect", "two", "--json"]);
+    assert_eq!(shown["task"], "pair");
+    assert_eq!(shown["components"][1]["outputs"][0]["name"], "classes");
+    let ids: Vec<u8> = [3i64, 4, 5].iter().flat_map(|v| v.to_le_bytes()).collect();
+    npy(&dir.join("ids.npy"), "<i8", [1, 3], &ids);
+    let all = json(
+        dir,
+        &["run", "two", "--json", "--input", "0=ids.npy", "--output-dir", "out"],
+    );
+    let names: Vec<&str> = all["outputs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|o| o["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["first_classes", "classes"]);
+    // The same weights and inputs: the same bytes, by name and by position.
+    let bytes = |name: &str| std::fs::read(dir.join("out").join(name)).unwrap();
+    assert_eq!(bytes("first_classes.npy"), bytes("classes.npy"));
+    assert_eq!(bytes("1.npy"), bytes("classes.npy"));
+    let one = json(
+        dir,
+        &["run", "two", "--json", "--component", "second", "--input-ids", "3,4,5"],
+    );
+    assert_eq!(one["outputs"].as_array().unwrap().len(), 1);
+
+    let e = error(dir, &["run", "two", "--component", "third", "--input-ids", "3"]);
+    assert!(e.contains("no component `third`; it has first, second"), "{e}");
+    let e = error(dir, &["run", "two", "--input", "x=ids.npy"]);
+    assert!(e.contains("there is no input `x`; the inputs are input_ids"), "{e}");
+}
+
+#[test]
+fn an_output_feeds_the_input_of_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    std::fs::copy(golden("lstm_step.pt2"), dir.join("step.pt2")).unwrap();
+    let text = r#"{"name": "steps", "components": [
+        {"name": "one", "file": "step.pt2", "outputs": ["h", "c"]},
+        {"name": "two", "file": "step.pt2", "outputs": ["h2", "c2"]}]}"#;
+    std::fs::write(dir.join("capture.json"), text).unwrap();
+    json(dir, &["transpile", "capture.json", "steps", "--json"]);
+    for (name, columns) in [("x", 6), ("h", 5), ("c", 5)] {
+        let data: Vec<u8> = (0..2 * columns)
+            .flat_map(|i| (i as f32 * 0.1 - 0.4).to_le_bytes())
+            .collect();
+        npy(&dir.join(format!("{name}.npy")), "<f4", [2, columns], &data);
+    }
+    let given = ["--input", "x=x.npy", "--input", "h=h.npy", "--input", "c=c.npy"];
+    let chain = [&["run", "steps", "--json", "--output-dir", "chain"][..], &given].concat();
+    json(dir, &chain);
+    // The second step alone, from what the first gave.
+    let second = [
+        "--input",
+        "x=x.npy",
+        "--input",
+        "h=chain/h.npy",
+        "--input",
+        "c=chain/c.npy",
+    ];
+    let alone = [
+        &["run", "steps", "--json", "--output-dir", "alone", "--component", "two"][..],
+        &second,
+    ]
+    .concat();
+    json(dir, &alone);
+    let bytes = |name: &str| std::fs::read(dir.join(name)).unwrap();
+    assert_eq!(bytes("chain/h2.npy"), bytes("alone/h2.npy"));
+    assert_ne!(bytes("chain/h.npy"), bytes("chain/h2.npy"));
+}
+
+#[test]
+fn bench_calls_functions() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    json(
+        dir,
+        &[
+            "transpile",
+            golden("minilm.pt2").to_str().unwrap(),
+            "m",
+            "--json",
+            "--task",
+            "function",
+        ],
+    );
+    let rows = json(
+        dir,
+        &["bench", "m", "--json", "--prefill", "16", "--reps", "3", "--profile"],
+    );
+    assert_eq!(rows[0]["all_ms"].as_array().unwrap().len(), 3);
+    assert!(rows[0]["median_ms"].as_f64().unwrap() > 0.0);
+    // Beyond what it was captured for.
+    let e = error(dir, &["bench", "m", "--prefill", "1000"]);
+    assert!(e.contains("--prefill"), "{e}");
+}
+
+#[test]
+fn sources_of_python_say_what_is_needed() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    for source in ["org/model", "model.py:Net", "weights.pt"] {
+        let e = error(dir, &["transpile", source, "out"]);
+        assert!(
+            e.contains("CACTUS_PYTHON") && e.contains("pip install torch"),
+            "{source}: {e}"
+        );
+    }
+    std::fs::write(dir.join("weights.pt"), b"").unwrap();
+    let e = error(dir, &["convert", "weights.pt", "out"]);
+    assert!(e.contains("--state-dict weights.pt"), "{e}");
+    let e = error(dir, &["transpile", "missing/capture.json", "out"]);
+    assert!(e.contains("capture.json"), "{e}");
+}

@@ -1,0 +1,60 @@
+"""What can go wrong, in words for the one who typed the command.
+
+Purpose: one class of error, and the reading of what `torch.export` says. It imports nothing beyond the standard library.
+"""
+
+import re
+import traceback
+
+
+class TranspileError(Exception):
+    """Something that the user can act on: what was expected, what was found, and what helps."""
+
+
+# What torch.export says, as a pattern, and what usually helps.
+_ADVICE = [
+    (
+        r"GuardOnDataDependentSymNode|data-dependent|Could not (guard|extract)",
+        "the program branches on, or takes a size from, values of a tensor. Pass the size as the shape of an input, use "
+        "torch.where instead of `if`, and torch.nonzero, masks as indices and .item() not at all",
+    ),
+    (
+        r"Constraints violated|specialized|ConstraintViolation",
+        "a size that was declared to vary is fixed by the program. Capture it with fixed sizes (`--static`), or give "
+        "`dynamic_shapes` for other axes",
+    ),
+    (
+        r"has no attribute '_flatten|Cache.*pytree|type .*Cache.* not supported|Unsupported (input|output) type",
+        "an input or output is no tensor. Wrap the module in one that takes and returns tensors (for transformers: "
+        "use_cache=False, return_dict=False)",
+    ),
+    (
+        r"Missing autograd|custom operator|no fake impl|NoneType.*meta",
+        "an operation has no fake implementation: register one with torch.library.register_fake, or write it in PyTorch",
+    ),
+]
+
+
+def explain_export(error: Exception, module: object) -> TranspileError:
+    """The error of a capture: what torch said, the line of the user's code, and what usually helps."""
+    text = f"{type(error).__name__}: {error}".strip()
+    first = "\n".join(line for line in text.splitlines()[:6] if line.strip())
+    parts = [f"{type(module).__name__} cannot be captured by torch.export:", first]
+    if line := user_line(error):
+        parts.append(f"at {line}")
+    for pattern, advice in _ADVICE:
+        if re.search(pattern, text):
+            parts.append(f"what usually helps: {advice}")
+            break
+    return TranspileError("\n".join(parts))
+
+
+def user_line(error: Exception) -> str | None:
+    """The innermost line of code outside of torch and this package that led to an error."""
+    found = None
+    for frame in traceback.extract_tb(error.__traceback__):
+        path = frame.filename.replace("\\", "/")
+        if "/torch/" in path or "/cactus/transpile/" in path or path.startswith("<"):
+            continue
+        found = f"{frame.filename}, line {frame.lineno}, in {frame.name}: {frame.line}"
+    return found

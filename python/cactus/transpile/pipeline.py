@@ -1,0 +1,190 @@
+"""The command as a whole: find, capture, transpile, compare, and say what was made.
+
+Purpose: what `python -m cactus.transpile` and `cactus transpile` do with a source that is Python's. Components are
+captured one after another and handed over together, so they become one bundle, which runs them as a chain. It imports
+torch through the modules that need it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from . import compare, program, sources
+from .capture_pytorch import CapturedModel, capture_model
+from .errors import TranspileError
+from .model_adapters import Component
+
+
+def run(args: argparse.Namespace, say) -> dict:
+    """Does what the arguments ask for; `say` gets lines for the user. Gives what `--json` prints."""
+    begun = time.monotonic()
+    found = sources.find(request(args))
+    parts = chosen(found.components, args)
+    several = len(found.components) > 1
+    if several and args.component_pipeline == "off":
+        names = ", ".join(c.name for c in found.components)
+        raise TranspileError(
+            f"this model has several components ({names}) and no program as a whole; leave --component-pipeline auto"
+        )
+    destination = Path(args.destination or args.artifact_dir or args.weights_dir or Path("weights") / found.name)
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    seconds = {"find": time.monotonic() - begun}
+    with tempfile.TemporaryDirectory(prefix="cactus-capture-") as folder:
+        begun = time.monotonic()
+        captured = [capture(part, Path(folder), say) for part in parts]
+        seconds["capture"] = time.monotonic() - begun
+        begun = time.monotonic()
+        archive = Path(folder) / f"{parts[0].name}.pt2"
+        if several:
+            archive = describe(Path(folder), found, parts)
+        outcome = program.transpile(archive, destination, *options(found, parts, args))
+        seconds["transpile"] = time.monotonic() - begun
+        made = program.inspect(destination)
+        rows = []
+        for part, model, component in zip(parts, captured, made["components"]):
+            ops = component["ops"]
+            say(f"{part.name}: {model.ir_graph.operations} operations captured, {sum(ops.values())} in the bundle")
+            row = {"ports": {"name": part.name, "inputs": model.ir_graph.input_names, "outputs": list(part.outputs)}}
+            row |= {"captured_operations": model.ir_graph.operations, "operations": ops, "notes": model.notes}
+            if args.execute_after_transpile or not args.skip_reference_compare:
+                bundle = whole(archive, destination, made, found, args)
+                row["outputs"] = compared(model, part, bundle, component["name"] if several else None, args, say)
+            rows.append(row)
+    if args.explain:
+        say(outcome["explanation"])
+    result = {"path": str(destination), "name": found.name, "task": found.task, "seconds": seconds, "components": rows}
+    result |= {k: outcome[k] for k in ("tensors", "weights_bytes")}
+    if args.execute_after_transpile:
+        (destination / "result.json").write_text(json.dumps(result, indent=2) + "\n")
+    if args.result_json:
+        Path(args.result_json).write_text(json.dumps(result, indent=2) + "\n")
+    return result
+
+
+def request(args: argparse.Namespace) -> sources.Request:
+    return sources.Request(
+        source=args.source,
+        task="auto" if args.task == "function" else args.task,
+        prompt=args.prompt,
+        images=[Path(p) for p in args.image_file],
+        audio=Path(args.audio_file) if args.audio_file else None,
+        state_dict=Path(args.state_dict) if args.state_dict else None,
+        init=sources.read_json(args.init) if args.init else {},
+        examples=args.example,
+        static=args.static,
+        trust_remote_code=args.trust_remote_code,
+        local_files_only=args.local_files_only,
+    )
+
+
+def chosen(parts: list[Component], args: argparse.Namespace) -> list[Component]:
+    if not args.components:
+        return parts
+    wanted = [name.strip() for name in args.components.split(",")]
+    have = {c.name: c for c in parts}
+    if unknown := [name for name in wanted if name not in have]:
+        raise TranspileError(f"there is no component `{unknown[0]}`; the model has {', '.join(have)}")
+    return [have[name] for name in wanted]
+
+
+def capture(part: Component, folder: Path, say) -> CapturedModel:
+    """Captures a component into an archive of its name."""
+    captured = capture_model(
+        part.module, tuple(part.inputs.values()), dynamic_shapes=part.dynamic_shapes(), name=part.name
+    )
+    for note in captured.notes:
+        say(f"{part.name}: {note}")
+    captured.ir_graph.save(folder / f"{part.name}.pt2")
+    return captured
+
+
+def describe(folder: Path, found: sources.Found, parts: list[Component]) -> Path:
+    """Writes which archives are which components, in the order in which they run."""
+    entries = [{"name": c.name, "file": f"{c.name}.pt2", "outputs": list(c.outputs)} for c in parts]
+    path = folder / "capture.json"
+    path.write_text(json.dumps({"name": found.name, "task": found.task, "components": entries}, indent=2))
+    return path
+
+
+def options(found: sources.Found, parts: list[Component], args) -> list[str]:
+    """The same choices for the cactus program."""
+    causal = len(found.components) == 1 and parts[0].task == "causal_lm_logits" and args.task != "function"
+    out = ["--task", "auto" if causal else "function", "--name", found.name, *fusions(args)]
+    if args.force or args.weights_dir is not None:
+        out.append("--force")
+    if (bits := wanted_bits(found, args)) is not None:
+        out += ["--bits", str(bits)]
+    if causal and found.tokenizer is not None:
+        out += ["--tokenizer", str(found.tokenizer)]
+    return out
+
+
+def fusions(args) -> list[str]:
+    return [
+        f"--no-fuse-{p}" for p in ("rms-norm", "rope", "attention") if getattr(args, f"no_fuse_{p.replace('-', '_')}")
+    ]
+
+
+def wanted_bits(found: sources.Found, args) -> int | None:
+    return args.bits or bits_of(args.weights_dir) or found.bits
+
+
+def whole(archive: Path, bundle: Path, made: dict, found: sources.Found, args) -> Path:
+    """The bundle or, where that continues a sequence call by call, one that computes it at once."""
+    if made["task"] != "causal_lm_logits":
+        return bundle
+    path = archive.with_name("whole")
+    bits = wanted_bits(found, args)
+    more = [] if bits is None else ["--bits", bits]
+    program.transpile(archive, path, "--task", "function", "--force", *more, *fusions(args))
+    return path
+
+
+def bits_of(folder: str | None) -> int | None:
+    """The bits that a converted bundle was made with."""
+    if folder is None:
+        return None
+    manifest = Path(folder) / "provenance.json"
+    if not manifest.is_file():
+        raise TranspileError(f"`{folder}` is expected to be a bundle that `cactus convert` made, with provenance.json")
+    # `4`, or `4, embeddings 8`.
+    bits = str(json.loads(manifest.read_text()).get("options", {}).get("bits", "")).split(",")[0]
+    return int(bits) if bits.isdigit() else None
+
+
+def compared(captured: CapturedModel, part: Component, bundle: Path, component: str | None, args, say) -> list[dict]:
+    """Runs a component on the example inputs, and PyTorch unless that is not wanted."""
+    inputs = {name: x.numpy() for name, x in captured.inputs().items()}
+    outputs = program.run(bundle, inputs, component)
+    if args.skip_reference_compare:
+        return [{"name": name, "shape": list(array.shape)} for name, array in outputs]
+    rows = compare.differences(outputs, captured.reference(), part.outputs)
+    for row in rows:
+        say(
+            f"  {row.name} {row.shape}: differs from PyTorch by at most {row.max_absolute:.2e}, relative {row.relative:.2e}"
+        )
+    full = args.bits in (None, 32) and args.weights_dir is None
+    if full and any(r.relative > compare.TOLERANCE for r in rows):
+        first = compare.first_difference(captured)
+        found = (
+            f"the first operation that differs: {first}" if first else "each operation alone is right; try --no-fuse-*"
+        )
+        say(f"warning: {found}")
+    return [r.as_json() for r in rows]
+
+
+def main(args: argparse.Namespace) -> int:
+    """Runs and prints; gives the exit code."""
+    say = lambda line: print(line, file=sys.stderr)  # noqa: E731
+    try:
+        result = run(args, say)
+    except TranspileError as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 1
+    print(json.dumps(result, indent=2) if args.json else result["path"])
+    return 0
