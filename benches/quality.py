@@ -5,9 +5,12 @@ Both engines start from the same F16 model, each is compared with itself in half
 text; importance matrices and our calibration are from the same other text. MB are those of the weights alone. Prints a
 Markdown table, and with --json FILE keeps every figure.
 
-  benches/quality.py MODEL.gguf --text held-out.txt --calibrate calibration.txt --llama BUILD/bin --cactus target/release/cactus
+  benches/quality.py MODEL.gguf --models FOLDER --imatrix --llama BUILD/bin --cactus target/release/cactus
+
+FOLDER is the one that scripts/fetch_models.py fills; the texts are then made of those in it. --text and --calibrate name others.
 """
 import argparse
+import bz2
 import json
 import pathlib
 import re
@@ -26,8 +29,19 @@ def number(pattern, text):
     return float(found[1]) if found else None
 
 
+def texts(source, folder):
+    """A held-out part of an encyclopedia, and to calibrate with a later part mixed with news and two books."""
+    read = lambda name: (source / "text" / name).read_bytes().decode(errors="ignore")
+    wiki = bz2.decompress((source / "text" / "enwiki-excerpt.xml.bz2").read_bytes()).decode(errors="ignore")
+    held_out, calibration = folder / "held-out.txt", folder / "calibration.txt"
+    held_out.write_text(wiki[20_000:90_000])
+    parts = [(wiki[3_000_000:], 4000), (read("lee_background.cor"), 2000), (read("lcet10.txt"), 1000), (read("alice29.txt"), 1000)]
+    calibration.write_text("\n".join(text[i * n : (i + 1) * n] for i in range(40) for text, n in parts))
+    return held_out, calibration
+
+
 def llama(args, folder, model):
-    """Rows of llama.cpp; the first is the F16 source."""
+    """Rows of llama.cpp."""
     tool = lambda name: args.llama / name
     base, source, matrix = folder / "base", folder / "f16.gguf", folder / "imatrix.gguf"
     run(args, tool("llama-quantize"), "--allow-requantize", model, source, "F16")
@@ -108,8 +122,9 @@ def table(rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", type=pathlib.Path)
-    parser.add_argument("--text", type=pathlib.Path, required=True)
-    parser.add_argument("--calibrate", type=pathlib.Path, required=True)
+    parser.add_argument("--models", type=pathlib.Path, help="folder with the texts of scripts/fetch_models.py")
+    parser.add_argument("--text", type=pathlib.Path)
+    parser.add_argument("--calibrate", type=pathlib.Path)
     parser.add_argument("--calibration-tokens", default="16384")
     parser.add_argument("--llama", type=pathlib.Path, help="folder of llama.cpp's programs; without it only ours")
     parser.add_argument("--imatrix", action="store_true", help="importance matrices for llama.cpp, from the calibration text")
@@ -122,12 +137,17 @@ def main():
     parser.add_argument("--json", type=pathlib.Path, help="keep the figures here, and continue with those that it has")
     parser.add_argument("--under", nargs="*", default=[], help="command that every measured program is run under")
     args = parser.parse_args()
+    if not args.models and not (args.text and args.calibrate):
+        parser.error("--models, or --text and --calibrate")
     kept = json.loads(args.json.read_text()) if args.json and args.json.exists() else []
     have = {row["name"] for row in kept}
     args.types = [t for t in args.types if t not in have]
     args.bits = [b for b in args.bits if f"**ours, {b}**" not in have]
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
+        if args.models:
+            made = texts(args.models, folder)
+            args.text, args.calibrate = args.text or made[0], args.calibrate or made[1]
         for tool, rows in ((args.llama and args.types, llama), (args.cactus and args.bits, cactus)):
             for row in rows(args, folder, args.model) if tool else ():
                 kept.append(row)
