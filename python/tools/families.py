@@ -144,10 +144,10 @@ def everything(names):
         start = time.monotonic()
         child = context.Process(target=work, args=(name, out))
         child.start()
-        child.join(240)
+        child.join(120)
         if child.is_alive():
             child.kill()
-        result = {"name": name, "rows": [], "failed": "it took more than four minutes or ended early"}
+        result = {"name": name, "rows": [], "failed": "it took more than two minutes or ended early"}
         if not out.empty():
             result = out.get()
         result["seconds"] = time.monotonic() - start
@@ -173,11 +173,11 @@ def main():
     results = []
     for result in everything(args.only or list(ZOO)):
         results.append(result)
+        if args.json:
+            args.json.write_text(json.dumps(results, indent=1))
         for row in result["rows"] or [result]:
             shown = {k: v for k, v in row.items() if k not in ("trace", "rows")}
             print(f"{result['name']} ({result['seconds']:.1f} s): {shown}", flush=True)
-    if args.json:
-        args.json.write_text(json.dumps(results, indent=1))
     if args.write:
         from families_page import page
 

@@ -1,11 +1,10 @@
 use crate::pattern::{insert_before, maker};
 use crate::{Pass, Report, Result};
-use cactus_ir::{Dim, Graph, Node, NodeId, Op, ValueId};
+use cactus_ir::{Graph, Node, NodeId, Op, ValueId};
 
 /// Moves permutations below slices, elementwise operations, norms and concatenations, so that one that undoes another meets
 /// it. Models that convolve work on `[batch, channels, seq]` between two permutations; below them, the work between is
-/// on `[batch, seq, channels]` like everything else. Likewise reshapes that merge positions into rows move below the linear
-/// that they are for.
+/// on `[batch, seq, channels]` like everything else.
 #[derive(Debug)]
 pub(crate) struct SinkPermutes;
 
@@ -22,10 +21,6 @@ impl Pass for SinkPermutes {
                 let v = insert_before(graph, id, op, &inputs)?;
                 graph.replace(id, Op::Permute { perm }, &[v])?;
                 moved += 1;
-            } else if let Some((inputs, shape)) = rows_above(graph, id) {
-                let v = insert_before(graph, id, Op::Linear, &inputs)?;
-                graph.replace(id, Op::Reshape { shape }, &[v])?;
-                moved += 1;
             }
         }
         if moved > 0 {
@@ -33,18 +28,6 @@ impl Pass for SinkPermutes {
         }
         Ok(())
     }
-}
-
-/// The operands of a linear over rows that a reshape merged, with the rows as they were, and the shape to reshape its
-/// result to.
-fn rows_above(g: &Graph, id: NodeId) -> Option<(Vec<ValueId>, Vec<Dim>)> {
-    let node = g.node(id);
-    let &x = node.inputs.first().filter(|_| node.op == Op::Linear)?;
-    let reshape = maker(g, x).filter(|n| matches!(n.op, Op::Reshape { .. }))?;
-    let (rows, merged) = (&g.ty(reshape.inputs[0]).shape, &g.ty(x).shape);
-    let merges = rows.last() == merged.last() && rows.len() > merged.len();
-    let inputs = [&reshape.inputs[..1], &node.inputs[1..]].concat();
-    merges.then(|| (inputs, g.ty(node.outputs[0]).shape.clone()))
 }
 
 /// The operation on permuted operands as the same on the operands themselves, and the permutation that follows it.

@@ -69,9 +69,9 @@ def run(bundle: Path, inputs: dict[str, np.ndarray], component: str | None = Non
 
 
 def generate(bundle: Path, ids: list[int], tokens: int) -> list[int]:
-    """Continues token ids greedily."""
+    """Continues token ids greedily, with keys and values in 16 bits."""
     text = call(
-        "run", bundle, "--json", "--temperature", 0, "--ignore-eos", "--max-new-tokens", tokens,
+        "run", bundle, "--json", "--kv", "f16", "--temperature", 0, "--ignore-eos", "--max-new-tokens", tokens,
         "--input-ids", ",".join(map(str, ids)),
     )  # fmt: skip
     return json.loads(text)["completion_token_ids"]
