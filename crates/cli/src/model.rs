@@ -127,7 +127,7 @@ pub(crate) fn load_options(args: &EngineArgs) -> LoadOptions {
     LoadOptions {
         context_tokens: args.context,
         chunk_tokens: args.chunk,
-        kv_dtype: kv_dtype(args.kv),
+        kv_dtype: args.kv.map(kv_dtype),
         threads: args.threads.map(usize::from),
         decode_threads: args.decode_threads.map(usize::from),
         pin: args.pin,
