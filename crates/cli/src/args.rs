@@ -1,5 +1,6 @@
 //! Commands and options, apart from what they do.
 
+use cactus_passes::Bits;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -100,66 +101,22 @@ pub(crate) struct EngineArgs {
     pub(crate) kv: Option<Kv>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Bits {
-    #[value(name = "1")]
-    One,
-    #[value(name = "2")]
-    Two,
-    #[value(name = "3")]
-    Three,
-    #[value(name = "4")]
-    Four,
-    #[value(name = "5")]
-    Five,
-    #[value(name = "6")]
-    Six,
-    #[value(name = "8")]
-    Eight,
-    #[value(name = "16")]
-    Sixteen,
-    #[value(name = "32")]
-    ThirtyTwo,
-}
-
-impl Bits {
-    pub(crate) fn precision(self) -> cactus_passes::Bits {
-        use cactus_passes::Bits as P;
-        match self {
-            Bits::One => P::One,
-            Bits::Two => P::Two,
-            Bits::Three => P::Three,
-            Bits::Four => P::Four,
-            Bits::Five => P::Five,
-            Bits::Six => P::Six,
-            Bits::Eight => P::Eight,
-            Bits::Sixteen => P::Sixteen,
-            Bits::ThirtyTwo => P::ThirtyTwo,
-        }
-    }
-}
-
 /// Bits asked for at conversion.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum ConvertBits {
-    Fixed(cactus_passes::Bits),
+    Fixed(Bits),
     Average(f64),
 }
 
 fn parse_bits(text: &str) -> Result<ConvertBits, String> {
-    let expected = || "expected 1, 2, 3, 4, 5, 6, 8, 16, 32, or auto:AVERAGE such as auto:3.2".to_owned();
-    if let Some(average) = text.strip_prefix("auto:") {
-        let average: f64 = average.parse().map_err(|_| expected())?;
-        return if (2.125..=16.0).contains(&average) {
-            Ok(ConvertBits::Average(average))
-        } else {
-            Err(format!("an average is from 2.125 to 16 bits, found {average}"))
-        };
+    let Some(average) = text.strip_prefix("auto:") else {
+        let fixed = text.parse().map(ConvertBits::Fixed);
+        return fixed.map_err(|e| format!("{e}; or auto:AVERAGE, such as auto:3.2"));
+    };
+    match average.parse() {
+        Ok(average) if (2.125..=16.0).contains(&average) => Ok(ConvertBits::Average(average)),
+        _ => Err(format!("an average is a number from 2.125 to 16, found `{average}`")),
     }
-    let number = text.parse().map_err(|_| expected())?;
-    cactus_passes::Bits::from_number(number)
-        .map(ConvertBits::Fixed)
-        .ok_or_else(expected)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -298,21 +255,42 @@ pub(crate) struct ConvertArgs {
     /// Never use the network
     #[arg(long)]
     pub(crate) offline: bool,
-    /// Leave norms as they are
-    #[arg(long)]
-    pub(crate) no_fuse_rms_norm: bool,
-    /// Leave rotary embeddings as they are
-    #[arg(long)]
-    pub(crate) no_fuse_rope: bool,
-    /// Leave attention as it is
-    #[arg(long)]
-    pub(crate) no_fuse_attention: bool,
-    /// Print, for each pattern, where it fired and, where it nearly did, why not
-    #[arg(long)]
-    pub(crate) explain: bool,
+    #[command(flatten)]
+    pub(crate) fusion: FusionArgs,
     /// Print what was made as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What the passes may fuse.
+#[derive(Debug, Args)]
+pub(crate) struct FusionArgs {
+    /// Leave norms as they are
+    #[arg(long)]
+    no_fuse_rms_norm: bool,
+    /// Leave rotary embeddings as they are
+    #[arg(long)]
+    no_fuse_rope: bool,
+    /// Leave attention as it is
+    #[arg(long)]
+    no_fuse_attention: bool,
+    /// Print, for each pattern, where it fired and, where it nearly did, why not
+    #[arg(long)]
+    pub(crate) explain: bool,
+}
+
+impl FusionArgs {
+    pub(crate) fn passes(&self) -> cactus_passes::Options {
+        let switches = [
+            (self.no_fuse_rms_norm, "fuse_rms_norm"),
+            (self.no_fuse_rope, "fuse_rope"),
+            (self.no_fuse_attention, "fuse_attention"),
+        ];
+        let off = switches.into_iter().filter(|(off, _)| *off);
+        off.fold(cactus_passes::Options::default(), |options, (_, pass)| {
+            options.without(pass)
+        })
+    }
 }
 
 /// What a program is for.
@@ -364,18 +342,8 @@ pub(crate) struct TranspileArgs {
     pub(crate) tokenizer: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) capture: CaptureArgs,
-    /// Leave norms as they are
-    #[arg(long)]
-    pub(crate) no_fuse_rms_norm: bool,
-    /// Leave rotary embeddings as they are
-    #[arg(long)]
-    pub(crate) no_fuse_rope: bool,
-    /// Leave attention as it is
-    #[arg(long)]
-    pub(crate) no_fuse_attention: bool,
-    /// Print, for each pattern, where it fired and, where it nearly did, why not
-    #[arg(long)]
-    pub(crate) explain: bool,
+    #[command(flatten)]
+    pub(crate) fusion: FusionArgs,
     /// Print what was made as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -539,7 +507,7 @@ pub(crate) struct TokenizeArgs {
 pub(crate) struct ScoreArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
-    /// Threads [default: one for each core]
+    /// Threads [default: one for each fast core]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
     /// The text file
@@ -613,7 +581,7 @@ pub(crate) struct EvalArgs {
     /// Run the programs that the model writes, with limits that are no sandbox: they can read what you can read
     #[arg(long, requires = "task")]
     pub(crate) allow_code_execution: bool,
-    /// Threads [default: one for each core]
+    /// Threads [default: one for each fast core]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
     /// Print as JSON

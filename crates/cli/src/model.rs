@@ -1,13 +1,14 @@
 //! From what the user wrote to a bundle on disk.
 
-use crate::args::{Bits, EngineArgs, Kv, ModelArgs};
+use crate::args::{EngineArgs, Kv, ModelArgs};
 use crate::output;
 use crate::progress::{FetchProgress, byte_bar};
 use anyhow::Result;
+use cactus_base::Cores;
 use cactus_engine::{KvDType, LoadOptions, Model};
 use cactus_hub::{Fetched, Format, Hub, HubOptions, ModelRef};
 use cactus_import::{ConvertOptions, Outcome};
-use cactus_passes::Policy;
+use cactus_passes::{Bits, Policy};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -56,7 +57,7 @@ pub(crate) fn bundle(args: &ModelArgs) -> Result<PathBuf> {
         &fetched.path,
         &path,
         &ConvertOptions {
-            policy: Policy::uniform(args.bits.precision()),
+            policy: Policy::uniform(args.bits),
             replace: true,
             name: fetched.record.as_ref().map(|r| r.id.clone()),
             license: fetched.record.as_ref().and_then(|r| r.license.clone()),
@@ -68,12 +69,10 @@ pub(crate) fn bundle(args: &ModelArgs) -> Result<PathBuf> {
 
 fn variant(bits: Bits) -> String {
     match bits {
-        Bits::One | Bits::Two | Bits::Three | Bits::Four | Bits::Five | Bits::Six => {
-            format!("cq{}", bits.precision().number())
-        }
         Bits::Eight => "int8".to_owned(),
         Bits::Sixteen => "f16".to_owned(),
         Bits::ThirtyTwo => "f32".to_owned(),
+        few => format!("cq{}", few.number()),
     }
 }
 
@@ -132,6 +131,11 @@ pub(crate) fn load_options(args: &EngineArgs) -> LoadOptions {
         decode_threads: args.decode_threads.map(usize::from),
         pin: args.pin,
     }
+}
+
+/// Threads to use where `given` are asked for.
+pub(crate) fn threads(given: Option<u16>) -> usize {
+    given.map_or_else(|| Cores::detect().threads(), usize::from)
 }
 
 pub(crate) fn kv_dtype(kv: Kv) -> KvDType {

@@ -6,7 +6,7 @@
 
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 /// Names the Python that has PyTorch.
@@ -38,15 +38,17 @@ static FILES: &[(&str, &str)] = files![
 /// Runs `python -m cactus.transpile` with these arguments; what it prints and how it ends is passed on.
 pub(crate) fn transpile(arguments: impl Iterator<Item = OsString>) -> Result<ExitCode> {
     let python = std::env::var_os(PYTHON_VARIABLE).unwrap_or_else(|| "python3".into());
-    let folder = Folder::new()?;
+    // Nobody else can write to it, so nobody else's files are run.
+    let folder = tempfile::Builder::new().prefix("cactus-python-").tempdir();
+    let folder = folder.context("cannot create a temporary folder")?;
     for (path, text) in FILES {
-        let path = folder.0.join(path);
-        let parent = path.parent().unwrap_or(&folder.0);
+        let path = folder.path().join(path);
+        let parent = path.parent().unwrap_or(folder.path());
         std::fs::create_dir_all(parent)
             .and_then(|()| std::fs::write(&path, text))
             .with_context(|| format!("cannot write `{}`", path.display()))?;
     }
-    let mut search = folder.0.clone().into_os_string();
+    let mut search = folder.path().as_os_str().to_owned();
     if let Some(before) = std::env::var_os("PYTHONPATH").filter(|p| !p.is_empty()) {
         search.push(if cfg!(windows) { ";" } else { ":" });
         search.push(before);
@@ -69,27 +71,5 @@ pub(crate) fn transpile(arguments: impl Iterator<Item = OsString>) -> Result<Exi
             Path::new(&python).display()
         ),
         Err(e) => Err(e).with_context(|| format!("cannot run `{}`", Path::new(&python).display())),
-    }
-}
-
-/// A folder of this call, deleted with it.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Result<Folder> {
-        let unique = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .map_or(0, |d| d.as_nanos());
-        let path = std::env::temp_dir().join(format!("cactus-python-{}-{unique:x}", std::process::id()));
-        // Fails where it is there: nobody else's files are run.
-        std::fs::create_dir(&path).with_context(|| format!("cannot create `{}`", path.display()))?;
-        Ok(Folder(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What is left over in the folder for temporary files harms nobody.
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -63,7 +63,14 @@ impl Model {
     /// # Errors
     /// What is missing, damaged or not supported, naming file and place.
     pub fn load(path: &Path, options: &LoadOptions) -> Result<Arc<Model>> {
-        let bundle = Arc::new(Bundle::open(path)?);
+        Self::of(Arc::new(Bundle::open(path)?), options)
+    }
+
+    /// As [`Model::load`], of a bundle that is open.
+    ///
+    /// # Errors
+    /// As [`Model::load`].
+    pub fn of(bundle: Arc<Bundle>, options: &LoadOptions) -> Result<Arc<Model>> {
         let loading = bundle.has_file("tokenizer.json").then(|| {
             let bundle = Arc::clone(&bundle);
             std::thread::spawn(move || Model::load_text(&bundle))

@@ -78,6 +78,15 @@ impl Bits {
     }
 }
 
+impl std::str::FromStr for Bits {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Bits, String> {
+        let found = text.parse().ok().and_then(Bits::from_number);
+        found.ok_or_else(|| format!("expected 1, 2, 3, 4, 5, 6, 8, 16 or 32 bits, found `{text}`"))
+    }
+}
+
 /// How a weight is stored. The block layout is the writer's business.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

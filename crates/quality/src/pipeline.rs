@@ -118,7 +118,7 @@ pub fn convert_measured(
     let mut options = options.clone();
     let threads = options
         .threads
-        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        .unwrap_or_else(|| cactus_base::Cores::detect().threads());
     let wants = request.calibration.is_some() || request.measure.is_some() || request.average_bits.is_some();
     let stage = |s: Stage| move |done: u64, total: u64| progress(s, done, total);
     if !wants {

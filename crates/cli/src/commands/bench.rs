@@ -6,6 +6,7 @@ use crate::commands::{function, function_bench};
 use crate::{model, output};
 use anyhow::{Result, bail};
 use cactus_engine::{Bundle, CancelToken, Model, ProcessMemory, Session};
+use std::sync::Arc;
 use std::time::Instant;
 
 #[derive(serde::Serialize)]
@@ -40,18 +41,17 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
         bail!("`--reps` must be at least 1");
     }
     let path = model::bundle(&args.model)?;
-    let bundle = Bundle::open(&path)?;
+    let bundle = Arc::new(Bundle::open(&path)?);
     if function::is_function(&bundle) {
         return function_bench::run(bundle, args);
     }
-    drop(bundle);
     let mut options = model::load_options(&args.engine);
     // A measurement of N tokens needs room for N tokens.
     let deepest = args.depth.iter().copied().max().unwrap_or(0);
     let needed = deepest.saturating_add(args.decode).saturating_add(1);
     options.context_tokens = options.context_tokens.max(args.prefill).max(needed);
     // The first load warms the page cache; the second is measured.
-    drop(Model::load(&path, &options)?.session()?);
+    drop(Model::of(bundle, &options)?.session()?);
     let start = Instant::now();
     let loaded = Model::load(&path, &options)?;
     let mut session = loaded.session()?;

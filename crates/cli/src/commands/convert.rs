@@ -26,27 +26,18 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
     if fetched.format == Format::Bundle {
         bail!("`{}` is a bundle already", fetched.path.display());
     }
-    let mut options = ConvertOptions {
+    let options = ConvertOptions {
         policy: chosen_policy(args)?,
         replace: args.force,
         adapter: args.lora.clone(),
         name: fetched.record.as_ref().map(|r| r.id.clone()),
         license: fetched.record.as_ref().and_then(|r| r.license.clone()),
+        passes: args.fusion.passes(),
         ..ConvertOptions::default()
     };
-    let switches = [
-        (args.no_fuse_rms_norm, "fuse_rms_norm"),
-        (args.no_fuse_rope, "fuse_rope"),
-        (args.no_fuse_attention, "fuse_attention"),
-    ];
-    for (off, pass) in switches {
-        if off {
-            options.passes = options.passes.without(pass);
-        }
-    }
     let request = request(args, &options.policy)?;
     let made = convert(&fetched.path, args, &options, &request)?;
-    if args.explain {
+    if args.fusion.explain {
         output::note(&made.outcome.explanation);
     }
     if args.json {
@@ -71,7 +62,7 @@ fn chosen_policy(args: &ConvertArgs) -> Result<Policy> {
         None => Policy::uniform(bits),
     };
     if let Some(bits) = args.embedding_bits {
-        policy.embeddings = Some(bits.precision());
+        policy.embeddings = Some(bits);
     }
     Ok(policy)
 }

@@ -1,8 +1,8 @@
 //! How good a bundle is: on a text, against another bundle, in a task.
 
 use crate::args::{EvalArgs, EvalTask};
-use crate::output;
 use crate::progress::{count_bar, spinner};
+use crate::{model, output};
 use anyhow::{Context, Result, bail};
 use cactus_engine::{Bundle, CancelToken, KvDType, LoadOptions, Model};
 use cactus_quality::tasks::{Results, Setup, Task, TaskOptions, read_cases, run_task};
@@ -19,8 +19,7 @@ const TASK_CONTEXT: usize = 4096;
 const SAVE_EVERY: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &EvalArgs) -> Result<()> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = args.threads.map_or(cores, usize::from);
+    let threads = model::threads(args.threads);
     match (args.task, &args.against) {
         (Some(task), _) => ask(args, task, threads),
         (None, Some(against)) => measure_against(args, against, threads),
@@ -124,11 +123,11 @@ fn ask(args: &EvalArgs, task: EvalTask, threads: usize) -> Result<()> {
         threads: Some(threads),
         ..LoadOptions::default()
     };
-    let model = Model::load(&args.bundle, &load)?;
+    let loaded = Model::load(&args.bundle, &load)?;
     let setup = Setup {
         task,
         data: checksum(&[data.as_bytes(), answers.as_deref().unwrap_or_default().as_bytes()]),
-        bundle: identity(&args.bundle, model.bundle())?,
+        bundle: identity(&args.bundle, loaded.bundle())?,
         cases: cases.len(),
         max_tokens: options.max_tokens,
         raw: options.raw,
@@ -149,7 +148,7 @@ fn ask(args: &EvalArgs, task: EvalTask, threads: usize) -> Result<()> {
     bar.set_position(results.cases.len() as u64);
     let mut saved = Instant::now();
     let run = run_task(
-        &model,
+        &loaded,
         &cases,
         &options,
         &CancelToken::new(),
@@ -192,7 +191,7 @@ fn lines(file: &Path) -> Result<String> {
     if bytes.starts_with(&[0x1f, 0x8b]) {
         bail!("`{}` is compressed; `gunzip` it first", file.display());
     }
-    crate::model::utf8(bytes, &format!("`{}`", file.display()))
+    model::utf8(bytes, &format!("`{}`", file.display()))
 }
 
 /// What tells a bundle from every other: its manifest does not have the checksums of weights.

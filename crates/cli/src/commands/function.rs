@@ -1,7 +1,7 @@
 //! Running a bundle that is a plain function: arrays from files, arrays to files.
 
 use crate::args::RunArgs;
-use crate::{npy, output};
+use crate::{model, npy, output};
 use anyhow::{Context, Result, bail};
 use cactus_base::Pool;
 use cactus_bundle::Component;
@@ -19,15 +19,13 @@ pub(crate) fn is_function(bundle: &Bundle) -> bool {
     bundle.component("decoder").map_or(true, |c| c.states.is_empty())
 }
 
-pub(crate) fn run(bundle: Bundle, args: &RunArgs) -> Result<()> {
+pub(crate) fn run(bundle: Arc<Bundle>, args: &RunArgs) -> Result<()> {
     if args.prompt.is_some() {
         bail!("the bundle is a function, which takes arrays: `--input NAME=FILE.npy`");
     }
-    let bundle = Arc::new(bundle);
     let components = chosen(&bundle, args.component.as_deref())?;
     let mut values = inputs(&components, args)?;
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = args.engine.threads.map_or(cores, usize::from);
+    let threads = model::threads(args.engine.threads);
     let pool = Pool::new(threads);
     let mut described = Vec::new();
     let mut seconds = 0.0;
@@ -123,7 +121,7 @@ fn inputs(components: &[&Component], args: &RunArgs) -> Result<BTreeMap<String, 
 /// Writes an output by name and by position; gives the name of the file.
 fn write(folder: &Path, name: &str, position: usize, tensor: &Tensor) -> Result<String> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create `{}`", folder.display()))?;
-    let bytes = npy::encode(tensor);
+    let bytes = npy::encode(tensor)?;
     for stem in [name.to_owned(), position.to_string()] {
         let path = folder.join(format!("{stem}.npy"));
         std::fs::write(&path, &bytes).with_context(|| format!("cannot write `{}`", path.display()))?;

@@ -1,7 +1,7 @@
 //! Speed of a bundle that is made of functions: every component called again and again on made-up inputs.
 
 use crate::args::BenchArgs;
-use crate::output;
+use crate::{model, output};
 use anyhow::{Context, Result};
 use cactus_base::Pool;
 use cactus_engine::Bundle;
@@ -24,10 +24,8 @@ struct Row {
     activations_mb: f64,
 }
 
-pub(crate) fn run(bundle: Bundle, args: &BenchArgs) -> Result<()> {
-    let bundle = Arc::new(bundle);
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = args.engine.threads.map_or(cores, usize::from);
+pub(crate) fn run(bundle: Arc<Bundle>, args: &BenchArgs) -> Result<()> {
+    let threads = model::threads(args.engine.threads);
     let pool = Pool::new(threads);
     let mut rows = Vec::new();
     for component in &bundle.manifest().components {

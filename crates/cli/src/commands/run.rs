@@ -27,7 +27,7 @@ const INTERRUPTED: u8 = 130;
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let path = model::bundle(&args.model)?;
-    let bundle = Bundle::open(&path)?;
+    let bundle = Arc::new(Bundle::open(&path)?);
     if function::is_function(&bundle) {
         function::run(bundle, args)?;
         return Ok(ExitCode::SUCCESS);
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
             "`--input` and `--output-dir` are for bundles that are functions; this one takes a prompt or `--input-ids`"
         );
     }
-    let loaded = Model::load(&path, &model::load_options(&args.engine))?;
+    let loaded = Model::of(bundle, &model::load_options(&args.engine))?;
     let options = generate_options(args, loaded.default_options())?;
     let mut session = loaded.session()?;
     if args.rolling {

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use cactus_engine::Bundle;
 use cactus_import::Outcome;
 use cactus_import::pt2::{self, Task, TranspileOptions};
+use cactus_passes::Bits;
 use cactus_runtime::{Options, Program};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -29,22 +30,12 @@ fn archive(source: &Path, args: &TranspileArgs) -> Result<()> {
             TaskName::CausalLmLogits => Task::CausalLm,
             _ => Task::Function,
         },
-        bits: args.bits.map(|b| b.precision().number()),
+        bits: args.bits.map(Bits::number),
         replace: args.force,
         name: args.name.clone(),
         tokenizer: args.tokenizer.clone(),
-        ..TranspileOptions::default()
+        passes: args.fusion.passes(),
     };
-    let switches = [
-        (args.no_fuse_rms_norm, "fuse_rms_norm"),
-        (args.no_fuse_rope, "fuse_rope"),
-        (args.no_fuse_attention, "fuse_attention"),
-    ];
-    for (off, pass) in switches {
-        if off {
-            options.passes = options.passes.without(pass);
-        }
-    }
     let mut outcome = transpile(source, &destination, &options)?;
     // A causal model that the runtime cannot continue call by call still runs as a whole.
     if options.task == Task::Auto
@@ -60,7 +51,7 @@ fn archive(source: &Path, args: &TranspileArgs) -> Result<()> {
         json["explanation"] = outcome.explanation.into();
         return output::json(&json);
     }
-    if args.explain {
+    if args.fusion.explain {
         output::note(&outcome.explanation);
     }
     output::note(format!(
