@@ -5,6 +5,7 @@
 //! to all lanes. One scale holds for 128 inputs on either side, so little is left to do in floats.
 
 use super::rotated::{RotatedCell, RotatedRows};
+use super::tile::{Tile, begin, end, store, walk};
 use super::{GEMV_ROWS, TILE_ROWS, Target};
 use crate::exec::{Exec, Kernels};
 use cactus_quant::cq::{CQ_GRAIN, CQ_GROUP, Codebook};
@@ -102,37 +103,7 @@ impl<const BITS: usize> Op for TileOp<'_, '_, BITS> {
 
     #[inline(always)]
     fn eval<S: Simd>(self, s: S) {
-        let mut blocks = self.blocks.clone();
-        if S::TILE_ROWS >= 8 && self.wide == 2 {
-            while blocks.len() >= 2 {
-                let mut row = 0;
-                while row < self.tile_rows {
-                    row += match self.tile_rows - row {
-                        1 => self.tile::<S, 1, 2, 2>(s, row, blocks.start),
-                        2 => self.tile::<S, 2, 2, 1>(s, row, blocks.start),
-                        3 => self.tile::<S, 3, 2, 1>(s, row, blocks.start),
-                        _ => self.tile::<S, 4, 2, 1>(s, row, blocks.start),
-                    };
-                }
-                blocks.start += 2;
-            }
-        }
-        for block in blocks {
-            let mut row = 0;
-            while row < self.tile_rows {
-                let left = self.tile_rows - row;
-                row += match left.min(S::TILE_ROWS) {
-                    1 => self.tile::<S, 1, 1, 4>(s, row, block),
-                    2 => self.tile::<S, 2, 1, 2>(s, row, block),
-                    3 => self.tile::<S, 3, 1, 2>(s, row, block),
-                    5 if S::TILE_ROWS >= 8 => self.tile::<S, 5, 1, 1>(s, row, block),
-                    6 if S::TILE_ROWS >= 8 => self.tile::<S, 6, 1, 1>(s, row, block),
-                    7 if S::TILE_ROWS >= 8 => self.tile::<S, 7, 1, 1>(s, row, block),
-                    8 if S::TILE_ROWS >= 8 => self.tile::<S, 8, 1, 1>(s, row, block),
-                    _ => self.tile::<S, 4, 1, 1>(s, row, block),
-                };
-            }
-        }
+        walk(s, &self, self.blocks.clone(), self.wide, self.tile_rows);
     }
 }
 
@@ -148,8 +119,9 @@ impl<const BITS: usize> TileOp<'_, '_, BITS> {
             (32, self.books[2])
         }
     }
+}
 
-    /// Rows `row..row + R` of the tile times blocks `block..block + B`, integer sums in `C` chains; returns `R`.
+impl<const BITS: usize> Tile for TileOp<'_, '_, BITS> {
     #[inline(always)]
     fn tile<S: Simd, const R: usize, const B: usize, const C: usize>(&self, s: S, row: usize, block: usize) -> usize {
         let mut blocks = [self.w.block(block); B];
@@ -180,12 +152,8 @@ impl<const BITS: usize> TileOp<'_, '_, BITS> {
             at += bytes;
             group::<S, BITS, R, B, C>(s, book, weights, cells, &mut sums);
         }
-        for (r, sums) in sums.iter().enumerate() {
-            for (b, &sums) in sums.iter().enumerate() {
-                // SAFETY: parts have disjoint runs of blocks.
-                unsafe { self.target.store(s, self.first_row + row + r, block + b, sums) };
-            }
-        }
+        // SAFETY: parts have disjoint runs of blocks.
+        unsafe { store(s, self.target, self.first_row + row, block, sums) };
         R
     }
 }
@@ -202,14 +170,7 @@ fn group<S: Simd, const BITS: usize, const R: usize, const B: usize, const C: us
     cells: &[RotatedCell; R],
     sums: &mut [[S::F; B]; R],
 ) {
-    let mut dots = [[[s.splat_i(0); C]; B]; R];
-    for r in 0..R {
-        let start = s.dot_start(cells[r].sum);
-        for b in 0..B {
-            // The other chains begin at zero: what the start value takes away concerns the sum of all.
-            dots[r][b][0] = start;
-        }
-    }
+    let mut dots = begin::<S, _, R, B, C>(s, cells);
     // At most four, which the bound lets the compiler see.
     let chunks = weights[0].1.len().min(CQ_GROUP / CQ_GRAIN);
     for c in 0..chunks {
@@ -222,14 +183,5 @@ fn group<S: Simd, const BITS: usize, const R: usize, const B: usize, const C: us
             }
         }
     }
-    for b in 0..B {
-        let scale = s.load_f16(weights[b].0);
-        for r in 0..R {
-            let mut dot = dots[r][b][0];
-            for &chain in &dots[r][b][1..] {
-                dot = s.add_i(dot, chain);
-            }
-            sums[r][b] = s.fma(s.mul(s.to_float(dot), scale), s.splat(cells[r].scale), sums[r][b]);
-        }
-    }
+    end(s, &dots, &weights, cells, sums);
 }

@@ -35,6 +35,7 @@ mod float;
 mod int8;
 mod rotated;
 mod rows;
+mod tile;
 
 pub use rotated::RotatedRows;
 pub use rows::QuantizedRows;

@@ -20,6 +20,17 @@ pub(crate) struct RotatedCell {
     pub(crate) sum: i32,
 }
 
+impl super::tile::Activation for RotatedCell {
+    #[inline(always)]
+    fn sum(&self) -> i32 {
+        self.sum
+    }
+    #[inline(always)]
+    fn scale(&self) -> f32 {
+        self.scale
+    }
+}
+
 /// Activations `[rows, k]` rotated and quantized for products with codebook weights, in memory that the caller provides.
 ///
 /// The groups are those of the weights ([`groups`]); a group that reaches beyond the row is filled up with zeros. The

@@ -20,6 +20,17 @@ pub(crate) struct Cell {
     pub(crate) sum: i32,
 }
 
+impl super::tile::Activation for Cell {
+    #[inline(always)]
+    fn sum(&self) -> i32 {
+        self.sum
+    }
+    #[inline(always)]
+    fn scale(&self) -> f32 {
+        self.scale
+    }
+}
+
 #[cfg(target_arch = "aarch64")]
 impl Cell {
     /// The 32 integers.
