@@ -120,17 +120,29 @@ impl Drafter for ModelDrafter {
     }
 }
 
-/// How many tokens to guess: more while guesses are right, fewer while they are wrong.
+/// How many tokens to guess: a few, and as many as possible once they have all been right twice in a row.
+///
+/// A pass over up to five rows costs little more than one row, as memory is what it waits for; from there on the arithmetic
+/// counts, and the lengths in between cost more than they bring (`docs/benchmarks.md`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DraftLength {
     most: usize,
     now: usize,
+    /// Passes in a row whose guesses were all right.
+    streak: usize,
 }
 
 impl DraftLength {
+    /// Guesses that with the token before them make a pass bound by memory.
+    const FEW: usize = 4;
+
     pub(crate) fn new(most: usize) -> Self {
         let most = most.min(MAX_DRAFT_TOKENS);
-        DraftLength { most, now: most.min(4) }
+        DraftLength {
+            most,
+            now: most.min(Self::FEW),
+            streak: 0,
+        }
     }
 
     pub(crate) fn get(self) -> usize {
@@ -139,10 +151,11 @@ impl DraftLength {
 
     /// Learns that of `drafted` guesses the first `right` were right.
     pub(crate) fn learn(&mut self, drafted: usize, right: usize) {
-        self.now = if right == drafted {
-            (self.now * 2).min(self.most)
-        } else {
-            (right + 2).min(self.most)
+        self.streak = if right == drafted { self.streak + 1 } else { 0 };
+        self.now = match self.streak {
+            0 => (right + 2).min(Self::FEW).min(self.most),
+            1 if drafted <= Self::FEW => self.most.min(Self::FEW),
+            _ => self.most,
         };
     }
 }
@@ -183,9 +196,14 @@ mod tests {
         let mut length = DraftLength::new(100);
         assert_eq!(length.get(), 4);
         length.learn(4, 4);
-        length.learn(8, 8);
+        assert_eq!(length.get(), 4);
+        length.learn(4, 4);
         assert_eq!(length.get(), MAX_DRAFT_TOKENS);
-        length.learn(15, 0);
+        length.learn(15, 15);
+        assert_eq!(length.get(), MAX_DRAFT_TOKENS);
+        length.learn(15, 9);
+        assert_eq!(length.get(), 4);
+        length.learn(4, 0);
         assert_eq!(length.get(), 2);
         assert_eq!(DraftLength::new(1).get(), 1);
     }
