@@ -4,8 +4,10 @@
 
 Needs torch and transformers of `golden/requirements.txt`. Each case gives `<case>.pt2` and `<case>.safetensors`, which
 holds `input.<i>.<name>` and `output.<i>` of one or more calls (`1.input...` for a second call of another length).
+`greedy.json` has the tokens that language models pick after a prompt, each computed from the whole sequence.
 """
 
+import json
 import math
 import sys
 from pathlib import Path
@@ -406,6 +408,25 @@ def minilm():
     return Encoder(), [call(12, 3), call(7, 0)], shapes
 
 
+def greedy(module, prompt, count=24):
+    """The tokens of the largest logits. A case where two are nearly as large would test rounding."""
+    ids, margins = list(prompt), []
+    with torch.no_grad():
+        for _ in range(count):
+            best = module(torch.tensor([ids]))[0, -1].topk(2)
+            margins.append(float(best.values[0] - best.values[1]))
+            ids.append(int(best.indices[0]))
+    return {"prompt": prompt, "tokens": ids[len(prompt) :], "min_margin": round(min(margins), 4)}
+
+
+def write_greedy(name, found):
+    path = HERE / "greedy.json"
+    known = json.loads(path.read_text()) if path.exists() else {}
+    known[name] = found
+    lines = [f"  {json.dumps(case)}: {json.dumps(known[case])}" for case in sorted(known)]
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
 def save(name):
     make, level = CASES[name]
     torch.manual_seed(0)
@@ -432,10 +453,13 @@ def save(name):
         values |= {f"{i}.input.{n}": x.contiguous() for n, x in zip(names, args)}
         values |= {f"{i}.output.{j}": y.contiguous() for j, y in enumerate(flat)}
     save_file(values, HERE / f"{name}.safetensors")
+    if isinstance(module, CausalLM) or name == "gpt":
+        write_greedy(name, greedy(module, calls[0][0][0].tolist()))
     size = (HERE / f"{name}.pt2").stat().st_size
     print(f"{name}: {len(program.graph.nodes)} nodes, {size // 1024} kB")
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)
     for wanted in sys.argv[1:] or CASES:
         save(wanted)

@@ -115,7 +115,16 @@ fn program_computes_what_torch_computed() {
 /// Token ids up to a length as one call, and call by call through the states.
 #[test]
 fn causal_model_gets_states_and_computes_the_same_call_by_call() {
-    for case in ["gpt", "smollm2", "llama_eager", "qwen3", "gemma3", "gemma4", "lfm2"] {
+    for case in [
+        "gpt",
+        "gpt2",
+        "smollm2",
+        "llama_eager",
+        "qwen3",
+        "gemma3",
+        "gemma4",
+        "lfm2",
+    ] {
         let mut imported = import_file(&folder().join(format!("{case}.pt2"))).unwrap();
         // As far as possible, so that the report says what stopped it.
         let (task, graph, report) = optimize(&mut imported, &TranspileOptions::default()).unwrap();

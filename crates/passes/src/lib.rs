@@ -37,6 +37,7 @@ mod report;
 mod rope_table;
 mod seq_axis;
 mod sink_permutes;
+mod sink_reshapes;
 
 pub use error::{Error, ErrorKind, Result};
 pub use pipeline::{Options, Pass, StatePolicy, optimize, optimize_observed, pass, pass_names};

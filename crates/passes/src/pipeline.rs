@@ -13,6 +13,7 @@ use crate::fuse_short_conv::FuseShortConv;
 use crate::insert_states::InsertStates;
 use crate::merge_linear::MergeLinear;
 use crate::sink_permutes::SinkPermutes;
+use crate::sink_reshapes::SinkReshapes;
 use crate::{Error, ErrorKind, Report, Result};
 use cactus_ir::Graph;
 use std::collections::BTreeSet;
@@ -63,6 +64,8 @@ impl Options {
 static PIPELINE: &[&dyn PassSync] = &[
     &Canonicalize,
     &Fold,
+    &Canonicalize,
+    &SinkReshapes,
     &Canonicalize,
     &FuseActivation,
     &FuseLayerNorm,

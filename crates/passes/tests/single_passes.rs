@@ -311,6 +311,24 @@ fn sink_permutes_moves_them_below_slices_and_products() {
 }
 
 #[test]
+fn sink_reshapes_gives_merged_rows_an_axis_for_positions_again() {
+    let g = graph(|b| {
+        let x = input(b, "x", "1 seq 12");
+        let (w, norm) = (b.weight("w", &[6, 12]), b.weight("norm", &[3]));
+        // A matrix product over merged rows, as PyTorch's `addmm` wants it; then a norm of halves, gated by the same.
+        let rows = b.reshape(x, dims("seq 12"))?;
+        let y = b.linear(rows, w, None)?;
+        let y = b.reshape(y, dims("1 seq 6"))?;
+        let y = b.reshape(y, vec![Dim::symbol(SEQ).times(2)?, Dim::known(3)])?;
+        let n = b.op(Op::RmsNorm { eps: 1e-6 }, &[y, norm])?;
+        let s = b.op(Op::Softmax { axis: 1 }, &[y])?;
+        let y = b.mul(n, s)?;
+        b.reshape(y, dims("1 seq 6"))
+    });
+    check("sink_reshapes", "merged", &g);
+}
+
+#[test]
 fn fuse_short_conv_takes_weight_bias_and_cut() {
     let g = graph(|b| {
         let x = input(b, "x", "batch seq 12");

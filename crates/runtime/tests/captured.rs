@@ -1,0 +1,108 @@
+//! Captured language models as they generate: through states, in pieces of any size, the tokens that PyTorch picks by
+//! computing the whole sequence again for each. The tokens are in `golden/pt2/greedy.json`, which `make_pt2.py` writes.
+
+use cactus_base::Pool;
+use cactus_bundle::Bundle;
+use cactus_import::pt2::{Task, TranspileOptions, transpile};
+use cactus_kernels::Kernels;
+use cactus_runtime::{Execution, Head, KvDType, Options, Program};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/pt2")
+}
+
+/// Prompt and tokens by the case's name.
+fn greedy() -> BTreeMap<String, [Vec<u32>; 2]> {
+    let text = std::fs::read(golden().join("greedy.json")).unwrap();
+    let all: BTreeMap<String, serde_json::Value> = serde_json::from_slice(&text).unwrap();
+    let ids = |v: &serde_json::Value| serde_json::from_value(v.clone()).unwrap();
+    let cases = all
+        .into_iter()
+        .map(|(case, v)| (case, [ids(&v["prompt"]), ids(&v["tokens"])]));
+    cases.collect()
+}
+
+fn program(folder: &Path, case: &str, kernels: Option<&'static Kernels>) -> Arc<Program> {
+    let bundle = folder.join(case);
+    if !bundle.exists() {
+        let options = TranspileOptions {
+            task: Task::CausalLm,
+            ..TranspileOptions::default()
+        };
+        let source = golden().join(format!("{case}.pt2"));
+        transpile(&source, &bundle, &options, &mut |_, _| {}).unwrap_or_else(|e| panic!("{case}: {e}"));
+    }
+    let options = Options {
+        kv_dtype: Some(KvDType::F16),
+        kernels,
+        ..Options::default()
+    };
+    let bundle = Arc::new(Bundle::open(&bundle).unwrap());
+    Arc::new(Program::new(bundle, "decoder", &options).unwrap_or_else(|e| panic!("{case}: {e}")))
+}
+
+fn largest(logits: &[f32]) -> u32 {
+    (0..logits.len()).fold(0, |best, i| if logits[i] > logits[best] { i } else { best }) as u32
+}
+
+/// Logits in bits of every position of `ids`, computed in pieces.
+fn logits(program: &Arc<Program>, threads: usize, ids: &[u32], pieces: &[usize]) -> Vec<u32> {
+    let pool = Pool::new(threads);
+    let mut run = Execution::new(Arc::clone(program)).unwrap();
+    let (mut out, mut rest) = (Vec::new(), ids);
+    for &n in pieces {
+        let (now, later) = rest.split_at(n.min(rest.len()));
+        rest = later;
+        if !now.is_empty() {
+            let mut each = |_: usize, row: &[f32]| out.extend(row.iter().map(|v| v.to_bits()));
+            run.run(&pool, threads, now, Head::From(0, &mut each)).unwrap();
+        }
+    }
+    out
+}
+
+#[test]
+fn captured_model_generates_the_tokens_of_torch() {
+    let folder = tempfile::tempdir().unwrap();
+    for (case, [prompt, want]) in greedy() {
+        let program = program(folder.path(), &case, None);
+        let pool = Pool::new(1);
+        let mut run = Execution::new(program).unwrap();
+        let (mut ids, mut found) = (prompt.clone(), Vec::new());
+        while found.len() < want.len() {
+            run.run(&pool, 1, &ids, Head::Last).unwrap();
+            ids = vec![largest(run.logits())];
+            found.push(ids[0]);
+        }
+        assert_eq!(found, want, "{case}");
+        // The same again in the same memory: nothing of the last sequence is left.
+        run.clear();
+        run.run(&pool, 1, &prompt, Head::Last).unwrap();
+        assert_eq!(largest(run.logits()), want[0], "{case}");
+    }
+}
+
+#[test]
+fn captured_model_computes_the_same_bits_in_pieces_on_threads_and_tiers() {
+    let folder = tempfile::tempdir().unwrap();
+    for (case, parts) in greedy() {
+        let ids = parts.concat();
+        let mut first = None;
+        for kernels in Kernels::available() {
+            let program = program(folder.path(), &case, Some(kernels));
+            for (threads, pieces) in [
+                (1, vec![ids.len()]),
+                (1, vec![1; ids.len()]),
+                (3, vec![5, 1, 9, ids.len()]),
+            ] {
+                let found = logits(&program, threads, &ids, &pieces);
+                let want = first.get_or_insert_with(|| found.clone());
+                let tier = kernels.tier();
+                assert!(found == *want, "{case}: {tier}, {threads} threads, pieces {pieces:?}");
+            }
+        }
+    }
+}
