@@ -281,6 +281,8 @@ class CausalLM(nn.Module):
 
 
 def causal_lm(config, cls):
+    # As the adapters capture experts: the weights that were chosen, and products with them.
+    config._experts_implementation = "batched_mm"
     return CausalLM(cls(config)), [(ids(1, 9, vocab=96),), (ids(1, 21, vocab=96),)], {"input_ids": {1: seq(128)}}
 
 
@@ -375,6 +377,61 @@ def qwen3_5():
     )
     module, _, shapes = causal_lm(config, T.Qwen3_5ForCausalLM)
     return module, [(ids(1, 9, vocab=96),), (ids(1, 70, vocab=96),)], shapes
+
+
+@case()
+def qwen3_moe():
+    """A router that softmaxes before it chooses; only the chosen experts are computed."""
+    import transformers as T
+
+    more = dict(head_dim=16, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, norm_topk_prob=True)
+    return causal_lm(T.Qwen3MoeConfig(**text_config(**more)), T.Qwen3MoeForCausalLM)
+
+
+@case()
+def olmoe():
+    """As Qwen3, but the shares do not sum to one, and experts are of an odd width."""
+    import transformers as T
+
+    more = dict(num_experts=4, num_experts_per_tok=2) | {"intermediate_size": 20}
+    return causal_lm(T.OlmoeConfig(**(text_config() | more)), T.OlmoeForCausalLM)
+
+
+@case()
+def lfm2_moe():
+    """A router of sigmoids with a bias for the choice alone, beside short convolutions."""
+    import transformers as T
+
+    more = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, num_dense_layers=1)
+    config = T.Lfm2MoeConfig(**text_config(layer_types=["conv", "full_attention"], **more))
+    module, calls, shapes = causal_lm(config, T.Lfm2MoeForCausalLM)
+    for name, x in list(module.named_parameters()) + list(module.named_buffers()):
+        if name.endswith("expert_bias"):
+            with torch.no_grad():
+                x.normal_(0.0, 0.3)
+    return module, calls, shapes
+
+
+@case()
+def gemma4_moe():
+    """Experts beside a gated unit that every position takes, with a factor for each."""
+    import transformers as T
+
+    config = T.Gemma4TextConfig(
+        **text_config(
+            head_dim=16,
+            global_head_dim=16,
+            sliding_window=8,
+            layer_types=["sliding_attention", "full_attention"],
+            vocab_size_per_layer_input=96,
+            hidden_size_per_layer_input=16,
+            enable_moe_block=True,
+            num_experts=4,
+            top_k_experts=2,
+            moe_intermediate_size=16,
+        )
+    )
+    return causal_lm(config, T.Gemma4ForCausalLM)
 
 
 @case()

@@ -124,6 +124,11 @@ fn causal_model_gets_states_and_computes_the_same_call_by_call() {
         "gemma3",
         "gemma4",
         "lfm2",
+        "qwen3_5",
+        "lfm2_moe",
+        "qwen3_moe",
+        "olmoe",
+        "gemma4_moe",
     ] {
         let mut imported = import_file(&folder().join(format!("{case}.pt2"))).unwrap();
         // As far as possible, so that the report says what stopped it.
@@ -131,9 +136,19 @@ fn causal_model_gets_states_and_computes_the_same_call_by_call() {
         assert_eq!(task, Task::CausalLm, "{case}: {report}\n{graph}");
         let mixers = graph
             .nodes()
-            .filter(|(_, n)| matches!(n.op, Op::Attention(_) | Op::ShortConv { .. }))
+            .filter(|(_, n)| matches!(n.op, Op::Attention(_) | Op::ShortConv { .. } | Op::GatedDelta { .. }))
             .count();
         assert_eq!(graph.states().len(), mixers, "{case}:\n{graph}");
+        let experts = graph
+            .nodes()
+            .filter(|(_, n)| matches!(n.op, Op::Experts { .. }))
+            .count();
+        let layers = match case {
+            "lfm2_moe" => 1,
+            moe if moe.contains("moe") => 2,
+            _ => 0,
+        };
+        assert_eq!(experts, layers, "{case}: {report}\n{graph}");
         assert!(mixers >= 2, "{case}:\n{graph}");
         let (inputs, want) = calls(case).remove(1);
         let ids = inputs["input_ids"].as_i64().unwrap();

@@ -5,6 +5,7 @@ use crate::dead_code::DeadCode;
 use crate::fold::Fold;
 use crate::fuse_activation::FuseActivation;
 use crate::fuse_attention::FuseAttention;
+use crate::fuse_experts::FuseExperts;
 use crate::fuse_gated_mlp::FuseGatedMlp;
 use crate::fuse_layer_norm::FuseLayerNorm;
 use crate::fuse_rms_norm::FuseRmsNorm;
@@ -81,6 +82,7 @@ static PIPELINE: &[&dyn PassSync] = &[
     &SinkPermutes,
     &Canonicalize,
     &FuseGatedMlp,
+    &FuseExperts,
     &MergeLinear,
     &Canonicalize,
     &InsertStates,

@@ -1,5 +1,7 @@
 //! Execution of a program: one chunk of positions at a time.
 
+mod rows;
+
 use crate::observe::{Observed, Observer, Replaced};
 use crate::state::{StatePlan, States};
 use crate::step::{Buffer, Kind, Lowered, Rows, View};
@@ -470,6 +472,12 @@ impl Call<'_> {
                 let [xs, os] = parts(self.arena, spans);
                 exec.short_conv(&floats(xs)[x.offset..], x.stride, w, b, memory, n, x.width, floats(os));
             }
+            Kind::GatedDelta { .. } => self.gated_delta(kind, rows)?,
+            Kind::Island {
+                island,
+                inputs,
+                outputs,
+            } => self.island(*island, inputs, outputs, rows)?,
             Kind::Gated { activation, x, out } => {
                 let half = x.width / 2;
                 let [xs, os] = parts(self.arena, [self.view_span(*x, rows), self.span(*out, half, rows)]);

@@ -25,11 +25,13 @@ fn greedy() -> BTreeMap<String, [Vec<u32>; 2]> {
     cases.collect()
 }
 
-fn program(folder: &Path, case: &str, kernels: Option<&'static Kernels>) -> Arc<Program> {
-    let bundle = folder.join(case);
+/// A case with weights of so many bits; as they are where that is `None`.
+fn program(folder: &Path, case: &str, bits: Option<u32>, kernels: Option<&'static Kernels>) -> Arc<Program> {
+    let bundle = folder.join(format!("{case}-{}", bits.unwrap_or(0)));
     if !bundle.exists() {
         let options = TranspileOptions {
             task: Task::CausalLm,
+            bits,
             ..TranspileOptions::default()
         };
         let source = golden().join(format!("{case}.pt2"));
@@ -68,7 +70,7 @@ fn logits(program: &Arc<Program>, threads: usize, ids: &[u32], pieces: &[usize])
 fn captured_model_generates_the_tokens_of_torch() {
     let folder = tempfile::tempdir().unwrap();
     for (case, [prompt, want]) in greedy() {
-        let program = program(folder.path(), &case, None);
+        let program = program(folder.path(), &case, None, None);
         let pool = Pool::new(1);
         let mut run = Execution::new(program).unwrap();
         let (mut ids, mut found) = (prompt.clone(), Vec::new());
@@ -90,18 +92,23 @@ fn captured_model_computes_the_same_bits_in_pieces_on_threads_and_tiers() {
     let folder = tempfile::tempdir().unwrap();
     for (case, parts) in greedy() {
         let ids = parts.concat();
-        let mut first = None;
-        for kernels in Kernels::available() {
-            let program = program(folder.path(), &case, Some(kernels));
-            for (threads, pieces) in [
-                (1, vec![ids.len()]),
-                (1, vec![1; ids.len()]),
-                (3, vec![5, 1, 9, ids.len()]),
-            ] {
-                let found = logits(&program, threads, &ids, &pieces);
-                let want = first.get_or_insert_with(|| found.clone());
-                let tier = kernels.tier();
-                assert!(found == *want, "{case}: {tier}, {threads} threads, pieces {pieces:?}");
+        for bits in [None, Some(8), Some(4)] {
+            let mut first = None;
+            for kernels in Kernels::available() {
+                let program = program(folder.path(), &case, bits, Some(kernels));
+                for (threads, pieces) in [
+                    (1, vec![ids.len()]),
+                    (1, vec![1; ids.len()]),
+                    (3, vec![5, 1, 9, ids.len()]),
+                ] {
+                    let found = logits(&program, threads, &ids, &pieces);
+                    let want = first.get_or_insert_with(|| found.clone());
+                    let tier = kernels.tier();
+                    assert!(
+                        found == *want,
+                        "{case}, {bits:?} bits: {tier}, {threads} threads, pieces {pieces:?}"
+                    );
+                }
             }
         }
     }

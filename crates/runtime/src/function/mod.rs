@@ -8,9 +8,12 @@
 mod attention;
 mod constants;
 mod execute;
-mod gated_delta;
+pub(crate) mod gated_delta;
+mod island;
 mod memory;
 mod plan;
+
+pub(crate) use island::{Exchange, Island};
 
 use crate::{Error, Result};
 use cactus_base::Pool;
