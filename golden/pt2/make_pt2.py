@@ -213,6 +213,31 @@ def gpt():
 
 
 @case()
+def streams():
+    """Two residual streams on an axis before the batch, one row of positions each."""
+
+    class Streams(nn.Module):
+        def __init__(self, vocab=64, d=16, n=32):
+            super().__init__()
+            self.wte, self.wpe = nn.Embedding(vocab, d), nn.Embedding(n, d)
+            self.qkv = nn.ModuleList(nn.Linear(d, 3 * d) for _ in range(2))
+            self.mix = nn.Parameter(torch.randn(2, 2))
+            self.head = nn.Linear(d, vocab)
+
+        def forward(self, input_ids):
+            x = self.wte(input_ids) + self.wpe(torch.arange(input_ids.shape[1]))
+            x = torch.stack([x, 0.5 * x])
+            for qkv in self.qkv:
+                q, k, v = (y.unsqueeze(1) for y in qkv(x.mean(0)).chunk(3, -1))
+                a = F.scaled_dot_product_attention(q, k, v, is_causal=True).squeeze(1)
+                # Streams are mixed with each other, and each takes the attention with its own sign.
+                x = (x.permute(1, 2, 3, 0) @ self.mix.tanh()).permute(3, 0, 1, 2) + torch.stack([a, -a])
+            return self.head(F.silu(x[0]) * x[1])
+
+    return Streams(), [(ids(1, 7),), (ids(1, 20),)], {"input_ids": {1: seq(32)}}
+
+
+@case()
 def vit():
     class ViT(nn.Module):
         def __init__(self, d=32):
@@ -244,6 +269,8 @@ def odds():
         def forward(self, x):
             y = F.glu(self.conv(x), 1)
             z = torch.erfinv(0.999 * torch.tanh(y))
+            # Steps of a fraction, and which of them a number lies between.
+            z = z + torch.bucketize(y, torch.arange(1 / 4, 1.0, 1 / 4), right=True)
             w = y.clone()
             w[..., 1:9:3] = z[..., :3]
             return w, z.unsqueeze(1).expand(-1, 2, -1, -1)
@@ -510,7 +537,7 @@ def save(name):
         values |= {f"{i}.input.{n}": x.contiguous() for n, x in zip(names, args)}
         values |= {f"{i}.output.{j}": y.contiguous() for j, y in enumerate(flat)}
     save_file(values, HERE / f"{name}.safetensors")
-    if isinstance(module, CausalLM) or name == "gpt":
+    if isinstance(module, CausalLM) or name in ("gpt", "streams"):
         write_greedy(name, greedy(module, calls[0][0][0].tolist()))
     size = (HERE / f"{name}.pt2").stat().st_size
     print(f"{name}: {len(program.graph.nodes)} nodes, {size // 1024} kB")

@@ -118,6 +118,7 @@ fn causal_model_gets_states_and_computes_the_same_call_by_call() {
     for case in [
         "gpt",
         "gpt2",
+        "streams",
         "smollm2",
         "llama_eager",
         "qwen3",

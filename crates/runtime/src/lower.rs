@@ -32,6 +32,8 @@ enum Place {
     Ids,
     Positions,
     Rows(View),
+    /// Rows of a value whose positions are not at axis 1: what no step reads.
+    Turned(View),
     Logits,
 }
 
@@ -427,7 +429,9 @@ impl Lowerer<'_> {
     fn exclusive(&self, v: ValueId, view: View) -> bool {
         let is_output = |v: ValueId| self.graph.outputs().iter().any(|(_, o)| *o == v);
         self.places.iter().all(|(&other, place)| {
-            let Place::Rows(o) = place else { return true };
+            let (Place::Rows(o) | Place::Turned(o)) = place else {
+                return true;
+            };
             let apart =
                 o.buffer != view.buffer || o.offset + o.width <= view.offset || view.offset + view.width <= o.offset;
             let read = || {
@@ -636,6 +640,10 @@ impl Lowerer<'_> {
 
     fn linear(&mut self, node: &Node) -> Result<()> {
         let (x, w, out) = (node.inputs[0], node.inputs[1], node.outputs[0]);
+        let operand = self.graph.ty(x);
+        if self.width(node, operand).is_ok_and(|w| operand.last_known() != Some(w)) {
+            return self.fail(node, "the runtime multiplies whole rows");
+        }
         let operand = self.linear_operand(node, x, w)?;
         let weight = self.weight(node, w)?;
         let bias = node.inputs.get(2).map(|&b| self.vector(node, b)).transpose()?;

@@ -103,7 +103,8 @@ impl Lowerer<'_> {
                             }
                             _ => {
                                 inputs.push(self.input(node, v)?);
-                                sub.add_input(format!("input.{}", inputs.len()), value.ty.clone())
+                                let name = format!("input.{}", inputs.len());
+                                self.turned_back(&mut sub, node, name, &value.ty)?
                             }
                         };
                         known.insert(v, here);
@@ -125,18 +126,24 @@ impl Lowerer<'_> {
             let is_output = self.graph.outputs().iter().any(|(_, o)| *o == v);
             if outside || is_output {
                 let ty = self.graph.ty(v);
-                let width = row_width(ty).ok_or_else(|| Error::Unsupported {
-                    node: format!("{}/{}", node.path, node.op.mnemonic()),
-                    message: format!("what is not made of steps gives rows f32[1, seq, …], found {ty}"),
-                })?;
-                sub.add_output(format!("output.{}", outputs.len()), known[&v]);
-                outputs.push((v, width));
+                let Some(axes) = Axes::of(ty) else {
+                    return self.fail(node, format!("what no step computes gives rows, found {ty}"));
+                };
+                let rows = match axes.seq_first() {
+                    Some(perm) => sub
+                        .append("", Op::Permute { perm }, &[known[&v]])
+                        .map_err(|e| broken(node, &e))?,
+                    None => known[&v],
+                };
+                sub.add_output(format!("output.{}", outputs.len()), rows);
+                outputs.push((v, axes));
             }
         }
         let island = Island::new(sub, self.bundle.clone(), self.bindings)?;
         self.islands.push(island);
         let mut written: Vec<(Buffer, usize)> = Vec::new();
-        for (v, width) in outputs {
+        for (v, axes) in outputs {
+            let width = axes.width;
             let buffer = self.rows_buffer(first, width)?;
             let view = View {
                 buffer,
@@ -144,7 +151,11 @@ impl Lowerer<'_> {
                 width,
                 stride: width,
             };
-            self.place(v, Place::Rows(view))?;
+            let place = match axes.is_rows() {
+                true => Place::Rows(view),
+                false => Place::Turned(view),
+            };
+            self.place(v, place)?;
             written.push((buffer, width));
         }
         let kind = Kind::Island {
@@ -156,12 +167,32 @@ impl Lowerer<'_> {
         Ok(())
     }
 
+    /// The input of an island, in the order of axes of the graph.
+    fn turned_back(&self, sub: &mut Graph, node: &Node, name: String, ty: &TensorType) -> Result<ValueId> {
+        match Axes::of(ty).and_then(|a| a.seq_first()) {
+            None => Ok(sub.add_input(name, ty.clone())),
+            Some(perm) => {
+                let shape: Vec<Dim> = perm.iter().map(|&p| ty.shape[p].clone()).collect();
+                let x = sub.add_input(name, TensorType::new(ty.dtype, shape));
+                let mut back = vec![0; perm.len()];
+                for (i, &p) in perm.iter().enumerate() {
+                    back[p] = i;
+                }
+                sub.append("", Op::Permute { perm: back }, &[x])
+                    .map_err(|e| broken(node, &e))
+            }
+        }
+    }
+
     fn input(&self, node: &Node, v: ValueId) -> Result<Input> {
         let ty = self.graph.ty(v);
         match self.places.get(&v) {
             Some(Place::Ids) => Ok(Input::Ids),
             Some(Place::Positions) => Ok(Input::Positions),
-            Some(Place::Rows(view)) if row_width(ty) == Some(view.width) => Ok(Input::Rows(*view)),
+            Some(Place::Rows(view)) if Axes::of(ty).is_some_and(|a| a.is_rows() && a.width == view.width) => {
+                Ok(Input::Rows(*view))
+            }
+            Some(Place::Turned(view)) => Ok(Input::Rows(*view)),
             _ => self.fail(node, format!("an operand {ty} is not made of rows")),
         }
     }
@@ -174,16 +205,45 @@ fn broken(node: &Node, e: &cactus_ir::Error) -> Error {
     }
 }
 
-/// Elements for each position of `f32[1, seq, …]`, which lie together.
-fn row_width(ty: &TensorType) -> Option<usize> {
-    let one = |d: &Dim| d.is(1) || *d == Dim::symbol(cactus_ir::BATCH);
-    let rows = ty.shape.len() >= 2 && one(&ty.shape[0]) && ty.shape[1] == Dim::symbol(cactus_ir::SEQ);
-    let width = ty
-        .shape
-        .iter()
-        .skip(2)
-        .try_fold(1usize, |n, d| n.checked_mul(d.as_known()?));
-    width.filter(|_| rows && ty.dtype == DType::F32)
+/// How floats with an axis of positions lie: as rows, or with positions elsewhere than at axis 1.
+struct Axes {
+    rank: usize,
+    seq: usize,
+    /// Elements for each position.
+    width: usize,
+    /// Whether there is nothing before the positions.
+    leads: bool,
+}
+
+impl Axes {
+    fn of(ty: &TensorType) -> Option<Axes> {
+        let seq = Dim::symbol(cactus_ir::SEQ);
+        let at = ty.shape.iter().position(|d| *d == seq)?;
+        let sizes = ty.shape.iter().enumerate().filter(|(i, _)| *i != at);
+        let batch = Dim::symbol(cactus_ir::BATCH);
+        let width = sizes.into_iter().try_fold(1usize, |n, (_, d)| match *d == batch {
+            true => Some(n),
+            false => n.checked_mul(d.as_known()?),
+        })?;
+        let before = &ty.shape[..at];
+        (ty.dtype == DType::F32).then_some(Axes {
+            rank: ty.shape.len(),
+            seq: at,
+            width,
+            leads: before.iter().all(|d| d.is(1) || *d == batch),
+        })
+    }
+
+    /// Whether these are the rows of a step.
+    fn is_rows(&self) -> bool {
+        self.leads && self.seq == 1
+    }
+
+    /// The order with positions first, where that is another order in memory.
+    fn seq_first(&self) -> Option<Vec<usize>> {
+        let others = (0..self.rank).filter(|&i| i != self.seq);
+        (!self.leads).then(|| std::iter::once(self.seq).chain(others).collect())
+    }
 }
 
 /// Whether an operation has the number of positions held in its attributes, which a function does not know.
