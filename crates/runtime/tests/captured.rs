@@ -38,7 +38,7 @@ fn program(folder: &Path, case: &str, bits: Option<u32>, kernels: Option<&'stati
         transpile(&source, &bundle, &options, &mut |_, _| {}).unwrap_or_else(|e| panic!("{case}: {e}"));
     }
     let options = Options {
-        kv_dtype: Some(KvDType::F16),
+        kv_dtype: KvDType::F16,
         kernels,
         ..Options::default()
     };
