@@ -461,6 +461,52 @@ def gemma4_moe():
     return causal_lm(config, T.Gemma4ForCausalLM)
 
 
+class Decoder(nn.Module):
+    """The decoder of a model that has an encoder, by what the encoder gave."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, decoder_input_ids, encoder_hidden_states):
+        hidden = self.model.model.decoder(
+            input_ids=decoder_input_ids,
+            encoder_hidden_states=encoder_hidden_states,
+            use_cache=False,
+            return_dict=False,
+        )[0]
+        return self.model.proj_out(hidden)
+
+
+@case()
+def whisper_decoder():
+    """Cross attention: keys and values of the encoder's frames are the same for every token."""
+    import transformers as T
+
+    config = T.WhisperConfig(
+        vocab_size=96,
+        num_mel_bins=16,
+        encoder_layers=1,
+        decoder_layers=2,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=64,
+        decoder_ffn_dim=64,
+        d_model=32,
+        max_source_positions=24,
+        max_target_positions=64,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        decoder_start_token_id=3,
+        init_std=0.2,
+    )
+    frames = Dim("frames", min=2, max=64)
+    calls = [(ids(1, 9, vocab=96), torch.randn(1, 10, 32)), (ids(1, 21, vocab=96), torch.randn(1, 24, 32))]
+    shapes = {"decoder_input_ids": {1: seq(64)}, "encoder_hidden_states": {1: frames}}
+    return Decoder(T.WhisperForConditionalGeneration(config)), calls, shapes
+
+
 @case()
 def minilm():
     import transformers as T
@@ -492,12 +538,12 @@ def minilm():
     return Encoder(), [call(12, 3), call(7, 0)], shapes
 
 
-def greedy(module, prompt, count=24):
+def greedy(module, prompt, *given, count=24):
     """The tokens of the largest logits. A case where two are nearly as large would test rounding."""
     ids, margins = list(prompt), []
     with torch.no_grad():
         for _ in range(count):
-            best = module(torch.tensor([ids]))[0, -1].topk(2)
+            best = module(torch.tensor([ids]), *given)[0, -1].topk(2)
             margins.append(float(best.values[0] - best.values[1]))
             ids.append(int(best.indices[0]))
     return {"prompt": prompt, "tokens": ids[len(prompt) :], "min_margin": round(min(margins), 4)}
@@ -537,8 +583,9 @@ def save(name):
         values |= {f"{i}.input.{n}": x.contiguous() for n, x in zip(names, args)}
         values |= {f"{i}.output.{j}": y.contiguous() for j, y in enumerate(flat)}
     save_file(values, HERE / f"{name}.safetensors")
-    if isinstance(module, CausalLM) or name in ("gpt", "streams"):
-        write_greedy(name, greedy(module, calls[0][0][0].tolist()))
+    if isinstance(module, (CausalLM, Decoder)) or name in ("gpt", "streams"):
+        prompt, *given = calls[0]
+        write_greedy(name, greedy(module, prompt[0].tolist(), *given))
     size = (HERE / f"{name}.pt2").stat().st_size
     print(f"{name}: {len(program.graph.nodes)} nodes, {size // 1024} kB")
 

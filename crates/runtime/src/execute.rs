@@ -2,6 +2,7 @@
 
 mod rows;
 
+use crate::function::held;
 use crate::observe::{Observed, Observer, Replaced};
 use crate::state::{StatePlan, States};
 use crate::step::{Buffer, Kind, Lowered, Rows, View};
@@ -9,6 +10,9 @@ use crate::{Error, Profile, Program, Result};
 use cactus_base::{AlignedBuf, Pool};
 use cactus_kernels::{Activations, Epilogue, Exec, QuantizedRows, RotatedRows};
 use cactus_quant::PackedView;
+use cactus_tensor::Tensor;
+use rows::Held;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -35,6 +39,7 @@ pub struct Execution {
     states: States,
     logits: Vec<f32>,
     profile: Option<Profile>,
+    given: Option<Held>,
     pub(crate) replaced: Replaced,
 }
 
@@ -49,6 +54,7 @@ impl Execution {
             states: States::new(&program.states)?,
             logits: vec![0.0; program.lowered.vocab_size],
             profile: None,
+            given: None,
             replaced: Replaced::new(),
             program,
         })
@@ -82,6 +88,26 @@ impl Execution {
     /// The times measured since profiling began.
     pub fn profile(&self) -> Option<&Profile> {
         self.profile.as_ref()
+    }
+
+    /// Takes the inputs of a sequence beside its token ids ([`Program::given_inputs`]), computes what depends on them alone,
+    /// and forgets every position.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Argument`] for an input that is missing, unknown or of another type or shape than declared, or
+    /// where the program has none.
+    pub fn give(&mut self, pool: &Pool, width: usize, inputs: &BTreeMap<String, Tensor>) -> Result<()> {
+        let Some(given) = &self.program.lowered.given else {
+            return Err(Error::Argument("the program reads token ids alone".into()));
+        };
+        let bindings = given.function.bind(inputs)?;
+        let outputs = given.function.run(pool, width, inputs)?;
+        self.given = Some(Held {
+            values: outputs.iter().map(|(_, t)| held(t)).collect(),
+            bindings,
+        });
+        self.clear();
+        Ok(())
     }
 
     /// Forgets every position.
@@ -145,6 +171,14 @@ impl Execution {
                 wanted: ids.len(),
             });
         }
+        let wanted = program.given_inputs();
+        if !wanted.is_empty() && self.given.is_none() {
+            let what = format!(
+                "the model reads `{}` too, which must be given first",
+                wanted.join("`, `")
+            );
+            return Err(Error::Argument(what));
+        }
         let step = pool.step(width);
         let mut call = Call {
             lowered: &program.lowered,
@@ -162,6 +196,7 @@ impl Execution {
                 None => None,
             },
             replaced: &self.replaced,
+            given: self.given.as_ref(),
             ids,
             past,
         };
@@ -206,6 +241,7 @@ struct Call<'a> {
     profile: Option<&'a mut Profile>,
     observer: Option<Observer<'a>>,
     replaced: &'a Replaced,
+    given: Option<&'a Held>,
     ids: &'a [u32],
     past: usize,
 }

@@ -12,6 +12,7 @@
 //!   asked for.
 
 mod elementwise;
+mod given;
 mod island;
 
 use crate::function::Island;
@@ -21,8 +22,10 @@ use crate::step::{Buffer, Input, Kind, Lowered, Rows, Step, View};
 use crate::{Error, Result, kernel_names};
 use cactus_bundle::Bundle;
 use cactus_ir::{BinaryFn, Def, Dim, Graph, Node, NodeId, Op, TensorType, ValueId};
-use cactus_kernels::{QuantizedRows, RotatedRows};
+use cactus_kernels::{Kernels, QuantizedRows, RotatedRows};
 use cactus_quant::Packing;
+pub(crate) use given::Given;
+use given::Split;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -34,6 +37,8 @@ enum Place {
     Rows(View),
     /// Rows of a value whose positions are not at axis 1: what no step reads.
     Turned(View),
+    /// What holds for the whole sequence, by its index.
+    Given(usize),
     Logits,
 }
 
@@ -70,6 +75,7 @@ pub(crate) fn lower(
     bundle: &Arc<Bundle>,
     bindings: &BTreeMap<String, String>,
     rows: usize,
+    kernels: &'static Kernels,
 ) -> Result<Lowered> {
     let unsupported = |message: &str| Error::Unsupported {
         node: format!("component {}", graph.name),
@@ -78,9 +84,14 @@ pub(crate) fn lower(
     let [(_, logits)] = graph.outputs() else {
         return Err(unsupported("the runtime executes graphs with one output, the logits"));
     };
-    let [ids] = graph.inputs() else {
-        return Err(unsupported("the runtime executes graphs with one input, the token ids"));
+    let is_ids = |v: &ValueId| graph.ty(*v).shape.contains(&Dim::symbol(cactus_ir::SEQ));
+    let (ids, others): (Vec<ValueId>, Vec<ValueId>) = graph.inputs().iter().partition(|v| is_ids(v));
+    let [ids] = ids[..] else {
+        return Err(unsupported(
+            "the runtime executes graphs with one input that counts positions, the token ids",
+        ));
     };
+    let split = Split::new(graph, &others)?;
     let capped = soft_cap::find(graph, *logits);
     let logits = capped.as_ref().map_or(*logits, |c| c.of);
     let mut l = Lowerer {
@@ -90,7 +101,7 @@ pub(crate) fn lower(
         rows,
         uses: graph.uses(),
         position: graph.order().iter().enumerate().map(|(i, &n)| (n, i)).collect(),
-        places: HashMap::from([(*ids, Place::Ids)]),
+        places: HashMap::from([(ids, Place::Ids)]),
         quantized: HashMap::new(),
         rotated: HashMap::new(),
         rope_tables: Vec::new(),
@@ -105,10 +116,14 @@ pub(crate) fn lower(
         later: Vec::new(),
         islands: Vec::new(),
     };
+    if let Some(split) = &split {
+        l.place_given(split);
+    }
     let mut tail = 0;
     for (now, (id, node)) in graph.nodes().enumerate() {
         l.now = now;
-        if capped.as_ref().is_some_and(|c| c.nodes.contains(&id)) {
+        let given = split.as_ref().is_some_and(|s| s.nodes.contains(&id));
+        if given || capped.as_ref().is_some_and(|c| c.nodes.contains(&id)) {
             continue;
         }
         l.node_or_later(id, node)?;
@@ -140,6 +155,7 @@ pub(crate) fn lower(
         vocab_size,
         soft_cap: capped.map(|c| c.cap),
         islands: l.islands,
+        given: split.map(|s| s.finish(bundle, bindings, kernels)).transpose()?,
         steps: l.steps,
     })
 }

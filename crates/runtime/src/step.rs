@@ -1,6 +1,7 @@
 //! A lowered component as data: kernel calls over views of buffers.
 
 use crate::function::Island;
+use crate::lower::Given;
 use crate::soft_cap::SoftCap;
 use cactus_kernels::{Activation, BinaryOp, UnaryOp};
 
@@ -39,6 +40,8 @@ pub(crate) enum Input {
     Ids,
     /// Their positions in the sequence.
     Positions,
+    /// What holds for the whole sequence, by its index.
+    Given(usize),
 }
 
 /// A kernel call. Weights are indices into [`Lowered::weights`].
@@ -231,6 +234,7 @@ pub(crate) struct Lowered {
     /// Steps from here on are the tail.
     pub(crate) tail: usize,
     pub(crate) islands: Vec<Island>,
+    pub(crate) given: Option<Given>,
     /// Indices of stored tensors in the bundle.
     pub(crate) weights: Vec<usize>,
     /// Byte offset of each buffer in the arena.

@@ -6,6 +6,7 @@ use crate::function::gated_delta::{Operands, Sizes, gated_delta};
 use crate::step::{Buffer, Input, Kind};
 use crate::{Error, Result};
 use cactus_base::AlignedBuf;
+use cactus_ir::Bindings;
 use std::ops::Range;
 
 /// Rows of the arena, and what every position has.
@@ -16,7 +17,15 @@ struct Rows<'a> {
     outputs: &'a [(Buffer, usize)],
     ids: &'a [u32],
     past: usize,
+    given: Option<&'a Held>,
     rows: Range<usize>,
+}
+
+/// What holds for a sequence: computed once.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) values: Vec<Vec<u8>>,
+    pub(crate) bindings: Bindings,
 }
 
 impl Exchange for Rows<'_> {
@@ -26,6 +35,12 @@ impl Exchange for Rows<'_> {
             Input::Ids => {
                 let ids = self.ids[self.rows.clone()].iter().map(|&id| i64::from(id));
                 return numbers(to, ids);
+            }
+            Input::Given(index) => {
+                if let Some(given) = self.given.and_then(|g| g.values.get(index)) {
+                    to.copy_from_slice(given);
+                }
+                return;
             }
             Input::Positions => {
                 let first = self.past + self.rows.start;
@@ -68,9 +83,11 @@ impl Call<'_> {
             outputs,
             ids: self.ids,
             past: self.past,
+            given: self.given,
             rows: rows.clone(),
         };
-        lowered.islands[island].run(self.exec, rows.len(), &mut exchange)
+        let given = self.given.map(|g| &g.bindings);
+        lowered.islands[island].run(self.exec, rows.len(), given, &mut exchange)
     }
 
     pub(super) fn gated_delta(&mut self, kind: &Kind, rows: &Range<usize>) -> Result<()> {

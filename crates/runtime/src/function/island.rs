@@ -29,7 +29,7 @@ pub(crate) trait Exchange {
 pub(crate) struct Island {
     graph: Graph,
     constants: Constants,
-    ready: Mutex<VecDeque<(usize, Plan, Memory)>>,
+    ready: Mutex<VecDeque<(Bindings, Plan, Memory)>>,
 }
 
 impl Island {
@@ -51,23 +51,31 @@ impl Island {
         self.graph.order().len()
     }
 
-    /// Computes `rows` positions.
+    /// Computes `rows` positions; `given` are the sizes of what holds for the whole sequence.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Argument`] for an index outside of its axis, [`crate::ErrorKind::Memory`].
-    pub(crate) fn run(&self, exec: Exec<'_>, rows: usize, exchange: &mut dyn Exchange) -> Result<()> {
-        let bindings = Bindings::from([(SEQ.to_owned(), rows), (BATCH.to_owned(), 1)]);
+    pub(crate) fn run(
+        &self,
+        exec: Exec<'_>,
+        rows: usize,
+        given: Option<&Bindings>,
+        exchange: &mut dyn Exchange,
+    ) -> Result<()> {
+        let mut bindings = given.cloned().unwrap_or_default();
+        bindings.insert(SEQ.to_owned(), rows);
+        bindings.insert(BATCH.to_owned(), 1);
         let mut ready = self.ready.lock().unwrap_or_else(|e| e.into_inner());
         let (_, plan, mut memory) = match ready
             .iter()
-            .position(|(n, ..)| *n == rows)
+            .position(|(b, ..)| *b == bindings)
             .and_then(|i| ready.remove(i))
         {
             Some(found) => found,
             None => {
                 let plan = Plan::new(&self.graph, &self.constants, &bindings)?;
                 let memory = Memory::new(&plan)?;
-                (rows, plan, memory)
+                (bindings.clone(), plan, memory)
             }
         };
         let mut run = Run {
@@ -90,7 +98,7 @@ impl Island {
         for (i, (_, v)) in self.graph.outputs().iter().enumerate() {
             exchange.write(i, run.bytes(*v)?);
         }
-        ready.push_front((rows, plan, memory));
+        ready.push_front((bindings, plan, memory));
         ready.truncate(KEPT);
         Ok(())
     }

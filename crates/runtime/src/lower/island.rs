@@ -104,7 +104,10 @@ impl Lowerer<'_> {
                             _ => {
                                 inputs.push(self.input(node, v)?);
                                 let name = format!("input.{}", inputs.len());
-                                self.turned_back(&mut sub, node, name, &value.ty)?
+                                match inputs.last() {
+                                    Some(Input::Rows(_)) => self.turned_back(&mut sub, node, name, &value.ty)?,
+                                    _ => sub.add_input(name, value.ty.clone()),
+                                }
                             }
                         };
                         known.insert(v, here);
@@ -192,6 +195,7 @@ impl Lowerer<'_> {
             Some(Place::Rows(view)) if Axes::of(ty).is_some_and(|a| a.is_rows() && a.width == view.width) => {
                 Ok(Input::Rows(*view))
             }
+            Some(Place::Given(index)) => Ok(Input::Given(*index)),
             Some(Place::Turned(view)) => Ok(Input::Rows(*view)),
             _ => self.fail(node, format!("an operand {ty} is not made of rows")),
         }
