@@ -5,7 +5,7 @@ use cactus_base::Pool;
 use cactus_bundle::Bundle;
 use cactus_import::pt2::{Task, TranspileOptions, transpile};
 use cactus_kernels::Kernels;
-use cactus_runtime::{Execution, Head, KvDType, Options, Program};
+use cactus_runtime::{Execution, Head, KvDType, Logits, Options, Program};
 use cactus_tensor::{DType, Tensor};
 use safetensors::SafeTensors;
 use std::collections::BTreeMap;
@@ -86,7 +86,7 @@ fn logits(case: &str, program: &Arc<Program>, threads: usize, ids: &[u32], piece
         let (now, later) = rest.split_at(n.min(rest.len()));
         rest = later;
         if !now.is_empty() {
-            let mut each = |_: usize, row: &[f32]| out.extend(row.iter().map(|v| v.to_bits()));
+            let mut each = |_: usize, row: Logits<'_>| out.extend(row.iter().map(|v| v.to_bits()));
             run.run(&pool, threads, now, Head::From(0, &mut each)).unwrap();
         }
     }
@@ -103,14 +103,14 @@ fn captured_model_generates_the_tokens_of_torch() {
         let (mut ids, mut found) = (prompt.clone(), Vec::new());
         while found.len() < want.len() {
             run.run(&pool, 1, &ids, Head::Last).unwrap();
-            ids = vec![largest(run.logits())];
+            ids = vec![largest(&run.logits())];
             found.push(ids[0]);
         }
         assert_eq!(found, want, "{case}");
         // The same again in the same memory: nothing of the last sequence is left.
         run.clear();
         run.run(&pool, 1, &prompt, Head::Last).unwrap();
-        assert_eq!(largest(run.logits()), want[0], "{case}");
+        assert_eq!(largest(&run.logits()), want[0], "{case}");
     }
 }
 
@@ -130,7 +130,7 @@ fn what_an_encoder_gave_holds_until_other_frames_are_given() {
         let ids: Vec<u32> = ids.data().chunks_exact(8).map(|b| b[0].into()).collect();
         run.give(&pool, 1, &floats(case, &format!("{call}.input."))).unwrap();
         let mut found = Vec::new();
-        let mut each = |_: usize, row: &[f32]| found.extend_from_slice(row);
+        let mut each = |_: usize, row: Logits<'_>| found.extend_from_slice(&row);
         run.run(&pool, 1, &ids, Head::From(0, &mut each)).unwrap();
         let want = &floats(case, &format!("{call}.output."))["0"];
         let want = want.as_f32().unwrap();

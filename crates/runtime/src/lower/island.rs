@@ -132,12 +132,17 @@ impl Lowerer<'_> {
                 let Some(axes) = Axes::of(ty) else {
                     return self.fail(node, format!("what no step computes gives rows, found {ty}"));
                 };
-                let rows = match axes.seq_first() {
-                    Some(perm) => sub
-                        .append("", Op::Permute { perm }, &[known[&v]])
-                        .map_err(|e| broken(node, &e))?,
-                    None => known[&v],
-                };
+                let mut rows = known[&v];
+                if let Some(perm) = axes.seq_first() {
+                    let op = Op::Permute { perm };
+                    rows = sub.append("", op, &[rows]).map_err(|e| broken(node, &e))?;
+                }
+                if axes.truth {
+                    let dtype = DType::F32;
+                    rows = sub
+                        .append("", Op::Cast { dtype }, &[rows])
+                        .map_err(|e| broken(node, &e))?;
+                }
                 sub.add_output(format!("output.{}", outputs.len()), rows);
                 outputs.push((v, axes));
             }
@@ -172,19 +177,25 @@ impl Lowerer<'_> {
 
     /// The input of an island, in the order of axes of the graph.
     fn turned_back(&self, sub: &mut Graph, node: &Node, name: String, ty: &TensorType) -> Result<ValueId> {
-        match Axes::of(ty).and_then(|a| a.seq_first()) {
-            None => Ok(sub.add_input(name, ty.clone())),
-            Some(perm) => {
-                let shape: Vec<Dim> = perm.iter().map(|&p| ty.shape[p].clone()).collect();
-                let x = sub.add_input(name, TensorType::new(ty.dtype, shape));
-                let mut back = vec![0; perm.len()];
-                for (i, &p) in perm.iter().enumerate() {
-                    back[p] = i;
-                }
-                sub.append("", Op::Permute { perm: back }, &[x])
-                    .map_err(|e| broken(node, &e))
+        let perm = Axes::of(ty).and_then(|a| a.seq_first());
+        let shape = match &perm {
+            Some(perm) => perm.iter().map(|&p| ty.shape[p].clone()).collect(),
+            None => ty.shape.clone(),
+        };
+        let mut x = sub.add_input(name, TensorType::new(DType::F32, shape));
+        if let Some(perm) = perm {
+            let mut back = vec![0; perm.len()];
+            for (i, &p) in perm.iter().enumerate() {
+                back[p] = i;
             }
+            let op = Op::Permute { perm: back };
+            x = sub.append("", op, &[x]).map_err(|e| broken(node, &e))?;
         }
+        if ty.dtype == DType::Bool {
+            let op = Op::Cast { dtype: ty.dtype };
+            x = sub.append("", op, &[x]).map_err(|e| broken(node, &e))?;
+        }
+        Ok(x)
     }
 
     fn input(&self, node: &Node, v: ValueId) -> Result<Input> {
@@ -209,7 +220,7 @@ fn broken(node: &Node, e: &cactus_ir::Error) -> Error {
     }
 }
 
-/// How floats with an axis of positions lie: as rows, or with positions elsewhere than at axis 1.
+/// How floats or truth values with an axis of positions lie: as rows, or with positions elsewhere than at axis 1.
 struct Axes {
     rank: usize,
     seq: usize,
@@ -217,6 +228,8 @@ struct Axes {
     width: usize,
     /// Whether there is nothing before the positions.
     leads: bool,
+    /// Truth values, kept as 0 and 1.
+    truth: bool,
 }
 
 impl Axes {
@@ -230,17 +243,18 @@ impl Axes {
             false => n.checked_mul(d.as_known()?),
         })?;
         let before = &ty.shape[..at];
-        (ty.dtype == DType::F32).then_some(Axes {
+        matches!(ty.dtype, DType::F32 | DType::Bool).then_some(Axes {
             rank: ty.shape.len(),
             seq: at,
             width,
+            truth: ty.dtype == DType::Bool,
             leads: before.iter().all(|d| d.is(1) || *d == batch),
         })
     }
 
     /// Whether these are the rows of a step.
     fn is_rows(&self) -> bool {
-        self.leads && self.seq == 1
+        self.leads && self.seq == 1 && !self.truth
     }
 
     /// The order with positions first, where that is another order in memory.
