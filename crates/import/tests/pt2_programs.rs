@@ -169,6 +169,38 @@ fn causal_model_gets_states_and_computes_the_same_call_by_call() {
     }
 }
 
+/// Operations of a decoder layer that compute: those of the whole graph but for embedding, positions, last norm and head.
+#[test]
+fn a_decoder_layer_is_few_operations() {
+    // Beyond 14: norms after both halves (Gemma 3), the operations of a router (experts).
+    let cases = [
+        ("gpt", 14),
+        ("gpt2", 14),
+        ("smollm2", 14),
+        ("llama_eager", 14),
+        ("qwen3", 14),
+        ("lfm2", 14),
+        ("gemma3", 17),
+        ("olmoe", 17),
+        ("qwen3_moe", 18),
+    ];
+    for (case, most) in cases {
+        let mut imported = import_file(&folder().join(format!("{case}.pt2"))).unwrap();
+        let (_, graph, report) = optimize(&mut imported, &TranspileOptions::default()).unwrap();
+        let computing = graph
+            .nodes()
+            .filter(|(_, n)| !matches!(n.op, Op::Reshape { .. } | Op::Slice { .. }))
+            .count();
+        let each = (computing - 4).div_ceil(2);
+        assert!(each <= most, "{case}: {each} operations a layer\n{report}\n{graph}");
+        let moves = graph
+            .nodes()
+            .filter(|(_, n)| matches!(n.op, Op::Permute { .. } | Op::Expand { .. } | Op::Cast { .. }))
+            .count();
+        assert_eq!(moves, 0, "{case}: something is moved at run time\n{graph}");
+    }
+}
+
 /// The operations of a graph with their attributes, sorted; a captured batch is fixed at 1.
 fn operations(g: &Graph) -> Vec<String> {
     let mut all: Vec<String> = g

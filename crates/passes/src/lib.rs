@@ -2,7 +2,7 @@
 //! that the runtime lowers.
 //!
 //! [`optimize`] runs the whole pipeline: canonicalize, fold constants, fuse (norms, rotary embedding, attention, short
-//! convolution, gated MLP), merge linears that share an operand, insert states, remove dead code. Each pass is one file
+//! convolution, gated MLP, chosen experts), merge linears that share an operand, insert states, remove dead code. Each pass is one file
 //! and one [`Pass`]; the graph is verified after each. A [`Report`] says where each pattern fired and, where it nearly
 //! did, why not. [`choose_storage`] decides how each weight is stored; that is no rewrite, since the graph sees a weight
 //! as `f32` whatever it is stored as.
