@@ -183,7 +183,9 @@ def main():
     if args.write:
         from families_page import page
 
-        (ROOT / "docs" / "reference" / "families.md").write_text(page(results, torch.__version__))
+        (ROOT / "docs" / "reference" / "families.md").write_text(
+            page(results, torch.__version__, [n for n in ZOO if n not in {r["name"] for r in results}])
+        )
 
 
 if __name__ == "__main__":

@@ -68,9 +68,7 @@ def run(bundle: Path, inputs: dict[str, np.ndarray], component: str | None = Non
         return [(o["name"], np.load(Path(folder) / "out" / o["file"])) for o in result["outputs"]]
 
 
-def generate(
-    bundle: Path, ids: list[int], tokens: int, given: dict[str, np.ndarray] | None = None
-) -> list[int]:
+def generate(bundle: Path, ids: list[int], tokens: int, given: dict[str, np.ndarray] | None = None) -> list[int]:
     """Continues token ids greedily, with keys and values in 16 bits; `given` is what a decoder reads beside them."""
     with tempfile.TemporaryDirectory(prefix="cactus-") as folder:
         arguments: list[object] = []
