@@ -4,8 +4,10 @@
 
 Needs torch and transformers of `golden/requirements.txt`. Each case gives `<case>.pt2` and `<case>.safetensors`, which
 holds `input.<i>.<name>` and `output.<i>` of one or more calls (`1.input...` for a second call of another length).
+`greedy.json` has the tokens that language models pick after a prompt, each computed from the whole sequence.
 """
 
+import json
 import math
 import sys
 from pathlib import Path
@@ -211,6 +213,31 @@ def gpt():
 
 
 @case()
+def streams():
+    """Two residual streams on an axis before the batch, one row of positions each."""
+
+    class Streams(nn.Module):
+        def __init__(self, vocab=64, d=16, n=32):
+            super().__init__()
+            self.wte, self.wpe = nn.Embedding(vocab, d), nn.Embedding(n, d)
+            self.qkv = nn.ModuleList(nn.Linear(d, 3 * d) for _ in range(2))
+            self.mix = nn.Parameter(torch.randn(2, 2))
+            self.head = nn.Linear(d, vocab)
+
+        def forward(self, input_ids):
+            x = self.wte(input_ids) + self.wpe(torch.arange(input_ids.shape[1]))
+            x = torch.stack([x, 0.5 * x])
+            for qkv in self.qkv:
+                q, k, v = (y.unsqueeze(1) for y in qkv(x.mean(0)).chunk(3, -1))
+                a = F.scaled_dot_product_attention(q, k, v, is_causal=True).squeeze(1)
+                # Streams are mixed with each other, and each takes the attention with its own sign.
+                x = (x.permute(1, 2, 3, 0) @ self.mix.tanh()).permute(3, 0, 1, 2) + torch.stack([a, -a])
+            return self.head(F.silu(x[0]) * x[1])
+
+    return Streams(), [(ids(1, 7),), (ids(1, 20),)], {"input_ids": {1: seq(32)}}
+
+
+@case()
 def vit():
     class ViT(nn.Module):
         def __init__(self, d=32):
@@ -242,6 +269,8 @@ def odds():
         def forward(self, x):
             y = F.glu(self.conv(x), 1)
             z = torch.erfinv(0.999 * torch.tanh(y))
+            # Steps of a fraction, and which of them a number lies between.
+            z = z + torch.bucketize(y, torch.arange(1 / 4, 1.0, 1 / 4), right=True)
             w = y.clone()
             w[..., 1:9:3] = z[..., :3]
             return w, z.unsqueeze(1).expand(-1, 2, -1, -1)
@@ -279,6 +308,8 @@ class CausalLM(nn.Module):
 
 
 def causal_lm(config, cls):
+    # As the adapters capture experts: the weights that were chosen, and products with them.
+    config._experts_implementation = "batched_mm"
     return CausalLM(cls(config)), [(ids(1, 9, vocab=96),), (ids(1, 21, vocab=96),)], {"input_ids": {1: seq(128)}}
 
 
@@ -376,6 +407,107 @@ def qwen3_5():
 
 
 @case()
+def qwen3_moe():
+    """A router that softmaxes before it chooses; only the chosen experts are computed."""
+    import transformers as T
+
+    more = dict(head_dim=16, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, norm_topk_prob=True)
+    return causal_lm(T.Qwen3MoeConfig(**text_config(**more)), T.Qwen3MoeForCausalLM)
+
+
+@case()
+def olmoe():
+    """As Qwen3, but the shares do not sum to one, and experts are of an odd width."""
+    import transformers as T
+
+    more = dict(num_experts=4, num_experts_per_tok=2) | {"intermediate_size": 20}
+    return causal_lm(T.OlmoeConfig(**(text_config() | more)), T.OlmoeForCausalLM)
+
+
+@case()
+def lfm2_moe():
+    """A router of sigmoids with a bias for the choice alone, beside short convolutions."""
+    import transformers as T
+
+    more = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, num_dense_layers=1)
+    config = T.Lfm2MoeConfig(**text_config(layer_types=["conv", "full_attention"], **more))
+    module, calls, shapes = causal_lm(config, T.Lfm2MoeForCausalLM)
+    for name, x in list(module.named_parameters()) + list(module.named_buffers()):
+        if name.endswith("expert_bias"):
+            with torch.no_grad():
+                x.normal_(0.0, 0.3)
+    return module, calls, shapes
+
+
+@case()
+def gemma4_moe():
+    """Experts beside a gated unit that every position takes, with a factor for each."""
+    import transformers as T
+
+    config = T.Gemma4TextConfig(
+        **text_config(
+            head_dim=16,
+            global_head_dim=16,
+            sliding_window=8,
+            layer_types=["sliding_attention", "full_attention"],
+            vocab_size_per_layer_input=96,
+            hidden_size_per_layer_input=16,
+            enable_moe_block=True,
+            num_experts=4,
+            top_k_experts=2,
+            moe_intermediate_size=16,
+        )
+    )
+    return causal_lm(config, T.Gemma4ForCausalLM)
+
+
+class Decoder(nn.Module):
+    """The decoder of a model that has an encoder, by what the encoder gave."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, decoder_input_ids, encoder_hidden_states):
+        hidden = self.model.model.decoder(
+            input_ids=decoder_input_ids,
+            encoder_hidden_states=encoder_hidden_states,
+            use_cache=False,
+            return_dict=False,
+        )[0]
+        return self.model.proj_out(hidden)
+
+
+@case()
+def whisper_decoder():
+    """Cross attention: keys and values of the encoder's frames are the same for every token."""
+    import transformers as T
+
+    config = T.WhisperConfig(
+        vocab_size=96,
+        num_mel_bins=16,
+        encoder_layers=1,
+        decoder_layers=2,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=64,
+        decoder_ffn_dim=64,
+        d_model=32,
+        max_source_positions=24,
+        max_target_positions=64,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        decoder_start_token_id=3,
+        init_std=0.2,
+    )
+    frames = Dim("frames", min=2, max=64)
+    calls = [(ids(1, 9, vocab=96), torch.randn(1, 10, 32)), (ids(1, 21, vocab=96), torch.randn(1, 24, 32))]
+    shapes = {"decoder_input_ids": {1: seq(64)}, "encoder_hidden_states": {1: frames}}
+    return Decoder(T.WhisperForConditionalGeneration(config)), calls, shapes
+
+
+@case()
 def minilm():
     import transformers as T
 
@@ -406,6 +538,25 @@ def minilm():
     return Encoder(), [call(12, 3), call(7, 0)], shapes
 
 
+def greedy(module, prompt, *given, count=24):
+    """The tokens of the largest logits. A case where two are nearly as large would test rounding."""
+    ids, margins = list(prompt), []
+    with torch.no_grad():
+        for _ in range(count):
+            best = module(torch.tensor([ids]), *given)[0, -1].topk(2)
+            margins.append(float(best.values[0] - best.values[1]))
+            ids.append(int(best.indices[0]))
+    return {"prompt": prompt, "tokens": ids[len(prompt) :], "min_margin": round(min(margins), 4)}
+
+
+def write_greedy(name, found):
+    path = HERE / "greedy.json"
+    known = json.loads(path.read_text()) if path.exists() else {}
+    known[name] = found
+    lines = [f"  {json.dumps(case)}: {json.dumps(known[case])}" for case in sorted(known)]
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
 def save(name):
     make, level = CASES[name]
     torch.manual_seed(0)
@@ -432,10 +583,14 @@ def save(name):
         values |= {f"{i}.input.{n}": x.contiguous() for n, x in zip(names, args)}
         values |= {f"{i}.output.{j}": y.contiguous() for j, y in enumerate(flat)}
     save_file(values, HERE / f"{name}.safetensors")
+    if isinstance(module, (CausalLM, Decoder)) or name in ("gpt", "streams"):
+        prompt, *given = calls[0]
+        write_greedy(name, greedy(module, prompt[0].tolist(), *given))
     size = (HERE / f"{name}.pt2").stat().st_size
     print(f"{name}: {len(program.graph.nodes)} nodes, {size // 1024} kB")
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)
     for wanted in sys.argv[1:] or CASES:
         save(wanted)

@@ -62,7 +62,8 @@ def component(c, folder):
     if c.dynamic and not captured.notes and (longer := other_length(c)) is not None:
         row["error"] = max(row["error"], compare(captured, bundle, longer))
         row["lengths"] = 2
-    if c.task == "causal_lm_logits":
+    decoder = c.name == "decoder" and not captured.notes and next(iter(c.inputs)).endswith("input_ids")
+    if c.task == "causal_lm_logits" or decoder:
         row |= greedy(captured, archive, folder / "lm")
     return row
 
@@ -95,14 +96,15 @@ def greedy(captured, archive, bundle):
     """Tokens of the stateful program beside those that PyTorch picks."""
     try:
         program.transpile(archive, bundle, "--task", "causal_lm_logits")
-        ids = captured.args[0][0].tolist()
-        found = program.generate(bundle, ids, GREEDY_TOKENS)
+        ids, rest = captured.args[0][0].tolist(), captured.args[1:]
+        names = captured.ir_graph.input_names[1:]
+        found = program.generate(bundle, ids, GREEDY_TOKENS, {n: x.numpy() for n, x in zip(names, rest)})
     except TranspileError as e:
         return {"states": str(e)}
     want = list(ids)
     with torch.no_grad():
         for _ in range(GREEDY_TOKENS):
-            want.append(int(captured.module(torch.tensor([want]))[0, -1].argmax()))
+            want.append(int(captured.module(torch.tensor([want]), *rest)[0, -1].argmax()))
     same = sum(a == b for a, b in zip(found, want[len(ids) :]))
     return {"states": "yes", "greedy": f"{same} of {GREEDY_TOKENS}"}
 
@@ -181,7 +183,9 @@ def main():
     if args.write:
         from families_page import page
 
-        (ROOT / "docs" / "reference" / "families.md").write_text(page(results, torch.__version__))
+        (ROOT / "docs" / "reference" / "families.md").write_text(
+            page(results, torch.__version__, [n for n in ZOO if n not in {r["name"] for r in results}])
+        )
 
 
 if __name__ == "__main__":

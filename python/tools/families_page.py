@@ -21,10 +21,12 @@ computing the whole sequence again for each. *Length*: whether it may vary.
 """
 
 
-def page(results: list[dict], torch: str) -> str:
+def page(results: list[dict], torch: str, missing: list[str] = ()) -> str:
     families = [r for r in results if not r["name"].startswith(("user_", "torchvision_", "timm_"))]
     users = [r for r in results if r not in families]
     text = HEAD.format(torch=torch.split("+")[0])
+    if missing:
+        text += "Not run for this state of the page: " + ", ".join(f"`{name}`" for name in missing) + ".\n\n"
     text += "## Families of transformers\n\n" + table(families)
     text += "\n## Models that nobody tuned for\n\n" + table(users)
     text += "\n## What falls short\n\n" + shortfalls(results)

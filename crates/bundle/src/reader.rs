@@ -228,7 +228,10 @@ impl Bundle {
         let component = self.component(name)?;
         let graph_path = format!("components/{name}/graph.cactus");
         let bytes = self.file(&graph_path)?;
-        let graph = decode_graph(&self.root.join(&graph_path), &bytes)?;
+        let graph = match decode_graph(&self.root.join(&graph_path), &bytes) {
+            Err(e) if e.kind() == ErrorKind::Version => self.saved_graph(name, e)?,
+            decoded => decoded?,
+        };
         let bindings_path = format!("components/{name}/graph_bindings.json");
         let bindings: BTreeMap<String, String> = read_listed(&self.root, &self.manifest, &bindings_path)?;
         let fail = |what: String| Err(Error::new(ErrorKind::Invalid, self.root.join(&bindings_path), what));
@@ -249,6 +252,19 @@ impl Bundle {
             return fail("the states of the graph are not those of the manifest".into());
         }
         Ok((graph, bindings))
+    }
+
+    /// The graph of a component by its saved JSON form, where `graph.cactus` has a header of another version (`why`). The
+    /// document has a version of its own, and is refused where that is another, too.
+    fn saved_graph(&self, name: &str, why: Error) -> Result<Graph> {
+        let path = format!("components/{name}/optimized_ir.json");
+        if !self.has_file(&path) {
+            return Err(why);
+        }
+        let bytes = self.file(&path)?;
+        let fail = |what: String| Error::new(ErrorKind::Version, self.root.join(&path), what);
+        let text = std::str::from_utf8(&bytes).map_err(|e| fail(format!("{why}; its saved form is no text: {e}")))?;
+        Graph::from_json(text).map_err(|e| fail(format!("{why}; its saved form is not readable either: {e}")))
     }
 
     /// Where the bundle came from.

@@ -115,16 +115,41 @@ fn program_computes_what_torch_computed() {
 /// Token ids up to a length as one call, and call by call through the states.
 #[test]
 fn causal_model_gets_states_and_computes_the_same_call_by_call() {
-    for case in ["gpt", "smollm2", "llama_eager", "qwen3", "gemma3", "gemma4", "lfm2"] {
+    for case in [
+        "gpt",
+        "gpt2",
+        "streams",
+        "smollm2",
+        "llama_eager",
+        "qwen3",
+        "gemma3",
+        "gemma4",
+        "lfm2",
+        "qwen3_5",
+        "lfm2_moe",
+        "qwen3_moe",
+        "olmoe",
+        "gemma4_moe",
+    ] {
         let mut imported = import_file(&folder().join(format!("{case}.pt2"))).unwrap();
         // As far as possible, so that the report says what stopped it.
         let (task, graph, report) = optimize(&mut imported, &TranspileOptions::default()).unwrap();
         assert_eq!(task, Task::CausalLm, "{case}: {report}\n{graph}");
         let mixers = graph
             .nodes()
-            .filter(|(_, n)| matches!(n.op, Op::Attention(_) | Op::ShortConv { .. }))
+            .filter(|(_, n)| matches!(n.op, Op::Attention(_) | Op::ShortConv { .. } | Op::GatedDelta { .. }))
             .count();
         assert_eq!(graph.states().len(), mixers, "{case}:\n{graph}");
+        let experts = graph
+            .nodes()
+            .filter(|(_, n)| matches!(n.op, Op::Experts { .. }))
+            .count();
+        let layers = match case {
+            "lfm2_moe" => 1,
+            moe if moe.contains("moe") => 2,
+            _ => 0,
+        };
+        assert_eq!(experts, layers, "{case}: {report}\n{graph}");
         assert!(mixers >= 2, "{case}:\n{graph}");
         let (inputs, want) = calls(case).remove(1);
         let ids = inputs["input_ids"].as_i64().unwrap();
@@ -141,6 +166,38 @@ fn causal_model_gets_states_and_computes_the_same_call_by_call() {
         let got = Tensor::from_f32(want[0].shape(), got).unwrap();
         let e = error(&got, &want[0]);
         assert!(e < 1e-5, "{case}: {e:e}");
+    }
+}
+
+/// Operations of a decoder layer that compute: those of the whole graph but for embedding, positions, last norm and head.
+#[test]
+fn a_decoder_layer_is_few_operations() {
+    // Beyond 14: norms after both halves (Gemma 3), the operations of a router (experts).
+    let cases = [
+        ("gpt", 14),
+        ("gpt2", 14),
+        ("smollm2", 14),
+        ("llama_eager", 14),
+        ("qwen3", 14),
+        ("lfm2", 14),
+        ("gemma3", 17),
+        ("olmoe", 17),
+        ("qwen3_moe", 18),
+    ];
+    for (case, most) in cases {
+        let mut imported = import_file(&folder().join(format!("{case}.pt2"))).unwrap();
+        let (_, graph, report) = optimize(&mut imported, &TranspileOptions::default()).unwrap();
+        let computing = graph
+            .nodes()
+            .filter(|(_, n)| !matches!(n.op, Op::Reshape { .. } | Op::Slice { .. }))
+            .count();
+        let each = (computing - 4).div_ceil(2);
+        assert!(each <= most, "{case}: {each} operations a layer\n{report}\n{graph}");
+        let moves = graph
+            .nodes()
+            .filter(|(_, n)| matches!(n.op, Op::Permute { .. } | Op::Expand { .. } | Op::Cast { .. }))
+            .count();
+        assert_eq!(moves, 0, "{case}: something is moved at run time\n{graph}");
     }
 }
 

@@ -256,7 +256,7 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
             out.shape[2] = h;
             Ok(out)
         }
-        Op::GatedDelta => {
+        Op::GatedDelta { .. } => {
             let [q, k, v, decay, rate] = operands(inputs)?;
             all_f32(inputs)?;
             rank(q, 4, "the query")?;
@@ -321,6 +321,32 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
                 return Err(Error::ty(format!("queries {q}, keys {k}, values {v} do not fit")));
             }
             Ok(q.clone())
+        }
+        Op::Experts { .. } => {
+            let [x, ids, shares, gate_up, down] = operands(inputs)?;
+            for t in [x, shares, gate_up, down] {
+                dtype(t, DType::F32, "the operand")?;
+            }
+            dtype(ids, DType::I64, "the experts chosen")?;
+            let leading = |t: &TensorType| t.shape.split_last().map(|(_, l)| l.to_vec());
+            let fits = match (gate_up.known_shape().as_deref(), down.known_shape().as_deref()) {
+                (Some(&[rows, n]), Some(&[all, m])) => {
+                    let experts = all.checked_div(n).unwrap_or(0);
+                    x.last_known() == Some(n)
+                        && m > 0
+                        && experts > 0
+                        && all.is_multiple_of(n)
+                        && m.checked_mul(2).and_then(|g| g.checked_mul(experts)) == Some(rows)
+                }
+                _ => false,
+            };
+            let same = ids.shape == shares.shape && ids.last_known().is_some() && leading(ids) == leading(x);
+            if !fits || !same {
+                return Err(Error::ty(format!(
+                    "{x}, experts {ids}, shares {shares}, weights {gate_up} and {down} do not fit"
+                )));
+            }
+            Ok(x.clone())
         }
         Op::Gated { .. } => {
             let [x] = operands(inputs)?;

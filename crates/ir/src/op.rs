@@ -359,8 +359,12 @@ pub enum Op {
     /// Linear attention by the gated delta rule (Yang et al. 2024):
     /// `(q, k [batch, seq, heads, key_dim], v [batch, seq, heads, value_dim], decay, rate [batch, seq, heads]) -> like v`.
     /// Each head has a matrix `S [key_dim, value_dim]`, zero at first; at each position
-    /// `S = decay S; S = S + k (rate (v - Sᵀ k))ᵀ`, and the result is `Sᵀ q`.
-    GatedDelta,
+    /// `S = decay S; S = S + k (rate (v - Sᵀ k))ᵀ`, and the result is `Sᵀ q`. With a state, `S` is what the last call left.
+    GatedDelta {
+        /// Name of the recurrent state, `[heads, key_dim, value_dim]`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        state: Option<String>,
+    },
 
     // ---- fused
     /// `(x […, n], weight [n]) -> x / sqrt(mean(x²) + eps) * weight`. Zhang and Sennrich 2019.
@@ -387,6 +391,14 @@ pub enum Op {
     Attention(AttentionAttrs),
     /// `(gate_up […, 2n]) -> activation(first half) * second half`, `[…, n]`.
     Gated {
+        /// On the first half.
+        activation: Activation,
+    },
+    /// Gated units chosen by a router (Shazeer et al. 2017), of which only the chosen are computed:
+    /// `(x […, n], ids i64 […, k], shares […, k], gate_up [experts * 2m, n], down [experts * n, m]) -> like x`, the sum over
+    /// `j < k`, in order, of `shares[j]` times `down_e · (activation(first half of g) * second half of g)` with
+    /// `g = gate_up_e · x` and `e = ids[j]`; expert `e` has rows `e * 2m..` of `gate_up` and `e * n..` of `down`.
+    Experts {
         /// On the first half.
         activation: Activation,
     },
@@ -438,12 +450,13 @@ impl Op {
             Op::Pool(p) => format!("pool_{}", tag(&p.f)),
             Op::Lstm { .. } => "lstm".into(),
             Op::Gru { .. } => "gru".into(),
-            Op::GatedDelta => "gated_delta".into(),
+            Op::GatedDelta { .. } => "gated_delta".into(),
             Op::RmsNorm { .. } => "rms_norm".into(),
             Op::LayerNorm { .. } => "layer_norm".into(),
             Op::Rope { .. } => "rope".into(),
             Op::Attention(_) => "attention".into(),
             Op::Gated { .. } => "gated".into(),
+            Op::Experts { .. } => "experts".into(),
             Op::ShortConv { .. } => "short_conv".into(),
         }
     }
@@ -452,7 +465,7 @@ impl Op {
     pub fn state(&self) -> Option<&str> {
         match self {
             Op::Attention(a) => a.state.as_deref(),
-            Op::ShortConv { state } => state.as_deref(),
+            Op::ShortConv { state } | Op::GatedDelta { state } => state.as_deref(),
             _ => None,
         }
     }

@@ -142,6 +142,11 @@ fn verify_state(op: &Op, name: &str, state: Option<&State>, types: &[&TensorType
         (Op::ShortConv { .. }, StateKind::Conv { channels, rows }) => {
             types[1].shape[0].is(*channels) && rows.checked_add(1).is_some_and(|kernel| types[1].shape[1].is(kernel))
         }
+        (Op::GatedDelta { .. }, StateKind::Recurrent { shape }) => {
+            let (q, v) = (types[0], types[2]);
+            matches!(shape[..], [heads, keys, values]
+                if q.shape[2].is(heads) && q.shape[3].is(keys) && v.shape[3].is(values))
+        }
         _ => false,
     };
     if !fits {

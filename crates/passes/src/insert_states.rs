@@ -6,7 +6,7 @@ use crate::{Pass, Report, Result};
 use cactus_ir::{Constraint, Dim, Graph, NodeId, Op, PAST, Relation, SEQ, State, StateKind, ValueId};
 
 /// Makes a graph that computes a whole sequence one that continues it call by call: causal attention keeps its keys and
-/// values, a short convolution its last inputs, and positions start where the last call ended.
+/// values, a short convolution its last inputs, the gated delta rule its matrices, and positions start where the last call ended.
 ///
 /// Every operation must treat positions one by one, or causally through attention and short convolution; the pass
 /// proves this for the whole graph first and otherwise leaves it alone, naming the node that stopped it. The states are
@@ -56,6 +56,11 @@ impl Pass for InsertStates {
                     a.state = Some(name.clone());
                     (Op::Attention(a), Some(State { name, kind }))
                 }),
+                Op::GatedDelta { .. } if reads.is_some_and(counts) => delta_state(graph, id).map(|kind| {
+                    let name = state_name(graph, &changes, &node.path, "delta");
+                    let state = Some(name.clone());
+                    (Op::GatedDelta { state }, Some(State { name, kind }))
+                }),
                 Op::ShortConv { .. } if reads.is_some_and(counts) => conv_state(graph, id).map(|kind| {
                     let name = state_name(graph, &changes, &node.path, "conv");
                     (
@@ -86,6 +91,10 @@ impl Pass for InsertStates {
                     kind: StateKind::Kv { .. },
                     ..
                 }) => "KV state",
+                Some(State {
+                    kind: StateKind::Recurrent { .. },
+                    ..
+                }) => "recurrent state",
                 Some(_) => "convolution state",
                 None => "positions",
             };
@@ -123,6 +132,14 @@ fn kv_state(g: &Graph, id: NodeId) -> Option<StateKind> {
         head_dim: k.shape[3].as_known()?,
         window: a.window,
     })
+}
+
+fn delta_state(g: &Graph, id: NodeId) -> Option<StateKind> {
+    let node = g.node(id);
+    let (q, v) = (g.ty(node.inputs[0]), g.ty(node.inputs[2]));
+    let sizes = [&q.shape[2], &q.shape[3], &v.shape[3]].map(Dim::as_known);
+    let shape = sizes.into_iter().collect::<Option<Vec<usize>>>()?;
+    Some(StateKind::Recurrent { shape })
 }
 
 fn conv_state(g: &Graph, id: NodeId) -> Option<StateKind> {

@@ -2,7 +2,7 @@
 //! that the runtime lowers.
 //!
 //! [`optimize`] runs the whole pipeline: canonicalize, fold constants, fuse (norms, rotary embedding, attention, short
-//! convolution, gated MLP), merge linears that share an operand, insert states, remove dead code. Each pass is one file
+//! convolution, gated MLP, chosen experts), merge linears that share an operand, insert states, remove dead code. Each pass is one file
 //! and one [`Pass`]; the graph is verified after each. A [`Report`] says where each pattern fired and, where it nearly
 //! did, why not. [`choose_storage`] decides how each weight is stored; that is no rewrite, since the graph sees a weight
 //! as `f32` whatever it is stored as.
@@ -20,6 +20,7 @@ mod error;
 mod fold;
 mod fuse_activation;
 mod fuse_attention;
+mod fuse_experts;
 mod fuse_gated_mlp;
 mod fuse_layer_norm;
 mod fuse_rms_norm;
@@ -37,6 +38,7 @@ mod report;
 mod rope_table;
 mod seq_axis;
 mod sink_permutes;
+mod sink_reshapes;
 
 pub use error::{Error, ErrorKind, Result};
 pub use pipeline::{Options, Pass, StatePolicy, optimize, optimize_observed, pass, pass_names};

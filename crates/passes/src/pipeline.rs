@@ -5,6 +5,7 @@ use crate::dead_code::DeadCode;
 use crate::fold::Fold;
 use crate::fuse_activation::FuseActivation;
 use crate::fuse_attention::FuseAttention;
+use crate::fuse_experts::FuseExperts;
 use crate::fuse_gated_mlp::FuseGatedMlp;
 use crate::fuse_layer_norm::FuseLayerNorm;
 use crate::fuse_rms_norm::FuseRmsNorm;
@@ -13,6 +14,7 @@ use crate::fuse_short_conv::FuseShortConv;
 use crate::insert_states::InsertStates;
 use crate::merge_linear::MergeLinear;
 use crate::sink_permutes::SinkPermutes;
+use crate::sink_reshapes::SinkReshapes;
 use crate::{Error, ErrorKind, Report, Result};
 use cactus_ir::Graph;
 use std::collections::BTreeSet;
@@ -64,6 +66,8 @@ static PIPELINE: &[&dyn PassSync] = &[
     &Canonicalize,
     &Fold,
     &Canonicalize,
+    &SinkReshapes,
+    &Canonicalize,
     &FuseActivation,
     &FuseLayerNorm,
     &FuseRmsNorm,
@@ -78,6 +82,7 @@ static PIPELINE: &[&dyn PassSync] = &[
     &SinkPermutes,
     &Canonicalize,
     &FuseGatedMlp,
+    &FuseExperts,
     &MergeLinear,
     &Canonicalize,
     &InsertStates,

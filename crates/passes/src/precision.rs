@@ -116,6 +116,9 @@ pub struct StorageChoice {
 /// Elements of the smallest group that shares a scale: rows are padded to a multiple.
 const GROUP: usize = 32;
 
+/// Rows that the packings of matrices keep together.
+const BLOCK_ROWS: usize = 16;
+
 /// Chooses how every weight of an optimized graph is stored, by its name. Matrices of linears and embeddings get the
 /// precision that the policy says; norms, biases, taps of convolutions and whatever else is read elementwise stay `f32`:
 /// they are small, and errors in them reach everything.
@@ -135,6 +138,15 @@ fn choose(g: &Graph, v: ValueId, policy: &Policy) -> StorageChoice {
             let role = match (&node.op, i) {
                 (Op::Linear, 1) => "a linear",
                 (Op::Embedding, 0) => "an embedding",
+                // Each expert is a matrix of its own, which must begin with a block of rows.
+                (Op::Experts { .. }, 3 | 4) => {
+                    let (n, m) = (g.ty(node.inputs[3]).last_known(), g.ty(node.inputs[4]).last_known());
+                    let rows = if i == 3 { m.map(|m| 2 * m) } else { n };
+                    match rows {
+                        Some(rows) if rows % BLOCK_ROWS == 0 => "experts",
+                        _ => return choice(Storage::Plain, "experts of an odd number of rows".into()),
+                    }
+                }
                 (Op::Linear, _) => return choice(Storage::Plain, "a bias".into()),
                 (Op::RmsNorm { .. } | Op::LayerNorm { .. }, _) => return choice(Storage::Plain, "a norm".into()),
                 (Op::ShortConv { .. } | Op::Conv1d { .. }, _) => {

@@ -95,7 +95,40 @@ fn step(g: &Graph, node: &Node, known: &[Along]) -> Result<Along, String> {
             Along::Axis(a) if !keepdim => Along::Axis(a - axes.iter().filter(|&&x| x < a).count()),
             other => other,
         }),
-        Op::Softmax { axis } => keep(&[*axis]),
+        Op::Softmax { axis } | Op::CumSum { axis } | Op::ArgSort { axis, .. } => keep(&[*axis]),
+        Op::ArgReduce { axis, keepdim, .. } => Ok(match keep(&[*axis])? {
+            Along::Axis(a) if !keepdim && *axis < a => Along::Axis(a - 1),
+            other => other,
+        }),
+        // Elements of one row, which the row itself chooses, or which are chosen alike in all.
+        Op::Gather { axis } => match (of(0), of(1)) {
+            (a, Along::Constant) if a != Along::Axis(*axis) => Ok(a),
+            (Along::Constant, b) if b != Along::Axis(*axis) => Ok(b),
+            (a, b) if a == b && a != Along::Axis(*axis) => Ok(a),
+            _ => Err("positions are chosen by others".into()),
+        },
+        Op::Scatter { axis, .. } => {
+            let here = Along::Axis(*axis);
+            let mut joined = of(0);
+            for i in 1..3 {
+                joined = match (joined, of(i)) {
+                    (a, Along::Constant) | (Along::Constant, a) if a != here => a,
+                    (a, b) if a == b && a != here => a,
+                    _ => return Err("positions are chosen by others".into()),
+                };
+            }
+            Ok(joined)
+        }
+        Op::Take { axis } => match (of(0), of(1)) {
+            (Along::Axis(a), Along::Constant) if a != *axis => {
+                let more = shape(node.inputs[1]).len();
+                Ok(Along::Axis(if a < *axis { a } else { a + more - 1 }))
+            }
+            // Rows of a table, as of an embedding.
+            (Along::Constant, Along::Axis(b)) => Ok(Along::Axis(axis + b)),
+            (other @ (Along::Constant | Along::Last), Along::Constant) => Ok(other),
+            _ => Err("positions are chosen by others".into()),
+        },
         Op::Reshape { shape: new } => match of(0) {
             Along::Axis(a) => {
                 let before = element_key(&shape(node.inputs[0])[..a]);
@@ -200,6 +233,24 @@ fn step(g: &Graph, node: &Node, known: &[Along]) -> Result<Along, String> {
             (Along::Axis(1), Along::Axis(1), Along::Axis(1)) => Err("attention sees later positions".into()),
             _ => Err("queries, keys and values do not count the same positions".into()),
         },
+        Op::Experts { .. } => {
+            constants(3)?;
+            if of(0) == of(1) && of(1) == of(2) {
+                keep(&[rank - 1])
+            } else {
+                Err("rows, choices and shares do not count the same positions".into())
+            }
+        }
+        Op::GatedDelta { .. } => {
+            let first = of(0);
+            if (1..5).any(|i| of(i) != first) {
+                return Err("operands depend on positions in different ways".into());
+            }
+            match first {
+                Along::Axis(1) | Along::Constant => Ok(first),
+                _ => Err("a recurrence over something else than positions".into()),
+            }
+        }
         Op::ShortConv { .. } => {
             constants(1)?;
             match of(0) {

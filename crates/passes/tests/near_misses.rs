@@ -52,6 +52,38 @@ fn hide(b: &mut GraphBuilder, mask: ValueId, scores: ValueId) -> Result<ValueId>
 }
 
 #[test]
+fn fuse_experts_refuses_rows_that_are_not_repeated_for_each_choice() {
+    // One row for all positions, not each its own.
+    let g = graph(|b| {
+        let (row, ids) = (input(b, "row", "1 1 6"), b.iota(0, SEQ)?);
+        let rows = b.expand(row, dims("seq 1 6"))?;
+        let rows = b.reshape(rows, dims("seq 6 1"))?;
+        let (gate_up, down) = (b.weight("gate_up", &[9, 4, 6]), b.weight("down", &[9, 6, 2]));
+        let shares = input(b, "shares", "seq 1 1");
+        let w = b.op(Op::Take { axis: 0 }, &[gate_up, ids])?;
+        let y = b.matmul(w, rows)?;
+        let y = b.reshape(y, dims("seq 4"))?;
+        let activation = cactus_ir::Activation::Silu;
+        let y = b.op(Op::Gated { activation }, &[y])?;
+        let y = b.reshape(y, dims("seq 2 1"))?;
+        let w = b.op(Op::Take { axis: 0 }, &[down, ids])?;
+        let y = b.matmul(w, y)?;
+        let y = b.reshape(y, dims("seq 1 6"))?;
+        let y = b.mul(y, shares)?;
+        let (f, axes) = (ReduceFn::Sum, vec![1]);
+        b.op(
+            Op::Reduce {
+                f,
+                axes,
+                keepdim: false,
+            },
+            &[y],
+        )
+    });
+    refused("fuse_experts", "rows are repeated in another way", &g);
+}
+
+#[test]
 fn fuse_attention_refuses_a_mask_it_cannot_prove() {
     refused(
         "fuse_attention",

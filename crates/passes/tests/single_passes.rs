@@ -311,6 +311,24 @@ fn sink_permutes_moves_them_below_slices_and_products() {
 }
 
 #[test]
+fn sink_reshapes_gives_merged_rows_an_axis_for_positions_again() {
+    let g = graph(|b| {
+        let x = input(b, "x", "1 seq 12");
+        let (w, norm) = (b.weight("w", &[6, 12]), b.weight("norm", &[3]));
+        // A matrix product over merged rows, as PyTorch's `addmm` wants it; then a norm of halves, gated by the same.
+        let rows = b.reshape(x, dims("seq 12"))?;
+        let y = b.linear(rows, w, None)?;
+        let y = b.reshape(y, dims("1 seq 6"))?;
+        let y = b.reshape(y, vec![Dim::symbol(SEQ).times(2)?, Dim::known(3)])?;
+        let n = b.op(Op::RmsNorm { eps: 1e-6 }, &[y, norm])?;
+        let s = b.op(Op::Softmax { axis: 1 }, &[y])?;
+        let y = b.mul(n, s)?;
+        b.reshape(y, dims("1 seq 6"))
+    });
+    check("sink_reshapes", "merged", &g);
+}
+
+#[test]
 fn fuse_short_conv_takes_weight_bias_and_cut() {
     let g = graph(|b| {
         let x = input(b, "x", "batch seq 12");
@@ -340,6 +358,59 @@ fn fuse_gated_mlp_merges_linears_and_takes_slices() {
         b.mul(gate, up)
     });
     check("fuse_gated_mlp", "three", &g);
+}
+
+/// Two of three experts for each row, as PyTorch's `bmm` over indexed weights computes them.
+fn chosen_experts(b: &mut GraphBuilder, x: ValueId, ids: ValueId, shares: ValueId) -> Result<ValueId> {
+    let twice = |last: usize| -> Result<Vec<Dim>> { Ok(vec![Dim::symbol(SEQ).times(2)?, Dim::known(last)]) };
+    let column = |last: usize| -> Result<Vec<Dim>> { Ok([twice(last)?, dims("1")].concat()) };
+    let (gate_up, down) = (b.weight("gate_up", &[3, 4, 6]), b.weight("down", &[3, 6, 2]));
+    let y = b.reshape(x, dims("seq 1 6"))?;
+    let y = b.expand(y, dims("seq 2 6"))?;
+    let y = b.reshape(y, column(6)?)?;
+    let ids = b.reshape(ids, vec![Dim::symbol(SEQ).times(2)?])?;
+    let w = b.op(Op::Take { axis: 0 }, &[gate_up, ids])?;
+    let y = b.matmul(w, y)?;
+    let y = b.reshape(y, twice(4)?)?;
+    let y = b.op(
+        Op::Gated {
+            activation: cactus_ir::Activation::Silu,
+        },
+        &[y],
+    )?;
+    let y = b.reshape(y, column(2)?)?;
+    let w = b.op(Op::Take { axis: 0 }, &[down, ids])?;
+    let y = b.matmul(w, y)?;
+    let y = b.reshape(y, dims("1 seq 2 6"))?;
+    let shares = b.reshape(shares, dims("1 seq 2 1"))?;
+    let y = b.mul(y, shares)?;
+    b.op(
+        Op::Reduce {
+            f: ReduceFn::Sum,
+            axes: vec![2],
+            keepdim: false,
+        },
+        &[y],
+    )
+}
+
+#[test]
+fn fuse_experts_makes_no_copies_of_weights() {
+    let g = graph(|b| {
+        let x = input(b, "x", "1 seq 6");
+        let logits = b.slice_last(x, 0, 3)?;
+        let order = b.op(
+            Op::ArgSort {
+                axis: 2,
+                descending: true,
+            },
+            &[logits],
+        )?;
+        let ids = b.slice_last(order, 0, 2)?;
+        let shares = b.op(Op::Gather { axis: 2 }, &[logits, ids])?;
+        chosen_experts(b, x, ids, shares)
+    });
+    check("fuse_experts", "two-of-three", &g);
 }
 
 #[test]

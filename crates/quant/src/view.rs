@@ -81,6 +81,22 @@ impl<'a> PackedView<'a> {
         &self.data[index * bytes..(index + 1) * bytes]
     }
 
+    /// Rows `start..start + n` as a matrix of its own, where they begin and end with a block.
+    #[must_use]
+    pub fn rows(&self, start: usize, n: usize) -> Option<PackedView<'a>> {
+        let each = match self.packing() {
+            Packing::RowMajor => 1,
+            _ => BLOCK_ROWS,
+        };
+        let end = start.checked_add(n).filter(|&end| n > 0 && end <= self.n())?;
+        if !start.is_multiple_of(each) || (!end.is_multiple_of(each) && end != self.n()) {
+            return None;
+        }
+        let layout = PackedLayout::new(self.packing(), n, self.k()).ok()?;
+        let at = start / each * self.layout.block_bytes();
+        Some(PackedView::of(layout, self.data.get(at..at + layout.data_bytes())?))
+    }
+
     /// Writes row `row` as `f32` to `out` `[k]`. Touches one block only, so single rows of an embedding table can be
     /// read from a large file.
     ///

@@ -50,6 +50,8 @@ pub(crate) struct Past<'a> {
     pub(crate) positions: usize,
     /// Rows `[kernel-1, channels]` before the first of a convolution.
     pub(crate) conv_rows: Option<&'a [f32]>,
+    /// What a recurrence left, as it has it.
+    pub(crate) carried: Option<&'a [f32]>,
 }
 
 /// Evaluates `op`; for attention with a state, `inputs` already hold the keys and values of earlier calls.
@@ -100,12 +102,13 @@ pub(crate) fn eval_with(op: &Op, inputs: &[&Tensor], bindings: &Bindings, past: 
         Op::Pool(attrs) => windows::pool(attrs, arg(0), &sizes(&ty.shape)),
         Op::Lstm { reverse } => recurrent::lstm(*reverse, arg(0), arg(1), arg(2), arg(3)),
         Op::Gru { reverse } => recurrent::gru(*reverse, arg(0), arg(1), arg(2), arg(3)),
-        Op::GatedDelta => recurrent::gated_delta([0, 1, 2, 3, 4].map(arg)),
+        Op::GatedDelta { .. } => Ok(recurrent::gated_delta([0, 1, 2, 3, 4].map(arg), past.carried)?.0),
         Op::RmsNorm { eps } => fused::rms_norm(arg(0), arg(1), *eps),
         Op::LayerNorm { eps } => fused::layer_norm(arg(0), arg(1), optional(2), *eps),
         Op::Rope { scale } => fused::rope(arg(0), arg(1), arg(2), *scale),
         Op::Attention(attrs) => attention::attention(attrs, arg(0), arg(1), arg(2), past.positions),
         Op::Gated { activation } => fused::gated(*activation, arg(0)),
+        Op::Experts { activation } => fused::experts(*activation, [0, 1, 2, 3, 4].map(arg)),
         Op::ShortConv { .. } => fused::short_conv(arg(0), arg(1), optional(2), past.conv_rows),
         other => Err(Error::new(
             ErrorKind::Unsupported,

@@ -1,6 +1,7 @@
 //! Fused operations, each as its definition in [`cactus_ir::Op`] reads.
 
 use crate::elementwise::activation;
+use crate::linear::dot;
 use crate::{Error, ErrorKind, Result};
 use cactus_ir::Activation;
 use cactus_tensor::Tensor;
@@ -88,6 +89,39 @@ pub(crate) fn gated(f: Activation, x: &Tensor) -> Result<Tensor> {
         }
     }
     Ok(Tensor::from_f32(shape, out)?)
+}
+
+/// Gated units chosen for each row: `[x, ids, shares, gate_up, down]`.
+pub(crate) fn experts(f: Activation, [x, ids, shares, gate_up, down]: [&Tensor; 5]) -> Result<Tensor> {
+    let (n, m) = (gate_up.shape()[1], down.shape()[1]);
+    let k = ids.shape().last().copied().unwrap_or(0);
+    let count = down.shape()[0].checked_div(n).unwrap_or(0);
+    let (data, ids, shares) = (x.as_f32()?, ids.as_i64()?, shares.as_f32()?);
+    let (gate_up, down) = (gate_up.as_f32()?, down.as_f32()?);
+    let mut out = Vec::with_capacity(data.len());
+    for (t, row) in data.chunks(n.max(1)).enumerate() {
+        let mut sum = vec![0f64; n];
+        for j in t * k..(t + 1) * k {
+            let e = usize::try_from(ids[j]).ok().filter(|&e| e < count).ok_or_else(|| {
+                let what = format!("expert {} of {count}", ids[j]);
+                Error::new(ErrorKind::Value, what)
+            })?;
+            let line = |i: usize| dot(row, &gate_up[(e * 2 * m + i) * n..][..n]);
+            let mut hidden = Vec::with_capacity(m);
+            for i in 0..m {
+                let gate = activation(f, line(i)).ok_or_else(|| {
+                    let what = format!("activation {f:?} is not supported");
+                    Error::new(ErrorKind::Unsupported, what)
+                })?;
+                hidden.push((gate * line(m + i)) as f32);
+            }
+            for (i, s) in sum.iter_mut().enumerate() {
+                *s += f64::from(shares[j]) * dot(&hidden, &down[(e * n + i) * m..][..m]);
+            }
+        }
+        out.extend(sum.iter().map(|&s| s as f32));
+    }
+    Ok(Tensor::from_f32(x.shape(), out)?)
 }
 
 /// Causal depthwise convolution of `x [batch, seq, channels]` by `w [channels, kernel]`. `before [kernel-1, channels]`

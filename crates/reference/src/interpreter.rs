@@ -3,7 +3,7 @@
 
 use crate::eval::{Past, eval_with};
 use crate::states::{StateValue, States};
-use crate::{Error, ErrorKind, Result, WeightSource, elementwise, eval_weight_expr};
+use crate::{Error, ErrorKind, Result, WeightSource, elementwise, eval_weight_expr, recurrent};
 use cactus_ir::{Bindings, Def, Graph, Literal, Node, Op, PAST, SEQ, TensorType, ValueId};
 use cactus_tensor::{DType, Data, Tensor};
 use std::collections::{BTreeMap, HashMap};
@@ -251,7 +251,7 @@ fn eval_node(node: &Node, operands: &[&Tensor], bindings: &Bindings, states: &mu
             let (k, v) = (grown(&mut keys, k)?, grown(&mut values, v)?);
             let past = Past {
                 positions,
-                conv_rows: None,
+                ..Past::default()
             };
             let out = eval_with(&node.op, &[q, &k, &v], bindings, past)?;
             let new = StateValue::Kv {
@@ -266,6 +266,7 @@ fn eval_node(node: &Node, operands: &[&Tensor], bindings: &Bindings, states: &mu
             let past = Past {
                 positions,
                 conv_rows: Some(&rows),
+                ..Past::default()
             };
             let kernel = operands.get(1).and_then(|w| w.shape().get(1)).copied();
             if kernel.and_then(|k| k.checked_sub(1)?.checked_mul(channels)) != Some(rows.len()) {
@@ -277,6 +278,24 @@ fn eval_node(node: &Node, operands: &[&Tensor], bindings: &Bindings, states: &mu
             rows.drain(..rows.len() - keep);
             let new = StateValue::Conv { rows, channels };
             states.values.insert(name.to_owned(), new);
+            Ok(out)
+        }
+        (Op::GatedDelta { .. }, StateValue::Recurrent(before)) => {
+            let past = Past {
+                positions,
+                carried: Some(&before),
+                ..Past::default()
+            };
+            // Checks the operands too.
+            let out = eval_with(&node.op, operands, bindings, past)?;
+            let &[q, k, v, decay, rate] = operands else {
+                return Err(fail("needs five operands".into()));
+            };
+            let (_, after) = recurrent::gated_delta([q, k, v, decay, rate], Some(&before))?;
+            if after.len() != before.len() {
+                return Err(fail("has another size than the operation needs".into()));
+            }
+            states.values.insert(name.to_owned(), StateValue::Recurrent(after));
             Ok(out)
         }
         _ => Err(fail("is of another kind than the operation uses".into())),

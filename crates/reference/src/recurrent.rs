@@ -63,8 +63,9 @@ pub(crate) fn gru(reverse: bool, gates: &Tensor, w: &Tensor, bias: &Tensor, h0: 
     Ok(Tensor::from_f32([len, batch, h], out)?)
 }
 
-/// `[q, k, v, decay, rate]`.
-pub(crate) fn gated_delta([q, k, v, decay, rate]: [&Tensor; 5]) -> Result<Tensor> {
+/// Of `[q, k, v, decay, rate]` the result, and the matrices `[batch, heads, keys, values]` after the last position; they
+/// begin as `before`, or zero.
+pub(crate) fn gated_delta([q, k, v, decay, rate]: [&Tensor; 5], before: Option<&[f32]>) -> Result<(Tensor, Vec<f32>)> {
     let &[batch, len, heads, keys] = q.shape() else {
         return Err(crate::Error::new(
             crate::ErrorKind::Unsupported,
@@ -74,10 +75,13 @@ pub(crate) fn gated_delta([q, k, v, decay, rate]: [&Tensor; 5]) -> Result<Tensor
     let values = v.shape()[3];
     let [q, k, decay, rate] = [q.as_f32()?, k.as_f32()?, decay.as_f32()?, rate.as_f32()?];
     let mut out = vec![0f32; batch * len * heads * values];
-    let v = v.as_f32()?;
+    let (v, mut after) = (v.as_f32()?, Vec::new());
     for b in 0..batch {
         for h in 0..heads {
-            let mut s = vec![0f64; keys * values];
+            let mut s: Vec<f64> = match before.and_then(|x| x.get((b * heads + h) * keys * values..)) {
+                Some(x) => x[..keys * values].iter().map(|&x| x.into()).collect(),
+                None => vec![0f64; keys * values],
+            };
             for t in 0..len {
                 let at = (b * len + t) * heads + h;
                 let (q, k) = (&q[at * keys..][..keys], &k[at * keys..][..keys]);
@@ -95,7 +99,8 @@ pub(crate) fn gated_delta([q, k, v, decay, rate]: [&Tensor; 5]) -> Result<Tensor
                     out[at * values + j] = column(&s, q) as f32;
                 }
             }
+            after.extend(s.iter().map(|&x| x as f32));
         }
     }
-    Ok(Tensor::from_f32([batch, len, heads, values], out)?)
+    Ok((Tensor::from_f32([batch, len, heads, values], out)?, after))
 }

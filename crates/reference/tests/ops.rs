@@ -31,6 +31,32 @@ fn dims(shape: &[usize]) -> Vec<Dim> {
 }
 
 #[test]
+fn experts_add_what_the_chosen_give_in_proportion() {
+    // Two experts of width 1 over rows of 2: the first gates by the first element, the second by the second.
+    let gate_up = f32s(&[4, 2], &[1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0, 1.0]);
+    let down = f32s(&[4, 1], &[1.0, 2.0, 10.0, 20.0]);
+    let x = f32s(&[1, 2, 2], &[2.0, 3.0, -1.0, 4.0]);
+    let (ids, shares) = (
+        i64s(&[1, 2, 2], &[1, 0, 0, 1]),
+        f32s(&[1, 2, 2], &[0.5, 1.0, 3.0, 0.25]),
+    );
+    let op = Op::Experts {
+        activation: Activation::Relu,
+    };
+    // Row 0: expert 0 gives relu(2) * 3 = 6, expert 1 relu(3) * 5 = 15. Row 1: relu(-1) * 4 = 0 and relu(4) * 3 = 12.
+    let want = [75.0 + 6.0, 150.0 + 12.0, 0.25 * 120.0, 0.25 * 240.0];
+    let got = eval(&op, &[&x, &ids, &shares, &gate_up, &down]).unwrap();
+    assert_eq!(got, f32s(&[1, 2, 2], &want));
+    let outside = i64s(&[1, 2, 2], &[1, 0, 0, 2]);
+    let e = eval(&op, &[&x, &outside, &shares, &gate_up, &down]).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Value);
+    // Three rows of `gate_up` are no two gated units.
+    let odd = f32s(&[3, 2], &[0.0; 6]);
+    let e = eval(&op, &[&x, &ids, &shares, &odd, &down]).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Type);
+}
+
+#[test]
 fn unary_matches_known_values() {
     let inf = f32::INFINITY;
     let cases: &[(UnaryFn, &[f32], &[f32])] = &[

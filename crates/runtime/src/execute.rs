@@ -1,5 +1,8 @@
 //! Execution of a program: one chunk of positions at a time.
 
+mod rows;
+
+use crate::function::held;
 use crate::observe::{Observed, Observer, Replaced};
 use crate::state::{StatePlan, States};
 use crate::step::{Buffer, Kind, Lowered, Rows, View};
@@ -7,6 +10,9 @@ use crate::{Error, Logits, Profile, Program, Result};
 use cactus_base::{AlignedBuf, Pool};
 use cactus_kernels::{Activations, Epilogue, Exec, QuantizedRows, RotatedRows};
 use cactus_quant::PackedView;
+use cactus_tensor::Tensor;
+use rows::Held;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -35,6 +41,7 @@ pub struct Execution {
     logits: Vec<f32>,
     peaks: Vec<f32>,
     profile: Option<Profile>,
+    given: Option<Held>,
     pub(crate) replaced: Replaced,
 }
 
@@ -50,6 +57,7 @@ impl Execution {
             logits: vec![0.0; program.lowered.vocab_size],
             peaks: vec![0.0; program.lowered.peaks()],
             profile: None,
+            given: None,
             replaced: Replaced::new(),
             program,
         })
@@ -84,6 +92,26 @@ impl Execution {
     /// The times measured since profiling began.
     pub fn profile(&self) -> Option<&Profile> {
         self.profile.as_ref()
+    }
+
+    /// Takes the inputs of a sequence beside its token ids ([`Program::given_inputs`]), computes what depends on them alone,
+    /// and forgets every position.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Argument`] for an input that is missing, unknown or of another type or shape than declared, or
+    /// where the program has none.
+    pub fn give(&mut self, pool: &Pool, width: usize, inputs: &BTreeMap<String, Tensor>) -> Result<()> {
+        let Some(given) = &self.program.lowered.given else {
+            return Err(Error::Argument("the program reads token ids alone".into()));
+        };
+        let bindings = given.function.bind(inputs)?;
+        let outputs = given.function.run(pool, width, inputs)?;
+        self.given = Some(Held {
+            values: outputs.iter().map(|(_, t)| held(t)).collect(),
+            bindings,
+        });
+        self.clear();
+        Ok(())
     }
 
     /// Forgets every position.
@@ -147,6 +175,14 @@ impl Execution {
                 wanted: ids.len(),
             });
         }
+        let wanted = program.given_inputs();
+        if !wanted.is_empty() && self.given.is_none() {
+            let what = format!(
+                "the model reads `{}` too, which must be given first",
+                wanted.join("`, `")
+            );
+            return Err(Error::Argument(what));
+        }
         let step = pool.step(width);
         let mut call = Call {
             lowered: &program.lowered,
@@ -164,6 +200,7 @@ impl Execution {
                 None => None,
             },
             replaced: &self.replaced,
+            given: self.given.as_ref(),
             ids,
             past,
         };
@@ -226,6 +263,7 @@ struct Call<'a> {
     profile: Option<&'a mut Profile>,
     observer: Option<Observer<'a>>,
     replaced: &'a Replaced,
+    given: Option<&'a Held>,
     ids: &'a [u32],
     past: usize,
 }
@@ -495,6 +533,12 @@ impl Call<'_> {
                 let [xs, os] = parts(self.arena, spans);
                 exec.short_conv(&floats(xs)[x.offset..], x.stride, w, b, memory, n, x.width, floats(os));
             }
+            Kind::GatedDelta { .. } => self.gated_delta(kind, rows)?,
+            Kind::Island {
+                island,
+                inputs,
+                outputs,
+            } => self.island(*island, inputs, outputs, rows)?,
             Kind::Gated { activation, x, out } => {
                 let half = x.width / 2;
                 let [xs, os] = parts(self.arena, [self.view_span(*x, rows), self.span(*out, half, rows)]);

@@ -11,15 +11,23 @@
 //! - everything after the last operation that mixes positions forms the *tail*, computed only for rows whose logits are
 //!   asked for.
 
+mod elementwise;
+mod given;
+mod island;
+
+use crate::function::Island;
 use crate::memory::{Request, plan};
 use crate::soft_cap;
-use crate::step::{Buffer, Kind, Lowered, Rows, Step, View};
+use crate::step::{Buffer, Input, Kind, Lowered, Rows, Step, View};
 use crate::{Error, Result, kernel_names};
 use cactus_bundle::Bundle;
-use cactus_ir::{BinaryFn, Def, Dim, Graph, Literal, Node, NodeId, Op, TensorType, ValueId};
-use cactus_kernels::{QuantizedRows, RotatedRows};
+use cactus_ir::{BinaryFn, Def, Dim, Graph, Node, NodeId, Op, TensorType, ValueId};
+use cactus_kernels::{Kernels, QuantizedRows, RotatedRows};
 use cactus_quant::Packing;
+pub(crate) use given::Given;
+use given::Split;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 /// What a value of the graph became.
 #[derive(Clone, Copy, Debug)]
@@ -27,12 +35,16 @@ enum Place {
     Ids,
     Positions,
     Rows(View),
+    /// Rows of a value whose positions are not at axis 1: what no step reads.
+    Turned(View),
+    /// What holds for the whole sequence, by its index.
+    Given(usize),
     Logits,
 }
 
 struct Lowerer<'a> {
     graph: &'a Graph,
-    bundle: &'a Bundle,
+    bundle: &'a Arc<Bundle>,
     bindings: &'a BTreeMap<String, String>,
     rows: usize,
     uses: Vec<Vec<NodeId>>,
@@ -50,14 +62,20 @@ struct Lowerer<'a> {
     logits: ValueId,
     /// Additions that a linear has already made.
     merged: HashMap<NodeId, View>,
+    /// Values in the order in which they got their places.
+    placed: Vec<ValueId>,
+    /// Nodes that no step computes and nobody has read yet.
+    later: Vec<NodeId>,
+    islands: Vec<Island>,
 }
 
 /// Lowers `graph` for calls of at most `rows` positions.
 pub(crate) fn lower(
     graph: &Graph,
-    bundle: &Bundle,
+    bundle: &Arc<Bundle>,
     bindings: &BTreeMap<String, String>,
     rows: usize,
+    kernels: &'static Kernels,
 ) -> Result<Lowered> {
     let unsupported = |message: &str| Error::Unsupported {
         node: format!("component {}", graph.name),
@@ -66,9 +84,14 @@ pub(crate) fn lower(
     let [(_, logits)] = graph.outputs() else {
         return Err(unsupported("the runtime executes graphs with one output, the logits"));
     };
-    let [ids] = graph.inputs() else {
-        return Err(unsupported("the runtime executes graphs with one input, the token ids"));
+    let is_ids = |v: &ValueId| graph.ty(*v).shape.contains(&Dim::symbol(cactus_ir::SEQ));
+    let (ids, others): (Vec<ValueId>, Vec<ValueId>) = graph.inputs().iter().partition(|v| is_ids(v));
+    let [ids] = ids[..] else {
+        return Err(unsupported(
+            "the runtime executes graphs with one input that counts positions, the token ids",
+        ));
     };
+    let split = Split::new(graph, &others)?;
     let capped = soft_cap::find(graph, *logits);
     let logits = capped.as_ref().map_or(*logits, |c| c.of);
     let mut l = Lowerer {
@@ -78,7 +101,7 @@ pub(crate) fn lower(
         rows,
         uses: graph.uses(),
         position: graph.order().iter().enumerate().map(|(i, &n)| (n, i)).collect(),
-        places: HashMap::from([(*ids, Place::Ids)]),
+        places: HashMap::from([(ids, Place::Ids)]),
         quantized: HashMap::new(),
         rotated: HashMap::new(),
         rope_tables: Vec::new(),
@@ -89,14 +112,21 @@ pub(crate) fn lower(
         now: 0,
         logits,
         merged: HashMap::new(),
+        placed: Vec::new(),
+        later: Vec::new(),
+        islands: Vec::new(),
     };
+    if let Some(split) = &split {
+        l.place_given(split);
+    }
     let mut tail = 0;
     for (now, (id, node)) in graph.nodes().enumerate() {
         l.now = now;
-        if capped.as_ref().is_some_and(|c| c.nodes.contains(&id)) {
+        let given = split.as_ref().is_some_and(|s| s.nodes.contains(&id));
+        if given || capped.as_ref().is_some_and(|c| c.nodes.contains(&id)) {
             continue;
         }
-        l.node(id, node)?;
+        l.node_or_later(id, node)?;
         if node.op.state().is_some() {
             tail = l.steps.len();
             // The tail reads some rows of what was made before it, which quantized rows are not laid out for.
@@ -124,6 +154,8 @@ pub(crate) fn lower(
         buffers_bytes: l.requests.iter().map(|r| r.bytes).sum(),
         vocab_size,
         soft_cap: capped.map(|c| c.cap),
+        islands: l.islands,
+        given: split.map(|s| s.finish(bundle, bindings, kernels)).transpose()?,
         steps: l.steps,
     })
 }
@@ -183,6 +215,25 @@ impl Lowerer<'_> {
             | Kind::Unary { x, out, .. } => touched.extend([x.buffer, *out]),
             Kind::Linear { x, out, .. } => touched.extend([rows(x), *out]),
             Kind::Head { x, .. } => touched.push(rows(x)),
+            Kind::Island { inputs, outputs, .. } => {
+                touched.extend(outputs.iter().map(|(b, _)| *b));
+                touched.extend(inputs.iter().filter_map(|i| match i {
+                    Input::Rows(v) => Some(v.buffer),
+                    _ => None,
+                }));
+            }
+            Kind::GatedDelta {
+                q,
+                k,
+                v,
+                decay,
+                rate,
+                out,
+                ..
+            } => {
+                touched.extend([q, k, v, decay, rate].map(|x| x.buffer));
+                touched.push(*out);
+            }
             Kind::Attention { q, k, v, out, .. } => touched.extend([q.buffer, k.buffer, v.buffer, *out]),
             Kind::Binary { a, b, out, .. } => touched.extend([a.buffer, b.buffer, *out]),
             Kind::BinaryScalar { a, out, .. } | Kind::BinaryVector { a, out, .. } => touched.extend([a.buffer, *out]),
@@ -196,6 +247,7 @@ impl Lowerer<'_> {
 
     fn label(&self, node: &Node, kind: &Kind) -> String {
         match kind {
+            Kind::Island { island, .. } => format!("{} ({} operations)", node.path, self.islands[*island].len()),
             Kind::Linear { weight, .. } | Kind::Head { weight, .. } | Kind::Embed { table: weight, .. } => {
                 let w = self.bundle.weight_at(self.weights[*weight]);
                 format!("{} {:?} {}", node.path, w.dims, w.packing)
@@ -369,17 +421,18 @@ impl Lowerer<'_> {
     /// Records where `v` is, and so where every reshape and slice of it is.
     fn place(&mut self, v: ValueId, place: Place) -> Result<()> {
         self.places.insert(v, place);
+        self.placed.push(v);
         for user in self.uses[v.index()].clone() {
             let node = self.graph.node(user);
             let out = node.outputs[0];
             let seen = match (&node.op, place) {
-                (Op::Reshape { .. }, Place::Rows(_)) => {
-                    self.width(node, self.graph.ty(out))?;
-                    place
-                }
+                (Op::Reshape { .. }, Place::Rows(_)) if self.width(node, self.graph.ty(out)).is_ok() => place,
                 // `[seq]` as `[1, seq]`.
                 (Op::Reshape { .. }, Place::Positions) => place,
-                (Op::Slice { axis, start, .. }, Place::Rows(view)) => Place::Rows(self.cut(node, view, *axis, start)?),
+                (Op::Slice { axis, start, .. }, Place::Rows(view)) => match self.cut(node, view, *axis, start) {
+                    Ok(cut) => Place::Rows(cut),
+                    Err(_) => continue,
+                },
                 _ => continue,
             };
             self.place(out, seen)?;
@@ -392,13 +445,15 @@ impl Lowerer<'_> {
     fn exclusive(&self, v: ValueId, view: View) -> bool {
         let is_output = |v: ValueId| self.graph.outputs().iter().any(|(_, o)| *o == v);
         self.places.iter().all(|(&other, place)| {
-            let Place::Rows(o) = place else { return true };
+            let (Place::Rows(o) | Place::Turned(o)) = place else {
+                return true;
+            };
             let apart =
                 o.buffer != view.buffer || o.offset + o.width <= view.offset || view.offset + view.width <= o.offset;
             let read = || {
                 self.uses[other.index()].iter().all(|n| {
                     let is_view = matches!(self.graph.node(*n).op, Op::Reshape { .. } | Op::Slice { .. });
-                    is_view || self.position[n] <= self.now
+                    (is_view && !self.later.contains(n)) || self.is_done(*n)
                 })
             };
             other == v || apart || (read() && !is_output(other))
@@ -485,6 +540,30 @@ impl Lowerer<'_> {
                     window: a.window,
                     softcap: a.softcap,
                     out: buffer,
+                };
+                self.push(node, kind);
+                Ok(())
+            }
+            Op::GatedDelta { state: Some(state) } => {
+                let state = self.state_index(node, state)?;
+                let mut operands = Vec::new();
+                for &v in &node.inputs {
+                    operands.push(self.whole(node, v)?);
+                }
+                let [q, k, v, decay, rate] = operands[..] else {
+                    return self.fail(node, "expected five operands");
+                };
+                let heads = self.graph.ty(out).shape[2].as_known().unwrap_or(0);
+                let out = self.fresh(node, out, v.width)?;
+                let kind = Kind::GatedDelta {
+                    state,
+                    q,
+                    k,
+                    v,
+                    decay,
+                    rate,
+                    heads,
+                    out,
                 };
                 self.push(node, kind);
                 Ok(())
@@ -577,6 +656,10 @@ impl Lowerer<'_> {
 
     fn linear(&mut self, node: &Node) -> Result<()> {
         let (x, w, out) = (node.inputs[0], node.inputs[1], node.outputs[0]);
+        let operand = self.graph.ty(x);
+        if self.width(node, operand).is_ok_and(|w| operand.last_known() != Some(w)) {
+            return self.fail(node, "the runtime multiplies whole rows");
+        }
         let operand = self.linear_operand(node, x, w)?;
         let weight = self.weight(node, w)?;
         let bias = node.inputs.get(2).map(|&b| self.vector(node, b)).transpose()?;
@@ -641,156 +724,7 @@ impl Lowerer<'_> {
         };
         let done = self.uses[other.index()]
             .iter()
-            .all(|n| *n == add || self.position[n] < self.now);
+            .all(|n| *n == add || (self.position[n] < self.now && !self.later.contains(n)));
         (done && view.is_whole() && self.exclusive(other, view)).then_some((add, view))
-    }
-
-    fn rms_norm(&mut self, node: &Node, eps: f32) -> Result<()> {
-        let (x, out) = (node.inputs[0], node.outputs[0]);
-        let weight = self.vector(node, node.inputs[1])?;
-        let ty = self.graph.ty(out);
-        if ty.shape.len() == 3 {
-            let x = self.whole(node, x)?;
-            let kind = if self.only_quantized(out) {
-                let out = self.fresh_quantized(node, out, x.width)?;
-                Kind::RmsNormQuantize { x, weight, eps, out }
-            } else {
-                let out = self.fresh(node, out, x.width)?;
-                Kind::RmsNorm { x, weight, eps, out }
-            };
-            self.push(node, kind);
-            return Ok(());
-        }
-        let Some(head_dim) = ty.last_known() else {
-            return self.fail(node, "the normalized axis must have a fixed size");
-        };
-        let x = self.in_place(node, x, out)?;
-        let kind = Kind::RmsNormHeads {
-            x,
-            head_dim,
-            weight,
-            eps,
-        };
-        self.push(node, kind);
-        Ok(())
-    }
-
-    fn rope(&mut self, node: &Node, scale: f32) -> Result<()> {
-        let (x, positions, freq, out) = (node.inputs[0], node.inputs[1], node.inputs[2], node.outputs[0]);
-        if !matches!(self.places.get(&positions), Some(Place::Positions)) {
-            return self.fail(node, "expected positions past..past+seq");
-        }
-        let Def::Literal(Literal::F32(inv_freq)) = &self.graph.value(freq).def else {
-            return self.fail(node, "expected literal frequencies");
-        };
-        let half = inv_freq.len();
-        let known = self
-            .rope_tables
-            .iter()
-            .find(|(v, s, _, _)| self.graph.value(*v).def == self.graph.value(freq).def && *s == scale);
-        let table = match known {
-            Some(&(_, _, table, _)) => table,
-            None => {
-                let Some(bytes) = self.rows.checked_mul(half).and_then(|n| n.checked_mul(8)) else {
-                    return self.fail(node, "the rotation table is too large");
-                };
-                let table = self.buffer(bytes);
-                let kind = Kind::RopeTable {
-                    inv_freq: inv_freq.clone(),
-                    scale,
-                    table,
-                };
-                self.push(node, kind);
-                self.rope_tables.push((freq, scale, table, half));
-                table
-            }
-        };
-        let head_dim = self.graph.ty(out).last_known().unwrap_or(0);
-        let x = self.in_place(node, x, out)?;
-        let kind = Kind::Rope {
-            x,
-            head_dim,
-            table,
-            half,
-        };
-        self.push(node, kind);
-        Ok(())
-    }
-
-    /// The rows of `x` for a step that overwrites them with `out`: those of `x` itself where nobody else reads them, else a
-    /// copy.
-    fn in_place(&mut self, node: &Node, x: ValueId, out: ValueId) -> Result<View> {
-        let view = self.view(node, x)?;
-        if self.single_use(x) && self.exclusive(x, view) {
-            self.place(out, Place::Rows(view))?;
-            return Ok(view);
-        }
-        let buffer = self.fresh(node, out, view.width)?;
-        self.push(node, Kind::Copy { x: view, out: buffer });
-        self.view(node, out)
-    }
-
-    fn binary(&mut self, id: NodeId, node: &Node, f: BinaryFn) -> Result<()> {
-        let out = node.outputs[0];
-        if let Some(view) = self.merged.remove(&id) {
-            self.place(out, Place::Rows(view))?;
-            return Ok(());
-        }
-        let (a, b) = (node.inputs[0], node.inputs[1]);
-        let commutes = matches!(f, BinaryFn::Add | BinaryFn::Mul | BinaryFn::Max | BinaryFn::Min);
-        let (a, b) = if commutes && !self.places.contains_key(&a) {
-            (b, a)
-        } else {
-            (a, b)
-        };
-        let rows = self.view(node, a)?;
-        let Some(f) = kernel_names::binary(f) else {
-            return self.fail(node, "the runtime has no kernel for this function yet");
-        };
-        if let Some(scalar) = self.graph.scalar(b) {
-            let buffer = self.fresh(node, out, rows.width)?;
-            let kind = Kind::BinaryScalar {
-                f,
-                a: rows,
-                b: scalar,
-                out: buffer,
-            };
-            self.push(node, kind);
-            return Ok(());
-        }
-        if matches!(self.graph.value(b).def, Def::Weight(_)) {
-            let vector = self.vector(node, b)?;
-            if self.graph.ty(b).known_shape() != Some(vec![rows.width]) {
-                return self.fail(node, "expected a vector as wide as a row");
-            }
-            let buffer = self.fresh(node, out, rows.width)?;
-            let kind = Kind::BinaryVector {
-                f,
-                a: rows,
-                b: vector,
-                out: buffer,
-            };
-            self.push(node, kind);
-            return Ok(());
-        }
-        let other = self.view(node, b)?;
-        // What stands in a row after the axis of positions; an embedding of positions has no axis before it.
-        let row = |v: ValueId| {
-            let shape = &self.graph.ty(v).shape;
-            let seq = shape.iter().position(|d| *d == Dim::symbol(cactus_ir::SEQ));
-            seq.map(|at| shape[at + 1..].to_vec())
-        };
-        if other.width != rows.width || row(a).is_none() || row(a) != row(b) {
-            return self.fail(node, "the runtime works on rows of equal width");
-        }
-        let buffer = self.fresh(node, out, rows.width)?;
-        let kind = Kind::Binary {
-            f,
-            a: rows,
-            b: other,
-            out: buffer,
-        };
-        self.push(node, kind);
-        Ok(())
     }
 }

@@ -63,7 +63,7 @@ impl Program {
             Some(k) => k,
             None => Kernels::detect()?,
         };
-        let lowered = lower::lower(&graph, &bundle, &bindings, chunk_tokens)?;
+        let lowered = lower::lower(&graph, &bundle, &bindings, chunk_tokens, kernels)?;
         let states = graph
             .states()
             .iter()
@@ -102,6 +102,11 @@ impl Program {
     /// Logits for a position.
     pub fn vocab_size(&self) -> usize {
         self.lowered.vocab_size
+    }
+
+    /// Inputs beside the token ids, which hold for a whole sequence: [`crate::Execution::give`] takes them.
+    pub fn given_inputs(&self) -> &[String] {
+        self.lowered.given.as_ref().map_or(&[], |g| &g.inputs)
     }
 
     /// Whether an execution can forget the last `tokens` positions of a call, whatever came before: not where a state keeps

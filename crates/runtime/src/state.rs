@@ -14,9 +14,8 @@ pub(crate) enum StatePlan {
         /// Positions that may be rolled back without losing one still visible; `None` without a window.
         window: Option<usize>,
     },
-    Conv {
-        elems: usize,
-    },
+    /// What is zero before the first position and cannot be taken back: a convolution's last inputs, a recurrence.
+    Carried { elems: usize },
 }
 
 impl StatePlan {
@@ -38,11 +37,18 @@ impl StatePlan {
             StateKind::Conv { channels, rows } => {
                 let elems = channels.checked_mul(*rows);
                 let elems = elems.ok_or_else(|| Error::Argument(format!("state `{}` is too large", state.name)))?;
-                Ok(StatePlan::Conv { elems })
+                Ok(StatePlan::Carried { elems })
+            }
+            StateKind::Recurrent { shape } => {
+                let elems = cactus_tensor::element_count(shape)
+                    .map_err(|e| Error::Argument(format!("state `{}`: {e}", state.name)))?;
+                // With a row to work in.
+                let elems = elems.saturating_add(shape.last().copied().unwrap_or(0));
+                Ok(StatePlan::Carried { elems })
             }
             other => Err(Error::Unsupported {
                 node: format!("state {}", state.name),
-                message: format!("{other:?} is not supported yet; supported are kv and conv"),
+                message: format!("{other:?} is not supported yet; supported are kv, conv and recurrent"),
             }),
         }
     }
@@ -50,7 +56,7 @@ impl StatePlan {
     pub(crate) fn bytes(&self) -> usize {
         match self {
             StatePlan::Kv { layout, .. } => layout.bytes(),
-            StatePlan::Conv { elems } => elems * 4,
+            StatePlan::Carried { elems } => elems * 4,
         }
     }
 
@@ -71,7 +77,7 @@ impl StatePlan {
                 let oldest_needed = keep.saturating_sub(w.saturating_sub(1));
                 len.saturating_sub(layout.capacity_tokens()) <= oldest_needed
             }
-            StatePlan::Conv { .. } => keep == len || keep == 0,
+            StatePlan::Carried { .. } => keep == len || keep == 0,
         }
     }
 }
@@ -96,7 +102,7 @@ impl States {
     pub(crate) fn clear(&mut self, plans: &[StatePlan]) {
         self.len = 0;
         for (buffer, plan) in self.buffers.iter_mut().zip(plans) {
-            if matches!(plan, StatePlan::Conv { .. }) {
+            if matches!(plan, StatePlan::Carried { .. }) {
                 buffer.fill(0);
             }
         }

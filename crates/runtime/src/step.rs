@@ -1,6 +1,8 @@
 //! A lowered component as data: kernel calls over views of buffers.
 
 use crate::PEAK_LOGITS;
+use crate::function::Island;
+use crate::lower::Given;
 use crate::soft_cap::SoftCap;
 use cactus_kernels::{Activation, BinaryOp, UnaryOp};
 
@@ -29,6 +31,18 @@ pub(crate) enum Rows {
     F32(View),
     Quantized(Buffer),
     Rotated(Buffer),
+}
+
+/// What an island reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Input {
+    Rows(View),
+    /// The token ids of the call.
+    Ids,
+    /// Their positions in the sequence.
+    Positions,
+    /// What holds for the whole sequence, by its index.
+    Given(usize),
 }
 
 /// A kernel call. Weights are indices into [`Lowered::weights`].
@@ -120,6 +134,16 @@ pub(crate) enum Kind {
         bias: Option<usize>,
         out: Buffer,
     },
+    GatedDelta {
+        state: usize,
+        q: View,
+        k: View,
+        v: View,
+        decay: View,
+        rate: View,
+        heads: usize,
+        out: Buffer,
+    },
     Gated {
         activation: Activation,
         x: View,
@@ -153,6 +177,12 @@ pub(crate) enum Kind {
         b: usize,
         out: Buffer,
     },
+    /// Operations without a step of their own; results are buffers of rows of a width.
+    Island {
+        island: usize,
+        inputs: Vec<Input>,
+        outputs: Vec<(Buffer, usize)>,
+    },
 }
 
 impl Kind {
@@ -179,6 +209,8 @@ impl Kind {
             Kind::Binary { .. } => "binary",
             Kind::BinaryScalar { .. } => "binary_scalar",
             Kind::BinaryVector { .. } => "binary_vector",
+            Kind::Island { .. } => "island",
+            Kind::GatedDelta { .. } => "gated_delta",
         }
     }
 }
@@ -202,6 +234,8 @@ pub(crate) struct Lowered {
     pub(crate) steps: Vec<Step>,
     /// Steps from here on are the tail.
     pub(crate) tail: usize,
+    pub(crate) islands: Vec<Island>,
+    pub(crate) given: Option<Given>,
     /// Indices of stored tensors in the bundle.
     pub(crate) weights: Vec<usize>,
     /// Byte offset of each buffer in the arena.

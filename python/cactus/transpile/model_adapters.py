@@ -353,7 +353,19 @@ def gemma4_vision(model: nn.Module, examples: Examples) -> list[Component]:
     }
 
     def call(m, pixel_values, pixel_position_ids):
-        return m(pixel_values=pixel_values, pixel_position_ids=pixel_position_ids)
+        # The model's own forward ends in taking the rows that are no padding, whose number depends on data. One image
+        # alone has none.
+        padding = (pixel_position_ids == -1).all(dim=-1)
+        x = m.patch_embedder(pixel_values, pixel_position_ids, padding)
+        x = m.encoder(inputs_embeds=x, attention_mask=~padding, pixel_position_ids=pixel_position_ids)
+        x, _ = m.pooler(
+            hidden_states=x.last_hidden_state,
+            pixel_position_ids=pixel_position_ids,
+            padding_positions=padding,
+            output_length=pixel_values.shape[-2] // m.config.pooling_kernel_size**2,
+        )
+        x = x.flatten(0, 1)
+        return (x - m.std_bias.float()) * m.std_scale.float() if m.config.standardize else x
 
     return [Component("vision_encoder", Calls(model, call), inputs, None, ("image_features",))]
 
@@ -376,10 +388,21 @@ def siglip2_vision(model: nn.Module, examples: Examples) -> list[Component]:
     """Patches of an image of eight by eight."""
     width = 3 * model.config.patch_size**2
     inputs = {"pixel_values": examples.get("pixel_values", lambda: random(1, 64, width))}
+    shapes = torch.tensor([[8, 8]])
+    embeddings = getattr(model, "vision_model", model).embeddings
+    side = embeddings.position_embedding_size
+    with torch.no_grad():
+        table = embeddings.position_embedding.weight.reshape(side, side, -1)
+        resized = embeddings.resize_positional_embeddings(table, shapes, max_length=64)
 
     def see(m, pixel_values):
         mask = torch.ones(1, 64, dtype=torch.int32)
-        return m(pixel_values=pixel_values, pixel_attention_mask=mask, spatial_shapes=torch.tensor([[8, 8]]))
+        # Positions are those of this shape: resized once here, a constant of the capture.
+        embeddings.resize_positional_embeddings = lambda *args, **more: resized
+        try:
+            return m(pixel_values=pixel_values, pixel_attention_mask=mask, spatial_shapes=shapes)
+        finally:
+            del embeddings.resize_positional_embeddings
 
     return [Component("vision_encoder", Calls(model, see), inputs, None, ("image_features",))]
 

@@ -68,10 +68,16 @@ def run(bundle: Path, inputs: dict[str, np.ndarray], component: str | None = Non
         return [(o["name"], np.load(Path(folder) / "out" / o["file"])) for o in result["outputs"]]
 
 
-def generate(bundle: Path, ids: list[int], tokens: int) -> list[int]:
-    """Continues token ids greedily, with keys and values in 16 bits."""
-    text = call(
-        "run", bundle, "--json", "--kv", "f16", "--temperature", 0, "--ignore-eos", "--max-new-tokens", tokens,
-        "--input-ids", ",".join(map(str, ids)),
-    )  # fmt: skip
+def generate(bundle: Path, ids: list[int], tokens: int, given: dict[str, np.ndarray] | None = None) -> list[int]:
+    """Continues token ids greedily, with keys and values in 16 bits; `given` is what a decoder reads beside them."""
+    with tempfile.TemporaryDirectory(prefix="cactus-") as folder:
+        arguments: list[object] = []
+        for i, (name, array) in enumerate((given or {}).items()):
+            path = Path(folder) / f"given{i}.npy"
+            np.save(path, np.ascontiguousarray(array))
+            arguments += ["--input", f"{name}={path}"]
+        text = call(
+            "run", bundle, "--json", "--kv", "f16", "--temperature", 0, "--ignore-eos", "--max-new-tokens", tokens,
+            "--input-ids", ",".join(map(str, ids)), *arguments,
+        )  # fmt: skip
     return json.loads(text)["completion_token_ids"]

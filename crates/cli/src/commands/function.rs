@@ -83,6 +83,12 @@ fn chosen<'a>(bundle: &'a Bundle, name: Option<&str>) -> Result<Vec<&'a Componen
     }
 }
 
+/// What a decoder reads beside token ids, by name or position.
+pub(crate) fn given(names: &[String], inputs: &[String]) -> Result<BTreeMap<String, Tensor>> {
+    let open: Vec<&str> = names.iter().map(String::as_str).collect();
+    inputs.iter().map(|input| array(input, &open)).collect()
+}
+
 /// The arrays that were given, by name; a position counts those inputs that no component before computes.
 fn inputs(components: &[&Component], args: &RunArgs) -> Result<BTreeMap<String, Tensor>> {
     let mut open: Vec<&str> = Vec::new();
@@ -105,17 +111,22 @@ fn inputs(components: &[&Component], args: &RunArgs) -> Result<BTreeMap<String, 
         inputs.insert((*name).to_owned(), Tensor::from_i64([1, ids.len()], ids)?);
     }
     for input in &args.input {
-        let Some((name, path)) = input.split_once('=') else {
-            bail!("`{input}` is no input; write `--input NAME=FILE.npy`, where NAME may be a position");
-        };
-        let by_position = name.parse::<usize>().ok().and_then(|i| open.get(i).copied());
-        let name = by_position.unwrap_or(name);
-        if !open.contains(&name) {
-            bail!("there is no input `{name}`; the inputs are {}", open.join(", "));
-        }
-        inputs.insert(name.to_owned(), npy::read(Path::new(path))?);
+        inputs.extend([array(input, &open)?]);
     }
     Ok(inputs)
+}
+
+/// `NAME=FILE.npy`, where the name may be a position in `open`.
+fn array(input: &str, open: &[&str]) -> Result<(String, Tensor)> {
+    let Some((name, path)) = input.split_once('=') else {
+        bail!("`{input}` is no input; write `--input NAME=FILE.npy`, where NAME may be a position");
+    };
+    let by_position = name.parse::<usize>().ok().and_then(|i| open.get(i).copied());
+    let name = by_position.unwrap_or(name);
+    if !open.contains(&name) {
+        bail!("there is no input `{name}`; the inputs are {}", open.join(", "));
+    }
+    Ok((name.to_owned(), npy::read(Path::new(path))?))
 }
 
 /// Writes an output by name and by position; gives the name of the file.

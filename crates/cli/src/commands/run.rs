@@ -4,6 +4,7 @@ use crate::args::{ModelArgs, RunArgs};
 use crate::commands::function;
 use crate::{model, output};
 use anyhow::{Context, Result, bail};
+use cactus_base::Pool;
 use cactus_engine::speculate::ModelDrafter;
 use cactus_engine::{Bundle, CancelToken, Completion, Delta, FinishReason, GenerateOptions, Model, Overflow, Session};
 use cactus_text::{RenderOptions, message};
@@ -32,18 +33,24 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         function::run(bundle, args)?;
         return Ok(ExitCode::SUCCESS);
     }
-    if !args.input.is_empty() || args.output_dir.is_some() {
+    let loaded = Model::of(bundle, &model::load_options(&args.engine))?;
+    let reads_more = !loaded.program().given_inputs().is_empty();
+    if (!args.input.is_empty() && !reads_more) || args.output_dir.is_some() {
         bail!(
             "`--input` and `--output-dir` are for bundles that are functions; this one takes a prompt or `--input-ids`"
         );
     }
-    let loaded = Model::of(bundle, &model::load_options(&args.engine))?;
     let options = generate_options(args, loaded.default_options())?;
     let mut session = loaded.session()?;
     if args.rolling {
         session.set_overflow(Overflow::Rolling { sinks: 4 });
     }
     session.execution().set_profiling(args.profile);
+    if reads_more {
+        let threads = model::threads(args.engine.threads);
+        let given = function::given(loaded.program().given_inputs(), &args.input)?;
+        session.execution().give(&Pool::new(threads), threads, &given)?;
+    }
     let interrupt = Interrupt::install()?;
     let drafter = match &args.draft_model {
         Some(name) => {

@@ -7,6 +7,8 @@ use cactus_ir::{Constraint, Dim};
 const MAX_DEPTH: usize = 24;
 /// Bytes of an expression.
 const MAX_BYTES: usize = 1 << 14;
+/// Multiples of a size that a guard is tried with.
+const MAX_MULTIPLE: i64 = 4096;
 
 fn fail(text: &str, what: &str) -> Error {
     let shown: String = text.chars().take(160).collect();
@@ -184,6 +186,10 @@ pub(crate) fn guard(text: &str, axis: &dyn Fn(&str, usize) -> Option<Dim>) -> Re
     }
     let mut out = Vec::new();
     for part in text.split(" and ") {
+        if let Some(found) = beyond_sums(part, axis) {
+            out.push(found);
+            continue;
+        }
         let mut reader = Guard { text, rest: part, axis };
         let a = reader.sum(MAX_DEPTH)?;
         reader.rest = reader.rest.trim_start();
@@ -210,6 +216,50 @@ pub(crate) fn guard(text: &str, axis: &dyn Fn(&str, usize) -> Option<Dim>) -> Re
         }
     }
     Ok(out)
+}
+
+/// Guards with a product or remainder of two sizes that vary, as torch writes them for shapes it has divided: what implies
+/// them, where that is one condition on a size.
+fn beyond_sums(part: &str, axis: &dyn Fn(&str, usize) -> Option<Dim>) -> Option<Constraint> {
+    let read = |text: &str| -> Option<(Dim, char, Dim, String)> {
+        let mut reader = Guard { text, rest: text, axis };
+        let a = reader.atom(MAX_DEPTH).ok()?;
+        let op = ['*', '%'].into_iter().find(|op| reader.take(&op.to_string()))?;
+        let b = reader.atom(MAX_DEPTH).ok()?;
+        Some((a, op, b, reader.rest.trim().to_owned()))
+    };
+    let part = part.trim();
+    let inner = || {
+        let (a, op, b, rest) = read(part.strip_prefix('(')?)?;
+        Some((a, op, b, rest.strip_prefix(')')?.trim().to_owned()))
+    };
+    let (a, op, b, rest) = inner().or_else(|| read(part))?;
+    if b.as_integer().is_some() || (op == '*' && a.as_integer().is_some()) {
+        return None;
+    }
+    let (relation, number) = ["==", "!=", ">="]
+        .into_iter()
+        .find_map(|r| Some((r, rest.strip_prefix(r)?)))?;
+    let number: i64 = number.trim().parse().ok()?;
+    match (op, relation, number) {
+        // What a multiple of the size leaves of the other: nothing, or a number that a larger size does not divide. A size is
+        // at least 1 where something is divided by it.
+        ('%', "==" | "!=", 0) => {
+            let beyond = |n: i64| a.sub(&b.times_integer(n).ok()?).ok()?.as_integer();
+            let rest = (0..=MAX_MULTIPLE).find_map(beyond)?;
+            match (relation, rest) {
+                ("==", 0) => Some(Constraint::at_least(b, 1)),
+                ("!=", rest) if rest != 0 => Some(Constraint::at_least(b, rest.checked_abs()?.checked_add(1)?)),
+                _ => None,
+            }
+        }
+        // A square, of a size that is not negative.
+        ('*', ">=", n) if a == b && (1..1 << 20).contains(&n) => {
+            let least = (1..=n).find(|m| m.checked_mul(*m).is_none_or(|square| square >= n))?;
+            Some(Constraint::at_least(a, least))
+        }
+        _ => None,
+    }
 }
 
 /// Reads the Python of a guard: sums, products and quotients of integers and `L['x'].size()[1]`.
@@ -383,7 +433,24 @@ mod tests {
             one("L['x'].size()[1] % 4 == 0 and 2 < L['x'].size()[1]"),
             "-n+4*(n)//4 >= 0, n-4*(n)//4 >= 0, n-2 >= 1"
         );
+        // Remainders and squares of sizes that vary become what implies them.
+        assert_eq!(
+            one("((64 + 64*(L['x'].size()[1] // 8)) % (1 + (L['x'].size()[1] // 8))) == 0"),
+            "(n)//8+1 >= 1"
+        );
+        assert_eq!(one("(1 % (1 + L['x'].size()[1])) != 0"), "n+1 >= 2");
+        assert_eq!(
+            one("((1 + 3*L['x'].size()[1]) % (1 + L['x'].size()[1])) != 0"),
+            "n+1 >= 3"
+        );
+        assert_eq!(
+            one("((-1) + L['x'].size()[1])*((-1) + L['x'].size()[1]) >= 5"),
+            "n-1 >= 3"
+        );
         for text in [
+            "((63 + 64*L['x'].size()[1]) % (1 + L['x'].size()[1])) == 0",
+            "((2 + 2*L['x'].size()[1]) % (1 + L['x'].size()[1])) != 0",
+            "L['x'].size()[1]*(1 + L['x'].size()[1]) >= 5",
             "L['y'].size()[1] <= 64",
             "L['x'].size()[1]",
             "f(x) == 1",

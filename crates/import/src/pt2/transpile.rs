@@ -6,7 +6,7 @@ use super::importer::{Imported, import_file};
 use crate::convert::{self, ConvertOptions, Outcome};
 use crate::{Error, ErrorKind, Result, TensorSource, hf};
 use cactus_bundle::{About, BundleWriter, Provenance, TokenIds};
-use cactus_ir::{Bindings, Dim, Graph, PAST, Relation, SEQ};
+use cactus_ir::{Bindings, Constraint, Dim, Graph, PAST, SEQ, ValueId};
 use cactus_passes::{Bits, Options, Policy, Report, StatePolicy};
 use cactus_tensor::DType;
 use std::collections::BTreeMap;
@@ -55,6 +55,8 @@ pub struct TranspileOptions {
 
 /// Longest sequence of a causal language model that states none.
 const DEFAULT_CONTEXT_TOKENS: usize = 32 << 10;
+/// Lengths that a program's conditions are tried with.
+const MAX_CONTEXT_TOKENS: usize = 1 << 20;
 
 /// A component that is ready to be written.
 struct Ready {
@@ -247,14 +249,15 @@ pub fn optimize(imported: &mut Imported, options: &TranspileOptions) -> Result<(
     constants::compute(&mut graph, &mut imported.tensors)?;
     let lm = looks_like_language_model(&graph);
     if options.task == Task::CausalLm && !lm {
-        let what = "a causal language model has one input, token ids [1, seq] of a length that varies, and one output, logits \
+        let what = "a causal language model has token ids [1, seq] of a length that varies (and inputs of other sizes), and one output, logits \
                     [1, seq, vocab]; export it with dynamic_shapes={'input_ids': {1: Dim('seq', min=2, max=…)}}";
         return Err(Error::unsupported(what));
     }
     let mut passes = options.passes.clone();
     passes.states = match options.task {
         Task::CausalLm => StatePolicy::Required,
-        Task::Auto if lm => StatePolicy::IfPossible,
+        // Where an encoder's results are read too, a function is what a chain of components runs.
+        Task::Auto if lm && graph.inputs().len() == 1 => StatePolicy::IfPossible,
         _ => StatePolicy::Never,
     };
     let failed = |e: cactus_passes::Error| {
@@ -270,15 +273,25 @@ pub fn optimize(imported: &mut Imported, options: &TranspileOptions) -> Result<(
         true => Task::Function,
         false => Task::CausalLm,
     };
+    let one = Bindings::from([(PAST.to_owned(), 0), (SEQ.to_owned(), 1)]);
+    if task == Task::CausalLm
+        && let Ok(Some(broken)) = optimized.broken_constraint(&one)
+        && optimized.inputs().len() == 1
+    {
+        let what = format!("a sequence cannot grow from one position on: {broken}");
+        return Err(Error::unsupported(what));
+    }
     Ok((task, optimized, report))
 }
 
 fn looks_like_language_model(g: &Graph) -> bool {
     let seq = Dim::symbol(SEQ);
-    let ([ids], [(_, logits)]) = (g.inputs(), g.outputs()) else {
+    let counts = |v: &&ValueId| g.ty(**v).shape.contains(&seq);
+    let ids: Vec<&ValueId> = g.inputs().iter().filter(counts).collect();
+    let ([ids], [(_, logits)]) = (&ids[..], g.outputs()) else {
         return false;
     };
-    let (ids, logits) = (g.ty(*ids), g.ty(*logits));
+    let (ids, logits) = (g.ty(**ids), g.ty(*logits));
     ids.dtype == DType::I64
         && ids.shape.len() == 2
         && ids.shape[1] == seq
@@ -287,20 +300,20 @@ fn looks_like_language_model(g: &Graph) -> bool {
         && logits.last_known().is_some()
 }
 
-/// The most positions that the constraints allow.
+/// The most positions that the constraints allow, where they hold for every number of positions up to it.
 fn context_tokens(g: &Graph) -> usize {
-    let zero = Bindings::from([(PAST.to_owned(), 0), (SEQ.to_owned(), 0)]);
-    let one = Bindings::from([(PAST.to_owned(), 0), (SEQ.to_owned(), 1)]);
-    g.constraints()
-        .iter()
-        .filter(|c| c.is == Relation::AtLeast)
-        // max - seq >= 0 holds at 0 positions and loses one with each.
-        .filter_map(|c| {
-            let minus = c.dim.times_integer(-1).ok()?;
-            let (at_zero, at_one) = (minus.eval(&zero).ok()?, minus.eval(&one).ok()?);
-            let limit = usize::try_from(-c.than).ok()?;
-            (at_zero == 0 && at_one == 1).then_some(limit)
-        })
-        .min()
-        .unwrap_or(DEFAULT_CONTEXT_TOKENS)
+    let of_positions = |c: &&Constraint| c.dim.symbols().all(|s| s == PAST || s == SEQ);
+    let all: Vec<&Constraint> = g.constraints().iter().filter(of_positions).collect();
+    let holds = |n: usize| {
+        let bindings = Bindings::from([(PAST.to_owned(), 0), (SEQ.to_owned(), n)]);
+        all.iter().all(|c| c.holds(&bindings).unwrap_or(false))
+    };
+    // A function states the least length, too.
+    let least = (1..=DEFAULT_CONTEXT_TOKENS).find(|&n| holds(n)).unwrap_or(1);
+    let limit = (least..=MAX_CONTEXT_TOKENS).take_while(|&n| holds(n)).last();
+    match limit {
+        Some(MAX_CONTEXT_TOKENS) if all.is_empty() => DEFAULT_CONTEXT_TOKENS,
+        Some(n) => n,
+        None => DEFAULT_CONTEXT_TOKENS,
+    }
 }

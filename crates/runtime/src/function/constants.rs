@@ -19,6 +19,8 @@ pub(super) struct Constants {
     literals: HashMap<ValueId, AlignedBuf>,
     /// Matrices that are stored or given plainly and are read by products.
     packed: HashMap<ValueId, Packed>,
+    /// Matrices that hold one below the other and are plain, each packed on its own.
+    parts: HashMap<ValueId, Vec<Packed>>,
 }
 
 /// Operands that a product reads packed.
@@ -36,6 +38,7 @@ impl Constants {
             weights: HashMap::new(),
             literals: HashMap::new(),
             packed: HashMap::new(),
+            parts: HashMap::new(),
         };
         for (v, _) in graph.weights() {
             let name = &graph.value(v).name;
@@ -63,6 +66,13 @@ impl Constants {
             }
         }
         for (_, node) in graph.nodes() {
+            if let (Op::Experts { .. }, &[_, _, _, gate_up, down]) = (&node.op, &node.inputs[..]) {
+                let sizes = (graph.ty(gate_up).known_shape(), graph.ty(down).known_shape());
+                if let (Some(&[_, n]), Some(&[_, m])) = (sizes.0.as_deref(), sizes.1.as_deref()) {
+                    constants.pack_parts(graph, gate_up, 2 * m)?;
+                    constants.pack_parts(graph, down, n)?;
+                }
+            }
             if let Some(v) = product_operand(&node.op).and_then(|i| node.inputs.get(i)) {
                 constants.pack(graph, *v)?;
             }
@@ -101,6 +111,38 @@ impl Constants {
         })?;
         self.packed.insert(v, packed);
         Ok(())
+    }
+
+    /// Packs matrices of `rows` rows one below the other, where they are constant and plain.
+    fn pack_parts(&mut self, graph: &Graph, v: ValueId, rows: usize) -> Result<()> {
+        let k = graph.ty(v).last_known().unwrap_or(0);
+        let (Some(bytes), false) = (self.plain(v), self.parts.contains_key(&v)) else {
+            return Ok(());
+        };
+        let values: &[f32] = bytemuck::cast_slice(bytes);
+        let parts: std::result::Result<Vec<Packed>, _> = values
+            .chunks_exact((rows * k).max(1))
+            .map(|part| cactus_quant::pack(Packing::F32N16, rows, k, part))
+            .collect();
+        let parts = parts.map_err(|source| Error::Weight {
+            weight: graph.value(v).name.clone(),
+            source,
+        })?;
+        self.parts.insert(v, parts);
+        Ok(())
+    }
+
+    /// Matrix `index` of those of `rows` rows that a constant holds one below the other.
+    pub(super) fn part(&self, v: ValueId, index: usize, rows: usize) -> Result<PackedView<'_>> {
+        if let Some(part) = self.parts.get(&v).and_then(|p| p.get(index)) {
+            return Ok(part.view());
+        }
+        let whole = self.matrix(v)?;
+        let part = whole.and_then(|w| w.rows(index.checked_mul(rows)?, rows));
+        part.ok_or_else(|| Error::Unsupported {
+            node: format!("matrix {index}"),
+            message: format!("it has {rows} rows, which do not begin and end with a block of the packing"),
+        })
     }
 
     /// Elements of a literal or of a weight that is stored plainly.

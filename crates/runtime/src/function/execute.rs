@@ -1,5 +1,6 @@
 //! Running nodes: each one kernel over dense tensors.
 
+mod experts;
 mod heavy;
 
 use super::constants::Constants;
@@ -34,7 +35,7 @@ pub(super) fn check(graph: &Graph, node: &Node) -> Result<()> {
     let dtype = |i: usize| node.inputs.get(i).map(|&v| graph.ty(v).dtype);
     let unsupported = match &node.op {
         Op::Unary { f } => kernel_names::unary(*f).is_none() && plain_unary(*f).is_none() && *f != UnaryFn::Not,
-        Op::Gated { activation } => kernel_names::activation(*activation).is_none(),
+        Op::Gated { activation } | Op::Experts { activation } => kernel_names::activation(*activation).is_none(),
         Op::Scatter { .. } => dtype(0) == Some(DType::Bool),
         op => op.state().is_some(),
     };
@@ -99,6 +100,19 @@ impl Run<'_> {
                 memory[..bytes.len()].copy_from_slice(&bytes);
             }
         }
+    }
+
+    /// The memory of an input.
+    pub(super) fn input_bytes(&mut self, v: ValueId) -> Option<&mut [u8]> {
+        match self.plan.places.get(&v) {
+            Some(Place::Slot { slot, .. }) => self.memory.slots[*slot].as_deref_mut(),
+            _ => None,
+        }
+    }
+
+    /// The bytes of a value.
+    pub(super) fn bytes(&self, v: ValueId) -> Result<&[u8]> {
+        self.operands().bytes(v)
     }
 
     /// A value as a tensor.
@@ -199,7 +213,8 @@ impl Run<'_> {
                 };
                 4 * recurrent_scratch_elems(&r, gates) + packed
             }
-            Op::GatedDelta => 4 * super::gated_delta::scratch_elems(shape(0)[3], shape(2)[3]),
+            Op::GatedDelta { .. } => 4 * gated_delta::scratch_elems(delta_sizes(shape(0), shape(2))),
+            Op::Experts { .. } => self.experts_scratch_bytes(node),
             Op::Attention(_) => super::attention::scratch_bytes(shape(0), shape(1)),
             Op::Rope { .. } => 4 * 3 * shape(1).iter().product::<usize>() * shape(2).iter().product::<usize>(),
             _ => 0,
@@ -451,17 +466,8 @@ impl Run<'_> {
                 exec.pool(op, &self.window(node), divisor, first()?, floats(out));
             }
             Op::Lstm { .. } | Op::Gru { .. } => self.recurrent(node, out, scratch)?,
-            Op::GatedDelta => {
-                let &[batch, len, heads, keys] = ops.shape(arg(0)) else {
-                    return Err(Error::Argument("a query has four axes".into()));
-                };
-                let sizes = gated_delta::Sizes {
-                    batch,
-                    len,
-                    heads,
-                    keys,
-                    values: ops.shape(arg(2))[3],
-                };
+            Op::GatedDelta { .. } => {
+                let sizes = delta_sizes(ops.shape(arg(0)), ops.shape(arg(2)));
                 let operands = gated_delta::Operands {
                     q: first()?,
                     k: ops.f32(arg(1))?,
@@ -469,8 +475,11 @@ impl Run<'_> {
                     decay: ops.f32(arg(3))?,
                     rate: ops.f32(arg(4))?,
                 };
-                gated_delta::gated_delta(sizes, &operands, scratch, floats(out));
+                let (matrices, change) = scratch.split_at_mut(scratch.len() - sizes.values);
+                matrices.fill(0.0);
+                gated_delta::gated_delta(sizes, &operands, matrices, change, floats(out));
             }
+            Op::Experts { activation } => self.experts(node, *activation, floats(out), scratch)?,
             Op::RmsNorm { eps } => {
                 let w = ops.f32(arg(1))?;
                 let rows = shape.iter().product::<usize>() / w.len().max(1);
@@ -704,6 +713,17 @@ fn three(sizes: &[usize], fill: usize) -> [usize; 3] {
         *to = s;
     }
     out
+}
+
+/// Of `q` and `v`, whose axes inference has checked.
+fn delta_sizes(q: &[usize], v: &[usize]) -> gated_delta::Sizes {
+    gated_delta::Sizes {
+        batch: q[0],
+        len: q[1],
+        heads: q[2],
+        keys: q[3],
+        values: v[3],
+    }
 }
 
 fn recurrent(node: &Node, gates: &[usize], w: &[usize]) -> Recurrent {

@@ -1,35 +1,35 @@
-//! The gated delta rule over whole sequences. Scalar code in one order and on one thread, so
+//! The gated delta rule over the positions of a call, from what earlier calls left. Scalar code in one order and on one thread, so
 //! that the bits are the same everywhere.
 
 /// Sizes of a call: `q, k [batch, len, heads, keys]`, `v [batch, len, heads, values]`.
 #[derive(Clone, Copy)]
-pub(super) struct Sizes {
-    pub(super) batch: usize,
-    pub(super) len: usize,
-    pub(super) heads: usize,
-    pub(super) keys: usize,
-    pub(super) values: usize,
+pub(crate) struct Sizes {
+    pub(crate) batch: usize,
+    pub(crate) len: usize,
+    pub(crate) heads: usize,
+    pub(crate) keys: usize,
+    pub(crate) values: usize,
 }
 
 /// Operands in the order of the operation.
-pub(super) struct Operands<'a> {
-    pub(super) q: &'a [f32],
-    pub(super) k: &'a [f32],
-    pub(super) v: &'a [f32],
-    pub(super) decay: &'a [f32],
-    pub(super) rate: &'a [f32],
+pub(crate) struct Operands<'a> {
+    pub(crate) q: &'a [f32],
+    pub(crate) k: &'a [f32],
+    pub(crate) v: &'a [f32],
+    pub(crate) decay: &'a [f32],
+    pub(crate) rate: &'a [f32],
 }
 
-/// Elements of the state of a head and a row.
-pub(super) fn scratch_elems(keys: usize, values: usize) -> usize {
-    (keys + 1) * values
+/// Elements of the matrices of all heads, and of a row beside them.
+pub(crate) fn scratch_elems(s: Sizes) -> usize {
+    s.batch * s.heads * s.keys * s.values + s.values
 }
 
-/// Writes `[batch, len, heads, values]`.
-pub(super) fn gated_delta(s: Sizes, x: &Operands<'_>, scratch: &mut [f32], out: &mut [f32]) {
+/// Writes `[batch, len, heads, values]`. `matrices [batch, heads, keys, values]` are those before the first position, then
+/// those after the last; `change` holds a row of values.
+pub(crate) fn gated_delta(s: Sizes, x: &Operands<'_>, matrices: &mut [f32], change: &mut [f32], out: &mut [f32]) {
     for head in 0..s.batch * s.heads {
-        let (state, change) = scratch[..(s.keys + 1) * s.values].split_at_mut(s.keys * s.values);
-        state.fill(0.0);
+        let state = &mut matrices[head * s.keys * s.values..][..s.keys * s.values];
         let (b, h) = (head / s.heads, head % s.heads);
         for t in 0..s.len {
             let at = (b * s.len + t) * s.heads + h;

@@ -8,9 +8,12 @@
 mod attention;
 mod constants;
 mod execute;
-mod gated_delta;
+pub(crate) mod gated_delta;
+mod island;
 mod memory;
 mod plan;
+
+pub(crate) use island::{Exchange, Island};
 
 use crate::{Error, Result};
 use cactus_base::Pool;
@@ -57,20 +60,30 @@ impl Function {
     /// or an operation that has no kernel, naming the node.
     pub fn new(bundle: Arc<Bundle>, name: &str, kernels: Option<&'static Kernels>) -> Result<Function> {
         let (graph, bindings) = bundle.graph(name)?;
+        let kernels = match kernels {
+            Some(k) => k,
+            None => Kernels::detect()?,
+        };
+        Function::of(graph, bundle, &bindings, kernels)
+    }
+
+    /// Lowers `graph`, whose weights `bindings` finds in `bundle`.
+    pub(crate) fn of(
+        graph: Graph,
+        bundle: Arc<Bundle>,
+        bindings: &BTreeMap<String, String>,
+        kernels: &'static Kernels,
+    ) -> Result<Function> {
         if let Some(state) = graph.states().first() {
             return Err(Error::Unsupported {
-                node: format!("component {name}"),
+                node: format!("component {}", graph.name),
                 message: format!("it has a state `{}`, so it is no function", state.name),
             });
         }
         for (_, node) in graph.nodes() {
             execute::check(&graph, node)?;
         }
-        let kernels = match kernels {
-            Some(k) => k,
-            None => Kernels::detect()?,
-        };
-        let constants = Constants::new(&graph, bundle, &bindings)?;
+        let constants = Constants::new(&graph, bundle, bindings)?;
         Ok(Function {
             graph,
             kernels,
@@ -150,7 +163,7 @@ impl Function {
     }
 
     /// The value of every symbol, by the shapes of the inputs, which must all fit.
-    fn bind(&self, inputs: &BTreeMap<String, Tensor>) -> Result<Bindings> {
+    pub(crate) fn bind(&self, inputs: &BTreeMap<String, Tensor>) -> Result<Bindings> {
         let declared = || {
             let all = self.graph.inputs().iter().map(|&v| self.port(v));
             all.collect::<Vec<_>>().join(", ")
@@ -230,7 +243,7 @@ fn held_bytes(dtype: DType) -> usize {
 }
 
 /// The elements of a tensor as they are held.
-fn held(tensor: &Tensor) -> Vec<u8> {
+pub(crate) fn held(tensor: &Tensor) -> Vec<u8> {
     match tensor.data() {
         Data::F32(v) => bytemuck::cast_slice(v).to_vec(),
         Data::I64(v) => bytemuck::cast_slice(v).to_vec(),

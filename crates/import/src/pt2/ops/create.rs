@@ -60,9 +60,28 @@ pub(super) const ROWS: &[(&str, Row)] = &[
     ("triu", |im, c| triangle(im, c, CompareFn::Ge)),
 ];
 
+/// A range whose ends or steps are fractions, as numbers.
+fn fractions(im: &mut Importer<'_>, ends: [&Number; 3]) -> Result<Vec<ValueId>> {
+    const MOST: f64 = 65536.0;
+    let fixed = ends.map(|n| match n {
+        Number::Float(v) => Some(*v),
+        Number::Size(d) => d.as_integer().map(|n| n as f64),
+    });
+    let [Some(start), Some(end), Some(step)] = fixed else {
+        return unsupported("a range of fractions whose ends vary");
+    };
+    let len = ((end - start) / step).ceil();
+    if !(0.0..=MOST).contains(&len) {
+        return unsupported(format!("a range of {len} fractions"));
+    }
+    let values = (0..len as usize).map(|i| (start + i as f64 * step) as f32).collect();
+    one(im.b.vector(values).map_err(invalid))
+}
+
 fn arange(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
     let start = call.number("start", Some(0.0))?;
     let (end, step) = (call.number("end", None)?, call.number("step", Some(1.0))?);
+    let (end_given, step_given) = (end.clone(), step.clone());
     let dtype = call.dtype("dtype")?;
     let whole = |n: &Number| match n {
         Number::Size(d) => Some(d.clone()),
@@ -74,7 +93,7 @@ fn arange(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
         .any(|n| matches!(n, Number::Float(v) if v.fract() != 0.0));
     let ends_in_float = matches!(end, Number::Float(_));
     let (Some(first), Some(end), Some(step)) = (whole(&start), whole(&end), whole(&step)) else {
-        return unsupported("a range of numbers that are not whole");
+        return fractions(im, [&start, &end_given, &step_given]);
     };
     let Some(step) = step.as_integer().filter(|&s| s != 0) else {
         return unsupported("a range with a step that varies");

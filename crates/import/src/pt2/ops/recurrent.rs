@@ -198,7 +198,7 @@ fn gated_delta_rule(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> 
     }
     let q = super::elementwise::scaled(im, q, 1.0 / (width as f64).sqrt())?;
     let decay = im.unary(UnaryFn::Exp, g)?;
-    Ok(vec![im.op(Op::GatedDelta, &[q, k, v, decay, rate])?])
+    Ok(vec![im.op(Op::GatedDelta { state: None }, &[q, k, v, decay, rate])?])
 }
 
 /// `x / sqrt(sum(x²) + 1e-6)` over the last axis.

@@ -1,0 +1,137 @@
+//! Steps whose kernels are those of functions: rows go out of the arena and come back into it.
+
+use super::{Call, floats};
+use crate::function::Exchange;
+use crate::function::gated_delta::{Operands, Sizes, gated_delta};
+use crate::step::{Buffer, Input, Kind};
+use crate::{Error, Result};
+use cactus_base::AlignedBuf;
+use cactus_ir::Bindings;
+use std::ops::Range;
+
+/// Rows of the arena, and what every position has.
+struct Rows<'a> {
+    arena: &'a mut AlignedBuf,
+    offsets: &'a [usize],
+    inputs: &'a [Input],
+    outputs: &'a [(Buffer, usize)],
+    ids: &'a [u32],
+    past: usize,
+    given: Option<&'a Held>,
+    rows: Range<usize>,
+}
+
+/// What holds for a sequence: computed once.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) values: Vec<Vec<u8>>,
+    pub(crate) bindings: Bindings,
+}
+
+impl Exchange for Rows<'_> {
+    fn read(&self, index: usize, to: &mut [u8]) {
+        let view = match self.inputs[index] {
+            Input::Rows(view) => view,
+            Input::Ids => {
+                let ids = self.ids[self.rows.clone()].iter().map(|&id| i64::from(id));
+                return numbers(to, ids);
+            }
+            Input::Given(index) => {
+                if let Some(given) = self.given.and_then(|g| g.values.get(index)) {
+                    to.copy_from_slice(given);
+                }
+                return;
+            }
+            Input::Positions => {
+                let first = self.past + self.rows.start;
+                return numbers(to, (first..).map(|p| p as i64));
+            }
+        };
+        let at = self.offsets[view.buffer];
+        for (to, row) in to.chunks_exact_mut((view.width * 4).max(1)).zip(self.rows.clone()) {
+            let from = at + (row * view.stride + view.offset) * 4;
+            to.copy_from_slice(&self.arena[from..from + to.len()]);
+        }
+    }
+
+    fn write(&mut self, index: usize, from: &[u8]) {
+        let (buffer, width) = self.outputs[index];
+        let at = self.offsets[buffer] + self.rows.start * width * 4;
+        self.arena[at..at + from.len()].copy_from_slice(from);
+    }
+}
+
+fn numbers(to: &mut [u8], from: impl Iterator<Item = i64>) {
+    for (to, n) in bytemuck::cast_slice_mut::<u8, i64>(to).iter_mut().zip(from) {
+        *to = n;
+    }
+}
+
+impl Call<'_> {
+    pub(super) fn island(
+        &mut self,
+        island: usize,
+        inputs: &[Input],
+        outputs: &[(Buffer, usize)],
+        rows: &Range<usize>,
+    ) -> Result<()> {
+        let lowered = self.lowered;
+        let mut exchange = Rows {
+            arena: self.arena,
+            offsets: &lowered.offsets,
+            inputs,
+            outputs,
+            ids: self.ids,
+            past: self.past,
+            given: self.given,
+            rows: rows.clone(),
+        };
+        let given = self.given.map(|g| &g.bindings);
+        lowered.islands[island].run(self.exec, rows.len(), given, &mut exchange)
+    }
+
+    pub(super) fn gated_delta(&mut self, kind: &Kind, rows: &Range<usize>) -> Result<()> {
+        let &Kind::GatedDelta {
+            state,
+            q,
+            k,
+            v,
+            decay,
+            rate,
+            heads,
+            out,
+        } = kind
+        else {
+            return Err(Error::Argument("a step of another kind".into()));
+        };
+        let sizes = Sizes {
+            batch: 1,
+            len: rows.len(),
+            heads,
+            keys: q.width / heads.max(1),
+            values: v.width / heads.max(1),
+        };
+        let spans = [q, k, v, decay, rate].map(|x| self.view_span(x, rows));
+        let out = self.span(out, v.width, rows);
+        let matrices = floats(&mut self.states.buffers[state]);
+        let (matrices, change) = matrices.split_at_mut(heads * sizes.keys * sizes.values);
+        let (before, rest) = self.arena.split_at_mut(out.start);
+        let (result, after) = rest.split_at_mut(out.len());
+        let operand = |span: &Range<usize>| -> &[f32] {
+            // Buffers that are alive together lie apart, so an operand is on one side of the result.
+            bytemuck::cast_slice(match span.end <= out.start {
+                true => &before[span.clone()],
+                false => &after[span.start - out.end..span.end - out.end],
+            })
+        };
+        let operands = Operands {
+            q: operand(&spans[0]),
+            k: operand(&spans[1]),
+            v: operand(&spans[2]),
+            decay: operand(&spans[3]),
+            rate: operand(&spans[4]),
+        };
+        gated_delta(sizes, &operands, matrices, change, floats(result));
+        Ok(())
+    }
+}

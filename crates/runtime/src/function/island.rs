@@ -1,0 +1,105 @@
+//! A piece of a language model's graph that no step of a [`crate::Program`] computes, as a function of rows: the general
+//! kernels over dense tensors, one row for each position of a call. The rest of the model stays as fast as it was.
+
+use super::constants::Constants;
+use super::execute::{Run, check};
+use super::held_bytes;
+use super::memory::Memory;
+use super::plan::Plan;
+use crate::Result;
+use cactus_bundle::Bundle;
+use cactus_ir::{BATCH, Bindings, Graph, SEQ};
+use cactus_kernels::Exec;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+/// Numbers of rows whose memory is kept: those of a prompt's chunks and of a single token, and of one between.
+const KEPT: usize = 3;
+
+/// Where an island's inputs come from and its results go, by their place in the graph.
+pub(crate) trait Exchange {
+    /// Writes input `index`.
+    fn read(&self, index: usize, to: &mut [u8]);
+    /// Takes output `index`.
+    fn write(&mut self, index: usize, from: &[u8]);
+}
+
+/// Immutable but for the memory of the last calls, so calls from several threads take turns.
+#[derive(Debug)]
+pub(crate) struct Island {
+    graph: Graph,
+    constants: Constants,
+    ready: Mutex<VecDeque<(Bindings, Plan, Memory)>>,
+}
+
+impl Island {
+    /// `graph` has positions `seq`, of one sequence, and no states.
+    pub(crate) fn new(graph: Graph, bundle: Arc<Bundle>, bindings: &BTreeMap<String, String>) -> Result<Island> {
+        for (_, node) in graph.nodes() {
+            check(&graph, node)?;
+        }
+        let constants = Constants::new(&graph, bundle, bindings)?;
+        Ok(Island {
+            graph,
+            constants,
+            ready: Mutex::new(VecDeque::new()),
+        })
+    }
+
+    /// Operations.
+    pub(crate) fn len(&self) -> usize {
+        self.graph.order().len()
+    }
+
+    /// Computes `rows` positions; `given` are the sizes of what holds for the whole sequence.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Argument`] for an index outside of its axis, [`crate::ErrorKind::Memory`].
+    pub(crate) fn run(
+        &self,
+        exec: Exec<'_>,
+        rows: usize,
+        given: Option<&Bindings>,
+        exchange: &mut dyn Exchange,
+    ) -> Result<()> {
+        let mut bindings = given.cloned().unwrap_or_default();
+        bindings.insert(SEQ.to_owned(), rows);
+        bindings.insert(BATCH.to_owned(), 1);
+        let mut ready = self.ready.lock().unwrap_or_else(|e| e.into_inner());
+        let (_, plan, mut memory) = match ready
+            .iter()
+            .position(|(b, ..)| *b == bindings)
+            .and_then(|i| ready.remove(i))
+        {
+            Some(found) => found,
+            None => {
+                let plan = Plan::new(&self.graph, &self.constants, &bindings)?;
+                let memory = Memory::new(&plan)?;
+                (bindings.clone(), plan, memory)
+            }
+        };
+        let mut run = Run {
+            graph: &self.graph,
+            constants: &self.constants,
+            plan: &plan,
+            bindings: &bindings,
+            memory: &mut memory,
+            exec,
+        };
+        for (i, &v) in self.graph.inputs().iter().enumerate() {
+            let len = plan.shapes[v.index()].iter().product::<usize>() * held_bytes(self.graph.ty(v).dtype);
+            if let Some(slot) = run.input_bytes(v) {
+                exchange.read(i, &mut slot[..len]);
+            }
+        }
+        for (_, node) in self.graph.nodes() {
+            run.node(node)?;
+        }
+        for (i, (_, v)) in self.graph.outputs().iter().enumerate() {
+            exchange.write(i, run.bytes(*v)?);
+        }
+        ready.push_front((bindings, plan, memory));
+        ready.truncate(KEPT);
+        Ok(())
+    }
+}

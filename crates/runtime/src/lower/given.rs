@@ -1,0 +1,138 @@
+//! Inputs beside the token ids, which hold for a whole sequence (what an encoder heard or saw), and everything that depends
+//! on them alone: keys and values of cross attention. It is computed once when they are given, not for each token.
+
+use super::{Lowerer, Place};
+use crate::function::Function;
+use crate::{Error, Result};
+use cactus_bundle::Bundle;
+use cactus_ir::{Constraint, Def, Dim, Graph, NodeId, Op, PAST, SEQ, TensorType, ValueId};
+use cactus_kernels::Kernels;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+/// What is computed once for a sequence.
+#[derive(Debug)]
+pub(crate) struct Given {
+    /// From the inputs to the values that steps read.
+    pub(crate) function: Function,
+    /// Names of the inputs, in order.
+    pub(crate) inputs: Vec<String>,
+}
+
+/// Nodes that depend on `inputs` and constants alone.
+pub(super) struct Split {
+    pub(super) nodes: HashSet<NodeId>,
+    /// Values that the others read, in the order of the outputs of the function.
+    pub(super) values: Vec<ValueId>,
+    graph: Graph,
+    inputs: Vec<String>,
+}
+
+/// Whether a type or an operation counts positions.
+fn counts_positions(op: Option<&Op>, ty: &TensorType) -> bool {
+    let any = |d: &Dim| d.symbols().any(|s| s == SEQ || s == PAST);
+    let in_op = match op {
+        Some(Op::Slice { start, end, .. }) => any(start) || any(end),
+        Some(Op::Iota { start, len }) => any(start) || any(len),
+        _ => false,
+    };
+    in_op || ty.shape.iter().any(any)
+}
+
+impl Split {
+    /// What `graph` computes of `inputs`; `None` where there are none.
+    pub(super) fn new(graph: &Graph, inputs: &[ValueId]) -> Result<Option<Split>> {
+        if inputs.is_empty() {
+            return Ok(None);
+        }
+        let broken = |e: cactus_ir::Error| Error::Unsupported {
+            node: format!("component {}", graph.name),
+            message: e.to_string(),
+        };
+        let mut sub = Graph::new(graph.name.clone());
+        let mut known: HashMap<ValueId, ValueId> = HashMap::new();
+        let mut names = Vec::new();
+        for &v in inputs {
+            let value = graph.value(v);
+            if counts_positions(None, &value.ty) {
+                return Err(Error::Unsupported {
+                    node: format!("input {}", value.name),
+                    message: "only the token ids may count positions".into(),
+                });
+            }
+            known.insert(v, sub.add_input(value.name.clone(), value.ty.clone()));
+            names.push(value.name.clone());
+        }
+        let (mut nodes, mut made) = (HashSet::new(), HashSet::new());
+        made.extend(inputs.iter().copied());
+        for (id, node) in graph.nodes() {
+            let constant = |v: &ValueId| matches!(graph.value(*v).def, Def::Weight(_) | Def::Literal(_));
+            let out = node.outputs[0];
+            let fixed = node.op.state().is_none()
+                && node.inputs.iter().any(|v| made.contains(v))
+                && node.inputs.iter().all(|v| made.contains(v) || constant(v))
+                && !counts_positions(Some(&node.op), graph.ty(out));
+            if !fixed {
+                continue;
+            }
+            let mut operands = Vec::new();
+            for &v in &node.inputs {
+                let value = graph.value(v);
+                let here = match (known.get(&v), &value.def) {
+                    (Some(&here), _) => here,
+                    (None, Def::Weight(expr)) => sub.add_weight(value.name.clone(), value.ty.clone(), expr.clone()),
+                    (None, Def::Literal(literal)) => {
+                        let shape = value.ty.known_shape().unwrap_or_default();
+                        sub.add_literal(&shape, literal.clone()).map_err(broken)?
+                    }
+                    // Only constants and what was made before pass the test above.
+                    _ => continue,
+                };
+                known.insert(v, here);
+                operands.push(here);
+            }
+            let y = sub
+                .append(node.path.clone(), node.op.clone(), &operands)
+                .map_err(broken)?;
+            known.insert(out, y);
+            nodes.insert(id);
+            made.insert(out);
+        }
+        let uses = graph.uses();
+        let read = |v: &ValueId| uses[v.index()].iter().any(|n| !nodes.contains(n));
+        let mut values: Vec<ValueId> = made.into_iter().filter(read).collect();
+        values.sort();
+        for (i, v) in values.iter().enumerate() {
+            sub.add_output(format!("given.{i}"), known[v]);
+        }
+        let of_inputs = |c: &&Constraint| !c.dim.symbols().any(|s| s == SEQ || s == PAST);
+        sub.set_constraints(graph.constraints().iter().filter(of_inputs).cloned().collect());
+        Ok(Some(Split {
+            nodes,
+            values,
+            graph: sub,
+            inputs: names,
+        }))
+    }
+
+    pub(super) fn finish(
+        self,
+        bundle: &Arc<Bundle>,
+        bindings: &BTreeMap<String, String>,
+        kernels: &'static Kernels,
+    ) -> Result<Given> {
+        Ok(Given {
+            function: Function::of(self.graph, Arc::clone(bundle), bindings, kernels)?,
+            inputs: self.inputs,
+        })
+    }
+}
+
+impl Lowerer<'_> {
+    /// Steps find what is given by its index.
+    pub(super) fn place_given(&mut self, split: &Split) {
+        for (i, &v) in split.values.iter().enumerate() {
+            self.places.insert(v, Place::Given(i));
+        }
+    }
+}
