@@ -61,6 +61,10 @@ impl<'a> Block<'a> {
 
 impl Exec<'_> {
     pub(super) fn linear_int8(&self, w: &PackedView<'_>, x: &QuantizedRows<'_>, target: &Target<'_>) {
+        #[cfg(target_arch = "aarch64")]
+        if super::aarch64::linear_int8(self, w, x, target) {
+            return;
+        }
         let rows = x.rows();
         let bytes = w.layout().data_bytes();
         let kernels = self.kernels;

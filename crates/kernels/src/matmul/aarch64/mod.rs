@@ -14,8 +14,12 @@
 
 mod dot;
 mod mmla;
+mod smopa;
 
 use super::int8::TileOp;
+use super::{QuantizedRows, Target};
+use crate::exec::Exec;
+use cactus_quant::PackedView;
 use cactus_simd::Isa;
 use std::arch::aarch64::*;
 
@@ -28,9 +32,31 @@ pub(super) fn run<'a, 'b>(isa: Isa, op: TileOp<'a, 'b>) -> Option<TileOp<'a, 'b>
         Isa::Neon(token) => token.run(dot::Tiles(op)),
         Isa::NeonDot(token) => token.run(dot::Tiles(op)),
         Isa::NeonI8mm(token) => token.run(mmla::Tiles(op)),
+        Isa::Sme2(token) => token.neon().run(mmla::Tiles(op)),
         _ => return Some(op),
     }
     None
+}
+
+/// From this number of rows on outer products are used.
+const OUTER_ROWS: usize = 4;
+/// Bound of a run of blocks that stays in the L2 cache while all rows visit it.
+const OUTER_RUN_BYTES: usize = 192 << 10;
+
+/// Multiplies by outer products where the tier has them and the rows are enough; says whether it did.
+pub(super) fn linear_int8(exec: &Exec<'_>, w: &PackedView<'_>, x: &QuantizedRows<'_>, target: &Target<'_>) -> bool {
+    let Isa::Sme2(token) = exec.kernels.isa() else {
+        return false;
+    };
+    if x.rows() < OUTER_ROWS || !smopa::serves(token) {
+        return false;
+    }
+    let product = smopa::Product { w, x, target };
+    let cost_ns = w.layout().data_bytes() / 320 * x.rows();
+    exec.for_block_runs(w, cost_ns, OUTER_RUN_BYTES, &|blocks| {
+        smopa::run(token, product, blocks)
+    });
+    true
 }
 
 /// Loads 16 of the bytes of a line, from `16 * register` on; `register < 4`.
