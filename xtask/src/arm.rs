@@ -27,6 +27,21 @@ const SME2_TIERS: &str = "neon, neon_dotprod, neon_i8mm, sme2";
 /// Lengths to test: first that of the CPUs that are sold, then all others for which there is code, then one for which
 /// there is none.
 const STREAMING_BYTES: [&str; 4] = ["64", "16", "32", "128"];
+/// Arguments of `cargo test`; the first for each length, the others for the first length.
+const SME2_TESTS: [&[&str]; 3] = [
+    &["-p", "cactus-kernels", "--test", "sme2"],
+    &[
+        "-p",
+        "cactus-simd",
+        "-p",
+        "cactus-kernels",
+        "--test",
+        "tiers",
+        "--test",
+        "matmul",
+    ],
+    &["-p", "cactus-runtime", "--test", "same_bits"],
+];
 /// The first version of the emulator that knows SME2, as far as tried.
 const SME2_EMULATOR: u32 = 11;
 
@@ -108,22 +123,8 @@ fn sme2(context: &Context, tools: &Tools) -> Result<Outcome> {
     for (i, bytes) in STREAMING_BYTES.into_iter().enumerate() {
         let cpu = format!("{SME2_CPU}{bytes}");
         eprintln!("--> tests on {cpu} ({SME2_TIERS})");
-        let products = ["-p", "cactus-kernels", "--test", "sme2"];
-        let all: [&[&str]; 3] = [
-            &["-p", "cactus-simd", "--tests"],
-            &[
-                "-p",
-                "cactus-kernels",
-                "--test",
-                "sme2",
-                "--test",
-                "matmul",
-                "--test",
-                "cq",
-            ],
-            &["-p", "cactus-runtime", "--test", "same_bits"],
-        ];
-        for tests in if i == 0 { &all[..] } else { &[&products[..]] } {
+        let runs = if i == 0 { SME2_TESTS.len() } else { 1 };
+        for tests in &SME2_TESTS[..runs] {
             let mut command = tools.test(context, &emulator, &cpu, SME2_TIERS);
             command.env("CACTUS_TEST_STREAMING_BYTES", bytes).args(*tests);
             if let Outcome::Failed(why) = context.run(&mut command)? {

@@ -2,9 +2,10 @@
 //! in what a program owns of that mode. `cargo xtask ci arm` runs this for several lengths of streaming vectors; where the
 //! CPU has no SME2 there is nothing to test, and it says so.
 #![cfg(all(target_arch = "aarch64", target_os = "linux"))]
+#![allow(clippy::print_stderr, reason = "a skipped test must be seen")]
 
 use cactus_base::{Pool, Step};
-use cactus_kernels::{Activations, Epilogue, Exec, Kernels, QuantizedRows};
+use cactus_kernels::{Activations, Epilogue, Exec, Kernels, QuantizedRows, RotatedRows};
 use cactus_quant::{PackedView, Packing, pack};
 use cactus_simd::{Isa, Tier};
 use std::arch::asm;
@@ -41,22 +42,27 @@ fn product(
     bias: Option<&[f32]>,
 ) -> Vec<u32> {
     let (exec, k) = (Exec { kernels, step }, w.k());
-    let mut memory = vec![0u32; QuantizedRows::bytes(rows, k).unwrap() / 4];
+    let mut memory = vec![0u32; RotatedRows::bytes(rows, k).max(QuantizedRows::bytes(rows, k)).unwrap() / 4];
     let memory: &mut [u8] = bytemuck::cast_slice_mut(&mut memory);
-    exec.quantize_rows(x, rows, k, &mut QuantizedRows::new(memory, rows, k));
+    let x = if w.packing() == Packing::Int8G32 {
+        exec.quantize_rows(x, rows, k, &mut QuantizedRows::new(memory, rows, k));
+        Activations::Q8(QuantizedRows::new(memory, rows, k))
+    } else {
+        exec.rotate_rows(x, rows, k, &mut RotatedRows::new(memory, rows, k));
+        Activations::Rotated(RotatedRows::new(memory, rows, k))
+    };
     let epilogue = Epilogue {
         bias,
         accumulate: bias.is_some(),
     };
     let mut out = noise(rows * w.n(), 5);
-    let x = Activations::Q8(QuantizedRows::new(memory, rows, k));
     exec.linear(w, x, rows, epilogue, &mut out);
     out.into_iter().map(f32::to_bits).collect()
 }
 
-fn check(kernels: &'static Kernels, n: usize, k: usize, rows: impl IntoIterator<Item = usize>) {
+fn check(kernels: &'static Kernels, packing: Packing, n: usize, k: usize, rows: impl IntoIterator<Item = usize>) {
     let scalar = Kernels::for_tier(Tier::Scalar).unwrap();
-    let packed = pack(Packing::Int8G32, n, k, &noise(n * k, (n + k) as u64)).unwrap();
+    let packed = pack(packing, n, k, &noise(n * k, (n + k) as u64)).unwrap();
     let pool = Pool::new(2);
     for rows in rows {
         let (x, bias) = (noise(rows * k, 7), noise(n, 8));
@@ -65,7 +71,7 @@ fn check(kernels: &'static Kernels, n: usize, k: usize, rows: impl IntoIterator<
         for step in [Step::inline(), pool.step(2)] {
             let found = product(kernels, &step, &packed.view(), &x, rows, bias);
             let differs = found.iter().zip(&expected).position(|(a, b)| a != b);
-            assert_eq!(differs, None, "{n}x{k}, {rows} rows, width {}", step.width());
+            assert_eq!(differs, None, "{packing} {n}x{k}, {rows} rows, width {}", step.width());
         }
     }
 }
@@ -85,7 +91,20 @@ fn streaming_vectors_have_the_length_that_was_asked_for() {
 fn linear_every_small_number_of_rows_equals_the_scalar_tier() {
     let Some(kernels) = kernels() else { return };
     for (n, k) in [(1, 1), (15, 31), (17, 33), (50, 64), (65, 300), (81, 545)] {
-        check(kernels, n, k, 1..=17);
+        check(kernels, Packing::Int8G32, n, k, 1..=17);
+    }
+    // Groups of 128, 64 and 32, and several sets of blocks.
+    for (n, k) in [(17, 33), (81, 160), (150, 230)] {
+        check(kernels, Packing::Cq4G128, n, k, 1..=17);
+    }
+}
+
+#[test]
+fn linear_of_every_codebook_equals_the_scalar_tier() {
+    let Some(kernels) = kernels() else { return };
+    for packing in (1..=6).filter_map(Packing::of_codebook_bits) {
+        // More rows than are looked up for at once.
+        check(kernels, packing, 50, 220, [4, 70]);
     }
 }
 
@@ -99,7 +118,8 @@ fn linear_shapes_of_layers_equal_the_scalar_tier() {
         (1152, 640, 5),
         (896, 896, 20),
     ] {
-        check(kernels, n, k, [rows]);
+        check(kernels, Packing::Int8G32, n, k, [rows]);
+        check(kernels, Packing::Cq4G128, n, k, [rows]);
     }
 }
 

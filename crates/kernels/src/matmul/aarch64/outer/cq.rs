@@ -111,7 +111,7 @@ impl<const L: usize, const BITS: usize> Run<'_, '_, L, BITS> {
     fn tile(&self, s: NeonI8mm, blocks: Range<usize>, rows: Range<usize>, scratch: &mut Scratch<L>) {
         let CqProduct { w, books, target, .. } = self.product;
         for sums in &mut scratch.sums.0[..blocks.len()] {
-            sums[..rows.len()].fill([0.0; BLOCK_ROWS]);
+            sums[..rows.len().next_multiple_of(4)].as_flattened_mut().fill(0.0);
         }
         let (mut at, mut scales) = (0, 0);
         for (index, (_, size)) in groups(w.k()).enumerate() {
@@ -217,10 +217,10 @@ fn load_rows<const L: usize>(x: &RotatedRows<'_>, row: usize, group: Group, lane
     for (scale, cell) in rows.scales[lane..lane + 4].iter_mut().zip(cells) {
         *scale = cell.scale;
     }
-    let lines = group.size / 4;
-    transpose(
-        cells.map(|cell| cell.quads[..lines].as_chunks().0),
-        lane,
-        &mut rows.quads[..lines],
-    );
+    let (quads, _) = rows.quads.as_chunks_mut::<4>();
+    // At most eight, which the bound lets the compiler see.
+    for i in 0..(group.size / 16).min(LINES / 4) {
+        let fours = cells.map(|cell| &cell.quads.as_chunks().0[i]);
+        transpose(fours, lane, &mut quads[i]);
+    }
 }

@@ -65,7 +65,6 @@ impl<const L: usize> OpFor<NeonI8mm> for Run<'_, '_, L> {
         for first in self.blocks.clone().step_by(MAX_BLOCKS) {
             let blocks = first..self.blocks.end.min(first + MAX_BLOCKS);
             for first_row in (0..self.product.x.rows()).step_by(L) {
-                sums.0[..blocks.len()].fill([[0.0; BLOCK_ROWS]; L]);
                 self.tile(s, blocks.clone(), first_row, &mut rows, &mut dots, &mut sums);
             }
         }
@@ -73,7 +72,7 @@ impl<const L: usize> OpFor<NeonI8mm> for Run<'_, '_, L> {
 }
 
 impl<const L: usize> Run<'_, '_, L> {
-    /// Up to `L` rows times up to [`MAX_BLOCKS`] blocks; the sums are zeros before.
+    /// Up to `L` rows times up to [`MAX_BLOCKS`] blocks.
     #[inline(always)]
     fn tile(
         &self,
@@ -86,6 +85,9 @@ impl<const L: usize> Run<'_, '_, L> {
     ) {
         let Int8Product { w, x, target } = self.product;
         let count = L.min(x.rows() - first_row);
+        for sums in &mut sums.0[..blocks.len()] {
+            sums[..count.next_multiple_of(4)].as_flattened_mut().fill(0.0);
+        }
         for start in (0..x.groups()).step_by(RUN) {
             let groups = RUN.min(x.groups() - start);
             for lane in (0..count).step_by(4) {
@@ -161,6 +163,10 @@ fn load_rows<const L: usize>(
         for (scale, cell) in scales[lane..lane + 4].iter_mut().zip(cells) {
             *scale = cell.scale;
         }
-        transpose(cells.map(|cell| cell.quads.as_chunks().0), lane, quads);
+        let (quads, _) = quads.as_chunks_mut::<4>();
+        for half in 0..2 {
+            let fours = cells.map(|cell| &cell.quads.as_chunks().0[half]);
+            transpose(fours, lane, &mut quads[half]);
+        }
     }
 }

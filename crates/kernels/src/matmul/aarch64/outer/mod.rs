@@ -91,31 +91,32 @@ fn streams<const L: usize>(block: impl Fn(usize) -> *const i8) -> [*const i8; 4]
     [0, 1, 2, 3].map(|i| block(i / of_block).wrapping_add(i % of_block * 16 * L))
 }
 
-/// Puts columns of four rows, each given as fours of quads, into the lanes of `out` from `lane` on.
+/// Puts the four columns of four quads of four rows into the lanes of `out` from `lane` on.
 #[inline(always)]
-fn transpose<const L: usize>(rows: [&[[i32; 4]]; 4], lane: usize, out: &mut [[i32; L]]) {
-    let [a, b, c, d] = rows;
-    for ((((a, b), c), d), out) in a.iter().zip(b).zip(c).zip(d).zip(out.as_chunks_mut::<4>().0) {
-        // SAFETY: the operands are references to 16 bytes; NEON is part of the target's baseline.
-        let columns = unsafe {
-            let (a, b) = (vld1q_s32(a.as_ptr()), vld1q_s32(b.as_ptr()));
-            let (c, d) = (vld1q_s32(c.as_ptr()), vld1q_s32(d.as_ptr()));
-            let (even, odd) = (
-                [vtrn1q_s32(a, b), vtrn1q_s32(c, d)].map(|x| vreinterpretq_s64_s32(x)),
-                [vtrn2q_s32(a, b), vtrn2q_s32(c, d)].map(|x| vreinterpretq_s64_s32(x)),
-            );
-            [
-                vzip1q_s64(even[0], even[1]),
-                vzip1q_s64(odd[0], odd[1]),
-                vzip2q_s64(even[0], even[1]),
-                vzip2q_s64(odd[0], odd[1]),
-            ]
-        };
-        for (out, column) in out.iter_mut().zip(columns) {
-            let out: &mut [i32] = &mut out[lane..lane + 4];
-            // SAFETY: the operand is a reference to 16 bytes; NEON is part of the target's baseline.
-            unsafe { vst1q_s32(out.as_mut_ptr(), vreinterpretq_s32_s64(column)) };
-        }
+fn transpose<const L: usize>(rows: [&[i32; 4]; 4], lane: usize, out: &mut [[i32; L]; 4]) {
+    // SAFETY: the operands are references to 16 bytes; NEON is part of the target's baseline.
+    let columns = unsafe {
+        let (a, b) = (vld1q_s32(rows[0].as_ptr()), vld1q_s32(rows[1].as_ptr()));
+        let (c, d) = (vld1q_s32(rows[2].as_ptr()), vld1q_s32(rows[3].as_ptr()));
+        let even = (
+            vreinterpretq_s64_s32(vtrn1q_s32(a, b)),
+            vreinterpretq_s64_s32(vtrn1q_s32(c, d)),
+        );
+        let odd = (
+            vreinterpretq_s64_s32(vtrn2q_s32(a, b)),
+            vreinterpretq_s64_s32(vtrn2q_s32(c, d)),
+        );
+        [
+            vzip1q_s64(even.0, even.1),
+            vzip1q_s64(odd.0, odd.1),
+            vzip2q_s64(even.0, even.1),
+            vzip2q_s64(odd.0, odd.1),
+        ]
+    };
+    for (out, column) in out.iter_mut().zip(columns) {
+        let out: &mut [i32] = &mut out[lane..lane + 4];
+        // SAFETY: the operand is a reference to 16 bytes; NEON is part of the target's baseline.
+        unsafe { vst1q_s32(out.as_mut_ptr(), vreinterpretq_s32_s64(column)) };
     }
 }
 
