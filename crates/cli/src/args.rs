@@ -96,9 +96,9 @@ pub(crate) struct EngineArgs {
     /// Prompt tokens computed at once
     #[arg(long, default_value_t = 128, value_name = "TOKENS")]
     pub(crate) chunk: usize,
-    /// Element type of the KV cache [default: int8, or f16 where a bias reaches the keys, as in Qwen2]
-    #[arg(long)]
-    pub(crate) kv: Option<Kv>,
+    /// Element type of the KV cache
+    #[arg(long, value_enum, default_value_t = Kv::Int8)]
+    pub(crate) kv: Kv,
 }
 
 /// Bits asked for at conversion.
@@ -519,9 +519,9 @@ pub(crate) struct ScoreArgs {
     /// Windows scored [default: all]
     #[arg(long)]
     pub(crate) chunks: Option<usize>,
-    /// Element type of the KV cache [default: int8, or f16 where a bias reaches the keys, as in Qwen2]
-    #[arg(long)]
-    pub(crate) kv: Option<Kv>,
+    /// Element type of the KV cache
+    #[arg(long, value_enum, default_value_t = Kv::Int8)]
+    pub(crate) kv: Kv,
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -17,8 +17,8 @@ pub struct LoadOptions {
     pub context_tokens: usize,
     /// Prompt tokens computed at once.
     pub chunk_tokens: usize,
-    /// Element type of the KV cache; `None` takes 8 bits, or half precision where a bias reaches the keys.
-    pub kv_dtype: Option<KvDType>,
+    /// Element type of the KV cache.
+    pub kv_dtype: KvDType,
     /// Threads for prompts, the caller's included; `None` is one for each fast core (see [`Cores`]).
     pub threads: Option<usize>,
     /// Threads for generating; `None` as for prompts.

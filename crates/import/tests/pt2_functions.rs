@@ -199,7 +199,7 @@ fn causal_model_runs_call_by_call_in_the_runtime() {
         let bundle = Arc::new(Bundle::open(&path).unwrap());
         assert_eq!(bundle.manifest().task, "causal_lm_logits");
         let options = Options {
-            kv_dtype: Some(KvDType::F16),
+            kv_dtype: KvDType::F16,
             ..Options::default()
         };
         let program = Arc::new(Program::new(bundle, "decoder", &options).unwrap_or_else(|e| panic!("{case}: {e}")));

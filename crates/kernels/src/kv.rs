@@ -18,14 +18,29 @@
 //! So both products of attention are dot products of quads with 16 results beside each other. Scales are `max|x| / 127`
 //! per group of 32 dimensions, integers `round(x * (127 / max|x|))` as in [`QuantizedRows`](crate::QuantizedRows).
 //!
+//! Channels of keys that are far larger than the others, which biases make, would take the bits of all that share their
+//! scale. Two steps keep them from it:
+//!
+//! - **Reference.** A block has a reference `f32 [head_dim]`, subtracted from each of its keys; attention adds its product
+//!   with the query to all scores of the block. It is made of the key of the block's first position: where the largest
+//!   magnitude is above 6 times the mean, the channels above twice the mean; all else is zero. Such channels are the slowly
+//!   turning ones of the rotary embedding and hardly change within a block. Positions are therefore appended in order.
+//! - **Rotation.** What is left is rotated, and so are the queries: in runs of 128, 64 or 32 dimensions (those of
+//!   [`cactus_quant::cq::groups`]) signs are flipped and the Hadamard transform is taken (Ashkboos et al. 2024, `QuaRot`).
+//!   Scales of keys carry its factor `1/d`, so products stay what they were.
+//!
+//! References lie behind all blocks, `[kv_heads][blocks + 1][dim]`: block `b` has slot `b % (blocks + 1)`, so that one that
+//! a ring is about to overwrite and its successor do not share it.
+//!
 //! # Blocks of [`KvDType::F16`]
 //!
 //! With `dim` = head_dim rounded up to a multiple of 16: keys `f16 [4][dim][16]`, then values `f16 [64][dim]`.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::exec::{Exec, SharedMut, check_strided, part_count};
-use crate::matmul::quantize_group;
+use crate::matmul::{Cell, quantize_group, rotate_vectors};
 use cactus_base::checked;
+use cactus_quant::cq::{CQ_GROUP, groups};
 use cactus_simd::{Op, Simd};
 use std::ops::Range;
 
@@ -35,6 +50,10 @@ pub const BLOCK_TOKENS: usize = 64;
 pub const MAX_HEAD_DIM: usize = 256;
 /// Elements that share a scale.
 pub(crate) const GROUP: usize = 32;
+/// A key has outliers where its largest magnitude is more than this times the mean.
+const OUTLIER: f32 = 6.0;
+/// Of a key with outliers, the channels whose magnitude is more than this times the mean go into the reference.
+const LARGE: f32 = 2.0;
 
 /// How keys and values are stored.
 #[non_exhaustive]
@@ -84,8 +103,16 @@ impl KvLayout {
             bytes: 0,
         };
         checked::round_up("KV capacity", capacity_tokens, BLOCK_TOKENS).map_err(|e| invalid(e.to_string()))?;
-        let factors = [layout.kv_heads, layout.blocks, layout.block_bytes()];
-        layout.bytes = checked::product("KV cache bytes", &factors).map_err(|e| invalid(e.to_string()))?;
+        let heads = [layout.kv_heads, layout.blocks, layout.block_bytes()];
+        let references = [layout.kv_heads, layout.blocks + 1, layout.reference_bytes()];
+        layout.bytes = checked::product("KV cache bytes", &heads)
+            .and_then(|blocks| {
+                checked::sum(
+                    "KV cache bytes",
+                    &[blocks, checked::product("KV references", &references)?],
+                )
+            })
+            .map_err(|e| invalid(e.to_string()))?;
         Ok(layout)
     }
 
@@ -140,6 +167,30 @@ impl KvLayout {
     pub(crate) fn block_range(&self, head: usize, block: usize) -> Range<usize> {
         let start = (head * self.blocks + block % self.blocks) * self.block_bytes();
         start..start + self.block_bytes()
+    }
+
+    /// Bytes of the reference of one block of one head.
+    fn reference_bytes(&self) -> usize {
+        match self.dtype {
+            KvDType::I8G32 => self.dim() * size_of::<f32>(),
+            KvDType::F16 => 0,
+        }
+    }
+
+    /// Bytes of the reference of the block of `head` that holds the positions from `block * BLOCK_TOKENS` on.
+    ///
+    /// In a ring the memory of a block is shared with the block before or after it; references never are.
+    fn reference_range(&self, head: usize, block: usize) -> Range<usize> {
+        let slots = self.blocks + 1;
+        let start =
+            self.kv_heads * self.blocks * self.block_bytes() + (head * slots + block % slots) * self.reference_bytes();
+        start..start + self.reference_bytes()
+    }
+
+    /// The reference of a block of [`KvDType::I8G32`], `[head_dim]`.
+    pub(crate) fn reference<'a>(&self, kv: &'a [u8], head: usize, block: usize) -> &'a [f32] {
+        let all: &[f32] = bytemuck::cast_slice(&kv[self.reference_range(head, block)]);
+        &all[..self.head_dim.min(all.len())]
     }
 
     fn check(&self, what: &str, kv: &[u8]) {
@@ -258,6 +309,8 @@ impl Exec<'_> {
                 // SAFETY: when there are several parts, their units differ in head or in slot; a single part has one
                 // piece at a time.
                 let out = unsafe { memory.piece(layout.block_range(head, block)) };
+                // SAFETY: as above, and references lie behind all blocks.
+                let reference = unsafe { memory.piece(layout.reference_range(head, block)) };
                 let row = positions.start - pos;
                 let source = |x: &'_ [f32], stride: usize| row * stride + head * layout.head_dim..x.len();
                 kernels.run(Append {
@@ -268,6 +321,7 @@ impl Exec<'_> {
                     v: &v[source(v, v_stride)],
                     v_stride,
                     out,
+                    reference: bytemuck::cast_slice_mut(reference),
                 });
             }
         });
@@ -283,6 +337,7 @@ struct Append<'a> {
     v: &'a [f32],
     v_stride: usize,
     out: &'a mut [u8],
+    reference: &'a mut [f32],
 }
 
 impl Op for Append<'_> {
@@ -309,9 +364,19 @@ impl Append<'_> {
         let value_scales: &mut [f32] = bytemuck::cast_slice_mut(value_scales);
         for (row, position) in self.positions.clone().enumerate() {
             let slot = position % BLOCK_TOKENS;
+            let key = &self.k[row * self.k_stride..][..head_dim];
+            if slot == 0 {
+                set_reference(s, key, self.reference);
+            }
+            let mut difference = [0.0; MAX_HEAD_DIM];
+            for ((difference, key), reference) in difference.iter_mut().zip(key).zip(&*self.reference) {
+                *difference = key - reference;
+            }
+            let rotated = Rotated::new(s, &difference[..head_dim], dim);
             for g in 0..groups {
                 let span = g * GROUP..((g + 1) * GROUP).min(head_dim);
-                let key = quantize_part(s, &self.k[row * self.k_stride..][span.clone()]);
+                let mut key = rotated.quantized(s, g);
+                key.scale *= rotated.factor(g);
                 let value = quantize_part(s, &self.v[row * self.v_stride..][span]);
                 key_scales[g * BLOCK_TOKENS + slot] = key.scale;
                 value_scales[g * BLOCK_TOKENS + slot] = value.scale;
@@ -350,9 +415,79 @@ impl Append<'_> {
     }
 }
 
+/// Makes the reference of a block from the key of its first position, `key [head_dim]`: its large channels where it has
+/// outliers, else zeros.
+#[inline(always)]
+fn set_reference<S: Simd>(s: S, key: &[f32], reference: &mut [f32]) {
+    let (mut sum, mut max) = (s.zero(), s.zero());
+    for line in key.chunks(16) {
+        let magnitude = s.abs(s.load_partial(line));
+        sum = s.add(sum, magnitude);
+        max = s.max(max, magnitude);
+    }
+    let mean = s.reduce_sum(sum) / key.len() as f32;
+    let has_outliers = s.reduce_max(max) > OUTLIER * mean;
+    for (reference, &key) in reference.iter_mut().zip(key) {
+        *reference = if has_outliers && key.abs() > LARGE * mean {
+            key
+        } else {
+            0.0
+        };
+    }
+}
+
+/// A head of keys or queries as it is before it becomes integers.
+pub(crate) struct Rotated {
+    x: [f32; MAX_HEAD_DIM],
+    dim: usize,
+}
+
+impl Rotated {
+    /// The head `x`, filled up with zeros to `dim` dimensions, a multiple of [`GROUP`], and rotated.
+    #[inline(always)]
+    pub(crate) fn new<S: Simd>(s: S, x: &[f32], dim: usize) -> Self {
+        let mut out = Self {
+            x: [0.0; MAX_HEAD_DIM],
+            dim,
+        };
+        for (start, d) in groups(dim) {
+            let mut part = [0.0; CQ_GROUP];
+            let known = &x[start.min(x.len())..x.len().min(start + d)];
+            part[..known.len()].copy_from_slice(known);
+            let out = &mut out.x[start..start + d];
+            match d {
+                128 => store(s, rotate_vectors::<S, 8>(s, &part), out),
+                64 => store(s, rotate_vectors::<S, 4>(s, &part), out),
+                _ => store(s, rotate_vectors::<S, 2>(s, &part), out),
+            }
+        }
+        out
+    }
+
+    /// The integers of group `g`.
+    #[inline(always)]
+    pub(crate) fn quantized<S: Simd>(&self, s: S, g: usize) -> Cell {
+        quantize_part(s, &self.x[g * GROUP..(g + 1) * GROUP])
+    }
+
+    /// `1/d` of the run that holds group `g`: what the product of two rotated vectors is to be multiplied with.
+    #[inline(always)]
+    fn factor(&self, g: usize) -> f32 {
+        let run = groups(self.dim).find(|&(start, d)| (start..start + d).contains(&(g * GROUP)));
+        run.map_or(1.0, |(_, d)| 1.0 / d as f32)
+    }
+}
+
+#[inline(always)]
+fn store<S: Simd, const V: usize>(s: S, v: [S::F; V], out: &mut [f32]) {
+    for (v, out) in v.into_iter().zip(out.as_chunks_mut::<16>().0) {
+        s.store(v, out);
+    }
+}
+
 /// Quantizes up to 32 elements, filled up with zeros.
 #[inline(always)]
-pub(crate) fn quantize_part<S: Simd>(s: S, x: &[f32]) -> crate::matmul::Cell {
+fn quantize_part<S: Simd>(s: S, x: &[f32]) -> Cell {
     match x.first_chunk::<GROUP>() {
         Some(group) => quantize_group(s, group),
         None => {

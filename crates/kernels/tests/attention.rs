@@ -4,6 +4,7 @@ mod support;
 
 use cactus_base::AlignedBuf;
 use cactus_kernels::{Exec, KvDType, KvLayout};
+use cactus_quant::cq::{groups, rotation};
 use support::{Random, assert_close, assert_same_bits, same_everywhere};
 
 #[derive(Clone, Debug)]
@@ -15,6 +16,8 @@ struct Case {
     window: Option<usize>,
     softcap: Option<f32>,
     dtype: KvDType,
+    /// Added to two channels of every key.
+    bias: f32,
 }
 
 impl Case {
@@ -36,7 +39,15 @@ impl Case {
     }
 
     fn inputs(&self, seed: u64) -> Vec<f32> {
-        Random::new(seed).floats(self.tokens * self.stride(), 2.0)
+        let mut inputs = Random::new(seed).floats(self.tokens * self.stride(), 2.0);
+        let keys = self.q_heads() * self.head_dim..(self.q_heads() + self.kv_heads) * self.head_dim;
+        for row in inputs.chunks_exact_mut(self.stride()) {
+            for head in row[keys.clone()].chunks_exact_mut(self.head_dim) {
+                head[3] += self.bias;
+                head[self.head_dim - 2] -= self.bias / 2.0;
+            }
+        }
+        inputs
     }
 
     /// Appends and attends in chunks, each of the next length in `chunks` (repeated), into `kv`.
@@ -77,13 +88,8 @@ impl Case {
         self.run(exec, &mut kv, self.tokens, inputs, chunks)
     }
 
-    /// The definition, on values after `store` (what storage makes of them).
-    fn exact(
-        &self,
-        inputs: &[f32],
-        store_q: impl Fn(&[f32]) -> Vec<f64>,
-        store: impl Fn(&[f32]) -> Vec<f64>,
-    ) -> Vec<f64> {
+    /// The definition, on what `storage` makes of queries, keys and values.
+    fn exact(&self, inputs: &[f32], storage: &Storage) -> Vec<f64> {
         let (stride, dim) = (self.stride(), self.head_dim);
         let head = |t: usize, h: usize| &inputs[t * stride + h * dim..][..dim];
         let mut out = Vec::new();
@@ -91,12 +97,14 @@ impl Case {
             let first = self.window.map_or(0, |w| (t + 1).saturating_sub(w));
             for h in 0..self.q_heads() {
                 let kv_head = h / self.group;
-                let q = store_q(head(t, h));
+                let q = (storage.query)(head(t, h));
                 let scores: Vec<f64> = (first..=t)
                     .map(|p| {
-                        let k = store(head(p, self.q_heads() + kv_head));
+                        let key = |p: usize| head(p, self.q_heads() + kv_head);
+                        let [k, reference] = (storage.key)(key(p), key(p / 64 * 64));
+                        let offset: f64 = plain(head(t, h)).iter().zip(reference).map(|(q, r)| q * r).sum();
                         let dot: f64 = q.iter().zip(&k).map(|(q, k)| q * k).sum();
-                        let score = dot * f64::from(self.scale());
+                        let score = (dot + offset) * f64::from(self.scale());
                         self.softcap
                             .map_or(score, |cap| f64::from(cap) * (score / f64::from(cap)).tanh())
                     })
@@ -106,7 +114,7 @@ impl Case {
                 let total: f64 = weights.iter().sum();
                 let mut row = vec![0.0; dim];
                 for (p, weight) in (first..=t).zip(&weights) {
-                    let v = store(head(p, self.q_heads() + self.kv_heads + kv_head));
+                    let v = (storage.value)(head(p, self.q_heads() + self.kv_heads + kv_head));
                     for (out, v) in row.iter_mut().zip(v) {
                         *out += weight / total * v;
                     }
@@ -118,7 +126,34 @@ impl Case {
     }
 }
 
-/// What 8-bit storage makes of a head.
+/// What storage makes of a query, of a key given the first key of its block (the rest, and the reference, which meets the
+/// query as it is), and of a value.
+struct Storage {
+    query: fn(&[f32]) -> Vec<f64>,
+    key: fn(&[f32], &[f32]) -> [Vec<f64>; 2],
+    value: fn(&[f32]) -> Vec<f64>,
+}
+
+const EXACT: Storage = Storage {
+    query: plain,
+    key: |key, _| [plain(key), vec![]],
+    value: plain,
+};
+
+const INT8: Storage = Storage {
+    query: rotated_int8,
+    key: |key, first| {
+        let mean = first.iter().map(|x| x.abs()).sum::<f32>() / first.len() as f32;
+        let outliers = first.iter().any(|x| x.abs() > 6.0 * mean);
+        let reference = |x: &f32| if outliers && x.abs() > 2.0 * mean { *x } else { 0.0 };
+        let reference: Vec<f32> = first.iter().map(reference).collect();
+        let left: Vec<f32> = key.iter().zip(&reference).map(|(k, r)| k - r).collect();
+        [rotated_int8(&left), plain(&reference)]
+    },
+    value: int8,
+};
+
+/// What 8 bits make of a head.
 fn int8(x: &[f32]) -> Vec<f64> {
     x.chunks(32)
         .flat_map(|group| {
@@ -128,6 +163,26 @@ fn int8(x: &[f32]) -> Vec<f64> {
                 .map(move |x| f64::from((x * (127.0 / max)).round_ties_even()) * f64::from(max) / 127.0)
         })
         .collect()
+}
+
+/// What 8 bits make of a head that is rotated first, and back.
+fn rotated_int8(x: &[f32]) -> Vec<f64> {
+    let mut padded = x.to_vec();
+    padded.resize(x.len().next_multiple_of(32), 0.0);
+    let runs: Vec<_> = groups(padded.len()).collect();
+    for &(start, d) in &runs {
+        rotation::rotate(&mut padded[start..start + d]);
+    }
+    let mut stored = int8(&padded);
+    for (start, d) in runs {
+        let run = &mut stored[start..start + d];
+        rotation::hadamard(run);
+        for (x, sign) in run.iter_mut().zip(rotation::SIGNS) {
+            *x *= if sign < 0 { -1.0 } else { 1.0 } / d as f64;
+        }
+    }
+    stored.truncate(x.len());
+    stored
 }
 
 fn plain(x: &[f32]) -> Vec<f64> {
@@ -143,6 +198,7 @@ fn cases() -> Vec<Case> {
         window: None,
         softcap: None,
         dtype: KvDType::I8G32,
+        bias: 0.0,
     };
     let mut cases = vec![
         base.clone(),
@@ -207,6 +263,22 @@ fn cases() -> Vec<Case> {
             ..base.clone()
         },
         Case {
+            bias: 150.0,
+            ..base.clone()
+        },
+        Case {
+            bias: 40.0,
+            window: Some(64),
+            softcap: Some(500.0),
+            ..base.clone()
+        },
+        Case {
+            bias: 100.0,
+            window: Some(17),
+            head_dim: 80,
+            ..base.clone()
+        },
+        Case {
             group: 40,
             kv_heads: 1,
             head_dim: 32,
@@ -235,9 +307,9 @@ fn attention_every_case_equals_reference_and_all_tiers() {
         let largest = inputs.iter().fold(0.0f32, |m, x| m.max(x.abs()));
         match case.dtype {
             KvDType::I8G32 => {
-                let exact = case.exact(&inputs, int8, int8);
+                let exact = case.exact(&inputs, &INT8);
                 assert_close(&format!("{case:?}"), &found, &exact, 0.0, 5e-4 * f64::from(largest));
-                let exact = case.exact(&inputs, plain, plain);
+                let exact = case.exact(&inputs, &EXACT);
                 assert_close(
                     &format!("{case:?} before quantizing"),
                     &found,
@@ -247,10 +319,30 @@ fn attention_every_case_equals_reference_and_all_tiers() {
                 );
             }
             _ => {
-                let exact = case.exact(&inputs, plain, plain);
+                let exact = case.exact(&inputs, &EXACT);
                 assert_close(&format!("{case:?}"), &found, &exact, 0.0, 2e-3 * f64::from(largest));
             }
         }
+    }
+}
+
+#[test]
+fn attention_large_key_channels_do_not_cost_the_others_their_bits() {
+    for head_dim in [64, 80, 128, 256] {
+        let errors = [0.0, 150.0].map(|bias| {
+            let case = Case {
+                head_dim,
+                bias,
+                group: 2,
+                tokens: 70,
+                ..cases()[0].clone()
+            };
+            let inputs = case.inputs(29);
+            let found = same_everywhere(&format!("{case:?}"), |exec| case.run_fresh(exec, &inputs, &[70]));
+            let squares = case.exact(&inputs, &EXACT).into_iter().zip(found);
+            squares.map(|(a, b)| (a - f64::from(b)).powi(2)).sum::<f64>().sqrt()
+        });
+        assert!(errors[1] < 1.5 * errors[0], "{head_dim}: {errors:?}");
     }
 }
 
@@ -355,5 +447,8 @@ fn layout_of_hostile_sizes_is_an_error() {
         );
     }
     let layout = KvLayout::new(3, 64, KvDType::I8G32, 1000).unwrap();
-    assert_eq!((layout.capacity_tokens(), layout.bytes()), (1024, 3 * 1024 * 144));
+    assert_eq!(
+        (layout.capacity_tokens(), layout.bytes()),
+        (1024, 3 * (1024 * 144 + 17 * 64 * 4))
+    );
 }

@@ -30,7 +30,7 @@ impl Runner {
         let bundle = Arc::new(Bundle::open(folder)?);
         let options = Options {
             context_tokens: context,
-            kv_dtype: Some(KvDType::F16),
+            kv_dtype: KvDType::F16,
             ..Options::default()
         };
         let program = Arc::new(Program::new(bundle, DECODER, &options)?);

@@ -68,7 +68,7 @@ fn digests(case: &Path, dir: &Path) -> String {
             let options = Options {
                 context_tokens: 4096,
                 chunk_tokens: 4096,
-                kv_dtype: Some(kv_dtype),
+                kv_dtype,
                 kernels: Some(kernels),
             };
             let program = Arc::new(Program::new(Arc::clone(&bundle), "decoder", &options).unwrap());

@@ -119,7 +119,7 @@ fn ask(args: &EvalArgs, task: EvalTask, threads: usize) -> Result<()> {
     let bar = spinner("loading");
     let load = LoadOptions {
         context_tokens: args.context.unwrap_or(TASK_CONTEXT),
-        kv_dtype: Some(KvDType::F16),
+        kv_dtype: KvDType::F16,
         threads: Some(threads),
         ..LoadOptions::default()
     };

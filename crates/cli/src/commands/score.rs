@@ -18,7 +18,7 @@ pub(crate) fn run(args: &ScoreArgs) -> Result<()> {
         &args.model,
         &LoadOptions {
             context_tokens: args.context,
-            kv_dtype: args.kv.map(model::kv_dtype),
+            kv_dtype: model::kv_dtype(args.kv),
             threads: args.threads.map(usize::from),
             ..LoadOptions::default()
         },

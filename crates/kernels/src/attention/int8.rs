@@ -1,6 +1,6 @@
 //! Attention over 8-bit keys and values.
 //!
-//! Scores: the query is quantized per group of 32 like the keys, with scale `sq` times the score factor; per group in
+//! Scores: the query is rotated and quantized per group of 32 like the keys (see [`crate::kv`]), with scale `sq` times the score factor; per group in
 //! order, `score = fma(f32(dot) * key scale, sq, score)` from zero, where `dot` is exact.
 //!
 //! Output: with `top` the largest value scale among the visible positions of block and group, the weight of a position
@@ -9,7 +9,7 @@
 //! unsigned-by-signed and signed-by-signed byte products both take.
 
 use super::{Cache, MAX_QUERIES, MAX_ROWS, Softened, Stack, Tile, lanes_of, with_few_rows, with_rows};
-use crate::kv::{BLOCK_TOKENS, GROUP, Int8Block, MAX_HEAD_DIM, quantize_part};
+use crate::kv::{BLOCK_TOKENS, GROUP, Int8Block, MAX_HEAD_DIM, Rotated};
 use crate::math::ROUNDING_SHIFT;
 use crate::matmul::Cell;
 use cactus_simd::Simd;
@@ -92,14 +92,14 @@ impl Cache for Int8 {
 
     #[inline(always)]
     fn load_queries<S: Simd>(s: S, tile: &Tile<'_>, queries: &mut Queries) {
-        let (count, head_dim) = (tile.queries(), tile.layout.head_dim());
+        let count = tile.queries();
         let groups = tile.layout.dim() / GROUP;
         let factor = tile.score_factor();
         let cells = queries.0.zeroed(count * groups);
         for index in 0..count {
-            let query = tile.query(index);
+            let rotated = Rotated::new(s, tile.query(index), tile.layout.dim());
             for g in 0..groups {
-                let mut cell = quantize_part(s, &query[g * GROUP..((g + 1) * GROUP).min(head_dim)]);
+                let mut cell = rotated.quantized(s, g);
                 cell.scale *= factor;
                 cells[g * count + index] = cell;
             }

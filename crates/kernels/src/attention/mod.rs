@@ -279,6 +279,8 @@ impl Tile<'_> {
             let base = block * BLOCK_TOKENS;
             let bytes = &self.kv[self.layout.block_range(self.kv_head, block)];
             let cached = C::block(bytes, dim);
+            let reference = self.layout.reference(self.kv, self.kv_head, block);
+            let has_reference = reference.iter().any(|&x| x != 0.0);
             C::begin_block(&mut weights);
             // The block that is needed next, half of it now: what a core fetches ahead by itself leaves half of the
             // bandwidth unused.
@@ -296,7 +298,11 @@ impl Tile<'_> {
                 C::scores(s, cached, &query_memory, queries, first, dim, &mut scores[..rows]);
                 let mut block_maxima = [0.0; 16];
                 for (i, scores) in scores[..rows].iter_mut().enumerate() {
-                    block_maxima[i] = self.finish_scores(s, scores, &self.visible(first + i, base));
+                    let offset = match has_reference {
+                        true => dot(s, self.query(first + i), reference) * self.score_factor(),
+                        false => 0.0,
+                    };
+                    block_maxima[i] = self.finish_scores(s, scores, offset, &self.visible(first + i, base));
                 }
                 let (old, new) = merge_maxima(s, &block_maxima, &mut maxima[first..first + rows]);
                 for (i, scores) in scores[..rows].iter().enumerate() {
@@ -350,15 +356,22 @@ impl Tile<'_> {
         }
     }
 
-    /// Caps the scores of one query with a block and masks them with minus infinity; returns the largest.
+    /// Adds `offset` to the scores of one query with a block, caps them, and masks them with minus infinity; returns the
+    /// largest.
     #[inline(always)]
-    fn finish_scores<S: Simd>(&self, s: S, scores: &mut [f32; BLOCK_TOKENS], visible: &Range<usize>) -> f32 {
+    fn finish_scores<S: Simd>(
+        &self,
+        s: S,
+        scores: &mut [f32; BLOCK_TOKENS],
+        offset: f32,
+        visible: &Range<usize>,
+    ) -> f32 {
         let (scores, _) = scores.as_chunks_mut::<16>();
         let mut v = [s.zero(); 4];
         for j in 0..4 {
-            v[j] = s.load(&scores[j]);
+            v[j] = s.add(s.load(&scores[j]), s.splat(offset));
         }
-        if self.softcap.is_some() || visible.len() < BLOCK_TOKENS {
+        if self.softcap.is_some() || visible.len() < BLOCK_TOKENS || offset != 0.0 {
             for j in 0..4 {
                 if let Some(cap) = self.softcap {
                     let capped = tanh(s, s.div(v[j], s.splat(cap)));
@@ -370,6 +383,16 @@ impl Tile<'_> {
         }
         s.reduce_max(s.max(s.max(v[0], v[1]), s.max(v[2], v[3])))
     }
+}
+
+/// `x·y` of equal lengths, in 16 chains of fused multiply-adds.
+#[inline(always)]
+fn dot<S: Simd>(s: S, x: &[f32], y: &[f32]) -> f32 {
+    let mut sum = s.zero();
+    for (x, y) in x.chunks(16).zip(y.chunks(16)) {
+        sum = s.fma(s.load_partial(x), s.load_partial(y), sum);
+    }
+    s.reduce_sum(sum)
 }
 
 #[inline(always)]

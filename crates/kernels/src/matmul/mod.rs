@@ -38,6 +38,7 @@ mod rows;
 mod tile;
 
 pub use rotated::RotatedRows;
+pub(crate) use rotated::rotate_vectors;
 pub use rows::QuantizedRows;
 #[allow(unused_imports)]
 pub(crate) use rows::{Cell, RowWriter, quantize_group};

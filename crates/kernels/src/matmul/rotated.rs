@@ -119,9 +119,9 @@ fn cell_index(rows: usize, groups: usize, row: usize, group: usize) -> usize {
     first * groups + group * tile_rows + (row - first)
 }
 
-/// Rotates and quantizes the first `V` vectors of a group.
+/// The first `V` vectors of a group, rotated: signs flipped, then the Hadamard transform without normalization.
 #[inline(always)]
-fn rotate_group<S: Simd, const V: usize>(s: S, x: &[f32; CQ_GROUP]) -> RotatedCell {
+pub(crate) fn rotate_vectors<S: Simd, const V: usize>(s: S, x: &[f32; CQ_GROUP]) -> [S::F; V] {
     let (lines, _) = x.as_chunks::<16>();
     let (signs, _) = rotation::SIGNS.as_chunks::<16>();
     let mut v = [s.zero(); V];
@@ -138,6 +138,13 @@ fn rotate_group<S: Simd, const V: usize>(s: S, x: &[f32; CQ_GROUP]) -> RotatedCe
         }
         half *= 2;
     }
+    v
+}
+
+/// Rotates and quantizes the first `V` vectors of a group.
+#[inline(always)]
+fn rotate_group<S: Simd, const V: usize>(s: S, x: &[f32; CQ_GROUP]) -> RotatedCell {
+    let v: [S::F; V] = rotate_vectors(s, x);
     let mut largest = s.abs(v[0]);
     for i in 1..V {
         largest = s.max(largest, s.abs(v[i]));
