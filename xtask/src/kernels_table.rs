@@ -316,7 +316,9 @@ fn simulate(mca: &str, core: &str, hot: &Loop) -> Result<(f64, f64)> {
     for instruction in &hot.instructions {
         // A branch's target is of no interest, and the assembler would not know it.
         let instruction = instruction.split(" <").next().unwrap_or_default();
-        let branches = instruction.starts_with("b.") || instruction.starts_with("cb") || instruction.starts_with("tb");
+        let branches = ["b.", "cbz", "cbnz", "tbz", "tbnz"]
+            .iter()
+            .any(|name| instruction.starts_with(name));
         match instruction.rsplit_once(' ') {
             Some((head, _)) if branches || instruction.starts_with("b ") => writeln!(text, "{head} .")?,
             _ => writeln!(text, "{instruction}")?,
