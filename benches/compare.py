@@ -305,7 +305,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--cache", type=Path, default=default_cache(), help="models and builds (default: %(default)s)")
     parser.add_argument("--cactus", type=Path, help="the cactus program (default: a release build of this checkout)")
     parser.add_argument("--no-cactus", action="store_true", help="measure the peers only")
-    parser.add_argument("--models", help="comma-separated: smollm2-135m, gemma-3-270m, qwen2.5-0.5b (default: all)")
+    parser.add_argument("--models", help="comma-separated: smollm2-135m, gemma-3-270m, qwen2.5-0.5b, qwen2.5-1.5b (default: all but the last)")
     parser.add_argument("--threads", default="1,2", help="comma-separated thread counts (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (default: %(default)s)")
     parser.add_argument("--reps", type=int, default=2, help="repetitions per process (default: %(default)s)")

@@ -25,7 +25,8 @@ class PeerError(Exception):
 @dataclasses.dataclass(frozen=True)
 class Model:
     """`source` is the GGUF as published; every engine's own form is made from it. `stem` names
-    those forms, `item` is its name in scripts/fetch_models.py, `openvino` says whether OpenVINO reads its GGUF."""
+    those forms, `item` is its name in scripts/fetch_models.py, `openvino` says whether OpenVINO reads its GGUF,
+    `only_when_named` keeps a large one out of the default."""
 
     name: str
     title: str
@@ -33,6 +34,7 @@ class Model:
     stem: str
     item: str
     openvino: bool = True
+    only_when_named: bool = False
 
 
 MODELS: tuple[Model, ...] = (
@@ -45,12 +47,20 @@ MODELS: tuple[Model, ...] = (
         "qwen2.5-coder-0.5b-instruct",
         "qwen2.5-0.5b",
     ),
+    Model(
+        "qwen2.5-1.5b",
+        "Qwen2.5 1.5B",
+        "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+        "qwen2.5-coder-1.5b-instruct",
+        "qwen2.5-1.5b",
+        only_when_named=True,
+    ),
 )
 
 
 def models_named(names: str | None) -> list[Model]:
     if names is None:
-        return list(MODELS)
+        return [model for model in MODELS if not model.only_when_named]
     by_name = {model.name: model for model in MODELS}
     wanted = [name.strip() for name in names.split(",") if name.strip()]
     if unknown := [name for name in wanted if name not in by_name]:

@@ -6,7 +6,7 @@ use cactus_bundle::Bundle;
 use cactus_import::{ConvertOptions, convert};
 use cactus_kernels::Kernels;
 use cactus_passes::{Bits, Policy};
-use cactus_runtime::{Execution, Head, KvDType, Options, Program};
+use cactus_runtime::{Execution, Head, KvDType, Logits, Options, Program};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ fn all_logits(program: &Arc<Program>, pool: &Pool, ids: &[u32], chunk: usize) ->
     let mut execution = Execution::new(Arc::clone(program)).unwrap();
     let mut out = Vec::new();
     for part in ids.chunks(chunk) {
-        let mut each = |_: usize, row: &[f32]| out.extend_from_slice(row);
+        let mut each = |_: usize, row: Logits<'_>| out.extend_from_slice(&row);
         execution
             .run(pool, pool.threads(), part, Head::From(0, &mut each))
             .unwrap();
@@ -154,11 +154,11 @@ fn f32_greedy_tokens_equal_transformers_over_64_steps() {
         let b = bundle(&golden().join("models").join(case), dir.path(), 32);
         let mut execution = Execution::new(program(&b, KvDType::F16, None)).unwrap();
         execution.run(&pool, 1, &e.prompt, Head::Last).unwrap();
-        let mut got = vec![argmax(execution.logits())];
+        let mut got = vec![argmax(&execution.logits())];
         while got.len() < e.greedy.len() {
             let last = got[got.len() - 1];
             execution.run(&pool, 1, &[last], Head::Last).unwrap();
-            got.push(argmax(execution.logits()));
+            got.push(argmax(&execution.logits()));
         }
         assert_eq!(got, e.greedy, "{case}");
         assert_eq!(got.len(), 64, "{case}");

@@ -1,6 +1,6 @@
 //! Token sampling: from one row of logits to one token id.
 //!
-//! Depends on [`crate::options`] and nothing else. It deliberately does not know tokenizers, end-of-sequence
+//! Depends on [`crate::options`] and the runtime's [`Logits`], nothing else. It deliberately does not know tokenizers, end-of-sequence
 //! policy or stop strings: the session tells it which ids are banned and decides when to end.
 //!
 //! The steps, in order:
@@ -22,8 +22,9 @@
 //! and `exp` and `ln` are built here from additions, multiplications and divisions in `f64`, which IEEE 754
 //! defines to the bit.
 //!
-//! Cost: nothing sorts the vocabulary. Greedy and top-k scan the logits; the others weigh each token once and
-//! sort only around the border of what they keep. Once its buffers have grown to their size, which the first
+//! Cost: nothing sorts the vocabulary. Greedy and top-k look at the peaks that the output head leaves (a sixteenth of
+//! the logits) and at the stretches that matter; the others weigh each token once and sort only around the border of
+//! what they keep. Once its buffers have grown to their size, which the first
 //! token nearly always brings about, no call allocates, except for the lists of `logprobs`.
 
 mod arithmetic;
@@ -31,6 +32,7 @@ mod random;
 mod select;
 
 use crate::options::{GenerateOptions, InvalidOption};
+use cactus_runtime::Logits;
 use random::{Xoshiro256, system_seed};
 use select::{Candidate, Row, by_logit, keep_mass, keep_typical, top_k, total, weigh};
 use select::{argmax, finite_max, log_sum_exp};
@@ -161,7 +163,8 @@ impl Sampler {
     ///
     /// # Errors
     /// A row of the wrong length, a NaN or infinite logit, or nothing left to draw.
-    pub fn sample(&mut self, logits: &[f32]) -> Result<Sampled, SamplerError> {
+    pub fn sample<'a>(&mut self, logits: impl Into<Logits<'a>>) -> Result<Sampled, SamplerError> {
+        let logits = logits.into();
         if logits.len() != self.vocab_size {
             let (found, expected) = (logits.len(), self.vocab_size);
             return Err(SamplerError::Length { found, expected });
@@ -174,8 +177,8 @@ impl Sampler {
         }
         let mut adjusted = std::mem::take(&mut self.adjusted);
         let token = if self.adjusts() {
-            self.adjust(logits, &mut adjusted);
-            self.draw(&adjusted)
+            self.adjust(&logits, &mut adjusted);
+            self.draw(Logits::from(&adjusted))
         } else {
             self.draw(logits)
         };
@@ -245,7 +248,7 @@ impl Sampler {
     }
 
     /// Steps 3 to 8 over logits that are finite, or negative infinity where banned.
-    fn draw(&mut self, logits: &[f32]) -> u32 {
+    fn draw(&mut self, logits: Logits<'_>) -> u32 {
         if self.options.is_greedy() {
             return argmax(logits);
         }
@@ -328,7 +331,7 @@ impl Sampler {
 }
 
 /// The lowest id with the largest logit.
-pub(crate) fn best_token(logits: &[f32]) -> u32 {
+pub(crate) fn best_token(logits: Logits<'_>) -> u32 {
     argmax(logits)
 }
 

@@ -7,7 +7,7 @@ use crate::sampler::{Sampled, Sampler};
 use crate::speculate::{DraftLength, Drafter, MAX_DRAFT_TOKENS, PromptLookup};
 use crate::stop::StopMatcher;
 use crate::{Error, Model, Result};
-use cactus_runtime::{Execution, Head};
+use cactus_runtime::{Execution, Head, Logits};
 use cactus_text::{StreamDecoder, Tokenizer};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -89,6 +89,11 @@ impl Session {
             return Err(Error::EmptyPrompt);
         }
         self.feed(tokens, true, cancel)
+    }
+
+    /// The most likely token by the logits that [`Session::compute`] left, the lowest id on a tie.
+    pub fn best_token(&self) -> u32 {
+        crate::sampler::best_token(self.execution.logits())
     }
 
     /// Answers `prompt`. `on_delta` gets each piece of text as soon as it is certain; `cancel` stops it from any thread.
@@ -225,8 +230,8 @@ impl Session {
         let mut position = 0;
         for chunk in read.chunks(self.execution.program().chunk_tokens()) {
             let wanted = (first - 1).saturating_sub(position);
-            let mut each = |i: usize, logits: &[f32]| {
-                logprobs.push(log_probability(logits, tokens[position + i + 1]));
+            let mut each = |i: usize, logits: Logits<'_>| {
+                logprobs.push(log_probability(&logits, tokens[position + i + 1]));
             };
             let head = if wanted >= chunk.len() {
                 Head::Skip
@@ -335,7 +340,7 @@ impl Session {
         ids.insert(0, token);
         let mut drawn = Ok(());
         let mut right = 0;
-        let mut each = |i: usize, logits: &[f32]| {
+        let mut each = |i: usize, logits: Logits<'_>| {
             // Guess `i` was right, so what comes after it can be drawn.
             if drawn.is_err() || i > right {
                 return;
@@ -368,11 +373,6 @@ impl Session {
     pub(crate) fn follow(&mut self, tokens: &[u32]) -> Result<()> {
         let cached = self.reuse(tokens, tokens.len().saturating_sub(1));
         self.feed(&tokens[cached..], true, &CancelToken::new()).map(drop)
-    }
-
-    /// The most likely token after those held.
-    pub(crate) fn best_token(&self) -> u32 {
-        crate::sampler::best_token(self.execution.logits())
     }
 
     /// Computes the logits after `token`. Some where the answer must end.

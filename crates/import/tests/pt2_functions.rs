@@ -215,7 +215,7 @@ fn causal_model_runs_call_by_call_in_the_runtime() {
         let mut execution = Execution::new(Arc::clone(&program)).unwrap();
         for (i, id) in ids.iter().enumerate() {
             execution.run(&pool, 1, &[*id], Head::Last).unwrap();
-            let d = difference(execution.logits(), &floats(&want[0])[i * vocab..(i + 1) * vocab]);
+            let d = difference(&execution.logits(), &floats(&want[0])[i * vocab..(i + 1) * vocab]);
             assert!(d < 5e-3, "{case} at {i}: {d:e}");
         }
     }

@@ -4,7 +4,7 @@ use crate::Result;
 use cactus_base::Pool;
 use cactus_bundle::Bundle;
 use cactus_quant::Packed;
-use cactus_runtime::{Execution, Head, KvDType, Observer, Options, Program};
+use cactus_runtime::{Execution, Head, KvDType, Logits, Observer, Options, Program};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -86,7 +86,7 @@ impl Runner {
         for (c, chunk) in tokens.chunks(size).enumerate() {
             let start = c * size;
             let wanted = first.saturating_sub(start);
-            let mut inner = |i: usize, logits: &[f32]| each(start + i, logits);
+            let mut inner = |i: usize, logits: Logits<'_>| each(start + i, &logits);
             let head = if wanted >= chunk.len() {
                 Head::Skip
             } else {

@@ -3,7 +3,7 @@
 use crate::observe::{Observed, Observer, Replaced};
 use crate::state::{StatePlan, States};
 use crate::step::{Buffer, Kind, Lowered, Rows, View};
-use crate::{Error, Profile, Program, Result};
+use crate::{Error, Logits, Profile, Program, Result};
 use cactus_base::{AlignedBuf, Pool};
 use cactus_kernels::{Activations, Epilogue, Exec, QuantizedRows, RotatedRows};
 use cactus_quant::PackedView;
@@ -22,7 +22,7 @@ pub enum Head<'a> {
     /// Those of the last position, left in [`Execution::logits`].
     Last,
     /// Those of every position from the given one (counted within the call) on; the callback gets position and logits.
-    From(usize, &'a mut dyn FnMut(usize, &[f32])),
+    From(usize, &'a mut dyn FnMut(usize, Logits<'_>)),
 }
 
 /// What changes from call to call: arena, states, logits. One execution runs one sequence.
@@ -31,7 +31,9 @@ pub struct Execution {
     program: Arc<Program>,
     arena: AlignedBuf,
     states: States,
+    /// `[rows, vocab]`, and the peaks of each row.
     logits: Vec<f32>,
+    peaks: Vec<f32>,
     profile: Option<Profile>,
     pub(crate) replaced: Replaced,
 }
@@ -46,6 +48,7 @@ impl Execution {
             arena: AlignedBuf::zeroed(program.lowered.arena_bytes)?,
             states: States::new(&program.states)?,
             logits: vec![0.0; program.lowered.vocab_size],
+            peaks: vec![0.0; program.lowered.peaks()],
             profile: None,
             replaced: Replaced::new(),
             program,
@@ -68,8 +71,9 @@ impl Execution {
     }
 
     /// Logits of the last position of the last call that asked for them, `[vocab]`.
-    pub fn logits(&self) -> &[f32] {
-        &self.logits[..self.program.lowered.vocab_size]
+    pub fn logits(&self) -> Logits<'_> {
+        let lowered = &self.program.lowered;
+        Logits::new(&self.logits[..lowered.vocab_size], &self.peaks[..lowered.peaks()])
     }
 
     /// Begins or ends measuring the time of each step.
@@ -164,26 +168,35 @@ impl Execution {
             past,
         };
         let steps = program.lowered.steps.len();
-        call.steps(0..program.lowered.tail, 0..ids.len(), &mut [])?;
-        let vocab = program.lowered.vocab_size;
+        call.steps(0..program.lowered.tail, 0..ids.len(), HeadOut::default())?;
+        let (vocab, blocks) = (program.lowered.vocab_size, program.lowered.peaks());
         match head {
             Head::Skip => {}
             Head::Last => {
                 let last = ids.len() - 1;
-                call.steps(program.lowered.tail..steps, last..last + 1, &mut self.logits[..vocab])?;
+                let out = HeadOut {
+                    logits: &mut self.logits[..vocab],
+                    peaks: &mut self.peaks[..blocks],
+                };
+                call.steps(program.lowered.tail..steps, last..last + 1, out)?;
             }
             Head::From(first, each) => {
-                let wanted = LOGIT_ROWS.min(ids.len()) * vocab;
-                if self.logits.len() < wanted {
-                    self.logits.resize(wanted, 0.0);
+                let rows = LOGIT_ROWS.min(ids.len());
+                if self.logits.len() < rows * vocab {
+                    self.logits.resize(rows * vocab, 0.0);
+                    self.peaks.resize(rows * blocks, 0.0);
                 }
                 let mut start = first;
                 while start < ids.len() {
                     let end = (start + LOGIT_ROWS).min(ids.len());
-                    let out = &mut self.logits[..(end - start) * vocab];
+                    let out = HeadOut {
+                        logits: &mut self.logits[..(end - start) * vocab],
+                        peaks: &mut self.peaks[..(end - start) * blocks],
+                    };
                     call.steps(program.lowered.tail..steps, start..end, out)?;
-                    for (i, row) in out.chunks_exact(vocab).enumerate() {
-                        each(start + i, row);
+                    for i in 0..end - start {
+                        let (logits, peaks) = (&self.logits[i * vocab..][..vocab], &self.peaks[i * blocks..][..blocks]);
+                        each(start + i, Logits::new(logits, peaks));
                     }
                     start = end;
                 }
@@ -192,6 +205,15 @@ impl Execution {
         self.states.len = past + ids.len();
         Ok(())
     }
+}
+
+/// Where the output head writes.
+#[derive(Default)]
+struct HeadOut<'a> {
+    /// `[rows, vocab]`
+    logits: &'a mut [f32],
+    /// `[rows, peaks of the program]`
+    peaks: &'a mut [f32],
 }
 
 /// One call under way.
@@ -209,14 +231,14 @@ struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// Runs `steps` for the positions `rows` of the call; logits go to `logits`, `[rows, vocab]`.
-    fn steps(&mut self, steps: Range<usize>, rows: Range<usize>, logits: &mut [f32]) -> Result<()> {
+    /// Runs `steps` for the positions `rows` of the call; logits go to `out`.
+    fn steps(&mut self, steps: Range<usize>, rows: Range<usize>, mut out: HeadOut<'_>) -> Result<()> {
         for i in steps {
             let start = self.profile.is_some().then(Instant::now);
             if self.observer.is_some() {
                 self.show(&self.lowered.steps[i].kind, &rows);
             }
-            self.step(&self.lowered.steps[i].kind, &rows, logits)?;
+            self.step(&self.lowered.steps[i].kind, &rows, &mut out)?;
             if let (Some(profile), Some(start)) = (self.profile.as_deref_mut(), start) {
                 profile.add(i, start.elapsed());
             }
@@ -291,7 +313,7 @@ fn floats(bytes: &mut [u8]) -> &mut [f32] {
 }
 
 impl Call<'_> {
-    fn step(&mut self, kind: &Kind, rows: &Range<usize>, logits: &mut [f32]) -> Result<()> {
+    fn step(&mut self, kind: &Kind, rows: &Range<usize>, head: &mut HeadOut<'_>) -> Result<()> {
         let n = rows.len();
         let exec = self.exec;
         match kind {
@@ -409,15 +431,18 @@ impl Call<'_> {
             }
             Kind::Head { x, weight, bias } => {
                 let w = self.matrix(*weight)?;
-                let epilogue = Epilogue {
-                    bias: bias.map(|b| self.program.vector(b)),
-                    accumulate: false,
-                };
+                let bias = bias.map(|b| self.program.vector(b));
                 let x_span = self.operand_span(*x, rows);
-                let xs = &mut self.arena[x_span];
-                exec.linear(&w, activations(*x, xs, n, w.k()), n, epilogue, logits);
+                let x = activations(*x, &mut self.arena[x_span], n, w.k());
                 if let Some(cap) = self.lowered.soft_cap {
-                    cap.apply(&exec, logits);
+                    let epilogue = Epilogue {
+                        bias,
+                        accumulate: false,
+                    };
+                    exec.linear(&w, x, n, epilogue, head.logits);
+                    cap.apply(&exec, head.logits);
+                } else {
+                    exec.linear_with_peaks(&w, x, n, bias, head.logits, head.peaks);
                 }
             }
             Kind::Attention {

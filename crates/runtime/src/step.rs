@@ -1,5 +1,6 @@
 //! A lowered component as data: kernel calls over views of buffers.
 
+use crate::PEAK_LOGITS;
 use crate::soft_cap::SoftCap;
 use cactus_kernels::{Activation, BinaryOp, UnaryOp};
 
@@ -212,4 +213,14 @@ pub(crate) struct Lowered {
     pub(crate) vocab_size: usize,
     /// On the logits.
     pub(crate) soft_cap: Option<SoftCap>,
+}
+
+impl Lowered {
+    /// Peaks of a row of logits; none are kept of what is capped afterwards.
+    pub(crate) fn peaks(&self) -> usize {
+        match self.soft_cap {
+            Some(_) => 0,
+            None => self.vocab_size.div_ceil(PEAK_LOGITS),
+        }
+    }
 }

@@ -8,7 +8,7 @@ use cactus_bundle::Bundle;
 use cactus_import::{ConvertOptions, convert};
 use cactus_kernels::Kernels;
 use cactus_passes::{Bits, Policy};
-use cactus_runtime::{Execution, Head, KvDType, Options, Program};
+use cactus_runtime::{Execution, Head, KvDType, Logits, Options, Program};
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ fn digest(program: &Arc<Program>, threads: usize, chunk: usize, ids: &[u32]) -> 
     let pool = Pool::new(threads);
     let mut execution = Execution::new(Arc::clone(program)).unwrap();
     for ids in ids.chunks(chunk) {
-        let mut add = |_: usize, row: &[f32]| row.iter().for_each(|x| hash.update(x.to_le_bytes()));
+        let mut add = |_: usize, row: Logits<'_>| row.iter().for_each(|x| hash.update(x.to_le_bytes()));
         execution.run(&pool, threads, ids, Head::From(0, &mut add)).unwrap();
     }
     let mut text = String::new();

@@ -196,13 +196,7 @@ fn decode(session: &mut Session, depth: usize, n: usize) -> Result<f64> {
     let start = Instant::now();
     for _ in 0..n {
         session.compute(&[next], &cancel)?;
-        let logits = session.execution().logits();
-        let best = logits
-            .iter()
-            .enumerate()
-            .max_by(|a, b| a.1.total_cmp(b.1))
-            .map_or(0, |(i, _)| i);
-        next = best as u32;
+        next = session.best_token();
     }
     Ok(start.elapsed().as_secs_f64())
 }

@@ -5,9 +5,11 @@
 //! them into vector code. Sums have one order, whatever the vector width.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use super::arithmetic::{exp, ln};
 use super::{NEGLIGIBLE, SamplerError};
+use cactus_runtime::{Logits, PEAK_LOGITS};
 
 const LANES: usize = 16;
 /// Logits per entry of [`Row::chunk_sums`].
@@ -36,25 +38,29 @@ pub(super) fn by_logit(a: &Candidate, b: &Candidate) -> Ordering {
 }
 
 /// The largest logit.
-pub(super) fn finite_max(logits: &[f32]) -> Result<f32, SamplerError> {
-    const EXPONENT: u32 = 0x7f80_0000;
-    let mut bad = [0_u32; LANES];
-    let (chunks, rest) = logits.as_chunks::<LANES>();
-    for chunk in chunks {
-        for lane in 0..LANES {
-            // All ones in the exponent means not finite.
-            bad[lane] |= u32::from(chunk[lane].to_bits() & EXPONENT == EXPONENT);
-        }
-    }
-    let is_bad = rest.iter().any(|x| !x.is_finite()) || bad.iter().any(|&x| x != 0);
-    if is_bad {
+pub(super) fn finite_max(logits: Logits<'_>) -> Result<f32, SamplerError> {
+    let looked_at = logits.peaks().unwrap_or(logits.values());
+    if !all_finite(looked_at) {
         for (token, &value) in logits.iter().enumerate() {
             if !value.is_finite() {
                 return Err(SamplerError::NonFinite { token, value });
             }
         }
     }
-    Ok(largest(logits))
+    Ok(largest(looked_at))
+}
+
+fn all_finite(values: &[f32]) -> bool {
+    const EXPONENT: u32 = 0x7f80_0000;
+    let mut bad = [0_u32; LANES];
+    let (chunks, rest) = values.as_chunks::<LANES>();
+    for chunk in chunks {
+        for lane in 0..LANES {
+            // All ones in the exponent means not finite.
+            bad[lane] |= u32::from(chunk[lane].to_bits() & EXPONENT == EXPONENT);
+        }
+    }
+    rest.iter().all(|x| x.is_finite()) && bad.iter().all(|&x| x == 0)
 }
 
 /// The largest of the values, which are not NaN; negative infinity for none.
@@ -81,19 +87,29 @@ fn any_reaches(values: &[f32], limit: f32) -> bool {
 }
 
 /// The lowest id with the largest logit; negative infinities (banned ids) lose to everything.
-pub(super) fn argmax(logits: &[f32]) -> u32 {
-    let best = largest(logits);
-    for (index, chunk) in logits.chunks(4 * LANES).enumerate() {
+pub(super) fn argmax(logits: Logits<'_>) -> u32 {
+    let Some(peaks) = logits.peaks() else {
+        return first_largest(logits.values()) as u32;
+    };
+    let stretch = first_largest(peaks) * PEAK_LOGITS;
+    let end = logits.len().min(stretch + PEAK_LOGITS);
+    (stretch + first_largest(&logits[stretch..end])) as u32
+}
+
+/// The place of the first of the largest values, which are not NaN; 0 for none.
+fn first_largest(values: &[f32]) -> usize {
+    let best = largest(values);
+    for (index, chunk) in values.chunks(4 * LANES).enumerate() {
         if any_reaches(chunk, best) {
             let offset = chunk.iter().position(|&x| x == best).unwrap_or(0);
-            return (index * 4 * LANES + offset) as u32;
+            return index * 4 * LANES + offset;
         }
     }
     0
 }
 
 /// The `k` best logits, sorted best first, in `out`. Weights are left at zero.
-pub(super) fn top_k(logits: &[f32], k: usize, out: &mut Vec<Candidate>) {
+pub(super) fn top_k(logits: Logits<'_>, k: usize, out: &mut Vec<Candidate>) {
     out.clear();
     let candidate = |token: usize| Candidate {
         token: token as u32,
@@ -117,21 +133,31 @@ pub(super) fn top_k(logits: &[f32], k: usize, out: &mut Vec<Candidate>) {
     for root in (0..out.len() / 2).rev() {
         sift_down(out, root);
     }
-    const CHUNK: usize = 32;
-    let mut token = out.len();
-    while token < logits.len() {
-        let end = (token + CHUNK).min(logits.len());
-        let threshold = out[0].logit;
-        // Whole chunks below the threshold are the rule; this test is vector code.
-        if logits[token..end].iter().fold(false, |any, &x| any | (x > threshold)) {
-            for (index, &logit) in logits.iter().enumerate().take(end).skip(token) {
-                if logit > out[0].logit {
-                    out[0] = candidate(index);
-                    sift_down(out, 0);
-                }
+    let first = out.len();
+    let mut offer = |tokens: Range<usize>| {
+        for token in tokens {
+            if logits[token] > out[0].logit {
+                out[0] = candidate(token);
+                sift_down(out, 0);
             }
         }
-        token = end;
+        out[0].logit
+    };
+    // Whole chunks below the threshold, which each offer returns, are the rule; the test of one is vector code.
+    let mut threshold = f32::NEG_INFINITY;
+    let looked_at = logits.peaks().unwrap_or(logits.values());
+    let each = if logits.peaks().is_some() { PEAK_LOGITS } else { 1 };
+    const CHUNK: usize = 32;
+    for (chunk, looked_at) in looked_at.chunks(CHUNK).enumerate() {
+        if !looked_at.iter().fold(false, |any, &x| any | (x > threshold)) {
+            continue;
+        }
+        for (i, &x) in looked_at.iter().enumerate() {
+            if x > threshold {
+                let start = (chunk * CHUNK + i) * each;
+                threshold = offer(start.max(first)..(start + each).min(logits.len()));
+            }
+        }
     }
     out.sort_unstable_by(by_logit);
 }
@@ -175,7 +201,7 @@ pub(super) fn total(candidates: &[Candidate]) -> f64 {
 
 /// A whole row of logits, finite or negative infinity where banned, with what turns them into weights.
 pub(super) struct Row<'a> {
-    pub(super) logits: &'a [f32],
+    pub(super) logits: Logits<'a>,
     /// The largest logit.
     pub(super) best: f64,
     pub(super) inverse_temperature: f64,
@@ -355,7 +381,7 @@ pub(super) fn keep_typical(
 }
 
 /// ln of the sum of exp over all logits, whose largest is `best`.
-pub(super) fn log_sum_exp(logits: &[f32], best: f64) -> f64 {
+pub(super) fn log_sum_exp(logits: Logits<'_>, best: f64) -> f64 {
     let row = Row {
         logits,
         best,

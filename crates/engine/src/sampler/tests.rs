@@ -30,6 +30,26 @@ fn frequencies(options: &GenerateOptions, logits: &[f32], draws: usize) -> Vec<f
     counts.iter().map(|&n| n as f64 / draws as f64).collect()
 }
 
+/// What the output head leaves beside logits.
+fn peaks(logits: &[f32]) -> Vec<f32> {
+    let peak = |stretch: &[f32]| match stretch.iter().all(|x| x.is_finite()) {
+        true => stretch.iter().copied().fold(f32::NEG_INFINITY, f32::max),
+        false => f32::NAN,
+    };
+    logits.chunks(cactus_runtime::PEAK_LOGITS).map(peak).collect()
+}
+
+/// Draws with and without peaks, of which the outcome must not depend.
+fn sample_both(options: &GenerateOptions, logits: &[f32]) -> Result<Sampled, SamplerError> {
+    let [plain, peaked] = [vec![], peaks(logits)].map(|peaks| {
+        let mut sampler = sampler(options, logits.len());
+        let sampled = sampler.sample(Logits::new(logits, &peaks));
+        (sampled, survivors(&sampler))
+    });
+    assert_eq!(format!("{peaked:?}"), format!("{plain:?}"), "{options:?}");
+    plain.0
+}
+
 fn softmax(logits: &[f32], temperature: f64) -> Vec<f64> {
     let best = logits.iter().copied().fold(f32::MIN, f32::max);
     let weights: Vec<f64> = logits
@@ -505,7 +525,7 @@ fn top_k_on_both_sides_of_the_heap_limit_equals_sorting() {
     sorted.sort_by(by_logit);
     let mut out = Vec::new();
     for k in [0, 1, 2, 31, 32, 33, 1000, HEAP_MAX, HEAP_MAX + 1, 5999, 6000, 7000] {
-        top_k(&logits, k, &mut out);
+        top_k(Logits::from(&logits), k, &mut out);
         let ids = |rows: &[Candidate]| rows.iter().map(|c| c.token).collect::<Vec<_>>();
         assert_eq!(ids(&out), ids(&sorted[..k.min(6000)]), "k {k}");
     }
@@ -528,6 +548,7 @@ proptest! {
         };
         let mut sampler = sampler(&options, logits.len());
         let token = sampler.sample(&logits).unwrap().token;
+        sample_both(&options, &logits).unwrap();
         let (found, expected) = (survivors(&sampler), naive(&options, &logits));
         let ids = |rows: &[(u32, f64)]| rows.iter().map(|r| r.0).collect::<Vec<_>>();
         // Without a filter the draw needs no list of candidates; a top-k of everything is none.
@@ -538,6 +559,21 @@ proptest! {
             }
         }
         prop_assert!(ids(&expected).contains(&token));
+    }
+
+    #[test]
+    fn sample_ties_and_peaks_give_the_lowest_ids(
+        coarse in prop::collection::vec(-3_i8..3, 1..700),
+        top_k in 0_usize..60,
+        temperature in prop::sample::select(vec![0.0_f32, 1.0]),
+    ) {
+        let logits: Vec<f32> = coarse.into_iter().map(f32::from).collect();
+        let sampled = sample_both(&GenerateOptions { temperature, top_k, ..options() }, &logits).unwrap();
+        if temperature == 0.0 {
+            let best = logits.iter().copied().fold(f32::MIN, f32::max);
+            let first = logits.iter().position(|&x| x == best).unwrap();
+            prop_assert_eq!(sampled.token as usize, first);
+        }
     }
 
     #[test]
@@ -556,5 +592,6 @@ proptest! {
         sampler.observe_prompt(&[0]);
         let finite = logits.iter().all(|x| x.is_finite());
         prop_assert_eq!(sampler.sample(&logits).is_ok(), finite);
+        prop_assert_eq!(sample_both(&options, &logits).is_ok(), finite);
     }
 }

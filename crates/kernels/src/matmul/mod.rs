@@ -52,6 +52,9 @@ pub(crate) const TILE_ROWS: usize = 8;
 /// Up to this number of rows a product makes one pass over the weights.
 pub(crate) const GEMV_ROWS: usize = 8;
 
+/// Outputs that share a peak, see [`Exec::linear_with_peaks`].
+pub const PEAK_OUTPUTS: usize = BLOCK_ROWS;
+
 /// The left operand of [`Exec::linear`].
 #[derive(Debug)]
 pub enum Activations<'a> {
@@ -78,6 +81,41 @@ impl Exec<'_> {
     /// # Panics
     /// When a length does not match, when a packing meets other activations than [`Activations`] says, and when the weights are not aligned to their element type: programming errors.
     pub fn linear(&self, w: &PackedView<'_>, x: Activations<'_>, rows: usize, epilogue: Epilogue<'_>, out: &mut [f32]) {
+        self.linear_into(w, x, rows, epilogue, out, None);
+    }
+
+    /// As [`Exec::linear`] without accumulation, and `peaks [rows, ceil(n/16)]` get the largest of each
+    /// [`PEAK_OUTPUTS`] outputs of a row, or a NaN where one of them is not finite: what the search for the largest outputs needs, while they are in registers.
+    ///
+    /// # Panics
+    /// As [`Exec::linear`], and when the length of `peaks` does not match.
+    pub fn linear_with_peaks(
+        &self,
+        w: &PackedView<'_>,
+        x: Activations<'_>,
+        rows: usize,
+        bias: Option<&[f32]>,
+        out: &mut [f32],
+        peaks: &mut [f32],
+    ) {
+        let blocks = rows.checked_mul(w.n().div_ceil(BLOCK_ROWS));
+        assert_eq!(Some(peaks.len()), blocks, "linear: elements of the peaks");
+        let epilogue = Epilogue {
+            bias,
+            accumulate: false,
+        };
+        self.linear_into(w, x, rows, epilogue, out, Some(peaks));
+    }
+
+    fn linear_into(
+        &self,
+        w: &PackedView<'_>,
+        x: Activations<'_>,
+        rows: usize,
+        epilogue: Epilogue<'_>,
+        out: &mut [f32],
+        peaks: Option<&mut [f32]>,
+    ) {
         let (n, k) = (w.n(), w.k());
         assert_eq!(Some(out.len()), rows.checked_mul(n), "linear: elements of the output");
         assert!(
@@ -89,6 +127,7 @@ impl Exec<'_> {
         }
         let target = Target {
             out: SharedMut::new(out),
+            peaks: peaks.map(SharedMut::new),
             n,
             epilogue,
         };
@@ -147,6 +186,8 @@ fn block_parts(blocks: usize, width: usize, cost_ns: usize, run_blocks: usize) -
 /// Where the results of a product go.
 struct Target<'a> {
     out: SharedMut<'a, f32>,
+    /// See [`Exec::linear_with_peaks`].
+    peaks: Option<SharedMut<'a, f32>>,
     n: usize,
     epilogue: Epilogue<'a>,
 }
@@ -170,6 +211,11 @@ impl Target<'_> {
                 sums = s.add(s.load(out), sums);
             }
             s.store(sums, out);
+            if let Some(peaks) = &self.peaks {
+                let at = row * self.n.div_ceil(BLOCK_ROWS) + block;
+                // SAFETY: as above.
+                unsafe { peaks.piece(at..at + 1)[0] = peak(s, sums) };
+            }
         } else {
             if let Some(bias) = self.epilogue.bias {
                 sums = s.add(sums, s.load_partial(&bias[first..]));
@@ -178,8 +224,23 @@ impl Target<'_> {
                 sums = s.add(s.load_partial(out), sums);
             }
             s.store_partial(sums, out);
+            if let Some(peaks) = &self.peaks {
+                // Lanes beyond the last output repeat its value.
+                let mut lanes = [out[count - 1]; 16];
+                lanes[..count].copy_from_slice(out);
+                let at = row * self.n.div_ceil(BLOCK_ROWS) + block;
+                // SAFETY: as above.
+                unsafe { peaks.piece(at..at + 1)[0] = peak(s, s.load(&lanes)) };
+            }
         }
     }
+}
+
+/// The largest lane, NaN where a lane is not finite.
+#[inline(always)]
+fn peak<S: Simd>(s: S, v: S::F) -> f32 {
+    // Zero times a number is zero, times anything else NaN.
+    s.reduce_max(v) + s.reduce_sum(s.mul(v, s.zero()))
 }
 
 #[cfg(test)]
