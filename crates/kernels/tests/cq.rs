@@ -1,11 +1,17 @@
 //! Products with codebook weights: every tier and thread count against a bit-exact scalar model of the documented order,
 //! the model against `f64`, over edge shapes.
 
+mod support;
+
 use cactus_base::{Pool, Step};
-use cactus_kernels::{Activations, Epilogue, Exec, Kernels, RotatedRows};
+use cactus_kernels::{Epilogue, Exec, Kernels, RotatedRows};
 use cactus_quant::cq::{Codebook, groups, rotation};
 use cactus_quant::{PackedView, Packing, pack};
+use cactus_testkit::noise;
 use proptest::prelude::*;
+use support::products::{
+    assert_any_grouping_gives_equal_bits, check, check_edges, check_many_blocks, linear, relative_error,
+};
 
 const PACKINGS: [Packing; 6] = [
     Packing::Cq1G128,
@@ -15,18 +21,6 @@ const PACKINGS: [Packing; 6] = [
     Packing::Cq5G128,
     Packing::Cq6G128,
 ];
-
-/// Deterministic values in `-1..1`.
-fn noise(len: usize, seed: u64) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let next = |_| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
-    };
-    (0..len).map(next).collect()
-}
 
 /// Scale and integers of the groups of one row of activations, as documented.
 fn rotate_model(x: &[f32]) -> Vec<(f32, Vec<i8>)> {
@@ -103,117 +97,32 @@ fn linear_model(w: &PackedView<'_>, x: &[f32], rows: usize, epilogue: Epilogue<'
     }
 }
 
-fn linear(exec: Exec<'_>, w: &PackedView<'_>, x: &[f32], rows: usize, epilogue: Epilogue<'_>, out: &mut [f32]) {
-    let mut memory = vec![u32::MAX; RotatedRows::bytes(rows, w.k()).unwrap() / 4];
-    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut memory);
-    exec.rotate_rows(x, rows, w.k(), &mut RotatedRows::new(bytes, rows, w.k()));
-    let x = Activations::Rotated(RotatedRows::new(bytes, rows, w.k()));
-    exec.linear(w, x, rows, epilogue, out);
-}
-
-/// Compares all tiers, at one and two threads, with the model; returns the model's result.
-fn check(packing: Packing, n: usize, k: usize, rows: usize, bias: bool, accumulate: bool, seed: u64) -> Vec<f32> {
-    let packed = pack(packing, n, k, &noise(n * k, seed)).unwrap();
-    let w = packed.view();
-    let x = noise(rows * k, seed + 1);
-    let bias = bias.then(|| noise(n, seed + 2));
-    let epilogue = Epilogue {
-        bias: bias.as_deref(),
-        accumulate,
-    };
-    let before = noise(rows * n, seed + 3);
-    let mut expected = before.clone();
-    linear_model(&w, &x, rows, epilogue, &mut expected);
-    let pool = Pool::new(2);
-    for kernels in Kernels::available() {
-        for step in [Step::inline(), pool.step(2)] {
-            let mut out = before.clone();
-            linear(Exec { kernels, step: &step }, &w, &x, rows, epilogue, &mut out);
-            for (i, (a, b)) in out.iter().zip(&expected).enumerate() {
-                let (tier, width) = (kernels.tier(), step.width());
-                let case = format!("{packing} {n}x{k} rows {rows} {tier} width {width}");
-                let at = (i / n, i % n);
-                assert_eq!(a.to_bits(), b.to_bits(), "{case} at {at:?}: {a} expected {b}");
-            }
-        }
-    }
-    expected
-}
-
 #[test]
 fn cq_edge_shapes_equal_the_scalar_model_bit_for_bit() {
-    for packing in PACKINGS {
-        for n in [1, 15, 16, 17, 33, 48] {
-            for k in [1, 32, 33, 65, 128, 224, 256, 350, 576] {
-                for rows in [1, 2, 3, 4, 5, 6, 7, 8, 9, 17] {
-                    if n * k * rows > 100_000 && rows != 9 {
-                        continue;
-                    }
-                    let seed = (n * 31 + k * 7 + rows) as u64;
-                    check(packing, n, k, rows, rows % 2 == 0, rows % 3 == 0, seed);
-                }
-            }
-        }
-    }
+    let (widths, rows) = (
+        &[1, 32, 33, 65, 128, 224, 256, 350, 576],
+        &[1, 2, 3, 4, 5, 6, 7, 8, 9, 17],
+    );
+    check_edges(linear_model, &PACKINGS, widths, rows, 100_000);
 }
 
 #[test]
 fn cq_many_blocks_equal_the_scalar_model_bit_for_bit() {
-    // Enough weights for several runs of blocks and parts.
-    for packing in PACKINGS {
-        for rows in [1, 8, 13] {
-            check(packing, 1000, 640, rows, false, false, 77);
-        }
-    }
+    check_many_blocks(linear_model, &PACKINGS);
 }
 
 #[test]
 fn cq_rows_in_any_grouping_give_equal_bits() {
-    let (n, k, rows) = (40, 224, 21);
-    for packing in PACKINGS {
-        let packed = pack(packing, n, k, &noise(n * k, 3)).unwrap();
-        let x = noise(rows * k, 4);
-        for kernels in Kernels::available() {
-            let step = Step::inline();
-            let exec = Exec { kernels, step: &step };
-            let mut whole = vec![0.0; rows * n];
-            linear(exec, &packed.view(), &x, rows, Epilogue::default(), &mut whole);
-            for chunk in [1, 2, 5, 8, 16] {
-                let mut pieces = vec![0.0; rows * n];
-                for (x, out) in x.chunks(chunk * k).zip(pieces.chunks_mut(chunk * n)) {
-                    linear(exec, &packed.view(), x, x.len() / k, Epilogue::default(), out);
-                }
-                assert!(
-                    whole.iter().zip(&pieces).all(|(a, b)| a.to_bits() == b.to_bits()),
-                    "{packing} {chunk}"
-                );
-            }
-        }
-    }
+    assert_any_grouping_gives_equal_bits(&PACKINGS, 224);
 }
 
 #[test]
 fn cq_is_close_to_f64_products_of_decoded_weights() {
     let (n, k, rows) = (33, 608, 5);
     for packing in PACKINGS {
-        let found = check(packing, n, k, rows, false, false, 9);
+        let found = check(linear_model, packing, [n, k, rows], false, false, 9);
         let packed = pack(packing, n, k, &noise(n * k, 9)).unwrap();
-        let x = noise(rows * k, 10);
-        let (mut error, mut power) = (0f64, 0f64);
-        let mut w = vec![0f32; k];
-        for o in 0..n {
-            packed.view().decode_row(o, &mut w);
-            for r in 0..rows {
-                let exact: f64 = w
-                    .iter()
-                    .zip(&x[r * k..])
-                    .map(|(&w, &x)| f64::from(w) * f64::from(x))
-                    .sum();
-                error += (f64::from(found[r * n + o]) - exact).powi(2);
-                power += exact * exact;
-            }
-        }
-        let relative = (error / power).sqrt();
+        let relative = relative_error(&found, &packed.view(), &noise(rows * k, 10), rows);
         assert!(
             (1e-4..1.2e-2).contains(&relative),
             "{packing}: relative error {relative}"
@@ -318,7 +227,7 @@ proptest! {
         seed in 0u64..1 << 40,
     ) {
         for packing in PACKINGS {
-            check(packing, n, k, rows, bias, accumulate, seed);
+            check(linear_model, packing, [n, k, rows], bias, accumulate, seed);
         }
     }
 }

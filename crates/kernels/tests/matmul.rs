@@ -1,24 +1,18 @@
 //! Products of packed weights: every tier and thread count against a bit-exact scalar model of the documented order,
 //! the model against `f64`, over edge shapes.
 
+mod support;
+
 use cactus_base::{Pool, Step};
-use cactus_kernels::{Activations, Epilogue, ErrorKind, Exec, Kernels, QuantizedRows};
+use cactus_kernels::{Epilogue, ErrorKind, Exec, Kernels, QuantizedRows};
 use cactus_quant::{PackedView, Packing, pack};
+use cactus_testkit::noise;
 use proptest::prelude::*;
+use support::products::{
+    assert_any_grouping_gives_equal_bits, check, check_edges, check_many_blocks, linear, relative_error,
+};
 
 const MATRIX_PACKINGS: [Packing; 4] = [Packing::RowMajor, Packing::Int8G32, Packing::F16N16, Packing::F32N16];
-
-/// Deterministic values in `-1..1`.
-fn noise(len: usize, seed: u64) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let next = |_| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
-    };
-    (0..len).map(next).collect()
-}
 
 /// Rows of a packed matrix as `f32`.
 fn decode(w: &PackedView<'_>) -> Vec<f32> {
@@ -97,123 +91,29 @@ fn linear_model(w: &PackedView<'_>, x: &[f32], rows: usize, epilogue: Epilogue<'
     }
 }
 
-fn linear(exec: Exec<'_>, w: &PackedView<'_>, x: &[f32], rows: usize, epilogue: Epilogue<'_>, out: &mut [f32]) {
-    if w.packing() == Packing::Int8G32 {
-        let mut memory = vec![0u32; QuantizedRows::bytes(rows, w.k()).unwrap() / 4];
-        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut memory);
-        exec.quantize_rows(x, rows, w.k(), &mut QuantizedRows::new(bytes, rows, w.k()));
-        exec.linear(
-            w,
-            Activations::Q8(QuantizedRows::new(bytes, rows, w.k())),
-            rows,
-            epilogue,
-            out,
-        );
-    } else {
-        exec.linear(w, Activations::F32(x), rows, epilogue, out);
-    }
-}
-
-/// Compares all tiers, at one and two threads, with the model; returns the model's result.
-fn check(packing: Packing, n: usize, k: usize, rows: usize, bias: bool, accumulate: bool, seed: u64) -> Vec<f32> {
-    let packed = pack(packing, n, k, &noise(n * k, seed)).unwrap();
-    let w = packed.view();
-    let x = noise(rows * k, seed + 1);
-    let bias = bias.then(|| noise(n, seed + 2));
-    let epilogue = Epilogue {
-        bias: bias.as_deref(),
-        accumulate,
-    };
-    let before = noise(rows * n, seed + 3);
-    let mut expected = before.clone();
-    linear_model(&w, &x, rows, epilogue, &mut expected);
-    let pool = Pool::new(2);
-    for kernels in Kernels::available() {
-        for step in [Step::inline(), pool.step(2)] {
-            let mut out = before.clone();
-            linear(Exec { kernels, step: &step }, &w, &x, rows, epilogue, &mut out);
-            for (i, (a, b)) in out.iter().zip(&expected).enumerate() {
-                let at = (i / n, i % n);
-                let case = format!(
-                    "{packing} {n}x{k} rows {rows} {} width {}",
-                    kernels.tier(),
-                    step.width()
-                );
-                assert_eq!(a.to_bits(), b.to_bits(), "{case} at {at:?}: {a} expected {b}");
-            }
-        }
-    }
-    expected
-}
-
 #[test]
 fn linear_edge_shapes_equal_the_scalar_model_bit_for_bit() {
-    for packing in MATRIX_PACKINGS {
-        for n in [1, 15, 16, 17, 33, 48] {
-            for k in [1, 31, 32, 33, 64, 576] {
-                for rows in [1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 64] {
-                    if n * k * rows > 200_000 && rows != 9 {
-                        continue;
-                    }
-                    let seed = (n * 31 + k * 7 + rows) as u64;
-                    check(packing, n, k, rows, rows % 2 == 0, rows % 3 == 0, seed);
-                }
-            }
-        }
-    }
+    let (widths, rows) = (&[1, 31, 32, 33, 64, 576], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 64]);
+    check_edges(linear_model, &MATRIX_PACKINGS, widths, rows, 200_000);
 }
 
 #[test]
 fn linear_many_blocks_equal_the_scalar_model_bit_for_bit() {
-    // Enough weights for several runs of blocks and parts.
-    for packing in MATRIX_PACKINGS {
-        for rows in [1, 8, 13] {
-            check(packing, 1000, 640, rows, false, false, 77);
-        }
-    }
+    check_many_blocks(linear_model, &MATRIX_PACKINGS);
 }
 
 #[test]
 fn linear_rows_in_any_grouping_give_equal_bits() {
-    let (n, k, rows) = (40, 96, 21);
-    for packing in MATRIX_PACKINGS {
-        let packed = pack(packing, n, k, &noise(n * k, 3)).unwrap();
-        let x = noise(rows * k, 4);
-        for kernels in Kernels::available() {
-            let step = Step::inline();
-            let exec = Exec { kernels, step: &step };
-            let mut whole = vec![0.0; rows * n];
-            linear(exec, &packed.view(), &x, rows, Epilogue::default(), &mut whole);
-            for chunk in [1, 2, 5, 8, 16] {
-                let mut pieces = vec![0.0; rows * n];
-                for (x, out) in x.chunks(chunk * k).zip(pieces.chunks_mut(chunk * n)) {
-                    linear(exec, &packed.view(), x, x.len() / k, Epilogue::default(), out);
-                }
-                assert!(
-                    whole.iter().zip(&pieces).all(|(a, b)| a.to_bits() == b.to_bits()),
-                    "{packing} {chunk}"
-                );
-            }
-        }
-    }
+    assert_any_grouping_gives_equal_bits(&MATRIX_PACKINGS, 96);
 }
 
 #[test]
 fn linear_is_close_to_f64() {
     let (n, k, rows) = (33, 576, 5);
     for packing in MATRIX_PACKINGS {
-        let found = check(packing, n, k, rows, false, false, 9);
+        let found = check(linear_model, packing, [n, k, rows], false, false, 9);
         let packed = pack(packing, n, k, &noise(n * k, 9)).unwrap();
-        let (w, x) = (decode(&packed.view()), noise(rows * k, 10));
-        let (mut error, mut power) = (0f64, 0f64);
-        for r in 0..rows {
-            for o in 0..n {
-                let exact: f64 = (0..k).map(|i| f64::from(w[o * k + i]) * f64::from(x[r * k + i])).sum();
-                error += (f64::from(found[r * n + o]) - exact).powi(2);
-                power += exact * exact;
-            }
-        }
-        let relative = (error / power).sqrt();
+        let relative = relative_error(&found, &packed.view(), &noise(rows * k, 10), rows);
         let limit = if packing == Packing::Int8G32 { 8e-3 } else { 1e-6 };
         assert!(relative < limit, "{packing}: relative error {relative}");
         assert!(
@@ -347,7 +247,7 @@ proptest! {
         seed in 0u64..1 << 40,
     ) {
         for packing in MATRIX_PACKINGS {
-            check(packing, n, k, rows, bias, accumulate, seed);
+            check(linear_model, packing, [n, k, rows], bias, accumulate, seed);
         }
     }
 }

@@ -1,31 +1,13 @@
 //! The peaks that a product leaves beside its outputs, for every packing, tier, number of rows and threads.
 
+mod support;
+
 use cactus_base::{Pool, Step};
 use cactus_kernels::matmul::PEAK_OUTPUTS;
-use cactus_kernels::{Activations, Epilogue, Exec, Kernels, QuantizedRows, RotatedRows};
-use cactus_quant::{PackedView, Packing, pack};
-
-/// Deterministic values in `-1..1`.
-fn values(len: usize) -> Vec<f32> {
-    (0..len).map(|i| (i as f32 * 0.7391 + (i / 7) as f32).sin()).collect()
-}
-
-/// Calls `f` with activations of the kind that `w` takes.
-fn with_activations(exec: Exec<'_>, w: &PackedView<'_>, x: &[f32], rows: usize, f: &mut dyn FnMut(Activations<'_>)) {
-    let k = w.k();
-    let words = QuantizedRows::bytes(rows, k).max(RotatedRows::bytes(rows, k)).unwrap() / 4;
-    let mut memory = vec![0u32; words];
-    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut memory);
-    if w.packing() == Packing::Int8G32 {
-        exec.quantize_rows(x, rows, k, &mut QuantizedRows::new(bytes, rows, k));
-        f(Activations::Q8(QuantizedRows::new(bytes, rows, k)));
-    } else if w.packing().codebook_bits().is_some() {
-        exec.rotate_rows(x, rows, k, &mut RotatedRows::new(bytes, rows, k));
-        f(Activations::Rotated(RotatedRows::new(bytes, rows, k)));
-    } else {
-        f(Activations::F32(x));
-    }
-}
+use cactus_kernels::{Epilogue, Exec, Kernels};
+use cactus_quant::{Packing, pack};
+use cactus_testkit::noise;
+use support::products::{linear, with_activations};
 
 #[test]
 fn peaks_are_the_largest_of_each_stretch_and_nan_where_one_is_not_finite() {
@@ -40,14 +22,14 @@ fn peaks_are_the_largest_of_each_stretch_and_nan_where_one_is_not_finite() {
     ];
     for packing in packings {
         for (n, k) in [(1, 32), (17, 96), (48, 128), (999, 640)] {
-            let packed = pack(packing, n, k, &values(n * k)).unwrap();
+            let packed = pack(packing, n, k, &noise(n * k, 1)).unwrap();
             let w = packed.view();
-            let mut bias = values(n);
+            let mut bias = noise(n, 3);
             if n > 40 {
                 (bias[3], bias[20], bias[40]) = (f32::NAN, f32::INFINITY, f32::NEG_INFINITY);
             }
             for rows in [1, 2, 5, 8, 9, 17] {
-                let x = values(rows * k);
+                let x = noise(rows * k, 2);
                 let blocks = n.div_ceil(PEAK_OUTPUTS);
                 for kernels in Kernels::available() {
                     for step in [Step::inline(), pool.step(2)] {
@@ -63,10 +45,8 @@ fn peaks_are_the_largest_of_each_stretch_and_nan_where_one_is_not_finite() {
                             bias: Some(&bias),
                             accumulate: false,
                         };
-                        with_activations(exec, &w, &x, rows, &mut |x| {
-                            exec.linear(&w, x, rows, epilogue, &mut plain)
-                        });
-                        with_activations(exec, &w, &x, rows, &mut |x| {
+                        linear(exec, &w, &x, rows, epilogue, &mut plain);
+                        with_activations(exec, &w, &x, rows, |x| {
                             exec.linear_with_peaks(&w, x, rows, Some(&bias), &mut out, &mut peaks);
                         });
                         let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();

@@ -2,19 +2,8 @@
 
 use cactus_quant::cq::{Codebook, groups, rotation};
 use cactus_quant::{ErrorKind, Packing, pack};
+use cactus_testkit::noise;
 use proptest::prelude::*;
-
-/// Deterministic values in `-1..1`.
-fn noise(len: usize, seed: u64) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let next = |_| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
-    };
-    (0..len).map(next).collect()
-}
 
 fn decoded(packing: Packing, n: usize, k: usize, rows: &[f32]) -> Vec<f32> {
     let packed = pack(packing, n, k, rows).unwrap();

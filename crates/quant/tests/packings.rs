@@ -1,19 +1,8 @@
 //! Every packing over edge shapes: round trips, error bounds, refusals.
 
 use cactus_quant::{Error, ErrorKind, PackedLayout, PackedView, Packing, pack, pack_block};
+use cactus_testkit::noise;
 use proptest::prelude::*;
-
-/// Deterministic values in `-1..1`.
-fn noise(len: usize, seed: u64) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let next = |_| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
-    };
-    (0..len).map(next).collect()
-}
 
 fn decode(view: &PackedView<'_>) -> Vec<f32> {
     let mut out = vec![f32::NAN; view.n() * view.k()];

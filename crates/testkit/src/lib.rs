@@ -10,7 +10,7 @@ mod random;
 pub mod tiny;
 
 pub use compare::{assert_close, difference};
-pub use random::{Random, source_tensors};
+pub use random::{Random, noise, source_tensors};
 
 /// Sizes around the widths and blocks that fast code works in, smallest first.
 pub const EDGE_SIZES: [usize; 14] = [1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 32, 33, 64, 65];

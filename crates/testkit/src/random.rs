@@ -1,3 +1,5 @@
+//! Seeded random numbers, tensors and weights: the same on every platform. What they are compared with is elsewhere.
+
 use cactus_ir::{Graph, WeightExpr};
 use cactus_tensor::{Tensor, element_count};
 use std::collections::BTreeMap;
@@ -61,6 +63,12 @@ impl Random {
         let ids = (0..n).map(|_| self.below(vocab) as i64).collect();
         Tensor::from_i64(shape, ids).expect("the count is that of the shape")
     }
+}
+
+/// `len` values of [`Random::uniform`].
+pub fn noise(len: usize, seed: u64) -> Vec<f32> {
+    let mut random = Random::new(seed);
+    (0..len).map(|_| random.uniform()).collect()
 }
 
 /// Random tensors for every source tensor that the weights of `graph` read: matrices of variance about `1/fan_in`,

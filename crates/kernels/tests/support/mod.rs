@@ -1,6 +1,8 @@
 //! What the tests share: deterministic inputs, and running an operation on every tier and thread count.
 #![allow(dead_code)]
 
+pub(crate) mod products;
+
 use cactus_base::{Pool, Step};
 use cactus_kernels::{Exec, Kernels, Tier};
 

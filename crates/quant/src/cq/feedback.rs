@@ -299,17 +299,7 @@ const REFITS: usize = 2;
 mod tests {
     use super::*;
     use crate::pack;
-
-    fn noise(len: usize, seed: u64) -> Vec<f32> {
-        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        let next = |_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 40) as f32 / (1 << 23) as f32 - 1.0
-        };
-        (0..len).map(next).collect()
-    }
+    use cactus_testkit::noise;
 
     /// Mean squared change of the outputs for inputs `x`, relative to the outputs.
     fn output_error(packed: &Packed, rows: &[f32], x: &[f32], k: usize) -> f64 {
