@@ -3,7 +3,7 @@
 
 use super::super::super::rotated::{RotatedCell, RotatedRows};
 use super::super::super::{TILE_ROWS, Target};
-use super::{Dots, LINE, Lanes, Part, Shape, add_rows, load_sums, multiply, streams, transpose};
+use super::{Dots, LINE, Lanes, Part, Shape, add, load_sums, multiply, streams, transpose};
 use bytemuck::Zeroable;
 use cactus_quant::cq::{CQ_GRAIN, CQ_GROUP, groups};
 use cactus_quant::{BLOCK_ROWS, PackedView, SCALE_LINE_BYTES};
@@ -183,7 +183,7 @@ impl<const L: usize, const BITS: usize> Run<'_, '_, L, BITS> {
                     index: i % at_once,
                 };
                 let sums = &mut sums.as_chunks_mut().0[(first - rows.start) / L];
-                add_rows(part, |_| scales, &[operand.scales], count, dots, sums);
+                add(part, |_| scales, &[operand.scales], count, dots, sums);
             }
         }
     }
@@ -213,7 +213,10 @@ fn load_rows<const L: usize>(x: &RotatedRows<'_>, row: usize, group: Group, lane
     let (cells, tile_rows) = x.tile(row / TILE_ROWS);
     let none = RotatedCell::zeroed();
     let cells = &cells[group.index * tile_rows..][..tile_rows];
-    let cells = [0, 1, 2, 3].map(|i| cells.get(row % TILE_ROWS + i).unwrap_or(&none));
+    let cells = match cells[row % TILE_ROWS..].first_chunk::<4>() {
+        Some(four) => four.each_ref(),
+        None => [0, 1, 2, 3].map(|i| cells.get(row % TILE_ROWS + i).unwrap_or(&none)),
+    };
     for (scale, cell) in rows.scales[lane..lane + 4].iter_mut().zip(cells) {
         *scale = cell.scale;
     }

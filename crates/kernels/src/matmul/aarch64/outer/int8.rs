@@ -3,7 +3,7 @@
 use super::super::super::int8::{Block, Pair};
 use super::super::super::rows::{Cell, QuantizedRows};
 use super::super::super::{TILE_ROWS, Target};
-use super::{Dots, LINE, Lanes, Part, STAY, Shape, add_rows, load_sums, multiply, streams, transpose};
+use super::{Dots, LINE, Lanes, Part, STAY, Shape, add, load_sums, multiply, streams, transpose};
 use bytemuck::Zeroable;
 use cactus_quant::{BLOCK_ROWS, GROUP, GROUP_BYTES, PackedView, SCALE_LINE_BYTES};
 use cactus_simd::{NeonI8mm, OpFor, Sme2};
@@ -131,7 +131,7 @@ impl<const L: usize> Run<'_, '_, L> {
                         index,
                     };
                     let sums = &mut sums.0[first + index - blocks.start];
-                    add_rows(part, weights, &rows.scales, count, dots, sums);
+                    add(part, weights, &rows.scales, count, dots, sums);
                 }
             }
         }
@@ -159,7 +159,10 @@ fn load_rows<const L: usize>(
     let none = Cell::zeroed();
     let groups = cells.chunks_exact(tile_rows).skip(first_group);
     for ((group, quads), scales) in groups.zip(quads).zip(scales) {
-        let cells = [0, 1, 2, 3].map(|i| group.get(row % TILE_ROWS + i).unwrap_or(&none));
+        let cells = match group[row % TILE_ROWS..].first_chunk::<4>() {
+            Some(four) => four.each_ref(),
+            None => [0, 1, 2, 3].map(|i| group.get(row % TILE_ROWS + i).unwrap_or(&none)),
+        };
         for (scale, cell) in scales[lane..lane + 4].iter_mut().zip(cells) {
             *scale = cell.scale;
         }

@@ -128,38 +128,43 @@ struct Part {
     index: usize,
 }
 
-/// Adds integer sums, times the scales of the weights of each group and those of the rows, to the sums of `R` rows from
-/// `row` on; returns `R`.
+/// Adds integer sums, times the scales of the weights of each group and those of the rows, to the sums of `count` rows,
+/// rounded up to a multiple of four.
 #[inline(always)]
-fn add<'a, const L: usize, const R: usize>(
+fn add<'a, const L: usize>(
     part: Part,
     weights: impl Fn(usize) -> &'a [u16; BLOCK_ROWS],
     scales: &[[f32; L]],
-    row: usize,
+    count: usize,
     dots: &Dots<L>,
     sums: &mut [[f32; BLOCK_ROWS]; L],
-) -> usize {
+) {
     // Eight outputs lie in one tile, or in two neighbors where a tile has four.
     let next_four = if L == 4 { L * L } else { 4 };
-    assert!(row + R <= L && part.first + part.groups <= STAY && (part.index + 1) * BLOCK_ROWS <= TILES * L);
+    assert!(part.first + part.groups <= STAY && (part.index + 1) * BLOCK_ROWS <= TILES * L);
     let dots = dots.0[part.first..].as_ptr().cast::<i32>();
-    for half in 0..2 {
-        let output = part.index * BLOCK_ROWS + 8 * half;
-        let first = output / L * (L * L) + row * L + output % L;
-        let rows_of_sums = &mut sums[row..row + R];
-        // SAFETY: below, pointers are to 4 elements of a row, or of integers whose offset the assertion bounds:
-        // tiles `output / L` and, if `L` is 4, the next one; rows below `row + R`. `multiply` has written these.
-        // NEON is part of the target's baseline.
-        unsafe {
-            let mut local = [[vdupq_n_f32(0.0); 2]; R];
-            for (local, row) in local.iter_mut().zip(&*rows_of_sums) {
-                *local = [0, 4].map(|v| vld1q_f32(row[8 * half + v..].as_ptr()));
-            }
-            for (g, scales) in scales[..part.groups].iter().enumerate() {
-                let weights = Scales::<2>::load(weights(g), 2 * half);
-                let from = dots.add(g * TILES * L * L + first);
-                for four in 0..R / 4 {
-                    let x = vld1q_f32(scales[row + 4 * four..].as_ptr());
+    for (four, sums) in sums[..count.next_multiple_of(4)]
+        .as_chunks_mut::<4>()
+        .0
+        .iter_mut()
+        .enumerate()
+    {
+        for half in 0..2 {
+            let output = part.index * BLOCK_ROWS + 8 * half;
+            let first = output / L * (L * L) + 4 * four * L + output % L;
+            // SAFETY: below, pointers are to 4 elements of a row, or of integers whose offset the assertion bounds:
+            // tiles `output / L` and, if `L` is 4, the next one; rows below `L`. `multiply` has written these.
+            // NEON is part of the target's baseline.
+            unsafe {
+                // More sums at once do not fit the registers.
+                let mut local = [[vdupq_n_f32(0.0); 2]; 4];
+                for (local, sums) in local.iter_mut().zip(&*sums) {
+                    *local = [0, 4].map(|v| vld1q_f32(sums[8 * half + v..].as_ptr()));
+                }
+                for (g, scales) in scales[..part.groups].iter().enumerate() {
+                    let weights = Scales::<2>::load(weights(g), 2 * half);
+                    let from = dots.add(g * TILES * L * L + first);
+                    let x = vld1q_f32(scales[4 * four..].as_ptr());
                     let xs = [
                         vdupq_laneq_f32::<0>(x),
                         vdupq_laneq_f32::<1>(x),
@@ -167,41 +172,19 @@ fn add<'a, const L: usize, const R: usize>(
                         vdupq_laneq_f32::<3>(x),
                     ];
                     for (r, x) in xs.into_iter().enumerate() {
-                        let r = 4 * four + r;
                         for v in 0..2 {
                             let dot = vld1q_s32(from.add(r * L + v * next_four));
                             local[r][v] = add_scaled(local[r][v], dot, weights.scale[v], weights.addend[v], x);
                         }
                     }
                 }
-            }
-            for (local, row) in local.into_iter().zip(rows_of_sums) {
-                for (v, sums) in local.into_iter().enumerate() {
-                    vst1q_f32(row[8 * half + 4 * v..].as_mut_ptr(), sums);
+                for (local, sums) in local.into_iter().zip(sums.iter_mut()) {
+                    for (v, local) in local.into_iter().enumerate() {
+                        vst1q_f32(sums[8 * half + 4 * v..].as_mut_ptr(), local);
+                    }
                 }
             }
         }
-    }
-    R
-}
-
-/// [`add`] for all of `count` rows.
-#[inline(always)]
-fn add_rows<'a, const L: usize>(
-    part: Part,
-    weights: impl Fn(usize) -> &'a [u16; BLOCK_ROWS] + Copy,
-    scales: &[[f32; L]],
-    count: usize,
-    dots: &Dots<L>,
-    sums: &mut [[f32; BLOCK_ROWS]; L],
-) {
-    let mut row = 0;
-    while row < count {
-        row += if L >= 8 && count - row > 4 {
-            add::<L, 8>(part, weights, scales, row, dots, sums)
-        } else {
-            add::<L, 4>(part, weights, scales, row, dots, sums)
-        };
     }
 }
 
