@@ -20,6 +20,31 @@ const CPUS: [(&str, &str); 3] = [
     ("max,sve=off,sme=off", "neon, neon_dotprod, neon_i8mm"),
 ];
 
+/// A CPU with SME2 and, as Apple's have it, neither vectors of variable length nor most of NEON outside of and in streaming
+/// mode; what follows is the length of a streaming vector in bytes. It takes a newer emulator.
+pub(crate) const SME2_CPU: &str = "max,sve=off,sme_fa64=off,sme-default-vector-length=";
+const SME2_TIERS: &str = "neon, neon_dotprod, neon_i8mm, sme2";
+/// Lengths to test: first that of the CPUs that are sold, then all others for which there is code, then one for which
+/// there is none.
+const STREAMING_BYTES: [&str; 4] = ["64", "16", "32", "128"];
+/// Arguments of `cargo test`; the first for each length, the others for the first length.
+const SME2_TESTS: [&[&str]; 3] = [
+    &["-p", "cactus-kernels", "--test", "sme2"],
+    &[
+        "-p",
+        "cactus-simd",
+        "-p",
+        "cactus-kernels",
+        "--test",
+        "tiers",
+        "--test",
+        "matmul",
+    ],
+    &["-p", "cactus-runtime", "--test", "same_bits"],
+];
+/// The first version of the emulator that knows SME2, as far as tried.
+const SME2_EMULATOR: u32 = 11;
+
 /// Packages with code for this architecture, which are linted.
 const LINTED: [&str; 5] = [
     "cactus-base",
@@ -78,19 +103,52 @@ pub(crate) fn arm(context: &Context) -> Result<Outcome> {
         eprintln!("--> tests on {cpu} ({tiers})");
         let highest = i + 1 == CPUS.len();
         for tests in runs(highest) {
-            let mut command = tools.cargo(context, &["test", "--locked", "--quiet", "--no-fail-fast"]);
-            command
-                .env(
-                    "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER",
-                    format!("timeout {PATIENCE} {} -cpu {cpu}", tools.emulator),
-                )
-                .args(tests);
+            let mut command = tools.test(context, tools.emulator, cpu, tiers);
+            if let Outcome::Failed(why) = context.run(command.args(tests))? {
+                return Ok(Outcome::Failed(format!("on {cpu}: {why}")));
+            }
+        }
+    }
+    sme2(context, &tools)
+}
+
+/// Runs the tests of the products on CPUs with SME2, one for each of [`STREAMING_BYTES`].
+fn sme2(context: &Context, tools: &Tools) -> Result<Outcome> {
+    let Some(emulator) = sme2_emulator(&context.root) else {
+        return Ok(Outcome::Skipped(format!(
+            "all tiers but sme2 passed; that one was not tested: there is no qemu-aarch64 of version {SME2_EMULATOR} or \
+             later; scripts/setup.sh --ci fetches one on Debian"
+        )));
+    };
+    for (i, bytes) in STREAMING_BYTES.into_iter().enumerate() {
+        let cpu = format!("{SME2_CPU}{bytes}");
+        eprintln!("--> tests on {cpu} ({SME2_TIERS})");
+        let runs = if i == 0 { SME2_TESTS.len() } else { 1 };
+        for tests in &SME2_TESTS[..runs] {
+            let mut command = tools.test(context, &emulator, &cpu, SME2_TIERS);
+            command.env("CACTUS_TEST_STREAMING_BYTES", bytes).args(*tests);
             if let Outcome::Failed(why) = context.run(&mut command)? {
                 return Ok(Outcome::Failed(format!("on {cpu}: {why}")));
             }
         }
     }
     Ok(Outcome::Passed)
+}
+
+/// An emulator that knows SME2, the one beside the system's first.
+pub(crate) fn sme2_emulator(root: &Path) -> Option<String> {
+    let own = root.join("target/ci-cache/qemu/usr/bin/qemu-aarch64");
+    let programs = [own.display().to_string(), "qemu-aarch64".to_owned()];
+    programs.into_iter().find(|program| {
+        let output = Command::new(program).arg("--version").output();
+        let version = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+        version.is_ok_and(|text| major(&text).is_some_and(|major| major >= SME2_EMULATOR))
+    })
+}
+
+/// The first number of a version such as `qemu-aarch64 version 11.1.3 (Debian ...)`.
+fn major(version: &str) -> Option<u32> {
+    version.split(" version ").nth(1)?.split('.').next()?.parse().ok()
 }
 
 /// Arguments of `cargo test`. The highest CPU has every tier, so it runs everything that the budget allows; the lower ones
@@ -113,6 +171,15 @@ fn runs(highest: bool) -> Vec<Vec<&'static str>> {
 }
 
 impl Tools {
+    /// `cargo test` on an emulated CPU, whose tiers the tests expect.
+    fn test(&self, context: &Context, emulator: &str, cpu: &str, tiers: &str) -> Command {
+        let mut command = self.cargo(context, &["test", "--locked", "--quiet", "--no-fail-fast"]);
+        let runner = format!("timeout {PATIENCE} {emulator} -cpu {cpu}");
+        command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", runner);
+        command.env("CACTUS_TEST_TIERS", tiers);
+        command
+    }
+
     /// `cargo` with `args` for the target.
     fn cargo(&self, context: &Context, args: &[&str]) -> Command {
         let mut command = context.command("cargo");
@@ -209,4 +276,24 @@ pub(crate) fn targets(context: &Context) -> Result<Outcome> {
             without_std.join(", ")
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn major_reads_versions() {
+        for (text, expected) in [
+            (
+                "qemu-aarch64 version 11.1.3 (Debian 1:11.1.3+ds-1)\nCopyright",
+                Some(11),
+            ),
+            ("qemu-aarch64 version 7.2.22", Some(7)),
+            ("qemu", None),
+            ("a version b.c", None),
+        ] {
+            assert_eq!(major(text), expected, "{text}");
+        }
+    }
 }

@@ -6,7 +6,7 @@
 #![allow(clippy::print_stdout, reason = "its output is its purpose")]
 
 use cactus_base::{AlignedBuf, Step};
-use cactus_kernels::{Activations, Epilogue, Exec, Kernels, KvDType, KvLayout, QuantizedRows};
+use cactus_kernels::{Activations, Epilogue, Exec, Kernels, KvDType, KvLayout, QuantizedRows, RotatedRows};
 use cactus_quant::{PackedLayout, PackedView, Packing};
 
 /// Outputs and inputs of the products.
@@ -24,10 +24,11 @@ enum Work {
     Attention(KvDType, usize),
 }
 
-const CASES: [(&str, Work); 9] = [
+const CASES: [(&str, Work); 10] = [
     ("linear_i8_rows_1", Work::Linear(Packing::Int8G32, 1)),
     ("linear_i8_rows_4", Work::Linear(Packing::Int8G32, 4)),
     ("linear_i8_rows_16", Work::Linear(Packing::Int8G32, 16)),
+    ("linear_cq4_rows_16", Work::Linear(Packing::Cq4G128, 16)),
     ("linear_f16_rows_1", Work::Linear(Packing::F16N16, 1)),
     ("linear_f16_rows_4", Work::Linear(Packing::F16N16, 4)),
     ("attention_i8_rows_1", Work::Attention(KvDType::I8G32, 1)),
@@ -66,12 +67,23 @@ fn linear(exec: Exec<'_>, packing: Packing, rows: usize, calls: usize) {
     data.fill(0x11);
     let w = PackedView::new(packing, N, K, &[], &data).expect("a view");
     let x = values(rows * K);
-    let mut memory = AlignedBuf::zeroed(QuantizedRows::bytes(rows, K).expect("a size")).expect("memory");
-    exec.quantize_rows(&x, rows, K, &mut QuantizedRows::new(&mut memory, rows, K));
+    let rotates = packing.codebook_bits().is_some();
+    let bytes = if rotates {
+        RotatedRows::bytes(rows, K)
+    } else {
+        QuantizedRows::bytes(rows, K)
+    };
+    let mut memory = AlignedBuf::zeroed(bytes.expect("a size")).expect("memory");
+    if rotates {
+        exec.rotate_rows(&x, rows, K, &mut RotatedRows::new(&mut memory, rows, K));
+    } else {
+        exec.quantize_rows(&x, rows, K, &mut QuantizedRows::new(&mut memory, rows, K));
+    }
     let mut out = vec![0.0; rows * N];
     for _ in 0..calls {
         let x = match packing {
             Packing::Int8G32 => Activations::Q8(QuantizedRows::new(&mut memory, rows, K)),
+            _ if rotates => Activations::Rotated(RotatedRows::new(&mut memory, rows, K)),
             _ => Activations::F32(&x),
         };
         exec.linear(&w, x, rows, Epilogue::default(), &mut out);

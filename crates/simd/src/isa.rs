@@ -1,7 +1,7 @@
 //! The tiers, their detection and dispatch.
 
 #[cfg(target_arch = "aarch64")]
-use crate::aarch64::{Neon, NeonDot, NeonI8mm};
+use crate::aarch64::{Neon, NeonDot, NeonI8mm, Sme2};
 use crate::scalar::Scalar;
 use crate::vector::{Op, Simd};
 #[cfg(target_arch = "x86_64")]
@@ -19,6 +19,8 @@ pub enum Tier {
     NeonDotprod,
     /// ARM64 with `SDOT` and the byte matrix product `SMMLA`.
     NeonI8mm,
+    /// ARM64 with `SDOT`, `SMMLA` and the outer products of SME2.
+    Sme2,
     /// x86-64 with AVX2, FMA and F16C.
     Avx2,
     /// x86-64 with AVX2, FMA, F16C and AVX-VNNI.
@@ -29,11 +31,12 @@ pub enum Tier {
 
 impl Tier {
     /// Every tier of every architecture; those of one from the lowest to the highest.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Scalar,
         Self::Neon,
         Self::NeonDotprod,
         Self::NeonI8mm,
+        Self::Sme2,
         Self::Avx2,
         Self::Avx2Vnni,
         Self::Avx512Vnni,
@@ -47,6 +50,7 @@ impl Tier {
             Self::Neon => "neon",
             Self::NeonDotprod => "neon_dotprod",
             Self::NeonI8mm => "neon_i8mm",
+            Self::Sme2 => "sme2",
             Self::Avx2 => "avx2",
             Self::Avx2Vnni => "avx2_vnni",
             Self::Avx512Vnni => "avx512_vnni",
@@ -81,6 +85,9 @@ pub enum Isa {
     /// NEON with `SDOT` and `SMMLA`.
     #[cfg(target_arch = "aarch64")]
     NeonI8mm(NeonI8mm),
+    /// NEON with `SDOT` and `SMMLA`, and SME2.
+    #[cfg(target_arch = "aarch64")]
+    Sme2(Sme2),
     /// AVX2, FMA, F16C.
     #[cfg(target_arch = "x86_64")]
     Avx2(Avx2),
@@ -104,6 +111,8 @@ impl Isa {
             Tier::NeonDotprod => NeonDot::detect().map(Self::NeonDot),
             #[cfg(target_arch = "aarch64")]
             Tier::NeonI8mm => NeonI8mm::detect().map(Self::NeonI8mm),
+            #[cfg(target_arch = "aarch64")]
+            Tier::Sme2 => Sme2::detect().map(Self::Sme2),
             #[cfg(target_arch = "x86_64")]
             Tier::Avx2 => Avx2::detect().map(Self::Avx2),
             #[cfg(target_arch = "x86_64")]
@@ -137,6 +146,8 @@ impl Isa {
             Self::NeonDot(_) => Tier::NeonDotprod,
             #[cfg(target_arch = "aarch64")]
             Self::NeonI8mm(_) => Tier::NeonI8mm,
+            #[cfg(target_arch = "aarch64")]
+            Self::Sme2(_) => Tier::Sme2,
             #[cfg(target_arch = "x86_64")]
             Self::Avx2(_) => Tier::Avx2,
             #[cfg(target_arch = "x86_64")]
@@ -157,6 +168,8 @@ impl Isa {
             Self::NeonDot(token) => token.vectorize(op),
             #[cfg(target_arch = "aarch64")]
             Self::NeonI8mm(token) => token.vectorize(op),
+            #[cfg(target_arch = "aarch64")]
+            Self::Sme2(token) => token.neon().vectorize(op),
             #[cfg(target_arch = "x86_64")]
             Self::Avx2(token) => token.vectorize(op),
             #[cfg(target_arch = "x86_64")]

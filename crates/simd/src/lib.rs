@@ -2,11 +2,11 @@
 //!
 //! Purpose: let kernels be written once, in safe Rust, and run at the full width of each CPU with the same bits on all.
 //!
-//! It depends only on `half` (software conversions). It deliberately contains no kernel, no thread, no allocation.
+//! It depends only on `half` (software conversions) and, on ARM64, on `libc` (detection). It deliberately contains no kernel, no thread, no allocation.
 //!
 //! # Tokens
 //!
-//! An instruction-set token ([`Scalar`]; `Avx2`, `Avx2Vnni`, `Avx512`; `Neon`, `NeonDot`, `NeonI8mm`) is a zero-sized value that can only be made where the CPU has
+//! An instruction-set token ([`Scalar`]; `Avx2`, `Avx2Vnni`, `Avx512`; `Neon`, `NeonDot`, `NeonI8mm`, `Sme2`) is a zero-sized value that can only be made where the CPU has
 //! the instructions. All operations are methods of a token (trait [`Simd`]), so holding one proves that calling them is
 //! sound, and no caller writes `unsafe` for the CPU's sake.
 //!
@@ -65,7 +65,7 @@ mod vector;
 mod x86;
 
 #[cfg(target_arch = "aarch64")]
-pub use aarch64::{Arm, Baseline, Dotprod, HasDotprod, I8mm, Level, Neon, NeonDot, NeonI8mm, OpFor};
+pub use aarch64::{Arm, Baseline, Dotprod, HasDotprod, I8mm, Level, Neon, NeonDot, NeonI8mm, OpFor, Sme2};
 pub use isa::{Isa, Tier};
 pub use scalar::Scalar;
 pub use vector::{LANES, Op, Simd};

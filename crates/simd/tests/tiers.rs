@@ -274,3 +274,12 @@ fn scalar_dots_and_conversions_match_their_definition() {
         [0, 2, 2, 0, -2, -2, 3, 4]
     );
 }
+
+/// Those of an emulated CPU, which whatever starts the test knows; a tier that is silently not there would not be tested.
+#[test]
+fn tiers_are_those_that_are_expected() {
+    if let Ok(expected) = std::env::var("CACTUS_TEST_TIERS") {
+        let found: Vec<&str> = Isa::available().skip(1).map(|isa| isa.tier().name()).collect();
+        assert_eq!(found.join(", "), expected);
+    }
+}

@@ -39,18 +39,21 @@ impl Exec<'_> {
         let books = [128, 64, 32].map(|d| Codebook::of(BITS as u32, d).integers());
         let (rows, kernels) = (x.rows(), self.kernels);
         let weights = w.layout().data_bytes() / BITS * 8;
-        let tile =
-            |blocks: Range<usize>, wide, tile| run_tile::<BITS>(kernels, w, books, blocks, wide, x, tile, target);
+        let run = |blocks: Range<usize>, wide| {
+            #[cfg(target_arch = "aarch64")]
+            if super::aarch64::outer_cq::<BITS>(kernels.isa(), w, books, blocks.clone(), x, target) {
+                return;
+            }
+            for tile in 0..rows.div_ceil(TILE_ROWS) {
+                run_tile::<BITS>(kernels, w, books, blocks.clone(), wide, x, tile, target);
+            }
+        };
         if rows <= GEMV_ROWS {
             let cost_ns = weights / 48 * rows.div_ceil(4);
-            self.for_block_runs(w, cost_ns, GEMV_RUN_BYTES, &|blocks| tile(blocks, 1, 0));
+            self.for_block_runs(w, cost_ns, GEMV_RUN_BYTES, &|blocks| run(blocks, 1));
         } else {
             let cost_ns = weights / 160 * rows;
-            self.for_block_runs(w, cost_ns, GEMM_RUN_BYTES, &|blocks| {
-                for t in 0..rows.div_ceil(TILE_ROWS) {
-                    tile(blocks.clone(), 2, t);
-                }
-            });
+            self.for_block_runs(w, cost_ns, GEMM_RUN_BYTES, &|blocks| run(blocks, 2));
         }
     }
 }

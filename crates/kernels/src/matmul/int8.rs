@@ -67,16 +67,32 @@ impl Exec<'_> {
         if rows <= GEMV_ROWS {
             let cost_ns = bytes / 32 * rows.div_ceil(4);
             self.for_block_runs(w, cost_ns, GEMV_RUN_BYTES, &|blocks| {
-                run_tile(kernels, w, blocks, 1, x, 0, target);
+                run_tiles(kernels, w, blocks, 1, x, target);
             });
         } else {
             let cost_ns = bytes / 160 * rows;
             self.for_block_runs(w, cost_ns, GEMM_RUN_BYTES, &|blocks| {
-                for tile in 0..rows.div_ceil(TILE_ROWS) {
-                    run_tile(kernels, w, blocks.clone(), 2, x, tile, target);
-                }
+                run_tiles(kernels, w, blocks, 2, x, target);
             });
         }
+    }
+}
+
+/// Multiplies all rows with a run of blocks, taking `wide` blocks at once where the tier can.
+fn run_tiles(
+    kernels: &Kernels,
+    w: &PackedView<'_>,
+    blocks: Range<usize>,
+    wide: usize,
+    x: &QuantizedRows<'_>,
+    target: &Target<'_>,
+) {
+    #[cfg(target_arch = "aarch64")]
+    if super::aarch64::outer_int8(kernels.isa(), w, blocks.clone(), x, target) {
+        return;
+    }
+    for tile in 0..x.rows().div_ceil(TILE_ROWS) {
+        run_tile(kernels, w, blocks.clone(), wide, x, tile, target);
     }
 }
 

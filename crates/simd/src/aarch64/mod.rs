@@ -1,19 +1,23 @@
 //! The ARM64 tiers: a logical vector is four registers of 128 bits.
 //!
 //! Purpose: the tokens [`Neon`] (every ARM64 CPU, from ARMv8.0 on), [`NeonDot`] (ARMv8.2 `SDOT`) and [`NeonI8mm`]
-//! (ARMv8.6 `SMMLA` besides), which share all operations but the product of bytes; and that product as single
-//! instructions on registers, for the kernels that are written for these CPUs.
+//! (ARMv8.6 `SMMLA` besides), which share all operations but the product of bytes; that product as single
+//! instructions on registers, for the kernels that are written for these CPUs; and the token [`Sme2`] of CPUs that have
+//! outer products besides.
 //!
 //! NEON belongs to the baseline of the target, so its intrinsics need no proof. The instructions of later levels are not
 //! stable as intrinsics and are one-instruction `asm!` leaves in functions that carry the feature; a token proves them.
 //!
 //! Detection is that of the standard library: the auxiliary vector on Linux and Android, `sysctlbyname` on macOS and iOS,
-//! `IsProcessorFeaturePresent` on Windows, where it does not see `SMMLA` and the tier with `SDOT` serves.
+//! `IsProcessorFeaturePresent` on Windows, where it does not see `SMMLA` and the tier with `SDOT` serves. It does not know
+//! SME2, for which the same sources are asked here.
 
 mod level;
 mod operations;
+mod sme2;
 
 pub use level::{Baseline, Dotprod, HasDotprod, I8mm, Level, OpFor};
+pub use sme2::Sme2;
 
 use std::marker::PhantomData;
 

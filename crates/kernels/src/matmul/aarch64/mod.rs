@@ -1,23 +1,28 @@
-//! The INT8 product on ARM64.
+//! Integer products on ARM64.
 //!
 //! Purpose: the inner loops where these CPUs want another shape than 16 lanes times a broadcast: four activations out of a
-//! register by lane (`dot`), and two rows by two outputs for each instruction (`mmla`). Weights are read in place in the
+//! register by lane (`dot`), two rows by two outputs for each instruction (`mmla`), and whole tiles of outputs (`outer`, which
+//! serves codebook weights as well). Weights are read in place in the
 //! same layout and give the same bits as everywhere; see the parent module for the order of the arithmetic.
 //!
 //! # Integers become floats without a conversion
 //!
 //! Integer sums start at the bits of [`SHIFT`] = 1.5 · 2^23. As a float, an accumulator is then `SHIFT + d` exactly, for
-//! `|d| <= 32 · 128 · 127 < 2^22`. The product `f32(d) * scale` rounded once, which the order asks for, is
+//! `|d| <= 32 · 128 · 127 < 2^22`, and for groups of codebook weights `128 · 127 · 127 < 2^22`. The product `f32(d) * scale` rounded once, which the order asks for, is
 //! `fma(SHIFT + d, scale, -SHIFT * scale)`: `SHIFT` has 2 significant bits and an `f16` scale 11, so the addend is exact. It is
 //! computed once for all rows of a tile. (Where `d * scale` is a negative zero this gives a positive one. Added to a sum
 //! that is never a negative zero, since it starts at zero and its terms are too large to vanish, that is the same.)
 
 mod dot;
 mod mmla;
+mod outer;
 
 use super::int8::TileOp;
-use cactus_simd::Isa;
+use super::{QuantizedRows, RotatedRows, Target};
+use cactus_quant::PackedView;
+use cactus_simd::{Isa, Sme2};
 use std::arch::aarch64::*;
+use std::ops::Range;
 
 /// What integer sums begin with, as a float.
 const SHIFT: f32 = 12_582_912.0;
@@ -28,9 +33,52 @@ pub(super) fn run<'a, 'b>(isa: Isa, op: TileOp<'a, 'b>) -> Option<TileOp<'a, 'b>
         Isa::Neon(token) => token.run(dot::Tiles(op)),
         Isa::NeonDot(token) => token.run(dot::Tiles(op)),
         Isa::NeonI8mm(token) => token.run(mmla::Tiles(op)),
+        Isa::Sme2(token) => token.neon().run(mmla::Tiles(op)),
         _ => return Some(op),
     }
     None
+}
+
+/// From this number of rows on outer products are used.
+const OUTER_ROWS: usize = 4;
+
+/// The token and the length of this thread's vectors, where the tier has outer products and the rows are enough for them.
+fn outer_products(isa: Isa, rows: usize) -> Option<(Sme2, outer::Lanes)> {
+    match isa {
+        Isa::Sme2(token) if rows >= OUTER_ROWS => Some((token, outer::lanes(token)?)),
+        _ => None,
+    }
+}
+
+/// Multiplies a run of blocks of INT8 weights by outer products; says whether it did.
+pub(super) fn outer_int8(
+    isa: Isa,
+    w: &PackedView<'_>,
+    blocks: Range<usize>,
+    x: &QuantizedRows<'_>,
+    target: &Target<'_>,
+) -> bool {
+    let Some((token, lanes)) = outer_products(isa, x.rows()) else {
+        return false;
+    };
+    outer::Int8Product { w, x, target }.run(token, lanes, blocks);
+    true
+}
+
+/// Multiplies a run of blocks of codebook weights by outer products; says whether it did.
+pub(super) fn outer_cq<const BITS: usize>(
+    isa: Isa,
+    w: &PackedView<'_>,
+    books: [&'static [i8; 64]; 3],
+    blocks: Range<usize>,
+    x: &RotatedRows<'_>,
+    target: &Target<'_>,
+) -> bool {
+    let Some((token, lanes)) = outer_products(isa, x.rows()) else {
+        return false;
+    };
+    outer::CqProduct::<BITS> { w, books, x, target }.run(token, lanes, blocks);
+    true
 }
 
 /// Loads 16 of the bytes of a line, from `16 * register` on; `register < 4`.
