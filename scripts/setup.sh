@@ -115,7 +115,7 @@ if $optional; then
             install_packages "${wanted[@]}" || say "they could not be installed; the step arm will be skipped"
         fi
         # One that knows SME2, beside it.
-        newer=target/ci-cache/qemu
+        newer=target/ci-tools/qemu
         [[ -x $newer/usr/bin/qemu-aarch64 ]] || timeout 300 scripts/newer-emulator.sh $newer >/dev/null 2>&1 ||
             say "no emulator that knows SME2; the step arm will say that it skips this tier"
         if [[ -d /usr/lib/rustlib/$arm/lib && -x /usr/bin/cargo ]] && ! rustup toolchain list | grep -q '^debian'; then

@@ -137,7 +137,7 @@ fn sme2(context: &Context, tools: &Tools) -> Result<Outcome> {
 
 /// An emulator that knows SME2, the one beside the system's first.
 pub(crate) fn sme2_emulator(root: &Path) -> Option<String> {
-    let own = root.join("target/ci-cache/qemu/usr/bin/qemu-aarch64");
+    let own = root.join("target/ci-tools/qemu/usr/bin/qemu-aarch64");
     let programs = [own.display().to_string(), "qemu-aarch64".to_owned()];
     programs.into_iter().find(|program| {
         let output = Command::new(program).arg("--version").output();
