@@ -388,9 +388,13 @@ impl Tile<'_> {
 /// `x·y` of equal lengths, in 16 chains of fused multiply-adds.
 #[inline(always)]
 fn dot<S: Simd>(s: S, x: &[f32], y: &[f32]) -> f32 {
+    let ((x, x_rest), (y, y_rest)) = (x.as_chunks::<16>(), y.as_chunks::<16>());
     let mut sum = s.zero();
-    for (x, y) in x.chunks(16).zip(y.chunks(16)) {
-        sum = s.fma(s.load_partial(x), s.load_partial(y), sum);
+    for (x, y) in x.iter().zip(y) {
+        sum = s.fma(s.load(x), s.load(y), sum);
+    }
+    if !x_rest.is_empty() {
+        sum = s.fma(s.load_partial(x_rest), s.load_partial(y_rest), sum);
     }
     s.reduce_sum(sum)
 }
