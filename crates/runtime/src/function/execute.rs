@@ -215,7 +215,9 @@ impl Run<'_> {
             }
             Op::GatedDelta { .. } => 4 * gated_delta::scratch_elems(delta_sizes(shape(0), shape(2))),
             Op::Experts { .. } => self.experts_scratch_bytes(node),
-            Op::Attention(_) => super::attention::scratch_bytes(shape(0), shape(1)),
+            Op::Attention(a) => self
+                .exec
+                .attend_dense_scratch_bytes(&heavy::dense_attention(a, shape(0), shape(1))),
             Op::Rope { .. } => 4 * 3 * shape(1).iter().product::<usize>() * shape(2).iter().product::<usize>(),
             _ => 0,
         }
@@ -502,15 +504,8 @@ impl Run<'_> {
             Op::Rope { scale } => self.rope(node, *scale, out, scratch)?,
             Op::Attention(a) => {
                 let [q, k, v] = [arg(0), arg(1), arg(2)];
-                let shapes = [ops.shape(q), ops.shape(k)];
-                super::attention::attention(
-                    exec,
-                    a,
-                    shapes,
-                    [ops.f32(q)?, ops.f32(k)?, ops.f32(v)?],
-                    floats(out),
-                    scratch,
-                );
+                let a = heavy::dense_attention(a, ops.shape(q), ops.shape(k));
+                exec.attend_dense(&a, [ops.f32(q)?, ops.f32(k)?, ops.f32(v)?], scratch, floats(out));
             }
             Op::ShortConv { .. } => {
                 let w = ops.shape(arg(1));
