@@ -144,12 +144,10 @@ pub fn convert_calibrated(
         .map(|(v, expr)| {
             let value = optimized.value(v);
             let dims = value.ty.known_shape().unwrap_or_default();
-            let packing = storage
-                .get(&value.name)
-                .map_or(Packing::RowMajor, |c| packing(c.storage));
-            (value.name.clone(), expr, dims, packing)
+            let packing = packing(&value.name, storage.get(&value.name).map(|c| c.storage))?;
+            Ok((value.name.clone(), expr, dims, packing))
         })
-        .collect();
+        .collect::<Result<_>>()?;
     let (hashes, errors) = std::thread::scope(|scope| {
         let files = model.tensors.files();
         let hashing = scope.spawn(move || hash_files(&files));
@@ -194,14 +192,20 @@ pub fn convert_calibrated(
     })
 }
 
-pub(crate) fn packing(storage: Storage) -> Packing {
-    match storage {
-        Storage::Codebook(bits) => Packing::of_codebook_bits(bits).unwrap_or(Packing::Cq4G128),
-        Storage::Int8 => Packing::Int8G32,
-        Storage::F16 => Packing::F16N16,
-        Storage::F32 => Packing::F32N16,
-        _ => Packing::RowMajor,
-    }
+/// The packing of the weight `name` by what the passes chose; nothing chosen is plain rows.
+pub(crate) fn packing(name: &str, chosen: Option<Storage>) -> Result<Packing> {
+    let packing = match chosen {
+        None | Some(Storage::Plain) => Some(Packing::RowMajor),
+        Some(Storage::Codebook(bits)) => Packing::of_codebook_bits(bits),
+        Some(Storage::Int8) => Some(Packing::Int8G32),
+        Some(Storage::F16) => Some(Packing::F16N16),
+        Some(Storage::F32) => Some(Packing::F32N16),
+        Some(_) => None,
+    };
+    packing.ok_or_else(|| {
+        let what = format!("no packing stores {chosen:?}; codebooks have indices of 1 to 6 bits");
+        Error::new(ErrorKind::Unsupported, what).of_tensor(name)
+    })
 }
 
 /// Adapts a source to the evaluation of weight expressions.
@@ -477,4 +481,22 @@ fn from_models(e: cactus_models::Error, source: &Path) -> Error {
         _ => ErrorKind::Malformed,
     };
     Error::new(kind, e.to_string()).in_file(source)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_packing_stores_is_an_error() {
+        for (chosen, expected) in [
+            (None, Packing::RowMajor),
+            (Some(Storage::Int8), Packing::Int8G32),
+            (Some(Storage::Codebook(5)), Packing::Cq5G128),
+        ] {
+            assert_eq!(packing("w", chosen).unwrap(), expected);
+        }
+        let error = packing("w", Some(Storage::Codebook(7))).unwrap_err().to_string();
+        assert!(error.contains("`w`") && error.contains("Codebook(7)"), "{error}");
+    }
 }

@@ -72,7 +72,11 @@ fn coarser(runner: &Runner, name: &str, bits: u32) -> Result<(u64, cactus_quant:
     for (row, out) in values.chunks_exact_mut(k).enumerate() {
         stored.decode_row(row, out);
     }
-    let packing = Packing::of_codebook_bits(bits).unwrap_or(Packing::Cq3G128);
+    let packing = Packing::of_codebook_bits(bits).ok_or_else(|| {
+        Error::Mismatch(format!(
+            "sensitivity is measured with codebooks of 1 to 6 bits, not {bits}"
+        ))
+    })?;
     let packed = pack(packing, n, k, &values).map_err(failed)?;
     for (row, out) in values.chunks_exact_mut(k).enumerate() {
         packed.view().decode_row(row, out);

@@ -222,12 +222,10 @@ fn write(
         .map(|(v, expr)| {
             let value = optimized.value(v);
             let dims = value.ty.known_shape().unwrap_or_default();
-            let packing = storage
-                .get(&value.name)
-                .map_or(cactus_quant::Packing::RowMajor, |c| convert::packing(c.storage));
-            (stored(&value.name), expr, dims, packing)
+            let packing = convert::packing(&value.name, storage.get(&value.name).map(|c| c.storage))?;
+            Ok((stored(&value.name), expr, dims, packing))
         })
-        .collect();
+        .collect::<Result<_>>()?;
     let errors = convert::write_weights(writer, &ready.imported.tensors, &weights, conversion, None, progress)?;
     let bindings: BTreeMap<String, String> = optimized
         .weights()
