@@ -8,8 +8,11 @@ use crate::fuse_attention::FuseAttention;
 use crate::fuse_experts::FuseExperts;
 use crate::fuse_gated_mlp::FuseGatedMlp;
 use crate::fuse_layer_norm::FuseLayerNorm;
+use crate::fuse_norm_add::FuseNormAdd;
+use crate::fuse_norm_rope::FuseNormRope;
 use crate::fuse_rms_norm::FuseRmsNorm;
 use crate::fuse_rope::FuseRope;
+use crate::fuse_router::FuseRouter;
 use crate::fuse_short_conv::FuseShortConv;
 use crate::insert_states::InsertStates;
 use crate::merge_linear::MergeLinear;
@@ -86,6 +89,9 @@ static PIPELINE: &[&dyn PassSync] = &[
     &MergeLinear,
     &Canonicalize,
     &InsertStates,
+    &FuseNormRope,
+    &FuseNormAdd,
+    &FuseRouter,
     &DeadCode,
 ];
 

@@ -8,7 +8,6 @@
 mod attention;
 mod constants;
 mod execute;
-pub(crate) mod gated_delta;
 mod island;
 mod memory;
 mod plan;
