@@ -11,10 +11,12 @@ CPU for ordinary tasks, for every engine alike.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -23,6 +25,7 @@ from pathlib import Path
 
 MEASURED_PRIORITY = 10
 FENCE_PRIORITY = 5
+PR_SET_PDEATHSIG = 1
 MEMORY_POLL_SECONDS = 0.005
 
 
@@ -96,6 +99,18 @@ def _setup(cpus: Sequence[int] | None, priority: int | None) -> Callable[[], Non
     return in_child
 
 
+def _spinner_setup(cpu: int) -> Callable[[], None]:
+    """Pinned, prioritized, and killed with this process however that ends: a spinner left behind would keep its CPU."""
+    pin = _setup([cpu], FENCE_PRIORITY)
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def in_child() -> None:
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        pin()
+
+    return in_child
+
+
 @contextlib.contextmanager
 def fence(machine: Machine, used: Sequence[int]) -> Iterator[None]:
     """Holds every CPU that is not in `used` while the body runs."""
@@ -104,7 +119,7 @@ def fence(machine: Machine, used: Sequence[int]) -> Iterator[None]:
         if machine.can_realtime:
             for cpu in set(machine.cpus) - set(used):
                 spinners.append(
-                    subprocess.Popen(["sh", "-c", "while :; do :; done"], preexec_fn=_setup([cpu], FENCE_PRIORITY))
+                    subprocess.Popen(["sh", "-c", "while :; do :; done"], preexec_fn=_spinner_setup(cpu))
                 )
         yield
     finally:

@@ -136,6 +136,7 @@ impl<'a, T> SharedMut<'a, T> {
     ///
     /// # Safety
     /// No two pieces that are alive at the same time may overlap.
+    #[inline]
     #[allow(clippy::mut_from_ref)]
     pub(crate) unsafe fn piece(&self, range: Range<usize>) -> &mut [T] {
         assert!(

@@ -6,7 +6,6 @@ use crate::state::StatePlan;
 use crate::step::{Lowered, Step};
 use crate::{Error, MemoryReport, Result};
 use cactus_bundle::{Bundle, Weight};
-
 use cactus_kernels::{Kernels, KvDType};
 use cactus_quant::PackedView;
 use std::sync::Arc;

@@ -1,8 +1,10 @@
 //! Convolutions, their transposes, and pools over up to three axes, planes of `[channels, places]`.
 
+use super::frame::{Frame, stripe_windows};
 use super::product::packed_bytes;
 use super::reduce::ReduceOp;
 use crate::exec::{Exec, SharedMut, part_count, part_range};
+use std::ops::Range;
 
 /// A window that slides over up to three axes; axes that are not there have size 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,20 +24,20 @@ pub struct Window {
 }
 
 impl Window {
-    fn places(&self) -> usize {
+    pub(super) fn places(&self) -> usize {
         self.size.iter().product()
     }
 
-    fn outputs(&self) -> usize {
+    pub(super) fn outputs(&self) -> usize {
         self.out.iter().product()
     }
 
-    fn taps(&self) -> usize {
+    pub(super) fn taps(&self) -> usize {
         self.kernel.iter().product()
     }
 
     /// Indices of tap `tap`, and of window `window`.
-    fn split(n: usize, sizes: [usize; 3]) -> [usize; 3] {
+    pub(super) fn split(n: usize, sizes: [usize; 3]) -> [usize; 3] {
         [n / (sizes[1] * sizes[2]), n / sizes[2] % sizes[1], n % sizes[2]]
     }
 
@@ -44,6 +46,72 @@ impl Window {
     fn at(&self, axis: usize, window: usize, tap: usize) -> Option<usize> {
         let at = (window * self.stride[axis] + tap * self.dilation[axis]).checked_sub(self.before[axis])?;
         (at < self.size[axis]).then_some(at)
+    }
+
+    /// Windows that read tap `tap` of axis `axis` inside of the input.
+    fn windows_inside(&self, axis: usize, tap: usize) -> Range<usize> {
+        let (shift, stride) = (tap * self.dilation[axis], self.stride[axis].max(1));
+        let from = self.before[axis].saturating_sub(shift).div_ceil(stride);
+        let to = (self.size[axis] + self.before[axis])
+            .saturating_sub(shift)
+            .div_ceil(stride);
+        let to = to.min(self.out[axis]);
+        from.min(to)..to
+    }
+
+    /// Taps of window `window` that are inside of the input.
+    fn inside(&self, window: [usize; 3]) -> usize {
+        (0..3)
+            .map(|a| {
+                (0..self.kernel[a])
+                    .filter(|&tap| self.at(a, window[a], tap).is_some())
+                    .count()
+            })
+            .product()
+    }
+
+    /// Calls `f` with every output of one plane and what each of its taps reads inside of the input, tap by tap.
+    #[inline(always)]
+    fn for_taps(&self, out: &mut [f32], x: &[f32], f: impl Fn(&mut f32, f32) + Copy) {
+        for tap in 0..self.taps() {
+            self.for_lines_of_tap(tap, out, x, f);
+        }
+    }
+
+    /// As [`Window::for_taps`] for one tap.
+    #[inline(always)]
+    fn for_lines_of_tap(&self, tap: usize, out: &mut [f32], x: &[f32], f: impl Fn(&mut f32, f32) + Copy) {
+        let tap = Self::split(tap, self.kernel);
+        let inside = self.windows_inside(2, tap[2]);
+        if inside.is_empty() {
+            return;
+        }
+        let first = inside.start * self.stride[2] + tap[2] * self.dilation[2] - self.before[2];
+        for (line, out) in out.chunks_exact_mut(self.out[2]).enumerate() {
+            let (z, y) = (line / self.out[1], line % self.out[1]);
+            let (Some(z), Some(y)) = (self.at(0, z, tap[0]), self.at(1, y, tap[1])) else {
+                continue;
+            };
+            let x = &x[(z * self.size[1] + y) * self.size[2]..][..self.size[2]][first..];
+            let out = &mut out[inside.clone()];
+            match self.stride[2] {
+                1 => out.iter_mut().zip(x).for_each(|(out, &x)| f(out, x)),
+                2 => {
+                    // Pairs let the compiler use vectors; the last place may have no neighbor.
+                    let (pairs, last) = x.as_chunks::<2>();
+                    out.iter_mut().zip(pairs).for_each(|(out, pair)| f(out, pair[0]));
+                    if let (Some(out), Some(&x)) = (out.get_mut(pairs.len()), last.first()) {
+                        f(out, x);
+                    }
+                }
+                n => out.iter_mut().zip(x.iter().step_by(n)).for_each(|(out, &x)| f(out, x)),
+            }
+        }
+    }
+
+    /// Whether every window reads one place, its own.
+    fn is_pointwise(&self) -> bool {
+        self.size == self.out && self.taps() == 1 && self.stride == [1; 3] && self.before == [0; 3]
     }
 
     /// The place in the input that tap `tap` of window `window` reads, if it is inside.
@@ -59,7 +127,14 @@ impl Window {
 /// Bytes that a convolution of `channels` inputs for each group packs.
 #[must_use]
 pub fn conv_scratch_bytes(w: &Window, channels: usize) -> usize {
-    packed_bytes(w.outputs(), channels * w.taps())
+    let k = channels * w.taps();
+    let packed = packed_bytes(w.outputs().min(stripe_windows(k)), k);
+    let framed = if w.is_pointwise() {
+        0
+    } else {
+        4 * Frame::of(w).elems(channels)
+    };
+    packed + framed
 }
 
 /// Elements that a transposed convolution needs beside its output: packed inputs and columns. In bytes.
@@ -101,15 +176,31 @@ impl Exec<'_> {
             return self.conv_depthwise(w, x, weight, out);
         }
         let k = channels * taps;
-        let packed = &mut scratch[..packed_bytes(outputs, k) / 4];
+        let stripe = stripe_windows(k);
+        let (packed, framed) = scratch.split_at_mut(packed_bytes(outputs.min(stripe), k) / 4);
+        let frame = Frame::of(w);
         for g in 0..groups {
             let x = &x[g * channels * plane..(g + 1) * channels * plane];
-            self.pack_blocks(outputs, k, packed, &|first, count, block| {
-                pack_windows(w, x, plane, first, count, block);
-            });
+            let framed = if w.is_pointwise() {
+                &[]
+            } else {
+                let framed = &mut framed[..frame.elems(channels)];
+                self.fill_frame(w, &frame, x, framed);
+                &*framed
+            };
             let weight = &weight[g * filters * k..(g + 1) * filters * k];
             let out = &mut out[g * filters * outputs..(g + 1) * filters * outputs];
-            self.product(weight, packed, [filters, k, outputs], true, out);
+            // What a stripe packs is multiplied while it is in the cache.
+            for first in (0..outputs).step_by(stripe) {
+                let count = stripe.min(outputs - first);
+                let packed = &mut packed[..packed_bytes(count, k) / 4];
+                if w.is_pointwise() {
+                    self.pack_columns(&x[first..], count, k, plane, packed);
+                } else {
+                    self.pack_windows(w, &frame, framed, first, count, packed);
+                }
+                self.product_strided(weight, packed, [filters, k, count], true, &mut out[first..], outputs);
+            }
         }
     }
 
@@ -119,22 +210,13 @@ impl Exec<'_> {
         let channels = out.len() / outputs;
         let parts = part_count(self.step.width(), channels, outputs * taps / 4);
         let out = SharedMut::new(out);
-        let row = w.out[2];
         self.step.run(parts, &|part| {
             for c in part_range(channels, parts, part) {
                 // SAFETY: channels are disjoint.
                 let out = unsafe { out.piece(c * outputs..(c + 1) * outputs) };
                 let x = &x[c * plane..(c + 1) * plane];
                 for (tap, &weight) in weight[c * taps..(c + 1) * taps].iter().enumerate() {
-                    let tap = Window::split(tap, w.kernel);
-                    for (line, out) in out.chunks_exact_mut(row).enumerate() {
-                        let (z, y) = (line / w.out[1], line % w.out[1]);
-                        let (Some(z), Some(y)) = (w.at(0, z, tap[0]), w.at(1, y, tap[1])) else {
-                            continue;
-                        };
-                        let x = &x[(z * w.size[1] + y) * w.size[2]..][..w.size[2]];
-                        add_line(w, tap[2], weight, x, out);
-                    }
+                    w.for_lines_of_tap(tap, out, x, |out, x| *out += weight * x);
                 }
             }
         });
@@ -232,75 +314,23 @@ impl Exec<'_> {
                 // SAFETY: planes are disjoint.
                 let out = unsafe { out.piece(p * windows..(p + 1) * windows) };
                 let x = &x[p * plane..(p + 1) * plane];
-                for (window, out) in out.iter_mut().enumerate() {
-                    let window = Window::split(window, w.out);
-                    let (mut best, mut sum, mut inside) = (f32::NEG_INFINITY, 0f32, 0usize);
-                    for tap in 0..taps {
-                        if let Some(at) = w.place(window, Window::split(tap, w.kernel)) {
-                            let v = x[at];
-                            best = if v > best || v.is_nan() { v } else { best };
-                            sum += v;
-                            inside += 1;
+                match op {
+                    ReduceOp::Max => {
+                        out.fill(f32::NEG_INFINITY);
+                        w.for_taps(out, x, |best, v| {
+                            *best = if (v > *best) | v.is_nan() { v } else { *best }
+                        });
+                    }
+                    _ => {
+                        out.fill(0.0);
+                        w.for_taps(out, x, |sum, v| *sum += v);
+                        for (window, out) in out.iter_mut().enumerate() {
+                            let window = Window::split(window, w.out);
+                            *out /= divisor.unwrap_or_else(|| w.inside(window)) as f32;
                         }
                     }
-                    *out = match op {
-                        ReduceOp::Max => best,
-                        _ => sum / divisor.unwrap_or(inside) as f32,
-                    };
                 }
             }
         });
-    }
-}
-
-/// Packs what windows `first..first + count` read: a line of 16 for each channel and tap.
-fn pack_windows(w: &Window, x: &[f32], plane: usize, first: usize, count: usize, block: &mut [f32]) {
-    let lines = block.as_chunks_mut::<16>().0;
-    let taps = w.taps();
-    let mut windows = [[0usize; 3]; 16];
-    for (lane, window) in windows.iter_mut().enumerate().take(count) {
-        *window = Window::split(first + lane, w.out);
-    }
-    let channels = lines.len() / taps;
-    // Windows of one row with a stride of 1 read neighbors.
-    let (head, tail) = (windows[0], windows[count - 1]);
-    let neighbors = w.stride[2] == 1 && head[..2] == tail[..2];
-    for tap in 0..taps {
-        let at = Window::split(tap, w.kernel);
-        let mut places = [usize::MAX; 16];
-        for (place, window) in places.iter_mut().zip(&windows).take(count) {
-            *place = w.place(*window, at).unwrap_or(usize::MAX);
-        }
-        let whole = neighbors && count == 16 && places[0] != usize::MAX && places[15] != usize::MAX;
-        for c in 0..channels {
-            let x = &x[c * plane..(c + 1) * plane];
-            let line = &mut lines[c * taps + tap];
-            if whole {
-                line.copy_from_slice(&x[places[0]..places[0] + 16]);
-            } else {
-                for (to, &place) in line.iter_mut().zip(&places) {
-                    *to = x.get(place).copied().unwrap_or(0.0);
-                }
-            }
-        }
-    }
-}
-
-/// Adds `weight` times what tap `tap` of each window of a row reads.
-fn add_line(w: &Window, tap: usize, weight: f32, x: &[f32], out: &mut [f32]) {
-    if w.stride[2] == 1 {
-        // Windows from `from` on read inside; the first reads place `start`.
-        let shift = tap * w.dilation[2];
-        let from = w.before[2].saturating_sub(shift).min(out.len());
-        let start = (from + shift).saturating_sub(w.before[2]).min(x.len());
-        for (out, &x) in out[from..].iter_mut().zip(&x[start..]) {
-            *out += weight * x;
-        }
-        return;
-    }
-    for (i, out) in out.iter_mut().enumerate() {
-        if let Some(at) = w.at(2, i, tap) {
-            *out += weight * x[at];
-        }
     }
 }

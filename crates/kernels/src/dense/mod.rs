@@ -1,19 +1,23 @@
 //! Operations on dense row-major tensors of any rank: what functions other than language models are made of.
 //!
-//! Purpose: broadcasting, moving axes, reductions, indexing, products of two activations, convolutions, pools and recurrent
+//! Purpose: broadcasting, moving axes, reductions, indexing, products of two activations, attention without a cache,
+//! convolutions, pools and recurrent
 //! layers over slices with shapes. Products go through the packed kernels of [`crate::matmul`]: the right operand is packed
 //! on the way, so that they share their tiles and their order of arithmetic.
 //!
 //! It may depend on the rest of this crate. It deliberately knows no graph, no types but slices, and keeps no memory: what a
 //! product packs, the caller lends.
 
+mod attention;
 mod conv;
+mod frame;
 mod index;
 mod product;
 mod recurrent;
 mod reduce;
 mod strided;
 
+pub use attention::DenseAttention;
 pub use conv::{Window, conv_scratch_bytes, conv_transpose_scratch_bytes};
 pub use index::{arg_extreme, arg_sort, cum_sum, gather, scatter, take};
 pub use product::packed_bytes;

@@ -1,6 +1,6 @@
 //! Products of two activations: the right one is packed as a weight would be.
 
-use crate::exec::{Exec, SharedMut, part_count, part_range};
+use crate::exec::{Exec, SharedMut, check_strided, part_count, part_range};
 use crate::matmul::{Activations, Epilogue};
 use cactus_quant::{BLOCK_ROWS, PackedLayout, PackedView, Packing};
 
@@ -71,19 +71,34 @@ impl Exec<'_> {
     /// # Panics
     /// When a length does not fit: a programming error.
     pub fn product(&self, a: &[f32], packed: &[f32], [m, k, n]: [usize; 3], accumulate: bool, out: &mut [f32]) {
+        assert_eq!(out.len(), m * n, "product: elements of the output");
+        self.product_strided(a, packed, [m, k, n], accumulate, out, n);
+    }
+
+    /// As [`Exec::product`], the rows of `out` `stride` apart.
+    pub(super) fn product_strided(
+        &self,
+        a: &[f32],
+        packed: &[f32],
+        [m, k, n]: [usize; 3],
+        accumulate: bool,
+        out: &mut [f32],
+        stride: usize,
+    ) {
+        check_strided("product", out.len(), m, stride, n);
         if m == 0 || n == 0 {
             return;
         }
         if k == 0 {
             if !accumulate {
-                out.fill(0.0);
+                out.chunks_mut(stride).for_each(|row| row[..n].fill(0.0));
             }
             return;
         }
         match PackedView::new(Packing::F32N16, n, k, &[], bytemuck::cast_slice(packed)) {
             Ok(w) => {
                 let epilogue = Epilogue { bias: None, accumulate };
-                self.linear(&w, Activations::F32(a), m, epilogue, out);
+                self.linear_strided(&w, Activations::F32(a), m, epilogue, out, stride);
             }
             Err(e) => panic!("product: {e}"),
         }

@@ -168,7 +168,20 @@ pub fn map3<A: Copy, B: Copy, O>(
     let n = shape[shape.len() - 1];
     let step = [0, 1, 2].map(|o| steps[o][shape.len() - 1]);
     for_lines(&shape, &steps, 0..lines_of(&shape), |line, at| {
-        for (i, to) in out[line * n..(line + 1) * n].iter_mut().enumerate() {
+        let to = &mut out[line * n..(line + 1) * n];
+        // Lines that lie close, or are one element, become loops that the compiler makes vectors of.
+        if step[0] == 1 && step[1] <= 1 && step[2] <= 1 {
+            let a = &a.0[at[0]..][..n];
+            let [b, c] = [(b.0, 1), (c.0, 2)].map(|(x, o)| &x[at[o]..][..if step[o] == 0 { 1 } else { n }]);
+            match (b, c) {
+                ([b], [c]) => (to.iter_mut().zip(a)).for_each(|(to, &a)| *to = f(a, *b, *c)),
+                ([b], c) => (to.iter_mut().zip(a).zip(c)).for_each(|((to, &a), &c)| *to = f(a, *b, c)),
+                (b, [c]) => (to.iter_mut().zip(a).zip(b)).for_each(|((to, &a), &b)| *to = f(a, b, *c)),
+                (b, c) => (to.iter_mut().zip(a).zip(b).zip(c)).for_each(|(((to, &a), &b), &c)| *to = f(a, b, c)),
+            }
+            return;
+        }
+        for (i, to) in to.iter_mut().enumerate() {
             let at = |o: usize| at[o] + i * step[o];
             *to = f(a.0[at(0)], b.0[at(1)], c.0[at(2)]);
         }

@@ -1,31 +1,43 @@
 //! Products with float weights.
 
-use super::Target;
-use crate::exec::Exec;
+use super::{Target, block_parts};
+use crate::exec::{Exec, part_range};
 use cactus_quant::{BLOCK_ROWS, PackedView, Packing};
 use cactus_simd::{Op, Simd};
 use std::ops::Range;
 
 /// Interleaved sums of one output: input `i` belongs to sum `i % CHAINS`.
 const CHAINS: usize = 4;
-/// Most rows of a register tile where a vector is one of 32 registers: with the chains, 24 of them. Elsewhere one row
-/// takes half of the registers.
-const MAX_TILE: usize = 6;
+/// Up to this number of rows all chains advance together, so that weights are read once from beginning to end.
+const STREAMED_ROWS: usize = 3;
+/// Most rows of a register tile whose chains take turns: with [`wide_blocks`] blocks, 24 of 32 registers or 12 of 16.
+const TURN_ROWS: usize = 6;
+/// Inputs after which the next chain has its turn: what the rows of a tile hold of them stays in the L1 cache.
+const TURN_INPUTS: usize = 256;
+/// Lines ahead of which one is fetched.
+const AHEAD: usize = 32;
 /// Bound of a run of blocks.
 const RUN_BYTES: usize = 512 << 10;
+/// Most blocks of a register tile.
+const GROUP: usize = 4;
+
+/// Blocks of a register tile whose chains take turns.
+const fn wide_blocks<S: Simd>() -> usize {
+    if S::TILE_ROWS >= 8 { GROUP } else { 1 }
+}
 
 impl Exec<'_> {
     pub(super) fn linear_float(&self, w: &PackedView<'_>, x: &[f32], rows: usize, target: &Target<'_>) {
-        let cost_ns = w.layout().data_bytes() / 32 * rows.div_ceil(4);
         let kernels = self.kernels;
         if w.packing() == Packing::RowMajor {
             linear_row_major(w, x, target);
             return;
         }
-        self.for_block_runs(w, cost_ns, RUN_BYTES, &|blocks| match w.packing() {
+        let run = |blocks: Range<usize>, rows: Range<usize>| match w.packing() {
             Packing::F16N16 => kernels.run(FloatOp::<u16> {
                 w,
                 blocks,
+                rows,
                 x,
                 target,
                 element: std::marker::PhantomData,
@@ -33,10 +45,35 @@ impl Exec<'_> {
             _ => kernels.run(FloatOp::<f32> {
                 w,
                 blocks,
+                rows,
                 x,
                 target,
                 element: std::marker::PhantomData,
             }),
+        };
+        let cost_ns = w.layout().data_bytes() / 32 * rows.div_ceil(4);
+        if rows < 2 * TURN_ROWS {
+            self.for_block_runs(w, cost_ns, RUN_BYTES, &|blocks| run(blocks, 0..rows));
+            return;
+        }
+        // Many rows: whole groups of blocks, and rows are cut too where there are few groups.
+        let (blocks, width) = (w.layout().blocks(), self.step.width());
+        let groups = blocks.div_ceil(GROUP);
+        let run_groups = (RUN_BYTES / (GROUP * w.layout().block_bytes())).max(1);
+        let tiles = rows.div_ceil(TURN_ROWS);
+        let cut = if groups < 8 * width { width.min(tiles) } else { 1 };
+        let runs = if cut > 1 {
+            groups.div_ceil(run_groups)
+        } else {
+            block_parts(groups, width, cost_ns, run_groups)
+        };
+        self.step.run(runs * cut, &|part| {
+            let groups = part_range(groups, runs, part / cut);
+            let tiles = part_range(tiles, cut, part % cut);
+            run(
+                groups.start * GROUP..blocks.min(groups.end * GROUP),
+                tiles.start * TURN_ROWS..rows.min(tiles.end * TURN_ROWS),
+            );
         });
     }
 }
@@ -85,6 +122,7 @@ impl Element for u16 {
 struct FloatOp<'a, 'b, E> {
     w: &'a PackedView<'b>,
     blocks: Range<usize>,
+    rows: Range<usize>,
     x: &'a [f32],
     target: &'a Target<'b>,
     element: std::marker::PhantomData<E>,
@@ -95,31 +133,48 @@ impl<E: Element> Op for FloatOp<'_, '_, E> {
 
     #[inline(always)]
     fn eval<S: Simd>(self, s: S) {
-        let rows = self.x.len() / self.w.k();
-        let max_tile = if S::TILE_ROWS >= 8 { MAX_TILE } else { 1 };
-        for block in self.blocks.clone() {
-            let mut row = 0;
-            while row < rows {
-                row += match (rows - row).min(max_tile) {
-                    1 => self.tile::<S, 1>(s, row, block),
-                    3 => self.tile::<S, 3>(s, row, block),
-                    4 => self.tile::<S, 4>(s, row, block),
-                    5 => self.tile::<S, 5>(s, row, block),
-                    6 => self.tile::<S, 6>(s, row, block),
-                    _ => self.tile::<S, 2>(s, row, block),
-                };
+        let Range { start, end } = self.blocks.clone();
+        if self.rows.len() <= STREAMED_ROWS {
+            for block in start..end {
+                match self.rows.len() {
+                    0 => {}
+                    1 => self.streamed::<S, 1>(s, block),
+                    2 => self.streamed::<S, 2>(s, block),
+                    _ => self.streamed::<S, 3>(s, block),
+                }
             }
+            return;
+        }
+        let mut block = start;
+        while block < end {
+            block += match end - block {
+                _ if wide_blocks::<S>() == 1 => self.all_rows::<S, 1>(s, block),
+                1 => self.all_rows::<S, 1>(s, block),
+                2 => self.all_rows::<S, 2>(s, block),
+                // Rather tiles of three blocks than one of four and one of one.
+                3 | 5 | 6 | 9 => self.all_rows::<S, 3>(s, block),
+                _ => self.all_rows::<S, GROUP>(s, block),
+            };
         }
     }
 }
 
 impl<E: Element> FloatOp<'_, '_, E> {
-    /// Rows `row..row + R` times block `block`; returns `R`.
-    #[inline(always)]
-    fn tile<S: Simd, const R: usize>(&self, s: S, row: usize, block: usize) -> usize {
+    fn lines(&self, block: usize) -> &[[E; BLOCK_ROWS]] {
+        bytemuck::cast_slice(self.w.block(block))
+    }
+
+    fn row(&self, row: usize) -> &[f32] {
         let k = self.w.k();
-        let lines: &[[E; BLOCK_ROWS]] = bytemuck::cast_slice(self.w.block(block));
-        let x: [&[f32]; R] = std::array::from_fn(|r| &self.x[(row + r) * k..(row + r + 1) * k]);
+        &self.x[row * k..(row + 1) * k]
+    }
+
+    /// All rows, of which there are `R`, times block `block`.
+    #[inline(always)]
+    fn streamed<S: Simd, const R: usize>(&self, s: S, block: usize) {
+        let k = self.w.k();
+        let lines = self.lines(block);
+        let x: [&[f32]; R] = std::array::from_fn(|r| self.row(self.rows.start + r));
         assert!(lines.len() == k && x.iter().all(|x| x.len() == k));
         let mut p = [[s.zero(); CHAINS]; R];
         let (quads, tail) = lines.as_chunks::<CHAINS>();
@@ -141,9 +196,117 @@ impl<E: Element> FloatOp<'_, '_, E> {
         }
         for (r, p) in p.iter().enumerate() {
             let sums = s.add(s.add(p[0], p[1]), s.add(p[2], p[3]));
-            // SAFETY: parts have disjoint runs of blocks.
-            unsafe { self.target.store(s, row + r, block, sums) };
+            // SAFETY: parts have disjoint runs of blocks or rows.
+            unsafe { self.target.store(s, self.rows.start + r, block, sums) };
+        }
+    }
+
+    /// All rows times `B` blocks from `block` on; returns `B`.
+    #[inline(always)]
+    fn all_rows<S: Simd, const B: usize>(&self, s: S, block: usize) -> usize {
+        let Range { start: mut row, end } = self.rows.clone();
+        while row < end {
+            row += match end - row {
+                1 => self.in_turns::<S, 1, B>(s, row, block),
+                2 => self.in_turns::<S, 2, B>(s, row, block),
+                3 => self.in_turns::<S, 3, B>(s, row, block),
+                // Rather two tiles of four rows than one of six and one of two.
+                4 | 7 | 8 => self.in_turns::<S, 4, B>(s, row, block),
+                5 => self.in_turns::<S, 5, B>(s, row, block),
+                _ => self.in_turns::<S, TURN_ROWS, B>(s, row, block),
+            };
+        }
+        B
+    }
+
+    /// Rows `row..row + R` times blocks `block..block + B`, one chain after the other, so that the tile may have as many
+    /// outputs as there are registers, and each load serves more products; returns `R`.
+    #[inline(always)]
+    fn in_turns<S: Simd, const R: usize, const B: usize>(&self, s: S, row: usize, block: usize) -> usize {
+        let k = self.w.k();
+        let lines: [*const [E; BLOCK_ROWS]; B] = std::array::from_fn(|b| {
+            let lines = self.lines(block + b);
+            assert_eq!(lines.len(), k);
+            lines.as_ptr()
+        });
+        let x: [*const f32; R] = std::array::from_fn(|r| self.row(row + r).as_ptr());
+        let nothing = [[s.zero(); B]; R];
+        let last = k.saturating_sub(1) / TURN_INPUTS * TURN_INPUTS;
+        let turn = Turn { s, lines, x };
+        // SAFETY: the lines and rows have `k` elements, and no turn ends later.
+        let sums = unsafe {
+            if last == 0 {
+                let first = add(s, turn.run(0, 0..k, nothing), turn.run(1, 0..k, nothing));
+                add(s, first, add(s, turn.run(2, 0..k, nothing), turn.run(3, 0..k, nothing)))
+            } else {
+                let mut chains = [nothing; CHAINS];
+                for start in (0..last).step_by(TURN_INPUTS) {
+                    for (c, chain) in chains.iter_mut().enumerate() {
+                        *chain = turn.run(c, start..start + TURN_INPUTS, *chain);
+                    }
+                }
+                let first = add(s, turn.run(0, last..k, chains[0]), turn.run(1, last..k, chains[1]));
+                let second = add(s, turn.run(2, last..k, chains[2]), turn.run(3, last..k, chains[3]));
+                add(s, first, second)
+            }
+        };
+        for r in 0..R {
+            for b in 0..B {
+                // SAFETY: parts have disjoint runs of blocks or rows.
+                unsafe { self.target.store(s, row + r, block + b, sums[r][b]) };
+            }
         }
         R
+    }
+}
+
+/// Sums of `R` rows and `B` blocks.
+type Tile<S, const R: usize, const B: usize> = [[<S as Simd>::F; B]; R];
+
+#[inline(always)]
+fn add<S: Simd, const R: usize, const B: usize>(s: S, x: Tile<S, R, B>, y: Tile<S, R, B>) -> Tile<S, R, B> {
+    let mut sum = x;
+    for r in 0..R {
+        for b in 0..B {
+            sum[r][b] = s.add(x[r][b], y[r][b]);
+        }
+    }
+    sum
+}
+
+/// What the turns of a tile read. Pointers, for with slices their lengths would take the registers of the addresses.
+struct Turn<S, E, const R: usize, const B: usize> {
+    s: S,
+    lines: [*const [E; BLOCK_ROWS]; B],
+    x: [*const f32; R],
+}
+
+impl<S: Simd, E: Element, const R: usize, const B: usize> Turn<S, E, R, B> {
+    /// Chain `chain` over `inputs`, of which the first one belongs to chain 0.
+    ///
+    /// # Safety
+    /// Lines and rows have elements up to the end of `inputs`.
+    #[inline(always)]
+    unsafe fn run(&self, chain: usize, inputs: Range<usize>, mut p: Tile<S, R, B>) -> Tile<S, R, B> {
+        let s = self.s;
+        let mut i = inputs.start + chain;
+        while i < inputs.end {
+            let mut weights = [s.zero(); B];
+            for b in 0..B {
+                // Lines four apart are more than the hardware fetches ahead of by itself.
+                s.prefetch(self.lines[b].wrapping_add(i + AHEAD).cast());
+                // SAFETY: `i` is one of the inputs.
+                weights[b] = E::load(s, unsafe { &*self.lines[b].add(i) });
+            }
+            for r in 0..R {
+                // SAFETY: as above.
+                let x = s.splat(unsafe { *self.x[r].add(i) });
+                for b in 0..B {
+                    p[r][b] = s.fma(weights[b], x, p[r][b]);
+                }
+            }
+            i += CHAINS;
+        }
+        p
     }
 }

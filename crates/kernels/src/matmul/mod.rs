@@ -43,7 +43,7 @@ pub use rows::QuantizedRows;
 #[allow(unused_imports)]
 pub(crate) use rows::{Cell, RowWriter, quantize_group};
 
-use crate::exec::{Exec, SharedMut, part_range};
+use crate::exec::{Exec, SharedMut, check_strided, part_range};
 use cactus_quant::{BLOCK_ROWS, PackedView, Packing};
 use cactus_simd::Simd;
 
@@ -81,7 +81,25 @@ impl Exec<'_> {
     /// # Panics
     /// When a length does not match, when a packing meets other activations than [`Activations`] says, and when the weights are not aligned to their element type: programming errors.
     pub fn linear(&self, w: &PackedView<'_>, x: Activations<'_>, rows: usize, epilogue: Epilogue<'_>, out: &mut [f32]) {
-        self.linear_into(w, x, rows, epilogue, out, None);
+        assert_eq!(
+            Some(out.len()),
+            rows.checked_mul(w.n()),
+            "linear: elements of the output"
+        );
+        self.linear_into(w, x, rows, epilogue, (out, w.n()), None);
+    }
+
+    /// As [`Exec::linear`], the rows of `out` `stride` apart.
+    pub(crate) fn linear_strided(
+        &self,
+        w: &PackedView<'_>,
+        x: Activations<'_>,
+        rows: usize,
+        epilogue: Epilogue<'_>,
+        out: &mut [f32],
+        stride: usize,
+    ) {
+        self.linear_into(w, x, rows, epilogue, (out, stride), None);
     }
 
     /// As [`Exec::linear`] without accumulation, and `peaks [rows, ceil(n/16)]` get the largest of each
@@ -104,7 +122,12 @@ impl Exec<'_> {
             bias,
             accumulate: false,
         };
-        self.linear_into(w, x, rows, epilogue, out, Some(peaks));
+        assert_eq!(
+            Some(out.len()),
+            rows.checked_mul(w.n()),
+            "linear: elements of the output"
+        );
+        self.linear_into(w, x, rows, epilogue, (out, w.n()), Some(peaks));
     }
 
     fn linear_into(
@@ -113,11 +136,11 @@ impl Exec<'_> {
         x: Activations<'_>,
         rows: usize,
         epilogue: Epilogue<'_>,
-        out: &mut [f32],
+        (out, stride): (&mut [f32], usize),
         peaks: Option<&mut [f32]>,
     ) {
         let (n, k) = (w.n(), w.k());
-        assert_eq!(Some(out.len()), rows.checked_mul(n), "linear: elements of the output");
+        check_strided("linear", out.len(), rows, stride, n);
         assert!(
             epilogue.bias.is_none_or(|b| b.len() == n),
             "linear: elements of the bias"
@@ -128,6 +151,7 @@ impl Exec<'_> {
         let target = Target {
             out: SharedMut::new(out),
             peaks: peaks.map(SharedMut::new),
+            stride,
             n,
             epilogue,
         };
@@ -188,6 +212,8 @@ struct Target<'a> {
     out: SharedMut<'a, f32>,
     /// See [`Exec::linear_with_peaks`].
     peaks: Option<SharedMut<'a, f32>>,
+    /// Elements between the rows of `out`.
+    stride: usize,
     n: usize,
     epilogue: Epilogue<'a>,
 }
@@ -202,7 +228,10 @@ impl Target<'_> {
         let first = block * BLOCK_ROWS;
         let count = BLOCK_ROWS.min(self.n - first);
         // SAFETY: pieces of different rows and blocks are disjoint, and this one is ours by this function's contract.
-        let out = unsafe { self.out.piece(row * self.n + first..row * self.n + first + count) };
+        let out = unsafe {
+            self.out
+                .piece(row * self.stride + first..row * self.stride + first + count)
+        };
         if let Ok(out) = <&mut [f32; 16]>::try_from(&mut *out) {
             if let Some(bias) = self.epilogue.bias.and_then(|b| b[first..].first_chunk()) {
                 sums = s.add(sums, s.load(bias));

@@ -219,7 +219,9 @@ impl Run<'_> {
                 4 * v[2] * q[3] * v[3]
             }
             Op::Experts { .. } | Op::RoutedExperts { .. } => self.experts_scratch_bytes(node),
-            Op::Attention(_) => super::attention::scratch_bytes(shape(0), shape(1)),
+            Op::Attention(a) => self
+                .exec
+                .attend_dense_scratch_bytes(&heavy::dense_attention(a, shape(0), shape(1))),
             Op::Rope { .. } | Op::NormRope { .. } => {
                 let last = node.inputs.len() - 1;
                 4 * 3 * shape(last - 1).iter().product::<usize>() * shape(last).iter().product::<usize>()
@@ -510,15 +512,8 @@ impl Run<'_> {
             }
             Op::Attention(a) => {
                 let [q, k, v] = [arg(0), arg(1), arg(2)];
-                let shapes = [ops.shape(q), ops.shape(k)];
-                super::attention::attention(
-                    exec,
-                    a,
-                    shapes,
-                    [ops.f32(q)?, ops.f32(k)?, ops.f32(v)?],
-                    floats(out),
-                    scratch,
-                );
+                let a = heavy::dense_attention(a, ops.shape(q), ops.shape(k));
+                exec.attend_dense(&a, [ops.f32(q)?, ops.f32(k)?, ops.f32(v)?], scratch, floats(out));
             }
             Op::ShortConv { .. } => {
                 let w = ops.shape(arg(1));

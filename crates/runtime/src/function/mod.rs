@@ -5,7 +5,6 @@
 //! one kernel over dense tensors. This is the general way: any graph without states, any rank. Language models take the
 //! other, [`crate::Program`].
 
-mod attention;
 mod constants;
 mod execute;
 mod island;

@@ -3,8 +3,8 @@
 
 use super::{Run, around, block, floats, recurrent};
 use crate::{Error, Result};
-use cactus_ir::{Node, Op, ReduceFn, ValueId};
-use cactus_kernels::dense::{self, ReduceOp, broadcast_strides, recurrent_scratch_elems};
+use cactus_ir::{AttentionAttrs, Node, Op, ReduceFn, ValueId};
+use cactus_kernels::dense::{self, DenseAttention, ReduceOp, broadcast_strides, recurrent_scratch_elems};
 use cactus_kernels::{Activations, DeltaRows, Epilogue, GatedDelta, Norm, QuantizedRows, RotatedRows};
 use cactus_quant::Packing;
 use cactus_tensor::{DType, strides_row_major};
@@ -274,5 +274,21 @@ impl Run<'_> {
             self.exec.gated_delta(&call, matrices, out);
         }
         Ok(())
+    }
+}
+
+/// Attention over queries and keys of these shapes, `[batch, positions, heads, width]`.
+pub(super) fn dense_attention(a: &AttentionAttrs, q: &[usize], k: &[usize]) -> DenseAttention {
+    DenseAttention {
+        batch: q[0],
+        queries: q[1],
+        keys: k[1],
+        heads: q[2],
+        kv_heads: k[2],
+        width: q[3],
+        scale: a.scale,
+        softcap: a.softcap,
+        causal: a.causal,
+        window: a.window,
     }
 }

@@ -1,0 +1,188 @@
+//! What windows read, packed as the right operand of a product.
+//!
+//! A convolution first copies its input into a frame: with its padding, so that no window reads outside, and with the
+//! places along the last axis sorted by what they leave when divided by the stride, so that windows side by side read
+//! places side by side. A tap then adds the same offset to every window, and a line of 16 windows is one load for each row
+//! of the output that it touches.
+
+use super::conv::Window;
+use crate::exec::{Exec, SharedMut, part_count, part_range};
+use cactus_quant::BLOCK_ROWS;
+use cactus_simd::{Op, Simd};
+
+/// Bytes that a stripe packs at most, if that is enough for some blocks: a part of the L2 cache.
+const STRIPE_BYTES: usize = 768 << 10;
+/// Windows of a stripe are a multiple of this: what a tile of a product takes, for two threads.
+const STRIPE_STEP: usize = 8 * BLOCK_ROWS;
+
+/// Windows that are packed at once, of `k` inputs each.
+pub(super) fn stripe_windows(k: usize) -> usize {
+    (STRIPE_BYTES / (4 * STRIPE_STEP * k.max(1))).max(1) * STRIPE_STEP
+}
+
+/// The layout of a framed input, `[channels, z, y, phase, x]`, with a line of slack before and after.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame {
+    /// Places along the first two axes, and those of each phase along the last.
+    size: [usize; 3],
+    /// Phases: the stride along the last axis, or the taps where only they are read.
+    phases: usize,
+}
+
+impl Frame {
+    pub(super) fn of(w: &Window) -> Self {
+        let reach = |axis: usize| (w.kernel[axis].max(1) - 1) * w.dilation[axis];
+        let places = |axis: usize| (w.out[axis].max(1) - 1) * w.stride[axis] + reach(axis) + 1;
+        let phases = w.stride[2].max(1);
+        Self {
+            size: [places(0), places(1), w.out[2] + reach(2) / phases],
+            phases,
+        }
+    }
+
+    fn plane(&self) -> usize {
+        self.size.iter().product::<usize>() * self.phases
+    }
+
+    /// Elements of `channels` planes.
+    pub(super) fn elems(&self, channels: usize) -> usize {
+        channels * self.plane() + 2 * BLOCK_ROWS
+    }
+
+    /// Where the row of places `y` along the second axis and `z` along the first begins.
+    fn row(&self, z: usize, y: usize) -> usize {
+        (z * self.size[1] + y) * self.phases * self.size[2]
+    }
+
+    /// What `tap` adds to the place of a window.
+    fn offset(&self, w: &Window, tap: usize) -> usize {
+        let tap = Window::split(tap, w.kernel);
+        let [z, y, x] = [0, 1, 2].map(|axis| tap[axis] * w.dilation[axis]);
+        self.row(z, y) + (x % self.phases) * self.size[2] + x / self.phases
+    }
+}
+
+impl Exec<'_> {
+    /// Copies planes `x` into `framed` of [`Frame::elems`], zeros around them.
+    pub(super) fn fill_frame(&self, w: &Window, frame: &Frame, x: &[f32], framed: &mut [f32]) {
+        let (plane, own) = (w.places(), frame.plane());
+        let channels = (framed.len() - 2 * BLOCK_ROWS) / own;
+        framed[..BLOCK_ROWS].fill(0.0);
+        framed[BLOCK_ROWS + channels * own..].fill(0.0);
+        let planes = SharedMut::new(&mut framed[BLOCK_ROWS..BLOCK_ROWS + channels * own]);
+        let parts = part_count(self.step.width(), channels, own / 4);
+        self.step.run(parts, &|part| {
+            for c in part_range(channels, parts, part) {
+                // SAFETY: planes are disjoint.
+                let to = unsafe { planes.piece(c * own..(c + 1) * own) };
+                frame_plane(w, frame, &x[c * plane..(c + 1) * plane], to);
+            }
+        });
+    }
+
+    /// Packs what `count` windows from `first` on read: a line of 16 for each channel and tap.
+    pub(super) fn pack_windows(
+        &self,
+        w: &Window,
+        frame: &Frame,
+        framed: &[f32],
+        first: usize,
+        count: usize,
+        packed: &mut [f32],
+    ) {
+        let offsets: Vec<usize> = (0..w.taps()).map(|tap| frame.offset(w, tap)).collect();
+        let k = packed.len() / (count.div_ceil(BLOCK_ROWS) * BLOCK_ROWS);
+        let kernels = self.kernels;
+        self.pack_blocks(count, k, packed, &|start, count, block| {
+            kernels.run(PackWindows {
+                w,
+                frame,
+                framed,
+                offsets: &offsets,
+                first: first + start,
+                count,
+                lines: block.as_chunks_mut().0,
+            });
+        });
+    }
+}
+
+/// One plane with its padding.
+fn frame_plane(w: &Window, frame: &Frame, x: &[f32], to: &mut [f32]) {
+    to.fill(0.0);
+    let line = frame.size[2];
+    for z in 0..frame.size[0].min(w.before[0] + w.size[0]) {
+        let Some(from_z) = z.checked_sub(w.before[0]) else {
+            continue;
+        };
+        for y in 0..frame.size[1].min(w.before[1] + w.size[1]) {
+            let Some(from_y) = y.checked_sub(w.before[1]) else {
+                continue;
+            };
+            let x = &x[(from_z * w.size[1] + from_y) * w.size[2]..][..w.size[2]];
+            let row = &mut to[frame.row(z, y)..][..frame.phases * line];
+            for (phase, places) in row.chunks_exact_mut(line).enumerate() {
+                // Place `i` of a phase is place `i · phases + phase` of the padded input.
+                let start = w.before[2].saturating_sub(phase).div_ceil(frame.phases).min(line);
+                let from = (start * frame.phases + phase).saturating_sub(w.before[2]).min(x.len());
+                let places = &mut places[start..];
+                if frame.phases == 1 {
+                    let n = places.len().min(x.len() - from);
+                    places[..n].copy_from_slice(&x[from..from + n]);
+                } else {
+                    let own = x[from..].iter().step_by(frame.phases);
+                    places.iter_mut().zip(own).for_each(|(to, x)| *to = *x);
+                }
+            }
+        }
+    }
+}
+
+struct PackWindows<'a> {
+    w: &'a Window,
+    frame: &'a Frame,
+    framed: &'a [f32],
+    /// Of every tap, see [`Frame::offset`].
+    offsets: &'a [usize],
+    first: usize,
+    count: usize,
+    lines: &'a mut [[f32; BLOCK_ROWS]],
+}
+
+impl PackWindows<'_> {
+    /// For each row of the output that the block touches its first lane, and where lane 0 would read if it were in it.
+    fn rows(&self) -> ([(usize, usize); BLOCK_ROWS], usize) {
+        let mut rows = [(0, 0); BLOCK_ROWS];
+        let (mut n, mut lane) = (0, 0);
+        while lane < self.count {
+            let [z, y, x] = Window::split(self.first + lane, self.w.out);
+            let at = self.frame.row(z * self.w.stride[0], y * self.w.stride[1]) + x;
+            // The slack before the planes makes room for lanes that are not used.
+            rows[n] = (lane, BLOCK_ROWS + at - lane);
+            n += 1;
+            lane += self.w.out[2] - x;
+        }
+        (rows, n)
+    }
+}
+
+impl Op for PackWindows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, s: S) {
+        let (rows, n) = self.rows();
+        let plane = self.frame.plane();
+        let read = |at: usize| s.load(self.framed[at..].first_chunk().unwrap_or(&[0.0; BLOCK_ROWS]));
+        for (c, lines) in self.lines.chunks_exact_mut(self.offsets.len()).enumerate() {
+            for (line, offset) in lines.iter_mut().zip(self.offsets) {
+                let base = c * plane + offset;
+                let mut v = read(base + rows[0].1);
+                for &(lane, at) in &rows[1..n] {
+                    v = s.select(s.lanes(lane, BLOCK_ROWS), read(base + at), v);
+                }
+                s.store(v, line);
+            }
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Windows and attention without a cache: equal bits on every tier and thread count, close to `f64`, at edge shapes.
+
+mod support;
+
+use cactus_kernels::dense::{DenseAttention, ReduceOp, Window, conv_scratch_bytes};
+use support::{Random, assert_close, same_everywhere};
+
+/// Of each axis: places, taps, stride, zeros before, zeros after, dilation.
+type Axis = [usize; 6];
+
+const NO_AXIS: Axis = [1, 1, 1, 0, 0, 1];
+
+fn window(axes: [Axis; 3]) -> Window {
+    let of = |i: usize| axes.map(|axis| axis[i]);
+    let out = axes.map(|[size, taps, stride, before, after, dilation]| {
+        (size + before + after - (taps - 1) * dilation - 1) / stride + 1
+    });
+    Window {
+        size: of(0),
+        out,
+        kernel: of(1),
+        stride: of(2),
+        before: of(3),
+        dilation: of(5),
+    }
+}
+
+const WINDOWS: [[Axis; 3]; 11] = [
+    // One axis; its own stride, and one larger than its taps.
+    [NO_AXIS, NO_AXIS, [41, 3, 1, 1, 1, 1]],
+    [NO_AXIS, NO_AXIS, [60, 3, 2, 1, 1, 1]],
+    [NO_AXIS, NO_AXIS, [23, 2, 5, 0, 0, 1]],
+    // Padding after which whole windows read nothing.
+    [NO_AXIS, NO_AXIS, [3, 3, 1, 9, 7, 2]],
+    // Two: rows shorter and longer than a line, every stride and dilation.
+    [NO_AXIS, [7, 3, 1, 1, 1, 1], [7, 3, 1, 1, 1, 1]],
+    [NO_AXIS, [14, 3, 2, 1, 1, 1], [19, 5, 2, 2, 2, 1]],
+    [NO_AXIS, [16, 7, 3, 3, 0, 1], [40, 7, 4, 3, 3, 1]],
+    [NO_AXIS, [11, 3, 1, 2, 2, 2], [18, 3, 2, 3, 3, 3]],
+    [NO_AXIS, [9, 1, 1, 0, 0, 1], [13, 1, 1, 0, 0, 1]],
+    [NO_AXIS, [9, 1, 2, 0, 0, 1], [13, 1, 2, 0, 0, 1]],
+    // Three.
+    [[4, 2, 1, 0, 1, 1], [5, 3, 2, 1, 1, 1], [6, 3, 1, 1, 1, 1]],
+];
+
+/// What every tap of every window reads, `None` where that is outside: windows first.
+fn reads(w: &Window) -> Vec<Vec<Option<usize>>> {
+    let split = |n: usize, s: [usize; 3]| [n / (s[1] * s[2]), n / s[2] % s[1], n % s[2]];
+    let windows: usize = w.out.iter().product();
+    let taps: usize = w.kernel.iter().product();
+    let at = |window: usize, tap: usize| {
+        let (window, tap) = (split(window, w.out), split(tap, w.kernel));
+        let mut place = 0;
+        for a in 0..3 {
+            let p = (window[a] * w.stride[a] + tap[a] * w.dilation[a]).checked_sub(w.before[a])?;
+            if p >= w.size[a] {
+                return None;
+            }
+            place = place * w.size[a] + p;
+        }
+        Some(place)
+    };
+    (0..windows).map(|i| (0..taps).map(|t| at(i, t)).collect()).collect()
+}
+
+#[test]
+fn conv_matches_definition() {
+    for axes in WINDOWS {
+        let w = window(axes);
+        let (reads, plane) = (reads(&w), w.size.iter().product::<usize>());
+        let taps = reads[0].len();
+        for (groups, channels, filters) in [(1, 3, 5), (2, 2, 8), (4, 1, 1), (1, 19, 33)] {
+            let mut random = Random::new((plane * filters) as u64);
+            let x = random.floats(groups * channels * plane, 1.0);
+            let weight = random.floats(groups * filters * channels * taps, 1.0);
+            let bias = random.floats(groups * filters, 1.0);
+            let found = same_everywhere(&format!("conv {axes:?} {groups}"), |exec| {
+                let mut scratch = vec![f32::NAN; conv_scratch_bytes(&w, channels) / 4];
+                let mut out = vec![f32::NAN; groups * filters * reads.len()];
+                exec.conv(&w, &x, &weight, Some(&bias), groups, &mut scratch, &mut out);
+                out
+            });
+            let mut exact = Vec::new();
+            for f in 0..groups * filters {
+                let x = &x[f / filters * channels * plane..];
+                for window in &reads {
+                    let mut sum = f64::from(bias[f]);
+                    for c in 0..channels {
+                        for (tap, place) in window.iter().enumerate() {
+                            let v = place.map_or(0.0, |p| f64::from(x[c * plane + p]));
+                            sum += v * f64::from(weight[(f * channels + c) * taps + tap]);
+                        }
+                    }
+                    exact.push(sum);
+                }
+            }
+            assert_close(&format!("conv {axes:?} {groups}"), &found, &exact, 1e-5, 1e-4);
+        }
+    }
+}
+
+#[test]
+fn pool_matches_definition_and_keeps_nan() {
+    for axes in WINDOWS {
+        let w = window(axes);
+        let (reads, plane) = (reads(&w), w.size.iter().product::<usize>());
+        let mut x = Random::new(plane as u64).floats(3 * plane, 1.0);
+        x[plane] = f32::NAN;
+        for (op, divisor) in [
+            (ReduceOp::Max, None),
+            (ReduceOp::Mean, None),
+            (ReduceOp::Mean, Some(reads[0].len())),
+        ] {
+            let found = same_everywhere(&format!("pool {op:?} {axes:?}"), |exec| {
+                let mut out = vec![f32::NAN; 3 * reads.len()];
+                exec.pool(op, &w, divisor, &x, &mut out);
+                out
+            });
+            for (i, &found) in found.iter().enumerate() {
+                let x = &x[i / reads.len() * plane..];
+                let values: Vec<f32> = reads[i % reads.len()].iter().flatten().map(|&p| x[p]).collect();
+                let expected = match op {
+                    ReduceOp::Max if values.iter().any(|v| v.is_nan()) => f32::NAN,
+                    ReduceOp::Max => values.iter().copied().fold(f32::NEG_INFINITY, f32::max),
+                    _ => values.iter().sum::<f32>() / divisor.unwrap_or(values.len()) as f32,
+                };
+                let same = (found.is_nan() && expected.is_nan())
+                    || found == expected
+                    || (found - expected).abs() <= 1e-5 * (1.0 + expected.abs());
+                assert!(
+                    same,
+                    "pool {op:?} {axes:?}: element {i} is {found}, expected {expected}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn attend_dense_matches_definition() {
+    let plain = DenseAttention {
+        batch: 1,
+        queries: 5,
+        keys: 5,
+        heads: 2,
+        kv_heads: 1,
+        width: 8,
+        scale: 0.3,
+        softcap: None,
+        causal: false,
+        window: None,
+    };
+    let kinds = [
+        plain,
+        DenseAttention {
+            batch: 2,
+            queries: 131,
+            keys: 33,
+            heads: 6,
+            kv_heads: 3,
+            width: 20,
+            ..plain
+        },
+        DenseAttention {
+            queries: 1,
+            keys: 300,
+            heads: 3,
+            kv_heads: 3,
+            ..plain
+        },
+        DenseAttention {
+            queries: 37,
+            keys: 37,
+            heads: 1,
+            width: 64,
+            causal: true,
+            ..plain
+        },
+        DenseAttention {
+            queries: 40,
+            keys: 40,
+            causal: true,
+            window: Some(7),
+            softcap: Some(2.0),
+            ..plain
+        },
+        DenseAttention {
+            queries: 3,
+            keys: 4000,
+            heads: 1,
+            ..plain
+        },
+    ];
+    for a in kinds {
+        let mut random = Random::new((a.queries * a.keys) as u64);
+        let q = random.floats(a.batch * a.queries * a.heads * a.width, 1.0);
+        let [k, v] = [(); 2].map(|()| random.floats(a.batch * a.keys * a.kv_heads * a.width, 1.0));
+        let found = same_everywhere(&format!("{a:?}"), |exec| {
+            let mut scratch = vec![f32::NAN; exec.attend_dense_scratch_bytes(&a) / 4];
+            let mut out = vec![f32::NAN; q.len()];
+            exec.attend_dense(&a, [&q, &k, &v], &mut scratch, &mut out);
+            out
+        });
+        let mut exact = Vec::new();
+        for b in 0..a.batch {
+            for (i, h) in (0..a.queries).flat_map(|i| (0..a.heads).map(move |h| (i, h))) {
+                let query = &q[((b * a.queries + i) * a.heads + h) * a.width..][..a.width];
+                let kv = |j: usize| ((b * a.keys + j) * a.kv_heads + h / (a.heads / a.kv_heads)) * a.width;
+                let seen = |j: &usize| !a.causal || *j <= i && a.window.is_none_or(|w| j + w > i);
+                let scores: Vec<(usize, f64)> = (0..a.keys)
+                    .filter(seen)
+                    .map(|j| {
+                        let dot: f64 = (query.iter().zip(&k[kv(j)..]))
+                            .map(|(q, k)| f64::from(*q) * f64::from(*k))
+                            .sum();
+                        let score = dot * f64::from(a.scale);
+                        (
+                            j,
+                            a.softcap
+                                .map_or(score, |c| f64::from(c) * (score / f64::from(c)).tanh())
+                                .exp(),
+                        )
+                    })
+                    .collect();
+                let sum: f64 = scores.iter().map(|(_, e)| e).sum();
+                exact.extend((0..a.width).map(|d| {
+                    let weighted = scores.iter().map(|&(j, e)| e * f64::from(v[kv(j) + d]));
+                    weighted.sum::<f64>() / sum
+                }));
+            }
+        }
+        assert_close(&format!("{a:?}"), &found, &exact, 1e-4, 1e-5);
+    }
+}
