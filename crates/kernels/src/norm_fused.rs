@@ -28,6 +28,9 @@ pub enum NextNorm<'a, 'b> {
     Quantized(Norm<'a>, &'a mut QuantizedRows<'b>),
 }
 
+/// What a part does with its rows of the operand and of the sums, and their numbers.
+type EachPart<'a> = dyn Fn(&[f32], &mut [f32], std::ops::Range<usize>) + Sync + 'a;
+
 impl Exec<'_> {
     /// [`Exec::rms_norm_heads`], then [`Exec::rope`], in one pass: `x` holds `rows` rows `row_stride` elements apart, each
     /// beginning with `heads` heads as wide as the norm's weight; `cos` and `sin` are `[rows, half]`.
@@ -83,7 +86,7 @@ impl Exec<'_> {
         }
         let kernels = self.kernels;
         let residual = SharedMut::new(residual);
-        let run = |cost: usize, each: &(dyn Fn(&[f32], &mut [f32], std::ops::Range<usize>) + Sync)| {
+        let run = |cost: usize, each: &EachPart<'_>| {
             let parts = part_count(self.step.width(), rows, cost);
             self.step.run(parts, &|part| {
                 let rows = part_range(rows, parts, part);

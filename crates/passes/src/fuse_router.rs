@@ -1,9 +1,9 @@
 //! A router and the experts that it chooses. The experts were found before, whatever chose them.
 
 use crate::fuse_experts::never_negative;
-use crate::pattern::{Match, Miss, binary, describe, either, maker, near, plus_scalar, rewrite_each, scalar, strip};
+use crate::pattern::{Match, Miss, binary, describe, either, maker, near, plus_scalar, rewrite_each, strip, sum_last};
 use crate::{Pass, Report, Result};
-use cactus_ir::{Activation, BinaryFn, Dim, Graph, Node, NodeId, Op, ReduceFn, Route, RouteFn, UnaryFn, ValueId};
+use cactus_ir::{Activation, BinaryFn, Dim, Graph, Node, NodeId, Op, Route, RouteFn, UnaryFn, ValueId};
 
 /// Finds the usual ways of choosing experts: the largest of the softmax or of the logistic function of scores, perhaps with
 /// a bias that only ranks; shares as they are or normalized, perhaps with a factor for each expert. One pass over the
@@ -156,16 +156,7 @@ fn largest(g: &Graph, v: ValueId) -> Option<(ValueId, usize)> {
 fn normalized(g: &Graph, v: ValueId) -> Option<(ValueId, f32)> {
     let (shares, by) = binary(g, v, BinaryFn::Div)?;
     let (sum, epsilon) = plus_scalar(g, by).unwrap_or((by, 0.0));
-    let node = maker(g, sum)?;
-    let whole = |axes: &[usize]| axes == [g.ty(shares).shape.len() - 1];
-    match &node.op {
-        Op::Reduce {
-            f: ReduceFn::Sum,
-            axes,
-            keepdim: true,
-        } if whole(axes) && node.inputs[0] == shares => Some((shares, epsilon)).filter(|_| scalar(g, shares).is_none()),
-        _ => None,
-    }
+    (sum_last(g, sum)? == shares).then_some((shares, epsilon))
 }
 
 fn leading(g: &Graph, v: ValueId) -> Option<&[Dim]> {

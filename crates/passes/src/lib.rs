@@ -17,6 +17,7 @@
 mod affine;
 mod canonicalize;
 mod dead_code;
+mod drop_repeats;
 mod error;
 mod fold;
 mod fuse_activation;

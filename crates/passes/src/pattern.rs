@@ -1,7 +1,7 @@
 //! Small questions that every pattern asks of a graph, and the two ways of changing it.
 
 use crate::{Report, Result};
-use cactus_ir::{BinaryFn, Def, Graph, Literal, Node, NodeId, Op, TensorType, UnaryFn, ValueId, infer};
+use cactus_ir::{BinaryFn, Def, Graph, Literal, Node, NodeId, Op, ReduceFn, TensorType, UnaryFn, ValueId, infer};
 use std::collections::HashSet;
 
 /// Why a pattern did not match.
@@ -135,17 +135,21 @@ pub(crate) fn is_square(g: &Graph, v: ValueId, x: ValueId) -> bool {
 
 /// The operand, where `v` is its mean along the last axis, which stays.
 pub(crate) fn mean_last(g: &Graph, v: ValueId) -> Option<ValueId> {
+    reduced_last(g, v, ReduceFn::Mean)
+}
+
+/// The operand, where `v` is its sum along the last axis, which stays.
+pub(crate) fn sum_last(g: &Graph, v: ValueId) -> Option<ValueId> {
+    reduced_last(g, v, ReduceFn::Sum)
+}
+
+fn reduced_last(g: &Graph, v: ValueId, by: ReduceFn) -> Option<ValueId> {
     let node = maker(g, v)?;
-    let Op::Reduce {
-        f: cactus_ir::ReduceFn::Mean,
-        axes,
-        keepdim: true,
-    } = &node.op
-    else {
+    let Op::Reduce { f, axes, keepdim: true } = &node.op else {
         return None;
     };
     let x = node.inputs[0];
-    (axes[..] == [g.ty(x).shape.len() - 1]).then_some(x)
+    (*f == by && axes[..] == [g.ty(x).shape.len() - 1]).then_some(x)
 }
 
 /// The vector `[n]` behind `v`, which may carry leading axes of size 1.

@@ -2,6 +2,7 @@
 
 use crate::canonicalize::Canonicalize;
 use crate::dead_code::DeadCode;
+use crate::drop_repeats::DropRepeats;
 use crate::fold::Fold;
 use crate::fuse_activation::FuseActivation;
 use crate::fuse_attention::FuseAttention;
@@ -68,6 +69,10 @@ impl Options {
 static PIPELINE: &[&dyn PassSync] = &[
     &Canonicalize,
     &Fold,
+    &Canonicalize,
+    &DropRepeats,
+    &Canonicalize,
+    &DropRepeats,
     &Canonicalize,
     &SinkReshapes,
     &Canonicalize,

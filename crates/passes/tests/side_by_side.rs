@@ -1,9 +1,10 @@
-//! What is fused last, out of operations that stand side by side: text before and after, the same numbers to the last bit,
+//! What is fused last, out of operations that stand side by side, and what is left out first: text before and after, the same numbers to the last bit,
 //! and what must not match.
 
 mod kit;
 
-use cactus_ir::{Activation, BinaryFn, Graph, GraphBuilder, Op, ReduceFn, Result, SEQ, UnaryFn, ValueId};
+use cactus_ir::{Activation, BinaryFn, Dim, Graph, GraphBuilder, Literal, Op, ReduceFn, Result, SEQ, UnaryFn, ValueId};
+use cactus_tensor::DType;
 use kit::{dims, graph, input, inputs, output, run_pass};
 
 /// The fused operations are defined by those that they are made of, so nothing rounds in another way.
@@ -176,4 +177,53 @@ fn fuse_router_knows_the_usual_ways() {
         ..plain
     };
     refused("fuse_router", "become shares by", &raw.graph());
+}
+
+/// A table for text, height and width, of which the frequencies at `places` are those of the height.
+fn sections(b: &mut GraphBuilder, positions_differ: bool, places: [i64; 2]) -> Result<ValueId> {
+    let positions = b.iota(0, SEQ)?;
+    let positions = b.reshape(positions, dims("1 1 seq"))?;
+    let mut streams = b.op(Op::Expand { shape: dims("3 1 seq") }, &[positions])?;
+    if positions_differ {
+        let shift = b.literal(&[3, 1, 1], Literal::I64(vec![0, 1, 2]))?;
+        streams = b.add(streams, shift)?;
+    }
+    let streams = b.reshape(streams, dims("3 1 seq 1"))?;
+    let streams = b.cast(streams, DType::F32)?;
+    let freq = b.vector(vec![1.0, 0.1])?;
+    let angles = b.mul(streams, freq)?;
+    let table = b.unary(UnaryFn::Cos, angles)?;
+    let stream = |b: &mut GraphBuilder, i: usize| {
+        let (start, end) = (Dim::known(i), Dim::known(i + 1));
+        let y = b.op(Op::Slice { axis: 0, start, end }, &[table])?;
+        b.reshape(y, dims("1 seq 2"))
+    };
+    let (text, height) = (stream(b, 0)?, stream(b, 1)?);
+    let [read, written] = places;
+    let read = b.literal(&[1], Literal::I64(vec![read]))?;
+    let written = b.literal(&[1, 1, 1], Literal::I64(vec![written]))?;
+    let part = b.op(Op::Take { axis: 2 }, &[height, read])?;
+    let written = b.op(Op::Expand { shape: dims("1 seq 1") }, &[written])?;
+    let add = false;
+    let table = b.op(Op::Scatter { axis: 2, add }, &[text, written, part])?;
+    let x = input(b, "x", "1 seq 2");
+    b.mul(x, table)
+}
+
+#[test]
+fn drop_repeats_finds_equal_streams() {
+    let g = graph(|b| sections(b, false, [1, 1]));
+    check("drop_repeats", "sections", 2, &g);
+    // What is equal must be one value before a scatter of it is seen.
+    let (equal, _) = run_pass("drop_repeats", &g);
+    let (equal, _) = run_pass("canonicalize", &equal);
+    check("drop_repeats", "scatter", 1, &equal);
+    for (differ, places) in [(true, [1, 1]), (false, [0, 1])] {
+        let mut g = graph(|b| sections(b, differ, places));
+        for pass in ["drop_repeats", "canonicalize", "drop_repeats"] {
+            g = run_pass(pass, &g).0;
+        }
+        let scatters = g.nodes().filter(|(_, n)| matches!(n.op, Op::Scatter { .. })).count();
+        assert_eq!(scatters, 1, "{g}");
+    }
 }
