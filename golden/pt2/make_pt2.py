@@ -369,6 +369,26 @@ def gpt2():
 
 
 @case()
+def gemma3n():
+    """Four streams of residuals, predicted and corrected around each layer, and inputs for each layer."""
+    import transformers as T
+
+    config = T.Gemma3nTextConfig(
+        **text_config(
+            head_dim=16,
+            sliding_window=8,
+            layer_types=["sliding_attention", "full_attention"],
+            vocab_size_per_layer_input=96,
+            hidden_size_per_layer_input=16,
+            num_kv_shared_layers=0,
+            laurel_rank=8,
+            activation_sparsity_pattern=[0.95, 0.0],
+        )
+    )
+    return causal_lm(config, T.Gemma3nForCausalLM)
+
+
+@case()
 def gemma4():
     """Inputs for each layer, keys and values of earlier layers, capped logits."""
     import transformers as T

@@ -1,6 +1,6 @@
 //! Result types: the one definition, used by builder, rewriter, verifier and lowering.
 
-use crate::{BinaryFn, Dim, Error, Op, ReduceFn, Result, TensorType, UnaryFn, infer_windows};
+use crate::{BinaryFn, Dim, Error, Op, ReduceFn, Result, TensorType, UnaryFn, infer_experts, infer_windows};
 use cactus_tensor::DType;
 
 /// The type of the result of `op` on operands of types `inputs`.
@@ -261,8 +261,11 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
             all_f32(inputs)?;
             rank(q, 4, "the query")?;
             rank(v, 4, "the value")?;
+            let heads = (q.shape[2].as_known(), v.shape[2].as_known());
+            let grouped = matches!(heads, (Some(keys), Some(all)) if keys > 0 && all % keys == 0);
             let fits = q.shape == k.shape
-                && q.shape[..3] == v.shape[..3]
+                && q.shape[..2] == v.shape[..2]
+                && (grouped || q.shape[2] == v.shape[2])
                 && decay.shape == v.shape[..3]
                 && rate.shape == v.shape[..3];
             if !fits {
@@ -304,6 +307,23 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
             }
             Ok(x.clone())
         }
+        Op::NormRope { scale, .. } => {
+            let [x, w, pos, freq] = operands(inputs)?;
+            dtype(w, DType::F32, "the weight")?;
+            vector(w, last(x)?, "the weight")?;
+            infer_inner(&Op::Rope { scale: *scale }, &[x, pos, freq])
+        }
+        Op::NormAdd { .. } => {
+            let [residual, x, w] = operands(inputs)?;
+            all_f32(inputs)?;
+            vector(w, last(x)?, "the weight")?;
+            if residual.shape != x.shape {
+                return Err(Error::ty(format!(
+                    "{x} cannot be added to {residual} element by element"
+                )));
+            }
+            Ok(residual.clone())
+        }
         Op::Attention(attrs) => {
             let [q, k, v] = operands(inputs)?;
             all_f32(inputs)?;
@@ -322,32 +342,8 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
             }
             Ok(q.clone())
         }
-        Op::Experts { .. } => {
-            let [x, ids, shares, gate_up, down] = operands(inputs)?;
-            for t in [x, shares, gate_up, down] {
-                dtype(t, DType::F32, "the operand")?;
-            }
-            dtype(ids, DType::I64, "the experts chosen")?;
-            let leading = |t: &TensorType| t.shape.split_last().map(|(_, l)| l.to_vec());
-            let fits = match (gate_up.known_shape().as_deref(), down.known_shape().as_deref()) {
-                (Some(&[rows, n]), Some(&[all, m])) => {
-                    let experts = all.checked_div(n).unwrap_or(0);
-                    x.last_known() == Some(n)
-                        && m > 0
-                        && experts > 0
-                        && all.is_multiple_of(n)
-                        && m.checked_mul(2).and_then(|g| g.checked_mul(experts)) == Some(rows)
-                }
-                _ => false,
-            };
-            let same = ids.shape == shares.shape && ids.last_known().is_some() && leading(ids) == leading(x);
-            if !fits || !same {
-                return Err(Error::ty(format!(
-                    "{x}, experts {ids}, shares {shares}, weights {gate_up} and {down} do not fit"
-                )));
-            }
-            Ok(x.clone())
-        }
+        Op::Experts { .. } => infer_experts::experts(inputs),
+        Op::RoutedExperts { route, .. } => infer_experts::routed(route, inputs),
         Op::Gated { .. } => {
             let [x] = operands(inputs)?;
             dtype(x, DType::F32, "the operand")?;
@@ -427,7 +423,7 @@ pub(crate) fn at_most(inputs: &[&TensorType], n: usize) -> Result<()> {
     Ok(())
 }
 
-fn dtype(t: &TensorType, want: DType, what: &str) -> Result<()> {
+pub(crate) fn dtype(t: &TensorType, want: DType, what: &str) -> Result<()> {
     if t.dtype != want {
         return Err(Error::ty(format!("{what} must be {want}, found {t}")));
     }

@@ -19,6 +19,7 @@ mod error;
 mod floats;
 mod graph;
 mod infer;
+mod infer_experts;
 mod infer_windows;
 mod op;
 mod text;
@@ -33,7 +34,9 @@ pub use graph::{
     Constraint, Def, Graph, Literal, Node, NodeId, Relation, State, StateKind, TensorType, Value, ValueId,
 };
 pub use infer::{element_key, infer};
-pub use op::{Activation, AttentionAttrs, BinaryFn, CompareFn, ConvAttrs, Op, PoolAttrs, ReduceFn, UnaryFn};
+pub use op::{
+    Activation, AttentionAttrs, BinaryFn, CompareFn, ConvAttrs, Op, PoolAttrs, ReduceFn, Route, RouteFn, UnaryFn,
+};
 pub use weight::WeightExpr;
 
 /// The symbol of the batch axis.

@@ -151,6 +151,49 @@ pub struct AttentionAttrs {
     pub state: Option<String>,
 }
 
+/// What a router makes of its scores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum RouteFn {
+    /// Softmax over all experts.
+    Softmax,
+    /// Logistic function of each.
+    Sigmoid,
+}
+
+/// Attributes of [`Op::RoutedExperts`]. With `p = f(scores)` the experts of a row are the `chosen` largest of `p + bias`, the
+/// largest first and of equal ones the first; the share of an expert is its `p`, divided by `sum of the shares + epsilon`
+/// where they are normalized, then times its `factor`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Route {
+    /// On the scores.
+    pub f: RouteFn,
+    /// Experts that a row chooses.
+    pub chosen: usize,
+    /// Whether shares are divided by their sum, and what is added to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub normalize: Option<f32>,
+    /// Whether `bias` is among the operands.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bias: bool,
+    /// Whether `factor` is among the operands, behind `bias`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub factor: bool,
+}
+
+impl Route {
+    /// Place of `bias` among the operands of the operation.
+    pub fn bias_operand(&self) -> Option<usize> {
+        self.bias.then_some(4)
+    }
+
+    /// Place of `factor` among the operands of the operation.
+    pub fn factor_operand(&self) -> Option<usize> {
+        self.factor.then_some(4 + usize::from(self.bias))
+    }
+}
+
 /// Attributes of [`Op::Conv`] and [`Op::ConvTranspose`], one entry for each spatial axis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConvAttrs {
@@ -357,8 +400,9 @@ pub enum Op {
         reverse: bool,
     },
     /// Linear attention by the gated delta rule (Yang et al. 2024):
-    /// `(q, k [batch, seq, heads, key_dim], v [batch, seq, heads, value_dim], decay, rate [batch, seq, heads]) -> like v`.
-    /// Each head has a matrix `S [key_dim, value_dim]`, zero at first; at each position
+    /// `(q, k [batch, seq, key_heads, key_dim], v [batch, seq, heads, value_dim], decay, rate [batch, seq, heads]) -> like v`.
+    /// Head `h` has the query and key of key head `h / (heads / key_heads)` and a matrix `S [key_dim, value_dim]`, zero at
+    /// first; at each position
     /// `S = decay S; S = S + k (rate (v - Sᵀ k))ᵀ`, and the result is `Sᵀ q`. With a state, `S` is what the last call left.
     GatedDelta {
         /// Name of the recurrent state, `[heads, key_dim, value_dim]`.
@@ -385,6 +429,20 @@ pub enum Op {
         /// Factor on cosine and sine (YaRN's attention factor), usually 1.
         scale: f32,
     },
+    /// [`Op::RmsNorm`] of each head, then [`Op::Rope`]:
+    /// `(x [batch, seq, heads, head_dim], weight [head_dim], positions i64 [seq], inv_freq [rotary/2]) -> like x`.
+    NormRope {
+        /// Of the norm.
+        eps: f32,
+        /// Of the rotation.
+        scale: f32,
+    },
+    /// A branch that is normalized before it is added: `(residual […, n], x like residual, weight [n]) -> like residual`,
+    /// `residual` and the [`Op::RmsNorm`] of `x`.
+    NormAdd {
+        /// Of the norm.
+        eps: f32,
+    },
     /// Scaled dot-product attention with grouped query heads. Vaswani et al. 2017, Ainslie et al. 2023.
     /// `(q [batch, seq, heads, head_dim], k, v [batch, seq, kv_heads, head_dim]) -> [batch, seq, heads, head_dim]`.
     /// Query head `h` reads KV head `h / (heads / kv_heads)`. With a state, keys and values of earlier calls come first.
@@ -401,6 +459,15 @@ pub enum Op {
     Experts {
         /// On the first half.
         activation: Activation,
+    },
+    /// [`Op::Experts`] with their router: `(x […, n], scores […, experts], gate_up, down, bias? [experts], factor? [experts])
+    /// -> like x`. Choices and shares come from the scores as [`Route`] says; which operands stand behind `down`, too.
+    RoutedExperts {
+        /// On the first half.
+        activation: Activation,
+        /// How the scores choose.
+        #[serde(flatten)]
+        route: Route,
     },
     /// Causal depthwise convolution over positions:
     /// `(x [batch, seq, channels], w [channels, kernel], bias? [channels]) -> [batch, seq, channels]`,
@@ -454,10 +521,22 @@ impl Op {
             Op::RmsNorm { .. } => "rms_norm".into(),
             Op::LayerNorm { .. } => "layer_norm".into(),
             Op::Rope { .. } => "rope".into(),
+            Op::NormRope { .. } => "norm_rope".into(),
+            Op::NormAdd { .. } => "norm_add".into(),
             Op::Attention(_) => "attention".into(),
             Op::Gated { .. } => "gated".into(),
             Op::Experts { .. } => "experts".into(),
+            Op::RoutedExperts { .. } => "routed_experts".into(),
             Op::ShortConv { .. } => "short_conv".into(),
+        }
+    }
+
+    /// The places of the experts' weights `gate_up` and `down` among the operands, if it has such.
+    pub fn expert_weights(&self) -> Option<[usize; 2]> {
+        match self {
+            Op::Experts { .. } => Some([3, 4]),
+            Op::RoutedExperts { .. } => Some([2, 3]),
+            _ => None,
         }
     }
 

@@ -145,7 +145,7 @@ fn verify_state(op: &Op, name: &str, state: Option<&State>, types: &[&TensorType
         (Op::GatedDelta { .. }, StateKind::Recurrent { shape }) => {
             let (q, v) = (types[0], types[2]);
             matches!(shape[..], [heads, keys, values]
-                if q.shape[2].is(heads) && q.shape[3].is(keys) && v.shape[3].is(values))
+                if v.shape[2].is(heads) && q.shape[3].is(keys) && v.shape[3].is(values))
         }
         _ => false,
     };
@@ -174,7 +174,9 @@ impl StateKind {
 
 fn attributes_are_finite(op: &Op) -> bool {
     match op {
-        Op::RmsNorm { eps } | Op::LayerNorm { eps } => eps.is_finite(),
+        Op::RmsNorm { eps } | Op::LayerNorm { eps } | Op::NormAdd { eps } => eps.is_finite(),
+        Op::NormRope { eps, scale } => eps.is_finite() && scale.is_finite(),
+        Op::RoutedExperts { route, .. } => route.normalize.is_none_or(f32::is_finite),
         Op::Rope { scale } => scale.is_finite(),
         Op::Attention(a) => a.scale.is_finite() && a.softcap.is_none_or(f32::is_finite),
         _ => true,

@@ -8,7 +8,7 @@ use cactus_quant::GROUP;
 use cactus_simd::{Op, Simd};
 
 /// Elements normalized at a time before they are quantized; whole groups.
-const PIECE: usize = 32 * GROUP;
+pub(crate) const PIECE: usize = 32 * GROUP;
 
 impl Exec<'_> {
     /// RMS normalization (Zhang and Sennrich 2019), `x [rows, dim]`, `weight [dim]`, `out [rows, dim]`:
@@ -228,7 +228,7 @@ impl Op for RmsNormQuantize<'_, '_> {
 
 /// `out = (x * r) * weight`.
 #[inline(always)]
-fn scale_rows<S: Simd>(s: S, x: &[f32], r: S::F, weight: &[f32], out: &mut [f32]) {
+pub(crate) fn scale_rows<S: Simd>(s: S, x: &[f32], r: S::F, weight: &[f32], out: &mut [f32]) {
     let ((chunks, tail), (weights, weight_tail)) = (x.as_chunks::<16>(), weight.as_chunks::<16>());
     let (outs, out_tail) = out.as_chunks_mut::<16>();
     for ((x, w), out) in chunks.iter().zip(weights).zip(outs) {

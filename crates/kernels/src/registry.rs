@@ -89,6 +89,8 @@ pub fn rows() -> &'static [KernelRow] {
         "rms_norm" "f32" <- "f32" "f32" [1 x 16];
         "rms_norm_quantize" "q8r" <- "f32" "f32" [1 x 32];
         "rms_norm_heads" "f32" <- "f32" "f32" [1 x 16];
+        "norm_rope_heads" "f32" <- "f32" "f32" [1 x 32];
+        "norm_add" "f32" <- "f32" "f32" [1 x 16];
         "layer_norm" "f32" <- "f32" "f32" [1 x 16];
         "gated" "f32" <- "f32" [1 x 16];
         "gated_quantize" "q8r" <- "f32" [1 x 32];
@@ -98,6 +100,7 @@ pub fn rows() -> &'static [KernelRow] {
         "rope" "f32" <- "f32" "f32" [1 x 32];
         "softmax_rows" "f32" <- "f32" [1 x 16];
         "short_conv" "f32" <- "f32" "f32" [1 x 16];
+        "gated_delta" "f32" <- "f32" "f32" [1 x 64];
         "kv_append" "i8g32" <- "f32" [1 x 32];
         "kv_append" "f16" <- "f32" [1 x 16];
         "attention" "f32" <- "f32" "i8g32" [n x 64];

@@ -119,6 +119,6 @@ impl Op for Rope<'_> {
 }
 
 #[inline(always)]
-fn rotate<S: Simd>(s: S, a: S::F, b: S::F, cos: S::F, sin: S::F) -> (S::F, S::F) {
+pub(crate) fn rotate<S: Simd>(s: S, a: S::F, b: S::F, cos: S::F, sin: S::F) -> (S::F, S::F) {
     (s.fnma(b, sin, s.mul(a, cos)), s.fma(a, sin, s.mul(b, cos)))
 }

@@ -26,7 +26,16 @@ const COVERAGE: &[(&str, fn())] = &[
 ];
 
 /// Operations with test files of their own.
-const ELSEWHERE: [&str; 5] = ["linear", "rotate_rows", "embed", "kv_append", "attention"];
+const ELSEWHERE: [&str; 8] = [
+    "linear",
+    "rotate_rows",
+    "embed",
+    "kv_append",
+    "attention",
+    "norm_rope_heads",
+    "norm_add",
+    "gated_delta",
+];
 
 #[test]
 fn registry_every_operation_is_covered() {

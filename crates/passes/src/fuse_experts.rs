@@ -2,7 +2,8 @@
 //! written: there are as many ways as models.
 
 use crate::pattern::{
-    Match, Miss, binary, either, free_name, insert_before, maker, near, number, only_user, place, users,
+    Match, Miss, binary, either, free_name, insert_before, maker, near, number, only_user, place, rewrite_each, strip,
+    users,
 };
 use crate::{Pass, Report, Result};
 use cactus_ir::{
@@ -21,19 +22,7 @@ impl Pass for FuseExperts {
     }
 
     fn run(&self, graph: &mut Graph, report: &mut Report) -> Result<()> {
-        for id in graph.order().to_vec() {
-            let path = graph.node(id).path.clone();
-            match find(graph, id) {
-                Ok(found) => {
-                    rewrite(graph, id, found)?;
-                    report.fired(self.name(), &path, "experts");
-                }
-                Err(Miss::Near(why)) => report.missed(self.name(), &path, why),
-                Err(Miss::Other) => {}
-            }
-        }
-        graph.remove_dead();
-        Ok(())
+        rewrite_each(graph, report, (self.name(), "experts"), find, rewrite)
     }
 }
 
@@ -135,19 +124,6 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
     })
 }
 
-/// What `v` is a reshape of.
-fn strip(g: &Graph, mut v: ValueId) -> ValueId {
-    while let Some(Node {
-        op: Op::Reshape { .. },
-        inputs,
-        ..
-    }) = maker(g, v)
-    {
-        v = inputs[0];
-    }
-    v
-}
-
 /// `weight[ids] · operand`, a row for each index.
 struct ExpertProduct {
     weight: ValueId,
@@ -184,7 +160,7 @@ fn expert_product(g: &Graph, v: ValueId) -> Option<ExpertProduct> {
 }
 
 /// The index behind `where(i < 0, i + n, i)`, where `i` comes from a sort and so counts from 0.
-fn never_negative(g: &Graph, v: ValueId, n: usize) -> ValueId {
+pub(crate) fn never_negative(g: &Graph, v: ValueId, n: usize) -> ValueId {
     let wrapped = || {
         let node = maker(g, v)?;
         let (Op::Where, &[cond, other, i]) = (&node.op, &node.inputs[..]) else {

@@ -1,7 +1,7 @@
 //! Gated units out of an activation and a product. Joining the weights is shared with `merge_linear`.
 
 use crate::merge_linear::{merge, mergeable};
-use crate::pattern::{Match, Miss, either, insert_before, last_slice, maker, near, only_user, result};
+use crate::pattern::{Match, Miss, either, insert_before, last_slice, maker, near, only_user, result, rewrite_each};
 use crate::{Pass, Report, Result};
 use cactus_ir::{Activation, BinaryFn, Dim, Graph, Node, NodeId, Op, UnaryFn, ValueId};
 
@@ -16,28 +16,19 @@ impl Pass for FuseGatedMlp {
     }
 
     fn run(&self, graph: &mut Graph, report: &mut Report) -> Result<()> {
-        for id in graph.order().to_vec() {
-            let path = graph.node(id).path.clone();
-            match find(graph, id) {
-                Ok(Found { activation, parts }) => {
-                    let gate_up = match parts {
-                        Parts::Linears(pair) => merge(graph, &pair)?,
-                        Parts::Slice { base, start, end } => {
-                            let axis = graph.ty(base).shape.len() - 1;
-                            let (start, end) = (Dim::known(start), Dim::known(end));
-                            insert_before(graph, id, Op::Slice { axis, start, end }, &[base])?
-                        }
-                        Parts::Whole(base) => base,
-                    };
-                    graph.replace(id, Op::Gated { activation }, &[gate_up])?;
-                    report.fired(self.name(), &path, "gated unit");
+        rewrite_each(graph, report, (self.name(), "gated unit"), find, |graph, id, found| {
+            let gate_up = match found.parts {
+                Parts::Linears(pair) => merge(graph, &pair)?,
+                Parts::Slice { base, start, end } => {
+                    let axis = graph.ty(base).shape.len() - 1;
+                    let (start, end) = (Dim::known(start), Dim::known(end));
+                    insert_before(graph, id, Op::Slice { axis, start, end }, &[base])?
                 }
-                Err(Miss::Near(why)) => report.missed(self.name(), &path, why),
-                Err(Miss::Other) => {}
-            }
-        }
-        graph.remove_dead();
-        Ok(())
+                Parts::Whole(base) => base,
+            };
+            let activation = found.activation;
+            Ok(graph.replace(id, Op::Gated { activation }, &[gate_up])?)
+        })
     }
 }
 

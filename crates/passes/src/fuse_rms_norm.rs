@@ -1,12 +1,14 @@
 //! RMS norms out of their parts. `fuse_layer_norm`, which runs first, starts from the same inverse root.
 
 use crate::pattern::{
-    Match, Miss, binary, describe, either, is_square, mean_last, near, plus_scalar, result, users, vector,
+    Match, Miss, binary, describe, either, is_square, mean_last, near, only_user, plus_scalar, result, sum_last,
+    times_scalar, users, vector,
 };
 use crate::{Pass, Report, Result};
 use cactus_ir::{BinaryFn, Graph, Literal, Node, NodeId, Op, UnaryFn, ValueId};
 
-/// Finds `x * rsqrt(mean(x²) + eps) * weight`, whatever the order of factors, also as a quotient by the root.
+/// Finds `x * rsqrt(mean(x²) + eps) * weight`, whatever the order of factors, also as a quotient by the root, and vectors of
+/// length 1, `x * rsqrt(sum(x²) + eps)`.
 #[derive(Debug)]
 pub(crate) struct FuseRmsNorm;
 
@@ -22,13 +24,13 @@ impl Pass for FuseRmsNorm {
             };
             let path = graph.node(id).path.clone();
             match find(graph, &inverse) {
-                Ok(Found { x, roots }) => {
+                Ok(Found { x, eps, roots }) => {
                     for (root, weight) in roots {
                         let weight = match weight {
                             Weight::Value(w) => w,
-                            Weight::Ones(n) => graph.add_literal(&[n], Literal::F32(vec![1.0; n]))?,
+                            Weight::Fill(n, c) => graph.add_literal(&[n], Literal::F32(vec![c; n]))?,
                         };
-                        graph.replace(root, Op::RmsNorm { eps: inverse.eps }, &[x, weight])?;
+                        graph.replace(root, Op::RmsNorm { eps }, &[x, weight])?;
                         report.fired(self.name(), &path, "rms_norm");
                     }
                 }
@@ -81,19 +83,22 @@ impl InverseRoot {
 
 struct Found {
     x: ValueId,
+    eps: f32,
     /// The last node of each norm with its weight; several norms may share the root.
     roots: Vec<(NodeId, Weight)>,
 }
 
 enum Weight {
     Value(ValueId),
-    /// There is none: that many ones.
-    Ones(usize),
+    /// There is none: that many of one number.
+    Fill(usize, f32),
 }
 
 fn find(g: &Graph, inverse: &InverseRoot) -> Match<Found> {
-    let Some(square) = mean_last(g, inverse.mean) else {
-        return Err(Miss::Other);
+    let (square, is_mean) = match (mean_last(g, inverse.mean), sum_last(g, inverse.mean)) {
+        (Some(square), _) => (square, true),
+        (None, Some(square)) => (square, false),
+        (None, None) => return Err(Miss::Other),
     };
     let base = match crate::pattern::maker(g, square) {
         Some(Node {
@@ -120,6 +125,12 @@ fn find(g: &Graph, inverse: &InverseRoot) -> Match<Found> {
             crate::pattern::place(g.node(scaling))
         ));
     };
+    if !is_mean {
+        return unit(g, inverse, scaling, x, width)
+            .filter(|_| x == base)
+            .ok_or(Miss::Other);
+    }
+    let eps = inverse.eps;
     // The product with the weight before or after the one with the root.
     if x == base {
         let normed = result(g, scaling);
@@ -131,10 +142,11 @@ fn find(g: &Graph, inverse: &InverseRoot) -> Match<Found> {
         };
         let roots: Vec<_> = users(g, normed).into_iter().filter_map(by_weight).collect();
         return match roots.is_empty() {
-            false => Ok(Found { x, roots }),
+            false => Ok(Found { x, eps, roots }),
             true if width <= Literal::MAX_ELEMS => Ok(Found {
                 x,
-                roots: vec![(scaling, Weight::Ones(width))],
+                eps,
+                roots: vec![(scaling, Weight::Fill(width, 1.0))],
             }),
             true => near("there is no weight, and the axis is too wide for a literal one"),
         };
@@ -145,8 +157,26 @@ fn find(g: &Graph, inverse: &InverseRoot) -> Match<Found> {
     match weight {
         Some(w) if g.ty(x) == g.ty(base) => Ok(Found {
             x: base,
+            eps,
             roots: vec![(scaling, Weight::Value(w))],
         }),
         _ => near(format!("the root scales {}, not {}", describe(g, x), describe(g, base))),
     }
+}
+
+/// `x / sqrt(sum(x²) + eps)`, perhaps times a number: the norm of `n` elements with weights of `1/sqrt(n)`, since the sum is
+/// `n` times the mean.
+fn unit(g: &Graph, inverse: &InverseRoot, scaling: NodeId, x: ValueId, n: usize) -> Option<Found> {
+    let scaled = only_user(g, result(g, scaling)).and_then(|user| {
+        let (y, c) = times_scalar(g, result(g, user))?;
+        (y == result(g, scaling)).then_some((user, c))
+    });
+    let (root, c) = scaled.unwrap_or((scaling, 1.0));
+    let fill = (c / (n as f64).sqrt()) as f32;
+    let fits = n > 0 && n <= Literal::MAX_ELEMS && g.ty(result(g, root)) == g.ty(x);
+    fits.then(|| Found {
+        x,
+        eps: (f64::from(inverse.eps) / n as f64) as f32,
+        roots: vec![(root, Weight::Fill(n, fill))],
+    })
 }

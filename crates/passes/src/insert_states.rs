@@ -137,7 +137,7 @@ fn kv_state(g: &Graph, id: NodeId) -> Option<StateKind> {
 fn delta_state(g: &Graph, id: NodeId) -> Option<StateKind> {
     let node = g.node(id);
     let (q, v) = (g.ty(node.inputs[0]), g.ty(node.inputs[2]));
-    let sizes = [&q.shape[2], &q.shape[3], &v.shape[3]].map(Dim::as_known);
+    let sizes = [&v.shape[2], &q.shape[3], &v.shape[3]].map(Dim::as_known);
     let shape = sizes.into_iter().collect::<Option<Vec<usize>>>()?;
     Some(StateKind::Recurrent { shape })
 }

@@ -2,7 +2,8 @@
 //! that the runtime lowers.
 //!
 //! [`optimize`] runs the whole pipeline: canonicalize, fold constants, fuse (norms, rotary embedding, attention, short
-//! convolution, gated MLP, chosen experts), merge linears that share an operand, insert states, remove dead code. Each pass is one file
+//! convolution, gated MLP, chosen experts), merge linears that share an operand, insert states, fuse once more what stands
+//! side by side (norm and rotation, norm and sum, router and experts), remove dead code. Each pass is one file
 //! and one [`Pass`]; the graph is verified after each. A [`Report`] says where each pattern fired and, where it nearly
 //! did, why not. [`choose_storage`] decides how each weight is stored; that is no rewrite, since the graph sees a weight
 //! as `f32` whatever it is stored as.
@@ -16,6 +17,7 @@
 mod affine;
 mod canonicalize;
 mod dead_code;
+mod drop_repeats;
 mod error;
 mod fold;
 mod fuse_activation;
@@ -23,8 +25,11 @@ mod fuse_attention;
 mod fuse_experts;
 mod fuse_gated_mlp;
 mod fuse_layer_norm;
+mod fuse_norm_add;
+mod fuse_norm_rope;
 mod fuse_rms_norm;
 mod fuse_rope;
+mod fuse_router;
 mod fuse_short_conv;
 mod insert_states;
 mod layout;

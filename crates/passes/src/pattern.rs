@@ -1,7 +1,7 @@
 //! Small questions that every pattern asks of a graph, and the two ways of changing it.
 
-use crate::Result;
-use cactus_ir::{BinaryFn, Def, Graph, Literal, Node, NodeId, Op, TensorType, UnaryFn, ValueId, infer};
+use crate::{Report, Result};
+use cactus_ir::{BinaryFn, Def, Graph, Literal, Node, NodeId, Op, ReduceFn, TensorType, UnaryFn, ValueId, infer};
 use std::collections::HashSet;
 
 /// Why a pattern did not match.
@@ -18,6 +18,43 @@ pub(crate) type Match<T> = std::result::Result<T, Miss>;
 
 pub(crate) fn near<T>(why: impl Into<String>) -> Match<T> {
     Err(Miss::Near(why.into()))
+}
+
+/// Looks for a pattern around every node, in order, and rewrites what is found; the report gets `what` for each, and why
+/// not where it nearly was there. Nodes that nobody reads any more are removed at the end.
+pub(crate) fn rewrite_each<T>(
+    graph: &mut Graph,
+    report: &mut Report,
+    (pass, what): (&'static str, &str),
+    find: impl Fn(&Graph, NodeId) -> Match<T>,
+    mut rewrite: impl FnMut(&mut Graph, NodeId, T) -> Result<()>,
+) -> Result<()> {
+    for id in graph.order().to_vec() {
+        let path = graph.node(id).path.clone();
+        match find(graph, id) {
+            Ok(found) => {
+                rewrite(graph, id, found)?;
+                report.fired(pass, &path, what);
+            }
+            Err(Miss::Near(why)) => report.missed(pass, &path, why),
+            Err(Miss::Other) => {}
+        }
+    }
+    graph.remove_dead();
+    Ok(())
+}
+
+/// What `v` is a reshape of.
+pub(crate) fn strip(g: &Graph, mut v: ValueId) -> ValueId {
+    while let Some(Node {
+        op: Op::Reshape { .. },
+        inputs,
+        ..
+    }) = maker(g, v)
+    {
+        v = inputs[0];
+    }
+    v
 }
 
 /// The node that makes `v`.
@@ -98,17 +135,21 @@ pub(crate) fn is_square(g: &Graph, v: ValueId, x: ValueId) -> bool {
 
 /// The operand, where `v` is its mean along the last axis, which stays.
 pub(crate) fn mean_last(g: &Graph, v: ValueId) -> Option<ValueId> {
+    reduced_last(g, v, ReduceFn::Mean)
+}
+
+/// The operand, where `v` is its sum along the last axis, which stays.
+pub(crate) fn sum_last(g: &Graph, v: ValueId) -> Option<ValueId> {
+    reduced_last(g, v, ReduceFn::Sum)
+}
+
+fn reduced_last(g: &Graph, v: ValueId, by: ReduceFn) -> Option<ValueId> {
     let node = maker(g, v)?;
-    let Op::Reduce {
-        f: cactus_ir::ReduceFn::Mean,
-        axes,
-        keepdim: true,
-    } = &node.op
-    else {
+    let Op::Reduce { f, axes, keepdim: true } = &node.op else {
         return None;
     };
     let x = node.inputs[0];
-    (axes[..] == [g.ty(x).shape.len() - 1]).then_some(x)
+    (*f == by && axes[..] == [g.ty(x).shape.len() - 1]).then_some(x)
 }
 
 /// The vector `[n]` behind `v`, which may carry leading axes of size 1.

@@ -2,14 +2,18 @@
 
 use crate::canonicalize::Canonicalize;
 use crate::dead_code::DeadCode;
+use crate::drop_repeats::DropRepeats;
 use crate::fold::Fold;
 use crate::fuse_activation::FuseActivation;
 use crate::fuse_attention::FuseAttention;
 use crate::fuse_experts::FuseExperts;
 use crate::fuse_gated_mlp::FuseGatedMlp;
 use crate::fuse_layer_norm::FuseLayerNorm;
+use crate::fuse_norm_add::FuseNormAdd;
+use crate::fuse_norm_rope::FuseNormRope;
 use crate::fuse_rms_norm::FuseRmsNorm;
 use crate::fuse_rope::FuseRope;
+use crate::fuse_router::FuseRouter;
 use crate::fuse_short_conv::FuseShortConv;
 use crate::insert_states::InsertStates;
 use crate::merge_linear::MergeLinear;
@@ -66,6 +70,10 @@ static PIPELINE: &[&dyn PassSync] = &[
     &Canonicalize,
     &Fold,
     &Canonicalize,
+    &DropRepeats,
+    &Canonicalize,
+    &DropRepeats,
+    &Canonicalize,
     &SinkReshapes,
     &Canonicalize,
     &FuseActivation,
@@ -86,6 +94,9 @@ static PIPELINE: &[&dyn PassSync] = &[
     &MergeLinear,
     &Canonicalize,
     &InsertStates,
+    &FuseNormRope,
+    &FuseNormAdd,
+    &FuseRouter,
     &DeadCode,
 ];
 

@@ -139,16 +139,22 @@ fn choose(g: &Graph, v: ValueId, policy: &Policy) -> StorageChoice {
                 (Op::Linear, 1) => "a linear",
                 (Op::Embedding, 0) => "an embedding",
                 // Each expert is a matrix of its own, which must begin with a block of rows.
-                (Op::Experts { .. }, 3 | 4) => {
-                    let (n, m) = (g.ty(node.inputs[3]).last_known(), g.ty(node.inputs[4]).last_known());
-                    let rows = if i == 3 { m.map(|m| 2 * m) } else { n };
+                (op, i) if op.expert_weights().is_some_and(|w| w.contains(&i)) => {
+                    let [gate_up, down] = op.expert_weights().unwrap_or([i, i]);
+                    let (n, m) = (
+                        g.ty(node.inputs[gate_up]).last_known(),
+                        g.ty(node.inputs[down]).last_known(),
+                    );
+                    let rows = if i == gate_up { m.map(|m| 2 * m) } else { n };
                     match rows {
                         Some(rows) if rows % BLOCK_ROWS == 0 => "experts",
                         _ => return choice(Storage::Plain, "experts of an odd number of rows".into()),
                     }
                 }
                 (Op::Linear, _) => return choice(Storage::Plain, "a bias".into()),
-                (Op::RmsNorm { .. } | Op::LayerNorm { .. }, _) => return choice(Storage::Plain, "a norm".into()),
+                (Op::RmsNorm { .. } | Op::LayerNorm { .. } | Op::NormRope { .. } | Op::NormAdd { .. }, _) => {
+                    return choice(Storage::Plain, "a norm".into());
+                }
                 (Op::ShortConv { .. } | Op::Conv1d { .. }, _) => {
                     return choice(Storage::Plain, "a convolution".into());
                 }

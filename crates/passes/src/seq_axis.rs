@@ -226,6 +226,27 @@ fn step(g: &Graph, node: &Node, known: &[Along]) -> Result<Along, String> {
             (Along::Constant, Along::Constant, Along::Constant) => Ok(Along::Constant),
             _ => Err("operand and positions do not go together".into()),
         },
+        Op::NormRope { .. } => match (of(0), of(1), of(2), of(3)) {
+            (Along::Axis(1), Along::Constant, Along::Axis(0), Along::Constant) => Ok(Along::Axis(1)),
+            (Along::Constant, Along::Constant, Along::Constant, Along::Constant) => Ok(Along::Constant),
+            _ => Err("operand and positions do not go together".into()),
+        },
+        Op::NormAdd { .. } => {
+            constants(2)?;
+            if of(0) == of(1) {
+                keep(&[rank - 1])
+            } else {
+                Err("what is added does not count the same positions".into())
+            }
+        }
+        Op::RoutedExperts { .. } => {
+            constants(2)?;
+            if of(0) == of(1) {
+                keep(&[rank - 1])
+            } else {
+                Err("rows and scores do not count the same positions".into())
+            }
+        }
         Op::Attention(a) => match (of(0), of(1), of(2)) {
             // Keys and values that stay the same are read by each position on its own.
             (q, Along::Constant, Along::Constant) if !a.causal && a.window.is_none() => Ok(q),

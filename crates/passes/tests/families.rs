@@ -55,6 +55,8 @@ fn golden_model_fuses_completely() {
                     | Op::Reshape { .. }
                     | Op::RmsNorm { .. }
                     | Op::Rope { .. }
+                    | Op::NormRope { .. }
+                    | Op::NormAdd { .. }
                     | Op::Attention(_)
                     | Op::ShortConv { .. }
                     | Op::Gated { .. }

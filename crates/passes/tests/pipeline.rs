@@ -167,12 +167,17 @@ fn every_family_and_style_fuses_completely() {
             let layers = model.layers.len();
             assert_eq!(count(&g, |op| matches!(op, Op::Attention(_))), attentions, "{what}");
             assert_eq!(count(&g, |op| matches!(op, Op::ShortConv { .. })), convs, "{what}");
-            assert_eq!(count(&g, |op| matches!(op, Op::Rope { .. })), 2 * attentions, "{what}");
+            // Heads that are normalized are rotated in the same operation.
+            let (rope, norm_rope) = match model.qk_norm {
+                true => (0, 2 * attentions),
+                false => (2 * attentions, 0),
+            };
+            assert_eq!(count(&g, |op| matches!(op, Op::Rope { .. })), rope, "{what}");
+            assert_eq!(count(&g, |op| matches!(op, Op::NormRope { .. })), norm_rope, "{what}");
             assert_eq!(count(&g, |op| matches!(op, Op::Gated { .. })), layers, "{what}");
-            let head_norms = if model.qk_norm { 2 * attentions } else { 0 };
             assert_eq!(
                 count(&g, |op| matches!(op, Op::RmsNorm { .. })),
-                2 * layers + 1 + head_norms,
+                2 * layers + 1,
                 "{what}"
             );
             // Mixer in and out, gate and up, down; and the head.

@@ -1,9 +1,9 @@
 //! One operation on concrete tensors.
 
 use crate::{
-    Error, ErrorKind, Result, attention, elementwise, fused, index, linear, recurrent, reduce, shape, windows,
+    Error, ErrorKind, Result, attention, elementwise, fused, index, linear, recurrent, reduce, routed, shape, windows,
 };
-use cactus_ir::{Bindings, Dim, Op, TensorType, infer};
+use cactus_ir::{BinaryFn, Bindings, Dim, Op, TensorType, infer};
 use cactus_tensor::Tensor;
 
 /// `op` with every symbolic size replaced by its value under `bindings`.
@@ -106,9 +106,15 @@ pub(crate) fn eval_with(op: &Op, inputs: &[&Tensor], bindings: &Bindings, past: 
         Op::RmsNorm { eps } => fused::rms_norm(arg(0), arg(1), *eps),
         Op::LayerNorm { eps } => fused::layer_norm(arg(0), arg(1), optional(2), *eps),
         Op::Rope { scale } => fused::rope(arg(0), arg(1), arg(2), *scale),
+        Op::NormRope { eps, scale } => fused::rope(&fused::rms_norm(arg(0), arg(1), *eps)?, arg(2), arg(3), *scale),
+        Op::NormAdd { eps } => elementwise::binary(BinaryFn::Add, arg(0), &fused::rms_norm(arg(1), arg(2), *eps)?),
         Op::Attention(attrs) => attention::attention(attrs, arg(0), arg(1), arg(2), past.positions),
         Op::Gated { activation } => fused::gated(*activation, arg(0)),
         Op::Experts { activation } => fused::experts(*activation, [0, 1, 2, 3, 4].map(arg)),
+        Op::RoutedExperts { activation, route } => {
+            let (ids, shares) = routed::choices(route, inputs)?;
+            fused::experts(*activation, [arg(0), &ids, &shares, arg(2), arg(3)])
+        }
         Op::ShortConv { .. } => fused::short_conv(arg(0), arg(1), optional(2), past.conv_rows),
         other => Err(Error::new(
             ErrorKind::Unsupported,

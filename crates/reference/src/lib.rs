@@ -20,6 +20,7 @@ mod interpreter;
 mod linear;
 mod recurrent;
 mod reduce;
+mod routed;
 mod shape;
 mod states;
 mod weights;

@@ -66,13 +66,13 @@ pub(crate) fn gru(reverse: bool, gates: &Tensor, w: &Tensor, bias: &Tensor, h0: 
 /// Of `[q, k, v, decay, rate]` the result, and the matrices `[batch, heads, keys, values]` after the last position; they
 /// begin as `before`, or zero.
 pub(crate) fn gated_delta([q, k, v, decay, rate]: [&Tensor; 5], before: Option<&[f32]>) -> Result<(Tensor, Vec<f32>)> {
-    let &[batch, len, heads, keys] = q.shape() else {
+    let (&[batch, len, key_heads, keys], &[_, _, heads, values]) = (q.shape(), v.shape()) else {
         return Err(crate::Error::new(
             crate::ErrorKind::Unsupported,
-            "a query has four axes".to_owned(),
+            "queries and values have four axes".to_owned(),
         ));
     };
-    let values = v.shape()[3];
+    let group = heads.checked_div(key_heads).unwrap_or(1).max(1);
     let [q, k, decay, rate] = [q.as_f32()?, k.as_f32()?, decay.as_f32()?, rate.as_f32()?];
     let mut out = vec![0f32; batch * len * heads * values];
     let (v, mut after) = (v.as_f32()?, Vec::new());
@@ -84,7 +84,8 @@ pub(crate) fn gated_delta([q, k, v, decay, rate]: [&Tensor; 5], before: Option<&
             };
             for t in 0..len {
                 let at = (b * len + t) * heads + h;
-                let (q, k) = (&q[at * keys..][..keys], &k[at * keys..][..keys]);
+                let key = (b * len + t) * key_heads + h / group;
+                let (q, k) = (&q[key * keys..][..keys], &k[key * keys..][..keys]);
                 let v = &v[at * values..][..values];
                 for j in 0..values {
                     let column =

@@ -8,7 +8,7 @@ use crate::state::{StatePlan, States};
 use crate::step::{Buffer, Kind, Lowered, Rows, View};
 use crate::{Error, Logits, Profile, Program, Result};
 use cactus_base::{AlignedBuf, Pool};
-use cactus_kernels::{Activations, Epilogue, Exec, QuantizedRows, RotatedRows};
+use cactus_kernels::{Activations, Epilogue, Exec, NextNorm, Norm, QuantizedRows, RotatedRows};
 use cactus_quant::PackedView;
 use cactus_tensor::Tensor;
 use rows::Held;
@@ -319,6 +319,14 @@ impl<'a> Call<'a> {
         }
     }
 
+    fn norm(&self, weight: usize, eps: f32) -> Norm<'a> {
+        let program: &'a Program = self.program;
+        Norm {
+            weight: program.vector(weight),
+            eps,
+        }
+    }
+
     /// Arena bytes of the rows of a buffer of `f32` rows of `stride` elements.
     fn span(&self, buffer: Buffer, stride: usize, rows: &Range<usize>) -> Range<usize> {
         let at = self.lowered.offsets[buffer];
@@ -421,6 +429,48 @@ impl Call<'_> {
                 let span = self.view_span(*x, rows);
                 let data = &mut floats(&mut self.arena[span])[x.offset..];
                 exec.rms_norm_heads(data, w, *eps, n, x.stride, x.width / head_dim, *head_dim);
+            }
+            Kind::NormRopeHeads {
+                x,
+                weight,
+                eps,
+                table,
+                half,
+            } => {
+                let norm = self.norm(*weight, *eps);
+                let [x_bytes, t_bytes] = parts(self.arena, [self.view_span(*x, rows), self.whole(*table)]);
+                let (cos, sin) = floats(t_bytes).split_at_mut(self.program.chunk_tokens * half);
+                let (len, heads) = (n * half, x.width / norm.weight.len().max(1));
+                let data = &mut floats(x_bytes)[x.offset..];
+                exec.norm_rope_heads(data, norm, n, x.stride, heads, &cos[..len], &sin[..len]);
+            }
+            Kind::NormAdd {
+                x,
+                weight,
+                eps,
+                residual,
+                next,
+            } => {
+                let norm = self.norm(*weight, *eps);
+                let units = n * (x.width / norm.weight.len().max(1));
+                let (x_span, sum_span) = (self.view_span(*x, rows), self.view_span(*residual, rows));
+                let Some(next) = next else {
+                    let [xs, sums] = parts(self.arena, [x_span, sum_span]);
+                    exec.norm_add(floats(xs), norm, units, floats(sums), NextNorm::None);
+                    return Ok(());
+                };
+                let then = self.norm(next.weight, next.eps);
+                let out_span = match next.quantized {
+                    true => self.whole(next.out),
+                    false => self.span(next.out, x.width, rows),
+                };
+                let [xs, sums, os] = parts(self.arena, [x_span, sum_span, out_span]);
+                if next.quantized {
+                    let mut q = QuantizedRows::new(os, n, x.width);
+                    exec.norm_add(floats(xs), norm, n, floats(sums), NextNorm::Quantized(then, &mut q));
+                } else {
+                    exec.norm_add(floats(xs), norm, n, floats(sums), NextNorm::Rows(then, floats(os)));
+                }
             }
             Kind::LayerNorm {
                 x,

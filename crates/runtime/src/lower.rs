@@ -14,6 +14,7 @@
 mod elementwise;
 mod given;
 mod island;
+mod norms;
 
 use crate::function::Island;
 use crate::memory::{Request, plan};
@@ -201,7 +202,11 @@ impl Lowerer<'_> {
         match &kind {
             Kind::Embed { out, .. } => touched.push(*out),
             Kind::RopeTable { table, .. } => touched.push(*table),
-            Kind::Rope { x, table, .. } => touched.extend([x.buffer, *table]),
+            Kind::Rope { x, table, .. } | Kind::NormRopeHeads { x, table, .. } => touched.extend([x.buffer, *table]),
+            Kind::NormAdd { x, residual, next, .. } => {
+                touched.extend([x.buffer, residual.buffer]);
+                touched.extend(next.map(|n| n.out));
+            }
             Kind::RmsNormHeads { x, .. } => touched.push(x.buffer),
             Kind::RmsNorm { x, out, .. }
             | Kind::RmsNormQuantize { x, out, .. }
@@ -321,12 +326,7 @@ impl Lowerer<'_> {
         }
         let buffer = self.rows_buffer(node, view.width)?;
         self.push(node, Kind::Copy { x: view, out: buffer });
-        Ok(View {
-            buffer,
-            offset: 0,
-            width: view.width,
-            stride: view.width,
-        })
+        Ok(View::of(buffer, view.width))
     }
 
     fn single_use(&self, v: ValueId) -> bool {
@@ -408,13 +408,7 @@ impl Lowerer<'_> {
     /// A new whole buffer for the result `v`.
     fn fresh(&mut self, node: &Node, v: ValueId, width: usize) -> Result<Buffer> {
         let buffer = self.rows_buffer(node, width)?;
-        let view = View {
-            buffer,
-            offset: 0,
-            width,
-            stride: width,
-        };
-        self.place(v, Place::Rows(view))?;
+        self.place(v, Place::Rows(View::of(buffer, width)))?;
         Ok(buffer)
     }
 
@@ -515,6 +509,8 @@ impl Lowerer<'_> {
                 Ok(())
             }
             Op::Rope { scale } => self.rope(node, *scale),
+            Op::NormRope { eps, scale } => self.norm_rope(node, *eps, *scale),
+            Op::NormAdd { eps } => self.norm_add(id, node, *eps),
             Op::Attention(a) => {
                 let Some(state) = a.state.as_deref() else {
                     return self.fail(
@@ -548,12 +544,13 @@ impl Lowerer<'_> {
                 let state = self.state_index(node, state)?;
                 let mut operands = Vec::new();
                 for &v in &node.inputs {
-                    operands.push(self.whole(node, v)?);
+                    operands.push(self.view(node, v)?);
                 }
                 let [q, k, v, decay, rate] = operands[..] else {
                     return self.fail(node, "expected five operands");
                 };
-                let heads = self.graph.ty(out).shape[2].as_known().unwrap_or(0);
+                let heads = |v: ValueId| self.graph.ty(v).shape[2].as_known().unwrap_or(0);
+                let (heads, key_heads) = (heads(out), heads(node.inputs[0]));
                 let out = self.fresh(node, out, v.width)?;
                 let kind = Kind::GatedDelta {
                     state,
@@ -563,6 +560,7 @@ impl Lowerer<'_> {
                     decay,
                     rate,
                     heads,
+                    key_heads,
                     out,
                 };
                 self.push(node, kind);
@@ -716,15 +714,22 @@ impl Lowerer<'_> {
         } else {
             node.inputs[0]
         };
-        if self.graph.ty(other) != self.graph.ty(out) || self.graph.outputs().iter().any(|(_, o)| *o == other) {
+        if self.graph.ty(other) != self.graph.ty(out) {
             return None;
         }
-        let Some(Place::Rows(view)) = self.places.get(&other).copied() else {
+        self.addable(add, other).map(|view| (add, view))
+    }
+
+    /// The rows of `v`, where node `add` may add into them: they are whole, exist already, and nobody reads them later but
+    /// that node.
+    fn addable(&self, add: NodeId, v: ValueId) -> Option<View> {
+        let Some(Place::Rows(view)) = self.places.get(&v).copied() else {
             return None;
         };
-        let done = self.uses[other.index()]
+        let done = self.uses[v.index()]
             .iter()
             .all(|n| *n == add || (self.position[n] < self.now && !self.later.contains(n)));
-        (done && view.is_whole() && self.exclusive(other, view)).then_some((add, view))
+        let is_output = self.graph.outputs().iter().any(|(_, o)| *o == v);
+        (done && !is_output && view.is_whole() && self.exclusive(v, view)).then_some(view)
     }
 }

@@ -42,8 +42,6 @@ impl StatePlan {
             StateKind::Recurrent { shape } => {
                 let elems = cactus_tensor::element_count(shape)
                     .map_err(|e| Error::Argument(format!("state `{}`: {e}", state.name)))?;
-                // With a row to work in.
-                let elems = elems.saturating_add(shape.last().copied().unwrap_or(0));
                 Ok(StatePlan::Carried { elems })
             }
             other => Err(Error::Unsupported {

@@ -19,6 +19,16 @@ pub(crate) struct View {
 }
 
 impl View {
+    /// All of rows of `width` elements.
+    pub(crate) fn of(buffer: Buffer, width: usize) -> View {
+        View {
+            buffer,
+            offset: 0,
+            width,
+            stride: width,
+        }
+    }
+
     /// Whether the rows have no gaps.
     pub(crate) fn is_whole(&self) -> bool {
         self.offset == 0 && self.width == self.stride
@@ -31,6 +41,16 @@ pub(crate) enum Rows {
     F32(View),
     Quantized(Buffer),
     Rotated(Buffer),
+}
+
+/// The norm of rows that a step has just made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NextNorm {
+    pub(crate) weight: usize,
+    pub(crate) eps: f32,
+    pub(crate) out: Buffer,
+    /// Whether `out` holds quantized rows.
+    pub(crate) quantized: bool,
 }
 
 /// What an island reads.
@@ -83,6 +103,22 @@ pub(crate) enum Kind {
         head_dim: usize,
         weight: usize,
         eps: f32,
+    },
+    /// Norm and rotation of each head, in place.
+    NormRopeHeads {
+        x: View,
+        weight: usize,
+        eps: f32,
+        table: Buffer,
+        half: usize,
+    },
+    /// Adds the norm of `x` to rows, and perhaps makes the norm of the sums at once.
+    NormAdd {
+        x: View,
+        weight: usize,
+        eps: f32,
+        residual: View,
+        next: Option<NextNorm>,
     },
     LayerNorm {
         x: View,
@@ -142,6 +178,8 @@ pub(crate) enum Kind {
         decay: View,
         rate: View,
         heads: usize,
+        /// Of queries and keys.
+        key_heads: usize,
         out: Buffer,
     },
     Gated {
@@ -195,6 +233,9 @@ impl Kind {
             Kind::RmsNorm { .. } => "rms_norm",
             Kind::RmsNormQuantize { .. } => "rms_norm_quantize",
             Kind::RmsNormHeads { .. } => "rms_norm_heads",
+            Kind::NormRopeHeads { .. } => "norm_rope_heads",
+            Kind::NormAdd { next: None, .. } => "norm_add",
+            Kind::NormAdd { .. } => "norm_add_norm",
             Kind::LayerNorm { .. } => "layer_norm",
             Kind::Quantize { .. } => "quantize",
             Kind::Rotate { .. } => "rotate",

@@ -6,10 +6,12 @@
 #![forbid(unsafe_code)]
 
 mod compare;
+mod layers;
 mod random;
 pub mod tiny;
 
 pub use compare::{assert_close, difference};
+pub use layers::operations_of_layers;
 pub use random::{Random, noise, source_tensors};
 
 /// Sizes around the widths and blocks that fast code works in, smallest first.

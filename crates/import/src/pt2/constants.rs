@@ -58,11 +58,14 @@ pub(crate) fn compute(graph: &mut Graph, tensors: &mut Pt2Tensors) -> Result<usi
 pub(crate) fn store_norms(graph: &mut Graph, tensors: &mut Pt2Tensors) -> Result<()> {
     for id in graph.order().to_vec() {
         let node = graph.node(id).clone();
-        if !matches!(node.op, Op::RmsNorm { .. } | Op::LayerNorm { .. }) {
-            continue;
-        }
+        let weights = match node.op {
+            Op::RmsNorm { .. } | Op::LayerNorm { .. } => 1..node.inputs.len(),
+            Op::NormRope { .. } => 1..2,
+            Op::NormAdd { .. } => 2..3,
+            _ => continue,
+        };
         let mut inputs = node.inputs.clone();
-        for v in &mut inputs {
+        for v in &mut inputs[weights] {
             if let Def::Literal(l) = &graph.value(*v).def {
                 let value = literal_tensor(graph.ty(*v), l).map_err(|e| Error::unsupported(e.to_string()))?;
                 *v = place(graph, tensors, &node, value)?;

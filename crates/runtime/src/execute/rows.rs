@@ -2,11 +2,11 @@
 
 use super::{Call, floats};
 use crate::function::Exchange;
-use crate::function::gated_delta::{Operands, Sizes, gated_delta};
 use crate::step::{Buffer, Input, Kind};
 use crate::{Error, Result};
 use cactus_base::AlignedBuf;
 use cactus_ir::Bindings;
+use cactus_kernels::{DeltaRows, GatedDelta};
 use std::ops::Range;
 
 /// Rows of the arena, and what every position has.
@@ -99,39 +99,41 @@ impl Call<'_> {
             decay,
             rate,
             heads,
+            key_heads,
             out,
         } = kind
         else {
             return Err(Error::Argument("a step of another kind".into()));
         };
-        let sizes = Sizes {
-            batch: 1,
-            len: rows.len(),
-            heads,
-            keys: q.width / heads.max(1),
-            values: v.width / heads.max(1),
-        };
-        let spans = [q, k, v, decay, rate].map(|x| self.view_span(x, rows));
+        let spans = [q, k, v, decay, rate].map(|x| (self.view_span(x, rows), x));
         let out = self.span(out, v.width, rows);
         let matrices = floats(&mut self.states.buffers[state]);
-        let (matrices, change) = matrices.split_at_mut(heads * sizes.keys * sizes.values);
         let (before, rest) = self.arena.split_at_mut(out.start);
         let (result, after) = rest.split_at_mut(out.len());
-        let operand = |span: &Range<usize>| -> &[f32] {
+        let [q_rows, k_rows, v_rows, decay, rate] = spans.map(|(span, view)| {
             // Buffers that are alive together lie apart, so an operand is on one side of the result.
-            bytemuck::cast_slice(match span.end <= out.start {
-                true => &before[span.clone()],
+            let data: &[f32] = bytemuck::cast_slice(match span.end <= out.start {
+                true => &before[span],
                 false => &after[span.start - out.end..span.end - out.end],
-            })
+            });
+            DeltaRows {
+                data: &data[view.offset..],
+                stride: view.stride,
+            }
+        });
+        let call = GatedDelta {
+            len: rows.len(),
+            heads,
+            key_heads,
+            keys: q.width / key_heads.max(1),
+            values: v.width / heads.max(1),
+            q: q_rows,
+            k: k_rows,
+            v: v_rows,
+            decay,
+            rate,
         };
-        let operands = Operands {
-            q: operand(&spans[0]),
-            k: operand(&spans[1]),
-            v: operand(&spans[2]),
-            decay: operand(&spans[3]),
-            rate: operand(&spans[4]),
-        };
-        gated_delta(sizes, &operands, matrices, change, floats(result));
+        self.exec.gated_delta(&call, matrices, floats(result));
         Ok(())
     }
 }

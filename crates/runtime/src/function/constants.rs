@@ -66,7 +66,7 @@ impl Constants {
             }
         }
         for (_, node) in graph.nodes() {
-            if let (Op::Experts { .. }, &[_, _, _, gate_up, down]) = (&node.op, &node.inputs[..]) {
+            if let Some([gate_up, down]) = node.op.expert_weights().map(|w| w.map(|i| node.inputs[i])) {
                 let sizes = (graph.ty(gate_up).known_shape(), graph.ty(down).known_shape());
                 if let (Some(&[_, n]), Some(&[_, m])) = (sizes.0.as_deref(), sizes.1.as_deref()) {
                     constants.pack_parts(graph, gate_up, 2 * m)?;

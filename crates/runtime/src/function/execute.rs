@@ -4,7 +4,6 @@ mod experts;
 mod heavy;
 
 use super::constants::Constants;
-use super::gated_delta;
 use super::memory::Memory;
 use super::plan::{Place, Plan};
 use super::{held, held_bytes};
@@ -16,7 +15,7 @@ use cactus_ir::{
 use cactus_kernels::dense::{
     self, Recurrent, ReduceOp, Window, broadcast_strides, map2, map3, packed_bytes, recurrent_scratch_elems,
 };
-use cactus_kernels::{BinaryOp, Exec, QuantizedRows, RotatedRows};
+use cactus_kernels::{BinaryOp, Exec, NextNorm, Norm, QuantizedRows, RotatedRows};
 use cactus_quant::Packing;
 use cactus_tensor::{DType, Data, Tensor, strides_row_major};
 
@@ -35,7 +34,9 @@ pub(super) fn check(graph: &Graph, node: &Node) -> Result<()> {
     let dtype = |i: usize| node.inputs.get(i).map(|&v| graph.ty(v).dtype);
     let unsupported = match &node.op {
         Op::Unary { f } => kernel_names::unary(*f).is_none() && plain_unary(*f).is_none() && *f != UnaryFn::Not,
-        Op::Gated { activation } | Op::Experts { activation } => kernel_names::activation(*activation).is_none(),
+        Op::Gated { activation } | Op::Experts { activation } | Op::RoutedExperts { activation, .. } => {
+            kernel_names::activation(*activation).is_none()
+        }
         Op::Scatter { .. } => dtype(0) == Some(DType::Bool),
         op => op.state().is_some(),
     };
@@ -213,12 +214,18 @@ impl Run<'_> {
                 };
                 4 * recurrent_scratch_elems(&r, gates) + packed
             }
-            Op::GatedDelta { .. } => 4 * gated_delta::scratch_elems(delta_sizes(shape(0), shape(2))),
-            Op::Experts { .. } => self.experts_scratch_bytes(node),
+            Op::GatedDelta { .. } => {
+                let (q, v) = (shape(0), shape(2));
+                4 * v[2] * q[3] * v[3]
+            }
+            Op::Experts { .. } | Op::RoutedExperts { .. } => self.experts_scratch_bytes(node),
             Op::Attention(a) => self
                 .exec
                 .attend_dense_scratch_bytes(&heavy::dense_attention(a, shape(0), shape(1))),
-            Op::Rope { .. } => 4 * 3 * shape(1).iter().product::<usize>() * shape(2).iter().product::<usize>(),
+            Op::Rope { .. } | Op::NormRope { .. } => {
+                let last = node.inputs.len() - 1;
+                4 * 3 * shape(last - 1).iter().product::<usize>() * shape(last).iter().product::<usize>()
+            }
             _ => 0,
         }
     }
@@ -468,20 +475,10 @@ impl Run<'_> {
                 exec.pool(op, &self.window(node), divisor, first()?, floats(out));
             }
             Op::Lstm { .. } | Op::Gru { .. } => self.recurrent(node, out, scratch)?,
-            Op::GatedDelta { .. } => {
-                let sizes = delta_sizes(ops.shape(arg(0)), ops.shape(arg(2)));
-                let operands = gated_delta::Operands {
-                    q: first()?,
-                    k: ops.f32(arg(1))?,
-                    v: ops.f32(arg(2))?,
-                    decay: ops.f32(arg(3))?,
-                    rate: ops.f32(arg(4))?,
-                };
-                let (matrices, change) = scratch.split_at_mut(scratch.len() - sizes.values);
-                matrices.fill(0.0);
-                gated_delta::gated_delta(sizes, &operands, matrices, change, floats(out));
+            Op::GatedDelta { .. } => self.gated_delta(node, out, scratch)?,
+            Op::Experts { activation } | Op::RoutedExperts { activation, .. } => {
+                self.experts(node, *activation, floats(out), scratch)?;
             }
-            Op::Experts { activation } => self.experts(node, *activation, floats(out), scratch)?,
             Op::RmsNorm { eps } => {
                 let w = ops.f32(arg(1))?;
                 let rows = shape.iter().product::<usize>() / w.len().max(1);
@@ -501,7 +498,18 @@ impl Run<'_> {
                     None => return Err(Error::Argument("this activation has no kernel".into())),
                 }
             }
-            Op::Rope { scale } => self.rope(node, *scale, out, scratch)?,
+            Op::Rope { scale } => self.rope(node, None, *scale, out, scratch)?,
+            Op::NormRope { eps, scale } => {
+                let weight = ops.f32(arg(1))?;
+                self.rope(node, Some(Norm { weight, eps: *eps }), *scale, out, scratch)?;
+            }
+            Op::NormAdd { eps } => {
+                let weight = ops.f32(arg(2))?;
+                let rows = shape.iter().product::<usize>() / weight.len().max(1);
+                out.copy_from_slice(ops.bytes(arg(0))?);
+                let norm = Norm { weight, eps: *eps };
+                exec.norm_add(ops.f32(arg(1))?, norm, rows, floats(out), NextNorm::None);
+            }
             Op::Attention(a) => {
                 let [q, k, v] = [arg(0), arg(1), arg(2)];
                 let a = heavy::dense_attention(a, ops.shape(q), ops.shape(k));
@@ -708,17 +716,6 @@ fn three(sizes: &[usize], fill: usize) -> [usize; 3] {
         *to = s;
     }
     out
-}
-
-/// Of `q` and `v`, whose axes inference has checked.
-fn delta_sizes(q: &[usize], v: &[usize]) -> gated_delta::Sizes {
-    gated_delta::Sizes {
-        batch: q[0],
-        len: q[1],
-        heads: q[2],
-        keys: q[3],
-        values: v[3],
-    }
 }
 
 fn recurrent(node: &Node, gates: &[usize], w: &[usize]) -> Recurrent {

@@ -7,7 +7,6 @@
 
 mod constants;
 mod execute;
-pub(crate) mod gated_delta;
 mod island;
 mod memory;
 mod plan;

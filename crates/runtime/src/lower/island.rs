@@ -153,12 +153,7 @@ impl Lowerer<'_> {
         for (v, axes) in outputs {
             let width = axes.width;
             let buffer = self.rows_buffer(first, width)?;
-            let view = View {
-                buffer,
-                offset: 0,
-                width,
-                stride: width,
-            };
+            let view = View::of(buffer, width);
             let place = match axes.is_rows() {
                 true => Place::Rows(view),
                 false => Place::Turned(view),

@@ -193,9 +193,6 @@ fn gated_delta_rule(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> 
     if heads % key_heads != 0 {
         return unsupported(format!("{heads} heads of values over {key_heads} of keys"));
     }
-    for x in [&mut q, &mut k] {
-        *x = repeated(im, *x, heads / key_heads)?;
-    }
     let q = super::elementwise::scaled(im, q, 1.0 / (width as f64).sqrt())?;
     let decay = im.unary(UnaryFn::Exp, g)?;
     Ok(vec![im.op(Op::GatedDelta { state: None }, &[q, k, v, decay, rate])?])
@@ -210,18 +207,4 @@ fn unit(im: &mut Importer<'_>, x: ValueId) -> Result<ValueId> {
     let sum = im.binary(BinaryFn::Add, sum, small)?;
     let root = im.unary(UnaryFn::Rsqrt, sum)?;
     im.binary(BinaryFn::Mul, x, root)
-}
-
-/// `x [batch, seq, heads, width]` with each head `n` times in a row.
-fn repeated(im: &mut Importer<'_>, x: ValueId, n: usize) -> Result<ValueId> {
-    if n == 1 {
-        return Ok(x);
-    }
-    let mut shape = im.shape(x);
-    let x = im.unsqueeze(x, 3)?;
-    let mut wide = im.shape(x);
-    wide[3] = Dim::known(n);
-    let x = im.expand(x, wide)?;
-    shape[2] = shape[2].times_integer(n as i64).map_err(invalid)?;
-    im.reshape(x, shape)
 }

@@ -3,8 +3,8 @@
 
 use super::{Run, checked};
 use crate::{Error, Result, kernel_names};
-use cactus_ir::{Activation, Node};
-use cactus_kernels::{Activations, Epilogue, Exec, QuantizedRows, RotatedRows};
+use cactus_ir::{Activation, Node, Op, Route, RouteFn};
+use cactus_kernels::{Activations, Epilogue, Exec, QuantizedRows, RotatedRows, UnaryOp};
 use cactus_quant::{PackedView, Packing};
 
 /// Sizes of a call.
@@ -44,11 +44,16 @@ impl Sizes {
 impl Run<'_> {
     fn expert_sizes(&self, node: &Node) -> Sizes {
         let shape = |i: usize| self.shape(node.inputs[i]);
-        let (ids, gate_up, down) = (shape(1), shape(3), shape(4));
+        let [gate_up, down] = node.op.expert_weights().unwrap_or([3, 4]).map(shape);
         let (n, m) = (gate_up[1], down[1]);
-        let chosen = ids.last().copied().unwrap_or(0);
+        // Choices or scores.
+        let by = shape(1);
+        let chosen = match &node.op {
+            Op::RoutedExperts { route, .. } => route.chosen,
+            _ => by.last().copied().unwrap_or(0),
+        };
         Sizes {
-            rows: ids[..ids.len() - 1].iter().product(),
+            rows: by[..by.len() - 1].iter().product(),
             chosen,
             experts: down[0].checked_div(n).unwrap_or(0),
             n,
@@ -57,18 +62,33 @@ impl Run<'_> {
     }
 
     pub(super) fn experts_scratch_bytes(&self, node: &Node) -> usize {
-        4 * self.expert_sizes(node).parts().iter().sum::<usize>()
+        let s = self.expert_sizes(node);
+        let scores = match node.op {
+            Op::RoutedExperts { .. } => s.rows * s.experts,
+            _ => 0,
+        };
+        // Scores are done with once the experts are chosen.
+        4 * s.parts().iter().sum::<usize>().max(scores)
     }
 
     pub(super) fn experts(&self, node: &Node, f: Activation, out: &mut [f32], scratch: &mut [f32]) -> Result<()> {
         let s = self.expert_sizes(node);
         let ops = self.operands();
-        let (x, ids, shares) = (
-            ops.f32(node.inputs[0])?,
-            ops.i64(node.inputs[1])?,
-            ops.f32(node.inputs[2])?,
-        );
+        let x = ops.f32(node.inputs[0])?;
+        let routed;
+        let (ids, shares) = match &node.op {
+            Op::RoutedExperts { route, .. } => {
+                let vector = |at: Option<usize>| at.map(|i| ops.f32(node.inputs[i])).transpose();
+                let scores = ops.f32(node.inputs[1])?;
+                let of = [vector(route.bias_operand())?, vector(route.factor_operand())?];
+                let p = &mut scratch[..scores.len()];
+                routed = choices(&self.exec, route, s.experts, scores, of, p)?;
+                (&routed.0[..], &routed.1[..])
+            }
+            _ => (ops.i64(node.inputs[1])?, ops.f32(node.inputs[2])?),
+        };
         checked(ids, s.experts)?;
+        let [gate_up_weight, down_weight] = node.op.expert_weights().unwrap_or([3, 4]).map(|i| node.inputs[i]);
         let Some(f) = kernel_names::activation(f) else {
             return Err(Error::Argument("this activation has no kernel".into()));
         };
@@ -84,8 +104,8 @@ impl Run<'_> {
                 to.copy_from_slice(&x[i / s.chosen * s.n..][..s.n]);
             }
             let count = takers.len();
-            let gate_up = self.constants.part(node.inputs[3], e, 2 * s.m)?;
-            let down = self.constants.part(node.inputs[4], e, s.n)?;
+            let gate_up = self.constants.part(gate_up_weight, e, 2 * s.m)?;
+            let down = self.constants.part(down_weight, e, s.n)?;
             product(
                 &self.exec,
                 &gate_up,
@@ -117,6 +137,55 @@ impl Run<'_> {
         }
         Ok(())
     }
+}
+
+/// Experts and shares of each row of `scores`, as [`Route`] defines them; `p` is as large as the scores. The sum of shares is
+/// one of a few numbers in order, so it has the same bits wherever it is computed.
+fn choices(
+    exec: &Exec<'_>,
+    route: &Route,
+    experts: usize,
+    scores: &[f32],
+    [bias, factor]: [Option<&[f32]>; 2],
+    p: &mut [f32],
+) -> Result<(Vec<i64>, Vec<f32>)> {
+    let rows = scores.len() / experts.max(1);
+    match route.f {
+        RouteFn::Softmax => exec.softmax_rows(scores, rows, experts, p),
+        RouteFn::Sigmoid => exec.unary(UnaryOp::Sigmoid, scores, p),
+        other => return Err(Error::Argument(format!("router {other:?} has no kernel"))),
+    }
+    let mut ids: Vec<i64> = Vec::with_capacity(rows * route.chosen);
+    let mut shares = Vec::with_capacity(rows * route.chosen);
+    for p in p.chunks_exact(experts.max(1)) {
+        let first = ids.len();
+        for _ in 0..route.chosen {
+            let mut best: Option<(usize, f32)> = None;
+            for (e, &p) in p.iter().enumerate() {
+                let rank = bias.map_or(p, |b| p + b[e]);
+                // What is not a number ranks first, as in a sort.
+                let better = best.is_none_or(|(_, b)| rank > b || (rank.is_nan() && !b.is_nan()));
+                if better && !ids[first..].contains(&(e as i64)) {
+                    best = Some((e, rank));
+                }
+            }
+            let e = best.map_or(0, |(e, _)| e);
+            ids.push(e as i64);
+            shares.push(p[e]);
+        }
+        let shares = &mut shares[first..];
+        if let Some(epsilon) = route.normalize {
+            let sum = shares.iter().fold(0.0, |sum, p| sum + p) + epsilon;
+            shares.iter_mut().for_each(|p| *p /= sum);
+        }
+        if let Some(factor) = factor {
+            shares
+                .iter_mut()
+                .zip(&ids[first..])
+                .for_each(|(p, &e)| *p *= factor[e as usize]);
+        }
+    }
+    Ok((ids, shares))
 }
 
 /// The scratch memory as parts of these sizes.

@@ -5,7 +5,7 @@ use super::{Run, around, block, floats, recurrent};
 use crate::{Error, Result};
 use cactus_ir::{AttentionAttrs, Node, Op, ReduceFn, ValueId};
 use cactus_kernels::dense::{self, DenseAttention, ReduceOp, broadcast_strides, recurrent_scratch_elems};
-use cactus_kernels::{Activations, Epilogue, QuantizedRows, RotatedRows};
+use cactus_kernels::{Activations, DeltaRows, Epilogue, GatedDelta, Norm, QuantizedRows, RotatedRows};
 use cactus_quant::Packing;
 use cactus_tensor::{DType, strides_row_major};
 
@@ -209,10 +209,19 @@ impl Run<'_> {
         Ok(())
     }
 
-    pub(super) fn rope(&self, node: &Node, scale: f32, out: &mut [u8], scratch: &mut [f32]) -> Result<()> {
+    /// Rotates heads, after `norm` where there is one; positions and frequencies are the last operands.
+    pub(super) fn rope(
+        &self,
+        node: &Node,
+        norm: Option<Norm<'_>>,
+        scale: f32,
+        out: &mut [u8],
+        scratch: &mut [f32],
+    ) -> Result<()> {
         let ops = self.operands();
         let s = ops.shape(node.inputs[0]);
-        let (positions, freq) = (ops.i64(node.inputs[1])?, ops.f32(node.inputs[2])?);
+        let last = node.inputs.len() - 1;
+        let (positions, freq) = (ops.i64(node.inputs[last - 1])?, ops.f32(node.inputs[last])?);
         let n = positions.len() * freq.len();
         let (angles, rest) = scratch.split_at_mut(n);
         let (cos, rest) = rest.split_at_mut(n);
@@ -228,7 +237,41 @@ impl Run<'_> {
         out.copy_from_slice(ops.bytes(node.inputs[0])?);
         let (rows, heads, dim) = (s[1], s[2], s[3]);
         for sequence in floats(out).chunks_exact_mut((rows * heads * dim).max(1)) {
-            self.exec.rope(sequence, rows, heads * dim, heads, dim, cos, sin);
+            match norm {
+                Some(norm) => self
+                    .exec
+                    .norm_rope_heads(sequence, norm, rows, heads * dim, heads, cos, sin),
+                None => self.exec.rope(sequence, rows, heads * dim, heads, dim, cos, sin),
+            }
+        }
+        Ok(())
+    }
+
+    /// Each sequence from matrices of zeros.
+    pub(super) fn gated_delta(&self, node: &Node, out: &mut [u8], scratch: &mut [f32]) -> Result<()> {
+        let ops = self.operands();
+        let (q, v) = (ops.shape(node.inputs[0]), ops.shape(node.inputs[2]));
+        let (len, heads, key_heads, keys, values) = (q[1], v[2], q[2], q[3], v[3]);
+        let matrices = &mut scratch[..heads * keys * values];
+        for (b, out) in floats(out).chunks_exact_mut((len * heads * values).max(1)).enumerate() {
+            let rows = |i: usize, stride: usize| {
+                let data = &ops.f32(node.inputs[i])?[b * len * stride..][..len * stride];
+                Ok::<_, Error>(DeltaRows { data, stride })
+            };
+            let call = GatedDelta {
+                len,
+                heads,
+                key_heads,
+                keys,
+                values,
+                q: rows(0, key_heads * keys)?,
+                k: rows(1, key_heads * keys)?,
+                v: rows(2, heads * values)?,
+                decay: rows(3, heads)?,
+                rate: rows(4, heads)?,
+            };
+            matrices.fill(0.0);
+            self.exec.gated_delta(&call, matrices, out);
         }
         Ok(())
     }

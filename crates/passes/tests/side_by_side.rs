@@ -1,0 +1,229 @@
+//! What is fused last, out of operations that stand side by side, and what is left out first: text before and after, the same numbers to the last bit,
+//! and what must not match.
+
+mod kit;
+
+use cactus_ir::{Activation, BinaryFn, Dim, Graph, GraphBuilder, Literal, Op, ReduceFn, Result, SEQ, UnaryFn, ValueId};
+use cactus_tensor::DType;
+use kit::{dims, graph, input, inputs, output, run_pass};
+
+/// The fused operations are defined by those that they are made of, so nothing rounds in another way.
+#[track_caller]
+fn check(name: &str, case: &str, fired: usize, before: &Graph) {
+    let (after, report) = run_pass(name, before);
+    assert_eq!(report.fired_count(name), fired, "{report}\n{after}");
+    for seq in [1, 5] {
+        let given = inputs(before, 1, seq);
+        let want = output(before, before, &given);
+        assert_eq!(output(&after, before, &given), want, "{name} {case} [{seq}]");
+    }
+    insta::assert_snapshot!(format!("{name}-{case}"), format!("{before}\n{after}\n{report}"));
+}
+
+#[track_caller]
+fn refused(pass: &str, why: &str, before: &Graph) {
+    let (after, report) = run_pass(pass, before);
+    assert_eq!(after.to_string(), before.to_string(), "{why}");
+    assert!(
+        report.misses(pass).any(|(_, reason)| reason.contains(why)),
+        "`{why}` is not in\n{report}"
+    );
+}
+
+fn norm(b: &mut GraphBuilder, x: ValueId, name: &str, n: usize) -> Result<ValueId> {
+    let w = b.weight(name, &[n]);
+    b.op(Op::RmsNorm { eps: 1e-6 }, &[x, w])
+}
+
+/// A query and a key, of which `read_again` is read elsewhere too.
+fn rotated(b: &mut GraphBuilder, read_again: bool) -> Result<ValueId> {
+    let x = input(b, "x", "batch seq 3 4");
+    let (positions, freq) = (b.iota(0, SEQ)?, b.vector(vec![1.0, 0.1])?);
+    let y = norm(b, x, "norm", 4)?;
+    let rotated = b.op(Op::Rope { scale: 1.5 }, &[y, positions, freq])?;
+    match read_again {
+        true => b.add(rotated, y),
+        false => Ok(rotated),
+    }
+}
+
+#[test]
+fn fuse_norm_rope_normalizes_heads_and_rotates_them() {
+    check("fuse_norm_rope", "heads", 1, &graph(|b| rotated(b, false)));
+    refused("fuse_norm_rope", "read elsewhere", &graph(|b| rotated(b, true)));
+}
+
+#[test]
+fn fuse_norm_add_takes_the_branch_on_either_side() {
+    let g = graph(|b| {
+        let x = input(b, "x", "batch seq 4");
+        let y = b.unary(UnaryFn::Exp, x)?;
+        let y = norm(b, y, "first", 4)?;
+        let x = b.add(x, y)?;
+        let y = b.unary(UnaryFn::Tanh, x)?;
+        let y = norm(b, y, "second", 4)?;
+        b.add(y, x)
+    });
+    check("fuse_norm_add", "branches", 2, &g);
+    let g = graph(|b| {
+        let x = input(b, "x", "batch seq 4");
+        let y = norm(b, x, "norm", 4)?;
+        let sum = b.add(x, y)?;
+        b.mul(sum, y)
+    });
+    refused("fuse_norm_add", "read elsewhere", &g);
+    let g = graph(|b| {
+        let x = input(b, "x", "batch seq 4");
+        let y = norm(b, x, "norm", 4)?;
+        let w = b.weight("bias", &[4]);
+        b.add(y, w)
+    });
+    refused("fuse_norm_add", "another shape", &g);
+}
+
+/// Ways of choosing two of four experts.
+#[derive(Clone, Copy, Default)]
+struct Router {
+    sigmoid: bool,
+    bias: bool,
+    normalize: Option<f32>,
+    factor: bool,
+    smallest: bool,
+    other_shares: bool,
+}
+
+impl Router {
+    fn graph(self) -> Graph {
+        graph(|b| {
+            let (x, scores) = (input(b, "x", "1 seq 6"), input(b, "scores", "1 seq 4"));
+            let p = match self.sigmoid {
+                true => b.unary(UnaryFn::Sigmoid, scores)?,
+                false => b.softmax_last(scores)?,
+            };
+            let ranked = match self.bias {
+                true => {
+                    let bias = b.vector(vec![0.3, -0.2, 0.0, 0.4])?;
+                    b.add(p, bias)?
+                }
+                false => p,
+            };
+            let descending = !self.smallest;
+            let order = b.op(Op::ArgSort { axis: 2, descending }, &[ranked])?;
+            let ids = b.slice_last(order, 0, 2)?;
+            let of = if self.other_shares { scores } else { p };
+            let mut shares = b.op(Op::Gather { axis: 2 }, &[of, ids])?;
+            if let Some(epsilon) = self.normalize {
+                let (f, axes, keepdim) = (ReduceFn::Sum, vec![2], true);
+                let mut sum = b.op(Op::Reduce { f, axes, keepdim }, &[shares])?;
+                if epsilon != 0.0 {
+                    let epsilon = b.scalar(epsilon)?;
+                    sum = b.add(sum, epsilon)?;
+                }
+                shares = b.binary(BinaryFn::Div, shares, sum)?;
+            }
+            if self.factor {
+                let factor = b.weight("factor", &[4]);
+                let flat = b.reshape(ids, dims("seq 2"))?;
+                let factor = b.op(Op::Take { axis: 0 }, &[factor, flat])?;
+                shares = b.mul(shares, factor)?;
+            }
+            let (gate_up, down) = (b.weight("gate_up", &[16, 6]), b.weight("down", &[24, 2]));
+            let activation = Activation::Silu;
+            b.op(Op::Experts { activation }, &[x, ids, shares, gate_up, down])
+        })
+    }
+}
+
+#[test]
+fn fuse_router_knows_the_usual_ways() {
+    let plain = Router::default();
+    let cases = [
+        ("softmax", plain),
+        (
+            "normalized",
+            Router {
+                normalize: Some(0.0),
+                ..plain
+            },
+        ),
+        (
+            "sigmoid",
+            Router {
+                sigmoid: true,
+                bias: true,
+                normalize: Some(1e-6),
+                ..plain
+            },
+        ),
+        (
+            "factor",
+            Router {
+                normalize: Some(0.0),
+                factor: true,
+                ..plain
+            },
+        ),
+    ];
+    for (case, router) in cases {
+        check("fuse_router", case, 1, &router.graph());
+    }
+    let smallest = Router {
+        smallest: true,
+        ..plain
+    };
+    refused("fuse_router", "does not choose the largest", &smallest.graph());
+    let raw = Router {
+        other_shares: true,
+        ..plain
+    };
+    refused("fuse_router", "become shares by", &raw.graph());
+}
+
+/// A table for text, height and width, of which the frequencies at `places` are those of the height.
+fn sections(b: &mut GraphBuilder, positions_differ: bool, places: [i64; 2]) -> Result<ValueId> {
+    let positions = b.iota(0, SEQ)?;
+    let positions = b.reshape(positions, dims("1 1 seq"))?;
+    let mut streams = b.op(Op::Expand { shape: dims("3 1 seq") }, &[positions])?;
+    if positions_differ {
+        let shift = b.literal(&[3, 1, 1], Literal::I64(vec![0, 1, 2]))?;
+        streams = b.add(streams, shift)?;
+    }
+    let streams = b.reshape(streams, dims("3 1 seq 1"))?;
+    let streams = b.cast(streams, DType::F32)?;
+    let freq = b.vector(vec![1.0, 0.1])?;
+    let angles = b.mul(streams, freq)?;
+    let table = b.unary(UnaryFn::Cos, angles)?;
+    let stream = |b: &mut GraphBuilder, i: usize| {
+        let (start, end) = (Dim::known(i), Dim::known(i + 1));
+        let y = b.op(Op::Slice { axis: 0, start, end }, &[table])?;
+        b.reshape(y, dims("1 seq 2"))
+    };
+    let (text, height) = (stream(b, 0)?, stream(b, 1)?);
+    let [read, written] = places;
+    let read = b.literal(&[1], Literal::I64(vec![read]))?;
+    let written = b.literal(&[1, 1, 1], Literal::I64(vec![written]))?;
+    let part = b.op(Op::Take { axis: 2 }, &[height, read])?;
+    let written = b.op(Op::Expand { shape: dims("1 seq 1") }, &[written])?;
+    let add = false;
+    let table = b.op(Op::Scatter { axis: 2, add }, &[text, written, part])?;
+    let x = input(b, "x", "1 seq 2");
+    b.mul(x, table)
+}
+
+#[test]
+fn drop_repeats_finds_equal_streams() {
+    let g = graph(|b| sections(b, false, [1, 1]));
+    check("drop_repeats", "sections", 2, &g);
+    // What is equal must be one value before a scatter of it is seen.
+    let (equal, _) = run_pass("drop_repeats", &g);
+    let (equal, _) = run_pass("canonicalize", &equal);
+    check("drop_repeats", "scatter", 1, &equal);
+    for (differ, places) in [(true, [1, 1]), (false, [0, 1])] {
+        let mut g = graph(|b| sections(b, differ, places));
+        for pass in ["drop_repeats", "canonicalize", "drop_repeats"] {
+            g = run_pass(pass, &g).0;
+        }
+        let scatters = g.nodes().filter(|(_, n)| matches!(n.op, Op::Scatter { .. })).count();
+        assert_eq!(scatters, 1, "{g}");
+    }
+}
