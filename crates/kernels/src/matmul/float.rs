@@ -208,11 +208,9 @@ impl<E: Element> FloatOp<'_, '_, E> {
         while row < end {
             row += match end - row {
                 1 => self.in_turns::<S, 1, B>(s, row, block),
-                2 => self.in_turns::<S, 2, B>(s, row, block),
-                3 => self.in_turns::<S, 3, B>(s, row, block),
+                2 | 3 => self.in_turns::<S, 2, B>(s, row, block),
                 // Rather two tiles of four rows than one of six and one of two.
-                4 | 7 | 8 => self.in_turns::<S, 4, B>(s, row, block),
-                5 => self.in_turns::<S, 5, B>(s, row, block),
+                4 | 5 | 7 | 8 => self.in_turns::<S, 4, B>(s, row, block),
                 _ => self.in_turns::<S, TURN_ROWS, B>(s, row, block),
             };
         }
@@ -230,30 +228,21 @@ impl<E: Element> FloatOp<'_, '_, E> {
             lines.as_ptr()
         });
         let x: [*const f32; R] = std::array::from_fn(|r| self.row(row + r).as_ptr());
-        let nothing = [[s.zero(); B]; R];
-        let last = k.saturating_sub(1) / TURN_INPUTS * TURN_INPUTS;
+        let mut chains: [Tile<S, R, B>; CHAINS] = [[[s.zero(); B]; R]; CHAINS];
         let turn = Turn { s, lines, x };
-        // SAFETY: the lines and rows have `k` elements, and no turn ends later.
-        let sums = unsafe {
-            if last == 0 {
-                let first = add(s, turn.run(0, 0..k, nothing), turn.run(1, 0..k, nothing));
-                add(s, first, add(s, turn.run(2, 0..k, nothing), turn.run(3, 0..k, nothing)))
-            } else {
-                let mut chains = [nothing; CHAINS];
-                for start in (0..last).step_by(TURN_INPUTS) {
-                    for (c, chain) in chains.iter_mut().enumerate() {
-                        *chain = turn.run(c, start..start + TURN_INPUTS, *chain);
-                    }
-                }
-                let first = add(s, turn.run(0, last..k, chains[0]), turn.run(1, last..k, chains[1]));
-                let second = add(s, turn.run(2, last..k, chains[2]), turn.run(3, last..k, chains[3]));
-                add(s, first, second)
+        for start in (0..k).step_by(TURN_INPUTS) {
+            let inputs = start..k.min(start + TURN_INPUTS);
+            for (c, chain) in chains.iter_mut().enumerate() {
+                // SAFETY: the lines and rows have `k` elements. One place only: the compiler unrolls it for every tile.
+                *chain = unsafe { turn.run(c, inputs.clone(), *chain) };
             }
-        };
+        }
+        let [p0, p1, p2, p3] = &chains;
         for r in 0..R {
             for b in 0..B {
+                let sums = s.add(s.add(p0[r][b], p1[r][b]), s.add(p2[r][b], p3[r][b]));
                 // SAFETY: parts have disjoint runs of blocks or rows.
-                unsafe { self.target.store(s, row + r, block + b, sums[r][b]) };
+                unsafe { self.target.store(s, row + r, block + b, sums) };
             }
         }
         R
@@ -262,17 +251,6 @@ impl<E: Element> FloatOp<'_, '_, E> {
 
 /// Sums of `R` rows and `B` blocks.
 type Tile<S, const R: usize, const B: usize> = [[<S as Simd>::F; B]; R];
-
-#[inline(always)]
-fn add<S: Simd, const R: usize, const B: usize>(s: S, x: Tile<S, R, B>, y: Tile<S, R, B>) -> Tile<S, R, B> {
-    let mut sum = x;
-    for r in 0..R {
-        for b in 0..B {
-            sum[r][b] = s.add(x[r][b], y[r][b]);
-        }
-    }
-    sum
-}
 
 /// What the turns of a tile read. Pointers, for with slices their lengths would take the registers of the addresses.
 struct Turn<S, E, const R: usize, const B: usize> {
