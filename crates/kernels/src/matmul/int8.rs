@@ -92,9 +92,13 @@ fn run_tiles(
         return;
     }
     for tile in 0..x.rows().div_ceil(TILE_ROWS) {
-        // The first tile brings the weights, block after block, as the hardware fetches ahead best; the others find them in
-        // the cache.
-        let wide = if tile == 0 { 1 } else { wide };
+        // On x86 the first tile brings the weights block after block, as the hardware there fetches ahead best; the others
+        // find them in the cache.
+        let wide = if tile == 0 && cfg!(target_arch = "x86_64") {
+            1
+        } else {
+            wide
+        };
         run_tile(kernels, w, blocks.clone(), wide, x, tile, target);
     }
 }
