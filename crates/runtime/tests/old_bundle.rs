@@ -4,16 +4,18 @@
 //! that nobody reads and a payload that nobody can. It is kept as it is. `CACTUS_UPDATE_GOLDEN=1` writes it anew, which a
 //! change of the bundle's own version may need.
 
+mod support;
+
 use cactus_base::Pool;
-use cactus_bundle::{Bundle, Checksum, FileEntry, MANIFEST_PATH, Manifest};
+use cactus_bundle::Bundle;
 use cactus_import::pt2::{Task, TranspileOptions, transpile};
 use cactus_runtime::Function;
 use cactus_tensor::Tensor;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use support::{of_another_version, put};
 
-const GRAPH: &str = "components/model/graph.cactus";
 const SAVED: &str = "components/model/optimized_ir.json";
 
 fn golden() -> PathBuf {
@@ -35,27 +37,6 @@ fn made(destination: &Path) {
     .unwrap();
 }
 
-/// Puts `bytes` in the place of a listed file.
-fn put(root: &Path, path: &str, bytes: &[u8]) {
-    std::fs::write(root.join(path), bytes).unwrap();
-    let mut manifest: Manifest = serde_json::from_slice(&std::fs::read(root.join(MANIFEST_PATH)).unwrap()).unwrap();
-    let entry = FileEntry {
-        bytes: bytes.len() as u64,
-        xxh3: Checksum::of(bytes),
-    };
-    manifest.files.insert(path.to_owned(), entry);
-    manifest.checksum = manifest.expected_checksum();
-    std::fs::write(root.join(MANIFEST_PATH), serde_json::to_vec_pretty(&manifest).unwrap()).unwrap();
-}
-
-/// A graph file of another version: what follows the header is not CBOR.
-fn of_another_version(root: &Path) {
-    let mut bytes = std::fs::read(root.join(GRAPH)).unwrap();
-    bytes[4..8].copy_from_slice(&77u32.to_le_bytes());
-    bytes[32..].fill(0xff);
-    put(root, GRAPH, &bytes);
-}
-
 fn classes(root: &Path) -> Tensor {
     let bundle = Arc::new(Bundle::open(root).unwrap());
     let function = Function::new(bundle, "model", None).unwrap();
@@ -70,7 +51,7 @@ fn bundle_with_a_graph_of_another_version_runs_from_its_saved_ir() {
     let old = golden().join("bundles/old_graph");
     if std::env::var_os("CACTUS_UPDATE_GOLDEN").is_some_and(|v| v == "1") {
         made(&old);
-        of_another_version(&old);
+        of_another_version(&old, "model");
     }
     let folder = tempfile::tempdir().unwrap();
     let new = folder.path().join("new");
@@ -83,7 +64,7 @@ fn saved_ir_that_cannot_be_read_either_is_an_error_that_says_both() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("bundle");
     made(&root);
-    of_another_version(&root);
+    of_another_version(&root, "model");
     assert!(Bundle::open(&root).unwrap().graph("model").is_ok());
     put(&root, SAVED, b"{\"version\": 99}");
     let e = Bundle::open(&root).unwrap().graph("model").unwrap_err().to_string();

@@ -41,10 +41,12 @@ impl Lowerer<'_> {
 
     /// Adds the norm of `x` to the rows of the residual, or to a copy of them where somebody still reads them.
     pub(super) fn norm_add(&mut self, id: NodeId, node: &Node, eps: f32) -> Result<()> {
-        let (residual, x, out) = (node.inputs[0], node.inputs[1], node.outputs[0]);
+        let (residual, out) = (node.inputs[0], node.outputs[0]);
         let weight = self.vector(node, node.inputs[2])?;
-        let x = self.whole(node, x)?;
-        let residual = match self.addable(id, residual) {
+        let x = self.whole(node, node.inputs[1])?;
+        // Rows plus their own norm are read while the sums are written.
+        let own = residual == node.inputs[1];
+        let residual = match self.addable(id, residual).filter(|_| !own) {
             Some(view) => {
                 self.place(out, Place::Rows(view))?;
                 view
