@@ -100,6 +100,22 @@ fn conv_matches_definition() {
 }
 
 #[test]
+fn conv_scratch_of_absurd_windows_saturates() {
+    let far = usize::MAX / 4;
+    for (stride, dilation) in [(far, 1), (1, far), (far, far)] {
+        let w = Window {
+            size: [far; 3],
+            out: [2; 3],
+            kernel: [3; 3],
+            stride: [stride; 3],
+            before: [far; 3],
+            dilation: [dilation; 3],
+        };
+        assert_eq!(conv_scratch_bytes(&w, 3), usize::MAX, "{w:?}");
+    }
+}
+
+#[test]
 fn pool_matches_definition_and_keeps_nan() {
     for axes in WINDOWS {
         let w = window(axes);

@@ -50,12 +50,10 @@ impl Window {
 
     /// Windows that read tap `tap` of axis `axis` inside of the input.
     fn windows_inside(&self, axis: usize, tap: usize) -> Range<usize> {
-        let (shift, stride) = (tap * self.dilation[axis], self.stride[axis].max(1));
-        let from = self.before[axis].saturating_sub(shift).div_ceil(stride);
-        let to = (self.size[axis] + self.before[axis])
-            .saturating_sub(shift)
-            .div_ceil(stride);
-        let to = to.min(self.out[axis]);
+        let (shift, stride) = (tap * self.dilation[axis], self.stride[axis]);
+        let places_before = |end: usize| end.saturating_sub(shift).div_ceil(stride);
+        let from = places_before(self.before[axis]);
+        let to = places_before(self.before[axis] + self.size[axis]).min(self.out[axis]);
         from.min(to)..to
     }
 
@@ -124,17 +122,21 @@ impl Window {
     }
 }
 
-/// Bytes that a convolution of `channels` inputs for each group packs.
+/// Bytes that a convolution of `channels` inputs for each group needs beside its output; as many as there are numbers where
+/// the padding is larger than any memory.
 #[must_use]
 pub fn conv_scratch_bytes(w: &Window, channels: usize) -> usize {
     let k = channels * w.taps();
+    if w.outputs() == 0 || channels == 0 {
+        return 0;
+    }
     let packed = packed_bytes(w.outputs().min(stripe_windows(k)), k);
     let framed = if w.is_pointwise() {
         0
     } else {
-        4 * Frame::of(w).elems(channels)
+        Frame::of(w).elems(channels).saturating_mul(4)
     };
-    packed + framed
+    packed.saturating_add(framed)
 }
 
 /// Elements that a transposed convolution needs beside its output: packed inputs and columns. In bytes.
@@ -171,6 +173,9 @@ impl Exec<'_> {
         }
         for (i, out) in out.chunks_exact_mut(outputs).enumerate() {
             out.fill(bias.map_or(0.0, |b| b[i]));
+        }
+        if channels == 0 {
+            return;
         }
         if channels == 1 && filters == 1 {
             return self.conv_depthwise(w, x, weight, out);

@@ -25,28 +25,31 @@ pub(super) fn stripe_windows(k: usize) -> usize {
 pub(super) struct Frame {
     /// Places along the first two axes, and those of each phase along the last.
     size: [usize; 3],
-    /// Phases: the stride along the last axis, or the taps where only they are read.
+    /// Phases that are read: the stride along the last axis, or fewer where taps do not reach that far.
     phases: usize,
 }
 
 impl Frame {
     pub(super) fn of(w: &Window) -> Self {
-        let reach = |axis: usize| (w.kernel[axis].max(1) - 1) * w.dilation[axis];
-        let places = |axis: usize| (w.out[axis].max(1) - 1) * w.stride[axis] + reach(axis) + 1;
-        let phases = w.stride[2].max(1);
+        // A file may say anything: what overflows becomes more than any memory has.
+        let reach = |axis: usize| (w.kernel[axis] - 1).saturating_mul(w.dilation[axis]);
+        let places = |axis: usize| {
+            let last = (w.out[axis] - 1).saturating_mul(w.stride[axis]);
+            last.saturating_add(reach(axis)).saturating_add(1)
+        };
         Self {
-            size: [places(0), places(1), w.out[2] + reach(2) / phases],
-            phases,
+            size: [places(0), places(1), w.out[2].saturating_add(reach(2) / w.stride[2])],
+            phases: w.stride[2].min(reach(2).saturating_add(1)),
         }
     }
 
     fn plane(&self) -> usize {
-        self.size.iter().product::<usize>() * self.phases
+        self.size.iter().fold(self.phases, |n, &size| n.saturating_mul(size))
     }
 
     /// Elements of `channels` planes.
     pub(super) fn elems(&self, channels: usize) -> usize {
-        channels * self.plane() + 2 * BLOCK_ROWS
+        channels.saturating_mul(self.plane()).saturating_add(2 * BLOCK_ROWS)
     }
 
     /// Where the row of places `y` along the second axis and `z` along the first begins.
@@ -58,7 +61,7 @@ impl Frame {
     fn offset(&self, w: &Window, tap: usize) -> usize {
         let tap = Window::split(tap, w.kernel);
         let [z, y, x] = [0, 1, 2].map(|axis| tap[axis] * w.dilation[axis]);
-        self.row(z, y) + (x % self.phases) * self.size[2] + x / self.phases
+        self.row(z, y) + (x % w.stride[2]) * self.size[2] + x / w.stride[2]
     }
 }
 
@@ -110,7 +113,7 @@ impl Exec<'_> {
 /// One plane with its padding.
 fn frame_plane(w: &Window, frame: &Frame, x: &[f32], to: &mut [f32]) {
     to.fill(0.0);
-    let line = frame.size[2];
+    let (line, stride) = (frame.size[2], w.stride[2]);
     for z in 0..frame.size[0].min(w.before[0] + w.size[0]) {
         let Some(from_z) = z.checked_sub(w.before[0]) else {
             continue;
@@ -122,15 +125,15 @@ fn frame_plane(w: &Window, frame: &Frame, x: &[f32], to: &mut [f32]) {
             let x = &x[(from_z * w.size[1] + from_y) * w.size[2]..][..w.size[2]];
             let row = &mut to[frame.row(z, y)..][..frame.phases * line];
             for (phase, places) in row.chunks_exact_mut(line).enumerate() {
-                // Place `i` of a phase is place `i · phases + phase` of the padded input.
-                let start = w.before[2].saturating_sub(phase).div_ceil(frame.phases).min(line);
-                let from = (start * frame.phases + phase).saturating_sub(w.before[2]).min(x.len());
+                // Place `i` of a phase is place `i · stride + phase` of the padded input.
+                let start = w.before[2].saturating_sub(phase).div_ceil(stride).min(line);
+                let from = (start * stride + phase).saturating_sub(w.before[2]).min(x.len());
                 let places = &mut places[start..];
-                if frame.phases == 1 {
+                if stride == 1 {
                     let n = places.len().min(x.len() - from);
                     places[..n].copy_from_slice(&x[from..from + n]);
                 } else {
-                    let own = x[from..].iter().step_by(frame.phases);
+                    let own = x[from..].iter().step_by(stride);
                     places.iter_mut().zip(own).for_each(|(to, x)| *to = *x);
                 }
             }
