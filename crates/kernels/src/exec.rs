@@ -81,6 +81,32 @@ pub struct Exec<'a> {
     pub step: &'a Step<'a>,
 }
 
+impl Exec<'_> {
+    /// Calls `f` with every row of `width` elements, which it may change, and its number; rows of `x` are `stride` apart,
+    /// and one takes about `cost` nanoseconds.
+    ///
+    /// # Panics
+    /// When `x` does not hold the rows.
+    pub(crate) fn for_rows(
+        &self,
+        what: &str,
+        x: &mut [f32],
+        [rows, stride, width]: [usize; 3],
+        cost: usize,
+        f: &(dyn Fn(usize, &mut [f32]) + Sync),
+    ) {
+        check_strided(what, x.len(), rows, stride, width);
+        let parts = part_count(self.step.width(), rows, cost);
+        let x = SharedMut::new(x);
+        self.step.run(parts, &|part| {
+            for row in part_range(rows, parts, part) {
+                // SAFETY: rows are disjoint, as the stride is at least the width.
+                f(row, unsafe { x.piece(row * stride..row * stride + width) });
+            }
+        });
+    }
+}
+
 /// How many parts to cut `units` pieces of work into, each of about `unit_cost` nanoseconds, for `width` threads: one
 /// when it is not worth waking a neighbor, otherwise a few per thread so that a slow one does not hold the rest up.
 pub(crate) fn part_count(width: usize, units: usize, unit_cost: usize) -> usize {

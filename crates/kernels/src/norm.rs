@@ -103,19 +103,12 @@ impl Exec<'_> {
             "rms_norm_heads: weight has {} elements, expected {head_dim}",
             weight.len()
         );
-        crate::exec::check_strided("rms_norm_heads", x.len(), rows, row_stride, width);
         if width == 0 {
             return;
         }
         let kernels = self.kernels;
-        let parts = part_count(self.step.width(), rows, width / 4);
-        let x = SharedMut::new(x);
-        self.step.run(parts, &|part| {
-            for row in part_range(rows, parts, part) {
-                // SAFETY: rows are disjoint, as the stride is at least the width.
-                let x = unsafe { x.piece(row * row_stride..row * row_stride + width) };
-                kernels.run(RmsNormHeads { x, weight, eps });
-            }
+        self.for_rows("rms_norm_heads", x, [rows, row_stride, width], width / 4, &|_, x| {
+            kernels.run(RmsNormHeads { x, weight, eps });
         });
     }
 

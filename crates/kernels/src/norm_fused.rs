@@ -1,7 +1,7 @@
 //! RMS norms together with what comes right before or behind them: one pass over rows that are still in the cache, with the
 //! bits of the operations one after the other.
 
-use crate::exec::{Exec, SharedMut, check_strided, part_count, part_range};
+use crate::exec::{Exec, SharedMut, part_count, part_range};
 use crate::matmul::{QuantizedRows, RowWriter};
 use crate::norm::{PIECE, reciprocal_rms, scale_rows};
 use crate::rope::rotate;
@@ -58,18 +58,11 @@ impl Exec<'_> {
             "norm_rope_heads: tables"
         );
         let width = heads * head_dim;
-        check_strided("norm_rope_heads", x.len(), rows, row_stride, width);
         let kernels = self.kernels;
-        let parts = part_count(self.step.width(), rows, width / 2);
-        let x = SharedMut::new(x);
-        self.step.run(parts, &|part| {
-            for row in part_range(rows, parts, part) {
-                // SAFETY: rows are disjoint, as the stride is at least the width.
-                let x = unsafe { x.piece(row * row_stride..row * row_stride + width) };
-                let span = row * half..(row + 1) * half;
-                let (cos, sin) = (&cos[span.clone()], &sin[span]);
-                kernels.run(NormRopeHeads { x, norm, cos, sin });
-            }
+        self.for_rows("norm_rope_heads", x, [rows, row_stride, width], width / 2, &|row, x| {
+            let span = row * half..(row + 1) * half;
+            let (cos, sin) = (&cos[span.clone()], &sin[span]);
+            kernels.run(NormRopeHeads { x, norm, cos, sin });
         });
     }
 

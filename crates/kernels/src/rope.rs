@@ -1,6 +1,6 @@
 //! Rotary position embedding (Su et al. 2021), rotate-half convention.
 
-use crate::exec::{Exec, SharedMut, check_strided, part_count, part_range};
+use crate::exec::{Exec, SharedMut, part_count, part_range};
 use crate::math::sin_cos;
 use cactus_simd::{Op, Simd};
 
@@ -64,22 +64,11 @@ impl Exec<'_> {
             "rope: tables"
         );
         let width = heads * head_dim;
-        check_strided("rope", x.len(), rows, row_stride, width);
         let kernels = self.kernels;
-        let parts = part_count(self.step.width(), rows, width / 4);
-        let x = SharedMut::new(x);
-        self.step.run(parts, &|part| {
-            for row in part_range(rows, parts, part) {
-                // SAFETY: rows are disjoint, as the stride is at least the width.
-                let x = unsafe { x.piece(row * row_stride..row * row_stride + width) };
-                let span = row * half..(row + 1) * half;
-                kernels.run(Rope {
-                    x,
-                    head_dim,
-                    cos: &cos[span.clone()],
-                    sin: &sin[span],
-                });
-            }
+        self.for_rows("rope", x, [rows, row_stride, width], width / 4, &|row, x| {
+            let span = row * half..(row + 1) * half;
+            let (cos, sin) = (&cos[span.clone()], &sin[span]);
+            kernels.run(Rope { x, head_dim, cos, sin });
         });
     }
 }
