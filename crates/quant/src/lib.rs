@@ -10,6 +10,7 @@
 //! weight (see `passes`).
 #![forbid(unsafe_code)]
 
+mod blocks;
 pub mod cq;
 mod error;
 mod float;
@@ -21,6 +22,6 @@ mod view;
 
 pub use error::{Error, ErrorKind, Result};
 pub use int8::{GROUP, GROUP_BYTES, SCALE_LINE_BYTES};
-pub use pack::{Packed, pack, pack_block};
+pub use pack::{Packed, pack, pack_block, pack_on};
 pub use packing::{BLOCK_ROWS, PackedLayout, Packing};
 pub use view::PackedView;

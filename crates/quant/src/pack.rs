@@ -1,9 +1,9 @@
 //! From `f32` rows to packed bytes.
 
 use crate::error::{Error, Result, ValueText};
-use crate::packing::{BLOCK_ROWS, PackedLayout, Packing};
+use crate::packing::{PackedLayout, Packing};
 use crate::view::PackedView;
-use crate::{cq, float, int8};
+use crate::{blocks, cq, float, int8};
 use cactus_base::AlignedBuf;
 
 /// A packed matrix that owns its bytes, aligned to 64 bytes.
@@ -50,36 +50,27 @@ impl Packed {
 /// [`Error::Shape`], [`Error::Length`] where `rows` has not `n * k` elements, [`Error::Value`] for a value that is not
 /// finite or too large for the packing, [`Error::OutOfMemory`].
 pub fn pack(packing: Packing, n: usize, k: usize, rows: &[f32]) -> Result<Packed> {
-    let layout = PackedLayout::new(packing, n, k)?;
-    if n.checked_mul(k) != Some(rows.len()) {
-        return Err(Error::Length {
-            what: "source elements",
-            n,
-            k,
-            packing,
-            expected: n.saturating_mul(k),
-            found: rows.len(),
-        });
-    }
-    let bytes = layout.data_bytes();
-    let mut data = AlignedBuf::zeroed(bytes).map_err(|_| Error::OutOfMemory { bytes })?;
-    if bytes > 0 {
-        let per_block = rows_per_block(packing);
-        let blocks = data.chunks_exact_mut(layout.block_bytes());
-        for (b, (block, rows)) in blocks.zip(rows.chunks(per_block * k)).enumerate() {
-            encode_block(&layout, b * per_block, rows, block)?;
-        }
-    }
-    Ok(Packed { layout, data })
+    pack_on(packing, n, k, rows, 1)
 }
 
-/// Packs one block: rows `first_row..` of the matrix, up to [`BLOCK_ROWS`] of them (one for [`Packing::RowMajor`]), into
+/// As [`pack()`], on up to `threads` threads, with the same bytes.
+///
+/// # Errors
+/// As [`pack()`].
+pub fn pack_on(packing: Packing, n: usize, k: usize, rows: &[f32], threads: usize) -> Result<Packed> {
+    let layout = PackedLayout::new(packing, n, k)?;
+    blocks::encode(layout, rows, threads, || {
+        |rows: &[f32], block: &mut [u8]| encode_block(&layout, rows, block)
+    })
+}
+
+/// Packs one block: rows `first_row..` of the matrix, up to [`crate::BLOCK_ROWS`] of them (one for [`Packing::RowMajor`]), into
 /// `block`, the block's zeroed [`PackedLayout::block_bytes`]. For sources too large to hold as `f32` at once.
 ///
 /// # Errors
 /// [`Error::Length`] where `rows` or `block` has the wrong length, [`Error::Value`] as in [`pack()`].
 pub fn pack_block(layout: &PackedLayout, first_row: usize, rows: &[f32], block: &mut [u8]) -> Result<()> {
-    let per_block = rows_per_block(layout.packing());
+    let per_block = blocks::rows_per_block(layout.packing());
     let count = per_block.min(layout.n().saturating_sub(first_row));
     for (what, expected, found) in [
         ("source elements of a block", count * layout.k(), rows.len()),
@@ -99,19 +90,18 @@ pub fn pack_block(layout: &PackedLayout, first_row: usize, rows: &[f32], block: 
     if rows.is_empty() {
         return Ok(());
     }
-    encode_block(layout, first_row, rows, block)
+    encode_block(layout, rows, block).map_err(|(row, column)| Error::Value {
+        row: first_row + row,
+        column,
+        value: ValueText::new(rows[row * layout.k() + column]),
+        packing: layout.packing(),
+    })
 }
 
-fn rows_per_block(packing: Packing) -> usize {
-    match packing {
-        Packing::RowMajor => 1,
-        _ => BLOCK_ROWS,
-    }
-}
-
-fn encode_block(layout: &PackedLayout, first_row: usize, rows: &[f32], block: &mut [u8]) -> Result<()> {
+/// A value that cannot be stored is returned by its row in the block, and column.
+fn encode_block(layout: &PackedLayout, rows: &[f32], block: &mut [u8]) -> Result<(), (usize, usize)> {
     let k = layout.k();
-    let result = match (layout.packing(), layout.packing().codebook_bits()) {
+    match (layout.packing(), layout.packing().codebook_bits()) {
         (_, Some(bits)) => cq::encode_block(rows, k, bits, block),
         (Packing::RowMajor, _) => {
             for (bytes, x) in block.chunks_exact_mut(4).zip(rows) {
@@ -124,11 +114,5 @@ fn encode_block(layout: &PackedLayout, first_row: usize, rows: &[f32], block: &m
         (Packing::Int8G32, _) => int8::encode(rows, k, block),
         (Packing::F16N16, _) => float::encode_f16(rows, k, block),
         (_, _) => float::encode_f32(rows, k, block),
-    };
-    result.map_err(|(row, column)| Error::Value {
-        row: first_row + row,
-        column,
-        value: ValueText::new(rows[row * k + column]),
-        packing: layout.packing(),
-    })
+    }
 }

@@ -1,6 +1,6 @@
 //! Every packing over edge shapes: round trips, error bounds, refusals.
 
-use cactus_quant::{Error, ErrorKind, PackedLayout, PackedView, Packing, pack, pack_block};
+use cactus_quant::{Error, ErrorKind, PackedLayout, PackedView, Packing, pack, pack_block, pack_on};
 use cactus_testkit::noise;
 use proptest::prelude::*;
 
@@ -52,6 +52,29 @@ fn pack_edge_shapes_round_trip_within_the_bound() {
                 check_round_trip(packing, n, k, &noise(n * k, (n * 1000 + k) as u64));
             }
         }
+    }
+}
+
+#[test]
+fn threads_change_no_byte_and_the_first_bad_value_is_named() {
+    let (n, k) = (195, 70);
+    let rows = noise(n * k, 2);
+    let mut bad = rows.clone();
+    for at in [40 * k + 3, 41 * k, 180 * k + 1] {
+        bad[at] = f32::NAN;
+    }
+    for packing in Packing::ALL {
+        let one = pack(packing, n, k, &rows).unwrap();
+        for threads in [0, 2, 3, 100] {
+            assert_eq!(
+                pack_on(packing, n, k, &rows, threads).unwrap().data(),
+                one.data(),
+                "{packing}"
+            );
+            let error = pack_on(packing, n, k, &bad, threads).unwrap_err().to_string();
+            assert!(error.starts_with("row 40, column 3"), "{packing}: {error}");
+        }
+        assert!(pack_on(packing, n, k, &rows[1..], 2).is_err());
     }
 }
 

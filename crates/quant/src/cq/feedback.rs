@@ -7,12 +7,11 @@ use super::block::offsets;
 use super::encode::{Encoded, check_row, encode_group, largest, write_group};
 use super::rotation::rotate;
 use super::{CQ_GROUP, CQ_UNIT, Codebook, Curvature, groups};
-use crate::error::{Error, Result, ValueText};
+use crate::blocks;
+use crate::error::{Error, Result};
 use crate::pack::Packed;
 use crate::packing::{BLOCK_ROWS, PackedLayout, Packing};
-use cactus_base::AlignedBuf;
 use half::f16;
-use std::sync::Mutex;
 
 /// A value for each row of a block.
 type Lanes = [f32; BLOCK_ROWS];
@@ -40,55 +39,10 @@ pub fn pack_with_feedback(
     if curvature.k() != k {
         return Err(shape("the second moments are of another number of inputs"));
     }
-    if n.checked_mul(k) != Some(rows.len()) {
-        return Err(Error::Length {
-            what: "source elements",
-            n,
-            k,
-            packing,
-            expected: n.saturating_mul(k),
-            found: rows.len(),
-        });
-    }
-    let bytes = layout.data_bytes();
-    let mut data = AlignedBuf::zeroed(bytes).map_err(|_| Error::OutOfMemory { bytes })?;
-    let mut blocks: Vec<_> = data.chunks_exact_mut(layout.block_bytes()).enumerate().collect();
-    blocks.reverse();
-    let (queue, failed) = (Mutex::new(blocks), Mutex::new(None::<(usize, usize)>));
-    let work = || {
+    blocks::encode(layout, rows, threads, || {
         let mut state = State::new(curvature, bits);
-        loop {
-            let Ok(Some((index, block))) = queue.lock().map(|mut q| q.pop()) else {
-                return;
-            };
-            let first = index * BLOCK_ROWS;
-            let part = &rows[first * k..n.min(first + BLOCK_ROWS) * k];
-            if let Err((row, column)) = state.encode(part, block)
-                && let Ok(mut slot) = failed.lock()
-            {
-                // The first in order, however the threads run.
-                let at = (first + row, column);
-                *slot = Some(slot.map_or(at, |other| other.min(at)));
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..threads.max(1) {
-            scope.spawn(work);
-        }
-        work();
-    });
-    drop(queue);
-    match failed.into_inner() {
-        Ok(None) => Ok(Packed::of(layout, data)),
-        Ok(Some((row, column))) => Err(Error::Value {
-            row,
-            column,
-            value: ValueText::new(rows[row * k + column]),
-            packing,
-        }),
-        Err(_) => Err(shape("encoding stopped unexpectedly")),
-    }
+        move |rows: &[f32], block: &mut [u8]| state.encode(rows, block)
+    })
 }
 
 /// Memory for the encoding of a block.

@@ -132,6 +132,15 @@ impl GgmlType {
         self.row().3
     }
 
+    /// Elements that share a scale; 1 for the plain float types.
+    pub fn group_elems(self) -> usize {
+        match self {
+            GgmlType::Q2K | GgmlType::Q3K | GgmlType::Q6K => 16,
+            GgmlType::Q4K | GgmlType::Q5K | GgmlType::Iq4Xs => 32,
+            _ => self.block_elems(),
+        }
+    }
+
     /// Bytes of a block.
     pub fn block_bytes(self) -> usize {
         self.row().4
