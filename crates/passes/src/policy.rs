@@ -1,6 +1,6 @@
 //! Which precision each weight is asked to have: one for all, another for embeddings, exceptions by name.
 
-use crate::precision::Bits;
+use crate::precision::{Bits, Storage};
 use std::collections::BTreeMap;
 
 /// Embeddings keep at least these bits unless something else is asked for: a wrong row is wrong wherever its token stands,
@@ -18,6 +18,8 @@ pub struct Policy {
     pub rules: Vec<(String, Bits)>,
     /// By name, above everything else.
     pub exact: BTreeMap<String, Bits>,
+    /// What stands before a weight's name where rules are compared: its component and a dot, in a bundle of several.
+    pub prefix: String,
 }
 
 impl Policy {
@@ -29,13 +31,68 @@ impl Policy {
             embeddings: None,
             rules: Vec::new(),
             exact: BTreeMap::new(),
+            prefix: String::new(),
         }
+    }
+
+    /// The fewest bits that any matrix may have.
+    #[must_use]
+    pub fn least(&self) -> Bits {
+        let rules = self.rules.iter().map(|(_, bits)| *bits);
+        let all = rules.chain(self.exact.values().copied()).chain(self.embeddings);
+        all.fold(self.bits, Bits::min)
     }
 
     /// Whether a rule holds for the weight `name`.
     #[must_use]
     pub fn has_rule(&self, name: &str) -> bool {
-        self.rules.iter().any(|(pattern, _)| fits(pattern, name))
+        self.rule(name).is_some()
+    }
+
+    /// The first rule that fits the weight `name`. One matrix of several weights, `a.q+k.weight`, is fitted as a whole and
+    /// by the name of each of them, `a.q.weight`.
+    fn rule(&self, name: &str) -> Option<&(String, Bits)> {
+        let names = names_of(&format!("{}{name}", self.prefix));
+        self.rules
+            .iter()
+            .find(|(pattern, _)| names.iter().any(|n| fits(pattern, n)))
+    }
+
+    /// What is wrong with rules that change nothing, in sentences; `weights` are all that a bundle stores, by the name that
+    /// rules are compared with (`prefix` is ignored).
+    #[must_use]
+    pub fn idle_rules(&self, weights: &[(String, Storage)]) -> Vec<String> {
+        let named: Vec<(Vec<String>, bool)> = weights
+            .iter()
+            .map(|(name, storage)| (names_of(name), *storage != Storage::Plain))
+            .collect();
+        let takes = |pattern: &str, names: &[String]| names.iter().any(|n| fits(pattern, n));
+        let mut out = Vec::new();
+        for (i, (pattern, _)) in self.rules.iter().enumerate() {
+            let fitting: Vec<_> = named.iter().filter(|(names, _)| takes(pattern, names)).collect();
+            let matrices: Vec<_> = fitting.iter().filter(|(_, matrix)| *matrix).collect();
+            let example =
+                |of: Option<&(Vec<String>, bool)>| of.map_or("none at all", |(names, _)| &names[0]).to_owned();
+            if fitting.is_empty() {
+                let some = example(named.iter().find(|(_, matrix)| *matrix));
+                out.push(format!(
+                    "the rule `{pattern}` fits no weight; one that is quantized is `{some}`"
+                ));
+            } else if matrices.is_empty() {
+                let some = example(fitting.first().copied());
+                out.push(format!(
+                    "the rule `{pattern}` fits only weights that are never quantized (norms, biases and the like), such as `{some}`"
+                ));
+            } else if matrices
+                .iter()
+                .all(|(names, _)| self.rules[..i].iter().any(|(before, _)| takes(before, names)))
+            {
+                out.push(format!(
+                    "the rule `{pattern}` never holds: rules before it fit all of its weights"
+                ));
+            }
+        }
+        out
     }
 
     /// The bits of the weight `name`, and why; a clause.
@@ -44,7 +101,7 @@ impl Policy {
         if let Some(&bits) = self.exact.get(name) {
             return (bits, "by its sensitivity".into());
         }
-        if let Some((pattern, bits)) = self.rules.iter().find(|(pattern, _)| fits(pattern, name)) {
+        if let Some((pattern, bits)) = self.rule(name) {
             return (*bits, format!("by the rule `{pattern}`"));
         }
         match (embedding, self.embeddings) {
@@ -70,6 +127,20 @@ impl std::fmt::Display for Policy {
         }
         Ok(())
     }
+}
+
+/// What rules may call the weight `name`: itself and, of weights joined to one matrix (`a.q+k+v.weight`), each of them.
+fn names_of(name: &str) -> Vec<String> {
+    let mut names = vec![name.to_owned()];
+    let (Some(first), Some(last)) = (name.find('+'), name.rfind('+')) else {
+        return names;
+    };
+    // What differs stands between the dots around the `+`.
+    let begin = name[..first].rfind('.').map_or(0, |at| at + 1);
+    let end = name[last..].find('.').map_or(name.len(), |at| last + at);
+    let parts = name[begin..end].split('+');
+    names.extend(parts.map(|part| format!("{}{part}{}", &name[..begin], &name[end..])));
+    names
 }
 
 /// Whether `name` fits `pattern`.
@@ -124,6 +195,51 @@ mod tests {
     }
 
     #[test]
+    fn rules_fit_parts_of_joined_weights_and_names_with_a_component() {
+        let mut policy = Policy::uniform(Bits::Two);
+        policy.rules = vec![
+            ("*.k_proj.weight".into(), Bits::Three),
+            ("l.0.q_proj*".into(), Bits::Four),
+            ("vision.*".into(), Bits::Eight),
+        ];
+        for (prefix, name, expected) in [
+            ("", "l.0.q_proj+k_proj+v_proj.weight", Bits::Three),
+            ("", "l.0.q_proj+v_proj.weight", Bits::Four),
+            ("", "l.0.v_proj+u_proj.weight", Bits::Two),
+            ("", "l.0.v_proj+k_proj.bias", Bits::Two),
+            ("vision.", "l.0.q_proj.weight", Bits::Eight),
+            ("text.", "l.0.q_proj.weight", Bits::Two),
+        ] {
+            policy.prefix = prefix.into();
+            assert_eq!(policy.bits_of(name, false).0, expected, "{prefix}{name}");
+        }
+        assert_eq!(names_of("w1+w3"), ["w1+w3", "w1", "w3"]);
+    }
+
+    #[test]
+    fn rules_that_change_nothing_are_named() {
+        let mut policy = Policy::uniform(Bits::Two);
+        let rules = ["*.q.*", "*norm*", "*.nothing.*", "l.0.q*", "*.k.weight"];
+        policy.rules = rules.map(|r| (r.to_owned(), Bits::Four)).to_vec();
+        let weights = [
+            ("l.0.norm.weight", Storage::Plain),
+            ("l.0.q.weight", Storage::Codebook(4)),
+            ("l.0.v+k.weight", Storage::F16),
+        ];
+        let found = policy.idle_rules(&weights.map(|(n, s)| (n.to_owned(), s)));
+        let expected = [
+            ("`*norm*`", "`l.0.norm.weight`"),
+            ("`*.nothing.*`", "`l.0.q.weight`"),
+            ("`l.0.q*`", "never holds"),
+        ];
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        for (text, (rule, more)) in found.iter().zip(expected) {
+            assert!(text.contains(rule) && text.contains(more), "{text}");
+        }
+        assert_eq!(policy.idle_rules(&[]).len(), rules.len());
+    }
+
+    #[test]
     fn the_most_special_word_holds() {
         let mut policy = Policy::uniform(Bits::Two);
         assert_eq!(policy.bits_of("x", false).0, Bits::Two);
@@ -135,5 +251,17 @@ mod tests {
         assert_eq!(policy.bits_of("yx", true).0, Bits::Eight);
         policy.exact.insert("xy".into(), Bits::Sixteen);
         assert_eq!(policy.bits_of("xy", true).0, Bits::Sixteen);
+    }
+
+    #[test]
+    fn least_is_that_of_all() {
+        let mut policy = Policy::uniform(Bits::Eight);
+        assert_eq!(policy.least(), Bits::Eight);
+        policy.rules = vec![("x".into(), Bits::Sixteen), ("y".into(), Bits::Six)];
+        assert_eq!(policy.least(), Bits::Six);
+        policy.embeddings = Some(Bits::Four);
+        assert_eq!(policy.least(), Bits::Four);
+        policy.exact.insert("z".into(), Bits::One);
+        assert_eq!(policy.least(), Bits::One);
     }
 }
