@@ -2,6 +2,7 @@
 
 use cactus_passes::Bits;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 /// Language models on this machine's CPU.
@@ -116,6 +117,16 @@ fn parse_bits(text: &str) -> Result<ConvertBits, String> {
     match average.parse() {
         Ok(average) if (2.125..=16.0).contains(&average) => Ok(ConvertBits::Average(average)),
         _ => Err(format!("an average is a number from 2.125 to 16, found `{average}`")),
+    }
+}
+
+fn parse_calibration_tokens(text: &str) -> Result<usize, String> {
+    let least = cactus_quality::WINDOW;
+    match text.parse() {
+        Ok(tokens) if tokens >= least => Ok(tokens),
+        _ => Err(format!(
+            "a number of {least} or more is needed: text is run in windows of {least} tokens"
+        )),
     }
 }
 
@@ -238,7 +249,7 @@ pub(crate) struct ConvertArgs {
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     pub(crate) calibrate: Option<Option<PathBuf>>,
     /// Most tokens to calibrate with
-    #[arg(long, default_value_t = 16384, value_name = "TOKENS")]
+    #[arg(long, default_value_t = 16384, value_name = "TOKENS", value_parser = parse_calibration_tokens)]
     pub(crate) calibration_tokens: usize,
     /// Text to measure the bundle on, against its source [default: a small one of ours, below 8 bits]
     #[arg(long, value_name = "FILE")]
@@ -331,7 +342,20 @@ pub(crate) struct TranspileArgs {
     /// Bits of the matrices [default: as in the source]
     #[arg(long, value_name = "1|2|3|4|5|6|8|16|32")]
     pub(crate) bits: Option<Bits>,
-    /// Replace a bundle that is already there
+    /// Bits of embedding tables [default: as --bits, but at least 4]
+    #[arg(long, value_name = "1|2|3|4|5|6|8|16|32")]
+    pub(crate) embedding_bits: Option<Bits>,
+    /// File with bits by name of the weight: `bits`, `embeddings`, and `[[rule]]` with `pattern` and `bits`; with several
+    /// components, names begin with theirs and a dot
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy: Option<PathBuf>,
+    /// Text to measure a causal language model on, below 8 bits [default: a small one of ours]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) quality_text: Option<PathBuf>,
+    /// Do not measure the bundle
+    #[arg(long, conflicts_with = "quality_text")]
+    pub(crate) no_quality: bool,
+    /// Replace a bundle that is already there, and write one that is too far from its source
     #[arg(long)]
     pub(crate) force: bool,
     /// Name of the model [default: of the source]
@@ -548,7 +572,7 @@ pub(crate) struct EvalArgs {
     /// Compare it with this bundle, made from the same source with `--bits 16` [default: measure its perplexity]
     #[arg(long, value_name = "BUNDLE", conflicts_with = "task")]
     pub(crate) against: Option<PathBuf>,
-    /// The text file, or JSON lines [default: a small text of ours]
+    /// The text file, or rows of JSON [default: a small text of ours]
     #[arg(long, short, conflicts_with = "task")]
     pub(crate) file: Option<PathBuf>,
     /// Tokens of a window, whose second half is measured; for a task, tokens of question and answer
@@ -556,11 +580,11 @@ pub(crate) struct EvalArgs {
     pub(crate) context: Option<usize>,
     /// Windows measured [default: all]
     #[arg(long)]
-    pub(crate) chunks: Option<usize>,
+    pub(crate) chunks: Option<NonZeroUsize>,
     /// Ask the questions of `--data` instead
     #[arg(long, requires = "data")]
     pub(crate) task: Option<EvalTask>,
-    /// JSON lines of the task, as published
+    /// JSON lines of the task, as published, or gzip of them
     #[arg(long, value_name = "FILE", requires = "task")]
     pub(crate) data: Option<PathBuf>,
     /// File of BFCL's `possible_answer` folder that belongs to the data
@@ -568,7 +592,7 @@ pub(crate) struct EvalArgs {
     pub(crate) answers: Option<PathBuf>,
     /// Ask only the first questions
     #[arg(long, value_name = "N", requires = "task")]
-    pub(crate) limit: Option<usize>,
+    pub(crate) limit: Option<NonZeroUsize>,
     /// Write results here as they come, and continue where they end
     #[arg(long, value_name = "FILE", requires = "task")]
     pub(crate) results: Option<PathBuf>,

@@ -4,7 +4,37 @@ use cactus_bundle::ErrorKind as BundleKind;
 use cactus_engine::ErrorKind as EngineKind;
 use cactus_hub::ErrorKind as HubKind;
 
+/// What failed, and what to do where the reason is that the bundle is below the floor: `--calibrate` is not an option of
+/// every command that converts.
+#[derive(Debug)]
+pub(crate) struct Advised {
+    pub(crate) what: String,
+    pub(crate) below_floor: String,
+}
+
+impl Advised {
+    /// `error`, with this where it is a bundle below the floor.
+    pub(crate) fn of(self, error: anyhow::Error) -> anyhow::Error {
+        if is_floor(&error) { error.context(self) } else { error }
+    }
+}
+
+fn is_floor(error: &anyhow::Error) -> bool {
+    let floor = |e: &cactus_quality::Error| matches!(e, cactus_quality::Error::Floor { .. });
+    error.chain().any(|e| e.downcast_ref().is_some_and(floor))
+}
+
+impl std::fmt::Display for Advised {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+/// What to do about `error`, where something can be done.
 pub(crate) fn for_error(error: &anyhow::Error) -> Option<String> {
+    if let Some(advised) = error.downcast_ref::<Advised>() {
+        return Some(advised.below_floor.clone());
+    }
     error.chain().find_map(|e| {
         if let Some(e) = e.downcast_ref::<cactus_hub::Error>() {
             return hub(e);
@@ -60,9 +90,12 @@ fn bundle(kind: BundleKind) -> Option<String> {
 fn quality(e: &cactus_quality::Error) -> Option<String> {
     use cactus_quality::Error as E;
     match e {
-        E::Floor(_) => Some(
+        E::Floor { calibrated: false, .. } => Some(
             "give more bits, an average such as `--bits auto:4.5`, or `--calibrate`; `--force` writes the bundle all the same"
                 .to_owned(),
+        ),
+        E::Floor { calibrated: true, .. } => Some(
+            "give more bits, or an average such as `--bits auto:4.5`; `--force` writes the bundle all the same".to_owned(),
         ),
         E::Bundle(e) => bundle(e.kind()),
         E::Engine(e) => engine(e),

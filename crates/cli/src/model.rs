@@ -1,15 +1,18 @@
 //! From what the user wrote to a bundle on disk.
 
 use crate::args::{EngineArgs, Kv, ModelArgs};
+use crate::hint::Advised;
 use crate::output;
-use crate::progress::{FetchProgress, byte_bar};
+use crate::progress::{FetchProgress, StageBar};
 use anyhow::Result;
 use cactus_base::Cores;
 use cactus_engine::{KvDType, LoadOptions, Model};
 use cactus_hub::{Fetched, Format, Hub, HubOptions, ModelRef};
-use cactus_import::{ConvertOptions, Outcome};
+use cactus_import::ConvertOptions;
 use cactus_passes::{Bits, Policy};
+use cactus_quality::{Made, QUALITY_PATH, Request, Stage, Text, convert_measured};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// A hub with the user's settings.
@@ -36,7 +39,7 @@ pub(crate) fn bundle(args: &ModelArgs) -> Result<PathBuf> {
     // A bundle made from a cached source needs no source.
     if let Some(key) = local.key() {
         let path = hub.cache().bundle_dir(&key, &variant)?;
-        if !args.reconvert && cactus_engine::Bundle::is_bundle(&path) {
+        if !args.reconvert && is_made(&path, args.bits) {
             return Ok(path);
         }
     }
@@ -50,21 +53,37 @@ pub(crate) fn bundle(args: &ModelArgs) -> Result<PathBuf> {
     };
     let path = hub.cache().bundle_dir(&key, &variant)?;
     let _held = hub.cache().lock(&key, &mut FetchProgress::default())?;
-    if !args.reconvert && cactus_engine::Bundle::is_bundle(&path) {
+    if !args.reconvert && is_made(&path, args.bits) {
         return Ok(path);
     }
-    convert(
-        &fetched.path,
-        &path,
-        &ConvertOptions {
-            policy: Policy::uniform(args.bits),
-            replace: true,
-            name: fetched.record.as_ref().map(|r| r.id.clone()),
-            license: fetched.record.as_ref().and_then(|r| r.license.clone()),
-            ..ConvertOptions::default()
-        },
-    )?;
+    let options = ConvertOptions {
+        policy: Policy::uniform(args.bits),
+        replace: true,
+        name: fetched.record.as_ref().map(|r| r.id.clone()),
+        license: fetched.record.as_ref().and_then(|r| r.license.clone()),
+        ..ConvertOptions::default()
+    };
+    let request = Request {
+        measure: (options.policy.least() < Bits::Eight).then(Text::built_in_held_out),
+        ..Request::default()
+    };
+    note_converting(&fetched.path, &format!("{} bits", options.policy));
+    let made = convert(&fetched.path, &path, &options, &request);
+    let (model, bits) = (&args.model, args.bits.number());
+    let advised = Advised {
+        what: format!("`{model}` cannot be converted to {bits} bits"),
+        below_floor: format!(
+            "give more bits; or make a bundle with `cactus convert {model} FOLDER --bits {bits} --calibrate`, which loses less \
+             (and with `--force` is written whatever it loses), and name that folder"
+        ),
+    };
+    made.map_err(|e| advised.of(e))?;
     Ok(path)
+}
+
+/// Whether the cache has a bundle at `path` that can be used: one of few bits says what it lost.
+fn is_made(path: &Path, bits: Bits) -> bool {
+    cactus_engine::Bundle::is_bundle(path) && (bits >= Bits::Eight || path.join(QUALITY_PATH).is_file())
 }
 
 fn variant(bits: Bits) -> String {
@@ -102,23 +121,32 @@ fn local_key(path: &Path) -> Result<String> {
     Ok(format!("local--{}-{digest}", safe.trim_matches('.').to_lowercase()))
 }
 
-/// Converts with a progress bar.
-pub(crate) fn convert(source: &Path, destination: &Path, options: &ConvertOptions) -> Result<Outcome> {
-    let mut bar = None;
+/// Says that a conversion begins.
+pub(crate) fn note_converting(source: &Path, bits: &str) {
     let what = source.file_name().unwrap_or(source.as_os_str()).to_string_lossy();
-    output::note(format!("converting {what} to {} bits", options.policy));
-    let outcome = cactus_import::convert(source, destination, options, &mut |done, total| {
-        bar.get_or_insert_with(|| byte_bar(total, "converting"))
-            .set_position(done);
-    });
-    if let Some(bar) = bar {
-        bar.finish_and_clear();
-    }
-    let outcome = outcome?;
-    for note in &outcome.notes {
+    output::note(format!("converting {what} to {bits}"));
+}
+
+/// Converts with progress bars, measures as `request` says, and passes on what the user should know.
+pub(crate) fn convert(source: &Path, destination: &Path, options: &ConvertOptions, request: &Request) -> Result<Made> {
+    let bar = Rc::new(StageBar::default());
+    let shown = Rc::clone(&bar);
+    let progress: Rc<dyn Fn(Stage, u64, u64)> = Rc::new(move |stage, done, total| shown.show(stage, done, total));
+    let made = convert_measured(source, destination, options, request, &progress);
+    bar.end();
+    let made = made?;
+    warn(&made);
+    Ok(made)
+}
+
+/// Passes on what the user should know of a conversion.
+pub(crate) fn warn(made: &Made) {
+    for note in &made.outcome.notes {
         output::warning(note);
     }
-    Ok(outcome)
+    if let Some(why) = &made.below_floor {
+        output::warning(format!("the bundle is below the floor: {why}"));
+    }
 }
 
 /// Options of loading.

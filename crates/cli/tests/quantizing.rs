@@ -5,6 +5,7 @@ use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView, serialize_to_file};
 use serde_json::{Value, json};
 use std::collections::HashMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -128,6 +129,31 @@ fn weights_that_are_no_numbers_are_named_and_zero_rows_are_kept() {
             );
             assert_eq!(std::fs::read_dir(dir.join("out")).unwrap().count(), 0, "{args:?}");
         }
+    }
+    // Half precision holds nothing above 65504, and nobody asked for half precision.
+    let mut weights = read_weights();
+    weights.get_mut(bad).unwrap().1[3 * 64 + 7] = 9e4;
+    write_model(&model, &weights);
+    std::fs::write(
+        dir.join("policy.toml"),
+        "bits = 4\n[[rule]]\npattern = \"*.q_proj.*\"\nbits = 8\n",
+    )
+    .unwrap();
+    ok(
+        dir,
+        &[
+            "convert",
+            "model",
+            "m",
+            "--policy",
+            "policy.toml",
+            "--calibrate",
+            "--force",
+        ],
+    );
+    for (bits, packing) in [("4", "cq4_g128"), ("16", "f16")] {
+        let err = fails(dir, &["convert", "model", "n", "--bits", bits]);
+        assert!(err.contains("row 3, column 7") && err.contains(packing), "{err}");
     }
     // A matrix of zeros, and one with rows of zeros.
     let mut weights = read_weights();
@@ -271,6 +297,11 @@ fn tasks_are_asked_judged_and_continued() {
         (&whole["correct"], whole["cases"].as_array().unwrap().len()),
         (&json!(2), 6)
     );
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(&std::fs::read(dir.join("h.jsonl")).unwrap()).unwrap();
+    std::fs::write(dir.join("h.jsonl.gz"), packed.finish().unwrap()).unwrap();
+    let args = ["eval", "m", "--task", "hellaswag", "--data", "h.jsonl.gz", "--json"];
+    assert_eq!(read(&ok(dir, &args)), whole);
     let args = [
         "eval",
         "m",
@@ -326,7 +357,7 @@ fn tasks_are_asked_judged_and_continued() {
         (&["--data", "g.jsonl"], "--task"),
         (&["--task", "gsm8k", "--data", "none"], "none"),
         (&["--task", "gsm8k", "--data", "h.jsonl"], "line 1"),
-        (&["--task", "gsm8k", "--data", "packed.gz"], "gunzip"),
+        (&["--task", "gsm8k", "--data", "packed.gz"], "cannot be unpacked"),
         (
             &["--task", "gsm8k", "--data", "g.jsonl", "--answers", "a.jsonl"],
             "BFCL",

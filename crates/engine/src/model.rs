@@ -71,7 +71,7 @@ impl Model {
     /// # Errors
     /// As [`Model::load`].
     pub fn of(bundle: Arc<Bundle>, options: &LoadOptions) -> Result<Arc<Model>> {
-        let loading = bundle.has_file("tokenizer.json").then(|| {
+        let loading = Self::has_tokenizer(&bundle).then(|| {
             let bundle = Arc::clone(&bundle);
             std::thread::spawn(move || Model::load_text(&bundle))
         });
@@ -172,6 +172,14 @@ impl Model {
             Some(Ok(parts)) => Ok(parts),
             Some(Err(e)) => Err(Error::Argument(e.to_string())),
         }
+    }
+
+    /// Whether `bundle` has a tokenizer: in tables, or as JSON, which older bundles have beside the tables too.
+    #[must_use]
+    pub fn has_tokenizer(bundle: &Bundle) -> bool {
+        ["tokenizer.tables", "tokenizer.json"]
+            .iter()
+            .any(|path| bundle.has_file(path))
     }
 
     /// The tokenizer and chat template of `bundle`, without loading anything else.

@@ -9,14 +9,16 @@ use cactus_ir::WeightExpr;
 use cactus_models::ModelDef;
 use cactus_passes::{Bits, Policy, Storage};
 use cactus_quant::cq::{Curvature, pack_with_feedback};
-use cactus_quant::{Packed, Packing, pack};
+use cactus_quant::{Packed, Packing, pack_on};
 use cactus_reference::{WeightSource, eval_weight_expr};
 use cactus_tensor::Tensor;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -43,6 +45,8 @@ pub struct ConvertOptions {
     pub passes: cactus_passes::Options,
     /// Tensors made at once; one for each core where absent.
     pub threads: Option<usize>,
+    /// Whether matrices with values that half precision cannot hold are stored in single precision where half is asked for.
+    pub widen: bool,
 }
 
 impl Default for ConvertOptions {
@@ -55,7 +59,16 @@ impl Default for ConvertOptions {
             adapter: None,
             passes: cactus_passes::Options::default(),
             threads: None,
+            widen: false,
         }
+    }
+}
+
+impl ConvertOptions {
+    /// Threads to work on.
+    fn threads(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.threads.unwrap_or_else(cores).max(1)
     }
 }
 
@@ -163,8 +176,10 @@ pub fn convert_calibrated(
         .add_component(DECODER, &def.graph, &optimized, &bindings)
         .map_err(from_bundle)?;
     add_text_files(&mut writer, &model)?;
-    let unused = unused_tensors(&def, &*model.tensors);
-    let notes = notes(&unused);
+    let mut notes = notes(&unused_tensors(&def, &*model.tensors));
+    let chosen: Vec<_> = storage.iter().map(|(name, c)| (name.clone(), c.storage)).collect();
+    notes.extend(options.policy.idle_rules(&chosen));
+    notes.extend(crate::requantized::note(&*model.tensors, &weights));
     let weights_bytes = writer.weights_bytes();
     let name = options.name.clone().unwrap_or_else(|| stem(source));
     let about = About {
@@ -230,8 +245,7 @@ pub(crate) fn write_weights(
     mut calibration: Option<&mut dyn Calibration>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Vec<TensorError>> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = options.threads.unwrap_or(cores).max(1);
+    let threads = options.threads();
     let elems = |dims: &[usize]| dims.iter().map(|&d| d as u64).product::<u64>();
     let total: u64 = weights.iter().map(|(_, _, dims, _)| elems(dims)).sum();
     let mut errors = Vec::new();
@@ -251,12 +265,12 @@ pub(crate) fn write_weights(
         };
         rest = after;
         let made: Vec<Result<(Packed, Option<f64>)>> = match &curvature {
-            Some(c) => vec![make(source, name, expr, dims, *packing, Some((c, threads)))],
+            Some(c) => vec![make(source, name, expr, dims, *packing, Some(c), options)],
             None => std::thread::scope(|scope| {
                 let handles: Vec<_> = batch
                     .iter()
                     .map(|(name, expr, dims, packing)| {
-                        scope.spawn(move || make(source, name, expr, dims, *packing, None))
+                        scope.spawn(move || make(source, name, expr, dims, *packing, None, options))
                     })
                     .collect();
                 handles
@@ -268,10 +282,11 @@ pub(crate) fn write_weights(
                     .collect()
             }),
         };
-        for ((name, _, dims, packing), made) in batch.iter().zip(made) {
+        for ((name, _, dims, _), made) in batch.iter().zip(made) {
             let (packed, error) = made?;
+            let packing = packed.layout().packing();
             writer
-                .add_weight(name, dims, *packing, packed.scales(), packed.data())
+                .add_weight(name, dims, packing, packed.scales(), packed.data())
                 .map_err(from_bundle)?;
             errors.extend(error.map(|relative| TensorError {
                 name: name.clone(),
@@ -293,7 +308,8 @@ fn make(
     expr: &WeightExpr,
     dims: &[usize],
     packing: Packing,
-    feedback: Option<(&Curvature, usize)>,
+    feedback: Option<&Curvature>,
+    options: &ConvertOptions,
 ) -> Result<(Packed, Option<f64>)> {
     for read in expr.sources() {
         if source.shape(read).is_none() {
@@ -315,26 +331,58 @@ fn make(
         [n, k] => (*n, *k),
         _ => (1, values.len()),
     };
-    let packed = match feedback {
-        Some((curvature, threads)) => pack_with_feedback(packing, n, k, values, curvature, threads),
-        None => pack(packing, n, k, values),
+    // With feedback nothing else is under way, and a large tensor takes longer than all that is.
+    let threads = match feedback.is_some() || values.len() >= LARGE {
+        true => options.threads(),
+        false => 1,
     };
+    let mut packed = match feedback {
+        Some(curvature) => pack_with_feedback(packing, n, k, values, curvature, threads),
+        None => pack_on(packing, n, k, values, threads),
+    };
+    if packing == Packing::F16N16 && options.widen && values.iter().all(|x| x.is_finite()) && packed.is_err() {
+        packed = pack_on(Packing::F32N16, n, k, values, threads);
+    }
     let packed = packed.map_err(|e| malformed(e.to_string()))?;
-    let error = packing.is_interleaved().then(|| relative_error(&packed, values, k));
+    let error = packing
+        .is_interleaved()
+        .then(|| relative_error(&packed, values, k, threads));
     Ok((packed, error))
 }
 
-/// Squared error of a packed matrix, relative to the squares of its values.
-fn relative_error(packed: &Packed, values: &[f32], k: usize) -> f64 {
-    let (mut error, mut square) = (0f64, 0f64);
-    let mut found = vec![0f32; k];
-    for (row, values) in values.chunks_exact(k).enumerate() {
-        packed.view().decode_row(row, &mut found);
-        for (&x, &y) in values.iter().zip(&found) {
-            error += f64::from(x - y) * f64::from(x - y);
-            square += f64::from(x) * f64::from(x);
+/// Elements from which on one tensor is packed on all cores.
+const LARGE: usize = 1 << 24;
+/// Rows whose squares are summed together, so that sums do not depend on the number of threads.
+const STRIP: usize = 256;
+
+/// Squared error of a packed matrix, relative to the squares of its values, on up to `threads` threads.
+fn relative_error(packed: &Packed, values: &[f32], k: usize, threads: usize) -> f64 {
+    let strips: Vec<&[f32]> = values.chunks(STRIP * k.max(1)).collect();
+    let mut sums = vec![(0f64, 0f64); strips.len()];
+    let part = strips.len().div_ceil(threads.max(1)).max(1);
+    std::thread::scope(|scope| {
+        for (p, (strips, sums)) in strips.chunks(part).zip(sums.chunks_mut(part)).enumerate() {
+            let work = move || {
+                let mut found = vec![0f32; k];
+                for (i, (values, (error, square))) in strips.iter().zip(sums).enumerate() {
+                    for (row, values) in values.chunks_exact(k).enumerate() {
+                        packed.view().decode_row((p * part + i) * STRIP + row, &mut found);
+                        for (&x, &y) in values.iter().zip(&found) {
+                            *error += f64::from(x - y) * f64::from(x - y);
+                            *square += f64::from(x) * f64::from(x);
+                        }
+                    }
+                }
+            };
+            match threads {
+                0 | 1 => work(),
+                _ => drop(scope.spawn(work)),
+            }
         }
-    }
+    });
+    let (error, square) = sums
+        .iter()
+        .fold((0.0, 0.0), |(e, s), (error, square)| (e + error, s + square));
     if square > 0.0 { error / square } else { 0.0 }
 }
 
@@ -391,11 +439,15 @@ pub(crate) fn add_texts(writer: &mut BundleWriter, texts: &hf::Texts) -> Result<
 fn add_tokenizer(writer: &mut BundleWriter, tokenizer: Option<&TokenizerFiles>) -> Result<()> {
     let mut add = |path: &str, bytes: &[u8]| writer.add_file(path, bytes).map_err(from_bundle);
     if let Some(t) = tokenizer {
-        add("tokenizer.json", &t.tokenizer_json)?;
         let tokenizer = cactus_text::Tokenizer::from_bytes(&t.tokenizer_json)
             .map_err(|e| Error::new(ErrorKind::Malformed, "the tokenizer cannot be read").caused_by(e))?;
-        if let Some(tables) = tokenizer.tables() {
-            add("tokenizer.tables", tables.bytes())?;
+        match tokenizer.tables() {
+            // Of both, the tables alone are read; the other is for other tools, and for tables to come.
+            Some(tables) => {
+                add("tokenizer.tables", tables.bytes())?;
+                add("tokenizer.json.gz", &gzip(&t.tokenizer_json)?)?;
+            }
+            None => add("tokenizer.json", &t.tokenizer_json)?,
         }
         add(
             "tokenizer_config.json",
@@ -406,6 +458,13 @@ fn add_tokenizer(writer: &mut BundleWriter, tokenizer: Option<&TokenizerFiles>) 
         }
     }
     Ok(())
+}
+
+/// `bytes` as a gzip file without name and date, so that the same bytes become the same file.
+fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+    let done = packed.write_all(bytes).and_then(|()| packed.finish());
+    done.map_err(|e| Error::new(ErrorKind::Io, "the tokenizer cannot be packed").caused_by(e))
 }
 
 fn token_ids(def: &ModelDef, model: &SourceModel) -> TokenIds {
@@ -498,5 +557,18 @@ mod tests {
         }
         let error = packing("w", Some(Storage::Codebook(7))).unwrap_err().to_string();
         assert!(error.contains("`w`") && error.contains("Codebook(7)"), "{error}");
+    }
+
+    #[test]
+    fn an_error_does_not_depend_on_the_threads() {
+        let (n, k) = (5 * STRIP + 7, 3);
+        let values: Vec<f32> = (0..n * k).map(|i| ((i * 37 % 101) as f32 - 50.0) / 7.0).collect();
+        let packed = pack_on(Packing::Int8G32, n, k, &values, 1).unwrap();
+        let one = relative_error(&packed, &values, k, 1);
+        assert!(one > 0.0 && one < 1e-3, "{one}");
+        for threads in [2, 3, 16] {
+            assert_eq!(relative_error(&packed, &values, k, threads).to_bits(), one.to_bits());
+        }
+        assert_eq!(relative_error(&packed, &[], 0, 2), 0.0);
     }
 }

@@ -15,6 +15,7 @@ pub mod gguf;
 mod hf;
 pub mod lora;
 pub mod pt2;
+mod requantized;
 mod safetensors;
 mod source;
 

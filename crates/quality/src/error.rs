@@ -32,8 +32,13 @@ pub enum Error {
     #[error("{0}")]
     Task(String),
     /// A bundle is below the floor.
-    #[error("the bundle was not written, because it is below the floor: {0}")]
-    Floor(String),
+    #[error("the bundle was not written, because it is below the floor: {why}")]
+    Floor {
+        /// How far it is, and the worst matrices.
+        why: String,
+        /// Whether errors were fed back.
+        calibrated: bool,
+    },
     /// The conversion failed.
     #[error(transparent)]
     Convert(#[from] cactus_import::Error),
@@ -63,7 +68,7 @@ impl Error {
         match self {
             Self::Text(_) => ErrorKind::Text,
             Self::Mismatch(_) => ErrorKind::Mismatch,
-            Self::Floor(_) => ErrorKind::Floor,
+            Self::Floor { .. } => ErrorKind::Floor,
             Self::Task(_) => ErrorKind::Task,
             Self::Convert(_) => ErrorKind::Convert,
             _ => ErrorKind::Engine,

@@ -16,23 +16,31 @@
 #![forbid(unsafe_code)]
 
 mod allocate;
+mod captured;
 mod compare;
+mod data;
 mod error;
+mod finish;
 mod moments;
 mod pipeline;
 mod report;
 mod runner;
 mod sensitivity;
 mod text;
+mod windows;
 
 pub mod tasks;
 
 pub use allocate::{Sensitivity, allocate};
+pub use captured::transpile_measured;
 pub use compare::{Comparison, Perplexity, compare, perplexity};
+pub use data::read_file;
 pub use error::{Error, ErrorKind, Result};
+pub use finish::QUALITY_PATH;
 pub use moments::Moments;
-pub use pipeline::{Made, QUALITY_PATH, Request, Stage, convert_measured};
-pub use report::{Floor, Report};
+pub use pipeline::{Made, Request, Stage, WINDOW, convert_measured};
+pub use report::{Floor, Report, Verdict};
 pub use runner::Runner;
 pub use sensitivity::sensitivity;
-pub use text::{DEFAULT_CALIBRATION, DEFAULT_HELD_OUT, Windows, read_text};
+pub use text::{DEFAULT_CALIBRATION, DEFAULT_HELD_OUT, Text};
+pub use windows::Windows;

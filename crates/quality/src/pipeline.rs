@@ -4,18 +4,17 @@
 //! against, and removed at the end. The bundle itself is moved into place last, so a conversion that fails, or ends below the
 //! floor, leaves the destination as it was.
 
-use crate::{
-    Comparison, Error, Floor, Moments, Report, Result, Runner, Sensitivity, Windows, allocate, compare, sensitivity,
-};
+use crate::finish::{Temporary, install, measure};
+use crate::{Floor, Moments, Report, Result, Runner, Sensitivity, Text, Windows, allocate, sensitivity};
 use cactus_bundle::Bundle;
 use cactus_engine::Model;
 use cactus_import::{ConvertOptions, Outcome, convert, convert_calibrated};
 use cactus_passes::{Bits, Policy};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 
-/// Tokens of a window to calibrate with and to measure on.
-const WINDOW: usize = 512;
+/// Tokens of a window to calibrate with and to measure on; of fewer, where the model has no longer context.
+pub const WINDOW: usize = 512;
 /// Tokens of a window that sensitivity is measured on.
 const SHORT_WINDOW: usize = 192;
 /// Windows that sensitivity is measured on.
@@ -26,12 +25,12 @@ const SHORT_WINDOWS: usize = 2;
 pub struct Request {
     /// Average bits that an allocation may spend; the policy's bits are ignored then, its rules hold.
     pub average_bits: Option<f64>,
-    /// Text to calibrate with, and what to call it.
-    pub calibration: Option<(String, String)>,
+    /// Text to calibrate with.
+    pub calibration: Option<Text>,
     /// Most tokens to calibrate with.
     pub calibration_tokens: usize,
-    /// Text to measure on, and what to call it.
-    pub measure: Option<(String, String)>,
+    /// Text to measure on.
+    pub measure: Option<Text>,
     /// Most tokens to measure on; half of them are scored.
     pub measure_tokens: usize,
     /// What must be reached.
@@ -85,22 +84,6 @@ pub struct Made {
     pub below_floor: Option<String>,
 }
 
-/// Removes a folder when dropped.
-struct Temporary(PathBuf);
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        // Best effort: the name says what it is.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// `.NAME.KIND-PID` beside `destination`.
-fn beside(destination: &Path, kind: &str) -> PathBuf {
-    let name = destination.file_name().unwrap_or_default().to_string_lossy();
-    destination.with_file_name(format!(".{name}.{kind}-{}", std::process::id()))
-}
-
 /// Converts the model at `source` into a bundle at `destination` as `options` and `request` say. `progress` gets the stage
 /// and how far it is.
 ///
@@ -121,51 +104,47 @@ pub fn convert_measured(
         .unwrap_or_else(|| cactus_base::Cores::detect().threads());
     let wants = request.calibration.is_some() || request.measure.is_some() || request.average_bits.is_some();
     let stage = |s: Stage| move |done: u64, total: u64| progress(s, done, total);
+    let few = options.policy.least() < Bits::Eight || request.average_bits.is_some();
+    let candidate = Temporary::beside(destination, "measured");
+    let unmeasured = |options: &ConvertOptions, why: &str| {
+        let outcome = convert(source, &candidate.0, options, &mut stage(Stage::Converting))?;
+        let report = few.then(|| Report::unmeasured(why.into(), request.floor, outcome.errors.clone()));
+        install(outcome, report, destination, options.replace, true)
+    };
     if !wants {
-        let outcome = convert(source, destination, &options, &mut stage(Stage::Converting))?;
-        return Ok(Made {
-            outcome,
-            quality: None,
-            below_floor: None,
-        });
+        return unmeasured(&options, "not asked for");
     }
-    let reference = Temporary(beside(destination, "reference"));
+    let reference = Temporary::beside(destination, "reference");
     let mut float = options.clone();
     float.policy = Policy::uniform(Bits::Sixteen);
     float.replace = true;
+    float.widen = true;
     convert(source, &reference.0, &float, &mut stage(Stage::Reference))?;
     let bundle = Bundle::open(&reference.0)?;
     let needed = request.calibration.is_some() || request.average_bits.is_some();
-    if !needed && !bundle.has_file("tokenizer.json") {
-        let mut outcome = convert(source, destination, &options, &mut stage(Stage::Converting))?;
-        outcome.notes.push("not measured: the source has no tokenizer".into());
-        return Ok(Made {
-            outcome,
-            quality: None,
-            below_floor: None,
-        });
+    if !needed && !Model::has_tokenizer(&bundle) {
+        let why = "the source has no tokenizer";
+        let mut made = unmeasured(&options, why)?;
+        made.outcome.notes.push(format!("not measured: {why}"));
+        return Ok(made);
     }
-    let (tokenizer, _) = Model::load_text(&bundle)?;
+    let texts = Model::load_text(&bundle)?;
     let longest = bundle.manifest().context_tokens;
     drop(bundle);
     let runner = || Runner::open(&reference.0, WINDOW, threads);
-    let windows = |text: &str, length: usize, tokens: usize| {
+    let windows = |text: &Text, length: usize, tokens: usize| {
         let length = length.min(longest);
-        Windows::of(&tokenizer, text, length, tokens / length.max(1))
+        Windows::of(&texts, text, length, tokens / length.max(1))
     };
 
-    let given = request
-        .calibration
-        .as_ref()
-        .map_or(crate::DEFAULT_CALIBRATION, |(t, _)| t.as_str());
     if let Some(target) = request.average_bits {
-        let windows = windows(given, SHORT_WINDOW, SHORT_WINDOWS * SHORT_WINDOW)?;
+        let given = request.calibration.clone().unwrap_or_else(Text::built_in_calibration);
+        let windows = windows(&given, SHORT_WINDOW, SHORT_WINDOWS * SHORT_WINDOW)?;
         let found = sensitivities(&mut runner()?, &options.policy, target, &windows, &**progress)?;
         options.policy.exact = allocate(&found, target);
     }
-    let candidate = Temporary(beside(destination, "measured"));
     let outcome = match &request.calibration {
-        Some((text, _)) => {
+        Some(text) => {
             let windows = windows(text, WINDOW, request.calibration_tokens)?;
             let progress = Rc::clone(progress);
             let shown = Box::new(move |done, total| progress(Stage::Calibrating, done as u64, total as u64));
@@ -175,46 +154,25 @@ pub fn convert_measured(
         }
         None => convert(source, &candidate.0, &options, &mut stage(Stage::Converting))?,
     };
-    let mut made = Made {
-        outcome,
-        quality: None,
-        below_floor: None,
-    };
-    if let Some((text, name)) = &request.measure {
-        let windows = windows(text, WINDOW, request.measure_tokens)?;
-        let found = measure(&mut runner()?, &candidate.0, &windows, threads, &**progress)?;
-        let mut report = Report::new(found, request.floor, name.clone(), made.outcome.errors.clone());
-        report.calibration = request.calibration.as_ref().map(|(_, name)| name.clone());
-        made.below_floor = report.failure();
-        if let Some(why) = made.below_floor.as_ref().filter(|_| !request.accept_below_floor) {
-            return Err(Error::Floor(why.clone()));
+    let errors = outcome.errors.clone();
+    let mut report = match &request.measure {
+        Some(text) => {
+            let windows = windows(text, WINDOW, request.measure_tokens)?;
+            let found = measure(&mut runner()?, &candidate.0, &windows, &**progress)?;
+            Some(Report::measured(found, request.floor, text.name().to_owned(), errors))
         }
-        let mut document = serde_json::to_vec_pretty(&report).map_err(|e| Error::Text(e.to_string()))?;
-        document.push(b'\n');
-        cactus_bundle::amend(&candidate.0, QUALITY_PATH, &document)?;
-        made.quality = Some(report);
+        None => few.then(|| Report::unmeasured("not asked for".into(), request.floor, errors)),
+    };
+    if let Some(report) = &mut report {
+        report.calibration = request.calibration.as_ref().map(|text| text.name().to_owned());
     }
-    cactus_bundle::install(&candidate.0, destination, options.replace)?;
-    made.outcome.path = destination.to_path_buf();
-    Ok(made)
-}
-
-/// Path of the quality document in a bundle.
-pub const QUALITY_PATH: &str = "quality.json";
-
-fn measure(
-    reference: &mut Runner,
-    candidate: &Path,
-    windows: &Windows,
-    threads: usize,
-    progress: &dyn Fn(Stage, u64, u64),
-) -> Result<Comparison> {
-    let mut candidate = Runner::open(candidate, windows.length(), threads)?;
-    let total = windows.iter().len() as u64;
-    progress(Stage::Measuring, 0, total);
-    compare(reference, &mut candidate, windows, &mut |done, _| {
-        progress(Stage::Measuring, done as u64, total);
-    })
+    install(
+        outcome,
+        report,
+        destination,
+        options.replace,
+        request.accept_below_floor,
+    )
 }
 
 /// What every matrix without a rule of its own is sensitive to.

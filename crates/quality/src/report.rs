@@ -23,20 +23,39 @@ impl Default for Floor {
     }
 }
 
+/// Whether a bundle reaches the floor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It does.
+    Passed,
+    /// It does not, and was written because that was asked for.
+    BelowFloor,
+    /// Its outputs were not compared with the source's.
+    NotMeasured,
+}
+
 /// `quality.json`: how far a bundle is from its source.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Version of this document.
     pub version: u32,
+    /// Whether the bundle reaches the floor.
+    pub verdict: Verdict,
+    /// Why it does not, or was not measured; absent where it passed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
     /// What the bundle was compared with: the source's weights in floats, run by the same engine.
     pub reference: String,
-    /// What the comparison was made on.
-    pub text: String,
+    /// What the comparison was made on; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
     /// What calibration ran; absent without.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calibration: Option<String>,
-    /// The comparison.
-    pub comparison: Comparison,
+    /// The comparison; absent where only the matrices were compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comparison: Option<Comparison>,
     /// The floor in force.
     pub floor: Floor,
     /// What was lost in each matrix, the worst first.
@@ -44,25 +63,42 @@ pub struct Report {
 }
 
 impl Report {
-    /// The document of a comparison.
+    /// The document of a comparison on the text called `text`.
     #[must_use]
-    pub fn new(comparison: Comparison, floor: Floor, text: String, mut tensors: Vec<TensorError>) -> Self {
+    pub fn measured(comparison: Comparison, floor: Floor, text: String, tensors: Vec<TensorError>) -> Self {
+        let mut report = Self {
+            text: Some(text),
+            comparison: Some(comparison),
+            ..Self::unmeasured(String::new(), floor, tensors)
+        };
+        report.why = report.failure();
+        report.verdict = match report.why {
+            Some(_) => Verdict::BelowFloor,
+            None => Verdict::Passed,
+        };
+        report
+    }
+
+    /// The document of what was lost in the matrices alone, and why no more was measured.
+    #[must_use]
+    pub fn unmeasured(why: String, floor: Floor, mut tensors: Vec<TensorError>) -> Self {
         tensors.sort_by(|a, b| b.relative.total_cmp(&a.relative).then_with(|| a.name.cmp(&b.name)));
         Self {
             version: 1,
+            verdict: Verdict::NotMeasured,
+            why: Some(why),
             reference: "the source in half precision".into(),
-            text,
+            text: None,
             calibration: None,
-            comparison,
+            comparison: None,
             floor,
             tensors,
         }
     }
 
     /// Why the bundle is below the floor, with the worst tensors; `None` where it is not.
-    #[must_use]
-    pub fn failure(&self) -> Option<String> {
-        let (c, floor) = (&self.comparison, &self.floor);
+    fn failure(&self) -> Option<String> {
+        let (c, floor) = (self.comparison.as_ref()?, &self.floor);
         // A divergence that is no number is below every floor.
         let far = c.kl_mean > floor.kl_mean || c.kl_mean.is_nan();
         let other = c.top1 < floor.top1 && c.kl_mean > floor.kl_mean / 10.0;
@@ -110,7 +146,7 @@ mod tests {
             relative,
             calibrated: false,
         };
-        Report::new(
+        Report::measured(
             comparison,
             Floor::default(),
             "text".into(),
@@ -120,11 +156,23 @@ mod tests {
 
     #[test]
     fn failure_names_figures_and_the_worst_tensors() {
-        assert_eq!(report(0.1, 0.9).failure(), None);
-        assert_eq!(report(0.01, 0.5).failure(), None);
+        for good in [report(0.1, 0.9), report(0.01, 0.5)] {
+            assert_eq!((good.verdict, good.why), (Verdict::Passed, None));
+        }
         for bad in [report(0.6, 0.9), report(0.1, 0.5), report(f64::NAN, 0.9)] {
-            let text = bad.failure().unwrap();
+            let text = bad.why.unwrap();
+            assert_eq!(bad.verdict, Verdict::BelowFloor);
             assert!(text.contains("`bad` (cq2_g128, 30.0 %), `good`"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_document_without_a_comparison_says_so() {
+        let json = serde_json::to_value(Report::unmeasured("no text".into(), Floor::default(), Vec::new())).unwrap();
+        assert_eq!(
+            (&json["verdict"], &json["why"]),
+            (&"not_measured".into(), &"no text".into())
+        );
+        assert!(json.get("comparison").is_none() && json.get("text").is_none(), "{json}");
     }
 }

@@ -1,158 +1,361 @@
-//! Text to calibrate with and to measure on, and its windows of tokens.
+//! Text to calibrate with and to measure on: plain, or rows of JSON, of which conversations take the form that the model
+//! knows.
 
+use crate::data::read_file;
 use crate::{Error, Result};
-use cactus_text::Tokenizer;
-use serde_json::Value;
+use cactus_text::{ChatTemplate, RenderOptions};
+use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::path::Path;
 
 /// The text that calibration uses where none is given: prose, talk, code, tables, several languages.
 pub const DEFAULT_CALIBRATION: &str = include_str!("../text/calibration.txt");
 /// The text that a conversion is measured on where none is given. No part of it is in the other one.
 pub const DEFAULT_HELD_OUT: &str = include_str!("../text/held_out.txt");
-/// Largest text read, in bytes.
-const MAX_BYTES: u64 = 256 << 20;
 
-/// Reads a text file; of a file with the ending `.jsonl`, each line is an object with `text`, `prompt` and `completion`, or
-/// `messages` (a list of objects with `role` and `content`), and becomes a paragraph.
-///
-/// # Errors
-/// Where the file cannot be read, is larger than 256 MiB, is not UTF-8, or a line is none of these objects.
-pub fn read_text(path: &Path) -> Result<String> {
-    let fail = |what: String| Error::Text(format!("`{}`: {what}", path.display()));
-    let bytes = std::fs::metadata(path).map_err(|e| fail(e.to_string()))?.len();
-    if bytes > MAX_BYTES {
-        return Err(fail(format!(
-            "{bytes} bytes; a text to measure with has at most {MAX_BYTES}"
-        )));
-    }
-    let bytes = std::fs::read(path).map_err(|e| fail(e.to_string()))?;
-    let text = String::from_utf8(bytes)
-        .map_err(|e| fail(format!("not valid UTF-8 at byte {}", e.utf8_error().valid_up_to())))?;
-    if path.extension().is_none_or(|e| e != "jsonl") {
-        return Ok(text);
-    }
-    let mut out = String::new();
-    for (number, line) in text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()) {
-        let place = || format!("line {}", number + 1);
-        let value: Value = serde_json::from_str(line).map_err(|e| fail(format!("{}: {e}", place())))?;
-        let row = row_text(&value).ok_or_else(|| {
-            fail(format!(
-                "{}: expected `text`, `prompt` and `completion`, or `messages`",
-                place()
-            ))
-        })?;
-        out.push_str(&row);
-        out.push_str("\n\n");
-    }
-    Ok(out)
+/// A text, and what to call it.
+#[derive(Clone, Debug)]
+pub struct Text {
+    name: String,
+    content: Content,
 }
 
-/// The text of one row, `None` where it has none.
-fn row_text(row: &Value) -> Option<String> {
-    if let Some(text) = row.get("text") {
-        return Some(text.as_str()?.to_owned());
-    }
-    if let Some(prompt) = row.get("prompt") {
-        let completion = row.get("completion")?.as_str()?;
-        return Some(format!("{}{completion}", prompt.as_str()?));
-    }
-    let messages = row.get("messages")?.as_array()?;
-    let mut out = String::new();
-    for m in messages {
-        let (role, content) = (m.get("role")?.as_str()?, m.get("content")?.as_str()?);
-        out.push_str(&format!("{role}: {content}\n"));
-    }
-    Some(out)
+#[derive(Clone, Debug)]
+enum Content {
+    Plain(Cow<'static, str>),
+    Rows(Vec<Row>),
 }
 
-/// A text cut into windows of equally many tokens; a last one that is not full is left out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Windows {
-    tokens: Vec<u32>,
-    length: usize,
+/// A row of a file, with where it stands.
+#[derive(Clone, Debug)]
+struct Row {
+    place: String,
+    kind: RowKind,
 }
 
-impl Windows {
-    /// The windows of `text`, at most `count` of them. Where the model begins prompts with a token of its own, it stands in
-    /// place of the first token of each window.
+#[derive(Clone, Debug, PartialEq)]
+enum RowKind {
+    Text(String),
+    Chat {
+        messages: Vec<Value>,
+        tools: Option<Vec<Value>>,
+    },
+}
+
+impl Text {
+    /// A plain text.
+    #[must_use]
+    pub fn plain(name: &str, text: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            name: name.to_owned(),
+            content: Content::Plain(text.into()),
+        }
+    }
+
+    /// Our text for calibration.
+    #[must_use]
+    pub fn built_in_calibration() -> Self {
+        Self::plain("built-in calibration text", DEFAULT_CALIBRATION)
+    }
+
+    /// Our text to measure on.
+    #[must_use]
+    pub fn built_in_held_out() -> Self {
+        Self::plain("built-in held-out text", DEFAULT_HELD_OUT)
+    }
+
+    /// Reads a file. Of one whose name ends in `.jsonl` each line is a row; of one that ends in `.json` each element of its
+    /// list, or each line (and `.gz` may follow). A row is an object with `text`, with `prompt` and `completion`, or with
+    /// `messages` (objects with `role` and `content`, which is a text, a list of parts with `text`, or nothing beside
+    /// `tool_calls`) and maybe `tools`. Anything else is plain text.
     ///
     /// # Errors
-    /// Where the text has not one window.
-    pub fn of(tokenizer: &Tokenizer, text: &str, length: usize, count: usize) -> Result<Self> {
-        let tokens = tokenizer
-            .encode(text, true)
-            .map_err(|e| Error::Text(format!("the text cannot be tokenized: {e}")))?;
-        let whole = (tokens.len() / length.max(1)).min(count) * length;
-        if whole == 0 || length < 4 {
-            return Err(Error::Text(format!(
-                "the text has {} tokens; one window of {length} is needed, and a window has 4 or more",
-                tokens.len()
-            )));
-        }
-        let mut tokens = tokens[..whole].to_vec();
-        if let Some(bos) = tokenizer.bos().filter(|_| tokenizer.adds_bos()) {
-            tokens.iter_mut().step_by(length).for_each(|t| *t = bos);
-        }
-        Ok(Self { tokens, length })
+    /// As [`read_file`]; where a row is none of these objects.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = read_file(path)?;
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+        let ending = name.strip_suffix(".gz").unwrap_or(&name).rsplit_once('.');
+        let rows = match ending.map(|(_, e)| e.to_ascii_lowercase()).as_deref() {
+            Some("jsonl" | "ndjson") => lines(&text),
+            Some("json") => list(&text),
+            _ => return Ok(Self::plain(&name, text)),
+        };
+        let rows = rows.map_err(|what| Error::Text(format!("`{}`: {what}", path.display())))?;
+        Ok(Self {
+            name: name.into_owned(),
+            content: Content::Rows(rows),
+        })
     }
 
-    /// Windows of given tokens.
+    /// What it is called.
     #[must_use]
-    pub fn of_tokens(tokens: &[u32], length: usize) -> Self {
-        let length = length.max(1);
-        Self {
-            tokens: tokens[..tokens.len() / length * length].to_vec(),
-            length,
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The text for a model with this chat template, if it has one: conversations take its form, else that of lines
+    /// `role: content`. Rows after the first `enough` bytes are left out.
+    ///
+    /// # Errors
+    /// Where the template refuses a conversation.
+    pub fn rendered(&self, template: Option<&ChatTemplate>, enough: usize) -> Result<Cow<'_, str>> {
+        let rows = match &self.content {
+            Content::Plain(text) => return Ok(Cow::Borrowed(text)),
+            Content::Rows(rows) => rows,
+        };
+        let mut out = String::new();
+        for row in rows {
+            if out.len() >= enough {
+                break;
+            }
+            match (&row.kind, template) {
+                (RowKind::Text(text), _) => {
+                    out.push_str(text);
+                    out.push_str("\n\n");
+                }
+                (RowKind::Chat { messages, tools }, Some(template)) => {
+                    let options = RenderOptions {
+                        tools: tools.clone(),
+                        ..RenderOptions::default()
+                    };
+                    let text = template.render(messages, &options);
+                    out.push_str(&text.map_err(|e| Error::Text(format!("`{}`: {}: {e}", self.name, row.place)))?);
+                }
+                (RowKind::Chat { messages, .. }, None) => {
+                    for m in messages {
+                        let (role, content) = (text_of(m, "role"), text_of(m, "content"));
+                        let calls = m.get("tool_calls").map_or_else(String::new, Value::to_string);
+                        out.push_str(&format!("{role}: {content}{calls}\n"));
+                    }
+                    out.push_str("\n\n");
+                }
+            }
         }
+        Ok(Cow::Owned(out))
     }
+}
 
-    /// The windows.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u32]> + Clone {
-        self.tokens.chunks_exact(self.length)
+fn text_of<'a>(message: &'a Value, key: &str) -> &'a str {
+    message.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The rows of JSON lines.
+fn lines(text: &str) -> Result<Vec<Row>, String> {
+    let filled = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let rows = filled.map(|(i, line)| {
+        let place = format!("line {}", i + 1);
+        let value = serde_json::from_str(line).map_err(|e| format!("{place}: no JSON: {e}"))?;
+        row(value, place)
+    });
+    rows.collect()
+}
+
+/// The rows of a list, or of JSON lines.
+fn list(text: &str) -> Result<Vec<Row>, String> {
+    match serde_json::from_str(text) {
+        Ok(Value::Array(rows)) => rows
+            .into_iter()
+            .enumerate()
+            .map(|(i, value)| row(value, format!("element {}", i + 1)))
+            .collect(),
+        Ok(value) => Ok(vec![row(value, "the file".into())?]),
+        // Not one document: then each line is one.
+        Err(e) => lines(text).map_err(|line| format!("neither a list of rows ({e}) nor JSON lines ({line})")),
     }
+}
 
-    /// Tokens of a window.
-    #[must_use]
-    pub fn length(&self) -> usize {
-        self.length
+fn row(value: Value, place: String) -> Result<Row, String> {
+    let kind = match value {
+        Value::Object(fields) => row_kind(fields),
+        _ => Err("it is no object".into()),
+    };
+    let kind = kind.map_err(|what| {
+        format!("{place}: {what}; a row has `text`, `prompt` and `completion`, or `messages` with `role` and `content`")
+    })?;
+    Ok(Row { place, kind })
+}
+
+fn row_kind(mut row: Map<String, Value>) -> Result<RowKind, String> {
+    let text = |row: &Map<String, Value>, key: &str| match row.get(key) {
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(_) => Err(format!("`{key}` is no text")),
+        None => Err(format!("`{key}` is missing")),
+    };
+    if row.contains_key("text") {
+        return Ok(RowKind::Text(text(&row, "text")?));
+    }
+    if row.contains_key("prompt") {
+        return Ok(RowKind::Text(text(&row, "prompt")? + &text(&row, "completion")?));
+    }
+    let messages = match row.remove("messages") {
+        Some(Value::Array(messages)) => messages,
+        Some(_) => return Err("`messages` is no list".into()),
+        None => return Err("it has none of them".into()),
+    };
+    let numbered = messages.into_iter().enumerate();
+    let messages = numbered.map(|(i, m)| message(m).map_err(|what| format!("message {}: {what}", i + 1)));
+    Ok(RowKind::Chat {
+        messages: messages.collect::<Result<_, _>>()?,
+        tools: match row.remove("tools") {
+            Some(Value::Array(tools)) if !tools.is_empty() => Some(tools),
+            _ => None,
+        },
+    })
+}
+
+/// A message as every template takes it: one text as its content, arguments of calls as objects.
+fn message(message: Value) -> Result<Value, String> {
+    let Value::Object(mut fields) = message else {
+        return Err("it is no object".into());
+    };
+    if !fields.get("role").is_some_and(Value::is_string) {
+        return Err("`role` is missing or no text".into());
+    }
+    let calls = fields.get("tool_calls").is_some_and(|c| !c.is_null());
+    let content = match fields.get("content") {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(parts)) => parts
+            .iter()
+            .map(|part| match part.get("text").unwrap_or(part) {
+                Value::String(text) => Ok(text.as_str()),
+                _ => Err("a part of `content` has no text".to_owned()),
+            })
+            .collect::<Result<String, _>>()?,
+        None | Some(Value::Null) if calls => String::new(),
+        None | Some(Value::Null) => return Err("`content` is missing, and there are no `tool_calls`".into()),
+        Some(_) => return Err("`content` is neither a text nor a list of parts".into()),
+    };
+    fields.insert("content".into(), content.into());
+    if let Some(Value::Array(calls)) = fields.get_mut("tool_calls") {
+        calls.iter_mut().for_each(read_arguments);
+    }
+    Ok(Value::Object(fields))
+}
+
+/// Reads the arguments of a call that are JSON within a text.
+fn read_arguments(call: &mut Value) {
+    let function = match call.get_mut("function") {
+        Some(function) => function,
+        None => call,
+    };
+    if let Some(arguments) = function.get_mut("arguments")
+        && let Some(Ok(read @ Value::Object(_))) = arguments.as_str().map(serde_json::from_str)
+    {
+        *arguments = read;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cactus_text::ChatTemplateSource;
+    use serde_json::json;
+
+    fn kind(row: Value) -> Result<RowKind, String> {
+        super::row(row, "here".into()).map(|row| row.kind)
+    }
 
     #[test]
-    fn rows_of_json_lines() {
+    fn rows_and_what_is_wrong_with_them() {
+        let text = |text: &str| RowKind::Text(text.into());
+        assert_eq!(kind(json!({"text": "a"})).unwrap(), text("a"));
+        assert_eq!(kind(json!({"prompt": "a", "completion": "b"})).unwrap(), text("ab"));
+        let parts = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
+        let call = json!({"function": {"name": "f", "arguments": "{\"x\": 1}"}});
+        let row = json!({"messages": [
+            {"role": "user", "content": parts},
+            {"role": "assistant", "content": null, "tool_calls": [call]},
+        ]});
+        let RowKind::Chat { messages, tools } = kind(row).unwrap() else {
+            panic!("expected a conversation");
+        };
+        assert_eq!(
+            (&messages[0]["content"], &messages[1]["content"], tools),
+            (&json!("ab"), &json!(""), None)
+        );
+        assert_eq!(messages[1]["tool_calls"][0]["function"]["arguments"], json!({"x": 1}));
         for (row, expected) in [
-            (r#"{"text": "a"}"#, Some("a")),
-            (r#"{"prompt": "a", "completion": "b"}"#, Some("ab")),
+            (json!({"prompt": "a"}), "`completion` is missing"),
+            (json!({"text": 3}), "`text` is no text"),
             (
-                r#"{"messages": [{"role": "user", "content": "a"}, {"role": "x", "content": "b"}]}"#,
-                Some("user: a\nx: b\n"),
+                json!({"messages": [{"role": "user"}]}),
+                "message 1: `content` is missing",
             ),
-            (r#"{"prompt": "a"}"#, None),
-            (r#"{"text": 3}"#, None),
-            (r#"{"messages": [{"role": "user"}]}"#, None),
-            ("[]", None),
+            (
+                json!({"messages": [{"role": "user", "content": [{"type": "image"}]}]}),
+                "has no text",
+            ),
+            (json!({"messages": [{"content": "a"}]}), "`role`"),
+            (json!({"messages": {}}), "no list"),
+            (json!({}), "none of them"),
+            (json!([]), "no object"),
         ] {
-            let value = serde_json::from_str(row).unwrap();
-            assert_eq!(row_text(&value).as_deref(), expected, "{row}");
+            let error = kind(row).unwrap_err();
+            assert!(error.starts_with("here: ") && error.contains(expected), "{error}");
         }
     }
 
     #[test]
-    fn read_text_names_file_and_line() {
+    fn conversations_take_the_form_of_the_template() {
+        let source = ChatTemplateSource {
+            chat_template: Some(
+                "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{{ raise_exception('no') if messages|length > 1 }}",
+            ),
+            ..ChatTemplateSource::default()
+        };
+        let template = ChatTemplate::from_source(source).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("rows.jsonl");
-        std::fs::write(&file, "{\"text\": \"a\"}\n\n{\"text\": 1}\n").unwrap();
-        let error = read_text(&file).unwrap_err().to_string();
-        assert!(error.contains("rows.jsonl") && error.contains("line 3"), "{error}");
-        std::fs::write(&file, "{\"text\": \"a\"}\n{\"text\": \"b\"}").unwrap();
-        assert_eq!(read_text(&file).unwrap(), "a\n\nb\n\n");
-        let file = folder.path().join("bytes.txt");
-        std::fs::write(&file, [65, 0xff]).unwrap();
-        assert!(read_text(&file).unwrap_err().to_string().contains("byte 1"));
+        let rows = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n{\"text\": \"b\"}\n";
+        std::fs::write(&file, rows).unwrap();
+        let text = Text::read(&file).unwrap();
+        assert_eq!(text.name(), "rows.jsonl");
+        assert_eq!(text.rendered(Some(&template), usize::MAX).unwrap(), "<user>ab\n\n");
+        assert_eq!(text.rendered(Some(&template), 1).unwrap(), "<user>a");
+        assert_eq!(text.rendered(None, usize::MAX).unwrap(), "user: a\n\n\nb\n\n");
+        let two = "{\"messages\": [{\"role\": \"u\", \"content\": \"a\"}, {\"role\": \"u\", \"content\": \"b\"}]}";
+        std::fs::write(&file, format!("{rows}\n{two}")).unwrap();
+        let error = Text::read(&file)
+            .unwrap()
+            .rendered(Some(&template), usize::MAX)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("rows.jsonl") && error.contains("line 4") && error.contains("no"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn files_by_their_ending() {
+        let folder = tempfile::tempdir().unwrap();
+        let read = |name: &str, text: &str| {
+            let file = folder.path().join(name);
+            std::fs::write(&file, text).unwrap();
+            let text = Text::read(&file).and_then(|t| Ok(t.rendered(None, usize::MAX)?.into_owned()));
+            text.map_err(|e| e.to_string())
+        };
+        let (a, b) = ("{\"text\": \"a\"}", "{\"text\": \"b\"}");
+        for (name, text, expected) in [
+            ("x.txt", a, a),
+            ("x", "\u{feff}plain", "plain"),
+            ("x.jsonl", &format!("\u{feff}{a}\n\n{b}"), "a\n\nb\n\n"),
+            ("x.json", &format!("{a}\n{b}\n"), "a\n\nb\n\n"),
+            ("x.json", &format!("[{a},\n{b}]"), "a\n\nb\n\n"),
+            ("X.JSON", a, "a\n\n"),
+        ] {
+            assert_eq!(read(name, text).unwrap(), expected, "{name}");
+        }
+        for (name, text, expected) in [
+            ("x.jsonl", "{\"text\": \"a\"}\n\n{\"text\": 1}\n", "line 3"),
+            ("x.json", "[{\"text\": \"a\"}, 2]", "element 2"),
+            ("x.json", "prose", "neither a list of rows"),
+            ("x.json", "3", "the file: it is no object"),
+            ("x.jsonl", "[1, 2]", "line 1"),
+        ] {
+            let error = read(name, text).unwrap_err();
+            assert!(error.contains(expected) && error.contains(name), "{error}");
+        }
     }
 
     #[test]

@@ -43,6 +43,8 @@ def run(args: argparse.Namespace, say) -> dict:
         if several:
             archive = describe(Path(folder), found, parts)
         outcome = program.transpile(archive, destination, *options(found, parts, args))
+        for note in outcome["notes"]:
+            say(f"warning: {note}")
         seconds["transpile"] = time.monotonic() - begun
         made = program.inspect(destination)
         rows = []
@@ -58,7 +60,7 @@ def run(args: argparse.Namespace, say) -> dict:
     if args.explain:
         say(outcome["explanation"])
     result = {"path": str(destination), "name": found.name, "task": found.task, "seconds": seconds, "components": rows}
-    result |= {k: outcome[k] for k in ("tensors", "weights_bytes")}
+    result |= {k: outcome[k] for k in ("tensors", "weights_bytes", "quality")}
     if args.execute_after_transpile:
         (destination / "result.json").write_text(json.dumps(result, indent=2) + "\n")
     if args.result_json:
@@ -117,8 +119,11 @@ def options(found: sources.Found, parts: list[Component], args) -> list[str]:
     out = ["--task", "auto" if causal else "function", "--name", found.name, *fusions(args)]
     if args.force or args.weights_dir is not None:
         out.append("--force")
-    if (bits := wanted_bits(found, args)) is not None:
-        out += ["--bits", str(bits)]
+    out += precision(found, args)
+    if args.quality_text is not None:
+        out += ["--quality-text", args.quality_text]
+    if args.no_quality:
+        out.append("--no-quality")
     if causal and found.tokenizer is not None:
         out += ["--tokenizer", str(found.tokenizer)]
     return out
@@ -130,6 +135,12 @@ def fusions(args) -> list[str]:
     ]
 
 
+def precision(found: sources.Found, args) -> list[str]:
+    """What says how many bits the weights have."""
+    wanted = {"--bits": wanted_bits(found, args), "--embedding-bits": args.embedding_bits, "--policy": args.policy}
+    return [text for option, value in wanted.items() if value is not None for text in (option, str(value))]
+
+
 def wanted_bits(found: sources.Found, args) -> int | None:
     return args.bits or bits_of(args.weights_dir) or found.bits
 
@@ -139,9 +150,7 @@ def whole(archive: Path, bundle: Path, made: dict, found: sources.Found, args) -
     if made["task"] != "causal_lm_logits":
         return bundle
     path = archive.with_name("whole")
-    bits = wanted_bits(found, args)
-    more = [] if bits is None else ["--bits", bits]
-    program.transpile(archive, path, "--task", "function", "--force", *more, *fusions(args))
+    program.transpile(archive, path, "--task", "function", "--force", *precision(found, args), *fusions(args))
     return path
 
 
@@ -168,7 +177,7 @@ def compared(captured: CapturedModel, part: Component, bundle: Path, component: 
         say(
             f"  {row.name} {row.shape}: differs from PyTorch by at most {row.max_absolute:.2e}, relative {row.relative:.2e}"
         )
-    full = args.bits in (None, 32) and args.weights_dir is None
+    full = args.bits in (None, 32) and not (args.weights_dir or args.policy or args.embedding_bits)
     if full and any(r.relative > compare.TOLERANCE for r in rows):
         first = compare.first_difference(captured)
         found = (

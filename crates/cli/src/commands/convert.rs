@@ -3,15 +3,13 @@
 
 use crate::args::{ConvertArgs, ConvertBits};
 use crate::commands::policy;
-use crate::progress::StageBar;
 use crate::{model, output};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use cactus_hub::Format;
 use cactus_import::ConvertOptions;
 use cactus_passes::{Bits, Policy};
-use cactus_quality::{DEFAULT_CALIBRATION, DEFAULT_HELD_OUT, Made, Request, Stage, convert_measured, read_text};
+use cactus_quality::{Made, Request, Text};
 use std::path::Path;
-use std::rc::Rc;
 
 pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
     if let Some(command) = transpiled(&args.source) {
@@ -36,7 +34,12 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
         ..ConvertOptions::default()
     };
     let request = request(args, &options.policy)?;
-    let made = convert(&fetched.path, args, &options, &request)?;
+    let bits = match args.bits {
+        ConvertBits::Average(average) => format!("{average} bits on average"),
+        ConvertBits::Fixed(_) => format!("{} bits", options.policy),
+    };
+    model::note_converting(&fetched.path, &bits);
+    let made = model::convert(&fetched.path, &args.destination, &options, &request)?;
     if args.fusion.explain {
         output::note(&made.outcome.explanation);
     }
@@ -48,89 +51,60 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
     Ok(())
 }
 
-/// The policy of a file, under what is said on the command line.
+/// The policy of a file and of the command line; bits of a file hold for all of its rules, and so above `--bits`.
 fn chosen_policy(args: &ConvertArgs) -> Result<Policy> {
     let bits = match args.bits {
         ConvertBits::Fixed(bits) => bits,
         ConvertBits::Average(_) => Bits::Four,
     };
-    let mut policy = match &args.policy {
-        Some(file) => {
-            let text = std::fs::read_to_string(file).with_context(|| format!("cannot read `{}`", file.display()))?;
-            policy::parse(&text, bits).with_context(|| format!("`{}`", file.display()))?
-        }
-        None => Policy::uniform(bits),
-    };
-    if let Some(bits) = args.embedding_bits {
-        policy.embeddings = Some(bits);
-    }
-    Ok(policy)
+    let asked = policy::read(args.policy.as_deref(), args.embedding_bits)?;
+    Ok(Policy {
+        embeddings: asked.embeddings,
+        rules: asked.rules,
+        ..Policy::uniform(asked.bits.unwrap_or(bits))
+    })
 }
 
 /// What calibrates and measures: ours where no text is named. Eight bits and floats are as good as the source, and measured
 /// only where a text is named.
 fn request(args: &ConvertArgs, policy: &Policy) -> Result<Request> {
-    let named = |file: &Path| -> Result<(String, String)> {
-        let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
-        Ok((read_text(file)?, name.into_owned()))
+    let average = match args.bits {
+        ConvertBits::Average(average) => Some(average),
+        ConvertBits::Fixed(_) => None,
     };
-    let ours = |text: &str, name: &str| (text.to_owned(), name.to_owned());
-    let plain = |bits: Bits| bits >= Bits::Eight;
-    let fine = matches!(args.bits, ConvertBits::Fixed(_))
-        && plain(policy.bits)
-        && policy.embeddings.is_none_or(plain)
-        && policy.rules.iter().all(|(_, bits)| plain(*bits));
+    let few = average.is_some() || policy.least() < Bits::Eight;
+    let mut calibration = match &args.calibrate {
+        Some(Some(file)) => Some(Text::read(file)?),
+        Some(None) => Some(Text::built_in_calibration()),
+        None => None,
+    };
+    if calibration.is_some() && !few {
+        output::warning("`--calibrate` has no effect: no weight is asked to have fewer than 8 bits");
+        calibration = None;
+    }
     Ok(Request {
-        average_bits: match args.bits {
-            ConvertBits::Average(average) => Some(average),
-            ConvertBits::Fixed(_) => None,
-        },
-        calibration: match &args.calibrate {
-            Some(Some(file)) => Some(named(file)?),
-            Some(None) => Some(ours(DEFAULT_CALIBRATION, "built-in calibration text")),
-            None => None,
-        },
+        average_bits: average,
+        calibration,
         calibration_tokens: args.calibration_tokens,
         measure: match &args.quality_text {
-            Some(file) => Some(named(file)?),
-            None if args.no_quality || fine => None,
-            None => Some(ours(DEFAULT_HELD_OUT, "built-in held-out text")),
+            Some(file) => Some(Text::read(file)?),
+            None if args.no_quality => None,
+            None => few.then(Text::built_in_held_out),
         },
         accept_below_floor: args.force,
         ..Request::default()
     })
 }
 
-fn convert(source: &Path, args: &ConvertArgs, options: &ConvertOptions, request: &Request) -> Result<Made> {
-    let what = source.file_name().unwrap_or(source.as_os_str()).to_string_lossy();
-    match args.bits {
-        ConvertBits::Average(average) => output::note(format!("converting {what} to {average} bits on average")),
-        ConvertBits::Fixed(_) => output::note(format!("converting {what} to {} bits", options.policy)),
-    }
-    let bar = Rc::new(StageBar::default());
-    let shown = Rc::clone(&bar);
-    let progress: Rc<dyn Fn(Stage, u64, u64)> = Rc::new(move |stage, done, total| shown.show(stage, done, total));
-    let made = convert_measured(source, &args.destination, options, request, &progress);
-    bar.end();
-    let made = made?;
-    for note in &made.outcome.notes {
-        output::warning(note);
-    }
-    if let Some(why) = &made.below_floor {
-        output::warning(format!("the bundle is below the floor: {why}"));
-    }
-    Ok(made)
-}
-
-fn report(made: &Made) {
+/// Says what was made, and how good it is.
+pub(crate) fn report(made: &Made) {
     output::note(format!(
         "{} tensors, {}, in {:.1} s",
         made.outcome.tensors,
         output::bytes(made.outcome.weights_bytes),
         made.outcome.seconds
     ));
-    if let Some(quality) = &made.quality {
-        let c = &quality.comparison;
+    if let Some(c) = made.quality.as_ref().and_then(|q| q.comparison.as_ref()) {
         output::note(format!(
             "against the source: divergence {:.4} ± {:.4} nats, same first token {:.1} %, perplexity {:.3} (source {:.3})",
             c.kl_mean,

@@ -6,13 +6,11 @@ use crate::{model, output};
 use anyhow::{Context, Result, bail};
 use cactus_engine::{Bundle, CancelToken, KvDType, LoadOptions, Model};
 use cactus_quality::tasks::{Results, Setup, Task, TaskOptions, read_cases, run_task};
-use cactus_quality::{DEFAULT_HELD_OUT, Runner, Windows, compare, perplexity, read_text};
+use cactus_quality::{Runner, Text, WINDOW, Windows, compare, perplexity, read_file};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Tokens of a window.
-const WINDOW: usize = 512;
 /// Tokens of question and answer together.
 const TASK_CONTEXT: usize = 4096;
 /// Results are written when the last ones are this old.
@@ -30,16 +28,12 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
 /// The windows of the text, and their length in tokens.
 fn windows(args: &EvalArgs, runner: &Runner, length: usize) -> Result<Windows> {
     let text = match &args.file {
-        Some(file) => read_text(file)?,
-        None => DEFAULT_HELD_OUT.to_owned(),
+        Some(file) => Text::read(file)?,
+        None => Text::built_in_held_out(),
     };
-    let (tokenizer, _) = Model::load_text(runner.bundle())?;
-    Ok(Windows::of(
-        &tokenizer,
-        &text,
-        length,
-        args.chunks.unwrap_or(usize::MAX),
-    )?)
+    let texts = Model::load_text(runner.bundle())?;
+    let count = args.chunks.map_or(usize::MAX, usize::from);
+    Ok(Windows::of(&texts, &text, length, count)?)
 }
 
 fn measure(args: &EvalArgs, threads: usize) -> Result<()> {
@@ -106,10 +100,10 @@ fn ask(args: &EvalArgs, task: EvalTask, threads: usize) -> Result<()> {
              no network where `unshare` works) are no sandbox. Give `--allow-code-execution` to do that"
         );
     }
-    let data = lines(args.data.as_deref().context("`--task` needs `--data`")?)?;
-    let answers = args.answers.as_deref().map(lines).transpose()?;
+    let data = read_file(args.data.as_deref().context("`--task` needs `--data`")?)?;
+    let answers = args.answers.as_deref().map(read_file).transpose()?;
     let mut cases = read_cases(task, &data, answers.as_deref())?;
-    cases.truncate(args.limit.unwrap_or(usize::MAX).max(1));
+    cases.truncate(args.limit.map_or(usize::MAX, usize::from));
     let options = TaskOptions {
         max_tokens: args.max_new_tokens.unwrap_or(task.default_tokens()),
         raw: args.raw,
@@ -183,15 +177,6 @@ fn ask(args: &EvalArgs, task: EvalTask, threads: usize) -> Result<()> {
     ));
     output::note(format!("{} of {} cases right", results.correct, results.cases.len()));
     Ok(())
-}
-
-/// The text of a file of JSON lines.
-fn lines(file: &Path) -> Result<String> {
-    let bytes = std::fs::read(file).with_context(|| format!("cannot read `{}`", file.display()))?;
-    if bytes.starts_with(&[0x1f, 0x8b]) {
-        bail!("`{}` is compressed; `gunzip` it first", file.display());
-    }
-    model::utf8(bytes, &format!("`{}`", file.display()))
 }
 
 /// What tells a bundle from every other: its manifest does not have the checksums of weights.

@@ -127,8 +127,9 @@ fn summary(bundle: &Bundle, tensors: bool) -> Result<()> {
     for note in &provenance.notes {
         output::line(format!("{:<11} {note}", "note"));
     }
-    if let Some(quality) = quality(bundle)? {
-        output::line(format!("{:<11} {}", "quality", quality_text(&quality)));
+    let quality = quality(bundle)?;
+    if let Some(quality) = &quality {
+        output::line(format!("{:<11} {}", "quality", quality_text(quality)));
     }
     output::line("");
     for c in &m.components {
@@ -164,6 +165,7 @@ fn summary(bundle: &Bundle, tensors: bool) -> Result<()> {
         output::line("");
         let mut entries: Vec<_> = bundle.weights().iter().collect();
         entries.sort_by_key(|(_, e)| (e.file.clone(), e.offset));
+        let losses = losses(quality.as_ref());
         let rows: Vec<Vec<String>> = entries
             .into_iter()
             .map(|(name, e)| {
@@ -172,11 +174,14 @@ fn summary(bundle: &Bundle, tensors: bool) -> Result<()> {
                     format!("{:?}", e.dims),
                     e.packing.clone(),
                     output::bytes(e.bytes),
+                    losses
+                        .get(name.as_str())
+                        .map_or_else(String::new, |lost| format!("{:.3} %", 100.0 * lost)),
                     e.offset.to_string(),
                 ]
             })
             .collect();
-        output::table(&["tensor", "shape", "packing", "size", "offset"], &rows);
+        output::table(&["tensor", "shape", "packing", "size", "error", "offset"], &rows);
     }
     Ok(())
 }
@@ -193,17 +198,35 @@ fn quality(bundle: &Bundle) -> Result<Option<serde_json::Value>> {
 
 fn quality_text(quality: &serde_json::Value) -> String {
     let number = |name: &str| quality["comparison"][name].as_f64().unwrap_or(f64::NAN);
+    let why = || quality["why"].as_str().unwrap_or("no reason given");
+    if quality["comparison"].is_null() {
+        return format!("not measured ({}); `--tensors` shows what each matrix lost", why());
+    }
     let calibrated = match quality["calibration"].as_str() {
         Some(text) => format!("calibrated on {text}"),
         None => "not calibrated".to_owned(),
     };
+    let verdict = match quality["verdict"].as_str() {
+        Some("below_floor") => format!("\n{:<11} below the floor: {}", "", why()),
+        _ => String::new(),
+    };
     format!(
-        "divergence from the source {:.4} nats, same first token {:.1} %, perplexity {:.3} (source {:.3}); {calibrated}",
+        "divergence from the source {:.4} nats, same first token {:.1} %, perplexity {:.3} (source {:.3}); {calibrated}{verdict}",
         number("kl_mean"),
         100.0 * number("top1"),
         number("perplexity"),
         number("perplexity_reference")
     )
+}
+
+/// What storing each matrix changed, relative to its squares, by name.
+fn losses(quality: Option<&serde_json::Value>) -> BTreeMap<&str, f64> {
+    let tensors = quality.and_then(|q| q["tensors"].as_array());
+    tensors
+        .into_iter()
+        .flatten()
+        .filter_map(|t| Some((t["name"].as_str()?, t["relative"].as_f64()?)))
+        .collect()
 }
 
 fn op_counts(graph: &Graph) -> BTreeMap<String, usize> {

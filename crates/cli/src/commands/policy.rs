@@ -10,8 +10,28 @@
 //! ```
 
 use anyhow::{Context, Result, bail};
-use cactus_passes::{Bits, Policy};
+use cactus_passes::Bits;
 use serde::Deserialize;
+use std::path::Path;
+
+/// What a file says; its `bits` and `embeddings` may be absent.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Asked {
+    pub(crate) bits: Option<Bits>,
+    pub(crate) embeddings: Option<Bits>,
+    pub(crate) rules: Vec<(String, Bits)>,
+}
+
+/// What the file of `--policy` says, and `--embedding-bits` above it; nothing where there are neither.
+pub(crate) fn read(file: Option<&Path>, embeddings: Option<Bits>) -> Result<Asked> {
+    let mut asked = Asked::default();
+    if let Some(file) = file {
+        let text = std::fs::read_to_string(file).with_context(|| format!("cannot read `{}`", file.display()))?;
+        asked = parse(&text).with_context(|| format!("`{}`", file.display()))?;
+    }
+    asked.embeddings = embeddings.or(asked.embeddings);
+    Ok(asked)
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -29,19 +49,17 @@ struct Rule {
     bits: u32,
 }
 
-/// The policy that `text` says; `bits` where it says nothing of the bits of all.
-pub(crate) fn parse(text: &str, bits: Bits) -> Result<Policy> {
+fn parse(text: &str) -> Result<Asked> {
     let file: File = toml::from_str(text)?;
-    let mut policy = Policy::uniform(match file.bits {
-        Some(bits) => precision(bits).context("`bits`")?,
-        None => bits,
-    });
-    policy.embeddings = file.embeddings.map(precision).transpose().context("`embeddings`")?;
-    for rule in file.rule {
+    let rules = file.rule.into_iter().map(|rule| {
         let bits = precision(rule.bits).with_context(|| format!("rule `{}`", rule.pattern))?;
-        policy.rules.push((rule.pattern, bits));
-    }
-    Ok(policy)
+        Ok((rule.pattern, bits))
+    });
+    Ok(Asked {
+        bits: file.bits.map(precision).transpose().context("`bits`")?,
+        embeddings: file.embeddings.map(precision).transpose().context("`embeddings`")?,
+        rules: rules.collect::<Result<_>>()?,
+    })
 }
 
 fn precision(bits: u32) -> Result<Bits> {
@@ -57,14 +75,10 @@ mod tests {
 
     #[test]
     fn files_and_what_is_wrong_with_them() {
-        let policy = parse(
-            "bits = 3\nembeddings = 8\n[[rule]]\npattern = \"*.down*\"\nbits = 4\n",
-            Bits::Eight,
-        )
-        .unwrap();
-        assert_eq!((policy.bits, policy.embeddings), (Bits::Three, Some(Bits::Eight)));
-        assert_eq!(policy.rules, [("*.down*".to_owned(), Bits::Four)]);
-        assert_eq!(parse("", Bits::Two).unwrap(), Policy::uniform(Bits::Two));
+        let asked = parse("bits = 3\nembeddings = 8\n[[rule]]\npattern = \"*.down*\"\nbits = 4\n").unwrap();
+        assert_eq!((asked.bits, asked.embeddings), (Some(Bits::Three), Some(Bits::Eight)));
+        assert_eq!(asked.rules, [("*.down*".to_owned(), Bits::Four)]);
+        assert_eq!(parse("").unwrap(), Asked::default());
         for (text, expected) in [
             ("bits = 7", "found 7"),
             ("bit = 4", "bit"),
@@ -72,7 +86,7 @@ mod tests {
             ("[[rule]]\nbits = 4", "pattern"),
             ("bits = ", "expected"),
         ] {
-            let error = format!("{:#}", parse(text, Bits::Four).unwrap_err());
+            let error = format!("{:#}", parse(text).unwrap_err());
             assert!(error.contains(expected), "{text}: {error}");
         }
     }

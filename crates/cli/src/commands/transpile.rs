@@ -1,17 +1,16 @@
 //! Making a bundle of a program that was captured, or handing a model that was not to Python, which captures it.
 
 use crate::args::{TaskName, TranspileArgs};
-use crate::progress::byte_bar;
-use crate::{output, python};
+use crate::commands::{convert, policy};
+use crate::hint::Advised;
+use crate::progress::StageBar;
+use crate::{model, output, python};
 use anyhow::{Context, Result};
-use cactus_engine::Bundle;
-use cactus_import::Outcome;
 use cactus_import::pt2::{self, Task, TranspileOptions};
 use cactus_passes::Bits;
-use cactus_runtime::{Options, Program};
+use cactus_quality::{Request, Text, transpile_measured};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 pub(crate) fn run(args: &TranspileArgs) -> Result<ExitCode> {
     let source = Path::new(&args.source);
@@ -24,43 +23,52 @@ pub(crate) fn run(args: &TranspileArgs) -> Result<ExitCode> {
 
 fn archive(source: &Path, args: &TranspileArgs) -> Result<()> {
     let destination = destination(args)?;
-    let mut options = TranspileOptions {
+    let asked = policy::read(args.policy.as_deref(), args.embedding_bits)?;
+    let options = TranspileOptions {
         task: match args.task {
             TaskName::Auto => Task::Auto,
             TaskName::CausalLmLogits => Task::CausalLm,
             _ => Task::Function,
         },
-        bits: args.bits.map(Bits::number),
+        bits: asked.bits.or(args.bits).map(Bits::number),
+        embeddings: asked.embeddings,
+        rules: asked.rules,
         replace: args.force,
         name: args.name.clone(),
         tokenizer: args.tokenizer.clone(),
         passes: args.fusion.passes(),
+        ..TranspileOptions::default()
     };
-    let mut outcome = transpile(source, &destination, &options)?;
-    // A causal model that the runtime cannot continue call by call still runs as a whole.
-    if options.task == Task::Auto
-        && let Err(e) = continues(&destination)
-    {
-        output::warning(format!("the model runs without states, one whole sequence a call: {e}"));
-        options.task = Task::Function;
-        options.replace = true;
-        outcome = transpile(source, &destination, &options)?;
-    }
+    let request = Request {
+        measure: match &args.quality_text {
+            Some(file) => Some(Text::read(file)?),
+            None => (!args.no_quality).then(Text::built_in_held_out),
+        },
+        accept_below_floor: args.force,
+        ..Request::default()
+    };
+    let bar = StageBar::default();
+    let show = |stage, done, total| bar.show(stage, done, total);
+    let made = transpile_measured(source, &destination, &options, &request, &show);
+    bar.end();
+    let advised = Advised {
+        what: format!("`{}` cannot be transpiled to these bits", source.display()),
+        below_floor:
+            "give more bits, or `--policy` with more for the worst of them; `--force` writes the bundle all the same"
+                .to_owned(),
+    };
+    let made = made.map_err(|e| advised.of(e.into()))?;
+    model::warn(&made);
     if args.json {
-        let mut json = serde_json::to_value(&outcome)?;
-        json["explanation"] = outcome.explanation.into();
+        let mut json = serde_json::to_value(&made)?;
+        json["explanation"] = made.outcome.explanation.into();
         return output::json(&json);
     }
     if args.fusion.explain {
-        output::note(&outcome.explanation);
+        output::note(&made.outcome.explanation);
     }
-    output::note(format!(
-        "{} tensors, {}, in {:.1} s",
-        outcome.tensors,
-        output::bytes(outcome.weights_bytes),
-        outcome.seconds
-    ));
-    output::line(outcome.path.display());
+    convert::report(&made);
+    output::line(made.outcome.path.display());
     Ok(())
 }
 
@@ -72,27 +80,4 @@ fn destination(args: &TranspileArgs) -> Result<PathBuf> {
     let path = Path::new("weights").join(stem);
     std::fs::create_dir_all("weights").context("cannot create the folder `weights`")?;
     Ok(path)
-}
-
-/// Transpiles with a progress bar.
-pub(crate) fn transpile(source: &Path, destination: &Path, options: &TranspileOptions) -> Result<Outcome> {
-    let mut bar = None;
-    let outcome = pt2::transpile(source, destination, options, &mut |done, total| {
-        bar.get_or_insert_with(|| byte_bar(total, "transpiling"))
-            .set_position(done);
-    });
-    if let Some(bar) = bar {
-        bar.finish_and_clear();
-    }
-    Ok(outcome?)
-}
-
-/// Whether the component of a causal language model can be lowered.
-fn continues(bundle: &Path) -> Result<()> {
-    let bundle = Arc::new(Bundle::open(bundle)?);
-    if bundle.manifest().task != Task::CausalLm.name() {
-        return Ok(());
-    }
-    Program::new(bundle, "decoder", &Options::default())?;
-    Ok(())
 }

@@ -7,7 +7,7 @@ use crate::convert::{self, ConvertOptions, Outcome};
 use crate::{Error, ErrorKind, Result, TensorSource, hf};
 use cactus_bundle::{About, BundleWriter, Provenance, TokenIds};
 use cactus_ir::{Bindings, Constraint, Dim, Graph, PAST, SEQ, ValueId};
-use cactus_passes::{Bits, Options, Policy, Report, StatePolicy};
+use cactus_passes::{Bits, Options, Policy, Report, StatePolicy, Storage};
 use cactus_tensor::DType;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -43,14 +43,34 @@ pub struct TranspileOptions {
     pub task: Task,
     /// Bits of the matrices; those of the source where absent.
     pub bits: Option<u32>,
+    /// Bits of embedding tables; as in [`Policy::embeddings`] where absent.
+    pub embeddings: Option<Bits>,
+    /// Bits by pattern of a stored weight's name, which begins with that of the component and a dot where there are several.
+    pub rules: Vec<(String, Bits)>,
     /// Whether a bundle already at the destination is replaced.
     pub replace: bool,
     /// Name of the model; the archive's where absent.
     pub name: Option<String>,
+    /// As [`ConvertOptions::widen`].
+    pub widen: bool,
     /// Choices of the passes.
     pub passes: Options,
     /// Folder with the tokenizer and chat template of the model.
     pub tokenizer: Option<PathBuf>,
+}
+
+impl TranspileOptions {
+    /// Whether any matrix is asked to have fewer than 8 bits.
+    #[must_use]
+    pub fn fewer_than_eight_bits(&self) -> bool {
+        let rules = self.rules.iter().map(|(_, bits)| bits.number());
+        let embeddings = self.embeddings.map(Bits::number);
+        self.bits
+            .into_iter()
+            .chain(embeddings)
+            .chain(rules)
+            .any(|bits| bits < 8)
+    }
 }
 
 /// Longest sequence of a causal language model that states none.
@@ -94,23 +114,29 @@ pub fn transpile(
             .max()
             .unwrap_or(32),
     };
-    let policy = Policy::uniform(Bits::from_number(bits).ok_or_else(|| {
+    let bits = Bits::from_number(bits).ok_or_else(|| {
         let what = format!("{bits} bits are not supported; supported are 1, 2, 3, 4, 5, 6, 8, 16 and 32");
         Error::new(ErrorKind::Unsupported, what)
-    })?);
+    })?;
     let conversion = ConvertOptions {
-        policy,
+        policy: Policy {
+            embeddings: options.embeddings,
+            rules: options.rules.clone(),
+            ..Policy::uniform(bits)
+        },
+        widen: options.widen,
         ..ConvertOptions::default()
     };
     let mut writer = BundleWriter::create(destination, options.replace).map_err(convert::from_bundle)?;
-    let (mut errors, mut hashes, mut tensors) = (Vec::new(), BTreeMap::new(), 0);
+    let (mut errors, mut hashes, mut stored) = (Vec::new(), BTreeMap::new(), Vec::new());
     let alone = ready.len() == 1;
     for r in &ready {
         hashes.extend(convert::hash_files(&r.imported.tensors.files())?);
         let (written, lost) = write(&mut writer, r, alone, &conversion, progress)?;
-        tensors += written;
+        stored.extend(written);
         errors.extend(lost);
     }
+    let idle = conversion.policy.idle_rules(&stored);
     let decoder = ready.iter().find(|r| r.task == Task::CausalLm);
     let vocab_size = match decoder.map(|r| (&r.optimized, r.optimized.outputs())) {
         Some((g, [(_, logits)])) => g.ty(*logits).last_known().unwrap_or(0),
@@ -138,7 +164,7 @@ pub fn transpile(
         tokens: texts.map_or_else(TokenIds::default, |t| t.token_ids(vocab_size)),
     };
     let explanation: String = ready.iter().map(|r| r.report.to_string()).collect();
-    let mut chosen = BTreeMap::from([("bits".to_owned(), bits.to_string())]);
+    let mut chosen = BTreeMap::from([("bits".to_owned(), conversion.policy.to_string())]);
     chosen.insert("passes".to_owned(), explanation.trim_end().to_owned());
     let mut notes: Vec<String> = ready.iter().map(|r| r.imported.tensors.describe()).collect();
     notes.extend(
@@ -158,10 +184,10 @@ pub fn transpile(
     let path = writer.finish(about, &provenance).map_err(convert::from_bundle)?;
     Ok(Outcome {
         path,
-        tensors,
+        tensors: stored.len(),
         weights_bytes,
         seconds: start.elapsed().as_secs_f64(),
-        notes: Vec::new(),
+        notes: idle,
         errors,
         explanation,
     })
@@ -197,6 +223,9 @@ fn prepare(part: Part, options: &TranspileOptions) -> Result<Ready> {
     })
 }
 
+/// The stored weights of a component, and what each matrix lost.
+type Written = (Vec<(String, Storage)>, Vec<convert::TensorError>);
+
 /// Writes a component and its weights, which have its name before theirs unless it is `alone`.
 fn write(
     writer: &mut BundleWriter,
@@ -204,18 +233,19 @@ fn write(
     alone: bool,
     conversion: &ConvertOptions,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<(usize, Vec<convert::TensorError>)> {
+) -> Result<Written> {
     let optimized = &ready.optimized;
     let component = match (&ready.part.name, ready.task) {
         (Some(name), _) => name,
         (None, Task::CausalLm) => convert::DECODER,
         (None, _) => "model",
     };
-    let stored = |name: &str| match alone {
-        true => name.to_owned(),
-        false => format!("{component}.{name}"),
-    };
-    let storage = cactus_passes::choose_storage(optimized, &conversion.policy);
+    let mut policy = conversion.policy.clone();
+    if !alone {
+        policy.prefix = format!("{component}.");
+    }
+    let stored = |name: &str| format!("{}{name}", policy.prefix);
+    let storage = cactus_passes::choose_storage(optimized, &policy);
     let weights: Vec<convert::Planned<'_>> = optimized
         .weights()
         .into_iter()
@@ -235,7 +265,8 @@ fn write(
     writer
         .add_component(component, &ready.imported.graph, optimized, &bindings)
         .map_err(convert::from_bundle)?;
-    Ok((weights.len(), errors))
+    let chosen = storage.iter().map(|(name, choice)| (stored(name), choice.storage));
+    Ok((chosen.collect(), errors))
 }
 
 /// The task, the graph after the passes, and what they did.

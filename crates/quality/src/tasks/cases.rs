@@ -228,6 +228,9 @@ fn allowed_calls(answers: &str) -> Result<HashMap<String, Vec<Expected>>> {
 
 fn expected_calls(truth: &Value) -> Result<Vec<Expected>, String> {
     let list = truth.as_array().ok_or("`ground_truth` is no list")?;
+    if list.iter().any(Value::is_array) {
+        return Err("answers of several turns; BFCL's sets of several turns are not supported".into());
+    }
     list.iter().map(Expected::read).collect()
 }
 
@@ -241,7 +244,10 @@ fn calls(
         .and_then(Value::as_array)
         .ok_or("`question` is no list")?;
     let [turn] = turns.as_slice() else {
-        return Err(format!("{} turns; cases of one turn are supported", turns.len()));
+        return Err(format!(
+            "{} turns; of BFCL, only sets whose cases have one turn are supported",
+            turns.len()
+        ));
     };
     let messages = turn
         .as_array()
@@ -444,6 +450,10 @@ mod tests {
         for (answers, what) in [
             ("{}", "line 1 of the answers: `id`"),
             (r#"{"id": "s"}"#, "`ground_truth`"),
+            (
+                r#"{"id": "m", "ground_truth": [["cd(folder='x')"], ["ls()"]]}"#,
+                "sets of several turns are not supported",
+            ),
             (r#"{"id": "s", "ground_truth": [{"f": {"a": 1}}]}"#, "`f.a`"),
         ] {
             let error = read_cases(Task::Bfcl, "{}", Some(answers)).unwrap_err().to_string();
