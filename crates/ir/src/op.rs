@@ -41,6 +41,8 @@ pub enum UnaryFn {
     GeluErf,
     /// GELU by the tanh approximation.
     GeluTanh,
+    /// `ln(1 + e^x)`
+    Softplus,
     /// Largest whole number not above `x`.
     Floor,
     /// Smallest whole number not below `x`.

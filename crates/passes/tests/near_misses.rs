@@ -374,6 +374,35 @@ fn fuse_short_conv_refuses_what_sees_the_future() {
 }
 
 #[test]
+fn fuse_conv_norm_refuses_what_is_no_number_for_each_channel() {
+    let behind = |scale: &[usize], twice: bool| {
+        graph(|b| {
+            let x = input(b, "x", "batch 4 7");
+            let (w, scale) = (b.weight("w", &[4, 4, 1]), b.weight("scale", scale));
+            let conv = Op::Conv1d {
+                groups: 1,
+                pad_left: 0,
+                pad_right: 0,
+            };
+            let y = b.op(conv, &[x, w])?;
+            let z = b.mul(y, scale)?;
+            if twice { b.add(y, z) } else { Ok(z) }
+        })
+    };
+    refused(
+        "fuse_conv_norm",
+        "not one number for each channel",
+        &behind(&[7], false),
+    );
+    refused(
+        "fuse_conv_norm",
+        "not one number for each channel",
+        &behind(&[4, 7], false),
+    );
+    refused("fuse_conv_norm", "read elsewhere", &behind(&[4, 1], true));
+}
+
+#[test]
 fn insert_states_names_the_node_that_mixes_positions() {
     let attrs = |causal| {
         Op::Attention(AttentionAttrs {
