@@ -142,12 +142,24 @@ def test_class_with_a_state_dict_from_the_command(tmp_path):
         want = model(ids).numpy()
     assert np.allclose(Graph(tmp_path / "out").execute(ids)[0].numpy(), want, atol=1e-6)
 
-    # Four bits: smaller, and close.
+    # Eight bits: smaller, and close.
     result, _ = run(
         f"{code}:TextClassifier", tmp_path / "small", "--state-dict", tmp_path / "classifier.pt", "--init", '{"vocab_size": 200}',
         "--example", "i64[1,16]", "--bits", 8,
     )  # fmt: skip
     assert 1e-7 < result["components"][0]["outputs"][0]["relative"] < 0.1
+    assert result["quality"] is None
+
+    # A policy: what it says of the embedding, and of nothing that is there.
+    policy = tmp_path / "policy.toml"
+    policy.write_text('bits = 8\nembeddings = 6\n[[rule]]\npattern = "*nowhere*"\nbits = 4\n')
+    result, said = run(
+        f"{code}:TextClassifier", tmp_path / "mixed", "--state-dict", tmp_path / "classifier.pt", "--init", '{"vocab_size": 200}',
+        "--example", "i64[1,16]", "--policy", policy, "--embedding-bits", 5,
+    )  # fmt: skip
+    assert "`*nowhere*` fits no weight" in said
+    assert result["quality"]["verdict"] == "not_measured"
+    assert any(tensor["packing"] == "cq5_g128" for tensor in result["quality"]["tensors"])
 
 
 def test_state_dict_alone_says_what_is_missing(tmp_path):
