@@ -247,7 +247,7 @@ pub(crate) struct ConvertArgs {
     /// `adapter_model.safetensors`
     #[arg(long, value_name = "FOLDER")]
     pub(crate) lora: Option<PathBuf>,
-    /// Lose less at 1 to 6 bits: run a text (or JSON lines) through the model first, a small one of ours where no FILE is
+    /// Lose less at 1 to 6 bits: run a text (or rows of JSON) through the model first, a small one of ours where no FILE is
     /// given
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     pub(crate) calibrate: Option<Option<PathBuf>>,

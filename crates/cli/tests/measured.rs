@@ -330,7 +330,7 @@ fn texts_of_conversations_and_options_that_cannot_be() {
             "--calibration-tokens",
         ),
         (&["eval", "m", "--chunks", "0"], "--chunks"),
-        (&["eval", "m", "--context", "3"], "3 tokens are asked for"),
+        (&["eval", "m", "--context", "3"], "windows of 3 tokens"),
         (&["eval", "m", "--file", "."], "a folder"),
     ] {
         let err = c.fails(args);

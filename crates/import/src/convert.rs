@@ -364,14 +364,16 @@ fn relative_error(packed: &Packed, values: &[f32], k: usize, threads: usize) -> 
         for (p, (strips, sums)) in strips.chunks(part).zip(sums.chunks_mut(part)).enumerate() {
             let work = move || {
                 let mut found = vec![0f32; k];
-                for (i, (values, (error, square))) in strips.iter().zip(sums).enumerate() {
+                for (i, (values, sum)) in strips.iter().zip(sums).enumerate() {
+                    let (mut error, mut square) = (0f64, 0f64);
                     for (row, values) in values.chunks_exact(k).enumerate() {
                         packed.view().decode_row((p * part + i) * STRIP + row, &mut found);
                         for (&x, &y) in values.iter().zip(&found) {
-                            *error += f64::from(x - y) * f64::from(x - y);
-                            *square += f64::from(x) * f64::from(x);
+                            error += f64::from(x - y) * f64::from(x - y);
+                            square += f64::from(x) * f64::from(x);
                         }
                     }
+                    *sum = (error, square);
                 }
             };
             match threads {

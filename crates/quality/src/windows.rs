@@ -25,10 +25,13 @@ impl Windows {
         length: usize,
         count: usize,
     ) -> Result<Self> {
-        if length < 4 || count == 0 {
-            return Err(Error::Text(format!(
-                "{count} windows of {length} tokens are asked for; at least one is needed, of 4 tokens or more"
-            )));
+        if length < 4 {
+            let what = format!("windows of {length} tokens are asked for; a window has 4 or more");
+            return Err(Error::Text(what));
+        }
+        if count == 0 {
+            let what = format!("fewer tokens are asked for than one window has, {length}");
+            return Err(Error::Text(what));
         }
         let enough = length.saturating_mul(count).saturating_mul(TOKEN_BYTES);
         let rendered = text.rendered(template.as_ref(), enough)?;
