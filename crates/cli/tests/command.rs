@@ -124,6 +124,10 @@ fn convert_inspect_and_run_a_folder_and_a_gguf() {
             .len(),
         2
     );
+    let idle = c.fails(&["bench", "m", "--prefill", "0", "--decode", "0"]);
+    assert!(idle.contains("nothing to measure"), "{idle}");
+    let deep = c.fails(&["bench", "m", "--prefill", "99999999"]);
+    assert!(deep.contains("99999999 tokens; the model was made for"), "{deep}");
 }
 
 #[test]

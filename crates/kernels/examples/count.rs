@@ -28,7 +28,8 @@ enum Work {
     GatedDelta,
 }
 
-const CASES: [(&str, Work); 19] = [
+// Codebooks of 5 and 6 bits take long to compute, and more so under emulation.
+const CASES: [(&str, Work); 17] = [
     ("linear_i8_rows_1", Work::Linear(Packing::Int8G32, 1)),
     ("linear_i8_rows_4", Work::Linear(Packing::Int8G32, 4)),
     ("linear_i8_rows_16", Work::Linear(Packing::Int8G32, 16)),
@@ -36,8 +37,6 @@ const CASES: [(&str, Work); 19] = [
     ("linear_cq2_rows_1", Work::Linear(Packing::Cq2G128, 1)),
     ("linear_cq3_rows_1", Work::Linear(Packing::Cq3G128, 1)),
     ("linear_cq4_rows_1", Work::Linear(Packing::Cq4G128, 1)),
-    ("linear_cq5_rows_1", Work::Linear(Packing::Cq5G128, 1)),
-    ("linear_cq6_rows_1", Work::Linear(Packing::Cq6G128, 1)),
     ("linear_cq4_rows_4", Work::Linear(Packing::Cq4G128, 4)),
     ("linear_cq4_rows_16", Work::Linear(Packing::Cq4G128, 16)),
     ("linear_f16_rows_1", Work::Linear(Packing::F16N16, 1)),
