@@ -177,12 +177,30 @@ fn group<S: Simd, const BITS: usize, const R: usize, const B: usize, const C: us
     // At most four, which the bound lets the compiler see.
     let chunks = weights[0].1.len().min(CQ_GROUP / CQ_GRAIN);
     for c in 0..chunks {
-        for j in 0..8 {
-            for b in 0..B {
-                let quads = s.lookup_quads::<BITS>(book, &weights[b].1[c], j);
-                for r in 0..R {
-                    dots[r][b][j % C] = s.dot(dots[r][b][j % C], quads, cells[r].quads[8 * c + j]);
+        macro_rules! line {
+            ($j:expr) => {
+                for b in 0..B {
+                    let quads = s.lookup_quads::<BITS>(book, &weights[b].1[c], $j);
+                    for r in 0..R {
+                        dots[r][b][$j % C] = s.dot(dots[r][b][$j % C], quads, cells[r].quads[8 * c + $j]);
+                    }
                 }
+            };
+        }
+        if R < 4 {
+            // With few rows most of the work is to look up, where the compiler has to know shifts and accumulators; it does
+            // not unroll a loop as large as this one everywhere. With more rows plain NEON would run out of registers.
+            line!(0);
+            line!(1);
+            line!(2);
+            line!(3);
+            line!(4);
+            line!(5);
+            line!(6);
+            line!(7);
+        } else {
+            for j in 0..8 {
+                line!(j);
             }
         }
     }
