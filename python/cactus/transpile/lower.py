@@ -50,7 +50,7 @@ def transpile_ir(
     """Makes a bundle of a captured program and opens it as a function.
 
     The bundle is written to `artifact_dir`, replacing one that is there, or to a temporary folder. Weights keep their
-    precision unless `bits` says otherwise (1, 2, 3, 4, 8, 16 or 32).
+    precision unless `bits` says otherwise (1, 2, 3, 4, 5, 6, 8, 16 or 32).
     """
     held = None
     if artifact_dir is None:

@@ -1,6 +1,7 @@
 //! Making a bundle of a program that was captured, or handing a model that was not to Python, which captures it.
 
 use crate::args::{TaskName, TranspileArgs};
+use crate::commands::function;
 use crate::progress::byte_bar;
 use crate::{output, python};
 use anyhow::{Context, Result};
@@ -23,7 +24,14 @@ pub(crate) fn run(args: &TranspileArgs) -> Result<ExitCode> {
 }
 
 fn archive(source: &Path, args: &TranspileArgs) -> Result<()> {
+    if let Some(option) = args.capture.given() {
+        anyhow::bail!(
+            "`{option}` says how a model is captured, and `{}` was captured before; capture it again with it, or leave it out",
+            source.display()
+        );
+    }
     let destination = destination(args)?;
+    cactus_bundle::check_destination(&destination, args.force)?;
     let mut options = TranspileOptions {
         task: match args.task {
             TaskName::Auto => Task::Auto,
@@ -35,6 +43,7 @@ fn archive(source: &Path, args: &TranspileArgs) -> Result<()> {
         name: args.name.clone(),
         tokenizer: args.tokenizer.clone(),
         passes: args.fusion.passes(),
+        weights: args.weights_dir.clone(),
     };
     let mut outcome = transpile(source, &destination, &options)?;
     // A causal model that the runtime cannot continue call by call still runs as a whole.
@@ -46,9 +55,19 @@ fn archive(source: &Path, args: &TranspileArgs) -> Result<()> {
         options.replace = true;
         outcome = transpile(source, &destination, &options)?;
     }
+    for note in &outcome.notes {
+        output::warning(note);
+    }
+    let mut json = serde_json::to_value(&outcome)?;
+    json["explanation"] = outcome.explanation.clone().into();
+    if args.execute_after_transpile {
+        json["components"] = executed(source, &destination, &options)?;
+        save(&destination.join("result.json"), &json)?;
+    }
+    if let Some(path) = &args.result_json {
+        save(path, &json)?;
+    }
     if args.json {
-        let mut json = serde_json::to_value(&outcome)?;
-        json["explanation"] = outcome.explanation.into();
         return output::json(&json);
     }
     if args.fusion.explain {
@@ -62,6 +81,27 @@ fn archive(source: &Path, args: &TranspileArgs) -> Result<()> {
     ));
     output::line(outcome.path.display());
     Ok(())
+}
+
+fn save(path: &Path, json: &serde_json::Value) -> Result<()> {
+    let bytes = serde_json::to_vec_pretty(json)?;
+    std::fs::write(path, bytes).with_context(|| format!("cannot write `{}`", path.display()))
+}
+
+/// Runs the bundle on made-up inputs; one that continues a sequence call by call is run as a whole.
+fn executed(source: &Path, made: &Path, options: &TranspileOptions) -> Result<serde_json::Value> {
+    let bundle = Arc::new(Bundle::open(made)?);
+    if function::is_function(&bundle) {
+        return function::execute(&bundle);
+    }
+    let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
+    let whole = folder.path().join("whole");
+    let options = TranspileOptions {
+        task: Task::Function,
+        ..options.clone()
+    };
+    transpile(source, &whole, &options)?;
+    function::execute(&Arc::new(Bundle::open(&whole)?))
 }
 
 fn destination(args: &TranspileArgs) -> Result<PathBuf> {

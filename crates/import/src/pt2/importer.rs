@@ -3,6 +3,7 @@
 
 use super::archive::Archive;
 use super::arguments::Call;
+use super::bound::Folder;
 use super::expression;
 use super::ops;
 use super::patterns;
@@ -33,7 +34,12 @@ pub struct Imported {
 /// # Errors
 /// What is damaged or not supported, naming the node and, where the archive has it, the line of the source.
 pub fn import_file(path: &Path) -> Result<Imported> {
-    import_bytes(path, open_bytes(path)?).map_err(|e| e.in_file(path))
+    import_with(path, None)
+}
+
+/// As [`import_file`], with weights of a folder.
+pub(crate) fn import_with(path: &Path, folder: Option<&Folder>) -> Result<Imported> {
+    import(path, open_bytes(path)?, folder).map_err(|e| e.in_file(path))
 }
 
 /// Imports an archive from its bytes; `path` is for messages and names the graph.
@@ -41,6 +47,10 @@ pub fn import_file(path: &Path) -> Result<Imported> {
 /// # Errors
 /// As [`import_file`].
 pub fn import_bytes(path: &Path, bytes: SharedBytes) -> Result<Imported> {
+    import(path, bytes, None)
+}
+
+fn import(path: &Path, bytes: SharedBytes, folder: Option<&Folder>) -> Result<Imported> {
     let archive = Archive::open(bytes)?;
     let head: Head = archive.json("models/model.json")?;
     if head.schema_version.major != SCHEMA_MAJOR {
@@ -52,7 +62,7 @@ pub fn import_bytes(path: &Path, bytes: SharedBytes) -> Result<Imported> {
         return Err(Error::unsupported(what));
     }
     let program: Program = archive.json("models/model.json")?;
-    let tensors = Pt2Tensors::open(path, &archive)?;
+    let tensors = Pt2Tensors::open(path, &archive, folder)?;
     let name = path
         .file_stem()
         .map_or_else(|| "model".to_owned(), |s| s.to_string_lossy().into_owned());
