@@ -294,7 +294,7 @@ impl<'a> Importer<'a> {
         let call = Call::read(self, node)?;
         let path = ops::module_path(node);
         self.b.set_path(&path);
-        let results = row(self, &call)?;
+        let mut results = row(self, &call)?;
         call.finish()?;
         let mut names = Vec::new();
         for output in &node.outputs {
@@ -305,7 +305,18 @@ impl<'a> Importer<'a> {
                 _ => {}
             }
         }
-        for (name, &v) in names.iter().zip(&results) {
+        for (name, v) in names.iter().zip(&mut results) {
+            if let Some(code) = self
+                .program
+                .graph_module
+                .graph
+                .tensor_values
+                .get(*name)
+                .map(|m| m.dtype)
+            {
+                *v = ops::within_its_bits(self, &node.target, *v, code)?;
+            }
+            let v = *v;
             self.check(name, v)?;
             self.values.insert((*name).clone(), v);
         }
