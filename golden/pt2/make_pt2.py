@@ -355,6 +355,23 @@ def windows():
     return Windows(), [(torch.randn(2, 4, 7, 6), 1.2 * torch.rand(2, 3, 5, 2) * 2 - 1.2)], None
 
 
+@case()
+def volume():
+    """A weight of more axes than are stored."""
+
+    class Volume(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Conv3d(2, 6, 3, padding=1)
+            self.n = nn.BatchNorm3d(6)
+            self.b = nn.Conv3d(6, 4, (2, 2, 3), stride=2)
+
+        def forward(self, x):
+            return self.b(F.relu(self.n(self.a(x))))
+
+    return Volume(), [(torch.randn(1, 2, 4, 6, 5),)], None
+
+
 # ---- transformers
 
 

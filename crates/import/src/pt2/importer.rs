@@ -10,13 +10,16 @@ use super::patterns;
 use super::schema::{Argument, Head, InputSpec, Node, OutputSpec, Program, SCHEMA_MAJOR, SymInt};
 use super::tensors::{Pt2Tensors, graph_type};
 use crate::{Error, Result, SharedBytes, open_bytes};
-use cactus_ir::{BATCH, Constraint, Dim, Graph, GraphBuilder, Literal, SEQ, TensorType, ValueId};
+use cactus_ir::{BATCH, Constraint, Dim, Graph, GraphBuilder, Literal, SEQ, TensorType, ValueId, WeightExpr};
 use cactus_tensor::{DType, Data, Tensor};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 /// A buffer of at most this many floats is a literal, which passes can look into; a larger one is a weight.
 const LITERAL_ELEMS: usize = 1024;
+
+/// Most axes of a stored weight.
+pub(crate) const STORED_RANK: usize = 4;
 
 /// A program as a graph, and its tensors.
 #[derive(Debug)]
@@ -238,9 +241,26 @@ impl<'a> Importer<'a> {
                 return Ok(());
             }
         }
-        let v = self.b.weight(key, &shape);
+        let v = self.weight(key, &shape)?;
         self.values.insert(name.to_owned(), v);
         Ok(())
+    }
+
+    /// A weight; one of more axes than are stored is stored with the last of them as one.
+    fn weight(&mut self, key: &str, shape: &[usize]) -> Result<ValueId> {
+        let Some((kept, rest)) = shape
+            .split_at_checked(STORED_RANK - 1)
+            .filter(|_| shape.len() > STORED_RANK)
+        else {
+            return Ok(self.b.weight(key, shape));
+        };
+        let stored: Vec<usize> = kept.iter().copied().chain([rest.iter().product()]).collect();
+        let expr = WeightExpr::Reshape {
+            x: Box::new(WeightExpr::source(key)),
+            shape: stored.clone(),
+        };
+        let v = self.b.weight_from(key, &stored, expr);
+        self.reshape(v, shape.iter().map(|&d| Dim::known(d)).collect())
     }
 
     fn is_read(&self, name: &str) -> bool {
