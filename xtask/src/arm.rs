@@ -45,15 +45,6 @@ const SME2_TESTS: [&[&str]; 3] = [
 /// The first version of the emulator that knows SME2, as far as tried.
 const SME2_EMULATOR: u32 = 11;
 
-/// Packages with code for this architecture, which are linted.
-const LINTED: [&str; 5] = [
-    "cactus-base",
-    "cactus-simd",
-    "cactus-tensor",
-    "cactus-quant",
-    "cactus-kernels",
-];
-
 /// Seconds after which an emulated test is taken for stuck.
 const PATIENCE: &str = "600";
 
@@ -92,9 +83,8 @@ pub(crate) fn arm(context: &Context) -> Result<Outcome> {
             )));
         }
     };
-    let packages = LINTED.iter().flat_map(|name| ["-p", name]);
-    let mut lint = tools.cargo(context, &["clippy", "--locked", "--all-targets"]);
-    lint.args(packages).args(["--", "-D", "warnings"]);
+    let mut lint = tools.cargo(context, &["clippy", "--locked", "--workspace", "--all-targets"]);
+    lint.args(["--", "-D", "warnings"]);
     if let failed @ Outcome::Failed(_) = context.run(&mut lint)? {
         return Ok(failed);
     }

@@ -335,8 +335,6 @@ fn models(context: &Context) -> Result<Outcome> {
     })
 }
 
-/// Runs the command that README.md shows first, with a cache of its own, so that it fetches, converts and answers as
-/// it does for a person who has just cloned the repository.
 /// Runs the tests of `python/` with the program that `cargo build` makes. Those that need PyTorch are skipped where it is
 /// not installed, which is said aloud.
 fn transpile(context: &Context) -> Result<Outcome> {
@@ -371,6 +369,8 @@ fn transpile(context: &Context) -> Result<Outcome> {
     })
 }
 
+/// Runs the command that README.md shows first, with a cache of its own, so that it fetches, converts and answers as
+/// it does for a person who has just cloned the repository.
 fn readme(context: &Context) -> Result<Outcome> {
     let text = fs::read_to_string(context.root.join("README.md"))?;
     let command = first_command(&text).context("README.md has no ```sh block")?;

@@ -65,6 +65,9 @@ pub(crate) struct KernelsArgs {
     /// Rows, inputs and outputs of the product [default: shapes of small language models]
     #[arg(value_name = "M,K,N")]
     pub(crate) shape: Option<String>,
+    /// How the weights are packed, such as int8_g32 or cq3_g128 [default: 8 bits, 4 bits, half and single precision]
+    #[arg(long)]
+    pub(crate) packing: Option<String>,
     /// Threads
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: u16,

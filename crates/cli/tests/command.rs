@@ -18,15 +18,19 @@ impl Cactus {
         }
     }
 
-    fn run(&self, args: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_cactus"))
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cactus"));
+        command
             .args(args)
             .current_dir(self.dir.path())
             .env("CACTUS_CACHE", self.dir.path().join("cache"))
             .env("NO_COLOR", "1")
-            .env_remove("CACTUS_ISA")
-            .output()
-            .unwrap()
+            .env_remove("CACTUS_ISA");
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
     }
 
     fn ok(&self, args: &[&str]) -> String {
@@ -120,6 +124,10 @@ fn convert_inspect_and_run_a_folder_and_a_gguf() {
             .len(),
         2
     );
+    let idle = c.fails(&["bench", "m", "--prefill", "0", "--decode", "0"]);
+    assert!(idle.contains("nothing to measure"), "{idle}");
+    let deep = c.fails(&["bench", "m", "--prefill", "99999999"]);
+    assert!(deep.contains("99999999 tokens; the model was made for"), "{deep}");
 }
 
 #[test]
@@ -227,7 +235,7 @@ fn kernels_lists_every_tier_and_marks_one_pick() {
     let text = c.ok(&["kernels", "3,70,40", "--reps", "1", "--json"]);
     let rows: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
     let tiers: Vec<&str> = cactus_kernels::Kernels::available().map(|k| k.tier().name()).collect();
-    for packing in ["int8_g32", "f16_n16", "f32_n16"] {
+    for packing in ["int8_g32", "cq4_g128", "f16_n16", "f32_n16"] {
         let of: Vec<_> = rows.iter().filter(|r| r["packing"] == packing).collect();
         let listed: Vec<&str> = of.iter().map(|r| r["tier"].as_str().unwrap()).collect();
         assert_eq!(listed, tiers, "{packing}");
@@ -239,9 +247,38 @@ fn kernels_lists_every_tier_and_marks_one_pick() {
         ("0,4,4", "M,K,N"),
         ("9999,4,4", "4096 rows"),
         ("1,100000,100000", "at most"),
+        ("4096,7000000,1", "at most"),
+        ("4096,1,7000000", "at most"),
+        ("1,18446744073709551615,1", "too large"),
     ] {
         assert!(c.fails(&["kernels", shape]).contains(expected), "{shape}");
     }
+    let text = c.ok(&["kernels", "2,70,40", "--reps", "1", "--json", "--packing", "cq2_g128"]);
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+    assert!(rows.iter().all(|r| r["packing"] == "cq2_g128") && rows.len() == tiers.len());
+    assert!(c.fails(&["kernels", "--packing", "q4"]).contains("int8_g32, "));
+}
+
+#[test]
+fn kernels_assert_fails_where_a_slow_tier_is_forced() {
+    // Every CPU that these tests run on has a tier above it.
+    assert!(cactus_kernels::Kernels::available().count() > 1);
+    let c = Cactus::new();
+    let args = [
+        "kernels",
+        "8,576,1536",
+        "--reps",
+        "3",
+        "--packing",
+        "int8_g32",
+        "--assert",
+    ];
+    let out = c.command(&args).env("CACTUS_ISA", "scalar").output().unwrap();
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert!(
+        !out.status.success() && text.contains("the pick scalar is not the fastest"),
+        "{text}"
+    );
 }
 
 #[test]

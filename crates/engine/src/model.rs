@@ -19,13 +19,16 @@ pub struct LoadOptions {
     pub chunk_tokens: usize,
     /// Element type of the KV cache.
     pub kv_dtype: KvDType,
-    /// Threads for prompts, the caller's included; `None` is one for each fast core (see [`Cores`]).
+    /// Threads for prompts, the caller's included, 1 to 1024; `None` is one for each fast core (see [`Cores`]).
     pub threads: Option<usize>,
-    /// Threads for generating; `None` as for prompts.
+    /// Threads for generating, 1 to 1024; `None` as for prompts.
     pub decode_threads: Option<usize>,
     /// Whether the threads that this model starts are kept on the fast cores.
     pub pin: bool,
 }
+
+/// Most threads that a model starts.
+const MAX_THREADS: usize = 1024;
 
 impl Default for LoadOptions {
     fn default() -> Self {
@@ -80,8 +83,15 @@ impl Model {
             false => GenerateOptions::default(),
         };
         let cores = Cores::detect();
+        for (what, count) in [("threads", options.threads), ("decode threads", options.decode_threads)] {
+            if let Some(count) = count.filter(|count| !(1..=MAX_THREADS).contains(count)) {
+                return Err(Error::Argument(format!(
+                    "expected 1 to {MAX_THREADS} {what}, found {count}"
+                )));
+            }
+        }
         let threads = options.threads.unwrap_or_else(|| cores.threads()).max(1);
-        let decode_threads = options.decode_threads.unwrap_or(threads).clamp(1, threads);
+        let decode_threads = options.decode_threads.unwrap_or(threads);
         let program = Program::new(
             bundle,
             "decoder",
@@ -94,7 +104,7 @@ impl Model {
         )?;
         Ok(Arc::new(Model {
             program: Arc::new(program),
-            pool: Pool::on(threads, if options.pin { &cores.fast } else { &[] }),
+            pool: Pool::on(threads.max(decode_threads), if options.pin { &cores.fast } else { &[] }),
             threads,
             decode_threads,
             eos: OnceLock::new(),

@@ -325,9 +325,10 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
             Ok(residual.clone())
         }
         Op::Attention(attrs) => {
-            let [q, k, v] = operands(inputs)?;
+            let (q, k, v) = (operand(inputs, 0)?, operand(inputs, 1)?, operand(inputs, 2)?);
+            at_most(inputs, 4)?;
             all_f32(inputs)?;
-            for t in [q, k, v] {
+            for t in inputs {
                 rank(t, 4, "each operand")?;
             }
             let heads = (q.shape[2].as_known(), k.shape[2].as_known());
@@ -339,6 +340,18 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
                 && (attrs.state.is_none() || q.shape[1] == k.shape[1]);
             if !grouped || !fits {
                 return Err(Error::ty(format!("queries {q}, keys {k}, values {v} do not fit")));
+            }
+            if let Some(bias) = inputs.get(3) {
+                let scores = [&q.shape[0], &q.shape[2], &q.shape[1], &k.shape[1]];
+                let mut sizes = bias.shape.iter().zip(scores).enumerate();
+                if !sizes.all(|(axis, (size, full))| size == full || axis < 3 && size.is(1)) {
+                    return Err(Error::ty(format!(
+                        "the bias {bias} does not fit queries {q} and keys {k}"
+                    )));
+                }
+                if attrs.state.is_some() {
+                    return Err(Error::ty("attention with a state takes no bias"));
+                }
             }
             Ok(q.clone())
         }

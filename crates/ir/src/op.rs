@@ -41,6 +41,8 @@ pub enum UnaryFn {
     GeluErf,
     /// GELU by the tanh approximation.
     GeluTanh,
+    /// `ln(1 + e^x)`
+    Softplus,
     /// Largest whole number not above `x`.
     Floor,
     /// Smallest whole number not below `x`.
@@ -444,8 +446,10 @@ pub enum Op {
         eps: f32,
     },
     /// Scaled dot-product attention with grouped query heads. Vaswani et al. 2017, Ainslie et al. 2023.
-    /// `(q [batch, seq, heads, head_dim], k, v [batch, seq, kv_heads, head_dim]) -> [batch, seq, heads, head_dim]`.
-    /// Query head `h` reads KV head `h / (heads / kv_heads)`. With a state, keys and values of earlier calls come first.
+    /// `(q [batch, seq, heads, head_dim], k, v [batch, keys, kv_heads, head_dim], bias? [batch|1, heads|1, seq|1, keys])
+    /// -> [batch, seq, heads, head_dim]`. Query head `h` reads KV head `h / (heads / kv_heads)`. The bias is added to the
+    /// scores: a mask of zeros and minus infinities, or a number for each distance. With a state, which takes no bias, keys
+    /// and values of earlier calls come first.
     Attention(AttentionAttrs),
     /// `(gate_up […, 2n]) -> activation(first half) * second half`, `[…, n]`.
     Gated {

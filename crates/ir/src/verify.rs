@@ -190,6 +190,7 @@ fn expr_is_finite(expr: &WeightExpr) -> bool {
         WeightExpr::AddScalar { x, value } | WeightExpr::MulScalar { x, value } => {
             value.is_finite() && expr_is_finite(x)
         }
+        WeightExpr::Add { x, y } | WeightExpr::Mul { x, y } => expr_is_finite(x) && expr_is_finite(y),
         WeightExpr::Reshape { x, .. } | WeightExpr::Permute { x, .. } => expr_is_finite(x),
     }
 }

@@ -30,6 +30,20 @@ pub enum WeightExpr {
         /// The factor.
         value: f32,
     },
+    /// `x + y`, elementwise; `y` is broadcast to the shape of `x`.
+    Add {
+        /// The operand.
+        x: Box<WeightExpr>,
+        /// What is added.
+        y: Box<WeightExpr>,
+    },
+    /// `x * y`, elementwise; `y` is broadcast to the shape of `x` (a factor for each channel of a convolution).
+    Mul {
+        /// The operand.
+        x: Box<WeightExpr>,
+        /// The factors.
+        y: Box<WeightExpr>,
+    },
     /// The same elements under another shape.
     Reshape {
         /// The operand.
@@ -63,6 +77,10 @@ impl WeightExpr {
         match self {
             WeightExpr::Source(name) => out.push(name),
             WeightExpr::Concat { parts, .. } => parts.iter().for_each(|p| p.visit(out)),
+            WeightExpr::Add { x, y } | WeightExpr::Mul { x, y } => {
+                x.visit(out);
+                y.visit(out);
+            }
             WeightExpr::AddScalar { x, .. }
             | WeightExpr::MulScalar { x, .. }
             | WeightExpr::Reshape { x, .. }

@@ -6,7 +6,9 @@
 #![allow(clippy::print_stdout, reason = "its output is its purpose")]
 
 use cactus_base::{AlignedBuf, Step};
-use cactus_kernels::{Activations, Epilogue, Exec, Kernels, KvDType, KvLayout, QuantizedRows, RotatedRows};
+use cactus_kernels::{
+    Activations, DeltaRows, Epilogue, Exec, GatedDelta, Kernels, KvDType, KvLayout, QuantizedRows, RotatedRows,
+};
 use cactus_quant::{PackedLayout, PackedView, Packing};
 
 /// Outputs and inputs of the products.
@@ -22,19 +24,29 @@ enum Work {
     Linear(Packing, usize),
     /// Attention of the last rows of [`POSITIONS`].
     Attention(KvDType, usize),
+    /// One position of the gated delta rule, [`HEADS`] heads of [`HEAD_DIM`] keys and values.
+    GatedDelta,
 }
 
-const CASES: [(&str, Work); 10] = [
+// Codebooks of 5 and 6 bits take long to compute, and more so under emulation.
+const CASES: [(&str, Work); 17] = [
     ("linear_i8_rows_1", Work::Linear(Packing::Int8G32, 1)),
     ("linear_i8_rows_4", Work::Linear(Packing::Int8G32, 4)),
     ("linear_i8_rows_16", Work::Linear(Packing::Int8G32, 16)),
+    ("linear_cq1_rows_1", Work::Linear(Packing::Cq1G128, 1)),
+    ("linear_cq2_rows_1", Work::Linear(Packing::Cq2G128, 1)),
+    ("linear_cq3_rows_1", Work::Linear(Packing::Cq3G128, 1)),
+    ("linear_cq4_rows_1", Work::Linear(Packing::Cq4G128, 1)),
+    ("linear_cq4_rows_4", Work::Linear(Packing::Cq4G128, 4)),
     ("linear_cq4_rows_16", Work::Linear(Packing::Cq4G128, 16)),
     ("linear_f16_rows_1", Work::Linear(Packing::F16N16, 1)),
     ("linear_f16_rows_4", Work::Linear(Packing::F16N16, 4)),
+    ("linear_f32_rows_4", Work::Linear(Packing::F32N16, 4)),
     ("attention_i8_rows_1", Work::Attention(KvDType::I8G32, 1)),
     ("attention_i8_rows_8", Work::Attention(KvDType::I8G32, 8)),
     ("attention_f16_rows_1", Work::Attention(KvDType::F16, 1)),
     ("attention_f16_rows_8", Work::Attention(KvDType::F16, 8)),
+    ("gated_delta_rows_1", Work::GatedDelta),
 ];
 
 fn main() {
@@ -53,6 +65,7 @@ fn main() {
     match *work {
         Work::Linear(packing, rows) => linear(exec, packing, rows, calls),
         Work::Attention(dtype, rows) => attention(exec, dtype, rows, calls),
+        Work::GatedDelta => gated_delta(exec, calls),
     }
 }
 
@@ -115,4 +128,30 @@ fn attention(exec: Exec<'_>, dtype: KvDType, rows: usize, calls: usize) {
     // Products with keys and with values; a row sees all positions up to its own.
     let seen: usize = (0..rows).map(|row| past + row + 1).sum();
     println!("{} {}", layout.bytes(), 2 * seen * width);
+}
+
+fn gated_delta(exec: Exec<'_>, calls: usize) {
+    let (x, gates) = (values(HEADS * HEAD_DIM), vec![0.5; HEADS]);
+    let mut state = vec![0.25; HEADS * HEAD_DIM * HEAD_DIM];
+    let mut out = vec![0.0; HEADS * HEAD_DIM];
+    let rows = |data| DeltaRows {
+        data,
+        stride: HEADS * HEAD_DIM,
+    };
+    let inputs = GatedDelta {
+        len: 1,
+        heads: HEADS,
+        key_heads: HEADS,
+        keys: HEAD_DIM,
+        values: HEAD_DIM,
+        q: rows(&x),
+        k: rows(&x),
+        v: rows(&x),
+        decay: rows(&gates),
+        rate: rows(&gates),
+    };
+    for _ in 0..calls {
+        exec.gated_delta(&inputs, &mut state, &mut out);
+    }
+    println!("{} {}", 4 * state.len(), 3 * state.len());
 }

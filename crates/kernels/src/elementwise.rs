@@ -44,11 +44,13 @@ pub enum UnaryOp {
     GeluErf,
     /// GELU by the tanh approximation.
     GeluTanh,
+    /// `ln(1 + e^x)`
+    Softplus,
 }
 
 impl UnaryOp {
     /// All functions.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Neg,
         Self::Abs,
         Self::Exp,
@@ -64,6 +66,7 @@ impl UnaryOp {
         Self::Silu,
         Self::GeluErf,
         Self::GeluTanh,
+        Self::Softplus,
     ];
 }
 
@@ -154,6 +157,7 @@ maps! {
     Sigmoid = |s, x| math::sigmoid(s, x);
     Relu = |s, x| s.max(s.zero(), x);
     Silu = |s, x| math::silu(s, x);
+    Softplus = |s, x| math::softplus(s, x);
     GeluErf = |s, x| math::gelu_erf(s, x);
     GeluTanh = |s, x| math::gelu_tanh(s, x);
 }
@@ -187,6 +191,7 @@ impl Exec<'_> {
             UnaryOp::Sigmoid => self.unary_as::<Sigmoid>(x, out),
             UnaryOp::Relu => self.unary_as::<Relu>(x, out),
             UnaryOp::Silu => self.unary_as::<Silu>(x, out),
+            UnaryOp::Softplus => self.unary_as::<Softplus>(x, out),
             UnaryOp::GeluErf => self.unary_as::<GeluErf>(x, out),
             UnaryOp::GeluTanh => self.unary_as::<GeluTanh>(x, out),
         }

@@ -80,6 +80,24 @@ pub(crate) fn silu<S: Simd>(s: S, x: S::F) -> S::F {
     s.div(x, s.add(s.splat(1.0), exp(s, s.neg(x))))
 }
 
+/// `ln(1 + e^x)` as `max(x, 0) + ln(1 + t)` with `t = e^-|x|`, which does not overflow. Of `u = 1 + t` as rounded,
+/// `ln(u) · t / (u - 1)` is `ln(1 + t)` within a few ULP (Kahan; Hewlett-Packard 1982).
+#[inline(always)]
+pub(crate) fn softplus<S: Simd>(s: S, x: S::F) -> S::F {
+    let one = s.splat(1.0);
+    let t = exp(s, s.neg(s.abs(x)));
+    let u = s.add(t, one);
+    let mut logs = [0.0; 16];
+    s.store(u, &mut logs);
+    for x in &mut logs {
+        *x = ln(*x);
+    }
+    let rounded = s.sub(u, one);
+    let scaled = s.div(s.mul(s.load(&logs), t), rounded);
+    let log = s.select(s.eq(rounded, s.zero()), t, scaled);
+    s.add(s.max(s.zero(), x), log)
+}
+
 /// Hyperbolic tangent within 2 ULP.
 #[inline(always)]
 pub(crate) fn tanh<S: Simd>(s: S, x: S::F) -> S::F {

@@ -75,8 +75,8 @@ pub fn rows() -> &'static [KernelRow] {
         "linear" "f32" <- "q8h" "cq4g128" [n x 16];
         "linear" "f32" <- "q8h" "cq5g128" [n x 16];
         "linear" "f32" <- "q8h" "cq6g128" [n x 16];
-        "linear" "f32" <- "f32" "f16" [n x 16];
-        "linear" "f32" <- "f32" "f32" [n x 16];
+        "linear" "f32" <- "f32" "f16" [6 x 64];
+        "linear" "f32" <- "f32" "f32" [6 x 64];
         "embed" "f32" <- "i8g32" [1 x 16];
         "embed" "f32" <- "cq1g128" [1 x 16];
         "embed" "f32" <- "cq2g128" [1 x 16];

@@ -2,7 +2,7 @@
 
 mod support;
 
-use cactus_kernels::dense::{DenseAttention, ReduceOp, Window, conv_scratch_bytes};
+use cactus_kernels::dense::{DenseAttention, ReduceOp, ScoreBias, Window, conv_scratch_bytes};
 use support::{Random, assert_close, same_everywhere};
 
 /// Of each axis: places, taps, stride, zeros before, zeros after, dilation.
@@ -207,14 +207,34 @@ fn attend_dense_matches_definition() {
             ..plain
         },
     ];
-    for a in kinds {
+    // What is added to scores: nothing, a row for all, a matrix for each head or sequence.
+    for (a, added) in kinds.into_iter().flat_map(|a| [0, 1, 2, 3].map(|added| (a, added))) {
         let mut random = Random::new((a.queries * a.keys) as u64);
+        let axes = match added {
+            0 => [0, 0, 0],
+            1 => [1, 1, 1],
+            2 => [1, a.heads, a.queries],
+            _ => [a.batch, 1, a.queries],
+        };
+        let mut bias = random.floats(axes.iter().product::<usize>() * a.keys, 1.0);
+        // Some are hidden, but never a query's own position, the only one that all kinds see.
+        bias.iter_mut()
+            .skip(1)
+            .step_by(7)
+            .filter(|_| !a.causal)
+            .for_each(|x| *x = f32::NEG_INFINITY);
+        let of_axis = |i: usize| match axes[i] {
+            1 => 0,
+            _ => axes[i + 1..].iter().product::<usize>() * a.keys,
+        };
+        let strides = [of_axis(0), of_axis(1), of_axis(2)];
         let q = random.floats(a.batch * a.queries * a.heads * a.width, 1.0);
         let [k, v] = [(); 2].map(|()| random.floats(a.batch * a.keys * a.kv_heads * a.width, 1.0));
         let found = same_everywhere(&format!("{a:?}"), |exec| {
             let mut scratch = vec![f32::NAN; exec.attend_dense_scratch_bytes(&a) / 4];
             let mut out = vec![f32::NAN; q.len()];
-            exec.attend_dense(&a, [&q, &k, &v], &mut scratch, &mut out);
+            let bias = (added > 0).then_some(ScoreBias { data: &bias, strides });
+            exec.attend_dense(&a, [&q, &k, &v], bias, &mut scratch, &mut out);
             out
         });
         let mut exact = Vec::new();
@@ -222,6 +242,10 @@ fn attend_dense_matches_definition() {
             for (i, h) in (0..a.queries).flat_map(|i| (0..a.heads).map(move |h| (i, h))) {
                 let query = &q[((b * a.queries + i) * a.heads + h) * a.width..][..a.width];
                 let kv = |j: usize| ((b * a.keys + j) * a.kv_heads + h / (a.heads / a.kv_heads)) * a.width;
+                let bias_of = |j: usize| match added {
+                    0 => 0.0,
+                    _ => f64::from(bias[b * strides[0] + h * strides[1] + i * strides[2] + j]),
+                };
                 let seen = |j: &usize| !a.causal || *j <= i && a.window.is_none_or(|w| j + w > i);
                 let scores: Vec<(usize, f64)> = (0..a.keys)
                     .filter(seen)
@@ -232,9 +256,10 @@ fn attend_dense_matches_definition() {
                         let score = dot * f64::from(a.scale);
                         (
                             j,
-                            a.softcap
+                            (a.softcap
                                 .map_or(score, |c| f64::from(c) * (score / f64::from(c)).tanh())
-                                .exp(),
+                                + bias_of(j))
+                            .exp(),
                         )
                     })
                     .collect();

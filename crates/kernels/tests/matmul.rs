@@ -180,23 +180,59 @@ fn quantize_rows_every_tier_equals_the_model() {
     }
 }
 
+/// A value that is not finite makes its own row NaN where activations are quantized, and what `f32` arithmetic makes of it
+/// elsewhere; other rows keep their bits, and all tiers agree.
 #[test]
-fn not_finite_activations_do_not_panic() {
-    for bad in [
-        f32::NAN,
-        f32::INFINITY,
-        f32::NEG_INFINITY,
-        f32::MAX,
-        f32::MIN_POSITIVE / 4.0,
-    ] {
-        for packing in MATRIX_PACKINGS {
-            let packed = pack(packing, 17, 40, &noise(17 * 40, 1)).unwrap();
-            for kernels in Kernels::available() {
-                let step = Step::inline();
-                let mut out = [0.0; 17];
-                let exec = Exec { kernels, step: &step };
-                linear(exec, &packed.view(), &[bad; 40], 1, Epilogue::default(), &mut out);
+fn not_finite_activations_spoil_their_row_alone() {
+    let (n, k, rows) = (17, 140, 3);
+    let codebooks = (1..=6).filter_map(Packing::of_codebook_bits);
+    for packing in MATRIX_PACKINGS.into_iter().chain(codebooks) {
+        let packed = pack(packing, n, k, &noise(n * k, 1)).unwrap();
+        let product = |kernels, x: &[f32]| {
+            let step = Step::inline();
+            let mut out = vec![0.0; rows * n];
+            linear(
+                Exec { kernels, step: &step },
+                &packed.view(),
+                x,
+                rows,
+                Epilogue::default(),
+                &mut out,
+            );
+            out
+        };
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            for at in [0, 3, 15, 31, 32, 127, 128, 139] {
+                let mut x = noise(rows * k, 2);
+                let clean = x.clone();
+                x[k + at] = bad;
+                let mut first: Option<Vec<f32>> = None;
+                for kernels in Kernels::available() {
+                    let (out, whole) = (product(kernels, &x), product(kernels, &clean));
+                    let case = format!("{packing} {bad} at {at}, {}", kernels.tier());
+                    for (i, (found, whole)) in out.iter().zip(&whole).enumerate() {
+                        if i / n != 1 {
+                            assert_eq!(found.to_bits(), whole.to_bits(), "{case}: output {i}");
+                        } else if packing == Packing::Int8G32 || packing.codebook_bits().is_some() || bad.is_nan() {
+                            assert!(found.is_nan(), "{case}: output {i} is {found}");
+                        } else {
+                            assert!(!found.is_finite(), "{case}: output {i} is {found}");
+                        }
+                    }
+                    let same = |(a, b): (&f32, &f32)| a == b || a.is_nan() && b.is_nan();
+                    assert!(
+                        first.get_or_insert_with(|| out.clone()).iter().zip(&out).all(same),
+                        "{case}"
+                    );
+                }
             }
+        }
+        // The largest and the smallest numbers are numbers.
+        for x in [f32::MAX, f32::MIN_POSITIVE / 4.0] {
+            let mut outs = Kernels::available().map(|kernels| product(kernels, &vec![x; rows * k]));
+            let first = outs.next().unwrap();
+            let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            assert!(outs.all(|out| bits(&out) == bits(&first)), "{packing} {x}");
         }
     }
 }

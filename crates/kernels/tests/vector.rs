@@ -264,6 +264,7 @@ fn exact_unary(op: UnaryOp, x: f64) -> f64 {
         UnaryOp::Silu => activate(Activation::Silu, x),
         UnaryOp::GeluErf => activate(Activation::GeluErf, x),
         UnaryOp::GeluTanh => activate(Activation::GeluTanh, x),
+        UnaryOp::Softplus => x.max(0.0) + (-x.abs()).exp().ln_1p(),
         other => unreachable!("{other:?}"),
     }
 }

@@ -8,11 +8,12 @@ use crate::pattern::{
     times_scalar, type_of, unary,
 };
 use crate::{Pass, Report, Result};
-use cactus_ir::{AttentionAttrs, BinaryFn, Graph, Node, NodeId, Op, UnaryFn, ValueId};
+use cactus_ir::{AttentionAttrs, BinaryFn, Dim, Graph, Literal, Node, NodeId, Op, UnaryFn, ValueId};
 
 /// Finds scaled dot-product attention: products of queries and keys, scale, optional softcap, mask (selected or added),
-/// softmax, product with the values. Repeated heads and permutations on the way are absorbed. The mask must be proven
-/// to be causal, a window, or both; where it cannot be, attention stays as it is written.
+/// softmax, product with the values. Repeated heads and permutations on the way are absorbed. A mask that is proven to be
+/// causal, a window, or both becomes an attribute; another one, such as that of padding, or numbers for distances become an
+/// operand that is added to the scores, and such attention cannot have a state.
 #[derive(Debug)]
 pub(crate) struct FuseAttention;
 
@@ -26,12 +27,19 @@ impl Pass for FuseAttention {
             let path = place_of(graph, id);
             match find(graph, id) {
                 Ok(found) => {
-                    let what = match (found.attrs.causal, found.attrs.window) {
+                    let mut what = match (found.attrs.causal, found.attrs.window) {
                         (true, None) => "causal attention",
                         (true, Some(_)) => "causal attention with a window",
                         (false, None) => "attention",
                         (false, Some(_)) => "attention with a window",
-                    };
+                    }
+                    .to_owned();
+                    if let Some(bias) = &found.bias {
+                        what += &format!(
+                            " and a mask that is added, as it is not proven to be causal: {}",
+                            bias.why
+                        );
+                    }
                     rewrite(graph, found)?;
                     report.fired(self.name(), &path, what);
                 }
@@ -50,6 +58,36 @@ struct Found {
     k: Heads,
     v: Heads,
     attrs: AttentionAttrs,
+    bias: Option<Bias>,
+}
+
+/// What is added to the scores because nothing is proven of it.
+#[derive(Clone)]
+struct Bias {
+    source: BiasSource,
+    /// What could not be proven.
+    why: String,
+}
+
+#[derive(Clone, Copy)]
+enum BiasSource {
+    /// These numbers.
+    Numbers(ValueId),
+    /// A very negative number where the condition does not hold (or where it does), else zero.
+    Hidden {
+        condition: ValueId,
+        number: ValueId,
+        where_true: bool,
+    },
+}
+
+impl Bias {
+    /// The value that has the shape of what is added.
+    fn shaped(&self) -> ValueId {
+        match self.source {
+            BiasSource::Numbers(v) | BiasSource::Hidden { condition: v, .. } => v,
+        }
+    }
 }
 
 /// The scores before scale, cap and mask.
@@ -58,6 +96,7 @@ struct Scores {
     scale: f64,
     softcap: Option<f32>,
     visible: Visible,
+    bias: Option<Bias>,
 }
 
 /// Attention around the softmax `id`.
@@ -133,21 +172,54 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
     if type_of(g, &g.node(root).op, &g.node(root).inputs).is_none_or(|t| t.shape[1] != *q.size(g, 2)) {
         return near("the product has other heads than the queries");
     }
-    Ok(Found { root, q, k, v, attrs })
+    if let Some(bias) = &scores.bias {
+        let shape = &g.ty(bias.shaped()).shape;
+        let axes = [q.size(g, 0), q.size(g, 2), q.size(g, 1), k.size(g, 1)];
+        let missing = axes.len().saturating_sub(shape.len());
+        let mut sizes = shape.iter().zip(axes.iter().skip(missing)).enumerate();
+        let fits = sizes.all(|(i, (size, full))| size == *full || i + missing < 3 && size.is(1));
+        if shape.is_empty() || shape.len() > 4 || !fits {
+            return near(format!(
+                "the mask is not proven to be causal ({}), nor has it the shape of scores: {}",
+                bias.why,
+                g.ty(bias.shaped())
+            ));
+        }
+    }
+    Ok(Found {
+        root,
+        q,
+        k,
+        v,
+        attrs,
+        bias: scores.bias,
+    })
 }
 
 /// Follows scores back from softmax to the product of queries and keys.
 fn scores(g: &Graph, mut v: ValueId) -> Match<Scores> {
     let mut seen = Visible::default();
+    let mut bias: Option<Bias> = None;
+    let hidden = |condition, number, where_true| BiasSource::Hidden {
+        condition,
+        number,
+        where_true,
+    };
     // Masks, the outermost first.
     loop {
-        let (conditions, inner) = match maker(g, v) {
+        let (conditions, source, inner) = match maker(g, v) {
             Some(Node {
                 op: Op::Where, inputs, ..
-            }) if is_hiding(g, inputs[2]) => (conditions(g, inputs[0]), inputs[1]),
+            }) if is_hiding(g, inputs[2]) => {
+                let source = hidden(inputs[0], inputs[2], false);
+                (conditions(g, inputs[0]), source, inputs[1])
+            }
             Some(Node {
                 op: Op::Where, inputs, ..
-            }) if is_hiding(g, inputs[1]) => (conditions_of_not(g, inputs[0]), inputs[2]),
+            }) if is_hiding(g, inputs[1]) => {
+                let source = hidden(inputs[0], inputs[1], true);
+                (conditions_of_not(g, inputs[0]), source, inputs[2])
+            }
             Some(Node { op: Op::Where, .. }) => {
                 return near(format!(
                     "{} does not hide scores with a very negative number",
@@ -161,20 +233,26 @@ fn scores(g: &Graph, mut v: ValueId) -> Match<Scores> {
             }) => {
                 // The side that leads to the product is the scores.
                 let (a, b) = (inputs[0], inputs[1]);
-                let (inner, bias) = if leads_to_product(g, a) { (a, b) } else { (b, a) };
+                let (inner, added) = if leads_to_product(g, a) { (a, b) } else { (b, a) };
                 if !leads_to_product(g, inner) {
                     return near(format!(
                         "{} does not come from a product of queries and keys",
                         describe(g, v)
                     ));
                 }
-                (conditions_of_bias(g, bias), inner)
+                (conditions_of_bias(g, added), BiasSource::Numbers(added), inner)
             }
             _ => break,
         };
         match conditions.and_then(|c| visible(&c)) {
             Ok(more) => seen = seen.and(more),
-            Err(why) => return near(format!("the mask is not proven to be causal: {why}")),
+            Err(why) if bias.is_some() => return near(format!("a second mask is not proven to be causal: {why}")),
+            Err(why) if !swallows(g, source) => {
+                return near(format!(
+                    "the mask is not proven to be causal ({why}), and the number that hides scores is too small to add"
+                ));
+            }
+            Err(why) => bias = Some(Bias { source, why }),
         }
         v = inner;
     }
@@ -202,6 +280,7 @@ fn scores(g: &Graph, mut v: ValueId) -> Match<Scores> {
             scale,
             softcap,
             visible: seen,
+            bias,
         }),
         Some(Node { op: Op::MatMul, .. }) => near("the scores are read elsewhere too"),
         _ => near(format!(
@@ -240,10 +319,60 @@ fn leads_to_product(g: &Graph, mut v: ValueId) -> bool {
     false
 }
 
+/// Whether a score plus the hiding number is that number in `f32`, so that adding hides as selecting does.
+fn swallows(g: &Graph, source: BiasSource) -> bool {
+    const ALL_SCORES_VANISH: f32 = -1e30;
+    match source {
+        BiasSource::Numbers(_) => true,
+        BiasSource::Hidden { number, .. } => scalar(g, number).is_some_and(|c| c <= ALL_SCORES_VANISH),
+    }
+}
+
+/// The bias as an operand of rank 4.
+fn build_bias(g: &mut Graph, root: NodeId, bias: &Bias) -> Result<ValueId> {
+    let v = match bias.source {
+        BiasSource::Numbers(v) => v,
+        BiasSource::Hidden {
+            condition,
+            number,
+            where_true,
+        } => {
+            let hidden = scalar(g, number).unwrap_or(f32::NEG_INFINITY);
+            let (hidden, zero) = (
+                g.add_literal(&[], Literal::F32(vec![hidden]))?,
+                g.add_literal(&[], Literal::F32(vec![0.0]))?,
+            );
+            let inputs = if where_true {
+                [condition, hidden, zero]
+            } else {
+                [condition, zero, hidden]
+            };
+            insert_before(g, root, Op::Where, &inputs)?
+        }
+    };
+    let own = g.ty(v).shape.clone();
+    if own.len() == 4 {
+        return Ok(v);
+    }
+    let mut shape = vec![Dim::known(1); 4 - own.len()];
+    shape.extend(own);
+    insert_before(g, root, Op::Reshape { shape }, &[v])
+}
+
 fn rewrite(g: &mut Graph, found: Found) -> Result<()> {
-    let Found { root, q, k, v, attrs } = found;
+    let Found {
+        root,
+        q,
+        k,
+        v,
+        attrs,
+        bias,
+    } = found;
     let op = Op::Attention(attrs);
-    let [q, k, v] = [q.build(g, root)?, k.build(g, root)?, v.build(g, root)?];
-    let y = insert_before(g, root, op, &[q, k, v])?;
+    let mut inputs = vec![q.build(g, root)?, k.build(g, root)?, v.build(g, root)?];
+    if let Some(bias) = bias {
+        inputs.push(build_bias(g, root, &bias)?);
+    }
+    let y = insert_before(g, root, op, &inputs)?;
     Ok(g.replace(root, Op::Permute { perm: vec![0, 2, 1, 3] }, &[y])?)
 }

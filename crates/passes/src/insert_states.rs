@@ -50,12 +50,14 @@ impl Pass for InsertStates {
                         None,
                     ))
                 }
-                Op::Attention(a) if a.causal && reads.is_some_and(counts) => kv_state(graph, id).map(|kind| {
-                    let name = state_name(graph, &changes, &node.path, "kv");
-                    let mut a = a.clone();
-                    a.state = Some(name.clone());
-                    (Op::Attention(a), Some(State { name, kind }))
-                }),
+                Op::Attention(a) if a.causal && node.inputs.len() == 3 && reads.is_some_and(counts) => {
+                    kv_state(graph, id).map(|kind| {
+                        let name = state_name(graph, &changes, &node.path, "kv");
+                        let mut a = a.clone();
+                        a.state = Some(name.clone());
+                        (Op::Attention(a), Some(State { name, kind }))
+                    })
+                }
                 Op::GatedDelta { .. } if reads.is_some_and(counts) => delta_state(graph, id).map(|kind| {
                     let name = state_name(graph, &changes, &node.path, "delta");
                     let state = Some(name.clone());

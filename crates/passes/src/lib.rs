@@ -22,6 +22,7 @@ mod error;
 mod fold;
 mod fuse_activation;
 mod fuse_attention;
+mod fuse_conv_norm;
 mod fuse_experts;
 mod fuse_gated_mlp;
 mod fuse_layer_norm;

@@ -6,6 +6,7 @@ use crate::drop_repeats::DropRepeats;
 use crate::fold::Fold;
 use crate::fuse_activation::FuseActivation;
 use crate::fuse_attention::FuseAttention;
+use crate::fuse_conv_norm::FuseConvNorm;
 use crate::fuse_experts::FuseExperts;
 use crate::fuse_gated_mlp::FuseGatedMlp;
 use crate::fuse_layer_norm::FuseLayerNorm;
@@ -76,6 +77,7 @@ static PIPELINE: &[&dyn PassSync] = &[
     &Canonicalize,
     &SinkReshapes,
     &Canonicalize,
+    &FuseConvNorm,
     &FuseActivation,
     &FuseLayerNorm,
     &FuseRmsNorm,

@@ -247,6 +247,7 @@ fn step(g: &Graph, node: &Node, known: &[Along]) -> Result<Along, String> {
                 Err("rows and scores do not count the same positions".into())
             }
         }
+        Op::Attention(_) if node.inputs.len() > 3 => Err("attention has a mask that is not proven to be causal".into()),
         Op::Attention(a) => match (of(0), of(1), of(2)) {
             // Keys and values that stay the same are read by each position on its own.
             (q, Along::Constant, Along::Constant) if !a.causal && a.window.is_none() => Ok(q),

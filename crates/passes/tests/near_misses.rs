@@ -83,10 +83,28 @@ fn fuse_experts_refuses_rows_that_are_not_repeated_for_each_choice() {
     refused("fuse_experts", "rows are repeated in another way", &g);
 }
 
+/// Runs `fuse_attention`, which must add the mask to the scores and say with `why` what could not be proven.
+#[track_caller]
+fn added(why: &str, before: &Graph) {
+    let (after, report) = run_pass("fuse_attention", before);
+    assert_eq!(operands_of_attention(&after), Some(4), "{why}:\n{report}\n{after}");
+    assert!(report.to_string().contains(why), "{report}");
+    for seq in [1, 5] {
+        let given = inputs(before, 1, seq);
+        let (got, want) = (output(&after, before, &given), output(before, before, &given));
+        assert_close(&got, &want, 1e-5, why);
+    }
+}
+
+fn operands_of_attention(g: &Graph) -> Option<usize> {
+    let mut nodes = g.nodes().map(|(_, node)| node);
+    let attention = nodes.find(|node| matches!(node.op, Op::Attention(_)))?;
+    Some(attention.inputs.len())
+}
+
 #[test]
-fn fuse_attention_refuses_a_mask_it_cannot_prove() {
-    refused(
-        "fuse_attention",
+fn fuse_attention_adds_a_mask_that_it_cannot_prove() {
+    added(
         "input `attention_mask`",
         &attention(|b, scores| {
             let mask = b.input("attention_mask", TensorType::new(DType::I64, dims("batch 1 1 seq")));
@@ -95,8 +113,7 @@ fn fuse_attention_refuses_a_mask_it_cannot_prove() {
             hide(b, mask, scores)
         }),
     );
-    refused(
-        "fuse_attention",
+    added(
         "not proven to be causal",
         &attention(|b, scores| {
             // One key too many.
@@ -107,8 +124,7 @@ fn fuse_attention_refuses_a_mask_it_cannot_prove() {
             hide(b, mask, scores)
         }),
     );
-    refused(
-        "fuse_attention",
+    added(
         "not proven to be causal",
         &attention(|b, scores| {
             let (query, key) = query_and_key(b)?;
@@ -120,8 +136,7 @@ fn fuse_attention_refuses_a_mask_it_cannot_prove() {
             hide(b, mask, scores)
         }),
     );
-    refused(
-        "fuse_attention",
+    added(
         "is no mask of zeros and hiding numbers",
         &attention(|b, scores| {
             // A bias by distance.
@@ -138,6 +153,16 @@ fn fuse_attention_refuses_a_mask_it_cannot_prove() {
             let positions = b.iota(0, SEQ)?;
             let mask = causal_mask(b, positions, None)?;
             let low = b.scalar(-10.0)?;
+            b.select(mask, scores, low)
+        }),
+    );
+    refused(
+        "fuse_attention",
+        "too small to add",
+        &attention(|b, scores| {
+            // A query that sees nothing would see all alike.
+            let mask = b.input("attention_mask", TensorType::new(DType::Bool, dims("batch 1 1 seq")));
+            let low = b.scalar(-1e4)?;
             b.select(mask, scores, low)
         }),
     );
@@ -217,7 +242,8 @@ proptest! {
         };
         let (lower, n) = if !negate { (lower, n) } else if lower { (false, n + 1) } else { (true, n - 1) };
         let expressible = if lower { n == 0 } else { n <= 0 };
-        prop_assert_eq!(report.fired_count("fuse_attention"), usize::from(expressible), "{}\n{}", report, before);
+        let operands = if expressible { 3 } else { 4 };
+        prop_assert_eq!(operands_of_attention(&after), Some(operands), "{}\n{}", report, before);
     }
 }
 
@@ -371,6 +397,35 @@ fn fuse_short_conv_refuses_what_sees_the_future() {
     refused("fuse_short_conv", "not cut off", &conv([4, 1, 3], 4, 2, 2));
     refused("fuse_short_conv", "not depthwise", &conv([4, 2, 3], 2, 2, 0));
     refused("fuse_short_conv", "not depthwise", &conv([8, 1, 3], 4, 2, 0));
+}
+
+#[test]
+fn fuse_conv_norm_refuses_what_is_no_number_for_each_channel() {
+    let behind = |scale: &[usize], twice: bool| {
+        graph(|b| {
+            let x = input(b, "x", "batch 4 7");
+            let (w, scale) = (b.weight("w", &[4, 4, 1]), b.weight("scale", scale));
+            let conv = Op::Conv1d {
+                groups: 1,
+                pad_left: 0,
+                pad_right: 0,
+            };
+            let y = b.op(conv, &[x, w])?;
+            let z = b.mul(y, scale)?;
+            if twice { b.add(y, z) } else { Ok(z) }
+        })
+    };
+    refused(
+        "fuse_conv_norm",
+        "not one number for each channel",
+        &behind(&[7], false),
+    );
+    refused(
+        "fuse_conv_norm",
+        "not one number for each channel",
+        &behind(&[4, 7], false),
+    );
+    refused("fuse_conv_norm", "read elsewhere", &behind(&[4, 1], true));
 }
 
 #[test]

@@ -302,6 +302,32 @@ fn gated_conv(b: &mut GraphBuilder, x: ValueId) -> Result<ValueId> {
 }
 
 #[test]
+fn fuse_conv_norm_takes_factor_and_summand_for_each_channel() {
+    let g = graph(|b| {
+        let x = input(b, "x", "batch 4 seq");
+        let conv = |pad| Op::Conv1d {
+            groups: 2,
+            pad_left: pad,
+            pad_right: pad,
+        };
+        let (w, bias) = (b.weight("a.weight", &[6, 2, 3]), b.weight("a.bias", &[6]));
+        let (scale, shift) = (b.weight("n.scale", &[6, 1]), b.weight("n.shift", &[1, 6, 1]));
+        let y = b.op(conv(1), &[x, w, bias])?;
+        let y = b.mul(y, scale)?;
+        let y = b.add(shift, y)?;
+        let (w, scale, shift) = (
+            b.weight("b.weight", &[4, 3, 1]),
+            b.weight("m.scale", &[4, 1]),
+            b.weight("m.shift", &[4, 1]),
+        );
+        let y = b.op(conv(0), &[y, w])?;
+        let y = b.mul(scale, y)?;
+        b.add(y, shift)
+    });
+    check("fuse_conv_norm", "batch-norm", &g);
+}
+
+#[test]
 fn sink_permutes_moves_them_below_slices_and_products() {
     let g = graph(|b| {
         let x = input(b, "x", "batch seq 12");

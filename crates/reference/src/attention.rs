@@ -6,12 +6,27 @@ use crate::reduce::softmax_row;
 use cactus_ir::AttentionAttrs;
 use cactus_tensor::Tensor;
 
-/// `(q [batch, seq, heads, head_dim], k, v [batch, keys, kv_heads, head_dim]) -> like q`, where the queries stand at
-/// positions `past..past+seq` and the keys at `0..keys`.
-pub(crate) fn attention(attrs: &AttentionAttrs, q: &Tensor, k: &Tensor, v: &Tensor, past: usize) -> Result<Tensor> {
+/// `(q [batch, seq, heads, head_dim], k, v [batch, keys, kv_heads, head_dim], bias? [batch|1, heads|1, seq|1, keys]) -> like
+/// q`, where the queries stand at positions `past..past+seq` and the keys at `0..keys`.
+pub(crate) fn attention(
+    attrs: &AttentionAttrs,
+    [q, k, v]: [&Tensor; 3],
+    bias: Option<&Tensor>,
+    past: usize,
+) -> Result<Tensor> {
     let [batch, seq, heads, dim] = [q.shape()[0], q.shape()[1], q.shape()[2], q.shape()[3]];
     let [keys, kv_heads] = [k.shape()[1], k.shape()[2]];
     let (qd, kd, vd) = (q.as_f32()?, k.as_f32()?, v.as_f32()?);
+    let bias = bias
+        .map(|b| Ok::<_, crate::Error>((b.shape(), b.as_f32()?)))
+        .transpose()?;
+    // Axes of size 1 are broadcast.
+    let added = |at: [usize; 4]| {
+        bias.map_or(0.0, |(shape, data)| {
+            let index = at.iter().zip(shape).fold(0, |i, (&at, &n)| i * n + at.min(n - 1));
+            f64::from(data[index])
+        })
+    };
     let mut out = Vec::with_capacity(qd.len());
     for b in 0..batch {
         for t in 0..seq {
@@ -24,10 +39,11 @@ pub(crate) fn attention(attrs: &AttentionAttrs, q: &Tensor, k: &Tensor, v: &Tens
                     .iter()
                     .map(|&j| {
                         let score = dot(query, &kd[row(j)..][..dim]) * f64::from(attrs.scale);
-                        match attrs.softcap.map(f64::from) {
+                        let score = match attrs.softcap.map(f64::from) {
                             Some(cap) => cap * (score / cap).tanh(),
                             None => score,
-                        }
+                        };
+                        score + added([b, h, t, j])
                     })
                     .collect();
                 let weights = softmax_row(&scores);

@@ -30,6 +30,7 @@ fn number(f: UnaryFn, x: f64) -> Option<f64> {
         UnaryFn::Silu => activation(Activation::Silu, x)?,
         UnaryFn::GeluErf => activation(Activation::GeluErf, x)?,
         UnaryFn::GeluTanh => activation(Activation::GeluTanh, x)?,
+        UnaryFn::Softplus => x.max(0.0) + (-x.abs()).exp().ln_1p(),
         _ => return None,
     })
 }

@@ -17,6 +17,17 @@ impl<F: Fn(&str) -> Result<Tensor>> WeightSource for F {
     }
 }
 
+/// `f` of two expressions, the second broadcast to the first.
+fn of_two(f: BinaryFn, x: &WeightExpr, y: &WeightExpr, source: &dyn WeightSource) -> Result<Tensor> {
+    let (x, y) = (eval_weight_expr(x, source)?, eval_weight_expr(y, source)?);
+    let out = elementwise::binary(f, &x, &y)?;
+    if out.shape() != x.shape() {
+        let what = format!("{:?} does not broadcast to {:?}", y.shape(), x.shape());
+        return Err(Error::new(ErrorKind::Weight, what));
+    }
+    Ok(out)
+}
+
 /// The weight that `expr` makes of the tensors of `source`. One weight at a time is in memory, with the parts it is
 /// made of.
 ///
@@ -37,6 +48,8 @@ pub fn eval_weight_expr(expr: &WeightExpr, source: &dyn WeightSource) -> Result<
             let x = eval_weight_expr(x, source)?;
             elementwise::binary(BinaryFn::Mul, &x, &Tensor::scalar(*value))
         }
+        WeightExpr::Add { x, y } => of_two(BinaryFn::Add, x, y, source),
+        WeightExpr::Mul { x, y } => of_two(BinaryFn::Mul, x, y, source),
         WeightExpr::Reshape { x, shape } => eval_weight_expr(x, source)?
             .reshaped(shape.as_slice())
             .map_err(Error::from),

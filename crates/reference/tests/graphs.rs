@@ -166,11 +166,13 @@ fn weight_expressions_change_source_tensors() {
         ("b".into(), Tensor::from_f32([1, 2], vec![3.0, 4.0]).unwrap()),
     ]);
     let get = source(&tensors);
-    let a = || Box::new(WeightExpr::source("a"));
+    let [a, b] = ["a", "b"].map(|name| move || Box::new(WeightExpr::source(name)));
     let cases = [
         (WeightExpr::AddScalar { x: a(), value: 1.0 }, vec![1, 2], vec![2.0, 3.0]),
         (WeightExpr::MulScalar { x: a(), value: 3.0 }, vec![1, 2], vec![3.0, 6.0]),
         (WeightExpr::Reshape { x: a(), shape: vec![2] }, vec![2], vec![1.0, 2.0]),
+        (WeightExpr::Add { x: a(), y: b() }, vec![1, 2], vec![4.0, 6.0]),
+        (WeightExpr::Mul { x: a(), y: b() }, vec![1, 2], vec![3.0, 8.0]),
         (
             WeightExpr::Permute {
                 x: a(),
@@ -194,6 +196,12 @@ fn weight_expressions_change_source_tensors() {
     }
     let missing = eval_weight_expr(&WeightExpr::source("c"), &get).unwrap_err();
     assert_eq!(missing.to_string(), "in c: there is no such tensor");
+    let column = Box::new(WeightExpr::Reshape {
+        x: a(),
+        shape: vec![2, 1],
+    });
+    let larger = eval_weight_expr(&WeightExpr::Mul { x: a(), y: column }, &get).unwrap_err();
+    assert!(larger.to_string().contains("does not broadcast"), "{larger}");
     let misfit = WeightExpr::Reshape { x: a(), shape: vec![3] };
     assert_eq!(eval_weight_expr(&misfit, &get).unwrap_err().kind(), ErrorKind::Weight);
 }

@@ -42,6 +42,7 @@ pub(crate) fn unary(f: UnaryFn) -> Option<kernels::UnaryOp> {
         UnaryFn::Sigmoid => kernels::UnaryOp::Sigmoid,
         UnaryFn::Relu => kernels::UnaryOp::Relu,
         UnaryFn::Silu => kernels::UnaryOp::Silu,
+        UnaryFn::Softplus => kernels::UnaryOp::Softplus,
         UnaryFn::GeluErf => kernels::UnaryOp::GeluErf,
         UnaryFn::GeluTanh => kernels::UnaryOp::GeluTanh,
         _ => return None,

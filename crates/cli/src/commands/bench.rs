@@ -40,6 +40,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     if args.reps == 0 {
         bail!("`--reps` must be at least 1");
     }
+    if args.prefill == 0 && args.decode == 0 {
+        bail!("there is nothing to measure: both `--prefill` and `--decode` are 0");
+    }
     let path = model::bundle(&args.model)?;
     let bundle = Arc::new(Bundle::open(&path)?);
     if function::is_function(&bundle) {
@@ -64,7 +67,10 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     };
     let context = loaded.program().context_tokens();
     if args.prefill > context || needed > context {
-        bail!("the model was made for {context} tokens, which is less than was asked for");
+        bail!(
+            "`--prefill`, or `--depth` with `--decode`, takes {} tokens; the model was made for {context}",
+            needed.max(args.prefill)
+        );
     }
     session.execution().set_profiling(args.profile);
     let mut rows = Vec::new();

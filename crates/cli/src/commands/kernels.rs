@@ -4,7 +4,7 @@ use crate::args::KernelsArgs;
 use crate::output;
 use anyhow::{Context, Result, bail, ensure};
 use cactus_base::{AlignedBuf, Pool};
-use cactus_kernels::{Activations, Epilogue, Exec, Kernels, QuantizedRows};
+use cactus_kernels::{Activations, Epilogue, Exec, Kernels, QuantizedRows, RotatedRows};
 use cactus_quant::{PackedLayout, PackedView, Packing};
 use std::time::Instant;
 
@@ -18,9 +18,11 @@ const SHAPES: [Shape; 7] = [
     Shape(128, 576, 3072),
     Shape(128, 896, 4864),
 ];
-const PACKINGS: [Packing; 3] = [Packing::Int8G32, Packing::F16N16, Packing::F32N16];
+const PACKINGS: [Packing; 4] = [Packing::Int8G32, Packing::Cq4G128, Packing::F16N16, Packing::F32N16];
 /// Weights that are read in turn, so that decoding reads memory and not the cache, as with a whole model.
 const WEIGHT_BYTES: usize = 128 << 20;
+/// Most bytes of activations, and of outputs.
+const ROW_BYTES: usize = 256 << 20;
 /// A pick this much slower than the fastest is within the noise of a shared machine.
 const NOISE: f64 = 1.10;
 
@@ -49,6 +51,10 @@ pub(crate) fn run(args: &KernelsArgs) -> Result<()> {
         None => SHAPES.to_vec(),
     };
     ensure!(args.reps > 0, "`--reps` must be at least 1");
+    let packings = match &args.packing {
+        Some(name) => vec![named(name)?],
+        None => PACKINGS.to_vec(),
+    };
     let threads = usize::from(args.threads);
     let pool = Pool::new(threads);
     let candidates: Vec<&'static Kernels> = Kernels::available().collect();
@@ -56,7 +62,7 @@ pub(crate) fn run(args: &KernelsArgs) -> Result<()> {
     // Bytes 0x11 are integers 17 and small numbers as f16 and f32: no infinity and no subnormal slows a product down.
     weights.fill(0x11);
     let mut rows = Vec::new();
-    for packing in PACKINGS {
+    for packing in packings {
         for shape in &shapes {
             let mut times: Vec<Vec<f64>> = vec![Vec::new(); candidates.len()];
             for _ in 0..args.reps {
@@ -96,6 +102,16 @@ pub(crate) fn run(args: &KernelsArgs) -> Result<()> {
     }
 }
 
+/// The packing of matrices of that name.
+fn named(name: &str) -> Result<Packing> {
+    let mut matrices = Packing::ALL.into_iter().filter(|&packing| packing != Packing::RowMajor);
+    let found = matrices.clone().find(|packing| packing.name() == name);
+    found.with_context(|| {
+        let names: Vec<&str> = matrices.by_ref().map(Packing::name).collect();
+        format!("there is no packing `{name}`; there are {}", names.join(", "))
+    })
+}
+
 fn parse(text: &str) -> Result<Shape> {
     let wrong = || format!("expected M,K,N (rows, inputs, outputs), such as 1,576,1536; found `{text}`");
     let numbers: Vec<usize> = text
@@ -106,6 +122,15 @@ fn parse(text: &str) -> Result<Shape> {
     let [m, k, n] = numbers[..] else { bail!(wrong()) };
     ensure!(m > 0 && k > 0 && n > 0, "{}", wrong());
     ensure!(m <= 4096, "at most 4096 rows are computed at once, found {m}");
+    for (what, width) in [("inputs", k), ("outputs", n)] {
+        let bytes = width.checked_mul(4 * m).context("the numbers are too large")?;
+        ensure!(
+            bytes <= ROW_BYTES,
+            "{m} rows of {width} {what} take {}; at most {} are measured",
+            output::bytes(bytes as u64),
+            output::bytes(ROW_BYTES as u64)
+        );
+    }
     Ok(Shape(m, k, n))
 }
 
@@ -121,15 +146,26 @@ fn seconds(exec: Exec<'_>, packing: Packing, Shape(m, k, n): Shape, weights: &[u
     );
     let copies = (weights.len() / bytes).clamp(1, if m < 16 { 256 } else { 4 });
     let x: Vec<f32> = (0..m * k).map(|i| (i as f32 * 0.7).sin()).collect();
-    let size = QuantizedRows::bytes(m, k).context("the activations are too large")?;
-    let mut quantized = AlignedBuf::zeroed(size)?;
-    exec.quantize_rows(&x, m, k, &mut QuantizedRows::new(&mut quantized, m, k));
+    let sizes = [QuantizedRows::bytes(m, k), RotatedRows::bytes(m, k)];
+    let size = sizes
+        .into_iter()
+        .max()
+        .flatten()
+        .context("the activations are too large")?;
+    let mut memory = AlignedBuf::zeroed(size)?;
+    let rotated = packing.codebook_bits().is_some();
+    match packing {
+        Packing::Int8G32 => exec.quantize_rows(&x, m, k, &mut QuantizedRows::new(&mut memory, m, k)),
+        _ if rotated => exec.rotate_rows(&x, m, k, &mut RotatedRows::new(&mut memory, m, k)),
+        _ => {}
+    }
     let mut out = vec![0f32; m * n];
     let start = Instant::now();
     for data in weights.chunks_exact(bytes).take(copies) {
         let w = PackedView::new(packing, n, k, &[], data)?;
         let x = match packing {
-            Packing::Int8G32 => Activations::Q8(QuantizedRows::new(&mut quantized, m, k)),
+            Packing::Int8G32 => Activations::Q8(QuantizedRows::new(&mut memory, m, k)),
+            _ if rotated => Activations::Rotated(RotatedRows::new(&mut memory, m, k)),
             _ => Activations::F32(&x),
         };
         exec.linear(&w, x, m, Epilogue::default(), &mut out);

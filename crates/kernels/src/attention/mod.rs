@@ -21,8 +21,9 @@
 //!
 //! # Splitting
 //!
-//! A tile is a run of query rows times the query heads of one KV head (some of them when there are few tiles), so one
-//! read of keys and values serves all of its queries.
+//! A tile is a run of query rows times the query heads of one KV head, so one read of keys and values serves all of its
+//! queries. Where that leaves threads idle, as one query of a model with one KV head does, the heads are cut among tiles,
+//! each of which reads the keys and values for itself.
 
 mod half;
 mod int8;
@@ -128,6 +129,9 @@ impl Exec<'_> {
     }
 }
 
+/// Reading keys and values, in units of what is computed with them for one query.
+const READ_COST: usize = 4;
+
 /// How queries are cut into tiles.
 struct Plan {
     threads: usize,
@@ -143,13 +147,14 @@ struct Plan {
 impl Plan {
     fn new(kv_heads: usize, group: usize, rows: usize, threads: usize) -> Self {
         let rows_of = |heads: usize| (MAX_QUERIES / heads).clamp(1, rows);
-        let mut tile_heads = group.min(MAX_QUERIES);
-        if threads > 1 {
-            // Two tiles per thread at least, so that KV heads that do not divide evenly do not leave threads idle.
-            let tiles = kv_heads * rows.div_ceil(rows_of(tile_heads));
-            let wanted_splits = (2 * threads).div_ceil(tiles).min(tile_heads);
-            tile_heads = tile_heads.div_ceil(wanted_splits);
-        }
+        // What the thread with most tiles does: each reads keys and values once, and computes for each of its queries.
+        let cost = |heads: usize| {
+            let tiles = kv_heads * group.div_ceil(heads) * rows.div_ceil(rows_of(heads));
+            tiles.div_ceil(threads) * (READ_COST + heads * rows_of(heads))
+        };
+        let most = group.min(MAX_QUERIES);
+        // Of equals the one with the fewest reads.
+        let tile_heads = (1..=most).rev().min_by_key(|&heads| cost(heads)).unwrap_or(most);
         let tile_rows = rows_of(tile_heads);
         Self {
             threads,

@@ -30,6 +30,15 @@ pub struct DenseAttention {
     pub window: Option<usize>,
 }
 
+/// What is added to scores, `[batch|1, heads|1, queries|1, keys]`.
+#[derive(Clone, Copy, Debug)]
+pub struct ScoreBias<'a> {
+    /// The elements.
+    pub data: &'a [f32],
+    /// From one sequence, head and query to the next; zero where all have the same.
+    pub strides: [usize; 3],
+}
+
 /// Elements of the scores of a strip: with their copy a part of the L2 cache.
 const STRIP_ELEMS: usize = 48 << 10;
 /// Most queries of a strip, for keys so few that it would be long.
@@ -72,11 +81,19 @@ impl Exec<'_> {
         a.cut(self.step.width()).1 * a.part_bytes().iter().sum::<usize>()
     }
 
-    /// `out [batch, queries, heads, width]`. Queries that may read no key give NaN, as a softmax over nothing does.
+    /// `out [batch, queries, heads, width]`. The bias is added to the scores behind scale and cap. Queries that may read no
+    /// key give NaN, as a softmax over nothing does.
     ///
     /// # Panics
     /// When a length does not fit: a programming error.
-    pub fn attend_dense(&self, a: &DenseAttention, [q, k, v]: [&[f32]; 3], scratch: &mut [f32], out: &mut [f32]) {
+    pub fn attend_dense(
+        &self,
+        a: &DenseAttention,
+        [q, k, v]: [&[f32]; 3],
+        bias: Option<ScoreBias<'_>>,
+        scratch: &mut [f32],
+        out: &mut [f32],
+    ) {
         let (queries, keys) = (a.heads * a.width, a.kv_heads * a.width);
         assert!(
             q.len() == a.batch * a.queries * queries
@@ -103,6 +120,7 @@ impl Exec<'_> {
                 exec.attend_head(
                     a,
                     [q, k, v],
+                    bias,
                     [head / a.kv_heads, head % a.kv_heads],
                     rows,
                     scratch,
@@ -113,10 +131,12 @@ impl Exec<'_> {
     }
 
     /// Queries `rows` of all heads that share key head `kv` of sequence `b`; no other thread may have the same ones.
+    #[allow(clippy::too_many_arguments)]
     fn attend_head(
         &self,
         a: &DenseAttention,
         [q, k, v]: [&[f32]; 3],
+        bias: Option<ScoreBias<'_>>,
         [b, kv]: [usize; 2],
         rows: std::ops::Range<usize>,
         scratch: &mut [f32],
@@ -138,7 +158,7 @@ impl Exec<'_> {
                 let n = a.strip().min(rows.end - start);
                 let at = |i: usize| ((b * a.queries + start + i) * a.heads + h) * width;
                 let (head, result) = (&mut head[..n * width], &mut result[..n * width]);
-                let (scores, shares) = (&mut scores[..n * keys], &mut shares[..n * keys]);
+                let (mut scores, mut shares) = (&mut scores[..n * keys], &mut shares[..n * keys]);
                 for (i, row) in head.chunks_exact_mut(width).enumerate() {
                     row.copy_from_slice(&q[at(i)..][..width]);
                 }
@@ -149,6 +169,14 @@ impl Exec<'_> {
                     self.unary(UnaryOp::Tanh, scores, shares);
                     scores.copy_from_slice(shares);
                     self.binary(BinaryOp::Mul, scores, &[cap], shares);
+                }
+                if let Some(ScoreBias { data, strides }) = bias {
+                    let first = b * strides[0] + h * strides[1];
+                    for (i, (row, sum)) in shares.chunks_exact(keys).zip(scores.chunks_exact_mut(keys)).enumerate() {
+                        let bias = &data[first + (start + i) * strides[2]..][..keys];
+                        self.binary(BinaryOp::Add, row, bias, sum);
+                    }
+                    std::mem::swap(&mut scores, &mut shares);
                 }
                 for (i, row) in shares.chunks_exact_mut(keys).enumerate() {
                     let position = start + i;

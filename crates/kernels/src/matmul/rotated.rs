@@ -37,7 +37,8 @@ impl super::tile::Activation for RotatedCell {
 /// group's signs are flipped, the Hadamard transform is taken (strides 1, 2, 4, … in this order), and with the largest
 /// magnitude `max` of the result `u` the integers are `round(u · (127 / max))`, ties to even, every operation rounded to
 /// `f32`, and the scale is `max / 127 / (64 d)`, where `d` is the group's size. Groups with `max < 1e-30` are zeros with
-/// scale 0. Activations that are not finite give unspecified values.
+/// scale 0. Where an activation is not finite, the integers are zeros and the scale is NaN, so that every output of the row is
+/// NaN.
 ///
 /// The memory holds one cell of 136 bytes for each row and group, in the order of [`super::QuantizedRows`].
 #[derive(Debug)]
@@ -152,6 +153,13 @@ fn rotate_group<S: Simd, const V: usize>(s: S, x: &[f32; CQ_GROUP]) -> RotatedCe
     let max = s.reduce_max(largest);
     if max < MIN_MAGNITUDE {
         return RotatedCell::zeroed();
+    }
+    // The rotation leaves no lane finite where one was not.
+    if max.is_nan() || max == f32::INFINITY {
+        return RotatedCell {
+            scale: f32::NAN,
+            ..RotatedCell::zeroed()
+        };
     }
     let inverse = s.splat(127.0 / max);
     let mut bytes = [[0i8; 16]; CQ_GROUP / 16];

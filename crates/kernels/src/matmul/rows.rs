@@ -44,7 +44,8 @@ impl Cell {
 ///
 /// Each group of 32 inputs of a row has a scale `max|x| / 127` and integers `q = round(x · (127 / max|x|))`, ties to even,
 /// in `-127..=127`, every operation rounded to `f32`; a last group of fewer inputs is filled up with zeros. Groups with
-/// `max|x| < 1e-30` are zeros with scale 0. Activations that are not finite give unspecified values.
+/// `max|x| < 1e-30` are zeros with scale 0. Where one is not finite, the integers are zeros and the scale is NaN, so that every
+/// output of the row is NaN.
 ///
 /// The memory holds one cell of 40 bytes for each row and group. Rows lie in tiles of 8 (the last one smaller), group
 /// after group, and within a group row after row, so that a register tile reads one stream with constant offsets.
@@ -194,9 +195,19 @@ fn quantize_row<S: Simd>(s: S, x: &[f32], mut put: impl FnMut(usize, Cell)) {
 pub(crate) fn quantize_group<S: Simd>(s: S, x: &[f32; GROUP]) -> Cell {
     let (halves, _) = x.as_chunks::<16>();
     let (a, b) = (s.load(&halves[0]), s.load(&halves[1]));
-    let max = s.reduce_max(s.max(s.abs(a), s.abs(b)));
+    let (size_a, size_b) = (s.abs(a), s.abs(b));
+    // A difference of sizes is finite where both are, or minus infinity, and then the maximum says so.
+    let infinity = s.splat(f32::INFINITY);
+    let finite = s.lt(s.sub(size_a, size_b), infinity);
+    let max = s.reduce_max(s.select(finite, s.max(size_a, size_b), infinity));
     if max < MIN_MAGNITUDE {
         return Cell::zeroed();
+    }
+    if max == f32::INFINITY {
+        return Cell {
+            scale: f32::NAN,
+            ..Cell::zeroed()
+        };
     }
     let inverse = s.splat(127.0 / max);
     let (a, b) = (s.to_int(s.mul(a, inverse)), s.to_int(s.mul(b, inverse)));

@@ -37,7 +37,7 @@ impl Random {
     }
 }
 
-/// Runs `op` on the scalar tier with one thread, then on every tier with one, two and three threads, and checks that all
+/// Runs `op` on the scalar tier with one thread, then on every tier with one to four threads, and checks that all
 /// give the same bits. Returns the result.
 pub(crate) fn same_everywhere(what: &str, op: impl Fn(&Exec<'_>) -> Vec<f32>) -> Vec<f32> {
     let scalar = Kernels::for_tier(Tier::Scalar).expect("every CPU has the scalar tier");
@@ -46,7 +46,7 @@ pub(crate) fn same_everywhere(what: &str, op: impl Fn(&Exec<'_>) -> Vec<f32>) ->
         step: &Step::inline(),
     });
     for kernels in Kernels::available() {
-        for threads in 1..=3 {
+        for threads in 1..=4 {
             let pool = Pool::new(threads);
             let step = pool.step(threads);
             let found = op(&Exec { kernels, step: &step });

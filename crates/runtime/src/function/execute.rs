@@ -513,7 +513,11 @@ impl Run<'_> {
             Op::Attention(a) => {
                 let [q, k, v] = [arg(0), arg(1), arg(2)];
                 let a = heavy::dense_attention(a, ops.shape(q), ops.shape(k));
-                exec.attend_dense(&a, [ops.f32(q)?, ops.f32(k)?, ops.f32(v)?], scratch, floats(out));
+                let bias = match node.inputs.get(3) {
+                    Some(&bias) => Some(heavy::score_bias(&a, ops.shape(bias), ops.f32(bias)?)),
+                    None => None,
+                };
+                exec.attend_dense(&a, [ops.f32(q)?, ops.f32(k)?, ops.f32(v)?], bias, scratch, floats(out));
             }
             Op::ShortConv { .. } => {
                 let w = ops.shape(arg(1));

@@ -319,15 +319,12 @@ fn elu(im: &mut Importer<'_>, x: ValueId, alpha: f64, scale: f64, input: f64) ->
 /// `log(1 + e^(beta x)) / beta`; above the threshold, `x`.
 fn softplus(im: &mut Importer<'_>, x: ValueId, beta: f64, threshold: f64) -> Result<ValueId> {
     let scaled_x = if beta == 1.0 { x } else { scaled(im, x, beta)? };
-    // max(z, 0) + log(1 + e^-|z|), which neither overflows nor loses small values.
-    let size = im.unary(UnaryFn::Abs, scaled_x)?;
-    let minus = im.unary(UnaryFn::Neg, size)?;
-    let y = im.unary(UnaryFn::Exp, minus)?;
-    let y = shifted(im, y, 1.0)?;
-    let y = im.unary(UnaryFn::Log, y)?;
-    let positive = im.unary(UnaryFn::Relu, scaled_x)?;
-    let y = im.binary(BinaryFn::Add, positive, y)?;
+    let y = im.unary(UnaryFn::Softplus, scaled_x)?;
     let y = if beta == 1.0 { y } else { scaled(im, y, 1.0 / beta)? };
+    // From here on the two are the same number.
+    if threshold >= 20.0 {
+        return Ok(y);
+    }
     let limit = im.scalar(threshold)?;
     let above = im.compare(CompareFn::Gt, scaled_x, limit)?;
     im.select(above, x, y)

@@ -4,7 +4,7 @@
 use super::{Run, around, block, floats, recurrent};
 use crate::{Error, Result};
 use cactus_ir::{AttentionAttrs, Node, Op, ReduceFn, ValueId};
-use cactus_kernels::dense::{self, DenseAttention, ReduceOp, broadcast_strides, recurrent_scratch_elems};
+use cactus_kernels::dense::{self, DenseAttention, ReduceOp, ScoreBias, broadcast_strides, recurrent_scratch_elems};
 use cactus_kernels::{Activations, DeltaRows, Epilogue, GatedDelta, Norm, QuantizedRows, RotatedRows};
 use cactus_quant::Packing;
 use cactus_tensor::{DType, strides_row_major};
@@ -274,6 +274,15 @@ impl Run<'_> {
             self.exec.gated_delta(&call, matrices, out);
         }
         Ok(())
+    }
+}
+
+/// The operand that is added to scores.
+pub(super) fn score_bias<'a>(a: &DenseAttention, shape: &[usize], data: &'a [f32]) -> ScoreBias<'a> {
+    let strides = broadcast_strides(shape, &[a.batch, a.heads, a.queries, a.keys]);
+    ScoreBias {
+        data,
+        strides: [strides[0], strides[1], strides[2]],
     }
 }
 
