@@ -6,7 +6,7 @@ use super::{Row, unsupported};
 use crate::Result;
 use crate::pt2::arguments::Call;
 use crate::pt2::importer::Importer;
-use cactus_ir::{BinaryFn, Dim, ReduceFn, UnaryFn, ValueId};
+use cactus_ir::{BinaryFn, Dim, Literal, ReduceFn, UnaryFn, ValueId};
 
 pub(super) const ROWS: &[(&str, Row)] = &[
     ("outer", |im, c| outer(im, c, "vec2")),
@@ -43,6 +43,9 @@ pub(super) const ROWS: &[(&str, Row)] = &[
 
 fn outer(im: &mut Importer<'_>, call: &Call, other: &str) -> Result<Vec<ValueId>> {
     let (a, b) = (call.tensor("self")?, call.tensor(other)?);
+    if (im.rank(a), im.rank(b)) != (1, 1) {
+        return unsupported("an outer product of other than two vectors");
+    }
     let (a, b) = im.promoted(a, b)?;
     let rows = im.unsqueeze(a, 1)?;
     one(im.binary(BinaryFn::Mul, rows, b))
@@ -73,6 +76,9 @@ fn diagonal(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
     let (Some(high), Some(wide)) = (shape[a].as_known(), shape[b].as_known()) else {
         return unsupported("the diagonal of axes that vary");
     };
+    if high > Literal::MAX_ELEMS || wide > Literal::MAX_ELEMS {
+        return unsupported("a diagonal of so many elements");
+    }
     if a == b {
         return unsupported("the diagonal of one axis");
     }
@@ -95,8 +101,8 @@ fn diagonal(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
 }
 
 fn backwards(im: &mut Importer<'_>, x: ValueId, axis: usize) -> Result<ValueId> {
-    let Some(n) = im.shape(x)[axis].as_known() else {
-        return unsupported("a turn of axes that vary");
+    let Some(n) = im.shape(x)[axis].as_known().filter(|&n| n <= Literal::MAX_ELEMS) else {
+        return unsupported("a turn of axes that vary or are very long");
     };
     take(im, x, axis, (0..n as i64).rev().collect())
 }

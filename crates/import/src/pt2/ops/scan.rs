@@ -110,7 +110,8 @@ fn histogram(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
         return unsupported("a histogram whose ends depend on data; give min and max");
     }
     with(im, call, |im, x| {
-        let count: usize = im.fixed(x)?.iter().product();
+        let count =
+            cactus_tensor::element_count(&im.fixed(x)?).map_err(|e| crate::Error::unsupported(e.to_string()))?;
         let x = im.reshape(x, vec![Dim::known(count), Dim::known(1)])?;
         let (least, most) = (im.scalar(low)?, im.scalar(high)?);
         let y = im.binary(BinaryFn::Sub, x, least)?;
@@ -168,6 +169,9 @@ fn scatter_reduce(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
     if how != "sum" && how != "mean" {
         return unsupported(format!("scatter_reduce by `{how}`; `sum` and `mean` are supported"));
     }
+    if im.rank(source) != im.rank(ids) {
+        return unsupported("indices and what is placed at them of other axes");
+    }
     let (shape, dtype) = (im.shape(ids), im.dtype(x));
     let mut updates = source;
     for (i, d) in shape.iter().enumerate() {
@@ -209,6 +213,9 @@ fn bags(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
     let padding = call.optional_integer("padding_idx")?.filter(|&p| p >= 0);
     if call.flag("include_last_offset", false)? {
         return unsupported("bags whose last offset is the end");
+    }
+    if (im.rank(ids), im.rank(offsets)) != (1, 1) {
+        return unsupported("bags whose indices or offsets are no vector");
     }
     let rows = im.op(Op::Embedding, &[table, ids])?;
     let (count, bags) = (im.shape(ids)[0].clone(), im.shape(offsets)[0].clone());

@@ -46,7 +46,9 @@ impl Windows {
                 let room = self.grid[i].saturating_add(self.padding[i].saturating_mul(2));
                 room < 1 << 30 && room > self.dilation[i] * (self.kernel[i] - 1)
             });
-        match fits {
+        // Where the elements of a window are is written down one by one.
+        let written = fits && self.kernel[0].saturating_mul(self.kernel[1]) <= Literal::MAX_ELEMS;
+        match written {
             true => Ok(self),
             false => unsupported("windows that do not fit their grid"),
         }
@@ -115,7 +117,7 @@ fn grid(im: &Importer<'_>, x: ValueId) -> Result<[usize; 2]> {
         .map(|s| s.iter().map(Dim::as_known).collect::<Vec<_>>())
         .as_deref()
     {
-        Some([Some(high), Some(wide)]) => Ok([*high, *wide]),
+        Some([Some(high), Some(wide)]) if *high < 1 << 30 && *wide < 1 << 30 => Ok([*high, *wide]),
         _ => unsupported(format!(
             "windows of {}, where [batch, channels, high, wide] of a fixed size is expected",
             im.ty(x)
