@@ -278,6 +278,100 @@ def odds():
     return Odds(), [(torch.randn(1, 4, 10),)], None
 
 
+@case()
+def inverses():
+    """Functions that are made of others, bits, and integers of few bits."""
+
+    class Inverses(nn.Module):
+        def forward(self, x, n):
+            y = torch.tanh(x)
+            wide = torch.stack([x, torch.full_like(x, math.inf), 0 / (x - x)])
+            floats = (
+                torch.atan(x), torch.atan2(x, x.flip(0)), torch.asin(y), torch.acos(y), torch.sinh(x), torch.cosh(x),
+                torch.asinh(4 * x), torch.acosh(1.01 + x * x), torch.atanh(0.9 * y), torch.erfc(x), torch.frac(3 * x),
+                torch.round(x, decimals=2), torch.logit(torch.sigmoid(x)), torch.logit(x, eps=0.01),
+                torch.logaddexp(x, y), torch.isinf(wide).float(), torch.isfinite(wide).float(),
+            )  # fmt: skip
+            small = (100 * x).to(torch.int8)
+            integers = (
+                n & 6, n & -4, n | 5, n ^ 3, n << 3, n >> 2, n.to(torch.uint8).long(), n.to(torch.int16).long(),
+                (small + small).long(), (200 * x).long().to(torch.uint8).sum(0).to(torch.int64),
+            )  # fmt: skip
+            return floats + integers
+
+    n = torch.tensor([[0, 1, 5, -3, 300, -200, 70000, -70001]]).repeat(3, 1)
+    return Inverses(), [(torch.randn(3, 8), n)], None
+
+
+@case()
+def scans():
+    """Running results, what counts or gathers by value, distances, turns."""
+
+    class Scans(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bag = nn.EmbeddingBag(12, 4, mode="sum")
+            self.mean = nn.EmbeddingBag(12, 4, mode="mean", padding_idx=2)
+
+        def forward(self, x, y, ids, mask):
+            most, at = torch.cummax(x, 1)
+            least, low = torch.cummin(x, 0)
+            lowest, highest = torch.aminmax(x, dim=1)
+            variance, mean = torch.var_mean(x, 1)
+            spread, middle = torch.std_mean(x, (0, 1))
+            flags = mask > 0
+            return (
+                torch.cumprod(x, 1), torch.logcumsumexp(x, 1), most, at, least, low, lowest, highest, variance, mean,
+                spread, middle, torch.histc(x, 5, -1.0, 1.0), torch.masked_scatter(x, flags, y),
+                torch.scatter_reduce(x, 1, ids % 7, y[:, :5], "sum"),
+                torch.scatter_reduce(x, 1, ids % 7, y[:, :5], "mean", include_self=False),
+                self.bag(ids), self.mean(ids), torch.outer(x[0], y[1]), torch.hstack([x, y]), torch.hstack([x[0], y[0]]),
+                torch.vstack([x[0], y[0]]), F.cosine_similarity(x, y, dim=1), F.pairwise_distance(x, y),
+                F.pairwise_distance(x, y, p=1.0), torch.cdist(x, y), torch.cdist(x, y, p=1.0),
+                torch.diagonal(x, 1), torch.diagonal(x.unsqueeze(0).expand(2, -1, -1), -1, 1, 2), torch.rot90(x, 1),
+                torch.rot90(x, 2), torch.rot90(x, -1, [1, 0]),
+            )  # fmt: skip
+
+    inputs = (torch.randn(4, 7), torch.randn(4, 7), torch.randint(0, 12, (4, 5)), torch.randint(0, 2, (4, 7)))
+    return Scans(), [inputs], None
+
+
+@case()
+def windows():
+    """Windows as columns and back, grids read at computed places, where the largest is, shuffled channels."""
+
+    class Windows(nn.Module):
+        def forward(self, x, grid):
+            columns = F.unfold(x, (3, 2), dilation=(1, 2), padding=(1, 0), stride=(2, 1))
+            most, at = F.max_pool2d(x, 3, 2, 1, return_indices=True)
+            return (
+                columns, F.fold(columns, x.shape[-2:], (3, 2), dilation=(1, 2), padding=(1, 0), stride=(2, 1)), most, at,
+                F.channel_shuffle(x, 2),
+                F.grid_sample(x, grid, align_corners=False), F.grid_sample(x, grid, align_corners=True),
+                F.grid_sample(x, 1.5 * grid, padding_mode="border", align_corners=False),
+                F.grid_sample(x, grid, mode="nearest", align_corners=False),
+            )  # fmt: skip
+
+    return Windows(), [(torch.randn(2, 4, 7, 6), 1.2 * torch.rand(2, 3, 5, 2) * 2 - 1.2)], None
+
+
+@case()
+def volume():
+    """A weight of more axes than are stored."""
+
+    class Volume(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Conv3d(2, 6, 3, padding=1)
+            self.n = nn.BatchNorm3d(6)
+            self.b = nn.Conv3d(6, 4, (2, 2, 3), stride=2)
+
+        def forward(self, x):
+            return self.b(F.relu(self.n(self.a(x))))
+
+    return Volume(), [(torch.randn(1, 2, 4, 6, 5),)], None
+
+
 # ---- transformers
 
 

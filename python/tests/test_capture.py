@@ -162,6 +162,41 @@ def test_class_with_a_state_dict_from_the_command(tmp_path):
     assert any(tensor["packing"] == "cq5_g128" for tensor in result["quality"]["tensors"])
 
 
+def test_weights_of_a_folder_are_taken_by_name_and_left_alone(tmp_path):
+    code = tmp_path / "my_model.py"
+    code.write_text(CLASSIFIER)
+    scope = {}
+    exec(CLASSIFIER, scope)
+    torch.manual_seed(4)
+    model = scope["TextClassifier"]().eval()
+    torch.save(model.state_dict(), tmp_path / "classifier.pt")
+    program.call("convert", tmp_path / "classifier.pt", tmp_path / "w", "--bits", 8)
+    before = {p: p.read_bytes() for p in (tmp_path / "w").rglob("*") if p.is_file()}
+    words = [f"{code}:TextClassifier", tmp_path / "out", "--weights-dir", tmp_path / "w", "--example", "input_ids=i64[1,16]"]
+    _, said = run(*words)
+    assert "--state-dict gives them" in said
+    result, said = run(*words, "--force", "--state-dict", tmp_path / "classifier.pt")
+    assert 1e-7 < result["components"][0]["outputs"][0]["relative"] < 0.1
+    assert "8 bits, and most of that is what they lost" in said
+    with pytest.raises(TranspileError, match="name another folder"):
+        run(words[0], tmp_path / "w", *words[2:], "--force")
+    with pytest.raises(TranspileError, match=r"fc2\.bias.*not of this program"):
+        run(*words, "--force", "--init", '{"num_classes": 5}')
+    with pytest.raises(TranspileError, match="that `cactus convert` made"):
+        run(*words[:2], "--weights-dir", tmp_path, *words[4:])
+    assert before == {p: p.read_bytes() for p in (tmp_path / "w").rglob("*") if p.is_file()}
+
+
+def test_code_that_fails_says_where_and_capturing_prints_nothing(tmp_path, capfd):
+    code = tmp_path / "broken.py"
+    code.write_text("import torch\nclass Net(torch.nn.Module):\n    def __init__(self):\n        {}['absent']\n")
+    with pytest.raises(TranspileError, match=r"(?s)KeyError.*broken\.py, line 4.*what usually helps"):
+        run(f"{code}:Net", tmp_path / "out")
+    with pytest.raises(TranspileError, match="torch.where"):
+        capture_model(Branches().eval(), (torch.randn(4),))
+    assert capfd.readouterr().err == ""
+
+
 def test_state_dict_alone_says_what_is_missing(tmp_path):
     torch.save(Small().state_dict(), tmp_path / "classifier.pt")
     with pytest.raises(TranspileError, match=r"(?s)linear\.weight \[32, 64\].*my_model\.py:MyModel --state-dict"):

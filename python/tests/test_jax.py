@@ -56,6 +56,13 @@ def softmax(x):
     return jax.nn.softmax(x, axis=-1)
 
 
+def scattered(x):
+    return (
+        x.at[1].set(0.5), x.at[:, jnp.array([2, 0])].set(x[:, :2]), x.at[1, jnp.array([0, 3])].add(1.0),
+        x.at[:, 1:3].set(0.0), x.at[:, :, jnp.array([1, 1, 4])].add(x[:, :, :3]), x.at[0, 2].add(x[1, 0]),
+    )  # fmt: skip
+
+
 CASES = {
     "elementwise": lambda p, x: (jnp.tanh(x) + jax.nn.gelu(x), jax.nn.silu(x) ** 3, jnp.log1p(jnp.abs(x)), jnp.exp2(x)),
     "exact gelu": lambda p, x: jax.nn.gelu(x, approximate=False),
@@ -68,6 +75,10 @@ CASES = {
     "order": lambda p, x: (jnp.sort(x, 1), *jax.lax.top_k(x, 3), jnp.cumsum(x, 1)),
     "index": lambda p, x: (x[0, jnp.array([2, 0, 1])], jnp.take(x, jnp.array([[1, 0]]), axis=1), x[:, jnp.array([3, 3]), :]),
     "products": lambda p, x: (jnp.einsum("bij,bkj->bik", x, x), jnp.einsum("bij,kj->bik", x, x[0]), x @ x[0].T),
+    "running": lambda p, x: (jnp.cumprod(x, 1), jax.lax.cummax(x, 2), jax.lax.cummin(x, 1, reverse=True), jax.lax.cumlogsumexp(x, 1)),
+    "argsort": lambda p, x: (jnp.argsort(x, 1), jax.lax.sort((x, 2 * x, -x), dimension=2, num_keys=1)),
+    "angles": lambda p, x: (jnp.arctan2(x, x[:, ::-1]), jnp.arctan(x), jnp.arcsin(jnp.tanh(x)), jnp.sinh(x), jnp.arcsinh(x)),
+    "scatter": lambda p, x: scattered(jnp.asarray(x)),
     "update": lambda p, x: jax.lax.dynamic_update_slice(x, x[:, :1] * 2, (0, 2, 0)),
     "scan": lambda p, x: jax.lax.scan(lambda c, y: (0.5 * c + y, c.sum()), jnp.zeros((4, 6)), jnp.stack([x[0], x[1]])),
 }  # fmt: skip

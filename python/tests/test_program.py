@@ -143,3 +143,15 @@ def test_page_names_what_falls_short():
     assert "| A | `t` | decoder | yes | varies | 9 | 5 | 1 | 2 | 2e-07 | 24 of 24 |" in text
     assert "- **B**, model: b.pt2: no row / here" in text
     assert "/x/y" not in text
+
+
+def test_weights_of_a_folder_take_the_place_of_the_programs(fixtures, tmp_path):
+    program.call("convert", fixtures / "classifier.pt", tmp_path / "w", "--bits", 32)
+    graph = Graph(bundle(fixtures, tmp_path, "classifier", "--weights-dir", tmp_path / "w"))
+    stored = arrays(fixtures / "classifier.safetensors")
+    graph.set_input(0, stored["0.input.input_ids"])
+    want = stored["0.output.0"]
+    assert np.abs(graph.execute()[0].numpy() - want).max() <= 1e-5 * np.abs(want).max()
+    assert (tmp_path / "w" / "weights_manifest.json").is_file()
+    with pytest.raises(TranspileError, match="not of this program: it has no"):
+        bundle(fixtures, tmp_path, "cnn", "--weights-dir", tmp_path / "w")

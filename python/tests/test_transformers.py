@@ -32,6 +32,9 @@ def run(*words):
         ("parakeet_ctc", "ctc_logits", ["encoder"]),
         ("whisper", "seq2seq_transcription", ["encoder", "decoder"]),
         ("parakeet_tdt", "tdt_transcription", ["encoder", "decoder_step", "joint"]),
+        ("qwen3_vl_vision", "encoder_hidden_states", ["vision_encoder"]),
+        ("gemma3n_audio", "encoder_hidden_states", ["audio_encoder"]),
+        ("lfm3", "causal_lm_logits", ["decoder"]),
         ("gemma3_vlm", "multimodal_causal_lm_logits", ["vision_encoder", "lm_encoder", "decoder"]),
     ],
 )

@@ -188,6 +188,12 @@ def lfm2_moe():
     return T.Lfm2MoeForCausalLM(T.Lfm2MoeConfig(**text(layer_types=["conv", "full_attention"], **more)))
 
 
+@model("LFM3")
+def lfm3():
+    more = dict(head_dim=16, sliding_window=8, layer_types=["conv", "full_attention", "sliding_attention"])
+    return T.Lfm3ForCausalLM(T.Lfm3Config(**text(**more) | dict(num_hidden_layers=3)))
+
+
 @model("GPT-2")
 def gpt2():
     config = T.GPT2Config(vocab_size=VOCAB, n_embd=HIDDEN, n_layer=LAYERS, n_head=4, n_positions=256)
@@ -364,6 +370,36 @@ def lfm2_vl_vision():
         vision_use_head=False,
     )
     return Siglip2VisionModel(config)
+
+
+@model("Qwen3-VL vision")
+def qwen3_vl_vision():
+    from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLVisionModel
+
+    config = T.Qwen3VLVisionConfig(
+        depth=LAYERS,
+        hidden_size=HIDDEN,
+        intermediate_size=128,
+        num_heads=4,
+        patch_size=4,
+        out_hidden_size=HIDDEN,
+        num_position_embeddings=64,
+        deepstack_visual_indexes=[0],
+    )
+    return Qwen3VLVisionModel(config)
+
+
+@model("Gemma 3n audio")
+def gemma3n_audio():
+    from transformers.models.gemma3n.modeling_gemma3n import Gemma3nAudioEncoder
+
+    config = T.Gemma3nAudioConfig(
+        hidden_size=HIDDEN,
+        conf_num_attention_heads=4,
+        conf_num_hidden_layers=LAYERS,
+        sscp_conv_channel_size=[16, 8],
+    )
+    return Gemma3nAudioEncoder(config)
 
 
 @model("Gemma 4 vision")

@@ -17,7 +17,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Answer a prompt, or chat
     Run(Box<RunArgs>),
-    /// Convert a GGUF file or a Hugging Face folder into a bundle
+    /// Convert a GGUF file or a Hugging Face folder into a bundle, or a file of weights into packed weights
     Convert(ConvertArgs),
     /// Make a bundle of a PyTorch model, or of a program saved by torch.export (`.pt2`)
     Transpile(Box<TranspileArgs>),
@@ -230,7 +230,8 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ConvertArgs {
-    /// GGUF file, Hugging Face folder or id, or the name of a known model
+    /// GGUF file, Hugging Face folder or id, or the name of a known model; or a state dict (.pt) or one .safetensors file,
+    /// whose weights alone are packed, for `cactus transpile --weights-dir`
     pub(crate) source: String,
     /// Folder of the new bundle
     pub(crate) destination: PathBuf,
@@ -367,6 +368,15 @@ pub(crate) struct TranspileArgs {
     /// Hugging Face folder with tokenizer and chat template, for an archive, which has none
     #[arg(long, value_name = "FOLDER")]
     pub(crate) tokenizer: Option<PathBuf>,
+    /// Folder of `cactus convert`: its weights are taken by name; of a bundle with a program, the number of bits alone
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) weights_dir: Option<PathBuf>,
+    /// Run the new bundle once, on the example or made-up inputs, and save what comes out in it as result.json
+    #[arg(long)]
+    pub(crate) execute_after_transpile: bool,
+    /// Save what was made and what came out as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) result_json: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) capture: CaptureArgs,
     #[command(flatten)]
@@ -380,9 +390,6 @@ pub(crate) struct TranspileArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Capturing (needs Python with PyTorch)")]
 pub(crate) struct CaptureArgs {
-    /// Bundle of `cactus convert`: its bits are used, and it is replaced
-    #[arg(long, value_name = "FOLDER")]
-    weights_dir: Option<PathBuf>,
     /// Text to capture with
     #[arg(long)]
     prompt: Option<String>,
@@ -407,9 +414,6 @@ pub(crate) struct CaptureArgs {
     /// Capture with the sizes of the example alone
     #[arg(long = "static")]
     fixed: bool,
-    /// Run the bundle on the example and save the result as result.json
-    #[arg(long)]
-    execute_after_transpile: bool,
     /// Do not compare with PyTorch
     #[arg(long)]
     skip_reference_compare: bool,
@@ -428,9 +432,26 @@ pub(crate) struct CaptureArgs {
     /// Taken, and not needed: weights are read from the source
     #[arg(long)]
     allow_unconverted_weights: bool,
-    /// Save what was made and how far it is from PyTorch as JSON
-    #[arg(long, value_name = "FILE")]
-    result_json: Option<PathBuf>,
+}
+
+impl CaptureArgs {
+    /// The first option that is given, for a source that was captured before. Those that allow or promise something that
+    /// is never needed are passed over.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let options = [
+            (self.prompt.is_some(), "--prompt"),
+            (!self.image_file.is_empty(), "--image-file"),
+            (self.audio_file.is_some(), "--audio-file"),
+            (self.state_dict.is_some(), "--state-dict"),
+            (self.init.is_some(), "--init"),
+            (!self.example.is_empty(), "--example"),
+            (self.fixed, "--static"),
+            (self.component_pipeline.is_some(), "--component-pipeline"),
+            (self.components.is_some(), "--components"),
+            (self.trust_remote_code, "--trust-remote-code"),
+        ];
+        options.into_iter().find(|(given, _)| *given).map(|(_, name)| name)
+    }
 }
 
 #[derive(Debug, Args)]
@@ -449,6 +470,12 @@ pub(crate) struct InspectArgs {
     /// Draw the graph as it was before the passes
     #[arg(long, requires = "graph")]
     pub(crate) raw: bool,
+    /// Draw both, the graph before the passes on the left
+    #[arg(long, requires = "graph", conflicts_with = "raw")]
+    pub(crate) side_by_side: bool,
+    /// Component to draw [default: the first]
+    #[arg(long, value_name = "NAME", requires = "graph")]
+    pub(crate) component: Option<String>,
     /// List the kernel calls of the lowered program
     #[arg(long)]
     pub(crate) program: bool,

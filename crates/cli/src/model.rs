@@ -8,7 +8,7 @@ use anyhow::Result;
 use cactus_base::Cores;
 use cactus_engine::{KvDType, LoadOptions, Model};
 use cactus_hub::{Fetched, Format, Hub, HubOptions, ModelRef};
-use cactus_import::ConvertOptions;
+use cactus_import::{ConvertOptions, WEIGHTS_TASK};
 use cactus_passes::{Bits, Policy};
 use cactus_quality::{Made, QUALITY_PATH, Request, Stage, Text, convert_measured};
 use std::path::{Path, PathBuf};
@@ -175,7 +175,21 @@ pub(crate) fn kv_dtype(kv: Kv) -> KvDType {
 
 /// Loads the model that `args` name.
 pub(crate) fn load(args: &ModelArgs, options: &LoadOptions) -> Result<Arc<Model>> {
-    Ok(Model::load(&bundle(args)?, options)?)
+    let path = bundle(args)?;
+    needs_program(&cactus_engine::Bundle::open(&path)?)?;
+    Ok(Model::load(&path, options)?)
+}
+
+/// An error that says what a folder of weights alone is for.
+pub(crate) fn needs_program(bundle: &cactus_engine::Bundle) -> Result<()> {
+    if bundle.manifest().task == WEIGHTS_TASK {
+        let path = bundle.root().display();
+        anyhow::bail!(
+            "`{path}` has weights and no program; one takes them with `cactus transpile my_model.py:MyModel FOLDER \
+             --weights-dir {path}`, and FOLDER runs"
+        );
+    }
+    Ok(())
 }
 
 /// The text of an argument, where `-` is standard input.

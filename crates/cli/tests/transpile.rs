@@ -176,7 +176,102 @@ fn sources_of_python_say_what_is_needed() {
     }
     std::fs::write(dir.join("weights.pt"), b"").unwrap();
     let e = error(dir, &["convert", "weights.pt", "out"]);
-    assert!(e.contains("--state-dict weights.pt"), "{e}");
+    assert!(e.contains("weights.pt") && e.contains("a zip is expected"), "{e}");
+    std::fs::write(dir.join("program.pt2"), b"").unwrap();
+    let e = error(dir, &["convert", "program.pt2", "out"]);
+    assert!(e.contains("cactus transpile program.pt2 FOLDER"), "{e}");
     let e = error(dir, &["transpile", "missing/capture.json", "out"]);
     assert!(e.contains("capture.json"), "{e}");
+}
+
+#[test]
+fn a_file_of_weights_is_packed_once_and_taken_by_a_program() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    for name in ["classifier.pt", "classifier.pt2"] {
+        std::fs::copy(golden(name), dir.join(name)).unwrap();
+    }
+    let made = json(dir, &["convert", "classifier.pt", "w", "--bits", "4", "--json"]);
+    assert_eq!(made["tensors"], 5);
+    assert!(dir.join("w/weights_manifest.json").is_file());
+    for command in [
+        vec!["run", "w", "--input", "x=x.npy"],
+        vec!["inspect", "w", "--program"],
+        vec!["run", "w"],
+    ] {
+        let err = error(dir, &command);
+        assert!(
+            err.contains("weights and no program") && err.contains("--weights-dir w"),
+            "{err}"
+        );
+    }
+    let shown = run(dir, &["inspect", "w"]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(
+        shown.contains("weights without a program") && !shown.contains("vocabulary"),
+        "{shown}"
+    );
+
+    let command = ["transpile", "classifier.pt2", "smollm2", "--weights-dir", "w"];
+    let all = [
+        &command[..],
+        &["--execute-after-transpile", "--result-json", "r.json", "--json"],
+    ]
+    .concat();
+    let made = json(dir, &all);
+    assert_eq!(made["components"][0]["outputs"][0]["shape"], serde_json::json!([1, 4]));
+    let saved: Value = serde_json::from_slice(&std::fs::read(dir.join("r.json")).unwrap()).unwrap();
+    assert_eq!(saved["components"], made["components"]);
+    assert!(dir.join("smollm2/result.json").is_file());
+    // The folder is meant before the known model of the same name, and takes arrays.
+    let err = error(dir, &["run", "smollm2"]);
+    assert!(
+        err.contains("--input input_ids=input_ids.npy (input_ids is i64[1, seq])"),
+        "{err}"
+    );
+    let long: Vec<u8> = [1i64; 65].iter().flat_map(|v| v.to_le_bytes()).collect();
+    npy(&dir.join("long.npy"), "<i8", [1, 65], &long);
+    let err = error(dir, &["run", "smollm2", "--input", "0=long.npy"]);
+    assert!(err.contains("seq is at most 64, here seq = 65"), "{err}");
+    let listed = run(dir, &["inspect", "smollm2", "--program"]);
+    assert!(String::from_utf8_lossy(&listed.stdout).contains("linear"), "{listed:?}");
+
+    let err = error(dir, &command);
+    assert!(err.contains("already there") && err.contains("--force"), "{err}");
+    let err = error(
+        dir,
+        &["transpile", "classifier.pt2", "w", "--weights-dir", "w", "--force"],
+    );
+    assert!(err.contains("name another folder"), "{err}");
+    for option in [
+        "--prompt=x",
+        "--example=x=f32[1]",
+        "--components=a",
+        "--component-pipeline=on",
+        "--audio-file=x",
+    ] {
+        let err = error(dir, &["transpile", "classifier.pt2", "other", option]);
+        let name = option.split('=').next().unwrap();
+        assert!(err.contains(name) && err.contains("captured before"), "{err}");
+    }
+    let err = error(dir, &["convert", "classifier.pt", "v", "--calibrate"]);
+    assert!(err.contains("`--calibrate` runs the model"), "{err}");
+    assert!(dir.join("w/weights_manifest.json").is_file());
+}
+
+#[test]
+fn the_graph_before_and_after_is_drawn_side_by_side() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    std::fs::copy(golden("minilm.pt2"), dir.join("minilm.pt2")).unwrap();
+    json(dir, &["transpile", "minilm.pt2", "m", "--json"]);
+    assert!(
+        run(dir, &["inspect", "m", "--graph", "both.svg", "--side-by-side"])
+            .status
+            .success()
+    );
+    let svg = std::fs::read_to_string(dir.join("both.svg")).unwrap();
+    assert!(svg.contains("before the passes (") && svg.contains("after the passes ("));
+    let err = error(dir, &["inspect", "m", "--graph", "both.dot", "--side-by-side"]);
+    assert!(err.contains("drawn as `.svg`"), "{err}");
 }

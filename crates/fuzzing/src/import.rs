@@ -1,6 +1,7 @@
 //! What is imported: GGUF files, safetensors files, configurations.
 
 use cactus_import::gguf::{GgufFile, GgufSource, config, tokenizer};
+use cactus_import::state_dict::StateDict;
 use cactus_import::{SafetensorsSource, SharedBytes, TensorSource};
 use cactus_passes::{Options, StatePolicy};
 use cactus_text::{ChatTemplate, ChatTemplateSource, Tokenizer};
@@ -45,6 +46,15 @@ pub(crate) fn safetensors(data: &[u8]) -> bool {
     let bytes: SharedBytes = Arc::new(data.to_vec());
     let source = SafetensorsSource::from_bytes(Path::new("fuzzed.safetensors"), bytes);
     source.is_ok_and(|source| {
+        read_all(&source);
+        true
+    })
+}
+
+/// A file of `torch.save`.
+pub(crate) fn state_dict(data: &[u8]) -> bool {
+    let bytes: SharedBytes = Arc::new(data.to_vec());
+    StateDict::from_bytes(Path::new("fuzzed.pt"), bytes).is_ok_and(|source| {
         read_all(&source);
         true
     })

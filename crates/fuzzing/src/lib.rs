@@ -90,6 +90,12 @@ pub const TARGETS: &[Target] = &[
         seeds: seeds::safetensors_files,
     },
     Target {
+        name: "state_dict",
+        form: Form::Binary,
+        run: import::state_dict,
+        seeds: seeds::state_dicts,
+    },
+    Target {
         name: "pt2_archive",
         form: Form::Binary,
         run: pt2::pt2_archive,

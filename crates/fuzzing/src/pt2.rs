@@ -10,7 +10,16 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 /// Golden archives whose weights serve as those of mutated programs: small ones, of many kinds of operations.
-const BASES: [&str; 5] = ["classifier", "cnn_core", "lstm_step", "tagger", "unet"];
+const BASES: [&str; 8] = [
+    "classifier",
+    "cnn_core",
+    "inverses",
+    "lstm_step",
+    "scans",
+    "tagger",
+    "unet",
+    "windows",
+];
 const PROGRAM: &str = "models/model.json";
 
 /// An archive, imported and optimized.

@@ -127,6 +127,10 @@ pub(crate) fn gguf_files() -> Vec<Vec<u8>> {
     files("gguf", ".gguf").into_iter().map(shrink).collect()
 }
 
+pub(crate) fn state_dicts() -> Vec<Vec<u8>> {
+    files("pt2", ".pt")
+}
+
 pub(crate) fn safetensors_files() -> Vec<Vec<u8>> {
     let file = |header: &Value, data: &[u8]| {
         let header = header.to_string();

@@ -29,8 +29,8 @@ pub struct RepoRef {
 }
 
 impl ModelRef {
-    /// Reads what a user wrote. In this order: a short name of the catalog, an existing path (also anything that
-    /// begins with `.`, `/` or `~/`), a Hugging Face id with or without the prefix `hf:`.
+    /// Reads what a user wrote. In this order: the folder of a bundle, a short name of the catalog, an existing path (also
+    /// anything that begins with `.`, `/` or `~/`), a Hugging Face id with or without the prefix `hf:`.
     ///
     /// # Errors
     /// [`crate::ErrorKind::NotFound`] with suggestions where it is none of them, [`crate::ErrorKind::InvalidName`]
@@ -39,6 +39,11 @@ impl ModelRef {
         let text = text.trim();
         if let Some(id) = text.strip_prefix("hf:") {
             return RepoRef::parse(id).map(ModelRef::HuggingFace);
+        }
+        // What the user made is meant before what could be fetched.
+        let here = PathBuf::from(text);
+        if !text.is_empty() && here.join("components").join("manifest.json").is_file() {
+            return Ok(ModelRef::Local(here));
         }
         if let Some(entry) = catalog::find(text) {
             return Ok(ModelRef::Catalog(entry));

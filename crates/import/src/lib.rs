@@ -1,4 +1,4 @@
-//! Front ends: Hugging Face folders, GGUF files and programs saved by `torch.export` become bundles.
+//! Front ends: Hugging Face folders, GGUF files, programs saved by `torch.export` and files of weights become bundles.
 //!
 //! Purpose: to read a model from where it is published. Both front ends speak one convention, that of Hugging Face
 //! `transformers`: its `config.json` keys, its weight names, shapes and values, its `tokenizer.json`; so a model
@@ -18,6 +18,9 @@ pub mod pt2;
 mod requantized;
 mod safetensors;
 mod source;
+pub mod state_dict;
+mod strided;
+mod weights;
 
 pub use bytes::{SharedBytes, open_bytes};
 pub use convert::{Calibration, ConvertOptions, Outcome, TensorError, convert, convert_calibrated};
@@ -25,3 +28,4 @@ pub use error::{Error, ErrorKind, Result};
 pub use hf::open_folder;
 pub use safetensors::SafetensorsSource;
 pub use source::{SourceModel, TensorSource, TokenizerFiles, open};
+pub use weights::{WEIGHTS_TASK, convert_weights, is_weights_file, open_weights};

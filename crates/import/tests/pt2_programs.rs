@@ -35,7 +35,8 @@ fn calls(case: &str) -> Vec<(Tensors, Vec<Tensor>)> {
     let file = SafeTensors::deserialize(&bytes).unwrap();
     let mut out: Vec<(Tensors, Vec<Tensor>)> = Vec::new();
     let mut names: Vec<&str> = file.names();
-    names.sort();
+    // Outputs in the order of their numbers.
+    names.sort_by_key(|n| (n.len(), *n));
     for name in names {
         let view = file.tensor(name).unwrap();
         let dtype = match view.dtype() {

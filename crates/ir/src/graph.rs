@@ -255,6 +255,24 @@ impl Constraint {
     }
 }
 
+impl Constraint {
+    /// The condition as a clause: `seq is at most 512` for `-seq >= -512`.
+    pub fn in_words(&self) -> String {
+        let size = self.dim.to_string();
+        let turned = size.starts_with('-').then(|| self.dim.times_integer(-1).ok()).flatten();
+        let (size, most) = match turned {
+            Some(turned) => (turned.to_string(), true),
+            None => (size, false),
+        };
+        let than = if most { self.than.saturating_neg() } else { self.than };
+        match (self.is, most) {
+            (Relation::AtLeast, false) => format!("{size} is at least {than}"),
+            (Relation::AtLeast, true) => format!("{size} is at most {than}"),
+            (Relation::Not, _) => format!("{size} is not {than}"),
+        }
+    }
+}
+
 impl std::fmt::Display for Constraint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let sign = match self.is {
@@ -353,7 +371,8 @@ impl Graph {
                     .map(|s| format!("{s} = {}", bindings.get(s).copied().unwrap_or(0)))
                     .collect();
                 return Ok(Some(format!(
-                    "the graph is only right where {c}, here {}",
+                    "the graph is only right where {}, here {}",
+                    c.in_words(),
                     sizes.join(", ")
                 )));
             }

@@ -1,7 +1,7 @@
 //! What does not depend on inputs, computed ahead. Values of weights are not touched here: a change of one is only
 //! written into its expression, for conversion to evaluate.
 
-use crate::pattern::{free_name, maker, only_user, scalar, times_scalar, users};
+use crate::pattern::{free_name, maker, only_user, place_of, scalar, times_scalar, users};
 use crate::{Pass, Report, Result};
 use cactus_ir::{BinaryFn, Bindings, Def, Dim, Graph, Literal, Node, NodeId, Op, TensorType, ValueId, WeightExpr};
 use cactus_reference::{eval_op, literal_tensor};
@@ -23,7 +23,7 @@ impl Pass for Fold {
 
     fn run(&self, graph: &mut Graph, report: &mut Report) -> Result<()> {
         for id in graph.order().to_vec() {
-            let path = graph.node(id).path.clone();
+            let path = place_of(graph, id);
             if let Some(v) = literals(graph, id, report)? {
                 let out = graph.node(id).outputs[0];
                 graph.replace_uses(out, v);

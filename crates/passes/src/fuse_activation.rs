@@ -1,4 +1,4 @@
-use crate::pattern::{binary, either, only_user, plus_scalar, result, scalar, times_scalar};
+use crate::pattern::{binary, either, only_user, place_of, plus_scalar, result, scalar, times_scalar};
 use crate::{Pass, Report, Result};
 use cactus_ir::{BinaryFn, Graph, NodeId, Op, UnaryFn, ValueId};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
@@ -16,7 +16,7 @@ impl Pass for FuseActivation {
     fn run(&self, graph: &mut Graph, report: &mut Report) -> Result<()> {
         for id in graph.order().to_vec() {
             let Some((f, x)) = argument(graph, id) else { continue };
-            let path = graph.node(id).path.clone();
+            let path = place_of(graph, id);
             let Some(root) = half_of_x_times_one_plus(graph, result(graph, id), x) else {
                 report.missed(self.name(), &path, "the value is not used as x/2 * (1 + value)");
                 continue;

@@ -4,8 +4,8 @@
 use crate::layout::Heads;
 use crate::mask::{Visible, conditions, conditions_of_bias, conditions_of_not, is_hiding, visible};
 use crate::pattern::{
-    Match, Miss, binary, describe, either, insert_before, maker, near, only_user, place, scalar, times_scalar, type_of,
-    unary,
+    Match, Miss, binary, describe, either, insert_before, maker, near, only_user, place, place_of, scalar,
+    times_scalar, type_of, unary,
 };
 use crate::{Pass, Report, Result};
 use cactus_ir::{AttentionAttrs, BinaryFn, Dim, Graph, Literal, Node, NodeId, Op, UnaryFn, ValueId};
@@ -24,7 +24,7 @@ impl Pass for FuseAttention {
 
     fn run(&self, graph: &mut Graph, report: &mut Report) -> Result<()> {
         for id in graph.order().to_vec() {
-            let path = graph.node(id).path.clone();
+            let path = place_of(graph, id);
             match find(graph, id) {
                 Ok(found) => {
                     let mut what = match (found.attrs.causal, found.attrs.window) {

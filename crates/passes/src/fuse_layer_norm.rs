@@ -1,6 +1,7 @@
 use crate::fuse_rms_norm::{InverseRoot, inverse_root};
 use crate::pattern::{
-    Match, Miss, binary, either, is_output, is_square, mean_last, near, only_user, place, result, users, vector,
+    Match, Miss, binary, either, is_output, is_square, mean_last, near, only_user, place, place_of, result, users,
+    vector,
 };
 use crate::{Pass, Report, Result};
 use cactus_ir::{BinaryFn, Graph, NodeId, Op, ValueId};
@@ -19,7 +20,7 @@ impl Pass for FuseLayerNorm {
             let Some(inverse) = inverse_root(graph, id) else {
                 continue;
             };
-            let path = graph.node(id).path.clone();
+            let path = place_of(graph, id);
             match find(graph, &inverse) {
                 Ok((root, inputs)) => {
                     graph.replace(root, Op::LayerNorm { eps: inverse.eps }, &inputs)?;

@@ -1,8 +1,8 @@
 //! RMS norms out of their parts. `fuse_layer_norm`, which runs first, starts from the same inverse root.
 
 use crate::pattern::{
-    Match, Miss, binary, describe, either, is_square, mean_last, near, only_user, plus_scalar, result, sum_last,
-    times_scalar, users, vector,
+    Match, Miss, binary, describe, either, is_square, mean_last, near, only_user, place_of, plus_scalar, result,
+    sum_last, times_scalar, users, vector,
 };
 use crate::{Pass, Report, Result};
 use cactus_ir::{BinaryFn, Graph, Literal, Node, NodeId, Op, UnaryFn, ValueId};
@@ -22,7 +22,7 @@ impl Pass for FuseRmsNorm {
             let Some(inverse) = inverse_root(graph, id) else {
                 continue;
             };
-            let path = graph.node(id).path.clone();
+            let path = place_of(graph, id);
             match find(graph, &inverse) {
                 Ok(Found { x, eps, roots }) => {
                     for (root, weight) in roots {

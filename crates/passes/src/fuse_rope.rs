@@ -2,7 +2,7 @@
 //! `rope_table`.
 
 use crate::pattern::{
-    Match, Miss, binary, describe, either, insert_before, last_slice, maker, near, only_user, result, unary,
+    Match, Miss, binary, describe, either, insert_before, last_slice, maker, near, only_user, place_of, result, unary,
 };
 use crate::rope_table::{Axis, Table, table};
 use crate::{Pass, Report, Result};
@@ -21,7 +21,7 @@ impl Pass for FuseRope {
 
     fn run(&self, graph: &mut Graph, report: &mut Report) -> Result<()> {
         for id in graph.order().to_vec() {
-            let path = graph.node(id).path.clone();
+            let path = place_of(graph, id);
             match whole(graph, id).or_else(|e| {
                 if matches!(e, Miss::Other) {
                     halves(graph, id)

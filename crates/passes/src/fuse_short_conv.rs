@@ -1,7 +1,7 @@
 //! Causal depthwise convolutions in the layout of the rest of the model. The permutations this leaves are for
 //! `canonicalize` and `sink_permutes`.
 
-use crate::pattern::{Match, Miss, free_name, insert_before, near, only_user};
+use crate::pattern::{Match, Miss, free_name, insert_before, near, only_user, place_of};
 use crate::{Pass, Report, Result};
 use cactus_ir::{Def, Dim, Graph, NodeId, Op, TensorType, ValueId, WeightExpr};
 use cactus_tensor::DType;
@@ -18,7 +18,7 @@ impl Pass for FuseShortConv {
 
     fn run(&self, graph: &mut Graph, report: &mut Report) -> Result<()> {
         for id in graph.order().to_vec() {
-            let path = graph.node(id).path.clone();
+            let path = place_of(graph, id);
             match find(graph, id) {
                 Ok(root) => {
                     rewrite(graph, id, root)?;

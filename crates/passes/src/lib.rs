@@ -49,5 +49,5 @@ mod sink_reshapes;
 pub use error::{Error, ErrorKind, Result};
 pub use pipeline::{Options, Pass, StatePolicy, optimize, optimize_observed, pass, pass_names};
 pub use policy::Policy;
-pub use precision::{Bits, Storage, StorageChoice, choose_storage};
+pub use precision::{Bits, Storage, StorageChoice, choose_storage, storage_of_matrix};
 pub use report::{Outcome, Record, Report};

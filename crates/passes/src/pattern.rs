@@ -30,7 +30,7 @@ pub(crate) fn rewrite_each<T>(
     mut rewrite: impl FnMut(&mut Graph, NodeId, T) -> Result<()>,
 ) -> Result<()> {
     for id in graph.order().to_vec() {
-        let path = graph.node(id).path.clone();
+        let path = place_of(graph, id);
         match find(graph, id) {
             Ok(found) => {
                 rewrite(graph, id, found)?;
@@ -42,6 +42,20 @@ pub(crate) fn rewrite_each<T>(
     }
     graph.remove_dead();
     Ok(())
+}
+
+/// Where a node is, for a report: the path of its module, or the value that it makes.
+pub(crate) fn place_of(g: &Graph, id: NodeId) -> String {
+    let node = g.node(id);
+    if !node.path.is_empty() {
+        return node.path.clone();
+    }
+    let named = |v: &&ValueId| matches!(g.value(**v).def, Def::Weight(_) | Def::Input);
+    let of = match node.inputs.iter().find(named) {
+        Some(&v) => format!(" of `{}`", g.value(v).name),
+        None => String::new(),
+    };
+    format!("{}{of} -> {}", node.op.mnemonic(), g.ty(node.outputs[0]))
 }
 
 /// What `v` is a reshape of.

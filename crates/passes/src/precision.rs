@@ -171,18 +171,28 @@ fn choose(g: &Graph, v: ValueId, policy: &Policy) -> StorageChoice {
     let role = roles.join(" and ");
     let width = g.ty(v).last_known().unwrap_or(0);
     let (bits, why) = policy.bits_of(&g.value(v).name, roles.contains(&"an embedding"));
-    match bits {
-        Bits::ThirtyTwo => choice(Storage::F32, format!("{role}, 32 bits {why}")),
-        Bits::Sixteen => choice(Storage::F16, format!("{role}, 16 bits {why}")),
-        _ if bits.stored() * width.next_multiple_of(GROUP) as f64 >= 16.0 * width as f64 => choice(
-            Storage::F16,
+    let storage = storage_of_matrix(bits, width);
+    match (bits, storage) {
+        (Bits::Sixteen, _) | (_, Storage::F32 | Storage::Int8 | Storage::Codebook(_)) => {
+            choice(storage, format!("{role}, {} bits {why}", bits.number()))
+        }
+        _ => choice(
+            storage,
             format!("{role}, but so narrow ({width}) that groups of {GROUP} would be larger than 16 bits"),
         ),
-        Bits::Eight => choice(Storage::Int8, format!("{role}, 8 bits {why}")),
-        few => choice(
-            Storage::Codebook(few.number()),
-            format!("{role}, {} bits {why}", few.number()),
-        ),
+    }
+}
+
+/// The storage of a matrix of rows of `width` that is asked to have `bits`: 16 where rows are so short that fewer would
+/// take more.
+#[must_use]
+pub fn storage_of_matrix(bits: Bits, width: usize) -> Storage {
+    match bits {
+        Bits::ThirtyTwo => Storage::F32,
+        Bits::Sixteen => Storage::F16,
+        _ if bits.stored() * width.next_multiple_of(GROUP) as f64 >= 16.0 * width as f64 => Storage::F16,
+        Bits::Eight => Storage::Int8,
+        few => Storage::Codebook(few.number()),
     }
 }
 

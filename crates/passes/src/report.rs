@@ -82,6 +82,9 @@ impl fmt::Display for Report {
                 passes.push(r.pass);
             }
         }
+        if !self.records.iter().any(|r| matches!(r.outcome, Outcome::Fired(_))) {
+            writeln!(f, "no pattern fired: the graph is as it was captured")?;
+        }
         for pass in passes {
             let mut fired: BTreeMap<&str, usize> = BTreeMap::new();
             for r in self.records.iter().filter(|r| r.pass == pass) {

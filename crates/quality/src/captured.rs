@@ -25,7 +25,7 @@ pub fn transpile_measured(
     request: &Request,
     progress: &dyn Fn(Stage, u64, u64),
 ) -> Result<Made> {
-    cactus_bundle::check_destination(destination, options.replace)?;
+    options.check_destination(destination)?;
     let stage = |s: Stage| move |done: u64, total: u64| progress(s, done, total);
     let candidate = Temporary::beside(destination, "measured");
     let replace = options.replace;

@@ -16,7 +16,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("source", help="Hugging Face folder or id, FILE.py:NAME, or .pt file")
     p.add_argument("destination", nargs="?", help="folder of the new bundle [default: weights/<name>]")
     p.add_argument("--artifact-dir", help="the same, as an option")
-    p.add_argument("--weights-dir", help="a bundle of `cactus convert`: its bits are used, and it is replaced")
+    p.add_argument("--weights-dir", help="a folder of `cactus convert`: its weights, or its bits, are used")
     p.add_argument("--task", default="auto")
     p.add_argument("--prompt", help="text to capture with")
     p.add_argument("--image-file", action="append", default=[], help="image to capture with; may be repeated")

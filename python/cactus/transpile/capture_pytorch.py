@@ -16,7 +16,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from .errors import TranspileError, explain_export
+from .errors import TranspileError, explain_export, held_back
 from .semantic_ops import captured_as_operations
 
 # What nodes carry that names files of this machine; `strip` takes it away.
@@ -109,7 +109,7 @@ def capture_model(
 
 
 def _export(module, args, kwargs, dynamic_shapes) -> ExportedProgram:
-    with torch.no_grad(), warnings.catch_warnings(), captured_as_operations():
+    with torch.no_grad(), warnings.catch_warnings(), held_back(), captured_as_operations():
         warnings.simplefilter("ignore")
         exported = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
         try:

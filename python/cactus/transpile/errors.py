@@ -3,8 +3,12 @@
 Purpose: one class of error, and the reading of what `torch.export` says. It imports nothing beyond the standard library.
 """
 
+import contextlib
+import logging
 import re
+import sys
 import traceback
+from collections.abc import Iterator
 
 
 class TranspileError(Exception):
@@ -47,6 +51,63 @@ def explain_export(error: Exception, module: object) -> TranspileError:
             parts.append(f"what usually helps: {advice}")
             break
     return TranspileError("\n".join(parts))
+
+
+# What building a model and its examples ends with, as a pattern, and what usually helps.
+_BUILDING = [
+    (r"ModuleNotFoundError|ImportError", "install what is named in the Python that CACTUS_PYTHON names"),
+    (r"AttributeError|KeyError", "the model's class or configuration has another form than the adapter of its task reads: "
+     "try another --task, or wrap the model in a module of tensors and give `FILE.py:NAME` with --example"),
+    (r"size mismatch|Missing key|Unexpected key", "the weights are of another class or configuration"),
+    (r"RuntimeError|ValueError|IndexError|TypeError", "the made-up example does not fit the model: give --prompt, "
+     "--image-file or --audio-file, or wrap the model and give `FILE.py:NAME` with --example"),
+    (r"MemoryError", "there is too little memory for the model in 32 bits"),
+]  # fmt: skip
+
+
+@contextlib.contextmanager
+def wrapped(what: str) -> Iterator[None]:
+    """Whatever fails inside becomes an error that says `what`, the line of the code, and what usually helps."""
+    try:
+        yield
+    except TranspileError:
+        raise
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}".strip()
+        parts = [f"{what}:", "\n".join(text.splitlines()[:6])]
+        if line := user_line(error):
+            parts.append(f"at {line}")
+        if advice := next((a for pattern, a in _BUILDING if re.search(pattern, text)), None):
+            parts.append(f"what usually helps: {advice}")
+        raise TranspileError("\n".join(parts)) from error
+
+
+class _Held:
+    """A stream that keeps what is written to it."""
+
+    def __init__(self):
+        self.text: list[str] = []
+
+    def write(self, text: str) -> int:
+        self.text.append(text)
+        return len(text)
+
+    def flush(self) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def held_back() -> Iterator[None]:
+    """Keeps what torch prints while it captures (graphs as far as it came, warnings) off the user's screen."""
+    before, held = sys.stderr, _Held()
+    level = logging.root.manager.disable
+    sys.stderr = held
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(level)
+        sys.stderr = before
 
 
 def user_line(error: Exception) -> str | None:

@@ -228,20 +228,28 @@ def _arg(target: str):
     return row
 
 
-def _cumulative(w, e, x):
-    axis, y, aval = e.params["axis"], x[0], _out(e)
-    if e.params["reverse"]:
-        y = w.call("flip", aval, self=y, dims=[axis])
-    y = w.call("cumsum", aval, self=y, dim=axis)
-    return w.call("flip", aval, self=y, dims=[axis]) if e.params["reverse"] else y
+def _cumulative(target: str, with_places: bool = False):
+    def row(w, e, x):
+        axis, y, aval = e.params["axis"], x[0], _out(e)
+        if e.params["reverse"]:
+            y = w.call("flip", aval, self=y, dims=[axis])
+        if with_places:
+            y = w.writer.calls(target, [(aval.shape, aval.dtype), (aval.shape, np.int64)], self=y, dim=axis)[0]
+        else:
+            y = w.call(target, aval, self=y, dim=axis)
+        return w.call("flip", aval, self=y, dims=[axis]) if e.params["reverse"] else y
+
+    return row
 
 
 def _sort(w, e, x):
-    if len(x) != 1:
-        raise NotImplementedError("several operands sorted together")
-    aval = _out(e)
+    """By the first operand; the others go with it."""
+    if e.params.get("num_keys", 1) != 1:
+        raise NotImplementedError("a sort by several keys")
+    aval, axis = _out(e), e.params["dimension"]
     results = [(aval.shape, aval.dtype), (aval.shape, np.int64)]
-    return [w.writer.calls("sort", results, self=x[0], dim=e.params["dimension"])[0]]
+    first, order = w.writer.calls("sort", results, self=x[0], dim=axis)
+    return [first] + [w.call("gather", v.aval, self=y, dim=axis, index=order) for v, y in zip(e.outvars[1:], x[1:])]
 
 
 def _top_k(w, e, x):
@@ -312,6 +320,53 @@ def _gather(w, e, x):
     own, batch = iter([i for i in range(len(shape)) if i not in of_ids]), iter(of_ids)
     order = [next(own) if i in d.offset_dims else next(batch) for i in range(len(shape))]
     return w.permuted(y, order, operand.dtype)
+
+
+def _scatter(target: str):
+    """Whole slices placed at, or added to, an index of one axis or of neighboring ones; or one part of one axis."""
+
+    def row(w, e, x):
+        d = e.params["dimension_numbers"]
+        operand, indices, updates = (v.aval for v in e.invars)
+        axes, ids_shape, dtype = list(d.scatter_dims_to_operand_dims), indices.shape[:-1], indices.dtype
+        if getattr(d, "operand_batching_dims", ()):
+            raise NotImplementedError("a scatter with axes of its own for each index")
+        own = [i for i in range(len(operand.shape)) if i not in d.inserted_window_dims]
+        sizes = {i: updates.shape[j] for i, j in zip(own, d.update_window_dims)}
+        if not ids_shape and not d.inserted_window_dims:
+            parts = [i for i in axes if sizes[i] != operand.shape[i]]
+            if len(parts) != 1 or any(sizes[i] != operand.shape[i] for i in own if i not in axes):
+                raise NotImplementedError("a part smaller along several axes")
+            [axis] = parts
+            place = axes.index(axis)
+            start = w.reshaped(w.sliced(x[1], 0, place, place + 1, 1, dtype), (), dtype)
+            at = _starts(w, start, sizes[axis], operand.shape[axis] - sizes[axis])
+            return w.call(target, _out(e), self=x[0], dim=axis, index=at, source=x[2])
+        neighbors = axes == list(range(axes[0], axes[0] + len(axes)))
+        whole = all(sizes[i] == operand.shape[i] for i in own)
+        if sorted(d.inserted_window_dims) != axes or not neighbors or not whole:
+            raise NotImplementedError("a scatter that is not slices of neighboring axes by index")
+        count, first, flat = math.prod(ids_shape), axes[0], None
+        for i, axis in enumerate(axes):
+            here = w.reshaped(w.sliced(x[1], len(ids_shape), i, i + 1, 1, dtype), [count], dtype)
+            if flat is not None:
+                flat = w.writer.call("mul.Tensor", [count], dtype, self=flat, other=operand.shape[axis])
+                flat = w.writer.call("add.Tensor", [count], dtype, self=flat, other=here)
+            flat = flat or here
+        # The axes of indices come together, where the axes indexed were.
+        of_ids = [j for j in range(len(updates.shape)) if j not in d.update_window_dims]
+        before = [j for i, j in zip(own, d.update_window_dims) if i < first]
+        after = [j for i, j in zip(own, d.update_window_dims) if i > first]
+        source = w.permuted(x[2], [*before, *of_ids, *after], updates.dtype)
+        shape = list(operand.shape)
+        shape[first : first + len(axes)] = [count]
+        source = w.reshaped(source, shape, updates.dtype)
+        shape[first] = math.prod(operand.shape[i] for i in axes)
+        merged = w.reshaped(x[0], shape, operand.dtype)
+        y = w.writer.call(target, shape, operand.dtype, self=merged, dim=first, index=flat, source=source)
+        return w.reshaped(y, operand.shape, operand.dtype)
+
+    return row
 
 
 def _starts(w, start: Name, count: int, room: int) -> Name:
@@ -396,6 +451,9 @@ PRIMITIVES = {
     "exp": _unary("exp"), "exp2": _unary("exp2"), "expm1": _unary("expm1"), "floor": _unary("floor"), "log": _unary("log"),
     "log1p": _unary("log1p"), "logistic": _unary("sigmoid"), "neg": _unary("neg"), "round": _unary("round"),
     "rsqrt": _unary("rsqrt"), "sign": _unary("sign"), "sin": _unary("sin"), "sqrt": _unary("sqrt"),
+    "asin": _unary("asin"), "acos": _unary("acos"), "atan": _unary("atan"), "sinh": _unary("sinh"), "cosh": _unary("cosh"),
+    "asinh": _unary("asinh"), "acosh": _unary("acosh"), "atanh": _unary("atanh"), "atan2": _binary("atan2"),
+    "scatter": _scatter("index_copy"), "scatter-add": _scatter("index_add"),
     "square": _unary("square"), "tan": _unary("tan"), "tanh": _unary("tanh"),
     "add": _binary("add.Tensor"), "add_any": _binary("add.Tensor"), "sub": _binary("sub.Tensor"),
     "mul": _binary("mul.Tensor"), "max": _binary("maximum"), "min": _binary("minimum"), "rem": _binary("fmod.Tensor"),
@@ -411,7 +469,9 @@ PRIMITIVES = {
     "tile": lambda w, e, x: w.call("repeat", _out(e), self=x[0], repeats=e.params["reps"]),
     "reduce_sum": _reduce("sum.dim_IntList"), "reduce_max": _reduce("amax"), "reduce_min": _reduce("amin"),
     "reduce_and": _reduce("all.dims"), "reduce_or": _reduce("any.dims"), "reduce_prod": _prod,
-    "argmax": _arg("argmax"), "argmin": _arg("argmin"), "cumsum": _cumulative, "sort": _sort, "top_k": _top_k,
+    "argmax": _arg("argmax"), "argmin": _arg("argmin"), "sort": _sort,
+    "cumsum": _cumulative("cumsum"), "cumprod": _cumulative("cumprod"), "cumlogsumexp": _cumulative("logcumsumexp"),
+    "cummax": _cumulative("cummax", True), "cummin": _cumulative("cummin", True), "top_k": _top_k,
     "dot_general": _dot_general, "gather": _gather, "dynamic_slice": _dynamic_slice,
     "dynamic_update_slice": _dynamic_update_slice, "conv_general_dilated": _conv,
     "reduce_window_max": _window(True), "reduce_window_sum": _window(False),

@@ -407,9 +407,89 @@ def siglip2_vision(model: nn.Module, examples: Examples) -> list[Component]:
     return [Component("vision_encoder", Calls(model, see), inputs, None, ("image_features",))]
 
 
+def mel_audio(model: nn.Module, examples: Examples) -> list[Component]:
+    """Frames of a spectrogram and which of them are padding (Gemma 3n)."""
+    frames = 96
+    inputs = {
+        "audio_mel": examples.get("audio_mel", lambda: random(1, frames, model.config.input_feat_size)),
+        "audio_mel_mask": examples.get("audio_mel_mask", lambda: torch.zeros(1, frames, dtype=torch.bool)),
+    }
+
+    def call(m, audio_mel, audio_mel_mask):
+        return m(audio_mel=audio_mel, audio_mel_mask=audio_mel_mask, return_dict=False)
+
+    return [Component("audio_encoder", Calls(model, call), inputs, None, ("audio_features",))]
+
+
+class _OneImage:
+    """Stands for the boundaries of packed images where there is one: all rows are its."""
+
+    def __init__(self, rows):
+        self._rows = rows
+
+    def __getitem__(self, _):
+        return self
+
+    def __sub__(self, _):
+        return self
+
+    def tolist(self):
+        return [self._rows]
+
+
+def grid_vision(model: nn.Module, examples: Examples) -> list[Component]:
+    """Patches of one image; where each lies, and between which learned positions, are inputs (Qwen3-VL, Qwen3.5).
+
+    The library computes them from the grid of the image by data, so they come from outside: `interp_indices`,
+    `interp_weights` `[patches, taps]` and `position_ids` `[patches, 2]`, as `transformers.vision_utils` makes them.
+    """
+    from transformers import vision_utils
+
+    config = model.config
+    merge = config.spatial_merge_size
+    grid = examples.get("image_grid_thw", lambda: torch.tensor([[1, 2 * merge, 2 * merge]]))
+    count = int(grid.prod(-1).sum())
+    pair = lambda n: (n, n) if isinstance(n, int) else tuple(n)  # noqa: E731
+    width = getattr(config, "in_channels", 3) * pair(config.temporal_patch_size)[0]
+    width *= pair(config.patch_size)[0] * pair(config.patch_size)[1]
+    indices, weights = vision_utils.get_vision_interpolation_indices_and_weights(
+        grid,
+        num_grid_per_side=model.num_grid_per_side,
+        mode=model.interpolation_mode,
+        align_corners=model.interpolation_align_corners,
+        spatial_merge_size=merge,
+    )
+    inputs = {
+        "pixel_values": examples.get("pixel_values", lambda: random(count, width)),
+        "interp_indices": indices,
+        "interp_weights": weights,
+        "position_ids": vision_utils.get_vision_position_ids(grid, merge),
+    }
+    if inputs["pixel_values"].shape[0] != count:
+        raise TranspileError(f"an image of the grid {grid.tolist()} has {count} patches, found {inputs['pixel_values'].shape[0]}")
+    deep = len(getattr(config, "deepstack_visual_indexes", None) or ())
+
+    def call(m, pixel_values, interp_indices, interp_weights, position_ids):
+        found = m(
+            pixel_values,
+            grid_thw=grid,
+            interp_indices=interp_indices,
+            interp_weights=interp_weights,
+            position_ids=position_ids,
+            cu_seqlens=_OneImage(pixel_values.shape[0]),
+        )
+        return (found.pooler_output, *(getattr(found, "deepstack_features", None) or ()))
+
+    names = ("image_features", *(f"deepstack_{i}" for i in range(deep)))
+    return [Component("vision_encoder", Calls(model, call, None), inputs, None, names)]
+
+
 FAMILIES: dict[str, Callable[[nn.Module, Examples], list[Component]]] = {
     "gemma4_vision": gemma4_vision,
     "gemma4_audio": masked_audio,
+    "gemma3n_audio": mel_audio,
+    "qwen3_vl_vision": grid_vision,
+    "qwen3_5_vision": grid_vision,
     "siglip2_vision_model": siglip2_vision,
 }
 

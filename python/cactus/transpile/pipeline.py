@@ -12,18 +12,21 @@ import json
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from . import compare, program, sources
 from .capture_pytorch import CapturedModel, capture_model
-from .errors import TranspileError
+from .errors import TranspileError, wrapped
 from .model_adapters import Component
 
 
 def run(args: argparse.Namespace, say) -> dict:
     """Does what the arguments ask for; `say` gets lines for the user. Gives what `--json` prints."""
     begun = time.monotonic()
-    found = sources.find(request(args))
+    weights = weights_of(args.weights_dir)
+    with wrapped(f"`{args.source}` cannot be made ready to be captured"):
+        found = sources.find(request(args))
     parts = chosen(found.components, args)
     several = len(found.components) > 1
     if several and args.component_pipeline == "off":
@@ -31,7 +34,7 @@ def run(args: argparse.Namespace, say) -> dict:
         raise TranspileError(
             f"this model has several components ({names}) and no program as a whole; leave --component-pipeline auto"
         )
-    destination = Path(args.destination or args.artifact_dir or args.weights_dir or Path("weights") / found.name)
+    destination = Path(args.destination or args.artifact_dir or Path("weights") / found.name)
     destination.parent.mkdir(parents=True, exist_ok=True)
     seconds = {"find": time.monotonic() - begun}
     with tempfile.TemporaryDirectory(prefix="cactus-capture-") as folder:
@@ -55,7 +58,7 @@ def run(args: argparse.Namespace, say) -> dict:
             row |= {"captured_operations": model.ir_graph.operations, "operations": ops, "notes": model.notes}
             if args.execute_after_transpile or not args.skip_reference_compare:
                 bundle = whole(archive, destination, made, found, args)
-                row["outputs"] = compared(model, part, bundle, component["name"] if several else None, args, say)
+                row["outputs"] = compared(model, part, bundle, component["name"] if several else None, args, weights, say)
             rows.append(row)
     if args.explain:
         say(outcome["explanation"])
@@ -117,8 +120,10 @@ def options(found: sources.Found, parts: list[Component], args) -> list[str]:
     """The same choices for the cactus program."""
     causal = len(found.components) == 1 and parts[0].task == "causal_lm_logits" and args.task != "function"
     out = ["--task", "auto" if causal else "function", "--name", found.name, *fusions(args)]
-    if args.force or args.weights_dir is not None:
+    if args.force:
         out.append("--force")
+    if args.weights_dir is not None:
+        out += ["--weights-dir", str(args.weights_dir)]
     out += precision(found, args)
     if args.quality_text is not None:
         out += ["--quality-text", args.quality_text]
@@ -142,7 +147,8 @@ def precision(found: sources.Found, args) -> list[str]:
 
 
 def wanted_bits(found: sources.Found, args) -> int | None:
-    return args.bits or bits_of(args.weights_dir) or found.bits
+    # A folder of weights has its own.
+    return args.bits or (found.bits if args.weights_dir is None else None)
 
 
 def whole(archive: Path, bundle: Path, made: dict, found: sources.Found, args) -> Path:
@@ -150,34 +156,55 @@ def whole(archive: Path, bundle: Path, made: dict, found: sources.Found, args) -
     if made["task"] != "causal_lm_logits":
         return bundle
     path = archive.with_name("whole")
-    program.transpile(archive, path, "--task", "function", "--force", *precision(found, args), *fusions(args))
+    more = precision(found, args)
+    if args.weights_dir is not None:
+        more += ["--weights-dir", str(args.weights_dir)]
+    program.transpile(archive, path, "--task", "function", "--force", *more, *fusions(args))
     return path
 
 
-def bits_of(folder: str | None) -> int | None:
-    """The bits that a converted bundle was made with."""
+@dataclass
+class Weights:
+    """What a folder of `cactus convert` has: bits, and whether the weights are taken by name or only their bits."""
+
+    bits: str
+    by_name: bool
+
+
+def weights_of(folder: str | None) -> Weights | None:
+    """What the folder that the user named has."""
     if folder is None:
         return None
-    manifest = Path(folder) / "provenance.json"
-    if not manifest.is_file():
-        raise TranspileError(f"`{folder}` is expected to be a bundle that `cactus convert` made, with provenance.json")
-    # `4`, or `4, embeddings 8`.
-    bits = str(json.loads(manifest.read_text()).get("options", {}).get("bits", "")).split(",")[0]
-    return int(bits) if bits.isdigit() else None
+    manifest, provenance = Path(folder) / "components" / "manifest.json", Path(folder) / "provenance.json"
+    if not manifest.is_file() or not provenance.is_file():
+        raise TranspileError(f"`{folder}` is expected to be a folder that `cactus convert` made, with weights_manifest.json")
+    bits = str(json.loads(provenance.read_text()).get("options", {}).get("bits", ""))
+    return Weights(bits, json.loads(manifest.read_text()).get("task") == "weights")
 
 
-def compared(captured: CapturedModel, part: Component, bundle: Path, component: str | None, args, say) -> list[dict]:
+def compared(
+    captured: CapturedModel, part: Component, bundle: Path, component: str | None, args, weights: Weights | None, say
+) -> list[dict]:
     """Runs a component on the example inputs, and PyTorch unless that is not wanted."""
     inputs = {name: x.numpy() for name, x in captured.inputs().items()}
     outputs = program.run(bundle, inputs, component)
-    if args.skip_reference_compare:
+    # A class that was just made has weights of its own, which say nothing about those of the folder.
+    other = weights is not None and weights.by_name and ".py:" in args.source and args.state_dict is None
+    if other and not args.skip_reference_compare:
+        say(f"  not compared with PyTorch, which does not have the weights of `{args.weights_dir}`: --state-dict gives them")
+    if args.skip_reference_compare or other:
         return [{"name": name, "shape": list(array.shape)} for name, array in outputs]
+    bits = weights.bits if weights is not None else args.bits
+    full = bits in (None, 32)
     rows = compare.differences(outputs, captured.reference(), part.outputs)
     for row in rows:
         say(
             f"  {row.name} {row.shape}: differs from PyTorch by at most {row.max_absolute:.2e}, relative {row.relative:.2e}"
         )
-    full = args.bits in (None, 32) and not (args.weights_dir or args.policy or args.embedding_bits)
+    full = full and not (args.policy or args.embedding_bits)
+    if not full:
+        lost = "fewer bits" if bits is None else f"{bits} bits"
+        say(f"  the weights have {lost}, and most of that is what they lost; --bits 32 compares the program alone")
     if full and any(r.relative > compare.TOLERANCE for r in rows):
         first = compare.first_difference(captured)
         found = (

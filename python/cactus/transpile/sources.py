@@ -188,7 +188,7 @@ def _from_pickle(path: Path, request: Request) -> Found:
         "Transpiling needs the class that computes with them. Put it in a file with an example of its inputs and give both:\n"
         f"  cactus transpile my_model.py:MyModel --state-dict {path}\n"
         "where my_model.py has the class and `def example_inputs(): return (torch.zeros(1, 16, dtype=torch.int64),)`; or "
-        f"--example 'input_ids=i64[1,16]' on the command line. --bits 4 quantizes the weights on the way"
+        f"--example 'input_ids=i64[1,16]' on the command line. --bits 4 quantizes the weights on the way; `cactus convert` packs them alone, for --weights-dir"
     )
 
 

@@ -3,21 +3,26 @@
 
 use crate::args::{ConvertArgs, ConvertBits};
 use crate::commands::policy;
+use crate::progress::byte_bar;
 use crate::{model, output};
 use anyhow::{Result, bail};
 use cactus_hub::Format;
-use cactus_import::ConvertOptions;
+use cactus_import::{ConvertOptions, convert_weights, is_weights_file, pt2};
 use cactus_passes::{Bits, Policy};
 use cactus_quality::{Made, Request, Text};
 use std::path::Path;
 
 pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
-    if let Some(command) = transpiled(&args.source) {
+    let source = Path::new(&args.source);
+    if pt2::is_pt2(source) && source.is_file() {
         bail!(
-            "`{}` is of PyTorch: what computes with its weights is a program, which `cactus transpile` reads and quantizes at \
-             once: {command}",
+            "`{0}` is a program with its weights, which `cactus transpile` reads and quantizes at once: \
+             cactus transpile {0} FOLDER --bits 4",
             args.source
         );
+    }
+    if is_weights_file(source) {
+        return weights(source, args);
     }
     let hub = model::hub(args.token.clone(), args.offline)?;
     let fetched = model::fetch(&hub, &args.source)?;
@@ -48,6 +53,53 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
     }
     report(&made);
     output::line(made.outcome.path.display());
+    Ok(())
+}
+
+/// Packs the tensors of a file, for a program that takes them later.
+fn weights(source: &Path, args: &ConvertArgs) -> Result<()> {
+    let needs_a_program = [
+        (args.calibrate.is_some(), "--calibrate"),
+        (args.quality_text.is_some(), "--quality-text"),
+        (args.lora.is_some(), "--lora"),
+        (matches!(args.bits, ConvertBits::Average(_)), "--bits auto:AVERAGE"),
+    ];
+    if let Some((_, option)) = needs_a_program.iter().find(|(given, _)| *given) {
+        bail!(
+            "`{option}` runs the model, and `{}` has weights without a program",
+            source.display()
+        );
+    }
+    cactus_bundle::check_destination(&args.destination, args.force)?;
+    let options = ConvertOptions {
+        policy: chosen_policy(args)?,
+        replace: args.force,
+        ..ConvertOptions::default()
+    };
+    let what = source.file_name().unwrap_or(source.as_os_str()).to_string_lossy();
+    output::note(format!("packing the weights of {what} in {} bits", options.policy));
+    let mut bar = None;
+    let outcome = convert_weights(source, &args.destination, &options, &mut |done, total| {
+        bar.get_or_insert_with(|| byte_bar(total, "packing")).set_position(done);
+    });
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    let outcome = outcome?;
+    for note in &outcome.notes {
+        output::note(note);
+    }
+    if args.json {
+        return output::json(&outcome);
+    }
+    output::note(format!(
+        "{} tensors, {}, in {:.1} s; a program takes them: cactus transpile my_model.py:MyModel FOLDER --weights-dir {}",
+        outcome.tensors,
+        output::bytes(outcome.weights_bytes),
+        outcome.seconds,
+        outcome.path.display()
+    ));
+    output::line(outcome.path.display());
     Ok(())
 }
 
@@ -113,20 +165,5 @@ pub(crate) fn report(made: &Made) {
             c.perplexity,
             c.perplexity_reference
         ));
-    }
-}
-
-/// The command for a file that only a program can use: a state dict, or a program of `torch.export`.
-fn transpiled(source: &str) -> Option<String> {
-    let extension = Path::new(source).extension()?.to_str()?;
-    if !Path::new(source).is_file() {
-        return None;
-    }
-    match extension {
-        "pt2" => Some(format!("cactus transpile {source} FOLDER --bits 4")),
-        "pt" | "pth" => Some(format!(
-            "cactus transpile my_model.py:MyModel FOLDER --state-dict {source} --bits 4"
-        )),
-        _ => None,
     }
 }

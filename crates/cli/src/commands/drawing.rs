@@ -9,6 +9,8 @@ const BOX_HEIGHT: usize = 34;
 const COLUMN: usize = 250;
 const ROW: usize = 58;
 const MARGIN: usize = 24;
+/// Height of the title of one of several graphs.
+const TITLE: usize = 32;
 
 /// A color for each kind of operation, so that the shape of a model shows from afar.
 fn color(mnemonic: &str) -> &'static str {
@@ -98,16 +100,48 @@ pub(super) fn dot(graph: &Graph) -> String {
     out
 }
 
-/// SVG: operations in rows by their distance from the inputs.
-pub(super) fn svg(graph: &Graph) -> String {
-    let escape = |s: &str| s.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    struct Item {
-        title: String,
-        detail: String,
-        fill: &'static str,
-        from: Vec<usize>,
-        row: usize,
+/// SVG: graphs side by side, each under its title, its operations in rows by their distance from the inputs.
+pub(super) fn svg(graphs: &[(&str, &Graph)]) -> String {
+    let mut body = String::new();
+    let (mut width, mut height) = (0, 0);
+    for (title, graph) in graphs {
+        let top = if title.is_empty() { 0 } else { TITLE };
+        let left = width;
+        let mut drawn = String::new();
+        let (w, h) = draw(graph, &mut drawn);
+        let _ = writeln!(body, "<g transform=\"translate({left} {top})\">\n{drawn}</g>");
+        if top > 0 {
+            let _ = writeln!(
+                body,
+                "<text x=\"{}\" y=\"{MARGIN}\" font-size=\"16\">{} ({} operations)</text>",
+                left + MARGIN,
+                escape(title),
+                graph.order().len()
+            );
+        }
+        width += w;
+        height = height.max(h + top);
     }
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+         font-family=\"Helvetica, Arial, sans-serif\">\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{body}</svg>\n"
+    )
+}
+
+fn escape(s: &str) -> String {
+    s.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// A box of a drawing.
+struct Item {
+    title: String,
+    detail: String,
+    fill: &'static str,
+    from: Vec<usize>,
+    row: usize,
+}
+
+fn items(graph: &Graph) -> Vec<Item> {
     let mut items: Vec<Item> = Vec::new();
     let mut index: HashMap<ValueId, usize> = HashMap::new();
     for &v in graph.inputs() {
@@ -133,6 +167,12 @@ pub(super) fn svg(graph: &Graph) -> String {
             row,
         });
     }
+    items
+}
+
+/// Draws one graph; gives its width and height.
+fn draw(graph: &Graph, out: &mut String) -> (usize, usize) {
+    let items = items(graph);
     let mut used: HashMap<usize, usize> = HashMap::new();
     let places: Vec<(usize, usize)> = items
         .iter()
@@ -145,10 +185,6 @@ pub(super) fn svg(graph: &Graph) -> String {
         .collect();
     let width = places.iter().map(|p| p.0).max().unwrap_or(0) + BOX_WIDTH + MARGIN;
     let height = places.iter().map(|p| p.1).max().unwrap_or(0) + BOX_HEIGHT + MARGIN;
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
-         font-family=\"Helvetica, Arial, sans-serif\">\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
-    );
     for (item, &(x, y)) in items.iter().zip(&places) {
         for &from in &item.from {
             let (fx, fy) = places[from];
@@ -177,8 +213,7 @@ pub(super) fn svg(graph: &Graph) -> String {
             escape(&clip(&item.detail, 44)),
         );
     }
-    out.push_str("</svg>\n");
-    out
+    (width, height)
 }
 
 fn clip(text: &str, most: usize) -> String {
@@ -203,7 +238,13 @@ mod tests {
         let z = b.scale(y, 0.5).unwrap();
         b.output("z", z);
         let graph = b.finish().unwrap();
-        let svg = svg(&graph);
+        let both = svg(&[("before", &graph), ("after", &graph)]);
+        assert_eq!(both.matches("<rect x=").count(), 6);
+        assert!(
+            both.contains("before (2 operations)") && both.contains("translate(268 32)"),
+            "{both}"
+        );
+        let svg = svg(&[("", &graph)]);
         assert_eq!(svg.matches("<rect x=").count(), 3);
         assert!(svg.contains("linear [2x4]") && svg.contains("mul 0.5"));
         let dot = dot(&graph);

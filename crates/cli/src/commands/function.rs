@@ -1,6 +1,7 @@
 //! Running a bundle that is a plain function: arrays from files, arrays to files.
 
 use crate::args::RunArgs;
+use crate::commands::function_bench;
 use crate::{model, npy, output};
 use anyhow::{Context, Result, bail};
 use cactus_base::Pool;
@@ -20,6 +21,7 @@ pub(crate) fn is_function(bundle: &Bundle) -> bool {
 }
 
 pub(crate) fn run(bundle: Arc<Bundle>, args: &RunArgs) -> Result<()> {
+    model::needs_program(&bundle)?;
     if args.prompt.is_some() {
         bail!("the bundle is a function, which takes arrays: `--input NAME=FILE.npy`");
     }
@@ -113,7 +115,58 @@ fn inputs(components: &[&Component], args: &RunArgs) -> Result<BTreeMap<String, 
     for input in &args.input {
         inputs.extend([array(input, &open)?]);
     }
+    if inputs.is_empty() && !open.is_empty() {
+        let given: Vec<String> = open.iter().map(|n| format!("--input {n}={n}.npy")).collect();
+        let types = components
+            .iter()
+            .flat_map(|c| &c.inputs)
+            .filter(|p| open.contains(&p.name.as_str()));
+        let types: Vec<String> = types.map(|p| format!("{} is {}", p.name, p.ty)).collect();
+        bail!(
+            "the bundle is a function, which takes arrays: {} ({})",
+            given.join(" "),
+            types.join(", ")
+        );
+    }
     Ok(inputs)
+}
+
+/// Every component on made-up inputs, those of a chain on what came out before: outputs with shape, least, largest and mean.
+pub(crate) fn execute(bundle: &Arc<Bundle>) -> Result<serde_json::Value> {
+    let threads = model::threads(None);
+    let pool = Pool::new(threads);
+    let mut values: BTreeMap<String, Tensor> = BTreeMap::new();
+    let mut components = Vec::new();
+    for component in &bundle.manifest().components {
+        let function = Function::new(Arc::clone(bundle), &component.name, None)?;
+        let (mut inputs, made_up) = function_bench::any_inputs(&function, &values)?;
+        let outputs = function
+            .run(&pool, threads, &inputs)
+            .with_context(|| format!("in component `{}`", component.name))?;
+        let rows: Vec<serde_json::Value> = outputs.iter().map(|(name, t)| described(name, t)).collect();
+        let given: BTreeMap<&String, &[usize]> = inputs.iter().map(|(n, t)| (n, t.shape())).collect();
+        components.push(json!({
+            "name": component.name, "inputs": given, "made_up_inputs": made_up, "outputs": rows,
+        }));
+        values.append(&mut inputs);
+        values.extend(outputs);
+    }
+    Ok(components.into())
+}
+
+fn described(name: &str, tensor: &Tensor) -> serde_json::Value {
+    let mut row = json!({"name": name, "dtype": tensor.dtype().name(), "shape": tensor.shape()});
+    if let Ok(v) = tensor.as_f32()
+        && !v.is_empty()
+    {
+        let least = v.iter().copied().fold(f32::INFINITY, f32::min);
+        let most = v.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let mean = v.iter().map(|&x| f64::from(x)).sum::<f64>() / v.len() as f64;
+        row["least"] = json!(least);
+        row["largest"] = json!(most);
+        row["mean"] = json!(mean);
+    }
+    row
 }
 
 /// `NAME=FILE.npy`, where the name may be a position in `open`.

@@ -72,6 +72,26 @@ pub(crate) fn run(bundle: Arc<Bundle>, args: &BenchArgs) -> Result<()> {
     Ok(())
 }
 
+/// Inputs of a function: those of `known`, the rest made up in sizes that the function allows; and which are made up.
+pub(crate) fn any_inputs(
+    function: &Function,
+    known: &BTreeMap<String, Tensor>,
+) -> Result<(BTreeMap<String, Tensor>, Vec<String>)> {
+    let sizes = [16, 8, 32, 4, 64, 2, 128, 256, 512, 1];
+    let found = sizes.into_iter().find_map(|n| made_up(function, n).ok());
+    let Some(mut inputs) = found else {
+        anyhow::bail!("no inputs can be made up for component `{}`", function.graph().name);
+    };
+    let mut invented = Vec::new();
+    for (name, slot) in &mut inputs {
+        match known.get(name) {
+            Some(value) => *slot = value.clone(),
+            None => invented.push(name.clone()),
+        }
+    }
+    Ok((inputs, invented))
+}
+
 /// Ones (and, for floats, a slow wave) of the declared types, sizes that vary at `size` or as near to it as allowed.
 fn made_up(function: &Function, size: usize) -> Result<BTreeMap<String, Tensor>> {
     let graph = function.graph();

@@ -1,11 +1,12 @@
 //! What is inside a bundle.
 
 use crate::args::InspectArgs;
-use crate::commands::drawing;
+use crate::commands::{drawing, function};
 use crate::progress::byte_bar;
 use crate::{model, output};
 use anyhow::{Context, Result, bail};
 use cactus_engine::{Bundle, LoadOptions, Model};
+use cactus_import::WEIGHTS_TASK;
 use cactus_ir::{Graph, State, StateKind};
 use cactus_quality::QUALITY_PATH;
 use std::collections::BTreeMap;
@@ -18,13 +19,17 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
         verify(&bundle)?;
     }
     if let Some(file) = &args.graph {
-        return draw(&bundle, args.raw, file);
+        return draw(&bundle, args, file);
     }
     if args.json {
         return output::json(&json(&bundle)?);
     }
     summary(&bundle, args.tensors)?;
     if args.program {
+        model::needs_program(&bundle)?;
+        if function::is_function(&bundle) {
+            return functions(&bundle);
+        }
         let loaded = Model::load(&path, &LoadOptions::default())?;
         output::line("");
         for line in loaded.program().listing() {
@@ -37,6 +42,23 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
             output::bytes(m.buffers_bytes as u64),
             output::bytes(m.state_bytes as u64)
         ));
+    }
+    Ok(())
+}
+
+/// The operations of each function in the order in which they run.
+fn functions(bundle: &Bundle) -> Result<()> {
+    for component in &bundle.manifest().components {
+        let (graph, _) = bundle.graph(&component.name)?;
+        output::line("");
+        output::line(format!(
+            "component {}, one call of a kernel for each line",
+            component.name
+        ));
+        for (i, (_, node)) in graph.nodes().enumerate() {
+            let ty = graph.ty(node.outputs[0]);
+            output::line(format!("{i:>5}  {:<14} -> {ty}  {}", node.op.mnemonic(), node.path));
+        }
     }
     Ok(())
 }
@@ -121,7 +143,11 @@ fn summary(bundle: &Bundle, tensors: bool) -> Result<()> {
             provenance.license.clone().unwrap_or_else(|| "not stated".into()),
         ),
     ];
+    let alone = m.task == WEIGHTS_TASK;
     for (key, value) in rows {
+        if alone && ["family", "context", "vocabulary"].contains(&key) {
+            continue;
+        }
         output::line(format!("{key:<11} {value}"));
     }
     for note in &provenance.notes {
@@ -130,6 +156,9 @@ fn summary(bundle: &Bundle, tensors: bool) -> Result<()> {
     let quality = quality(bundle)?;
     if let Some(quality) = &quality {
         output::line(format!("{:<11} {}", "quality", quality_text(quality)));
+    }
+    if alone {
+        output::line("weights without a program: `cactus transpile … --weights-dir` takes them by name");
     }
     output::line("");
     for c in &m.components {
@@ -264,26 +293,37 @@ fn json(bundle: &Bundle) -> Result<serde_json::Value> {
     }))
 }
 
-fn draw(bundle: &Bundle, raw: bool, file: &Path) -> Result<()> {
-    let Some(component) = bundle.manifest().components.first() else {
+fn draw(bundle: &Bundle, args: &InspectArgs, file: &Path) -> Result<()> {
+    model::needs_program(bundle)?;
+    let component = match &args.component {
+        Some(name) => Some(bundle.component(name)?),
+        None => bundle.manifest().components.first(),
+    };
+    let Some(component) = component else {
         bail!("the bundle has no component");
     };
-    let graph = if raw {
+    let raw = || -> Result<Graph> {
         let bytes = bundle.file(&format!("components/{}/raw_ir.json", component.name))?;
-        Graph::from_json(&String::from_utf8_lossy(&bytes))?
-    } else {
-        bundle.graph(&component.name)?.0
+        Ok(Graph::from_json(&String::from_utf8_lossy(&bytes))?)
     };
-    let text = match file.extension().and_then(|e| e.to_str()) {
-        Some("svg") => drawing::svg(&graph),
-        Some("dot") => drawing::dot(&graph),
-        Some("txt") => graph.to_string(),
+    let graphs = match (args.raw, args.side_by_side) {
+        (true, _) => vec![raw()?],
+        (_, true) => vec![raw()?, bundle.graph(&component.name)?.0],
+        _ => vec![bundle.graph(&component.name)?.0],
+    };
+    let text = match (file.extension().and_then(|e| e.to_str()), &graphs[..]) {
+        (Some("svg"), [before, after]) => drawing::svg(&[("before the passes", before), ("after the passes", after)]),
+        (_, [_, _]) => bail!("`--side-by-side` is drawn as `.svg`, found `{}`", file.display()),
+        (Some("svg"), [graph, ..]) => drawing::svg(&[("", graph)]),
+        (Some("dot"), [graph, ..]) => drawing::dot(graph),
+        (Some("txt"), [graph, ..]) => graph.to_string(),
         _ => bail!("`{}` must end in `.svg`, `.dot` or `.txt`", file.display()),
     };
     std::fs::write(file, text).with_context(|| format!("cannot write `{}`", file.display()))?;
+    let counts: Vec<String> = graphs.iter().map(|g| g.order().len().to_string()).collect();
     output::note(format!(
         "drew {} operations into {}",
-        graph.order().len(),
+        counts.join(" and "),
         file.display()
     ));
     Ok(())

@@ -1,16 +1,18 @@
 //! Making a bundle of a program that was captured, or handing a model that was not to Python, which captures it.
 
 use crate::args::{TaskName, TranspileArgs};
-use crate::commands::{convert, policy};
+use crate::commands::{convert, function, policy};
 use crate::hint::Advised;
 use crate::progress::StageBar;
 use crate::{model, output, python};
 use anyhow::{Context, Result};
+use cactus_engine::Bundle;
 use cactus_import::pt2::{self, Task, TranspileOptions};
 use cactus_passes::Bits;
 use cactus_quality::{Request, Text, transpile_measured};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 pub(crate) fn run(args: &TranspileArgs) -> Result<ExitCode> {
     let source = Path::new(&args.source);
@@ -22,7 +24,14 @@ pub(crate) fn run(args: &TranspileArgs) -> Result<ExitCode> {
 }
 
 fn archive(source: &Path, args: &TranspileArgs) -> Result<()> {
+    if let Some(option) = args.capture.given() {
+        anyhow::bail!(
+            "`{option}` says how a model is captured, and `{}` was captured before; capture it again with it, or leave it out",
+            source.display()
+        );
+    }
     let destination = destination(args)?;
+    cactus_bundle::check_destination(&destination, args.force)?;
     let asked = policy::read(args.policy.as_deref(), args.embedding_bits)?;
     let options = TranspileOptions {
         task: match args.task {
@@ -37,6 +46,7 @@ fn archive(source: &Path, args: &TranspileArgs) -> Result<()> {
         name: args.name.clone(),
         tokenizer: args.tokenizer.clone(),
         passes: args.fusion.passes(),
+        weights: args.weights_dir.clone(),
         ..TranspileOptions::default()
     };
     let request = Request {
@@ -59,9 +69,16 @@ fn archive(source: &Path, args: &TranspileArgs) -> Result<()> {
     };
     let made = made.map_err(|e| advised.of(e.into()))?;
     model::warn(&made);
+    let mut json = serde_json::to_value(&made)?;
+    json["explanation"] = made.outcome.explanation.clone().into();
+    if args.execute_after_transpile {
+        json["components"] = executed(source, &destination, &options)?;
+        save(&destination.join("result.json"), &json)?;
+    }
+    if let Some(path) = &args.result_json {
+        save(path, &json)?;
+    }
     if args.json {
-        let mut json = serde_json::to_value(&made)?;
-        json["explanation"] = made.outcome.explanation.into();
         return output::json(&json);
     }
     if args.fusion.explain {
@@ -70,6 +87,27 @@ fn archive(source: &Path, args: &TranspileArgs) -> Result<()> {
     convert::report(&made);
     output::line(made.outcome.path.display());
     Ok(())
+}
+
+fn save(path: &Path, json: &serde_json::Value) -> Result<()> {
+    let bytes = serde_json::to_vec_pretty(json)?;
+    std::fs::write(path, bytes).with_context(|| format!("cannot write `{}`", path.display()))
+}
+
+/// Runs the bundle on made-up inputs; one that continues a sequence call by call is run as a whole.
+fn executed(source: &Path, made: &Path, options: &TranspileOptions) -> Result<serde_json::Value> {
+    let bundle = Arc::new(Bundle::open(made)?);
+    if function::is_function(&bundle) {
+        return function::execute(&bundle);
+    }
+    let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
+    let whole = folder.path().join("whole");
+    let options = TranspileOptions {
+        task: Task::Function,
+        ..options.clone()
+    };
+    pt2::transpile(source, &whole, &options, &mut |_, _| {})?;
+    function::execute(&Arc::new(Bundle::open(&whole)?))
 }
 
 fn destination(args: &TranspileArgs) -> Result<PathBuf> {

@@ -17,8 +17,15 @@ pub(crate) struct Archive {
 }
 
 impl Archive {
-    /// Finds the entries and checks what the archive says of itself.
+    /// Finds the entries of a program and checks what the archive says of itself.
     pub(crate) fn open(bytes: SharedBytes) -> Result<Archive> {
+        let archive = Archive::entries(bytes)?;
+        archive.check()?;
+        Ok(archive)
+    }
+
+    /// Finds the entries of any archive that torch has written.
+    pub(crate) fn entries(bytes: SharedBytes) -> Result<Archive> {
         let malformed = |what: &str, e: zip::result::ZipError| Error::malformed(what).caused_by(e);
         let data = (*bytes).as_ref();
         let config = Config {
@@ -44,7 +51,7 @@ impl Archive {
             }
             if entry.encrypted() || entry.compression() != CompressionMethod::Stored {
                 let what = format!(
-                    "`{name}` is compressed or encrypted; torch.export.save stores entries as they are, and so they are \
+                    "`{name}` is compressed or encrypted; torch stores entries as they are, and so they are \
                      read in place"
                 );
                 return Err(Error::unsupported(what));
@@ -67,9 +74,7 @@ impl Archive {
                 return Err(Error::malformed(format!("`{name}` is there twice")));
             }
         }
-        let archive = Archive { bytes, entries };
-        archive.check()?;
-        Ok(archive)
+        Ok(Archive { bytes, entries })
     }
 
     fn check(&self) -> Result<()> {

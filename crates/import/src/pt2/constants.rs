@@ -1,6 +1,7 @@
 //! What depends on weights alone, computed ahead: batch norms become a scale and a shift, scales go into the weights of the
 //! convolutions before them.
 
+use super::importer::STORED_RANK;
 use super::tensors::Pt2Tensors;
 use crate::{Error, ErrorKind, Result};
 use cactus_ir::{Bindings, Def, Graph, Literal, Node, Op, TensorType, ValueId, WeightExpr};
@@ -107,6 +108,7 @@ fn worthwhile(g: &Graph, node: &Node) -> bool {
     let grows =
         matches!(node.op, Op::Expand { .. }) && elems > node.inputs.iter().map(larger).max().unwrap_or(0).max(1024);
     node.op.state().is_none()
+        && ty.shape.len() <= STORED_RANK
         && constants
         && node.inputs.iter().any(|&v| is_weight(v))
         && storable

@@ -3,19 +3,23 @@
 
 use super::archive::Archive;
 use super::arguments::Call;
+use super::bound::Folder;
 use super::expression;
 use super::ops;
 use super::patterns;
 use super::schema::{Argument, Head, InputSpec, Node, OutputSpec, Program, SCHEMA_MAJOR, SymInt};
 use super::tensors::{Pt2Tensors, graph_type};
 use crate::{Error, Result, SharedBytes, open_bytes};
-use cactus_ir::{BATCH, Constraint, Dim, Graph, GraphBuilder, Literal, SEQ, TensorType, ValueId};
+use cactus_ir::{BATCH, Constraint, Dim, Graph, GraphBuilder, Literal, SEQ, TensorType, ValueId, WeightExpr};
 use cactus_tensor::{DType, Data, Tensor};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 /// A buffer of at most this many floats is a literal, which passes can look into; a larger one is a weight.
 const LITERAL_ELEMS: usize = 1024;
+
+/// Most axes of a stored weight.
+pub(crate) const STORED_RANK: usize = 4;
 
 /// A program as a graph, and its tensors.
 #[derive(Debug)]
@@ -33,7 +37,12 @@ pub struct Imported {
 /// # Errors
 /// What is damaged or not supported, naming the node and, where the archive has it, the line of the source.
 pub fn import_file(path: &Path) -> Result<Imported> {
-    import_bytes(path, open_bytes(path)?).map_err(|e| e.in_file(path))
+    import_with(path, None)
+}
+
+/// As [`import_file`], with weights of a folder.
+pub(crate) fn import_with(path: &Path, folder: Option<&Folder>) -> Result<Imported> {
+    import(path, open_bytes(path)?, folder).map_err(|e| e.in_file(path))
 }
 
 /// Imports an archive from its bytes; `path` is for messages and names the graph.
@@ -41,6 +50,10 @@ pub fn import_file(path: &Path) -> Result<Imported> {
 /// # Errors
 /// As [`import_file`].
 pub fn import_bytes(path: &Path, bytes: SharedBytes) -> Result<Imported> {
+    import(path, bytes, None)
+}
+
+fn import(path: &Path, bytes: SharedBytes, folder: Option<&Folder>) -> Result<Imported> {
     let archive = Archive::open(bytes)?;
     let head: Head = archive.json("models/model.json")?;
     if head.schema_version.major != SCHEMA_MAJOR {
@@ -52,7 +65,7 @@ pub fn import_bytes(path: &Path, bytes: SharedBytes) -> Result<Imported> {
         return Err(Error::unsupported(what));
     }
     let program: Program = archive.json("models/model.json")?;
-    let tensors = Pt2Tensors::open(path, &archive)?;
+    let tensors = Pt2Tensors::open(path, &archive, folder)?;
     let name = path
         .file_stem()
         .map_or_else(|| "model".to_owned(), |s| s.to_string_lossy().into_owned());
@@ -228,9 +241,26 @@ impl<'a> Importer<'a> {
                 return Ok(());
             }
         }
-        let v = self.b.weight(key, &shape);
+        let v = self.weight(key, &shape)?;
         self.values.insert(name.to_owned(), v);
         Ok(())
+    }
+
+    /// A weight; one of more axes than are stored is stored with the last of them as one.
+    fn weight(&mut self, key: &str, shape: &[usize]) -> Result<ValueId> {
+        let Some((kept, rest)) = shape
+            .split_at_checked(STORED_RANK - 1)
+            .filter(|_| shape.len() > STORED_RANK)
+        else {
+            return Ok(self.b.weight(key, shape));
+        };
+        let stored: Vec<usize> = kept.iter().copied().chain([rest.iter().product()]).collect();
+        let expr = WeightExpr::Reshape {
+            x: Box::new(WeightExpr::source(key)),
+            shape: stored.clone(),
+        };
+        let v = self.b.weight_from(key, &stored, expr);
+        self.reshape(v, shape.iter().map(|&d| Dim::known(d)).collect())
     }
 
     fn is_read(&self, name: &str) -> bool {
@@ -284,7 +314,7 @@ impl<'a> Importer<'a> {
         let call = Call::read(self, node)?;
         let path = ops::module_path(node);
         self.b.set_path(&path);
-        let results = row(self, &call)?;
+        let mut results = row(self, &call)?;
         call.finish()?;
         let mut names = Vec::new();
         for output in &node.outputs {
@@ -295,7 +325,18 @@ impl<'a> Importer<'a> {
                 _ => {}
             }
         }
-        for (name, &v) in names.iter().zip(&results) {
+        for (name, v) in names.iter().zip(&mut results) {
+            if let Some(code) = self
+                .program
+                .graph_module
+                .graph
+                .tensor_values
+                .get(*name)
+                .map(|m| m.dtype)
+            {
+                *v = ops::within_its_bits(self, &node.target, *v, code)?;
+            }
+            let v = *v;
             self.check(name, v)?;
             self.values.insert((*name).clone(), v);
         }

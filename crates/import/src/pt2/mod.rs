@@ -4,8 +4,8 @@
 //! graph as JSON, weights as raw little-endian bytes, which stay mapped. `archive` finds the entries, `schema` has the
 //! JSON as types, `expression` reads symbolic sizes and guards, `tensors` is the weights as a [`crate::TensorSource`],
 //! `importer` walks the nodes, and `ops` has a row for each ATen operation, which is all that decides how it is read:
-//! names of modules are labels, never looked at. `constants` computes ahead what depends on weights alone, and
-//! `transpile` makes the bundle.
+//! names of modules are labels, never looked at. `constants` computes ahead what depends on weights alone, `bound`
+//! puts weights of a folder in the place of the archive's, and `transpile` makes the bundle.
 //!
 //! It fails closed: another schema, an operation or argument without a row, a pickled tensor, a custom object, a foreign
 //! byte order or a guard that cannot be read are errors, never guesses. Range constraints and guards become part of the
@@ -13,6 +13,7 @@
 
 mod archive;
 mod arguments;
+mod bound;
 mod capture;
 mod constants;
 mod expression;
@@ -23,6 +24,7 @@ mod schema;
 mod tensors;
 mod transpile;
 
+pub(crate) use archive::Archive;
 pub use capture::is_capture;
 pub use importer::{Imported, import_bytes, import_file};
 pub use ops::{operation_names, unsupported_operations};

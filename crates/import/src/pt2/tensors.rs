@@ -1,21 +1,14 @@
 //! The weights of an archive, in place, as a source of tensors.
 
 use super::archive::Archive;
+use super::bound::{Bound, Folder, Needed};
 use super::schema::{Payloads, SymInt, TensorMeta};
+use crate::strided::{Stored, Strided};
 use crate::{Error, Result, SharedBytes, TensorSource};
-use cactus_tensor::{DType, Data, Tensor, element_count};
+use cactus_tensor::{DType, Tensor};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-
-/// Element types of the schema that are read, by code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stored {
-    /// One of ours.
-    Plain(DType),
-    I16,
-    F64,
-}
 
 /// The element type of a code, and its name.
 pub(crate) fn stored_type(code: i64) -> Result<(Stored, &'static str)> {
@@ -49,25 +42,16 @@ pub(crate) fn graph_type(code: i64) -> Result<DType> {
     })
 }
 
-/// A tensor in the file.
-#[derive(Clone, Debug)]
-struct Entry {
-    range: Range<usize>,
-    stored: Stored,
-    name: &'static str,
-    shape: Vec<usize>,
-    strides: Vec<usize>,
-    offset: usize,
-}
-
 /// Weights, buffers and constants of an archive by name, and what was computed from them ahead.
 pub struct Pt2Tensors {
     path: PathBuf,
     bytes: SharedBytes,
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, Strided>,
     /// Other names of an entry, where weights are tied.
     aliases: BTreeMap<String, String>,
     computed: BTreeMap<String, Tensor>,
+    /// Those that a folder has in their place.
+    bound: Option<Bound>,
 }
 
 impl std::fmt::Debug for Pt2Tensors {
@@ -86,14 +70,17 @@ fn fixed(sizes: &[SymInt]) -> Option<Vec<usize>> {
 
 impl Pt2Tensors {
     /// Reads where the tensors lie, and checks each place.
-    pub(crate) fn open(path: &Path, archive: &Archive) -> Result<Pt2Tensors> {
+    /// Those of `folder` take the place of the parameters and buffers of the archive.
+    pub(crate) fn open(path: &Path, archive: &Archive, folder: Option<&Folder>) -> Result<Pt2Tensors> {
         let mut tensors = Pt2Tensors {
             path: path.to_owned(),
             bytes: archive.bytes().clone(),
             entries: BTreeMap::new(),
             aliases: BTreeMap::new(),
             computed: BTreeMap::new(),
+            bound: None,
         };
+        let mut of_state: Vec<String> = Vec::new();
         let mut known: BTreeMap<String, String> = BTreeMap::new();
         for folder in ["weights", "constants"] {
             let config = format!("data/{folder}/model_{folder}_config.json");
@@ -124,12 +111,32 @@ impl Pt2Tensors {
                     }
                     _ => {
                         known.insert(key, name.clone());
+                        if folder == "weights" && entry.stored.is_float() {
+                            of_state.push(name.clone());
+                        }
                         tensors.entries.insert(name, entry);
                     }
                 }
             }
         }
+        if let Some(bundle) = folder.and_then(Folder::by_name) {
+            let mut needed: BTreeMap<&str, Needed<'_>> = of_state
+                .iter()
+                .map(|n| (n.as_str(), (vec![n.as_str()], &tensors.entries[n].shape[..])))
+                .collect();
+            for (other, name) in &tensors.aliases {
+                if let Some((names, _)) = needed.get_mut(name.as_str()) {
+                    names.push(other);
+                }
+            }
+            tensors.bound = Some(Bound::new(bundle, &needed.into_values().collect::<Vec<_>>())?);
+        }
         Ok(tensors)
+    }
+
+    /// The tensors that a folder gives.
+    pub(crate) fn bound(&self) -> Option<&Bound> {
+        self.bound.as_ref()
     }
 
     /// The name that a tensor is kept under: of tied weights, the first.
@@ -149,7 +156,7 @@ impl Pt2Tensors {
 
     /// Bits of the stored float types: the widest that a weight has.
     pub(crate) fn float_bits(&self) -> u32 {
-        let wide = |e: &Entry| matches!(e.stored, Stored::F64 | Stored::Plain(DType::F32)) && e.shape.len() >= 2;
+        let wide = |e: &Strided| matches!(e.stored, Stored::F64 | Stored::Plain(DType::F32)) && e.shape.len() >= 2;
         if self.entries.values().any(wide) { 32 } else { 16 }
     }
 
@@ -159,13 +166,15 @@ impl Pt2Tensors {
             return Ok(t.clone());
         }
         let name = self.canonical(name);
+        if let Some(given) = self.bound.as_ref().and_then(|b| b.tensor(name)) {
+            return given;
+        }
         let place = |e: Error| e.of_tensor(name).in_file(&self.path);
         let entry = self
             .entries
             .get(name)
             .ok_or_else(|| place(Error::missing("the archive has no such tensor")))?;
-        let bytes = &(*self.bytes).as_ref()[entry.range.clone()];
-        read(entry, bytes).map_err(place)
+        entry.read((*self.bytes).as_ref()).map_err(place)
     }
 
     /// Adds a tensor that was computed ahead.
@@ -179,7 +188,7 @@ impl Pt2Tensors {
     }
 }
 
-fn entry(meta: &TensorMeta, range: Range<usize>) -> Result<Entry> {
+fn entry(meta: &TensorMeta, range: Range<usize>) -> Result<Strided> {
     let (stored, name) = stored_type(meta.dtype)?;
     let malformed = || Error::malformed("its sizes are not fixed numbers");
     let shape = fixed(&meta.sizes).ok_or_else(malformed)?;
@@ -187,85 +196,7 @@ fn entry(meta: &TensorMeta, range: Range<usize>) -> Result<Entry> {
         .filter(|s| s.len() == shape.len())
         .ok_or_else(malformed)?;
     let offset = fixed(std::slice::from_ref(&meta.storage_offset)).ok_or_else(malformed)?[0];
-    let size = match stored {
-        Stored::Plain(d) => d.size_bytes(),
-        Stored::I16 => 2,
-        Stored::F64 => 8,
-    };
-    let count = element_count(&shape).map_err(|e| Error::malformed(e.to_string()))?;
-    // The last element's index, where there is one, must be stored.
-    let last = shape.iter().zip(&strides).try_fold(offset, |at, (&n, &s)| {
-        at.checked_add(n.saturating_sub(1).checked_mul(s)?)
-    });
-    let needed = match count {
-        0 => Some(0),
-        _ => last.and_then(|l| l.checked_add(1)?.checked_mul(size)),
-    };
-    if needed.is_none_or(|n| n > range.len()) {
-        let what = format!(
-            "its shape {shape:?} and strides {strides:?} do not fit {} bytes",
-            range.len()
-        );
-        return Err(Error::malformed(what));
-    }
-    // Strides of zero let a few bytes stand for many elements, which nothing would bound.
-    let total = element_count(&shape).ok().and_then(|n| n.checked_mul(size));
-    if total.is_none_or(|n| n > range.len()) {
-        let what = format!("its shape {shape:?} has more elements than are stored");
-        return Err(Error::unsupported(what));
-    }
-    Ok(Entry {
-        range,
-        stored,
-        name,
-        shape,
-        strides,
-        offset,
-    })
-}
-
-fn read(entry: &Entry, bytes: &[u8]) -> Result<Tensor> {
-    let fail = |e: cactus_tensor::Error| Error::malformed("the data does not fit the shape").caused_by(e);
-    let size = match entry.stored {
-        Stored::Plain(d) => d.size_bytes(),
-        Stored::I16 => 2,
-        Stored::F64 => 8,
-    };
-    let count = element_count(&entry.shape).map_err(fail)?;
-    let dense = entry.strides == cactus_tensor::strides_row_major(&entry.shape) || count == 0;
-    let gathered;
-    let bytes = if dense {
-        let at = entry.offset * size;
-        &bytes[at.min(bytes.len())..][..count * size]
-    } else {
-        let mut out = Vec::with_capacity(count * size);
-        let mut index = vec![0usize; entry.shape.len()];
-        for _ in 0..count {
-            let at = entry.offset + index.iter().zip(&entry.strides).map(|(i, s)| i * s).sum::<usize>();
-            out.extend_from_slice(&bytes[at * size..(at + 1) * size]);
-            for i in (0..index.len()).rev() {
-                index[i] += 1;
-                if index[i] < entry.shape[i] {
-                    break;
-                }
-                index[i] = 0;
-            }
-        }
-        gathered = out;
-        &gathered
-    };
-    match entry.stored {
-        Stored::Plain(d) => Tensor::from_le_bytes(entry.shape.clone(), d, bytes),
-        Stored::F64 => {
-            let v = bytes.as_chunks::<8>().0.iter().map(|&b| f64::from_le_bytes(b) as f32);
-            Tensor::new(entry.shape.clone(), Data::F32(v.collect()))
-        }
-        Stored::I16 => {
-            let v = bytes.as_chunks::<2>().0.iter().map(|&b| i16::from_le_bytes(b).into());
-            Tensor::new(entry.shape.clone(), Data::I64(v.collect()))
-        }
-    }
-    .map_err(fail)
+    Strided::new(range, stored, name, shape, strides, offset)
 }
 
 impl TensorSource for Pt2Tensors {

@@ -1,8 +1,9 @@
 //! From an archive, or a capture of several, to a bundle.
 
+use super::bound::{self, Folder};
 use super::capture::{self, Part};
 use super::constants;
-use super::importer::{Imported, import_file};
+use super::importer::{Imported, import_with};
 use crate::convert::{self, ConvertOptions, Outcome};
 use crate::{Error, ErrorKind, Result, TensorSource, hf};
 use cactus_bundle::{About, BundleWriter, Provenance, TokenIds};
@@ -57,9 +58,29 @@ pub struct TranspileOptions {
     pub passes: Options,
     /// Folder with the tokenizer and chat template of the model.
     pub tokenizer: Option<PathBuf>,
+    /// Folder of `cactus convert` whose weights take the place of the program's, by name; of one that has a program of its
+    /// own, only the number of bits is taken.
+    pub weights: Option<PathBuf>,
 }
 
 impl TranspileOptions {
+    /// Checks that the bundle may be written to `destination`: that nothing is lost there, and that the weights that are to
+    /// be read do not lie there.
+    ///
+    /// # Errors
+    /// What is in the way.
+    pub fn check_destination(&self, destination: &Path) -> Result<()> {
+        cactus_bundle::check_destination(destination, self.replace).map_err(convert::from_bundle)?;
+        let full = |p: &Path| std::fs::canonicalize(p).ok();
+        match &self.weights {
+            Some(path) if full(path).is_some() && full(path) == full(destination) => {
+                let what = "the weights lie where the bundle is to be written; name another folder for it";
+                Err(Error::unsupported(what).in_file(path))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether any matrix is asked to have fewer than 8 bits.
     #[must_use]
     pub fn fewer_than_eight_bits(&self) -> bool {
@@ -100,13 +121,14 @@ pub fn transpile(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Outcome> {
     let start = Instant::now();
+    let folder = folder(destination, options)?;
     let capture = capture::read(source)?;
     let ready: Vec<Ready> = capture
         .parts
         .into_iter()
-        .map(|part| prepare(part, options))
+        .map(|part| prepare(part, options, folder.as_ref()))
         .collect::<Result<_>>()?;
-    let bits = match options.bits {
+    let bits = match options.bits.or(folder.as_ref().and_then(|f| f.bits)) {
         Some(bits) => bits,
         None => ready
             .iter()
@@ -172,6 +194,13 @@ pub fn transpile(
             .first()
             .map(|r| format!("written by torch {}", r.imported.torch_version)),
     );
+    let unread = match &folder {
+        Some(folder) if folder.by_name().is_some() => {
+            notes.push("weights of a folder of `cactus convert`".to_owned());
+            folder.unread(ready.iter().filter_map(|r| r.imported.tensors.bound()))
+        }
+        _ => None,
+    };
     let provenance = Provenance {
         source: convert::file_name(source),
         source_format: "torch_export".to_owned(),
@@ -187,15 +216,29 @@ pub fn transpile(
         tensors: stored.len(),
         weights_bytes,
         seconds: start.elapsed().as_secs_f64(),
-        notes: idle,
+        notes: idle.into_iter().chain(unread).collect(),
         errors,
         explanation,
     })
 }
 
+/// The folder with weights, which is never written to, and where the bundle may go, before anything is computed.
+fn folder(destination: &Path, options: &TranspileOptions) -> Result<Option<Folder>> {
+    options.check_destination(destination)?;
+    let Some(path) = &options.weights else {
+        return Ok(None);
+    };
+    let folder = Folder::open(path)?;
+    if folder.by_name().is_some() && options.bits.is_some() {
+        let what = "the weights of the folder are packed already; leave the bits out, or convert them to others";
+        return Err(Error::unsupported(what).in_file(path));
+    }
+    Ok(Some(folder))
+}
+
 /// Reads and optimizes a component.
-fn prepare(part: Part, options: &TranspileOptions) -> Result<Ready> {
-    let mut imported = import_file(&part.path)?;
+fn prepare(part: Part, options: &TranspileOptions, folder: Option<&Folder>) -> Result<Ready> {
+    let mut imported = import_with(&part.path, folder)?;
     let count = imported.graph.outputs().len();
     if !part.outputs.is_empty() {
         if part.outputs.len() != count {
@@ -256,7 +299,7 @@ fn write(
             Ok((stored(&value.name), expr, dims, packing))
         })
         .collect::<Result<_>>()?;
-    let errors = convert::write_weights(writer, &ready.imported.tensors, &weights, conversion, None, progress)?;
+    let errors = bound::write(writer, &ready.imported.tensors, &weights, conversion, progress)?;
     let bindings: BTreeMap<String, String> = optimized
         .weights()
         .into_iter()

@@ -1,6 +1,7 @@
 //! Convolutions and pools.
 
 use super::elementwise::one;
+use super::window;
 use super::{Row, unsupported};
 use crate::Result;
 use crate::pt2::arguments::Call;
@@ -30,7 +31,7 @@ pub(super) const ROWS: &[(&str, Row)] = &[
     ("max_pool1d", |im, c| pool(im, c, 1, ReduceFn::Max)),
     ("max_pool2d", |im, c| pool(im, c, 2, ReduceFn::Max)),
     ("max_pool3d", |im, c| pool(im, c, 3, ReduceFn::Max)),
-    ("max_pool2d_with_indices", |im, c| pool(im, c, 2, ReduceFn::Max)),
+    ("max_pool2d_with_indices", pool_with_places),
     ("max_pool3d_with_indices", |im, c| pool(im, c, 3, ReduceFn::Max)),
     ("avg_pool1d", |im, c| pool(im, c, 1, ReduceFn::Mean)),
     ("avg_pool2d", |im, c| pool(im, c, 2, ReduceFn::Mean)),
@@ -121,6 +122,22 @@ fn conv_transpose(im: &mut Importer<'_>, call: &Call, n: usize) -> Result<Vec<Va
     let inputs: Vec<ValueId> = [x, w].into_iter().chain(bias).collect();
     let y = im.op(Op::ConvTranspose { conv, output_padding }, &inputs)?;
     unbatched(im, y, was)
+}
+
+/// The largest of each window and where it is; the latter where sizes are fixed and nothing is rounded up.
+fn pool_with_places(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
+    let mut out = pool(im, call, 2, ReduceFn::Max)?;
+    let (x, was) = batched(im, call.tensor("self")?, 2)?;
+    let sizes = im.shape(x)[2..].iter().all(|d| d.as_known().is_some());
+    if sizes && !call.flag("ceil_mode", false)? {
+        let kernel = call.per_axis("kernel_size", 2, &[])?;
+        let stride = call.per_axis("stride", 2, &kernel)?;
+        let padding = call.per_axis("padding", 2, &[0, 0])?;
+        let dilation = call.per_axis("dilation", 2, &[1, 1])?;
+        let places = window::largest(im, x, (kernel, dilation, padding, stride))?;
+        out.extend(unbatched(im, places, was)?);
+    }
+    Ok(out)
 }
 
 fn pool(im: &mut Importer<'_>, call: &Call, n: usize, f: ReduceFn) -> Result<Vec<ValueId>> {

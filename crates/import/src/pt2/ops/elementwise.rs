@@ -246,7 +246,7 @@ pub(super) fn one(v: Result<ValueId>) -> Result<Vec<ValueId>> {
 }
 
 /// A function of the floats of `self`.
-fn with(
+pub(super) fn with(
     im: &mut Importer<'_>,
     call: &Call,
     f: impl FnOnce(&mut Importer<'_>, ValueId) -> Result<ValueId>,
@@ -284,7 +284,7 @@ pub(super) fn scaled(im: &mut Importer<'_>, x: ValueId, by: f64) -> Result<Value
     im.binary(BinaryFn::Mul, x, by)
 }
 
-fn shifted(im: &mut Importer<'_>, x: ValueId, by: f64) -> Result<ValueId> {
+pub(super) fn shifted(im: &mut Importer<'_>, x: ValueId, by: f64) -> Result<ValueId> {
     let by = im.scalar(by)?;
     im.binary(BinaryFn::Add, x, by)
 }
@@ -384,7 +384,7 @@ fn reversed_difference(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId
     one(im.binary(BinaryFn::Sub, b, a))
 }
 
-fn truncated(im: &mut Importer<'_>, x: ValueId) -> Result<ValueId> {
+pub(super) fn truncated(im: &mut Importer<'_>, x: ValueId) -> Result<ValueId> {
     let (down, up) = (im.unary(UnaryFn::Floor, x)?, im.unary(UnaryFn::Ceil, x)?);
     where_positive(im, x, down, up)
 }
@@ -492,12 +492,19 @@ fn lerp(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
 
 fn convert(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
     let x = call.tensor("self")?;
-    let narrow = matches!(call.dtype_code("dtype"), Some(1..=3));
-    match call.dtype("dtype")? {
-        None => Ok(vec![x]),
-        // Integers are 64 bits wide here, so what does not fit would not wrap.
-        Some(_) if narrow && im.dtype(x) != DType::Bool => unsupported("a conversion to 8 or 16-bit integers"),
-        Some(dtype) => one(im.cast(x, dtype)),
+    // Integers are 64 bits wide here: what does not fit is wrapped.
+    let narrow = match call.dtype_code("dtype") {
+        Some(1) => Some((8, false)),
+        Some(2) => Some((8, true)),
+        Some(3) => Some((16, true)),
+        _ => None,
+    };
+    match (call.dtype("dtype")?, narrow) {
+        (None, _) => Ok(vec![x]),
+        (Some(_), Some((bits, signed))) if im.dtype(x) != DType::Bool => {
+            one(super::inverse::wrapped(im, x, bits, signed))
+        }
+        (Some(dtype), _) => one(im.cast(x, dtype)),
     }
 }
 

@@ -5,13 +5,17 @@ mod conv;
 mod create;
 mod elementwise;
 mod index;
+mod inverse;
 mod linear;
 mod norm;
 mod pad;
+mod rearrange;
 mod recurrent;
 mod reduce;
 mod resize;
+mod scan;
 mod shape;
+mod window;
 
 use super::arguments::{Call, Number};
 use super::importer::{Importer, invalid};
@@ -31,13 +35,17 @@ static TABLES: &[&[(&str, Row)]] = &[
     create::ROWS,
     elementwise::ROWS,
     index::ROWS,
+    inverse::ROWS,
     linear::ROWS,
     norm::ROWS,
     pad::ROWS,
+    rearrange::ROWS,
     recurrent::ROWS,
     reduce::ROWS,
     resize::ROWS,
+    scan::ROWS,
     shape::ROWS,
+    window::ROWS,
 ];
 
 fn table() -> &'static HashMap<&'static str, Row> {
@@ -73,6 +81,37 @@ fn functional(name: &str) -> Option<String> {
 pub(crate) fn is_in_place(target: &str) -> bool {
     let name = short(target);
     !table().contains_key(name) && functional(name).is_some()
+}
+
+/// What an operation computes with narrow integers, wrapped as theirs are: here they have 64 bits.
+pub(crate) fn within_its_bits(im: &mut Importer<'_>, target: &str, v: ValueId, code: i64) -> Result<ValueId> {
+    const GROWING: [&str; 14] = [
+        "add",
+        "sub",
+        "rsub",
+        "mul",
+        "neg",
+        "abs",
+        "pow",
+        "sum",
+        "cumsum",
+        "cumprod",
+        "bitwise_not",
+        "__lshift__",
+        "bitwise_left_shift",
+        "floor_divide",
+    ];
+    let base = short(target).split('.').next().unwrap_or("");
+    let (bits, signed) = match code {
+        1 => (8, false),
+        2 => (8, true),
+        3 => (16, true),
+        _ => return Ok(v),
+    };
+    match GROWING.contains(&base.trim_end_matches('_')) || GROWING.contains(&base) {
+        true => inverse::wrapped(im, v, bits, signed),
+        false => Ok(v),
+    }
 }
 
 /// Whether a node only computes sizes or checks them: declared sizes and constraints say it already.

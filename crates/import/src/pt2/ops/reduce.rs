@@ -1,6 +1,7 @@
 //! Reductions, softmax, order.
 
 use super::elementwise::{one, scaled};
+use super::rearrange::with_mean;
 use super::{Row, unsupported};
 use crate::Result;
 use crate::pt2::arguments::Call;
@@ -36,15 +37,15 @@ pub(super) const ROWS: &[(&str, Row)] = &[
     ("std.dim", |im, c| spread(im, c, true)),
     ("std", |im, c| spread(im, c, true)),
     ("var_mean.correction", |im, c| {
-        let x = c.tensor("self")?;
-        let axes = im.axes(c, "dim", x)?;
-        let keep = c.flag("keepdim", false)?;
-        let x = im.float(x)?;
-        let mean = im.reduce(ReduceFn::Mean, x, &axes, keep)?;
-        let mut out = spread(im, c, false)?;
-        out.push(mean);
-        Ok(out)
+        with_mean(im, c, |im, c| spread(im, c, false))
     }),
+    ("var_mean.dim", |im, c| with_mean(im, c, |im, c| spread(im, c, false))),
+    ("var_mean", |im, c| with_mean(im, c, |im, c| spread(im, c, false))),
+    ("std_mean.correction", |im, c| {
+        with_mean(im, c, |im, c| spread(im, c, true))
+    }),
+    ("std_mean.dim", |im, c| with_mean(im, c, |im, c| spread(im, c, true))),
+    ("std_mean", |im, c| with_mean(im, c, |im, c| spread(im, c, true))),
     ("linalg_vector_norm", norm),
     ("norm.ScalarOpt_dim", norm),
     ("cumsum", |im, c| {
