@@ -1,7 +1,7 @@
 //! Convolutions with what follows them channel by channel: a batch norm that has learned its statistics is a factor and a
 //! summand for each channel, which conversion puts into the weights.
 
-use crate::pattern::{Match, Miss, binary, describe, free_name, near, only_user, result, rewrite_each};
+use crate::pattern::{Match, Miss, binary, describe, free_name, near, only_user, result, rewrite_each, strip};
 use crate::{Pass, Report, Result};
 use cactus_ir::{BinaryFn, Def, Graph, NodeId, Op, TensorType, ValueId, WeightExpr};
 use cactus_tensor::DType;
@@ -15,7 +15,7 @@ pub(crate) struct FuseConvNorm;
 struct Found {
     conv: NodeId,
     f: BinaryFn,
-    /// One number for each channel.
+    /// The weight with one number for each channel, in whatever shape.
     by: ValueId,
 }
 
@@ -46,7 +46,8 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
         (None, Some(id)) => (b, id, a),
         _ => return Err(Miss::Other),
     };
-    if !matches!(g.value(by).def, Def::Weight(_)) {
+    let weight = strip(g, by);
+    if !matches!(g.value(weight).def, Def::Weight(_)) {
         return Err(Miss::Other);
     }
     if !one_for_each_channel(g.ty(by), g.ty(made)) || g.ty(v) != g.ty(made) {
@@ -70,7 +71,7 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
             return near(format!("{} is read elsewhere too", describe(g, weight)));
         }
     }
-    Ok(Found { conv, f, by })
+    Ok(Found { conv, f, by: weight })
 }
 
 /// Whether `ty` broadcasts along axis 1 of a convolution's result, and along that alone.

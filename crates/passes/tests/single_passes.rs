@@ -317,9 +317,10 @@ fn fuse_conv_norm_takes_factor_and_summand_for_each_channel() {
         let y = b.add(shift, y)?;
         let (w, scale, shift) = (
             b.weight("b.weight", &[4, 3, 1]),
-            b.weight("m.scale", &[4, 1]),
+            b.weight("m.scale", &[4]),
             b.weight("m.shift", &[4, 1]),
         );
+        let scale = b.reshape(scale, dims("4 1"))?;
         let y = b.op(conv(0), &[y, w])?;
         let y = b.mul(scale, y)?;
         b.add(y, shift)

@@ -1,5 +1,5 @@
-//! What depends on weights alone, computed ahead: batch norms become a scale and a shift, scales go into the weights of the
-//! convolutions before them.
+//! What depends on weights alone, computed ahead: batch norms become a scale and a shift, which a pass puts into the
+//! convolution before them.
 
 use super::importer::STORED_RANK;
 use super::tensors::Pt2Tensors;
@@ -10,6 +10,9 @@ use cactus_tensor::{DType, Data, Tensor};
 
 /// Moving elements of a larger weight is left to where it is read.
 const MAX_MOVED_ELEMS: usize = 1 << 16;
+
+/// Longest chain of operations on literals that is followed: a variance, a small number more, its inverse root.
+const MAX_DEPTH: usize = 8;
 
 struct Source<'a>(&'a Pt2Tensors);
 
@@ -41,8 +44,7 @@ pub(crate) fn compute(graph: &mut Graph, tensors: &mut Pt2Tensors) -> Result<usi
             .iter()
             .map(|&v| match &graph.value(v).def {
                 Def::Weight(expr) => eval_weight_expr(expr, &Source(tensors)).map_err(failed),
-                Def::Literal(l) => literal_tensor(graph.ty(v), l).map_err(failed),
-                _ => Err(Error::malformed("an operand is no constant")),
+                _ => of_literals(graph, v).map_err(failed),
             })
             .collect::<Result<_>>()?;
         let value = eval_op(&node.op, &operands.iter().collect::<Vec<_>>(), &Bindings::new()).map_err(failed)?;
@@ -83,6 +85,41 @@ pub(crate) fn store_norms(graph: &mut Graph, tensors: &mut Pt2Tensors) -> Result
     Ok(())
 }
 
+/// Whether `v` is a literal, or small and computed of literals alone.
+fn depends_on_literals(g: &Graph, v: ValueId, depth: usize) -> bool {
+    let Some((_, node)) = g.producer(v) else {
+        return matches!(g.value(v).def, Def::Literal(_));
+    };
+    let elems = g
+        .ty(v)
+        .known_shape()
+        .and_then(|s| cactus_tensor::element_count(&s).ok());
+    depth > 0
+        && node.op.state().is_none()
+        && !node.inputs.is_empty()
+        && elems.is_some_and(|n| n <= Literal::MAX_ELEMS)
+        && node.inputs.iter().all(|&v| depends_on_literals(g, v, depth - 1))
+}
+
+/// The value of what [`depends_on_literals`].
+fn of_literals(g: &Graph, v: ValueId) -> cactus_reference::Result<Tensor> {
+    match (&g.value(v).def, g.producer(v)) {
+        (Def::Literal(l), _) => literal_tensor(g.ty(v), l),
+        (_, Some((_, node))) => {
+            let operands: Vec<Tensor> = node
+                .inputs
+                .iter()
+                .map(|&v| of_literals(g, v))
+                .collect::<cactus_reference::Result<_>>()?;
+            eval_op(&node.op, &operands.iter().collect::<Vec<_>>(), &Bindings::new())
+        }
+        _ => Err(cactus_reference::Error::new(
+            cactus_reference::ErrorKind::Weight,
+            "an operand is no constant",
+        )),
+    }
+}
+
 fn worthwhile(g: &Graph, node: &Node) -> bool {
     let ty = g.ty(node.outputs[0]);
     let Some(elems) = ty.known_shape().and_then(|s| cactus_tensor::element_count(&s).ok()) else {
@@ -92,7 +129,7 @@ fn worthwhile(g: &Graph, node: &Node) -> bool {
     let constants = node
         .inputs
         .iter()
-        .all(|&v| is_weight(v) || matches!(g.value(v).def, Def::Literal(_)));
+        .all(|&v| is_weight(v) || depends_on_literals(g, v, MAX_DEPTH));
     let moves = matches!(
         node.op,
         Op::Reshape { .. } | Op::Permute { .. } | Op::Expand { .. } | Op::Slice { .. }
