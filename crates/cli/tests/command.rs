@@ -266,7 +266,7 @@ fn kernels_assert_fails_where_a_slow_tier_is_forced() {
     let c = Cactus::new();
     let args = [
         "kernels",
-        "8,576,1536",
+        "8,128,128",
         "--reps",
         "3",
         "--packing",
