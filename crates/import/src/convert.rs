@@ -107,6 +107,9 @@ pub struct Outcome {
     pub seconds: f64,
     /// What the user should know, such as tensors of the source that the model does not use.
     pub notes: Vec<String>,
+    /// Of a source that is quantized already, its types and what becomes of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_types: Option<String>,
     /// What was lost, for each matrix in the order of execution.
     pub errors: Vec<TensorError>,
     /// What the passes did, in words.
@@ -179,7 +182,7 @@ pub fn convert_calibrated(
     let mut notes = notes(&unused_tensors(&def, &*model.tensors));
     let chosen: Vec<_> = storage.iter().map(|(name, c)| (name.clone(), c.storage)).collect();
     notes.extend(options.policy.idle_rules(&chosen));
-    notes.extend(crate::requantized::note(&*model.tensors, &weights));
+    let source_types = crate::requantized::note(&*model.tensors, &weights);
     let weights_bytes = writer.weights_bytes();
     let name = options.name.clone().unwrap_or_else(|| stem(source));
     let about = About {
@@ -193,7 +196,14 @@ pub fn convert_calibrated(
     let path = writer
         .finish(
             about,
-            &provenance(source, options, hashes, &model, &notes, &report.to_string()),
+            &provenance(
+                source,
+                options,
+                hashes,
+                &model,
+                &[&notes[..], source_types.as_slice()].concat(),
+                &report.to_string(),
+            ),
         )
         .map_err(from_bundle)?;
     Ok(Outcome {
@@ -202,6 +212,7 @@ pub fn convert_calibrated(
         weights_bytes,
         seconds: start.elapsed().as_secs_f64(),
         notes,
+        source_types,
         errors,
         explanation: report.to_string(),
     })

@@ -110,6 +110,7 @@ pub fn convert_weights(
         weights_bytes,
         seconds: start.elapsed().as_secs_f64(),
         notes,
+        source_types: None,
         errors,
         explanation: String::new(),
     })

@@ -150,6 +150,9 @@ fn request(args: &ConvertArgs, policy: &Policy) -> Result<Request> {
 
 /// Says what was made, and how good it is.
 pub(crate) fn report(made: &Made) {
+    if let Some(types) = &made.outcome.source_types {
+        output::note(types);
+    }
     output::note(format!(
         "{} tensors, {}, in {:.1} s",
         made.outcome.tensors,

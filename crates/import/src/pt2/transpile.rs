@@ -217,6 +217,7 @@ pub fn transpile(
         weights_bytes,
         seconds: start.elapsed().as_secs_f64(),
         notes: idle.into_iter().chain(unread).collect(),
+        source_types: None,
         errors,
         explanation,
     })
