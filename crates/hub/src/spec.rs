@@ -98,19 +98,19 @@ impl RepoRef {
             None => (rest, None),
         };
         let Some((org, name)) = repo.split_once('/') else {
-            return fail("a Hugging Face id has the form org/name");
+            return fail("a Hugging Face id has the form `org/name`");
         };
         if ![org, name].into_iter().all(is_repo_part) {
             return fail(
-                "each half of org/name has 1 to 96 letters, digits, `-`, `_` and `.`, no `--` or `..`, \
-                 and neither begins nor ends with `-` or `.`",
+                "both parts of `org/name` have 1 to 96 letters, digits, `-`, `_` and `.`, no `--` or `..`, \
+                 and do not begin or end with `-` or `.`",
             );
         }
         if !revision.is_none_or(is_relative_path) {
-            return fail("a revision is a branch, a tag or a commit");
+            return fail("what follows `@` must be a branch, a tag or a commit");
         }
         if !file.is_none_or(is_relative_path) {
-            return fail("a file is a path inside the repository");
+            return fail("what follows `:` must be the path of a file inside the repository");
         }
         Ok(RepoRef {
             repo: repo.to_owned(),

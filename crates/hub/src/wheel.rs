@@ -89,7 +89,7 @@ fn fault(path: &Path, member: &str, error: ZipError) -> Error {
     match error {
         ZipError::FileNotFound => Error::NotFound {
             what: format!("`{member}`"),
-            attempt: format!("a look into {}", path.display()),
+            attempt: format!("reading {}", path.display()),
         },
         other => Error::Protocol {
             attempt,
