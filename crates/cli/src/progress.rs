@@ -3,21 +3,85 @@
 use crate::output;
 use cactus_hub::Event;
 use cactus_quality::Stage;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
+use std::fmt::Write;
 use std::io::IsTerminal;
 use std::time::Duration;
 
-/// A bar of bytes with rate and time left; hidden where standard error is no terminal.
+/// What a bar counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Bytes,
+    /// Things by their name, in the plural.
+    Of(&'static str),
+}
+
+impl Unit {
+    /// `92.9 MB`, `134.5 M`, `33`.
+    fn amount(self, n: u64) -> String {
+        let x = n as f64;
+        match (self, n) {
+            (Unit::Bytes, _) => output::bytes(n),
+            (Unit::Of(_), 0..10_000) => n.to_string(),
+            (Unit::Of(_), 10_000..1_000_000) => format!("{:.1} k", x / 1e3),
+            (Unit::Of(_), 1_000_000..1_000_000_000) => format!("{:.1} M", x / 1e6),
+            (Unit::Of(_), _) => format!("{:.2} G", x / 1e9),
+        }
+    }
+
+    /// `1 of 2 windows`.
+    fn progress(self, done: u64, total: u64) -> String {
+        let name = match self {
+            Unit::Bytes => "",
+            Unit::Of(name) => name,
+        };
+        let text = format!("{} of {} {name}", self.amount(done), self.amount(total));
+        text.trim_end().to_owned()
+    }
+
+    /// `45.2 MB/s`, `0.4/s`.
+    fn rate(self, per_second: f64) -> String {
+        match self {
+            Unit::Of(_) if per_second < 100.0 => format!("{per_second:.1}/s"),
+            _ => format!("{}/s", self.amount(per_second as u64)),
+        }
+    }
+}
+
+/// A bar of bytes.
 pub(crate) fn byte_bar(total: u64, what: &str) -> ProgressBar {
+    bar(total, what, Unit::Bytes)
+}
+
+/// A bar with what is done, rate and time left, and a message behind them; hidden where standard error is no terminal.
+pub(crate) fn bar(total: u64, what: &str, unit: Unit) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(total);
-    let style = "{msg:<28} {bar:32.cyan/blue} {bytes:>10}/{total_bytes:<10} {bytes_per_sec:>12} {eta:>5} left";
-    if let Ok(style) = ProgressStyle::with_template(style) {
+    let template = "{prefix:<18} {bar:20.cyan/blue} {done}  {rate}  {left}  {msg}";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        // Writing to the terminal's buffer cannot fail.
+        let done = move |s: &ProgressState, out: &mut dyn Write| {
+            let _ = out.write_str(&unit.progress(s.pos(), s.len().unwrap_or(0)));
+        };
+        let rate = move |s: &ProgressState, out: &mut dyn Write| {
+            if s.pos() > 0 {
+                let _ = out.write_str(&unit.rate(s.per_sec()));
+            }
+        };
+        let left = |s: &ProgressState, out: &mut dyn Write| {
+            if s.pos() > 0 {
+                let _ = write!(out, "{:#} left", HumanDuration(s.eta()));
+            }
+        };
+        let style = style
+            .with_key("done", done)
+            .with_key("rate", rate)
+            .with_key("left", left);
         bar.set_style(style.progress_chars("━╸─"));
     }
-    bar.set_message(what.to_owned());
+    bar.set_prefix(what.to_owned());
     bar
 }
 
@@ -41,7 +105,7 @@ pub(crate) struct FetchProgress {
 impl cactus_hub::Progress for FetchProgress {
     fn event(&mut self, event: Event<'_>) {
         match event {
-            Event::Waiting { id } => output::note(format!("another process is fetching `{id}`; waiting for it")),
+            Event::Waiting { id } => output::note(format!("another process is downloading `{id}`; waiting for it")),
             Event::Begin {
                 id,
                 total_bytes,
@@ -49,16 +113,17 @@ impl cactus_hub::Progress for FetchProgress {
             } => {
                 let resumed = match resumed_bytes {
                     0 => String::new(),
-                    n => format!(", {} already here", output::bytes(n)),
+                    n => format!(", {} of it already here", output::bytes(n)),
                 };
-                output::note(format!("fetching `{id}` ({}{resumed})", output::bytes(total_bytes)));
+                output::note(format!("downloading `{id}` ({}{resumed})", output::bytes(total_bytes)));
                 let bar = byte_bar(total_bytes, id);
                 bar.set_position(resumed_bytes);
+                bar.reset_eta();
                 self.bar = Some(bar);
             }
             Event::File { name, number, count } => {
                 if let Some(bar) = &self.bar {
-                    bar.set_message(match count {
+                    bar.set_prefix(match count {
                         1 => name.to_owned(),
                         _ => format!("{name} ({number}/{count})"),
                     });
@@ -71,7 +136,7 @@ impl cactus_hub::Progress for FetchProgress {
             }
             Event::Verify { name } => {
                 if let Some(bar) = &self.bar {
-                    bar.set_message(format!("checking {name}"));
+                    bar.set_prefix(format!("checking {name}"));
                 }
             }
             Event::Done { .. } => {
@@ -98,14 +163,14 @@ impl StageBar {
             if let Some((_, bar)) = current.take() {
                 bar.finish_and_clear();
             }
-            let what = match stage {
-                Stage::Reference => "reading",
-                Stage::Sensitivity => "measuring sensitivity",
-                Stage::Calibrating => "calibrating",
-                Stage::Measuring => "measuring quality",
-                _ => "converting",
+            let (what, unit) = match stage {
+                Stage::Reference => ("reading source", "weights"),
+                Stage::Sensitivity => ("choosing bits", "matrices"),
+                Stage::Calibrating => ("calibrating", "windows"),
+                Stage::Measuring => ("measuring quality", "windows"),
+                _ => ("converting", "weights"),
             };
-            *current = Some((stage, byte_bar(total, what)));
+            *current = Some((stage, bar(total, what, Unit::Of(unit))));
         }
         if let Some((_, bar)) = &*current {
             bar.set_length(total);
@@ -120,17 +185,27 @@ impl StageBar {
     }
 }
 
-/// A bar of things counted one by one, with what is known so far.
-pub(crate) fn count_bar(total: u64, what: &str) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
+#[cfg(test)]
+mod tests {
+    use super::Unit;
+
+    #[test]
+    fn bars_show_their_unit() {
+        let cases = [
+            (Unit::Bytes, 1, 2, "1 B of 2 B", 45_200_000.0, "45.2 MB/s"),
+            (Unit::Of("windows"), 1, 2, "1 of 2 windows", 0.44, "0.4/s"),
+            (
+                Unit::Of("weights"),
+                67_250_000,
+                134_515_008,
+                "67.2 M of 134.5 M weights",
+                3e7,
+                "30.0 M/s",
+            ),
+        ];
+        for (unit, done, total, progress, per_second, rate) in cases {
+            assert_eq!(unit.progress(done, total), progress);
+            assert_eq!(unit.rate(per_second), rate);
+        }
     }
-    let bar = ProgressBar::new(total);
-    if let Ok(style) =
-        ProgressStyle::with_template("{prefix:<12} {bar:32.cyan/blue} {pos:>5}/{len:<5} {eta:>5} left  {msg}")
-    {
-        bar.set_style(style.progress_chars("━╸─"));
-    }
-    bar.set_prefix(what.to_owned());
-    bar
 }

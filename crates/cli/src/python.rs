@@ -66,8 +66,8 @@ pub(crate) fn transpile(arguments: impl Iterator<Item = OsString>) -> Result<Exi
             .code()
             .map_or(ExitCode::FAILURE, |c| ExitCode::from(c.clamp(0, 255) as u8))),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => bail!(
-            "this source is captured by Python, and there is no `{}`: install Python 3 with `pip install torch transformers`, \
-             or set {PYTHON_VARIABLE} to one that has them; a .pt2 archive of torch.export needs neither",
+            "capturing this model needs Python with PyTorch, and there is no program `{}`: install Python 3, then run `pip install \
+             torch transformers`; or set {PYTHON_VARIABLE} to a Python that has them. A .pt2 file of torch.export needs neither",
             Path::new(&python).display()
         ),
         Err(e) => Err(e).with_context(|| format!("cannot run `{}`", Path::new(&python).display())),

@@ -80,7 +80,7 @@ fn every_command_that_converts_measures_few_bits_and_refuses_what_is_too_far() {
         let err = c.fails(command);
         for part in [
             "below the floor",
-            "same first token",
+            "same top token",
             "--calibrate",
             "cactus convert",
             "--bits 1",
@@ -330,7 +330,10 @@ fn texts_of_conversations_and_options_that_cannot_be() {
             "--calibration-tokens",
         ),
         (&["eval", "m", "--chunks", "0"], "--chunks"),
-        (&["eval", "m", "--context", "3"], "windows of 3 tokens"),
+        (
+            &["eval", "m", "--context", "3"],
+            "windows of at least 4 tokens, found 3",
+        ),
         (&["eval", "m", "--file", "."], "a folder"),
     ] {
         let err = c.fails(args);

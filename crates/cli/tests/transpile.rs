@@ -201,14 +201,14 @@ fn a_file_of_weights_is_packed_once_and_taken_by_a_program() {
     ] {
         let err = error(dir, &command);
         assert!(
-            err.contains("weights and no program") && err.contains("--weights-dir w"),
+            err.contains("has only weights") && err.contains("--weights-dir w"),
             "{err}"
         );
     }
     let shown = run(dir, &["inspect", "w"]);
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(
-        shown.contains("weights without a program") && !shown.contains("vocabulary"),
+        shown.contains("only weights, no program") && !shown.contains("vocabulary"),
         "{shown}"
     );
 
@@ -252,7 +252,7 @@ fn a_file_of_weights_is_packed_once_and_taken_by_a_program() {
     ] {
         let err = error(dir, &["transpile", "classifier.pt2", "other", option]);
         let name = option.split('=').next().unwrap();
-        assert!(err.contains(name) && err.contains("captured before"), "{err}");
+        assert!(err.contains(name) && err.contains("already captured"), "{err}");
     }
     let err = error(dir, &["convert", "classifier.pt", "v", "--calibrate"]);
     assert!(err.contains("`--calibrate` runs the model"), "{err}");
@@ -271,7 +271,7 @@ fn the_graph_before_and_after_is_drawn_side_by_side() {
             .success()
     );
     let svg = std::fs::read_to_string(dir.join("both.svg")).unwrap();
-    assert!(svg.contains("before the passes (") && svg.contains("after the passes ("));
+    assert!(svg.contains("before optimization (") && svg.contains("after optimization ("));
     let err = error(dir, &["inspect", "m", "--graph", "both.dot", "--side-by-side"]);
-    assert!(err.contains("drawn as `.svg`"), "{err}");
+    assert!(err.contains("only `.svg`"), "{err}");
 }

@@ -112,7 +112,7 @@ impl Report {
             .map(|t| format!("`{}` ({}, {:.1} %)", t.name, t.packing, 100.0 * t.relative))
             .collect();
         Some(format!(
-            "divergence from the source {:.4} nats (at most {}), same first token {:.1} % (at least {:.0} %); largest \
+            "divergence from the source {:.4} nats (at most {}), same top token {:.1} % (at least {:.0} %); largest \
              errors: {}",
             c.kl_mean,
             floor.kl_mean,

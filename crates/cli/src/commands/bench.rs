@@ -65,7 +65,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     let context = loaded.program().context_tokens();
     if args.prefill > context || needed > context {
         bail!(
-            "`--prefill`, or `--depth` with `--decode`, takes {} tokens; the model was made for {context}",
+            "`--prefill`, or `--depth` plus `--decode`, needs {} tokens; the model handles at most {context}",
             needed.max(args.prefill)
         );
     }
@@ -135,14 +135,15 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     }
     let optional = |x: Option<f64>| x.map_or_else(|| "not known".to_owned(), |x| format!("{x:.1} MB"));
     output::note(format!(
-        "{} · {} · {}+{} threads · load {:.1} ms ({:.1} ms with tokenizer) · peak {} · anonymous {} (arena {:.1} MB, \
-         states {:.1} MB for {} tokens) · mapped {:.1} MB",
-        report.model,
-        report.isa,
-        report.threads,
-        report.decode_threads,
-        report.load_ms,
-        report.load_text_ms,
+        "model   {} on {}, {} threads for the prompt, {} for generating",
+        report.model, report.isa, report.threads, report.decode_threads
+    ));
+    output::note(format!(
+        "load    {:.1} ms, {:.1} ms with the tokenizer",
+        report.load_ms, report.load_text_ms
+    ));
+    output::note(format!(
+        "memory  {} at most; {} of its own (activations {:.1} MB, states {:.1} MB for {} tokens), {:.1} MB of weights mapped",
         optional(report.peak_rss_mb),
         optional(report.anon_mb),
         report.arena_mb,

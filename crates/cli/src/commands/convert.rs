@@ -3,7 +3,7 @@
 
 use crate::args::{ConvertArgs, ConvertBits};
 use crate::commands::policy;
-use crate::progress::byte_bar;
+use crate::progress::{Unit, bar};
 use crate::{model, output};
 use anyhow::{Result, bail};
 use cactus_hub::Format;
@@ -16,7 +16,7 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
     let source = Path::new(&args.source);
     if pt2::is_pt2(source) && source.is_file() {
         bail!(
-            "`{0}` is a program with its weights, which `cactus transpile` reads and quantizes at once: \
+            "`{0}` is a captured program with its weights, which `cactus transpile` converts: \
              cactus transpile {0} FOLDER --bits 4",
             args.source
         );
@@ -27,7 +27,10 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
     let hub = model::hub(args.token.clone(), args.offline)?;
     let fetched = model::fetch(&hub, &args.source)?;
     if fetched.format == Format::Bundle {
-        bail!("`{}` is a bundle already", fetched.path.display());
+        bail!(
+            "`{}` is already a bundle; a bundle is made from the original weights",
+            fetched.path.display()
+        );
     }
     let options = ConvertOptions {
         policy: chosen_policy(args)?,
@@ -66,7 +69,7 @@ fn weights(source: &Path, args: &ConvertArgs) -> Result<()> {
     ];
     if let Some((_, option)) = needs_a_program.iter().find(|(given, _)| *given) {
         bail!(
-            "`{option}` runs the model, and `{}` has weights without a program",
+            "`{option}` runs the model, but `{}` has only weights and no program to run",
             source.display()
         );
     }
@@ -77,12 +80,14 @@ fn weights(source: &Path, args: &ConvertArgs) -> Result<()> {
         ..ConvertOptions::default()
     };
     let what = source.file_name().unwrap_or(source.as_os_str()).to_string_lossy();
-    output::note(format!("packing the weights of {what} in {} bits", options.policy));
-    let mut bar = None;
+    output::note(format!("converting the weights of {what} to {} bits", options.policy));
+    let mut shown = None;
     let outcome = convert_weights(source, &args.destination, &options, &mut |done, total| {
-        bar.get_or_insert_with(|| byte_bar(total, "packing")).set_position(done);
+        shown
+            .get_or_insert_with(|| bar(total, "converting", Unit::Of("weights")))
+            .set_position(done);
     });
-    if let Some(bar) = bar {
+    if let Some(bar) = shown {
         bar.finish_and_clear();
     }
     let outcome = outcome?;
@@ -93,7 +98,7 @@ fn weights(source: &Path, args: &ConvertArgs) -> Result<()> {
         return output::json(&outcome);
     }
     output::note(format!(
-        "{} tensors, {}, in {:.1} s; a program takes them: cactus transpile my_model.py:MyModel FOLDER --weights-dir {}",
+        "{} tensors, {}, in {:.1} s; use them with: cactus transpile my_model.py:MyModel FOLDER --weights-dir {}",
         outcome.tensors,
         output::bytes(outcome.weights_bytes),
         outcome.seconds,
@@ -131,7 +136,7 @@ fn request(args: &ConvertArgs, policy: &Policy) -> Result<Request> {
         None => None,
     };
     if calibration.is_some() && !few {
-        output::warning("`--calibrate` has no effect: no weight is asked to have fewer than 8 bits");
+        output::warning("`--calibrate` has no effect, because no weight has fewer than 8 bits");
         calibration = None;
     }
     Ok(Request {
@@ -161,7 +166,7 @@ pub(crate) fn report(made: &Made) {
     ));
     if let Some(c) = made.quality.as_ref().and_then(|q| q.comparison.as_ref()) {
         output::note(format!(
-            "against the source: divergence {:.4} ± {:.4} nats, same first token {:.1} %, perplexity {:.3} (source {:.3})",
+            "compared with the source: divergence {:.4} ± {:.4} nats, same top token {:.1} %, perplexity {:.3} (source {:.3})",
             c.kl_mean,
             c.kl_error,
             100.0 * c.top1,

@@ -1,7 +1,7 @@
 //! How good a bundle is: on a text, against another bundle, in a task.
 
 use crate::args::{EvalArgs, EvalTask};
-use crate::progress::{count_bar, spinner};
+use crate::progress::{Unit, bar, spinner};
 use crate::{model, output};
 use anyhow::{Context, Result, bail};
 use cactus_engine::{Bundle, CancelToken, KvDType, LoadOptions, Model};
@@ -40,7 +40,7 @@ fn measure(args: &EvalArgs, threads: usize) -> Result<()> {
     let length = args.context.unwrap_or(WINDOW);
     let mut runner = Runner::open(&args.bundle, length, threads)?;
     let windows = windows(args, &runner, length)?;
-    let bar = count_bar(windows.iter().len() as u64, "windows");
+    let bar = bar(windows.iter().len() as u64, "measuring", Unit::Of("windows"));
     let p = perplexity(&mut runner, &windows, &mut |done, p| {
         bar.set_position(done as u64);
         bar.set_message(format!("perplexity {:.4}", p.perplexity));
@@ -50,7 +50,10 @@ fn measure(args: &EvalArgs, threads: usize) -> Result<()> {
         return output::json(&p);
     }
     output::line(format!("{:<17} {:.4} ± {:.4}", "perplexity", p.perplexity, p.error));
-    output::note(format!("{} tokens of {} windows of {}", p.tokens, p.windows, p.context));
+    output::note(format!(
+        "{} tokens scored, in {} windows of {} tokens",
+        p.tokens, p.windows, p.context
+    ));
     Ok(())
 }
 
@@ -59,7 +62,7 @@ fn measure_against(args: &EvalArgs, against: &Path, threads: usize) -> Result<()
     let mut reference = Runner::open(against, length, threads)?;
     let mut candidate = Runner::open(&args.bundle, length, threads)?;
     let windows = windows(args, &reference, length)?;
-    let bar = count_bar(windows.iter().len() as u64, "windows");
+    let bar = bar(windows.iter().len() as u64, "comparing", Unit::Of("windows"));
     let c = compare(&mut reference, &mut candidate, &windows, &mut |done, c| {
         bar.set_position(done as u64);
         bar.set_message(format!("divergence {:.4}", c.kl_mean));
@@ -71,10 +74,10 @@ fn measure_against(args: &EvalArgs, against: &Path, threads: usize) -> Result<()
     let rows = [
         ("divergence", format!("{:.5} ± {:.5} nats", c.kl_mean, c.kl_error)),
         (
-            "of it",
+            "",
             format!("median {:.5}, 99th percentile {:.4}", c.kl_median, c.kl_p99),
         ),
-        ("same first token", format!("{:.2} %", 100.0 * c.top1)),
+        ("same top token", format!("{:.2} %", 100.0 * c.top1)),
         (
             "perplexity",
             format!("{:.4} (reference {:.4})", c.perplexity, c.perplexity_reference),
@@ -83,7 +86,10 @@ fn measure_against(args: &EvalArgs, against: &Path, threads: usize) -> Result<()
     for (key, value) in rows {
         output::line(format!("{key:<17} {value}"));
     }
-    output::note(format!("{} tokens of {} windows of {}", c.tokens, c.windows, c.context));
+    output::note(format!(
+        "{} tokens compared, in {} windows of {} tokens",
+        c.tokens, c.windows, c.context
+    ));
     Ok(())
 }
 
@@ -96,11 +102,16 @@ fn ask(args: &EvalArgs, task: EvalTask, threads: usize) -> Result<()> {
     };
     if task == Task::HumanEval && !args.allow_code_execution {
         bail!(
-            "`humaneval` runs Python programs that the model writes; the limits around them (time, memory, an empty folder, \
-             no network where `unshare` works) are no sandbox. Give `--allow-code-execution` to do that"
+            "`humaneval` runs Python programs that the model writes. Their time and memory are limited, they start in an empty \
+             folder, and without network where `unshare` works; but that is no sandbox. To run them, give \
+             `--allow-code-execution`"
         );
     }
-    let data = read_file(args.data.as_deref().context("`--task` needs `--data`")?)?;
+    let data = read_file(
+        args.data
+            .as_deref()
+            .context("`--task` needs a file of questions: `--data FILE`")?,
+    )?;
     let answers = args.answers.as_deref().map(read_file).transpose()?;
     let mut cases = read_cases(task, &data, answers.as_deref())?;
     cases.truncate(args.limit.map_or(usize::MAX, usize::from));
@@ -110,7 +121,7 @@ fn ask(args: &EvalArgs, task: EvalTask, threads: usize) -> Result<()> {
         allow_code_execution: args.allow_code_execution,
         ..TaskOptions::default()
     };
-    let bar = spinner("loading");
+    let loading = spinner("loading");
     let load = LoadOptions {
         context_tokens: args.context.unwrap_or(TASK_CONTEXT),
         kv_dtype: KvDType::F16,
@@ -130,15 +141,15 @@ fn ask(args: &EvalArgs, task: EvalTask, threads: usize) -> Result<()> {
         Some(file) => Results::open(file, setup, &cases)?,
         None => Results::new(setup),
     };
-    bar.finish_and_clear();
+    loading.finish_and_clear();
     if !results.cases.is_empty() {
         output::note(format!(
-            "{} of {} cases are already there",
+            "continuing: {} of {} cases were answered before",
             results.cases.len(),
             cases.len()
         ));
     }
-    let bar = count_bar(cases.len() as u64, task.name());
+    let bar = bar(cases.len() as u64, task.name(), Unit::Of("cases"));
     bar.set_position(results.cases.len() as u64);
     let mut saved = Instant::now();
     let run = run_task(

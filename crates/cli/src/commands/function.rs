@@ -23,7 +23,7 @@ pub(crate) fn is_function(bundle: &Bundle) -> bool {
 pub(crate) fn run(bundle: Arc<Bundle>, args: &RunArgs) -> Result<()> {
     model::needs_program(&bundle)?;
     if args.prompt.is_some() {
-        bail!("the bundle is a function, which takes arrays: `--input NAME=FILE.npy`");
+        bail!("the bundle is a function, which takes arrays and no prompt: use `--input NAME=FILE.npy`");
     }
     let components = chosen(&bundle, args.component.as_deref())?;
     let mut values = inputs(&components, args)?;
@@ -107,7 +107,7 @@ fn inputs(components: &[&Component], args: &RunArgs) -> Result<BTreeMap<String, 
     if let Some(ids) = &args.input_ids {
         let of_ids = |name: &&&str| name.ends_with("input_ids");
         let Some(name) = open.iter().find(of_ids).or(open.first()) else {
-            bail!("the function takes no input");
+            bail!("`--input-ids` was given, but the function has no inputs");
         };
         let ids: Vec<i64> = ids.iter().map(|&i| i.into()).collect();
         inputs.insert((*name).to_owned(), Tensor::from_i64([1, ids.len()], ids)?);
@@ -172,7 +172,7 @@ fn described(name: &str, tensor: &Tensor) -> serde_json::Value {
 /// `NAME=FILE.npy`, where the name may be a position in `open`.
 fn array(input: &str, open: &[&str]) -> Result<(String, Tensor)> {
     let Some((name, path)) = input.split_once('=') else {
-        bail!("`{input}` is no input; write `--input NAME=FILE.npy`, where NAME may be a position");
+        bail!("expected `--input NAME=FILE.npy`, where NAME is a name or a position; found `{input}`");
     };
     let by_position = name.parse::<usize>().ok().and_then(|i| open.get(i).copied());
     let name = by_position.unwrap_or(name);

@@ -31,7 +31,7 @@ pub(crate) fn run(bundle: Arc<Bundle>, args: &BenchArgs) -> Result<()> {
     for component in &bundle.manifest().components {
         let function = Function::new(Arc::clone(&bundle), &component.name, None)?;
         let inputs = made_up(&function, args.prefill)
-            .with_context(|| format!("no inputs can be made up for component `{}`", component.name))?;
+            .with_context(|| format!("cannot make up inputs for component `{}`", component.name))?;
         // The first call makes the plan.
         function.run(&pool, threads, &inputs)?;
         let mut all_ms = Vec::new();
@@ -80,7 +80,7 @@ pub(crate) fn any_inputs(
     let sizes = [16, 8, 32, 4, 64, 2, 128, 256, 512, 1];
     let found = sizes.into_iter().find_map(|n| made_up(function, n).ok());
     let Some(mut inputs) = found else {
-        anyhow::bail!("no inputs can be made up for component `{}`", function.graph().name);
+        anyhow::bail!("cannot make up inputs for component `{}`", function.graph().name);
     };
     let mut invented = Vec::new();
     for (name, slot) in &mut inputs {
@@ -101,12 +101,16 @@ fn made_up(function: &Function, size: usize) -> Result<BTreeMap<String, Tensor>>
             bindings.insert(symbol.to_owned(), size);
         }
     }
-    anyhow::ensure!(bindings.len() <= MAX_SYMBOLS, "{} sizes vary", bindings.len());
+    anyhow::ensure!(
+        bindings.len() <= MAX_SYMBOLS,
+        "{} sizes vary, at most {MAX_SYMBOLS} are supported",
+        bindings.len()
+    );
     if let Some(batch) = bindings.get_mut(cactus_ir::BATCH) {
         *batch = 1;
     }
     if let Some(broken) = graph.broken_constraint(&bindings)? {
-        anyhow::bail!("{broken}; give another size with `--prefill`");
+        anyhow::bail!("{broken}; choose another size with `--prefill`");
     }
     let mut inputs = BTreeMap::new();
     for &v in graph.inputs() {

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
         }
         let m = loaded.program().memory();
         output::line(format!(
-            "arena {} (buffers {} unshared), states {}",
+            "activations {} ({} if buffers were not shared), states {}",
             output::bytes(m.arena_bytes as u64),
             output::bytes(m.buffers_bytes as u64),
             output::bytes(m.state_bytes as u64)
@@ -51,10 +51,7 @@ fn functions(bundle: &Bundle) -> Result<()> {
     for component in &bundle.manifest().components {
         let (graph, _) = bundle.graph(&component.name)?;
         output::line("");
-        output::line(format!(
-            "component {}, one call of a kernel for each line",
-            component.name
-        ));
+        output::line(format!("component {}, one kernel call in each line", component.name));
         for (i, (_, node)) in graph.nodes().enumerate() {
             let ty = graph.ty(node.outputs[0]);
             output::line(format!("{i:>5}  {:<14} -> {ty}  {}", node.op.mnemonic(), node.path));
@@ -158,7 +155,9 @@ fn summary(bundle: &Bundle, tensors: bool) -> Result<()> {
         output::line(format!("{:<11} {}", "quality", quality_text(quality)));
     }
     if alone {
-        output::line("weights without a program: `cactus transpile … --weights-dir` takes them by name");
+        output::line(
+            "only weights, no program to run: use them with `cactus transpile my_model.py:MyModel FOLDER --weights-dir`",
+        );
     }
     output::line("");
     for c in &m.components {
@@ -229,7 +228,7 @@ fn quality_text(quality: &serde_json::Value) -> String {
     let number = |name: &str| quality["comparison"][name].as_f64().unwrap_or(f64::NAN);
     let why = || quality["why"].as_str().unwrap_or("no reason given");
     if quality["comparison"].is_null() {
-        return format!("not measured ({}); `--tensors` shows what each matrix lost", why());
+        return format!("not measured ({}); `--tensors` shows the error of each matrix", why());
     }
     let calibrated = match quality["calibration"].as_str() {
         Some(text) => format!("calibrated on {text}"),
@@ -240,7 +239,7 @@ fn quality_text(quality: &serde_json::Value) -> String {
         _ => String::new(),
     };
     format!(
-        "divergence from the source {:.4} nats, same first token {:.1} %, perplexity {:.3} (source {:.3}); {calibrated}{verdict}",
+        "divergence from the source {:.4} nats, same top token {:.1} %, perplexity {:.3} (source {:.3}); {calibrated}{verdict}",
         number("kl_mean"),
         100.0 * number("top1"),
         number("perplexity"),
@@ -300,7 +299,7 @@ fn draw(bundle: &Bundle, args: &InspectArgs, file: &Path) -> Result<()> {
         None => bundle.manifest().components.first(),
     };
     let Some(component) = component else {
-        bail!("the bundle has no component");
+        bail!("the bundle has no component to draw");
     };
     let raw = || -> Result<Graph> {
         let bytes = bundle.file(&format!("components/{}/raw_ir.json", component.name))?;
@@ -312,17 +311,22 @@ fn draw(bundle: &Bundle, args: &InspectArgs, file: &Path) -> Result<()> {
         _ => vec![bundle.graph(&component.name)?.0],
     };
     let text = match (file.extension().and_then(|e| e.to_str()), &graphs[..]) {
-        (Some("svg"), [before, after]) => drawing::svg(&[("before the passes", before), ("after the passes", after)]),
-        (_, [_, _]) => bail!("`--side-by-side` is drawn as `.svg`, found `{}`", file.display()),
+        (Some("svg"), [before, after]) => {
+            drawing::svg(&[("before optimization", before), ("after optimization", after)])
+        }
+        (_, [_, _]) => bail!("`--side-by-side` draws only `.svg` files, found `{}`", file.display()),
         (Some("svg"), [graph, ..]) => drawing::svg(&[("", graph)]),
         (Some("dot"), [graph, ..]) => drawing::dot(graph),
         (Some("txt"), [graph, ..]) => graph.to_string(),
-        _ => bail!("`{}` must end in `.svg`, `.dot` or `.txt`", file.display()),
+        _ => bail!(
+            "the name of the file must end in `.svg`, `.dot` or `.txt`, found `{}`",
+            file.display()
+        ),
     };
     std::fs::write(file, text).with_context(|| format!("cannot write `{}`", file.display()))?;
     let counts: Vec<String> = graphs.iter().map(|g| g.order().len().to_string()).collect();
     output::note(format!(
-        "drew {} operations into {}",
+        "drew {} operations to {}",
         counts.join(" and "),
         file.display()
     ));

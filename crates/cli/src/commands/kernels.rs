@@ -90,7 +90,8 @@ pub(crate) fn run(args: &KernelsArgs) -> Result<()> {
     let slow = rows.iter().find(|r| r.picked && !r.fastest);
     match slow {
         Some(r) if args.assert => bail!(
-            "the pick {} is not the fastest within {:.0} % for {} [{},{},{}]; measure again on a quiet machine, or report it",
+            "{}, which is used, is more than {:.0} % slower than the fastest for {} [{},{},{}]; measure again on an idle machine, or \
+             report it",
             r.tier,
             (NOISE - 1.0) * 100.0,
             r.packing,
@@ -108,7 +109,7 @@ fn named(name: &str) -> Result<Packing> {
     let found = matrices.clone().find(|packing| packing.name() == name);
     found.with_context(|| {
         let names: Vec<&str> = matrices.by_ref().map(Packing::name).collect();
-        format!("there is no packing `{name}`; there are {}", names.join(", "))
+        format!("there is no packing `{name}`; the packings are {}", names.join(", "))
     })
 }
 
@@ -121,12 +122,12 @@ fn parse(text: &str) -> Result<Shape> {
         .with_context(wrong)?;
     let [m, k, n] = numbers[..] else { bail!(wrong()) };
     ensure!(m > 0 && k > 0 && n > 0, "{}", wrong());
-    ensure!(m <= 4096, "at most 4096 rows are computed at once, found {m}");
+    ensure!(m <= 4096, "expected at most 4096 rows, found {m}");
     for (what, width) in [("inputs", k), ("outputs", n)] {
         let bytes = width.checked_mul(4 * m).context("the numbers are too large")?;
         ensure!(
             bytes <= ROW_BYTES,
-            "{m} rows of {width} {what} take {}; at most {} are measured",
+            "{m} rows of {width} {what} take {}; the limit is {}",
             output::bytes(bytes as u64),
             output::bytes(ROW_BYTES as u64)
         );
@@ -139,7 +140,7 @@ fn seconds(exec: Exec<'_>, packing: Packing, Shape(m, k, n): Shape, weights: &[u
     let bytes = PackedLayout::new(packing, n, k)?.data_bytes();
     ensure!(
         bytes <= weights.len(),
-        "{} outputs of {k} inputs take {} as {packing}; at most {} are measured",
+        "{} outputs by {k} inputs take {} as {packing}; the limit is {}",
         n,
         output::bytes(bytes as u64),
         output::bytes(weights.len() as u64)
@@ -206,8 +207,8 @@ fn print(rows: &[Row]) {
         .iter()
         .map(|r| {
             let mark = match (r.picked, r.fastest) {
-                (true, true) => "picked",
-                (true, false) => "picked, slower",
+                (true, true) => "used",
+                (true, false) => "used, not the fastest",
                 _ => "",
             };
             vec![

@@ -36,7 +36,7 @@ pub(crate) fn run(args: &ListArgs) -> Result<()> {
     output::table(&["known model", "download", "license", "description"], &rows);
     output::line("");
     if items.is_empty() {
-        output::note(format!("nothing is cached in {}", hub.cache().root().display()));
+        output::note(format!("the cache is empty ({})", hub.cache().root().display()));
         return Ok(());
     }
     let rows: Vec<Vec<String>> = items
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &ListArgs) -> Result<()> {
         .map(|i| vec![i.key.clone(), kind(&i.kind), output::bytes(i.bytes)])
         .collect();
     output::table(&["cached", "kind", "size"], &rows);
-    output::note(format!("in {}", hub.cache().root().display()));
+    output::note(format!("the cache is {}", hub.cache().root().display()));
     Ok(())
 }
 

@@ -16,12 +16,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const HELP: &str = "\
-/help    this help
+/help    show this help
 /reset   forget the conversation
 /system  set the system prompt: /system You are a pirate
-/stats   timings of the last answer
-/exit    leave (or Ctrl-D)
-Ctrl-C stops an answer under way; end a line with \\ to go on in the next";
+/stats   show the timings of the last answer
+/exit    leave (or press Ctrl-D)
+Ctrl-C stops an answer. A line that ends with \\ continues on the next.";
 
 /// Exit code of a program that Ctrl-C ended.
 const INTERRUPTED: u8 = 130;
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let reads_more = !loaded.program().given_inputs().is_empty();
     if (!args.input.is_empty() && !reads_more) || args.output_dir.is_some() {
         bail!(
-            "`--input` and `--output-dir` are for bundles that are functions; this one takes a prompt or `--input-ids`"
+            "`--input` and `--output-dir` are for bundles that are functions; this bundle takes `--prompt` or `--input-ids`"
         );
     }
     let options = generate_options(args, loaded.default_options())?;
@@ -217,7 +217,9 @@ impl Chat<'_> {
         };
         let Some(template) = template else {
             if self.system.is_some() && !self.args.raw {
-                bail!("the model has no chat template, so a system prompt has no place");
+                bail!(
+                    "a system prompt needs a chat template, and the model has none; put the text into the prompt instead"
+                );
             }
             return Ok(tokenizer.encode(prompt, true)?);
         };
@@ -269,7 +271,9 @@ impl Chat<'_> {
             return Err(e).context("cannot write the answer");
         }
         match completion.finish_reason {
-            FinishReason::ContextFull => output::warning("the context is full; raise `--context` or give `--rolling`"),
+            FinishReason::ContextFull => output::warning(
+                "the answer ends here because the context is full; raise `--context`, or use `--rolling` to drop the oldest tokens",
+            ),
             FinishReason::Cancelled if !quiet => output::note("(stopped)"),
             _ => {}
         }
@@ -284,11 +288,11 @@ impl Chat<'_> {
 
     fn converse(&mut self) -> Result<ExitCode> {
         if self.model.chat_template()?.is_none() && !self.args.raw {
-            output::note("this model has no chat template: each line is continued as plain text");
+            output::note("this model has no chat template, so each line is continued as plain text");
         }
         if !std::io::stdin().is_terminal() {
             for line in std::io::stdin().lock().lines() {
-                let line = line.context("standard input is not valid UTF-8")?;
+                let line = line.context("cannot read standard input as UTF-8 text")?;
                 if !line.trim().is_empty() && !self.turn(&line) {
                     break;
                 }
@@ -296,7 +300,7 @@ impl Chat<'_> {
             return Ok(ExitCode::SUCCESS);
         }
         output::note(format!(
-            "{} on {} · /help for help, Ctrl-D to leave",
+            "{} on {} · /help shows commands, Ctrl-D leaves",
             self.model.bundle().manifest().name,
             self.model.program().kernels().tier().name()
         ));
@@ -324,7 +328,7 @@ impl Chat<'_> {
                 }
                 Err(ReadlineError::Interrupted) => {
                     text.clear();
-                    output::note("(Ctrl-D or /exit to leave)");
+                    output::note("(press Ctrl-D or type /exit to leave)");
                 }
                 Err(ReadlineError::Eof) => break,
                 Err(e) => return Err(e).context("cannot read from the terminal"),
@@ -343,19 +347,19 @@ impl Chat<'_> {
             "/reset" => {
                 self.messages.clear();
                 self.session.reset();
-                output::note("(forgotten)");
+                output::note("(conversation forgotten)");
             }
             "/system" => {
                 self.system = (!rest.trim().is_empty()).then(|| rest.trim().to_owned());
                 self.messages.clear();
-                output::note("(system prompt set; the conversation begins anew)");
+                output::note("(system prompt set; the conversation starts again)");
             }
             "/stats" => match &self.last {
                 Some(c) => stats(c),
-                None => output::note("nothing was answered yet"),
+                None => output::note("there is no answer yet"),
             },
             _ if command.starts_with('/') && !command[1..].contains('/') && command.len() > 1 => {
-                output::note(format!("`{command}` is no command; /help lists them"));
+                output::note(format!("there is no command `{command}`; /help lists the commands"));
             }
             _ => {
                 if let Err(e) = self.answer(line) {
@@ -369,7 +373,7 @@ impl Chat<'_> {
 
 fn stats(c: &Completion) {
     output::note(format!(
-        "{} prompt tokens ({} reused) at {:.0} tok/s · first token after {:.0} ms · {} tokens at {:.1} tok/s · {}",
+        "{} prompt tokens ({} reused) at {:.0} tok/s · first token after {:.0} ms · {} tokens at {:.1} tok/s{}",
         c.prefill_tokens,
         c.cached_tokens,
         c.prefill_tps,
@@ -377,7 +381,7 @@ fn stats(c: &Completion) {
         c.decode_tokens,
         c.decode_tps,
         c.ram_usage_mb
-            .map_or_else(String::new, |mb| format!("{mb:.0} MB resident")),
+            .map_or_else(String::new, |mb| format!(" · {mb:.0} MB resident")),
     ));
     if c.drafted_tokens > 0 {
         let (right, all) = (c.accepted_tokens, c.drafted_tokens);

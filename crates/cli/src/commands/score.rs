@@ -3,7 +3,7 @@
 //! and the tokens of its second half are scored. A last window that is not full is left out.
 
 use crate::args::ScoreArgs;
-use crate::progress::spinner;
+use crate::progress::{Unit, bar};
 use crate::{model, output};
 use anyhow::{Context, Result, bail};
 use cactus_engine::LoadOptions;
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &ScoreArgs) -> Result<()> {
     )?;
     if loaded.program().context_tokens() < args.context {
         bail!(
-            "the model was made for {} tokens, `--context` asks for {}",
+            "`--context` is {1} tokens, but the model handles at most {0}",
             loaded.program().context_tokens(),
             args.context
         );
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &ScoreArgs) -> Result<()> {
     let windows: Vec<&[u32]> = tokens.chunks_exact(args.context).collect();
     if windows.is_empty() {
         bail!(
-            "the text has {} tokens; one window of {} is needed",
+            "the text has only {} tokens, less than one window of {}; give a longer text or a smaller `--context`",
             tokens.len(),
             args.context
         );
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &ScoreArgs) -> Result<()> {
     let count = args.chunks.unwrap_or(windows.len()).min(windows.len());
     let bos = if tokenizer.adds_bos() { tokenizer.bos() } else { None };
     let mut session = loaded.session()?;
-    let bar = spinner("scoring");
+    let bar = bar(count as u64, "scoring", Unit::Of("windows"));
     let (mut sum, mut sum_squares, mut scored) = (0.0, 0.0, 0usize);
     // The first token whose prediction is scored follows the window's middle, as `llama-perplexity` counts.
     let first = args.context / 2 + 1;
@@ -56,11 +56,8 @@ pub(crate) fn run(args: &ScoreArgs) -> Result<()> {
         sum -= score.logprob;
         sum_squares += score.token_logprobs.iter().map(|p| p * p).sum::<f64>();
         scored += score.tokens;
-        bar.set_message(format!(
-            "window {}/{count}, perplexity {:.4}",
-            i + 1,
-            (sum / scored as f64).exp()
-        ));
+        bar.set_position(i as u64 + 1);
+        bar.set_message(format!("perplexity {:.4}", (sum / scored as f64).exp()));
     }
     bar.finish_and_clear();
     let nll = sum / scored as f64;
@@ -74,6 +71,9 @@ pub(crate) fn run(args: &ScoreArgs) -> Result<()> {
         }));
     }
     output::line(format!("perplexity {perplexity:.4} +/- {error:.4}"));
-    output::note(format!("{scored} tokens of {count} windows of {}", args.context));
+    output::note(format!(
+        "{scored} tokens scored, in {count} windows of {} tokens",
+        args.context
+    ));
     Ok(())
 }

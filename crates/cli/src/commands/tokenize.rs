@@ -4,6 +4,9 @@ use anyhow::{Context, Result, bail};
 use cactus_engine::{Bundle, Model};
 
 pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
+    if args.text.is_none() && args.file.is_none() && args.decode.is_empty() {
+        bail!("nothing to tokenize: give `--text TEXT`, `--file FILE` or `--decode IDS`");
+    }
     let bundle = Bundle::open(&model::bundle(&args.model)?)?;
     let (tokenizer, _) = Model::load_text(&bundle)?;
     if !args.decode.is_empty() {
@@ -20,7 +23,7 @@ pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
             let bytes = std::fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))?;
             model::utf8(bytes, &format!("`{}`", path.display()))?
         }
-        (None, None) => bail!("give a text with `--text`, `--file` or `--decode`"),
+        (None, None) => String::new(),
     };
     let ids = tokenizer.encode(&text, !args.no_special)?;
     if args.json {

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &TranspileArgs) -> Result<ExitCode> {
 fn archive(source: &Path, args: &TranspileArgs) -> Result<()> {
     if let Some(option) = args.capture.given() {
         anyhow::bail!(
-            "`{option}` says how a model is captured, and `{}` was captured before; capture it again with it, or leave it out",
+            "`{option}` says how a model is captured, but `{}` is already captured; leave the option out, or capture the model again",
             source.display()
         );
     }
@@ -62,9 +62,9 @@ fn archive(source: &Path, args: &TranspileArgs) -> Result<()> {
     let made = transpile_measured(source, &destination, &options, &request, &show);
     bar.end();
     let advised = Advised {
-        what: format!("`{}` cannot be transpiled to these bits", source.display()),
+        what: format!("`{}` was not transpiled: too much quality is lost", source.display()),
         below_floor:
-            "give more bits, or `--policy` with more for the worst of them; `--force` writes the bundle all the same"
+            "use more bits, or a `--policy` with more bits for the matrices with the largest errors; `--force` writes the bundle anyway"
                 .to_owned(),
     };
     let made = made.map_err(|e| advised.of(e.into()))?;
@@ -114,7 +114,9 @@ fn destination(args: &TranspileArgs) -> Result<PathBuf> {
     if let Some(path) = args.destination.as_ref().or(args.artifact_dir.as_ref()) {
         return Ok(path.clone());
     }
-    let stem = Path::new(&args.source).file_stem().context("the source has no name")?;
+    let stem = Path::new(&args.source)
+        .file_stem()
+        .context("the source has no file name; name the folder of the bundle too")?;
     let path = Path::new("weights").join(stem);
     std::fs::create_dir_all("weights").context("cannot create the folder `weights`")?;
     Ok(path)
