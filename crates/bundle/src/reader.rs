@@ -79,7 +79,7 @@ impl Bundle {
             return Err(Error::new(ErrorKind::NotFound, root, "does not exist"));
         }
         if !Bundle::is_bundle(root) {
-            let what = format!("is no bundle: `{MANIFEST_PATH}` is missing");
+            let what = format!("is not a bundle: `{MANIFEST_PATH}` is missing");
             return Err(Error::new(ErrorKind::NotABundle, root, what));
         }
         let manifest = read_manifest(root)?;
@@ -214,7 +214,7 @@ impl Bundle {
         let all = &self.manifest.components;
         all.iter().find(|c| c.name == name).ok_or_else(|| {
             let names: Vec<&str> = all.iter().map(|c| c.name.as_str()).collect();
-            let what = format!("there is no component `{name}`; there are {names:?}");
+            let what = format!("there is no component `{name}`; the components are {names:?}");
             Error::new(ErrorKind::NotFound, self.root.join(MANIFEST_PATH), what)
         })
     }
@@ -263,7 +263,7 @@ impl Bundle {
         }
         let bytes = self.file(&path)?;
         let fail = |what: String| Error::new(ErrorKind::Version, self.root.join(&path), what);
-        let text = std::str::from_utf8(&bytes).map_err(|e| fail(format!("{why}; its saved form is no text: {e}")))?;
+        let text = std::str::from_utf8(&bytes).map_err(|e| fail(format!("{why}; its saved form is not text: {e}")))?;
         Graph::from_json(text).map_err(|e| fail(format!("{why}; its saved form is not readable either: {e}")))
     }
 
@@ -428,7 +428,7 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>> {
         .map_err(|e| Error::io(path, "open it", e))?
         .len();
     if size > MAX_DOCUMENT_BYTES {
-        let what = format!("has {size} bytes, at most {MAX_DOCUMENT_BYTES} are read");
+        let what = format!("has {size} bytes; the limit is {MAX_DOCUMENT_BYTES}");
         return Err(Error::new(ErrorKind::Invalid, path, what));
     }
     std::fs::read(path).map_err(|e| Error::io(path, "read it", e))

@@ -336,7 +336,7 @@ pub fn check_destination(destination: &Path, replace: bool) -> Result<()> {
     match (destination.join(MANIFEST_PATH).is_file(), replace) {
         (true, true) => Ok(()),
         (true, false) => fail("a bundle is already there"),
-        (false, _) => fail("the folder exists, is not empty and is no bundle"),
+        (false, _) => fail("the folder exists, is not empty and is not a bundle"),
     }
 }
 

@@ -33,7 +33,7 @@ pub enum Error {
     #[error(transparent)]
     Text(#[from] cactus_text::Error),
     /// The bundle has no tokenizer, so only token ids can be given.
-    #[error("the bundle has no tokenizer; give token ids")]
+    #[error("the bundle has no tokenizer, so it takes token ids instead of text")]
     NoTokenizer,
     /// An option is out of range.
     #[error(transparent)]
@@ -45,7 +45,7 @@ pub enum Error {
     #[error("{0}")]
     Argument(String),
     /// The prompt does not fit the context.
-    #[error("the prompt has {prompt} tokens, the context holds {context}, and the answer needs at least one")]
+    #[error("the prompt has {prompt} tokens, but the context holds {context}, and the answer needs at least one")]
     PromptTooLong {
         /// Tokens of the prompt.
         prompt: usize,

@@ -211,7 +211,7 @@ impl Session {
     pub fn score(&mut self, tokens: &[u32], first: usize) -> Result<Score> {
         if first == 0 || first >= tokens.len() {
             return Err(Error::Argument(format!(
-                "scoring starts at token 1 to {}, found {first}",
+                "scoring must start at a token from 1 to {}, found {first}",
                 tokens.len().saturating_sub(1)
             )));
         }

@@ -75,7 +75,11 @@ impl ModelDrafter {
     /// # Errors
     /// [`crate::Error::Argument`] where the two models have different vocabularies; where memory cannot be had.
     pub fn new(draft: &Arc<Model>, target: &Model) -> Result<Self> {
-        let differ = |what: String| Err(crate::Error::Argument(format!("the draft model does not fit: {what}")));
+        let differ = |what: String| {
+            Err(crate::Error::Argument(format!(
+                "the draft model does not fit the model: {what}"
+            )))
+        };
         let (ours, theirs) = (draft.tokenizer()?, target.tokenizer()?);
         if ours.vocab_size() != theirs.vocab_size() {
             return differ(format!(
@@ -89,7 +93,7 @@ impl ModelDrafter {
             .step_by(997)
             .find(|&id| ours.token_text(id) != theirs.token_text(id));
         if let Some(id) = odd {
-            return differ(format!("token {id} is another one"));
+            return differ(format!("token {id} differs"));
         }
         Ok(ModelDrafter {
             session: draft.session()?,

@@ -16,7 +16,7 @@ pub fn open_bytes(path: &Path) -> Result<SharedBytes> {
     // A look that tells apart what mapping reports as one: no such file, no permission.
     std::fs::File::open(path).map_err(|e| Error::reading(path, e))?;
     let mapped = Mapped::open(path).map_err(|e| {
-        Error::new(ErrorKind::Io, "cannot map the file")
+        Error::new(ErrorKind::Io, "cannot map the file into memory")
             .in_file(path)
             .caused_by(e)
     })?;

@@ -477,7 +477,7 @@ fn add_tokenizer(writer: &mut BundleWriter, tokenizer: Option<&TokenizerFiles>) 
 fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut packed = GzEncoder::new(Vec::new(), Compression::default());
     let done = packed.write_all(bytes).and_then(|()| packed.finish());
-    done.map_err(|e| Error::new(ErrorKind::Io, "the tokenizer cannot be packed").caused_by(e))
+    done.map_err(|e| Error::new(ErrorKind::Io, "the tokenizer cannot be stored").caused_by(e))
 }
 
 fn token_ids(def: &ModelDef, model: &SourceModel) -> TokenIds {
@@ -508,7 +508,7 @@ fn notes(unused: &[&str]) -> Vec<String> {
     match unused {
         [] => Vec::new(),
         [first, ..] => vec![format!(
-            "{} tensors of the source are not used by this model family, `{first}` among them",
+            "{} tensors of the source are not used by this model family, for example `{first}`",
             unused.len()
         )],
     }

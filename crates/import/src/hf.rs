@@ -24,7 +24,7 @@ pub fn open_folder(folder: &Path) -> Result<SourceModel> {
             .and_then(Value::as_str)
             .unwrap_or("an unnamed method");
         return Err(Error::unsupported(format!(
-            "the weights are quantized by `{method}`; weights of F32, F16 or BF16 are read"
+            "the weights are quantized by `{method}`, which is not supported; supported are F32, F16 and BF16"
         ))
         .in_file(&config_path));
     }
@@ -121,7 +121,7 @@ fn read_tokenizer(folder: &Path) -> Result<Option<TokenizerFiles>> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             return match OTHER_TOKENIZERS.iter().find(|f| folder.join(f).exists()) {
                 Some(other) => Err(Error::unsupported(format!(
-                    "the folder has `{other}` and no `tokenizer.json`, which is the form that is read"
+                    "the folder has `{other}` but no `tokenizer.json`, which is the only supported form"
                 ))
                 .in_file(folder)),
                 None => Ok(None),

@@ -26,13 +26,13 @@ pub(crate) fn note(source: &dyn TensorSource, weights: &[Planned<'_>]) -> Option
     let bits = |ty: &GgmlType| 8.0 * ty.block_bytes() as f64 / ty.block_elems() as f64;
     let all: Vec<String> = types.iter().map(|ty| format!("{ty} of {:.3} bits", bits(ty))).collect();
     let mut note = format!(
-        "the source is quantized already ({}): what that lost stays lost, and figures are against its decoded weights",
+        "the source is already quantized ({}): what that lost stays lost, and quality is measured against its decoded weights",
         all.join(", ")
     );
     if !finer.is_empty() {
         let finer: Vec<String> = finer.iter().map(|ty| format!("{ty} {}", ty.group_elems())).collect();
         note += &format!(
-            "; its scales are for fewer weights ({}) than those stored here ({group}), so its values are not kept",
+            "; its scales are for fewer weights ({}) than those stored here ({group}), so its values are not kept exactly",
             finer.join(", ")
         );
     }

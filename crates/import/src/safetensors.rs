@@ -44,7 +44,7 @@ impl Shard {
             Dtype::BF16 => DType::BF16,
             other => {
                 return Err(fail(Error::unsupported(format!(
-                    "a weight is expected to be F32, F16 or BF16, found {}",
+                    "a weight should be F32, F16 or BF16, found {}",
                     dtype_name(other)
                 ))));
             }
@@ -150,7 +150,7 @@ impl SafetensorsSource {
             };
             if shards[number].metadata.info(name).is_none() {
                 return Err(
-                    Error::missing(format!("the index places it in `{file}`, which does not have it"))
+                    Error::missing(format!("the index says that it is in `{file}`, which does not have it"))
                         .of_tensor(name)
                         .in_file(index_path),
                 );

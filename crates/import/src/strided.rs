@@ -77,7 +77,7 @@ impl Strided {
     ) -> Result<Strided> {
         if shape.len() > MAX_RANK || strides.len() != shape.len() {
             let what = format!(
-                "it has {} axes and {} strides; at most {MAX_RANK} axes are read",
+                "it has {} axes and {} strides; at most {MAX_RANK} axes are supported",
                 shape.len(),
                 strides.len()
             );

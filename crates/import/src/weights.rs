@@ -59,11 +59,11 @@ pub fn convert_weights(
         .partition(|n| matches!(tensors.stored_type(n), Some("F64" | "F32" | "F16" | "BF16")));
     let mut notes = Vec::new();
     if let [first, ..] = &left[..] {
-        let what = "tensors that are no floats are left to the program, `";
-        notes.push(format!("{} {what}{first}` among them", left.len()));
+        let what = "tensors are not floats, and are left to the program, for example `";
+        notes.push(format!("{} {what}{first}`", left.len()));
     }
     if floats.is_empty() {
-        return Err(Error::unsupported("the file has no tensors of floats").in_file(source));
+        return Err(Error::unsupported("the file has no float tensors").in_file(source));
     }
     let exprs: Vec<WeightExpr> = floats.iter().map(WeightExpr::source).collect();
     let weights: Vec<Planned<'_>> = floats

@@ -172,7 +172,7 @@ impl Dim {
     pub fn floor_div(&self, n: usize) -> Result<Dim> {
         let fail = |what: &str| Error::new(ErrorKind::Dim, format!("`{self}` divided by {n} {what}"));
         let n_signed = i64::try_from(n).ok().filter(|&n| n > 0);
-        let n = n_signed.ok_or_else(|| fail("is no size"))?;
+        let n = n_signed.ok_or_else(|| fail("is not a size"))?;
         let mut out = Dim::integer(self.constant.div_euclid(n));
         let mut inner = Dim::integer(self.constant.rem_euclid(n));
         for (atom, &c) in &self.terms {
@@ -243,7 +243,7 @@ impl Dim {
     /// [`ErrorKind::Dim`] where a symbol is unbound, the result is negative or overflows.
     pub fn eval(&self, bindings: &Bindings) -> Result<usize> {
         let sum = self.eval_integer(bindings)?;
-        let what = || format!("`{self}` evaluates to {sum}, which is no size");
+        let what = || format!("`{self}` evaluates to {sum}, which is not a size");
         usize::try_from(sum).map_err(|_| Error::new(ErrorKind::Dim, what()))
     }
 
@@ -324,7 +324,7 @@ impl FromStr for Dim {
         };
         parsed
             .filter(|_| reader.rest.is_empty())
-            .ok_or_else(|| Error::new(ErrorKind::Dim, format!("`{text}` is no dimension")))
+            .ok_or_else(|| Error::new(ErrorKind::Dim, format!("`{text}` is not a dimension")))
     }
 }
 

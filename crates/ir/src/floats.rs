@@ -31,7 +31,7 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<f32>, D
                 "inf" => Ok(f32::INFINITY),
                 "-inf" => Ok(f32::NEG_INFINITY),
                 "nan" => Ok(f32::NAN),
-                _ => Err(de::Error::custom(format!("`{name}` is no float"))),
+                _ => Err(de::Error::custom(format!("`{name}` is not a float"))),
             },
         })
         .collect()

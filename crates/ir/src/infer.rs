@@ -121,7 +121,7 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
                     .iter()
                     .all(|&p| p < seen.len() && !std::mem::replace(&mut seen[p], true));
             if !valid {
-                return Err(Error::ty(format!("{perm:?} is no order of the axes of {x}")));
+                return Err(Error::ty(format!("{perm:?} is not an order of the axes of {x}")));
             }
             let shape: Vec<Dim> = perm.iter().map(|&p| x.shape[p].clone()).collect();
             Ok(TensorType::new(x.dtype, shape))

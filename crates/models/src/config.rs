@@ -222,7 +222,7 @@ impl Dims {
             (None, None) if hidden % heads == 0 && hidden / heads <= MAX_HEAD_DIM => hidden / heads,
             (None, None) => {
                 let what = format!(
-                    "is missing, and `hidden_size` {hidden} over `num_attention_heads` {heads} is no head width"
+                    "is missing, and `hidden_size` {hidden} over `num_attention_heads` {heads} is not a head width"
                 );
                 return Err(c.invalid("head_dim", what));
             }
@@ -261,7 +261,7 @@ pub(crate) fn windows(
                 "sliding_attention" => Ok(true),
                 other => {
                     let what =
-                        format!("`{other}` is not built; supported are `full_attention` and `sliding_attention`");
+                        format!("`{other}` is not supported; supported are `full_attention` and `sliding_attention`");
                     Err(c.unsupported("layer_types", what))
                 }
             })

@@ -30,7 +30,7 @@ struct Gemma3 {
 
 pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
     if c.flag("use_bidirectional_attention", false)? {
-        let what = "a model that attends in both directions generates no text; only causal models are built";
+        let what = "a model that attends in both directions cannot generate text; only causal models are supported";
         return Err(c.unsupported("use_bidirectional_attention", what));
     }
     if c.has("attn_logit_softcapping") {

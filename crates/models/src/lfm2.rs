@@ -88,7 +88,7 @@ fn attention_layers(c: &Config<'_>, layers: usize) -> Result<Vec<bool>> {
             "full_attention" => Ok(true),
             "conv" => Ok(false),
             other => {
-                let what = format!("`{other}` is not built; supported are `full_attention` and `conv`");
+                let what = format!("`{other}` is not supported; supported are `full_attention` and `conv`");
                 Err(c.unsupported("layer_types", what))
             }
         };

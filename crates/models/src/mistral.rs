@@ -9,7 +9,7 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
     if c.has("layer_types") {
         return Err(c.unsupported(
             "layer_types",
-            "Mistral models with layers of several kinds are not built",
+            "Mistral models with several kinds of layers are not supported",
         ));
     }
     let mut decoder = PreNorm::read(c, None, 10_000.0)?;

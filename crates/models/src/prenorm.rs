@@ -116,7 +116,7 @@ pub(crate) fn activation(c: &Config<'_>, key: &str, default: &'static str) -> Re
         "relu" => Ok(UnaryFn::Relu),
         other => {
             let what = format!(
-                "{} is not built; supported are `silu`, `gelu_pytorch_tanh`, `gelu` and `relu`",
+                "{} is not supported; supported are `silu`, `gelu_pytorch_tanh`, `gelu` and `relu`",
                 describe(&other.into())
             );
             Err(c.unsupported(key, what))

@@ -54,7 +54,10 @@ impl Rope {
             .or(c.number_if_set("partial_rotary_factor", 0.0..=1.0)?)
             .is_some_and(|f| f != 1.0)
         {
-            return Err(c.unsupported("partial_rotary_factor", "rotating a part of each head is not built"));
+            return Err(c.unsupported(
+                "partial_rotary_factor",
+                "rotating only a part of each head is not supported",
+            ));
         }
         let Some(p) = p else { return Ok(plain(inv)) };
         // Files written before the rename say `type`.
@@ -78,7 +81,10 @@ impl Rope {
             }
             "yarn" => yarn(c, p, inv, head_dim, theta),
             other => {
-                let what = format!("{} is not built; supported are {SUPPORTED}", describe(&other.into()));
+                let what = format!(
+                    "{} is not supported; supported are {SUPPORTED}",
+                    describe(&other.into())
+                );
                 Err(p.unsupported(key, what))
             }
         }

@@ -230,7 +230,7 @@ fn bad_configurations_name_the_field() {
         (
             with("llama", json!({"hidden_act": "mish"})),
             Unsupported,
-            "`mish` is not built",
+            "`mish` is not supported",
         ),
         (
             with("llama", json!({"eos_token_id": "</s>"})),

@@ -39,7 +39,7 @@ pub fn transpile_measured(
     {
         options.task = Task::Function;
         outcome = transpile(source, &candidate.0, &options, &mut stage(Stage::Converting))?;
-        let note = format!("the model runs without states, one whole sequence a call: {e}");
+        let note = format!("the model has no states, so each call computes a whole sequence: {e}");
         outcome.notes.push(note);
     }
     if !options.fewer_than_eight_bits() {
@@ -53,9 +53,7 @@ pub fn transpile_measured(
     let report = match compared {
         Err(why) => {
             if request.measure.is_some() {
-                outcome
-                    .notes
-                    .push(format!("divergence from the source was not measured: {why}"));
+                outcome.notes.push(format!("the quality was not measured: {why}"));
             }
             Report::unmeasured(why, request.floor, errors)
         }
@@ -102,6 +100,6 @@ fn measurable(folder: &Path) -> Result<Result<(), String>> {
     let program = Program::new(bundle, "decoder", &Options::default())?;
     Ok(match program.given_inputs() {
         [] => Ok(()),
-        more => Err(format!("it reads {} inputs beside the token ids", more.len())),
+        more => Err(format!("it has {} inputs beside the token ids", more.len())),
     })
 }

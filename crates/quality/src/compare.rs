@@ -44,7 +44,7 @@ pub fn compare(
 ) -> Result<Comparison> {
     if reference.vocab_size() != candidate.vocab_size() {
         return Err(Error::Mismatch(format!(
-            "the reference has {} tokens, the bundle {}",
+            "the vocabulary of the reference has {} tokens, that of the bundle {}",
             reference.vocab_size(),
             candidate.vocab_size()
         )));

@@ -33,7 +33,7 @@ pub fn read_file(path: &Path) -> Result<String> {
     if bytes.starts_with(&GZIP) {
         // Several members one after the other are one file.
         bytes = bounded(flate2::read::MultiGzDecoder::new(&bytes[..]), MAX_BYTES)
-            .map_err(|e| fail(format!("it begins like gzip and cannot be unpacked: {e}")))?;
+            .map_err(|e| fail(format!("it begins like a gzip file, but cannot be unpacked: {e}")))?;
     }
     let mut text = String::from_utf8(bytes)
         .map_err(|e| fail(format!("not valid UTF-8 at byte {}", e.utf8_error().valid_up_to())))?;
@@ -49,7 +49,7 @@ fn bounded(source: impl Read, most: u64) -> Result<Vec<u8>, String> {
     let read = source.take(most + 1).read_to_end(&mut bytes);
     read.map_err(|e| e.to_string())?;
     if bytes.len() as u64 > most {
-        return Err(format!("more than {most} bytes, the most that a text may have"));
+        return Err(format!("it has more than {most} bytes, which is the limit for a text"));
     }
     Ok(bytes)
 }

@@ -32,7 +32,7 @@ pub enum Error {
     #[error("{0}")]
     Task(String),
     /// A bundle is below the floor.
-    #[error("the bundle was not written, because it is below the floor: {why}")]
+    #[error("the bundle was not written, because its quality is below the floor: {why}")]
     Floor {
         /// How far it is, and the worst matrices.
         why: String,

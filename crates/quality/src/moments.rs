@@ -112,7 +112,7 @@ impl Calibration for Moments {
     fn curvature(&mut self, name: &str, k: usize) -> cactus_import::Result<Option<Arc<Curvature>>> {
         if !self.held.contains_key(name) {
             self.collect(name).map_err(|e| {
-                let what = format!("the inputs of the weight cannot be collected: {e}");
+                let what = format!("cannot collect the inputs of the weight: {e}");
                 cactus_import::Error::new(cactus_import::ErrorKind::Unsupported, what).of_tensor(name)
             })?;
         }

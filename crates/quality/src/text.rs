@@ -167,7 +167,7 @@ fn list(text: &str) -> Result<Vec<Row>, String> {
 fn row(value: Value, place: String) -> Result<Row, String> {
     let kind = match value {
         Value::Object(fields) => row_kind(fields),
-        _ => Err("it is no object".into()),
+        _ => Err("it is not an object".into()),
     };
     let kind = kind.map_err(|what| {
         format!("{place}: {what}; a row has `text`, `prompt` and `completion`, or `messages` with `role` and `content`")
@@ -178,7 +178,7 @@ fn row(value: Value, place: String) -> Result<Row, String> {
 fn row_kind(mut row: Map<String, Value>) -> Result<RowKind, String> {
     let text = |row: &Map<String, Value>, key: &str| match row.get(key) {
         Some(Value::String(text)) => Ok(text.clone()),
-        Some(_) => Err(format!("`{key}` is no text")),
+        Some(_) => Err(format!("`{key}` is not text")),
         None => Err(format!("`{key}` is missing")),
     };
     if row.contains_key("text") {
@@ -189,8 +189,8 @@ fn row_kind(mut row: Map<String, Value>) -> Result<RowKind, String> {
     }
     let messages = match row.remove("messages") {
         Some(Value::Array(messages)) => messages,
-        Some(_) => return Err("`messages` is no list".into()),
-        None => return Err("it has none of them".into()),
+        Some(_) => return Err("`messages` is not a list".into()),
+        None => return Err("it has none of these".into()),
     };
     let numbered = messages.into_iter().enumerate();
     let messages = numbered.map(|(i, m)| message(m).map_err(|what| format!("message {}: {what}", i + 1)));
@@ -206,7 +206,7 @@ fn row_kind(mut row: Map<String, Value>) -> Result<RowKind, String> {
 /// A message as every template takes it: one text as its content, arguments of calls as objects.
 fn message(message: Value) -> Result<Value, String> {
     let Value::Object(mut fields) = message else {
-        return Err("it is no object".into());
+        return Err("it is not an object".into());
     };
     if !fields.get("role").is_some_and(Value::is_string) {
         return Err("`role` is missing or no text".into());
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(messages[1]["tool_calls"][0]["function"]["arguments"], json!({"x": 1}));
         for (row, expected) in [
             (json!({"prompt": "a"}), "`completion` is missing"),
-            (json!({"text": 3}), "`text` is no text"),
+            (json!({"text": 3}), "`text` is not text"),
             (
                 json!({"messages": [{"role": "user"}]}),
                 "message 1: `content` is missing",
@@ -350,7 +350,7 @@ mod tests {
             ("x.jsonl", "{\"text\": \"a\"}\n\n{\"text\": 1}\n", "line 3"),
             ("x.json", "[{\"text\": \"a\"}, 2]", "element 2"),
             ("x.json", "prose", "neither a list of rows"),
-            ("x.json", "3", "the file: it is no object"),
+            ("x.json", "3", "the file: it is not an object"),
             ("x.jsonl", "[1, 2]", "line 1"),
         ] {
             let error = read(name, text).unwrap_err();

@@ -26,11 +26,11 @@ impl Windows {
         count: usize,
     ) -> Result<Self> {
         if length < 4 {
-            let what = format!("windows of {length} tokens are asked for; a window has 4 or more");
+            let what = format!("expected windows of at least 4 tokens, found {length}");
             return Err(Error::Text(what));
         }
         if count == 0 {
-            let what = format!("fewer tokens are asked for than one window has, {length}");
+            let what = format!("the number of tokens is smaller than one window, {length}");
             return Err(Error::Text(what));
         }
         let enough = length.saturating_mul(count).saturating_mul(TOKEN_BYTES);
@@ -41,7 +41,7 @@ impl Windows {
         let whole = (tokens.len() / length).min(count) * length;
         if whole == 0 {
             return Err(Error::Text(format!(
-                "the text has {} tokens; one window of {length} is needed",
+                "the text has only {} tokens, less than one window of {length}",
                 tokens.len()
             )));
         }

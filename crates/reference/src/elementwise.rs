@@ -134,7 +134,7 @@ fn integers(f: BinaryFn, a: i64, b: i64) -> Result<i64> {
         _ => return Err(unsupported(format!("{f:?} of integers"))),
     };
     value.ok_or_else(|| {
-        let what = format!("{f:?} of {a} and {b} is no 64-bit integer");
+        let what = format!("{f:?} of {a} and {b} is not a 64-bit integer");
         Error::new(ErrorKind::Value, what)
     })
 }

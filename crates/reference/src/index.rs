@@ -106,7 +106,7 @@ pub(crate) fn cum_sum(axis: usize, x: &Tensor) -> Result<Tensor> {
             for first in firsts {
                 let mut sum = 0i64;
                 for at in (0..n).map(|i| first + i * step) {
-                    let overflow = || Error::new(ErrorKind::Value, "a running sum is no 64-bit integer");
+                    let overflow = || Error::new(ErrorKind::Value, "a running sum is not a 64-bit integer");
                     sum = sum.checked_add(v[at]).ok_or_else(overflow)?;
                     out[at] = sum;
                 }

@@ -53,7 +53,7 @@ fn reduce_integers(f: ReduceFn, mut values: impl Iterator<Item = i64>) -> Result
         ReduceFn::Min => values.min(),
         _ => return Err(fail(format!("{f:?} of integers is not defined"))),
     }
-    .ok_or_else(|| fail(format!("{f:?} of these integers is no 64-bit integer")))
+    .ok_or_else(|| fail(format!("{f:?} of these integers is not a 64-bit integer")))
 }
 
 fn fold_extreme(values: impl Iterator<Item = f32>, pick: fn(f32, f32) -> f32) -> Result<f32> {

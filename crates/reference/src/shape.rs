@@ -66,7 +66,7 @@ pub(crate) fn permute(x: &Tensor, perm: &[usize]) -> Result<Tensor> {
     let strides = strides_row_major(x.shape());
     let valid = perm.len() == x.shape().len() && (0..perm.len()).all(|axis| perm.contains(&axis));
     if !valid {
-        let what = format!("{perm:?} is no order of the axes of {:?}", x.shape());
+        let what = format!("{perm:?} is not an order of the axes of {:?}", x.shape());
         return Err(Error::new(ErrorKind::Type, what));
     }
     let shape: Vec<usize> = perm.iter().map(|&p| x.shape()[p]).collect();

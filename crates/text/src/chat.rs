@@ -224,7 +224,8 @@ impl ChatTemplate {
             ("strftime_now", environment::strftime_now(options.clock)),
         ];
         if let Some((name, _)) = own.iter().find(|(name, _)| options.variables.contains_key(*name)) {
-            let message = format!("`{name}` cannot be given as a further variable, it has its own place");
+            let message =
+                format!("`{name}` cannot be passed as an extra variable, because it has an argument of its own");
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
         let special = self.sources.special_tokens.iter();
@@ -303,7 +304,7 @@ fn open_final_message(messages: &mut [Value], options: &RenderOptions) -> Result
     let invalid = |message: &str| Error::new(ErrorKind::InvalidInput, message);
     if options.add_generation_prompt {
         return Err(invalid(
-            "`continue_final_message` and `add_generation_prompt` exclude each other",
+            "`continue_final_message` and `add_generation_prompt` cannot be used together",
         ));
     }
     let missing = || invalid("there is no final message with text to continue");
@@ -340,7 +341,7 @@ fn cut_at_tag(mut text: String, content: &str) -> Result<String, Error> {
             Ok(text)
         }
         _ => {
-            let message = "the final message cannot be continued: the chat template does not write it out as it is";
+            let message = "the final message cannot be continued, because the chat template changes its text";
             Err(Error::new(ErrorKind::Render, message))
         }
     }

@@ -24,7 +24,7 @@ pub(crate) fn read_optional(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
         let message = format!(
-            "`{}` has more than {MAX_FILE_BYTES} bytes, the most that is read",
+            "`{}` has more than {MAX_FILE_BYTES} bytes, which is the limit",
             path.display()
         );
         return Err(Error::new(ErrorKind::Io, message));

@@ -277,7 +277,7 @@ fn load(file: &str, read: impl FnOnce() -> tokenizers::Result<Inner>) -> Result<
         .iter()
         .any(|part| growth(part) > MAX_GROWTH);
     if growing {
-        return Err(invalid(file, &"its replacements multiply the text beyond measure"));
+        return Err(invalid(file, &"its replacements make the text too long"));
     }
     Ok(inner)
 }

@@ -58,7 +58,7 @@ fn tokenizer_wrong_files_say_what_is_wrong() {
         (
             json!({"bos_token": "<missing>"}),
             json!({}),
-            "`<missing>`, which the vocabulary lacks",
+            "`<missing>`, which is not in the vocabulary",
         ),
         (
             json!({"eos_token": 3}),

@@ -12,39 +12,45 @@ from .errors import TranspileError
 
 
 def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(prog="cactus transpile", description="Make a bundle of a PyTorch model.")
+    p = argparse.ArgumentParser(prog="cactus transpile", description="Make a bundle from a PyTorch model.")
     p.add_argument("source", help="Hugging Face folder or id, FILE.py:NAME, or .pt file")
-    p.add_argument("destination", nargs="?", help="folder of the new bundle [default: weights/<name>]")
-    p.add_argument("--artifact-dir", help="the same, as an option")
-    p.add_argument("--weights-dir", help="a folder of `cactus convert`: its weights, or its bits, are used")
+    p.add_argument("destination", nargs="?", help="folder to write the bundle to [default: weights/NAME]")
+    p.add_argument("--artifact-dir", help="the same as destination, as an option")
+    p.add_argument("--weights-dir", help="folder made by `cactus convert`, whose weights (or number of bits) are used")
     p.add_argument("--task", default="auto")
-    p.add_argument("--prompt", help="text to capture with")
-    p.add_argument("--image-file", action="append", default=[], help="image to capture with; may be repeated")
-    p.add_argument("--audio-file", help="sound to capture with")
-    p.add_argument("--max-new-tokens", type=int, help="taken, and not needed: states grow as they are used")
+    p.add_argument("--prompt", help="example text for the capture")
+    p.add_argument("--image-file", action="append", default=[], help="example image for the capture; can be repeated")
+    p.add_argument("--audio-file", help="example sound for the capture")
+    p.add_argument("--max-new-tokens", type=int, help="accepted and ignored: the KV cache grows as needed")
     bits = (1, 2, 3, 4, 5, 6, 8, 16, 32)
     p.add_argument("--bits", type=int, choices=bits)
-    p.add_argument("--embedding-bits", type=int, choices=bits, help="bits of embedding tables")
-    p.add_argument("--policy", help="file with bits by name of the weight")
-    p.add_argument("--quality-text", help="text to measure a causal language model on, below 8 bits")
-    p.add_argument("--no-quality", action="store_true", help="do not measure the bundle")
-    p.add_argument("--state-dict", help="weights of a FILE.py:NAME")
-    p.add_argument("--init", help="arguments of NAME as a JSON object")
-    p.add_argument("--example", action="append", default=[], help="input to capture with: x=x.npy or x=f32[1,64]")
-    p.add_argument("--static", action="store_true", help="capture with the sizes of the example alone")
+    p.add_argument("--embedding-bits", type=int, choices=bits, help="bits for each weight of embedding tables")
+    p.add_argument("--policy", help="TOML file that sets bits by the name of the weight")
+    p.add_argument("--quality-text", help="text on which a language model below 8 bits is compared with its source")
+    p.add_argument("--no-quality", action="store_true", help="do not compare the bundle with its source")
+    p.add_argument("--state-dict", help="weights for FILE.py:NAME, written by torch.save")
+    p.add_argument("--init", help="arguments for NAME, as a JSON object")
+    p.add_argument(
+        "--example", action="append", default=[], help="example input for the capture: x=x.npy or x=f32[1,64]"
+    )
+    p.add_argument("--static", action="store_true", help="fix all sizes to those of the example")
     p.add_argument("--execute-after-transpile", action="store_true")
     p.add_argument("--skip-reference-compare", action="store_true")
     p.add_argument("--component-pipeline", choices=("auto", "on", "off"), default="auto")
-    p.add_argument("--components", help="comma-separated components of a model that has several")
+    p.add_argument("--components", help="make only these components, separated by commas")
     p.add_argument("--trust-remote-code", action="store_true")
     p.add_argument("--local-files-only", action="store_true")
     p.add_argument(
-        "--allow-unconverted-weights", action="store_true", help="taken; weights are always read from the source"
+        "--allow-unconverted-weights",
+        action="store_true",
+        help="accepted and ignored: the weights are read from the source",
     )
     for pattern in ("rms-norm", "rope", "attention"):
         p.add_argument(f"--no-fuse-{pattern}", action="store_true")
-    p.add_argument("--force", action="store_true", help="replace a bundle that is already there")
-    p.add_argument("--explain", action="store_true", help="say for each pattern where it fired and where not")
+    p.add_argument("--force", action="store_true", help="replace an existing bundle")
+    p.add_argument(
+        "--explain", action="store_true", help="print which patterns were fused and where, and why a near match was not"
+    )
     p.add_argument("--json", action="store_true")
     p.add_argument("--result-json")
     return p
@@ -58,12 +64,12 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> int:
     args = parse(argv)
     if args.source.endswith(".pt2"):
-        print("error: a .pt2 archive needs no Python: `cactus transpile FILE.pt2 FOLDER`", file=sys.stderr)
+        print("error: a .pt2 file needs no Python; run `cactus transpile FILE.pt2 FOLDER`", file=sys.stderr)
         return 1
     try:
-        needs("torch", "PyTorch captures the model")
+        needs("torch", "capturing a model needs PyTorch")
         if not args.source.endswith((".pt", ".pth")) and ".py:" not in args.source:
-            needs("transformers", "transformers builds the model")
+            needs("transformers", "building this model needs transformers")
         from . import pipeline
     except TranspileError as e:
         print(f"error: {e}", file=sys.stderr)

@@ -20,7 +20,7 @@ _ADVICE = [
     (
         r"GuardOnDataDependentSymNode|data-dependent|Could not (guard|extract)",
         "the program branches on, or takes a size from, values of a tensor. Pass the size as the shape of an input, use "
-        "torch.where instead of `if`, and torch.nonzero, masks as indices and .item() not at all",
+        "torch.where instead of `if`, and avoid torch.nonzero, masks as indices and .item()",
     ),
     (
         r"Constraints violated|specialized|ConstraintViolation",
@@ -29,7 +29,7 @@ _ADVICE = [
     ),
     (
         r"has no attribute '_flatten|Cache.*pytree|type .*Cache.* not supported|Unsupported (input|output) type",
-        "an input or output is no tensor. Wrap the module in one that takes and returns tensors (for transformers: "
+        "an input or output is not a tensor. Wrap the module in one that takes and returns tensors (for transformers: "
         "use_cache=False, return_dict=False)",
     ),
     (
@@ -55,13 +55,13 @@ def explain_export(error: Exception, module: object) -> TranspileError:
 
 # What building a model and its examples ends with, as a pattern, and what usually helps.
 _BUILDING = [
-    (r"ModuleNotFoundError|ImportError", "install what is named in the Python that CACTUS_PYTHON names"),
-    (r"AttributeError|KeyError", "the model's class or configuration has another form than the adapter of its task reads: "
+    (r"ModuleNotFoundError|ImportError", "install the missing package in the Python that CACTUS_PYTHON names (or `python3`)"),
+    (r"AttributeError|KeyError", "the model's class or configuration is not what the adapter of its task expects: "
      "try another --task, or wrap the model in a module of tensors and give `FILE.py:NAME` with --example"),
-    (r"size mismatch|Missing key|Unexpected key", "the weights are of another class or configuration"),
+    (r"size mismatch|Missing key|Unexpected key", "use weights that belong to this class and configuration"),
     (r"RuntimeError|ValueError|IndexError|TypeError", "the made-up example does not fit the model: give --prompt, "
      "--image-file or --audio-file, or wrap the model and give `FILE.py:NAME` with --example"),
-    (r"MemoryError", "there is too little memory for the model in 32 bits"),
+    (r"MemoryError", "free some memory: the model is captured in 32 bits"),
 ]  # fmt: skip
 
 

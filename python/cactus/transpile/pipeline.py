@@ -25,14 +25,14 @@ def run(args: argparse.Namespace, say) -> dict:
     """Does what the arguments ask for; `say` gets lines for the user. Gives what `--json` prints."""
     begun = time.monotonic()
     weights = weights_of(args.weights_dir)
-    with wrapped(f"`{args.source}` cannot be made ready to be captured"):
+    with wrapped(f"`{args.source}` cannot be prepared for the capture"):
         found = sources.find(request(args))
     parts = chosen(found.components, args)
     several = len(found.components) > 1
     if several and args.component_pipeline == "off":
         names = ", ".join(c.name for c in found.components)
         raise TranspileError(
-            f"this model has several components ({names}) and no program as a whole; leave --component-pipeline auto"
+            f"this model has several components ({names}), which cannot be captured as one program; use --component-pipeline auto"
         )
     destination = Path(args.destination or args.artifact_dir or Path("weights") / found.name)
     destination.parent.mkdir(parents=True, exist_ok=True)
@@ -58,7 +58,9 @@ def run(args: argparse.Namespace, say) -> dict:
             row |= {"captured_operations": model.ir_graph.operations, "operations": ops, "notes": model.notes}
             if args.execute_after_transpile or not args.skip_reference_compare:
                 bundle = whole(archive, destination, made, found, args)
-                row["outputs"] = compared(model, part, bundle, component["name"] if several else None, args, weights, say)
+                row["outputs"] = compared(
+                    model, part, bundle, component["name"] if several else None, args, weights, say
+                )
             rows.append(row)
     if args.explain:
         say(outcome["explanation"])
@@ -177,7 +179,7 @@ def weights_of(folder: str | None) -> Weights | None:
         return None
     manifest, provenance = Path(folder) / "components" / "manifest.json", Path(folder) / "provenance.json"
     if not manifest.is_file() or not provenance.is_file():
-        raise TranspileError(f"`{folder}` is expected to be a folder that `cactus convert` made, with weights_manifest.json")
+        raise TranspileError(f"`{folder}` should be a folder made by `cactus convert`, with weights_manifest.json")
     bits = str(json.loads(provenance.read_text()).get("options", {}).get("bits", ""))
     return Weights(bits, json.loads(manifest.read_text()).get("task") == "weights")
 
@@ -191,7 +193,9 @@ def compared(
     # A class that was just made has weights of its own, which say nothing about those of the folder.
     other = weights is not None and weights.by_name and ".py:" in args.source and args.state_dict is None
     if other and not args.skip_reference_compare:
-        say(f"  not compared with PyTorch, which does not have the weights of `{args.weights_dir}`: --state-dict gives them")
+        say(
+            f"  not compared with PyTorch, which does not have the weights of `{args.weights_dir}`; give them with --state-dict"
+        )
     if args.skip_reference_compare or other:
         return [{"name": name, "shape": list(array.shape)} for name, array in outputs]
     bits = weights.bits if weights is not None else args.bits
@@ -204,11 +208,13 @@ def compared(
     full = full and not (args.policy or args.embedding_bits)
     if not full:
         lost = "fewer bits" if bits is None else f"{bits} bits"
-        say(f"  the weights have {lost}, and most of that is what they lost; --bits 32 compares the program alone")
+        say(f"  most of the difference comes from storing the weights in {lost}; --bits 32 compares the program alone")
     if full and any(r.relative > compare.TOLERANCE for r in rows):
         first = compare.first_difference(captured)
         found = (
-            f"the first operation that differs: {first}" if first else "each operation alone is right; try --no-fuse-*"
+            f"the first operation that differs: {first}"
+            if first
+            else "each operation is right when it runs alone; try --no-fuse-*"
         )
         say(f"warning: {found}")
     return [r.as_json() for r in rows]

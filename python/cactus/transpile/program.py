@@ -24,7 +24,9 @@ def find() -> str:
     """The program: `CACTUS_PROGRAM`, or `cactus` on the path."""
     if named := os.environ.get(PROGRAM_VARIABLE):
         if not Path(named).is_file():
-            raise TranspileError(f"{PROGRAM_VARIABLE} is expected to name the cactus program, found `{named}`: no file")
+            raise TranspileError(
+                f"{PROGRAM_VARIABLE} should name the cactus program, found `{named}`, which is not a file"
+            )
         return named
     if found := shutil.which("cactus"):
         return found

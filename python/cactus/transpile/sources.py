@@ -62,7 +62,7 @@ def find(request: Request) -> Found:
     if source.endswith((".pt", ".pth", ".bin")):
         return _from_pickle(Path(source), request)
     if source.endswith(".py"):
-        raise TranspileError(f"`{source}` is code; name the class or function in it: `{source}:MyModel`")
+        raise TranspileError(f"`{source}` is a Python file; name the class or function in it too: `{source}:MyModel`")
     return _from_transformers(request)
 
 
@@ -71,7 +71,7 @@ def find(request: Request) -> Found:
 
 def _from_code(path: Path, name: str, request: Request) -> Found:
     if not path.is_file():
-        raise TranspileError(f"`{path}` is no file")
+        raise TranspileError(f"`{path}` is not a file")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     code = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = code
@@ -86,10 +86,10 @@ def _from_code(path: Path, name: str, request: Request) -> Found:
             made = made(**request.init)
         except TypeError as e:
             raise TranspileError(
-                f"`{name}` cannot be made: {e}; give its arguments as JSON: --init '{{\"width\": 64}}'"
+                f"`{name}` cannot be created: {e}; give its arguments as JSON: --init '{{\"width\": 64}}'"
             ) from e
     if not isinstance(made, nn.Module):
-        raise TranspileError(f"`{name}` is expected to be or to make a torch.nn.Module, found {type(made).__name__}")
+        raise TranspileError(f"`{name}` should be a torch.nn.Module, or create one; found {type(made).__name__}")
     made.eval()
     if request.state_dict is not None:
         _load_state(made, request.state_dict)
@@ -107,7 +107,7 @@ def _load_state(module: nn.Module, path: Path) -> None:
     try:
         module.load_state_dict(state)
     except RuntimeError as e:
-        raise TranspileError(f"the weights of `{path}` are not those of {type(module).__name__}: {e}") from e
+        raise TranspileError(f"the weights in `{path}` do not belong to {type(module).__name__}: {e}") from e
 
 
 def _examples(module: nn.Module, code, request: Request) -> dict[str, Tensor]:
@@ -146,7 +146,7 @@ def _example(text: str) -> Tensor:
         return torch.from_numpy(np.load(text))
     kind, _, sizes = text.partition("[")
     if kind not in _TYPES or not sizes.endswith("]"):
-        raise TranspileError(f"an example is expected to be a .npy file or like `f32[1,64]`, found `{text}`")
+        raise TranspileError(f"an example should be a .npy file, or a type and sizes like `f32[1,64]`; found `{text}`")
     shape = [int(n) for n in sizes[:-1].split(",") if n.strip()]
     generator = torch.Generator().manual_seed(0)
     if kind in ("i64", "i32"):
@@ -166,13 +166,13 @@ def _varying(module: nn.Module, code, inputs: dict[str, Tensor]):
 
 def _from_pickle(path: Path, request: Request) -> Found:
     if not path.is_file():
-        raise TranspileError(f"`{path}` is no file")
+        raise TranspileError(f"`{path}` is not a file")
     try:
         held = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as e:
         if not request.trust_remote_code:
             raise TranspileError(
-                f"`{path}` holds Python objects, not only tensors, and reading those runs code: give --trust-remote-code where "
+                f"`{path}` has Python objects besides tensors, and reading them runs code: give --trust-remote-code if "
                 "you trust it, or its class and a state dict"
             ) from e
         held = torch.load(path, map_location="cpu", weights_only=False)
@@ -188,7 +188,7 @@ def _from_pickle(path: Path, request: Request) -> Found:
         "Transpiling needs the class that computes with them. Put it in a file with an example of its inputs and give both:\n"
         f"  cactus transpile my_model.py:MyModel --state-dict {path}\n"
         "where my_model.py has the class and `def example_inputs(): return (torch.zeros(1, 16, dtype=torch.int64),)`; or "
-        f"--example 'input_ids=i64[1,16]' on the command line. --bits 4 quantizes the weights on the way; `cactus convert` packs them alone, for --weights-dir"
+        f"--example 'input_ids=i64[1,16]' on the command line. --bits 4 quantizes the weights on the way; `cactus convert` converts them alone, for --weights-dir"
     )
 
 
@@ -202,7 +202,7 @@ def _from_transformers(request: Request) -> Found:
     source = request.source
     local = Path(source)
     if local.exists() and not (local / "config.json").is_file():
-        raise TranspileError(f"`{source}` is expected to be a Hugging Face folder with config.json, and has none")
+        raise TranspileError(f"`{source}` should be a Hugging Face folder, but it has no config.json")
     more = {
         "trust_remote_code": request.trust_remote_code,
         "local_files_only": request.local_files_only or local.exists(),
@@ -282,7 +282,7 @@ def _samples(path: Path, rate: int) -> np.ndarray:
     with wave.open(str(path), "rb") as f:
         if f.getsampwidth() != 2 or f.getframerate() != rate:
             raise TranspileError(
-                f"`{path}` is expected to have {rate} samples of 16 bits a second, found {f.getframerate()} of {8 * f.getsampwidth()}"
+                f"`{path}` should have {rate} samples of 16 bits a second, found {f.getframerate()} of {8 * f.getsampwidth()}"
             )
         frames = np.frombuffer(f.readframes(f.getnframes()), "<i2").reshape(-1, f.getnchannels())
     return frames.mean(1).astype(np.float32) / 32768.0
@@ -293,7 +293,7 @@ def read_json(text: str) -> dict:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as e:
-        raise TranspileError(f"--init is expected to be a JSON object, found `{text}`: {e}") from e
+        raise TranspileError(f"--init should be a JSON object, found `{text}`: {e}") from e
     if not isinstance(value, dict):
-        raise TranspileError(f"--init is expected to be a JSON object, found `{text}`")
+        raise TranspileError(f"--init should be a JSON object, found `{text}`")
     return value

@@ -76,7 +76,7 @@ impl Keys<'_> {
             Ok(Some(first))
         } else {
             Err(Error::unsupported(format!(
-                "`{}` differs between layers, which this architecture is not supported with",
+                "`{}` differs between layers, which is not supported for this architecture",
                 self.key(suffix)
             )))
         }

@@ -112,7 +112,7 @@ fn check_version(version: u32) -> Result<()> {
         v => format!("version {v}"),
     };
     Err(Error::unsupported(format!(
-        "GGUF versions 2 and 3 in little-endian order are read, found {found}"
+        "GGUF versions 2 and 3 in little-endian order are supported, found {found}"
     ))
     .at_offset(4))
 }
@@ -371,7 +371,7 @@ impl<'a> Cursor<'a> {
             .and_then(|row_bytes| row_bytes.checked_mul(elems / row))
             .ok_or_else(|| {
                 Error::malformed(format!(
-                    "rows of {row} elements are no whole number of {ty} blocks of {}, or the size overflows",
+                    "rows of {row} elements are not a whole number of {ty} blocks of {}, or the size overflows",
                     ty.block_elems()
                 ))
                 .at_offset(start)

@@ -135,9 +135,7 @@ impl GgufSource {
                     .prepare(metadata, name, info)
                     .map_err(|e| e.of_tensor(info.name.as_str()))?;
                 if weights.insert(hf_name, weight).is_some() {
-                    return Err(
-                        Error::malformed("another tensor stands for the same weight").of_tensor(info.name.as_str())
-                    );
+                    return Err(Error::malformed("another tensor is the same weight").of_tensor(info.name.as_str()));
                 }
             }
         }

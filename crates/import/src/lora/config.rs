@@ -45,7 +45,7 @@ impl Config {
             && changed.iter().any(|c| how.to_lowercase().starts_with(c))
         {
             return Err(unsupported(format!(
-                "`init_lora_weights` {how} changes the weights that the adapter is for; save it converted to plain LoRA"
+                "`init_lora_weights` {how} changes the base weights; convert the adapter to plain LoRA with PEFT and save it"
             )));
         }
         let filled = |key: &str| {

@@ -70,9 +70,7 @@ fn changes(base: &dyn TensorSource, adapter: &SafetensorsSource, config: &Config
             return Err(Error::unsupported("DoRA adapters are not supported").of_tensor(name));
         }
         if path.ends_with("lora_B.bias") {
-            return Err(
-                Error::unsupported("biases of an adapter's own (`lora_bias`) are not supported").of_tensor(name),
-            );
+            return Err(Error::unsupported("biases in the adapter (`lora_bias`) are not supported").of_tensor(name));
         }
         let pair = |a: &str, b: &str| {
             path.strip_suffix(a)
@@ -160,7 +158,7 @@ fn check(
     };
     let [n, k] = is[..] else {
         return Err(Error::unsupported(format!(
-            "`{target}` has shape {is:?}; adapters of matrices are supported"
+            "`{target}` has shape {is:?}; only adapters of matrices are supported"
         )));
     };
     let (out, inputs) = match change {

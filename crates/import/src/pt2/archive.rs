@@ -34,7 +34,10 @@ impl Archive {
         let mut zip =
             ZipArchive::with_config(config, Cursor::new(data)).map_err(|e| malformed("not a zip archive", e))?;
         if zip.len() > MAX_ENTRIES {
-            let what = format!("the archive has {} entries; at most {MAX_ENTRIES} are read", zip.len());
+            let what = format!(
+                "the archive has {} entries; at most {MAX_ENTRIES} are supported",
+                zip.len()
+            );
             return Err(Error::malformed(what));
         }
         let mut entries = BTreeMap::new();
@@ -62,16 +65,14 @@ impl Archive {
                 (end <= data.len() && entry.size() == entry.compressed_size()).then_some(start..end)
             });
             let Some(range) = range else {
-                return Err(Error::malformed(format!("`{name}` does not lie within the file")));
+                return Err(Error::malformed(format!("`{name}` is outside of the file")));
             };
             // Everything lies in one folder, whose name is that of the file when it was saved.
             let Some((_, inside)) = name.split_once('/') else {
-                return Err(Error::malformed(format!(
-                    "`{name}` lies outside of the archive's folder"
-                )));
+                return Err(Error::malformed(format!("`{name}` is outside of the archive's folder")));
             };
             if entries.insert(inside.to_owned(), range).is_some() {
-                return Err(Error::malformed(format!("`{name}` is there twice")));
+                return Err(Error::malformed(format!("`{name}` occurs twice")));
             }
         }
         Ok(Archive { bytes, entries })
@@ -84,19 +85,19 @@ impl Archive {
                 .keys()
                 .any(|name| name.ends_with("serialized_exported_program.json"))
             {
-                "an archive of a torch before 2.8, whose weights are pickled: save it again with a newer one"
+                "the archive was written by a torch before 2.8, whose weights are pickled; save it again with a newer torch"
             } else if self.entries.contains_key("data.pkl") {
                 "a file of torch.save, which holds no graph: export the module with torch.export.export and save that \
                  with torch.export.save"
             } else {
-                "the archive has no `models/model.json`, so torch.export.save has not written it"
+                "the archive has no `models/model.json`, so it was not written by torch.export.save"
             };
             return Err(Error::unsupported(what));
         }
         for (name, want) in [("archive_format", "pt2"), ("byteorder", "little")] {
             let found = self.text(name)?;
             if found.trim() != want {
-                let what = format!("`{name}` is expected to be `{want}`, found `{}`", found.escape_debug());
+                let what = format!("`{name}` should be `{want}`, found `{}`", found.escape_debug());
                 return Err(Error::unsupported(what));
             }
         }

@@ -103,7 +103,7 @@ impl Call {
         let used = self.used.borrow();
         match self.arguments.iter().zip(used.iter()).find(|(_, used)| !**used) {
             None => Ok(()),
-            Some(((name, _), _)) => Err(Error::unsupported(format!("its argument `{name}` is not read"))),
+            Some(((name, _), _)) => Err(Error::unsupported(format!("its argument `{name}` is not supported"))),
         }
     }
 
@@ -114,7 +114,7 @@ impl Call {
             Some(arg) => format!("{arg:?}"),
         };
         Err(Error::unsupported(format!(
-            "its argument `{name}` is expected to be {want}, found {found}"
+            "its argument `{name}` should be {want}, found {found}"
         )))
     }
 

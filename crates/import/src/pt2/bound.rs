@@ -30,7 +30,7 @@ pub(crate) struct Folder {
 impl Folder {
     pub(crate) fn open(path: &Path) -> Result<Folder> {
         let damaged = |e: cactus_bundle::Error| {
-            let what = "a folder that `cactus convert` made is expected";
+            let what = "expected a folder made by `cactus convert`";
             Error::new(ErrorKind::Malformed, what).in_file(path).caused_by(e)
         };
         let bundle = Bundle::open(path).map_err(damaged)?;
@@ -54,7 +54,7 @@ impl Folder {
         let left: Vec<&String> = self.bundle.weights().keys().filter(|n| !read.contains(n)).collect();
         let first = left.first()?;
         Some(format!(
-            "{} tensors of the folder are not read by the program, `{first}` among them",
+            "{} tensors of the folder are not used by the program, for example `{first}`",
             left.len()
         ))
     }
@@ -97,7 +97,7 @@ impl Bound {
                 listed(&stored.keys().map(String::as_str).collect::<Vec<_>>()),
             );
             return fail(format!(
-                "the folder is not of this program: it has no {absent}; it has {has}"
+                "the folder does not fit this program: it has no {absent}; it has {has}"
             ));
         };
         let mut names = BTreeMap::new();
@@ -105,8 +105,9 @@ impl Bound {
             let Some(found) = find(way, all) else { continue };
             let dims = &stored[&found].dims;
             if dims != shape {
-                let what =
-                    format!("the folder is not of this program, where its shape is {shape:?}; it is {dims:?} here");
+                let what = format!(
+                    "the folder does not fit this program, which needs the shape {shape:?}; the folder has {dims:?}"
+                );
                 return Err(Error::malformed(what).of_tensor(found).in_file(bundle.root()));
             }
             names.insert(all[0].to_owned(), found);

@@ -77,17 +77,17 @@ pub(crate) fn read(source: &Path) -> Result<Capture> {
     let malformed = |what: String| Err(Error::malformed(what).in_file(source));
     let file: File = match serde_json::from_value(hf::read_json(source)?) {
         Ok(file) => file,
-        Err(e) => return malformed(format!("it is no capture: {e}")),
+        Err(e) => return malformed(format!("not a description of captured components: {e}")),
     };
     if file.components.is_empty() || file.components.len() > MAX_COMPONENTS {
         let found = file.components.len();
-        return malformed(format!("1 to {MAX_COMPONENTS} components are expected, found {found}"));
+        return malformed(format!("expected 1 to {MAX_COMPONENTS} components, found {found}"));
     }
     let folder = source.parent().unwrap_or(Path::new(""));
     let mut parts: Vec<Part> = Vec::new();
     for entry in file.components {
         if !is_plain(&entry.name) || !is_plain(&entry.file) {
-            let what = "a component and its file are named by letters, digits, `_`, `-` and `.`";
+            let what = "the names of a component and its file have only letters, digits, `_`, `-` and `.`";
             return malformed(format!("{what}, found `{}` in `{}`", entry.name, entry.file));
         }
         if parts.iter().any(|p| p.name.as_ref() == Some(&entry.name)) {

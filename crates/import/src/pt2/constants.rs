@@ -115,7 +115,7 @@ fn of_literals(g: &Graph, v: ValueId) -> cactus_reference::Result<Tensor> {
         }
         _ => Err(cactus_reference::Error::new(
             cactus_reference::ErrorKind::Weight,
-            "an operand is no constant",
+            "an operand is not a constant",
         )),
     }
 }

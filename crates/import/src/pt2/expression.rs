@@ -44,7 +44,7 @@ pub(crate) fn size(text: &str, rename: &dyn Fn(&str) -> String) -> Result<Dim> {
     reader.space();
     match term {
         Term::Size(d) if reader.rest.is_empty() => Ok(d),
-        _ => Err(fail(text, "is no size")),
+        _ => Err(fail(text, "is not a size")),
     }
 }
 
@@ -359,7 +359,7 @@ impl Guard<'_> {
             }
             let axis = usize::try_from(axis).map_err(|_| self.unreadable())?;
             return (self.axis)(&name, axis).ok_or_else(|| {
-                let what = format!("is a guard on axis {axis} of `{name}`, which is no input");
+                let what = format!("is a guard on axis {axis} of `{name}`, which is not an input");
                 fail(self.text, &what)
             });
         }

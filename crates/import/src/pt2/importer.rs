@@ -290,7 +290,7 @@ impl<'a> Importer<'a> {
 
     /// The value called `name`.
     pub(crate) fn value(&self, name: &str) -> Result<ValueId> {
-        let missing = || Error::unsupported(format!("`{name}` is used, which is not computed here"));
+        let missing = || Error::unsupported(format!("`{name}` is used before it is computed"));
         self.values.get(name).copied().ok_or_else(missing)
     }
 
@@ -449,8 +449,9 @@ impl<'a> Importer<'a> {
                 continue;
             }
             if !used.contains(&symbol.as_str()) {
-                let what =
-                    format!("the range of `{symbol}` cannot be checked, as no axis of an input is just that size");
+                let what = format!(
+                    "the range of `{symbol}` cannot be checked, because no axis of an input has exactly that size"
+                );
                 return Err(Error::unsupported(what));
             }
             let dim = Dim::symbol(&self.rename(symbol));

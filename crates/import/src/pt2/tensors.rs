@@ -92,7 +92,7 @@ impl Pt2Tensors {
                 let fail = |what: &str| Error::unsupported(what).of_tensor(&name);
                 if payload.use_pickle {
                     return Err(fail(
-                        "it is pickled, which is never read; save the program with a newer torch",
+                        "it is pickled, which is not supported because reading it could run code; save the program with a newer torch",
                     ));
                 }
                 let Some(meta) = &payload.tensor_meta else {
@@ -227,7 +227,7 @@ impl TensorSource for Pt2Tensors {
         match tensor.dtype() {
             DType::F32 => Ok(tensor),
             other => {
-                let what = format!("a weight is expected to be a float, found {other}");
+                let what = format!("a weight should be a float, found {other}");
                 Err(Error::unsupported(what).of_tensor(name).in_file(&self.path))
             }
         }

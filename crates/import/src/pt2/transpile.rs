@@ -74,7 +74,7 @@ impl TranspileOptions {
         let full = |p: &Path| std::fs::canonicalize(p).ok();
         match &self.weights {
             Some(path) if full(path).is_some() && full(path) == full(destination) => {
-                let what = "the weights lie where the bundle is to be written; name another folder for it";
+                let what = "the weights are in the folder that the bundle would be written to; name another folder for the bundle";
                 Err(Error::unsupported(what).in_file(path))
             }
             _ => Ok(()),
@@ -231,7 +231,7 @@ fn folder(destination: &Path, options: &TranspileOptions) -> Result<Option<Folde
     };
     let folder = Folder::open(path)?;
     if folder.by_name().is_some() && options.bits.is_some() {
-        let what = "the weights of the folder are packed already; leave the bits out, or convert them to others";
+        let what = "the weights of the folder have a number of bits already; leave `bits` out, or convert the folder again with other bits";
         return Err(Error::unsupported(what).in_file(path));
     }
     Ok(Some(folder))
@@ -351,7 +351,7 @@ pub fn optimize(imported: &mut Imported, options: &TranspileOptions) -> Result<(
         && let Ok(Some(broken)) = optimized.broken_constraint(&one)
         && optimized.inputs().len() == 1
     {
-        let what = format!("a sequence cannot grow from one position on: {broken}");
+        let what = format!("a sequence cannot be continued token by token: {broken}");
         return Err(Error::unsupported(what));
     }
     Ok((task, optimized, report))

@@ -56,12 +56,12 @@ impl StateDict {
 
 fn read(path: &Path, bytes: SharedBytes) -> Result<StateDict> {
     if !(*bytes).as_ref().starts_with(b"PK\x03\x04") {
-        let what = "a zip is expected, which torch.save writes since version 1.6; load the file with PyTorch and save it again";
+        let what = "a zip is expected, which torch.save has written since version 1.6; load the file with PyTorch and save it again";
         return Err(Error::unsupported(what));
     }
     let archive = Archive::entries(bytes)?;
     if !archive.has("data.pkl") {
-        let what = "the archive has no `data.pkl`, so torch.save has not written it";
+        let what = "the archive has no `data.pkl`, so it was not written by torch.save";
         return Err(Error::unsupported(what));
     }
     if archive.has("byteorder") && archive.text("byteorder")?.trim() != "little" {
@@ -69,13 +69,13 @@ fn read(path: &Path, bytes: SharedBytes) -> Result<StateDict> {
     }
     if archive.has("constants.pkl") {
         return Err(Error::unsupported(
-            "a program of TorchScript, which is not read; save `model.state_dict()`",
+            "a TorchScript program, which is not supported; save `model.state_dict()`",
         ));
     }
     let range = archive.range("data.pkl")?;
     if range.len() > MAX_PICKLE_BYTES {
         let what = format!(
-            "`data.pkl` has {} bytes; at most {MAX_PICKLE_BYTES} are read",
+            "`data.pkl` has {} bytes; at most {MAX_PICKLE_BYTES} are supported",
             range.len()
         );
         return Err(Error::unsupported(what));
@@ -160,7 +160,7 @@ fn place(pickle: &Pickle, id: Id, archive: &Archive) -> Result<Option<Strided>> 
     let (stored, name) = Stored::by_name(kind).ok_or_else(|| malformed("its element type is not known"))?;
     let shape = pickle
         .sizes(sizes)
-        .ok_or_else(|| malformed("its sizes are no numbers"))?;
+        .ok_or_else(|| malformed("its sizes are not numbers"))?;
     let strides = pickle.sizes(strides).filter(|s| s.len() == shape.len());
     let strides = strides.ok_or_else(|| malformed("its strides are not one number for each axis"))?;
     let offset = usize::try_from(offset).map_err(|_| malformed("it begins before its storage"))?;
@@ -189,7 +189,7 @@ impl TensorSource for StateDict {
         match tensor.dtype() {
             DType::F32 => Ok(tensor),
             other => Err(fail(Error::unsupported(format!(
-                "a weight is expected to be a float, found {other}"
+                "a weight should be a float, found {other}"
             )))),
         }
     }

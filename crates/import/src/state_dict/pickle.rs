@@ -168,7 +168,7 @@ impl<'a> Machine<'a> {
             0x80 => {
                 let [protocol] = self.take()?;
                 if protocol > MAX_PROTOCOL {
-                    let what = format!("pickle protocol {protocol}; up to {MAX_PROTOCOL} are read");
+                    let what = format!("pickle protocol {protocol} is not supported; at most {MAX_PROTOCOL} is");
                     return Err(Error::unsupported(what));
                 }
             }
@@ -296,7 +296,7 @@ impl<'a> Machine<'a> {
         };
         let line = self.slice(count)?;
         self.at += 1;
-        std::str::from_utf8(line).map_err(|_| Error::malformed("a name that is no text"))
+        std::str::from_utf8(line).map_err(|_| Error::malformed("a name that is not text"))
     }
 
     fn text(&mut self, count: usize) -> Result<()> {
@@ -397,7 +397,7 @@ impl<'a> Machine<'a> {
         match known(module, name) {
             Some(k) => self.push(Value::Known(k)),
             None => Err(Error::unsupported(format!(
-                "the file holds `{}.{}`, and reading that would run code; only tensors are read: save `model.state_dict()`",
+                "the file holds `{}.{}`, and reading that would run code; only tensors are supported: save `model.state_dict()`",
                 module.escape_debug(),
                 name.escape_debug()
             ))),
@@ -418,7 +418,7 @@ impl<'a> Machine<'a> {
     fn storage(&mut self) -> Result<()> {
         let id = self.pop()?;
         let Value::Items(items) = &self.values[id] else {
-            return Err(Error::malformed("a storage is expected to be a tuple"));
+            return Err(Error::malformed("a storage should be a tuple"));
         };
         let values: Vec<&Value> = items.iter().take(3).map(|&i| &self.values[i]).collect();
         match values[..] {
@@ -429,7 +429,7 @@ impl<'a> Machine<'a> {
                 self.push(Value::Storage { kind, key })
             }
             _ => Err(Error::unsupported(
-                "an object outside of the pickle that is no storage of numbers",
+                "an object outside of the pickle that is not a storage of numbers",
             )),
         }
     }

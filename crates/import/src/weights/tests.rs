@@ -97,7 +97,7 @@ fn convert_weights_says_what_it_cannot_pack() {
     let made = convert_weights(&golden("checkpoint.pt"), &out, &options(Bits::Four), &mut |_, _| {}).unwrap();
     assert_eq!(made.tensors, 8);
     assert!(
-        made.notes[0].starts_with("3 tensors that are no floats"),
+        made.notes[0].starts_with("3 tensors are not floats"),
         "{:?}",
         made.notes
     );

@@ -74,7 +74,7 @@ pub fn read_cases(task: Task, data: &str, answers: Option<&str>) -> Result<Vec<C
         (_, None) => None,
         (_, Some(_)) => {
             return Err(Error::Task(
-                "a file of answers is for BFCL; other sets have theirs in the data".into(),
+                "only BFCL has a separate file of answers; other tasks have the answers in the data".into(),
             ));
         }
     };
@@ -104,7 +104,7 @@ pub fn read_cases(task: Task, data: &str, answers: Option<&str>) -> Result<Vec<C
         });
     }
     if out.is_empty() {
-        return Err(Error::Task("the data has no line".into()));
+        return Err(Error::Task("the data has no questions".into()));
     }
     Ok(out)
 }
@@ -125,8 +125,8 @@ fn rows(text: &str) -> impl Iterator<Item = (usize, Result<Map<String, Value>, S
 fn text<'a>(row: &'a Map<String, Value>, key: &str) -> Result<&'a str, String> {
     match row.get(key) {
         Some(Value::String(text)) if text.len() <= MAX_TEXT => Ok(text),
-        Some(Value::String(text)) => Err(format!("`{key}` has {} bytes, at most {MAX_TEXT} are read", text.len())),
-        Some(_) => Err(format!("`{key}` is no text")),
+        Some(Value::String(text)) => Err(format!("`{key}` has {} bytes; the limit is {MAX_TEXT}", text.len())),
+        Some(_) => Err(format!("`{key}` is not text")),
         None => Err(format!("`{key}` is missing")),
     }
 }
@@ -159,12 +159,12 @@ fn choice(row: &Map<String, Value>) -> Result<Question, String> {
     let endings = row
         .get("endings")
         .and_then(Value::as_array)
-        .ok_or("`endings` is no list")?;
+        .ok_or("`endings` is not a list")?;
     if !(2..=MAX_ENDINGS).contains(&endings.len()) {
-        return Err(format!("{} endings; 2 to {MAX_ENDINGS} are possible", endings.len()));
+        return Err(format!("expected 2 to {MAX_ENDINGS} endings, found {}", endings.len()));
     }
     let endings: Option<Vec<String>> = endings.iter().map(|e| Some(clean(e.as_str()?))).collect();
-    let endings = endings.ok_or("an ending is no text")?;
+    let endings = endings.ok_or("an ending is not text")?;
     if context.is_empty() || endings.iter().any(String::is_empty) {
         return Err("an empty text cannot be scored".into());
     }
@@ -202,7 +202,7 @@ fn program(row: &Map<String, Value>) -> Result<Question, String> {
     let entry_point = text(row, "entry_point")?;
     let word = |c: char| c.is_alphanumeric() || c == '_';
     if entry_point.is_empty() || !entry_point.chars().all(word) {
-        return Err(format!("`entry_point` is no name: {entry_point:.40?}"));
+        return Err(format!("`entry_point` is not a name: {entry_point:.40?}"));
     }
     Ok(Question::Program {
         prompt: text(row, "prompt")?.to_owned(),
@@ -227,7 +227,7 @@ fn allowed_calls(answers: &str) -> Result<HashMap<String, Vec<Expected>>> {
 }
 
 fn expected_calls(truth: &Value) -> Result<Vec<Expected>, String> {
-    let list = truth.as_array().ok_or("`ground_truth` is no list")?;
+    let list = truth.as_array().ok_or("`ground_truth` is not a list")?;
     if list.iter().any(Value::is_array) {
         return Err("answers of several turns; BFCL's sets of several turns are not supported".into());
     }
@@ -242,7 +242,7 @@ fn calls(
     let turns = row
         .get("question")
         .and_then(Value::as_array)
-        .ok_or("`question` is no list")?;
+        .ok_or("`question` is not a list")?;
     let [turn] = turns.as_slice() else {
         return Err(format!(
             "{} turns; of BFCL, only sets whose cases have one turn are supported",
@@ -388,7 +388,7 @@ mod tests {
             (Task::HellaSwag, "[]", "expected an object"),
             (Task::HellaSwag, &nested, "no JSON"),
             (Task::HellaSwag, "{}", "`ctx` is missing"),
-            (Task::HellaSwag, r#"{"ctx": 3}"#, "`ctx` is no text"),
+            (Task::HellaSwag, r#"{"ctx": 3}"#, "`ctx` is not text"),
             (Task::HellaSwag, &long, "at most"),
             (Task::HellaSwag, &many, "65 endings"),
             (

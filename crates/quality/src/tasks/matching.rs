@@ -20,10 +20,10 @@ impl Expected {
             return Err("an allowed call is an object with one function".to_owned());
         };
         let Some(arguments) = arguments.as_object() else {
-            return Err(format!("the arguments of `{name}` are no object"));
+            return Err(format!("the arguments of `{name}` are not an object"));
         };
         if let Some((argument, _)) = arguments.iter().find(|(_, values)| !values.is_array()) {
-            return Err(format!("the values of `{name}.{argument}` are no list"));
+            return Err(format!("the values of `{name}.{argument}` are not a list"));
         }
         Ok(Self {
             name: name.clone(),

@@ -81,12 +81,15 @@ impl Results {
         let bytes = match std::fs::metadata(path) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Self::new(setup)),
             Err(e) => return Err(fail(e.to_string())),
-            Ok(m) if m.len() > MAX_BYTES => return Err(fail(format!("{} bytes are no results of ours", m.len()))),
+            Ok(m) if m.len() > MAX_BYTES => {
+                return Err(fail(format!("{} bytes are too many for a file of results", m.len())));
+            }
             Ok(_) => std::fs::read(path).map_err(|e| fail(e.to_string()))?,
         };
-        let mut found: Self = serde_json::from_slice(&bytes).map_err(|e| fail(format!("no results of a task: {e}")))?;
+        let mut found: Self =
+            serde_json::from_slice(&bytes).map_err(|e| fail(format!("not a file of task results: {e}")))?;
         if found.version != 1 {
-            return Err(fail(format!("version {}; this is version 1", found.version)));
+            return Err(fail(format!("expected version 1, found {}", found.version)));
         }
         let (a, b) = (&found.setup, &setup);
         let differs = [
@@ -99,12 +102,12 @@ impl Results {
         ];
         if let Some((what, _)) = differs.iter().find(|(_, differs)| *differs) {
             return Err(fail(format!(
-                "these are results of {what}; name another file, or delete this one"
+                "the file has results of {what}; name another file, or delete this one"
             )));
         }
         let fits = found.cases.len() <= cases.len() && found.cases.iter().zip(cases).all(|(f, c)| f.id == c.id);
         if !fits {
-            return Err(fail("its cases are not the first of the data".into()));
+            return Err(fail("its cases are not the first cases of the data".into()));
         }
         found.count();
         Ok(found)

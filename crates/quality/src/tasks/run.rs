@@ -50,7 +50,7 @@ pub fn run_task(
 ) -> Result<()> {
     if !options.allow_code_execution && cases.iter().any(|c| matches!(c.question, Question::Program { .. })) {
         return Err(Error::Task(
-            "judging these cases means running programs that the model wrote, which was not allowed".into(),
+            "this task runs programs that the model wrote, which was not allowed".into(),
         ));
     }
     let mut asked = Asked {

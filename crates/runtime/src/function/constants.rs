@@ -48,7 +48,7 @@ impl Constants {
             let Some(index) = index else {
                 return Err(Error::Unsupported {
                     node: format!("weight {name}"),
-                    message: "it is bound to no tensor".into(),
+                    message: "no tensor is bound to it".into(),
                 });
             };
             constants.weights.insert(v, index);

@@ -75,7 +75,7 @@ impl Function {
         if let Some(state) = graph.states().first() {
             return Err(Error::Unsupported {
                 node: format!("component {}", graph.name),
-                message: format!("it has a state `{}`, so it is no function", state.name),
+                message: format!("it has a state `{}`, so it is not a function", state.name),
             });
         }
         for (_, node) in graph.nodes() {

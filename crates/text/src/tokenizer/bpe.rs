@@ -148,7 +148,7 @@ impl Bpe {
                 continue;
             }
             if let Some(name) = &settings.unk_token {
-                let missing = || format!("`unk_token` is `{name}`, which the vocabulary lacks");
+                let missing = || format!("`unk_token` is `{name}`, which is not in the vocabulary");
                 let unk = self.unk.ok_or_else(missing)?;
                 unknown = Some(match unknown {
                     Some(bytes) if settings.fuse_unk == Some(true) => bytes + end - start,

@@ -72,8 +72,11 @@ impl SpecialTokens {
                 ))
             })?;
             let id = inner.token_to_id(text);
-            id.map(Some)
-                .ok_or_else(|| invalid(format!("`{name}` in `{file}` is `{text}`, which the vocabulary lacks")))
+            id.map(Some).ok_or_else(|| {
+                invalid(format!(
+                    "`{name}` in `{file}` is `{text}`, which is not in the vocabulary"
+                ))
+            })
         };
         let (bos, eos) = (named("bos_token")?, named("eos_token")?);
 

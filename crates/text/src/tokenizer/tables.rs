@@ -107,7 +107,7 @@ impl Vocabulary {
             None
         };
         if let Some((token, _)) = self.tokens.iter().find(|(token, id)| find(token) != Some(*id)) {
-            return Err(format!("the token `{token}` is there twice"));
+            return Err(format!("the token `{token}` occurs twice"));
         }
         let mut merges = Vec::with_capacity(self.merges.len());
         let mut merged = String::new();
@@ -118,7 +118,7 @@ impl Vocabulary {
             merged.push_str(rest.unwrap_or(right));
             match (find(left), find(right), rest.and_then(|_| find(&merged))) {
                 (Some(l), Some(r), Some(new)) => merges.push([l, r, small(rank)?, new]),
-                _ => return Err(format!("the merge of `{left}` and `{right}` makes no token")),
+                _ => return Err(format!("the merge of `{left}` and `{right}` does not make a token")),
             }
         }
         // Where a pair is there twice, its last place counts.

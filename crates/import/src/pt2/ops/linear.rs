@@ -41,7 +41,7 @@ pub(super) const ROWS: &[(&str, Row)] = &[
 fn linear(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
     let (x, w, bias) = (call.tensor("input")?, call.tensor("weight")?, call.optional("bias")?);
     if im.rank(w) != 2 {
-        return unsupported("a linear whose weight is no matrix");
+        return unsupported("a linear whose weight is not a matrix");
     }
     let inputs: Vec<ValueId> = [x, w].into_iter().chain(bias).collect();
     one(im.op(Op::Linear, &inputs))

@@ -169,7 +169,7 @@ pub(crate) fn missing(nodes: &[Node]) -> String {
         let line = source_line(first).map_or(String::new(), |l| format!(", at {l}"));
         text.push_str(&format!("\n  {target} ({count} times{result}{line})"));
     }
-    text.push_str("\n  each needs a row in crates/import/src/pt2/ops; or express it by others in the module");
+    text.push_str("\nwrite them with supported operations in the module; or add support for them: a row in crates/import/src/pt2/ops");
     text
 }
 

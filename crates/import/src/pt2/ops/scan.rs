@@ -215,7 +215,7 @@ fn bags(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
         return unsupported("bags whose last offset is the end");
     }
     if (im.rank(ids), im.rank(offsets)) != (1, 1) {
-        return unsupported("bags whose indices or offsets are no vector");
+        return unsupported("bags whose indices or offsets are not a vector");
     }
     let rows = im.op(Op::Embedding, &[table, ids])?;
     let (count, bags) = (im.shape(ids)[0].clone(), im.shape(offsets)[0].clone());
