@@ -30,7 +30,7 @@ from pathlib import Path
 
 import pyte
 
-COLUMNS, ROWS = 92, 22
+COLUMNS, ROWS = 96, 21
 CELL_W, CELL_H, MARGIN, BAR = 8.0, 18, 14, 30
 STEP_S = 0.1  # screens closer together than this are one
 LONGEST_STILL_S = 1.0

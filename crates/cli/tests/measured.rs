@@ -233,7 +233,7 @@ fn policies_name_towers_and_idle_rules_are_named() {
         "6",
     ]);
     assert!(
-        err.contains("`*nowhere*` fits no weight") && !err.contains("`vision.*`"),
+        err.contains("`*nowhere*` matches no weight") && !err.contains("`vision.*`"),
         "{err}"
     );
     let shown = c.json(&["inspect", "two"]);
@@ -264,7 +264,7 @@ fn policies_name_towers_and_idle_rules_are_named() {
         "--force",
     ]);
     assert!(
-        err.contains("`*layernorm*` fits only weights that are never quantized") && !err.contains("rule `*.k_proj"),
+        err.contains("`*layernorm*` matches only weights that are never quantized") && !err.contains("rule `*.k_proj"),
         "{err}"
     );
     let shown = c.json(&["inspect", "m"]);

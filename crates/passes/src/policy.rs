@@ -76,19 +76,19 @@ impl Policy {
             if fitting.is_empty() {
                 let some = example(named.iter().find(|(_, matrix)| *matrix));
                 out.push(format!(
-                    "the rule `{pattern}` fits no weight; one that is quantized is `{some}`"
+                    "the rule `{pattern}` matches no weight; the names are like `{some}`"
                 ));
             } else if matrices.is_empty() {
                 let some = example(fitting.first().copied());
                 out.push(format!(
-                    "the rule `{pattern}` fits only weights that are never quantized (norms, biases and the like), such as `{some}`"
+                    "the rule `{pattern}` matches only weights that are never quantized (norms, biases and the like), such as `{some}`"
                 ));
             } else if matrices
                 .iter()
                 .all(|(names, _)| self.rules[..i].iter().any(|(before, _)| takes(before, names)))
             {
                 out.push(format!(
-                    "the rule `{pattern}` never holds: rules before it fit all of its weights"
+                    "the rule `{pattern}` has no effect: earlier rules match all of its weights"
                 ));
             }
         }
@@ -230,7 +230,7 @@ mod tests {
         let expected = [
             ("`*norm*`", "`l.0.norm.weight`"),
             ("`*.nothing.*`", "`l.0.q.weight`"),
-            ("`l.0.q*`", "never holds"),
+            ("`l.0.q*`", "has no effect"),
         ];
         assert_eq!(found.len(), expected.len(), "{found:?}");
         for (text, (rule, more)) in found.iter().zip(expected) {

@@ -144,7 +144,7 @@ fn lines(text: &str) -> Result<Vec<Row>, String> {
     let filled = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let rows = filled.map(|(i, line)| {
         let place = format!("line {}", i + 1);
-        let value = serde_json::from_str(line).map_err(|e| format!("{place}: no JSON: {e}"))?;
+        let value = serde_json::from_str(line).map_err(|e| format!("{place}: not JSON: {e}"))?;
         row(value, place)
     });
     rows.collect()
@@ -160,7 +160,7 @@ fn list(text: &str) -> Result<Vec<Row>, String> {
             .collect(),
         Ok(value) => Ok(vec![row(value, "the file".into())?]),
         // Not one document: then each line is one.
-        Err(e) => lines(text).map_err(|line| format!("neither a list of rows ({e}) nor JSON lines ({line})")),
+        Err(e) => lines(text).map_err(|line| format!("neither a JSON list of rows ({e}) nor lines of JSON ({line})")),
     }
 }
 

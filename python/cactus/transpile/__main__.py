@@ -81,7 +81,7 @@ def needs(module: str, why: str) -> None:
     """An error that says how to install `module`, where it is missing."""
     if importlib.util.find_spec(module) is None:
         raise TranspileError(
-            f"{why}, and {sys.executable} does not have it: `{sys.executable} -m pip install torch transformers`, or set "
+            f"{why}, and {sys.executable} does not have it; run `{sys.executable} -m pip install torch transformers`, or set "
             "CACTUS_PYTHON to a Python that has both. A `.pt2` archive of torch.export needs neither"
         )
 

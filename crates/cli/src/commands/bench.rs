@@ -143,7 +143,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
         report.load_ms, report.load_text_ms
     ));
     output::note(format!(
-        "memory  {} at most; {} of its own (activations {:.1} MB, states {:.1} MB for {} tokens), {:.1} MB of weights mapped",
+        "memory  {} at most; {} of its own (activations {:.1} MB, states up to {:.1} MB for {} tokens), {:.1} MB of weights mapped",
         optional(report.peak_rss_mb),
         optional(report.anon_mb),
         report.arena_mb,

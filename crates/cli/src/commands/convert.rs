@@ -32,6 +32,7 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
             fetched.path.display()
         );
     }
+    cactus_bundle::check_destination(&args.destination, args.force)?;
     let options = ConvertOptions {
         policy: chosen_policy(args)?,
         replace: args.force,

@@ -123,7 +123,7 @@ fn inputs(components: &[&Component], args: &RunArgs) -> Result<BTreeMap<String, 
             .filter(|p| open.contains(&p.name.as_str()));
         let types: Vec<String> = types.map(|p| format!("{} is {}", p.name, p.ty)).collect();
         bail!(
-            "the bundle is a function, which takes arrays: {} ({})",
+            "the bundle is a function, which takes arrays; give {} ({})",
             given.join(" "),
             types.join(", ")
         );

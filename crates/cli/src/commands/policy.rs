@@ -27,7 +27,7 @@ pub(crate) fn read(file: Option<&Path>, embeddings: Option<Bits>) -> Result<Aske
     let mut asked = Asked::default();
     if let Some(file) = file {
         let text = std::fs::read_to_string(file).with_context(|| format!("cannot read `{}`", file.display()))?;
-        asked = parse(&text).with_context(|| format!("`{}`", file.display()))?;
+        asked = parse(&text).with_context(|| format!("`{}` is not a policy", file.display()))?;
     }
     asked.embeddings = embeddings.or(asked.embeddings);
     Ok(asked)
@@ -52,12 +52,12 @@ struct Rule {
 fn parse(text: &str) -> Result<Asked> {
     let file: File = toml::from_str(text)?;
     let rules = file.rule.into_iter().map(|rule| {
-        let bits = precision(rule.bits).with_context(|| format!("rule `{}`", rule.pattern))?;
+        let bits = precision(rule.bits).with_context(|| format!("in the rule `{}`", rule.pattern))?;
         Ok((rule.pattern, bits))
     });
     Ok(Asked {
-        bits: file.bits.map(precision).transpose().context("`bits`")?,
-        embeddings: file.embeddings.map(precision).transpose().context("`embeddings`")?,
+        bits: file.bits.map(precision).transpose().context("in `bits`")?,
+        embeddings: file.embeddings.map(precision).transpose().context("in `embeddings`")?,
         rules: rules.collect::<Result<_>>()?,
     })
 }

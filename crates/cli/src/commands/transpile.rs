@@ -19,6 +19,14 @@ pub(crate) fn run(args: &TranspileArgs) -> Result<ExitCode> {
     if pt2::is_pt2(source) || pt2::is_capture(source) {
         return archive(source, args).map(|()| ExitCode::SUCCESS);
     }
+    let is_read = |e: &std::ffi::OsStr| ["pt", "pth", "py"].iter().any(|known| e == *known);
+    if source.is_file() && !source.extension().is_some_and(is_read) {
+        anyhow::bail!(
+            "`{}` is not a model that can be transpiled; expected a .pt2 file, a Hugging Face folder or id, FILE.py:NAME or a .pt \
+             file",
+            source.display()
+        );
+    }
     let typed = std::env::args_os().skip_while(|a| a != "transpile").skip(1);
     python::transpile(typed)
 }

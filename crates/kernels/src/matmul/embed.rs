@@ -20,7 +20,11 @@ impl Exec<'_> {
             "embed: elements of the output"
         );
         if let Some(at) = ids.iter().position(|&id| id as usize >= w.n()) {
-            let context = format!("id {} at position {at}: the table has {} rows", ids[at], w.n());
+            let context = format!(
+                "id {} at position {at} is outside of the table, which has {} rows",
+                ids[at],
+                w.n()
+            );
             return Err(Error::new(ErrorKind::IndexOutOfRange, context));
         }
         if k == 0 {

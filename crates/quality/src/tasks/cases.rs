@@ -116,7 +116,7 @@ fn rows(text: &str) -> impl Iterator<Item = (usize, Result<Map<String, Value>, S
         let row = match serde_json::from_str(line) {
             Ok(Value::Object(row)) => Ok(row),
             Ok(_) => Err("expected an object".to_owned()),
-            Err(e) => Err(format!("no JSON: {e}")),
+            Err(e) => Err(format!("not JSON: {e}")),
         };
         (i + 1, row)
     })
@@ -386,7 +386,7 @@ mod tests {
             (Task::HellaSwag, "", "no line"),
             (Task::HellaSwag, "\n\n{", "line 3"),
             (Task::HellaSwag, "[]", "expected an object"),
-            (Task::HellaSwag, &nested, "no JSON"),
+            (Task::HellaSwag, &nested, "not JSON"),
             (Task::HellaSwag, "{}", "`ctx` is missing"),
             (Task::HellaSwag, r#"{"ctx": 3}"#, "`ctx` is not text"),
             (Task::HellaSwag, &long, "at most"),
