@@ -30,7 +30,7 @@ from pathlib import Path
 
 import pyte
 
-COLUMNS, ROWS = 96, 21
+COLUMNS, ROWS = 96, 19
 CELL_W, CELL_H, MARGIN, BAR = 8.0, 18, 14, 30
 STEP_S = 0.1  # screens closer together than this are one
 LONGEST_STILL_S = 1.0
@@ -45,7 +45,6 @@ SESSION = [
     ("cactus run", CHAT_PROMPT),
     ("Why is the sky blue? One sentence.", CHAT_PROMPT),
     ("Name three planets.", CHAT_PROMPT),
-    ("/stats", CHAT_PROMPT),
     ("/exit", SHELL_PROMPT),
 ]
 
@@ -117,7 +116,11 @@ class Recorder:
                     runs.append([x, cell.data, style])
             while runs and not runs[-1][1].strip():
                 runs.pop()
-            lines.append(tuple((x, text.rstrip() if i == len(runs) - 1 else text, style) for i, (x, text, style) in enumerate(runs)))
+            lines.append(
+                tuple(
+                    (x, text.rstrip() if i == len(runs) - 1 else text, style) for i, (x, text, style) in enumerate(runs)
+                )
+            )
         return lines
 
     def waits_for(self, prompt: str, timeout: float = 600.0) -> None:
@@ -221,7 +224,10 @@ def svg(screens: list[tuple[float, list]]) -> str:
         end = 1 if times[-1][1] >= length else 0
         styles.append(f"@keyframes {name}{{{frames}100%{{opacity:{end}}}}}.{name}{{animation-name:{name}}}")
     width, height = round(2 * MARGIN + COLUMNS * CELL_W), BAR + 2 * MARGIN + ROWS * CELL_H
-    dots = "".join(f'<circle cx="{20 + 18 * i}" cy="16" r="5.5" fill="{c}"/>' for i, c in enumerate(["#e06c75", "#e5c07b", "#98c379"]))
+    dots = "".join(
+        f'<circle cx="{20 + 18 * i}" cy="16" r="5.5" fill="{c}"/>'
+        for i, c in enumerate(["#e06c75", "#e5c07b", "#98c379"])
+    )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'role="img" aria-label="A recorded terminal session: the first minute with cactus">\n'
