@@ -247,7 +247,7 @@ def main() -> None:
     screens = thinned(record(arguments.programs))
     text = svg(screens)
     # The folder of the cache is temporary and of no interest.
-    text = re.sub(r"/tmp/\w+", "~", text)
+    text = re.sub(re.escape(tempfile.gettempdir()) + r"/\w+", "~", text)
     arguments.svg.write_text(text)
     print(f"{arguments.svg}: {len(screens)} screens, {screens[-1][0]:.0f} s, {len(text) / 1000:.0f} kB")
 

@@ -382,8 +382,8 @@ mod tests {
         for (tokens, merges, expected) in [
             (&[("a", 0), ("b", 0)][..], &[][..], "the same id 0"),
             (&[("a", 0), ("a", 1)], &[], "twice"),
-            (&[("a", 0), ("b", 1)], &[("a", "b")], "makes no token"),
-            (&[("a", 0)], &[("a", "c")], "makes no token"),
+            (&[("a", 0), ("b", 1)], &[("a", "b")], "does not make a token"),
+            (&[("a", 0)], &[("a", "c")], "does not make a token"),
             (&[("a", u32::MAX)], &[], "highest id"),
         ] {
             let error = vocabulary(tokens, merges).write(b"").unwrap_err();
