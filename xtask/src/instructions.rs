@@ -101,7 +101,7 @@ fn count(program: &Path, cache: &Path, [prefill, decode]: [usize; 2]) -> Result<
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(program)
-        .args(["bench", "--threads", "1", "--reps", "1", "--json"])
+        .args(["bench", "--small", "--threads", "1", "--reps", "1", "--json"])
         .args(["--prefill", &prefill.to_string(), "--decode", &decode.to_string()])
         .env("CACTUS_CACHE", cache)
         .env("CACTUS_ISA", "avx2")

@@ -64,10 +64,18 @@ pub static THREADS: Knob = Knob {
     help: "Compute threads, the calling one included.",
 };
 
+/// Whether a signal handler turns a mapped file that is lost into an error.
+pub static SIGBUS: Knob = Knob {
+    name: "CACTUS_SIGBUS",
+    kind: Kind::Switch,
+    default: "on",
+    help: "Whether a handler of SIGBUS turns a model file that is cut short or unreadable while in use into an error.",
+};
+
 /// All knobs, in the order in which they are listed to people.
 #[must_use]
 pub fn all() -> &'static [&'static Knob] {
-    static ALL: [&Knob; 2] = [&ISA, &THREADS];
+    static ALL: [&Knob; 3] = [&ISA, &THREADS, &SIGBUS];
     &ALL
 }
 

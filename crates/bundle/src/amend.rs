@@ -1,6 +1,6 @@
 //! Adding a file to a bundle that is complete but not yet in place, and putting it there.
 
-use crate::writer::{check_destination, json, place};
+use crate::writer::{check_destination, json, place, write_synced};
 use crate::{Bundle, Checksum, Error, ErrorKind, FileEntry, MANIFEST_PATH, Result};
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use std::path::Path;
 pub fn amend(folder: &Path, path: &str, bytes: &[u8]) -> Result<()> {
     let mut manifest = Bundle::open(folder)?.manifest().clone();
     let full = folder.join(path);
-    fs::write(&full, bytes).map_err(|e| Error::io(&full, "write it", e))?;
+    write_synced(&full, bytes)?;
     let entry = FileEntry {
         bytes: bytes.len() as u64,
         xxh3: Checksum::of(bytes),
@@ -23,7 +23,7 @@ pub fn amend(folder: &Path, path: &str, bytes: &[u8]) -> Result<()> {
     manifest.checksum = manifest.expected_checksum();
     let manifest_path = folder.join(MANIFEST_PATH);
     let beside = manifest_path.with_extension("new");
-    fs::write(&beside, json(&manifest)).map_err(|e| Error::io(&beside, "write it", e))?;
+    write_synced(&beside, &json(&manifest))?;
     fs::rename(&beside, &manifest_path).map_err(|e| Error::io(&manifest_path, "replace it", e))
 }
 

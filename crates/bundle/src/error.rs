@@ -23,6 +23,8 @@ pub enum ErrorKind {
     Checksum,
     /// A format version that this program does not read.
     Version,
+    /// A file was cut short, or could not be read, while it was in use.
+    Lost,
 }
 
 /// An error of this crate: what was expected and found, in which file and at which byte.

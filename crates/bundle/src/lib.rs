@@ -9,7 +9,8 @@
 //!   whole.
 //! - [`Bundle`] opens one: manifests parsed and cross-checked, tensor files mapped read-only and shared, every offset
 //!   checked before use. Nothing is copied and no tensor data is read until the runtime reads it.
-//! - [`Mapped`] is the one place where a file is mapped.
+//! - [`Mapped`] is the one place where a file is mapped, and knows whether the file has stayed what it was.
+//! - [`Scratch`] is a folder beside a destination, which goes away with its process, however that ends.
 //!
 //! It may depend on `tensor`, `quant` and `ir`. It deliberately does not know kernels, devices or model families, and it
 //! never fetches anything.
@@ -22,6 +23,8 @@ mod manifest;
 mod map;
 mod reader;
 mod record;
+mod scratch;
+mod verify;
 mod writer;
 
 pub use amend::{amend, install};
@@ -29,9 +32,11 @@ pub use checksum::Checksum;
 pub use error::{Error, ErrorKind, Result};
 pub use graph_file::{GRAPH_MAGIC, GRAPH_VERSION, decode_graph, encode_graph};
 pub use manifest::{Component, FileEntry, Manifest, PortDecl, Provenance, TokenIds, WeightEntry, WeightsManifest};
-pub use map::Mapped;
+pub use map::{Mapped, handle_faults};
 pub use reader::{Bundle, Weight};
 pub use record::{RECORD_ALIGNMENT, RECORD_HEADER_BYTES, RecordHeader, TENSOR_MAGIC, TENSOR_VERSION};
+pub use scratch::{Scratch, remove_abandoned};
+pub use verify::{BlockSums, Verified};
 pub use writer::{About, BundleWriter, check_destination};
 
 /// Version of the bundle layout that this crate writes.
@@ -43,5 +48,9 @@ pub const OLDEST_BUNDLE_VERSION: u32 = 1;
 pub const MANIFEST_PATH: &str = "components/manifest.json";
 /// Path of the weights manifest inside a bundle.
 pub const WEIGHTS_MANIFEST_PATH: &str = "weights_manifest.json";
+/// Path of the checksums of the tensor files' blocks inside a bundle.
+pub const WEIGHTS_CHECKSUMS_PATH: &str = "weights_checksums.json";
+/// Bytes of a block with a checksum of its own.
+pub const BLOCK_BYTES: usize = 256 << 10;
 /// Path of the provenance record inside a bundle.
 pub const PROVENANCE_PATH: &str = "provenance.json";

@@ -11,6 +11,7 @@ use cactus_quant::{PackedView, Packing};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Component as PathPart, Path, PathBuf};
+use std::sync::Mutex;
 
 /// Largest manifest or graph that is read, in bytes.
 const MAX_DOCUMENT_BYTES: u64 = 1 << 30;
@@ -24,16 +25,21 @@ pub struct Bundle {
     /// Stored tensors in the order of their names.
     tensors: Vec<Stored>,
     index: HashMap<String, usize>,
+    /// The tensor files.
     maps: Vec<Mapped>,
+    /// Their paths in the bundle.
+    map_names: Vec<String>,
+    /// Other files that were mapped, by their paths.
+    others: Mutex<BTreeMap<String, Mapped>>,
 }
 
 /// A tensor of a mapped file.
 #[derive(Debug)]
-struct Stored {
-    name: String,
-    header: RecordHeader,
-    map: usize,
-    offset: usize,
+pub(crate) struct Stored {
+    pub(crate) name: String,
+    pub(crate) header: RecordHeader,
+    pub(crate) map: usize,
+    pub(crate) offset: usize,
 }
 
 /// A stored tensor in place.
@@ -98,9 +104,13 @@ impl Bundle {
             tensors: Vec::new(),
             index: HashMap::new(),
             maps: Vec::new(),
+            map_names: Vec::new(),
+            others: Mutex::default(),
         };
-        bundle.map_weights()?;
-        Ok(bundle)
+        let read = bundle.map_weights();
+        // What was read of a file that is gone is wrong, whatever it was.
+        bundle.intact()?;
+        read.map(|()| bundle)
     }
 
     fn map_weights(&mut self) -> Result<()> {
@@ -112,6 +122,7 @@ impl Bundle {
                 Some(&map) => map,
                 None => {
                     self.maps.push(Mapped::open(&path)?);
+                    self.map_names.push(entry.file.clone());
                     files.insert(&entry.file, self.maps.len() - 1);
                     self.maps.len() - 1
                 }
@@ -157,6 +168,30 @@ impl Bundle {
     /// Every stored tensor by name, with its place.
     pub fn weights(&self) -> &BTreeMap<String, WeightEntry> {
         &self.weights.weights
+    }
+
+    /// Whether everything that was read from mapped files of this bundle so far was theirs. To be asked after a computation
+    /// and before its result is used; see [`Mapped::intact`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`], naming the file, from the first read that failed on.
+    pub fn intact(&self) -> Result<()> {
+        let others = self.others.lock().unwrap_or_else(|e| e.into_inner());
+        self.maps.iter().chain(others.values()).try_for_each(Mapped::intact)
+    }
+
+    /// The tensor files.
+    pub(crate) fn maps(&self) -> &[Mapped] {
+        &self.maps
+    }
+
+    /// Their paths in the bundle, in the same order.
+    pub(crate) fn map_names(&self) -> &[String] {
+        &self.map_names
+    }
+
+    pub(crate) fn tensors(&self) -> &[Stored] {
+        &self.tensors
     }
 
     /// Bytes of the mapped tensor files.
@@ -288,7 +323,12 @@ impl Bundle {
         read_checked(&self.root, &self.manifest, path)
     }
 
-    /// A listed file mapped. Its size is checked against the manifest; its checksum only by [`Bundle::verify`], because that
+    /// A listed JSON document.
+    pub(crate) fn listed<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+        read_listed(&self.root, &self.manifest, path)
+    }
+
+    /// A listed file mapped; [`Bundle::intact`] holds for it, too. Its size is checked against the manifest; its checksum only by [`Bundle::verify`], because that
     /// would read all of it.
     ///
     /// # Errors
@@ -298,45 +338,14 @@ impl Bundle {
         let Some(entry) = self.manifest.files.get(path) else {
             return Err(Error::new(ErrorKind::NotFound, full, "is not listed in the manifest"));
         };
+        let mut others = self.others.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(map) = others.get(path) {
+            return Ok(map.clone());
+        }
         let map = Mapped::open(&full)?;
         check_size(&full, map.len() as u64, entry.bytes)?;
+        others.insert(path.to_owned(), map.clone());
         Ok(map)
-    }
-
-    /// Reads everything and checks every checksum; `progress` gets the bytes of each file or tensor as it is done.
-    ///
-    /// # Errors
-    /// The first damage found.
-    pub fn verify(&self, mut progress: impl FnMut(u64)) -> Result<()> {
-        for (path, entry) in &self.manifest.files {
-            self.file(path)?;
-            progress(entry.bytes);
-        }
-        for stored in &self.tensors {
-            let Stored {
-                name,
-                header,
-                map,
-                offset,
-            } = stored;
-            let entry = &self.weights.weights[name];
-            let payload =
-                &self.maps[*map][offset + header.scales_offset..offset + header.data_offset + header.data_bytes];
-            let found = Checksum::of(payload);
-            if found != header.payload_checksum {
-                let what = format!(
-                    "tensor `{name}` is damaged: its checksum is {found}, the header says {}",
-                    header.payload_checksum
-                );
-                let path = self.root.join(&entry.file);
-                return Err(Error::new(ErrorKind::Checksum, path, what).at(entry.offset));
-            }
-            progress(entry.bytes);
-        }
-        for component in &self.manifest.components {
-            self.graph(&component.name)?;
-        }
-        Ok(())
     }
 }
 

@@ -1,9 +1,11 @@
 //! Writing a bundle: all of it beside its destination, then one rename. What to write is the caller's decision.
 
+use crate::scratch::Scratch;
+use crate::verify::{BLOCK_SUMS_VERSION, BlockSums};
 use crate::{
-    BUNDLE_VERSION, Checksum, Component, Error, ErrorKind, FileEntry, MANIFEST_PATH, Manifest, PROVENANCE_PATH,
-    PortDecl, Provenance, RECORD_ALIGNMENT, RecordHeader, Result, TokenIds, WEIGHTS_MANIFEST_PATH, WeightEntry,
-    WeightsManifest, encode_graph,
+    BLOCK_BYTES, BUNDLE_VERSION, Checksum, Component, Error, ErrorKind, FileEntry, MANIFEST_PATH, Manifest,
+    PROVENANCE_PATH, PortDecl, Provenance, RECORD_ALIGNMENT, RecordHeader, Result, TokenIds, WEIGHTS_CHECKSUMS_PATH,
+    WEIGHTS_MANIFEST_PATH, WeightEntry, WeightsManifest, encode_graph,
 };
 use cactus_ir::{Graph, TensorType};
 use cactus_quant::Packing;
@@ -33,7 +35,7 @@ pub struct About {
     pub tokens: TokenIds,
 }
 
-/// Writes a bundle into a temporary folder beside its destination and renames it into place at [`BundleWriter::finish`].
+/// Writes a bundle into a [`Scratch`] folder beside its destination and renames it into place at [`BundleWriter::finish`].
 /// Dropped before that, it removes what it wrote.
 #[derive(Debug)]
 pub struct BundleWriter {
@@ -45,7 +47,8 @@ pub struct BundleWriter {
     entries: BTreeMap<String, WeightEntry>,
     files: BTreeMap<String, FileEntry>,
     components: Vec<Component>,
-    finished: bool,
+    /// Has `temporary` in it; the last field, so that its files are closed before it is removed.
+    _scratch: Scratch,
 }
 
 impl BundleWriter {
@@ -56,19 +59,8 @@ impl BundleWriter {
     /// [`ErrorKind::Exists`] where something is at `destination` that may not be replaced; file errors.
     pub fn create(destination: &Path, replace: bool) -> Result<BundleWriter> {
         check_destination(destination, replace)?;
-        let name = destination
-            .file_name()
-            .ok_or_else(|| Error::new(ErrorKind::Invalid, destination, "expected the path of a new folder"))?;
-        let parent = match destination.parent() {
-            Some(p) if !p.as_os_str().is_empty() => p.to_path_buf(),
-            _ => PathBuf::from("."),
-        };
-        fs::create_dir_all(&parent).map_err(|e| Error::io(&parent, "create it", e))?;
-        let mut temporary = parent.clone();
-        temporary.push(format!(".{}.partial-{}", name.to_string_lossy(), std::process::id()));
-        if temporary.exists() {
-            fs::remove_dir_all(&temporary).map_err(|e| Error::io(&temporary, "clear it", e))?;
-        }
+        let scratch = Scratch::beside(destination)?;
+        let temporary = scratch.join("bundle");
         fs::create_dir(&temporary).map_err(|e| Error::io(&temporary, "create it", e))?;
         let weights_path = temporary.join(WEIGHTS_FILE);
         let weights = File::create(&weights_path).map_err(|e| Error::io(&weights_path, "create it", e))?;
@@ -81,7 +73,7 @@ impl BundleWriter {
             entries: BTreeMap::new(),
             files: BTreeMap::new(),
             components: Vec::new(),
-            finished: false,
+            _scratch: scratch,
         })
     }
 
@@ -201,12 +193,7 @@ impl BundleWriter {
         if let Some(parent) = full.parent() {
             fs::create_dir_all(parent).map_err(|e| Error::io(parent, "create it", e))?;
         }
-        let write = || -> std::io::Result<()> {
-            let mut file = File::create(&full)?;
-            file.write_all(bytes)?;
-            file.sync_all()
-        };
-        write().map_err(|e| Error::io(&full, "write it", e))
+        write_synced(&full, bytes)
     }
 
     /// Completes the bundle and moves it into place.
@@ -221,6 +208,12 @@ impl BundleWriter {
             weights: std::mem::take(&mut self.entries),
         };
         self.add_file(WEIGHTS_MANIFEST_PATH, &json(&weights))?;
+        let blocks = BlockSums {
+            version: BLOCK_SUMS_VERSION,
+            block_bytes: BLOCK_BYTES as u64,
+            files: BTreeMap::from([(WEIGHTS_FILE.to_owned(), std::mem::take(&mut self.weights.blocks))]),
+        };
+        self.add_file(WEIGHTS_CHECKSUMS_PATH, &json(&blocks))?;
         self.add_file(PROVENANCE_PATH, &json(provenance))?;
         let mut manifest = Manifest {
             version: BUNDLE_VERSION,
@@ -237,18 +230,18 @@ impl BundleWriter {
         manifest.checksum = manifest.expected_checksum();
         self.write_file(MANIFEST_PATH, &json(&manifest))?;
         place(&self.temporary, &self.destination)?;
-        self.finished = true;
-        Ok(self.destination.clone())
+        Ok(self.destination)
     }
 }
 
-impl Drop for BundleWriter {
-    fn drop(&mut self) {
-        if !self.finished {
-            // Best effort: the name marks what remains as partial, and the next writer clears it.
-            let _ = fs::remove_dir_all(&self.temporary);
-        }
-    }
+/// Writes a file and has it on the device.
+pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
+    let write = || -> std::io::Result<()> {
+        let mut file = File::create(path)?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    };
+    write().map_err(|e| Error::io(path, "write it", e))
 }
 
 /// Writes a file in aligned pieces of [`CHUNK_BYTES`]: the kernel then keeps it in large folios of the page cache, which it
@@ -257,9 +250,11 @@ impl Drop for BundleWriter {
 struct ChunkWriter {
     file: File,
     buffer: Vec<u8>,
+    /// Checksums of the blocks written.
+    blocks: Vec<Checksum>,
 }
 
-/// A multiple of the size of a huge page.
+/// A multiple of the size of a huge page, and of [`BLOCK_BYTES`].
 const CHUNK_BYTES: usize = 4 << 20;
 
 impl ChunkWriter {
@@ -267,6 +262,7 @@ impl ChunkWriter {
         ChunkWriter {
             file,
             buffer: Vec::with_capacity(CHUNK_BYTES),
+            blocks: Vec::new(),
         }
     }
 
@@ -275,42 +271,88 @@ impl ChunkWriter {
             let (now, later) = bytes.split_at(bytes.len().min(CHUNK_BYTES - self.buffer.len()));
             self.buffer.extend_from_slice(now);
             if self.buffer.len() == CHUNK_BYTES {
-                self.file.write_all(&self.buffer)?;
-                self.buffer.clear();
+                self.flush()?;
             }
             bytes = later;
         }
         Ok(())
     }
 
-    fn finish(&mut self) -> std::io::Result<()> {
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.blocks.extend(self.buffer.chunks(BLOCK_BYTES).map(Checksum::of));
         self.file.write_all(&self.buffer)?;
         self.buffer.clear();
+        Ok(())
+    }
+
+    fn finish(&mut self) -> std::io::Result<()> {
+        self.flush()?;
         self.file.sync_all()
     }
 }
 
-/// Moves a complete bundle into place by renaming.
-pub(crate) fn place(temporary: &Path, destination: &Path) -> Result<()> {
+/// Moves a complete bundle into place by renaming. An older one is at no time absent where the file system can exchange two
+/// folders; elsewhere it steps aside first, and comes back where this does not end well.
+pub(crate) fn place(new: &Path, destination: &Path) -> Result<()> {
     let io = |e| Error::io(destination, "move the new bundle there", e);
     check_destination(destination, true)?;
     if !destination.exists() {
-        return fs::rename(temporary, destination).map_err(io);
+        fs::rename(new, destination).map_err(io)?;
+    } else if exchange(new, destination) {
+        fs::remove_dir_all(new).map_err(|e| Error::io(new, "remove the replaced bundle", e))?;
+    } else {
+        let scratch = Scratch::beside(destination)?;
+        let aside = scratch.replaced();
+        fs::rename(destination, &aside).map_err(io)?;
+        if let Err(e) = fs::rename(new, destination) {
+            return Err(match fs::rename(&aside, destination) {
+                Ok(()) => io(e),
+                Err(_) => {
+                    // Its owner finds it there, and the next writer puts it back.
+                    std::mem::forget(scratch);
+                    Error::io(&aside, "restore the old bundle, which is now there", e)
+                }
+            });
+        }
     }
-    // A folder that is not empty cannot be replaced by one rename: the old bundle steps aside, and back on failure.
-    let aside = temporary.with_extension("old");
-    if aside.exists() {
-        // Left by a writer that was stopped after its bundle was in place.
-        fs::remove_dir_all(&aside).map_err(|e| Error::io(&aside, "remove the replaced bundle", e))?;
+    // The entry of the folder itself, where the platform can sync a folder.
+    if let Some(parent) = destination.parent().filter(|p| !p.as_os_str().is_empty())
+        && let Ok(dir) = File::open(parent)
+    {
+        let _ = dir.sync_all();
     }
-    fs::rename(destination, &aside).map_err(io)?;
-    if let Err(e) = fs::rename(temporary, destination) {
-        return Err(match fs::rename(&aside, destination) {
-            Ok(()) => io(e),
-            Err(_) => Error::io(&aside, "restore the old bundle, which is now there", e),
-        });
-    }
-    fs::remove_dir_all(&aside).map_err(|e| Error::io(&aside, "remove the replaced bundle", e))
+    Ok(())
+}
+
+/// Exchanges two folders in one step; `false` where the system or the file system cannot.
+#[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
+fn exchange(a: &Path, b: &Path) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let c = |p: &Path| std::ffi::CString::new(p.as_os_str().as_bytes());
+    let (Ok(a), Ok(b)) = (c(a), c(b)) else {
+        return false;
+    };
+    #[cfg(not(target_vendor = "apple"))]
+    // SAFETY: both paths are C strings that outlive the call, which keeps none of them.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_renameat2,
+            libc::AT_FDCWD,
+            a.as_ptr(),
+            libc::AT_FDCWD,
+            b.as_ptr(),
+            libc::RENAME_EXCHANGE,
+        )
+    };
+    #[cfg(target_vendor = "apple")]
+    // SAFETY: as above.
+    let done = unsafe { libc::renamex_np(a.as_ptr(), b.as_ptr(), libc::RENAME_SWAP) };
+    done == 0
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+fn exchange(_a: &Path, _b: &Path) -> bool {
+    false
 }
 
 /// Checks that a bundle may be written to `destination`: an empty folder, or nothing, or (with `replace`) a bundle may stand

@@ -1,8 +1,8 @@
 //! Holds `docs/reference/format.md` to the code: header tables, codes, packings, versions, fields of documents.
 
 use cactus_bundle::{
-    BUNDLE_VERSION, Checksum, Component, FileEntry, GRAPH_VERSION, Manifest, OLDEST_BUNDLE_VERSION, PortDecl,
-    Provenance, RECORD_HEADER_BYTES, RecordHeader, TENSOR_VERSION, TokenIds, WeightEntry, WeightsManifest,
+    BUNDLE_VERSION, BlockSums, Checksum, Component, FileEntry, GRAPH_VERSION, Manifest, OLDEST_BUNDLE_VERSION,
+    PortDecl, Provenance, RECORD_HEADER_BYTES, RecordHeader, TENSOR_VERSION, TokenIds, WeightEntry, WeightsManifest,
     encode_graph,
 };
 use cactus_ir::{Graph, GraphBuilder, TensorType};
@@ -372,6 +372,11 @@ fn fields_of_documents_are_those_of_the_code() {
         version: 1,
         weights: BTreeMap::from([("w".to_owned(), weight.clone())]),
     };
+    let blocks = BlockSums {
+        version: 1,
+        block_bytes: cactus_bundle::BLOCK_BYTES as u64,
+        files: BTreeMap::from([("model.weights".to_owned(), vec![Checksum(1)])]),
+    };
     let provenance = Provenance {
         license: Some("MIT".to_owned()),
         ..Provenance::default()
@@ -382,6 +387,7 @@ fn fields_of_documents_are_those_of_the_code() {
     assert_fields("file", &file);
     assert_fields("weights_manifest", &weights);
     assert_fields("weight", &weight);
+    assert_fields("weights_checksums", &blocks);
     assert_fields("provenance", &provenance);
     assert_fields("graph", &g);
 

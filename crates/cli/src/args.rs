@@ -48,9 +48,12 @@ pub(crate) enum Command {
 /// How a bundle is found and loaded.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ModelArgs {
-    /// Bundle folder, GGUF file, Hugging Face folder or id, or the name of a known model
-    #[arg(default_value = cactus_hub::DEFAULT_MODEL)]
-    pub(crate) model: String,
+    /// Bundle folder, GGUF file, Hugging Face folder or id, or the name of a known model [default:
+    /// qwen2.5-1.5b-instruct, or smollm2-135m-instruct where the Hugging Face hub cannot be reached]
+    pub(crate) model: Option<String>,
+    /// If no model is named, take the small one: smollm2-135m-instruct
+    #[arg(long, conflicts_with = "model")]
+    pub(crate) small: bool,
     /// Bits for each weight, if the model must be converted first
     #[arg(long, default_value = "8", value_name = "1|2|3|4|5|6|8|16|32")]
     pub(crate) bits: Bits,
@@ -227,6 +230,9 @@ pub(crate) struct RunArgs {
     /// Save the result and timings as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) result_json: Option<PathBuf>,
+    /// Check every byte of the bundle against its checksums first
+    #[arg(long)]
+    pub(crate) verify: bool,
     /// Print timings after each answer
     #[arg(long, short)]
     pub(crate) verbose: bool,
@@ -527,9 +533,11 @@ pub(crate) struct ListArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DownloadArgs {
-    /// Name of a known model, Hugging Face id, or local path
-    #[arg(default_value = cactus_hub::DEFAULT_MODEL)]
-    pub(crate) model: String,
+    /// Name of a known model, Hugging Face id, or local path [default: as for `cactus run`]
+    pub(crate) model: Option<String>,
+    /// If no model is named, take the small one: smollm2-135m-instruct
+    #[arg(long, conflicts_with = "model")]
+    pub(crate) small: bool,
     /// Hugging Face token, for gated models [default: HF_TOKEN, or the token that `hf auth login` saved]
     #[arg(long)]
     pub(crate) token: Option<String>,

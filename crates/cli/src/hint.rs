@@ -45,6 +45,9 @@ pub(crate) fn for_error(error: &anyhow::Error) -> Option<String> {
         if let Some(e) = e.downcast_ref::<cactus_engine::Error>() {
             return engine(e);
         }
+        if let Some(e) = e.downcast_ref::<cactus_runtime::Error>() {
+            return runtime(e);
+        }
         if let Some(e) = e.downcast_ref::<cactus_quality::Error>() {
             return quality(e);
         }
@@ -93,6 +96,10 @@ fn bundle(kind: BundleKind) -> Option<String> {
             "the bundle is damaged; convert the model again: `cactus convert --force`, or `cactus run --reconvert` for a model in \
              the cache"
         }
+        BundleKind::Lost => {
+            "nothing that came of the missing bytes was shown; check the disk, then `cactus inspect --verify` says whether the \
+             bundle is still whole"
+        }
         BundleKind::NotABundle => "make a bundle with `cactus convert MODEL FOLDER`",
         BundleKind::Exists => "give another folder, or `--force` to replace the bundle",
         BundleKind::NoSpace => "free some space, or write to another disk",
@@ -117,7 +124,19 @@ fn quality(e: &cactus_quality::Error) -> Option<String> {
     }
 }
 
+fn runtime(e: &cactus_runtime::Error) -> Option<String> {
+    match e {
+        cactus_runtime::Error::Bundle(e) => bundle(e.kind()),
+        _ => None,
+    }
+}
+
 fn engine(e: &cactus_engine::Error) -> Option<String> {
+    match e {
+        cactus_engine::Error::Bundle(e) => return bundle(e.kind()),
+        cactus_engine::Error::Runtime(e @ cactus_runtime::Error::Bundle(_)) => return runtime(e),
+        _ => {}
+    }
     let text = match e.kind() {
         EngineKind::ContextFull => {
             "raise `--context`, shorten the prompt, or use `--rolling` to drop the oldest tokens"

@@ -3,11 +3,11 @@
 use crate::args::{EngineArgs, Kv, ModelArgs};
 use crate::hint::Advised;
 use crate::output;
-use crate::progress::{FetchProgress, StageBar};
+use crate::progress::{FetchProgress, StageBar, byte_bar};
 use anyhow::Result;
 use cactus_base::Cores;
 use cactus_engine::{KvDType, LoadOptions, Model};
-use cactus_hub::{Fetched, Format, Hub, HubOptions, ModelRef};
+use cactus_hub::{Fetched, Format, Hub, HubOptions, Meant, ModelRef, Why, preferred};
 use cactus_import::{ConvertOptions, WEIGHTS_TASK};
 use cactus_passes::{Bits, Policy};
 use cactus_quality::{Made, QUALITY_PATH, Request, Stage, Text, convert_measured};
@@ -31,11 +31,73 @@ pub(crate) fn fetch(hub: &Hub, name: &str) -> Result<Fetched> {
     Ok(hub.fetch(&reference, &mut FetchProgress::default())?)
 }
 
+/// The name to look for; `None` where none was given, nor the small one asked for.
+pub(crate) fn named(model: Option<&str>, small: bool) -> Option<&str> {
+    model.or(small.then_some(cactus_hub::SMALL_MODEL))
+}
+
+/// The name of the model that is meant where none is named, said on standard error with the reason. Where it is the better
+/// one, which is not here, it is fetched; where that fails after all, it is the packaged one.
+pub(crate) fn meant(hub: &Hub) -> Result<String> {
+    let meant = hub.meant();
+    note_meant(hub, &meant);
+    if matches!(meant.why, Why::Reached)
+        && let Err(e) = hub.fetch(&meant.model, &mut FetchProgress::default())
+    {
+        if e.kind() == cactus_hub::ErrorKind::Cancelled {
+            return Err(e.into());
+        }
+        let meant = hub.meant_instead(e);
+        note_meant(hub, &meant);
+        return Ok(name_of(&meant.model));
+    }
+    Ok(name_of(&meant.model))
+}
+
+/// What a user may write to mean `model`.
+fn name_of(model: &ModelRef) -> String {
+    match model {
+        ModelRef::HuggingFace(repo) if *repo == preferred().repo => preferred().id.to_owned(),
+        ModelRef::HuggingFace(repo) => repo.to_string(),
+        ModelRef::Catalog(entry) => entry.id.to_owned(),
+        ModelRef::Local(path) => path.display().to_string(),
+        _ => String::new(),
+    }
+}
+
+fn note_meant(hub: &Hub, meant: &Meant) {
+    let here = hub.find(&meant.model).is_ok_and(|found| found.is_some());
+    let size = match here {
+        true => String::new(),
+        false => format!(" ({}, {})", output::bytes(meant.download_bytes), meant.license),
+    };
+    let title = meant.title;
+    let because = match &meant.why {
+        Why::Cached => "it is in the cache".to_owned(),
+        Why::Reached => {
+            "the Hugging Face hub can be reached; `--small` takes a smaller model, which answers worse".to_owned()
+        }
+        Why::Forbidden(what) => format!("{what}; {BETTER}"),
+        Why::NotReached(e) => format!("the Hugging Face hub did not give the better one: {e}; {BETTER}"),
+        Why::NotReachedLately => format!("the Hugging Face hub did not answer within the last hour; {BETTER}"),
+        _ => String::new(),
+    };
+    output::note(format!("no model is named: this is {title}{size}, because {because}"));
+}
+
+/// What a user of the packaged model can do.
+const BETTER: &str = "`cactus run qwen2.5-1.5b-instruct` takes the better one where it can be had";
+
 /// A bundle for `args`: the one named, or one converted into the cache.
 pub(crate) fn bundle(args: &ModelArgs) -> Result<PathBuf> {
     let hub = hub(args.token.clone(), args.offline)?;
+    remove_abandoned(&hub);
+    let model = match named(args.model.as_deref(), args.small) {
+        Some(name) => name.to_owned(),
+        None => meant(&hub)?,
+    };
     let variant = variant(args.bits);
-    let local = ModelRef::parse(&args.model)?;
+    let local = ModelRef::parse(&model)?;
     // A bundle made from a cached source needs no source.
     if let Some(key) = local.key() {
         let path = hub.cache().bundle_dir(&key, &variant)?;
@@ -43,7 +105,7 @@ pub(crate) fn bundle(args: &ModelArgs) -> Result<PathBuf> {
             return Ok(path);
         }
     }
-    let fetched = fetch(&hub, &args.model)?;
+    let fetched = fetch(&hub, &model)?;
     if fetched.format == Format::Bundle {
         return Ok(fetched.path);
     }
@@ -69,7 +131,7 @@ pub(crate) fn bundle(args: &ModelArgs) -> Result<PathBuf> {
     };
     note_converting(&fetched.path, &format!("{} bits", options.policy));
     let made = convert(&fetched.path, &path, &options, &request);
-    let (model, bits) = (&args.model, args.bits.number());
+    let bits = args.bits.number();
     let advised = Advised {
         what: format!("`{model}` cannot be converted to {bits} bits"),
         below_floor: format!(
@@ -80,6 +142,45 @@ pub(crate) fn bundle(args: &ModelArgs) -> Result<PathBuf> {
     made.map_err(|e| advised.of(e))?;
     Ok(path)
 }
+
+/// Removes what conversions into the cache left that were killed.
+pub(crate) fn remove_abandoned(hub: &Hub) {
+    let bundles = hub.cache().root().join("bundles");
+    for key in std::fs::read_dir(bundles).into_iter().flatten().flatten() {
+        cactus_bundle::remove_abandoned(&key.path());
+    }
+}
+
+/// Reads all of a bundle and compares it with its checksums. Every damaged place is shown.
+pub(crate) fn verify(bundle: &cactus_engine::Bundle) -> Result<()> {
+    let bar = byte_bar(bundle.verified_bytes(), "checking");
+    let found = bundle.verify(threads(None), &|n| bar.inc(n));
+    bar.finish_and_clear();
+    if found.block_bytes.is_none() {
+        output::note("this bundle has a checksum for each tensor, and none for parts of them");
+    }
+    let places = found.damage.len();
+    for damage in found.damage.iter().take(SHOWN_PLACES) {
+        output::warning(damage);
+    }
+    if places > SHOWN_PLACES {
+        output::warning(format!("and {} places more", places - SHOWN_PLACES));
+    }
+    match found.whole() {
+        Ok(()) => output::note(format!(
+            "every checksum matches ({})",
+            output::bytes(bundle.verified_bytes())
+        )),
+        Err(first) => {
+            let s = if places == 1 { "" } else { "s" };
+            return Err(anyhow::Error::new(first).context(format!("the bundle is damaged in {places} place{s}")));
+        }
+    }
+    Ok(())
+}
+
+/// Places of damage that are shown one by one.
+const SHOWN_PLACES: usize = 20;
 
 /// Whether the cache has a bundle at `path` that can be used: one of few bits says what it lost.
 fn is_made(path: &Path, bits: Bits) -> bool {

@@ -7,6 +7,7 @@ use crate::sampler::{Sampled, Sampler};
 use crate::speculate::{DraftLength, Drafter, MAX_DRAFT_TOKENS, PromptLookup};
 use crate::stop::StopMatcher;
 use crate::{Error, Model, Result};
+use cactus_bundle::Bundle;
 use cactus_runtime::{Execution, Head, Logits};
 use cactus_text::{StreamDecoder, Tokenizer};
 use std::collections::VecDeque;
@@ -137,6 +138,8 @@ impl Session {
         if options.ignore_eos {
             sampler.ban(model.eos());
         }
+        // The prompt was made with tables of the bundle.
+        model.bundle().intact()?;
         let prompt = self.fit(prompt)?;
         sampler.observe_prompt(&prompt);
         // The logits of the last token are needed, so it is computed again even where its state is held.
@@ -163,7 +166,7 @@ impl Session {
                 break;
             }
             let token = sampled.token;
-            answer.push(sampled, on_delta);
+            answer.push(sampled, on_delta)?;
             finish = if answer.stopped.is_some() {
                 Some(FinishReason::Stop)
             } else if answer.tokens.len() >= options.max_tokens {
@@ -178,7 +181,7 @@ impl Session {
                 }
             };
         }
-        answer.finish(on_delta);
+        answer.finish(on_delta)?;
         let total = start.elapsed().as_secs_f64();
         let first = first_token.map_or(total, |t| t.as_secs_f64());
         let decoded = answer.tokens.len();
@@ -448,6 +451,7 @@ fn log_probability(logits: &[f32], token: u32) -> f64 {
 /// An answer as it grows.
 struct Answer<'a> {
     decoder: StreamDecoder,
+    bundle: &'a Bundle,
     tokenizer: Option<&'a Tokenizer>,
     piece: String,
     matcher: StopMatcher,
@@ -463,6 +467,7 @@ impl<'a> Answer<'a> {
     fn new(model: &'a Model, options: &GenerateOptions) -> Self {
         Answer {
             decoder: StreamDecoder::new(true),
+            bundle: model.bundle(),
             tokenizer: model.tokenizer().ok(),
             piece: String::new(),
             matcher: StopMatcher::new(&options.stop, options.include_stop),
@@ -475,7 +480,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    fn push(&mut self, sampled: Sampled, on_delta: &mut dyn FnMut(Delta<'_>)) {
+    fn push(&mut self, sampled: Sampled, on_delta: &mut dyn FnMut(Delta<'_>)) -> Result<()> {
         self.tokens.push(sampled.token);
         self.released.clear();
         if let Some(tokenizer) = self.tokenizer {
@@ -495,17 +500,20 @@ impl<'a> Answer<'a> {
                 top: sampled.top,
             });
         }
+        // Spellings are read from a mapped table.
+        self.bundle.intact()?;
         on_delta(Delta {
             text: &self.released,
             token: Some(sampled.token),
             logprob: if self.with_logprobs { self.logprobs.last() } else { None },
         });
+        Ok(())
     }
 
     /// Releases what was held back.
-    fn finish(&mut self, on_delta: &mut dyn FnMut(Delta<'_>)) {
+    fn finish(&mut self, on_delta: &mut dyn FnMut(Delta<'_>)) -> Result<()> {
         if self.stopped.is_some() {
-            return;
+            return Ok(());
         }
         self.released.clear();
         if let Some(tokenizer) = self.tokenizer {
@@ -515,6 +523,7 @@ impl<'a> Answer<'a> {
         }
         self.matcher.finish(&mut self.released);
         self.text.push_str(&self.released);
+        self.bundle.intact()?;
         if !self.released.is_empty() {
             on_delta(Delta {
                 text: &self.released,
@@ -522,6 +531,7 @@ impl<'a> Answer<'a> {
                 logprob: None,
             });
         }
+        Ok(())
     }
 }
 

@@ -174,5 +174,5 @@ fn open(root: &Path) -> bool {
     }
     // Both may fail on a fuzzed bundle; neither may panic.
     let _ = bundle.provenance();
-    bundle.verify(|_| {}).is_ok()
+    bundle.verify(2, &|_| {}).whole().is_ok()
 }

@@ -104,6 +104,6 @@ fn store(graph: &Graph, packings: &[u8], destination: &Path) -> Option<Bundle> {
     };
     let root = writer.finish(about, &Provenance::default()).expect("a writable folder");
     let bundle = Bundle::open(&root).expect("a written bundle opens");
-    bundle.verify(|_| {}).expect("a written bundle is whole");
+    bundle.verify(2, &|_| {}).whole().expect("a written bundle is whole");
     Some(bundle)
 }

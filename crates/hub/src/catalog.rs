@@ -5,8 +5,8 @@
 
 use std::sync::LazyLock;
 
-/// The model that is used where none is named.
-pub const DEFAULT_MODEL: &str = "smollm2-135m-instruct";
+/// The packaged model that is meant where none is named and no better one can be had ([`crate::Hub::meant`]).
+pub const SMALL_MODEL: &str = "smollm2-135m-instruct";
 
 /// A model with a short name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Package {
     }
 }
 
-/// Every model with a short name; the default one first.
+/// Every packaged model; the small one first.
 pub fn catalog() -> &'static [Entry] {
     static CATALOG: LazyLock<Vec<Entry>> =
         LazyLock::new(|| vec![smollm2_135m(), gemma_3_270m(), qwen_coder_0_5b(), qwen_coder_1_5b()]);
@@ -84,7 +84,7 @@ pub fn find(name: &str) -> Option<&'static Entry> {
 
 fn smollm2_135m() -> Entry {
     Entry {
-        id: DEFAULT_MODEL,
+        id: SMALL_MODEL,
         aliases: &["smollm2", "smollm2-135m"],
         title: "SmolLM2-135M-Instruct",
         description: "Small English chat model: 135 million parameters, 8192 tokens of context.",
@@ -251,7 +251,7 @@ mod tests {
                 "{name}"
             );
         }
-        assert_eq!(catalog()[0].id, DEFAULT_MODEL);
+        assert_eq!(catalog()[0].id, SMALL_MODEL);
     }
 
     #[test]
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn find_takes_ids_and_aliases_in_any_case() {
-        assert_eq!(find("SmolLM2").map(|e| e.id), Some(DEFAULT_MODEL));
+        assert_eq!(find("SmolLM2").map(|e| e.id), Some(SMALL_MODEL));
         assert_eq!(find("qwen2.5-coder-0.5b").map(|e| e.packages.len()), Some(6));
         assert_eq!(find("gpt-5"), None);
     }

@@ -92,6 +92,15 @@ impl Hub {
         &self.cache
     }
 
+    /// Whether the network is never used.
+    pub(crate) fn is_offline(&self) -> bool {
+        self.offline
+    }
+
+    pub(crate) fn service(&self) -> &Service {
+        &self.service
+    }
+
     /// What is in the cache. Short for [`Cache::list`].
     ///
     /// # Errors

@@ -6,6 +6,7 @@
 use crate::cache::{RECORD, Record, RecordFile, remove_tree};
 use crate::digest::{Promise, sha256_file};
 use crate::error::{Error, IoContext, Result};
+use crate::preferred;
 use crate::progress::{Event, Progress};
 use crate::selection::{RemoteFile, select};
 use crate::spec::{RepoRef, is_relative_path};
@@ -65,8 +66,9 @@ pub(crate) fn fetch(
     progress: &mut dyn Progress,
 ) -> Result<(PathBuf, Record)> {
     let id = wanted.to_string();
-    let listing = service.listing(wanted)?;
-    let files: Vec<RemoteFile> = listing.siblings.iter().filter_map(remote_file).collect();
+    let listing = service.listing(wanted, None)?;
+    let files = listing.files();
+    preferred::check_pinned(wanted, &files)?;
     let (chosen, entry) = select(wanted, &files)?;
     // Only the digests decide what of an earlier, interrupted fetch is of use, whatever its commit was.
     let out = staging.join("out");
@@ -134,6 +136,14 @@ pub(crate) fn fetch(
     Ok((out, record))
 }
 
+/// The files of a repository, asked for within `limit` in all.
+///
+/// # Errors
+/// As [`fetch`], where the listing cannot be had in time.
+pub(crate) fn look(service: &Service, wanted: &RepoRef, limit: Duration) -> Result<Vec<RemoteFile>> {
+    Ok(service.listing(wanted, Some(limit))?.files())
+}
+
 impl Service {
     /// hf-hub's handle for a repository at `commit`, or at the revision that `wanted` names.
     fn repo(&self, wanted: &RepoRef, commit: Option<&str>) -> Result<ApiRepo> {
@@ -157,7 +167,7 @@ impl Service {
         )))
     }
 
-    fn listing(&self, wanted: &RepoRef) -> Result<Listing> {
+    fn listing(&self, wanted: &RepoRef, limit: Option<Duration>) -> Result<Listing> {
         let request = self
             .repo(wanted, None)?
             .info_request()
@@ -166,6 +176,7 @@ impl Service {
             .http_status_as_error(false)
             .timeout_connect(Some(transfer::CONNECT_TIMEOUT))
             .timeout_per_read(Some(transfer::SILENCE_TIMEOUT))
+            .timeout_global(limit)
             .build();
         let attempt = match request.uri_ref() {
             Some(uri) => format!("GET {uri}"),
@@ -211,6 +222,10 @@ impl Service {
 }
 
 impl Listing {
+    fn files(&self) -> Vec<RemoteFile> {
+        self.siblings.iter().filter_map(remote_file).collect()
+    }
+
     fn license(&self) -> Option<String> {
         self.tags
             .iter()

@@ -3,6 +3,7 @@
 use crate::catalog::{self, Entry};
 use crate::digest;
 use crate::error::{Error, Result};
+use crate::preferred;
 use std::path::PathBuf;
 
 /// Where a named model comes from.
@@ -48,6 +49,9 @@ impl ModelRef {
         if let Some(entry) = catalog::find(text) {
             return Ok(ModelRef::Catalog(entry));
         }
+        if let Some(entry) = preferred::find(text) {
+            return Ok(ModelRef::HuggingFace(entry.repo.clone()));
+        }
         if let Some(rest) = text.strip_prefix("~/")
             && let Some(home) = dirs::home_dir()
         {
@@ -63,7 +67,13 @@ impl ModelRef {
         }
         Err(Error::UnknownModel {
             name: text.to_owned(),
-            suggestions: crate::suggest(text, catalog::catalog().iter().map(|e| e.id)),
+            suggestions: crate::suggest(
+                text,
+                catalog::catalog()
+                    .iter()
+                    .map(|e| e.id)
+                    .chain([preferred::preferred().id]),
+            ),
         })
     }
 
@@ -191,7 +201,7 @@ mod tests {
     fn parse_tells_names_paths_and_ids_apart() {
         let dir = tempfile::tempdir().unwrap();
         let existing = dir.path().to_str().unwrap();
-        assert!(matches!(ModelRef::parse("SMOLLM2"), Ok(ModelRef::Catalog(e)) if e.id == catalog::DEFAULT_MODEL));
+        assert!(matches!(ModelRef::parse("SMOLLM2"), Ok(ModelRef::Catalog(e)) if e.id == catalog::SMALL_MODEL));
         for path in [existing, "./absent", "/absent/model.gguf", "../m", "m/"] {
             assert!(matches!(ModelRef::parse(path), Ok(ModelRef::Local(_))), "{path}");
         }

@@ -6,7 +6,28 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// The bytes of a file, mapped or owned; cheap to clone.
-pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
+pub type SharedBytes = Arc<dyn FileBytes>;
+
+/// Bytes that may be those of a file that changes.
+pub trait FileBytes: AsRef<[u8]> + Send + Sync {
+    /// Whether what was read so far was what the file holds. To be asked before anything is made of it.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Io`] where the file was cut short or could not be read meanwhile.
+    fn intact(&self) -> Result<()>;
+}
+
+impl FileBytes for Vec<u8> {
+    fn intact(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl FileBytes for Mapped {
+    fn intact(&self) -> Result<()> {
+        Mapped::intact(self).map_err(|e| Error::new(ErrorKind::Io, e.to_string()))
+    }
+}
 
 /// Maps `path` read-only.
 ///

@@ -22,7 +22,7 @@ pub mod state_dict;
 mod strided;
 mod weights;
 
-pub use bytes::{SharedBytes, open_bytes};
+pub use bytes::{FileBytes, SharedBytes, open_bytes};
 pub use convert::{Calibration, ConvertOptions, Outcome, TensorError, convert, convert_calibrated};
 pub use error::{Error, ErrorKind, Result};
 pub use hf::open_folder;

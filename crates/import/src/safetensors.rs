@@ -190,7 +190,9 @@ impl TensorSource for SafetensorsSource {
                 .of_tensor(name)
                 .in_file(&self.shards.first().map_or_else(PathBuf::new, |s| s.path.clone()))
         })?;
-        shard.read(name, info)
+        let read = shard.read(name, info);
+        shard.bytes.intact()?;
+        read
     }
 
     fn describe(&self) -> String {

@@ -27,7 +27,7 @@ pub fn transpile_measured(
 ) -> Result<Made> {
     options.check_destination(destination)?;
     let stage = |s: Stage| move |done: u64, total: u64| progress(s, done, total);
-    let candidate = Temporary::beside(destination, "measured");
+    let candidate = Temporary::beside(destination, "measured")?;
     let replace = options.replace;
     let mut options = TranspileOptions {
         replace: true,
@@ -58,7 +58,7 @@ pub fn transpile_measured(
             Report::unmeasured(why, request.floor, errors)
         }
         Ok(text) => {
-            let reference = Temporary::beside(destination, "reference");
+            let reference = Temporary::beside(destination, "reference")?;
             let float = TranspileOptions {
                 bits: Some(16),
                 embeddings: None,

@@ -1,27 +1,24 @@
 //! The end of a conversion: the comparison with the source, the quality document, and the move into place.
 
 use crate::{Comparison, Error, Made, Report, Result, Runner, Stage, Verdict, Windows, compare};
+use cactus_bundle::Scratch;
 use cactus_import::Outcome;
 use std::path::{Path, PathBuf};
 
 /// Path of the quality document in a bundle.
 pub const QUALITY_PATH: &str = "quality.json";
 
-/// A folder that is removed when dropped.
-pub(crate) struct Temporary(pub(crate) PathBuf);
+/// A path for a bundle on its way, in a folder that goes away with it.
+pub(crate) struct Temporary(
+    pub(crate) PathBuf,
+    #[expect(dead_code, reason = "held until it is dropped")] Scratch,
+);
 
 impl Temporary {
-    /// `.NAME.KIND-PID` beside `destination`, on the same file system.
-    pub(crate) fn beside(destination: &Path, kind: &str) -> Self {
-        let name = destination.file_name().unwrap_or_default().to_string_lossy();
-        Self(destination.with_file_name(format!(".{name}.{kind}-{}", std::process::id())))
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        // Best effort: the name says what it is.
-        let _ = std::fs::remove_dir_all(&self.0);
+    /// A path `kind`, where nothing is yet, on the file system of `destination`.
+    pub(crate) fn beside(destination: &Path, kind: &str) -> Result<Self> {
+        let scratch = Scratch::beside(destination)?;
+        Ok(Self(scratch.join(kind), scratch))
     }
 }
 

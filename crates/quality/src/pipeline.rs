@@ -105,7 +105,7 @@ pub fn convert_measured(
     let wants = request.calibration.is_some() || request.measure.is_some() || request.average_bits.is_some();
     let stage = |s: Stage| move |done: u64, total: u64| progress(s, done, total);
     let few = options.policy.least() < Bits::Eight || request.average_bits.is_some();
-    let candidate = Temporary::beside(destination, "measured");
+    let candidate = Temporary::beside(destination, "measured")?;
     let unmeasured = |options: &ConvertOptions, why: &str| {
         let outcome = convert(source, &candidate.0, options, &mut stage(Stage::Converting))?;
         let report = few.then(|| Report::unmeasured(why.into(), request.floor, outcome.errors.clone()));
@@ -114,7 +114,7 @@ pub fn convert_measured(
     if !wants {
         return unmeasured(&options, "not asked for");
     }
-    let reference = Temporary::beside(destination, "reference");
+    let reference = Temporary::beside(destination, "reference")?;
     let mut float = options.clone();
     float.policy = Policy::uniform(Bits::Sixteen);
     float.replace = true;

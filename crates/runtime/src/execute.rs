@@ -142,7 +142,8 @@ impl Execution {
     ///
     /// # Errors
     /// [`crate::ErrorKind::Argument`] for an empty or too long chunk or an unknown token id,
-    /// [`crate::ErrorKind::ContextFull`] where the states have no room; the states are then as before.
+    /// [`crate::ErrorKind::ContextFull`] where the states have no room, [`crate::ErrorKind::Bundle`] where a file of the bundle
+    /// was cut short or could not be read; the states are then as before, and no logits were shown that came of it.
     pub fn run(&mut self, pool: &Pool, width: usize, ids: &[u32], head: Head<'_>) -> Result<()> {
         self.run_observed(pool, width, ids, head, None)
     }
@@ -152,6 +153,23 @@ impl Execution {
     /// # Errors
     /// As [`Execution::run`].
     pub fn run_observed(
+        &mut self,
+        pool: &Pool,
+        width: usize,
+        ids: &[u32],
+        head: Head<'_>,
+        observer: Option<Observer<'_>>,
+    ) -> Result<()> {
+        let computed = self.pass(pool, width, ids, head, observer);
+        // Before anything else that went wrong: zeros in place of weights may be why.
+        self.program.bundle.intact()?;
+        computed?;
+        self.states.len += ids.len();
+        Ok(())
+    }
+
+    /// Computes the positions of `ids`, which the states then hold beyond their length.
+    fn pass(
         &mut self,
         pool: &Pool,
         width: usize,
@@ -231,6 +249,7 @@ impl Execution {
                         peaks: &mut self.peaks[..(end - start) * blocks],
                     };
                     call.steps(program.lowered.tail..steps, start..end, out)?;
+                    program.bundle.intact()?;
                     for i in 0..end - start {
                         let (logits, peaks) = (&self.logits[i * vocab..][..vocab], &self.peaks[i * blocks..][..blocks]);
                         each(start + i, Logits::new(logits, peaks));
@@ -239,7 +258,6 @@ impl Execution {
                 }
             }
         }
-        self.states.len = past + ids.len();
         Ok(())
     }
 }

@@ -68,6 +68,8 @@ impl Program {
             .iter()
             .map(|s| StatePlan::new(s, context_tokens, chunk_tokens, options.kv_dtype))
             .collect::<Result<Vec<_>>>()?;
+        // Some weights were read and kept in another form.
+        bundle.intact()?;
         Ok(Program {
             bundle,
             kernels,

@@ -5,10 +5,14 @@ use cactus_hub::Format;
 
 pub(crate) fn run(args: &DownloadArgs) -> Result<()> {
     let hub = model::hub(args.token.clone(), false)?;
-    let fetched = model::fetch(&hub, &args.model)?;
+    let model = match model::named(args.model.as_deref(), args.small) {
+        Some(name) => name.to_owned(),
+        None => model::meant(&hub)?,
+    };
+    let fetched = model::fetch(&hub, &model)?;
     if args.json {
         return output::json(&serde_json::json!({
-            "model": args.model,
+            "model": model,
             "path": fetched.path,
             "format": format_name(fetched.format),
             "license": fetched.record.as_ref().and_then(|r| r.license.clone()),

@@ -2,7 +2,6 @@
 
 use crate::args::InspectArgs;
 use crate::commands::{drawing, function};
-use crate::progress::byte_bar;
 use crate::{model, output};
 use anyhow::{Context, Result, bail};
 use cactus_engine::{Bundle, LoadOptions, Model};
@@ -16,7 +15,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     let path = model::bundle(&args.model)?;
     let bundle = Bundle::open(&path)?;
     if args.verify {
-        verify(&bundle)?;
+        model::verify(&bundle)?;
     }
     if let Some(file) = &args.graph {
         return draw(&bundle, args, file);
@@ -57,15 +56,6 @@ fn functions(bundle: &Bundle) -> Result<()> {
             output::line(format!("{i:>5}  {:<14} -> {ty}  {}", node.op.mnemonic(), node.path));
         }
     }
-    Ok(())
-}
-
-fn verify(bundle: &Bundle) -> Result<()> {
-    let listed: u64 = bundle.manifest().files.values().map(|f| f.bytes).sum();
-    let bar = byte_bar(listed + bundle.mapped_bytes() as u64, "checking");
-    bundle.verify(|n| bar.inc(n))?;
-    bar.finish_and_clear();
-    output::note("every checksum matches");
     Ok(())
 }
 

@@ -1,20 +1,25 @@
 use crate::args::{ListArgs, RemoveArgs};
 use crate::{model, output};
 use anyhow::Result;
-use cactus_hub::{ItemKind, catalog};
+use cactus_hub::{ItemKind, catalog, preferred};
 
 pub(crate) fn run(args: &ListArgs) -> Result<()> {
     let hub = model::hub(None, true)?;
+    model::remove_abandoned(&hub);
     let items = hub.list()?;
+    let best = preferred();
     if args.json {
-        let known: Vec<_> = catalog()
-            .iter()
-            .map(|e| {
+        let first = serde_json::json!({
+            "id": best.id, "title": best.title, "description": best.description, "license": best.license,
+            "chat": true, "download_bytes": best.file_bytes, "upstream": best.repo.repo,
+        });
+        let known: Vec<_> = std::iter::once(first)
+            .chain(catalog().iter().map(|e| {
                 serde_json::json!({
                     "id": e.id, "title": e.title, "description": e.description, "license": e.license,
                     "chat": e.chat, "download_bytes": e.download_bytes(), "upstream": e.upstream,
                 })
-            })
+            }))
             .collect();
         let cached: Vec<_> = items
             .iter()
@@ -22,16 +27,17 @@ pub(crate) fn run(args: &ListArgs) -> Result<()> {
             .collect();
         return output::json(&serde_json::json!({ "cache": hub.cache().root(), "known": known, "cached": cached }));
     }
-    let rows: Vec<Vec<String>> = catalog()
-        .iter()
-        .map(|e| {
-            vec![
-                e.id.to_owned(),
-                output::bytes(e.download_bytes()),
-                e.license.to_owned(),
-                e.description.to_owned(),
-            ]
-        })
+    let row = |id: &str, bytes: u64, license: &str, description: &str| {
+        let cells = [id, &output::bytes(bytes), license, description];
+        cells.map(str::to_owned).to_vec()
+    };
+    let first = row(best.id, best.file_bytes, best.license, best.description);
+    let rows: Vec<Vec<String>> = std::iter::once(first)
+        .chain(
+            catalog()
+                .iter()
+                .map(|e| row(e.id, e.download_bytes(), e.license, e.description)),
+        )
         .collect();
     output::table(&["known model", "download", "license", "description"], &rows);
     output::line("");
@@ -59,6 +65,7 @@ fn kind(kind: &ItemKind) -> String {
 
 pub(crate) fn remove(args: &RemoveArgs) -> Result<()> {
     let hub = model::hub(None, true)?;
+    model::remove_abandoned(&hub);
     for item in hub.remove(&args.model)? {
         output::note(format!(
             "removed {} ({}, {})",

@@ -29,6 +29,9 @@ const INTERRUPTED: u8 = 130;
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let path = model::bundle(&args.model)?;
     let bundle = Arc::new(Bundle::open(&path)?);
+    if args.verify {
+        model::verify(&bundle)?;
+    }
     if function::is_function(&bundle) {
         function::run(bundle, args)?;
         return Ok(ExitCode::SUCCESS);
@@ -55,7 +58,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let drafter = match &args.draft_model {
         Some(name) => {
             let choice = ModelArgs {
-                model: name.clone(),
+                model: Some(name.clone()),
+                small: false,
                 ..args.model.clone()
             };
             let draft = model::load(&choice, &model::load_options(&args.engine))?;

@@ -11,6 +11,7 @@ pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
     let (tokenizer, _) = Model::load_text(&bundle)?;
     if !args.decode.is_empty() {
         let text = tokenizer.decode(&args.decode, false);
+        bundle.intact()?;
         if args.json {
             return output::json(&serde_json::json!({ "ids": args.decode, "text": text }));
         }
@@ -26,6 +27,7 @@ pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
         (None, None) => String::new(),
     };
     let ids = tokenizer.encode(&text, !args.no_special)?;
+    bundle.intact()?;
     if args.json {
         let tokens: Vec<_> = ids
             .iter()

@@ -241,7 +241,9 @@ impl TensorSource for GgufSource {
         })?;
         let (part, info) = self.stored(weight);
         let mut values = vec![0.0; info.elems()];
-        decode_into(part, info, &mut values)?;
+        let decoded = decode_into(part, info, &mut values);
+        part.bytes.intact()?;
+        decoded?;
         match weight.change {
             Change::Keep | Change::DepthwiseTaps => {}
             Change::MinusOne => values.iter_mut().for_each(|v| *v -= 1.0),

@@ -126,7 +126,14 @@ impl Bound {
     pub(crate) fn tensor(&self, name: &str) -> Option<Result<Tensor>> {
         let weight = self.find(name)?;
         let fail = |e: String| Error::malformed(e).of_tensor(name).in_file(self.bundle.root());
-        Some(decode(&weight).map_err(fail))
+        let decoded = decode(&weight).map_err(fail);
+        Some(self.intact().and(decoded))
+    }
+
+    /// Whether the folder's files have stayed what they were.
+    fn intact(&self) -> Result<()> {
+        let lost = |e: cactus_bundle::Error| Error::new(crate::ErrorKind::Io, e.to_string());
+        self.bundle.intact().map_err(lost)
     }
 
     /// The rows of a packed matrix that a weight is, as they are stored; `None` where the graph changes them.
@@ -205,6 +212,7 @@ pub(crate) fn write(
         match bound.packed(expr).filter(|_| packing.is_interleaved()) {
             Some((packing, parts)) => {
                 let data: Vec<u8> = parts.iter().flat_map(|w| w.data.iter().copied()).collect();
+                bound.intact()?;
                 writer
                     .add_weight(name, dims, packing, &[], &data)
                     .map_err(convert::from_bundle)?;

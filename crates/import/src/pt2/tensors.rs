@@ -174,7 +174,9 @@ impl Pt2Tensors {
             .entries
             .get(name)
             .ok_or_else(|| place(Error::missing("the archive has no such tensor")))?;
-        entry.read((*self.bytes).as_ref()).map_err(place)
+        let read = entry.read((*self.bytes).as_ref());
+        self.bytes.intact()?;
+        read.map_err(place)
     }
 
     /// Adds a tensor that was computed ahead.

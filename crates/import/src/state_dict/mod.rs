@@ -185,7 +185,9 @@ impl TensorSource for StateDict {
         let fail = |e: Error| e.of_tensor(name).in_file(&self.path);
         let place = self.tensors.get(name);
         let place = place.ok_or_else(|| fail(Error::missing("the file has no such tensor")))?;
-        let tensor = place.read((*self.bytes).as_ref()).map_err(fail)?;
+        let read = place.read((*self.bytes).as_ref());
+        self.bytes.intact()?;
+        let tensor = read.map_err(fail)?;
         match tensor.dtype() {
             DType::F32 => Ok(tensor),
             other => Err(fail(Error::unsupported(format!(

@@ -60,7 +60,7 @@ fn a_state_dict_becomes_a_folder_of_weights_that_a_program_takes() {
         assert_eq!((a.dims, a.packing, a.data), (b.dims, b.packing, b.data), "{name}");
     }
     // The folder is as it was.
-    folder.verify(|_| {}).unwrap();
+    folder.verify(2, &|_| {}).whole().unwrap();
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_folder_that_does_not_fit_or_is_the_destination_is_an_error() {
     from.weights = Some(dir.path().join("nothing"));
     fails("classifier.pt2", &out, &from, "a folder that `cactus convert` made");
     assert!(!out.exists());
-    Bundle::open(&weights).unwrap().verify(|_| {}).unwrap();
+    Bundle::open(&weights).unwrap().verify(2, &|_| {}).whole().unwrap();
 }
 
 #[test]

@@ -82,6 +82,8 @@ impl Function {
             execute::check(&graph, node)?;
         }
         let constants = Constants::new(&graph, bundle, bindings)?;
+        // Some weights were read and kept in another form.
+        constants.intact()?;
         Ok(Function {
             graph,
             kernels,
@@ -99,7 +101,8 @@ impl Function {
     ///
     /// # Errors
     /// [`crate::ErrorKind::Argument`] for an input that is missing, unknown, of another type or shape than declared, or
-    /// outside of what the graph was captured for.
+    /// outside of what the graph was captured for; [`crate::ErrorKind::Bundle`] where a file of the bundle was cut short or
+    /// could not be read.
     pub fn run(&self, pool: &Pool, width: usize, inputs: &BTreeMap<String, Tensor>) -> Result<Named> {
         self.run_observed(pool, width, inputs, None)
     }
@@ -142,11 +145,16 @@ impl Function {
         }
         for (_, node) in self.graph.nodes() {
             let begun = observe.is_some().then(Instant::now);
-            run.node(node)?;
+            if let Err(e) = run.node(node) {
+                // Zeros in place of weights may be why.
+                self.constants.intact()?;
+                return Err(e);
+            }
             if let (Some(observe), Some(begun)) = (observe.as_deref_mut(), begun) {
                 observe(&node.op.mnemonic(), &node.path, begun.elapsed().as_secs_f64());
             }
         }
+        self.constants.intact()?;
         self.graph
             .outputs()
             .iter()

@@ -3,21 +3,44 @@
 //! On Unix the mapping is read-only and shared, so its pages belong to the page cache, and it starts at a multiple of
 //! 2 MiB, so that a kernel whose page cache holds large folios can map them as huge pages (measured: 31 GB/s instead of
 //! 25 on one core). Elsewhere `memmap2` maps as the system likes.
+//!
+//! A file can be cut short while it is mapped, and a disk can fail. What then happens is in [`fault`]; whoever computes on
+//! mapped bytes calls [`Mapped::intact`] before the result is given out.
+
+#[cfg(unix)]
+mod fault;
 
 use crate::{Error, ErrorKind, Result};
 use std::fs::File;
 use std::ops::Deref;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+#[cfg(unix)]
+pub use fault::handle_faults;
+
+/// Does nothing here: what a lost mapping does is the system's (Windows refuses to cut a mapped file short, and ends the
+/// process where a disk fails).
+#[cfg(not(unix))]
+pub fn handle_faults(_wanted: bool) {}
 
 /// Start of a mapping is a multiple of this on Unix.
 #[cfg(unix)]
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// A file mapped read-only. The file must not be truncated while it is mapped: reading past its new end raises SIGBUS
-/// on Unix, as for every memory-mapped file. Bundles are replaced by renaming, never in place.
-#[derive(Debug)]
+/// A file mapped read-only; cheap to clone. Where the file is cut short or cannot be read while it is mapped, its bytes
+/// are zeros from then on and [`Mapped::intact`] says so (on Unix, unless [`handle_faults`] was turned off). A file that is
+/// overwritten in place is not noticed: bundles are replaced by renaming.
+#[derive(Clone, Debug)]
 pub struct Mapped {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
     inner: Inner,
+    file: File,
+    path: PathBuf,
 }
 
 impl Mapped {
@@ -39,14 +62,71 @@ impl Mapped {
                 Error::new(ErrorKind::Invalid, path, what)
             })?;
         let inner = Inner::new(&file, len).map_err(|e| Error::io(path, "map it", e))?;
-        Ok(Mapped { inner })
+        let path = path.to_path_buf();
+        Ok(Mapped {
+            shared: Arc::new(Shared { inner, file, path }),
+        })
+    }
+
+    /// Whether everything that was read so far was the file's, and the file still has its size. To be asked after a
+    /// computation and before its result is used; it costs one system call.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`], from the first read that failed on.
+    pub fn intact(&self) -> Result<()> {
+        let Shared { inner, file, path } = &*self.shared;
+        let (lost, len) = (inner.lost_at(), inner.as_slice().len() as u64);
+        // A page that the new end lies in is filled up with zeros without a fault.
+        let now = file.metadata().map(|m| m.len());
+        let what = match now {
+            Ok(bytes) if bytes < len => {
+                format!("was cut short while it was in use: it had {len} bytes and has {bytes}")
+            }
+            Ok(_) if lost.is_none() => return Ok(()),
+            Ok(_) => "could not be read while it was in use: its disk, or the file system, failed".to_owned(),
+            Err(e) => format!("is no longer there while it is in use: {e}"),
+        };
+        let error = Error::new(ErrorKind::Lost, path, what);
+        Err(match lost {
+            Some(offset) => error.at(offset as u64),
+            None => error,
+        })
+    }
+
+    /// Reads bytes of the file itself, past the mapping, so that a disk that fails is an error: as many as `buffer` holds, from
+    /// `offset` on.
+    pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
+        let file = &self.shared.file;
+        #[cfg(unix)]
+        return std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset);
+        #[cfg(windows)]
+        {
+            let (mut buffer, mut offset) = (buffer, offset);
+            while !buffer.is_empty() {
+                match std::os::windows::fs::FileExt::seek_read(file, buffer, offset)? {
+                    0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                    n => {
+                        buffer = &mut buffer[n..];
+                        offset += n as u64;
+                    }
+                }
+            }
+            Ok(())
+        }
+        #[cfg(not(any(unix, windows)))]
+        {
+            use std::io::{Read, Seek, SeekFrom};
+            let mut file = file.try_clone()?;
+            file.seek(SeekFrom::Start(offset))?;
+            file.read_exact(buffer)
+        }
     }
 }
 
 impl Deref for Mapped {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        self.inner.as_slice()
+        self.shared.inner.as_slice()
     }
 }
 
@@ -62,6 +142,8 @@ struct Inner {
     /// Start of the file's bytes: dangling where `len` is 0.
     ptr: std::ptr::NonNull<u8>,
     len: usize,
+    /// `None` where `len` is 0.
+    guard: Option<fault::Guard>,
 }
 
 // SAFETY: the mapping is read-only and owned by this value; the pointer is not tied to a thread.
@@ -77,7 +159,7 @@ impl Inner {
         use std::os::fd::AsRawFd;
         if len == 0 {
             let ptr = std::ptr::NonNull::dangling();
-            return Ok(Inner { ptr, len });
+            return Ok(Inner { ptr, len, guard: None });
         }
         let reserved = len + HUGE_PAGE_BYTES;
         // SAFETY: a fresh private anonymous mapping at an address the kernel chooses touches no existing memory.
@@ -131,7 +213,12 @@ impl Inner {
         }
         let ptr = std::ptr::NonNull::new(mapped.cast())
             .ok_or_else(|| std::io::Error::other("the kernel mapped the file at address zero"))?;
-        Ok(Inner { ptr, len })
+        let guard = Some(fault::Guard::new(mapped.expose_provenance(), covered));
+        Ok(Inner { ptr, len, guard })
+    }
+
+    fn lost_at(&self) -> Option<usize> {
+        self.guard.as_ref().and_then(fault::Guard::lost_at)
     }
 
     fn as_slice(&self) -> &[u8] {
@@ -144,6 +231,8 @@ impl Inner {
 #[cfg(unix)]
 impl Drop for Inner {
     fn drop(&mut self) {
+        // The memory may be anybody's once it is unmapped.
+        self.guard = None;
         if self.len > 0 {
             // SAFETY: unmaps exactly what `new` mapped; no slice outlives `self`.
             unsafe { libc::munmap(self.ptr.as_ptr().cast(), self.len) };
@@ -163,6 +252,10 @@ impl Inner {
         }
         // SAFETY: the mapping is read-only; see the type's documentation on truncation.
         unsafe { memmap2::Mmap::map(file) }.map(|m| Inner(Some(m)))
+    }
+
+    fn lost_at(&self) -> Option<usize> {
+        None
     }
 
     fn as_slice(&self) -> &[u8] {
