@@ -147,12 +147,13 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void
     }
 }
 
-/// Whether another process or thread sent the signal, so that it has no address.
+/// Whether another process or thread sent the signal, so that it has no address. On Linux such codes are not positive; on
+/// Apple systems and the BSDs they begin at this number, which is `SI_USER` less 1.
 fn was_sent(code: c_int) -> bool {
     if cfg!(any(target_os = "linux", target_os = "android")) {
         code <= 0
     } else {
-        code == libc::SI_USER
+        code > 0x10000
     }
 }
 
