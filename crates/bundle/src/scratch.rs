@@ -15,13 +15,11 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 const LOCK: &str = "lock";
 const REPLACED: &str = "replaced";
 const MARK: &str = ".partial-";
-/// A folder without a lock is of a process that is about to make one, or was ended before it could.
-const LOCKLESS: Duration = Duration::from_secs(3600);
 
 /// A hidden folder beside a destination, removed when dropped; or, where the process is ended before that, by the next
 /// [`Scratch::beside`] in the same place or [`remove_abandoned`].
@@ -134,10 +132,9 @@ fn remove_if_abandoned(folder: &Path, destination: &Path) -> bool {
     let lock = match File::options().read(true).write(true).open(folder.join(LOCK)) {
         Ok(lock) => lock,
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            // Without a lock there is nothing else in it either, or it is not ours: only an empty folder goes away.
-            let modified = fs::metadata(folder).and_then(|m| m.modified());
-            let old = modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > LOCKLESS));
-            return old && fs::remove_dir(folder).is_ok();
+            // Without a lock there is nothing else in it either, or it is not ours: only an empty folder goes away. Where its
+            // maker is about to make the lock, it makes another folder.
+            return fs::remove_dir(folder).is_ok();
         }
         Err(_) => return false,
     };
@@ -191,6 +188,27 @@ mod tests {
         let next = Scratch::beside(&dir.path().join("c")).unwrap();
         assert!(!left.exists());
         drop(next);
+        assert_eq!(count(dir.path()), 0);
+    }
+
+    #[test]
+    fn many_at_once_keep_their_folders() {
+        let dir = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for i in 0..4 {
+                let destination = dir.path().join(format!("b{i}"));
+                scope.spawn(move || {
+                    for _ in 0..50 {
+                        let held = Scratch::beside(&destination).unwrap();
+                        fs::write(held.join("x"), b"1").unwrap();
+                        remove_abandoned(destination.parent().unwrap());
+                        assert!(held.join("x").is_file());
+                    }
+                });
+            }
+        });
+        fs::create_dir(dir.path().join(".b.partial-12")).unwrap();
+        assert_eq!(remove_abandoned(dir.path()), 1);
         assert_eq!(count(dir.path()), 0);
     }
 

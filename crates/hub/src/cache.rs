@@ -109,6 +109,7 @@ pub struct Item {
 ///   bundles/<key>/<variant>/      what `convert` made of it, whole; written by the caller
 ///   staging/<key>/                a fetch that has not finished; resumed or started over by the next one
 ///   locks/<key>.lock              held while a key is fetched, converted or removed
+///   hub-not-reached               when the hub was looked for in vain, see [`crate::Hub::meant`]
 /// ```
 ///
 /// A folder under `sources` or `bundles` appears by one rename of a finished folder, so what is there is whole.

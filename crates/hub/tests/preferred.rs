@@ -111,7 +111,14 @@ fn answers_of_others_are_no_hub() {
         assert_eq!(error.kind(), kind, "{case}: {error}");
         // Not asked again at once.
         assert!(matches!(hub.meant().why, Why::NotReachedLately), "{case}");
-        assert_eq!(server.seen().len(), 1, "{case}");
+        let [asked] = &server.seen()[..] else {
+            panic!("{case}: asked again")
+        };
+        assert!(
+            asked.path.starts_with("/api/models/Qwen/") && asked.range.is_none(),
+            "{case}"
+        );
+        assert_eq!(asked.authorization.as_deref(), Some("Bearer hf_test"), "{case}");
     }
 }
 
