@@ -51,6 +51,9 @@ pub(crate) fn for_error(error: &anyhow::Error) -> Option<String> {
         if let Some(e) = e.downcast_ref::<cactus_quality::Error>() {
             return quality(e);
         }
+        if let Some(e) = e.downcast_ref::<cactus_import::Error>() {
+            return import(e);
+        }
         None
     })
 }
@@ -97,8 +100,8 @@ fn bundle(kind: BundleKind) -> Option<String> {
              the cache"
         }
         BundleKind::Lost => {
-            "nothing that came of the missing bytes was shown; check the disk, then `cactus inspect --verify` says whether the \
-             bundle is still whole"
+            "no text that depends on the missing bytes was printed; check the disk, then run `cactus inspect --verify` to see \
+             whether the bundle is whole"
         }
         BundleKind::NotABundle => "make a bundle with `cactus convert MODEL FOLDER`",
         BundleKind::Exists => "give another folder, or `--force` to replace the bundle",
@@ -120,8 +123,15 @@ fn quality(e: &cactus_quality::Error) -> Option<String> {
         ),
         E::Bundle(e) => bundle(e.kind()),
         E::Engine(e) => engine(e),
+        E::Runtime(e) => runtime(e),
+        E::Convert(e) => import(e),
         _ => None,
     }
+}
+
+fn import(e: &cactus_import::Error) -> Option<String> {
+    let cause = e.cause()?.downcast_ref::<cactus_bundle::Error>()?;
+    bundle(cause.kind())
 }
 
 fn runtime(e: &cactus_runtime::Error) -> Option<String> {

