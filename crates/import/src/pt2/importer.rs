@@ -21,6 +21,9 @@ const LITERAL_ELEMS: usize = 1024;
 /// Most axes of a stored weight.
 pub(crate) const STORED_RANK: usize = 4;
 
+/// Codes of the types of complex numbers in torch's schema.
+const COMPLEX: [i64; 3] = [9, 10, 11];
+
 /// A program as a graph, and its tensors.
 #[derive(Debug)]
 pub struct Imported {
@@ -166,8 +169,24 @@ impl<'a> Importer<'a> {
     fn declared(&self, name: &str) -> Result<(DType, Vec<Dim>)> {
         let meta = self.program.graph_module.graph.tensor_values.get(name);
         let meta = meta.ok_or_else(|| Error::malformed(format!("the tensor `{name}` has no declared type")))?;
-        let sizes: Result<Vec<Dim>> = meta.sizes.iter().map(|s| self.dim(s)).collect();
-        Ok((graph_type(meta.dtype)?, sizes?))
+        let mut sizes = meta.sizes.iter().map(|s| self.dim(s)).collect::<Result<Vec<Dim>>>()?;
+        if COMPLEX.contains(&meta.dtype) {
+            // Real and imaginary part.
+            sizes.push(Dim::known(2));
+            return Ok((DType::F32, sizes));
+        }
+        Ok((graph_type(meta.dtype)?, sizes))
+    }
+
+    /// Whether a tensor is of complex numbers, which have an axis more here.
+    pub(crate) fn is_complex(&self, name: &str) -> bool {
+        let meta = self.program.graph_module.graph.tensor_values.get(name);
+        meta.is_some_and(|m| COMPLEX.contains(&m.dtype))
+    }
+
+    fn has_complex(&self, node: &Node) -> bool {
+        let of = |a: &Argument| matches!(a, Argument::AsTensor(n) if self.is_complex(&n.name));
+        node.inputs.iter().any(|i| of(&i.arg)) || node.outputs.iter().any(of)
     }
 
     fn declare_inputs(&mut self) -> Result<()> {
@@ -307,10 +326,16 @@ impl<'a> Importer<'a> {
     }
 
     fn node(&mut self, node: &Node) -> Result<()> {
-        let Some(row) = ops::row(&node.target) else {
+        let Some(mut row) = ops::row(&node.target) else {
             // Arithmetic of sizes: what it gives is declared where it is used.
             return Ok(());
         };
+        if self.has_complex(node) {
+            row = ops::row_on_complex(&node.target).ok_or_else(|| {
+                let what = "it is not supported on complex numbers; write the module with real ones";
+                Error::unsupported(what)
+            })?;
+        }
         let call = Call::read(self, node)?;
         let path = ops::module_path(node);
         self.b.set_path(&path);

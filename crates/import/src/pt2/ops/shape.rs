@@ -132,7 +132,7 @@ fn copy(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
 }
 
 /// Sizes with a -1 among them replaced by what is left of the elements of `x`.
-fn resolved(im: &Importer<'_>, x: ValueId, mut sizes: Vec<Dim>) -> Result<Vec<Dim>> {
+pub(super) fn resolved(im: &Importer<'_>, x: ValueId, mut sizes: Vec<Dim>) -> Result<Vec<Dim>> {
     let Some(at) = sizes.iter().position(|d| d.as_integer() == Some(-1)) else {
         return Ok(sizes);
     };
