@@ -64,7 +64,11 @@ impl Affine {
 
     /// `self * other`, where one of them is the same integer everywhere.
     fn times(&self, other: &Affine) -> Option<Affine> {
-        let number = |x: &Affine| x.constant.as_integer().filter(|_| x.coefficients.iter().all(|&c| c == 0));
+        let number = |x: &Affine| {
+            x.constant
+                .as_integer()
+                .filter(|_| x.coefficients.iter().all(|&c| c == 0))
+        };
         let (x, n) = match (number(self), number(other)) {
             (_, Some(n)) => (self, n),
             (Some(n), None) => (other, n),

@@ -59,8 +59,10 @@ fn part(g: &mut Graph, id: NodeId, axis: usize, start: Dim, end: Dim) -> Result<
         return Ok(Some("positions out of a row of them"));
     }
     let constant = matches!(g.value(x).def, Def::Weight(_) | Def::Literal(_));
-    let (Some(rows), true) = (g.ty(x).shape[axis].as_known(), constant && start.as_known().is_some() && counts(&len))
-    else {
+    let (Some(rows), true) = (
+        g.ty(x).shape[axis].as_known(),
+        constant && start.as_known().is_some() && counts(&len),
+    ) else {
         return Ok(None);
     };
     // The table ends, and so do the positions.
@@ -81,9 +83,19 @@ fn part(g: &mut Graph, id: NodeId, axis: usize, start: Dim, end: Dim) -> Result<
 fn iota_along(g: &Graph, x: ValueId, axis: usize) -> Option<Dim> {
     let alone = g.ty(x).shape.iter().enumerate().all(|(i, d)| i == axis || d.is(1));
     match maker(g, x)? {
-        Node { op: Op::Iota { start, .. }, .. } => Some(start.clone()),
-        Node { op: Op::Reshape { .. }, inputs, .. } if alone => match maker(g, inputs[0])? {
-            Node { op: Op::Iota { start, .. }, .. } => Some(start.clone()),
+        Node {
+            op: Op::Iota { start, .. },
+            ..
+        } => Some(start.clone()),
+        Node {
+            op: Op::Reshape { .. },
+            inputs,
+            ..
+        } if alone => match maker(g, inputs[0])? {
+            Node {
+                op: Op::Iota { start, .. },
+                ..
+            } => Some(start.clone()),
             _ => None,
         },
         _ => None,
@@ -104,7 +116,15 @@ fn counted(g: &mut Graph, id: NodeId, axis: usize) -> Result<Option<&'static str
     let len = ty.shape[axis].clone();
     let mut along = vec![Dim::known(1); ty.shape.len()];
     along[axis] = len.clone();
-    let v = insert_before(g, id, Op::Iota { start: Dim::known(1), len }, &[])?;
+    let v = insert_before(
+        g,
+        id,
+        Op::Iota {
+            start: Dim::known(1),
+            len,
+        },
+        &[],
+    )?;
     let v = insert_before(g, id, Op::Reshape { shape: along }, &[v])?;
     let v = match n {
         1 => v,

@@ -160,13 +160,25 @@ def _rg_lru(self, hidden_states, recurrent_gate, reset, recurrent_states=None, a
     return out[..., 0].to(hidden_states.dtype), None
 
 
+def _lightning(self, hidden_states, position_embeddings=None, attention_mask=None, past_key_values=None, **more):
+    """MiniMax 2025: a fixed decay for each head; the layer but for its cache."""
+    _whole(past_key_values)
+    batch, seq, _ = hidden_states.shape
+    qkv = self.act_fn(self.qkv_proj(hidden_states)).reshape(batch, seq, self.num_attention_heads, 3 * self.head_dim)
+    query, key, value = torch.split(qkv, self.head_dim, dim=3)
+    decay = torch.exp(-self.slope_rate.float()).reshape(1, 1, -1).expand(batch, seq, -1)
+    out = torch.ops.cactus.linear_recurrence(query, key, value, decay)
+    out = self.norm(out.reshape(batch, seq, self.num_attention_heads * self.head_dim))
+    return self.out_proj(F.sigmoid(self.output_gate(hidden_states)) * out), None
+
+
 #: What is replaced, by name, wherever a loaded module of transformers has it: functions, and methods of classes.
 FUNCTIONS = {
     "torch_chunk_gated_delta_rule": _gated_delta_rule,
     "mamba2_chunk_scan": _mamba2,
     "mamba_selective_scan": _mamba,
 }
-METHODS = {"_rnn_scan": _rg_lru}
+METHODS = {("RecurrentGemmaRglru", "_rnn_scan"): _rg_lru, ("MiniMaxLightningAttention", "forward"): _lightning}
 
 
 def _places() -> Iterator[tuple[object, str, object]]:
@@ -176,10 +188,9 @@ def _places() -> Iterator[tuple[object, str, object]]:
         for function, operation in FUNCTIONS.items():
             if hasattr(module, function):
                 yield module, function, operation
-        for made in [c for c in vars(module).values() if isinstance(c, type) and c.__module__ == name]:
-            for method, operation in METHODS.items():
-                if method in vars(made):
-                    yield made, method, operation
+        for (made, method), operation in METHODS.items():
+            if hasattr(module, made):
+                yield getattr(module, made), method, operation
 
 
 @contextlib.contextmanager

@@ -7,11 +7,12 @@ use super::bound::Folder;
 use super::expression;
 use super::ops;
 use super::patterns;
-use super::schema::{Argument, Head, InputSpec, Node, OutputSpec, Program, SCHEMA_MAJOR, SymInt};
+use super::schema::{Argument, Head, InputSpec, Node, OutputSpec, Program, Range, SCHEMA_MAJOR, SymInt};
 use super::tensors::{Pt2Tensors, graph_type};
 use crate::{Error, Result, SharedBytes, open_bytes};
 use cactus_ir::{BATCH, Constraint, Dim, Graph, GraphBuilder, Literal, SEQ, TensorType, ValueId, WeightExpr};
 use cactus_tensor::{DType, Data, Tensor};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
@@ -90,6 +91,29 @@ pub(crate) struct Importer<'a> {
     values: HashMap<String, ValueId>,
     /// Names of symbols: torch's to ours.
     symbols: BTreeMap<String, String>,
+    /// What must not be negative, beyond what the program says.
+    required: RefCell<Vec<Dim>>,
+}
+
+impl expression::Bounds for Importer<'_> {
+    fn least(&self, symbol: &str) -> i64 {
+        let range = |(theirs, range): (&String, &Range)| (self.rename(theirs) == symbol).then_some(range.min_val);
+        let stated = self.program.range_constraints.iter().find_map(range).flatten();
+        stated.unwrap_or(0).max(0)
+    }
+
+    fn most(&self, symbol: &str) -> Option<i64> {
+        let range = |(theirs, range): (&String, &Range)| (self.rename(theirs) == symbol).then_some(range.max_val);
+        let stated = self.program.range_constraints.iter().find_map(range).flatten();
+        stated.filter(|&n| n < i64::MAX / 2)
+    }
+
+    fn require(&self, size: Dim) {
+        let mut required = self.required.borrow_mut();
+        if !required.contains(&size) {
+            required.push(size);
+        }
+    }
 }
 
 impl<'a> Importer<'a> {
@@ -105,6 +129,7 @@ impl<'a> Importer<'a> {
             tensors,
             values: HashMap::new(),
             symbols: BTreeMap::new(),
+            required: RefCell::default(),
         };
         importer.name_symbols();
         importer.declare_inputs()?;
@@ -130,7 +155,7 @@ impl<'a> Importer<'a> {
             first_ids &= !is_ids;
             for (i, size) in meta.sizes.iter().enumerate() {
                 let SymInt::AsExpr(expr) = size else { continue };
-                let Ok(dim) = expression::size(&expr.expr_str, &str::to_owned) else {
+                let Ok(dim) = expression::size(&expr.expr_str, &str::to_owned, &expression::Unbounded) else {
                     continue;
                 };
                 let Some(symbol) = dim.as_symbol() else { continue };
@@ -154,7 +179,7 @@ impl<'a> Importer<'a> {
     fn dim(&self, size: &SymInt) -> Result<Dim> {
         match size {
             SymInt::AsInt(n) => Ok(Dim::integer(*n)),
-            SymInt::AsExpr(e) => expression::size(&e.expr_str, &|s| self.rename(s)),
+            SymInt::AsExpr(e) => expression::size(&e.expr_str, &|s| self.rename(s), self),
         }
     }
 
@@ -466,7 +491,8 @@ impl<'a> Importer<'a> {
 
     /// Ranges of symbols and guards.
     fn constraints(&self) -> Result<Vec<Constraint>> {
-        let mut out = Vec::new();
+        let required = self.required.borrow();
+        let mut out: Vec<Constraint> = required.iter().map(|d| Constraint::at_least(d.clone(), 0)).collect();
         let used: Vec<&str> = self.symbols.keys().map(String::as_str).collect();
         for (symbol, range) in &self.program.range_constraints {
             if !used.contains(&symbol.as_str()) && !self.occurs(symbol) {

@@ -108,7 +108,12 @@ fn mul(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
     }
     let [ar, ai, br, bi] = [at(im, a, 0)?, at(im, a, 1)?, at(im, b, 0)?, at(im, b, 1)?];
     let product = |im: &mut Importer<'_>, x: ValueId, y: ValueId| im.binary(BinaryFn::Mul, x, y);
-    let (rr, ii, ri, ir) = (product(im, ar, br)?, product(im, ai, bi)?, product(im, ar, bi)?, product(im, ai, br)?);
+    let (rr, ii, ri, ir) = (
+        product(im, ar, br)?,
+        product(im, ai, bi)?,
+        product(im, ar, bi)?,
+        product(im, ai, br)?,
+    );
     let (real, imaginary) = (im.binary(BinaryFn::Sub, rr, ii)?, im.binary(BinaryFn::Add, ri, ir)?);
     Ok(vec![joined(im, real, imaginary)?])
 }
@@ -129,7 +134,10 @@ fn slice(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
         Some(end) if end.as_integer() != Some(i64::MAX) => end,
         _ => whole,
     };
-    if call.integer("step", Some(1))? != 1 || start.as_integer().is_some_and(|n| n < 0) || end.as_integer().is_some_and(|n| n < 0) {
+    if call.integer("step", Some(1))? != 1
+        || start.as_integer().is_some_and(|n| n < 0)
+        || end.as_integer().is_some_and(|n| n < 0)
+    {
         return unsupported("a slice of complex numbers with a step, or counted from the end");
     }
     Ok(vec![im.slice(x, axis, start, end)?])

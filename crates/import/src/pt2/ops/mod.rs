@@ -150,7 +150,10 @@ pub(crate) fn row(target: &str) -> Option<Row> {
 /// The row of a target that has an operand or a result of complex numbers.
 pub(crate) fn row_on_complex(target: &str) -> Option<Row> {
     let name = short(target);
-    complex::ON_COMPLEX.iter().find(|(n, _)| *n == name).map(|(_, row)| *row)
+    complex::ON_COMPLEX
+        .iter()
+        .find(|(n, _)| *n == name)
+        .map(|(_, row)| *row)
 }
 
 /// The operations among `nodes` that have no row, in words; empty where all have one.

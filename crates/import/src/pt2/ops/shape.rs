@@ -79,14 +79,9 @@ pub(super) const ROWS: &[(&str, Row)] = &[
     ("slice.Tensor", slice),
     ("select.int", select),
     ("narrow", narrow),
-    ("cat", |im, c| {
-        let all = c.tensors("tensors")?;
-        cat(im, c, &all)
-    }),
-    ("concat", |im, c| {
-        let all = c.tensors("tensors")?;
-        cat(im, c, &all)
-    }),
+    ("cat", concatenated),
+    ("concat", concatenated),
+    ("concatenate", concatenated),
     ("stack", stack),
     ("split.Tensor", split),
     ("split_with_sizes", split),
@@ -158,6 +153,11 @@ pub(super) fn resolved(im: &Importer<'_>, x: ValueId, mut sizes: Vec<Dim>) -> Re
         _ => return Err(cannot()),
     };
     Ok(sizes)
+}
+
+fn concatenated(im: &mut Importer<'_>, c: &Call) -> Result<Vec<ValueId>> {
+    let all = c.tensors("tensors")?;
+    cat(im, c, &all)
 }
 
 fn reshape(im: &mut Importer<'_>, call: &Call, name: &str) -> Result<Vec<ValueId>> {
