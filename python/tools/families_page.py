@@ -1,15 +1,15 @@
-"""The page docs/reference/families.md out of what `families.py` found.
+"""The page docs/reference/families.md out of what `sweep.py` found.
 
 Purpose: text only; it needs nothing beyond the standard library.
 """
 
 HEAD = """# Captured models
 
-Every model that `python/tools/families.py` knows, built small with random weights (nothing zero or one, so that no part
+Every model that `python/tools/zoo.py` and `user_models.py` have, built small with random weights (nothing zero or one, so that no part
 is idle), captured by `torch.export`, transpiled, and run beside PyTorch {torch} on one CPU in F32. The page is generated:
 
 ```sh
-python python/tools/families.py --write
+python python/tools/sweep.py families --write
 ```
 
 *Captured* counts the operations of the exported program, *ops* those of the bundle's graph, *moves* those of them that

@@ -1,6 +1,6 @@
 """Small models of every family, with random weights: name -> a function that gives a model, its task and its family.
 
-Purpose: what `families.py` captures and what the tests use. Sizes are small, structure is that of the published
+Purpose: what `sweep.py` captures and what the tests use. Sizes are small, structure is that of the published
 models. It imports torch and transformers.
 """
 

@@ -62,6 +62,27 @@ impl Affine {
         .combined(self, -1)
     }
 
+    /// `self * other`, where one of them is the same integer everywhere.
+    fn times(&self, other: &Affine) -> Option<Affine> {
+        let number = |x: &Affine| {
+            x.constant
+                .as_integer()
+                .filter(|_| x.coefficients.iter().all(|&c| c == 0))
+        };
+        let (x, n) = match (number(self), number(other)) {
+            (_, Some(n)) => (self, n),
+            (Some(n), None) => (other, n),
+            _ => return None,
+        };
+        let rank = self.coefficients.len().max(other.coefficients.len());
+        let mut coefficients = vec![0; rank - x.coefficients.len()];
+        for c in &x.coefficients {
+            coefficients.push(c.checked_mul(n)?);
+        }
+        let constant = x.constant.times_integer(n).ok()?;
+        Some(Affine { coefficients, constant })
+    }
+
     /// The value under a node that moves axes.
     pub(crate) fn moved(&self, g: &Graph, node: &Node) -> Option<Affine> {
         let (old, new) = (&g.ty(node.inputs[0]).shape, &g.ty(node.outputs[0]).shape);
@@ -176,6 +197,15 @@ pub(crate) fn everywhere(g: &Graph, v: ValueId, depth: usize) -> Option<bool> {
             })
         }
         Op::Unary { f: UnaryFn::Not } => everywhere(g, node.inputs[0], depth).map(|b| !b),
+        // One number as a truth value.
+        Op::Cast { dtype: DType::Bool } => {
+            if g.ty(node.inputs[0]).dtype == DType::Bool {
+                return everywhere(g, node.inputs[0], depth);
+            }
+            let x = affine(g, node.inputs[0], depth).ok()?;
+            let fixed = x.coefficients.iter().all(|&c| c == 0);
+            x.constant.as_integer().filter(|_| fixed).map(|n| n != 0)
+        }
         Op::Binary { f: BinaryFn::And } => {
             let (a, b) = (
                 everywhere(g, node.inputs[0], depth),
@@ -238,6 +268,7 @@ pub(crate) fn affine(g: &Graph, v: ValueId, depth: usize) -> Known<Affine> {
         Op::Unary { f: UnaryFn::Neg } => of(0)?.negated().ok_or_else(unknown),
         Op::Binary { f: BinaryFn::Add } => of(0)?.combined(&of(1)?, 1).ok_or_else(unknown),
         Op::Binary { f: BinaryFn::Sub } => of(0)?.combined(&of(1)?, -1).ok_or_else(unknown),
+        Op::Binary { f: BinaryFn::Mul } => of(0)?.times(&of(1)?).ok_or_else(unknown),
         Op::Reshape { .. } | Op::Permute { .. } | Op::Expand { .. } | Op::Slice { .. } => {
             of(0)?.moved(g, node).ok_or_else(unknown)
         }

@@ -17,9 +17,13 @@ use cactus_ir::{AttentionAttrs, BinaryFn, Dim, Graph, Literal, Node, NodeId, Op,
 #[derive(Debug)]
 pub(crate) struct FuseAttention;
 
+impl FuseAttention {
+    pub(crate) const NAME: &'static str = "fuse_attention";
+}
+
 impl Pass for FuseAttention {
     fn name(&self) -> &'static str {
-        "fuse_attention"
+        Self::NAME
     }
 
     fn run(&self, graph: &mut Graph, report: &mut Report) -> Result<()> {
@@ -166,8 +170,11 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
     }
     // Sizes that the operation wants equal, in order: batch, keys against values, and the result against the product.
     let same = |a: &Heads, b: &Heads, i: usize| a.size(g, i) == b.size(g, i);
-    if !same(&q, &k, 0) || !same(&k, &v, 0) || !same(&k, &v, 1) || !same(&q, &k, 3) || !same(&k, &v, 3) {
+    if !same(&q, &k, 0) || !same(&k, &v, 0) || !same(&k, &v, 1) || !same(&q, &k, 3) {
         return near("queries, keys and values differ in batch, length or width");
+    }
+    if !same(&k, &v, 3) && (k.size(g, 3).as_known().is_none() || v.size(g, 3).as_known().is_none()) {
+        return near("keys and values differ in width, which varies");
     }
     if type_of(g, &g.node(root).op, &g.node(root).inputs).is_none_or(|t| t.shape[1] != *q.size(g, 2)) {
         return near("the product has other heads than the queries");
@@ -370,9 +377,32 @@ fn rewrite(g: &mut Graph, found: Found) -> Result<()> {
     } = found;
     let op = Op::Attention(attrs);
     let mut inputs = vec![q.build(g, root)?, k.build(g, root)?, v.build(g, root)?];
+    // The operation has one width: zeros behind queries and keys change no score, behind values they are cut off again.
+    let width = |x: &Heads| x.size(g, 3).as_known().unwrap_or(0);
+    let (keys, values) = (width(&k), width(&v));
+    for (x, own) in inputs.iter_mut().zip([keys, keys, values]) {
+        *x = widened(g, root, *x, keys.max(values) - own)?;
+    }
     if let Some(bias) = bias {
         inputs.push(build_bias(g, root, &bias)?);
     }
-    let y = insert_before(g, root, op, &inputs)?;
+    let mut y = insert_before(g, root, op, &inputs)?;
+    if values < keys {
+        let (start, end) = (Dim::known(0), Dim::known(values));
+        y = insert_before(g, root, Op::Slice { axis: 3, start, end }, &[y])?;
+    }
     Ok(g.replace(root, Op::Permute { perm: vec![0, 2, 1, 3] }, &[y])?)
+}
+
+/// `x` with `more` zeros at the end of its last axis.
+fn widened(g: &mut Graph, before: NodeId, x: ValueId, more: usize) -> Result<ValueId> {
+    if more == 0 {
+        return Ok(x);
+    }
+    let mut shape = g.ty(x).shape.clone();
+    let axis = shape.len() - 1;
+    shape[axis] = Dim::known(more);
+    let zero = g.add_literal(&[], Literal::F32(vec![0.0]))?;
+    let zeros = insert_before(g, before, Op::Expand { shape }, &[zero])?;
+    insert_before(g, before, Op::Concat { axis }, &[x, zeros])
 }

@@ -39,6 +39,7 @@ mod merge_linear;
 mod pattern;
 mod pipeline;
 mod policy;
+mod positions;
 mod precision;
 mod report;
 mod rope_table;

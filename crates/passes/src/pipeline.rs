@@ -18,6 +18,7 @@ use crate::fuse_router::FuseRouter;
 use crate::fuse_short_conv::FuseShortConv;
 use crate::insert_states::InsertStates;
 use crate::merge_linear::MergeLinear;
+use crate::positions::Positions;
 use crate::sink_permutes::SinkPermutes;
 use crate::sink_reshapes::SinkReshapes;
 use crate::{Error, ErrorKind, Report, Result};
@@ -70,6 +71,7 @@ impl Options {
 static PIPELINE: &[&dyn PassSync] = &[
     &Canonicalize,
     &Fold,
+    &Positions,
     &Canonicalize,
     &DropRepeats,
     &Canonicalize,
@@ -162,7 +164,11 @@ pub fn optimize_observed(
             && let Some((at, why)) = report.misses(name).next()
         {
             let at = if at.is_empty() { "the graph" } else { at };
-            let what = format!("states cannot be inserted, because of {at}: {why}");
+            let mut what = format!("states cannot be inserted, because of {at}: {why}");
+            // What mixes positions is most often attention that was not recognized, of which its own pass knows more.
+            if let Some((at, why)) = report.unproven(FuseAttention::NAME) {
+                what += &format!("; attention at {at}: {why}");
+            }
             return Err(Error::new(ErrorKind::State, what).in_pass(name));
         }
         observe(name, &graph);

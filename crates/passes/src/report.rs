@@ -52,6 +52,18 @@ impl Report {
         })
     }
 
+    /// The first place where `pass` nearly fired, other than at a router, or fired without the proof that it looked for.
+    pub(crate) fn unproven(&self, pass: &str) -> Option<(&str, &str)> {
+        self.records
+            .iter()
+            .filter(|r| r.pass == pass)
+            .find_map(|r| match &r.outcome {
+                Outcome::Missed(why) if !why.contains("is not over the keys") => Some((r.at.as_str(), why.as_str())),
+                Outcome::Fired(what) if what.contains("not proven") => Some((r.at.as_str(), what.as_str())),
+                _ => None,
+            })
+    }
+
     pub(crate) fn fired(&mut self, pass: &'static str, at: &str, what: impl Into<String>) {
         self.push(pass, at, Outcome::Fired(what.into()));
     }

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.export import ExportedProgram
+from torch.export import Dim, ExportedProgram
 from torch.utils import _pytree as pytree
 
 from .errors import TranspileError, explain_export, held_back
@@ -100,12 +100,34 @@ def capture_model(
         if dynamic_shapes is None:
             raise explain_export(error, module) from error
         try:
-            exported = _export(module, args, kwargs, None)
-        except Exception as fixed:
-            raise explain_export(fixed, module) from fixed
-        first = str(error).strip().splitlines()[:1] or [type(error).__name__]
-        notes.append(f"captured with the sizes of the example, as the program fixes them: {first[0]}")
+            # The same axes within what the program allows: a table that ends, or at least as many as it chooses from.
+            exported = _export(module, args, kwargs, _automatic(dynamic_shapes))
+        except Exception:
+            exported = None
+        if exported is None or not _varies(exported):
+            try:
+                exported = exported or _export(module, args, kwargs, None)
+            except Exception as fixed:
+                raise explain_export(fixed, module) from fixed
+            first = str(error).strip().splitlines()[:1] or [type(error).__name__]
+            notes.append(f"captured with the sizes of the example, as the program fixes them: {first[0]}")
     return CapturedModel(IRGraph(exported, name), module, args, kwargs, notes)
+
+
+def _automatic(dynamic_shapes):
+    """The same axes, with bounds that torch finds."""
+    if isinstance(dynamic_shapes, dict):
+        return {k: _automatic(v) for k, v in dynamic_shapes.items()}
+    if isinstance(dynamic_shapes, (list, tuple)):
+        return type(dynamic_shapes)(_automatic(v) for v in dynamic_shapes)
+    return None if dynamic_shapes is None else Dim.AUTO
+
+
+def _varies(exported: ExportedProgram) -> bool:
+    """Whether any size of an input varies."""
+    names = set(exported.graph_signature.user_inputs)
+    nodes = [n for n in exported.graph.nodes if n.op == "placeholder" and n.name in names]
+    return any(not isinstance(size, int) for n in nodes for size in n.meta["val"].shape)
 
 
 def _export(module, args, kwargs, dynamic_shapes) -> ExportedProgram:

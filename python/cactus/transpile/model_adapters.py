@@ -130,7 +130,9 @@ def token_ids(model: nn.Module, examples: Examples, name: str = "input_ids") -> 
 
 def positions(model: nn.Module, least: int = 2):
     """The axis of positions: as long as the model allows."""
-    stated = getattr(text_config(model), "max_position_embeddings", None) or MOST_TOKENS
+    config = text_config(model)
+    names = ("max_position_embeddings", "max_seq_len", "max_sequence_length")
+    stated = next((n for name in names if isinstance(n := getattr(config, name, None), int) and n > 0), MOST_TOKENS)
     return Dim("seq", min=least, max=max(least + 1, min(int(stated), MOST_TOKENS)))
 
 

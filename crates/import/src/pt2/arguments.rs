@@ -48,6 +48,8 @@ impl Number {
 pub(crate) struct Call {
     arguments: Vec<(String, Arg)>,
     used: RefCell<Vec<bool>>,
+    /// Arguments that are tensors of complex numbers.
+    complex: Vec<String>,
 }
 
 /// What never changes a result here.
@@ -67,8 +69,11 @@ const IGNORED: &[&str] = &[
 impl Call {
     /// Reads the arguments of `node`.
     pub(crate) fn read(importer: &Importer<'_>, node: &Node) -> Result<Call> {
-        let mut arguments = Vec::new();
+        let (mut arguments, mut complex) = (Vec::new(), Vec::new());
         for input in &node.inputs {
+            if matches!(&input.arg, Argument::AsTensor(n) if importer.is_complex(&n.name)) {
+                complex.push(input.name.clone());
+            }
             let arg = convert(importer, &input.arg).map_err(|e| at(&input.name, e))?;
             arguments.push((input.name.clone(), arg));
         }
@@ -78,7 +83,11 @@ impl Call {
                 .map(|(name, _)| IGNORED.contains(&name.as_str()))
                 .collect(),
         );
-        Ok(Call { arguments, used })
+        Ok(Call {
+            arguments,
+            used,
+            complex,
+        })
     }
 
     /// The argument, where it is given.
@@ -278,6 +287,11 @@ impl Call {
             Some(Arg::DType(code)) => Some(*code),
             _ => None,
         }
+    }
+
+    /// Whether an argument is a tensor of complex numbers.
+    pub(crate) fn is_complex(&self, name: &str) -> bool {
+        self.complex.iter().any(|n| n == name)
     }
 
     /// Whether an argument is a tensor.

@@ -28,10 +28,36 @@ struct Reader<'a> {
     text: &'a str,
     rest: &'a str,
     rename: &'a dyn Fn(&str) -> String,
+    bounds: &'a dyn Bounds,
+}
+
+/// What is known of the symbols of a graph, by its names.
+pub(crate) trait Bounds {
+    /// The least that a symbol is.
+    fn least(&self, symbol: &str) -> i64;
+    /// The most that it is, where that is known.
+    fn most(&self, symbol: &str) -> Option<i64>;
+    /// Keeps that `size` must not be negative, which the program does not say.
+    fn require(&self, size: Dim);
+}
+
+/// Of sizes nothing is known, but that they are no less than 0.
+pub(crate) struct Unbounded;
+
+impl Bounds for Unbounded {
+    fn least(&self, _: &str) -> i64 {
+        0
+    }
+
+    fn most(&self, _: &str) -> Option<i64> {
+        None
+    }
+
+    fn require(&self, _: Dim) {}
 }
 
 /// The size that `text` describes; `rename` gives the graph's name of a symbol.
-pub(crate) fn size(text: &str, rename: &dyn Fn(&str) -> String) -> Result<Dim> {
+pub(crate) fn size(text: &str, rename: &dyn Fn(&str) -> String, bounds: &dyn Bounds) -> Result<Dim> {
     if text.len() > MAX_BYTES {
         return Err(fail(text, "is too long"));
     }
@@ -39,6 +65,7 @@ pub(crate) fn size(text: &str, rename: &dyn Fn(&str) -> String) -> Result<Dim> {
         text,
         rest: text,
         rename,
+        bounds,
     };
     let term = reader.term(MAX_DEPTH)?;
     reader.space();
@@ -172,10 +199,75 @@ impl Reader<'_> {
                 }
                 None => return Err(fail(self.text, "divides by a size that varies; make it fixed")),
             },
-            ("Max", [only]) | ("Min", [only]) => only.clone(),
+            ("Max" | "Min", [first, rest @ ..]) => {
+                let mut out = first.clone();
+                for next in rest {
+                    out = self.extreme(name == "Max", &out, next)?;
+                }
+                out
+            }
             _ => return Err(fail(self.text, &format!("has `{name}`, which is unknown"))),
         };
         Ok(Term::Size(size))
+    }
+}
+
+impl Reader<'_> {
+    /// The larger of two sizes, or the smaller: the one that it is for every length, or, of a number and a length, the number,
+    /// where shorter sequences are then refused.
+    fn extreme(&self, largest: bool, a: &Dim, b: &Dim) -> Result<Dim> {
+        let overflow = |e: cactus_ir::Error| fail(self.text, "cannot be followed").caused_by(e);
+        let (above, below) = (a.sub(b).map_err(overflow)?, b.sub(a).map_err(overflow)?);
+        let never_negative = |d: &Dim| self.least(d).is_some_and(|n| n >= 0);
+        let first_is_larger = match (never_negative(&above), never_negative(&below)) {
+            (true, _) => true,
+            (_, true) => false,
+            _ if !largest && a.as_known().is_some() => {
+                self.bounds.require(below);
+                false
+            }
+            _ if !largest && b.as_known().is_some() => {
+                self.bounds.require(above);
+                true
+            }
+            _ => {
+                let which = if largest { "larger" } else { "smaller" };
+                return Err(fail(
+                    self.text,
+                    &format!("takes the {which} of two sizes, which depends on the length"),
+                ));
+            }
+        };
+        Ok(if first_is_larger == largest {
+            a.clone()
+        } else {
+            b.clone()
+        })
+    }
+
+    /// The least that a sum of multiples of one symbol is.
+    fn least(&self, d: &Dim) -> Option<i64> {
+        if let Some(n) = d.as_integer() {
+            return Some(n);
+        }
+        let mut symbols = d.symbols();
+        let symbol = symbols.next()?.to_owned();
+        if symbols.any(|s| s != symbol) {
+            return None;
+        }
+        let at = |n: i64| d.substitute(&symbol, &Dim::integer(n)).ok()?.as_integer();
+        let least = self.bounds.least(&symbol);
+        // Linear: at one of the ends.
+        let (a, b, c) = (at(least)?, at(least.checked_add(1)?)?, at(least.checked_add(1 << 20)?)?);
+        let slope = b.checked_sub(a)?;
+        if c.checked_sub(a)? != slope.checked_mul(1 << 20)? {
+            return None;
+        }
+        if slope >= 0 {
+            Some(a)
+        } else {
+            at(self.bounds.most(&symbol)?)
+        }
     }
 }
 
@@ -190,7 +282,12 @@ pub(crate) fn guard(text: &str, axis: &dyn Fn(&str, usize) -> Option<Dim>) -> Re
             out.push(found);
             continue;
         }
-        let mut reader = Guard { text, rest: part, axis };
+        let mut reader = Guard {
+            text,
+            rest: part,
+            axis,
+            taken: Vec::new(),
+        };
         let a = reader.sum(MAX_DEPTH)?;
         reader.rest = reader.rest.trim_start();
         let operators = ["<=", ">=", "==", "!=", "<", ">"];
@@ -202,6 +299,7 @@ pub(crate) fn guard(text: &str, axis: &dyn Fn(&str, usize) -> Option<Dim>) -> Re
         if !reader.rest.trim().is_empty() {
             return Err(fail(text, "is a guard that cannot be read"));
         }
+        out.extend(reader.taken.drain(..).map(|d| Constraint::at_least(d, 0)));
         let overflow = |e: cactus_ir::Error| fail(text, "cannot be followed").caused_by(e);
         let difference = a.sub(&b).map_err(overflow)?;
         let at_least = |d: Dim, n: i64| Constraint::at_least(d, n);
@@ -222,7 +320,12 @@ pub(crate) fn guard(text: &str, axis: &dyn Fn(&str, usize) -> Option<Dim>) -> Re
 /// them, where that is one condition on a size.
 fn beyond_sums(part: &str, axis: &dyn Fn(&str, usize) -> Option<Dim>) -> Option<Constraint> {
     let read = |text: &str| -> Option<(Dim, char, Dim, String)> {
-        let mut reader = Guard { text, rest: text, axis };
+        let mut reader = Guard {
+            text,
+            rest: text,
+            axis,
+            taken: Vec::new(),
+        };
         let a = reader.atom(MAX_DEPTH).ok()?;
         let op = ['*', '%'].into_iter().find(|op| reader.take(&op.to_string()))?;
         let b = reader.atom(MAX_DEPTH).ok()?;
@@ -267,6 +370,8 @@ struct Guard<'a> {
     text: &'a str,
     rest: &'a str,
     axis: &'a dyn Fn(&str, usize) -> Option<Dim>,
+    /// What is not negative, so that a smaller or larger of two sizes is what it is taken for.
+    taken: Vec<Dim>,
 }
 
 impl Guard<'_> {
@@ -335,7 +440,34 @@ impl Guard<'_> {
         }
     }
 
+    /// The smaller of a number and a length is taken for the number, the larger for the length: the length is at least so.
+    fn extreme(&mut self, depth: usize, largest: bool) -> Result<Dim> {
+        let Some(depth) = depth.checked_sub(1) else {
+            return Err(self.unreadable());
+        };
+        let a = self.sum(depth)?;
+        if !self.take(",") {
+            return Err(self.unreadable());
+        }
+        let b = self.sum(depth)?;
+        let (number, length) = match (a.as_known(), b.as_known()) {
+            (Some(_), None) => (a, b),
+            (None, Some(_)) => (b, a),
+            _ => return Err(self.unreadable()),
+        };
+        if !self.take(")") {
+            return Err(self.unreadable());
+        }
+        self.taken.push(length.sub(&number).map_err(|_| self.unreadable())?);
+        Ok(if largest { length } else { number })
+    }
+
     fn atom(&mut self, depth: usize) -> Result<Dim> {
+        for (name, largest) in [("torch.sym_min(", false), ("torch.sym_max(", true)] {
+            if self.take(name) {
+                return self.extreme(depth, largest);
+            }
+        }
         if self.take("(") {
             let inner = self.sum(depth)?;
             return if self.take(")") {
@@ -391,7 +523,11 @@ mod tests {
             (format!("Mod({s}, Integer(4))"), "s70-4*(s70)//4"),
         ];
         for (text, want) in cases {
-            assert_eq!(size(&text, &|n| n.to_owned()).unwrap().to_string(), want, "{text}");
+            assert_eq!(
+                size(&text, &|n| n.to_owned(), &Unbounded).unwrap().to_string(),
+                want,
+                "{text}"
+            );
         }
     }
 
@@ -408,8 +544,53 @@ mod tests {
             "Integer(1) x",
             &deep,
         ] {
-            assert!(size(text, &|n| n.to_owned()).is_err(), "{text}");
+            assert!(size(text, &|n| n.to_owned(), &Unbounded).is_err(), "{text}");
         }
+    }
+
+    /// Lengths are at least 2.
+    struct Lengths(std::cell::RefCell<Vec<String>>);
+
+    impl Bounds for Lengths {
+        fn least(&self, _: &str) -> i64 {
+            2
+        }
+
+        fn most(&self, _: &str) -> Option<i64> {
+            Some(512)
+        }
+
+        fn require(&self, size: Dim) {
+            self.0.borrow_mut().push(size.to_string());
+        }
+    }
+
+    #[test]
+    fn larger_and_smaller_of_two_sizes_are_decided_by_what_is_known() {
+        let s = "Symbol('s', integer=True)";
+        let cases = [
+            (
+                format!("Max(Integer(0), Add(Integer(1), Mul(Integer(-1), {s})))"),
+                "0",
+                "",
+            ),
+            (format!("Max(Integer(1), {s})"), "s", ""),
+            (
+                format!("Max(Integer(0), Add(Integer(512), Mul(Integer(-1), {s})))"),
+                "-s+512",
+                "",
+            ),
+            (format!("Min(Integer(2), {s}, Add({s}, Integer(1)))"), "2", ""),
+            (format!("Min({s}, Integer(4))"), "4", "s-4"),
+        ];
+        for (text, want, required) in cases {
+            let bounds = Lengths(Vec::new().into());
+            let found = size(&text, &|n| n.to_owned(), &bounds).unwrap();
+            assert_eq!(found.to_string(), want, "{text}");
+            assert_eq!(bounds.0.borrow().join(", "), required, "{text}");
+        }
+        let text = format!("Max({s}, Integer(9))");
+        assert!(size(&text, &|n| n.to_owned(), &Lengths(Vec::new().into())).is_err());
     }
 
     #[test]
@@ -432,6 +613,10 @@ mod tests {
         assert_eq!(
             one("L['x'].size()[1] % 4 == 0 and 2 < L['x'].size()[1]"),
             "-n+4*(n)//4 >= 0, n-4*(n)//4 >= 0, n-2 >= 1"
+        );
+        assert_eq!(
+            one("torch.sym_min(4, L['x'].size()[1]) <= L['x'].size()[1]"),
+            "n-4 >= 0, n-4 >= 0"
         );
         // Remainders and squares of sizes that vary become what implies them.
         assert_eq!(

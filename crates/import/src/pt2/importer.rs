@@ -7,11 +7,12 @@ use super::bound::Folder;
 use super::expression;
 use super::ops;
 use super::patterns;
-use super::schema::{Argument, Head, InputSpec, Node, OutputSpec, Program, SCHEMA_MAJOR, SymInt};
+use super::schema::{Argument, Head, InputSpec, Node, OutputSpec, Program, Range, SCHEMA_MAJOR, SymInt};
 use super::tensors::{Pt2Tensors, graph_type};
 use crate::{Error, Result, SharedBytes, open_bytes};
 use cactus_ir::{BATCH, Constraint, Dim, Graph, GraphBuilder, Literal, SEQ, TensorType, ValueId, WeightExpr};
 use cactus_tensor::{DType, Data, Tensor};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
@@ -20,6 +21,9 @@ const LITERAL_ELEMS: usize = 1024;
 
 /// Most axes of a stored weight.
 pub(crate) const STORED_RANK: usize = 4;
+
+/// Codes of the types of complex numbers in torch's schema.
+const COMPLEX: [i64; 3] = [9, 10, 11];
 
 /// A program as a graph, and its tensors.
 #[derive(Debug)]
@@ -87,6 +91,29 @@ pub(crate) struct Importer<'a> {
     values: HashMap<String, ValueId>,
     /// Names of symbols: torch's to ours.
     symbols: BTreeMap<String, String>,
+    /// What must not be negative, beyond what the program says.
+    required: RefCell<Vec<Dim>>,
+}
+
+impl expression::Bounds for Importer<'_> {
+    fn least(&self, symbol: &str) -> i64 {
+        let range = |(theirs, range): (&String, &Range)| (self.rename(theirs) == symbol).then_some(range.min_val);
+        let stated = self.program.range_constraints.iter().find_map(range).flatten();
+        stated.unwrap_or(0).max(0)
+    }
+
+    fn most(&self, symbol: &str) -> Option<i64> {
+        let range = |(theirs, range): (&String, &Range)| (self.rename(theirs) == symbol).then_some(range.max_val);
+        let stated = self.program.range_constraints.iter().find_map(range).flatten();
+        stated.filter(|&n| n < i64::MAX / 2)
+    }
+
+    fn require(&self, size: Dim) {
+        let mut required = self.required.borrow_mut();
+        if !required.contains(&size) {
+            required.push(size);
+        }
+    }
 }
 
 impl<'a> Importer<'a> {
@@ -102,6 +129,7 @@ impl<'a> Importer<'a> {
             tensors,
             values: HashMap::new(),
             symbols: BTreeMap::new(),
+            required: RefCell::default(),
         };
         importer.name_symbols();
         importer.declare_inputs()?;
@@ -127,7 +155,7 @@ impl<'a> Importer<'a> {
             first_ids &= !is_ids;
             for (i, size) in meta.sizes.iter().enumerate() {
                 let SymInt::AsExpr(expr) = size else { continue };
-                let Ok(dim) = expression::size(&expr.expr_str, &str::to_owned) else {
+                let Ok(dim) = expression::size(&expr.expr_str, &str::to_owned, &expression::Unbounded) else {
                     continue;
                 };
                 let Some(symbol) = dim.as_symbol() else { continue };
@@ -151,7 +179,7 @@ impl<'a> Importer<'a> {
     fn dim(&self, size: &SymInt) -> Result<Dim> {
         match size {
             SymInt::AsInt(n) => Ok(Dim::integer(*n)),
-            SymInt::AsExpr(e) => expression::size(&e.expr_str, &|s| self.rename(s)),
+            SymInt::AsExpr(e) => expression::size(&e.expr_str, &|s| self.rename(s), self),
         }
     }
 
@@ -166,8 +194,24 @@ impl<'a> Importer<'a> {
     fn declared(&self, name: &str) -> Result<(DType, Vec<Dim>)> {
         let meta = self.program.graph_module.graph.tensor_values.get(name);
         let meta = meta.ok_or_else(|| Error::malformed(format!("the tensor `{name}` has no declared type")))?;
-        let sizes: Result<Vec<Dim>> = meta.sizes.iter().map(|s| self.dim(s)).collect();
-        Ok((graph_type(meta.dtype)?, sizes?))
+        let mut sizes = meta.sizes.iter().map(|s| self.dim(s)).collect::<Result<Vec<Dim>>>()?;
+        if COMPLEX.contains(&meta.dtype) {
+            // Real and imaginary part.
+            sizes.push(Dim::known(2));
+            return Ok((DType::F32, sizes));
+        }
+        Ok((graph_type(meta.dtype)?, sizes))
+    }
+
+    /// Whether a tensor is of complex numbers, which have an axis more here.
+    pub(crate) fn is_complex(&self, name: &str) -> bool {
+        let meta = self.program.graph_module.graph.tensor_values.get(name);
+        meta.is_some_and(|m| COMPLEX.contains(&m.dtype))
+    }
+
+    fn has_complex(&self, node: &Node) -> bool {
+        let of = |a: &Argument| matches!(a, Argument::AsTensor(n) if self.is_complex(&n.name));
+        node.inputs.iter().any(|i| of(&i.arg)) || node.outputs.iter().any(of)
     }
 
     fn declare_inputs(&mut self) -> Result<()> {
@@ -307,10 +351,16 @@ impl<'a> Importer<'a> {
     }
 
     fn node(&mut self, node: &Node) -> Result<()> {
-        let Some(row) = ops::row(&node.target) else {
+        let Some(mut row) = ops::row(&node.target) else {
             // Arithmetic of sizes: what it gives is declared where it is used.
             return Ok(());
         };
+        if self.has_complex(node) {
+            row = ops::row_on_complex(&node.target).ok_or_else(|| {
+                let what = "it is not supported on complex numbers; write the module with real ones";
+                Error::unsupported(what)
+            })?;
+        }
         let call = Call::read(self, node)?;
         let path = ops::module_path(node);
         self.b.set_path(&path);
@@ -441,7 +491,8 @@ impl<'a> Importer<'a> {
 
     /// Ranges of symbols and guards.
     fn constraints(&self) -> Result<Vec<Constraint>> {
-        let mut out = Vec::new();
+        let required = self.required.borrow();
+        let mut out: Vec<Constraint> = required.iter().map(|d| Constraint::at_least(d.clone(), 0)).collect();
         let used: Vec<&str> = self.symbols.keys().map(String::as_str).collect();
         for (symbol, range) in &self.program.range_constraints {
             if !used.contains(&symbol.as_str()) && !self.occurs(symbol) {

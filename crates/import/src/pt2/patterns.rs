@@ -3,7 +3,7 @@
 
 use super::importer::{Importer, invalid};
 use crate::Result;
-use cactus_ir::{CompareFn, Dim, ValueId};
+use cactus_ir::{BinaryFn, CompareFn, Dim, ValueId};
 use cactus_tensor::{DType, Data, Tensor};
 
 /// The value that makes `tensor` of positions, where it is `0, 1, 2, …` or has one number up to a diagonal and another
@@ -31,9 +31,10 @@ fn positions(t: &Tensor) -> Option<usize> {
     (*last > 1 && lead.iter().all(|&d| d == 1) && counts).then_some(*last)
 }
 
-/// One number where `column <= row + diagonal`, another elsewhere.
+/// One number where `column <= row + diagonal` and, with a window, `column > row + diagonal - window`; another elsewhere.
 struct Triangle {
     diagonal: i64,
+    window: Option<i64>,
     inside: f64,
     outside: f64,
 }
@@ -51,18 +52,20 @@ fn triangle(t: &Tensor) -> Option<Triangle> {
         Data::Bool(v) => f64::from(u8::from(v[i * columns + j])),
         _ => f64::NAN,
     };
-    let inside = at(rows - 1, 0);
-    let outside = at(0, columns - 1);
+    let (inside, outside) = (at(0, 0), at(0, columns - 1));
     if inside == outside || inside.is_nan() || outside.is_nan() {
         return None;
     }
     // The first row tells the diagonal.
     let seen = (0..*columns).take_while(|&j| at(0, j) == inside).count();
     let diagonal = seen as i64 - 1;
+    // The first column tells how far back is seen.
+    let below = (0..*rows).take_while(|&i| at(i, 0) == inside).count();
+    let window = (below < *rows).then_some(below as i64 + diagonal);
     let fits = (0..*rows).all(|i| {
         (0..*columns).all(|j| {
             at(i, j)
-                == if j as i64 <= i as i64 + diagonal {
+                == if j as i64 <= i as i64 + diagonal && window.is_none_or(|w| j as i64 > i as i64 + diagonal - w) {
                     inside
                 } else {
                     outside
@@ -71,6 +74,7 @@ fn triangle(t: &Tensor) -> Option<Triangle> {
     });
     (diagonal >= 0 && fits).then_some(Triangle {
         diagonal,
+        window,
         inside,
         outside,
     })
@@ -84,7 +88,13 @@ fn build(im: &mut Importer<'_>, t: &Tensor, found: &Triangle) -> Result<ValueId>
         im.b.iota(usize::try_from(found.diagonal).unwrap_or(0), rows)
             .map_err(invalid)?;
     let row = im.reshape(row, vec![Dim::known(rows), Dim::known(1)])?;
-    let inside = im.compare(CompareFn::Le, column, row)?;
+    let mut inside = im.compare(CompareFn::Le, column, row)?;
+    if let Some(window) = found.window {
+        let back = im.b.scalar_i64(window).map_err(invalid)?;
+        let first = im.binary(BinaryFn::Sub, row, back)?;
+        let near = im.compare(CompareFn::Gt, column, first)?;
+        inside = im.binary(BinaryFn::And, inside, near)?;
+    }
     let v = match t.dtype() {
         DType::Bool if found.inside == 1.0 => inside,
         DType::Bool => im.unary(cactus_ir::UnaryFn::Not, inside)?,

@@ -1,6 +1,7 @@
 //! The table: one row for each operation, by its name. A row reads the arguments of a call and writes operations of the
 //! portable graph; what it does not read is an error. To add an operation, add a row to the file of its kind.
 
+mod complex;
 mod conv;
 mod create;
 mod elementwise;
@@ -31,6 +32,7 @@ use std::sync::OnceLock;
 pub(crate) type Row = fn(&mut Importer<'_>, &Call) -> Result<Vec<ValueId>>;
 
 static TABLES: &[&[(&str, Row)]] = &[
+    complex::ROWS,
     conv::ROWS,
     create::ROWS,
     elementwise::ROWS,
@@ -143,6 +145,15 @@ pub(crate) fn row(target: &str) -> Option<Row> {
     let name = short(target);
     let found = table().get(name).or_else(|| table().get(functional(name)?.as_str()));
     found.copied()
+}
+
+/// The row of a target that has an operand or a result of complex numbers.
+pub(crate) fn row_on_complex(target: &str) -> Option<Row> {
+    let name = short(target);
+    complex::ON_COMPLEX
+        .iter()
+        .find(|(n, _)| *n == name)
+        .map(|(_, row)| *row)
 }
 
 /// The operations among `nodes` that have no row, in words; empty where all have one.

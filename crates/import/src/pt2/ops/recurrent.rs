@@ -11,6 +11,7 @@ pub(super) const ROWS: &[(&str, Row)] = &[
     ("gru.input", |im, c| layers(im, c, false)),
     ("lstm_cell", lstm_cell),
     ("gru_cell", gru_cell),
+    ("cactus.linear_recurrence", linear_recurrence),
     ("cactus.gated_delta_rule", gated_delta_rule),
 ];
 
@@ -195,6 +196,19 @@ fn gated_delta_rule(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> 
     }
     let q = super::elementwise::scaled(im, q, 1.0 / (width as f64).sqrt())?;
     let decay = im.unary(UnaryFn::Exp, g)?;
+    Ok(vec![im.op(Op::GatedDelta { state: None }, &[q, k, v, decay, rate])?])
+}
+
+/// A recurrence without the correction of the delta rule, as that rule with a rate so small that what is there does not
+/// count beside what is new: `rate (v/rate - Sᵀ k)` is `v` in every bit unless `Sᵀ k` is 2³⁶ times as large, as the rate is a
+/// power of two. It costs the product `Sᵀ k`, which nobody needs.
+fn linear_recurrence(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
+    const RATE: f64 = 1.0 / (1u64 << 60) as f64;
+    let [q, k, v] = [call.tensor("query")?, call.tensor("key")?, call.tensor("value")?];
+    let decay = call.tensor("decay")?;
+    let v = super::elementwise::scaled(im, v, 1.0 / RATE)?;
+    let rate = im.scalar(RATE)?;
+    let rate = im.expand(rate, im.shape(decay))?;
     Ok(vec![im.op(Op::GatedDelta { state: None }, &[q, k, v, decay, rate])?])
 }
 

@@ -79,14 +79,9 @@ pub(super) const ROWS: &[(&str, Row)] = &[
     ("slice.Tensor", slice),
     ("select.int", select),
     ("narrow", narrow),
-    ("cat", |im, c| {
-        let all = c.tensors("tensors")?;
-        cat(im, c, &all)
-    }),
-    ("concat", |im, c| {
-        let all = c.tensors("tensors")?;
-        cat(im, c, &all)
-    }),
+    ("cat", concatenated),
+    ("concat", concatenated),
+    ("concatenate", concatenated),
     ("stack", stack),
     ("split.Tensor", split),
     ("split_with_sizes", split),
@@ -132,7 +127,7 @@ fn copy(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
 }
 
 /// Sizes with a -1 among them replaced by what is left of the elements of `x`.
-fn resolved(im: &Importer<'_>, x: ValueId, mut sizes: Vec<Dim>) -> Result<Vec<Dim>> {
+pub(super) fn resolved(im: &Importer<'_>, x: ValueId, mut sizes: Vec<Dim>) -> Result<Vec<Dim>> {
     let Some(at) = sizes.iter().position(|d| d.as_integer() == Some(-1)) else {
         return Ok(sizes);
     };
@@ -158,6 +153,11 @@ fn resolved(im: &Importer<'_>, x: ValueId, mut sizes: Vec<Dim>) -> Result<Vec<Di
         _ => return Err(cannot()),
     };
     Ok(sizes)
+}
+
+fn concatenated(im: &mut Importer<'_>, c: &Call) -> Result<Vec<ValueId>> {
+    let all = c.tensors("tensors")?;
+    cat(im, c, &all)
 }
 
 fn reshape(im: &mut Importer<'_>, call: &Call, name: &str) -> Result<Vec<ValueId>> {
