@@ -20,6 +20,7 @@ use crate::insert_states::InsertStates;
 use crate::merge_linear::MergeLinear;
 use crate::sink_permutes::SinkPermutes;
 use crate::sink_reshapes::SinkReshapes;
+use crate::take_rows::TakeRows;
 use crate::{Error, ErrorKind, Report, Result};
 use cactus_ir::Graph;
 use std::collections::BTreeSet;
@@ -68,6 +69,8 @@ impl Options {
 
 /// The pipeline, in order. Canonicalize comes again wherever a pass leaves chains behind.
 static PIPELINE: &[&dyn PassSync] = &[
+    &Canonicalize,
+    &TakeRows,
     &Canonicalize,
     &Fold,
     &Canonicalize,
