@@ -26,7 +26,7 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
             let [a, b] = operands(inputs)?;
             same_dtype(a, b)?;
             let logical = matches!(f, BinaryFn::And | BinaryFn::Or);
-            if logical != (a.dtype == DType::Bool) {
+            if logical != (a.dtype == DType::Bool) || (f.is_bitwise() && a.dtype != DType::I64) {
                 return Err(Error::ty(format!("cannot work on {}", a.dtype)));
             }
             Ok(TensorType::new(a.dtype, broadcast(&a.shape, &b.shape)?))
@@ -311,7 +311,8 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
             let [x, w, pos, freq] = operands(inputs)?;
             dtype(w, DType::F32, "the weight")?;
             vector(w, last(x)?, "the weight")?;
-            infer_inner(&Op::Rope { scale: *scale }, &[x, pos, freq])
+            let (scale, interleaved) = (*scale, false);
+            infer_inner(&Op::Rope { scale, interleaved }, &[x, pos, freq])
         }
         Op::NormAdd { .. } => {
             let [residual, x, w] = operands(inputs)?;

@@ -25,6 +25,7 @@ mod op;
 mod text;
 mod verify;
 mod weight;
+mod whole;
 
 pub use builder::GraphBuilder;
 pub use dim::{Bindings, Dim};

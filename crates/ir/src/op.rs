@@ -82,6 +82,39 @@ pub enum BinaryFn {
     And,
     /// Logical or, on `bool`.
     Or,
+    /// Bits that both have, on `i64` in two's complement as the following.
+    BitAnd,
+    /// Bits that any has.
+    BitOr,
+    /// Bits that one of them has.
+    BitXor,
+    /// `a` moved by `b` bits to the left; what is moved out is lost, all of it where `b` is negative or over 63.
+    Shl,
+    /// `a` moved by `b` bits to the right, its sign moving in; all bits are the sign where `b` is negative or over 63.
+    Shr,
+}
+
+impl BinaryFn {
+    /// Whether the function is of the bits of integers.
+    pub fn is_bitwise(self) -> bool {
+        matches!(
+            self,
+            BinaryFn::BitAnd | BinaryFn::BitOr | BinaryFn::BitXor | BinaryFn::Shl | BinaryFn::Shr
+        )
+    }
+
+    /// What a function of the bits of integers gives; `None` for another.
+    pub fn bits(self, a: i64, b: i64) -> Option<i64> {
+        let by = u32::try_from(b).ok().filter(|&b| b < 64);
+        Some(match self {
+            BinaryFn::BitAnd => a & b,
+            BinaryFn::BitOr => a | b,
+            BinaryFn::BitXor => a ^ b,
+            BinaryFn::Shl => by.map_or(0, |by| a.wrapping_shl(by)),
+            BinaryFn::Shr => a >> by.unwrap_or(63),
+            _ => return None,
+        })
+    }
 }
 
 /// Elementwise comparison of two broadcast operands of one type; the result is `bool`.
@@ -423,15 +456,19 @@ pub enum Op {
         /// Added under the root.
         eps: f32,
     },
-    /// Rotary position embedding, rotate-half convention. Su et al. 2021.
+    /// Rotary position embedding. Su et al. 2021.
     /// `(x [batch, seq, heads, head_dim], positions i64 [seq], inv_freq [rotary/2]) -> like x`: with angle
-    /// `a = position * inv_freq[i]`, elements `i` and `i + rotary/2` of each head become
+    /// `a = position * inv_freq[k]`, the elements `i` and `j` of pair `k` of each head become
     /// `x_i cos a - x_j sin a` and `x_j cos a + x_i sin a`, both times `scale`; elements from `rotary` on stay.
     Rope {
         /// Factor on cosine and sine (YaRN's attention factor), usually 1.
         scale: f32,
+        /// Which elements are pair `k`: neighbors, `2k` and `2k + 1`, instead of one from each half, `k` and
+        /// `k + rotary/2` (rotate-half).
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        interleaved: bool,
     },
-    /// [`Op::RmsNorm`] of each head, then [`Op::Rope`]:
+    /// [`Op::RmsNorm`] of each head, then [`Op::Rope`] of the halves:
     /// `(x [batch, seq, heads, head_dim], weight [head_dim], positions i64 [seq], inv_freq [rotary/2]) -> like x`.
     NormRope {
         /// Of the norm.

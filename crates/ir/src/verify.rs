@@ -177,7 +177,7 @@ fn attributes_are_finite(op: &Op) -> bool {
         Op::RmsNorm { eps } | Op::LayerNorm { eps } | Op::NormAdd { eps } => eps.is_finite(),
         Op::NormRope { eps, scale } => eps.is_finite() && scale.is_finite(),
         Op::RoutedExperts { route, .. } => route.normalize.is_none_or(f32::is_finite),
-        Op::Rope { scale } => scale.is_finite(),
+        Op::Rope { scale, .. } => scale.is_finite(),
         Op::Attention(a) => a.scale.is_finite() && a.softcap.is_none_or(f32::is_finite),
         _ => true,
     }

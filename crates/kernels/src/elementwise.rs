@@ -1,6 +1,6 @@
 //! Elementwise functions of one and two operands, and gated activations.
 
-use crate::exec::{Exec, SharedMut, part_count, part_range};
+use crate::exec::{Exec, Kernels, SharedMut, part_count, part_range};
 use crate::math;
 use crate::matmul::{QuantizedRows, RowWriter};
 use cactus_quant::GROUP;
@@ -177,44 +177,10 @@ impl Exec<'_> {
     /// # Panics
     /// When the lengths differ.
     pub fn unary(&self, op: UnaryOp, x: &[f32], out: &mut [f32]) {
-        match op {
-            UnaryOp::Neg => self.unary_as::<Neg>(x, out),
-            UnaryOp::Abs => self.unary_as::<Abs>(x, out),
-            UnaryOp::Exp => self.unary_as::<Exp>(x, out),
-            UnaryOp::Log => self.unary_scalar(math::ln, x, out),
-            UnaryOp::Sqrt => self.unary_as::<Sqrt>(x, out),
-            UnaryOp::Rsqrt => self.unary_as::<Rsqrt>(x, out),
-            UnaryOp::Sin => self.unary_scalar(|x| math::sin_cos(x).0, x, out),
-            UnaryOp::Cos => self.unary_scalar(|x| math::sin_cos(x).1, x, out),
-            UnaryOp::Tanh => self.unary_as::<Tanh>(x, out),
-            UnaryOp::Erf => self.unary_as::<Erf>(x, out),
-            UnaryOp::Sigmoid => self.unary_as::<Sigmoid>(x, out),
-            UnaryOp::Relu => self.unary_as::<Relu>(x, out),
-            UnaryOp::Silu => self.unary_as::<Silu>(x, out),
-            UnaryOp::Softplus => self.unary_as::<Softplus>(x, out),
-            UnaryOp::GeluErf => self.unary_as::<GeluErf>(x, out),
-            UnaryOp::GeluTanh => self.unary_as::<GeluTanh>(x, out),
-        }
-    }
-
-    fn unary_as<M: Map>(&self, x: &[f32], out: &mut [f32]) {
         assert!(x.len() == out.len(), "unary: {} values in, {} out", x.len(), out.len());
         let kernels = self.kernels;
-        self.pieces(out, 1, 2, &|start, out| {
-            kernels.run(Unary::<M> {
-                x: &x[start..start + out.len()],
-                out,
-                map: PhantomData,
-            });
-        });
-    }
-
-    fn unary_scalar(&self, f: fn(f32) -> f32, x: &[f32], out: &mut [f32]) {
-        assert!(x.len() == out.len(), "unary: {} values in, {} out", x.len(), out.len());
-        self.pieces(out, 1, 40, &|start, out| {
-            for (x, out) in x[start..].iter().zip(out) {
-                *out = f(*x);
-            }
+        self.pieces(out, 1, op.cost(), &|start, out| {
+            unary_piece(kernels, op, &x[start..start + out.len()], out);
         });
     }
 
@@ -223,17 +189,6 @@ impl Exec<'_> {
     /// # Panics
     /// When `a` and `out` differ in length or `b`'s length does not divide it.
     pub fn binary(&self, op: BinaryOp, a: &[f32], b: &[f32], out: &mut [f32]) {
-        match op {
-            BinaryOp::Add => self.binary_as::<Add>(a, b, out),
-            BinaryOp::Sub => self.binary_as::<Sub>(a, b, out),
-            BinaryOp::Mul => self.binary_as::<Mul>(a, b, out),
-            BinaryOp::Div => self.binary_as::<Div>(a, b, out),
-            BinaryOp::Max => self.binary_as::<Max>(a, b, out),
-            BinaryOp::Min => self.binary_as::<Min>(a, b, out),
-        }
-    }
-
-    fn binary_as<Z: Zip>(&self, a: &[f32], b: &[f32], out: &mut [f32]) {
         assert!(a.len() == out.len(), "binary: {} values in, {} out", a.len(), out.len());
         if out.is_empty() {
             return;
@@ -245,28 +200,14 @@ impl Exec<'_> {
             out.len()
         );
         let kernels = self.kernels;
-        if let [b] = *b {
-            self.pieces(out, 1, 1, &|start, out| {
-                kernels.run(BinaryScalar::<Z> {
-                    a: &a[start..start + out.len()],
-                    b,
-                    out,
-                    zip: PhantomData,
-                });
-            });
-            return;
-        }
         self.pieces(out, b.len(), 1, &|start, out| {
+            // One scalar is for all of a piece, a vector for each stretch of its length.
+            let stretch = if b.len() == 1 { out.len().max(1) } else { b.len() };
             for (a, out) in a[start..start + out.len()]
-                .chunks_exact(b.len())
-                .zip(out.chunks_exact_mut(b.len()))
+                .chunks_exact(stretch)
+                .zip(out.chunks_exact_mut(stretch))
             {
-                kernels.run(Binary::<Z> {
-                    a,
-                    b,
-                    out,
-                    zip: PhantomData,
-                });
+                binary_piece(kernels, op, a, b, out);
             }
         });
     }
@@ -371,6 +312,69 @@ impl Exec<'_> {
             // SAFETY: the units of different parts are disjoint.
             f(start, unsafe { out.piece(start..end) });
         });
+    }
+}
+
+impl UnaryOp {
+    /// About how many nanoseconds 8 elements take.
+    pub(crate) fn cost(self) -> usize {
+        match self {
+            Self::Log | Self::Sin | Self::Cos => 40,
+            _ => 2,
+        }
+    }
+}
+
+/// `out[i] = op(x[i])` on this thread; `x` and `out` have one length.
+pub(crate) fn unary_piece(kernels: &Kernels, op: UnaryOp, x: &[f32], out: &mut [f32]) {
+    match op {
+        UnaryOp::Neg => unary_as::<Neg>(kernels, x, out),
+        UnaryOp::Abs => unary_as::<Abs>(kernels, x, out),
+        UnaryOp::Exp => unary_as::<Exp>(kernels, x, out),
+        UnaryOp::Log => unary_scalar(math::ln, x, out),
+        UnaryOp::Sqrt => unary_as::<Sqrt>(kernels, x, out),
+        UnaryOp::Rsqrt => unary_as::<Rsqrt>(kernels, x, out),
+        UnaryOp::Sin => unary_scalar(|x| math::sin_cos(x).0, x, out),
+        UnaryOp::Cos => unary_scalar(|x| math::sin_cos(x).1, x, out),
+        UnaryOp::Tanh => unary_as::<Tanh>(kernels, x, out),
+        UnaryOp::Erf => unary_as::<Erf>(kernels, x, out),
+        UnaryOp::Sigmoid => unary_as::<Sigmoid>(kernels, x, out),
+        UnaryOp::Relu => unary_as::<Relu>(kernels, x, out),
+        UnaryOp::Silu => unary_as::<Silu>(kernels, x, out),
+        UnaryOp::Softplus => unary_as::<Softplus>(kernels, x, out),
+        UnaryOp::GeluErf => unary_as::<GeluErf>(kernels, x, out),
+        UnaryOp::GeluTanh => unary_as::<GeluTanh>(kernels, x, out),
+    }
+}
+
+fn unary_as<M: Map>(kernels: &Kernels, x: &[f32], out: &mut [f32]) {
+    let map = PhantomData;
+    kernels.run(Unary::<M> { x, out, map });
+}
+
+fn unary_scalar(f: fn(f32) -> f32, x: &[f32], out: &mut [f32]) {
+    for (x, out) in x.iter().zip(out) {
+        *out = f(*x);
+    }
+}
+
+/// `out[i] = op(a[i], b[i])` on this thread, or of one `b` for all; the others have one length.
+pub(crate) fn binary_piece(kernels: &Kernels, op: BinaryOp, a: &[f32], b: &[f32], out: &mut [f32]) {
+    match op {
+        BinaryOp::Add => binary_as::<Add>(kernels, a, b, out),
+        BinaryOp::Sub => binary_as::<Sub>(kernels, a, b, out),
+        BinaryOp::Mul => binary_as::<Mul>(kernels, a, b, out),
+        BinaryOp::Div => binary_as::<Div>(kernels, a, b, out),
+        BinaryOp::Max => binary_as::<Max>(kernels, a, b, out),
+        BinaryOp::Min => binary_as::<Min>(kernels, a, b, out),
+    }
+}
+
+fn binary_as<Z: Zip>(kernels: &Kernels, a: &[f32], b: &[f32], out: &mut [f32]) {
+    let zip = PhantomData;
+    match *b {
+        [b] => kernels.run(BinaryScalar::<Z> { a, b, out, zip }),
+        _ => kernels.run(Binary::<Z> { a, b, out, zip }),
     }
 }
 

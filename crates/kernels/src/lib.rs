@@ -31,6 +31,7 @@
 )]
 
 mod attention;
+mod chain;
 pub mod dense;
 mod elementwise;
 mod error;
@@ -47,6 +48,7 @@ mod short_conv;
 mod softmax;
 
 pub use cactus_simd::{Isa, Tier};
+pub use chain::Link;
 pub use elementwise::{Activation, BinaryOp, UnaryOp};
 pub use error::{Error, ErrorKind, Result};
 pub use exec::{Exec, Kernels};

@@ -96,6 +96,7 @@ pub fn rows() -> &'static [KernelRow] {
         "gated_quantize" "q8r" <- "f32" [1 x 32];
         "unary" "f32" <- "f32" [1 x 16];
         "binary" "f32" <- "f32" "f32" [1 x 16];
+        "chain_with_peaks" "f32" <- "f32" [1 x 16];
         "rope_table" "f32" <- "f32" [1 x 1];
         "rope" "f32" <- "f32" "f32" [1 x 32];
         "softmax_rows" "f32" <- "f32" [1 x 16];

@@ -1,4 +1,4 @@
-//! Rotary position embedding (Su et al. 2021), rotate-half convention.
+//! Rotary position embedding (Su et al. 2021): pairs of one element from each half, or of neighbors.
 
 use crate::exec::{Exec, SharedMut, part_count, part_range};
 use crate::math::sin_cos;
@@ -38,9 +38,9 @@ impl Exec<'_> {
     }
 
     /// Rotates each head of each row in place: `x` holds `rows` rows `row_stride` elements apart, each beginning with
-    /// `heads` heads of `head_dim` elements; `cos` and `sin` are `[rows, half]`. Elements `i` and `i + half` of a head
-    /// become `x_i cos - x_j sin` and `x_j cos + x_i sin` (the second product is rounded, then fused into the first
-    /// difference or sum); elements from `2 * half` on stay.
+    /// `heads` heads of `head_dim` elements; `cos` and `sin` are `[rows, half]`. Elements `k` and `k + half` of a head, or
+    /// `2k` and `2k + 1` where pairs are `interleaved`, become `x_i cos - x_j sin` and `x_j cos + x_i sin` (the second
+    /// product is rounded, then fused into the first difference or sum); elements from `2 * half` on stay.
     ///
     /// # Panics
     /// When a slice's length does not match or `2 * half` exceeds `head_dim`.
@@ -52,6 +52,7 @@ impl Exec<'_> {
         row_stride: usize,
         heads: usize,
         head_dim: usize,
+        interleaved: bool,
         cos: &[f32],
         sin: &[f32],
     ) {
@@ -68,7 +69,10 @@ impl Exec<'_> {
         self.for_rows("rope", x, [rows, row_stride, width], width / 4, &|row, x| {
             let span = row * half..(row + 1) * half;
             let (cos, sin) = (&cos[span.clone()], &sin[span]);
-            kernels.run(Rope { x, head_dim, cos, sin });
+            match interleaved {
+                true => kernels.run(RopePairs { x, head_dim, cos, sin }),
+                false => kernels.run(Rope { x, head_dim, cos, sin }),
+            }
         });
     }
 }
@@ -102,6 +106,62 @@ impl Op for Rope<'_> {
                 let (a, b) = rotate(s, s.load_partial(low_tail), s.load_partial(high_tail), c, n);
                 s.store_partial(a, low_tail);
                 s.store_partial(b, high_tail);
+            }
+        }
+    }
+}
+
+/// As [`Rope`], of neighbors.
+struct RopePairs<'a> {
+    x: &'a mut [f32],
+    head_dim: usize,
+    cos: &'a [f32],
+    sin: &'a [f32],
+}
+
+impl Op for RopePairs<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, s: S) {
+        let half = self.cos.len();
+        for head in self.x.chunks_exact_mut(self.head_dim) {
+            let pairs = head[..2 * half].chunks_mut(32);
+            for ((pairs, c), n) in pairs.zip(self.cos.chunks(16)).zip(self.sin.chunks(16)) {
+                // The loops over fixed lengths become shuffles.
+                let (mut low, mut high) = ([0f32; 16], [0f32; 16]);
+                match pairs.as_chunks::<2>().0.first_chunk::<16>() {
+                    Some(pairs) => {
+                        for i in 0..16 {
+                            (low[i], high[i]) = (pairs[i][0], pairs[i][1]);
+                        }
+                    }
+                    None => {
+                        for (i, pair) in pairs.as_chunks::<2>().0.iter().enumerate() {
+                            (low[i], high[i]) = (pair[0], pair[1]);
+                        }
+                    }
+                }
+                let table = |t: &[f32]| match t.first_chunk() {
+                    Some(t) => s.load(t),
+                    None => s.load_partial(t),
+                };
+                let (c, n) = (table(c), table(n));
+                let (a, b) = rotate(s, s.load(&low), s.load(&high), c, n);
+                s.store(a, &mut low);
+                s.store(b, &mut high);
+                match pairs.as_chunks_mut::<2>().0.first_chunk_mut::<16>() {
+                    Some(pairs) => {
+                        for i in 0..16 {
+                            pairs[i] = [low[i], high[i]];
+                        }
+                    }
+                    None => {
+                        for (i, pair) in pairs.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+                            *pair = [low[i], high[i]];
+                        }
+                    }
+                }
             }
         }
     }

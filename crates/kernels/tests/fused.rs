@@ -31,7 +31,7 @@ fn norm_rope_heads_equals_norm_then_rope() {
         let expected = same_everywhere("norm, then rope", |exec| {
             let mut x = x.clone();
             exec.rms_norm_heads(&mut x, &weight, 1e-6, rows, stride, heads, head_dim);
-            exec.rope(&mut x, rows, stride, heads, head_dim, &cos, &sin);
+            exec.rope(&mut x, rows, stride, heads, head_dim, false, &cos, &sin);
             x
         });
         assert_same_bits("norm_rope_heads", &found, &expected);

@@ -2,7 +2,8 @@
 
 mod support;
 
-use cactus_kernels::{Activation, BinaryOp, Exec, QuantizedRows, UnaryOp, registry};
+use cactus_kernels::matmul::PEAK_OUTPUTS;
+use cactus_kernels::{Activation, BinaryOp, Exec, Link, QuantizedRows, UnaryOp, registry};
 use support::{Random, assert_close, assert_same_bits, same_everywhere};
 
 /// Lengths around vector, group and piece edges.
@@ -19,6 +20,7 @@ const COVERAGE: &[(&str, fn())] = &[
     ("gated_quantize", norm_and_gated_quantized_equal_their_two_steps),
     ("unary", unary_every_function_matches_definition),
     ("binary", binary_every_function_and_broadcast_matches_definition),
+    ("chain_with_peaks", chain_equals_its_functions_and_finds_the_peaks),
     ("rope_table", rope_matches_definition),
     ("rope", rope_matches_definition),
     ("softmax_rows", softmax_rows_matches_definition),
@@ -356,24 +358,80 @@ fn rope_matches_definition() {
             tables
         });
         let (cos, sin) = tables.split_at(rows * half);
-        let found = same_everywhere("rope", |exec| {
-            let mut x = x.clone();
-            exec.rope(&mut x, rows, stride, heads, head_dim, cos, sin);
-            x
-        });
-        let mut exact = wide(&x);
-        for row in 0..rows {
-            for head in 0..heads {
-                for (i, frequency) in inv_freq.iter().enumerate() {
-                    let angle = f64::from((past + row) as f32 * frequency);
-                    let at = row * stride + head * head_dim + i;
-                    let (a, b) = (exact[at], exact[at + half]);
-                    exact[at] = f64::from(scale) * (a * angle.cos() - b * angle.sin());
-                    exact[at + half] = f64::from(scale) * (b * angle.cos() + a * angle.sin());
+        for interleaved in [false, true] {
+            let found = same_everywhere("rope", |exec| {
+                let mut x = x.clone();
+                exec.rope(&mut x, rows, stride, heads, head_dim, interleaved, cos, sin);
+                x
+            });
+            let mut exact = wide(&x);
+            for row in 0..rows {
+                for head in 0..heads {
+                    for (i, frequency) in inv_freq.iter().enumerate() {
+                        let angle = f64::from((past + row) as f32 * frequency);
+                        let at = row * stride + head * head_dim;
+                        let (i, j) = match interleaved {
+                            true => (at + 2 * i, at + 2 * i + 1),
+                            false => (at + i, at + i + half),
+                        };
+                        let (a, b) = (exact[i], exact[j]);
+                        exact[i] = f64::from(scale) * (a * angle.cos() - b * angle.sin());
+                        exact[j] = f64::from(scale) * (b * angle.cos() + a * angle.sin());
+                    }
+                }
+            }
+            assert_close("rope", &found, &exact, 1e-6, 2e-6);
+        }
+    }
+}
+
+#[test]
+fn chain_equals_its_functions_and_finds_the_peaks() {
+    for width in DIMS {
+        for rows in [1, 3] {
+            let mut random = Random::new((width * 7 + rows) as u64);
+            let (mut x, v) = (random.floats(rows * width, 40.0), random.floats(width, 2.0));
+            if width > 40 {
+                x[33] = f32::NAN;
+            }
+            let links = [
+                Link::Scalar(BinaryOp::Div, 30.0),
+                Link::Unary(UnaryOp::Tanh),
+                Link::Scalar(BinaryOp::Mul, 30.0),
+                Link::Vector(BinaryOp::Add, &v),
+                Link::Scalar(BinaryOp::Max, -7.5),
+            ];
+            for links in [&links[..], &[]] {
+                let what = format!("chain of {} on {rows}x{width}", links.len());
+                let blocks = width.div_ceil(PEAK_OUTPUTS);
+                let found = same_everywhere(&what, |exec| {
+                    let (mut x, mut peaks) = (x.clone(), vec![f32::INFINITY; rows * blocks]);
+                    exec.chain_with_peaks(links, &mut x, width, &mut peaks);
+                    [x, peaks].concat()
+                });
+                let (y, peaks) = found.split_at(rows * width);
+                let expected = same_everywhere("one after another", |exec| {
+                    let mut x = x.clone();
+                    for link in links {
+                        let before = x.clone();
+                        match link {
+                            Link::Unary(f) => exec.unary(*f, &before, &mut x),
+                            Link::Scalar(f, c) => exec.binary(*f, &before, &[*c], &mut x),
+                            Link::Vector(f, v) => exec.binary(*f, &before, v, &mut x),
+                        }
+                    }
+                    x
+                });
+                assert_same_bits(&what, y, &expected);
+                for (row, peaks) in y.chunks(width).zip(peaks.chunks(blocks)) {
+                    for (stretch, peak) in row.chunks(PEAK_OUTPUTS).zip(peaks) {
+                        let finite = stretch.iter().all(|v| v.is_finite());
+                        let most = stretch.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                        assert!(if finite { *peak == most } else { peak.is_nan() }, "{what}");
+                    }
                 }
             }
         }
-        assert_close("rope", &found, &exact, 1e-6, 2e-6);
     }
 }
 

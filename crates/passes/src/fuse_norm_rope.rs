@@ -25,7 +25,8 @@ impl Pass for FuseNormRope {
 }
 
 fn find(g: &Graph, id: NodeId) -> Match<(Op, [ValueId; 4])> {
-    let (&Op::Rope { scale }, &[x, positions, freq]) = (&g.node(id).op, &g.node(id).inputs[..]) else {
+    let rope = g.node(id);
+    let (&Op::Rope { scale, interleaved }, &[x, positions, freq]) = (&rope.op, &rope.inputs[..]) else {
         return Err(Miss::Other);
     };
     let Some(norm) = maker(g, x) else {
@@ -34,6 +35,9 @@ fn find(g: &Graph, id: NodeId) -> Match<(Op, [ValueId; 4])> {
     let (&Op::RmsNorm { eps }, &[heads, weight]) = (&norm.op, &norm.inputs[..]) else {
         return Err(Miss::Other);
     };
+    if interleaved {
+        return near("neighbors are rotated, and the fused operation is of halves");
+    }
     if only_user(g, x).is_none() {
         return near(format!("{} is read elsewhere too", describe(g, x)));
     }

@@ -1,16 +1,17 @@
 //! Rotary embedding out of slices, products and tables. Following a table back to positions and frequencies is left to
-//! `rope_table`.
+//! `rope_table`, neighbors turned into each other to `rope_pairs`.
 
 use crate::pattern::{
     Match, Miss, binary, describe, either, insert_before, last_slice, maker, near, only_user, place_of, result, unary,
 };
-use crate::rope_table::{Axis, Table, table};
+use crate::rope_pairs;
+use crate::rope_table::{Axis, Order, Table, table};
 use crate::{Pass, Report, Result};
 use cactus_ir::{BinaryFn, Dim, Graph, Node, NodeId, Op, UnaryFn, ValueId};
 
 /// Finds the rotary embedding in the rotate-half convention, `x * cos + concat(-x2, x1) * sin` or half by half
-/// `concat(x1 * cos - x2 * sin, x2 * cos + x1 * sin)`, with tables that come from positions and frequencies; with heads
-/// before or after positions; of a whole head or its first part.
+/// `concat(x1 * cos - x2 * sin, x2 * cos + x1 * sin)`, and both with neighbors in the place of halves; with tables that
+/// come from positions and frequencies; with heads before or after positions; of a whole head or its first part.
 #[derive(Debug)]
 pub(crate) struct FuseRope;
 
@@ -22,13 +23,14 @@ impl Pass for FuseRope {
     fn run(&self, graph: &mut Graph, report: &mut Report) -> Result<()> {
         for id in graph.order().to_vec() {
             let path = place_of(graph, id);
-            match whole(graph, id).or_else(|e| {
-                if matches!(e, Miss::Other) {
-                    halves(graph, id)
-                } else {
-                    Err(e)
+            let forms = [whole, halves, rope_pairs::whole, rope_pairs::halves];
+            let mut found = Err(Miss::Other);
+            for form in forms {
+                if matches!(found, Err(Miss::Other)) {
+                    found = form(graph, id);
                 }
-            }) {
+            }
+            match found {
                 Ok(found) => {
                     rewrite(graph, found)?;
                     report.fired(self.name(), &path, "rope");
@@ -42,12 +44,16 @@ impl Pass for FuseRope {
     }
 }
 
-struct Found {
-    root: NodeId,
-    x: ValueId,
-    table: Table,
+pub(crate) struct Found {
+    pub(crate) root: NodeId,
+    pub(crate) x: ValueId,
+    pub(crate) table: Table,
     /// The axis of `x` that counts positions: 1 or 2 of 4.
-    position_axis: usize,
+    pub(crate) position_axis: usize,
+    /// Whether neighbors are turned into each other.
+    pub(crate) interleaved: bool,
+    /// Where `x` is a permutation of what has the whole heads: that, and the permutation.
+    pub(crate) of: Option<(ValueId, Vec<usize>)>,
 }
 
 /// `x * cos + rotated * sin` at `root`.
@@ -61,7 +67,7 @@ fn whole(g: &Graph, root: NodeId) -> Match<Found> {
     let Some((base, start, end)) = last_slice(g, x) else {
         return Err(Miss::Other);
     };
-    if !cos.doubled {
+    if cos.order != Order::Halves {
         // Perhaps one half of the other form.
         return Err(Miss::Other);
     }
@@ -78,7 +84,7 @@ fn whole(g: &Graph, root: NodeId) -> Match<Found> {
     if !halves {
         return near("the parts turned into each other are not the halves of the operand");
     }
-    let table = one_table(cos, sin, true)?;
+    let table = one_table(cos, sin, Order::Halves)?;
     let position_axis = layout(g, x, &table)?;
     // A part of each head, with the rest joined behind: one operation on the whole head.
     if let Some((
@@ -99,6 +105,8 @@ fn whole(g: &Graph, root: NodeId) -> Match<Found> {
             x: base,
             table,
             position_axis,
+            interleaved: false,
+            of: None,
         });
     }
     Ok(Found {
@@ -106,6 +114,8 @@ fn whole(g: &Graph, root: NodeId) -> Match<Found> {
         x,
         table,
         position_axis,
+        interleaved: false,
+        of: None,
     })
 }
 
@@ -140,18 +150,20 @@ fn halves(g: &Graph, root: NodeId) -> Match<Found> {
     if after != (x, half, 2 * half) || !ends {
         return near("the parts are not the halves of the operand");
     }
-    let table = one_table(cos, sin, false)?;
+    let table = one_table(cos, sin, Order::Once)?;
     let position_axis = layout(g, x, &table)?;
     Ok(Found {
         root,
         x,
         table,
         position_axis,
+        interleaved: false,
+        of: None,
     })
 }
 
 /// `(x, table)` where `v` is `x` times a table of `f`.
-fn by_table(g: &Graph, v: ValueId, f: UnaryFn) -> Option<(ValueId, Table)> {
+pub(crate) fn by_table(g: &Graph, v: ValueId, f: UnaryFn) -> Option<(ValueId, Table)> {
     either(g, v, BinaryFn::Mul, |x, t| {
         Some((x, table(g, t).filter(|t| t.f == Some(f))?))
     })
@@ -166,19 +178,19 @@ fn rotated_parts(g: &Graph, v: ValueId) -> Option<(ValueId, ValueId)> {
 }
 
 /// Cosine and sine must be of the same angles and scale.
-fn one_table(cos: Table, sin: Table, doubled: bool) -> Match<Table> {
+pub(crate) fn one_table(cos: Table, sin: Table, order: Order) -> Match<Table> {
     let sin = Table { f: cos.f, ..sin };
     if cos != sin {
         return near("cosine and sine are of different angles or scales");
     }
-    if cos.doubled != doubled {
-        return near("the frequencies do not fit the halves of the operand");
+    if cos.order != order {
+        return near("the frequencies do not fit the parts of the operand");
     }
     Ok(cos)
 }
 
 /// The axis of `x` that counts positions.
-fn layout(g: &Graph, x: ValueId, table: &Table) -> Match<usize> {
+pub(crate) fn layout(g: &Graph, x: ValueId, table: &Table) -> Match<usize> {
     let rank = g.ty(x).shape.len();
     if rank != 4 {
         return near(format!("the operand {} does not have 4 axes", g.ty(x)));
@@ -199,7 +211,13 @@ fn rewrite(g: &mut Graph, found: Found) -> Result<()> {
         x,
         table,
         position_axis,
+        interleaved,
+        of,
     } = found;
+    let x = match of {
+        Some((base, perm)) => insert_before(g, root, Op::Permute { perm }, &[base])?,
+        None => x,
+    };
     let flat = |g: &mut Graph, v: ValueId| {
         let wide: Vec<Dim> = g.ty(v).shape.iter().filter(|d| !d.is(1)).cloned().collect();
         match g.ty(v).shape.len() {
@@ -211,6 +229,7 @@ fn rewrite(g: &mut Graph, found: Found) -> Result<()> {
     let inv_freq = flat(g, table.inv_freq)?;
     let rope = Op::Rope {
         scale: table.scale as f32,
+        interleaved,
     };
     if position_axis == 1 {
         return Ok(g.replace(root, rope, &[x, positions, inv_freq])?);

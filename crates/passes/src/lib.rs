@@ -42,10 +42,12 @@ mod policy;
 mod positions;
 mod precision;
 mod report;
+mod rope_pairs;
 mod rope_table;
 mod seq_axis;
 mod sink_permutes;
 mod sink_reshapes;
+mod take_rows;
 
 pub use error::{Error, ErrorKind, Result};
 pub use pipeline::{Options, Pass, StatePolicy, optimize, optimize_observed, pass, pass_names};

@@ -1,7 +1,7 @@
 //! Small questions that every pattern asks of a graph, and the two ways of changing it.
 
 use crate::{Report, Result};
-use cactus_ir::{BinaryFn, Def, Graph, Literal, Node, NodeId, Op, ReduceFn, TensorType, UnaryFn, ValueId, infer};
+use cactus_ir::{BinaryFn, Def, Dim, Graph, Literal, Node, NodeId, Op, ReduceFn, TensorType, UnaryFn, ValueId, infer};
 use std::collections::HashSet;
 
 /// Why a pattern did not match.
@@ -196,6 +196,14 @@ pub(crate) fn last_slice(g: &Graph, v: ValueId) -> Option<(ValueId, usize, usize
         return Some((inputs[0], start.as_known()?, end.as_known()?));
     }
     Some((v, 0, width))
+}
+
+/// Pairs of an axis of `old` and the axis of `new` that it is, where only axes of size 1 come and go between them.
+pub(crate) fn kept_axes(old: &[Dim], new: &[Dim]) -> Option<Vec<(usize, usize)>> {
+    let wide = |shape: &[Dim]| -> Vec<usize> { (0..shape.len()).filter(|&i| !shape[i].is(1)).collect() };
+    let (from, to) = (wide(old), wide(new));
+    let same = from.len() == to.len() && from.iter().zip(&to).all(|(&i, &j)| old[i] == new[j]);
+    same.then(|| from.into_iter().zip(to).collect())
 }
 
 /// Nodes that read `v`; a node appears once for each operand.

@@ -21,6 +21,7 @@ use crate::merge_linear::MergeLinear;
 use crate::positions::Positions;
 use crate::sink_permutes::SinkPermutes;
 use crate::sink_reshapes::SinkReshapes;
+use crate::take_rows::TakeRows;
 use crate::{Error, ErrorKind, Report, Result};
 use cactus_ir::Graph;
 use std::collections::BTreeSet;
@@ -69,6 +70,8 @@ impl Options {
 
 /// The pipeline, in order. Canonicalize comes again wherever a pass leaves chains behind.
 static PIPELINE: &[&dyn PassSync] = &[
+    &Canonicalize,
+    &TakeRows,
     &Canonicalize,
     &Fold,
     &Positions,

@@ -1,10 +1,10 @@
 //! What a table of cosines or sines is made of.
 //!
-//! Models write it in many ways (an outer product by broadcasting or by a matrix product, halves doubled before or
-//! after the cosine, axes of size 1 anywhere), so the table is followed back to its positions and frequencies while
+//! Models write it in many ways (an outer product by broadcasting or by a matrix product, frequencies doubled before or
+//! after the cosine, as halves or each beside itself, axes of size 1 anywhere), so the table is followed back to its positions and frequencies while
 //! keeping track of what each axis counts.
 
-use crate::pattern::{maker, times_scalar};
+use crate::pattern::{kept_axes, maker, times_scalar};
 use cactus_ir::{BinaryFn, Dim, Graph, Node, Op, UnaryFn, ValueId};
 use cactus_tensor::DType;
 
@@ -19,6 +19,17 @@ pub(crate) enum Axis {
     Frequency,
 }
 
+/// How often and in which order the frequencies come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Once.
+    Once,
+    /// All, and all again behind them.
+    Halves,
+    /// Each twice in a row.
+    Neighbors,
+}
+
 /// `scale * f(position * inv_freq)`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Table {
@@ -30,8 +41,7 @@ pub(crate) struct Table {
     /// `f32` with one axis that is not 1.
     pub(crate) inv_freq: ValueId,
     pub(crate) axes: Vec<Axis>,
-    /// The frequencies come twice, one after the other.
-    pub(crate) doubled: bool,
+    pub(crate) order: Order,
 }
 
 /// Longest chain of operations followed.
@@ -46,9 +56,11 @@ fn follow(g: &Graph, v: ValueId, depth: usize) -> Option<Table> {
     let depth = depth.checked_sub(1)?;
     let node = maker(g, v)?;
     if moves_axes(&node.op) {
-        let mut t = follow(g, node.inputs[0], depth)?;
-        t.axes = moved(g, node, &t.axes)?;
-        return Some(t);
+        let t = follow(g, node.inputs[0], depth)?;
+        return match moved(g, node, &t.axes) {
+            Some(axes) => Some(Table { axes, ..t }),
+            None => beside(g, node, t),
+        };
     }
     match &node.op {
         Op::Unary {
@@ -60,8 +72,24 @@ fn follow(g: &Graph, v: ValueId, depth: usize) -> Option<Table> {
         Op::Concat { axis } => {
             let [a, b] = node.inputs[..] else { return None };
             let t = follow(g, a, depth).filter(|_| a == b)?;
-            let fits = t.axes[*axis] == Axis::Frequency && !t.doubled;
-            fits.then_some(Table { doubled: true, ..t })
+            let fits = t.axes[*axis] == Axis::Frequency && t.order == Order::Once;
+            let order = Order::Halves;
+            fits.then_some(Table { order, ..t })
+        }
+        Op::Slice { axis, start, end } => {
+            if let Some(part) = joined_part(g, node.inputs[0], *axis, start, end) {
+                // A table that lay beside another.
+                let t = follow(g, part, depth)?;
+                let axes = shifted(&g.ty(part).shape, &g.ty(v).shape, &t.axes)?;
+                return Some(Table { axes, ..t });
+            }
+            // The first half of frequencies that come twice.
+            let t = follow(g, node.inputs[0], depth)?;
+            let width = g.ty(node.inputs[0]).shape[*axis].as_known()?;
+            let first = start.is(0) && end.as_known()?.checked_mul(2)? == width;
+            let fits = t.axes[*axis] == Axis::Frequency && t.order == Order::Halves && first;
+            let order = Order::Once;
+            fits.then_some(Table { order, ..t })
         }
         Op::Binary {
             f: BinaryFn::Mul | BinaryFn::Div,
@@ -129,7 +157,7 @@ fn joined(positions: ValueId, inv_freq: ValueId, p: &[Axis], f: &[Axis]) -> Opti
         positions,
         inv_freq,
         axes: axes?,
-        doubled: false,
+        order: Order::Once,
     })
 }
 
@@ -176,6 +204,54 @@ fn one_axis(
     }
 }
 
+/// Frequencies that were repeated along a new axis behind theirs, `[…, n, 2]`, as one axis: each comes twice in a row.
+fn beside(g: &Graph, node: &Node, t: Table) -> Option<Table> {
+    let (Op::Reshape { shape: new }, old) = (&node.op, &g.ty(node.inputs[0]).shape) else {
+        return None;
+    };
+    let [.., n, two] = &old[..] else { return None };
+    let merged = new.last()?.as_known() == n.as_known()?.checked_mul(2) && two.is(2);
+    let [leading @ .., frequency, Axis::Same] = &t.axes[..] else {
+        return None;
+    };
+    if !merged || *frequency != Axis::Frequency || t.order != Order::Once {
+        return None;
+    }
+    // Before it, only axes of size 1 come and go.
+    let mut axes = shifted(&old[..old.len() - 2], &new[..new.len() - 1], leading)?;
+    axes.push(Axis::Frequency);
+    let order = Order::Neighbors;
+    Some(Table { axes, order, ..t })
+}
+
+/// The operand of a concatenation that `start..end` of `axis` of `v` is, perhaps with other axes of size 1.
+fn joined_part(g: &Graph, mut v: ValueId, mut axis: usize, start: &Dim, end: &Dim) -> Option<ValueId> {
+    if let Some(node) = maker(g, v).filter(|n| matches!(n.op, Op::Reshape { .. })) {
+        let kept = kept_axes(&g.ty(node.inputs[0]).shape, &g.ty(v).shape)?;
+        axis = kept.into_iter().find(|&(_, to)| to == axis)?.0;
+        v = node.inputs[0];
+    }
+    let node = maker(g, v).filter(|n| n.op == Op::Concat { axis })?;
+    let (start, end, mut at) = (start.as_known()?, end.as_known()?, 0);
+    for &part in &node.inputs {
+        let size = g.ty(part).shape[axis].as_known()?;
+        if (at, at + size) == (start, end) {
+            return Some(part);
+        }
+        at += size;
+    }
+    None
+}
+
+/// What axes of `new` count, where it is `old` with other axes of size 1, which count `axes`.
+fn shifted(old: &[Dim], new: &[Dim], axes: &[Axis]) -> Option<Vec<Axis>> {
+    let mut out = vec![Axis::Same; new.len()];
+    for (i, j) in kept_axes(old, new)? {
+        out[j] = axes[i];
+    }
+    Some(out)
+}
+
 fn moves_axes(op: &Op) -> bool {
     matches!(op, Op::Reshape { .. } | Op::Expand { .. } | Op::Permute { .. })
 }
@@ -190,19 +266,7 @@ fn moved(g: &Graph, node: &Node, axes: &[Axis]) -> Option<Vec<Axis>> {
             out[new.len() - old.len()..].copy_from_slice(axes);
             Some(out)
         }
-        _ => {
-            // Only axes of size 1 come and go.
-            let wide = |shape: &[Dim]| -> Vec<usize> { (0..shape.len()).filter(|&i| !shape[i].is(1)).collect() };
-            let (from, to) = (wide(old), wide(new));
-            let same = from.len() == to.len() && from.iter().zip(&to).all(|(&i, &j)| old[i] == new[j]);
-            if !same {
-                return None;
-            }
-            let mut out = vec![Axis::Same; new.len()];
-            for (i, j) in from.into_iter().zip(to) {
-                out[j] = axes[i];
-            }
-            Some(out)
-        }
+        // Only axes of size 1 come and go.
+        _ => shifted(old, new, axes),
     }
 }

@@ -3,8 +3,8 @@
 mod kit;
 
 use cactus_ir::{
-    AttentionAttrs, BinaryFn, CompareFn, Dim, Graph, GraphBuilder, Op, ReduceFn, Result, SEQ, TensorType, UnaryFn,
-    ValueId,
+    AttentionAttrs, BinaryFn, CompareFn, Dim, Graph, GraphBuilder, Literal, Op, ReduceFn, Result, SEQ, TensorType,
+    UnaryFn, ValueId,
 };
 use cactus_tensor::DType;
 use cactus_testkit::{assert_close, tiny::causal_mask};
@@ -330,6 +330,45 @@ fn fuse_rope_refuses_other_angles_and_parts() {
         1e-6,
         "angles of heads",
     );
+}
+
+#[test]
+fn fuse_rope_refuses_neighbors_with_angles_of_halves_and_other_pairs() {
+    let of_neighbors = |b: &mut GraphBuilder, rate: f32| {
+        let positions = b.iota(0, SEQ)?;
+        let positions = b.cast(positions, DType::F32)?;
+        let positions = b.reshape(positions, dims("seq 1 1 1"))?;
+        let freq = b.vector(vec![rate, 0.1])?;
+        let freq = b.reshape(freq, dims("2 1"))?;
+        let angles = b.mul(positions, freq)?;
+        let angles = b.expand(angles, dims("seq 1 2 2"))?;
+        b.reshape(angles, dims("seq 1 4"))
+    };
+    // Elements at `ids`, negated, then those at `others`, in turn.
+    let turn = |ids: [i64; 2], others: [i64; 2]| {
+        move |b: &mut GraphBuilder, x: ValueId| {
+            let mut at = |ids: [i64; 2]| {
+                let ids = b.literal(&[2], Literal::I64(ids.to_vec()))?;
+                b.op(Op::Take { axis: 3 }, &[x, ids])
+            };
+            let (minus, plus) = (at(ids)?, at(others)?);
+            let minus = b.unary(UnaryFn::Neg, minus)?;
+            let minus = b.reshape(minus, dims("batch seq 2 2 1"))?;
+            let plus = b.reshape(plus, dims("batch seq 2 2 1"))?;
+            let pairs = b.concat_last(&[minus, plus])?;
+            b.reshape(pairs, dims("batch seq 2 4"))
+        }
+    };
+    let swapped = rope(of_neighbors, [1.0, 1.0], turn([0, 2], [1, 3]));
+    refused("fuse_rope", "not the neighbors", &swapped);
+    let other = rope(of_neighbors, [1.0, 1.0], turn([2, 3], [0, 1]));
+    refused("fuse_rope", "not the neighbors", &other);
+    let different = rope(of_neighbors, [1.0, 0.5], turn([1, 3], [0, 2]));
+    refused("fuse_rope", "different angles", &different);
+    let mixed = rope(plain_angles, [1.0, 1.0], turn([1, 3], [0, 2]));
+    refused("fuse_rope", "no concatenation of the negated second half", &mixed);
+    let halves = rope(of_neighbors, [1.0, 1.0], rotate_half);
+    refused("fuse_rope", "no pairs of a negated second element", &halves);
 }
 
 #[test]

@@ -40,7 +40,13 @@ fn rotated(b: &mut GraphBuilder, read_again: bool) -> Result<ValueId> {
     let x = input(b, "x", "batch seq 3 4");
     let (positions, freq) = (b.iota(0, SEQ)?, b.vector(vec![1.0, 0.1])?);
     let y = norm(b, x, "norm", 4)?;
-    let rotated = b.op(Op::Rope { scale: 1.5 }, &[y, positions, freq])?;
+    let rotated = b.op(
+        Op::Rope {
+            scale: 1.5,
+            interleaved: false,
+        },
+        &[y, positions, freq],
+    )?;
     match read_again {
         true => b.add(rotated, y),
         false => Ok(rotated),

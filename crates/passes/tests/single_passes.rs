@@ -2,7 +2,7 @@
 
 mod kit;
 
-use cactus_ir::{BinaryFn, CompareFn, Dim, Graph, GraphBuilder, Op, ReduceFn, Result, SEQ, UnaryFn, ValueId};
+use cactus_ir::{BinaryFn, CompareFn, Dim, Graph, GraphBuilder, Literal, Op, ReduceFn, Result, SEQ, UnaryFn, ValueId};
 use cactus_reference::{Interpreter, States, Tensors, eval_op};
 use cactus_tensor::DType;
 use cactus_testkit::{assert_close, tiny::causal_mask};
@@ -229,6 +229,127 @@ fn fuse_rope_sees_through_a_matrix_product() {
         b.add(p, q)
     });
     check("fuse_rope", "matmul", &g);
+}
+
+/// Each frequency twice in a row, `[seq, 4]`.
+fn angles_of_neighbors(b: &mut GraphBuilder) -> Result<ValueId> {
+    let positions = b.iota(0, SEQ)?;
+    let positions = b.cast(positions, DType::F32)?;
+    let positions = b.reshape(positions, dims("seq 1"))?;
+    let freq = b.vector(vec![1.0, 0.1])?;
+    let angles = b.mul(positions, freq)?;
+    let angles = b.reshape(angles, dims("seq 2 1"))?;
+    let angles = b.expand(angles, dims("seq 2 2"))?;
+    b.reshape(angles, dims("seq 4"))
+}
+
+#[test]
+fn fuse_rope_finds_neighbors_of_the_first_part_of_heads() {
+    // As Cohere and GLM have it: every other element, and the table of each frequency twice.
+    let g = graph(|b| {
+        let q = input(b, "q", "batch seq 3 6");
+        let x = b.slice_last(q, 0, 4)?;
+        let rest = b.slice_last(q, 4, 6)?;
+        let heads = |b: &mut GraphBuilder, x| b.permute(x, &[0, 2, 1, 3]);
+        let (x, rest) = (heads(b, x)?, heads(b, rest)?);
+        let angles = angles_of_neighbors(b)?;
+        let mut table = |f| {
+            let t = b.unary(f, angles)?;
+            b.reshape(t, dims("1 1 seq 4"))
+        };
+        let (cos, sin) = (table(UnaryFn::Cos)?, table(UnaryFn::Sin)?);
+        let mut every_other = |first: i64| {
+            let ids = b.literal(&[2], Literal::I64(vec![first, first + 2]))?;
+            b.op(Op::Take { axis: 3 }, &[x, ids])
+        };
+        let (even, odd) = (every_other(0)?, every_other(1)?);
+        let minus = b.unary(UnaryFn::Neg, odd)?;
+        let minus = b.reshape(minus, dims("batch 3 seq 2 1"))?;
+        let even = b.reshape(even, dims("batch 3 seq 2 1"))?;
+        let turned = b.concat_last(&[minus, even])?;
+        let turned = b.reshape(turned, dims("batch 3 seq 4"))?;
+        let (p, q) = (b.mul(x, cos)?, b.mul(turned, sin)?);
+        let y = b.add(p, q)?;
+        b.concat_last(&[y, rest])
+    });
+    check("fuse_rope", "neighbors", &g);
+}
+
+#[test]
+fn fuse_rope_finds_pairs_of_an_axis_of_their_own() {
+    let g = graph(|b| {
+        let x = input(b, "x", "batch seq 3 4");
+        let positions = b.iota(0, SEQ)?;
+        let positions = b.cast(positions, DType::F32)?;
+        let positions = b.reshape(positions, dims("seq 1 1"))?;
+        let freq = b.vector(vec![1.0, 0.1])?;
+        let angles = b.mul(positions, freq)?;
+        let (cos, sin) = (b.unary(UnaryFn::Cos, angles)?, b.unary(UnaryFn::Sin, angles)?);
+        let pairs = b.reshape(x, dims("batch seq 3 2 2"))?;
+        let mut element = |i: usize| {
+            let x = b.slice_last(pairs, i, i + 1)?;
+            b.reshape(x, dims("batch seq 3 2"))
+        };
+        let (even, odd) = (element(0)?, element(1)?);
+        let (p, q) = (b.mul(even, cos)?, b.mul(odd, sin)?);
+        let first = b.binary(BinaryFn::Sub, p, q)?;
+        let (p, q) = (b.mul(odd, cos)?, b.mul(even, sin)?);
+        let second = b.add(p, q)?;
+        let first = b.reshape(first, dims("batch seq 3 2 1"))?;
+        let second = b.reshape(second, dims("batch seq 3 2 1"))?;
+        let y = b.concat_last(&[first, second])?;
+        b.reshape(y, dims("batch seq 3 4"))
+    });
+    check("fuse_rope", "pairs", &g);
+}
+
+/// Sines of ten positions beside their cosines, `[10, 4]`.
+fn sinusoids(b: &mut GraphBuilder) -> Result<ValueId> {
+    let rows = b.iota(0, 10)?;
+    let rows = b.cast(rows, DType::F32)?;
+    let rows = b.reshape(rows, dims("10 1"))?;
+    let freq = b.vector(vec![1.0, 0.1])?;
+    let angles = b.mul(rows, freq)?;
+    let (sin, cos) = (b.unary(UnaryFn::Sin, angles)?, b.unary(UnaryFn::Cos, angles)?);
+    b.concat_last(&[sin, cos])
+}
+
+#[test]
+fn take_rows_computes_the_rows_that_a_gather_asks_for() {
+    let g = graph(|b| {
+        let x = input(b, "x", "1 seq 4");
+        let table = sinusoids(b)?;
+        let table = b.reshape(table, dims("1 10 4"))?;
+        let positions = b.iota(0, SEQ)?;
+        let index = b.reshape(positions, dims("1 seq 1"))?;
+        let index = b.expand(index, dims("1 seq 4"))?;
+        let rows = b.op(Op::Gather { axis: 1 }, &[table, index])?;
+        b.add(x, rows)
+    });
+    check("take_rows", "sinusoids", &g);
+}
+
+#[test]
+fn take_rows_leaves_other_gathers_and_stored_tables() {
+    let g = graph(|b| {
+        let x = input(b, "x", "1 seq 4");
+        let positions = b.iota(0, SEQ)?;
+        // A stored table has nothing to compute.
+        let table = b.weight("table", &[10, 4]);
+        let rows = b.op(Op::Take { axis: 0 }, &[table, positions])?;
+        let y = b.add(x, rows)?;
+        // An index of its own for each column.
+        let table = sinusoids(b)?;
+        let columns = b.iota(0, 4)?;
+        let index = b.reshape(positions, dims("seq 1"))?;
+        let index = b.expand(index, dims("seq 4"))?;
+        let index = b.binary(BinaryFn::Max, index, columns)?;
+        let gathered = b.op(Op::Gather { axis: 0 }, &[table, index])?;
+        b.add(y, gathered)
+    });
+    let (after, report) = run_pass("take_rows", &g);
+    assert_eq!(report.fired_count("take_rows"), 0, "{report}");
+    assert_eq!(after.to_string(), g.to_string());
 }
 
 #[test]
@@ -490,7 +611,13 @@ fn insert_states_continues_a_sequence() {
         let (q, k) = (heads(b, 0)?, heads(b, 4)?);
         let positions = b.iota(0, SEQ)?;
         let freq = b.vector(vec![0.7])?;
-        let q = b.op(Op::Rope { scale: 1.0 }, &[q, positions, freq])?;
+        let q = b.op(
+            Op::Rope {
+                scale: 1.0,
+                interleaved: false,
+            },
+            &[q, positions, freq],
+        )?;
         let y = b.op(attention(true, Some(2)), &[q, k, k])?;
         let y = b.op(attention(true, None), &[y, q, k])?;
         let y = b.reshape(y, dims("batch seq 4"))?;

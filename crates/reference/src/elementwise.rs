@@ -131,6 +131,7 @@ fn integers(f: BinaryFn, a: i64, b: i64) -> Result<i64> {
         BinaryFn::Min => Some(a.min(b)),
         BinaryFn::FloorDiv => floor_div(a, b),
         BinaryFn::Mod => floor_div(a, b).and_then(|q| a.checked_sub(q.checked_mul(b)?)),
+        _ if f.is_bitwise() => f.bits(a, b),
         _ => return Err(unsupported(format!("{f:?} of integers"))),
     };
     value.ok_or_else(|| {

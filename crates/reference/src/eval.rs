@@ -105,8 +105,10 @@ pub(crate) fn eval_with(op: &Op, inputs: &[&Tensor], bindings: &Bindings, past: 
         Op::GatedDelta { .. } => Ok(recurrent::gated_delta([0, 1, 2, 3, 4].map(arg), past.carried)?.0),
         Op::RmsNorm { eps } => fused::rms_norm(arg(0), arg(1), *eps),
         Op::LayerNorm { eps } => fused::layer_norm(arg(0), arg(1), optional(2), *eps),
-        Op::Rope { scale } => fused::rope(arg(0), arg(1), arg(2), *scale),
-        Op::NormRope { eps, scale } => fused::rope(&fused::rms_norm(arg(0), arg(1), *eps)?, arg(2), arg(3), *scale),
+        Op::Rope { scale, interleaved } => fused::rope(arg(0), arg(1), arg(2), *scale, *interleaved),
+        Op::NormRope { eps, scale } => {
+            fused::rope(&fused::rms_norm(arg(0), arg(1), *eps)?, arg(2), arg(3), *scale, false)
+        }
         Op::NormAdd { eps } => elementwise::binary(BinaryFn::Add, arg(0), &fused::rms_norm(arg(1), arg(2), *eps)?),
         Op::Attention(attrs) => attention::attention(attrs, [0, 1, 2].map(arg), optional(3), past.positions),
         Op::Gated { activation } => fused::gated(*activation, arg(0)),

@@ -46,7 +46,7 @@ fn rows(x: &Tensor, n: usize, f: impl Fn(&[f64], &mut Vec<f64>)) -> Result<Tenso
 
 /// Rotary position embedding of `x [batch, seq, heads, head_dim]`. The angle is an `f32` product, as in the reference
 /// frameworks: far positions depend on its rounding.
-pub(crate) fn rope(x: &Tensor, positions: &Tensor, freq: &Tensor, scale: f32) -> Result<Tensor> {
+pub(crate) fn rope(x: &Tensor, positions: &Tensor, freq: &Tensor, scale: f32, interleaved: bool) -> Result<Tensor> {
     let [batch, seq, heads, dim] = [x.shape()[0], x.shape()[1], x.shape()[2], x.shape()[3]];
     let (positions, freq) = (positions.as_i64()?, freq.as_f32()?);
     let half = freq.len();
@@ -59,9 +59,10 @@ pub(crate) fn rope(x: &Tensor, positions: &Tensor, freq: &Tensor, scale: f32) ->
                     let angle = f64::from(position as f32 * f);
                     let (sin, cos) = angle.sin_cos();
                     let (sin, cos) = (sin * f64::from(scale), cos * f64::from(scale));
-                    let (a, b) = (f64::from(head[i]), f64::from(head[i + half]));
+                    let (i, j) = if interleaved { (2 * i, 2 * i + 1) } else { (i, i + half) };
+                    let (a, b) = (f64::from(head[i]), f64::from(head[j]));
                     head[i] = (a * cos - b * sin) as f32;
-                    head[i + half] = (b * cos + a * sin) as f32;
+                    head[j] = (b * cos + a * sin) as f32;
                 }
             }
         }

@@ -36,8 +36,20 @@ fn mixer(stateful: bool, window: Option<usize>) -> Graph {
                 b.reshape(y, heads(n))
             };
             let (q, k, v) = (part(0, 2)?, part(2, 1)?, part(1, 1)?);
-            let q = b.op(Op::Rope { scale: 1.0 }, &[q, positions, freq])?;
-            let k = b.op(Op::Rope { scale: 1.0 }, &[k, positions, freq])?;
+            let q = b.op(
+                Op::Rope {
+                    scale: 1.0,
+                    interleaved: false,
+                },
+                &[q, positions, freq],
+            )?;
+            let k = b.op(
+                Op::Rope {
+                    scale: 1.0,
+                    interleaved: false,
+                },
+                &[k, positions, freq],
+            )?;
             let attention = Op::Attention(AttentionAttrs {
                 scale: 0.5,
                 causal: true,

@@ -306,14 +306,37 @@ fn rope_turns_pairs_and_leaves_the_rest() {
         &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
     );
     let freq = f32s(&[2], &[1.0, 0.5]);
-    let y = eval(&Op::Rope { scale: 1.0 }, &[&x, &i64s(&[2], &[0, 3]), &freq]).unwrap();
+    let y = eval(
+        &Op::Rope {
+            scale: 1.0,
+            interleaved: false,
+        },
+        &[&x, &i64s(&[2], &[0, 3]), &freq],
+    )
+    .unwrap();
     let (c, s) = (3f32.cos(), 3f32.sin());
     let (d, t) = (1.5f32.cos(), 1.5f32.sin());
     let turned = [c - 3.0 * s, 2.0 * d - 4.0 * t, 3.0 * c + s, 4.0 * d + 2.0 * t, 5.0, 6.0];
     let want = [&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0][..], &turned].concat();
     assert_close(&y, &f32s(&[1, 2, 1, 6], &want), 1e-6, "rope");
-    let y = eval(&Op::Rope { scale: 2.0 }, &[&x, &i64s(&[2], &[0, 0]), &freq]).unwrap();
+    let y = eval(
+        &Op::Rope {
+            scale: 2.0,
+            interleaved: false,
+        },
+        &[&x, &i64s(&[2], &[0, 0]), &freq],
+    )
+    .unwrap();
     assert_eq!(y.as_f32().unwrap()[..6], [2.0, 4.0, 6.0, 8.0, 5.0, 6.0]);
+    // Pairs (0, 1) and (2, 3).
+    let neighbors = Op::Rope {
+        scale: 1.0,
+        interleaved: true,
+    };
+    let y = eval(&neighbors, &[&x, &i64s(&[2], &[0, 3]), &freq]).unwrap();
+    let turned = [c - 2.0 * s, 2.0 * c + s, 3.0 * d - 4.0 * t, 4.0 * d + 3.0 * t, 5.0, 6.0];
+    let want = [&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0][..], &turned].concat();
+    assert_close(&y, &f32s(&[1, 2, 1, 6], &want), 1e-6, "rope of neighbors");
 }
 
 #[test]

@@ -5,10 +5,10 @@ mod rows;
 use crate::function::held;
 use crate::observe::{Observed, Observer, Replaced};
 use crate::state::{StatePlan, States};
-use crate::step::{Buffer, Kind, Lowered, Rows, View};
+use crate::step::{self, Buffer, Kind, Lowered, Rows, TAIL_ROWS, View};
 use crate::{Error, Logits, Profile, Program, Result};
 use cactus_base::{AlignedBuf, Pool};
-use cactus_kernels::{Activations, Epilogue, Exec, NextNorm, Norm, QuantizedRows, RotatedRows};
+use cactus_kernels::{Activations, Epilogue, Exec, Link, NextNorm, Norm, QuantizedRows, RotatedRows, UnaryOp};
 use cactus_quant::PackedView;
 use cactus_tensor::Tensor;
 use rows::Held;
@@ -17,8 +17,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Positions whose logits are computed at once when all are asked for.
-const LOGIT_ROWS: usize = 16;
+/// Functions behind the output head that are computed in one pass.
+const LINKS: usize = 8;
 
 /// Which logits a call computes.
 #[allow(missing_debug_implementations)]
@@ -236,14 +236,14 @@ impl Execution {
                 call.steps(program.lowered.tail..steps, last..last + 1, out)?;
             }
             Head::From(first, each) => {
-                let rows = LOGIT_ROWS.min(ids.len());
+                let rows = TAIL_ROWS.min(ids.len());
                 if self.logits.len() < rows * vocab {
                     self.logits.resize(rows * vocab, 0.0);
                     self.peaks.resize(rows * blocks, 0.0);
                 }
                 let mut start = first;
                 while start < ids.len() {
-                    let end = (start + LOGIT_ROWS).min(ids.len());
+                    let end = (start + TAIL_ROWS).min(ids.len());
                     let out = HeadOut {
                         logits: &mut self.logits[..(end - start) * vocab],
                         peaks: &mut self.peaks[..(end - start) * blocks],
@@ -347,8 +347,8 @@ impl<'a> Call<'a> {
 
     /// Arena bytes of the rows of a buffer of `f32` rows of `stride` elements.
     fn span(&self, buffer: Buffer, stride: usize, rows: &Range<usize>) -> Range<usize> {
-        let at = self.lowered.offsets[buffer];
-        at + rows.start * stride * 4..at + rows.end * stride * 4
+        let at = self.lowered.row_bytes(buffer, stride, rows);
+        at..at + rows.len() * stride * 4
     }
 
     fn view_span(&self, v: View, rows: &Range<usize>) -> Range<usize> {
@@ -403,11 +403,19 @@ impl Call<'_> {
                 let span = self.whole(*table);
                 let (cos, sin) = floats(&mut self.arena[span]).split_at_mut(self.program.chunk_tokens * inv_freq.len());
                 let len = n * inv_freq.len();
-                exec.rope_table(self.past, n, inv_freq, *scale, &mut cos[..len], &mut sin[..len]);
+                exec.rope_table(
+                    self.past + rows.start,
+                    n,
+                    inv_freq,
+                    *scale,
+                    &mut cos[..len],
+                    &mut sin[..len],
+                );
             }
             Kind::Rope {
                 x,
                 head_dim,
+                interleaved,
                 table,
                 half,
             } => {
@@ -422,6 +430,7 @@ impl Call<'_> {
                     x.stride,
                     x.width / head_dim,
                     *head_dim,
+                    *interleaved,
                     &cos[..len],
                     &sin[..len],
                 );
@@ -535,21 +544,39 @@ impl Call<'_> {
                 let [xs, os] = parts(self.arena, [x_span, out]);
                 exec.linear(&w, activations(*x, xs, n, w.k()), n, epilogue, floats(os));
             }
-            Kind::Head { x, weight, bias } => {
+            Kind::Head { x, weight, bias, then } => {
                 let w = self.matrix(*weight)?;
                 let bias = bias.map(|b| self.program.vector(b));
                 let x_span = self.operand_span(*x, rows);
                 let x = activations(*x, &mut self.arena[x_span], n, w.k());
-                if let Some(cap) = self.lowered.soft_cap {
-                    let epilogue = Epilogue {
-                        bias,
-                        accumulate: false,
-                    };
-                    exec.linear(&w, x, n, epilogue, head.logits);
-                    cap.apply(&exec, head.logits);
-                } else {
+                if then.is_empty() {
                     exec.linear_with_peaks(&w, x, n, bias, head.logits, head.peaks);
+                    return Ok(());
                 }
+                let epilogue = Epilogue {
+                    bias,
+                    accumulate: false,
+                };
+                exec.linear(&w, x, n, epilogue, head.logits);
+                for group in then.chunks(LINKS) {
+                    let mut links = [Link::Unary(UnaryOp::Neg); LINKS];
+                    for (link, then) in links.iter_mut().zip(group) {
+                        *link = match *then {
+                            step::Link::Unary(f) => Link::Unary(f),
+                            step::Link::Scalar(f, c) => Link::Scalar(f, c),
+                            step::Link::Vector(f, v) => Link::Vector(f, self.program.vector(v)),
+                        };
+                    }
+                    exec.chain_with_peaks(&links[..group.len()], head.logits, w.n(), head.peaks);
+                }
+            }
+            Kind::Logits { x } => {
+                let span = self.view_span(*x, rows);
+                let source = floats(&mut self.arena[span]);
+                for (i, row) in head.logits.chunks_exact_mut(x.width).enumerate() {
+                    row.copy_from_slice(row_of(source, *x, i));
+                }
+                exec.chain_with_peaks(&[], head.logits, x.width, head.peaks);
             }
             Kind::Attention {
                 state,

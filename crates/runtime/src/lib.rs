@@ -22,14 +22,13 @@ mod memory;
 mod observe;
 mod profile;
 mod program;
-mod soft_cap;
 mod state;
 mod step;
 
 pub use cactus_kernels::KvDType;
 pub use error::{Error, ErrorKind, Result};
 pub use execute::{Execution, Head};
-pub use function::{Function, Named, NodeObserver};
+pub use function::{Function, Named, NodeObserver, TokenFunction};
 pub use logits::{Logits, PEAK_LOGITS};
 pub use memory::MemoryReport;
 pub use observe::{Observed, Observer};

@@ -9,17 +9,17 @@
 //!   else reads it; that of codebook linears is rotated once;
 //! - rotary embedding happens in place;
 //! - everything after the last operation that mixes positions forms the *tail*, computed only for rows whose logits are
-//!   asked for.
+//!   asked for, a few at once; the linear that makes the logits and what is done to each of them are one step (`head`).
 
 mod elementwise;
 mod given;
+mod head;
 mod island;
 mod norms;
 
 use crate::function::Island;
 use crate::memory::{Request, plan};
-use crate::soft_cap;
-use crate::step::{Buffer, Input, Kind, Lowered, Rows, Step, View};
+use crate::step::{Buffer, Input, Kind, Lowered, Rows, Step, TAIL_ROWS, View};
 use crate::{Error, Result, kernel_names};
 use cactus_bundle::Bundle;
 use cactus_ir::{BinaryFn, Def, Dim, Graph, Node, NodeId, Op, TensorType, ValueId};
@@ -27,6 +27,7 @@ use cactus_kernels::{Kernels, QuantizedRows, RotatedRows};
 use cactus_quant::Packing;
 pub(crate) use given::Given;
 use given::Split;
+use head::Head;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -40,7 +41,6 @@ enum Place {
     Turned(View),
     /// What holds for the whole sequence, by its index.
     Given(usize),
-    Logits,
 }
 
 struct Lowerer<'a> {
@@ -60,7 +60,9 @@ struct Lowerer<'a> {
     steps: Vec<Step>,
     /// Position of the node being lowered.
     now: usize,
-    logits: ValueId,
+    /// Position of the last node with a state; the tail is behind it.
+    last_state: Option<usize>,
+    head: Option<Head>,
     /// Additions that a linear has already made.
     merged: HashMap<NodeId, View>,
     /// Values in the order in which they got their places.
@@ -93,8 +95,7 @@ pub(crate) fn lower(
         ));
     };
     let split = Split::new(graph, &others)?;
-    let capped = soft_cap::find(graph, *logits);
-    let logits = capped.as_ref().map_or(*logits, |c| c.of);
+    let has_state = |n: &NodeId| graph.node(*n).op.state().is_some();
     let mut l = Lowerer {
         graph,
         bundle,
@@ -111,7 +112,8 @@ pub(crate) fn lower(
         requests: Vec::new(),
         steps: Vec::new(),
         now: 0,
-        logits,
+        last_state: graph.order().iter().rposition(has_state),
+        head: Head::find(graph, *logits),
         merged: HashMap::new(),
         placed: Vec::new(),
         later: Vec::new(),
@@ -120,25 +122,22 @@ pub(crate) fn lower(
     if let Some(split) = &split {
         l.place_given(split);
     }
-    let mut tail = 0;
+    let (mut tail, mut tail_buffers) = (0, 0);
     for (now, (id, node)) in graph.nodes().enumerate() {
         l.now = now;
         let given = split.as_ref().is_some_and(|s| s.nodes.contains(&id));
-        if given || capped.as_ref().is_some_and(|c| c.nodes.contains(&id)) {
+        if given || l.head.as_ref().is_some_and(|h| h.links.contains(&id)) {
             continue;
         }
         l.node_or_later(id, node)?;
         if node.op.state().is_some() {
-            tail = l.steps.len();
+            (tail, tail_buffers) = (l.steps.len(), l.requests.len());
             // The tail reads some rows of what was made before it, which quantized rows are not laid out for.
             l.quantized.clear();
             l.rotated.clear();
         }
     }
-    let vocab_size = match (l.places.get(&logits), graph.ty(logits).last_known()) {
-        (Some(Place::Logits), Some(n)) => n,
-        _ => return Err(unsupported("the output must be made by a linear")),
-    };
+    let vocab_size = l.logits(*logits)?;
     // The tail may run several times, for some rows each time: what it reads from before must outlive every run.
     for r in &mut l.requests {
         if r.first < tail && r.last >= tail {
@@ -154,7 +153,7 @@ pub(crate) fn lower(
         arena_bytes,
         buffers_bytes: l.requests.iter().map(|r| r.bytes).sum(),
         vocab_size,
-        soft_cap: capped.map(|c| c.cap),
+        tail_buffers,
         islands: l.islands,
         given: split.map(|s| s.finish(bundle, bindings, kernels)).transpose()?,
         steps: l.steps,
@@ -181,8 +180,16 @@ impl Lowerer<'_> {
         self.requests.len() - 1
     }
 
+    /// Most rows of the steps being made.
+    fn rows_here(&self) -> usize {
+        match self.last_state {
+            Some(last) if self.now <= last => self.rows,
+            _ => self.rows.min(TAIL_ROWS),
+        }
+    }
+
     fn rows_buffer(&mut self, node: &Node, width: usize) -> Result<Buffer> {
-        match self.rows.checked_mul(width).and_then(|n| n.checked_mul(4)) {
+        match self.rows_here().checked_mul(width).and_then(|n| n.checked_mul(4)) {
             Some(bytes) => Ok(self.buffer(bytes)),
             None => self.fail(node, "the activation is too large"),
         }
@@ -220,6 +227,7 @@ impl Lowerer<'_> {
             | Kind::Unary { x, out, .. } => touched.extend([x.buffer, *out]),
             Kind::Linear { x, out, .. } => touched.extend([rows(x), *out]),
             Kind::Head { x, .. } => touched.push(rows(x)),
+            Kind::Logits { x } => touched.push(x.buffer),
             Kind::Island { inputs, outputs, .. } => {
                 touched.extend(outputs.iter().map(|(b, _)| *b));
                 touched.extend(inputs.iter().filter_map(|i| match i {
@@ -344,7 +352,7 @@ impl Lowerer<'_> {
     }
 
     fn quantized_buffer(&mut self, node: &Node, width: usize) -> Result<Buffer> {
-        match QuantizedRows::bytes(self.rows, width) {
+        match QuantizedRows::bytes(self.rows_here(), width) {
             Some(bytes) => Ok(self.buffer(bytes)),
             None => self.fail(node, "the activation is too large"),
         }
@@ -396,7 +404,7 @@ impl Lowerer<'_> {
             return Ok(Rows::Rotated(b));
         }
         let view = self.whole(node, x)?;
-        let Some(bytes) = RotatedRows::bytes(self.rows, view.width) else {
+        let Some(bytes) = RotatedRows::bytes(self.rows_here(), view.width) else {
             return self.fail(node, "the activation is too large");
         };
         let out = self.buffer(bytes);
@@ -508,7 +516,7 @@ impl Lowerer<'_> {
                 );
                 Ok(())
             }
-            Op::Rope { scale } => self.rope(node, *scale),
+            Op::Rope { scale, interleaved } => self.rope(node, *scale, *interleaved),
             Op::NormRope { eps, scale } => self.norm_rope(node, *eps, *scale),
             Op::NormAdd { eps } => self.norm_add(id, node, *eps),
             Op::Attention(a) => {
@@ -661,16 +669,15 @@ impl Lowerer<'_> {
         let operand = self.linear_operand(node, x, w)?;
         let weight = self.weight(node, w)?;
         let bias = node.inputs.get(2).map(|&b| self.vector(node, b)).transpose()?;
-        if out == self.logits {
-            self.places.insert(out, Place::Logits);
-            self.push(
-                node,
-                Kind::Head {
-                    x: operand,
-                    weight,
-                    bias,
-                },
-            );
+        if self.head.as_ref().is_some_and(|h| h.of == out) {
+            let then = self.links(node)?;
+            let kind = Kind::Head {
+                x: operand,
+                weight,
+                bias,
+                then,
+            };
+            self.push(node, kind);
             return Ok(());
         }
         let width = self.width(node, self.graph.ty(out))?;

@@ -3,8 +3,8 @@
 use crate::PEAK_LOGITS;
 use crate::function::Island;
 use crate::lower::Given;
-use crate::soft_cap::SoftCap;
 use cactus_kernels::{Activation, BinaryOp, UnaryOp};
+use std::ops::Range;
 
 /// Index of a buffer.
 pub(crate) type Buffer = usize;
@@ -65,6 +65,15 @@ pub(crate) enum Input {
     Given(usize),
 }
 
+/// What is done to every logit behind the linear that makes it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Link {
+    Unary(UnaryOp),
+    Scalar(BinaryOp, f32),
+    /// With a vector as wide as a row, a weight.
+    Vector(BinaryOp, usize),
+}
+
 /// A kernel call. Weights are indices into [`Lowered::weights`].
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
@@ -82,6 +91,7 @@ pub(crate) enum Kind {
     Rope {
         x: View,
         head_dim: usize,
+        interleaved: bool,
         table: Buffer,
         half: usize,
     },
@@ -146,11 +156,16 @@ pub(crate) enum Kind {
         out: Buffer,
         accumulate: bool,
     },
-    /// The linear that makes the logits; its result goes to the caller.
+    /// The linear that makes the logits and what is done to each of them; the result goes to the caller.
     Head {
         x: Rows,
         weight: usize,
         bias: Option<usize>,
+        then: Vec<Link>,
+    },
+    /// Rows that are the logits, where steps of another kind made them; they go to the caller.
+    Logits {
+        x: View,
     },
     Attention {
         state: usize,
@@ -242,6 +257,7 @@ impl Kind {
             Kind::Copy { .. } => "copy",
             Kind::Linear { .. } => "linear",
             Kind::Head { .. } => "head",
+            Kind::Logits { .. } => "logits",
             Kind::Attention { .. } => "attention",
             Kind::ShortConv { .. } => "short_conv",
             Kind::Gated { .. } => "gated",
@@ -269,6 +285,9 @@ impl Step {
     }
 }
 
+/// Positions whose tail is computed at once.
+pub(crate) const TAIL_ROWS: usize = 16;
+
 /// A lowered component.
 #[derive(Debug)]
 pub(crate) struct Lowered {
@@ -286,16 +305,19 @@ pub(crate) struct Lowered {
     pub(crate) arena_bytes: usize,
     pub(crate) buffers_bytes: usize,
     pub(crate) vocab_size: usize,
-    /// On the logits.
-    pub(crate) soft_cap: Option<SoftCap>,
+    /// Buffers from here on belong to the tail alone: they hold the rows of one of its runs.
+    pub(crate) tail_buffers: Buffer,
 }
 
 impl Lowered {
-    /// Peaks of a row of logits; none are kept of what is capped afterwards.
+    /// Peaks of a row of logits.
     pub(crate) fn peaks(&self) -> usize {
-        match self.soft_cap {
-            Some(_) => 0,
-            None => self.vocab_size.div_ceil(PEAK_LOGITS),
-        }
+        self.vocab_size.div_ceil(PEAK_LOGITS)
+    }
+
+    /// Bytes of the arena from which rows `rows` of the call lie in a buffer of rows of `stride` floats.
+    pub(crate) fn row_bytes(&self, buffer: Buffer, stride: usize, rows: &Range<usize>) -> usize {
+        let before = if buffer < self.tail_buffers { rows.start } else { 0 };
+        self.offsets[buffer] + before * stride * 4
     }
 }

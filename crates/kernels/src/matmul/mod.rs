@@ -268,7 +268,7 @@ impl Target<'_> {
 
 /// The largest lane, NaN where a lane is not finite.
 #[inline(always)]
-fn peak<S: Simd>(s: S, v: S::F) -> f32 {
+pub(crate) fn peak<S: Simd>(s: S, v: S::F) -> f32 {
     // Zero times a number is zero, times anything else NaN.
     s.reduce_max(v) + s.reduce_sum(s.mul(v, s.zero()))
 }

@@ -2,7 +2,7 @@
 
 use super::{Call, floats};
 use crate::function::Exchange;
-use crate::step::{Buffer, Input, Kind};
+use crate::step::{Buffer, Input, Kind, Lowered};
 use crate::{Error, Result};
 use cactus_base::AlignedBuf;
 use cactus_ir::Bindings;
@@ -12,7 +12,7 @@ use std::ops::Range;
 /// Rows of the arena, and what every position has.
 struct Rows<'a> {
     arena: &'a mut AlignedBuf,
-    offsets: &'a [usize],
+    lowered: &'a Lowered,
     inputs: &'a [Input],
     outputs: &'a [(Buffer, usize)],
     ids: &'a [u32],
@@ -47,16 +47,16 @@ impl Exchange for Rows<'_> {
                 return numbers(to, (first..).map(|p| p as i64));
             }
         };
-        let at = self.offsets[view.buffer];
-        for (to, row) in to.chunks_exact_mut((view.width * 4).max(1)).zip(self.rows.clone()) {
-            let from = at + (row * view.stride + view.offset) * 4;
+        let at = self.lowered.row_bytes(view.buffer, view.stride, &self.rows) + view.offset * 4;
+        for (i, to) in to.chunks_exact_mut((view.width * 4).max(1)).enumerate() {
+            let from = at + i * view.stride * 4;
             to.copy_from_slice(&self.arena[from..from + to.len()]);
         }
     }
 
     fn write(&mut self, index: usize, from: &[u8]) {
         let (buffer, width) = self.outputs[index];
-        let at = self.offsets[buffer] + self.rows.start * width * 4;
+        let at = self.lowered.row_bytes(buffer, width, &self.rows);
         self.arena[at..at + from.len()].copy_from_slice(from);
     }
 }
@@ -78,7 +78,7 @@ impl Call<'_> {
         let lowered = self.lowered;
         let mut exchange = Rows {
             arena: self.arena,
-            offsets: &lowered.offsets,
+            lowered,
             inputs,
             outputs,
             ids: self.ids,

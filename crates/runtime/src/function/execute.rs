@@ -498,7 +498,7 @@ impl Run<'_> {
                     None => return Err(Error::Argument("this activation has no kernel".into())),
                 }
             }
-            Op::Rope { scale } => self.rope(node, None, *scale, out, scratch)?,
+            Op::Rope { scale, .. } => self.rope(node, None, *scale, out, scratch)?,
             Op::NormRope { eps, scale } => {
                 let weight = ops.f32(arg(1))?;
                 self.rope(node, Some(Norm { weight, eps: *eps }), *scale, out, scratch)?;
@@ -663,7 +663,9 @@ fn integers(f: BinaryFn, a: i64, b: i64) -> i64 {
         BinaryFn::Mod => a.wrapping_sub(floor_div(a, b).wrapping_mul(b)),
         BinaryFn::Pow => u32::try_from(b).map_or(0, |b| a.wrapping_pow(b)),
         BinaryFn::Max => a.max(b),
-        _ => a.min(b),
+        BinaryFn::Min => a.min(b),
+        // The others are of booleans, which the verifier keeps from here.
+        _ => f.bits(a, b).unwrap_or(0),
     }
 }
 

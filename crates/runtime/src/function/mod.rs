@@ -1,4 +1,4 @@
-//! Components that are plain functions: inputs to outputs, one call at a time, without states.
+//! Components as plain functions: inputs to outputs, one call at a time, without states.
 //!
 //! A [`Function`] holds the graph with its constants in place. For the sizes of a call it makes a plan (the shape of every
 //! value, and which memory it shares), which is kept for the next call of the same sizes; then nodes run in order, each
@@ -10,8 +10,10 @@ mod execute;
 mod island;
 mod memory;
 mod plan;
+mod tokens;
 
 pub(crate) use island::{Exchange, Island};
+pub use tokens::TokenFunction;
 
 use crate::{Error, Result};
 use cactus_base::Pool;
@@ -51,13 +53,18 @@ pub type NodeObserver<'a> = dyn FnMut(&str, &str, f64) + 'a;
 pub type Named = Vec<(String, Tensor)>;
 
 impl Function {
-    /// Lowers the component `name` of `bundle`. `kernels` is `None` for the fastest tier of this CPU.
+    /// Lowers the component `name` of `bundle`. One with states is taken as the function that it was made from: of a whole
+    /// sequence, from its first position on. `kernels` is `None` for the fastest tier of this CPU.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Bundle`] where the bundle is damaged, [`crate::ErrorKind::Unsupported`] for a graph with states
-    /// or an operation that has no kernel, naming the node.
+    /// [`crate::ErrorKind::Bundle`] where the bundle is damaged, [`crate::ErrorKind::Unsupported`] for an operation that
+    /// has no kernel, naming the node.
     pub fn new(bundle: Arc<Bundle>, name: &str, kernels: Option<&'static Kernels>) -> Result<Function> {
         let (graph, bindings) = bundle.graph(name)?;
+        let graph = graph.of_whole_sequences().map_err(|e| Error::Unsupported {
+            node: format!("component {name}"),
+            message: e.to_string(),
+        })?;
         let kernels = match kernels {
             Some(k) => k,
             None => Kernels::detect()?,

@@ -27,6 +27,11 @@ impl Lowerer<'_> {
             return Ok(());
         };
         self.rollback(mark);
+        if self.head.as_ref().is_some_and(|h| h.of == node.outputs[0]) {
+            // A product that is no output head: what it makes are rows as all others.
+            self.head = None;
+            return self.node_or_later(id, node);
+        }
         if !matches!(first, Error::Unsupported { .. }) {
             return Err(first);
         }
@@ -37,14 +42,12 @@ impl Lowerer<'_> {
                     self.later.clear();
                     return Ok(());
                 }
-                Err(e @ Error::Unsupported { .. }) if node.op.state().is_some() || node.outputs[0] == self.logits => {
-                    return Err(e);
-                }
+                Err(e @ Error::Unsupported { .. }) if node.op.state().is_some() => return Err(e),
                 Err(Error::Unsupported { .. }) => self.rollback(mark),
                 Err(e) => return Err(e),
             }
         }
-        if node.op.state().is_some() || node.outputs[0] == self.logits || reads_past(&node.op) {
+        if node.op.state().is_some() || reads_past(&node.op) {
             return Err(first);
         }
         self.later.push(id);
@@ -82,7 +85,7 @@ impl Lowerer<'_> {
     }
 
     /// Makes the nodes put off a step. They stay in the list, which the caller clears.
-    fn flush(&mut self) -> Result<()> {
+    pub(super) fn flush(&mut self) -> Result<()> {
         let first = self.graph.node(self.later[0]);
         let mut sub = Graph::new(self.graph.name.clone());
         let mut known: HashMap<ValueId, ValueId> = HashMap::new();

@@ -110,7 +110,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    pub(super) fn rope(&mut self, node: &Node, scale: f32) -> Result<()> {
+    pub(super) fn rope(&mut self, node: &Node, scale: f32, interleaved: bool) -> Result<()> {
         let (x, out) = (node.inputs[0], node.outputs[0]);
         let (table, half) = self.rope_table(node, node.inputs[1], node.inputs[2], scale)?;
         let head_dim = self.graph.ty(out).last_known().unwrap_or(0);
@@ -118,6 +118,7 @@ impl Lowerer<'_> {
         let kind = Kind::Rope {
             x,
             head_dim,
+            interleaved,
             table,
             half,
         };

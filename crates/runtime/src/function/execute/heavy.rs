@@ -219,6 +219,7 @@ impl Run<'_> {
         scratch: &mut [f32],
     ) -> Result<()> {
         let ops = self.operands();
+        let interleaved = matches!(node.op, Op::Rope { interleaved: true, .. });
         let s = ops.shape(node.inputs[0]);
         let last = node.inputs.len() - 1;
         let (positions, freq) = (ops.i64(node.inputs[last - 1])?, ops.f32(node.inputs[last])?);
@@ -241,7 +242,9 @@ impl Run<'_> {
                 Some(norm) => self
                     .exec
                     .norm_rope_heads(sequence, norm, rows, heads * dim, heads, cos, sin),
-                None => self.exec.rope(sequence, rows, heads * dim, heads, dim, cos, sin),
+                None => self
+                    .exec
+                    .rope(sequence, rows, heads * dim, heads, dim, interleaved, cos, sin),
             }
         }
         Ok(())
