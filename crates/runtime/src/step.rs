@@ -275,6 +275,8 @@ pub(crate) struct Lowered {
     pub(crate) steps: Vec<Step>,
     /// Steps from here on are the tail.
     pub(crate) tail: usize,
+    /// Buffers made before the tail that it reads, and bytes of a row of each.
+    pub(crate) tail_reads: Vec<(Buffer, usize)>,
     pub(crate) islands: Vec<Island>,
     pub(crate) given: Option<Given>,
     /// Indices of stored tensors in the bundle.

@@ -1,8 +1,8 @@
 //! Steps whose kernels are those of functions: rows go out of the arena and come back into it.
 
-use super::{Call, floats};
+use super::{Call, RowInfo, floats};
 use crate::function::Exchange;
-use crate::step::{Buffer, Input, Kind};
+use crate::step::{Buffer, Input, Kind, View};
 use crate::{Error, Result};
 use cactus_base::AlignedBuf;
 use cactus_ir::Bindings;
@@ -15,8 +15,7 @@ struct Rows<'a> {
     offsets: &'a [usize],
     inputs: &'a [Input],
     outputs: &'a [(Buffer, usize)],
-    ids: &'a [u32],
-    past: usize,
+    info: &'a RowInfo,
     given: Option<&'a Held>,
     rows: Range<usize>,
 }
@@ -33,7 +32,7 @@ impl Exchange for Rows<'_> {
         let view = match self.inputs[index] {
             Input::Rows(view) => view,
             Input::Ids => {
-                let ids = self.ids[self.rows.clone()].iter().map(|&id| i64::from(id));
+                let ids = self.info.ids[self.rows.clone()].iter().map(|&id| i64::from(id));
                 return numbers(to, ids);
             }
             Input::Given(index) => {
@@ -43,8 +42,8 @@ impl Exchange for Rows<'_> {
                 return;
             }
             Input::Positions => {
-                let first = self.past + self.rows.start;
-                return numbers(to, (first..).map(|p| p as i64));
+                let positions = self.info.positions[self.rows.clone()].iter().map(|&p| p as i64);
+                return numbers(to, positions);
             }
         };
         let at = self.offsets[view.buffer];
@@ -76,21 +75,30 @@ impl Call<'_> {
         rows: &Range<usize>,
     ) -> Result<()> {
         let lowered = self.lowered;
-        let mut exchange = Rows {
-            arena: self.arena,
-            offsets: &lowered.offsets,
-            inputs,
-            outputs,
-            ids: self.ids,
-            past: self.past,
-            given: self.given,
-            rows: rows.clone(),
+        let mut compute = |rows: Range<usize>, given: Option<&Held>| {
+            let mut exchange = Rows {
+                arena: self.arena,
+                offsets: &lowered.offsets,
+                inputs,
+                outputs,
+                info: self.rows,
+                given,
+                rows: rows.clone(),
+            };
+            lowered.islands[island].run(self.exec, rows.len(), given.map(|g| &g.bindings), &mut exchange)
         };
-        let given = self.given.map(|g| &g.bindings);
-        lowered.islands[island].run(self.exec, rows.len(), given, &mut exchange)
+        if !inputs.iter().any(|i| matches!(i, Input::Given(_))) {
+            return compute(rows.clone(), None);
+        }
+        // What is given differs from sequence to sequence.
+        for rows in self.rows.runs(rows.clone()) {
+            let run = self.rows.runs[rows.start] as usize;
+            compute(rows, self.runs[run].given)?;
+        }
+        Ok(())
     }
 
-    pub(super) fn gated_delta(&mut self, kind: &Kind, rows: &Range<usize>) -> Result<()> {
+    pub(super) fn gated_delta(&mut self, kind: &Kind) -> Result<()> {
         let &Kind::GatedDelta {
             state,
             q,
@@ -105,35 +113,42 @@ impl Call<'_> {
         else {
             return Err(Error::Argument("a step of another kind".into()));
         };
-        let spans = [q, k, v, decay, rate].map(|x| (self.view_span(x, rows), x));
-        let out = self.span(out, v.width, rows);
-        let matrices = floats(&mut self.states.buffers[state]);
-        let (before, rest) = self.arena.split_at_mut(out.start);
-        let (result, after) = rest.split_at_mut(out.len());
-        let [q_rows, k_rows, v_rows, decay, rate] = spans.map(|(span, view)| {
-            // Buffers that are alive together lie apart, so an operand is on one side of the result.
-            let data: &[f32] = bytemuck::cast_slice(match span.end <= out.start {
-                true => &before[span],
-                false => &after[span.start - out.end..span.end - out.end],
+        let lowered = self.lowered;
+        for run in self.runs.iter_mut() {
+            let at = |x: View| {
+                let at = lowered.offsets[x.buffer];
+                at + run.rows.start * x.stride * 4..at + run.rows.end * x.stride * 4
+            };
+            let spans = [q, k, v, decay, rate].map(|x| (at(x), x));
+            let out = at(View::of(out, v.width));
+            let matrices = floats(&mut run.carried[state]);
+            let (before, rest) = self.arena.split_at_mut(out.start);
+            let (result, after) = rest.split_at_mut(out.len());
+            let [q_rows, k_rows, v_rows, decay, rate] = spans.map(|(span, view)| {
+                // Buffers that are alive together lie apart, so an operand is on one side of the result.
+                let data: &[f32] = bytemuck::cast_slice(match span.end <= out.start {
+                    true => &before[span],
+                    false => &after[span.start - out.end..span.end - out.end],
+                });
+                DeltaRows {
+                    data: &data[view.offset..],
+                    stride: view.stride,
+                }
             });
-            DeltaRows {
-                data: &data[view.offset..],
-                stride: view.stride,
-            }
-        });
-        let call = GatedDelta {
-            len: rows.len(),
-            heads,
-            key_heads,
-            keys: q.width / key_heads.max(1),
-            values: v.width / heads.max(1),
-            q: q_rows,
-            k: k_rows,
-            v: v_rows,
-            decay,
-            rate,
-        };
-        self.exec.gated_delta(&call, matrices, floats(result));
+            let call = GatedDelta {
+                len: run.rows.len(),
+                heads,
+                key_heads,
+                keys: q.width / key_heads.max(1),
+                values: v.width / heads.max(1),
+                q: q_rows,
+                k: k_rows,
+                v: v_rows,
+                decay,
+                rate,
+            };
+            self.exec.gated_delta(&call, matrices, floats(result));
+        }
         Ok(())
     }
 }
