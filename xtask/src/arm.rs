@@ -145,9 +145,10 @@ fn major(version: &str) -> Option<u32> {
 /// run what shows that no instruction above them is used. One build serves all.
 fn runs(highest: bool) -> Vec<Vec<&'static str>> {
     // Emulated floats are slow: these take minutes, and what they show is the same on every architecture.
-    const SLOW: [&str; 4] = [
+    const SLOW: [&str; 5] = [
         "attention_any_chunking",
-        "attention_in_a_ring",
+        "attention_in_pages_used_again",
+        "attention_of_several_sequences",
         "attention_ignores",
         "functions_stay_within",
     ];

@@ -4,7 +4,7 @@
 #![allow(clippy::print_stdout, missing_docs, reason = "a program that reports to its user")]
 
 use cactus_base::{AlignedBuf, Pool};
-use cactus_kernels::{Activation, BinaryOp, Exec, Kernels, KvDType, KvLayout};
+use cactus_kernels::{Activation, BLOCK_TOKENS, BinaryOp, Exec, Kernels, KvDType, KvLayout, KvRun};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -131,8 +131,17 @@ fn attention(exec: &Exec<'_>, report: &Report<'_>) {
         for (model, q_heads, kv_heads, dim) in MODELS {
             for (rows, past) in [(1024, 0), (128, 896), (1, 127), (1, 1023), (1, 4095)] {
                 let total = past + rows;
-                let layout = KvLayout::new(kv_heads, dim, dtype, total).expect("a valid shape");
-                let mut kv = AlignedBuf::zeroed(layout.bytes()).expect("memory");
+                let layout = KvLayout::new(kv_heads, dim, dtype).expect("a valid shape");
+                let pages: Vec<u32> = (0..total.div_ceil(BLOCK_TOKENS) as u32).collect();
+                let cache_bytes = pages.len() * layout.bytes();
+                let run = |rows: usize, past: usize| {
+                    [KvRun {
+                        rows,
+                        past,
+                        pages: &pages,
+                    }]
+                };
+                let mut kv = AlignedBuf::zeroed(cache_bytes).expect("memory");
                 let data = |n: usize, seed: usize| -> Vec<f32> {
                     (0..n)
                         .map(|i| ((i * 7919 + seed) % 1013) as f32 / 300.0 - 1.7)
@@ -146,21 +155,21 @@ fn attention(exec: &Exec<'_>, report: &Report<'_>) {
                 let elements = (rows * width * 2 * 4) as f64;
                 report(
                     name,
-                    &mut || exec.kv_append(&layout, &mut kv, past, rows, &k, width, &v, width),
+                    &mut || exec.kv_append(&layout, &mut kv, &run(rows, past), &k, width, &v, width),
                     elements,
                     "GB/s in",
                 );
-                exec.kv_append(&layout, &mut kv, 0, total, &k, width, &v, width);
+                exec.kv_append(&layout, &mut kv, &run(total, 0), &k, width, &v, width);
                 let scale = 1.0 / (dim as f32).sqrt();
-                let mut run = || {
+                let runs = run(rows, past);
+                let mut attend = || {
                     let q = black_box(&q);
                     exec.attention(
                         &layout,
                         &kv,
+                        &runs,
                         q,
                         q_heads * dim,
-                        rows,
-                        past,
                         q_heads,
                         scale,
                         None,
@@ -170,10 +179,10 @@ fn attention(exec: &Exec<'_>, report: &Report<'_>) {
                 };
                 let name = format!("attention {dtype:?} {model} {rows}+{past}");
                 if rows == 1 {
-                    report(name, &mut run, layout.bytes() as f64, "GB/s of cache");
+                    report(name, &mut attend, cache_bytes as f64, "GB/s of cache");
                 } else {
                     let pairs = rows as f64 * (past as f64 + (rows as f64 + 1.0) / 2.0) * q_heads as f64;
-                    report(name, &mut run, pairs, "G pairs/s");
+                    report(name, &mut attend, pairs, "G pairs/s");
                 }
             }
         }

@@ -7,7 +7,8 @@
 
 use cactus_base::{AlignedBuf, Step};
 use cactus_kernels::{
-    Activations, DeltaRows, Epilogue, Exec, GatedDelta, Kernels, KvDType, KvLayout, QuantizedRows, RotatedRows,
+    Activations, BLOCK_TOKENS, DeltaRows, Epilogue, Exec, GatedDelta, Kernels, KvDType, KvLayout, KvRun, QuantizedRows,
+    RotatedRows,
 };
 use cactus_quant::{PackedLayout, PackedView, Packing};
 
@@ -105,29 +106,28 @@ fn linear(exec: Exec<'_>, packing: Packing, rows: usize, calls: usize) {
 }
 
 fn attention(exec: Exec<'_>, dtype: KvDType, rows: usize, calls: usize) {
-    let layout = KvLayout::new(1, HEAD_DIM, dtype, POSITIONS).expect("a layout");
-    let mut kv = AlignedBuf::zeroed(layout.bytes()).expect("memory");
-    let rows_of_cache = values(POSITIONS * HEAD_DIM);
-    exec.kv_append(
-        &layout,
-        &mut kv,
-        0,
-        POSITIONS,
-        &rows_of_cache,
-        HEAD_DIM,
-        &rows_of_cache,
-        HEAD_DIM,
-    );
+    let layout = KvLayout::new(1, HEAD_DIM, dtype).expect("a layout");
+    let pages: Vec<u32> = (0..POSITIONS.div_ceil(BLOCK_TOKENS) as u32).collect();
+    let mut kv = AlignedBuf::zeroed(pages.len() * layout.bytes()).expect("memory");
+    let cached = values(POSITIONS * HEAD_DIM);
+    let run = |rows: usize, past: usize| KvRun {
+        rows,
+        past,
+        pages: &pages,
+    };
+    let all = [run(POSITIONS, 0)];
+    exec.kv_append(&layout, &mut kv, &all, &cached, HEAD_DIM, &cached, HEAD_DIM);
     let width = HEADS * HEAD_DIM;
     let q = values(rows * width);
     let mut out = vec![0.0; rows * width];
     let past = POSITIONS - rows;
     for _ in 0..calls {
-        exec.attention(&layout, &kv, &q, width, rows, past, HEADS, 0.125, None, None, &mut out);
+        let runs = [run(rows, past)];
+        exec.attention(&layout, &kv, &runs, &q, width, HEADS, 0.125, None, None, &mut out);
     }
     // Products with keys and with values; a row sees all positions up to its own.
     let seen: usize = (0..rows).map(|row| past + row + 1).sum();
-    println!("{} {}", layout.bytes(), 2 * seen * width);
+    println!("{} {}", pages.len() * layout.bytes(), 2 * seen * width);
 }
 
 fn gated_delta(exec: Exec<'_>, calls: usize) {

@@ -1,8 +1,10 @@
 //! The key-value cache: its layout in memory, and appending to it.
 //!
-//! Purpose: memory that the runtime owns and that only this crate reads. Each KV head has a run of blocks of
-//! [`BLOCK_TOKENS`] positions, each block one contiguous stretch, so that attention reads one sequential stream per head.
-//! Position `p` lives in slot `p % capacity`; blocks are aligned to absolute positions.
+//! Purpose: memory that the runtime owns and that only this crate reads. Positions lie in blocks of [`BLOCK_TOKENS`], aligned
+//! to absolute positions, and blocks in pages: equal stretches of one memory that many sequences share. A sequence says in a
+//! table which page holds each of its blocks, so it takes memory as it grows, and sequences with a common beginning can have
+//! the same pages there. A page can hold the blocks of many layers; [`KvLayout::placed`] says where in it those of one are.
+//! A layer's part of a page has one contiguous stretch for each KV head, then the references of all heads.
 //!
 //! # Blocks of [`KvDType::I8G32`]
 //!
@@ -29,15 +31,14 @@
 //!   [`cactus_quant::cq::groups`]) signs are flipped and the Hadamard transform is taken (Ashkboos et al. 2024, `QuaRot`).
 //!   Scales of keys carry its factor `1/d`, so products stay what they were.
 //!
-//! References lie behind all blocks, `[kv_heads][blocks + 1][dim]`: block `b` has slot `b % (blocks + 1)`, so that one that
-//! a ring is about to overwrite and its successor do not share it.
+//! References lie behind the stretches of all heads, `[kv_heads][dim]`.
 //!
 //! # Blocks of [`KvDType::F16`]
 //!
 //! With `dim` = head_dim rounded up to a multiple of 16: keys `f16 [4][dim][16]`, then values `f16 [64][dim]`.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::exec::{Exec, SharedMut, check_strided, part_count};
+use crate::exec::{Exec, SharedMut, check_strided, part_count, part_range};
 use crate::matmul::{Cell, quantize_group, rotate_vectors};
 use cactus_base::checked;
 use cactus_quant::cq::{CQ_GROUP, groups};
@@ -65,67 +66,73 @@ pub enum KvDType {
     F16,
 }
 
-/// Shape and memory layout of the key-value cache of one layer.
+/// Shape of the keys and values of one layer, and where in a page their blocks lie.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KvLayout {
     kv_heads: usize,
     head_dim: usize,
     dtype: KvDType,
-    blocks: usize,
     bytes: usize,
+    offset: usize,
+    page_bytes: usize,
 }
 
 impl KvLayout {
-    /// A cache of at least `capacity_tokens` positions, rounded up to a multiple of [`BLOCK_TOKENS`].
-    ///
-    /// For a sliding window the capacity is a ring: it needs the window and the longest chunk appended at once.
+    /// The layout of a layer whose blocks have pages of their own.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidShape`] for a head dimension outside of 1 to [`MAX_HEAD_DIM`], no heads, no capacity, or sizes
-    /// beyond the address space.
-    pub fn new(kv_heads: usize, head_dim: usize, dtype: KvDType, capacity_tokens: usize) -> Result<Self> {
+    /// [`ErrorKind::InvalidShape`] for a head dimension outside of 1 to [`MAX_HEAD_DIM`], no heads, or sizes beyond the
+    /// address space.
+    pub fn new(kv_heads: usize, head_dim: usize, dtype: KvDType) -> Result<Self> {
         let invalid = |context: String| Error::new(ErrorKind::InvalidShape, context);
         if head_dim == 0 || head_dim > MAX_HEAD_DIM {
             return Err(invalid(format!(
                 "head dimension: expected 1 to {MAX_HEAD_DIM}, found {head_dim}"
             )));
         }
-        if kv_heads == 0 || capacity_tokens == 0 {
-            return Err(invalid(format!(
-                "a KV cache of {kv_heads} heads and {capacity_tokens} positions is empty"
-            )));
+        if kv_heads == 0 {
+            return Err(invalid("a KV cache needs at least one head, found 0".to_owned()));
         }
         let mut layout = Self {
             kv_heads,
             head_dim,
             dtype,
-            blocks: capacity_tokens.div_ceil(BLOCK_TOKENS),
             bytes: 0,
+            offset: 0,
+            page_bytes: 0,
         };
-        checked::round_up("KV capacity", capacity_tokens, BLOCK_TOKENS).map_err(|e| invalid(e.to_string()))?;
-        let heads = [layout.kv_heads, layout.blocks, layout.block_bytes()];
-        let references = [layout.kv_heads, layout.blocks + 1, layout.reference_bytes()];
-        layout.bytes = checked::product("KV cache bytes", &heads)
-            .and_then(|blocks| {
-                checked::sum(
-                    "KV cache bytes",
-                    &[blocks, checked::product("KV references", &references)?],
-                )
-            })
+        let head = layout.head_bytes() + layout.reference_bytes();
+        layout.bytes = checked::product("KV block bytes", &[kv_heads, head])
+            .and_then(|bytes| checked::round_up("KV block bytes", bytes, 64))
             .map_err(|e| invalid(e.to_string()))?;
+        layout.page_bytes = layout.bytes;
         Ok(layout)
     }
 
-    /// Memory needed, in bytes. It must be aligned to 4 bytes (64 is faster) and zeroed once.
+    /// The same layer's part of pages of `page_bytes`, from byte `offset` of each.
+    ///
+    /// # Panics
+    /// When the part does not fit the page, or offset or page size is no multiple of 64: a programming error.
+    #[must_use]
+    pub fn placed(mut self, offset: usize, page_bytes: usize) -> Self {
+        assert!(
+            offset.is_multiple_of(64) && page_bytes.is_multiple_of(64),
+            "KV pages are aligned to 64 bytes, found {offset} in {page_bytes}"
+        );
+        assert!(
+            offset.checked_add(self.bytes).is_some_and(|end| end <= page_bytes),
+            "{} bytes at {offset} of a page of {page_bytes}",
+            self.bytes
+        );
+        (self.offset, self.page_bytes) = (offset, page_bytes);
+        self
+    }
+
+    /// Bytes of a block of [`BLOCK_TOKENS`] positions, a multiple of 64. The memory must be aligned to 4 bytes (64 is
+    /// faster) and zeroed once.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
-    }
-
-    /// Positions held, a multiple of [`BLOCK_TOKENS`].
-    #[must_use]
-    pub fn capacity_tokens(&self) -> usize {
-        self.blocks * BLOCK_TOKENS
     }
 
     /// Number of KV heads.
@@ -154,8 +161,8 @@ impl KvLayout {
         }
     }
 
-    /// Bytes of one block of one head.
-    fn block_bytes(&self) -> usize {
+    /// Bytes of one head of a block.
+    fn head_bytes(&self) -> usize {
         let dim = self.dim();
         match self.dtype {
             KvDType::I8G32 => 2 * BLOCK_TOKENS * (dim + dim / GROUP * size_of::<f32>()),
@@ -163,13 +170,14 @@ impl KvLayout {
         }
     }
 
-    /// Bytes of the block of `head` that holds the positions from `block * BLOCK_TOKENS` on.
-    pub(crate) fn block_range(&self, head: usize, block: usize) -> Range<usize> {
-        let start = (head * self.blocks + block % self.blocks) * self.block_bytes();
-        start..start + self.block_bytes()
+    /// Bytes of `head` in the block of page `page`.
+    #[inline(always)]
+    pub(crate) fn head_range(&self, head: usize, page: u32) -> Range<usize> {
+        let start = page as usize * self.page_bytes + self.offset + head * self.head_bytes();
+        start..start + self.head_bytes()
     }
 
-    /// Bytes of the reference of one block of one head.
+    /// Bytes of the reference of one head of a block.
     fn reference_bytes(&self) -> usize {
         match self.dtype {
             KvDType::I8G32 => self.dim() * size_of::<f32>(),
@@ -177,38 +185,57 @@ impl KvLayout {
         }
     }
 
-    /// Bytes of the reference of the block of `head` that holds the positions from `block * BLOCK_TOKENS` on.
-    ///
-    /// In a ring the memory of a block is shared with the block before or after it; references never are.
-    fn reference_range(&self, head: usize, block: usize) -> Range<usize> {
-        let slots = self.blocks + 1;
-        let start =
-            self.kv_heads * self.blocks * self.block_bytes() + (head * slots + block % slots) * self.reference_bytes();
+    /// Bytes of the reference of `head` in the block of page `page`.
+    fn reference_range(&self, head: usize, page: u32) -> Range<usize> {
+        let behind = self.kv_heads * self.head_bytes() + head * self.reference_bytes();
+        let start = page as usize * self.page_bytes + self.offset + behind;
         start..start + self.reference_bytes()
     }
 
     /// The reference of a block of [`KvDType::I8G32`], `[head_dim]`.
-    pub(crate) fn reference<'a>(&self, kv: &'a [u8], head: usize, block: usize) -> &'a [f32] {
-        let all: &[f32] = bytemuck::cast_slice(&kv[self.reference_range(head, block)]);
+    pub(crate) fn reference<'a>(&self, kv: &'a [u8], head: usize, page: u32) -> &'a [f32] {
+        let all: &[f32] = bytemuck::cast_slice(&kv[self.reference_range(head, page)]);
         &all[..self.head_dim.min(all.len())]
     }
 
-    fn check(&self, what: &str, kv: &[u8]) {
-        assert!(
-            kv.len() >= self.bytes,
-            "{what}: KV memory has {} bytes, expected {}",
-            kv.len(),
-            self.bytes
-        );
+    /// Checks memory, and that it holds the pages of the blocks that `runs` need.
+    pub(crate) fn check(&self, what: &str, kv: &[u8], runs: &[KvRun<'_>], blocks: impl Fn(&KvRun<'_>) -> Range<usize>) {
         assert!(
             kv.as_ptr().cast::<f32>().is_aligned(),
             "{what}: KV memory is not aligned to 4 bytes"
         );
+        let pages = kv.len() / self.page_bytes.max(1);
+        for run in runs.iter().filter(|run| run.rows > 0) {
+            let blocks = blocks(run);
+            assert!(
+                blocks.end <= run.pages.len(),
+                "{what}: blocks up to {}, {} pages",
+                blocks.end,
+                run.pages.len()
+            );
+            for &page in &run.pages[blocks] {
+                assert!((page as usize) < pages, "{what}: page {page} of {pages}");
+            }
+        }
     }
+}
 
-    /// Checks memory for reading.
-    pub(crate) fn check_memory(&self, kv: &[u8]) {
-        self.check("attention", kv);
+/// Consecutive positions of one sequence in a call. The rows of a call are those of its runs, one after the other.
+#[derive(Debug, Clone, Copy)]
+pub struct KvRun<'a> {
+    /// Positions.
+    pub rows: usize,
+    /// Positions of the sequence before them.
+    pub past: usize,
+    /// Page of each block of the sequence: position `p` lies in `pages[p / BLOCK_TOKENS]`. Blocks that are neither read
+    /// nor written may have any.
+    pub pages: &'a [u32],
+}
+
+impl KvRun<'_> {
+    /// Blocks that hold its positions.
+    fn blocks(&self) -> Range<usize> {
+        self.past / BLOCK_TOKENS..(self.past + self.rows).div_ceil(BLOCK_TOKENS)
     }
 }
 
@@ -262,69 +289,84 @@ impl<'a> HalfBlock<'a> {
 }
 
 impl Exec<'_> {
-    /// Stores keys and values of positions `pos..pos + rows` in the cache `kv` of `layout`.
+    /// Stores keys and values of the positions of `runs` in their pages of the memory `kv`.
     ///
-    /// `k` and `v` hold `rows` rows, `k_stride` and `v_stride` elements apart, each beginning with `[kv_heads, head_dim]`.
-    /// Where the capacity is exceeded the oldest positions are overwritten.
+    /// `k` and `v` hold a row for each position of the runs in order, `k_stride` and `v_stride` elements apart, each beginning
+    /// with `[kv_heads, head_dim]`. The positions of a sequence are appended in order.
     ///
     /// # Panics
-    /// When a slice is too short, the memory is not aligned to 4 bytes, or `rows` exceeds the capacity.
+    /// When a slice is too short, the memory is not aligned to 4 bytes, a page is missing or beyond the memory, or two runs
+    /// write to one page.
     #[allow(clippy::too_many_arguments)]
     pub fn kv_append(
         &self,
         layout: &KvLayout,
         kv: &mut [u8],
-        pos: usize,
-        rows: usize,
+        runs: &[KvRun<'_>],
         k: &[f32],
         k_stride: usize,
         v: &[f32],
         v_stride: usize,
     ) {
-        layout.check("kv_append", kv);
+        layout.check("kv_append", kv, runs, |run| run.blocks());
+        check_apart(runs);
+        let rows = runs.iter().map(|run| run.rows).sum();
         let width = layout.kv_heads * layout.head_dim;
         check_strided("kv_append keys", k.len(), rows, k_stride, width);
         check_strided("kv_append values", v.len(), rows, v_stride, width);
-        assert!(
-            rows <= layout.capacity_tokens(),
-            "kv_append: {rows} rows, capacity {}",
-            layout.capacity_tokens()
-        );
+        let units: usize = runs.iter().map(|run| layout.kv_heads * run.blocks().len()).sum();
         if rows == 0 {
             return;
         }
-        let (first_block, last_block) = (pos / BLOCK_TOKENS, (pos + rows - 1) / BLOCK_TOKENS);
-        let spanned = last_block - first_block + 1;
-        let units = layout.kv_heads * spanned;
-        // A chunk that ends in the slot where it began comes back to its first block: no two threads then.
-        let splits = spanned <= layout.blocks && part_count(self.step.width(), rows, width) > 1;
+        let splits = part_count(self.step.width(), rows, width) > 1;
         let parts = if splits { units } else { 1 };
         let kernels = self.kernels;
         let memory = SharedMut::new(kv);
         self.step.run(parts, &|part| {
-            let units = if parts == 1 { 0..units } else { part..part + 1 };
-            for unit in units {
-                let (head, block) = (unit % layout.kv_heads, first_block + unit / layout.kv_heads);
-                let positions = (block * BLOCK_TOKENS).max(pos)..((block + 1) * BLOCK_TOKENS).min(pos + rows);
-                // SAFETY: when there are several parts, their units differ in head or in slot; a single part has one
-                // piece at a time.
-                let out = unsafe { memory.piece(layout.block_range(head, block)) };
-                // SAFETY: as above, and references lie behind all blocks.
-                let reference = unsafe { memory.piece(layout.reference_range(head, block)) };
-                let row = positions.start - pos;
-                let source = |x: &'_ [f32], stride: usize| row * stride + head * layout.head_dim..x.len();
-                kernels.run(Append {
-                    layout,
-                    positions,
-                    k: &k[source(k, k_stride)],
-                    k_stride,
-                    v: &v[source(v, v_stride)],
-                    v_stride,
-                    out,
-                    reference: bytemuck::cast_slice_mut(reference),
-                });
+            let mut units = part_range(units, parts, part);
+            let mut first_row = 0;
+            for run in runs {
+                let count = layout.kv_heads * run.blocks().len();
+                for unit in units.start.min(count)..units.end.min(count) {
+                    let (head, block) = (unit % layout.kv_heads, run.past / BLOCK_TOKENS + unit / layout.kv_heads);
+                    let positions =
+                        (block * BLOCK_TOKENS).max(run.past)..((block + 1) * BLOCK_TOKENS).min(run.past + run.rows);
+                    let page = run.pages[block];
+                    // SAFETY: units differ in head or in block, and no page is that of two blocks (`check_apart`).
+                    let out = unsafe { memory.piece(layout.head_range(head, page)) };
+                    // SAFETY: as above, and references lie behind the heads.
+                    let reference = unsafe { memory.piece(layout.reference_range(head, page)) };
+                    let row = first_row + positions.start - run.past;
+                    let source = |x: &'_ [f32], stride: usize| row * stride + head * layout.head_dim..x.len();
+                    kernels.run(Append {
+                        layout,
+                        positions,
+                        k: &k[source(k, k_stride)],
+                        k_stride,
+                        v: &v[source(v, v_stride)],
+                        v_stride,
+                        out,
+                        reference: bytemuck::cast_slice_mut(reference),
+                    });
+                }
+                first_row += run.rows;
+                units = units.start.saturating_sub(count)..units.end.saturating_sub(count);
             }
         });
+    }
+}
+
+/// Checks that no page is written for two blocks.
+fn check_apart(runs: &[KvRun<'_>]) {
+    for (i, run) in runs.iter().enumerate() {
+        let written = &run.pages[run.blocks()];
+        for (j, page) in written.iter().enumerate() {
+            let again = written[j + 1..].contains(page)
+                || runs[i + 1..]
+                    .iter()
+                    .any(|other| other.pages[other.blocks()].contains(page));
+            assert!(!again, "kv_append: page {page} is written for two blocks");
+        }
     }
 }
 

@@ -53,7 +53,7 @@ pub use elementwise::{Activation, BinaryOp, UnaryOp};
 pub use error::{Error, ErrorKind, Result};
 pub use exec::{Exec, Kernels};
 pub use gated_delta::{DeltaRows, GatedDelta};
-pub use kv::{BLOCK_TOKENS, KvDType, KvLayout, MAX_HEAD_DIM};
+pub use kv::{BLOCK_TOKENS, KvDType, KvLayout, KvRun, MAX_HEAD_DIM};
 pub use matmul::{Activations, Epilogue, QuantizedRows, RotatedRows};
 pub use norm_fused::{NextNorm, Norm};
 pub use short_conv::MAX_CONV_TAPS;

@@ -3,7 +3,7 @@
 mod support;
 
 use cactus_base::AlignedBuf;
-use cactus_kernels::{Exec, KvDType, KvLayout};
+use cactus_kernels::{BLOCK_TOKENS, Exec, KvDType, KvLayout, KvRun};
 use cactus_quant::cq::{groups, rotation};
 use support::{Random, assert_close, assert_same_bits, same_everywhere};
 
@@ -29,8 +29,23 @@ impl Case {
         1.0 / (self.head_dim as f32).sqrt()
     }
 
-    fn layout(&self, capacity: usize) -> KvLayout {
-        KvLayout::new(self.kv_heads, self.head_dim, self.dtype, capacity).unwrap()
+    /// In pages that hold another layer's blocks too.
+    fn layout(&self) -> KvLayout {
+        let layout = KvLayout::new(self.kv_heads, self.head_dim, self.dtype).unwrap();
+        let bytes = layout.bytes();
+        layout.placed(64, bytes + 128)
+    }
+
+    fn memory(&self, pages: usize) -> AlignedBuf {
+        AlignedBuf::zeroed(pages * (self.layout().bytes() + 128)).unwrap()
+    }
+
+    /// Pages for all positions, in no order.
+    fn pages(&self) -> Vec<u32> {
+        let count = self.tokens.div_ceil(BLOCK_TOKENS) as u32;
+        (0..count)
+            .map(|page| if page % 2 == 0 { page / 2 } else { count - 1 - page / 2 })
+            .collect()
     }
 
     /// Rows of a fused projection: queries, keys, values.
@@ -50,9 +65,9 @@ impl Case {
         inputs
     }
 
-    /// Appends and attends in chunks, each of the next length in `chunks` (repeated), into `kv`.
-    fn run(&self, exec: &Exec<'_>, kv: &mut [u8], capacity: usize, inputs: &[f32], chunks: &[usize]) -> Vec<f32> {
-        let layout = self.layout(capacity);
+    /// Appends and attends in chunks, each of the next length in `chunks` (repeated), into `pages` of `kv`.
+    fn run(&self, exec: &Exec<'_>, kv: &mut [u8], pages: &[u32], inputs: &[f32], chunks: &[usize]) -> Vec<f32> {
+        let layout = self.layout();
         let (stride, k_at) = (self.stride(), self.q_heads() * self.head_dim);
         let v_at = k_at + self.kv_heads * self.head_dim;
         let mut out = vec![f32::NAN; self.tokens * k_at];
@@ -63,15 +78,15 @@ impl Case {
             }
             let rows = chunk.min(self.tokens - past);
             let x = &inputs[past * stride..(past + rows) * stride];
-            exec.kv_append(&layout, kv, past, rows, &x[k_at..], stride, &x[v_at..], stride);
+            let run = KvRun { rows, past, pages };
+            exec.kv_append(&layout, kv, &[run], &x[k_at..], stride, &x[v_at..], stride);
             let out = &mut out[past * k_at..(past + rows) * k_at];
             exec.attention(
                 &layout,
                 kv,
+                &[run],
                 x,
                 stride,
-                rows,
-                past,
                 self.q_heads(),
                 self.scale(),
                 self.window,
@@ -84,8 +99,8 @@ impl Case {
     }
 
     fn run_fresh(&self, exec: &Exec<'_>, inputs: &[f32], chunks: &[usize]) -> Vec<f32> {
-        let mut kv = AlignedBuf::zeroed(self.layout(self.tokens).bytes()).unwrap();
-        self.run(exec, &mut kv, self.tokens, inputs, chunks)
+        let pages = self.pages();
+        self.run(exec, &mut self.memory(pages.len()), &pages, inputs, chunks)
     }
 
     /// The definition, on what `storage` makes of queries, keys and values.
@@ -369,15 +384,17 @@ fn attention_any_chunking_gives_the_same_bits() {
 }
 
 #[test]
-fn attention_in_a_ring_equals_attention_in_a_large_cache() {
+fn attention_in_pages_used_again_behind_the_window_equals_attention_in_all_pages() {
     for case in cases().into_iter().filter(|c| c.window.is_some_and(|w| w < c.tokens)) {
         let window = case.window.unwrap();
         let inputs = case.inputs(13);
         for chunk in [1, 5, 40] {
             let found = same_everywhere(&format!("{case:?} chunk {chunk}"), |exec| {
-                let capacity = window + chunk - 1;
-                let mut kv = AlignedBuf::zeroed(case.layout(capacity).bytes()).unwrap();
-                case.run(exec, &mut kv, capacity, &inputs, &[chunk])
+                let held = (window + chunk - 1).div_ceil(BLOCK_TOKENS) + 1;
+                let pages: Vec<u32> = (0..case.tokens.div_ceil(BLOCK_TOKENS))
+                    .map(|b| (b % held) as u32)
+                    .collect();
+                case.run(exec, &mut case.memory(held), &pages, &inputs, &[chunk])
             });
             let large = same_everywhere("large", |exec| case.run_fresh(exec, &inputs, &[case.tokens]));
             assert_same_bits(&format!("{case:?} chunk {chunk}"), &found, &large);
@@ -390,9 +407,10 @@ fn attention_ignores_what_masked_slots_hold() {
     for case in cases() {
         let inputs = case.inputs(17);
         let found = same_everywhere(&format!("{case:?}"), |exec| {
-            let mut kv = AlignedBuf::zeroed(case.layout(case.tokens).bytes()).unwrap();
+            let pages = case.pages();
+            let mut kv = case.memory(pages.len());
             kv.fill(0xff);
-            case.run(exec, &mut kv, case.tokens, &inputs, &[9, 70])
+            case.run(exec, &mut kv, &pages, &inputs, &[9, 70])
         });
         let expected = same_everywhere("zeroed", |exec| case.run_fresh(exec, &inputs, &[9, 70]));
         assert_same_bits(&format!("{case:?}"), &found, &expected);
@@ -400,26 +418,106 @@ fn attention_ignores_what_masked_slots_hold() {
 }
 
 #[test]
-fn append_of_a_whole_ring_from_the_middle_of_a_block_keeps_all_positions() {
+fn attention_of_several_sequences_in_one_call_equals_each_alone() {
+    // Lengths at the first call, and rows of each later one: a prompt that comes in while others are continued.
+    let lengths = [1, 64, 40, 130, 63];
+    let calls = [[1, 1, 1, 30, 1], [1, 1, 25, 1, 1], [70, 1, 1, 1, 2]];
+    let base = cases().swap_remove(0);
+    let odd = Case {
+        head_dim: 48,
+        window: Some(50),
+        softcap: Some(5.0),
+        ..base.clone()
+    };
+    let half = Case {
+        dtype: KvDType::F16,
+        ..odd.clone()
+    };
+    for case in [base, odd, half] {
+        let sequences: Vec<Case> = lengths
+            .iter()
+            .zip(0..)
+            .map(|(first, i)| Case {
+                tokens: first + calls.iter().map(|rows| rows[i]).sum::<usize>(),
+                ..case.clone()
+            })
+            .collect();
+        let inputs: Vec<Vec<f32>> = sequences.iter().zip(31..).map(|(c, seed)| c.inputs(seed)).collect();
+        let (layout, stride) = (case.layout(), case.stride());
+        let (k_at, v_at) = (
+            case.q_heads() * case.head_dim,
+            (case.q_heads() + case.kv_heads) * case.head_dim,
+        );
+        // Pages of one memory in turns, so that no sequence has two in a row.
+        let most = sequences.iter().map(|c| c.tokens.div_ceil(BLOCK_TOKENS)).max().unwrap();
+        let pages: Vec<Vec<u32>> = (0..lengths.len())
+            .map(|i| (0..most).map(|b| (b * lengths.len() + i) as u32).collect())
+            .collect();
+        let together = same_everywhere(&format!("{case:?}"), |exec| {
+            let mut kv = case.memory(most * lengths.len());
+            let mut outputs = vec![Vec::new(); lengths.len()];
+            let mut past = [0; 5];
+            for rows in [lengths].iter().chain(&calls) {
+                let runs: Vec<KvRun<'_>> = (0..lengths.len())
+                    .map(|i| KvRun {
+                        rows: rows[i],
+                        past: past[i],
+                        pages: &pages[i],
+                    })
+                    .collect();
+                let x: Vec<f32> = (0..lengths.len())
+                    .flat_map(|i| &inputs[i][past[i] * stride..(past[i] + rows[i]) * stride])
+                    .copied()
+                    .collect();
+                exec.kv_append(&layout, &mut kv, &runs, &x[k_at..], stride, &x[v_at..], stride);
+                let mut out = vec![f32::NAN; rows.iter().sum::<usize>() * k_at];
+                exec.attention(
+                    &layout,
+                    &kv,
+                    &runs,
+                    &x,
+                    stride,
+                    case.q_heads(),
+                    case.scale(),
+                    case.window,
+                    case.softcap,
+                    &mut out,
+                );
+                let mut rest = &out[..];
+                for i in 0..lengths.len() {
+                    let (own, after) = rest.split_at(rows[i] * k_at);
+                    outputs[i].extend_from_slice(own);
+                    (rest, past[i]) = (after, past[i] + rows[i]);
+                }
+            }
+            outputs.concat()
+        });
+        let alone = same_everywhere("alone", |exec| {
+            let runs = sequences.iter().zip(&inputs);
+            runs.flat_map(|(c, inputs)| c.run_fresh(exec, inputs, &[c.tokens]))
+                .collect()
+        });
+        assert_same_bits(&format!("{case:?}"), &together, &alone);
+    }
+}
+
+#[test]
+fn append_of_several_pages_from_the_middle_of_one_keeps_all_positions() {
     let case = &cases()[0];
     let inputs = case.inputs(19);
     let (stride, k_at) = (case.stride(), case.q_heads() * case.head_dim);
     let v_at = k_at + case.kv_heads * case.head_dim;
-    let layout = case.layout(128);
+    let layout = case.layout();
     let append = |exec: &Exec<'_>, chunk: usize| {
-        let mut kv = AlignedBuf::zeroed(layout.bytes()).unwrap();
+        let mut kv = case.memory(3);
         for first in (0..128).step_by(chunk) {
             let x = &inputs[first * stride..];
-            exec.kv_append(
-                &layout,
-                &mut kv,
-                first + 30,
-                chunk,
-                &x[k_at..],
-                stride,
-                &x[v_at..],
-                stride,
-            );
+            let run = KvRun {
+                rows: chunk,
+                past: first + 30,
+                pages: &[2, 0, 1],
+            };
+            exec.kv_append(&layout, &mut kv, &[run], &x[k_at..], stride, &x[v_at..], stride);
         }
         kv.chunks_exact(4)
             .map(|b| f32::from_ne_bytes([b[0], b[1], b[2], b[3]]))
@@ -432,23 +530,35 @@ fn append_of_a_whole_ring_from_the_middle_of_a_block_keeps_all_positions() {
 }
 
 #[test]
-fn layout_of_hostile_sizes_is_an_error() {
-    for (heads, dim, capacity) in [
-        (0, 64, 10),
-        (1, 0, 10),
-        (1, 257, 10),
-        (1, 64, 0),
-        (1, 64, usize::MAX),
-        (usize::MAX, 64, 64),
+fn pages_that_are_missing_shared_or_beyond_the_memory_panic() {
+    let layout = KvLayout::new(1, 64, KvDType::I8G32).unwrap();
+    let x = vec![0.0; 200 * 64];
+    for (runs, what) in [
+        (vec![(100, 0, &[0][..])], "blocks up to 2, 1 pages"),
+        (vec![(1, 0, &[4])], "page 4 of 4"),
+        (vec![(1, 0, &[1]), (1, 0, &[1])], "page 1 is written for two blocks"),
+        (vec![(100, 0, &[2, 2])], "page 2 is written for two blocks"),
     ] {
-        assert!(
-            KvLayout::new(heads, dim, KvDType::I8G32, capacity).is_err(),
-            "{heads} {dim} {capacity}"
-        );
+        let panic = std::panic::catch_unwind(|| {
+            let mut kv = AlignedBuf::zeroed(4 * layout.bytes()).unwrap();
+            let exec = Exec {
+                kernels: cactus_kernels::Kernels::detect().unwrap(),
+                step: &cactus_base::Step::inline(),
+            };
+            let run = |&(rows, past, pages)| KvRun { rows, past, pages };
+            let runs: Vec<KvRun<'_>> = runs.iter().map(run).collect();
+            exec.kv_append(&layout, &mut kv, &runs, &x, 64, &x, 64);
+        });
+        let message = *panic.unwrap_err().downcast::<String>().unwrap();
+        assert!(message.contains(what), "{message}");
     }
-    let layout = KvLayout::new(3, 64, KvDType::I8G32, 1000).unwrap();
-    assert_eq!(
-        (layout.capacity_tokens(), layout.bytes()),
-        (1024, 3 * (1024 * 144 + 17 * 64 * 4))
-    );
+}
+
+#[test]
+fn layout_of_hostile_sizes_is_an_error() {
+    for (heads, dim) in [(0, 64), (1, 0), (1, 257), (usize::MAX, 64), (usize::MAX / 8, 256)] {
+        assert!(KvLayout::new(heads, dim, KvDType::I8G32).is_err(), "{heads} {dim}");
+    }
+    let layout = KvLayout::new(3, 64, KvDType::I8G32).unwrap();
+    assert_eq!(layout.bytes(), 3 * (64 * 144 + 64 * 4));
 }

@@ -6,7 +6,7 @@ mod support;
 
 use bytemuck::Pod;
 use cactus_base::{AlignedBuf, Pool, Step};
-use cactus_kernels::{Activations, Epilogue, Exec, Kernels, KvDType, KvLayout, QuantizedRows, RotatedRows};
+use cactus_kernels::{Activations, Epilogue, Exec, Kernels, KvDType, KvLayout, KvRun, QuantizedRows, RotatedRows};
 use cactus_quant::{PackedView, Packing, pack};
 use cactus_testkit::noise;
 use std::ptr::NonNull;
@@ -145,8 +145,9 @@ fn weights_and_activations_at_odd_addresses_give_equal_bits() {
 #[test]
 fn attention_stays_within_its_operands() {
     for dtype in [KvDType::I8G32, KvDType::F16] {
-        for (kv_heads, group, head_dim, tokens) in [(1, 1, 16, 1), (2, 3, 24, 65), (1, 4, 64, 130)] {
-            let layout = KvLayout::new(kv_heads, head_dim, dtype, tokens).unwrap();
+        for (kv_heads, group, head_dim, tokens) in [(1, 1, 16, 1_usize), (2, 3, 24, 65), (1, 4, 64, 130)] {
+            let layout = KvLayout::new(kv_heads, head_dim, dtype).unwrap();
+            let pages: Vec<u32> = (0..tokens.div_ceil(64) as u32).rev().collect();
             let heads = kv_heads * group;
             let q = Random::new(1).floats(tokens * heads * head_dim, 1.0);
             let kv = Random::new(2).floats(2 * tokens * kv_heads * head_dim, 1.0);
@@ -158,14 +159,18 @@ fn attention_stays_within_its_operands() {
                 let exec = Exec { kernels, step: &step };
                 let mut run = |cache: &mut [u8], out: &mut [f32]| {
                     let width = kv_heads * head_dim;
-                    exec.kv_append(&layout, cache, 0, tokens, k.get(), width, v.get(), width);
+                    let runs = [KvRun {
+                        rows: tokens,
+                        past: 0,
+                        pages: &pages,
+                    }];
+                    exec.kv_append(&layout, cache, &runs, k.get(), width, v.get(), width);
                     exec.attention(
                         &layout,
                         cache,
+                        &runs,
                         q.get(),
                         heads * head_dim,
-                        tokens,
-                        0,
                         heads,
                         scale,
                         None,
@@ -174,8 +179,11 @@ fn attention_stays_within_its_operands() {
                     );
                 };
                 let mut expected = vec![0.0; tokens * heads * head_dim];
-                run(&mut AlignedBuf::zeroed(layout.bytes()).unwrap(), &mut expected);
-                let mut cache = Guarded::copy(&vec![[0u64; 8]; layout.bytes() / 64]);
+                run(
+                    &mut AlignedBuf::zeroed(pages.len() * layout.bytes()).unwrap(),
+                    &mut expected,
+                );
+                let mut cache = Guarded::copy(&vec![[0u64; 8]; pages.len() * layout.bytes() / 64]);
                 let mut out = Guarded::copy(&vec![f32::NAN; expected.len()]);
                 run(bytemuck::cast_slice_mut(cache.get()), out.get());
                 assert_eq!(

@@ -8,6 +8,8 @@ pub enum ErrorKind {
     Argument,
     /// The states have no room for more positions.
     ContextFull,
+    /// Other sequences hold what a call needs.
+    Busy,
     /// The bundle is damaged or unreadable.
     Bundle,
     /// A kernel cannot be had or refused its operands.
@@ -41,6 +43,18 @@ pub enum Error {
         /// Positions asked for.
         wanted: usize,
     },
+    /// Other sequences hold what a call needs.
+    #[error("a call needs {wanted} more {what}; of {capacity}, {free} are free")]
+    Busy {
+        /// What there are not enough of.
+        what: &'static str,
+        /// How many there are.
+        capacity: usize,
+        /// How many the call needs.
+        wanted: usize,
+        /// How many nobody holds.
+        free: usize,
+    },
     /// The bundle is damaged or unreadable.
     #[error(transparent)]
     Bundle(#[from] cactus_bundle::Error),
@@ -67,6 +81,7 @@ impl Error {
             Error::Unsupported { .. } => ErrorKind::Unsupported,
             Error::Argument(_) => ErrorKind::Argument,
             Error::ContextFull { .. } => ErrorKind::ContextFull,
+            Error::Busy { .. } => ErrorKind::Busy,
             Error::Bundle(_) | Error::Weight { .. } => ErrorKind::Bundle,
             Error::Kernel(_) => ErrorKind::Kernel,
             Error::Memory(_) => ErrorKind::Memory,

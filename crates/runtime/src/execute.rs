@@ -1,294 +1,117 @@
-//! Execution of a program: one chunk of positions at a time.
+//! Execution of the steps of a program for the rows of one call.
 
 mod rows;
 
-use crate::function::held;
 use crate::observe::{Observed, Observer, Replaced};
-use crate::state::{StatePlan, States};
-use crate::step::{self, Buffer, Kind, Lowered, Rows, TAIL_ROWS, View};
-use crate::{Error, Logits, Profile, Program, Result};
-use cactus_base::{AlignedBuf, Pool};
-use cactus_kernels::{Activations, Epilogue, Exec, Link, NextNorm, Norm, QuantizedRows, RotatedRows, UnaryOp};
+use crate::pages;
+use crate::state::StatePlan;
+use crate::step::{self, Buffer, Kind, Lowered, Rows, View};
+use crate::{Error, Profile, Program, Result};
+use cactus_base::AlignedBuf;
+use cactus_kernels::{Activations, Epilogue, Exec, KvRun, Link, NextNorm, Norm, QuantizedRows, RotatedRows, UnaryOp};
 use cactus_quant::PackedView;
-use cactus_tensor::Tensor;
-use rows::Held;
-use std::collections::BTreeMap;
+pub(crate) use rows::Held;
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::Instant;
 
 /// Functions behind the output head that are computed in one pass.
 const LINKS: usize = 8;
 
-/// Which logits a call computes.
-#[allow(missing_debug_implementations)]
-pub enum Head<'a> {
-    /// None: the call only fills the states.
-    Skip,
-    /// Those of the last position, left in [`Execution::logits`].
-    Last,
-    /// Those of every position from the given one (counted within the call) on; the callback gets position and logits.
-    From(usize, &'a mut dyn FnMut(usize, Logits<'_>)),
-}
-
-/// What changes from call to call: arena, states, logits. One execution runs one sequence.
-#[derive(Debug)]
-pub struct Execution {
-    program: Arc<Program>,
-    arena: AlignedBuf,
-    states: States,
-    /// `[rows, vocab]`, and the peaks of each row.
-    logits: Vec<f32>,
-    peaks: Vec<f32>,
-    profile: Option<Profile>,
-    given: Option<Held>,
-    pub(crate) replaced: Replaced,
-}
-
-impl Execution {
-    /// Memory for one sequence.
-    ///
-    /// # Errors
-    /// Where the memory cannot be had.
-    pub fn new(program: Arc<Program>) -> Result<Execution> {
-        Ok(Execution {
-            arena: AlignedBuf::zeroed(program.lowered.arena_bytes)?,
-            states: States::new(&program.states)?,
-            logits: vec![0.0; program.lowered.vocab_size],
-            peaks: vec![0.0; program.lowered.peaks()],
-            profile: None,
-            given: None,
-            replaced: Replaced::new(),
-            program,
-        })
-    }
-
-    /// The program.
-    pub fn program(&self) -> &Arc<Program> {
-        &self.program
-    }
-
-    /// Positions held by the states.
-    pub fn len(&self) -> usize {
-        self.states.len
-    }
-
-    /// Whether the states hold no position.
-    pub fn is_empty(&self) -> bool {
-        self.states.len == 0
-    }
-
-    /// Logits of the last position of the last call that asked for them, `[vocab]`.
-    pub fn logits(&self) -> Logits<'_> {
-        let lowered = &self.program.lowered;
-        Logits::new(&self.logits[..lowered.vocab_size], &self.peaks[..lowered.peaks()])
-    }
-
-    /// Begins or ends measuring the time of each step.
-    pub fn set_profiling(&mut self, on: bool) {
-        self.profile = on.then(|| Profile::new(self.program.lowered.steps.len()));
-    }
-
-    /// The times measured since profiling began.
-    pub fn profile(&self) -> Option<&Profile> {
-        self.profile.as_ref()
-    }
-
-    /// Takes the inputs of a sequence beside its token ids ([`Program::given_inputs`]), computes what depends on them alone,
-    /// and forgets every position.
-    ///
-    /// # Errors
-    /// [`crate::ErrorKind::Argument`] for an input that is missing, unknown or of another type or shape than declared, or
-    /// where the program has none.
-    pub fn give(&mut self, pool: &Pool, width: usize, inputs: &BTreeMap<String, Tensor>) -> Result<()> {
-        let Some(given) = &self.program.lowered.given else {
-            return Err(Error::Argument("the program reads token ids alone".into()));
-        };
-        let bindings = given.function.bind(inputs)?;
-        let outputs = given.function.run(pool, width, inputs)?;
-        self.given = Some(Held {
-            values: outputs.iter().map(|(_, t)| held(t)).collect(),
-            bindings,
-        });
-        self.clear();
-        Ok(())
-    }
-
-    /// Forgets every position.
-    pub fn clear(&mut self) {
-        self.states.clear(&self.program.states);
-    }
-
-    /// Forgets the positions from `keep` on. Where a state has lost what it would need (a sliding window that moved on,
-    /// a convolution), it returns `false` and forgets nothing.
-    pub fn truncate(&mut self, keep: usize) -> bool {
-        let len = self.states.len;
-        if keep >= len {
-            return keep == len;
-        }
-        if keep == 0 {
-            self.clear();
-            return true;
-        }
-        if !self.program.states.iter().all(|s| s.can_truncate(len, keep)) {
-            return false;
-        }
-        self.states.len = keep;
-        true
-    }
-
-    /// Computes the positions of `ids`, at most [`Program::chunk_tokens`], after those the states hold, on `width`
-    /// threads of `pool`.
-    ///
-    /// # Errors
-    /// [`crate::ErrorKind::Argument`] for an empty or too long chunk or an unknown token id,
-    /// [`crate::ErrorKind::ContextFull`] where the states have no room, [`crate::ErrorKind::Bundle`] where a file of the bundle
-    /// was cut short or could not be read; the states are then as before, and no logits were shown that came of it.
-    pub fn run(&mut self, pool: &Pool, width: usize, ids: &[u32], head: Head<'_>) -> Result<()> {
-        self.run_observed(pool, width, ids, head, None)
-    }
-
-    /// As [`Execution::run`], showing `observer` the inputs of linears.
-    ///
-    /// # Errors
-    /// As [`Execution::run`].
-    pub fn run_observed(
-        &mut self,
-        pool: &Pool,
-        width: usize,
-        ids: &[u32],
-        head: Head<'_>,
-        observer: Option<Observer<'_>>,
-    ) -> Result<()> {
-        let computed = self.pass(pool, width, ids, head, observer);
-        // Before anything else that went wrong: zeros in place of weights may be why.
-        self.program.bundle.intact()?;
-        computed?;
-        self.states.len += ids.len();
-        Ok(())
-    }
-
-    /// Computes the positions of `ids`, which the states then hold beyond their length.
-    fn pass(
-        &mut self,
-        pool: &Pool,
-        width: usize,
-        ids: &[u32],
-        head: Head<'_>,
-        observer: Option<Observer<'_>>,
-    ) -> Result<()> {
-        let program = Arc::clone(&self.program);
-        let past = self.states.len;
-        if ids.is_empty() || ids.len() > program.chunk_tokens {
-            return Err(Error::Argument(format!(
-                "a call computes 1 to {} tokens, found {}",
-                program.chunk_tokens,
-                ids.len()
-            )));
-        }
-        if past + ids.len() > program.context_tokens {
-            return Err(Error::ContextFull {
-                capacity: program.context_tokens,
-                used: past,
-                wanted: ids.len(),
-            });
-        }
-        let wanted = program.given_inputs();
-        if !wanted.is_empty() && self.given.is_none() {
-            let what = format!(
-                "the model reads `{}` too, which must be given first",
-                wanted.join("`, `")
-            );
-            return Err(Error::Argument(what));
-        }
-        let step = pool.step(width);
-        let mut call = Call {
-            lowered: &program.lowered,
-            program: &program,
-            exec: Exec {
-                kernels: program.kernels,
-                step: &step,
-            },
-            arena: &mut self.arena,
-            states: &mut self.states,
-            profile: self.profile.as_mut(),
-            // Not moved as a whole: only the reference itself can take a shorter lifetime.
-            observer: match observer {
-                Some(o) => Some(o),
-                None => None,
-            },
-            replaced: &self.replaced,
-            given: self.given.as_ref(),
-            ids,
-            past,
-        };
-        let steps = program.lowered.steps.len();
-        call.steps(0..program.lowered.tail, 0..ids.len(), HeadOut::default())?;
-        let (vocab, blocks) = (program.lowered.vocab_size, program.lowered.peaks());
-        match head {
-            Head::Skip => {}
-            Head::Last => {
-                let last = ids.len() - 1;
-                let out = HeadOut {
-                    logits: &mut self.logits[..vocab],
-                    peaks: &mut self.peaks[..blocks],
-                };
-                call.steps(program.lowered.tail..steps, last..last + 1, out)?;
-            }
-            Head::From(first, each) => {
-                let rows = TAIL_ROWS.min(ids.len());
-                if self.logits.len() < rows * vocab {
-                    self.logits.resize(rows * vocab, 0.0);
-                    self.peaks.resize(rows * blocks, 0.0);
-                }
-                let mut start = first;
-                while start < ids.len() {
-                    let end = (start + TAIL_ROWS).min(ids.len());
-                    let out = HeadOut {
-                        logits: &mut self.logits[..(end - start) * vocab],
-                        peaks: &mut self.peaks[..(end - start) * blocks],
-                    };
-                    call.steps(program.lowered.tail..steps, start..end, out)?;
-                    program.bundle.intact()?;
-                    for i in 0..end - start {
-                        let (logits, peaks) = (&self.logits[i * vocab..][..vocab], &self.peaks[i * blocks..][..blocks]);
-                        each(start + i, Logits::new(logits, peaks));
-                    }
-                    start = end;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
 /// Where the output head writes.
 #[derive(Default)]
-struct HeadOut<'a> {
+pub(crate) struct HeadOut<'a> {
     /// `[rows, vocab]`
-    logits: &'a mut [f32],
+    pub(crate) logits: &'a mut [f32],
     /// `[rows, peaks of the program]`
-    peaks: &'a mut [f32],
+    pub(crate) peaks: &'a mut [f32],
+}
+
+/// What is known of each row of a call.
+#[derive(Debug, Default)]
+pub(crate) struct RowInfo {
+    pub(crate) ids: Vec<u32>,
+    /// In the sequence.
+    pub(crate) positions: Vec<usize>,
+    /// Index of the run.
+    pub(crate) runs: Vec<u32>,
+}
+
+impl RowInfo {
+    pub(crate) fn clear(&mut self) {
+        self.ids.clear();
+        self.positions.clear();
+        self.runs.clear();
+    }
+
+    /// Appends a run of rows.
+    pub(crate) fn push_run(&mut self, ids: &[u32], past: usize) {
+        let run = self.runs.last().map_or(0, |run| run + 1);
+        self.ids.extend_from_slice(ids);
+        self.positions.extend(past..past + ids.len());
+        self.runs.extend(std::iter::repeat_n(run, ids.len()));
+    }
+
+    /// Makes row `to` what row `from` is.
+    fn copy(&mut self, from: usize, to: usize) {
+        self.ids[to] = self.ids[from];
+        self.positions[to] = self.positions[from];
+        self.runs[to] = self.runs[from];
+    }
+
+    /// The rows `rows` of one run at a time.
+    pub(crate) fn runs(&self, rows: Range<usize>) -> impl Iterator<Item = Range<usize>> + '_ {
+        let mut start = rows.start;
+        std::iter::from_fn(move || {
+            let run = *self.runs[start..rows.end].first()?;
+            let end = start + self.runs[start..rows.end].iter().take_while(|r| **r == run).count();
+            let found = start..end;
+            start = end;
+            Some(found)
+        })
+    }
+}
+
+/// Consecutive rows of a call that belong to one sequence.
+pub(crate) struct Run<'a> {
+    pub(crate) rows: Range<usize>,
+    /// By state; empty where it is in pages.
+    pub(crate) carried: &'a mut [AlignedBuf],
+    pub(crate) given: Option<&'a Held>,
 }
 
 /// One call under way.
-struct Call<'a> {
-    program: &'a Program,
-    lowered: &'a Lowered,
-    exec: Exec<'a>,
-    arena: &'a mut AlignedBuf,
-    states: &'a mut States,
-    profile: Option<&'a mut Profile>,
-    observer: Option<Observer<'a>>,
-    replaced: &'a Replaced,
-    given: Option<&'a Held>,
-    ids: &'a [u32],
-    past: usize,
+pub(crate) struct Call<'a> {
+    pub(crate) program: &'a Program,
+    pub(crate) lowered: &'a Lowered,
+    pub(crate) exec: Exec<'a>,
+    pub(crate) arena: &'a mut AlignedBuf,
+    pub(crate) pools: &'a mut [pages::Pool],
+    /// Where keys and values of each run lie, for each group of layers one after the other.
+    pub(crate) kv_runs: &'a [KvRun<'a>],
+    pub(crate) runs: &'a mut [Run<'a>],
+    pub(crate) rows: &'a mut RowInfo,
+    pub(crate) profile: Option<&'a mut Profile>,
+    pub(crate) observer: Option<Observer<'a>>,
+    pub(crate) replaced: &'a Replaced,
 }
 
 impl<'a> Call<'a> {
-    /// Runs `steps` for the positions `rows` of the call; logits go to `out`.
-    fn steps(&mut self, steps: Range<usize>, rows: Range<usize>, mut out: HeadOut<'_>) -> Result<()> {
+    /// Moves the rows `wanted`, ascending, to the front of what the tail reads, so that it can compute them alone.
+    pub(crate) fn gather(&mut self, wanted: &[usize]) {
+        for &(buffer, row_bytes) in &self.lowered.tail_reads {
+            let at = self.lowered.offsets[buffer];
+            for (to, &from) in wanted.iter().enumerate().filter(|(to, from)| to != *from) {
+                let from = at + from * row_bytes;
+                self.arena.copy_within(from..from + row_bytes, at + to * row_bytes);
+            }
+        }
+        for (to, &from) in wanted.iter().enumerate() {
+            self.rows.copy(from, to);
+        }
+    }
+
+    /// Runs `steps` for the rows `rows` of the call; logits go to `out`.
+    pub(crate) fn steps(&mut self, steps: Range<usize>, rows: Range<usize>, mut out: HeadOut<'_>) -> Result<()> {
         for i in steps {
             let start = self.profile.is_some().then(Instant::now);
             if self.observer.is_some() {
@@ -347,7 +170,7 @@ impl<'a> Call<'a> {
 
     /// Arena bytes of the rows of a buffer of `f32` rows of `stride` elements.
     fn span(&self, buffer: Buffer, stride: usize, rows: &Range<usize>) -> Range<usize> {
-        let at = self.lowered.row_bytes(buffer, stride, rows);
+        let at = self.lowered.row_bytes(buffer, stride, rows.start, rows.start);
         at..at + rows.len() * stride * 4
     }
 
@@ -387,30 +210,27 @@ impl Call<'_> {
                 out,
             } => {
                 let table = self.matrix(*table)?;
-                let (span, first) = (self.span(*out, table.k(), rows), self.past + rows.start);
+                let span = self.span(*out, table.k(), rows);
                 let out = floats(&mut self.arena[span]);
-                for (i, row) in out.chunks_exact_mut(table.k().max(1)).enumerate() {
+                let positions = &self.rows.positions[rows.clone()];
+                for (&position, row) in positions.iter().zip(out.chunks_exact_mut(table.k().max(1))) {
                     // A position beyond 32 bits is beyond every table.
-                    exec.embed(&table, &[u32::try_from(first + i).unwrap_or(u32::MAX)], row)?;
+                    exec.embed(&table, &[u32::try_from(position).unwrap_or(u32::MAX)], row)?;
                 }
             }
             Kind::Embed { table, out, .. } => {
                 let table = self.matrix(*table)?;
                 let span = self.span(*out, table.k(), rows);
-                exec.embed(&table, &self.ids[rows.clone()], floats(&mut self.arena[span]))?;
+                exec.embed(&table, &self.rows.ids[rows.clone()], floats(&mut self.arena[span]))?;
             }
             Kind::RopeTable { inv_freq, scale, table } => {
                 let span = self.whole(*table);
                 let (cos, sin) = floats(&mut self.arena[span]).split_at_mut(self.program.chunk_tokens * inv_freq.len());
-                let len = n * inv_freq.len();
-                exec.rope_table(
-                    self.past + rows.start,
-                    n,
-                    inv_freq,
-                    *scale,
-                    &mut cos[..len],
-                    &mut sin[..len],
-                );
+                for run in self.rows.runs(rows.clone()) {
+                    let (past, n) = (self.rows.positions[run.start], run.len());
+                    let of = (run.start - rows.start) * inv_freq.len()..(run.end - rows.start) * inv_freq.len();
+                    exec.rope_table(past, n, inv_freq, *scale, &mut cos[of.clone()], &mut sin[of]);
+                }
             }
             Kind::Rope {
                 x,
@@ -589,24 +409,25 @@ impl Call<'_> {
                 softcap,
                 out,
             } => {
-                let StatePlan::Kv { layout, .. } = &self.program.states[*state] else {
+                let StatePlan::Kv { layout, group } = &self.program.states.states[*state] else {
                     return Err(Error::Argument("attention needs a KV state".into()));
                 };
                 let (q_span, out_span) = (self.view_span(*q, rows), self.span(*out, q.width, rows));
                 let (k_span, v_span) = (self.view_span(*k, rows), self.view_span(*v, rows));
-                let kv = &mut self.states.buffers[*state];
+                let runs = &self.kv_runs[group * self.runs.len()..][..self.runs.len()];
+                let kv = &mut self.pools[*group].memory;
                 let at = |x: &View| x.offset;
                 let ks: &[f32] = bytemuck::cast_slice(&self.arena[k_span]);
                 let vs: &[f32] = bytemuck::cast_slice(&self.arena[v_span]);
-                exec.kv_append(layout, kv, self.past, n, &ks[at(k)..], k.stride, &vs[at(v)..], v.stride);
+                exec.kv_append(layout, kv, runs, &ks[at(k)..], k.stride, &vs[at(v)..], v.stride);
                 let [qs, os] = parts(self.arena, [q_span, out_span]);
+                let qs = &floats(qs)[at(q)..];
                 exec.attention(
                     layout,
                     kv,
-                    &floats(qs)[at(q)..],
+                    runs,
+                    qs,
                     q.stride,
-                    n,
-                    self.past,
                     *heads,
                     *scale,
                     *window,
@@ -623,12 +444,18 @@ impl Call<'_> {
             } => {
                 let w = self.program.vector(*weight);
                 let b = bias.map(|b| self.program.vector(b));
-                let spans = [self.view_span(*x, rows), self.span(*out, x.width, rows)];
-                let memory = floats(&mut self.states.buffers[*state]);
-                let [xs, os] = parts(self.arena, spans);
-                exec.short_conv(&floats(xs)[x.offset..], x.stride, w, b, memory, n, x.width, floats(os));
+                for run in self.runs.iter_mut() {
+                    let at = |v: View| {
+                        let at = self.lowered.offsets[v.buffer];
+                        at + run.rows.start * v.stride * 4..at + run.rows.end * v.stride * 4
+                    };
+                    let memory = floats(&mut run.carried[*state]);
+                    let [xs, os] = parts(self.arena, [at(*x), at(View::of(*out, x.width))]);
+                    let xs = &floats(xs)[x.offset..];
+                    exec.short_conv(xs, x.stride, w, b, memory, run.rows.len(), x.width, floats(os));
+                }
             }
-            Kind::GatedDelta { .. } => self.gated_delta(kind, rows)?,
+            Kind::GatedDelta { .. } => self.gated_delta(kind)?,
             Kind::Island {
                 island,
                 inputs,

@@ -139,14 +139,17 @@ pub(crate) fn lower(
     }
     let vocab_size = l.logits(*logits)?;
     // The tail may run several times, for some rows each time: what it reads from before must outlive every run.
-    for r in &mut l.requests {
+    let mut tail_reads = Vec::new();
+    for (buffer, r) in l.requests.iter_mut().enumerate() {
         if r.first < tail && r.last >= tail {
             r.last = l.steps.len();
+            tail_reads.push((buffer, r.bytes / rows.max(1)));
         }
     }
     let (offsets, arena_bytes) = plan(&l.requests);
     Ok(Lowered {
         tail,
+        tail_reads,
         weights: l.weights,
         offsets,
         sizes: l.requests.iter().map(|r| r.bytes).collect(),

@@ -2,7 +2,7 @@
 //!
 //! For conversion, which has to know what reaches a weight and what a change of it does. A model in use has neither.
 
-use crate::{Error, Execution, Result};
+use crate::{Batch, Error, Execution, Result};
 use cactus_quant::Packed;
 use std::collections::HashMap;
 
@@ -24,6 +24,16 @@ pub type Observer<'a> = &'a mut dyn FnMut(Observed<'_>);
 pub(crate) type Replaced = HashMap<usize, Packed>;
 
 impl Execution {
+    /// As [`Batch::replace_weight`].
+    ///
+    /// # Errors
+    /// As [`Batch::replace_weight`].
+    pub fn replace_weight(&mut self, name: &str, matrix: Option<Packed>) -> Result<()> {
+        self.batch.replace_weight(name, matrix)
+    }
+}
+
+impl Batch {
     /// Computes with `matrix` in place of the stored tensor `name` from now on; `None` restores it.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use crate::lower;
 use crate::profile::{Profile, ProfileRow};
-use crate::state::StatePlan;
+use crate::state::StatePlans;
 use crate::step::{Lowered, Step};
 use crate::{Error, MemoryReport, Result};
 use cactus_bundle::{Bundle, Weight};
@@ -40,7 +40,7 @@ pub struct Program {
     pub(crate) bundle: Arc<Bundle>,
     pub(crate) kernels: &'static Kernels,
     pub(crate) lowered: Lowered,
-    pub(crate) states: Vec<StatePlan>,
+    pub(crate) states: StatePlans,
     pub(crate) context_tokens: usize,
     pub(crate) chunk_tokens: usize,
 }
@@ -63,11 +63,7 @@ impl Program {
             None => Kernels::detect()?,
         };
         let lowered = lower::lower(&graph, &bundle, &bindings, chunk_tokens, kernels)?;
-        let states = graph
-            .states()
-            .iter()
-            .map(|s| StatePlan::new(s, context_tokens, chunk_tokens, options.kv_dtype))
-            .collect::<Result<Vec<_>>>()?;
+        let states = StatePlans::new(graph.states(), context_tokens, chunk_tokens, options.kv_dtype)?;
         // Some weights were read and kept in another form.
         bundle.intact()?;
         Ok(Program {
@@ -113,7 +109,7 @@ impl Program {
     /// Whether an execution can forget the last `tokens` positions of a call, whatever came before: not where a state keeps
     /// less than that, as a convolution's.
     pub fn can_rewind(&self, tokens: usize) -> bool {
-        tokens < self.chunk_tokens && self.states.iter().all(StatePlan::can_rewind)
+        tokens < self.chunk_tokens && self.states.can_rewind()
     }
 
     /// Where the memory goes.
@@ -122,7 +118,7 @@ impl Program {
             mapped_bytes: self.bundle.mapped_bytes(),
             arena_bytes: self.lowered.arena_bytes,
             buffers_bytes: self.lowered.buffers_bytes,
-            state_bytes: self.states.iter().map(StatePlan::bytes).sum(),
+            state_bytes: self.states.bytes(),
             logits_bytes: self.lowered.vocab_size * 4,
         }
     }

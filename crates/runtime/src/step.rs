@@ -4,7 +4,6 @@ use crate::PEAK_LOGITS;
 use crate::function::Island;
 use crate::lower::Given;
 use cactus_kernels::{Activation, BinaryOp, UnaryOp};
-use std::ops::Range;
 
 /// Index of a buffer.
 pub(crate) type Buffer = usize;
@@ -294,6 +293,8 @@ pub(crate) struct Lowered {
     pub(crate) steps: Vec<Step>,
     /// Steps from here on are the tail.
     pub(crate) tail: usize,
+    /// Buffers made before the tail that it reads, and bytes of a row of each.
+    pub(crate) tail_reads: Vec<(Buffer, usize)>,
     pub(crate) islands: Vec<Island>,
     pub(crate) given: Option<Given>,
     /// Indices of stored tensors in the bundle.
@@ -315,9 +316,10 @@ impl Lowered {
         self.vocab_size.div_ceil(PEAK_LOGITS)
     }
 
-    /// Bytes of the arena from which rows `rows` of the call lie in a buffer of rows of `stride` floats.
-    pub(crate) fn row_bytes(&self, buffer: Buffer, stride: usize, rows: &Range<usize>) -> usize {
-        let before = if buffer < self.tail_buffers { rows.start } else { 0 };
+    /// Byte of the arena at which row `row` of the call lies in a buffer of rows of `stride` floats, when a step computes the
+    /// rows from `first` on: buffers of the tail hold no others.
+    pub(crate) fn row_bytes(&self, buffer: Buffer, stride: usize, row: usize, first: usize) -> usize {
+        let before = if buffer < self.tail_buffers { row } else { row - first };
         self.offsets[buffer] + before * stride * 4
     }
 }

@@ -28,8 +28,8 @@
 mod half;
 mod int8;
 
-use crate::exec::{Exec, SharedMut, check_strided};
-use crate::kv::{BLOCK_TOKENS, KvDType, KvLayout, MAX_HEAD_DIM};
+use crate::exec::{Exec, SharedMut, check_strided, part_range};
+use crate::kv::{BLOCK_TOKENS, KvDType, KvLayout, KvRun, MAX_HEAD_DIM};
 use crate::math::{exp2_weight, tanh};
 use bytemuck::Zeroable;
 use cactus_simd::{Op, Simd};
@@ -42,31 +42,31 @@ const MAX_QUERIES: usize = 32;
 const MAX_ROWS: usize = 8;
 
 impl Exec<'_> {
-    /// Causal attention of `rows` queries at positions `past..past + rows`, whose keys and values are in the cache already.
+    /// Causal attention of the positions of `runs`, whose keys and values are in their pages of the memory `kv` already.
     ///
-    /// `q` holds `rows` rows `q_stride` elements apart, each beginning with `[q_heads, head_dim]`; `out [rows, q_heads *
-    /// head_dim]`. Query head `h` reads KV head `h / (q_heads / kv_heads)`. The query at position `p` sees positions
-    /// `max(0, p + 1 - window)..=p`. Scores are `q·k * scale`, then `cap * tanh(score / cap)` with a `softcap`.
+    /// `q` holds a row for each position of the runs in order, `q_stride` elements apart, each beginning with `[q_heads,
+    /// head_dim]`; `out [rows, q_heads * head_dim]`. Query head `h` reads KV head `h / (q_heads / kv_heads)`. The query at
+    /// position `p` of a sequence sees its positions `max(0, p + 1 - window)..=p`. Scores are `q·k * scale`, then `cap *
+    /// tanh(score / cap)` with a `softcap`.
     ///
     /// # Panics
-    /// When a slice is too short, `kv_heads` does not divide `q_heads`, the window is 0, or positions that queries see no
-    /// longer fit the capacity.
+    /// When a slice is too short, `kv_heads` does not divide `q_heads`, the window is 0, or a page of a block that queries
+    /// see is missing or beyond the memory.
     #[allow(clippy::too_many_arguments)]
     pub fn attention(
         &self,
         layout: &KvLayout,
         kv: &[u8],
+        runs: &[KvRun<'_>],
         q: &[f32],
         q_stride: usize,
-        rows: usize,
-        past: usize,
         q_heads: usize,
         scale: f32,
         window: Option<usize>,
         softcap: Option<f32>,
         out: &mut [f32],
     ) {
-        layout.check_memory(kv);
+        let rows: usize = runs.iter().map(|run| run.rows).sum();
         let width = q_heads * layout.head_dim();
         check_strided("attention queries", q.len(), rows, q_stride, width);
         assert!(
@@ -85,45 +85,66 @@ impl Exec<'_> {
             return;
         }
         let window = window.unwrap_or(usize::MAX);
-        let seen = window.saturating_add(rows - 1).min(past + rows);
-        assert!(
-            seen <= layout.capacity_tokens(),
-            "attention: {seen} positions, capacity {}",
-            layout.capacity_tokens()
-        );
+        layout.check("attention", kv, runs, |run| {
+            let first = (run.past + 1).saturating_sub(window);
+            first / BLOCK_TOKENS..(run.past + run.rows).div_ceil(BLOCK_TOKENS)
+        });
 
         let group = q_heads / layout.kv_heads();
-        let seen_per_row = window.min(past + rows.div_ceil(2));
-        let cost = rows * q_heads * seen_per_row * layout.dim() / 32;
-        let plan = Plan::new(
-            layout.kv_heads(),
-            group,
-            rows,
-            if cost > 8_000 { self.step.width() } else { 1 },
-        );
-        let parts = if plan.threads > 1 { plan.tiles() } else { 1 };
+        let cost = runs.iter().map(|run| {
+            let seen_per_row = window.min(run.past + run.rows.div_ceil(2));
+            run.rows * q_heads * seen_per_row * layout.dim() / 32
+        });
+        let threads = if cost.sum::<usize>() > 8_000 {
+            self.step.width()
+        } else {
+            1
+        };
+        let attend = Attend {
+            layout,
+            kv,
+            q,
+            q_stride,
+            q_heads,
+            scale,
+            window,
+            softcap,
+            out: &SharedMut::new(out),
+        };
         let kernels = self.kernels;
-        let out = SharedMut::new(out);
+        // One sequence is cut so that no thread is idle; several are enough work for all as they are.
+        let plan = |run: &KvRun<'_>| match runs {
+            [_] => Plan::new(layout.kv_heads(), group, run.rows, threads),
+            _ => Plan::few_reads(layout.kv_heads(), group, run.rows),
+        };
+        let tiles: usize = runs.iter().map(|run| plan(run).tiles()).sum();
+        let parts = match runs {
+            _ if threads == 1 => 1,
+            [_] => tiles,
+            _ => tiles.min(16 * threads),
+        };
         self.step.run(parts, &|part| {
-            let tiles = if parts == 1 { 0..plan.tiles() } else { part..part + 1 };
-            for index in tiles {
-                let (kv_head, heads, rows) = plan.tile(index);
-                let heads = kv_head * group + heads.start..kv_head * group + heads.end;
-                kernels.run(Tile {
-                    layout,
-                    kv,
-                    q,
-                    q_stride,
-                    past,
-                    q_heads,
-                    scale,
-                    window,
-                    softcap,
-                    kv_head,
-                    heads,
-                    rows,
-                    out: &out,
-                });
+            let mut tiles = part_range(tiles, parts, part);
+            let mut first_row = 0;
+            for &run in runs {
+                if tiles.is_empty() {
+                    break;
+                }
+                let plan = plan(&run);
+                let count = plan.tiles();
+                for index in tiles.start.min(count)..tiles.end.min(count) {
+                    let (kv_head, heads, rows) = plan.tile(index);
+                    kernels.run(Tile {
+                        attend,
+                        run,
+                        first_row,
+                        kv_head,
+                        heads: kv_head * group + heads.start..kv_head * group + heads.end,
+                        rows,
+                    });
+                }
+                first_row += run.rows;
+                tiles = tiles.start.saturating_sub(count)..tiles.end.saturating_sub(count);
             }
         });
     }
@@ -132,9 +153,8 @@ impl Exec<'_> {
 /// Reading keys and values, in units of what is computed with them for one query.
 const READ_COST: usize = 4;
 
-/// How queries are cut into tiles.
+/// How the queries of a run are cut into tiles.
 struct Plan {
-    threads: usize,
     kv_heads: usize,
     /// Query heads of a KV head, of a tile, and tiles they make.
     group: usize,
@@ -146,25 +166,36 @@ struct Plan {
 
 impl Plan {
     fn new(kv_heads: usize, group: usize, rows: usize, threads: usize) -> Self {
-        let rows_of = |heads: usize| (MAX_QUERIES / heads).clamp(1, rows);
         // What the thread with most tiles does: each reads keys and values once, and computes for each of its queries.
         let cost = |heads: usize| {
-            let tiles = kv_heads * group.div_ceil(heads) * rows.div_ceil(rows_of(heads));
-            tiles.div_ceil(threads) * (READ_COST + heads * rows_of(heads))
+            let tiles = kv_heads * group.div_ceil(heads) * rows.div_ceil(Self::rows_of(heads, rows));
+            tiles.div_ceil(threads) * (READ_COST + heads * Self::rows_of(heads, rows))
         };
         let most = group.min(MAX_QUERIES);
         // Of equals the one with the fewest reads.
         let tile_heads = (1..=most).rev().min_by_key(|&heads| cost(heads)).unwrap_or(most);
-        let tile_rows = rows_of(tile_heads);
+        Self::of(kv_heads, group, rows, tile_heads)
+    }
+
+    /// As many heads in a tile as it can have: keys and values are read as few times as can be.
+    fn few_reads(kv_heads: usize, group: usize, rows: usize) -> Self {
+        Self::of(kv_heads, group, rows, group.min(MAX_QUERIES))
+    }
+
+    fn of(kv_heads: usize, group: usize, rows: usize, tile_heads: usize) -> Self {
         Self {
-            threads,
             kv_heads,
             group,
             tile_heads,
             splits: group.div_ceil(tile_heads),
             rows,
-            tile_rows,
+            tile_rows: Self::rows_of(tile_heads, rows),
         }
+    }
+
+    /// Rows of a tile of so many heads.
+    fn rows_of(heads: usize, rows: usize) -> usize {
+        (MAX_QUERIES / heads).clamp(1, rows.max(1))
     }
 
     fn tiles(&self) -> usize {
@@ -185,21 +216,38 @@ impl Plan {
     }
 }
 
-/// Queries that share keys and values: some rows times some heads of one KV head, row after row.
-struct Tile<'a> {
+/// What is the same for all tiles of a call.
+#[derive(Clone, Copy)]
+struct Attend<'a> {
     layout: &'a KvLayout,
     kv: &'a [u8],
     q: &'a [f32],
     q_stride: usize,
-    past: usize,
     q_heads: usize,
     scale: f32,
     window: usize,
     softcap: Option<f32>,
+    out: &'a SharedMut<'a, f32>,
+}
+
+/// Queries that share keys and values: some rows of a run times some heads of one KV head, row after row.
+struct Tile<'a> {
+    attend: Attend<'a>,
+    run: KvRun<'a>,
+    /// Row of the call with which the run begins.
+    first_row: usize,
     kv_head: usize,
     heads: Range<usize>,
     rows: Range<usize>,
-    out: &'a SharedMut<'a, f32>,
+}
+
+impl<'a> std::ops::Deref for Tile<'a> {
+    type Target = Attend<'a>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Attend<'a> {
+        &self.attend
+    }
 }
 
 impl Op for Tile<'_> {
@@ -226,7 +274,7 @@ impl Tile<'_> {
             self.rows.start + index / self.heads.len(),
             self.heads.start + index % self.heads.len(),
         );
-        &self.q[row * self.q_stride + head * self.layout.head_dim()..][..self.layout.head_dim()]
+        &self.q[(self.first_row + row) * self.q_stride + head * self.layout.head_dim()..][..self.layout.head_dim()]
     }
 
     /// What turns a dot product into the argument of [`Tile::finish_scores`].
@@ -238,17 +286,17 @@ impl Tile<'_> {
         }
     }
 
-    /// Positions that the queries of row `row` (counted within the call) see.
+    /// Positions that the queries of row `row` (counted within the run) see.
     #[inline(always)]
     fn seen(&self, row: usize) -> Range<usize> {
-        let end = self.past + row + 1;
+        let end = self.run.past + row + 1;
         end.saturating_sub(self.window)..end
     }
 
     /// Queries that see any position of the block beginning at `base`.
     #[inline(always)]
     fn active(&self, base: usize) -> Range<usize> {
-        let first_position = self.past + self.rows.start;
+        let first_position = self.run.past + self.rows.start;
         let begin = base.saturating_sub(first_position).min(self.rows.len());
         // The window of position p begins at p + 1 - window, which must lie before the block's end.
         let end_position = (base + BLOCK_TOKENS - 1).saturating_add(self.window);
@@ -279,18 +327,19 @@ impl Tile<'_> {
         let step = C::rows::<S>();
 
         let first_block = self.seen(self.rows.start).start / BLOCK_TOKENS;
-        let last_block = (self.past + self.rows.end - 1) / BLOCK_TOKENS;
+        let last_block = (self.run.past + self.rows.end - 1) / BLOCK_TOKENS;
         for block in first_block..=last_block {
             let base = block * BLOCK_TOKENS;
-            let bytes = &self.kv[self.layout.block_range(self.kv_head, block)];
+            let page = self.run.pages[block];
+            let bytes = &self.kv[self.layout.head_range(self.kv_head, page)];
             let cached = C::block(bytes, dim);
-            let reference = self.layout.reference(self.kv, self.kv_head, block);
+            let reference = self.layout.reference(self.kv, self.kv_head, page);
             let has_reference = reference.iter().any(|&x| x != 0.0);
             C::begin_block(&mut weights);
             // The block that is needed next, half of it now: what a core fetches ahead by itself leaves half of the
             // bandwidth unused.
             let next = if block < last_block {
-                &self.kv[self.layout.block_range(self.kv_head, block + 1)]
+                &self.kv[self.layout.head_range(self.kv_head, self.run.pages[block + 1])]
             } else {
                 &[]
             };
@@ -351,7 +400,7 @@ impl Tile<'_> {
                 self.rows.start + index / self.heads.len(),
                 self.heads.start + index % self.heads.len(),
             );
-            let start = (row * self.q_heads + head) * head_dim;
+            let start = ((self.first_row + row) * self.q_heads + head) * head_dim;
             // SAFETY: tiles are disjoint sets of rows and heads.
             let out = unsafe { self.out.piece(start..start + head_dim) };
             let scale = s.splat(1.0 / s.reduce_sum(s.load(sum)));

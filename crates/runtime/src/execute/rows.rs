@@ -1,8 +1,8 @@
 //! Steps whose kernels are those of functions: rows go out of the arena and come back into it.
 
-use super::{Call, floats};
+use super::{Call, RowInfo, floats};
 use crate::function::Exchange;
-use crate::step::{Buffer, Input, Kind, Lowered};
+use crate::step::{Buffer, Input, Kind, Lowered, View};
 use crate::{Error, Result};
 use cactus_base::AlignedBuf;
 use cactus_ir::Bindings;
@@ -15,10 +15,18 @@ struct Rows<'a> {
     lowered: &'a Lowered,
     inputs: &'a [Input],
     outputs: &'a [(Buffer, usize)],
-    ids: &'a [u32],
-    past: usize,
+    info: &'a RowInfo,
     given: Option<&'a Held>,
     rows: Range<usize>,
+    /// First row that the step computes.
+    first: usize,
+}
+
+impl Rows<'_> {
+    /// Byte of the arena at which the rows begin in a buffer of rows of `stride` floats.
+    fn at(&self, buffer: Buffer, stride: usize) -> usize {
+        self.lowered.row_bytes(buffer, stride, self.rows.start, self.first)
+    }
 }
 
 /// What holds for a sequence: computed once.
@@ -33,7 +41,7 @@ impl Exchange for Rows<'_> {
         let view = match self.inputs[index] {
             Input::Rows(view) => view,
             Input::Ids => {
-                let ids = self.ids[self.rows.clone()].iter().map(|&id| i64::from(id));
+                let ids = self.info.ids[self.rows.clone()].iter().map(|&id| i64::from(id));
                 return numbers(to, ids);
             }
             Input::Given(index) => {
@@ -43,11 +51,11 @@ impl Exchange for Rows<'_> {
                 return;
             }
             Input::Positions => {
-                let first = self.past + self.rows.start;
-                return numbers(to, (first..).map(|p| p as i64));
+                let positions = self.info.positions[self.rows.clone()].iter().map(|&p| p as i64);
+                return numbers(to, positions);
             }
         };
-        let at = self.lowered.row_bytes(view.buffer, view.stride, &self.rows) + view.offset * 4;
+        let at = self.at(view.buffer, view.stride) + view.offset * 4;
         for (i, to) in to.chunks_exact_mut((view.width * 4).max(1)).enumerate() {
             let from = at + i * view.stride * 4;
             to.copy_from_slice(&self.arena[from..from + to.len()]);
@@ -56,7 +64,7 @@ impl Exchange for Rows<'_> {
 
     fn write(&mut self, index: usize, from: &[u8]) {
         let (buffer, width) = self.outputs[index];
-        let at = self.lowered.row_bytes(buffer, width, &self.rows);
+        let at = self.at(buffer, width);
         self.arena[at..at + from.len()].copy_from_slice(from);
     }
 }
@@ -76,21 +84,32 @@ impl Call<'_> {
         rows: &Range<usize>,
     ) -> Result<()> {
         let lowered = self.lowered;
-        let mut exchange = Rows {
-            arena: self.arena,
-            lowered,
-            inputs,
-            outputs,
-            ids: self.ids,
-            past: self.past,
-            given: self.given,
-            rows: rows.clone(),
+        let first = rows.start;
+        let mut compute = |rows: Range<usize>, given: Option<&Held>| {
+            let mut exchange = Rows {
+                first,
+                arena: self.arena,
+                lowered,
+                inputs,
+                outputs,
+                info: self.rows,
+                given,
+                rows: rows.clone(),
+            };
+            lowered.islands[island].run(self.exec, rows.len(), given.map(|g| &g.bindings), &mut exchange)
         };
-        let given = self.given.map(|g| &g.bindings);
-        lowered.islands[island].run(self.exec, rows.len(), given, &mut exchange)
+        if !inputs.iter().any(|i| matches!(i, Input::Given(_))) {
+            return compute(rows.clone(), None);
+        }
+        // What is given differs from sequence to sequence.
+        for rows in self.rows.runs(rows.clone()) {
+            let run = self.rows.runs[rows.start] as usize;
+            compute(rows, self.runs[run].given)?;
+        }
+        Ok(())
     }
 
-    pub(super) fn gated_delta(&mut self, kind: &Kind, rows: &Range<usize>) -> Result<()> {
+    pub(super) fn gated_delta(&mut self, kind: &Kind) -> Result<()> {
         let &Kind::GatedDelta {
             state,
             q,
@@ -105,35 +124,42 @@ impl Call<'_> {
         else {
             return Err(Error::Argument("a step of another kind".into()));
         };
-        let spans = [q, k, v, decay, rate].map(|x| (self.view_span(x, rows), x));
-        let out = self.span(out, v.width, rows);
-        let matrices = floats(&mut self.states.buffers[state]);
-        let (before, rest) = self.arena.split_at_mut(out.start);
-        let (result, after) = rest.split_at_mut(out.len());
-        let [q_rows, k_rows, v_rows, decay, rate] = spans.map(|(span, view)| {
-            // Buffers that are alive together lie apart, so an operand is on one side of the result.
-            let data: &[f32] = bytemuck::cast_slice(match span.end <= out.start {
-                true => &before[span],
-                false => &after[span.start - out.end..span.end - out.end],
+        let lowered = self.lowered;
+        for run in self.runs.iter_mut() {
+            let at = |x: View| {
+                let at = lowered.offsets[x.buffer];
+                at + run.rows.start * x.stride * 4..at + run.rows.end * x.stride * 4
+            };
+            let spans = [q, k, v, decay, rate].map(|x| (at(x), x));
+            let out = at(View::of(out, v.width));
+            let matrices = floats(&mut run.carried[state]);
+            let (before, rest) = self.arena.split_at_mut(out.start);
+            let (result, after) = rest.split_at_mut(out.len());
+            let [q_rows, k_rows, v_rows, decay, rate] = spans.map(|(span, view)| {
+                // Buffers that are alive together lie apart, so an operand is on one side of the result.
+                let data: &[f32] = bytemuck::cast_slice(match span.end <= out.start {
+                    true => &before[span],
+                    false => &after[span.start - out.end..span.end - out.end],
+                });
+                DeltaRows {
+                    data: &data[view.offset..],
+                    stride: view.stride,
+                }
             });
-            DeltaRows {
-                data: &data[view.offset..],
-                stride: view.stride,
-            }
-        });
-        let call = GatedDelta {
-            len: rows.len(),
-            heads,
-            key_heads,
-            keys: q.width / key_heads.max(1),
-            values: v.width / heads.max(1),
-            q: q_rows,
-            k: k_rows,
-            v: v_rows,
-            decay,
-            rate,
-        };
-        self.exec.gated_delta(&call, matrices, floats(result));
+            let call = GatedDelta {
+                len: run.rows.len(),
+                heads,
+                key_heads,
+                keys: q.width / key_heads.max(1),
+                values: v.width / heads.max(1),
+                q: q_rows,
+                k: k_rows,
+                v: v_rows,
+                decay,
+                rate,
+            };
+            self.exec.gated_delta(&call, matrices, floats(result));
+        }
         Ok(())
     }
 }
