@@ -1,3 +1,5 @@
+//! The error of this crate: what is wrong, in which file and at which byte. What to do about it is left to the callers.
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,6 @@
 //! Mapped files that go away under those who read them: an error, never the end of the process.
 #![cfg(unix)]
+#![allow(clippy::disallowed_methods, reason = "a child of a test ends with a code of its own")]
 
 use cactus_bundle::{Error, ErrorKind, Mapped};
 use std::fs::{self, File};

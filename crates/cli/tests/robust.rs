@@ -1,5 +1,6 @@
 //! Disks that fail, files that change and processes that are killed, as a user of `cactus` meets them.
 #![cfg(unix)]
+#![allow(clippy::print_stderr, reason = "a skipped test must be seen")]
 
 use std::fs::{self, File};
 use std::io::{BufReader, Read};

@@ -94,7 +94,7 @@ fn function_computes_what_torch_computed_with_equal_bits_everywhere() {
     let dir = tempfile::tempdir().unwrap();
     for case in cases() {
         let bundle = bundle(&case, dir.path(), None);
-        bundle.verify(|_| {}).unwrap();
+        bundle.verify(2, &|_| {}).whole().unwrap();
         let calls = calls(&case);
         let mut bits: Option<Vec<Vec<u32>>> = None;
         for kernels in Kernels::available() {

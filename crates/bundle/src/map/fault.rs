@@ -142,7 +142,7 @@ fn install() {
 extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: with SA_SIGINFO the system passes a valid `info`.
     let (address, sent) = unsafe { ((*info).si_addr().addr(), was_sent((*info).si_code)) };
-    if !(!sent && replace(address)) {
+    if sent || !replace(address) {
         pass_on(signal, info, context, sent);
     }
 }
