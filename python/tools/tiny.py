@@ -158,6 +158,10 @@ def _small(default: dict, model_type: str | None) -> dict:
             out[name] = _small(value, value["model_type"]) | {"model_type": value["model_type"]}
         elif isinstance(value, bool) or value is None:
             continue
+        elif isinstance(value, list) and name in ("depths", "layers", "num_blocks", "layer_depths"):
+            out[name] = [min(v, 2) if isinstance(v, int) else v for v in value]
+        elif name == "embed_dim" and any(isinstance(default.get(k), list) for k in ("num_heads", "num_attention_heads")):
+            continue
         elif name in SCALES and isinstance(value, (int, float)):
             out[name] = SCALES[name]
         elif isinstance(value, list) and count and len(value) == count and count > 1:

@@ -31,6 +31,13 @@ impl Pass for Positions {
                     counted(graph, id, axis)?
                 }
                 Op::Take { .. } | Op::Gather { .. } => chosen(graph, id)?,
+                Op::Iota { start, len } if counts(len) => match start.as_known() {
+                    Some(n) if n > 0 => {
+                        let len = len.clone();
+                        Some(shifted(graph, id, n, len)?)
+                    }
+                    _ => None,
+                },
                 _ => None,
             };
             if let Some(what) = what {
@@ -102,14 +109,14 @@ fn iota_along(g: &Graph, x: ValueId, axis: usize) -> Option<Dim> {
     }
 }
 
-/// The running sum of one integer along an axis that counts positions.
+/// The running sum of one whole number along an axis that counts positions.
 fn counted(g: &mut Graph, id: NodeId, axis: usize) -> Result<Option<&'static str>> {
     let node = g.node(id);
     let (x, out) = (node.inputs[0], node.outputs[0]);
     let ty = g.ty(out).clone();
     let (Some(n), true) = (
         everywhere(g, x).filter(|&n| n != 0),
-        ty.dtype == DType::I64 && counts(&ty.shape[axis]),
+        matches!(ty.dtype, DType::I64 | DType::F32) && counts(&ty.shape[axis]),
     ) else {
         return Ok(None);
     };
@@ -126,10 +133,19 @@ fn counted(g: &mut Graph, id: NodeId, axis: usize) -> Result<Option<&'static str
         &[],
     )?;
     let v = insert_before(g, id, Op::Reshape { shape: along }, &[v])?;
+    let v = if ty.dtype == DType::I64 {
+        v
+    } else {
+        insert_before(g, id, Op::Cast { dtype: ty.dtype }, &[v])?
+    };
     let v = match n {
         1 => v,
         n => {
-            let by = g.add_literal(&[], Literal::I64(vec![n]))?;
+            let by = match ty.dtype {
+                DType::I64 => Literal::I64(vec![n]),
+                _ => Literal::F32(vec![n as f32]),
+            };
+            let by = g.add_literal(&[], by)?;
             insert_before(g, id, Op::Binary { f: BinaryFn::Mul }, &[v, by])?
         }
     };
@@ -154,4 +170,13 @@ fn chosen(g: &mut Graph, id: NodeId) -> Result<Option<&'static str>> {
 fn everywhere(g: &Graph, v: ValueId) -> Option<i64> {
     let Affine { coefficients, constant } = affine(g, v, MAX_DEPTH).ok()?;
     constant.as_integer().filter(|_| coefficients.iter().all(|&c| c == 0))
+}
+
+/// Positions that begin at `n`, as those that begin at 0 and a number.
+fn shifted(g: &mut Graph, id: NodeId, n: usize, len: Dim) -> Result<&'static str> {
+    let start = Dim::known(0);
+    let v = insert_before(g, id, Op::Iota { start, len }, &[])?;
+    let n = g.add_literal(&[], Literal::I64(vec![i64::try_from(n).unwrap_or(i64::MAX)]))?;
+    g.replace(id, Op::Binary { f: BinaryFn::Add }, &[v, n])?;
+    Ok("positions that begin later")
 }

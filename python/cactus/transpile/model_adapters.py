@@ -96,8 +96,16 @@ class CausalLogits(nn.Module):
         super().__init__()
         self.model = model
 
+        # RoBERTa and its like count the tokens that are no padding, so that positions depend on tokens. A sequence that is
+        # continued has no padding.
+        counts = [m for m in model.modules() if hasattr(m, "create_position_ids_from_input_ids")]
+        self.first = counts[0].padding_idx + 1 if counts else None
+
     def forward(self, input_ids: Tensor) -> Tensor:
-        return self.model(input_ids=input_ids, use_cache=False, return_dict=False)[0]
+        more = {}
+        if self.first is not None:
+            more["position_ids"] = torch.arange(self.first, self.first + input_ids.shape[1])[None]
+        return self.model(input_ids=input_ids, use_cache=False, return_dict=False, **more)[0]
 
 
 class Encoder(nn.Module):

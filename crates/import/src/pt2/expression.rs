@@ -213,8 +213,8 @@ impl Reader<'_> {
 }
 
 impl Reader<'_> {
-    /// The larger of two sizes, or the smaller: the one that it is for every length, or, of a number and a length, the number,
-    /// where shorter sequences are then refused.
+    /// The larger of two sizes, or the smaller: the one that it is for every length; of a number and a length it is the number
+    /// that is taken for the smaller, and lengths for which it is not are refused.
     fn extreme(&self, largest: bool, a: &Dim, b: &Dim) -> Result<Dim> {
         let overflow = |e: cactus_ir::Error| fail(self.text, "cannot be followed").caused_by(e);
         let (above, below) = (a.sub(b).map_err(overflow)?, b.sub(a).map_err(overflow)?);
@@ -222,11 +222,12 @@ impl Reader<'_> {
         let first_is_larger = match (never_negative(&above), never_negative(&below)) {
             (true, _) => true,
             (_, true) => false,
-            _ if !largest && a.as_known().is_some() => {
+            // A number and a length: the smaller is taken for the number, the larger for the length, which then is no less.
+            _ if a.as_known().is_some() => {
                 self.bounds.require(below);
                 false
             }
-            _ if !largest && b.as_known().is_some() => {
+            _ if b.as_known().is_some() => {
                 self.bounds.require(above);
                 true
             }
@@ -582,6 +583,7 @@ mod tests {
             ),
             (format!("Min(Integer(2), {s}, Add({s}, Integer(1)))"), "2", ""),
             (format!("Min({s}, Integer(4))"), "4", "s-4"),
+            (format!("Max({s}, Integer(9))"), "s", "s-9"),
         ];
         for (text, want, required) in cases {
             let bounds = Lengths(Vec::new().into());
@@ -589,7 +591,7 @@ mod tests {
             assert_eq!(found.to_string(), want, "{text}");
             assert_eq!(bounds.0.borrow().join(", "), required, "{text}");
         }
-        let text = format!("Max({s}, Integer(9))");
+        let text = format!("Max({s}, Add(Integer(9), Mul(Integer(-1), {s})))");
         assert!(size(&text, &|n| n.to_owned(), &Lengths(Vec::new().into())).is_err());
     }
 

@@ -183,7 +183,13 @@ fn scatter(im: &mut Importer<'_>, call: &Call, add: bool) -> Result<Vec<ValueId>
             im.expand(value, shape)?
         }
     };
-    one(im.op(Op::Scatter { axis, add }, &[x, ids, updates]))
+    if dtype != DType::Bool {
+        return one(im.op(Op::Scatter { axis, add }, &[x, ids, updates]));
+    }
+    // Truth values by way of integers, which have kernels.
+    let (x, updates) = (im.cast(x, DType::I64)?, im.cast(updates, DType::I64)?);
+    let y = im.op(Op::Scatter { axis, add }, &[x, ids, updates])?;
+    one(im.cast(y, DType::Bool))
 }
 
 /// Slices of `self` along an axis replaced by, or increased by, those of another tensor.

@@ -42,10 +42,40 @@ fn pad(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
     }
     let mut x = call.tensor("self")?;
     let value = call.float("value", Some(0.0))?;
+    let sizes = call.sizes("pad")?.unwrap_or_default();
+    if sizes.iter().any(|d| d.as_integer().is_none()) {
+        return Ok(vec![pad_by_lengths(im, x, &sizes, value)?]);
+    }
     for (axis, before, after) in padding(im, call, "pad", x)? {
         x = constant_pad(im, x, axis, before, after, value)?;
     }
     Ok(vec![x])
+}
+
+/// `x` with as many places of `value` as sizes say that vary, which must not be negative.
+fn pad_by_lengths(im: &mut Importer<'_>, mut x: ValueId, sizes: &[Dim], value: f64) -> Result<ValueId> {
+    let rank = im.rank(x);
+    if !sizes.len().is_multiple_of(2)
+        || sizes.len() / 2 > rank
+        || sizes.iter().any(|d| d.as_integer().is_some_and(|n| n < 0))
+    {
+        return unsupported("padding that does not fit the tensor");
+    }
+    for (i, pair) in sizes.chunks_exact(2).enumerate() {
+        let axis = rank - 1 - i;
+        let mut parts = vec![x];
+        for (n, first) in [(&pair[0], true), (&pair[1], false)] {
+            if !n.is(0) {
+                let (mut filled, dtype) = (im.shape(x), im.dtype(x));
+                filled[axis] = n.clone();
+                let value = im.scalar_of(value, dtype)?;
+                let value = im.expand(value, filled)?;
+                parts.insert(if first { 0 } else { parts.len() }, value);
+            }
+        }
+        x = im.concat(&parts, axis)?;
+    }
+    Ok(x)
 }
 
 /// `x` with places of `value` before and after an axis; negative counts cut off.

@@ -273,8 +273,23 @@ fn bound(size: &Dim, at: Dim) -> Result<Dim> {
         (Some(n), Some(size)) => Ok(Dim::integer(if n < 0 { (size + n).max(0) } else { n.min(size) })),
         (Some(n), None) if n < 0 => size.add(&at).map_err(invalid),
         (Some(n), None) if n > i64::from(u32::MAX) => Ok(size.clone()),
+        // Counted from the end, by a length: `x[-n:]`.
+        (None, _) if is_negative(&at) => size.add(&at).map_err(invalid),
         _ => Ok(at),
     }
+}
+
+/// Whether a size of one symbol is negative for short sequences and long ones.
+fn is_negative(d: &Dim) -> bool {
+    let Some(symbol) = d.symbols().next().map(str::to_owned) else {
+        return false;
+    };
+    let at = |n: i64| {
+        d.substitute(&symbol, &Dim::integer(n))
+            .ok()
+            .and_then(|d| d.as_integer())
+    };
+    [1, 2, 1 << 20].into_iter().all(|n| at(n).is_some_and(|v| v < 0))
 }
 
 fn slice(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
