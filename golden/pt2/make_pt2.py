@@ -462,6 +462,63 @@ def gpt2():
     return causal_lm(config, T.GPT2LMHeadModel)
 
 
+@case("raw")
+def granite():
+    """Scaled logits; not decomposed, so the rotation lies in a subgraph without gradients."""
+    import transformers as T
+
+    more = dict(logits_scaling=0.5, embedding_multiplier=3.0, residual_multiplier=0.6, attention_multiplier=0.2)
+    return causal_lm(T.GraniteConfig(**text_config(**more)), T.GraniteForCausalLM)
+
+
+@case()
+def cohere():
+    """Neighbors are rotated, queries and keys normalized by layer norms of each head, logits scaled."""
+    import transformers as T
+
+    return causal_lm(T.CohereConfig(**text_config(logit_scale=2.0, use_qk_norm=True, rope_theta=5000.0)), T.CohereForCausalLM)
+
+
+@case("raw")
+def glm():
+    """Neighbors of the first half of each head are rotated."""
+    import transformers as T
+
+    return causal_lm(T.GlmConfig(**text_config(head_dim=16, partial_rotary_factor=0.5)), T.GlmForCausalLM)
+
+
+@case()
+def gptj():
+    """Neighbors are rotated by a stored table of sines and cosines; logits have a bias."""
+    import transformers as T
+
+    config = T.GPTJConfig(vocab_size=96, n_embd=32, n_layer=2, n_head=2, n_positions=128, rotary_dim=8)
+    config.initializer_range = 0.2
+    return causal_lm(config, T.GPTJForCausalLM)
+
+
+@case("raw")
+def tails():
+    """More behind the output head than a chain: bits of the ids choose a bias, small logits are cut off, probabilities."""
+
+    class Tails(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding, self.bias = nn.Embedding(48, 24), nn.Embedding(4, 48)
+            self.q, self.k, self.v = (nn.Linear(24, 24) for _ in range(3))
+            self.head = nn.Linear(24, 48)
+
+        def forward(self, input_ids):
+            x = self.embedding(input_ids)
+            q, k, v = (f(x).view(1, -1, 2, 12).transpose(1, 2) for f in (self.q, self.k, self.v))
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(x.shape)
+            logits = 8 * self.head(x + y) + self.bias((input_ids >> 1) & 3 ^ 1)
+            logits = torch.where(logits > -10, logits, 2 * logits)
+            return F.log_softmax(logits.clamp(-40, 40), dim=-1)
+
+    return Tails(), [(ids(1, 9, vocab=48),), (ids(1, 21, vocab=48),)], {"input_ids": {1: seq(128)}}
+
+
 @case()
 def gemma3n():
     """Four streams of residuals, predicted and corrected around each layer, and inputs for each layer."""
@@ -697,7 +754,7 @@ def save(name):
         values |= {f"{i}.input.{n}": x.contiguous() for n, x in zip(names, args)}
         values |= {f"{i}.output.{j}": y.contiguous() for j, y in enumerate(flat)}
     save_file(values, HERE / f"{name}.safetensors")
-    if isinstance(module, (CausalLM, Decoder)) or name in ("gpt", "streams"):
+    if isinstance(module, (CausalLM, Decoder)) or name in ("gpt", "streams", "tails"):
         prompt, *given = calls[0]
         write_greedy(name, greedy(module, prompt[0].tolist(), *given))
     size = (HERE / f"{name}.pt2").stat().st_size

@@ -64,6 +64,36 @@ def test_folder_of_a_language_model_generates(tmp_path, name):
     assert program.generate(tmp_path / "out", ids, 16) == want[len(ids) :]
 
 
+@pytest.mark.parametrize("name", ["granite", "cohere", "cohere2", "gptj", "glm"])
+def test_archive_that_was_not_decomposed_generates_through_states(tmp_path, name):
+    """What `torch.export.save` writes, with nothing of ours before it."""
+    model = made(name)
+
+    class Logits(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = model
+
+        def forward(self, input_ids):
+            return self.model(input_ids=input_ids, use_cache=False, return_dict=False)[0]
+
+    ids = [5, 9, 33, 71, 12]
+    shapes = {"input_ids": {1: torch.export.Dim("seq", min=2, max=200)}}
+    with torch.no_grad():
+        exported = torch.export.export(Logits().eval(), (torch.tensor([ids]),), dynamic_shapes=shapes, strict=False)
+        torch.export.save(exported, tmp_path / "model.pt2")
+        want = list(ids)
+        for _ in range(16):
+            want.append(int(model(torch.tensor([want]), use_cache=False).logits[0, -1].argmax()))
+    program.transpile(tmp_path / "model.pt2", tmp_path / "out")
+    assert program.generate(tmp_path / "out", ids, 16) == want[len(ids) :]
+    # The same bundle is still the function that was captured.
+    [(_, logits)] = program.run(tmp_path / "out", {"input_ids": np.array([want])})
+    with torch.no_grad():
+        whole = model(torch.tensor([want]), use_cache=False).logits.numpy()
+    assert np.abs(logits - whole).max() < 1e-5 * np.abs(whole).max()
+
+
 def test_gated_delta_rule_is_one_operation_of_any_length(tmp_path):
     model = made("qwen3_5")
     _, [part] = model_adapters.components(model)

@@ -200,6 +200,39 @@ def gpt2():
     return T.GPT2LMHeadModel(config)
 
 
+@model("Granite (scaled logits)")
+def granite():
+    more = dict(logits_scaling=3.0, embedding_multiplier=2.0, residual_multiplier=0.5, attention_multiplier=0.2)
+    return T.GraniteForCausalLM(T.GraniteConfig(**text(**more)))
+
+
+@model("Cohere (neighbors rotated, scaled logits)")
+def cohere():
+    return T.CohereForCausalLM(T.CohereConfig(**text(logit_scale=0.25, use_qk_norm=True)))
+
+
+@model("Cohere 2")
+def cohere2():
+    return T.Cohere2ForCausalLM(T.Cohere2Config(**text(logit_scale=0.25, sliding_window=8, layer_types=LOCAL)))
+
+
+@model("MiniCPM3 (latent attention)")
+def minicpm3():
+    more = dict(q_lora_rank=32, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=16)
+    return T.MiniCPM3ForCausalLM(T.MiniCPM3Config(**text(num_key_value_heads=4, dim_model_base=32, **more)))
+
+
+@model("GLM (neighbors of a part of heads rotated)")
+def glm():
+    return T.GlmForCausalLM(T.GlmConfig(**text(head_dim=16, partial_rotary_factor=0.5)))
+
+
+@model("GPT-J (neighbors rotated by a stored table)")
+def gptj():
+    config = T.GPTJConfig(vocab_size=VOCAB, n_embd=HIDDEN, n_layer=LAYERS, n_head=4, n_positions=256, rotary_dim=8)
+    return T.GPTJForCausalLM(config)
+
+
 def bert_config():
     return T.BertConfig(
         vocab_size=VOCAB,

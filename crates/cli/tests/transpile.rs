@@ -275,3 +275,102 @@ fn the_graph_before_and_after_is_drawn_side_by_side() {
     let err = error(dir, &["inspect", "m", "--graph", "both.dot", "--side-by-side"]);
     assert!(err.contains("only `.svg`"), "{err}");
 }
+
+/// The floats of a `.npy` file.
+fn floats(path: &Path) -> Vec<f32> {
+    let bytes = std::fs::read(path).unwrap();
+    let data = &bytes[10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]))..];
+    let (numbers, rest) = data.as_chunks::<4>();
+    assert!(rest.is_empty());
+    numbers.iter().map(|&b| f32::from_le_bytes(b)).collect()
+}
+
+#[test]
+fn a_language_model_is_a_function_with_states_and_generates_without() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let greedy: Value = serde_json::from_slice(&std::fs::read(golden("greedy.json")).unwrap()).unwrap();
+    let numbers = |v: &Value| {
+        v.as_array()
+            .unwrap()
+            .iter()
+            .map(|n| n.as_i64().unwrap())
+            .collect::<Vec<_>>()
+    };
+    let text = |ids: &[i64]| ids.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
+    let (prompt, want) = (numbers(&greedy["tails"]["prompt"]), numbers(&greedy["tails"]["tokens"]));
+    let data: Vec<u8> = prompt.iter().flat_map(|v| v.to_le_bytes()).collect();
+    npy(&dir.join("ids.npy"), "<i8", [1, prompt.len()], &data);
+    let source = golden("tails.pt2").to_str().unwrap().to_owned();
+    for (bundle, task) in [("states", "causal_lm_logits"), ("none", "function")] {
+        let made = run(dir, &["transpile", &source, bundle, "--task", task]);
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        // All logits of the sequence.
+        for (to, given) in [("a", ["--input", "0=ids.npy"]), ("b", ["--input-ids", &text(&prompt)])] {
+            let to = format!("{bundle}-{to}");
+            let call = [&["run", bundle, "--json", "--output-dir", &to][..], &given].concat();
+            let shape = &json(dir, &call)["outputs"][0]["shape"];
+            assert_eq!(numbers(shape), [1, prompt.len() as i64, 48]);
+        }
+        // And its continuation.
+        let out = run(
+            dir,
+            &[
+                "run",
+                bundle,
+                "--input-ids",
+                &text(&prompt),
+                "--max-new-tokens",
+                "24",
+                "--kv",
+                "f16",
+            ],
+        );
+        let (found, notes) = (
+            String::from_utf8(out.stdout).unwrap(),
+            String::from_utf8(out.stderr).unwrap(),
+        );
+        assert_eq!(found.trim(), text(&want), "{notes}");
+        assert_eq!(
+            notes.contains("computed again for each token"),
+            bundle == "none",
+            "{notes}"
+        );
+        let most = run(
+            dir,
+            &["run", bundle, "--input-ids", &text(&prompt), "--max-new-tokens", "500"],
+        );
+        assert!(String::from_utf8(most.stderr).unwrap().contains("warning"), "{bundle}");
+    }
+    let file = |folder: &str| floats(&dir.join(folder).join("0.npy"));
+    let (states, none) = (file("states-a"), file("none-a"));
+    assert_eq!(states, file("states-b"));
+    let off = states.iter().zip(&none).fold(0f32, |m, (a, b)| m.max((a - b).abs()));
+    assert!(off < 1e-4 && states.iter().any(|&x| x < -1.0), "{off}");
+
+    let both = [
+        "run",
+        "states",
+        "--input-ids",
+        "3,4",
+        "--output-dir",
+        "c",
+        "--max-new-tokens",
+        "3",
+    ];
+    assert!(error(dir, &both).contains("Leave one of them out"));
+    let e = error(dir, &["run", "states", "--input", "x=ids.npy"]);
+    assert!(e.contains("reads `input_ids` alone"), "{e}");
+    let e = error(dir, &["run", "states", "--output-dir", "c", "-p", "Hello"]);
+    assert!(e.contains("no prompt"), "{e}");
+    let long = vec!["3"; 200].join(",");
+    let e = error(dir, &["run", "none", "--input-ids", &long, "--max-new-tokens", "3"]);
+    assert!(e.contains("128"), "{e}");
+    let source = golden("classifier.pt2").to_str().unwrap().to_owned();
+    json(dir, &["transpile", &source, "classifier", "--json"]);
+    let e = error(
+        dir,
+        &["run", "classifier", "--input-ids", "3,4", "--max-new-tokens", "3"],
+    );
+    assert!(e.contains("cannot generate: its output is f32[1, 4]"), "{e}");
+}

@@ -1,4 +1,5 @@
-//! Running a bundle that is a plain function: arrays from files, arrays to files.
+//! Running a bundle as a plain function: arrays from files, arrays to files. A language model is one, too, of whole
+//! sequences.
 
 use crate::args::RunArgs;
 use crate::commands::function_bench;
@@ -6,12 +7,13 @@ use crate::{model, npy, output};
 use anyhow::{Context, Result, bail};
 use cactus_base::Pool;
 use cactus_bundle::Component;
-use cactus_engine::Bundle;
-use cactus_runtime::Function;
-use cactus_tensor::Tensor;
+use cactus_engine::{Bundle, CancelToken, GenerateOptions, Recompute};
+use cactus_runtime::{Function, TokenFunction};
+use cactus_tensor::{DType, Tensor};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -23,7 +25,13 @@ pub(crate) fn is_function(bundle: &Bundle) -> bool {
 pub(crate) fn run(bundle: Arc<Bundle>, args: &RunArgs) -> Result<()> {
     model::needs_program(&bundle)?;
     if args.prompt.is_some() {
-        bail!("the bundle is a function, which takes arrays and no prompt: use `--input NAME=FILE.npy`");
+        bail!("a function takes arrays, `--input NAME=FILE.npy`, or token ids, `--input-ids`, and no prompt");
+    }
+    if args.max_new_tokens.is_some() {
+        bail!(
+            "`--max-new-tokens` generates from `--input-ids`; `--input` and `--output-dir` compute the outputs for all that \
+             is given, in one call. Leave one of them out"
+        );
     }
     let components = chosen(&bundle, args.component.as_deref())?;
     let mut values = inputs(&components, args)?;
@@ -68,6 +76,50 @@ pub(crate) fn run(bundle: Arc<Bundle>, args: &RunArgs) -> Result<()> {
         output::json(&result)?;
     }
     Ok(())
+}
+
+/// The input of a model with states that takes token ids.
+pub(crate) fn ids_of(bundle: &Bundle) -> Option<&str> {
+    let ports = &bundle.component("decoder").ok()?.inputs;
+    let ids = ports.iter().find(|port| port.ty.dtype == DType::I64);
+    ids.map(|port| port.name.as_str())
+}
+
+/// Whether an `--input` is the token ids of a model with states: then it is computed as the function that it was captured
+/// from.
+pub(crate) fn gives_ids(bundle: &Bundle, args: &RunArgs) -> bool {
+    let Ok(component) = bundle.component("decoder") else {
+        return false;
+    };
+    let ids = ids_of(bundle);
+    args.input.iter().any(|input| {
+        let name = input.split_once('=').map_or("", |(name, _)| name);
+        let by_position = name.parse::<usize>().ok().and_then(|i| component.inputs.get(i));
+        ids.is_some() && by_position.map_or(Some(name), |port| Some(port.name.as_str())) == ids
+    })
+}
+
+/// Continues token ids with a bundle that has no states.
+pub(crate) fn generate(bundle: Arc<Bundle>, args: &RunArgs, options: &GenerateOptions) -> Result<ExitCode> {
+    model::needs_program(&bundle)?;
+    let components = chosen(&bundle, args.component.as_deref())?;
+    let [component] = components[..] else {
+        let names: Vec<&str> = components.iter().map(|c| c.name.as_str()).collect();
+        bail!(
+            "the bundle has several components ({}), which do not generate together; name one with `--component`",
+            names.join(", ")
+        );
+    };
+    let function = Function::new(Arc::clone(&bundle), &component.name, None)?;
+    let function = TokenFunction::new(function).with_context(|| format!("in component `{}`", component.name))?;
+    output::note("the bundle has no states, so the whole sequence is computed again for each token");
+    let threads = model::threads(args.engine.threads);
+    let pool = Pool::new(threads);
+    let eos = &bundle.manifest().tokens.eos;
+    let prompt = args.input_ids.as_deref().unwrap_or_default();
+    let completion = Recompute::new(function).generate((&pool, threads), prompt, options, eos, &CancelToken::new())?;
+    super::run::show_ids(args, &completion)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The components to run, in order.
@@ -123,7 +175,7 @@ fn inputs(components: &[&Component], args: &RunArgs) -> Result<BTreeMap<String, 
             .filter(|p| open.contains(&p.name.as_str()));
         let types: Vec<String> = types.map(|p| format!("{} is {}", p.name, p.ty)).collect();
         bail!(
-            "the bundle is a function, which takes arrays; give {} ({})",
+            "arrays are expected as inputs: {} ({})",
             given.join(" "),
             types.join(", ")
         );

@@ -32,15 +32,21 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     if args.verify {
         model::verify(&bundle)?;
     }
-    if function::is_function(&bundle) {
+    let is_function = function::is_function(&bundle);
+    if args.input_ids.is_some() && args.max_new_tokens.is_some() && args.output_dir.is_none() && is_function {
+        return function::generate(bundle, args, &generate_options(args, &GenerateOptions::default())?);
+    }
+    if is_function || args.output_dir.is_some() || function::gives_ids(&bundle, args) {
         function::run(bundle, args)?;
         return Ok(ExitCode::SUCCESS);
     }
     let loaded = Model::of(bundle, &model::load_options(&args.engine))?;
     let reads_more = !loaded.program().given_inputs().is_empty();
-    if (!args.input.is_empty() && !reads_more) || args.output_dir.is_some() {
+    if let (Some(input), false) = (args.input.first(), reads_more) {
+        let ids = function::ids_of(loaded.bundle()).unwrap_or("input_ids");
         bail!(
-            "`--input` and `--output-dir` are for bundles that are functions; this bundle takes `--prompt` or `--input-ids`"
+            "the model has no input for `{input}`: it reads `{ids}` alone. `--input {ids}=FILE.npy` computes all logits, \
+             `--prompt` or `--input-ids` generate"
         );
     }
     let options = generate_options(args, loaded.default_options())?;
@@ -198,16 +204,7 @@ impl Chat<'_> {
         let completion = self
             .session
             .generate(ids, &self.options, &CancelToken::new(), &mut |_| {})?;
-        if let Some(path) = &self.args.result_json {
-            let json = serde_json::to_vec_pretty(&completion)?;
-            std::fs::write(path, json).with_context(|| format!("cannot write `{}`", path.display()))?;
-        }
-        if self.args.json {
-            output::json(&completion)?;
-        } else {
-            let ids: Vec<String> = completion.completion_token_ids.iter().map(u32::to_string).collect();
-            output::line(ids.join(","));
-        }
+        show_ids(self.args, &completion)?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -373,6 +370,23 @@ impl Chat<'_> {
         }
         true
     }
+}
+
+/// The ids of an answer, or all of it as JSON.
+pub(super) fn show_ids(args: &RunArgs, completion: &Completion) -> Result<()> {
+    if completion.finish_reason == FinishReason::ContextFull {
+        output::warning("the answer ends here, as the model takes no longer sequence; `--context` may be raised");
+    }
+    if let Some(path) = &args.result_json {
+        let json = serde_json::to_vec_pretty(completion)?;
+        std::fs::write(path, json).with_context(|| format!("cannot write `{}`", path.display()))?;
+    }
+    if args.json {
+        return output::json(completion);
+    }
+    let ids: Vec<String> = completion.completion_token_ids.iter().map(u32::to_string).collect();
+    output::line(ids.join(","));
+    Ok(())
 }
 
 fn stats(c: &Completion) {

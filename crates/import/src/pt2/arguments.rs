@@ -334,6 +334,7 @@ fn convert(importer: &Importer<'_>, argument: &Argument) -> Result<Arg> {
         Argument::AsStrings(_) => Arg::Other("a list of words"),
         Argument::AsSymFloat(_) | Argument::AsSymFloats(_) => Arg::Other("a float that the graph computes"),
         Argument::AsSymBool(_) | Argument::AsSymBools(_) => Arg::Other("a truth value that the graph computes"),
+        Argument::AsGraph(_) => Arg::Other("a subgraph"),
         Argument::AsDevice(_) | Argument::AsLayout(_) | Argument::AsMemoryFormat(_) => Arg::Other("a place or layout"),
     })
 }

@@ -9,6 +9,7 @@ use super::ops;
 use super::patterns;
 use super::schema::{Argument, Head, InputSpec, Node, OutputSpec, Program, Range, SCHEMA_MAJOR, SymInt};
 use super::tensors::{Pt2Tensors, graph_type};
+use super::wrapped;
 use crate::{Error, Result, SharedBytes, open_bytes};
 use cactus_ir::{BATCH, Constraint, Dim, Graph, GraphBuilder, Literal, SEQ, TensorType, ValueId, WeightExpr};
 use cactus_tensor::{DType, Data, Tensor};
@@ -68,7 +69,8 @@ fn import(path: &Path, bytes: SharedBytes, folder: Option<&Folder>) -> Result<Im
         );
         return Err(Error::unsupported(what));
     }
-    let program: Program = archive.json("models/model.json")?;
+    let mut program: Program = archive.json("models/model.json")?;
+    wrapped::write_in_place(&mut program.graph_module.graph)?;
     let tensors = Pt2Tensors::open(path, &archive, folder)?;
     let name = path
         .file_stem()

@@ -4,7 +4,8 @@
 //! graph as JSON, weights as raw little-endian bytes, which stay mapped. `archive` finds the entries, `schema` has the
 //! JSON as types, `expression` reads symbolic sizes and guards, `tensors` is the weights as a [`crate::TensorSource`],
 //! `importer` walks the nodes, and `ops` has a row for each ATen operation, which is all that decides how it is read:
-//! names of modules are labels, never looked at. `constants` computes ahead what depends on weights alone, `bound`
+//! names of modules are labels, never looked at. `wrapped` writes subgraphs in place
+//! that only say in which mode they run. `constants` computes ahead what depends on weights alone, `bound`
 //! puts weights of a folder in the place of the archive's, and `transpile` makes the bundle.
 //!
 //! It fails closed: another schema, an operation or argument without a row, a pickled tensor, a custom object, a foreign
@@ -21,8 +22,10 @@ mod importer;
 mod ops;
 mod patterns;
 mod schema;
+mod sinusoids;
 mod tensors;
 mod transpile;
+mod wrapped;
 
 pub(crate) use archive::Archive;
 pub use capture::is_capture;

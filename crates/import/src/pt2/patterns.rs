@@ -2,20 +2,24 @@
 //! vary.
 
 use super::importer::{Importer, invalid};
+use super::sinusoids;
 use crate::Result;
 use cactus_ir::{BinaryFn, CompareFn, Dim, ValueId};
 use cactus_tensor::{DType, Data, Tensor};
 
-/// The value that makes `tensor` of positions, where it is `0, 1, 2, …` or has one number up to a diagonal and another
-/// beyond it.
+/// The value that makes `tensor` of positions, where it is `0, 1, 2, …`, has one number up to a diagonal and another
+/// beyond it, or is a table of sines and cosines.
 pub(crate) fn of_positions(im: &mut Importer<'_>, tensor: &Tensor) -> Result<Option<ValueId>> {
-    match (positions(tensor), triangle(tensor)) {
-        (Some(n), _) => {
-            let v = im.b.iota(0usize, n).map_err(invalid)?;
-            Ok(Some(im.reshape(v, dims(tensor.shape()))?))
-        }
-        (None, Some(t)) => build(im, tensor, &t).map(Some),
-        (None, None) => Ok(None),
+    if let Some(n) = positions(tensor) {
+        let v = im.b.iota(0usize, n).map_err(invalid)?;
+        return Ok(Some(im.reshape(v, dims(tensor.shape()))?));
+    }
+    if let Some(t) = triangle(tensor) {
+        return build(im, tensor, &t).map(Some);
+    }
+    match sinusoids::of(tensor) {
+        Some(found) => found.build(im).map(Some),
+        None => Ok(None),
     }
 }
 

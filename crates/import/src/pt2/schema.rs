@@ -45,6 +45,9 @@ pub(crate) struct GraphModule {
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Graph {
+    /// Of a graph within a graph; the program's own are in its signature.
+    #[serde(default)]
+    pub(crate) inputs: Vec<Argument>,
     pub(crate) outputs: Vec<Argument>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) tensor_values: BTreeMap<String, TensorMeta>,
@@ -102,6 +105,14 @@ pub(crate) enum Argument {
     AsDevice(IgnoredAny),
     AsLayout(IgnoredAny),
     AsMemoryFormat(IgnoredAny),
+    AsGraph(Box<SubGraph>),
+}
+
+/// A graph that an operation runs.
+#[derive(Debug, Deserialize)]
+pub(crate) struct SubGraph {
+    pub(crate) name: String,
+    pub(crate) graph: Graph,
 }
 
 #[derive(Debug, Deserialize)]

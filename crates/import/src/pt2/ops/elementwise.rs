@@ -192,10 +192,30 @@ const OTHERS: &[(&str, Row)] = &[
     ("ge.Scalar", |im, c| comparison(im, c, CompareFn::Ge)),
     ("logical_and", |im, c| logical(im, c, BinaryFn::And)),
     ("logical_or", |im, c| logical(im, c, BinaryFn::Or)),
-    ("bitwise_and.Tensor", |im, c| bitwise(im, c, BinaryFn::And)),
-    ("bitwise_or.Tensor", |im, c| bitwise(im, c, BinaryFn::Or)),
-    ("__and__.Tensor", |im, c| bitwise(im, c, BinaryFn::And)),
-    ("__or__.Tensor", |im, c| bitwise(im, c, BinaryFn::Or)),
+    ("bitwise_and.Tensor", |im, c| bitwise(im, c, BinaryFn::BitAnd)),
+    ("bitwise_and.Scalar", |im, c| bitwise(im, c, BinaryFn::BitAnd)),
+    ("bitwise_or.Tensor", |im, c| bitwise(im, c, BinaryFn::BitOr)),
+    ("bitwise_or.Scalar", |im, c| bitwise(im, c, BinaryFn::BitOr)),
+    ("bitwise_xor.Tensor", |im, c| bitwise(im, c, BinaryFn::BitXor)),
+    ("bitwise_xor.Scalar", |im, c| bitwise(im, c, BinaryFn::BitXor)),
+    ("bitwise_left_shift.Tensor", |im, c| bitwise(im, c, BinaryFn::Shl)),
+    ("bitwise_left_shift.Tensor_Scalar", |im, c| {
+        bitwise(im, c, BinaryFn::Shl)
+    }),
+    ("bitwise_right_shift.Tensor", |im, c| bitwise(im, c, BinaryFn::Shr)),
+    ("bitwise_right_shift.Tensor_Scalar", |im, c| {
+        bitwise(im, c, BinaryFn::Shr)
+    }),
+    ("__and__.Tensor", |im, c| bitwise(im, c, BinaryFn::BitAnd)),
+    ("__and__.Scalar", |im, c| bitwise(im, c, BinaryFn::BitAnd)),
+    ("__or__.Tensor", |im, c| bitwise(im, c, BinaryFn::BitOr)),
+    ("__or__.Scalar", |im, c| bitwise(im, c, BinaryFn::BitOr)),
+    ("__xor__.Tensor", |im, c| bitwise(im, c, BinaryFn::BitXor)),
+    ("__xor__.Scalar", |im, c| bitwise(im, c, BinaryFn::BitXor)),
+    ("__lshift__.Tensor", |im, c| bitwise(im, c, BinaryFn::Shl)),
+    ("__lshift__.Scalar", |im, c| bitwise(im, c, BinaryFn::Shl)),
+    ("__rshift__.Tensor", |im, c| bitwise(im, c, BinaryFn::Shr)),
+    ("__rshift__.Scalar", |im, c| bitwise(im, c, BinaryFn::Shr)),
     ("logical_xor", |im, c| comparison_of_flags(im, c)),
     ("clamp", clamp),
     ("clamp.Tensor", clamp),
@@ -447,11 +467,18 @@ fn logical(im: &mut Importer<'_>, call: &Call, f: BinaryFn) -> Result<Vec<ValueI
 }
 
 fn bitwise(im: &mut Importer<'_>, call: &Call, f: BinaryFn) -> Result<Vec<ValueId>> {
-    let (a, b) = (call.tensor("self")?, call.tensor("other")?);
-    if im.dtype(a) != DType::Bool || im.dtype(b) != DType::Bool {
-        return unsupported("the bits of integers; only truth values are supported");
+    let (a, b) = im.pair(call)?;
+    let logical = match f {
+        BinaryFn::BitAnd => Some(BinaryFn::And),
+        BinaryFn::BitOr => Some(BinaryFn::Or),
+        _ => None,
+    };
+    match (im.dtype(a), logical) {
+        (DType::I64, _) => one(im.binary(f, a, b)),
+        (DType::Bool, Some(logical)) => one(im.binary(logical, a, b)),
+        (DType::Bool, None) if f == BinaryFn::BitXor => one(im.compare(CompareFn::Ne, a, b)),
+        _ => unsupported(format!("the bits of {} and {}", im.ty(a), im.ty(b))),
     }
-    one(im.binary(f, a, b))
 }
 
 fn clamp(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {

@@ -1,10 +1,9 @@
 //! Functions that are made of those the graph has: inverses of sine, cosine and their hyperbolic kin, checks of numbers,
 //! bits and narrow integers.
 
+use super::Row;
 use super::elementwise::{one, scaled, shifted, truncated, with};
-use super::{Row, unsupported};
 use crate::Result;
-use crate::pt2::arguments::Call;
 use crate::pt2::importer::Importer;
 use cactus_ir::{BinaryFn, CompareFn, UnaryFn, ValueId};
 use cactus_tensor::DType;
@@ -123,18 +122,6 @@ pub(super) const ROWS: &[(&str, Row)] = &[
         let (a, b) = im.pair(c)?;
         one(log_add(im, a, b))
     }),
-    ("bitwise_and.Scalar", |im, c| bits(im, c, Bitwise::And)),
-    ("bitwise_or.Scalar", |im, c| bits(im, c, Bitwise::Or)),
-    ("bitwise_xor.Scalar", |im, c| bits(im, c, Bitwise::Xor)),
-    ("__and__.Scalar", |im, c| bits(im, c, Bitwise::And)),
-    ("__or__.Scalar", |im, c| bits(im, c, Bitwise::Or)),
-    ("__xor__.Scalar", |im, c| bits(im, c, Bitwise::Xor)),
-    ("__lshift__.Scalar", |im, c| shift(im, c, BinaryFn::Mul)),
-    ("__rshift__.Scalar", |im, c| shift(im, c, BinaryFn::FloorDiv)),
-    ("bitwise_left_shift.Tensor_Scalar", |im, c| shift(im, c, BinaryFn::Mul)),
-    ("bitwise_right_shift.Tensor_Scalar", |im, c| {
-        shift(im, c, BinaryFn::FloorDiv)
-    }),
 ];
 
 /// `x (c0 + c1 x² + c2 x⁴ + …)`
@@ -241,69 +228,6 @@ pub(super) fn log_add(im: &mut Importer<'_>, a: ValueId, b: ValueId) -> Result<V
     }
     let log = im.unary(UnaryFn::Log, sum.unwrap_or(most))?;
     im.binary(BinaryFn::Add, log, most)
-}
-
-#[derive(Clone, Copy)]
-enum Bitwise {
-    And,
-    Or,
-    Xor,
-}
-
-/// Bits of an integer with those of a number, run by run: division moves a run to the end, a remainder cuts it off.
-fn bits(im: &mut Importer<'_>, call: &Call, f: Bitwise) -> Result<Vec<ValueId>> {
-    let x = call.tensor("self")?;
-    let mask = call.integer("other", None)?;
-    if im.dtype(x) == DType::Bool {
-        return unsupported("the bits of truth values with a number");
-    }
-    // Of a negative number the bits that are not in it are counted: x & m = x - (x & ~m).
-    let counted = if mask < 0 { !mask } else { mask };
-    let mut sum = im.scalar_of(0.0, DType::I64)?;
-    let mut low = 0;
-    while low < 62 {
-        if counted >> low & 1 == 0 {
-            low += 1;
-            continue;
-        }
-        let run = (counted >> low).trailing_ones();
-        if low + run > 62 {
-            return unsupported(format!("the bits of an integer with {mask}"));
-        }
-        let unit = im.b.scalar_i64(1 << low).map_err(crate::pt2::importer::invalid)?;
-        let size = im.b.scalar_i64(1 << run).map_err(crate::pt2::importer::invalid)?;
-        let part = im.binary(BinaryFn::FloorDiv, x, unit)?;
-        let part = im.binary(BinaryFn::Mod, part, size)?;
-        let part = im.binary(BinaryFn::Mul, part, unit)?;
-        sum = im.binary(BinaryFn::Add, sum, part)?;
-        low += run;
-    }
-    let both = if mask < 0 {
-        im.binary(BinaryFn::Sub, x, sum)?
-    } else {
-        sum
-    };
-    let mask = im.b.scalar_i64(mask).map_err(crate::pt2::importer::invalid)?;
-    one(match f {
-        Bitwise::And => Ok(both),
-        Bitwise::Or | Bitwise::Xor => {
-            let all = im.binary(BinaryFn::Add, x, mask)?;
-            let less = im.binary(BinaryFn::Sub, all, both)?;
-            match f {
-                Bitwise::Or => Ok(less),
-                _ => im.binary(BinaryFn::Sub, less, both),
-            }
-        }
-    })
-}
-
-fn shift(im: &mut Importer<'_>, call: &Call, f: BinaryFn) -> Result<Vec<ValueId>> {
-    let (x, by) = (call.tensor("self")?, call.integer("other", None)?);
-    if im.dtype(x) != DType::I64 || !(0..63).contains(&by) {
-        return unsupported(format!("a shift of {} by {by}", im.ty(x)));
-    }
-    let by = im.b.scalar_i64(1 << by).map_err(crate::pt2::importer::invalid)?;
-    one(im.binary(f, x, by))
 }
 
 /// Integers of `bits` bits, as they wrap around.

@@ -180,7 +180,11 @@ pub(crate) fn missing(nodes: &[Node]) -> String {
         let line = source_line(first).map_or(String::new(), |l| format!(", at {l}"));
         text.push_str(&format!("\n  {target} ({count} times{result}{line})"));
     }
-    text.push_str("\nwrite them with supported operations in the module; or add support for them: a row in crates/import/src/pt2/ops");
+    text.push_str(match missing.keys().all(|target| target.starts_with("higher_order.")) {
+        true => "\neach chooses or repeats a part of the program while it runs, which a graph cannot: write it without, with \
+                 `torch.where` or an unrolled loop",
+        false => "\nwrite them with supported operations in the module; or add support for them: a row in crates/import/src/pt2/ops",
+    });
     text
 }
 
@@ -190,7 +194,8 @@ pub(crate) fn missing(nodes: &[Node]) -> String {
 /// Where the archive cannot be read.
 pub fn unsupported_operations(path: &std::path::Path) -> Result<Vec<String>> {
     let archive = super::archive::Archive::open(crate::open_bytes(path)?)?;
-    let program: super::schema::Program = archive.json("models/model.json")?;
+    let mut program: super::schema::Program = archive.json("models/model.json")?;
+    super::wrapped::write_in_place(&mut program.graph_module.graph)?;
     let nodes = &program.graph_module.graph.nodes;
     let mut names: Vec<String> = nodes
         .iter()
