@@ -129,7 +129,7 @@ fn vectors(exec: &Exec<'_>, report: &Report<'_>) {
 fn attention(exec: &Exec<'_>, report: &Report<'_>) {
     for dtype in [KvDType::I8G32, KvDType::F16] {
         for (model, q_heads, kv_heads, dim) in MODELS {
-            for (rows, past) in [(1024, 0), (128, 896), (1, 127), (1, 1023), (1, 4095)] {
+            for (rows, past) in [(1024_usize, 0_usize), (128, 896), (1, 127), (1, 1023), (1, 4095)] {
                 let total = past + rows;
                 let layout = KvLayout::new(kv_heads, dim, dtype).expect("a valid shape");
                 let pages: Vec<u32> = (0..total.div_ceil(BLOCK_TOKENS) as u32).collect();
