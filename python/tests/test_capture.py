@@ -157,7 +157,7 @@ def test_class_with_a_state_dict_from_the_command(tmp_path):
         f"{code}:TextClassifier", tmp_path / "mixed", "--state-dict", tmp_path / "classifier.pt", "--init", '{"vocab_size": 200}',
         "--example", "i64[1,16]", "--policy", policy, "--embedding-bits", 5,
     )  # fmt: skip
-    assert "`*nowhere*` fits no weight" in said
+    assert "`*nowhere*` matches no weight" in said
     assert result["quality"]["verdict"] == "not_measured"
     assert any(tensor["packing"] == "cq5_g128" for tensor in result["quality"]["tensors"])
 

@@ -286,9 +286,9 @@ mod tests {
                 "has no text",
             ),
             (json!({"messages": [{"content": "a"}]}), "`role`"),
-            (json!({"messages": {}}), "no list"),
-            (json!({}), "none of them"),
-            (json!([]), "no object"),
+            (json!({"messages": {}}), "not a list"),
+            (json!({}), "none of these"),
+            (json!([]), "not an object"),
         ] {
             let error = kind(row).unwrap_err();
             assert!(error.starts_with("here: ") && error.contains(expected), "{error}");
@@ -349,7 +349,7 @@ mod tests {
         for (name, text, expected) in [
             ("x.jsonl", "{\"text\": \"a\"}\n\n{\"text\": 1}\n", "line 3"),
             ("x.json", "[{\"text\": \"a\"}, 2]", "element 2"),
-            ("x.json", "prose", "neither a list of rows"),
+            ("x.json", "prose", "neither a JSON list of rows"),
             ("x.json", "3", "the file: it is not an object"),
             ("x.jsonl", "[1, 2]", "line 1"),
         ] {

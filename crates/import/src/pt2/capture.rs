@@ -126,19 +126,19 @@ mod tests {
             (r#"{"name":"m","components":[]}"#, "1 to 64 components"),
             (
                 r#"{"name":"m","components":[{"name":"a","file":"../a.pt2"}]}"#,
-                "named by letters",
+                "have only letters",
             ),
             (
                 r#"{"name":"m","components":[{"name":"a/b","file":"a.pt2"}]}"#,
-                "named by letters",
+                "have only letters",
             ),
             (
                 r#"{"name":"m","components":[{"name":"..","file":"a.pt2"}]}"#,
-                "named by letters",
+                "have only letters",
             ),
             (
                 r#"{"name":"m","components":[{"name":"a","file":"a.pt2","more":1}]}"#,
-                "no capture",
+                "not a description of captured components",
             ),
             (
                 r#"{"name":"m","components":[{"name":"a","file":"a.pt2"},{"name":"a","file":"b.pt2"}]}"#,

@@ -79,13 +79,13 @@ fn a_folder_that_does_not_fit_or_is_the_destination_is_an_error() {
             .to_string();
         assert!(error.contains(word), "{word:?} not in {error}");
     };
-    fails("cnn.pt2", &out, &from, "not of this program: it has no `");
+    fails("cnn.pt2", &out, &from, "does not fit this program: it has no `");
     fails("classifier.pt2", &weights, &from, "name another folder");
     from.bits = Some(8);
-    fails("classifier.pt2", &out, &from, "packed already");
+    fails("classifier.pt2", &out, &from, "have a number of bits already");
     from.bits = None;
     from.weights = Some(dir.path().join("nothing"));
-    fails("classifier.pt2", &out, &from, "a folder that `cactus convert` made");
+    fails("classifier.pt2", &out, &from, "made by `cactus convert`");
     assert!(!out.exists());
     Bundle::open(&weights).unwrap().verify(2, &|_| {}).whole().unwrap();
 }

@@ -383,18 +383,18 @@ mod tests {
         );
         let nested = "[".repeat(100_000);
         for (task, line, what) in [
-            (Task::HellaSwag, "", "no line"),
+            (Task::HellaSwag, "", "no questions"),
             (Task::HellaSwag, "\n\n{", "line 3"),
             (Task::HellaSwag, "[]", "expected an object"),
             (Task::HellaSwag, &nested, "not JSON"),
             (Task::HellaSwag, "{}", "`ctx` is missing"),
             (Task::HellaSwag, r#"{"ctx": 3}"#, "`ctx` is not text"),
-            (Task::HellaSwag, &long, "at most"),
-            (Task::HellaSwag, &many, "65 endings"),
+            (Task::HellaSwag, &long, "the limit is"),
+            (Task::HellaSwag, &many, "endings, found 65"),
             (
                 Task::HellaSwag,
                 r#"{"ctx": "c", "endings": ["x", 1], "label": 0}"#,
-                "no text",
+                "not text",
             ),
             (
                 Task::HellaSwag,
@@ -426,7 +426,7 @@ mod tests {
             (
                 Task::HumanEval,
                 r#"{"prompt": "p", "entry_point": "f); import os; (", "test": "t"}"#,
-                "no name",
+                "not a name",
             ),
             (Task::Bfcl, r#"{"id": "s", "question": []}"#, "0 turns"),
             (Task::Bfcl, r#"{"id": "s", "question": [[]]}"#, "no messages"),
