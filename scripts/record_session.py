@@ -40,9 +40,9 @@ SHELL_PROMPT, CHAT_PROMPT = "$ ", "> "
 # What is typed, and the prompt that is waited for before the next.
 SESSION = [
     ("# Ask a question. The first time, this downloads a small model and converts it.", SHELL_PROMPT),
-    ('cactus run --prompt "Explain in one sentence what a computer is."', SHELL_PROMPT),
+    ('cactus run --small --prompt "Explain in one sentence what a computer is."', SHELL_PROMPT),
     ("# Now it is there. Chat with it.", SHELL_PROMPT),
-    ("cactus run", CHAT_PROMPT),
+    ("cactus run --small", CHAT_PROMPT),
     ("Why is the sky blue? One sentence.", CHAT_PROMPT),
     ("Name three planets.", CHAT_PROMPT),
     ("/exit", SHELL_PROMPT),
