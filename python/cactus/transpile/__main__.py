@@ -63,13 +63,14 @@ def parser() -> argparse.ArgumentParser:
 
 def bits_or_average(text: str) -> int | str:
     """The bits of `--bits`, or `auto:AVERAGE` as it was typed."""
-    if text.startswith("auto:"):
-        average = float(text.removeprefix("auto:"))
-        if 2.125 <= average <= 16:
+    try:
+        if text.startswith("auto:") and 2.125 <= float(text.removeprefix("auto:")) <= 16:
             return text
-    elif int(text) in BITS:
-        return int(text)
-    raise ValueError(text)
+        if int(text) in BITS:
+            return int(text)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"expected 1 to 6, 8, 16, 32 or an average such as auto:4.5, found {text!r}")
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
