@@ -57,6 +57,9 @@ pub(crate) struct ModelArgs {
     /// Bits for each weight, if the model must be converted first
     #[arg(long, default_value = "8", value_name = "1|2|3|4|5|6|8|16|32")]
     pub(crate) bits: Bits,
+    /// Below 8 bits, do not calibrate: faster, but much more quality is lost
+    #[arg(long)]
+    pub(crate) no_calibrate: bool,
     /// Hugging Face token, for gated models [default: HF_TOKEN, or the token that `hf auth login` saved]
     #[arg(long)]
     pub(crate) token: Option<String>,
@@ -261,13 +264,8 @@ pub(crate) struct ConvertArgs {
     /// `adapter_model.safetensors`
     #[arg(long, value_name = "FOLDER")]
     pub(crate) lora: Option<PathBuf>,
-    /// Lose less quality at 1 to 6 bits: run a text (or rows of JSON) through the model first [default FILE: a small
-    /// built-in text]
-    #[arg(long, value_name = "FILE", num_args = 0..=1)]
-    pub(crate) calibrate: Option<Option<PathBuf>>,
-    /// Use at most this many tokens of the calibration text
-    #[arg(long, default_value_t = 16384, value_name = "TOKENS", value_parser = parse_calibration_tokens)]
-    pub(crate) calibration_tokens: usize,
+    #[command(flatten)]
+    pub(crate) calibration: CalibrationArgs,
     /// Text on which the bundle is compared with its source [default: below 8 bits, a small built-in text]
     #[arg(long, value_name = "FILE")]
     pub(crate) quality_text: Option<PathBuf>,
@@ -288,6 +286,20 @@ pub(crate) struct ConvertArgs {
     /// Print a report of the conversion as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// How weights of 1 to 6 bits are calibrated.
+#[derive(Debug, Args)]
+pub(crate) struct CalibrationArgs {
+    /// Text (or rows of JSON) to calibrate with below 8 bits, so that less quality is lost [default: a built-in text]
+    #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    pub(crate) calibrate: Option<Option<PathBuf>>,
+    /// Do not calibrate: faster, but much more quality is lost
+    #[arg(long, conflicts_with = "calibrate")]
+    pub(crate) no_calibrate: bool,
+    /// Use at most this many tokens of the calibration text
+    #[arg(long, default_value_t = 16384, value_name = "TOKENS", value_parser = parse_calibration_tokens)]
+    pub(crate) calibration_tokens: usize,
 }
 
 /// What the passes may fuse.
@@ -356,9 +368,9 @@ pub(crate) struct TranspileArgs {
     /// What the program is for
     #[arg(long, default_value = "auto")]
     pub(crate) task: TaskName,
-    /// Bits for each weight of matrices [default: as in the source]
-    #[arg(long, value_name = "1|2|3|4|5|6|8|16|32")]
-    pub(crate) bits: Option<Bits>,
+    /// Bits for each weight of matrices [default: as in the source], or an average that is spent where it matters
+    #[arg(long, value_name = "1|2|3|4|5|6|8|16|32|auto:AVERAGE", value_parser = parse_bits)]
+    pub(crate) bits: Option<ConvertBits>,
     /// Bits for each weight of embedding tables [default: the same as --bits, but at least 4]
     #[arg(long, value_name = "1|2|3|4|5|6|8|16|32")]
     pub(crate) embedding_bits: Option<Bits>,
@@ -366,6 +378,8 @@ pub(crate) struct TranspileArgs {
     /// With several components, names begin with `COMPONENT.`
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) calibration: CalibrationArgs,
     /// Text on which a language model below 8 bits is compared with its source [default: a small built-in text]
     #[arg(long, value_name = "FILE")]
     pub(crate) quality_text: Option<PathBuf>,

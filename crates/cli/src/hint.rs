@@ -115,7 +115,7 @@ fn quality(e: &cactus_quality::Error) -> Option<String> {
     use cactus_quality::Error as E;
     match e {
         E::Floor { calibrated: false, .. } => Some(
-            "use more bits, an average such as `--bits auto:4.5`, or `--calibrate`; `--force` writes the bundle anyway"
+            "use more bits, an average such as `--bits auto:4.5`, or leave out `--no-calibrate`; `--force` writes the bundle anyway"
                 .to_owned(),
         ),
         E::Floor { calibrated: true, .. } => Some(

@@ -10,7 +10,7 @@ use cactus_engine::{KvDType, LoadOptions, Model};
 use cactus_hub::{Fetched, Format, Hub, HubOptions, Meant, ModelRef, Why, preferred};
 use cactus_import::{ConvertOptions, WEIGHTS_TASK};
 use cactus_passes::{Bits, Policy};
-use cactus_quality::{Made, QUALITY_PATH, Request, Stage, Text, convert_measured};
+use cactus_quality::{Calibrate, Made, Progress, QUALITY_PATH, Request, Text, convert_measured};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -96,7 +96,7 @@ pub(crate) fn bundle(args: &ModelArgs) -> Result<PathBuf> {
         Some(name) => name.to_owned(),
         None => meant(&hub)?,
     };
-    let variant = variant(args.bits);
+    let variant = variant(args.bits, args.no_calibrate);
     let local = ModelRef::parse(&model)?;
     // A bundle made from a cached source needs no source.
     if let Some(key) = local.key() {
@@ -125,18 +125,27 @@ pub(crate) fn bundle(args: &ModelArgs) -> Result<PathBuf> {
         license: fetched.record.as_ref().and_then(|r| r.license.clone()),
         ..ConvertOptions::default()
     };
+    let few = args.bits < Bits::Eight;
     let request = Request {
-        measure: (options.policy.least() < Bits::Eight).then(Text::built_in_held_out),
+        calibrate: match few && !args.no_calibrate {
+            true => Calibrate::BuiltIn,
+            false => Calibrate::No,
+        },
+        measure: few.then(Text::built_in_held_out),
         ..Request::default()
     };
     note_converting(&fetched.path, &format!("{} bits", options.policy));
     let made = convert(&fetched.path, &path, &options, &request);
     let bits = args.bits.number();
+    let without = if args.no_calibrate {
+        ", or leave out `--no-calibrate`"
+    } else {
+        ""
+    };
     let advised = Advised {
         what: format!("`{model}` cannot be converted to {bits} bits"),
         below_floor: format!(
-            "use more bits; or make a bundle with `cactus convert {model} FOLDER --bits {bits} --calibrate`, which loses less, \
-             and run that folder (`--force` writes it whatever it loses)"
+            "use more bits{without}; `cactus convert {model} FOLDER --bits {bits} --force` writes a bundle whatever it loses"
         ),
     };
     made.map_err(|e| advised.of(e))?;
@@ -187,12 +196,13 @@ fn is_made(path: &Path, bits: Bits) -> bool {
     cactus_engine::Bundle::is_bundle(path) && (bits >= Bits::Eight || path.join(QUALITY_PATH).is_file())
 }
 
-fn variant(bits: Bits) -> String {
+fn variant(bits: Bits, plain: bool) -> String {
     match bits {
         Bits::Eight => "int8".to_owned(),
         Bits::Sixteen => "f16".to_owned(),
         Bits::ThirtyTwo => "f32".to_owned(),
-        few => format!("cq{}", few.number()),
+        few if plain => format!("cq{}-plain", few.number()),
+        few => format!("cq{}-calibrated", few.number()),
     }
 }
 
@@ -230,14 +240,31 @@ pub(crate) fn note_converting(source: &Path, bits: &str) {
 
 /// Converts with progress bars, measures as `request` says, and passes on what the user should know.
 pub(crate) fn convert(source: &Path, destination: &Path, options: &ConvertOptions, request: &Request) -> Result<Made> {
-    let bar = Rc::new(StageBar::default());
-    let shown = Rc::clone(&bar);
-    let progress: Rc<dyn Fn(Stage, u64, u64)> = Rc::new(move |stage, done, total| shown.show(stage, done, total));
-    let made = convert_measured(source, destination, options, request, &progress);
-    bar.end();
-    let made = made?;
+    note_calibrating(&request.calibrate);
+    let made = with_progress(|progress| convert_measured(source, destination, options, request, progress))?;
     warn(&made);
     Ok(made)
+}
+
+/// Runs `work` with progress bars.
+pub(crate) fn with_progress<T>(work: impl FnOnce(&Progress) -> cactus_quality::Result<T>) -> cactus_quality::Result<T> {
+    let bar = Rc::new(StageBar::default());
+    let shown = Rc::clone(&bar);
+    let progress: Progress = Rc::new(move |stage, done, total| shown.show(stage, done, total));
+    let made = work(&progress);
+    bar.end();
+    made
+}
+
+/// Says that a text is run through the model first, which is what takes the time.
+pub(crate) fn note_calibrating(calibrate: &Calibrate) {
+    match calibrate {
+        Calibrate::No => {}
+        Calibrate::BuiltIn => output::note(
+            "calibrating with the built-in text, so that less is lost; `--calibrate FILE` takes one of yours, `--no-calibrate` none",
+        ),
+        Calibrate::With(text) => output::note(format!("calibrating with {}", text.name())),
+    }
 }
 
 /// Passes on what the user should know of a conversion.

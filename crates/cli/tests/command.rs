@@ -305,13 +305,12 @@ fn convert_few_bits_calibrates_measures_and_refuses_what_is_too_far() {
     assert!(json["packings"]["cq3_g128"]["tensors"].as_u64().unwrap() > 0, "{json}");
     let quality = &json["quality"];
     assert!(quality["comparison"]["kl_mean"].as_f64().unwrap() > 0.0);
-    assert!(
-        quality["tensors"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .any(|t| t["calibrated"] == true)
-    );
+    // Whatever a linear reads has been seen, the output head too.
+    for t in quality["tensors"].as_array().unwrap() {
+        let coded = t["packing"].as_str().unwrap().starts_with("cq");
+        let table = t["name"].as_str().unwrap().contains("embed");
+        assert!(table || t["calibrated"] == coded, "{t}");
+    }
     assert!(c.ok(&["inspect", "m"]).contains("divergence from the source"));
     c.ok(&[
         "run",

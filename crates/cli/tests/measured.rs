@@ -81,7 +81,7 @@ fn every_command_that_converts_measures_few_bits_and_refuses_what_is_too_far() {
         for part in [
             "below the floor",
             "same top token",
-            "--calibrate",
+            "use more bits",
             "cactus convert",
             "--bits 1",
         ] {
@@ -91,7 +91,10 @@ fn every_command_that_converts_measures_few_bits_and_refuses_what_is_too_far() {
     }
     let run = ["run", &model, "--prompt", "a", "--max-new-tokens", "2", "--bits", "6"];
     let [_, err] = c.ok(&run);
-    assert!(err.contains("converting"), "{err}");
+    assert!(
+        err.contains("converting") && err.contains("calibrating with the built-in text"),
+        "{err}"
+    );
     let [bundle] = &c.cached()[..] else {
         panic!("{:?}", c.cached());
     };
@@ -107,19 +110,33 @@ fn every_command_that_converts_measures_few_bits_and_refuses_what_is_too_far() {
         err.contains("converting") && bundle.join("quality.json").is_file(),
         "{err}"
     );
+    // Another bundle without calibration, which does not take the place of the first.
+    let plain = [&run[..], &["--no-calibrate"]].concat();
+    let [_, err] = c.ok(&plain);
+    assert!(err.contains("converting") && !err.contains("calibrating"), "{err}");
+    assert_eq!(c.cached().len(), 2);
+    for path in c.cached() {
+        let shown = c.json(&["inspect", path.to_str().unwrap()]);
+        let calibrated = path == *bundle;
+        assert_eq!(shown["quality"]["calibration"].is_string(), calibrated, "{shown}");
+    }
 }
 
 #[test]
 fn a_bundle_below_the_floor_says_so_and_hints_fit() {
     let c = Cactus::new();
     let model = golden(MODEL);
-    let err = c.fails(&["convert", &model, "m", "--bits", "1"]);
+    let err = c.fails(&["convert", &model, "m", "--bits", "1", "--no-calibrate"]);
     assert!(
-        err.contains("below the floor") && err.contains("`--calibrate`"),
+        err.contains("below the floor") && err.contains("leave out `--no-calibrate`"),
         "{err}"
     );
-    let err = c.fails(&["convert", &model, "m", "--bits", "1", "--calibrate"]);
-    assert!(err.contains("below the floor") && !err.contains("--calibrate"), "{err}");
+    for more in [&["--calibrate"][..], &[]] {
+        let err = c.fails(&[&["convert", &model, "m", "--bits", "1"], more].concat());
+        assert!(err.contains("below the floor") && !err.contains("leave out"), "{err}");
+    }
+    let err = c.fails(&["convert", &model, "m", "--bits", "4", "--calibrate", "--no-calibrate"]);
+    assert!(err.contains("cannot be used with"), "{err}");
     let [_, err] = c.ok(&["convert", &model, "m", "--bits", "1", "--force"]);
     assert!(err.contains("below the floor"), "{err}");
     let [shown, _] = c.ok(&["inspect", "m", "--tensors"]);
@@ -175,6 +192,7 @@ fn a_captured_language_model_is_measured_and_refused_like_any_other() {
     let transpile = |bits: &'static str| ["transpile", &program, "m", "--tokenizer", "words", "--bits", bits];
     let made = c.json(&transpile("6"));
     assert_eq!(made["quality"]["verdict"], "passed", "{made}");
+    assert_eq!(made["quality"]["calibration"], "built-in calibration text", "{made}");
     let shown = c.json(&["inspect", "m"]);
     assert_eq!(shown["quality"], made["quality"]);
     assert!(
@@ -185,9 +203,28 @@ fn a_captured_language_model_is_measured_and_refused_like_any_other() {
     assert!(
         errors
             .iter()
-            .any(|t| t["packing"] == "cq6_g128" && t["relative"].as_f64().unwrap() > 0.0),
+            .any(|t| t["packing"] == "cq6_g128" && t["relative"].as_f64().unwrap() > 0.0 && t["calibrated"] == true),
         "{shown}"
     );
+    let made = c.json(&[
+        "transpile",
+        &program,
+        "p",
+        "--tokenizer",
+        "words",
+        "--bits",
+        "6",
+        "--no-calibrate",
+    ]);
+    assert!(made["quality"]["calibration"].is_null(), "{made}");
+    let made = c.json(&["transpile", &program, "a", "--tokenizer", "words", "--bits", "auto:5"]);
+    let packings: std::collections::BTreeSet<&str> = made["quality"]["tensors"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|t| t["packing"].as_str().unwrap())
+        .collect();
+    assert!(packings.len() > 1 && made["quality"]["verdict"] == "passed", "{made}");
 
     let err = c.fails(&transpile("6"));
     assert!(err.contains("already there"), "{err}");
@@ -203,7 +240,18 @@ fn a_captured_language_model_is_measured_and_refused_like_any_other() {
 
     // Without a tokenizer, and for a function, the matrices alone; at 8 bits nothing.
     let [_, err] = c.ok(&["transpile", &program, "n", "--bits", "2"]);
-    assert!(err.contains("not measured: there is no tokenizer"), "{err}");
+    assert!(
+        err.contains("neither calibrated nor measured: there is no tokenizer"),
+        "{err}"
+    );
+    for more in [
+        &["--bits", "auto:4"][..],
+        &["--bits", "4", "--calibrate", "words/config.json"],
+    ] {
+        let err = c.fails(&[&["transpile", &program, "x"], more].concat());
+        assert!(err.contains("there is no tokenizer") || err.contains("row"), "{err}");
+        assert!(!c.path("x").exists());
+    }
     let made = c.json(&["transpile", &golden("pt2/minilm.pt2"), "f", "--bits", "4"]);
     assert_eq!(made["quality"]["verdict"], "not_measured");
     assert!(!made["quality"]["tensors"].as_array().unwrap().is_empty());

@@ -3,15 +3,13 @@
 //! Weights are made one by one in the order of execution: read, changed as the graph's weight expressions say, packed,
 //! written. A few are under way at once, one for each core, so memory holds a few tensors and never the model.
 
+use crate::encode::{Encoder, LARGE, Stored};
 use crate::{Error, ErrorKind, Result, SourceModel, TensorSource, TokenizerFiles, hf};
 use cactus_bundle::{About, BundleWriter, Provenance, TokenIds};
 use cactus_ir::WeightExpr;
 use cactus_models::ModelDef;
 use cactus_passes::{Bits, Policy, Storage};
-use cactus_quant::cq::{Curvature, pack_with_feedback};
-use cactus_quant::{Packed, Packing, pack_on};
-use cactus_reference::{WeightSource, eval_weight_expr};
-use cactus_tensor::Tensor;
+use cactus_quant::{Packed, Packing};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::Value;
@@ -20,7 +18,6 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Instant;
 
 /// Task of a bundle that computes next-token logits.
@@ -72,13 +69,23 @@ impl ConvertOptions {
     }
 }
 
-/// What is known of the inputs that the weights multiply, for encoding with error feedback.
+/// Encoding of weights with knowledge of the inputs that they multiply.
 pub trait Calibration {
-    /// The second moments of the inputs of the linear with the weight `name` `[n, k]`; `None` where nothing is known.
+    /// Says which matrices will be packed, by name and in order, before the first one is.
+    fn expect(&mut self, names: Vec<String>);
+
+    /// Finds out what is known of the inputs of the linear with the weight `name` `[n, k]`; `false` where nothing is. Called
+    /// for each of the expected, in order, while its values are not in memory.
     ///
     /// # Errors
-    /// Why they cannot be had.
-    fn curvature(&mut self, name: &str, k: usize) -> Result<Option<Arc<Curvature>>>;
+    /// Why it cannot be found out.
+    fn prepare(&mut self, name: &str, k: usize) -> Result<bool>;
+
+    /// Packs rows `values` `[n, k]` of the matrix that was prepared last.
+    ///
+    /// # Errors
+    /// What cannot be packed.
+    fn pack(&mut self, packing: Packing, shape: [usize; 2], values: &[f32]) -> cactus_quant::Result<Packed>;
 }
 
 /// What storing a weight changed.
@@ -234,17 +241,6 @@ pub(crate) fn packing(name: &str, chosen: Option<Storage>) -> Result<Packing> {
     })
 }
 
-/// Adapts a source to the evaluation of weight expressions.
-struct Reading<'a>(&'a dyn TensorSource);
-
-impl WeightSource for Reading<'_> {
-    fn tensor(&self, name: &str) -> cactus_reference::Result<Tensor> {
-        self.0
-            .read(name)
-            .map_err(|e| cactus_reference::Error::new(cactus_reference::ErrorKind::Weight, e.to_string()))
-    }
-}
-
 /// A weight to be made: name, expression, shape, packing.
 pub(crate) type Planned<'a> = (String, &'a WeightExpr, Vec<usize>, Packing);
 
@@ -257,6 +253,12 @@ pub(crate) fn write_weights(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Vec<TensorError>> {
     let threads = options.threads();
+    if let Some(calibration) = calibration.as_deref_mut() {
+        let coded = weights
+            .iter()
+            .filter(|(_, _, dims, p)| dims.len() == 2 && p.codebook_bits().is_some());
+        calibration.expect(coded.map(|(name, ..)| name.clone()).collect());
+    }
     let elems = |dims: &[usize]| dims.iter().map(|&d| d as u64).product::<u64>();
     let total: u64 = weights.iter().map(|(_, _, dims, _)| elems(dims)).sum();
     let mut errors = Vec::new();
@@ -265,23 +267,38 @@ pub(crate) fn write_weights(
     // Encoding with feedback uses every core for one tensor; everything else makes one tensor on each core.
     let mut rest = weights;
     while let Some((name, expr, dims, packing)) = rest.first() {
-        let curvature = match (calibration.as_deref_mut(), packing.codebook_bits(), &dims[..]) {
-            (Some(c), Some(_), &[_, k]) => c.curvature(name, k)?,
-            _ => None,
+        let known = match (calibration.as_deref_mut(), packing.codebook_bits(), &dims[..]) {
+            (Some(c), Some(_), &[_, k]) => c.prepare(name, k)?,
+            _ => false,
         };
-        let (batch, after) = if curvature.is_some() || calibration.is_some() {
-            rest.split_at(1)
-        } else {
-            rest.split_at(threads.min(rest.len()))
+        let (batch, after) = match calibration {
+            Some(_) => rest.split_at(1),
+            None => rest.split_at(threads.min(rest.len())),
         };
         rest = after;
-        let made: Vec<Result<(Packed, Option<f64>)>> = match &curvature {
-            Some(c) => vec![make(source, name, expr, dims, *packing, Some(c), options)],
+        let made: Vec<Result<(Stored, Option<f64>)>> = match calibration.as_deref_mut() {
+            Some(c) => {
+                let mut alone = Encoder {
+                    feedback: known.then_some(c),
+                    threads,
+                    widen: options.widen,
+                };
+                vec![alone.make(source, name, expr, dims, *packing)]
+            }
             None => std::thread::scope(|scope| {
                 let handles: Vec<_> = batch
                     .iter()
                     .map(|(name, expr, dims, packing)| {
-                        scope.spawn(move || make(source, name, expr, dims, *packing, None, options))
+                        // A large tensor takes longer than all that is under way beside it.
+                        let large = dims.iter().product::<usize>() >= LARGE;
+                        scope.spawn(move || {
+                            let mut alone = Encoder {
+                                feedback: None,
+                                threads: if large { threads } else { 1 },
+                                widen: options.widen,
+                            };
+                            alone.make(source, name, expr, dims, *packing)
+                        })
                     })
                     .collect();
                 handles
@@ -294,109 +311,22 @@ pub(crate) fn write_weights(
             }),
         };
         for ((name, _, dims, _), made) in batch.iter().zip(made) {
-            let (packed, error) = made?;
-            let packing = packed.layout().packing();
+            let (stored, error) = made?;
+            let packing = stored.packing;
             writer
-                .add_weight(name, dims, packing, packed.scales(), packed.data())
+                .add_weight(name, dims, packing, &[], stored.data())
                 .map_err(from_bundle)?;
             errors.extend(error.map(|relative| TensorError {
                 name: name.clone(),
                 packing: packing.to_string(),
                 relative,
-                calibrated: curvature.is_some(),
+                calibrated: known,
             }));
             done += elems(dims);
             progress(done, total);
         }
     }
     Ok(errors)
-}
-
-/// Reads, changes and packs one weight; says what a matrix lost.
-fn make(
-    source: &dyn TensorSource,
-    name: &str,
-    expr: &WeightExpr,
-    dims: &[usize],
-    packing: Packing,
-    feedback: Option<&Curvature>,
-    options: &ConvertOptions,
-) -> Result<(Packed, Option<f64>)> {
-    for read in expr.sources() {
-        if source.shape(read).is_none() {
-            let what = format!("the model needs a tensor `{read}`, which the source does not have");
-            return Err(Error::new(ErrorKind::Missing, what).of_tensor(name));
-        }
-    }
-    let malformed = |e: String| Error::new(ErrorKind::Malformed, e).of_tensor(name);
-    let tensor = eval_weight_expr(expr, &Reading(source)).map_err(|e| malformed(e.to_string()))?;
-    if tensor.shape() != dims {
-        let what = format!(
-            "expected shape {dims:?} by the configuration, found {:?}",
-            tensor.shape()
-        );
-        return Err(malformed(what));
-    }
-    let values = tensor.as_f32().map_err(|e| malformed(e.to_string()))?;
-    let (n, k) = match dims {
-        [n, k] => (*n, *k),
-        _ => (1, values.len()),
-    };
-    // With feedback nothing else is under way, and a large tensor takes longer than all that is.
-    let threads = match feedback.is_some() || values.len() >= LARGE {
-        true => options.threads(),
-        false => 1,
-    };
-    let mut packed = match feedback {
-        Some(curvature) => pack_with_feedback(packing, n, k, values, curvature, threads),
-        None => pack_on(packing, n, k, values, threads),
-    };
-    if packing == Packing::F16N16 && options.widen && values.iter().all(|x| x.is_finite()) && packed.is_err() {
-        packed = pack_on(Packing::F32N16, n, k, values, threads);
-    }
-    let packed = packed.map_err(|e| malformed(e.to_string()))?;
-    let error = packing
-        .is_interleaved()
-        .then(|| relative_error(&packed, values, k, threads));
-    Ok((packed, error))
-}
-
-/// Elements from which on one tensor is packed on all cores.
-const LARGE: usize = 1 << 24;
-/// Rows whose squares are summed together, so that sums do not depend on the number of threads.
-const STRIP: usize = 256;
-
-/// Squared error of a packed matrix, relative to the squares of its values, on up to `threads` threads.
-fn relative_error(packed: &Packed, values: &[f32], k: usize, threads: usize) -> f64 {
-    let strips: Vec<&[f32]> = values.chunks(STRIP * k.max(1)).collect();
-    let mut sums = vec![(0f64, 0f64); strips.len()];
-    let part = strips.len().div_ceil(threads.max(1)).max(1);
-    std::thread::scope(|scope| {
-        for (p, (strips, sums)) in strips.chunks(part).zip(sums.chunks_mut(part)).enumerate() {
-            let work = move || {
-                let mut found = vec![0f32; k];
-                for (i, (values, sum)) in strips.iter().zip(sums).enumerate() {
-                    let (mut error, mut square) = (0f64, 0f64);
-                    for (row, values) in values.chunks_exact(k).enumerate() {
-                        packed.view().decode_row((p * part + i) * STRIP + row, &mut found);
-                        for (&x, &y) in values.iter().zip(&found) {
-                            error += f64::from(x - y) * f64::from(x - y);
-                            square += f64::from(x) * f64::from(x);
-                        }
-                    }
-                    *sum = (error, square);
-                }
-            };
-            match threads {
-                0 | 1 => work(),
-                _ => drop(scope.spawn(work)),
-            }
-        }
-    });
-    let (error, square) = sums
-        .iter()
-        .fold((0.0, 0.0), |(e, s), (error, square)| (e + error, s + square));
-    if square > 0.0 { error / square } else { 0.0 }
 }
 
 pub(crate) fn hash_files(files: &[PathBuf]) -> Result<BTreeMap<String, String>> {
@@ -570,18 +500,5 @@ mod tests {
         }
         let error = packing("w", Some(Storage::Codebook(7))).unwrap_err().to_string();
         assert!(error.contains("`w`") && error.contains("Codebook(7)"), "{error}");
-    }
-
-    #[test]
-    fn an_error_does_not_depend_on_the_threads() {
-        let (n, k) = (5 * STRIP + 7, 3);
-        let values: Vec<f32> = (0..n * k).map(|i| ((i * 37 % 101) as f32 - 50.0) / 7.0).collect();
-        let packed = pack_on(Packing::Int8G32, n, k, &values, 1).unwrap();
-        let one = relative_error(&packed, &values, k, 1);
-        assert!(one > 0.0 && one < 1e-3, "{one}");
-        for threads in [2, 3, 16] {
-            assert_eq!(relative_error(&packed, &values, k, threads).to_bits(), one.to_bits());
-        }
-        assert_eq!(relative_error(&packed, &[], 0, 2), 0.0);
     }
 }

@@ -10,6 +10,7 @@
 
 mod bytes;
 mod convert;
+mod encode;
 mod error;
 pub mod gguf;
 mod hf;

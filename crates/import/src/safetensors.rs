@@ -5,6 +5,7 @@ use cactus_tensor::{DType, Tensor};
 use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorInfo};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// File name of an unsharded model.
@@ -193,6 +194,23 @@ impl TensorSource for SafetensorsSource {
         let read = shard.read(name, info);
         shard.bytes.intact()?;
         read
+    }
+
+    fn read_rows(&self, name: &str, rows: Range<usize>) -> Option<Result<Tensor>> {
+        let (shard, info) = self.find(name)?;
+        let &[n, k] = &info.shape[..] else { return None };
+        let (start, end) = info.data_offsets;
+        // Rows of whole bytes.
+        let row_bytes = (end - start).checked_div(n).filter(|bytes| bytes * n == end - start)?;
+        if rows.end > n || rows.start > rows.end {
+            return None;
+        }
+        let part = TensorInfo {
+            dtype: info.dtype,
+            shape: vec![rows.len(), k],
+            data_offsets: (start + rows.start * row_bytes, start + rows.end * row_bytes),
+        };
+        Some(shard.read(name, &part))
     }
 
     fn describe(&self) -> String {

@@ -3,6 +3,7 @@
 use crate::{Error, Result, gguf, hf};
 use cactus_tensor::Tensor;
 use serde_json::Value;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Weights by name, in the convention of Hugging Face `transformers`: its names, `[out, in]` shapes and values.
@@ -24,6 +25,14 @@ pub trait TensorSource: Send + Sync {
     /// [`crate::ErrorKind::Missing`] where there is none of that name, [`crate::ErrorKind::Unsupported`] where it is
     /// not a float type and so cannot be a weight.
     fn read(&self, name: &str) -> Result<Tensor>;
+
+    /// Rows `rows` of a matrix as `f32`, row-major, where the source can read them without the rest of it.
+    ///
+    /// # Errors
+    /// As [`TensorSource::read`].
+    fn read_rows(&self, _name: &str, _rows: Range<usize>) -> Option<Result<Tensor>> {
+        None
+    }
 
     /// One line about the source, such as `GGUF version 3, 272 tensors (Q4_1 210, F32 61, Q8_0 1)`.
     fn describe(&self) -> String;

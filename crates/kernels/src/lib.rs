@@ -36,6 +36,7 @@ pub mod dense;
 mod elementwise;
 mod error;
 mod exec;
+pub mod feedback;
 mod gated_delta;
 mod kv;
 mod math;

@@ -1,19 +1,24 @@
 //! A program that was captured, with what its bundle lost: every matrix, and for a causal language model with a tokenizer
-//! the divergence from the same program with its own weights in half precision.
+//! the divergence from the same program with its own weights in half precision. Such a program is calibrated, too.
 
-use crate::finish::{Temporary, install, measure};
-use crate::pipeline::WINDOW;
-use crate::{Made, Report, Request, Result, Runner, Stage, Windows};
+use crate::pipeline::{Job, Progress, Weights};
+use crate::{Made, Request, Result, Stage};
 use cactus_bundle::Bundle;
 use cactus_engine::Model;
-use cactus_import::pt2::{Task, TranspileOptions, transpile};
+use cactus_import::Calibration;
+use cactus_import::pt2::{Task, TranspileOptions, transpile_calibrated};
+use cactus_passes::{Bits, Policy};
 use cactus_runtime::{Options, Program};
+use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Makes a bundle at `destination` of the archive or capture at `source`, as [`transpile`] does, and measures it where
-/// weights have fewer than 8 bits; of `request` everything but calibration and average bits is heeded. A causal model that
-/// the runtime cannot continue call by call becomes a function, unless `options` ask for states.
+/// Why no text can be run through most programs.
+const NO_MODEL: &str = "it is not a causal language model with states";
+
+/// Makes a bundle at `destination` of the archive or capture at `source`, as [`cactus_import::pt2::transpile`] does, and
+/// calibrates and measures it as `request` says where weights have fewer than 8 bits. A causal model that the runtime cannot
+/// continue call by call becomes a function, unless `options` ask for states.
 ///
 /// # Errors
 /// What is damaged or not supported; [`crate::ErrorKind::Floor`] for a bundle below the floor. The destination is then as it
@@ -23,60 +28,68 @@ pub fn transpile_measured(
     destination: &Path,
     options: &TranspileOptions,
     request: &Request,
-    progress: &dyn Fn(Stage, u64, u64),
+    progress: &Progress,
 ) -> Result<Made> {
     options.check_destination(destination)?;
-    let stage = |s: Stage| move |done: u64, total: u64| progress(s, done, total);
-    let candidate = Temporary::beside(destination, "measured")?;
-    let replace = options.replace;
-    let mut options = TranspileOptions {
-        replace: true,
-        ..options.clone()
-    };
-    let mut outcome = transpile(source, &candidate.0, &options, &mut stage(Stage::Converting))?;
-    if options.task == Task::Auto
-        && let Err(e) = continues(&candidate.0)
-    {
-        options.task = Task::Function;
-        outcome = transpile(source, &candidate.0, &options, &mut stage(Stage::Converting))?;
-        let note = format!("the model has no states, so each call computes a whole sequence: {e}");
-        outcome.notes.push(note);
-    }
-    if !options.fewer_than_eight_bits() {
-        return install(outcome, None, destination, replace, true);
-    }
-    let compared = match &request.measure {
-        None => Err("not asked for".to_owned()),
-        Some(text) => measurable(&candidate.0)?.map(|()| text),
-    };
-    let errors = outcome.errors.clone();
-    let report = match compared {
-        Err(why) => {
-            if request.measure.is_some() {
-                outcome.notes.push(format!("the quality was not measured: {why}"));
+    // Known with the first bundle that is made.
+    let decided = RefCell::new((options.task, None::<String>));
+    let make = |weights: Weights<'_>, to: &Path, calibration: Option<&mut dyn Calibration>, stage: Stage| {
+        let mut options = TranspileOptions {
+            replace: true,
+            task: decided.borrow().0,
+            ..options.clone()
+        };
+        let whole = match weights {
+            Weights::Half => Some(Bits::Sixteen),
+            Weights::Eight => Some(Bits::Eight),
+            Weights::Asked(exact) => {
+                options.exact.clone_from(exact);
+                None
             }
-            Report::unmeasured(why, request.floor, errors)
+        };
+        if let Some(bits) = whole {
+            (options.bits, options.embeddings) = (Some(bits.number()), None);
+            (options.rules, options.widen) = (Vec::new(), bits == Bits::Sixteen);
         }
-        Ok(text) => {
-            let reference = Temporary::beside(destination, "reference")?;
-            let float = TranspileOptions {
-                bits: Some(16),
-                embeddings: None,
-                rules: Vec::new(),
-                widen: true,
-                ..options.clone()
-            };
-            transpile(source, &reference.0, &float, &mut stage(Stage::Reference))?;
-            let threads = cactus_base::Cores::detect().threads();
-            let mut runner = Runner::open(&reference.0, WINDOW, threads)?;
-            let texts = Model::load_text(runner.bundle())?;
-            let length = WINDOW.min(runner.context_tokens());
-            let windows = Windows::of(&texts, text, length, request.measure_tokens / length.max(1))?;
-            let found = measure(&mut runner, &candidate.0, &windows, progress)?;
-            Report::measured(found, request.floor, text.name().to_owned(), errors)
+        let mut at = |done, total| progress(stage, done, total);
+        let outcome = transpile_calibrated(source, to, &options, calibration, &mut at)?;
+        if options.task != Task::Auto {
+            return Ok(outcome);
         }
+        let Err(e) = continues(to) else {
+            return Ok(outcome);
+        };
+        *decided.borrow_mut() = (Task::Function, Some(e.to_string()));
+        options.task = Task::Function;
+        // What is no language model has not been calibrated.
+        transpile_calibrated(source, to, &options, None, &mut at)
     };
-    install(outcome, Some(report), destination, replace, request.accept_below_floor)
+    let policy = Policy {
+        embeddings: options.embeddings,
+        rules: options.rules.clone(),
+        ..Policy::uniform(Bits::Four)
+    };
+    let few = options.fewer_than_eight_bits() || request.average_bits.is_some();
+    let job = Job {
+        make: &make,
+        runs: &runs,
+        never: (options.task == Task::Function).then_some(NO_MODEL),
+        policy: &policy,
+        few,
+        threads: None,
+        destination,
+        replace: options.replace,
+    };
+    let mut request = request.clone();
+    if !few {
+        request.measure = None;
+    }
+    let mut made = job.run(&request, progress)?;
+    if let (_, Some(why)) = &*decided.borrow() {
+        let note = format!("the model has no states, so each call computes a whole sequence: {why}");
+        made.outcome.notes.push(note);
+    }
+    Ok(made)
 }
 
 /// Whether the component of a causal language model can be lowered.
@@ -89,10 +102,10 @@ fn continues(folder: &Path) -> Result<()> {
 }
 
 /// Whether next-token distributions can be had of text, or why not.
-fn measurable(folder: &Path) -> Result<Result<(), String>> {
+fn runs(folder: &Path) -> Result<Result<(), String>> {
     let bundle = Arc::new(Bundle::open(folder)?);
     if bundle.manifest().task != Task::CausalLm.name() {
-        return Ok(Err("it is not a causal language model with states".into()));
+        return Ok(Err(NO_MODEL.into()));
     }
     if !Model::has_tokenizer(&bundle) {
         return Ok(Err("there is no tokenizer".into()));

@@ -1,15 +1,17 @@
-//! A conversion with everything that quality asks for: reference, calibration, allocation, measurement, floor.
+//! Making a bundle with everything that quality asks for: reference, calibration, allocation, measurement, floor.
 //!
-//! The source is first converted to half precision beside the destination; that bundle is calibrated on and measured
-//! against, and removed at the end. The bundle itself is moved into place last, so a conversion that fails, or ends below the
-//! floor, leaves the destination as it was.
+//! The source is first made into a bundle of half precision beside the destination, which the result is measured against, and
+//! into one of 8 bits, which text is run through to see what reaches each weight: it is as good as the source for that, and
+//! more than twice as fast. Both are removed at the end. The bundle itself is moved into place last, so a conversion that
+//! fails, or ends below the floor, leaves the destination as it was.
 
 use crate::finish::{Temporary, install, measure};
-use crate::{Floor, Moments, Report, Result, Runner, Sensitivity, Text, Windows, allocate, sensitivity};
+use crate::{Error, Floor, Moments, Report, Result, Runner, Sensitivity, Text, Windows, allocate, sensitivity};
 use cactus_bundle::Bundle;
 use cactus_engine::Model;
-use cactus_import::{ConvertOptions, Outcome, convert, convert_calibrated};
+use cactus_import::{Calibration, ConvertOptions, Outcome, convert_calibrated};
 use cactus_passes::{Bits, Policy};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -20,13 +22,25 @@ const SHORT_WINDOW: usize = 192;
 /// Windows that sensitivity is measured on.
 const SHORT_WINDOWS: usize = 2;
 
+/// Whether text is run through the source first, so that the errors of weights below 8 bits are fed back.
+#[derive(Clone, Debug, Default)]
+pub enum Calibrate {
+    /// It is not.
+    #[default]
+    No,
+    /// Ours, where text can be run through the source.
+    BuiltIn,
+    /// This one.
+    With(Text),
+}
+
 /// What a conversion is asked for beside [`ConvertOptions`].
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Average bits that an allocation may spend; the policy's bits are ignored then, its rules hold.
     pub average_bits: Option<f64>,
-    /// Text to calibrate with.
-    pub calibration: Option<Text>,
+    /// Whether and with what to calibrate.
+    pub calibrate: Calibrate,
     /// Most tokens to calibrate with.
     pub calibration_tokens: usize,
     /// Text to measure on.
@@ -45,13 +59,13 @@ impl Default for Request {
     fn default() -> Self {
         Self {
             average_bits: None,
-            calibration: None,
+            calibrate: Calibrate::No,
             calibration_tokens: 16_384,
             measure: None,
             measure_tokens: 4096,
             floor: Floor::default(),
             accept_below_floor: false,
-            memory_bytes: 2 << 30,
+            memory_bytes: 896 << 20,
         }
     }
 }
@@ -60,7 +74,7 @@ impl Default for Request {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Converting the source to half precision; elements.
+    /// Making the bundles that are run and compared with; elements.
     Reference,
     /// Measuring what coarser weights do; matrices.
     Sensitivity,
@@ -84,8 +98,10 @@ pub struct Made {
     pub below_floor: Option<String>,
 }
 
-/// Converts the model at `source` into a bundle at `destination` as `options` and `request` say. `progress` gets the stage
-/// and how far it is.
+/// Gets the stage and how far it is.
+pub type Progress = Rc<dyn Fn(Stage, u64, u64)>;
+
+/// Converts the model at `source` into a bundle at `destination` as `options` and `request` say.
 ///
 /// # Errors
 /// What is wrong with source or texts; [`crate::ErrorKind::Floor`] for a bundle below the floor. The destination is then as
@@ -95,84 +111,181 @@ pub fn convert_measured(
     destination: &Path,
     options: &ConvertOptions,
     request: &Request,
-    progress: &Rc<dyn Fn(Stage, u64, u64)>,
+    progress: &Progress,
 ) -> Result<Made> {
     cactus_bundle::check_destination(destination, options.replace)?;
-    let mut options = options.clone();
-    let threads = options
-        .threads
-        .unwrap_or_else(|| cactus_base::Cores::detect().threads());
-    let wants = request.calibration.is_some() || request.measure.is_some() || request.average_bits.is_some();
-    let stage = |s: Stage| move |done: u64, total: u64| progress(s, done, total);
-    let few = options.policy.least() < Bits::Eight || request.average_bits.is_some();
-    let candidate = Temporary::beside(destination, "measured")?;
-    let unmeasured = |options: &ConvertOptions, why: &str| {
-        let outcome = convert(source, &candidate.0, options, &mut stage(Stage::Converting))?;
-        let report = few.then(|| Report::unmeasured(why.into(), request.floor, outcome.errors.clone()));
-        install(outcome, report, destination, options.replace, true)
-    };
-    if !wants {
-        return unmeasured(&options, "not asked for");
-    }
-    let reference = Temporary::beside(destination, "reference")?;
-    let mut float = options.clone();
-    float.policy = Policy::uniform(Bits::Sixteen);
-    float.replace = true;
-    float.widen = true;
-    convert(source, &reference.0, &float, &mut stage(Stage::Reference))?;
-    let bundle = Bundle::open(&reference.0)?;
-    let needed = request.calibration.is_some() || request.average_bits.is_some();
-    if !needed && !Model::has_tokenizer(&bundle) {
-        let why = "the source has no tokenizer";
-        let mut made = unmeasured(&options, why)?;
-        made.outcome.notes.push(format!("not measured: {why}"));
-        return Ok(made);
-    }
-    let texts = Model::load_text(&bundle)?;
-    let longest = bundle.manifest().context_tokens;
-    drop(bundle);
-    let runner = || Runner::open(&reference.0, WINDOW, threads);
-    let windows = |text: &Text, length: usize, tokens: usize| {
-        let length = length.min(longest);
-        Windows::of(&texts, text, length, tokens / length.max(1))
-    };
-
-    if let Some(target) = request.average_bits {
-        let given = request.calibration.clone().unwrap_or_else(Text::built_in_calibration);
-        let windows = windows(&given, SHORT_WINDOW, SHORT_WINDOWS * SHORT_WINDOW)?;
-        let found = sensitivities(&mut runner()?, &options.policy, target, &windows, &**progress)?;
-        options.policy.exact = allocate(&found, target);
-    }
-    let outcome = match &request.calibration {
-        Some(text) => {
-            let windows = windows(text, WINDOW, request.calibration_tokens)?;
-            let progress = Rc::clone(progress);
-            let shown = Box::new(move |done, total| progress(Stage::Calibrating, done as u64, total as u64));
-            let mut moments = Moments::new(runner()?, windows, request.memory_bytes, shown);
-            let mut at = stage(Stage::Converting);
-            convert_calibrated(source, &candidate.0, &options, Some(&mut moments), &mut at)?
+    let make = |weights: Weights<'_>, to: &Path, calibration: Option<&mut dyn Calibration>, stage: Stage| {
+        let mut options = ConvertOptions {
+            replace: true,
+            ..options.clone()
+        };
+        match weights {
+            Weights::Half => (options.policy, options.widen) = (Policy::uniform(Bits::Sixteen), true),
+            Weights::Eight => options.policy = Policy::uniform(Bits::Eight),
+            Weights::Asked(exact) => options.policy.exact.clone_from(exact),
         }
-        None => convert(source, &candidate.0, &options, &mut stage(Stage::Converting))?,
+        let mut at = |done, total| progress(stage, done, total);
+        convert_calibrated(source, to, &options, calibration, &mut at)
     };
-    let errors = outcome.errors.clone();
-    let mut report = match &request.measure {
-        Some(text) => {
-            let windows = windows(text, WINDOW, request.measure_tokens)?;
-            let found = measure(&mut runner()?, &candidate.0, &windows, &**progress)?;
-            Some(Report::measured(found, request.floor, text.name().to_owned(), errors))
-        }
-        None => few.then(|| Report::unmeasured("not asked for".into(), request.floor, errors)),
-    };
-    if let Some(report) = &mut report {
-        report.calibration = request.calibration.as_ref().map(|text| text.name().to_owned());
-    }
-    install(
-        outcome,
-        report,
+    let job = Job {
+        make: &make,
+        runs: &|made| {
+            let has = Model::has_tokenizer(&Bundle::open(made)?);
+            Ok(if has {
+                Ok(())
+            } else {
+                Err("the source has no tokenizer".into())
+            })
+        },
+        never: None,
+        policy: &options.policy,
+        few: options.policy.least() < Bits::Eight || request.average_bits.is_some(),
+        threads: options.threads,
         destination,
-        options.replace,
-        request.accept_below_floor,
-    )
+        replace: options.replace,
+    };
+    job.run(request, progress)
+}
+
+/// What a bundle on the way holds.
+pub(crate) enum Weights<'a> {
+    /// Half precision, or single where half cannot hold a value.
+    Half,
+    /// 8 bits.
+    Eight,
+    /// What was asked for, with these bits of single weights.
+    Asked(&'a BTreeMap<String, Bits>),
+}
+
+/// Makes a bundle of the source at a path, which may be replaced.
+type Make<'a> = dyn Fn(Weights<'_>, &Path, Option<&mut dyn Calibration>, Stage) -> cactus_import::Result<Outcome> + 'a;
+
+/// A source, and how it becomes a bundle.
+pub(crate) struct Job<'a> {
+    pub(crate) make: &'a Make<'a>,
+    /// Whether text can be run through a bundle of the source, or why not.
+    pub(crate) runs: &'a dyn Fn(&Path) -> Result<Result<(), String>>,
+    /// Why it cannot, where that is known before.
+    pub(crate) never: Option<&'a str>,
+    pub(crate) policy: &'a Policy,
+    /// Whether weights have fewer than 8 bits.
+    pub(crate) few: bool,
+    pub(crate) threads: Option<usize>,
+    pub(crate) destination: &'a Path,
+    pub(crate) replace: bool,
+}
+
+impl Job<'_> {
+    pub(crate) fn run(&self, request: &Request, progress: &Progress) -> Result<Made> {
+        let calibrate = if self.few {
+            request.calibrate.clone()
+        } else {
+            Calibrate::No
+        };
+        let half = request.measure.is_some() || request.average_bits.is_some();
+        if !half && matches!(calibrate, Calibrate::No) {
+            return self.plain(request, "not asked for");
+        }
+        if let Some(why) = self.never {
+            return self.without_text(request, &calibrate, why);
+        }
+        let reference = Temporary::beside(self.destination, "reference")?;
+        let observed = Temporary::beside(self.destination, "observed")?;
+        let first = if half { &reference.0 } else { &observed.0 };
+        let weights = if half { Weights::Half } else { Weights::Eight };
+        (self.make)(weights, first, None, Stage::Reference)?;
+        if let Err(why) = (self.runs)(first)? {
+            return self.without_text(request, &calibrate, &why);
+        }
+        let threads = self.threads.unwrap_or_else(|| cactus_base::Cores::detect().threads());
+        let bundle = Bundle::open(first)?;
+        let (texts, longest) = (Model::load_text(&bundle)?, bundle.manifest().context_tokens);
+        drop(bundle);
+        let windows = |text: &Text, length: usize, tokens: usize| {
+            let length = length.min(longest);
+            Windows::of(&texts, text, length, tokens / length.max(1))
+        };
+        let text = match calibrate {
+            Calibrate::No => None,
+            Calibrate::BuiltIn => Some(Text::built_in_calibration()),
+            Calibrate::With(text) => Some(text),
+        };
+        let mut exact = self.policy.exact.clone();
+        if let Some(target) = request.average_bits {
+            let ours = Text::built_in_calibration();
+            let windows = windows(
+                text.as_ref().unwrap_or(&ours),
+                SHORT_WINDOW,
+                SHORT_WINDOWS * SHORT_WINDOW,
+            )?;
+            let mut runner = Runner::open(&reference.0, WINDOW, threads)?;
+            exact = allocate(
+                &sensitivities(&mut runner, self.policy, target, &windows, progress)?,
+                target,
+            );
+        }
+        let candidate = Temporary::beside(self.destination, "measured")?;
+        let asked = Weights::Asked(&exact);
+        let outcome = match &text {
+            Some(text) => {
+                let windows = windows(text, WINDOW, request.calibration_tokens)?;
+                if half {
+                    (self.make)(Weights::Eight, &observed.0, None, Stage::Reference)?;
+                }
+                let shown = Rc::clone(progress);
+                let shown = Box::new(move |done, total| shown(Stage::Calibrating, done as u64, total as u64));
+                let runner = Runner::open(&observed.0, WINDOW, threads)?;
+                let mut moments = Moments::new(runner, windows, request.memory_bytes, shown)?;
+                (self.make)(asked, &candidate.0, Some(&mut moments), Stage::Converting)?
+            }
+            None => (self.make)(asked, &candidate.0, None, Stage::Converting)?,
+        };
+        drop(observed);
+        let errors = outcome.errors.clone();
+        let mut report = match &request.measure {
+            Some(text) => {
+                let windows = windows(text, WINDOW, request.measure_tokens)?;
+                let mut runner = Runner::open(&reference.0, WINDOW, threads)?;
+                let found = measure(&mut runner, &candidate.0, &windows, &**progress)?;
+                Some(Report::measured(found, request.floor, text.name().to_owned(), errors))
+            }
+            None => self
+                .few
+                .then(|| Report::unmeasured("not asked for".into(), request.floor, errors)),
+        };
+        if let Some(report) = &mut report {
+            report.calibration = text.map(|text| text.name().to_owned());
+        }
+        let accept = request.accept_below_floor;
+        install(outcome, report, self.destination, self.replace, accept)
+    }
+
+    /// The bundle of a model that no text can be run through, where none has to be.
+    fn without_text(&self, request: &Request, calibrate: &Calibrate, why: &str) -> Result<Made> {
+        if request.average_bits.is_some() || matches!(calibrate, Calibrate::With(_)) {
+            let what = format!("text cannot be run through the model, which calibration needs: {why}");
+            return Err(Error::Text(what));
+        }
+        let mut made = self.plain(request, why)?;
+        let what = match (calibrate, &request.measure) {
+            (Calibrate::No, _) => "the quality was not measured",
+            (_, None) => "the model was not calibrated",
+            _ => "the model was neither calibrated nor measured",
+        };
+        made.outcome.notes.push(format!("{what}: {why}"));
+        Ok(made)
+    }
+
+    /// The bundle without a text, and why no more is known of it.
+    fn plain(&self, request: &Request, why: &str) -> Result<Made> {
+        let candidate = Temporary::beside(self.destination, "measured")?;
+        let asked = Weights::Asked(&self.policy.exact);
+        let outcome = (self.make)(asked, &candidate.0, None, Stage::Converting)?;
+        let report = self
+            .few
+            .then(|| Report::unmeasured(why.into(), request.floor, outcome.errors.clone()));
+        install(outcome, report, self.destination, self.replace, true)
+    }
 }
 
 /// What every matrix without a rule of its own is sensitive to.
@@ -181,7 +294,7 @@ fn sensitivities(
     policy: &Policy,
     target: f64,
     windows: &Windows,
-    progress: &dyn Fn(Stage, u64, u64),
+    progress: &Progress,
 ) -> Result<Vec<Sensitivity>> {
     let mut open: Vec<(u64, String)> = runner
         .bundle()

@@ -11,6 +11,9 @@ use std::sync::Arc;
 /// Name of the component that makes logits.
 const DECODER: &str = "decoder";
 
+/// Tokens computed at once.
+const CHUNK_TOKENS: usize = 512;
+
 /// A loaded bundle with threads and one sequence.
 #[derive(Debug)]
 pub struct Runner {
@@ -30,6 +33,7 @@ impl Runner {
         let bundle = Arc::new(Bundle::open(folder)?);
         let options = Options {
             context_tokens: context,
+            chunk_tokens: CHUNK_TOKENS,
             kv_dtype: KvDType::F16,
             ..Options::default()
         };
@@ -97,16 +101,15 @@ impl Runner {
         Ok(())
     }
 
-    /// Computes a whole window from an empty context, all of its logits too, showing `observer` the inputs of linears.
+    /// Computes a window from an empty context, showing `observer` the inputs of linears until it has seen enough.
     ///
     /// # Errors
     /// What the runtime found.
     pub fn observe(&mut self, window: &[u32], observer: Observer<'_>) -> Result<()> {
         self.reset();
         for chunk in window.chunks(self.program.chunk_tokens()) {
-            let head = Head::From(0, &mut |_, _| {});
             self.execution
-                .run_observed(&self.pool, self.threads, chunk, head, Some(&mut *observer))?;
+                .observe(&self.pool, self.threads, chunk, &mut *observer)?;
         }
         self.reset();
         Ok(())

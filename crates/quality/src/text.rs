@@ -1,6 +1,8 @@
 //! Text to calibrate with and to measure on: plain, or rows of JSON, of which conversations take the form that the model
 //! knows.
 
+mod calibration;
+
 use crate::data::read_file;
 use crate::{Error, Result};
 use cactus_text::{ChatTemplate, RenderOptions};
@@ -8,8 +10,6 @@ use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::path::Path;
 
-/// The text that calibration uses where none is given: prose, talk, code, tables, several languages.
-pub const DEFAULT_CALIBRATION: &str = include_str!("../text/calibration.txt");
 /// The text that a conversion is measured on where none is given. No part of it is in the other one.
 pub const DEFAULT_HELD_OUT: &str = include_str!("../text/held_out.txt");
 
@@ -24,6 +24,8 @@ pub struct Text {
 enum Content {
     Plain(Cow<'static, str>),
     Rows(Vec<Row>),
+    /// Rows of ours: a conversation that the model's template does not take is written as lines.
+    BuiltIn(Vec<Row>),
 }
 
 /// A row of a file, with where it stands.
@@ -52,10 +54,13 @@ impl Text {
         }
     }
 
-    /// Our text for calibration.
+    /// Our text for calibration: prose, code, conversations and other languages in turn.
     #[must_use]
     pub fn built_in_calibration() -> Self {
-        Self::plain("built-in calibration text", DEFAULT_CALIBRATION)
+        Self {
+            name: "built-in calibration text".to_owned(),
+            content: Content::BuiltIn(calibration::rows()),
+        }
     }
 
     /// Our text to measure on.
@@ -99,9 +104,10 @@ impl Text {
     /// # Errors
     /// Where the template refuses a conversation.
     pub fn rendered(&self, template: Option<&ChatTemplate>, enough: usize) -> Result<Cow<'_, str>> {
-        let rows = match &self.content {
+        let (rows, ours) = match &self.content {
             Content::Plain(text) => return Ok(Cow::Borrowed(text)),
-            Content::Rows(rows) => rows,
+            Content::Rows(rows) => (rows, false),
+            Content::BuiltIn(rows) => (rows, true),
         };
         let mut out = String::new();
         for row in rows {
@@ -118,21 +124,29 @@ impl Text {
                         tools: tools.clone(),
                         ..RenderOptions::default()
                     };
-                    let text = template.render(messages, &options);
-                    out.push_str(&text.map_err(|e| Error::Text(format!("`{}`: {}: {e}", self.name, row.place)))?);
-                }
-                (RowKind::Chat { messages, .. }, None) => {
-                    for m in messages {
-                        let (role, content) = (text_of(m, "role"), text_of(m, "content"));
-                        let calls = m.get("tool_calls").map_or_else(String::new, Value::to_string);
-                        out.push_str(&format!("{role}: {content}{calls}\n"));
+                    match template.render(messages, &options) {
+                        Ok(text) => out.push_str(&text),
+                        Err(_) if ours => out.push_str(&as_lines(messages)),
+                        Err(e) => return Err(Error::Text(format!("`{}`: {}: {e}", self.name, row.place))),
                     }
-                    out.push_str("\n\n");
                 }
+                (RowKind::Chat { messages, .. }, None) => out.push_str(&as_lines(messages)),
             }
         }
         Ok(Cow::Owned(out))
     }
+}
+
+/// A conversation as lines `role: content`.
+fn as_lines(messages: &[Value]) -> String {
+    let mut out = String::new();
+    for m in messages {
+        let (role, content) = (text_of(m, "role"), text_of(m, "content"));
+        let calls = m.get("tool_calls").map_or_else(String::new, Value::to_string);
+        out.push_str(&format!("{role}: {content}{calls}\n"));
+    }
+    out.push_str("\n\n");
+    out
 }
 
 fn text_of<'a>(message: &'a Value, key: &str) -> &'a str {
@@ -359,10 +373,24 @@ mod tests {
     }
 
     #[test]
+    fn our_conversations_take_a_form_that_every_template_has() {
+        let never = ChatTemplateSource {
+            chat_template: Some("{{ raise_exception('no') }}"),
+            ..ChatTemplateSource::default()
+        };
+        let never = ChatTemplate::from_source(never).unwrap();
+        let text = Text::built_in_calibration();
+        let (with, without) = (text.rendered(Some(&never), usize::MAX), text.rendered(None, usize::MAX));
+        assert_eq!(with.unwrap(), without.unwrap());
+    }
+
+    #[test]
     fn the_texts_share_no_line() {
-        let long = |text: &'static str| text.lines().filter(|l| l.len() > 30).collect::<Vec<_>>();
-        let calibration = long(DEFAULT_CALIBRATION);
-        assert!(DEFAULT_CALIBRATION.len() > 8000 && DEFAULT_HELD_OUT.len() > 4000);
+        let long = |text: &str| -> Vec<String> { text.lines().filter(|l| l.len() > 30).map(str::to_owned).collect() };
+        let text = Text::built_in_calibration();
+        let text = text.rendered(None, usize::MAX).unwrap();
+        let calibration = long(&text);
+        assert!(text.len() > 30_000 && DEFAULT_HELD_OUT.len() > 4000);
         assert!(long(DEFAULT_HELD_OUT).iter().all(|l| !calibration.contains(l)));
     }
 }

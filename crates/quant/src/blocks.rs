@@ -16,17 +16,12 @@ pub(crate) fn rows_per_block(packing: Packing) -> usize {
 }
 
 /// Packs `rows` `[n, k]` on up to `threads` threads. `worker` makes what one thread encodes blocks with: from up to a block of
-/// rows to its zeroed bytes, or row and column of a value that cannot be stored.
+/// rows to its zeroed bytes, or row and column of a value that cannot be stored. The bytes do not depend on the threads.
 ///
 /// # Errors
 /// [`Error::Length`] where `rows` has not `n * k` elements, [`Error::Value`] for the first value in order that cannot be
 /// stored, [`Error::OutOfMemory`].
-pub(crate) fn encode<W>(
-    layout: PackedLayout,
-    rows: &[f32],
-    threads: usize,
-    worker: impl Fn() -> W + Sync,
-) -> Result<Packed>
+pub fn pack_by<W>(layout: PackedLayout, rows: &[f32], threads: usize, worker: impl Fn() -> W + Sync) -> Result<Packed>
 where
     W: FnMut(&[f32], &mut [u8]) -> Result<(), (usize, usize)>,
 {

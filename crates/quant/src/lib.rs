@@ -20,6 +20,7 @@ mod pack;
 mod packing;
 mod view;
 
+pub use blocks::pack_by;
 pub use error::{Error, ErrorKind, Result};
 pub use int8::{GROUP, GROUP_BYTES, SCALE_LINE_BYTES};
 pub use pack::{Packed, pack, pack_block, pack_on};

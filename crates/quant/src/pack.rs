@@ -59,7 +59,7 @@ pub fn pack(packing: Packing, n: usize, k: usize, rows: &[f32]) -> Result<Packed
 /// As [`pack()`].
 pub fn pack_on(packing: Packing, n: usize, k: usize, rows: &[f32], threads: usize) -> Result<Packed> {
     let layout = PackedLayout::new(packing, n, k)?;
-    blocks::encode(layout, rows, threads, || {
+    blocks::pack_by(layout, rows, threads, || {
         |rows: &[f32], block: &mut [u8]| encode_block(&layout, rows, block)
     })
 }

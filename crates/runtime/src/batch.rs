@@ -223,7 +223,8 @@ impl Batch {
         self.run_observed(pool, width, parts, each, None)
     }
 
-    /// As [`Batch::run`], showing `observer` the inputs of linears.
+    /// As [`Batch::run`], showing `observer` the inputs of linears. No logits are computed then, and nothing after the linear at
+    /// which it says that it has seen enough; those of rows that are wanted are shown as they were left.
     ///
     /// # Errors
     /// As [`Batch::run`].
@@ -409,6 +410,7 @@ impl Batch {
                 Some(o) => Some(o),
                 None => None,
             },
+            ended: false,
             replaced: &self.replaced,
         };
         let tail = program.lowered.tail;

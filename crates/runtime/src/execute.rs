@@ -2,7 +2,7 @@
 
 mod rows;
 
-use crate::observe::{Observed, Observer, Replaced};
+use crate::observe::{Observed, Observer, Replaced, values};
 use crate::pages;
 use crate::state::StatePlan;
 use crate::step::{self, Buffer, Kind, Lowered, Rows, View};
@@ -11,7 +11,7 @@ use cactus_base::AlignedBuf;
 use cactus_kernels::{Activations, Epilogue, Exec, KvRun, Link, NextNorm, Norm, QuantizedRows, RotatedRows, UnaryOp};
 use cactus_quant::PackedView;
 pub(crate) use rows::Held;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::time::Instant;
 
 /// Functions behind the output head that are computed in one pass.
@@ -92,6 +92,8 @@ pub(crate) struct Call<'a> {
     pub(crate) rows: &'a mut RowInfo,
     pub(crate) profile: Option<&'a mut Profile>,
     pub(crate) observer: Option<Observer<'a>>,
+    /// Whether the observer has seen enough.
+    pub(crate) ended: bool,
     pub(crate) replaced: &'a Replaced,
 }
 
@@ -115,7 +117,14 @@ impl<'a> Call<'a> {
         for i in steps {
             let start = self.profile.is_some().then(Instant::now);
             if self.observer.is_some() {
-                self.show(&self.lowered.steps[i].kind, &rows);
+                let kind = &self.lowered.steps[i].kind;
+                if self.ended || self.show(kind, &rows).is_break() {
+                    self.ended = true;
+                    return Ok(());
+                }
+                if matches!(kind, Kind::Head { .. }) {
+                    continue;
+                }
             }
             self.step(&self.lowered.steps[i].kind, &rows, &mut out)?;
             if let (Some(profile), Some(start)) = (self.profile.as_deref_mut(), start) {
@@ -126,29 +135,37 @@ impl<'a> Call<'a> {
     }
 
     /// Shows the observer what a step is about to read.
-    fn show(&mut self, kind: &Kind, rows: &Range<usize>) {
-        if let Kind::Linear {
-            x: Rows::F32(x),
-            weight,
-            ..
-        }
-        | Kind::Head {
-            x: Rows::F32(x),
-            weight,
-            ..
-        } = kind
-        {
-            let span = self.view_span(*x, rows);
-            let input = bytemuck::cast_slice(&self.arena[span]);
-            let weight = self.program.weight_name(*weight);
-            if let Some(observer) = &mut self.observer {
-                observer(Observed {
-                    weight,
-                    input,
-                    k: x.width,
-                });
+    fn show(&mut self, kind: &Kind, rows: &Range<usize>) -> ControlFlow<()> {
+        let (Kind::Linear { x, weight, .. } | Kind::Head { x, weight, .. }) = kind else {
+            return ControlFlow::Continue(());
+        };
+        let exec = self.exec;
+        let name = self.program.weight_name(*weight);
+        let decoded;
+        let (input, k) = match *x {
+            Rows::F32(x) => {
+                let span = self.view_span(x, rows);
+                (bytemuck::cast_slice(&self.arena[span]), x.width)
             }
-        }
+            Rows::Quantized(buffer) => {
+                let Ok(k) = self.program.matrix(*weight).map(|m| m.k()) else {
+                    return ControlFlow::Continue(());
+                };
+                let span = self.whole(buffer);
+                decoded = values(&QuantizedRows::new(&mut self.arena[span], rows.len(), k));
+                (&decoded[..], k)
+            }
+            Rows::Rotated(_) => return ControlFlow::Continue(()),
+        };
+        let Some(observer) = &mut self.observer else {
+            return ControlFlow::Continue(());
+        };
+        observer(Observed {
+            weight: name,
+            input,
+            k,
+            exec,
+        })
     }
 
     /// A matrix of the program, or what stands in for it.

@@ -100,11 +100,16 @@ impl Execution {
         self.run_observed(pool, width, ids, head, None)
     }
 
-    /// As [`Execution::run`], showing `observer` the inputs of linears.
+    /// As [`Execution::run`], showing `observer` the inputs of linears, those of the output head for every position, instead of
+    /// computing logits; nothing is computed after the linear at which it says that it has seen enough.
     ///
     /// # Errors
     /// As [`Batch::run`].
-    pub fn run_observed(
+    pub fn observe(&mut self, pool: &Pool, width: usize, ids: &[u32], observer: Observer<'_>) -> Result<()> {
+        self.run_observed(pool, width, ids, Head::From(0, &mut |_, _| {}), Some(observer))
+    }
+
+    fn run_observed(
         &mut self,
         pool: &Pool,
         width: usize,

@@ -3,22 +3,26 @@
 //! For conversion, which has to know what reaches a weight and what a change of it does. A model in use has neither.
 
 use crate::{Batch, Error, Execution, Result};
-use cactus_quant::Packed;
+use cactus_kernels::{Exec, QuantizedRows};
+use cactus_quant::{GROUP, Packed};
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 
 /// The input of a linear.
 #[derive(Debug)]
 pub struct Observed<'a> {
     /// Name of the linear's weight in the bundle.
     pub weight: &'a str,
-    /// `[rows, k]`.
+    /// `[rows, k]`; of a linear that reads quantized rows, their values.
     pub input: &'a [f32],
     /// Inputs of a row.
     pub k: usize,
+    /// Kernels and threads of the call, which are idle meanwhile.
+    pub exec: Exec<'a>,
 }
 
-/// Gets the input of each linear that reads `f32` rows, just before it is computed.
-pub type Observer<'a> = &'a mut dyn FnMut(Observed<'_>);
+/// Gets the input of each linear that reads `f32` or INT8 rows, just before it is computed, and says whether to go on.
+pub type Observer<'a> = &'a mut dyn FnMut(Observed<'_>) -> ControlFlow<()>;
 
 /// Matrices that stand in for stored ones, by index of the program's weight.
 pub(crate) type Replaced = HashMap<usize, Packed>;
@@ -63,4 +67,18 @@ impl Batch {
         self.replaced.insert(index, matrix);
         Ok(())
     }
+}
+
+/// The values of quantized rows, `[rows, k]`.
+pub(crate) fn values(x: &QuantizedRows<'_>) -> Vec<f32> {
+    let mut out = vec![0f32; x.rows() * x.k()];
+    for (row, out) in out.chunks_exact_mut(x.k().max(1)).enumerate() {
+        for (group, out) in out.chunks_mut(GROUP).enumerate() {
+            let (scale, integers) = x.group(row, group);
+            for (out, q) in out.iter_mut().zip(integers) {
+                *out = f32::from(q) * scale;
+            }
+        }
+    }
+    out
 }

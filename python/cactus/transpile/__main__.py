@@ -11,6 +11,9 @@ import sys
 from .errors import TranspileError
 
 
+BITS = (1, 2, 3, 4, 5, 6, 8, 16, 32)
+
+
 def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(prog="cactus transpile", description="Make a bundle from a PyTorch model.")
     p.add_argument("source", help="Hugging Face folder or id, FILE.py:NAME, or .pt file")
@@ -22,10 +25,12 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--image-file", action="append", default=[], help="example image for the capture; can be repeated")
     p.add_argument("--audio-file", help="example sound for the capture")
     p.add_argument("--max-new-tokens", type=int, help="accepted and ignored: the KV cache grows as needed")
-    bits = (1, 2, 3, 4, 5, 6, 8, 16, 32)
-    p.add_argument("--bits", type=int, choices=bits)
-    p.add_argument("--embedding-bits", type=int, choices=bits, help="bits for each weight of embedding tables")
+    p.add_argument("--bits", type=bits_or_average, help="bits for each weight, or an average such as auto:4.5")
+    p.add_argument("--embedding-bits", type=int, choices=BITS, help="bits for each weight of embedding tables")
     p.add_argument("--policy", help="TOML file that sets bits by the name of the weight")
+    p.add_argument("--calibrate", nargs="?", const="", help="text to calibrate with below 8 bits [default: a built-in text]")
+    p.add_argument("--no-calibrate", action="store_true", help="do not calibrate: faster, but much more quality is lost")
+    p.add_argument("--calibration-tokens", help="use at most this many tokens of the calibration text")
     p.add_argument("--quality-text", help="text on which a language model below 8 bits is compared with its source")
     p.add_argument("--no-quality", action="store_true", help="do not compare the bundle with its source")
     p.add_argument("--state-dict", help="weights for FILE.py:NAME, written by torch.save")
@@ -54,6 +59,18 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--json", action="store_true")
     p.add_argument("--result-json")
     return p
+
+
+def bits_or_average(text: str) -> int | str:
+    """The bits of `--bits`, or `auto:AVERAGE` as it was typed."""
+    try:
+        if text.startswith("auto:") and 2.125 <= float(text.removeprefix("auto:")) <= 16:
+            return text
+        if int(text) in BITS:
+            return int(text)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"expected 1 to 6, 8, 16, 32 or an average such as auto:4.5, found {text!r}")
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:

@@ -127,6 +127,12 @@ def options(found: sources.Found, parts: list[Component], args) -> list[str]:
     if args.weights_dir is not None:
         out += ["--weights-dir", str(args.weights_dir)]
     out += precision(found, args)
+    if args.calibrate is not None:
+        out += ["--calibrate", args.calibrate] if args.calibrate else ["--calibrate"]
+    if args.no_calibrate:
+        out.append("--no-calibrate")
+    if args.calibration_tokens is not None:
+        out += ["--calibration-tokens", args.calibration_tokens]
     if args.quality_text is not None:
         out += ["--quality-text", args.quality_text]
     if args.no_quality:
@@ -148,7 +154,7 @@ def precision(found: sources.Found, args) -> list[str]:
     return [text for option, value in wanted.items() if value is not None for text in (option, str(value))]
 
 
-def wanted_bits(found: sources.Found, args) -> int | None:
+def wanted_bits(found: sources.Found, args) -> int | str | None:
     # A folder of weights has its own.
     return args.bits or (found.bits if args.weights_dir is None else None)
 
@@ -158,7 +164,9 @@ def whole(archive: Path, bundle: Path, made: dict, found: sources.Found, args) -
     if made["task"] != "causal_lm_logits":
         return bundle
     path = archive.with_name("whole")
-    more = precision(found, args)
+    # One call computes the same whatever the weights lost, so nothing is calibrated; an average of bits is near its floor.
+    more = [text.split(":")[1][0] if text.startswith("auto:") else text for text in precision(found, args)]
+    more += ["--no-calibrate", "--no-quality"]
     if args.weights_dir is not None:
         more += ["--weights-dir", str(args.weights_dir)]
     program.transpile(archive, path, "--task", "function", "--force", *more, *fusions(args))

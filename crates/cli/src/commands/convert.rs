@@ -1,7 +1,7 @@
 //! Making a bundle: what to store in how many bits, how it is measured against its source, and what the user is told.
 //! The pipeline itself is `import`'s and `quality`'s.
 
-use crate::args::{ConvertArgs, ConvertBits};
+use crate::args::{CalibrationArgs, ConvertArgs, ConvertBits};
 use crate::commands::policy;
 use crate::progress::{Unit, bar};
 use crate::{model, output};
@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use cactus_hub::Format;
 use cactus_import::{ConvertOptions, convert_weights, is_weights_file, pt2};
 use cactus_passes::{Bits, Policy};
-use cactus_quality::{Made, Request, Text};
+use cactus_quality::{Calibrate, Made, Request, Text};
 use std::path::Path;
 
 pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
 /// Packs the tensors of a file, for a program that takes them later.
 fn weights(source: &Path, args: &ConvertArgs) -> Result<()> {
     let needs_a_program = [
-        (args.calibrate.is_some(), "--calibrate"),
+        (args.calibration.calibrate.is_some(), "--calibrate"),
         (args.quality_text.is_some(), "--quality-text"),
         (args.lora.is_some(), "--lora"),
         (matches!(args.bits, ConvertBits::Average(_)), "--bits auto:AVERAGE"),
@@ -131,19 +131,10 @@ fn request(args: &ConvertArgs, policy: &Policy) -> Result<Request> {
         ConvertBits::Fixed(_) => None,
     };
     let few = average.is_some() || policy.least() < Bits::Eight;
-    let mut calibration = match &args.calibrate {
-        Some(Some(file)) => Some(Text::read(file)?),
-        Some(None) => Some(Text::built_in_calibration()),
-        None => None,
-    };
-    if calibration.is_some() && !few {
-        output::warning("`--calibrate` has no effect, because no weight has fewer than 8 bits");
-        calibration = None;
-    }
     Ok(Request {
         average_bits: average,
-        calibration,
-        calibration_tokens: args.calibration_tokens,
+        calibrate: calibrate(&args.calibration, few)?,
+        calibration_tokens: args.calibration.calibration_tokens,
         measure: match &args.quality_text {
             Some(file) => Some(Text::read(file)?),
             None if args.no_quality => None,
@@ -151,6 +142,21 @@ fn request(args: &ConvertArgs, policy: &Policy) -> Result<Request> {
         },
         accept_below_floor: args.force,
         ..Request::default()
+    })
+}
+
+/// What calibrates: ours where no text is named, and nothing where no weight has fewer than 8 bits.
+pub(crate) fn calibrate(args: &CalibrationArgs, few: bool) -> Result<Calibrate> {
+    if !few {
+        if args.calibrate.is_some() {
+            output::warning("`--calibrate` has no effect, because no weight has fewer than 8 bits");
+        }
+        return Ok(Calibrate::No);
+    }
+    Ok(match &args.calibrate {
+        _ if args.no_calibrate => Calibrate::No,
+        Some(Some(file)) => Calibrate::With(Text::read(file)?),
+        Some(None) | None => Calibrate::BuiltIn,
     })
 }
 

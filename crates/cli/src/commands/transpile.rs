@@ -1,9 +1,8 @@
 //! Making a bundle of a program that was captured, or handing a model that was not to Python, which captures it.
 
-use crate::args::{TaskName, TranspileArgs};
+use crate::args::{ConvertBits, TaskName, TranspileArgs};
 use crate::commands::{convert, function, policy};
 use crate::hint::Advised;
-use crate::progress::StageBar;
 use crate::{model, output, python};
 use anyhow::{Context, Result};
 use cactus_engine::Bundle;
@@ -41,13 +40,19 @@ fn archive(source: &Path, args: &TranspileArgs) -> Result<()> {
     let destination = destination(args)?;
     cactus_bundle::check_destination(&destination, args.force)?;
     let asked = policy::read(args.policy.as_deref(), args.embedding_bits)?;
+    let (average, bits) = match args.bits {
+        // Four, of what has no sensitivity.
+        Some(ConvertBits::Average(average)) => (Some(average), Some(Bits::Four)),
+        Some(ConvertBits::Fixed(bits)) => (None, asked.bits.or(Some(bits))),
+        None => (None, asked.bits),
+    };
     let options = TranspileOptions {
         task: match args.task {
             TaskName::Auto => Task::Auto,
             TaskName::CausalLmLogits => Task::CausalLm,
             _ => Task::Function,
         },
-        bits: asked.bits.or(args.bits).map(Bits::number),
+        bits: bits.map(Bits::number),
         embeddings: asked.embeddings,
         rules: asked.rules,
         replace: args.force,
@@ -57,7 +62,11 @@ fn archive(source: &Path, args: &TranspileArgs) -> Result<()> {
         weights: args.weights_dir.clone(),
         ..TranspileOptions::default()
     };
+    let few = average.is_some() || options.fewer_than_eight_bits();
     let request = Request {
+        average_bits: average,
+        calibrate: convert::calibrate(&args.calibration, few)?,
+        calibration_tokens: args.calibration.calibration_tokens,
         measure: match &args.quality_text {
             Some(file) => Some(Text::read(file)?),
             None => (!args.no_quality).then(Text::built_in_held_out),
@@ -65,10 +74,8 @@ fn archive(source: &Path, args: &TranspileArgs) -> Result<()> {
         accept_below_floor: args.force,
         ..Request::default()
     };
-    let bar = StageBar::default();
-    let show = |stage, done, total| bar.show(stage, done, total);
-    let made = transpile_measured(source, &destination, &options, &request, &show);
-    bar.end();
+    model::note_calibrating(&request.calibrate);
+    let made = model::with_progress(|progress| transpile_measured(source, &destination, &options, &request, progress));
     let advised = Advised {
         what: format!("`{}` was not transpiled: too much quality is lost", source.display()),
         below_floor:

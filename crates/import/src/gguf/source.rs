@@ -7,6 +7,7 @@ use crate::{Error, Result, SharedBytes, SourceModel, TensorSource, open_bytes};
 use cactus_quant::gguf::decode;
 use cactus_tensor::Tensor;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Most files that one model may be split into.
@@ -257,6 +258,28 @@ impl TensorSource for GgufSource {
                 .in_file(&part.path)
                 .caused_by(e)
         })
+    }
+
+    fn read_rows(&self, name: &str, rows: Range<usize>) -> Option<Result<Tensor>> {
+        let weight = self.weights.get(name).filter(|w| matches!(w.change, Change::Keep))?;
+        let (part, info) = self.stored(weight);
+        let &[n, k] = &info.shape[..] else { return None };
+        // Rows of whole blocks, in the order of the file.
+        let blocks = k / info.ty.block_elems();
+        if rows.end > n || rows.start > rows.end || blocks * info.ty.block_elems() != k {
+            return None;
+        }
+        let row_bytes = blocks * info.ty.block_bytes();
+        let bytes = &(*part.bytes).as_ref()[info.range.clone()][rows.start * row_bytes..rows.end * row_bytes];
+        let fail = |e: Error| e.of_tensor(name).in_file(&part.path);
+        let mut values = vec![0.0; rows.len() * k];
+        let tensor = decode(info.ty, bytes, &mut values)
+            .map_err(|e| fail(Error::malformed("it cannot be decoded").caused_by(e)))
+            .and_then(|()| {
+                let tensor = Tensor::from_f32(vec![rows.len(), k], values);
+                tensor.map_err(|e| fail(Error::malformed("the values do not fit the shape").caused_by(e)))
+            });
+        Some(tensor)
     }
 
     fn describe(&self) -> String {

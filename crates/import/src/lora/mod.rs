@@ -10,6 +10,7 @@ use crate::{Error, ErrorKind, Result, SafetensorsSource, TensorSource, open_byte
 use cactus_tensor::Tensor;
 use config::Config;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// File names of an adapter.
@@ -260,6 +261,13 @@ impl TensorSource for Adapted {
             Change::Replace(_) => {}
         }
         Tensor::from_f32(shape, w).map_err(malformed)
+    }
+
+    fn read_rows(&self, name: &str, rows: Range<usize>) -> Option<Result<Tensor>> {
+        if self.changes.contains_key(name) {
+            return None;
+        }
+        self.base.read_rows(name, rows)
     }
 
     fn describe(&self) -> String {

@@ -7,7 +7,7 @@
 use super::tensors::Pt2Tensors;
 use crate::convert::{self, ConvertOptions, Planned, TensorError};
 use crate::weights::WEIGHTS_TASK;
-use crate::{Error, ErrorKind, Result};
+use crate::{Calibration, Error, ErrorKind, Result};
 use cactus_bundle::{Bundle, BundleWriter, Weight};
 use cactus_ir::WeightExpr;
 use cactus_quant::{BLOCK_ROWS, Packing};
@@ -193,16 +193,18 @@ fn decode(weight: &Weight<'_>) -> std::result::Result<Tensor, String> {
     Tensor::new(weight.dims.to_vec(), Data::F32(values)).map_err(|e| e.to_string())
 }
 
-/// Writes the weights of a program: packed matrices of a folder as they are, the rest as planned.
+/// Writes the weights of a program: packed matrices of a folder as they are, the rest as planned. `calibration` is for weights
+/// of the archive alone: a folder has few that it does not hold packed.
 pub(crate) fn write(
     writer: &mut BundleWriter,
     tensors: &Pt2Tensors,
     weights: &[Planned<'_>],
     conversion: &ConvertOptions,
+    calibration: Option<&mut dyn Calibration>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Vec<TensorError>> {
     let Some(bound) = tensors.bound() else {
-        return convert::write_weights(writer, tensors, weights, conversion, None, progress);
+        return convert::write_weights(writer, tensors, weights, conversion, calibration, progress);
     };
     let elems = |w: &Planned<'_>| w.2.iter().map(|&d| d as u64).product::<u64>();
     let total = weights.iter().map(elems).sum();

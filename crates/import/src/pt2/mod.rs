@@ -32,7 +32,7 @@ pub use capture::is_capture;
 pub use importer::{Imported, import_bytes, import_file};
 pub use ops::{operation_names, unsupported_operations};
 pub use tensors::Pt2Tensors;
-pub use transpile::{Task, TranspileOptions, optimize, transpile};
+pub use transpile::{Task, TranspileOptions, optimize, transpile, transpile_calibrated};
 
 /// Whether a path is named like an archive of `torch.export.save`.
 pub fn is_pt2(path: &std::path::Path) -> bool {

@@ -5,7 +5,7 @@ use super::capture::{self, Part};
 use super::constants;
 use super::importer::{Imported, import_with};
 use crate::convert::{self, ConvertOptions, Outcome};
-use crate::{Error, ErrorKind, Result, TensorSource, hf};
+use crate::{Calibration, Error, ErrorKind, Result, TensorSource, hf};
 use cactus_bundle::{About, BundleWriter, Provenance, TokenIds};
 use cactus_ir::{Bindings, Constraint, Dim, Graph, PAST, SEQ, ValueId};
 use cactus_passes::{Bits, Options, Policy, Report, StatePolicy, Storage};
@@ -48,6 +48,8 @@ pub struct TranspileOptions {
     pub embeddings: Option<Bits>,
     /// Bits by pattern of a stored weight's name, which begins with that of the component and a dot where there are several.
     pub rules: Vec<(String, Bits)>,
+    /// Bits of stored weights by name, which hold above the rules.
+    pub exact: BTreeMap<String, Bits>,
     /// Whether a bundle already at the destination is replaced.
     pub replace: bool,
     /// Name of the model; the archive's where absent.
@@ -120,6 +122,20 @@ pub fn transpile(
     options: &TranspileOptions,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Outcome> {
+    transpile_calibrated(source, destination, options, None, progress)
+}
+
+/// As [`transpile`], feeding the errors of codebook weights back where `calibration` knows their inputs.
+///
+/// # Errors
+/// As [`transpile`], and what `calibration` failed with.
+pub fn transpile_calibrated(
+    source: &Path,
+    destination: &Path,
+    options: &TranspileOptions,
+    mut calibration: Option<&mut dyn Calibration>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Outcome> {
     let start = Instant::now();
     let folder = folder(destination, options)?;
     let capture = capture::read(source)?;
@@ -144,6 +160,7 @@ pub fn transpile(
         policy: Policy {
             embeddings: options.embeddings,
             rules: options.rules.clone(),
+            exact: options.exact.clone(),
             ..Policy::uniform(bits)
         },
         widen: options.widen,
@@ -154,7 +171,8 @@ pub fn transpile(
     let alone = ready.len() == 1;
     for r in &ready {
         hashes.extend(convert::hash_files(&r.imported.tensors.files())?);
-        let (written, lost) = write(&mut writer, r, alone, &conversion, progress)?;
+        let known = reborrowed(&mut calibration);
+        let (written, lost) = write(&mut writer, r, alone, &conversion, known, progress)?;
         stored.extend(written);
         errors.extend(lost);
     }
@@ -267,6 +285,14 @@ fn prepare(part: Part, options: &TranspileOptions, folder: Option<&Folder>) -> R
     })
 }
 
+/// The same for a while.
+fn reborrowed<'a>(calibration: &'a mut Option<&mut dyn Calibration>) -> Option<&'a mut dyn Calibration> {
+    match calibration {
+        Some(c) => Some(&mut **c),
+        None => None,
+    }
+}
+
 /// The stored weights of a component, and what each matrix lost.
 type Written = (Vec<(String, Storage)>, Vec<convert::TensorError>);
 
@@ -276,6 +302,7 @@ fn write(
     ready: &Ready,
     alone: bool,
     conversion: &ConvertOptions,
+    calibration: Option<&mut dyn Calibration>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Written> {
     let optimized = &ready.optimized;
@@ -300,7 +327,8 @@ fn write(
             Ok((stored(&value.name), expr, dims, packing))
         })
         .collect::<Result<_>>()?;
-    let errors = bound::write(writer, &ready.imported.tensors, &weights, conversion, progress)?;
+    let tensors = &ready.imported.tensors;
+    let errors = bound::write(writer, tensors, &weights, conversion, calibration, progress)?;
     let bindings: BTreeMap<String, String> = optimized
         .weights()
         .into_iter()

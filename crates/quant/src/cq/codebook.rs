@@ -89,6 +89,12 @@ impl Codebook {
         &self.integers
     }
 
+    /// Middles between neighboring integers, in ascending order: one fewer than levels.
+    #[must_use]
+    pub fn boundaries(&self) -> &[f32] {
+        &self.boundaries[..self.levels.len() - 1]
+    }
+
     /// What a level was multiplied by to become an integer.
     #[must_use]
     pub fn scale(&self) -> f64 {

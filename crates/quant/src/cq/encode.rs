@@ -9,11 +9,12 @@ use half::f16;
 const FITS: usize = 3;
 
 /// A group's indices and scale.
-#[derive(Clone, Copy)]
-pub(super) struct Encoded {
-    pub(super) codes: [u8; CQ_GROUP],
+#[derive(Clone, Copy, Debug)]
+pub struct Encoded {
+    /// Indices into the codebook; those beyond the group are not read.
+    pub codes: [u8; CQ_GROUP],
     /// The stored scale.
-    pub(super) scale: f16,
+    pub scale: f16,
 }
 
 /// A scale as it is stored, by way of `f32`: `f16::from_f64` rounds differently from CPU to CPU.
@@ -76,16 +77,11 @@ pub(super) fn encode_group(book: &Codebook, rotated: &[f32]) -> Option<Encoded> 
     Some(best)
 }
 
-/// Writes a group of row `r` into the zeroed bytes of its block.
-pub(super) fn write_group(
-    block: &mut [u8],
-    bits: u32,
-    index: usize,
-    start: usize,
-    d: usize,
-    r: usize,
-    group: &Encoded,
-) {
+/// Writes group `index` of row `r`, which holds the `d` inputs from `start` on, into the zeroed bytes of its block.
+///
+/// # Panics
+/// Where the block has no such group or row: a programming error.
+pub fn write_group(block: &mut [u8], bits: u32, index: usize, start: usize, d: usize, r: usize, group: &Encoded) {
     let (scale_at, values_at) = offsets(index, start, bits);
     block[scale_at + 2 * r..][..2].copy_from_slice(&group.scale.to_le_bytes());
     let bytes = &mut block[values_at..];
@@ -111,13 +107,17 @@ pub(crate) fn encode_block(rows: &[f32], k: usize, bits: u32, block: &mut [u8]) 
     Ok(())
 }
 
+/// Checks that a row can be stored.
+///
+/// # Errors
 /// The column of a value that is not finite.
-pub(super) fn check_row(row: &[f32]) -> Result<(), usize> {
+pub fn check_row(row: &[f32]) -> Result<(), usize> {
     row.iter().position(|x| !x.is_finite()).map_or(Ok(()), Err)
 }
 
-/// Place of the value of largest magnitude.
-pub(super) fn largest(part: &[f32]) -> usize {
+/// Place of the value of largest magnitude; 0 where there is none.
+#[must_use]
+pub fn largest(part: &[f32]) -> usize {
     let mut at = 0;
     for (i, x) in part.iter().enumerate() {
         if x.abs() > part[at].abs() {

@@ -1,9 +1,9 @@
 //! The codebook packings CQ1 to CQ6: groups along the input axis are rotated, and each rotated weight becomes an index of 1
 //! to 6 bits into a codebook that is the same for every tensor.
 //!
-//! Purpose: the recipe (rotation, codebook, scale), its packed bytes, encoding with and without error feedback, decoding of
-//! single rows. It may depend on what the crate depends on. It deliberately does not collect the statistics that error
-//! feedback needs and does not choose bits for a tensor (see `passes` and `quality`).
+//! Purpose: the recipe (rotation, codebook, scale), its packed bytes, encoding of every group by itself, decoding of single
+//! rows. It may depend on what the crate depends on. It deliberately has no error feedback, which is arithmetic enough for
+//! kernels (`kernels::feedback`), and does not choose bits for a tensor (see `passes` and `quality`).
 //!
 //! # What a group stands for
 //!
@@ -19,20 +19,16 @@
 //! is for that distribution ([`Codebook`]). In a product the rotation moves to the activations, `w · x = c · (H S x) · s /
 //! (64 d)`, where it is done once for all outputs. Every constant is a power of two, so nothing is rounded on its account.
 //!
-//! The recipe follows TurboQuant (Zandieh et al. 2025) in rotation and data-free codebook, GPTQ (Frantar et al. 2022) in
-//! error feedback.
+//! The recipe follows TurboQuant (Zandieh et al. 2025) in rotation and data-free codebook.
 
 mod block;
 mod codebook;
 mod encode;
-mod factor;
-mod feedback;
 
 pub mod rotation;
 
 pub use codebook::Codebook;
-pub use factor::Curvature;
-pub use feedback::pack_with_feedback;
+pub use encode::{Encoded, check_row, largest, write_group};
 
 pub(crate) use block::{block_bytes, decode_row};
 pub(crate) use encode::encode_block;
