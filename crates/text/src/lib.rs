@@ -31,7 +31,9 @@ mod chat;
 mod detokenize;
 mod error;
 mod files;
+pub mod grammar;
 mod tokenizer;
+pub mod tools;
 
 pub use chat::{ChatTemplate, ChatTemplateSource, Clock, Limits, RenderOptions, message};
 pub use detokenize::StreamDecoder;
