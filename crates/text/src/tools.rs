@@ -75,7 +75,7 @@ impl Tool {
         let parameters = field("parameters").or_else(|| field("input_schema"));
         let parameters = parameters
             .cloned()
-            .unwrap_or_else(|| serde_json::json!({"type": "object", "properties": {}}));
+            .unwrap_or_else(|| serde_json::json!({"type": "object", "properties": {}, "additionalProperties": false}));
         if !parameters.is_object() {
             let found = json_type(&parameters);
             return Err(invalid(format!(

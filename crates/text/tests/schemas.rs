@@ -182,7 +182,12 @@ fn test_suite_accepts_nothing_invalid() {
             };
             compiled += 1;
             for test in group["tests"].as_array().unwrap() {
-                let taken = takes(&constraint, &tokenizer, &line(&test["data"]));
+                let text = line(&test["data"]);
+                if tokenizer.decode(&tokenizer.encode(&text, false).unwrap(), false) != text {
+                    // The tokenizer composes characters, so it cannot write this text.
+                    continue;
+                }
+                let taken = takes(&constraint, &tokenizer, &text);
                 let what = format!(
                     "{name}: {}: {} {}",
                     group["description"], test["description"], test["data"]

@@ -23,11 +23,11 @@ fn tools() -> Vec<Tool> {
                 "days": {"type": "integer", "minimum": 1, "maximum": 9},
                 "wet": {"type": "boolean"},
                 "tags": {"type": "array", "items": {"type": "string"}},
-                "deep": {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"],
+                "deep": {"type": "object", "properties": {"x": {"type": "number", "minimum": 0, "maximum": 99}}, "required": ["x"],
                     "additionalProperties": false},
             }, "required": ["city"], "additionalProperties": false}}}),
-        json!({"name": "add", "parameters": {"type": "object", "properties": {"a": {"type": "number"},
-            "b": {"type": ["number", "null"]}}, "required": ["a", "b"], "additionalProperties": false}}),
+        json!({"name": "add", "parameters": {"type": "object", "properties": {"a": {"type": "number", "minimum": -1000, "maximum": 1000},
+            "b": {"type": ["number", "null"], "minimum": -1000, "maximum": 1000}}, "required": ["a", "b"], "additionalProperties": false}}),
         json!({"name": "now"}),
     ]
     .iter()

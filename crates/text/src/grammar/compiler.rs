@@ -101,7 +101,7 @@ pub(crate) fn quoted(text: &str) -> String {
 
 impl GrammarCompiler {
     /// Builds what all grammars of a tokenizer share: a prefix tree of its tokens. That takes some 20 ms and a few megabytes
-    /// for 49,152 tokens (`cargo bench -p cactus-text --bench grammar` measures it), so it is done once and when first needed.
+    /// for 49,152 tokens (the test `grammar_costs` measures it), so it is done once and when first needed.
     ///
     /// # Errors
     /// [`ErrorKind::GrammarLimit`] for a vocabulary that is too large.

@@ -18,8 +18,8 @@ const DATE: &str = concat!(
 );
 const TIME: &str =
     r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,9})?(?:[zZ]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])";
-/// A label of a host name: 63 letters, no hyphen at the ends.
-const LABEL: &str = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?";
+/// A label of a host name, of 63 letters at most. Two hyphens in a row stand for other alphabets, which have rules of their own.
+const LABEL: &str = r"[a-zA-Z0-9](?:-?[a-zA-Z0-9]){0,31}";
 
 /// The formats that are enforced.
 pub(super) const NAMES: &str = "date, date-time, time, duration, email, hostname, ipv4, ipv6, uuid, uri";
@@ -30,7 +30,7 @@ pub(super) fn enforced(format: &str) -> Option<Enforced> {
         "date" => Enforced::By(format!("^{DATE}$")),
         "time" => Enforced::By(format!("^{TIME}$")),
         "date-time" => Enforced::By(format!("^{DATE}[tT]{TIME}$")),
-        // Four labels of 63 with dots are just more than the 253 letters that a name may have, three are not.
+        // Four labels of 63 with dots may be more than the 253 letters that a name may have, three are not.
         "hostname" => Enforced::By(format!(r"^{LABEL}(?:\.{LABEL}){{0,2}}$")),
         "email" => Enforced::By(format!(
             r"^[a-zA-Z0-9!#$%&'*+/=?^_`{{|}}~-]{{1,30}}(?:\.[a-zA-Z0-9!#$%&'*+/=?^_`{{|}}~-]{{1,16}}){{0,2}}@{LABEL}(?:\.{LABEL}){{0,2}}$"

@@ -285,6 +285,8 @@ impl<'a> Reader<'a> {
                                inside: up to 65,535 with up to 4 digits after the point";
                     return Err(unsupported(keyword, at, why));
                 }
+                // Whoever reads the number has a double, in which larger ones are no multiples any more.
+                extra.push(json!({"minimum": -EXACT, "maximum": EXACT}));
                 value.clone()
             }
             "pattern" => {

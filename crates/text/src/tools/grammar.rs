@@ -135,9 +135,24 @@ impl Writer<'_> {
     fn schema(&mut self, tool: &Tool, pointer: &str) -> String {
         self.names += 1;
         let name = format!("t_json_{}", self.names);
+        let mut root = tool.parameters.clone();
+        let open = [
+            "additionalProperties",
+            "patternProperties",
+            "allOf",
+            "anyOf",
+            "oneOf",
+            "$ref",
+        ];
+        if let Value::Object(fields) = &mut root
+            && !open.iter().any(|keyword| fields.contains_key(*keyword))
+        {
+            // What a tool does not say it takes, a model should not make up.
+            fields.insert("additionalProperties".to_owned(), Value::Bool(false));
+        }
         self.parts.schemas.push(NamedSchema {
             name: name.clone(),
-            root: tool.parameters.clone(),
+            root,
             pointer: pointer.to_owned(),
             spacing: Spacing::Line,
         });
@@ -293,15 +308,11 @@ impl Writer<'_> {
             let texts: Vec<String> = texts.iter().map(|text| quoted(&format!("{text}{end}"))).collect();
             return format!("({})", texts.join(" | "));
         }
-        match schema.get("type").and_then(Value::as_str) {
-            Some("integer" | "number" | "boolean" | "null" | "array" | "object") => {
-                format!("{} {}", self.schema(tool, pointer), quoted(end))
-            }
-            _ => {
-                self.note(tool, &schema, pointer);
-                self.up_to(end)
-            }
+        if has_only(&schema, &["integer", "number", "boolean", "null", "array", "object"]) {
+            return format!("{} {}", self.schema(tool, pointer), quoted(end));
         }
+        self.note(tool, &schema, pointer);
+        self.up_to(end)
     }
 
     /// An object with bare keys, braces included.
@@ -329,9 +340,10 @@ impl Writer<'_> {
                 .collect();
             return format!("({})", texts.join(" | "));
         }
-        let kind = schema.get("type").and_then(Value::as_str);
-        match kind {
-            Some("integer" | "number" | "boolean" | "null") => self.schema(tool, pointer),
+        if has_only(schema, &["integer", "number", "boolean", "null"]) {
+            return self.schema(tool, pointer);
+        }
+        match schema.get("type").and_then(Value::as_str) {
             Some("string") => {
                 self.note(tool, schema, pointer);
                 let text = self.up_to(quote);
@@ -410,6 +422,16 @@ fn keys(schema: &Value) -> Vec<(String, bool)> {
         .flat_map(|p| p.keys())
         .map(|key| (key.clone(), is_required(key)))
         .collect()
+}
+
+/// Whether a schema allows these types alone.
+fn has_only(schema: &Value, kinds: &[&str]) -> bool {
+    let known = |kind: &Value| kind.as_str().is_some_and(|kind| kinds.contains(&kind));
+    match schema.get("type") {
+        Some(Value::Array(list)) => !list.is_empty() && list.iter().all(known),
+        Some(one) => known(one),
+        None => false,
+    }
 }
 
 /// The texts of an `enum` or `const` that has nothing else.
