@@ -402,12 +402,11 @@ fn hostile_schemas_end_soon() {
         let start = std::time::Instant::now();
         let what: String = format!("{grammar:?}").chars().take(120).collect();
         let result = compiler.compile(grammar);
-        let compiled = start.elapsed();
         let stepped = match result {
             Ok(mut constraint) => constraint.mask(&mut words).err().map(|e| e.to_string()),
             Err(error) => Some(error.to_string().chars().take(150).collect()),
         };
-        println!("{what}: {compiled:?}, {:?}: {stepped:?}", start.elapsed());
+        assert!(stepped.is_none_or(|reason| !reason.contains("panic")), "{what}");
         // Generous for a busy machine: what is hostile would take for ever or end the process.
         assert!(start.elapsed().as_secs() < 30, "{what}");
     }

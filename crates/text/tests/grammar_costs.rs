@@ -4,6 +4,8 @@
 //! CACTUS_TOKENIZERS=bundle:folder cargo test --release -p cactus-text --test grammar_costs -- --ignored --nocapture
 //! ```
 
+#![allow(clippy::print_stdout, reason = "counts and figures are what it is for")]
+
 mod support;
 
 use std::path::Path;

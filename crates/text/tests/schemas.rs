@@ -1,6 +1,8 @@
 //! What a model can write under a schema, against the `jsonschema` crate: nothing that a walk by the mask comes to is refused
 //! by it.
 
+#![allow(clippy::print_stdout, reason = "counts and figures are what it is for")]
+
 mod support;
 
 use cactus_text::ErrorKind;

@@ -238,10 +238,12 @@ fn rendered_calls_are_read_back() {
     }
 }
 
+/// Format, output, text, reasoning, names of calls, notes.
+type Case<'a> = (&'a str, &'a str, &'a str, &'a str, &'a [&'a str], usize);
+
 #[test]
 fn outputs_are_split() {
-    // Format, output, text, reasoning, names of calls, notes.
-    let cases: &[(&str, &str, &str, &str, &[&str], usize)] = &[
+    let cases: &[Case<'_>] = &[
         ("hermes", "Plain.\n", "Plain.\n", "", &[], 0),
         ("hermes", "  <think>\na\nb\n</think>\n\nSo.", "So.", "a\nb", &[], 0),
         ("hermes", "Say <think> aloud", "Say <think> aloud", "", &[], 0),

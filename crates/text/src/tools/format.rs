@@ -160,7 +160,7 @@ impl CallFormat {
     /// The same for the text of a template.
     pub fn of_text(template: &str) -> Self {
         let has = |words: &&[&str]| words.iter().all(|word| template.contains(word));
-        let row = ROWS.iter().find(|row| row.signs.iter().any(|words| has(words)));
+        let row = ROWS.iter().find(|row| row.signs.iter().any(has));
         let reasoning = REASONING.iter().find(|(sign, ..)| template.contains(sign));
         Self {
             row,

@@ -6,6 +6,9 @@ use super::format::Syntax;
 use super::{CallFormat, ToolCall};
 use crate::{Error, ErrorKind};
 
+/// A call and its arguments.
+type Parsed<'a> = (&'a ToolCall, Map<String, Value>);
+
 impl CallFormat {
     /// The text of calls, for chat templates that leave them out, and as the counterpart of the parser in tests. `None` where
     /// the format is unknown.
@@ -20,11 +23,11 @@ impl CallFormat {
         for call in calls {
             read.push((call, object(call)?));
         }
-        let object_of = |(call, arguments): &(&ToolCall, Map<String, Value>), key: &str| {
+        let object_of = |(call, arguments): &Parsed<'_>, key: &str| {
             let (name, arguments) = (Value::from(call.name.as_str()), spaced_object(arguments));
             format!("{{\"name\": {name}, \"{key}\": {arguments}}}")
         };
-        let each = |write: &dyn Fn(&(&ToolCall, Map<String, Value>)) -> String, between: &str| {
+        let each = |write: &dyn Fn(&Parsed<'_>) -> String, between: &str| {
             read.iter().map(write).collect::<Vec<_>>().join(between)
         };
         let text = match row.syntax {

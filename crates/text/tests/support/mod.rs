@@ -1,7 +1,7 @@
 //! What the tests of grammars and tools share.
 #![allow(dead_code, unreachable_pub)]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use cactus_text::Tokenizer;
@@ -11,17 +11,6 @@ use cactus_text::grammar::{Constraint, Grammar, GrammarCompiler};
 pub fn tiny() -> Arc<Tokenizer> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/tokenizers/tiny_byte_level");
     Arc::new(Tokenizer::from_dir(&folder).unwrap())
-}
-
-/// The folder of real tokenizers called `name`, where there is one.
-pub fn real(name: &str) -> Option<PathBuf> {
-    let models = std::env::var_os("CACTUS_TEST_MODELS").map(PathBuf::from)?;
-    let folder = models.join("tokenizers").join(name);
-    let found = folder.join("tokenizer.json").is_file();
-    if !found {
-        println!("skipped: no tokenizer {name} in CACTUS_TEST_MODELS");
-    }
-    found.then_some(folder)
 }
 
 pub fn compile(grammar: &Grammar) -> Constraint {
