@@ -17,7 +17,7 @@ pub const TARGETS: &[&str] = &[
     "x86_64-pc-windows-msvc",
 ];
 
-/// Crates, ours among them, that the engine may need on any one platform, building included: 98 today. Raise it only with a
+/// Crates, ours among them, that the engine may need on any one platform, building included: 105 today. Raise it only with a
 /// reason in the commit.
 pub const MAX_CRATES: usize = 110;
 

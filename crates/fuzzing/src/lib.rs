@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod bundle;
+mod constrain;
 mod gguf_writer;
 mod graph;
 mod import;
@@ -136,6 +137,24 @@ pub const TARGETS: &[Target] = &[
         form: Form::Json,
         run: options::generate_options_json,
         seeds: seeds::generate_options,
+    },
+    Target {
+        name: "json_schema",
+        form: Form::Json,
+        run: constrain::json_schema,
+        seeds: constrain::schemas,
+    },
+    Target {
+        name: "grammar_text",
+        form: Form::Text,
+        run: constrain::grammar_text,
+        seeds: constrain::grammars,
+    },
+    Target {
+        name: "tool_output",
+        form: Form::Text,
+        run: constrain::tool_output,
+        seeds: constrain::outputs,
     },
 ];
 

@@ -160,6 +160,11 @@ impl ChatTemplate {
         template.is_ok_and(|t| t.undeclared_variables(false).contains(variable))
     }
 
+    /// The text of the template that is taken where there are tools.
+    pub fn source_with_tools(&self) -> &str {
+        self.sources.pick(None, true).map_or("", |(_, source)| source)
+    }
+
     /// The text of a conversation. Each message is an object with at least `role`; see [`message`].
     ///
     /// # Errors

@@ -24,6 +24,14 @@ pub enum ErrorKind {
     InvalidInput,
     /// Text could not be tokenized.
     Encode,
+    /// A schema, expression, grammar or list of tools has the wrong form.
+    InvalidGrammar,
+    /// A JSON Schema asks for what cannot be enforced; the message names the keyword and its place.
+    UnsupportedSchema,
+    /// A schema or grammar exceeded a limit on size, nesting or work.
+    GrammarLimit,
+    /// A constraint was given a token that it does not allow, or more to undo than there was.
+    ConstraintMisuse,
 }
 
 /// An error with what was expected, what was found, and where.

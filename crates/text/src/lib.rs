@@ -1,6 +1,7 @@
-//! Text in and out of language models: tokenizer, streaming detokenizer and chat templates.
+//! Text in and out of language models: tokenizer, streaming detokenizer, chat templates, constraints on what is written
+//! ([`grammar`]) and tool calls ([`tools`]).
 //!
-//! Depends on the `tokenizers` and `minijinja` crates, which stay behind this crate's own types. It
+//! Depends on the `tokenizers`, `minijinja` and `llguidance` crates, which stay behind this crate's own types. It
 //! deliberately does not know model weights, generation or files other than the tokenizer's: it reads
 //! `tokenizer.json` or the tables made of it, `tokenizer_config.json`, `special_tokens_map.json`,
 //! `generation_config.json` and `chat_template.jinja`, and every one of them is treated as hostile.
@@ -31,7 +32,9 @@ mod chat;
 mod detokenize;
 mod error;
 mod files;
+pub mod grammar;
 mod tokenizer;
+pub mod tools;
 
 pub use chat::{ChatTemplate, ChatTemplateSource, Clock, Limits, RenderOptions, message};
 pub use detokenize::StreamDecoder;
