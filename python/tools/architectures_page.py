@@ -27,15 +27,21 @@ as functions. A model counts as *causal* where changing the last tokens changes 
 TOLERANCE = 1e-4
 
 
-def page(groups: dict[str, dict], versions: dict[str, str]) -> str:
+def page(groups: dict[str, dict], versions: dict[str, str], known: dict[str, list[str]] | None = None) -> str:
+    """`groups` has the results by group and name; what of `known` is not among them is said to be missing."""
     from groups import GROUPS
+
+    missing = {g: [n for n in names if n not in groups.get(g, {})] for g, names in (known or {}).items()}
 
     text = HEAD.format(**versions) + "| Group | Architectures | Built | Captured | Transpiled | Right | With states | Equal tokens |\n"
     text += "|---|---|---|---|---|---|---|---|\n"
-    known = [(name, GROUPS[name].title) for name in GROUPS if name in groups]
-    for name, title in known:
+    titles = [(name, GROUPS[name].title) for name in GROUPS if name in groups]
+    for name, title in titles:
         text += "| " + " | ".join([title, *map(str, counts(name, groups[name]))]) + " |\n"
-    for name, title in known:
+    for name, names in missing.items():
+        if names:
+            text += f"\n{GROUPS[name].title}: {len(names)} are not run for this state of the page.\n"
+    for name, title in titles:
         text += f"\n## {title}\n\n" + body(name, groups[name])
     return text
 

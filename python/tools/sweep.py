@@ -57,7 +57,7 @@ def write_pages(results):
         )
     rest = {g: r for g, r in results.items() if g != "families"}
     if rest:
-        (pages / "architectures.md").write_text(architectures(rest, versions))
+        (pages / "architectures.md").write_text(architectures(rest, versions, {g: GROUPS[g].names() for g in GROUPS if g != "families"}))
 
 
 def main():

@@ -668,3 +668,29 @@ fn insert_states_continues_a_sequence() {
         }
     }
 }
+
+#[test]
+fn positions_choose_rows_of_a_table_and_are_counted() {
+    let before = graph(|b| {
+        let table = b.weight("positions", &[16, 4]);
+        let (start, end) = (Dim::known(2), Dim::symbol(SEQ).add(&Dim::known(2))?);
+        let rows = b.op(Op::Slice { axis: 0, start, end }, &[table])?;
+        let one = b.scalar(1.0)?;
+        let shape = vec![Dim::symbol(SEQ), Dim::known(1)];
+        let ones = b.op(Op::Expand { shape }, &[one])?;
+        let counted = b.op(Op::CumSum { axis: 0 }, &[ones])?;
+        let x = input(b, "x", "batch seq 4");
+        let x = b.add(x, rows)?;
+        b.mul(x, counted)
+    });
+    let (after, report) = run_pass("positions", &before);
+    assert_eq!(report.fired_count("positions"), 2, "{report}\n{after}");
+    let text = after.to_string();
+    let left = ["cum_sum", "slice"].iter().any(|op| text.contains(op));
+    assert!(!left && text.contains("embedding"), "{text}");
+    for seq in [1, 5] {
+        let given = inputs(&before, 1, seq);
+        let want = output(&before, &before, &given);
+        assert_eq!(output(&after, &before, &given), want, "[{seq}]");
+    }
+}
