@@ -31,13 +31,12 @@ impl Pass for Positions {
                     counted(graph, id, axis)?
                 }
                 Op::Take { .. } | Op::Gather { .. } => chosen(graph, id)?,
-                Op::Iota { start, len } if counts(len) => match start.as_known() {
-                    Some(n) if n > 0 => {
-                        let len = len.clone();
-                        Some(shifted(graph, id, n, len)?)
-                    }
-                    _ => None,
-                },
+                Op::Iota { start, len } if counts(len) && start.as_known().is_some_and(|n| n > 0) => {
+                    let (start, len, out) = (start.clone(), len.clone(), node.outputs[0]);
+                    let v = from(graph, id, start, len)?;
+                    graph.replace_uses(out, v);
+                    Some("positions that begin later")
+                }
                 _ => None,
             };
             if let Some(what) = what {
@@ -61,7 +60,7 @@ fn part(g: &mut Graph, id: NodeId, axis: usize, start: Dim, end: Dim) -> Result<
     let shape = g.ty(out).shape.clone();
     if let Some(first) = iota_along(g, x, axis) {
         let start = first.add(&start)?;
-        let v = insert_before(g, id, Op::Iota { start, len }, &[])?;
+        let v = from(g, id, start, len)?;
         g.replace(id, Op::Reshape { shape }, &[v])?;
         return Ok(Some("positions out of a row of them"));
     }
@@ -80,7 +79,7 @@ fn part(g: &mut Graph, id: NodeId, axis: usize, start: Dim, end: Dim) -> Result<
         g.set_constraints(constraints);
     }
     let table = axis == 0 && g.ty(x).shape.len() == 2 && g.ty(x).dtype == DType::F32;
-    let ids = insert_before(g, id, Op::Iota { start, len }, &[])?;
+    let ids = from(g, id, start, len)?;
     let op = if table { Op::Embedding } else { Op::Take { axis } };
     g.replace(id, op, &[x, ids])?;
     Ok(Some("rows of a table that positions choose"))
@@ -123,15 +122,7 @@ fn counted(g: &mut Graph, id: NodeId, axis: usize) -> Result<Option<&'static str
     let len = ty.shape[axis].clone();
     let mut along = vec![Dim::known(1); ty.shape.len()];
     along[axis] = len.clone();
-    let v = insert_before(
-        g,
-        id,
-        Op::Iota {
-            start: Dim::known(1),
-            len,
-        },
-        &[],
-    )?;
+    let v = from(g, id, Dim::known(1), len)?;
     let v = insert_before(g, id, Op::Reshape { shape: along }, &[v])?;
     let v = if ty.dtype == DType::I64 {
         v
@@ -172,11 +163,17 @@ fn everywhere(g: &Graph, v: ValueId) -> Option<i64> {
     constant.as_integer().filter(|_| coefficients.iter().all(|&c| c == 0))
 }
 
-/// Positions that begin at `n`, as those that begin at 0 and a number.
-fn shifted(g: &mut Graph, id: NodeId, n: usize, len: Dim) -> Result<&'static str> {
+/// Positions that begin at `start`: where that is a number, as those that begin at 0 and the number.
+fn from(g: &mut Graph, before: NodeId, start: Dim, len: Dim) -> Result<ValueId> {
+    let first = match start.as_known() {
+        Some(n) if n > 0 && counts(&len) => i64::try_from(n).ok(),
+        _ => None,
+    };
+    let Some(n) = first else {
+        return insert_before(g, before, Op::Iota { start, len }, &[]);
+    };
     let start = Dim::known(0);
-    let v = insert_before(g, id, Op::Iota { start, len }, &[])?;
-    let n = g.add_literal(&[], Literal::I64(vec![i64::try_from(n).unwrap_or(i64::MAX)]))?;
-    g.replace(id, Op::Binary { f: BinaryFn::Add }, &[v, n])?;
-    Ok("positions that begin later")
+    let v = insert_before(g, before, Op::Iota { start, len }, &[])?;
+    let n = g.add_literal(&[], Literal::I64(vec![n]))?;
+    insert_before(g, before, Op::Binary { f: BinaryFn::Add }, &[v, n])
 }
