@@ -149,7 +149,7 @@ fn wrong_input_is_a_clear_sentence_and_an_exit_code() {
         (&["convert", "./bad.gguf", "out"], "bad.gguf"),
         (&["convert", source.to_str().unwrap(), "m"], "already there"),
         (
-            &["convert", source.to_str().unwrap(), "empty/../m2", "--bits", "5"],
+            &["convert", source.to_str().unwrap(), "empty/../m2", "--bits", "1"],
             "--bits",
         ),
         (&["run", "m", "--prompt", "   "], "empty"),

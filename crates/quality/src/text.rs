@@ -392,5 +392,9 @@ mod tests {
         let calibration = long(&text);
         assert!(text.len() > 30_000 && DEFAULT_HELD_OUT.len() > 4000);
         assert!(long(DEFAULT_HELD_OUT).iter().all(|l| !calibration.contains(l)));
+        let sentences = DEFAULT_HELD_OUT.split(['.', '?', '!', '\n']).map(str::trim);
+        for sentence in sentences.filter(|s| s.len() > 20) {
+            assert!(!text.contains(sentence), "{sentence}");
+        }
     }
 }

@@ -147,17 +147,19 @@ fn request(args: &ConvertArgs, policy: &Policy) -> Result<Request> {
 
 /// What calibrates: ours where no text is named, and nothing where no weight has fewer than 8 bits.
 pub(crate) fn calibrate(args: &CalibrationArgs, few: bool) -> Result<Calibrate> {
-    if !few {
-        if args.calibrate.is_some() {
-            output::warning("`--calibrate` has no effect, because no weight has fewer than 8 bits");
-        }
-        return Ok(Calibrate::No);
-    }
-    Ok(match &args.calibrate {
+    let chosen = match &args.calibrate {
         _ if args.no_calibrate => Calibrate::No,
+        // Read even where it will not be used: a name that is wrong is told.
         Some(Some(file)) => Calibrate::With(Text::read(file)?),
         Some(None) | None => Calibrate::BuiltIn,
-    })
+    };
+    if few {
+        return Ok(chosen);
+    }
+    if args.calibrate.is_some() {
+        output::warning("`--calibrate` has no effect, because no weight has fewer than 8 bits");
+    }
+    Ok(Calibrate::No)
 }
 
 /// Says what was made, and how good it is.
