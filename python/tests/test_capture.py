@@ -174,7 +174,7 @@ def test_weights_of_a_folder_are_taken_by_name_and_left_alone(tmp_path):
     before = {p: p.read_bytes() for p in (tmp_path / "w").rglob("*") if p.is_file()}
     words = [f"{code}:TextClassifier", tmp_path / "out", "--weights-dir", tmp_path / "w", "--example", "input_ids=i64[1,16]"]
     _, said = run(*words)
-    assert "--state-dict gives them" in said
+    assert "give them with --state-dict" in said
     result, said = run(*words, "--force", "--state-dict", tmp_path / "classifier.pt")
     assert 1e-7 < result["components"][0]["outputs"][0]["relative"] < 0.1
     assert "8 bits, and most of that is what they lost" in said

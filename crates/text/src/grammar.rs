@@ -6,11 +6,11 @@
 //!
 //! Three things are done here because that library leaves them open:
 //!
-//! - A JSON Schema is read through first ([`schema`]). Whatever the library would ignore or only approximate is an error that
+//! - A JSON Schema is read through first (`schema`). Whatever the library would ignore or only approximate is an error that
 //!   names the keyword and its JSON pointer; so an output that ends by itself satisfies the schema.
 //! - Compiling happens on a stack of its own size under limits on size, nesting and work, because schemas are somebody
 //!   else's: the library recurses.
-//! - Regular expressions in schemas mean what ECMA-262 says, dates know leap years ([`pattern`], [`formats`]).
+//! - Regular expressions in schemas mean what ECMA-262 says, dates know leap years (`pattern`, `formats`).
 //!
 //! What it does not promise: properties come in the order of the schema, an object with free keys may repeat one, and an output
 //! that is cut off for length is of course not whole.
