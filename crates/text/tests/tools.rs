@@ -439,6 +439,46 @@ fn outputs_are_split() {
 }
 
 #[test]
+fn arguments_come_as_they_are_written() {
+    let options = ParserOptions {
+        stream_arguments: true,
+        ..options()
+    };
+    let mut parser = OutputParser::new(CallFormat::by_name("hermes").unwrap(), options);
+    let mut deltas = Vec::new();
+    parser.push(
+        Piece::Text("<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1, \"t\": \"x\ny}"),
+        &mut deltas,
+    );
+    let fragment = "{\"a\": 1, \"t\": \"x\\ny}".to_owned();
+    assert!(
+        matches!(&deltas[0], Delta::CallBegin { index: 0, name, .. } if name == "add"),
+        "{deltas:?}"
+    );
+    assert_eq!(deltas[1..], [Delta::CallArguments { index: 0, fragment }]);
+    deltas.clear();
+    let failing = parser.clone();
+    parser.push(Piece::Text("\"}}\n</tool_call> ok"), &mut deltas);
+    parser.finish(&mut deltas);
+    let rest = Delta::CallArguments {
+        index: 0,
+        fragment: "\"}".to_owned(),
+    };
+    assert_eq!(
+        deltas,
+        [rest, Delta::CallEnd { index: 0 }, Delta::Text(" ok".to_owned())]
+    );
+
+    let (mut parser, mut deltas) = (failing, Vec::new());
+    parser.finish(&mut deltas);
+    assert_eq!(deltas[0], Delta::CallFailed { index: 0 });
+    assert!(
+        matches!(&deltas[1], Delta::Text(text) if text.starts_with("<tool_call>\n{")),
+        "{deltas:?}"
+    );
+}
+
+#[test]
 fn values_are_typed_by_the_schema() {
     let message = parse(
         "qwen_xml",
@@ -540,6 +580,9 @@ proptest! {
         let format = CallFormat::by_name(name).unwrap();
         let options = ParserOptions { in_reasoning, ..options() };
         let whole = OutputParser::whole(format, options.clone(), &[Piece::Text(&output)]);
+        let streamed = ParserOptions { stream_arguments: true, ..options.clone() };
+        let streamed = OutputParser::whole(format, streamed, &[Piece::Text(&output)]);
+        prop_assert_eq!(&streamed, &whole, "streamed: {} {:?}", name, output);
         let chars: Vec<char> = output.chars().collect();
         let mut random = Random(seed);
         let mut parser = OutputParser::new(format, options);

@@ -161,6 +161,13 @@ impl Constraint {
     fn failed(&self, error: &dyn std::fmt::Display) -> Error {
         let reason = error.to_string();
         let reason = reason.lines().next().unwrap_or_default().to_owned();
+        if reason.contains("NoExtension") {
+            let message = format!(
+                "nothing can follow by the grammar after {} tokens: no text satisfies it",
+                self.committed
+            );
+            return Error::new(ErrorKind::InvalidGrammar, message);
+        }
         let message = format!(
             "the grammar could not be followed at token {}: {reason}",
             self.committed

@@ -38,12 +38,31 @@ pub enum Delta {
     Text(String),
     /// Reasoning.
     Reasoning(String),
-    /// A call. Those of one message are numbered from 0.
-    Call {
+    /// A call begins. Those of one message are numbered from 0.
+    CallBegin {
         /// Its number.
         index: usize,
-        /// The call.
-        call: ToolCall,
+        /// Its id.
+        id: String,
+        /// The tool.
+        name: String,
+    },
+    /// More of the arguments of the call that began last; together they are a JSON object.
+    CallArguments {
+        /// Its number.
+        index: usize,
+        /// What follows.
+        fragment: String,
+    },
+    /// The call is whole.
+    CallEnd {
+        /// Its number.
+        index: usize,
+    },
+    /// The call that began last came to nothing and is given out as text. Only with [`ParserOptions::stream_arguments`].
+    CallFailed {
+        /// Its number.
+        index: usize,
     },
     /// A call could not be read and was given out as text; why.
     Note(String),
@@ -68,7 +87,18 @@ impl Message {
         match delta {
             Delta::Text(text) => self.text.push_str(&text),
             Delta::Reasoning(text) => self.reasoning.push_str(&text),
-            Delta::Call { call, .. } => self.calls.push(call),
+            Delta::CallBegin { id, name, .. } => self.calls.push(ToolCall {
+                id,
+                name,
+                arguments: String::new(),
+            }),
+            Delta::CallArguments { fragment, .. } => {
+                if let Some(call) = self.calls.last_mut() {
+                    call.arguments.push_str(&fragment);
+                }
+            }
+            Delta::CallEnd { .. } => {}
+            Delta::CallFailed { .. } => drop(self.calls.pop()),
             Delta::Note(note) => self.notes.push(note),
         }
     }
@@ -83,6 +113,9 @@ pub struct ParserOptions {
     pub in_reasoning: bool,
     /// Markers of the format that are special tokens of the vocabulary: text that spells them is text.
     pub special_markers: Vec<String>,
+    /// Give out arguments as they come, where the format writes them as JSON after the name. A call that then comes to nothing
+    /// has begun already, so this is for output under a constraint. Otherwise calls come whole.
+    pub stream_arguments: bool,
     /// Makes ids of calls differ between messages.
     pub seed: u64,
 }
@@ -136,6 +169,18 @@ struct Call {
     name: Option<String>,
     /// Where the first closing marker ended that stood inside a string.
     passed: Option<usize>,
+    live: Live,
+}
+
+/// Arguments that are given out as they come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Live {
+    /// They have not begun.
+    #[default]
+    Before,
+    /// The bracket that ends them leads to this depth.
+    Inside(usize),
+    After,
 }
 
 /// Brackets and quotes of JSON, or of a call in Python.
@@ -180,6 +225,54 @@ impl Brackets {
             return self.depth == 0;
         }
         false
+    }
+}
+
+impl Call {
+    /// After a character: begins the call where its arguments begin, and gives out what belongs to them.
+    fn give_out(&mut self, c: char, quoted: bool, index: usize, id: String, out: &mut Vec<Delta>) {
+        let depth = self.brackets.depth;
+        match self.live {
+            Live::Before if c == '{' && !quoted => {
+                let Some(name) = self.name_before_arguments() else {
+                    return;
+                };
+                self.live = Live::Inside(depth.saturating_sub(1));
+                out.push(Delta::CallBegin { index, id, name });
+                let fragment = c.to_string();
+                out.push(Delta::CallArguments { index, fragment });
+            }
+            Live::Inside(end) => {
+                let fragment = match c {
+                    // As it is read in the end.
+                    '\n' if quoted => "\\n".to_owned(),
+                    '\t' if quoted => "\\t".to_owned(),
+                    '\r' if quoted => "\\r".to_owned(),
+                    c => c.to_string(),
+                };
+                add(out, Delta::CallArguments { index, fragment });
+                if depth == end && !self.brackets.quoted {
+                    self.live = Live::After;
+                }
+            }
+            Live::Before | Live::After => {}
+        }
+    }
+
+    /// The function's name, if the body so far ends where its arguments begin: `{"name": "f", "arguments": {`, or in harmony a
+    /// bracket after the header.
+    fn name_before_arguments(&self) -> Option<String> {
+        let body = self.body.trim_start();
+        if let Some(name) = &self.name {
+            return (body == "{").then(|| name.clone());
+        }
+        let after = |text: &'_ str, word: &str| text.trim_start().strip_prefix(word).map(str::to_owned);
+        let rest = after(&after(&after(&after(body, "{")?, "\"name\"")?, ":")?, "\"")?;
+        let (name, rest) = rest.split_once('"')?;
+        let rest = after(rest, ",")?;
+        let rest = after(&rest, "\"arguments\"").or_else(|| after(&rest, "\"parameters\""))?;
+        let whole = after(&after(&rest, ":")?, "{")?.is_empty() && !name.contains('\\');
+        whole.then(|| name.to_owned())
     }
 }
 
@@ -277,7 +370,7 @@ impl OutputParser {
     /// A call that the output ended in: whole but for its closing marker, or never to be whole.
     fn end_call(&mut self, call: Call, out: &mut Vec<Delta>) {
         match self.read(&call) {
-            Ok(calls) => self.made(calls, out),
+            Ok(calls) => self.made(&call, calls, out),
             Err(_) if call.passed.is_some() && self.resumed < MAX_RESUMED => {
                 // The first closing marker was one after all. What follows it may hold good calls.
                 self.resumed += 1;
@@ -500,7 +593,12 @@ impl OutputParser {
                     call.brackets.braces = mistral && c != '[';
                 }
                 call.body.push(c);
+                let quoted = call.brackets.quoted;
                 let closed = call.brackets.closes(c);
+                if self.options.stream_arguments && !call.bare {
+                    let id = call_id(self.options.seed, self.calls);
+                    call.give_out(c, quoted, self.calls, id, out);
+                }
                 let itself = self.format.row.is_some_and(|row| row.close.is_empty()) || (call.bare && !call.fenced);
                 if closed && itself {
                     self.complete("", out);
@@ -548,7 +646,7 @@ impl OutputParser {
             return;
         };
         match self.read(&call) {
-            Ok(calls) => self.made(calls, out),
+            Ok(calls) => self.made(&call, calls, out),
             Err(reason) => self.failed(&call, &format!("{}{end}", call.body), &reason, out),
         }
         if self.format.row.is_some_and(|row| row.syntax == Syntax::Harmony) {
@@ -579,15 +677,17 @@ impl OutputParser {
         }
     }
 
-    fn made(&mut self, calls: Vec<syntax::Read>, out: &mut Vec<Delta>) {
-        for read in calls {
+    fn made(&mut self, call: &Call, calls: Vec<syntax::Read>, out: &mut Vec<Delta>) {
+        for (i, read) in calls.into_iter().enumerate() {
             let index = self.calls;
-            let call = ToolCall {
-                id: read.id.unwrap_or_else(|| call_id(self.options.seed, index)),
-                name: read.name,
-                arguments: read.arguments,
-            };
-            out.push(Delta::Call { index, call });
+            if i > 0 || call.live == Live::Before {
+                let id = read.id.unwrap_or_else(|| call_id(self.options.seed, index));
+                let name = read.name;
+                out.push(Delta::CallBegin { index, id, name });
+                let fragment = read.arguments;
+                out.push(Delta::CallArguments { index, fragment });
+            }
+            out.push(Delta::CallEnd { index });
             self.calls += 1;
         }
         self.begin(Lead::Text);
@@ -598,6 +698,9 @@ impl OutputParser {
         self.state = State::Text;
         self.space.clear();
         self.fresh = false;
+        if call.live != Live::Before {
+            out.push(Delta::CallFailed { index: self.calls });
+        }
         add(out, Delta::Text(format!("{}{body}", call.begin)));
         if !call.bare {
             out.push(Delta::Note(format!(
@@ -612,6 +715,9 @@ fn add(out: &mut Vec<Delta>, delta: Delta) {
     match (out.last_mut(), delta) {
         (Some(Delta::Text(last)), Delta::Text(text)) | (Some(Delta::Reasoning(last)), Delta::Reasoning(text)) => {
             last.push_str(&text);
+        }
+        (Some(Delta::CallArguments { fragment: last, .. }), Delta::CallArguments { fragment, .. }) => {
+            last.push_str(&fragment)
         }
         (_, Delta::Text(text) | Delta::Reasoning(text)) if text.is_empty() => {}
         (_, delta) => out.push(delta),
