@@ -1,7 +1,7 @@
 //! Speculative decoding: the same answer as plain decoding, under every sampling option.
 
 use cactus_engine::speculate::{Drafter, ModelDrafter};
-use cactus_engine::{CancelToken, Completion, GenerateOptions, LoadOptions, Model};
+use cactus_engine::{CancelToken, Completion, GenerateOptions, Guides, LoadOptions, Model};
 use cactus_import::{ConvertOptions, convert};
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +30,13 @@ fn answer(model: &Arc<Model>, options: &GenerateOptions, drafter: Option<&mut dy
     let mut session = model.session().unwrap();
     match drafter {
         None => session.generate(&prompt, options, &cancel, &mut |_| {}),
-        drafter => session.generate_with(&prompt, options, drafter, &cancel, &mut |_| {}),
+        drafter => {
+            let guides = Guides {
+                drafter,
+                ..Guides::default()
+            };
+            session.generate_with(&prompt, options, guides, &cancel, &mut |_| {})
+        }
     }
     .unwrap()
 }

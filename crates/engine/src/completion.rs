@@ -66,6 +66,8 @@ impl CancelToken {
 pub struct Delta<'a> {
     /// Text that can be shown: whole characters, no part of a stop string. May be empty.
     pub text: &'a str,
+    /// The spelling of the token just generated, which comes after the text, where it is a special one and these were asked for.
+    pub special: Option<&'a str>,
     /// The token just generated; `None` for text released at the end.
     pub token: Option<u32>,
     /// Its log-probabilities, where asked for.
@@ -94,6 +96,9 @@ pub struct Completion {
     pub completion_token_ids: Vec<u32>,
     /// Why it ended.
     pub finish_reason: FinishReason,
+    /// Whether the answer is all that its constraint asks for. `false` where it ended before, for its length or because it was
+    /// cancelled. `true` without a constraint.
+    pub whole: bool,
     /// The stop string met, if one ended it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop: Option<String>,

@@ -17,6 +17,8 @@ pub enum ErrorKind {
     ContextFull,
     /// The model computed something that is no number.
     Numeric,
+    /// There is no room at the moment.
+    Busy,
 }
 
 /// An error of this crate.
@@ -55,6 +57,17 @@ pub enum Error {
     /// The prompt has no token.
     #[error("the prompt is empty")]
     EmptyPrompt,
+    /// What several calls have in common failed.
+    #[error(transparent)]
+    Shared(std::sync::Arc<Error>),
+    /// There is no room for another request at the moment.
+    #[error("{waiting} requests are waiting already, which is the limit; try again in {} s", retry_after.as_secs().max(1))]
+    Busy {
+        /// Requests that wait.
+        waiting: usize,
+        /// When there may be room.
+        retry_after: std::time::Duration,
+    },
 }
 
 impl Error {
@@ -66,12 +79,23 @@ impl Error {
                 cactus_runtime::ErrorKind::Bundle => ErrorKind::Bundle,
                 cactus_runtime::ErrorKind::ContextFull => ErrorKind::ContextFull,
                 cactus_runtime::ErrorKind::Argument => ErrorKind::Argument,
+                cactus_runtime::ErrorKind::Busy => ErrorKind::Busy,
                 _ => ErrorKind::Unsupported,
             },
             Error::Text(_) | Error::NoTokenizer => ErrorKind::Text,
             Error::Option(_) | Error::Argument(_) | Error::EmptyPrompt => ErrorKind::Argument,
             Error::Sampler(_) => ErrorKind::Numeric,
             Error::PromptTooLong { .. } => ErrorKind::ContextFull,
+            Error::Shared(e) => e.kind(),
+            Error::Busy { .. } => ErrorKind::Busy,
+        }
+    }
+
+    /// The same error for one more caller, where it is shared.
+    pub(crate) fn again(error: &Error) -> Error {
+        match error {
+            Error::Shared(e) => Error::Shared(std::sync::Arc::clone(e)),
+            other => Error::Argument(other.to_string()),
         }
     }
 }

@@ -10,6 +10,7 @@
 
 mod completion;
 mod error;
+mod generation;
 mod memory;
 mod model;
 pub mod options;
@@ -27,4 +28,4 @@ pub use memory::ProcessMemory;
 pub use model::{LoadOptions, Model};
 pub use options::GenerateOptions;
 pub use recompute::Recompute;
-pub use session::Session;
+pub use session::{Guides, Session};

@@ -5,6 +5,7 @@ use crate::{Error, Result, Session};
 use cactus_base::{Cores, Pool};
 use cactus_bundle::Bundle;
 use cactus_runtime::{KvDType, Options, Program};
+use cactus_text::grammar::GrammarCompiler;
 use cactus_text::{ChatTemplate, ChatTemplateSource, Tokenizer, TokenizerSource, TokenizerTables};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -44,7 +45,7 @@ impl Default for LoadOptions {
     }
 }
 
-type TextParts = Result<(Tokenizer, Option<ChatTemplate>)>;
+type TextParts = Result<(Arc<Tokenizer>, Option<ChatTemplate>)>;
 
 /// A loaded model. See the crate documentation.
 #[derive(Debug)]
@@ -58,6 +59,7 @@ pub struct Model {
     text: OnceLock<Option<TextParts>>,
     /// The tokenizer is built beside everything else: its tables take longer than mapping the weights.
     loading: Mutex<Option<JoinHandle<TextParts>>>,
+    grammars: OnceLock<Result<GrammarCompiler>>,
 }
 
 impl Model {
@@ -76,7 +78,10 @@ impl Model {
     pub fn of(bundle: Arc<Bundle>, options: &LoadOptions) -> Result<Arc<Model>> {
         let loading = Self::has_tokenizer(&bundle).then(|| {
             let bundle = Arc::clone(&bundle);
-            std::thread::spawn(move || Model::load_text(&bundle))
+            std::thread::spawn(move || {
+                let (tokenizer, template) = Model::load_text(&bundle)?;
+                Ok((Arc::new(tokenizer), template))
+            })
         });
         let defaults = match bundle.has_file("generation_config.json") {
             true => generation_defaults(&bundle.file("generation_config.json")?)?,
@@ -111,6 +116,7 @@ impl Model {
             defaults,
             text: OnceLock::new(),
             loading: Mutex::new(loading),
+            grammars: OnceLock::new(),
         }))
     }
 
@@ -160,7 +166,7 @@ impl Model {
     ///
     /// # Errors
     /// [`Error::NoTokenizer`], or why it cannot be read.
-    pub fn tokenizer(&self) -> Result<&Tokenizer> {
+    pub fn tokenizer(&self) -> Result<&Arc<Tokenizer>> {
         Ok(&self.text()?.0)
     }
 
@@ -172,7 +178,17 @@ impl Model {
         Ok(self.text()?.1.as_ref())
     }
 
-    fn text(&self) -> Result<&(Tokenizer, Option<ChatTemplate>)> {
+    /// Compiles constraints for this model; made when first asked for, which takes some milliseconds.
+    ///
+    /// # Errors
+    /// As [`Model::tokenizer`], and for a vocabulary that is too large.
+    pub fn grammars(&self) -> Result<&GrammarCompiler> {
+        let tokenizer = self.tokenizer()?;
+        let make = || GrammarCompiler::new(Arc::clone(tokenizer)).map_err(|e| Error::Shared(Arc::new(e.into())));
+        self.grammars.get_or_init(make).as_ref().map_err(Error::again)
+    }
+
+    fn text(&self) -> Result<&(Arc<Tokenizer>, Option<ChatTemplate>)> {
         let loaded = self.text.get_or_init(|| {
             let handle = self.loading.lock().unwrap_or_else(|e| e.into_inner()).take()?;
             handle.join().ok()

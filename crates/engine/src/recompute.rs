@@ -82,6 +82,7 @@ impl Recompute {
             response: String::new(),
             completion_token_ids: tokens,
             finish_reason: finish,
+            whole: true,
             stop: None,
             time_to_first_token_ms: first * 1e3,
             total_time_ms: total * 1e3,

@@ -1,6 +1,6 @@
 //! Token sampling: from one row of logits to one token id.
 //!
-//! Depends on [`crate::options`] and the runtime's [`Logits`], nothing else. It deliberately does not know tokenizers, end-of-sequence
+//! Depends on [`crate::options`], the runtime's [`Logits`] and constraints of `cactus-text`. It deliberately does not know tokenizers, end-of-sequence
 //! policy or stop strings: the session tells it which ids are banned and decides when to end.
 //!
 //! The steps, in order:
@@ -33,6 +33,7 @@ mod select;
 
 use crate::options::{GenerateOptions, InvalidOption};
 use cactus_runtime::Logits;
+use cactus_text::grammar::Constraint;
 use random::{Xoshiro256, system_seed};
 use select::{Candidate, Row, by_logit, keep_mass, keep_typical, top_k, total, weigh};
 use select::{argmax, finite_max, log_sum_exp};
@@ -89,6 +90,17 @@ pub struct Sampled {
     pub top: Vec<TokenLogprob>,
 }
 
+impl Sampled {
+    /// A token that had to come.
+    pub(crate) fn forced(token: u32) -> Self {
+        Sampled {
+            token,
+            logprob: None,
+            top: Vec::new(),
+        }
+    }
+}
+
 /// Draws tokens for one generation. See the [module documentation](self) for the steps.
 #[derive(Debug, Clone)]
 pub struct Sampler {
@@ -104,6 +116,8 @@ pub struct Sampler {
     candidates: Vec<Candidate>,
     /// Partial sums of weights, by stretch of the vocabulary or by bucket.
     sums: Vec<f64>,
+    /// Tokens that a constraint allows, a bit for each.
+    mask: Vec<u32>,
 }
 
 impl Sampler {
@@ -133,6 +147,7 @@ impl Sampler {
             adjusted: Vec::new(),
             candidates: Vec::new(),
             sums: Vec::new(),
+            mask: Vec::new(),
         })
     }
 
@@ -165,6 +180,88 @@ impl Sampler {
     /// A row of the wrong length, a NaN or infinite logit, or nothing left to draw.
     pub fn sample<'a>(&mut self, logits: impl Into<Logits<'a>>) -> Result<Sampled, SamplerError> {
         let logits = logits.into();
+        let raw_best = self.check(logits)?;
+        let mut adjusted = std::mem::take(&mut self.adjusted);
+        let token = if self.adjusts() {
+            self.adjust(&logits, &mut adjusted);
+            self.draw(Logits::from(&adjusted), self.allowed())
+        } else {
+            self.draw(logits, self.allowed())
+        };
+        self.adjusted = adjusted;
+        Ok(self.take(token, logits, raw_best))
+    }
+
+    /// As [`sample`](Self::sample) among the tokens that `constraint` allows. It is not told which was drawn.
+    ///
+    /// Where the most likely token is taken and it is allowed, the others are not looked at.
+    ///
+    /// # Errors
+    /// As [`sample`](Self::sample), and those of the constraint.
+    pub fn sample_under<'a>(
+        &mut self,
+        logits: impl Into<Logits<'a>>,
+        constraint: &mut Constraint,
+    ) -> crate::Result<Sampled> {
+        let logits = logits.into();
+        let raw_best = self.check(logits)?;
+        let mut adjusted = std::mem::take(&mut self.adjusted);
+        let drawn = self.draw_under(logits, constraint, &mut adjusted);
+        self.adjusted = adjusted;
+        Ok(self.take(drawn?, logits, raw_best))
+    }
+
+    /// Remembers a token that was not drawn because nothing else was possible.
+    pub fn observe_answer(&mut self, token: u32) {
+        self.history.push(token, true);
+    }
+
+    fn draw_under(
+        &mut self,
+        logits: Logits<'_>,
+        constraint: &mut Constraint,
+        adjusted: &mut Vec<f32>,
+    ) -> crate::Result<u32> {
+        let adjusts = self.adjusts();
+        if adjusts {
+            self.adjust(&logits, adjusted);
+        }
+        if self.options.is_greedy() {
+            let best = match adjusts {
+                true => argmax(Logits::from(&*adjusted)),
+                false => argmax(logits),
+            };
+            if constraint.allows(best)? {
+                return Ok(best);
+            }
+        }
+        self.mask.resize(constraint.mask_words(), 0);
+        constraint.mask(&mut self.mask)?;
+        if !adjusts {
+            adjusted.clear();
+            adjusted.extend_from_slice(&logits);
+        }
+        let mut allowed = 0;
+        // Logits beyond the vocabulary of the tokenizer are padding.
+        let words = self.mask.iter().copied().chain(std::iter::repeat(0));
+        for (stretch, word) in adjusted.chunks_mut(32).zip(words) {
+            for (i, logit) in stretch.iter_mut().enumerate() {
+                if word >> i & 1 == 0 {
+                    *logit = f32::NEG_INFINITY;
+                } else {
+                    allowed += usize::from(*logit != f32::NEG_INFINITY);
+                }
+            }
+        }
+        if allowed == 0 {
+            let vocab_size = self.vocab_size;
+            return Err(SamplerError::NothingAllowed { vocab_size }.into());
+        }
+        Ok(self.draw(Logits::from(&*adjusted), allowed))
+    }
+
+    /// Checks a row and returns its largest logit.
+    fn check(&self, logits: Logits<'_>) -> Result<f32, SamplerError> {
         if logits.len() != self.vocab_size {
             let (found, expected) = (logits.len(), self.vocab_size);
             return Err(SamplerError::Length { found, expected });
@@ -175,16 +272,17 @@ impl Sampler {
                 vocab_size: self.vocab_size,
             });
         }
-        let mut adjusted = std::mem::take(&mut self.adjusted);
-        let token = if self.adjusts() {
-            self.adjust(&logits, &mut adjusted);
-            self.draw(Logits::from(&adjusted))
-        } else {
-            self.draw(logits)
-        };
-        self.adjusted = adjusted;
-        self.history.push(token, true);
+        Ok(raw_best)
+    }
 
+    /// Tokens that are not banned.
+    fn allowed(&self) -> usize {
+        self.vocab_size - self.banned.len()
+    }
+
+    /// Remembers `token`, drawn from `logits`, and adds its log-probabilities.
+    fn take(&mut self, token: u32, logits: Logits<'_>, raw_best: f32) -> Sampled {
+        self.history.push(token, true);
         let mut sampled = Sampled {
             token,
             logprob: None,
@@ -201,7 +299,7 @@ impl Sampler {
                 logprob: logprob(c.token),
             }));
         }
-        Ok(sampled)
+        sampled
     }
 
     /// Whether the logits differ from the raw ones before temperature.
@@ -247,8 +345,8 @@ impl Sampler {
         }
     }
 
-    /// Steps 3 to 8 over logits that are finite, or negative infinity where banned.
-    fn draw(&mut self, logits: Logits<'_>) -> u32 {
+    /// Steps 3 to 8 over logits that are finite, but for negative infinity at all except `allowed`.
+    fn draw(&mut self, logits: Logits<'_>, allowed: usize) -> u32 {
         if self.options.is_greedy() {
             return argmax(logits);
         }
@@ -262,7 +360,6 @@ impl Sampler {
         } = self.options;
         let inverse_temperature = 1.0 / f64::from(temperature);
         let (typical_p, top_p, min_p) = (f64::from(typical_p), f64::from(top_p), f64::from(min_p));
-        let allowed = self.vocab_size - self.banned.len();
         let candidates = &mut self.candidates;
         // Each branch leaves candidates with weights, at least all that the later filters can keep.
         let mut top_p_done = false;

@@ -1,15 +1,13 @@
 //! The mutable half of the engine: one conversation, its KV cache and the tokens it holds.
 
-use crate::completion::{CancelToken, Completion, Delta, FinishReason, Overflow, Prefill, Score, TokenInfo};
-use crate::memory::ProcessMemory;
+use crate::completion::{CancelToken, Completion, Delta, FinishReason, Overflow, Prefill, Score};
+use crate::generation::{Generation, Rules, check_length, rate};
 use crate::options::GenerateOptions;
-use crate::sampler::{Sampled, Sampler};
+use crate::sampler::Sampled;
 use crate::speculate::{DraftLength, Drafter, MAX_DRAFT_TOKENS, PromptLookup};
-use crate::stop::StopMatcher;
 use crate::{Error, Model, Result};
-use cactus_bundle::Bundle;
 use cactus_runtime::{Execution, Head, Logits};
-use cactus_text::{StreamDecoder, Tokenizer};
+use cactus_text::grammar::Constraint;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
@@ -23,6 +21,21 @@ pub struct Session {
     /// Tokens whose states the execution holds.
     tokens: Vec<u32>,
     overflow: Overflow,
+}
+
+/// What helps and what binds one answer, beside its options. The default is neither.
+#[derive(Default)]
+#[allow(missing_debug_implementations)]
+pub struct Guides<'a> {
+    /// Guesses tokens ahead, to compute several in one pass: the same answer, sooner where the guesses are good. At most
+    /// [`GenerateOptions::prompt_lookup`] tokens are guessed at once, or [`MAX_DRAFT_TOKENS`] where that is 0. Models whose
+    /// states cannot be rewound (short convolutions) decode plainly.
+    pub drafter: Option<&'a mut dyn Drafter>,
+    /// What the answer must follow. Only an answer that ends for its length or is cancelled may fall short of it, see
+    /// [`Completion::whole`].
+    pub constraint: Option<Constraint>,
+    /// Special tokens are given out in [`Delta::special`] instead of being left out.
+    pub keep_special: bool,
 }
 
 impl Session {
@@ -114,96 +127,85 @@ impl Session {
             0 => None,
             _ => Some(&mut lookup),
         };
-        self.generate_with(prompt, options, drafter, cancel, on_delta)
+        let guides = Guides {
+            drafter,
+            ..Guides::default()
+        };
+        self.generate_with(prompt, options, guides, cancel, on_delta)
     }
 
-    /// Answers `prompt` as [`Session::generate`] does, with the guesses of `drafter` to compute several tokens in one pass:
-    /// the same answer, sooner where the guesses are good. At most [`GenerateOptions::prompt_lookup`] tokens are guessed at
-    /// once, or [`MAX_DRAFT_TOKENS`] where that is 0. Models whose states cannot be rewound (short convolutions) decode
-    /// plainly.
+    /// Answers `prompt` as [`Session::generate`] does, with `guides`.
     ///
     /// # Errors
-    /// As [`Session::generate`], and those of the drafter.
+    /// As [`Session::generate`], and those of the guides.
     pub fn generate_with(
         &mut self,
         prompt: &[u32],
         options: &GenerateOptions,
-        drafter: Option<&mut dyn Drafter>,
+        guides: Guides<'_>,
         cancel: &CancelToken,
         on_delta: &mut dyn FnMut(Delta<'_>),
     ) -> Result<Completion> {
         let start = Instant::now();
         let model = Arc::clone(&self.model);
-        let mut sampler = Sampler::new(options, model.vocab_size())?;
-        if options.ignore_eos {
-            sampler.ban(model.eos());
-        }
-        // The prompt was made with tables of the bundle.
-        model.bundle().intact()?;
         let prompt = self.fit(prompt)?;
-        sampler.observe_prompt(&prompt);
+        let rules = Rules {
+            constraint: guides.constraint,
+            keep_special: guides.keep_special,
+        };
+        let mut answer = Generation::new(&model, &prompt, options, rules, start)?;
         // The logits of the last token are needed, so it is computed again even where its state is held.
-        let cached = self.reuse(&prompt, prompt.len() - 1);
-        let mut answer = Answer::new(&model, options);
-        let mut first_token = None;
-        let mut finish = if self.feed(&prompt[cached..], true, cancel)? {
+        answer.cached = self.reuse(&prompt, prompt.len() - 1);
+        let mut finish = if self.feed(&prompt[answer.cached..], true, cancel)? {
             None
         } else {
             Some(FinishReason::Cancelled)
         };
-        let mut speculation = drafter
+        let mut speculation = guides
+            .drafter
             .filter(|_| model.program().can_rewind(MAX_DRAFT_TOKENS))
             .map(|drafter| Speculation::new(drafter, options.prompt_lookup));
         while finish.is_none() {
             let ready = speculation.as_mut().and_then(|s| s.drawn.pop_front());
             let sampled = match ready {
                 Some(sampled) => sampled,
-                None => sampler.sample(self.execution.logits())?,
+                None => answer.draw(self.execution.logits())?,
             };
-            first_token.get_or_insert_with(|| start.elapsed());
-            if !options.ignore_eos && model.eos().contains(&sampled.token) {
-                finish = Some(FinishReason::Stop);
-                break;
-            }
             let token = sampled.token;
-            answer.push(sampled, on_delta)?;
-            finish = if answer.stopped.is_some() {
-                Some(FinishReason::Stop)
-            } else if answer.tokens.len() >= options.max_tokens {
-                Some(FinishReason::Length)
-            } else if cancel.is_cancelled() {
-                Some(FinishReason::Cancelled)
-            } else {
-                match &mut speculation {
+            finish = answer.say(sampled, on_delta)?;
+            // What has to follow needs no logits but the last's. Tokens drawn ahead have been through this.
+            let mut rows = Vec::new();
+            if finish.is_none() && speculation.as_ref().is_none_or(|s| s.drawn.is_empty()) {
+                let room = self.execution.program().context_tokens() - self.tokens.len();
+                rows = answer.forced(room.saturating_sub(1))?;
+                for &next in &rows {
+                    finish = answer.say(Sampled::forced(next), on_delta)?;
+                    if finish.is_some() {
+                        break;
+                    }
+                }
+            }
+            if finish.is_none() && cancel.is_cancelled() {
+                finish = Some(FinishReason::Cancelled);
+            }
+            if finish.is_none() && !rows.is_empty() {
+                rows.insert(0, token);
+                if !self.feed(&rows, true, cancel)? {
+                    finish = Some(FinishReason::Cancelled);
+                }
+            } else if finish.is_none() {
+                finish = match &mut speculation {
                     None => self.decode(token, cancel)?,
                     Some(s) if !s.drawn.is_empty() => None,
-                    Some(s) => self.speculate(s, token, &mut sampler, cancel)?,
-                }
-            };
+                    Some(s) => self.speculate(s, token, &mut answer, cancel)?,
+                };
+            }
         }
-        answer.finish(on_delta)?;
-        let total = start.elapsed().as_secs_f64();
-        let first = first_token.map_or(total, |t| t.as_secs_f64());
-        let decoded = answer.tokens.len();
-        Ok(Completion {
-            response: answer.text,
-            finish_reason: finish.unwrap_or(FinishReason::Stop),
-            stop: answer.stopped.and_then(|i| options.stop.get(i).cloned()),
-            time_to_first_token_ms: first * 1e3,
-            total_time_ms: total * 1e3,
-            prefill_tps: rate(prompt.len() - cached, first),
-            decode_tps: rate(decoded.saturating_sub(1), total - first),
-            ram_usage_mb: ProcessMemory::now().resident.map(|b| b as f64 / 1e6),
-            prefill_tokens: prompt.len(),
-            cached_tokens: cached,
-            decode_tokens: decoded,
-            drafted_tokens: speculation.as_ref().map_or(0, |s| s.drafted),
-            accepted_tokens: speculation.as_ref().map_or(0, |s| s.accepted),
-            total_tokens: prompt.len() + decoded,
-            seed: sampler.seed(),
-            logprobs: answer.logprobs,
-            completion_token_ids: answer.tokens,
-        })
+        answer.end(on_delta)?;
+        if let Some(s) = &speculation {
+            (answer.drafted, answer.accepted) = (s.drafted, s.accepted);
+        }
+        Ok(answer.completion(finish.unwrap_or(FinishReason::Stop)))
     }
 
     /// Log-likelihood of `tokens[first..]`, each given all before it. The session begins anew and is empty afterwards.
@@ -256,19 +258,12 @@ impl Session {
 
     /// The prompt as the overflow policy lets it in, with room for one token of answer.
     fn fit(&self, prompt: &[u32]) -> Result<Vec<u32>> {
-        if prompt.is_empty() {
-            return Err(Error::EmptyPrompt);
-        }
         let context = self.execution.program().context_tokens();
-        if prompt.len() < context {
-            return Ok(prompt.to_vec());
-        }
-        match self.overflow {
-            Overflow::Rolling { sinks } if sinks + 2 <= context => Ok(roll(prompt, sinks, context - 1)),
-            _ => Err(Error::PromptTooLong {
-                prompt: prompt.len(),
-                context,
-            }),
+        match (check_length(&self.model, prompt), self.overflow) {
+            (Err(Error::PromptTooLong { .. }), Overflow::Rolling { sinks }) if sinks + 2 <= context => {
+                Ok(roll(prompt, sinks, context - 1))
+            }
+            (checked, _) => checked.map(|()| prompt.to_vec()),
         }
     }
 
@@ -323,7 +318,7 @@ impl Session {
         &mut self,
         speculation: &mut Speculation<'_>,
         token: u32,
-        sampler: &mut Sampler,
+        answer: &mut Generation,
         cancel: &CancelToken,
     ) -> Result<Option<FinishReason>> {
         let past = self.tokens.len();
@@ -335,6 +330,7 @@ impl Session {
         if most > 0 {
             speculation.drafter.draft(&self.tokens, most, ids)?;
             ids.truncate(most);
+            answer.keep_allowed(ids)?;
         }
         self.tokens.pop();
         if ids.is_empty() {
@@ -348,7 +344,7 @@ impl Session {
             if drawn.is_err() || i > right {
                 return;
             }
-            match sampler.sample(logits) {
+            match answer.draw(logits) {
                 Ok(sampled) => {
                     right += usize::from(ids.get(i + 1) == Some(&sampled.token));
                     speculation.drawn.push_back(sampled);
@@ -436,103 +432,11 @@ fn roll(tokens: &[u32], sinks: usize, keep: usize) -> Vec<u32> {
     out
 }
 
-/// `n` for each second; 0 for no time.
-fn rate(n: usize, seconds: f64) -> f64 {
-    if seconds > 0.0 { n as f64 / seconds } else { 0.0 }
-}
-
 /// Natural logarithm of the softmax of `logits` at `token`, in `f64`.
 fn log_probability(logits: &[f32], token: u32) -> f64 {
     let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let sum: f64 = logits.iter().map(|&x| f64::from(x - max).exp()).sum();
     f64::from(logits[token as usize] - max) - sum.ln()
-}
-
-/// An answer as it grows.
-struct Answer<'a> {
-    decoder: StreamDecoder,
-    bundle: &'a Bundle,
-    tokenizer: Option<&'a Tokenizer>,
-    piece: String,
-    matcher: StopMatcher,
-    with_logprobs: bool,
-    text: String,
-    released: String,
-    tokens: Vec<u32>,
-    logprobs: Vec<TokenInfo>,
-    stopped: Option<usize>,
-}
-
-impl<'a> Answer<'a> {
-    fn new(model: &'a Model, options: &GenerateOptions) -> Self {
-        Answer {
-            decoder: StreamDecoder::new(true),
-            bundle: model.bundle(),
-            tokenizer: model.tokenizer().ok(),
-            piece: String::new(),
-            matcher: StopMatcher::new(&options.stop, options.include_stop),
-            with_logprobs: options.logprobs.is_some(),
-            text: String::new(),
-            released: String::new(),
-            tokens: Vec::with_capacity(options.max_tokens.min(1 << 16)),
-            logprobs: Vec::new(),
-            stopped: None,
-        }
-    }
-
-    fn push(&mut self, sampled: Sampled, on_delta: &mut dyn FnMut(Delta<'_>)) -> Result<()> {
-        self.tokens.push(sampled.token);
-        self.released.clear();
-        if let Some(tokenizer) = self.tokenizer {
-            self.piece.clear();
-            self.decoder.push(tokenizer, sampled.token, &mut self.piece);
-            self.stopped = self.matcher.push(&self.piece, &mut self.released);
-        }
-        self.text.push_str(&self.released);
-        if self.with_logprobs {
-            let text = self
-                .tokenizer
-                .map_or_else(String::new, |t| t.decode(&[sampled.token], false));
-            self.logprobs.push(TokenInfo {
-                token: sampled.token,
-                text,
-                logprob: sampled.logprob.unwrap_or(f64::NAN),
-                top: sampled.top,
-            });
-        }
-        // Spellings are read from a mapped table.
-        self.bundle.intact()?;
-        on_delta(Delta {
-            text: &self.released,
-            token: Some(sampled.token),
-            logprob: if self.with_logprobs { self.logprobs.last() } else { None },
-        });
-        Ok(())
-    }
-
-    /// Releases what was held back.
-    fn finish(&mut self, on_delta: &mut dyn FnMut(Delta<'_>)) -> Result<()> {
-        if self.stopped.is_some() {
-            return Ok(());
-        }
-        self.released.clear();
-        if let Some(tokenizer) = self.tokenizer {
-            self.piece.clear();
-            self.decoder.finish(tokenizer, &mut self.piece);
-            self.stopped = self.matcher.push(&self.piece, &mut self.released);
-        }
-        self.matcher.finish(&mut self.released);
-        self.text.push_str(&self.released);
-        self.bundle.intact()?;
-        if !self.released.is_empty() {
-            on_delta(Delta {
-                text: &self.released,
-                token: None,
-                logprob: None,
-            });
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,9 @@ use crate::{model, output};
 use anyhow::{Context, Result, bail};
 use cactus_base::Pool;
 use cactus_engine::speculate::ModelDrafter;
-use cactus_engine::{Bundle, CancelToken, Completion, Delta, FinishReason, GenerateOptions, Model, Overflow, Session};
+use cactus_engine::{
+    Bundle, CancelToken, Completion, Delta, FinishReason, GenerateOptions, Guides, Model, Overflow, Session,
+};
 use cactus_text::{RenderOptions, message};
 use rustyline::error::ReadlineError;
 use serde_json::Value;
@@ -258,7 +260,11 @@ impl Chat<'_> {
                 None => self.session.generate(&tokens, &self.options, cancel, &mut on_delta),
                 Some(drafter) => {
                     let session = &mut self.session;
-                    session.generate_with(&tokens, &self.options, Some(drafter), cancel, &mut on_delta)
+                    let guides = Guides {
+                        drafter: Some(drafter),
+                        ..Guides::default()
+                    };
+                    session.generate_with(&tokens, &self.options, guides, cancel, &mut on_delta)
                 }
             };
             if !quiet && result.is_ok() {
