@@ -1,3 +1,5 @@
+//! Errors of this crate. What to do about one is left to the caller, who knows how the user got there.
+
 use crate::options::InvalidOption;
 use crate::sampler::SamplerError;
 

@@ -90,6 +90,11 @@ impl Generation {
         })
     }
 
+    /// The options.
+    pub(crate) fn options(&self) -> &GenerateOptions {
+        &self.options
+    }
+
     /// Draws the token after the row of these logits. It is said by [`Generation::say`], or ends with the answer.
     pub(crate) fn draw(&mut self, logits: Logits<'_>) -> Result<Sampled> {
         let Some(constraint) = &mut self.rules.constraint else {

@@ -30,6 +30,14 @@ impl ProcessMemory {
     }
 }
 
+/// Bytes of memory of this machine; `None` where the system does not tell.
+pub(crate) fn total_memory() -> Option<u64> {
+    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    kib.checked_mul(1024)
+}
+
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;

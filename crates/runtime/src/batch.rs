@@ -36,6 +36,8 @@ pub struct Capacity {
     pub sequences: usize,
     /// Positions that they can hold together, rounded up to whole pages. Memory is taken where it is used first.
     pub tokens: usize,
+    /// Snapshots that can be held beside them.
+    pub snapshots: usize,
 }
 
 /// Which logits of a [`Part`] are computed.
@@ -65,7 +67,7 @@ pub struct Part<'a> {
 pub struct Batch {
     program: Arc<Program>,
     arena: AlignedBuf,
-    pools: Vec<pages::Pool>,
+    pub(crate) pools: Vec<pages::Pool>,
     sequences: Vec<Option<Sequence>>,
     /// `[wanted rows, vocab]`, and the peaks of each row.
     logits: Vec<f32>,
@@ -86,7 +88,9 @@ impl Batch {
             let pages = match group.window {
                 None => capacity.tokens.div_ceil(cactus_kernels::BLOCK_TOKENS),
                 // A window is held whole by whoever has come so far.
-                Some(_) => group.most_pages.saturating_mul(capacity.sequences),
+                Some(_) => group
+                    .most_pages
+                    .saturating_mul(capacity.sequences.saturating_add(capacity.snapshots)),
             };
             pages::Pool::new(pages, group.page_bytes)
         });
@@ -136,6 +140,13 @@ impl Batch {
     fn sequence(&self, id: SequenceId) -> Result<&Sequence> {
         let found = self.sequences.get(id.0).and_then(Option::as_ref);
         found.ok_or_else(|| Error::Argument(format!("sequence {} is not open", id.0)))
+    }
+
+    /// A sequence, and the pages of all.
+    pub(crate) fn parts(&mut self, id: SequenceId) -> Result<(&mut Sequence, &mut [pages::Pool])> {
+        let found = self.sequences.get_mut(id.0).and_then(Option::as_mut);
+        let sequence = found.ok_or_else(|| Error::Argument(format!("sequence {} is not open", id.0)))?;
+        Ok((sequence, &mut self.pools))
     }
 
     /// Positions held by a sequence; 0 for one that is not open.
@@ -313,7 +324,7 @@ impl Batch {
             let mut missing = 0;
             for part in parts {
                 let sequence = self.sequence(part.sequence)?;
-                missing += sequence.missing(group, sequence.len + part.ids.len());
+                missing += sequence.missing(group, &self.pools[group], sequence.len + part.ids.len());
             }
             let leaving = |part: &Part<'_>| {
                 let sequence = self.sequence(part.sequence);

@@ -35,6 +35,7 @@ impl Execution {
         let capacity = Capacity {
             sequences: 1,
             tokens: program.context_tokens(),
+            snapshots: 0,
         };
         let mut batch = Batch::new(program, capacity)?;
         let sequence = batch.open()?;

@@ -26,6 +26,8 @@ mod observe;
 mod pages;
 mod profile;
 mod program;
+mod saved;
+mod sharing;
 mod state;
 mod step;
 
@@ -39,3 +41,4 @@ pub use memory::MemoryReport;
 pub use observe::{Observed, Observer};
 pub use profile::{Profile, ProfileRow};
 pub use program::{Options, Program};
+pub use sharing::{BLOCK, Block, Snapshot};

@@ -1,11 +1,12 @@
 //! Pages of keys and values, and the sequences that hold them.
 //!
 //! Purpose: who has which page. A pool is one memory of equal pages; a sequence has a table of its pages for each group of
-//! layers. It may depend on how states are laid out. It deliberately knows no kernels and no tokens, and never moves a page.
+//! layers. A page can have several holders, who all see the same positions in it; who writes on in such a page gets a copy
+//! first. It may depend on how states are laid out. It deliberately knows no kernels and no tokens.
 
 use crate::Result;
 use crate::execute::Held;
-use crate::state::{StatePlan, StatePlans};
+use crate::state::StatePlans;
 use cactus_base::AlignedBuf;
 use cactus_kernels::BLOCK_TOKENS;
 
@@ -13,7 +14,9 @@ use cactus_kernels::BLOCK_TOKENS;
 #[derive(Debug)]
 pub(crate) struct Pool {
     pub(crate) memory: AlignedBuf,
-    pages: usize,
+    page_bytes: usize,
+    /// Holders of each page.
+    holders: Vec<u32>,
     /// Pages that nobody holds, the next one last.
     free: Vec<u32>,
 }
@@ -25,7 +28,8 @@ impl Pool {
         let ids = u32::try_from(pages).map_err(|_| too_large())?;
         Ok(Pool {
             memory: AlignedBuf::zeroed(bytes)?,
-            pages,
+            page_bytes,
+            holders: vec![0; pages],
             free: (0..ids).rev().collect(),
         })
     }
@@ -37,16 +41,68 @@ impl Pool {
 
     /// All pages.
     pub(crate) fn pages(&self) -> usize {
-        self.pages
+        self.holders.len()
+    }
+
+    /// Bytes of a page.
+    pub(crate) fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
+
+    /// A page of one's own.
+    fn take(&mut self) -> Option<u32> {
+        let page = self.free.pop()?;
+        self.holders[page as usize] = 1;
+        Some(page)
+    }
+
+    /// Makes one more a holder of a page that is held.
+    pub(crate) fn share(&mut self, page: u32) {
+        self.holders[page as usize] += 1;
+    }
+
+    /// Ends one holder's hold.
+    pub(crate) fn give_back(&mut self, page: u32) {
+        let holders = &mut self.holders[page as usize];
+        *holders -= 1;
+        if *holders == 0 {
+            self.free.push(page);
+        }
+    }
+
+    pub(crate) fn is_shared(&self, page: u32) -> bool {
+        self.holders[page as usize] > 1
+    }
+
+    /// The bytes of a page.
+    pub(crate) fn page(&self, page: u32) -> &[u8] {
+        &self.memory[page as usize * self.page_bytes..][..self.page_bytes]
+    }
+
+    /// A new page with these bytes.
+    pub(crate) fn take_filled(&mut self, bytes: &[u8]) -> Option<u32> {
+        let page = self.take()?;
+        self.memory[page as usize * self.page_bytes..][..self.page_bytes].copy_from_slice(bytes);
+        Some(page)
+    }
+
+    /// A page of one's own with what a shared one holds, in exchange for it.
+    fn copy(&mut self, page: u32) -> Option<u32> {
+        let own = self.take()?;
+        let from = page as usize * self.page_bytes;
+        self.memory
+            .copy_within(from..from + self.page_bytes, own as usize * self.page_bytes);
+        self.give_back(page);
+        Some(own)
     }
 }
 
 /// Pages of one group that a sequence holds.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     /// By block of positions; those before `first` have been given back.
     pub(crate) pages: Vec<u32>,
-    first: usize,
+    pub(crate) first: usize,
 }
 
 impl Table {
@@ -54,20 +110,37 @@ impl Table {
     fn leave(&mut self, first: usize, pool: &mut Pool) {
         let first = first.min(self.pages.len());
         while self.first < first {
-            pool.free.push(self.pages[self.first]);
+            pool.give_back(self.pages[self.first]);
             self.first += 1;
         }
     }
 
     /// Gives back the pages of the blocks from `blocks` on.
     fn shorten(&mut self, blocks: usize, pool: &mut Pool) {
-        while self.pages.len() > blocks.max(self.first) {
-            pool.free.extend(self.pages.pop());
+        while self.pages.len() > blocks.max(self.first)
+            && let Some(page) = self.pages.pop()
+        {
+            pool.give_back(page);
         }
         if blocks == 0 {
             self.pages.clear();
             self.first = 0;
         }
+    }
+
+    /// Holds what `other` holds of the first `blocks` blocks. This table is empty.
+    pub(crate) fn join(&mut self, other: &Table, blocks: usize, pool: &mut Pool) {
+        self.first = other.first;
+        self.pages.extend_from_slice(&other.pages[..blocks]);
+        for &page in &self.pages[self.first.min(blocks)..] {
+            pool.share(page);
+        }
+    }
+
+    /// Gives everything back.
+    pub(crate) fn clear(&mut self, pool: &mut Pool) {
+        self.leave(usize::MAX, pool);
+        self.shorten(0, pool);
     }
 }
 
@@ -85,11 +158,7 @@ pub(crate) struct Sequence {
 
 impl Sequence {
     pub(crate) fn new(plans: &StatePlans) -> Result<Sequence> {
-        let elems = |plan: &StatePlan| match plan {
-            StatePlan::Carried { elems } => *elems,
-            StatePlan::Kv { .. } => 0,
-        };
-        let carried = plans.states.iter().map(|s| Ok(AlignedBuf::zeroed(elems(s) * 4)?));
+        let carried = plans.states.iter().map(|s| Ok(AlignedBuf::zeroed(s.carried_bytes())?));
         // As long as it can become: nothing is allocated for a token later on.
         let table = |_| Table {
             pages: Vec::with_capacity(plans.blocks),
@@ -103,10 +172,18 @@ impl Sequence {
         })
     }
 
-    /// Pages of `group` that are missing for `len` positions.
-    pub(crate) fn missing(&self, group: usize, len: usize) -> usize {
-        len.div_ceil(BLOCK_TOKENS)
-            .saturating_sub(self.tables[group].pages.len())
+    /// Pages of `group` that are missing for `len` positions, one for a copy among them.
+    pub(crate) fn missing(&self, group: usize, pool: &Pool, len: usize) -> usize {
+        let pages = &self.tables[group].pages;
+        let copied = self.writes_on(group).is_some_and(|page| pool.is_shared(page));
+        len.div_ceil(BLOCK_TOKENS).saturating_sub(pages.len()) + usize::from(copied)
+    }
+
+    /// The page in which the next position lies, where there is one already.
+    fn writes_on(&self, group: usize) -> Option<u32> {
+        let table = &self.tables[group];
+        let block = self.len / BLOCK_TOKENS;
+        table.pages.get(block).copied().filter(|_| block >= table.first)
     }
 
     /// Pages of `group` that [`Sequence::leave`] would give back.
@@ -123,13 +200,19 @@ impl Sequence {
         }
     }
 
-    /// Takes pages for `len` positions; the caller has made sure that there are as many.
+    /// Takes pages for `len` positions, none of which somebody else sees; the caller has made sure that there are as many.
     pub(crate) fn take(&mut self, pools: &mut [Pool], len: usize) {
-        for (table, pool) in self.tables.iter_mut().zip(pools) {
-            while table.pages.len() < len.div_ceil(BLOCK_TOKENS)
-                && let Some(page) = pool.free.pop()
+        for (group, pool) in pools.iter_mut().enumerate() {
+            if let Some(page) = self.writes_on(group).filter(|&page| pool.is_shared(page))
+                && let Some(own) = pool.copy(page)
             {
-                table.pages.push(page);
+                self.tables[group].pages[self.len / BLOCK_TOKENS] = own;
+            }
+            let pages = &mut self.tables[group].pages;
+            while pages.len() < len.div_ceil(BLOCK_TOKENS)
+                && let Some(page) = pool.take()
+            {
+                pages.push(page);
             }
         }
     }
@@ -138,8 +221,7 @@ impl Sequence {
     pub(crate) fn clear(&mut self, pools: &mut [Pool]) {
         self.len = 0;
         for (table, pool) in self.tables.iter_mut().zip(pools) {
-            table.leave(usize::MAX, pool);
-            table.shorten(0, pool);
+            table.clear(pool);
         }
         // What a carried state holds must be zero; pages past the length are never read.
         for memory in &mut self.carried {

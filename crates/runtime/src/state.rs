@@ -19,6 +19,16 @@ pub(crate) enum StatePlan {
     Carried { elems: usize },
 }
 
+impl StatePlan {
+    /// Bytes that a sequence carries for it; 0 where it is in pages.
+    pub(crate) fn carried_bytes(&self) -> usize {
+        match self {
+            StatePlan::Carried { elems } => elems * 4,
+            StatePlan::Kv { .. } => 0,
+        }
+    }
+}
+
 /// Layers whose keys and values are kept equally long.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
@@ -104,11 +114,13 @@ impl StatePlans {
     /// Bytes of what a sequence holds at the full context.
     pub(crate) fn bytes(&self) -> usize {
         let pages = self.groups.iter().map(|g| g.most_pages.saturating_mul(g.page_bytes));
-        let carried = self.states.iter().map(|s| match s {
-            StatePlan::Carried { elems } => elems * 4,
-            StatePlan::Kv { .. } => 0,
-        });
-        pages.chain(carried).fold(0, usize::saturating_add)
+        pages.fold(self.carried_bytes(), usize::saturating_add)
+    }
+
+    /// Bytes of what a sequence carries beside keys and values.
+    pub(crate) fn carried_bytes(&self) -> usize {
+        let carried = self.states.iter().map(StatePlan::carried_bytes);
+        carried.fold(0, usize::saturating_add)
     }
 
     /// Whether the positions of one call can always be forgotten: of a window, a chunk more is kept than it needs.

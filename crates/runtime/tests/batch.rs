@@ -1,5 +1,5 @@
 //! Sequences computed together: each row's logits are those of its sequence computed alone, bit for bit, whatever else the
-//! call holds.
+//! call holds, and whether the sequence began anew or with what another left behind.
 
 use cactus_base::Pool;
 use cactus_bundle::Bundle;
@@ -7,8 +7,8 @@ use cactus_import::pt2::{Task, TranspileOptions, transpile};
 use cactus_import::{ConvertOptions, convert};
 use cactus_kernels::Kernels;
 use cactus_passes::{Bits, Policy};
+use cactus_runtime::{BLOCK, Block, SequenceId, Snapshot, Wanted};
 use cactus_runtime::{Batch, Capacity, Error, ErrorKind, Execution, Head, KvDType, Logits, Options, Part, Program};
-use cactus_runtime::{SequenceId, Wanted};
 use cactus_tensor::{DType, Tensor};
 use safetensors::SafeTensors;
 use std::collections::BTreeMap;
@@ -89,24 +89,98 @@ fn bits(logits: &[f32]) -> Vec<u32> {
     logits.iter().map(|x| x.to_bits()).collect()
 }
 
-fn begin(batch: &mut Batch, pool: &Pool, random: &mut Random) -> Live {
+/// What an earlier sequence left behind.
+struct Left {
+    ids: Vec<u32>,
+    snapshot: Snapshot,
+    blocks: Vec<Block>,
+}
+
+impl Left {
+    fn of(batch: &mut Batch, s: &Live) -> Left {
+        let held = batch.len(s.id);
+        let blocks = match batch.program().remembers_in_blocks() {
+            true => held / BLOCK,
+            false => 0,
+        };
+        Left {
+            ids: s.ids[..held].to_vec(),
+            snapshot: batch.snapshot(s.id).unwrap(),
+            blocks: (0..blocks).map(|i| batch.block(s.id, i).unwrap()).collect(),
+        }
+    }
+
+    fn release(self, batch: &mut Batch) {
+        batch.release(self.snapshot);
+        for block in self.blocks {
+            batch.release_block(block);
+        }
+    }
+}
+
+/// Begins a sequence: anew, or where an earlier one was.
+fn begin(batch: &mut Batch, pool: &Pool, random: &mut Random, left: &[Left]) -> Live {
     let program = Arc::clone(batch.program());
     let length = 1 + random.below(program.context_tokens());
     let most = program.vocab_size().min(60);
-    let ids: Vec<u32> = (0..length).map(|_| random.below(most) as u32).collect();
-    let mut alone = Execution::new(Arc::clone(&program)).unwrap();
+    let mut ids: Vec<u32> = (0..length).map(|_| random.below(most) as u32).collect();
+    if !left.is_empty() && random.below(3) > 0 {
+        let left = &left[random.below(left.len())];
+        let id = batch.open().unwrap();
+        let keep = left.ids.len() - random.below(3).min(left.ids.len());
+        if random.below(2) == 0 && !left.blocks.is_empty() {
+            let keep = random.below(left.blocks.len() * BLOCK + 1);
+            let blocks: Vec<&Block> = left.blocks[..keep.div_ceil(BLOCK)].iter().collect();
+            batch.begin_with(id, &blocks, keep).unwrap();
+        } else {
+            // As it is, or by way of a file.
+            let mut bytes = Vec::new();
+            batch.write_snapshot(&left.snapshot, &mut bytes).unwrap();
+            match batch.read_snapshot(&mut bytes.as_slice()) {
+                Ok(read) => {
+                    batch.restore(id, &read, keep).unwrap();
+                    batch.release(read);
+                }
+                Err(e) => {
+                    assert_eq!(e.kind(), ErrorKind::Busy, "{e}");
+                    batch.restore(id, &left.snapshot, keep).unwrap();
+                }
+            }
+            let cut = bytes.len() - 1 - random.below(bytes.len());
+            assert!(batch.read_snapshot(&mut &bytes[..cut]).is_err());
+        }
+        let held = batch.len(id);
+        ids.resize(length.max(held + 1).min(program.context_tokens()), 1);
+        ids[..held].copy_from_slice(&left.ids[..held]);
+        let expected = expected(&program, pool, &ids, None);
+        return Live { id, ids, expected };
+    }
     let id = batch.open().unwrap();
-    if !program.given_inputs().is_empty() {
-        let frames = frames(random.below(2));
-        alone.give(pool, 1, &frames).unwrap();
-        batch.give(id, pool, 1, &frames).unwrap();
+    let given = (!program.given_inputs().is_empty()).then(|| frames(random.below(2)));
+    if let Some(frames) = &given {
+        batch.give(id, pool, 1, frames).unwrap();
+    }
+    let expected = expected(&program, pool, &ids, given.as_ref());
+    Live { id, ids, expected }
+}
+
+/// The logits of every position of `ids` alone, in bits.
+fn expected(
+    program: &Arc<Program>,
+    pool: &Pool,
+    ids: &[u32],
+    given: Option<&BTreeMap<String, Tensor>>,
+) -> Vec<Vec<u32>> {
+    let mut alone = Execution::new(Arc::clone(program)).unwrap();
+    if let Some(given) = given {
+        alone.give(pool, 1, given).unwrap();
     }
     let mut expected = Vec::new();
     for chunk in ids.chunks(CHUNK) {
         let mut each = |_: usize, row: Logits<'_>| expected.push(bits(&row));
         alone.run(pool, 1, chunk, Head::From(0, &mut each)).unwrap();
     }
-    Live { id, ids, expected }
+    expected
 }
 
 /// Keeps several sequences under way at once, of which each call continues some by some rows.
@@ -115,14 +189,24 @@ fn load(name: &str, program: &Arc<Program>, threads: usize, calls: usize, seed: 
     let mut random = Random(seed);
     let capacity = Capacity {
         sequences: 6,
-        tokens: 6 * LONGEST.next_multiple_of(64),
+        tokens: 6 * LONGEST.next_multiple_of(64) + 8 * 64 * 3,
+        snapshots: 4,
     };
     let mut batch = Batch::new(Arc::clone(program), capacity).unwrap();
     let free = batch.free_tokens();
     let mut live: Vec<Live> = Vec::new();
+    let mut left: Vec<Left> = Vec::new();
     for call in 0..calls {
         while live.len() < 6 {
-            live.push(begin(&mut batch, &pool, &mut random));
+            live.push(begin(&mut batch, &pool, &mut random, &left));
+        }
+        // What one has computed so far is left for others, who go on beside it. Of what was given, nothing is known here.
+        if random.below(3) == 0 && program.given_inputs().is_empty() {
+            if left.len() == 4 {
+                left.remove(random.below(4)).release(&mut batch);
+            }
+            let s = &live[random.below(live.len())];
+            left.push(Left::of(&mut batch, s));
         }
         let mut room = CHUNK;
         let mut parts = Vec::new();
@@ -201,6 +285,9 @@ fn load(name: &str, program: &Arc<Program>, threads: usize, calls: usize, seed: 
     for s in live {
         batch.close(s.id);
     }
+    for left in left {
+        left.release(&mut batch);
+    }
     assert_eq!(batch.free_tokens(), free, "{name}: pages were lost");
 }
 
@@ -248,6 +335,7 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     let capacity = Capacity {
         sequences: 2,
         tokens: 128,
+        snapshots: 0,
     };
     let mut batch = Batch::new(Arc::clone(&program), capacity).unwrap();
     let (a, b) = (batch.open().unwrap(), batch.open().unwrap());

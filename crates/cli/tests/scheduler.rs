@@ -1,0 +1,339 @@
+//! Many requests to one model: each has the answer that it would have alone, whatever else is computed, and nobody is kept
+//! waiting by who has gone.
+
+use cactus_engine::scheduler::{Event, Priority, Request, SchedulerLimits, Sink};
+use cactus_engine::{CancelToken, Completion, ErrorKind, FinishReason, GenerateOptions, LoadOptions, Model, Scheduler};
+use cactus_import::{ConvertOptions, convert};
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+const CONTEXT: usize = 320;
+
+fn model(case: &str, dir: &Path, threads: usize) -> Arc<Model> {
+    model_of(case, dir, threads, CONTEXT)
+}
+
+fn model_of(case: &str, dir: &Path, threads: usize, context_tokens: usize) -> Arc<Model> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../golden/models")
+        .join(case);
+    let path = dir.join(case);
+    let options = ConvertOptions {
+        replace: true,
+        ..ConvertOptions::default()
+    };
+    convert(&source, &path, &options, &mut |_, _| {}).unwrap();
+    let load = LoadOptions {
+        context_tokens,
+        chunk_tokens: 48,
+        threads: Some(threads),
+        ..LoadOptions::default()
+    };
+    Model::load(&path, &load).unwrap()
+}
+
+/// A fixed sequence of numbers that look random (Steele and Vigna's splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((x ^ (x >> 31)) % n as u64) as usize
+    }
+}
+
+/// A prompt that often begins like others do.
+fn prompt(random: &mut Random) -> Vec<u32> {
+    let shared = [0, 70, 150, 200][random.below(4)];
+    let own = 1 + random.below(90);
+    let mut prompt: Vec<u32> = (0..shared).map(|i| 3 + (i * 7) % 41).collect();
+    prompt.extend((0..own).map(|_| 3 + random.below(50) as u32));
+    prompt
+}
+
+fn options(random: &mut Random) -> GenerateOptions {
+    GenerateOptions {
+        max_tokens: 1 + random.below(40),
+        temperature: [0.0, 0.9][random.below(2)],
+        top_k: [0, 12][random.below(2)],
+        seed: Some(random.below(1000) as u64),
+        repetition_penalty: [1.0, 1.2][random.below(2)],
+        logprobs: [None, Some(2)][random.below(2)],
+        prompt_lookup: [0, 0, 5][random.below(3)],
+        ignore_eos: random.below(2) == 0,
+        ..GenerateOptions::default()
+    }
+}
+
+/// What a request came to, with its events in order checked.
+struct Waiting(mpsc::Receiver<Event>);
+
+impl Waiting {
+    fn submit(scheduler: &Scheduler, request: Request) -> Waiting {
+        let (sender, receiver) = mpsc::channel();
+        let sink: Sink = Box::new(move |event| drop(sender.send(event)));
+        scheduler.submit(request, sink).unwrap();
+        Waiting(receiver)
+    }
+
+    fn end(self) -> cactus_engine::Result<Completion> {
+        let (mut started, mut tokens, mut text) = (false, Vec::new(), String::new());
+        let mut end = None;
+        for event in self.0 {
+            assert!(end.is_none(), "an event after the end");
+            match event {
+                Event::Started { .. } => {
+                    assert!(!started);
+                    started = true;
+                }
+                Event::Delta(piece) => {
+                    assert!(started);
+                    tokens.extend(piece.token);
+                    text.push_str(&piece.text);
+                }
+                Event::End(result) => end = Some(result),
+            }
+        }
+        let completion = end.expect("an end")?;
+        assert_eq!(tokens, completion.completion_token_ids);
+        assert_eq!(text, completion.response);
+        Ok(completion)
+    }
+}
+
+fn alone(model: &Arc<Model>, prompt: &[u32], options: &GenerateOptions) -> Completion {
+    let mut session = model.session().unwrap();
+    session
+        .generate(prompt, options, &CancelToken::new(), &mut |_| {})
+        .unwrap()
+}
+
+/// Loads `model` with requests at random, some of which are cancelled, and compares each answer with the one alone.
+fn load(
+    model: &Arc<Model>,
+    limits: SchedulerLimits,
+    requests: usize,
+    seed: u64,
+) -> cactus_engine::scheduler::SchedulerStats {
+    let scheduler = Scheduler::new(Arc::clone(model), limits).unwrap();
+    let mut random = Random(seed);
+    let mut waiting = Vec::new();
+    for i in 0..requests {
+        let (prompt, options) = (prompt(&mut random), options(&mut random));
+        let expected = alone(model, &prompt, &options);
+        let mut request = Request::new(prompt, options);
+        request.salt = random.below(2) as u64;
+        request.priority = [Priority::Low, Priority::Normal, Priority::High][random.below(3)];
+        let cancel = (random.below(6) == 0).then(|| request.cancel.clone());
+        let answer = Waiting::submit(&scheduler, request);
+        if random.below(8) == 0 {
+            std::thread::sleep(Duration::from_millis(random.below(8) as u64));
+        }
+        if let Some(cancel) = &cancel {
+            cancel.cancel();
+        }
+        waiting.push((i, answer, expected, cancel.is_some()));
+    }
+    for (i, answer, expected, cancelled) in waiting {
+        let found = answer.end().unwrap();
+        let said = &found.completion_token_ids;
+        if found.finish_reason == FinishReason::Cancelled {
+            assert!(cancelled, "request {i}");
+            assert!(expected.completion_token_ids.starts_with(said), "request {i}");
+            continue;
+        }
+        assert_eq!(*said, expected.completion_token_ids, "request {i}");
+        assert_eq!(found.response, expected.response, "request {i}");
+        assert_eq!(found.logprobs, expected.logprobs, "request {i}");
+        assert_eq!(found.finish_reason, expected.finish_reason, "request {i}");
+    }
+    let stats = scheduler.stats();
+    assert_eq!((stats.running, stats.waiting), (0, 0));
+    assert_eq!(stats.finished + stats.cancelled, requests as u64);
+    assert!(
+        stats.kv_tokens_used <= stats.kv_tokens_cached.next_multiple_of(64) + 64 * 3 * 16,
+        "{stats:?}"
+    );
+    stats
+}
+
+#[test]
+fn every_answer_is_the_one_alone_under_any_load() {
+    let folder = tempfile::tempdir().unwrap();
+    for (case, threads) in [("llama", 3), ("qwen2", 1), ("gemma3_text", 2), ("lfm2", 2)] {
+        let model = model(case, folder.path(), threads);
+        let stats = load(&model, SchedulerLimits::default(), 60, threads as u64);
+        assert!(stats.cached_tokens > 0, "{case}: {stats:?}");
+        // Hardly any memory: requests are put back and computed again.
+        let tight = SchedulerLimits {
+            sequences: 6,
+            kv_tokens: Some(CONTEXT + 64),
+            gap: Duration::ZERO,
+            ..SchedulerLimits::default()
+        };
+        load(&model, tight, 40, 7);
+        let plain = SchedulerLimits {
+            prefix_cache: false,
+            ..tight
+        };
+        let stats = load(&model, plain, 20, 9);
+        assert_eq!((stats.cached_tokens, stats.kv_tokens_used), (0, 0), "{case}");
+    }
+}
+
+#[test]
+fn requests_are_put_back_when_memory_runs_out_and_answered_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    // Room for two that are expected to say 256 tokens, and say more.
+    let context = 640;
+    let model = model_of("llama", folder.path(), 2, context);
+    let limits = SchedulerLimits {
+        sequences: 4,
+        kv_tokens: Some(context),
+        ..SchedulerLimits::default()
+    };
+    let scheduler = Scheduler::new(Arc::clone(&model), limits).unwrap();
+    let options = GenerateOptions {
+        max_tokens: 500,
+        ignore_eos: true,
+        ..GenerateOptions::default()
+    };
+    let prompts: Vec<Vec<u32>> = (0..4).map(|i| vec![5 + i, 9, 12]).collect();
+    let answers: Vec<Waiting> = prompts
+        .iter()
+        .map(|prompt| Waiting::submit(&scheduler, Request::new(prompt.clone(), options.clone())))
+        .collect();
+    for (answer, prompt) in answers.into_iter().zip(&prompts) {
+        let expected = alone(&model, prompt, &options);
+        assert_eq!(
+            answer.end().unwrap().completion_token_ids,
+            expected.completion_token_ids
+        );
+    }
+}
+
+#[test]
+fn equal_prompts_are_computed_once() {
+    let folder = tempfile::tempdir().unwrap();
+    for case in ["llama", "gemma3_text", "lfm2"] {
+        let model = model(case, folder.path(), 2);
+        let scheduler = Scheduler::new(Arc::clone(&model), SchedulerLimits::default()).unwrap();
+        let prompt: Vec<u32> = (0..200).map(|i| 3 + (i * 5) % 47).collect();
+        let options = GenerateOptions {
+            max_tokens: 4,
+            ignore_eos: true,
+            ..GenerateOptions::default()
+        };
+        let all: Vec<Waiting> = (0..5)
+            .map(|_| Waiting::submit(&scheduler, Request::new(prompt.clone(), options.clone())))
+            .collect();
+        let cached: Vec<usize> = all.into_iter().map(|w| w.end().unwrap().cached_tokens).collect();
+        assert_eq!(cached.iter().filter(|&&n| n == 0).count(), 1, "{case}: {cached:?}");
+        assert!(cached.iter().filter(|&&n| n >= 192).count() == 4, "{case}: {cached:?}");
+    }
+}
+
+#[test]
+fn prefixes_are_shared_within_a_salt_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = model("llama", folder.path(), 1);
+    let scheduler = Scheduler::new(Arc::clone(&model), SchedulerLimits::default()).unwrap();
+    let prompt: Vec<u32> = (0..130).map(|i| 3 + i % 47).collect();
+    let cached = |salt: u64| {
+        let mut request = Request::new(
+            prompt.clone(),
+            GenerateOptions {
+                max_tokens: 1,
+                ..GenerateOptions::default()
+            },
+        );
+        request.salt = salt;
+        scheduler.generate(request, &mut |_| {}).unwrap().cached_tokens
+    };
+    assert_eq!([cached(1), cached(2), cached(1), cached(2)], [0, 0, 128, 128]);
+}
+
+#[test]
+fn what_cannot_be_answered_is_refused_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = model("llama", folder.path(), 1);
+    let limits = SchedulerLimits {
+        sequences: 1,
+        queue: 2,
+        ..SchedulerLimits::default()
+    };
+    let scheduler = Scheduler::new(Arc::clone(&model), limits).unwrap();
+    let refused = |request: Request| scheduler.submit(request, Box::new(|_| {})).unwrap_err().kind();
+    let plain = GenerateOptions::default;
+    assert_eq!(refused(Request::new(vec![], plain())), ErrorKind::Argument);
+    assert_eq!(refused(Request::new(vec![5; CONTEXT], plain())), ErrorKind::ContextFull);
+    let wrong = GenerateOptions {
+        temperature: -1.0,
+        ..plain()
+    };
+    assert_eq!(refused(Request::new(vec![5], wrong)), ErrorKind::Argument);
+
+    let long = GenerateOptions {
+        max_tokens: 280,
+        ignore_eos: true,
+        ..plain()
+    };
+    let cancel = CancelToken::new();
+    let mut first = Request::new(vec![5, 6], long.clone());
+    first.cancel = cancel.clone();
+    let mut answers = vec![Waiting::submit(&scheduler, first)];
+    let mut busy = None;
+    for _ in 0..200 {
+        let mut request = Request::new(vec![7, 8], long.clone());
+        request.cancel = cancel.clone();
+        let (sender, receiver) = mpsc::channel();
+        match scheduler.submit(request, Box::new(move |event| drop(sender.send(event)))) {
+            Ok(()) => answers.push(Waiting(receiver)),
+            Err(e) => {
+                busy = Some(e);
+                break;
+            }
+        }
+    }
+    let busy = busy.expect("a full queue");
+    assert_eq!(busy.kind(), ErrorKind::Busy, "{busy}");
+    cancel.cancel();
+    for answer in answers {
+        answer.end().unwrap();
+    }
+    // There is room again.
+    let answer = Waiting::submit(
+        &scheduler,
+        Request::new(
+            vec![5],
+            GenerateOptions {
+                max_tokens: 2,
+                ..plain()
+            },
+        ),
+    );
+    answer.end().unwrap();
+}
+
+#[test]
+fn a_scheduler_that_goes_away_ends_what_is_under_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = model("llama", folder.path(), 1);
+    let scheduler = Scheduler::new(Arc::clone(&model), SchedulerLimits::default()).unwrap();
+    let long = GenerateOptions {
+        max_tokens: 300,
+        ignore_eos: true,
+        ..GenerateOptions::default()
+    };
+    let answers: Vec<Waiting> = (0..40)
+        .map(|i| Waiting::submit(&scheduler, Request::new(vec![5 + i % 7, 6], long.clone())))
+        .collect();
+    drop(scheduler);
+    for answer in answers {
+        answer.end().unwrap();
+    }
+}

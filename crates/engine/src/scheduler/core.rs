@@ -1,0 +1,707 @@
+//! What happens in one pass: who is admitted, whose rows are computed, what becomes of their logits.
+//!
+//! Everything but sampling happens on the caller's thread, and nothing here waits. The only clock is the one that learns how
+//! many rows of prompts fit between two tokens of the answers; it changes when something is computed, never what.
+
+use super::cache::PrefixCache;
+use super::{Event, Piece, Priority, SchedulerLimits, SchedulerStats, Sink};
+use crate::completion::{CancelToken, Delta, FinishReason};
+use crate::generation::Generation;
+use crate::memory::total_memory;
+use crate::sampler::Sampled;
+use crate::speculate::{DraftLength, Drafter, MAX_DRAFT_TOKENS, PromptLookup};
+use crate::{Error, Model, Result};
+use cactus_runtime::{BLOCK, Batch, Capacity, Part, SequenceId, Wanted};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Rows of a pass that memory is still the limit of: guesses may fill them, and prompts get at least as many.
+const FREE_ROWS: usize = 8;
+/// Most rows that an answer under way computes at once: its last token and those that a grammar forces after it.
+const MOST_FORCED: usize = 32;
+/// Tokens of an answer for which memory is set aside when it is admitted.
+const SET_ASIDE: usize = 256;
+/// Rows of a prompt that weigh as much as a second of waiting.
+const ROWS_PER_SECOND: f64 = 1000.0;
+/// Weight of the latest measurement in running means.
+const LATEST: f64 = 0.2;
+
+/// A request, from its arrival to its end.
+pub(super) struct Job {
+    /// Prompt and what was said so far.
+    tokens: Vec<u32>,
+    prompt_tokens: usize,
+    generation: Generation,
+    priority: Priority,
+    salt: u64,
+    cancel: CancelToken,
+    sink: Sink,
+    arrived: Instant,
+    /// The first token has been drawn.
+    started: bool,
+    guesses: DraftLength,
+}
+
+impl Job {
+    pub(super) fn new(
+        prompt: Vec<u32>,
+        generation: Generation,
+        (priority, salt): (Priority, u64),
+        cancel: CancelToken,
+        sink: Sink,
+    ) -> Job {
+        let guesses = DraftLength::new(generation.options().prompt_lookup);
+        Job {
+            prompt_tokens: prompt.len(),
+            tokens: prompt,
+            generation,
+            priority,
+            salt,
+            cancel,
+            sink,
+            arrived: Instant::now(),
+            started: false,
+            guesses,
+        }
+    }
+
+    /// All tokens but the last, whose row is always computed.
+    fn tokens_before_last(&self) -> &[u32] {
+        &self.tokens[..self.tokens.len() - 1]
+    }
+
+    /// Tokens for which memory is set aside.
+    fn expected_tokens(&self) -> usize {
+        let answer = self.generation.options().max_tokens.min(SET_ASIDE);
+        (self.prompt_tokens + answer).max(self.tokens.len())
+    }
+
+    fn end(mut self, result: Result<FinishReason>) {
+        let mut pieces = Vec::new();
+        let result = result.and_then(|reason| {
+            self.generation.end(&mut |delta| pieces.push(Piece::from(delta)))?;
+            Ok(reason)
+        });
+        for piece in pieces {
+            (self.sink)(Event::Delta(piece));
+        }
+        let generation = self.generation;
+        (self.sink)(Event::End(result.map(|reason| generation.completion(reason))));
+    }
+}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Job")
+            .field("prompt_tokens", &self.prompt_tokens)
+            .field("tokens", &self.tokens.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A request under way.
+#[derive(Debug)]
+struct Running {
+    job: Job,
+    id: SequenceId,
+    /// Rises with each admission.
+    admitted: u64,
+    /// Lengths at which the prompt is kept for others, ascending.
+    stations: Vec<usize>,
+    /// Rows of the pass under way, and the guesses among them.
+    rows: usize,
+    guessed: usize,
+    /// What the pass brought.
+    events: Vec<Event>,
+    end: Option<Result<FinishReason>>,
+    /// Positions whose states are right; fewer than were computed where guesses were wrong.
+    right: usize,
+}
+
+impl Running {
+    /// Tokens whose rows are to be computed, `held` being computed.
+    fn pending(&self, held: usize) -> usize {
+        self.job.tokens.len() - held
+    }
+
+    /// Whether it is an answer that goes on, rather than a prompt (or what was computed before it was put back).
+    fn goes_on(&self, held: usize) -> bool {
+        self.job.started && self.pending(held) <= MOST_FORCED
+    }
+
+    /// Appends at most `most` guesses to the tokens; returns how many.
+    fn guess(&mut self, most: usize, context: usize) -> Result<usize> {
+        let job = &mut self.job;
+        if job.generation.options().prompt_lookup == 0 {
+            return Ok(0);
+        }
+        let most = job
+            .guesses
+            .get()
+            .min(most)
+            .min(context.saturating_sub(job.tokens.len()));
+        let mut guesses = Vec::new();
+        if most > 0 {
+            PromptLookup::default().draft(&job.tokens, most, &mut guesses)?;
+            job.generation.keep_allowed(&mut guesses)?;
+        }
+        self.guessed = guesses.len();
+        self.rows += guesses.len();
+        job.tokens.append(&mut guesses);
+        Ok(self.guessed)
+    }
+
+    /// What the pass computes for it, `held` being computed.
+    fn part(&self, held: usize) -> Option<Part<'_>> {
+        let tokens = &self.job.tokens;
+        let end = held + self.rows;
+        (self.rows > 0).then(|| Part {
+            sequence: self.id,
+            ids: &tokens[held..end],
+            wanted: match end == tokens.len() {
+                true => Wanted::From(self.rows - 1 - self.guessed),
+                false => Wanted::Nothing,
+            },
+        })
+    }
+
+    /// Draws after the rows of the pass that are wanted, the first of which is row `first` of the batch's: for as long as the
+    /// guesses are what is drawn. Some of the tokens then said may be forced.
+    fn advance(&mut self, batch: &Batch, first: usize) -> Result<Option<FinishReason>> {
+        let Running {
+            job,
+            events,
+            guessed,
+            right,
+            ..
+        } = self;
+        let Job { generation, tokens, .. } = job;
+        if !job.started {
+            job.started = true;
+            events.push(Event::Started {
+                prompt_tokens: job.prompt_tokens,
+                cached_tokens: generation.cached,
+            });
+        }
+        let mut on_delta = |delta: Delta<'_>| events.push(Event::Delta(delta.into()));
+        let known = tokens.len() - *guessed;
+        let mut accepted = 0;
+        let mut end;
+        loop {
+            let sampled = generation.draw(batch.logits(first + accepted))?;
+            let token = sampled.token;
+            *right = known + accepted;
+            end = generation.say(sampled, &mut on_delta)?;
+            let guess = tokens[known..].get(accepted).copied();
+            if end.is_some() || guess != Some(token) {
+                tokens.truncate(known + accepted);
+                tokens.push(token);
+                break;
+            }
+            accepted += 1;
+        }
+        generation.drafted += *guessed;
+        generation.accepted += accepted;
+        if *guessed > 0 {
+            job.guesses.learn(*guessed, accepted);
+        }
+        let context = batch.program().context_tokens();
+        if end.is_none() {
+            let room = context.saturating_sub(tokens.len()).min(MOST_FORCED - 1);
+            for token in generation.forced(room)? {
+                tokens.push(token);
+                end = generation.say(Sampled::forced(token), &mut on_delta)?;
+                if end.is_some() {
+                    break;
+                }
+            }
+        }
+        Ok(end.or((tokens.len() > context).then_some(FinishReason::ContextFull)))
+    }
+}
+
+/// A model's requests and what they share.
+#[derive(Debug)]
+pub(super) struct Core {
+    model: Arc<Model>,
+    limits: SchedulerLimits,
+    batch: Batch,
+    cache: PrefixCache,
+    waiting: Vec<Job>,
+    running: Vec<Running>,
+    admissions: u64,
+    /// Seconds of a row, where rows are many; 0 before the first measurement.
+    row_seconds: f64,
+    service_seconds: f64,
+    counts: SchedulerStats,
+    /// Ended, and not told so yet.
+    ended: Vec<(Job, Result<FinishReason>)>,
+}
+
+impl Core {
+    pub(super) fn new(model: Arc<Model>, limits: SchedulerLimits) -> Result<Core> {
+        let program = Arc::clone(model.program());
+        let chunk = program.chunk_tokens();
+        if limits.sequences == 0 || limits.sequences > chunk || limits.queue == 0 {
+            return Err(Error::Argument(format!(
+                "a scheduler computes 1 to {chunk} sequences at once and lets at least one wait, found {} and {}",
+                limits.sequences, limits.queue
+            )));
+        }
+        let given = program.given_inputs();
+        if !given.is_empty() {
+            let names = given.join("`, `");
+            return Err(Error::Argument(format!(
+                "the model reads `{names}` beside token ids, which a scheduler cannot give it"
+            )));
+        }
+        let snapshots = match limits.prefix_cache {
+            true => 2 * limits.sequences + 8,
+            false => 0,
+        };
+        let batch = Batch::new(
+            Arc::clone(&program),
+            Capacity {
+                sequences: limits.sequences,
+                tokens: kv_tokens(&program, &limits),
+                snapshots,
+            },
+        )?;
+        let cache = match limits.prefix_cache {
+            true => PrefixCache::new(&batch, snapshots),
+            false => PrefixCache::Off,
+        };
+        Ok(Core {
+            counts: SchedulerStats {
+                kv_tokens: kv_tokens(&program, &limits),
+                ..SchedulerStats::default()
+            },
+            model,
+            limits,
+            batch,
+            cache,
+            waiting: Vec::new(),
+            running: Vec::new(),
+            admissions: 0,
+            row_seconds: 0.0,
+            service_seconds: 1.0,
+            ended: Vec::new(),
+        })
+    }
+
+    /// Takes jobs that have arrived.
+    pub(super) fn take(&mut self, jobs: &mut Vec<Job>) {
+        self.waiting.append(jobs);
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.running.is_empty()
+    }
+
+    /// Seconds that a request takes lately, from its arrival to its end.
+    pub(super) fn service_seconds(&self) -> f64 {
+        self.service_seconds
+    }
+
+    pub(super) fn stats(&self) -> SchedulerStats {
+        let free = self.batch.free_tokens().min(self.counts.kv_tokens);
+        SchedulerStats {
+            running: self.running.len(),
+            waiting: self.waiting.len(),
+            kv_tokens_used: self.counts.kv_tokens - free,
+            kv_tokens_cached: self.cache.tokens(),
+            ..self.counts
+        }
+    }
+
+    /// Ends everything.
+    pub(super) fn cancel_all(&mut self) {
+        for job in &self.waiting {
+            job.cancel.cancel();
+        }
+        for running in &self.running {
+            running.job.cancel.cancel();
+        }
+        self.drop_cancelled();
+        self.tell();
+    }
+
+    /// Hands out what came since the last time.
+    pub(super) fn tell(&mut self) {
+        for r in &mut self.running {
+            for event in r.events.drain(..) {
+                (r.job.sink)(event);
+            }
+        }
+        for (job, result) in self.ended.drain(..) {
+            job.end(result);
+        }
+    }
+
+    /// Computes one pass. What comes of it is handed out by [`Core::tell`].
+    pub(super) fn step(&mut self) {
+        self.drop_cancelled();
+        self.admit();
+        if let Err(e) = self.pass() {
+            // Whatever it is, it is everybody's: a damaged bundle, memory that the system refuses.
+            let e = Error::Shared(Arc::new(e));
+            for running in &mut self.running {
+                running.end = Some(Err(Error::again(&e)));
+            }
+        }
+        self.retire();
+    }
+
+    fn drop_cancelled(&mut self) {
+        let cancelled = |job: &mut Job| job.cancel.is_cancelled();
+        for job in self.waiting.extract_if(.., cancelled) {
+            self.counts.cancelled += 1;
+            self.ended.push((job, Ok(FinishReason::Cancelled)));
+        }
+        for running in &mut self.running {
+            if running.job.cancel.is_cancelled() {
+                running.end = Some(Ok(FinishReason::Cancelled));
+            }
+        }
+        self.retire();
+    }
+
+    // ---- who is computed
+
+    /// Lets those begin who are next and for whom there is memory.
+    fn admit(&mut self) {
+        let turn = |job: &Job| (std::cmp::Reverse(job.priority), job.arrived);
+        self.waiting.sort_by_key(turn);
+        let mut next = 0;
+        while self.running.len() < self.limits.sequences && next < self.waiting.len() {
+            let job = &self.waiting[next];
+            if self.is_underway(job) {
+                next += 1;
+                continue;
+            }
+            if !self.has_room(job) && !self.running.is_empty() {
+                return;
+            }
+            let job = self.waiting.remove(next);
+            self.begin(job);
+        }
+    }
+
+    /// Whether a prompt is being computed that begins like this one: what it leaves behind is worth waiting for.
+    fn is_underway(&self, job: &Job) -> bool {
+        let mut others = self
+            .running
+            .iter()
+            .filter(|r| !r.job.started && r.job.salt == job.salt)
+            .peekable();
+        if others.peek().is_none() {
+            return false;
+        }
+        let known = self.cache.known(job.salt, job.tokens_before_last());
+        others.any(|r| {
+            let tokens = &r.job.tokens;
+            let common = tokens
+                .iter()
+                .zip(job.tokens_before_last())
+                .take_while(|(a, b)| a == b)
+                .count();
+            self.cache.shares(common, tokens.len()) > known
+        })
+    }
+
+    fn has_room(&self, job: &Job) -> bool {
+        let blocks = |tokens: usize| tokens.div_ceil(BLOCK);
+        let promised = |r: &Running| blocks(r.job.expected_tokens()).saturating_sub(blocks(self.batch.len(r.id)));
+        let promised: usize = self.running.iter().map(promised).sum();
+        let known = self.cache.known(job.salt, job.tokens_before_last());
+        let wanted = blocks(job.expected_tokens()).saturating_sub(known / BLOCK);
+        let free = self.batch.free_tokens().saturating_add(self.cache.tokens()) / BLOCK;
+        promised + wanted <= free
+    }
+
+    /// A sequence that begins with what is known of a job's tokens, and how much that is.
+    fn open(&mut self, job: &Job) -> Result<(SequenceId, usize)> {
+        let id = self.batch.open()?;
+        // The logits of the last token are needed, so its row is computed in any case.
+        let known = self
+            .cache
+            .begin(&mut self.batch, id, job.salt, job.tokens_before_last());
+        if known.is_err() {
+            self.batch.close(id);
+        }
+        Ok((id, known?))
+    }
+
+    fn begin(&mut self, mut job: Job) {
+        let (id, known) = match self.open(&job) {
+            Ok(begun) => begun,
+            Err(e) => {
+                self.counts.failed += 1;
+                self.ended.push((job, Err(e)));
+                return;
+            }
+        };
+        if !job.started {
+            job.generation.cached = known;
+            self.counts.cached_tokens += known as u64;
+            self.counts.prompt_tokens += job.prompt_tokens as u64;
+        }
+        self.admissions += 1;
+        self.running.push(Running {
+            stations: self.cache.stations(job.salt, &job.tokens, known),
+            job,
+            id,
+            admitted: self.admissions,
+            rows: 0,
+            guessed: 0,
+            events: Vec::new(),
+            end: None,
+            right: 0,
+        });
+    }
+
+    /// Chooses the rows of a pass: those of the answers that go on, guesses while memory is what a pass waits for, and rows of
+    /// prompts in the time that is left.
+    fn plan(&mut self) {
+        let chunk = self.model.program().chunk_tokens();
+        let mut room = chunk;
+        let held: Vec<usize> = self.running.iter().map(|r| self.batch.len(r.id)).collect();
+        for (r, &held) in self.running.iter_mut().zip(&held) {
+            (r.rows, r.guessed) = (0, 0);
+            if r.goes_on(held) && r.pending(held) <= room {
+                r.rows = r.pending(held);
+                room -= r.rows;
+            }
+        }
+        let answers = chunk - room;
+        if answers > 0 && answers < FREE_ROWS && self.model.program().can_rewind(MAX_DRAFT_TOKENS) {
+            let share = (FREE_ROWS - answers) / self.running.iter().filter(|r| r.rows > 0).count().max(1);
+            let lone = self.running.len() == 1;
+            for r in self.running.iter_mut().filter(|r| r.rows == 1) {
+                // Alone, as many as a session would; among others, what costs them nothing.
+                let most = if lone { MAX_DRAFT_TOKENS } else { share };
+                match r.guess(most.min(room), self.model.program().context_tokens()) {
+                    Ok(guesses) => room -= guesses,
+                    Err(e) => {
+                        r.rows = 0;
+                        r.end = Some(Err(e));
+                    }
+                }
+            }
+        }
+        let mut for_prompts = match answers {
+            0 => room,
+            _ => room.min(self.prompt_rows()),
+        };
+        // Who needs least is first, and whoever waits needs less by the second.
+        let now = Instant::now();
+        let mut order: Vec<usize> = (0..self.running.len())
+            .filter(|&i| !self.running[i].goes_on(held[i]))
+            .collect();
+        let weight = |&i: &usize| {
+            let job = &self.running[i].job;
+            let waited = now.duration_since(job.arrived).as_secs_f64();
+            self.running[i].pending(held[i]) as f64 - waited * ROWS_PER_SECOND
+        };
+        order.sort_by(|a, b| {
+            let priority = |i: &usize| self.running[*i].job.priority;
+            priority(b).cmp(&priority(a)).then(weight(a).total_cmp(&weight(b)))
+        });
+        for i in order {
+            let r = &mut self.running[i];
+            let station = r.stations.iter().find(|&&at| at > held[i]);
+            let pending = station.map_or(r.pending(held[i]), |at| at - held[i]);
+            r.rows = pending.min(for_prompts);
+            for_prompts -= r.rows;
+        }
+    }
+
+    /// Rows of prompts that fit between two tokens.
+    fn prompt_rows(&self) -> usize {
+        match self.row_seconds > 0.0 {
+            true => ((self.limits.gap.as_secs_f64() / self.row_seconds) as usize).max(FREE_ROWS),
+            false => 4 * FREE_ROWS,
+        }
+    }
+
+    // ---- what is computed
+
+    fn pass(&mut self) -> Result<()> {
+        loop {
+            self.plan();
+            let Core {
+                model, batch, running, ..
+            } = self;
+            let parts: Vec<Part<'_>> = running.iter().filter_map(|r| r.part(batch.len(r.id))).collect();
+            if parts.is_empty() {
+                return Ok(());
+            }
+            let rows: usize = parts.iter().map(|p| p.ids.len()).sum();
+            let threads = match rows > 2 * parts.len() {
+                true => model.threads(),
+                false => model.decode_threads(),
+            };
+            let start = Instant::now();
+            let result = batch.run(model.pool(), threads, &parts, None);
+            drop(parts);
+            match result {
+                Ok(()) => {
+                    self.counts.passes += 1;
+                    self.counts.rows += rows as u64;
+                    self.learn(rows, start.elapsed());
+                    self.draw(threads);
+                    return self.settle();
+                }
+                Err(cactus_runtime::Error::Busy { wanted, free, .. }) => {
+                    self.take_back_guesses();
+                    if !self.make_room(wanted - free.min(wanted)) {
+                        return Ok(());
+                    }
+                }
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    fn learn(&mut self, rows: usize, took: Duration) {
+        if rows >= 4 * FREE_ROWS {
+            let measured = took.as_secs_f64() / rows as f64;
+            self.row_seconds = match self.row_seconds > 0.0 {
+                true => LATEST * measured + (1.0 - LATEST) * self.row_seconds,
+                false => measured,
+            };
+        }
+    }
+
+    /// Draws for all whose last row was computed, several at once.
+    fn draw(&mut self, threads: usize) {
+        let Core {
+            model, batch, running, ..
+        } = self;
+        let batch = &*batch;
+        let mut first = 0;
+        let mut draws = Vec::new();
+        for r in running.iter_mut().filter(|r| r.rows > 0) {
+            let held = batch.len(r.id);
+            r.right = held;
+            if held == r.job.tokens.len() {
+                let wanted = r.guessed + 1;
+                draws.push(Mutex::new((first, r)));
+                first += wanted;
+            }
+        }
+        let step = model.pool().step(threads.min(draws.len()));
+        step.run(draws.len(), &|i| {
+            let mut draw = draws[i].lock().unwrap_or_else(PoisonError::into_inner);
+            let (first, r) = &mut *draw;
+            r.end = r.advance(batch, *first).transpose();
+        });
+    }
+
+    /// Forgets the states of wrong guesses, and keeps prompts for others.
+    fn settle(&mut self) -> Result<()> {
+        let mut said = 0;
+        for r in self.running.iter_mut().filter(|r| r.rows > 0) {
+            let held = self.batch.len(r.id);
+            said += r
+                .events
+                .iter()
+                .filter(|e| matches!(e, Event::Delta(p) if p.token.is_some()))
+                .count();
+            if r.right < held && !self.batch.truncate(r.id, r.right) {
+                // A program that says it can be rewound can.
+                return Err(Error::Argument("the states of this model cannot be rewound".to_owned()));
+            }
+            let prompt_done = r.events.iter().any(|e| matches!(e, Event::Started { .. }));
+            let at_station = r.stations.contains(&held);
+            if prompt_done || at_station {
+                self.cache
+                    .keep(&mut self.batch, r.id, r.job.salt, &r.job.tokens[..r.right])?;
+            }
+        }
+        self.counts.generated_tokens += said as u64;
+        Ok(())
+    }
+
+    fn take_back_guesses(&mut self) {
+        for r in &mut self.running {
+            let known = r.job.tokens.len() - r.guessed;
+            r.job.tokens.truncate(known);
+            r.guessed = 0;
+        }
+    }
+
+    /// Frees pages: forgets prefixes, then puts back whoever came last. `false` where nobody can go on: the only one left has
+    /// ended then.
+    fn make_room(&mut self, pages: usize) -> bool {
+        let mut freed = 0;
+        while freed < pages && self.cache.forget_one(&mut self.batch) {
+            freed += 1;
+        }
+        if freed > 0 {
+            return true;
+        }
+        let order = |r: &Running| (std::cmp::Reverse(r.job.priority), r.admitted);
+        let last = (0..self.running.len()).max_by_key(|&i| order(&self.running[i]));
+        let Some(last) = last else { return false };
+        if self.running.len() == 1 {
+            self.running[last].end = Some(Ok(FinishReason::ContextFull));
+            return false;
+        }
+        let r = self.running.remove(last);
+        self.batch.close(r.id);
+        self.counts.preemptions += 1;
+        self.waiting.push(r.job);
+        true
+    }
+
+    // ---- what becomes of it
+
+    /// Lets go of those that ended.
+    fn retire(&mut self) {
+        for r in self.running.extract_if(.., |r| r.end.is_some()) {
+            let Running {
+                mut job,
+                id,
+                events,
+                end,
+                ..
+            } = r;
+            for event in events {
+                (job.sink)(event);
+            }
+            let result = end.unwrap_or(Ok(FinishReason::Stop));
+            let held = self.batch.len(id);
+            match &result {
+                Err(_) => self.counts.failed += 1,
+                Ok(reason) => {
+                    match reason {
+                        FinishReason::Cancelled => self.counts.cancelled += 1,
+                        _ => self.counts.finished += 1,
+                    }
+                    // Only a convenience for whoever comes next: without it all is computed again.
+                    let _ = self.cache.keep(&mut self.batch, id, job.salt, &job.tokens[..held]);
+                }
+            }
+            self.batch.close(id);
+            let took = job.arrived.elapsed().as_secs_f64();
+            self.service_seconds = LATEST * took + (1.0 - LATEST) * self.service_seconds;
+            self.ended.push((job, result));
+        }
+    }
+}
+
+/// Tokens whose keys and values are kept.
+fn kv_tokens(program: &cactus_runtime::Program, limits: &SchedulerLimits) -> usize {
+    let context = program.context_tokens();
+    let most = match limits.kv_tokens {
+        Some(tokens) => tokens,
+        None => {
+            let all = context.saturating_mul(limits.sequences);
+            let bytes = total_memory().unwrap_or(8 << 30) / 4;
+            let fitting = (bytes as usize) / program.block_bytes().max(1);
+            all.min(fitting.saturating_mul(BLOCK))
+        }
+    };
+    most.max(context).next_multiple_of(BLOCK)
+}
