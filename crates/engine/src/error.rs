@@ -21,6 +21,8 @@ pub enum ErrorKind {
     Numeric,
     /// There is no room at the moment.
     Busy,
+    /// A saved session cannot be written or taken back.
+    Saved,
 }
 
 /// An error of this crate.
@@ -59,6 +61,14 @@ pub enum Error {
     /// The prompt has no token.
     #[error("the prompt is empty")]
     EmptyPrompt,
+    /// A saved session cannot be written or taken back.
+    #[error("{}: {message}", path.display())]
+    Saved {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What is wrong.
+        message: String,
+    },
     /// What several calls have in common failed.
     #[error(transparent)]
     Shared(std::sync::Arc<Error>),
@@ -90,7 +100,13 @@ impl Error {
             Error::PromptTooLong { .. } => ErrorKind::ContextFull,
             Error::Shared(e) => e.kind(),
             Error::Busy { .. } => ErrorKind::Busy,
+            Error::Saved { .. } => ErrorKind::Saved,
         }
+    }
+
+    pub(crate) fn saved(path: &std::path::Path, message: String) -> Error {
+        let path = path.to_owned();
+        Error::Saved { path, message }
     }
 
     /// The same error for one more caller, where it is shared.

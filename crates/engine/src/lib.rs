@@ -16,6 +16,7 @@ mod model;
 pub mod options;
 mod recompute;
 pub mod sampler;
+mod saved;
 pub mod scheduler;
 mod session;
 pub mod speculate;

@@ -74,6 +74,19 @@ impl Session {
         self.tokens.clear();
     }
 
+    /// Holds `tokens`, with the states that `input` has for them. Empty where that fails.
+    pub(crate) fn hold(&mut self, tokens: Vec<u32>, input: &mut dyn std::io::Read) -> Result<()> {
+        self.reset();
+        self.execution.read_state(input)?;
+        if self.execution.len() != tokens.len() {
+            let held = self.execution.len();
+            self.reset();
+            return Err(Error::Argument(format!("{held} positions for {} tokens", tokens.len())));
+        }
+        self.tokens.extend(tokens);
+        Ok(())
+    }
+
     /// Computes a prompt ahead of time. A later call whose prompt begins with it computes only the rest.
     ///
     /// # Errors

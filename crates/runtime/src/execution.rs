@@ -92,6 +92,29 @@ impl Execution {
         self.batch.truncate(self.sequence, keep)
     }
 
+    /// Writes all that the states hold, for [`Execution::read_state`] of the same program. The inner error is that of `out`.
+    ///
+    /// # Errors
+    /// Where memory cannot be had.
+    pub fn write_state(&mut self, out: &mut dyn std::io::Write) -> Result<std::io::Result<()>> {
+        let snapshot = self.batch.snapshot(self.sequence)?;
+        let written = self.batch.write_snapshot(&snapshot, out);
+        self.batch.release(snapshot);
+        Ok(written)
+    }
+
+    /// Takes back what [`Execution::write_state`] wrote, in place of what is held. Nothing is held where that fails.
+    ///
+    /// # Errors
+    /// As [`Batch::read_snapshot`].
+    pub fn read_state(&mut self, input: &mut dyn std::io::Read) -> Result<()> {
+        self.clear();
+        let snapshot = self.batch.read_snapshot(input)?;
+        let restored = self.batch.restore(self.sequence, &snapshot, snapshot.len());
+        self.batch.release(snapshot);
+        restored.map(drop)
+    }
+
     /// Computes the positions of `ids`, at most [`Program::chunk_tokens`], after those the states hold, on `width`
     /// threads of `pool`.
     ///

@@ -64,7 +64,9 @@ impl Batch {
                     "a saved sequence begins at block {first}, but block {most} is still seen"
                 )));
             }
-            firsts.push(first as usize);
+            // Saved by a program with larger chunks, a window may have kept more than it may here.
+            let kept = plans.first_held(group, len).min(blocks).max(first as usize);
+            firsts.push((first as usize, kept));
         }
         let filled = self.fill(&mut snapshot, &firsts, blocks, input).and_then(|()| {
             for memory in self.carried_sizes() {
@@ -83,23 +85,32 @@ impl Batch {
         }
     }
 
-    fn fill(&mut self, snapshot: &mut Snapshot, firsts: &[usize], blocks: usize, input: &mut dyn Read) -> Result<()> {
-        for (&first, pool) in firsts.iter().zip(&mut self.pools) {
+    fn fill(
+        &mut self,
+        snapshot: &mut Snapshot,
+        firsts: &[(usize, usize)],
+        blocks: usize,
+        input: &mut dyn Read,
+    ) -> Result<()> {
+        for (&(first, kept), pool) in firsts.iter().zip(&mut self.pools) {
             snapshot.tables.push(Table {
                 // Those before the first are never looked at.
-                pages: vec![0; first],
-                first,
+                pages: vec![0; kept],
+                first: kept,
             });
             let Some(table) = snapshot.tables.last_mut() else {
                 continue;
             };
             let mut bytes = vec![0; pool.page_bytes()];
-            for _ in first..blocks {
+            for block in first..blocks {
                 read_exactly(input, &mut bytes)?;
+                if block < kept {
+                    continue;
+                }
                 let page = pool.take_filled(&bytes).ok_or(Error::Busy {
                     what: "pages of keys and values",
                     capacity: pool.pages(),
-                    wanted: blocks - first,
+                    wanted: blocks - kept,
                     free: 0,
                 })?;
                 table.pages.push(page);

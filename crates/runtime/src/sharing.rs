@@ -50,9 +50,9 @@ impl Program {
         self.states.can_rewind() && self.states.groups.iter().all(|group| group.window.is_none())
     }
 
-    /// Bytes of a snapshot beside pages.
-    pub fn carried_bytes(&self) -> usize {
-        self.states.carried_bytes()
+    /// Element type of keys and values.
+    pub fn kv_dtype(&self) -> cactus_kernels::KvDType {
+        self.states.dtype
     }
 
     /// Bytes of keys and values of [`BLOCK`] positions in layers that see all positions.

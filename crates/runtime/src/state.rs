@@ -47,6 +47,8 @@ pub(crate) struct StatePlans {
     pub(crate) groups: Vec<Group>,
     /// Blocks of the whole context.
     pub(crate) blocks: usize,
+    /// Element type of keys and values.
+    pub(crate) dtype: KvDType,
     /// Most positions appended by one call.
     chunk: usize,
 }
@@ -107,6 +109,7 @@ impl StatePlans {
             states: plans,
             groups,
             blocks: context.div_ceil(BLOCK_TOKENS),
+            dtype,
             chunk,
         })
     }

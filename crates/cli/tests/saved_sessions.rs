@@ -1,0 +1,121 @@
+//! Conversations on disk: what comes back goes on as if it had never been away, and what is not whole or not ours is refused.
+
+use cactus_engine::{CancelToken, ErrorKind, GenerateOptions, KvDType, LoadOptions, Model, Session};
+use cactus_import::{ConvertOptions, convert};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+fn bundle(case: &str, dir: &Path) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../golden/models")
+        .join(case);
+    let path = dir.join(case);
+    convert(&source, &path, &ConvertOptions::default(), &mut |_, _| {}).unwrap();
+    path
+}
+
+fn load(bundle: &Path, kv_dtype: KvDType, chunk_tokens: usize) -> Arc<Model> {
+    let load = LoadOptions {
+        context_tokens: 320,
+        chunk_tokens,
+        kv_dtype,
+        threads: Some(1),
+        ..LoadOptions::default()
+    };
+    Model::load(bundle, &load).unwrap()
+}
+
+fn answer(session: &mut Session, prompt: &[u32]) -> (Vec<u32>, usize) {
+    let options = GenerateOptions {
+        max_tokens: 12,
+        ignore_eos: true,
+        ..GenerateOptions::default()
+    };
+    let completion = session
+        .generate(prompt, &options, &CancelToken::new(), &mut |_| {})
+        .unwrap();
+    (completion.completion_token_ids, completion.cached_tokens)
+}
+
+#[test]
+fn a_conversation_goes_on_where_it_was_saved() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("chats/one");
+    for case in ["llama", "gemma3_text", "lfm2"] {
+        let bundle = bundle(case, folder.path());
+        // Windows keep more where chunks are larger.
+        let model = load(&bundle, KvDType::I8G32, 96);
+        let mut prompt: Vec<u32> = (0..200).map(|i| 3 + (i * 5) % 47).collect();
+        let mut session = model.session().unwrap();
+        prompt.extend(answer(&mut session, &prompt).0);
+        session.save(&file).unwrap();
+        let held = session.tokens().len();
+        prompt.extend([7, 8, 9]);
+        let (expected, _) = answer(&mut session, &prompt);
+        for chunk_tokens in [96, 32] {
+            let mut other = load(&bundle, KvDType::I8G32, chunk_tokens).session().unwrap();
+            answer(&mut other, &[4, 4, 4]);
+            other.restore(&file).unwrap();
+            assert_eq!(answer(&mut other, &prompt), (expected.clone(), held), "{case}");
+        }
+    }
+    let left = fs::read_dir(file.parent().unwrap()).unwrap();
+    assert_eq!(left.count(), 1, "only the file stays");
+}
+
+#[test]
+fn what_is_damaged_or_of_another_model_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle_path = bundle("llama", folder.path());
+    let model = load(&bundle_path, KvDType::I8G32, 96);
+    let file = folder.path().join("one");
+    let mut session = model.session().unwrap();
+    answer(&mut session, &(0..70).map(|i| 3 + i % 40).collect::<Vec<u32>>());
+    session.save(&file).unwrap();
+    let refused = |session: &mut Session, expected: &str| {
+        let e = session.restore(&file).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Saved, "{e}");
+        assert!(e.to_string().contains(expected), "{e}");
+    };
+    refused(
+        &mut load(&bundle_path, KvDType::F16, 96).session().unwrap(),
+        "keys and values",
+    );
+    let other = bundle("qwen2", folder.path());
+    refused(
+        &mut load(&other, KvDType::I8G32, 96).session().unwrap(),
+        "another model",
+    );
+    // Nothing of a damaged file is taken, wherever the damage is.
+    let whole = fs::read(&file).unwrap();
+    for at in (0..whole.len()).step_by(whole.len() / 97) {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1 << (at % 8);
+        fs::write(&file, &damaged).unwrap();
+        refused(&mut session, "damaged");
+        fs::write(&file, &whole[..at]).unwrap();
+        assert_eq!(session.restore(&file).unwrap_err().kind(), ErrorKind::Saved);
+    }
+    fs::remove_file(&file).unwrap();
+    refused(&mut session, "cannot read it");
+    // The session is as usable as before.
+    answer(&mut session, &[5, 6, 7]);
+}
+
+#[test]
+fn a_save_that_fails_leaves_the_old_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = load(&bundle("llama", folder.path()), KvDType::I8G32, 96);
+    let mut session = model.session().unwrap();
+    answer(&mut session, &[5, 6, 7]);
+    // A folder is in the way.
+    let file = folder.path().join("taken");
+    fs::create_dir(&file).unwrap();
+    assert_eq!(session.save(&file).unwrap_err().kind(), ErrorKind::Saved);
+    assert!(file.is_dir());
+    assert!(!folder.path().read_dir().unwrap().any(|e| {
+        let name = e.unwrap().file_name();
+        name.to_string_lossy().contains("partial")
+    }));
+}
