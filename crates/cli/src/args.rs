@@ -527,6 +527,9 @@ pub(crate) struct BenchArgs {
     /// Tokens already in the context when generating starts; several numbers, separated by commas, are measured in turn
     #[arg(long, default_value = "0", value_delimiter = ',')]
     pub(crate) depth: Vec<usize>,
+    /// Answers generated at the same time, measured beside one alone: all tokens of all of them in a second
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=128))]
+    pub(crate) streams: Vec<u16>,
     /// Repetitions; the median is reported
     #[arg(long, default_value_t = 5)]
     pub(crate) reps: usize,

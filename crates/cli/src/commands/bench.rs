@@ -2,7 +2,7 @@
 
 use crate::args::BenchArgs;
 use crate::commands::run::print_profile;
-use crate::commands::{function, function_bench};
+use crate::commands::{bench_streams, function, function_bench};
 use crate::{model, output};
 use anyhow::{Result, bail};
 use cactus_engine::{Bundle, CancelToken, Model, ProcessMemory, Session};
@@ -15,6 +15,20 @@ struct Row {
     tokens: usize,
     tok_s_median: f64,
     tok_s_all: Vec<f64>,
+}
+
+impl Row {
+    /// A row of measurements of `tokens` tokens, at least one.
+    fn of(name: String, tokens: usize, tok_s_all: Vec<f64>) -> Row {
+        let mut sorted = tok_s_all.clone();
+        sorted.sort_by(f64::total_cmp);
+        Row {
+            name,
+            tokens,
+            tok_s_median: sorted[sorted.len() / 2],
+            tok_s_all,
+        }
+    }
 }
 
 #[derive(serde::Serialize)]
@@ -90,6 +104,16 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
             })?);
         }
     }
+    for &streams in &args.streams {
+        let mut all = Vec::with_capacity(args.reps);
+        let mut tokens = 0;
+        for _ in 0..args.reps {
+            let (seconds, said) = bench_streams::measure(&loaded, streams.into(), args.decode)?;
+            all.push(said as f64 / seconds);
+            tokens = said;
+        }
+        rows.push(Row::of(format!("streams-{streams}"), tokens, all));
+    }
     if args.profile {
         print_profile(&mut session);
     }
@@ -161,18 +185,11 @@ fn measure(name: String, tokens: usize, reps: usize, mut f: impl FnMut() -> Resu
     for _ in 0..reps {
         all.push(tokens as f64 / f()?);
     }
-    let mut sorted = all.clone();
-    sorted.sort_by(f64::total_cmp);
-    Ok(Row {
-        name,
-        tokens,
-        tok_s_median: sorted[sorted.len() / 2],
-        tok_s_all: all,
-    })
+    Ok(Row::of(name, tokens, all))
 }
 
 /// Tokens that are valid for every vocabulary and not all alike.
-fn token(i: usize, vocab: usize) -> u32 {
+pub(super) fn token(i: usize, vocab: usize) -> u32 {
     (i.wrapping_mul(7919) % vocab) as u32
 }
 

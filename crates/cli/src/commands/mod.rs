@@ -1,6 +1,7 @@
 //! One file for each command.
 
 mod bench;
+mod bench_streams;
 mod convert;
 mod download;
 mod drawing;
