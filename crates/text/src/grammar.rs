@@ -28,6 +28,7 @@ use serde_json::Value;
 pub(crate) use compiler::quoted;
 pub use compiler::{GrammarCompiler, GrammarLimits};
 pub use constraint::Constraint;
+pub(crate) use schema::relax;
 
 /// What a text has to follow.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,6 +60,8 @@ pub enum Grammar {
         /// What follows the reasoning.
         then: Box<Grammar>,
     },
+    /// What one of these says.
+    Either(Vec<Grammar>),
     /// What tools need, made by [`crate::tools`].
     #[doc(hidden)]
     Parts(Parts),

@@ -215,6 +215,12 @@ impl Tokenizer {
         self.special.ids.binary_search(&id).is_ok()
     }
 
+    /// The spellings that become tokens of their own wherever they stand in a text, ascending by bytes, and whether each is
+    /// special.
+    pub fn added_tokens(&self) -> &[(String, bool)] {
+        &self.special.added
+    }
+
     /// One more than the highest id. A model's output may be longer: rows of its embedding are often padded.
     pub fn vocab_size(&self) -> usize {
         self.vocab_size

@@ -22,7 +22,7 @@ use serde_json::Value;
 
 pub use choose::most_relevant;
 pub use format::CallFormat;
-pub use grammar::{ToolGrammar, ToolOptions, grammar};
+pub use grammar::{ToolGrammar, ToolOptions, compilable, grammar};
 pub use message::prepare_messages;
 pub use parser::{Delta, Message, OutputParser, ParserOptions, Piece};
 

@@ -411,3 +411,33 @@ fn hostile_schemas_end_soon() {
         assert!(start.elapsed().as_secs() < 30, "{what}");
     }
 }
+
+#[test]
+fn grammars_are_put_together_from_others() {
+    let lark = || Grammar::Lark("start: two two\ntwo: /[ab]/".to_owned());
+    let schema = Grammar::json_schema(json!({"enum": [1, "x"]}));
+    let either = Grammar::Either(vec![lark(), Grammar::Regex("c+".to_owned()), schema]);
+    let after = Grammar::AfterReasoning {
+        reasoning: Reasoning {
+            open: Some("<think>".to_owned()),
+            close: "</think>".to_owned(),
+            required: false,
+        },
+        then: Box::new(either.clone()),
+    };
+    for (text, alone, reasoned) in [
+        ("ab", true, true),
+        ("ccc", true, true),
+        ("\"x\"", true, true),
+        ("abc", false, false),
+        ("", false, false),
+        ("<think>so</think>\n\nba", false, true),
+        ("<think>so</think>\n\nbad", false, false),
+    ] {
+        assert_eq!(takes(&compile(&either), &tiny(), text), alone, "{text}");
+        assert_eq!(takes(&compile(&after), &tiny(), text), reasoned, "{text}");
+    }
+    let compiler = GrammarCompiler::new(tiny()).unwrap();
+    let error = compiler.compile(&Grammar::Either(Vec::new())).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidGrammar);
+}

@@ -87,6 +87,17 @@ impl Specials {
         }
     }
 
+    /// The same for a text that may begin with a special token.
+    fn beginning(&self, text: &str) -> String {
+        let ends = text.char_indices().map(|(at, c)| at + c.len_utf8()).rev();
+        let token = ends.into_iter().find_map(|end| Some((self.id(&text[..end])?, end)));
+        match token {
+            Some((id, end)) if end < text.len() => format!("<[{id}]> {}", quoted(&text[end..])),
+            Some((id, _)) => format!("<[{id}]>"),
+            None => quoted(text),
+        }
+    }
+
     /// The id of a word that is a special token.
     pub(crate) fn id(&self, word: &str) -> Option<u32> {
         self.0.token_id(word).filter(|&id| self.0.is_special(id))
@@ -180,6 +191,8 @@ struct Assembly<'a> {
     compiler: &'a GrammarCompiler,
     rules: String,
     schemas: Vec<(String, Value)>,
+    /// Whole grammars in Lark, by name.
+    larks: Vec<(String, String)>,
     names: usize,
 }
 
@@ -189,6 +202,7 @@ impl<'a> Assembly<'a> {
             compiler,
             rules: String::new(),
             schemas: Vec::new(),
+            larks: Vec::new(),
             names: 0,
         }
     }
@@ -213,6 +227,10 @@ impl<'a> Assembly<'a> {
         };
         let mut grammars: Vec<GrammarWithLexer> = first.into_iter().map(GrammarWithLexer::from_lark).collect();
         grammars.extend(self.schemas.iter().map(|(name, schema)| named(name, schema)));
+        grammars.extend(self.larks.into_iter().map(|(name, text)| GrammarWithLexer {
+            name: Some(name),
+            ..GrammarWithLexer::from_lark(text)
+        }));
         let parts = TopLevelGrammar {
             grammars,
             max_tokens: None,
@@ -261,9 +279,19 @@ impl<'a> Assembly<'a> {
                 self.rules += &parts.rules;
                 Ok(parts.start.clone())
             }
-            Grammar::Lark(_) => {
-                let message = "a Lark grammar stands alone, it cannot be a part of another";
-                Err(Error::new(ErrorKind::InvalidGrammar, message))
+            Grammar::Lark(text) => {
+                let text = self.checked_lark(text)?.to_owned();
+                let name = self.name("lark");
+                self.larks.push((name.clone(), text));
+                Ok(format!("@{name}"))
+            }
+            Grammar::Either(grammars) => {
+                if grammars.is_empty() {
+                    let message = "a choice of grammars needs at least one";
+                    return Err(Error::new(ErrorKind::InvalidGrammar, message));
+                }
+                let each: Result<Vec<String>, Error> = grammars.iter().map(|g| self.reference(g)).collect();
+                Ok(format!("({})", each?.join(" | ")))
             }
         }
     }
@@ -322,7 +350,7 @@ impl<'a> Assembly<'a> {
         let open = reasoning
             .open
             .as_deref()
-            .map(|open| specials.word(open))
+            .map(|open| specials.beginning(open))
             .unwrap_or_default();
         let gap = self.name("GAP").to_uppercase();
         self.rules += &format!("{gap}: /\\n{{0,2}}/\n{think}: {open} {body} {gap}\n");

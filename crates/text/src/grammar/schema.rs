@@ -64,35 +64,31 @@ const HARMLESS: &[(&str, bool)] = &[
 /// [`ErrorKind::UnsupportedSchema`], [`ErrorKind::InvalidGrammar`] or [`ErrorKind::GrammarLimit`] with keyword and pointer.
 pub(super) fn prepare(schema: &Value, pointer: &str, spacing: Spacing, limits: &GrammarLimits) -> Result<Value, Error> {
     check_size(schema, limits)?;
-    let mut reader = Reader {
-        root: schema,
-        limits,
-        schemas: 0,
-        references: Vec::new(),
-        steps: Vec::new(),
-        old_arrays: is_old(schema),
-    };
-    let start = reader.target(pointer)?;
-    let mut prepared = match reader.schema(start, pointer)? {
-        Value::Object(fields) => fields,
-        Value::Bool(false) => {
-            let message = format!("nothing satisfies the schema at `{pointer}`: it is false");
-            return Err(Error::new(ErrorKind::InvalidGrammar, message));
-        }
-        _ => Map::new(),
-    };
-    let mut definitions = Map::new();
-    let mut next = 0;
-    while let Some(pointer) = reader.references.get(next).cloned() {
-        let target = reader.target(&pointer)?;
-        definitions.insert(format!("d{next}"), reader.schema(target, &pointer)?);
-        next += 1;
-    }
-    if !definitions.is_empty() {
-        prepared.insert("$defs".to_owned(), Value::Object(definitions));
-    }
+    let mut prepared = Reader::new(schema, limits).whole(pointer)?;
     prepared.insert("x-guidance".to_owned(), options(spacing));
     Ok(Value::Object(prepared))
+}
+
+/// A schema without the keywords that cannot be enforced, and those keywords, each as ``` `keyword` at `#/...` ```.
+///
+/// # Errors
+/// [`ErrorKind::InvalidGrammar`] or [`ErrorKind::GrammarLimit`], as [`prepare`].
+pub(crate) fn relax(schema: &Value, limits: &GrammarLimits) -> Result<(Value, Vec<String>), Error> {
+    check_size(schema, limits)?;
+    let mut reader = Reader::new(schema, limits);
+    reader.dropped = Some(Vec::new());
+    reader.whole("#")?;
+    let mut relaxed = schema.clone();
+    let mut said = Vec::new();
+    for (at, keyword) in reader.dropped.unwrap_or_default() {
+        let pointer = percent_decoded(at.strip_prefix('#').unwrap_or(&at)).unwrap_or_default();
+        if let Some(Value::Object(fields)) = relaxed.pointer_mut(&pointer)
+            && fields.shift_remove(&keyword).is_some()
+        {
+            said.push(format!("`{keyword}` at `{at}`"));
+        }
+    }
+    Ok((relaxed, said))
 }
 
 /// How the library writes JSON. Without `u` every text has one spelling; else a key could be spelled around its schema.
@@ -153,6 +149,8 @@ struct Reader<'a> {
     /// Every `multipleOf` so far, as digits and how many of them follow the point.
     steps: Vec<(u64, u32)>,
     old_arrays: bool,
+    /// Where keywords that cannot be enforced are left out instead of refused: place and name of each.
+    dropped: Option<Vec<(String, String)>>,
 }
 
 fn unsupported(keyword: &str, at: &str, why: &str) -> Error {
@@ -175,6 +173,53 @@ fn step(at: &str, name: &str) -> String {
 }
 
 impl<'a> Reader<'a> {
+    fn new(root: &'a Value, limits: &'a GrammarLimits) -> Self {
+        Self {
+            root,
+            limits,
+            schemas: 0,
+            references: Vec::new(),
+            steps: Vec::new(),
+            old_arrays: is_old(root),
+            dropped: None,
+        }
+    }
+
+    /// The schema at `pointer` with all that it refers to under `$defs`.
+    fn whole(&mut self, pointer: &str) -> Result<Map<String, Value>, Error> {
+        let start = self.target(pointer)?;
+        let mut prepared = match self.schema(start, pointer)? {
+            Value::Object(fields) => fields,
+            Value::Bool(false) => {
+                let message = format!("nothing satisfies the schema at `{pointer}`: it is false");
+                return Err(Error::new(ErrorKind::InvalidGrammar, message));
+            }
+            _ => Map::new(),
+        };
+        let mut definitions = Map::new();
+        let mut next = 0;
+        while let Some(pointer) = self.references.get(next).cloned() {
+            let target = self.target(&pointer)?;
+            definitions.insert(format!("d{next}"), self.schema(target, &pointer)?);
+            next += 1;
+        }
+        if !definitions.is_empty() {
+            prepared.insert("$defs".to_owned(), Value::Object(definitions));
+        }
+        Ok(prepared)
+    }
+
+    /// Leaves out a keyword that cannot be enforced, where that is asked for.
+    fn passed(&mut self, result: Result<(), Error>, keyword: &str, at: &str) -> Result<(), Error> {
+        match (result, &mut self.dropped) {
+            (Err(error), Some(dropped)) if error.kind() == ErrorKind::UnsupportedSchema => {
+                dropped.push((at.to_owned(), keyword.to_owned()));
+                Ok(())
+            }
+            (result, _) => result,
+        }
+    }
+
     /// A schema for the library. `at` is its pointer in the one that was given.
     fn schema(&mut self, schema: &'a Value, at: &str) -> Result<Value, Error> {
         self.schemas += 1;
@@ -196,9 +241,11 @@ impl<'a> Reader<'a> {
         let mut out = Map::new();
         let mut extra = Vec::new();
         for (keyword, value) in fields {
-            self.keyword(fields, keyword, value, at, &mut out, &mut extra)?;
+            let read = self.keyword(fields, keyword, value, at, &mut out, &mut extra);
+            self.passed(read, keyword, at)?;
         }
-        self.check_counts(fields, at)?;
+        let counts = self.check_counts(fields, at);
+        self.passed(counts, "minProperties", at)?;
         if !extra.is_empty() {
             match out.get_mut("allOf") {
                 Some(Value::Array(all)) => all.extend(extra),

@@ -34,6 +34,8 @@ pub(super) struct SpecialTokens {
     pub(super) stop: Vec<u32>,
     /// Every special id, ascending.
     pub(super) ids: Vec<u32>,
+    /// Spellings of all added tokens, ascending by bytes, and whether they are special.
+    pub(super) added: Vec<(String, bool)>,
 }
 
 impl SpecialTokens {
@@ -52,6 +54,13 @@ impl SpecialTokens {
             .map(|(&id, _)| id)
             .collect();
         ids.sort_unstable();
+        let added = inner.get_added_tokens_decoder();
+        let mut added: Vec<(String, bool)> = added
+            .into_values()
+            .map(|token| (token.content, token.special))
+            .collect();
+        added.sort_unstable();
+        added.dedup_by(|a, b| a.0 == b.0);
 
         // The configuration says null for "none"; only a name it lacks is looked up in the map.
         let named = |name: &str| -> Result<Option<u32>, Error> {
@@ -101,6 +110,12 @@ impl SpecialTokens {
         stop.extend(known.filter(|id| ids.binary_search(id).is_ok()));
         stop.sort_unstable();
         stop.dedup();
-        Ok(Self { bos, eos, stop, ids })
+        Ok(Self {
+            bos,
+            eos,
+            stop,
+            ids,
+            added,
+        })
     }
 }

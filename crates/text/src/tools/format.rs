@@ -184,6 +184,13 @@ impl CallFormat {
         })
     }
 
+    /// The same model's format where its template has no way to write calls and it is told one in words: `hermes`.
+    #[must_use]
+    pub fn told_in_words(self) -> Self {
+        let row = ROWS.iter().find(|row| row.name == "hermes");
+        Self { row, ..self }
+    }
+
     /// All formats.
     pub fn names() -> impl Iterator<Item = &'static str> {
         ROWS.iter().map(|row| row.name)

@@ -9,8 +9,18 @@ use serde_json::Value;
 
 use super::format::{Row, Syntax};
 use super::{CallFormat, Tool, ToolChoice};
-use crate::grammar::{Grammar, GrammarCompiler, NamedSchema, Parts, Reasoning, Spacing, quoted};
+use crate::grammar::{Grammar, GrammarCompiler, NamedSchema, Parts, Reasoning, Spacing, quoted, relax};
 use crate::{Error, ErrorKind};
+
+/// Keywords that say something about arguments beyond `properties`.
+const OPEN: &[&str] = &[
+    "additionalProperties",
+    "patternProperties",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "$ref",
+];
 
 /// Deepest arguments that are written in a form of their own; what is deeper may be any value.
 const MAX_DEPTH: usize = 8;
@@ -35,7 +45,8 @@ pub struct ToolGrammar {
     pub unenforced: Vec<String>,
 }
 
-/// The grammar under which a model of `format` calls `tools`.
+/// The grammar under which a model of `format` calls `tools`. Keywords that cannot be enforced are left out of the schemas of
+/// tools that are not `strict`.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidInput`] for a choice that the tools do not allow, or a call that is required of a model that has no form
@@ -63,11 +74,20 @@ pub fn grammar(
         }
         return Ok(free(vec![format!("calls in the format {name} are not constrained")]));
     };
+    let mut unenforced = Vec::new();
+    let mut relaxed = Vec::with_capacity(picked.len());
+    for tool in picked {
+        relaxed.push(match tool.strict {
+            true => tool.clone(),
+            false => without_unsupported(compiler, tool, &mut unenforced)?,
+        });
+    }
+    let picked: Vec<&Tool> = relaxed.iter().collect();
     let mut writer = Writer {
         compiler,
         row,
         parts: Parts::default(),
-        unenforced: Vec::new(),
+        unenforced,
         names: 0,
     };
     writer.parts.start = writer.start(&picked, required, options.single || !row.parallel)?;
@@ -95,6 +115,71 @@ pub fn grammar(
         grammar: Some(grammar),
         unenforced: writer.unenforced,
     })
+}
+
+/// A tool whose schema has no keyword that cannot be enforced.
+fn without_unsupported(compiler: &GrammarCompiler, tool: &Tool, unenforced: &mut Vec<String>) -> Result<Tool, Error> {
+    let named = |e: Error| Error::new(e.kind(), format!("the parameters of the tool `{}`: {e}", tool.name));
+    let (mut parameters, dropped) = relax(&tool.parameters, compiler.limits()).map_err(named)?;
+    if let Value::Object(fields) = &mut parameters
+        && is_open(&tool.parameters)
+        && !OPEN.iter().any(|keyword| fields.contains_key(*keyword))
+    {
+        fields.insert("additionalProperties".to_owned(), Value::Bool(true));
+    }
+    unenforced.extend(dropped.into_iter().map(|what| format!("`{}`, {what}", tool.name)));
+    Ok(Tool {
+        parameters,
+        ..tool.clone()
+    })
+}
+
+/// The tool if its schema compiles. If not, and it is not `strict`: the tool with a schema that does, and what that leaves to
+/// the receiver.
+///
+/// # Errors
+/// [`ErrorKind::UnsupportedSchema`] for a strict tool, [`ErrorKind::InvalidGrammar`] for a schema of the wrong form; both name
+/// the tool.
+pub fn compilable(compiler: &GrammarCompiler, tool: &Tool) -> Result<(Tool, Vec<String>), Error> {
+    let mut unenforced = Vec::new();
+    let mut changed = match tool.strict {
+        true => tool.clone(),
+        false => without_unsupported(compiler, tool, &mut unenforced)?,
+    };
+    let compiles = |tool: &Tool| compiler.compile(&Grammar::json_schema(tool.parameters.clone()));
+    let Err(mut error) = compiles(&changed) else {
+        return Ok((changed, unenforced));
+    };
+    if error.kind() == ErrorKind::UnsupportedSchema && !tool.strict {
+        one_of_to_any_of(&mut changed.parameters);
+        match compiles(&changed) {
+            Ok(_) => {
+                unenforced.push(format!("`{}`, that only one alternative of `oneOf` fits", tool.name));
+                return Ok((changed, unenforced));
+            }
+            Err(other) => error = other,
+        }
+    }
+    if tool.strict || error.kind() == ErrorKind::InvalidGrammar {
+        let message = format!("the parameters of the tool `{}`: {error}", tool.name);
+        return Err(Error::new(error.kind(), message));
+    }
+    changed.parameters = serde_json::json!({"type": "object", "additionalProperties": true});
+    Ok((changed, vec![format!("`{}`, its whole schema ({error})", tool.name)]))
+}
+
+fn one_of_to_any_of(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            if let (Some(list), None) = (fields.get("oneOf").cloned(), fields.get("anyOf")) {
+                fields.shift_remove("oneOf");
+                fields.insert("anyOf".to_owned(), list);
+            }
+            fields.values_mut().for_each(one_of_to_any_of);
+        }
+        Value::Array(items) => items.iter_mut().for_each(one_of_to_any_of),
+        _ => {}
+    }
 }
 
 struct Writer<'a> {
@@ -136,16 +221,8 @@ impl Writer<'_> {
         self.names += 1;
         let name = format!("t_json_{}", self.names);
         let mut root = tool.parameters.clone();
-        let open = [
-            "additionalProperties",
-            "patternProperties",
-            "allOf",
-            "anyOf",
-            "oneOf",
-            "$ref",
-        ];
-        if let Value::Object(fields) = &mut root
-            && !open.iter().any(|keyword| fields.contains_key(*keyword))
+        if !is_open(&root)
+            && let Value::Object(fields) = &mut root
         {
             // What a tool does not say it takes, a model should not make up.
             fields.insert("additionalProperties".to_owned(), Value::Bool(false));
@@ -402,6 +479,10 @@ impl Writer<'_> {
                 .push(format!("`{}`, `{keyword}` at `{pointer}`", tool.name));
         }
     }
+}
+
+fn is_open(schema: &Value) -> bool {
+    OPEN.iter().any(|keyword| schema.get(keyword).is_some())
 }
 
 /// One or more of a rule in a list.
