@@ -50,6 +50,14 @@ pub enum Error {
     /// An argument is out of range.
     #[error("{0}")]
     Argument(String),
+    /// A field of a request is of the wrong form, or asks for what cannot be done.
+    #[error("`{field}`: {message}")]
+    Request {
+        /// The field, as in `messages[2].content`.
+        field: String,
+        /// What is wrong with it.
+        message: String,
+    },
     /// The prompt does not fit the context.
     #[error("the prompt has {prompt} tokens, but the context holds {context}, and the answer needs at least one")]
     PromptTooLong {
@@ -95,7 +103,7 @@ impl Error {
                 _ => ErrorKind::Unsupported,
             },
             Error::Text(_) | Error::NoTokenizer => ErrorKind::Text,
-            Error::Option(_) | Error::Argument(_) | Error::EmptyPrompt => ErrorKind::Argument,
+            Error::Option(_) | Error::Argument(_) | Error::Request { .. } | Error::EmptyPrompt => ErrorKind::Argument,
             Error::Sampler(_) => ErrorKind::Numeric,
             Error::PromptTooLong { .. } => ErrorKind::ContextFull,
             Error::Shared(e) => e.kind(),

@@ -8,6 +8,7 @@
 //! not print, and carries no converter.
 #![forbid(unsafe_code)]
 
+pub mod chat;
 mod completion;
 mod error;
 mod generation;

@@ -1,0 +1,190 @@
+//! Reading the messages of a request: every field is checked, and an error names it.
+
+use super::{MAX_BYTES, MAX_MESSAGES, kind, request_error};
+use crate::Result;
+use serde_json::{Map, Value};
+
+const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
+/// Names under which a message brings reasoning.
+const REASONING: [&str; 3] = ["reasoning_content", "reasoning", "thinking"];
+
+/// The messages with contents that are text, and arguments of calls that are objects.
+pub(super) fn checked(messages: &[Value]) -> Result<Vec<Value>> {
+    if messages.is_empty() {
+        return Err(request_error("messages", "expected at least one message, found none"));
+    }
+    if messages.len() > MAX_MESSAGES {
+        let found = messages.len();
+        let what = format!("expected at most {MAX_MESSAGES} messages, found {found}");
+        return Err(request_error("messages", what));
+    }
+    let bytes: usize = messages.iter().map(bytes).sum();
+    if bytes > MAX_BYTES {
+        let what = format!("expected at most {MAX_BYTES} bytes of messages, found {bytes}");
+        return Err(request_error("messages", what));
+    }
+    let each = messages.iter().enumerate();
+    each.map(|(i, message)| one(message, &format!("messages[{i}]")))
+        .collect()
+}
+
+/// Bytes of all texts in a value.
+pub(super) fn bytes(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(bytes).sum::<usize>() + items.len(),
+        Value::Object(fields) => fields.iter().map(|(key, field)| key.len() + bytes(field) + 1).sum(),
+        _ => 8,
+    }
+}
+
+fn one(message: &Value, at: &str) -> Result<Value> {
+    let Value::Object(given) = message else {
+        let what = format!("expected an object with `role` and `content`, found {}", kind(message));
+        return Err(request_error(at, what));
+    };
+    let role = match given.get("role") {
+        Some(Value::String(role)) if ROLES.contains(&role.as_str()) => role.as_str(),
+        found => {
+            let found = found.map_or_else(|| "nothing".to_owned(), Value::to_string);
+            let what = format!("expected one of {}, found {found}", ROLES.join(", "));
+            return Err(request_error(format!("{at}.role"), what));
+        }
+    };
+    let mut fields = given.clone();
+    let text = content(given.get("content"), role, at)?;
+    fields.insert("content".to_owned(), Value::from(text));
+    for name in REASONING {
+        match given.get(name) {
+            Some(Value::Null) => drop(fields.remove(name)),
+            None | Some(Value::String(_)) => {}
+            Some(other) => {
+                let what = format!("expected a string, found {}", kind(other));
+                return Err(request_error(format!("{at}.{name}"), what));
+            }
+        }
+    }
+    match given.get("tool_call_id") {
+        None | Some(Value::String(_)) => {}
+        Some(Value::Null) => drop(fields.remove("tool_call_id")),
+        Some(other) => {
+            let what = format!("expected a string, found {}", kind(other));
+            return Err(request_error(format!("{at}.tool_call_id"), what));
+        }
+    }
+    if given.get("function_call").is_some_and(|call| !call.is_null()) {
+        let what = "it was replaced by `tool_calls`, and is not read";
+        return Err(request_error(format!("{at}.function_call"), what));
+    }
+    calls(&mut fields, role, at)?;
+    Ok(Value::Object(fields))
+}
+
+/// The text of a content: a string, or its parts with line breaks between.
+fn content(content: Option<&Value>, role: &str, at: &str) -> Result<String> {
+    let at = format!("{at}.content");
+    let parts = match content {
+        Some(Value::String(text)) => return Ok(text.clone()),
+        None | Some(Value::Null) if role == "assistant" => return Ok(String::new()),
+        Some(Value::Array(parts)) => parts,
+        found => {
+            let found = found.map_or("nothing", kind);
+            let what = format!("expected a string or a list of parts, found {found}");
+            return Err(request_error(at, what));
+        }
+    };
+    let mut texts = Vec::with_capacity(parts.len());
+    for (i, part) in parts.iter().enumerate() {
+        let at = format!("{at}[{i}]");
+        let name = match part.get("type").and_then(Value::as_str) {
+            Some("text" | "input_text" | "output_text") => "text",
+            Some("refusal") => "refusal",
+            Some(other) => {
+                let what = format!("parts of the type `{other}` are not read yet, only those of the type `text`");
+                return Err(request_error(at, what));
+            }
+            None => {
+                let what = "expected an object with `type` and `text`".to_owned();
+                return Err(request_error(at, what));
+            }
+        };
+        match part.get(name) {
+            Some(Value::String(text)) => texts.push(text.as_str()),
+            found => {
+                let what = format!("expected a string, found {}", found.map_or("nothing", kind));
+                return Err(request_error(format!("{at}.{name}"), what));
+            }
+        }
+    }
+    Ok(texts.join("\n"))
+}
+
+/// Checks the calls of a message and reads their arguments.
+fn calls(fields: &mut Map<String, Value>, role: &str, at: &str) -> Result<()> {
+    let at = format!("{at}.tool_calls");
+    let calls = match fields.get_mut("tool_calls") {
+        None => return Ok(()),
+        Some(Value::Null) => {
+            fields.remove("tool_calls");
+            return Ok(());
+        }
+        Some(Value::Array(calls)) => calls,
+        Some(other) => {
+            let what = format!("expected a list, found {}", kind(other));
+            return Err(request_error(at, what));
+        }
+    };
+    if role != "assistant" && !calls.is_empty() {
+        let what = format!("only messages of the assistant have calls, this one is of the role `{role}`");
+        return Err(request_error(at, what));
+    }
+    for (i, call) in calls.iter_mut().enumerate() {
+        let at = format!("{at}[{i}]");
+        let Some(function) = call.get_mut("function").and_then(Value::as_object_mut) else {
+            let what = "expected an object with `id`, `type` and `function`";
+            return Err(request_error(at, what));
+        };
+        if !function.get("name").is_some_and(Value::is_string) {
+            let what = "expected a string";
+            return Err(request_error(format!("{at}.function.name"), what));
+        }
+        let arguments = match function.get("arguments") {
+            None | Some(Value::Null) => Value::Object(Map::new()),
+            Some(Value::String(text)) if text.trim().is_empty() => Value::Object(Map::new()),
+            Some(Value::String(text)) => serde_json::from_str(text).map_err(|e| {
+                let what = format!("expected a JSON object as text, found {text:.60?}: {e}");
+                request_error(format!("{at}.function.arguments"), what)
+            })?,
+            Some(other) => other.clone(),
+        };
+        if !arguments.is_object() {
+            let what = format!("expected a JSON object as text, found {}", kind(&arguments));
+            return Err(request_error(format!("{at}.function.arguments"), what));
+        }
+        function.insert("arguments".to_owned(), arguments);
+    }
+    Ok(())
+}
+
+/// The text of the last message of the user, which tools are chosen by.
+pub(super) fn last_question(messages: &[Value]) -> &str {
+    let last = messages.iter().rev().find(|message| message["role"] == "user");
+    last.and_then(|message| message["content"].as_str()).unwrap_or_default()
+}
+
+/// The messages with the system's text at the head of the first message of the user, for templates that know no system.
+/// `None` if there is none to move.
+pub(super) fn without_system(messages: &[Value]) -> Option<Vec<Value>> {
+    let is_system = |message: &Value| message["role"] == "system" || message["role"] == "developer";
+    let (system, rest) = messages.split_first().filter(|(first, _)| is_system(first))?;
+    let system = system["content"].as_str().unwrap_or_default();
+    let mut rest = rest.to_vec();
+    match rest.first_mut() {
+        Some(first) if first["role"] == "user" => {
+            let text = first["content"].as_str().unwrap_or_default();
+            first["content"] = Value::from(format!("{system}\n\n{text}"));
+        }
+        _ => rest.insert(0, cactus_text::message("user", system)),
+    }
+    Some(rest)
+}
