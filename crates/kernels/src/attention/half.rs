@@ -3,23 +3,44 @@
 //! Scores: `score = fma(k[d], q[d] * factor, score)` from zero, `d` in order. Output: per block a chain
 //! `o = fma(p[t], v[t], o)` from zero over the visible positions in order. All in `f32`, to which halves convert exactly.
 
-use super::{Cache, MAX_QUERIES, MAX_ROWS, Softened, Stack, Tile, with_few_rows};
+use super::{Cache, MAX_QUERIES, Softened, Stack, Tile};
 use crate::kv::{BLOCK_TOKENS, HalfBlock, MAX_HEAD_DIM};
 use cactus_simd::Simd;
 use std::ops::Range;
 
+/// Queries of a register tile; [`with_tile`] says how much of their products is computed at a time.
+const ROWS: usize = 4;
+
 /// [`KvDType::F16`](crate::KvDType::F16).
 pub(super) struct Half;
+
+/// Calls a function that is generic over a number of rows `1..=4` and over the vectors of 16 that it takes at a time.
+///
+/// It holds rows times vectors sums. Those of NEON are four registers each and those of AVX2 two, so four sums take half
+/// of all registers, and what is multiplied has the rest. With eight, NEON executed 44 % more to spill registers.
+macro_rules! with_tile {
+    ($rows:expr, $f:ident::<$s:ident, R, C>($($arg:expr),* $(,)?)) => {
+        match ($rows, $s::TILE_ROWS >= 8) {
+            (1, _) => $f::<$s, 1, 4>($($arg),*),
+            (2, true) => $f::<$s, 2, 4>($($arg),*),
+            (2, false) => $f::<$s, 2, 2>($($arg),*),
+            (3, true) => $f::<$s, 3, 4>($($arg),*),
+            (3, false) => $f::<$s, 3, 1>($($arg),*),
+            (_, true) => $f::<$s, 4, 4>($($arg),*),
+            (_, false) => $f::<$s, 4, 1>($($arg),*),
+        }
+    };
+}
 
 /// Scaled queries, `[dim][queries]`.
 pub(super) struct Queries(Stack<f32, { MAX_QUERIES * MAX_HEAD_DIM }>);
 
 pub(super) struct Weights {
-    p: [[f32; BLOCK_TOKENS]; MAX_ROWS],
-    visible: [(usize, usize); MAX_ROWS],
+    p: [[f32; BLOCK_TOKENS]; ROWS],
+    visible: [(usize, usize); ROWS],
     /// Factors on earlier outputs and on this block's.
-    old: [f32; MAX_ROWS],
-    new: [f32; MAX_ROWS],
+    old: [f32; ROWS],
+    new: [f32; ROWS],
 }
 
 impl Cache for Half {
@@ -29,7 +50,7 @@ impl Cache for Half {
 
     #[inline(always)]
     fn rows<S: Simd>() -> usize {
-        S::TILE_ROWS / 2
+        ROWS
     }
 
     #[inline(always)]
@@ -40,10 +61,10 @@ impl Cache for Half {
     #[inline(always)]
     fn weight_memory() -> Weights {
         Weights {
-            p: [[0.0; BLOCK_TOKENS]; MAX_ROWS],
-            visible: [(0, 0); MAX_ROWS],
-            old: [0.0; MAX_ROWS],
-            new: [0.0; MAX_ROWS],
+            p: [[0.0; BLOCK_TOKENS]; ROWS],
+            visible: [(0, 0); ROWS],
+            old: [0.0; ROWS],
+            new: [0.0; ROWS],
         }
     }
 
@@ -79,7 +100,10 @@ impl Cache for Half {
     ) {
         // SAFETY: `load_queries` initialized the elements of `count` queries.
         let queries = unsafe { queries.0.initialized(count * dim) };
-        with_few_rows!(out.len(), scores_of::<S, R>(s, block, queries, count, first, dim, out));
+        with_tile!(
+            out.len(),
+            scores_of::<S, R, C>(s, block, queries, count, first, dim, out)
+        );
     }
 
     #[inline(always)]
@@ -104,21 +128,22 @@ impl Cache for Half {
     #[inline(always)]
     fn accumulate<S: Simd>(s: S, block: HalfBlock<'_>, weights: &mut Weights, dim: usize, outputs: &mut [f32]) {
         let rows = outputs.len() / dim;
-        let (start, end) = weights.visible[0];
-        if weights.visible[..rows].iter().all(|v| *v == (start, end)) {
-            with_few_rows!(rows, accumulate_rows::<S, R>(s, block, weights, 0, dim, outputs));
-        } else {
-            // Queries that see different positions go alone: what one may not see must not even meet its zeros.
-            for (row, outputs) in outputs.chunks_exact_mut(dim).enumerate() {
-                accumulate_rows::<S, 1>(s, block, weights, row, dim, outputs);
-            }
+        // Queries that see different positions go apart: what one may not see must not even meet its zeros.
+        let mut first = 0;
+        for alike in weights.visible[..rows].chunk_by(|a, b| a == b) {
+            let outputs = &mut outputs[first * dim..][..alike.len() * dim];
+            with_tile!(
+                alike.len(),
+                accumulate_rows::<S, R, C>(s, block, weights, first, dim, outputs)
+            );
+            first += alike.len();
         }
     }
 }
 
-/// Scores of `R` queries with all four vectors of keys at once.
+/// Scores of `R` queries with `C` vectors of keys at a time.
 #[inline(always)]
-fn scores_of<S: Simd, const R: usize>(
+fn scores_of<S: Simd, const R: usize, const C: usize>(
     s: S,
     block: HalfBlock<'_>,
     queries: &[f32],
@@ -128,32 +153,33 @@ fn scores_of<S: Simd, const R: usize>(
     out: &mut [[f32; BLOCK_TOKENS]],
 ) {
     let Some(out) = out.first_chunk_mut::<R>() else { return };
-    let mut scores = [[s.zero(); 4]; R];
-    let (k01, k23) = block.keys[..4 * dim].split_at(2 * dim);
-    let ((k0, k1), (k2, k3)) = (k01.split_at(dim), k23.split_at(dim));
-    for ((((k0, k1), k2), k3), queries) in k0.iter().zip(k1).zip(k2).zip(k3).zip(queries.chunks_exact(count)) {
-        let keys = [s.load_f16(k0), s.load_f16(k1), s.load_f16(k2), s.load_f16(k3)];
-        let Some(queries) = queries[first..].first_chunk::<R>() else {
-            return;
-        };
-        for r in 0..R {
-            let q = s.splat(queries[r]);
-            for j in 0..4 {
-                scores[r][j] = s.fma(keys[j], q, scores[r][j]);
+    for j in (0..4).step_by(C) {
+        let keys: [&[[u16; 16]]; C] = std::array::from_fn(|c| &block.keys[(j + c) * dim..][..dim]);
+        let mut scores = [[s.zero(); C]; R];
+        for (d, queries) in (0..dim).zip(queries.chunks_exact(count)) {
+            let Some(queries) = queries[first..].first_chunk::<R>() else {
+                return;
+            };
+            for c in 0..C {
+                let keys = s.load_f16(&keys[c][d]);
+                for r in 0..R {
+                    scores[r][c] = s.fma(keys, s.splat(queries[r]), scores[r][c]);
+                }
             }
         }
-    }
-    for r in 0..R {
-        let (chunks, _) = out[r].as_chunks_mut::<16>();
-        for j in 0..4 {
-            s.store(scores[r][j], &mut chunks[j]);
+        for r in 0..R {
+            let (chunks, _) = out[r].as_chunks_mut::<16>();
+            for c in 0..C {
+                s.store(scores[r][c], &mut chunks[j + c]);
+            }
         }
     }
 }
 
-/// Adds weights times values for rows `first..first + R`, which see the same positions.
+/// Adds weights times values for rows `first..first + R`, which see the same positions, `C` vectors of the head dimension
+/// at a time.
 #[inline(always)]
-fn accumulate_rows<S: Simd, const R: usize>(
+fn accumulate_rows<S: Simd, const R: usize, const C: usize>(
     s: S,
     block: HalfBlock<'_>,
     weights: &Weights,
@@ -163,9 +189,9 @@ fn accumulate_rows<S: Simd, const R: usize>(
 ) {
     let lines = dim / 16;
     let mut line = 0;
-    while line + 4 <= lines {
-        accumulate_lines::<S, R, 4>(s, block, weights, first, dim, line, outputs);
-        line += 4;
+    while line + C <= lines {
+        accumulate_lines::<S, R, C>(s, block, weights, first, dim, line, outputs);
+        line += C;
     }
     while line < lines {
         accumulate_lines::<S, R, 1>(s, block, weights, first, dim, line, outputs);
@@ -173,7 +199,7 @@ fn accumulate_rows<S: Simd, const R: usize>(
     }
 }
 
-/// As [`accumulate_rows`] for `C` vectors of the head dimension from `line` on.
+/// As [`accumulate_rows`] for the `C` vectors from `line` on.
 #[inline(always)]
 fn accumulate_lines<S: Simd, const R: usize, const C: usize>(
     s: S,
