@@ -51,7 +51,7 @@ build() {
         -DGGML_NATIVE=ON -DGGML_OPENMP=ON -DGGML_CCACHE=OFF \
         -DCMAKE_SUPPRESS_REGENERATION=ON \
         -DLLAMA_OPENSSL=OFF -DLLAMA_CURL=OFF -DLLAMA_BUILD_TESTS=OFF \
-        -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_BUILD_APP=OFF >"$out.configure.log" 2>&1 ||
+        -DLLAMA_BUILD_SERVER=ON -DLLAMA_BUILD_UI=OFF -DLLAMA_BUILD_APP=OFF >"$out.configure.log" 2>&1 ||
         { tail -30 "$out.configure.log" >&2; exit 1; }
     nice -n 10 cmake --build "$out" -j "$jobs" --target "$@"
     echo "built: $out/bin"
@@ -59,7 +59,7 @@ build() {
 
 "$python" "$root/scripts/fetch_models.py" "$cache" --only llama-cpp-src
 build "$cache/llama.cpp" "$cache/llama-build" \
-    llama-bench llama-quantize llama-perplexity llama-completion llama-tokenize
+    llama-bench llama-quantize llama-perplexity llama-completion llama-tokenize llama-server
 
 if [ $with_ik = 1 ]; then
     "$python" "$root/scripts/fetch_models.py" "$cache" --only ik-llama-cpp-src

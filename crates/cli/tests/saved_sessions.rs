@@ -4,7 +4,9 @@ use cactus_engine::{CancelToken, ErrorKind, GenerateOptions, KvDType, LoadOption
 use cactus_import::{ConvertOptions, convert};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 fn bundle(case: &str, dir: &Path) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -118,4 +120,60 @@ fn a_save_that_fails_leaves_the_old_file() {
         let name = e.unwrap().file_name();
         name.to_string_lossy().contains("partial")
     }));
+}
+
+/// Saves two conversations in turn, again and again, for the test below to end.
+#[test]
+#[ignore = "runs until it is killed; run by the test below"]
+fn save_forever() {
+    let folder = PathBuf::from(std::env::var("CACTUS_TEST_SAVE").unwrap());
+    let model = load(&folder.join("llama"), KvDType::I8G32, 96);
+    let (mut one, mut two) = (model.session().unwrap(), model.session().unwrap());
+    answer(&mut one, &[5; 100]);
+    answer(&mut two, &[6; 150]);
+    loop {
+        one.save(&folder.join("saved")).unwrap();
+        two.save(&folder.join("saved")).unwrap();
+    }
+}
+
+#[test]
+fn a_process_killed_while_it_saves_leaves_a_whole_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = load(&bundle("llama", folder.path()), KvDType::I8G32, 96);
+    let file = folder.path().join("saved");
+    let mut session = model.session().unwrap();
+    answer(&mut session, &[7; 30]);
+    session.save(&file).unwrap();
+    for round in 0..8 {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "save_forever"])
+            .env("CACTUS_TEST_SAVE", folder.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // Once it saves, it is killed wherever it is then.
+        let before = fs::metadata(&file).unwrap().modified().unwrap();
+        let begun = Instant::now();
+        while fs::metadata(&file).unwrap().modified().unwrap() == before && begun.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(3 * round));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        session.restore(&file).unwrap();
+        assert!(
+            matches!(session.tokens().len(), 111 | 161),
+            "{}",
+            session.tokens().len()
+        );
+    }
+    // What the killed ones left behind is removed by whoever saves next.
+    session.save(&file).unwrap();
+    let names: Vec<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
+    assert_eq!(names.len(), 2, "{names:?}");
 }

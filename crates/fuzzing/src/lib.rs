@@ -20,6 +20,7 @@ mod options;
 mod program;
 mod pt2;
 mod seeds;
+mod session;
 mod text;
 
 /// What the bytes of a target are, which says how to mutate them.
@@ -155,6 +156,12 @@ pub const TARGETS: &[Target] = &[
         form: Form::Text,
         run: constrain::tool_output,
         seeds: constrain::outputs,
+    },
+    Target {
+        name: "saved_session",
+        form: Form::Binary,
+        run: session::saved_session,
+        seeds: session::saved_session_seeds,
     },
 ];
 
