@@ -337,3 +337,41 @@ fn a_scheduler_that_goes_away_ends_what_is_under_way() {
         answer.end().unwrap();
     }
 }
+
+#[test]
+fn prompts_are_scored_as_alone_among_other_requests() {
+    let folder = tempfile::tempdir().unwrap();
+    for case in ["llama", "lfm2"] {
+        let model = model(case, folder.path(), 2);
+        let scheduler = Scheduler::new(Arc::clone(&model), SchedulerLimits::default()).unwrap();
+        let prompt: Vec<u32> = (0..150).map(|i| 3 + (i * 5) % 47).collect();
+        let options = GenerateOptions {
+            max_tokens: 3,
+            logprobs: Some(2),
+            ..GenerateOptions::default()
+        };
+        let expected = model.session().unwrap().score(&prompt, 1).unwrap().token_logprobs;
+        let others: Vec<Waiting> = (0..4)
+            .map(|i| Waiting::submit(&scheduler, Request::new(prompt[..100 + i].to_vec(), options.clone())))
+            .collect();
+        // Twice: what is known of a prompt has no logits.
+        for _ in 0..2 {
+            let mut request = Request::new(prompt.clone(), options.clone());
+            request.score_prompt = true;
+            let scored = scheduler.generate(request, &mut |_| {}).unwrap().prompt_logprobs;
+            assert!(scored.iter().map(|t| t.token).eq(prompt[1..].iter().copied()), "{case}");
+            assert!(
+                scored.iter().all(|t| t.top.len() == 2 && t.top[0].logprob >= t.logprob),
+                "{case}"
+            );
+            let far = scored
+                .iter()
+                .zip(&expected)
+                .find(|(t, e)| (t.logprob - **e).abs() > 1e-7);
+            assert!(far.is_none(), "{case}: {far:?}");
+        }
+        for other in others {
+            other.end().unwrap();
+        }
+    }
+}

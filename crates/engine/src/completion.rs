@@ -130,6 +130,9 @@ pub struct Completion {
     /// Log-probabilities of each token, where asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub logprobs: Vec<TokenInfo>,
+    /// Log-probabilities of each token of the prompt but the first, each given all before it, where asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub prompt_logprobs: Vec<TokenInfo>,
 }
 
 /// Result of a prefill.

@@ -22,6 +22,8 @@ pub(crate) struct Rules {
     pub(crate) constraint: Option<Constraint>,
     /// Special tokens are given out by their spelling instead of being left out.
     pub(crate) keep_special: bool,
+    /// The tokens of the prompt are scored too.
+    pub(crate) score_prompt: bool,
 }
 
 /// An answer under way.
@@ -40,6 +42,7 @@ pub(crate) struct Generation {
     text: String,
     tokens: Vec<u32>,
     logprobs: Vec<TokenInfo>,
+    prompt_logprobs: Vec<TokenInfo>,
     stopped: Option<usize>,
     start: Instant,
     first_token: Option<Duration>,
@@ -79,6 +82,7 @@ impl Generation {
             text: String::new(),
             tokens: Vec::with_capacity(options.max_tokens.min(1 << 16)),
             logprobs: Vec::new(),
+            prompt_logprobs: Vec::new(),
             stopped: None,
             start,
             first_token: None,
@@ -159,7 +163,8 @@ impl Generation {
     }
 
     fn push(&mut self, sampled: Sampled, on_delta: &mut dyn FnMut(Delta<'_>)) -> Result<()> {
-        self.tokens.push(sampled.token);
+        let token = sampled.token;
+        self.tokens.push(token);
         self.released.clear();
         self.special.clear();
         if let Some(tokenizer) = &self.tokenizer {
@@ -187,25 +192,45 @@ impl Generation {
         }
         self.text.push_str(&self.released);
         if self.options.logprobs.is_some() {
-            let text = match &self.tokenizer {
-                Some(tokenizer) => tokenizer.decode(&[sampled.token], false),
-                None => String::new(),
-            };
-            self.logprobs.push(TokenInfo {
-                token: sampled.token,
-                text,
-                logprob: sampled.logprob.unwrap_or(f64::NAN),
-                top: sampled.top,
-            });
+            let info = self.info(sampled);
+            self.logprobs.push(info);
         }
         // Spellings are read from a mapped table.
         self.model.bundle().intact()?;
         on_delta(Delta {
             text: &self.released,
             special: (!self.special.is_empty()).then_some(&self.special),
-            token: Some(sampled.token),
+            token: Some(token),
             logprob: self.logprobs.last(),
         });
+        Ok(())
+    }
+
+    fn info(&self, sampled: Sampled) -> TokenInfo {
+        TokenInfo {
+            token: sampled.token,
+            text: match &self.tokenizer {
+                Some(tokenizer) => tokenizer.decode(&[sampled.token], false),
+                None => String::new(),
+            },
+            logprob: sampled.logprob.unwrap_or(f64::NAN),
+            top: sampled.top,
+        }
+    }
+
+    /// Whether the tokens of the prompt are to be scored.
+    pub(crate) fn scores_prompt(&self) -> bool {
+        self.rules.score_prompt
+    }
+
+    /// Scores token `place` of the prompt, which is `token`, by the logits of the row before it. Those before it have been.
+    pub(crate) fn score(&mut self, place: usize, token: u32, logits: Logits<'_>) -> Result<()> {
+        // Computed again after it was put back, a prompt is scored only once.
+        if place == self.prompt_logprobs.len() + 1 {
+            let scored = self.sampler.describe(token, logits)?;
+            let info = self.info(scored);
+            self.prompt_logprobs.push(info);
+        }
         Ok(())
     }
 
@@ -262,6 +287,7 @@ impl Generation {
             total_tokens: self.prompt_tokens + decoded,
             seed: self.sampler.seed(),
             logprobs: self.logprobs,
+            prompt_logprobs: self.prompt_logprobs,
             completion_token_ids: self.tokens,
         }
     }

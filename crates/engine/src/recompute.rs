@@ -97,6 +97,7 @@ impl Recompute {
             total_tokens: prompt.len() + decoded,
             seed: sampler.seed(),
             logprobs,
+            prompt_logprobs: Vec::new(),
         })
     }
 }

@@ -283,23 +283,38 @@ impl Sampler {
     /// Remembers `token`, drawn from `logits`, and adds its log-probabilities.
     fn take(&mut self, token: u32, logits: Logits<'_>, raw_best: f32) -> Sampled {
         self.history.push(token, true);
-        let mut sampled = Sampled {
-            token,
-            logprob: None,
-            top: Vec::new(),
-        };
-        if let Some(top) = self.options.logprobs {
-            let normalizer = log_sum_exp(logits, f64::from(raw_best));
-            let logprob = |token: u32| f64::from(logits[token as usize]) - normalizer;
-            sampled.logprob = Some(logprob(token));
-            top_k(logits, top.min(self.vocab_size), &mut self.candidates);
-            let best = self.candidates.iter();
-            sampled.top.extend(best.map(|c| TokenLogprob {
-                token: c.token,
-                logprob: logprob(c.token),
-            }));
+        match self.options.logprobs {
+            Some(top) => self.with_logprobs(token, logits, raw_best, top),
+            None => Sampled::forced(token),
         }
-        sampled
+    }
+
+    /// What `logits` say of a token that was not drawn: its log-probability, and those of the most likely ones.
+    ///
+    /// # Errors
+    /// As [`sample`](Self::sample).
+    pub fn describe<'a>(&mut self, token: u32, logits: impl Into<Logits<'a>>) -> Result<Sampled, SamplerError> {
+        let logits = logits.into();
+        let raw_best = self.check(logits)?;
+        let top = self.options.logprobs.unwrap_or(0);
+        Ok(self.with_logprobs(token, logits, raw_best, top))
+    }
+
+    fn with_logprobs(&mut self, token: u32, logits: Logits<'_>, raw_best: f32, top: usize) -> Sampled {
+        let normalizer = log_sum_exp(logits, f64::from(raw_best));
+        let logprob = |token: u32| f64::from(logits[token as usize]) - normalizer;
+        top_k(logits, top.min(self.vocab_size), &mut self.candidates);
+        let best = self.candidates.iter();
+        Sampled {
+            token,
+            logprob: Some(logprob(token)),
+            top: best
+                .map(|c| TokenLogprob {
+                    token: c.token,
+                    logprob: logprob(c.token),
+                })
+                .collect(),
+        }
     }
 
     /// Whether the logits differ from the raw ones before temperature.

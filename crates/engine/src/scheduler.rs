@@ -77,6 +77,9 @@ pub struct Request {
     pub constraint: Option<Constraint>,
     /// Special tokens are given out in [`Piece::special`] instead of being left out.
     pub keep_special: bool,
+    /// The tokens of the prompt are scored too ([`Completion::prompt_logprobs`]), with as many alternatives as
+    /// [`GenerateOptions::logprobs`] asks for. All of it is computed then, whatever is known of it.
+    pub score_prompt: bool,
     /// Who comes first.
     pub priority: Priority,
     /// Prefixes are shared between requests of equal salt only: a tenant's own number keeps others from learning by the time
@@ -94,6 +97,7 @@ impl Request {
             options,
             constraint: None,
             keep_special: false,
+            score_prompt: false,
             priority: Priority::default(),
             salt: 0,
             cancel: CancelToken::new(),
@@ -266,6 +270,7 @@ impl Scheduler {
         let rules = Rules {
             constraint: request.constraint,
             keep_special: request.keep_special,
+            score_prompt: request.score_prompt,
         };
         let start = Instant::now();
         let generation = Generation::new(&self.model, &request.prompt, &request.options, rules, start)?;

@@ -165,6 +165,7 @@ impl Session {
         let rules = Rules {
             constraint: guides.constraint,
             keep_special: guides.keep_special,
+            score_prompt: false,
         };
         let mut answer = Generation::new(&model, &prompt, options, rules, start)?;
         // The logits of the last token are needed, so it is computed again even where its state is held.

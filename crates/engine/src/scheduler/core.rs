@@ -21,6 +21,8 @@ const FREE_ROWS: usize = 8;
 const MOST_FORCED: usize = 32;
 /// Tokens of an answer for which memory is set aside when it is admitted.
 const SET_ASIDE: usize = 256;
+/// Most rows of a prompt that are scored in one pass: the logits of all of them are kept at once.
+const MOST_SCORED: usize = 32;
 /// Rows of a prompt that weigh as much as a second of waiting.
 const ROWS_PER_SECOND: f64 = 1000.0;
 /// Weight of the latest measurement in running means.
@@ -65,9 +67,17 @@ impl Job {
         }
     }
 
-    /// All tokens but the last, whose row is always computed.
-    fn tokens_before_last(&self) -> &[u32] {
-        &self.tokens[..self.tokens.len() - 1]
+    /// The tokens that need not be computed where they are known from before: all but the last, and none that are scored.
+    fn reusable(&self) -> &[u32] {
+        match self.is_scored() {
+            true => &[],
+            false => &self.tokens[..self.tokens.len() - 1],
+        }
+    }
+
+    /// Whether tokens of the prompt are still to be scored.
+    fn is_scored(&self) -> bool {
+        self.generation.scores_prompt() && !self.started
     }
 
     /// Tokens for which memory is set aside.
@@ -151,6 +161,28 @@ impl Running {
         Ok(self.guessed)
     }
 
+    /// How many of the last rows of the pass need logits, `held` being computed before it.
+    fn wanted_rows(&self, held: usize) -> usize {
+        match held + self.rows == self.job.tokens.len() {
+            _ if self.job.is_scored() => self.rows,
+            true => self.guessed + 1,
+            false => 0,
+        }
+    }
+
+    /// Scores the tokens after the first rows of the pass, the first of which is row `first` of the batch's; returns the place
+    /// of the row after them.
+    fn score(&mut self, batch: &Batch, first: usize, held: usize) -> Result<usize> {
+        let job = &mut self.job;
+        let scored = self.rows - usize::from(held == job.tokens.len());
+        for i in 0..scored {
+            let place = held - self.rows + i + 1;
+            job.generation
+                .score(place, job.tokens[place], batch.logits(first + i))?;
+        }
+        Ok(first + scored)
+    }
+
     /// What the pass computes for it, `held` being computed.
     fn part(&self, held: usize) -> Option<Part<'_>> {
         let tokens = &self.job.tokens;
@@ -158,16 +190,23 @@ impl Running {
         (self.rows > 0).then(|| Part {
             sequence: self.id,
             ids: &tokens[held..end],
-            wanted: match end == tokens.len() {
-                true => Wanted::From(self.rows - 1 - self.guessed),
-                false => Wanted::Nothing,
+            wanted: match self.wanted_rows(held) {
+                0 => Wanted::Nothing,
+                wanted => Wanted::From(self.rows - wanted),
             },
         })
     }
 
     /// Draws after the rows of the pass that are wanted, the first of which is row `first` of the batch's: for as long as the
     /// guesses are what is drawn. Some of the tokens then said may be forced.
-    fn advance(&mut self, batch: &Batch, first: usize) -> Result<Option<FinishReason>> {
+    fn advance(&mut self, batch: &Batch, mut first: usize) -> Result<Option<FinishReason>> {
+        let held = batch.len(self.id);
+        if self.job.is_scored() {
+            first = self.score(batch, first, held)?;
+            if held < self.job.tokens.len() {
+                return Ok(None);
+            }
+        }
         let Running {
             job,
             events,
@@ -397,14 +436,10 @@ impl Core {
         if others.peek().is_none() {
             return false;
         }
-        let known = self.cache.known(job.salt, job.tokens_before_last());
+        let known = self.cache.known(job.salt, job.reusable());
         others.any(|r| {
             let tokens = &r.job.tokens;
-            let common = tokens
-                .iter()
-                .zip(job.tokens_before_last())
-                .take_while(|(a, b)| a == b)
-                .count();
+            let common = tokens.iter().zip(job.reusable()).take_while(|(a, b)| a == b).count();
             self.cache.shares(common, tokens.len()) > known
         })
     }
@@ -413,7 +448,7 @@ impl Core {
         let blocks = |tokens: usize| tokens.div_ceil(BLOCK);
         let promised = |r: &Running| blocks(r.job.expected_tokens()).saturating_sub(blocks(self.batch.len(r.id)));
         let promised: usize = self.running.iter().map(promised).sum();
-        let known = self.cache.known(job.salt, job.tokens_before_last());
+        let known = self.cache.known(job.salt, job.reusable());
         let wanted = blocks(job.expected_tokens()).saturating_sub(known / BLOCK);
         let free = self.batch.free_tokens().saturating_add(self.cache.tokens()) / BLOCK;
         promised + wanted <= free
@@ -423,9 +458,7 @@ impl Core {
     fn open(&mut self, job: &Job) -> Result<(SequenceId, usize)> {
         let id = self.batch.open()?;
         // The logits of the last token are needed, so its row is computed in any case.
-        let known = self
-            .cache
-            .begin(&mut self.batch, id, job.salt, job.tokens_before_last());
+        let known = self.cache.begin(&mut self.batch, id, job.salt, job.reusable());
         if known.is_err() {
             self.batch.close(id);
         }
@@ -511,7 +544,8 @@ impl Core {
             let r = &mut self.running[i];
             let station = r.stations.iter().find(|&&at| at > held[i]);
             let pending = station.map_or(r.pending(held[i]), |at| at - held[i]);
-            r.rows = pending.min(for_prompts);
+            let most = if r.job.is_scored() { MOST_SCORED } else { chunk };
+            r.rows = pending.min(for_prompts).min(most);
             for_prompts -= r.rows;
         }
     }
@@ -584,8 +618,8 @@ impl Core {
         for r in running.iter_mut().filter(|r| r.rows > 0) {
             let held = batch.len(r.id);
             r.right = held;
-            if held == r.job.tokens.len() {
-                let wanted = r.guessed + 1;
+            let wanted = r.wanted_rows(held - r.rows);
+            if wanted > 0 {
                 draws.push(Mutex::new((first, r)));
                 first += wanted;
             }
