@@ -137,7 +137,7 @@ pub(crate) fn sme2_emulator(root: &Path) -> Option<String> {
 }
 
 /// The first number of a version such as `qemu-aarch64 version 11.1.3 (Debian ...)`.
-fn major(version: &str) -> Option<u32> {
+pub(crate) fn major(version: &str) -> Option<u32> {
     version.split(" version ").nth(1)?.split('.').next()?.parse().ok()
 }
 

@@ -10,7 +10,7 @@
 #![allow(clippy::print_stderr, reason = "a developer reads it")]
 
 use crate::Repository;
-use crate::arm::{LINKER, SME2_CPU, TARGET, emulator, has_std, sme2_emulator};
+use crate::arm::{LINKER, SME2_CPU, TARGET, emulator, has_std, major, sme2_emulator};
 use anyhow::{Context as _, Result, bail};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -42,6 +42,11 @@ const CORES: [(&str, &str, bool, bool); 7] = [
     ("Neoverse V2", "neoverse-v2", true, true),
     ("Apple M4", "apple-m4", true, true),
 ];
+
+/// The first version of `llvm-mca` that has models of all [`CORES`].
+const SIMULATOR: u32 = 22;
+/// The heading of what it writes.
+const SIMULATED: &str = "\n## Simulated throughput\n";
 
 /// One kernel on one tier.
 struct Measured {
@@ -158,11 +163,22 @@ pub fn run(check: bool) -> Result<bool> {
     if newer_emulator.is_none() {
         bail!("the document would lose the rows of {SME2}");
     }
-    let mca = ["llvm-mca-22", "/usr/lib/llvm-22/bin/llvm-mca", "llvm-mca"]
-        .into_iter()
-        .find(|name| Command::new(name).arg("--version").output().is_ok())
-        .context("llvm-mca is missing: the package llvm-22 has it (older models of these cores are wrong)")?;
-    std::fs::write(&path, document(&measured, mca)?)?;
+    let simulated = match simulator() {
+        Some(program) => simulated(&measured, program)?,
+        None => {
+            eprintln!(
+                "SKIPPED the simulation: there is no llvm-mca of version {SIMULATOR} or later (on Debian in the package \
+                 llvm-{SIMULATOR}), and older ones lack cores. The counts are written. The table of simulated throughput \
+                 stays as it was, so it is out of date for every kernel that changed."
+            );
+            let before = std::fs::read_to_string(&path)?;
+            let at = before.find(SIMULATED).with_context(|| {
+                format!("{DOCUMENT} has no table of simulated throughput to keep; install llvm-{SIMULATOR}")
+            })?;
+            before[at..].to_owned()
+        }
+    };
+    std::fs::write(&path, counted(&measured)? + &simulated)?;
     Ok(over_limits(&measured).is_empty())
 }
 
@@ -300,6 +316,21 @@ fn measure(
     })
 }
 
+/// A program that can simulate all cores.
+fn simulator() -> Option<&'static str> {
+    ["llvm-mca-22", "/usr/lib/llvm-22/bin/llvm-mca", "llvm-mca"]
+        .into_iter()
+        .find(|program| {
+            let output = Command::new(program).arg("--version").output();
+            output.is_ok_and(|output| knows_all_cores(&String::from_utf8_lossy(&output.stdout)))
+        })
+}
+
+/// Whether the `llvm-mca` that prints this version is new enough.
+fn knows_all_cores(version: &str) -> bool {
+    major(version).is_some_and(|major| major >= SIMULATOR)
+}
+
 /// Simulated cycles once around the loop, and those that its resources alone would take.
 fn simulate(mca: &str, core: &str, hot: &Loop) -> Result<(f64, f64)> {
     const ITERATIONS: u32 = 200;
@@ -308,7 +339,7 @@ fn simulate(mca: &str, core: &str, hot: &Loop) -> Result<(f64, f64)> {
         .args([format!("-mcpu={core}"), format!("-iterations={ITERATIONS}")])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()?;
     let mut text = String::new();
     for instruction in &hot.instructions {
@@ -327,7 +358,10 @@ fn simulate(mca: &str, core: &str, hot: &Loop) -> Result<(f64, f64)> {
     let report = String::from_utf8_lossy(&output.stdout);
     let number = |name: &str| -> Result<f64> {
         let line = report.lines().find_map(|l| l.strip_prefix(name));
-        let line = line.with_context(|| format!("llvm-mca says no `{name}` of {core}"))?;
+        let line = line.with_context(|| {
+            let said = String::from_utf8_lossy(&output.stderr);
+            format!("{mca} gave no line `{name}` for {core}; it said: {}", said.trim())
+        })?;
         Ok(line.trim().parse()?)
     };
     Ok((
@@ -385,7 +419,8 @@ fn compare(document: &str, measured: &[Measured]) -> Result<bool> {
     Ok(findings.is_empty())
 }
 
-fn document(measured: &[Measured], mca: &str) -> Result<String> {
+/// The table of counts.
+fn counted(measured: &[Measured]) -> Result<String> {
     let mut out = String::from(HEAD);
     for m in measured {
         let Counts {
@@ -408,7 +443,12 @@ fn document(measured: &[Measured], mca: &str) -> Result<String> {
             m.products as f64 / m.counts.total() as f64
         )?;
     }
-    out.push_str(MODELS);
+    Ok(out)
+}
+
+/// The table of simulations.
+fn simulated(measured: &[Measured], mca: &str) -> Result<String> {
+    let mut out = format!("{SIMULATED}{MODELS}");
     write!(out, "| kernel | tier | share |")?;
     CORES.iter().try_for_each(|core| write!(out, " {} |", core.0))?;
     write!(out, "\n|---|---|---|")?;
@@ -471,8 +511,6 @@ a ninth of these only set the starting values of sums. The check fails if they a
 ";
 
 const MODELS: &str = "
-## Simulated throughput
-
 Multiply-adds per cycle of the loop in which most instructions lie (`share` of all of the call), simulated by llvm-mca 22 on
 its model of each core, and in parentheses how close that is to what the core's units alone allow for these instructions;
 the rest is latency. The models know no caches and no memory, and are coarse for some cores (all of Apple's share an old
@@ -487,3 +525,20 @@ does about three fifths of it with `sdot` on Neoverse N1, and two fifths with `s
 `sme2` is missing: llvm-mca 22 models no instruction of streaming mode for any core.
 
 ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn simulator_of_an_older_version_is_not_taken() {
+        for (version, expected) in [
+            ("Debian LLVM version 22.1.8\n  Optimized build.", true),
+            ("LLVM (http://llvm.org/):\n  LLVM version 23.0.0git\n", true),
+            ("Debian LLVM version 14.0.6\n  Optimized build.", false),
+            ("", false),
+        ] {
+            assert_eq!(knows_all_cores(version), expected, "{version}");
+        }
+    }
+}
