@@ -367,7 +367,7 @@ fn prompts_are_scored_as_alone_among_other_requests() {
             let far = scored
                 .iter()
                 .zip(&expected)
-                .find(|(t, e)| (t.logprob - **e).abs() > 1e-7);
+                .find(|(t, e)| (t.logprob - **e).abs() > 1e-9);
             assert!(far.is_none(), "{case}: {far:?}");
         }
         for other in others {

@@ -448,9 +448,9 @@ fn roll(tokens: &[u32], sinks: usize, keep: usize) -> Vec<u32> {
 
 /// Natural logarithm of the softmax of `logits` at `token`, in `f64`.
 fn log_probability(logits: &[f32], token: u32) -> f64 {
-    let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let sum: f64 = logits.iter().map(|&x| f64::from(x - max).exp()).sum();
-    f64::from(logits[token as usize] - max) - sum.ln()
+    let max = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
+    let sum: f64 = logits.iter().map(|&x| (f64::from(x) - max).exp()).sum();
+    f64::from(logits[token as usize]) - max - sum.ln()
 }
 
 #[cfg(test)]
