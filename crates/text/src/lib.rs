@@ -39,4 +39,4 @@ pub mod tools;
 pub use chat::{ChatTemplate, ChatTemplateSource, Clock, Limits, RenderOptions, message};
 pub use detokenize::StreamDecoder;
 pub use error::{Error, ErrorKind};
-pub use tokenizer::{Tokenizer, TokenizerSource, TokenizerTables};
+pub use tokenizer::{Tokenizer, TokenizerSource, TokenizerTables, known_end_ids};

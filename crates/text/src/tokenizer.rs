@@ -11,6 +11,7 @@ mod tables;
 
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use serde_json::Value;
 
@@ -19,6 +20,7 @@ use crate::files::{parse_object, read_optional};
 use crate::{Error, ErrorKind, StreamDecoder};
 use file::LoadedModel;
 use special::SpecialTokens;
+pub use special::known_end_ids;
 pub use tables::TokenizerTables;
 use tokenizers::{DecoderWrapper, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper, TokenizerImpl};
 
@@ -51,6 +53,8 @@ const MAX_GROWTH: usize = 1 << 10;
 #[derive(Debug)]
 pub struct Tokenizer {
     inner: Inner,
+    /// The same, for [`encode_as_text`](Self::encode_as_text).
+    as_text: OnceLock<Inner>,
     decoding: Decoding,
     special: SpecialTokens,
     vocab_size: usize,
@@ -140,6 +144,7 @@ impl Tokenizer {
         let eos = ends(flag("add_eos_token"), special.eos, probe.last());
         Ok(Self {
             inner,
+            as_text: OnceLock::new(),
             decoding,
             special,
             vocab_size,
@@ -163,7 +168,32 @@ impl Tokenizer {
     /// # Errors
     /// [`ErrorKind::Encode`] if the tokenizer's own rules fail on the text.
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, Error> {
-        let mut ids = encode(&self.inner, text, add_special)?;
+        self.encode_with(&self.inner, text, add_special)
+    }
+
+    /// As [`encode`](Self::encode), but special tokens written out in the text stay text: `<|im_end|>` becomes the ids of
+    /// its letters, as any other word, and never the id that ends a turn. It is for texts of others, which must not be able
+    /// to forge structure. What [`is_special`](Self::is_special) says no to, such as the `<tool_call>` of some models,
+    /// becomes its id here too.
+    ///
+    /// The ids are those that Hugging Face tokenizers give with `split_special_tokens`, except where a vocabulary has the
+    /// special token as an ordinary piece as well: that piece is not used.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Encode`] if the tokenizer's own rules fail on the text, or a special token is a single character, which
+    /// cannot be spelled in another way.
+    pub fn encode_as_text(&self, text: &str, add_special: bool) -> Result<Vec<u32>, Error> {
+        let inner = self.as_text.get_or_init(|| {
+            let mut inner = self.inner.clone();
+            inner.with_model(self.inner.get_model().without(&self.special.ids));
+            inner.set_encode_special_tokens(true);
+            inner
+        });
+        self.encode_with(inner, text, add_special)
+    }
+
+    fn encode_with(&self, inner: &Inner, text: &str, add_special: bool) -> Result<Vec<u32>, Error> {
+        let mut ids = encode(inner, text, add_special)?;
         if add_special {
             match self.bos {
                 // The text may begin with the token itself.
@@ -237,9 +267,9 @@ impl Tokenizer {
         self.special.eos
     }
 
-    /// The ids that end an answer, ascending: all of `generation_config.json`'s `eos_token_id`, the
-    /// configuration's `eos_token`, and the end-of-turn tokens known in the field that this vocabulary marks
-    /// as special, such as `<|im_end|>`, `<end_of_turn>` and `<|eot_id|>`.
+    /// The ids that end an answer, ascending: all of `generation_config.json`'s `eos_token_id` and the configuration's
+    /// `eos_token`. Unless the former is a list, the end-of-turn tokens known in the field that this vocabulary marks
+    /// as special are among them, such as `<|im_end|>`, `<end_of_turn>` and `<|eot_id|>`.
     pub fn stop_ids(&self) -> &[u32] {
         &self.special.stop
     }

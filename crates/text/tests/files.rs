@@ -47,9 +47,37 @@ fn stop_ids_come_from_every_file() {
     assert_eq!(stop(json!({"eos_token_id": 7})), [2, 7]);
     assert_eq!(stop(json!({"eos_token_id": [9, 7, 2]})), [2, 7, 9]);
     assert_eq!(stop(json!({"eos_token_id": null})), [2]);
+    assert_eq!(stop(json!({"eos_token_id": []})), [2]);
     // null in the configuration means none; the special token `</s>` still ends an answer.
     let none = tokenizer(&json!({"eos_token": null, "bos_token": null}), &json!({})).unwrap();
     assert_eq!((none.bos(), none.eos(), none.stop_ids()), (None, None, &[2][..]));
+}
+
+#[test]
+fn stop_ids_by_name_give_way_to_a_list_and_to_harmony() {
+    let stop = |tokens: &[&str], generation: Value| {
+        let added = tokens.iter().enumerate().map(|(i, content)| {
+            json!({"id": i + 1, "content": content, "special": true, "single_word": false, "lstrip": false,
+                "rstrip": false, "normalized": false})
+        });
+        let file = json!({"added_tokens": added.collect::<Vec<_>>(), "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}});
+        let (file, generation) = (file.to_string(), generation.to_string());
+        let source = TokenizerSource {
+            tokenizer: file.as_bytes(),
+            generation_config: Some(generation.as_bytes()),
+            ..TokenizerSource::default()
+        };
+        Tokenizer::from_source(source).unwrap().stop_ids().to_vec()
+    };
+    let phi = ["<|end|>", "<|endoftext|>"];
+    let harmony = ["<|return|>", "<|end|>", "<|call|>", "<|endoftext|>"];
+    // A single id often misses the end of a turn; a list is what the makers chose.
+    assert_eq!(stop(&phi, json!({})), [1, 2]);
+    assert_eq!(stop(&phi, json!({"eos_token_id": 2})), [1, 2]);
+    assert_eq!(stop(&phi, json!({"eos_token_id": [2]})), [2]);
+    // `<|end|>` ends a message of gpt-oss, not its answer.
+    assert_eq!(stop(&harmony, json!({"eos_token_id": 1})), [1, 3, 4]);
+    assert_eq!(stop(&harmony, json!({"eos_token_id": [1, 4, 3]})), [1, 3, 4]);
 }
 
 #[test]

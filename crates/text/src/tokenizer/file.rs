@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -21,26 +22,71 @@ use super::bpe::{Bpe, Settings};
 use super::tables::{Tables, TokenizerTables, Vocabulary};
 
 /// A vocabulary of any kind.
-#[derive(Debug)]
-pub(crate) enum LoadedModel {
+#[derive(Debug, Clone)]
+pub(crate) struct LoadedModel {
+    kind: Kind,
+    /// Ids whose spelling in a text does not become them, ascending.
+    unused: Arc<[u32]>,
+}
+
+/// Cheap to clone.
+#[derive(Debug, Clone)]
+enum Kind {
     Bpe(Bpe),
-    Other(ModelWrapper),
+    Other(Arc<ModelWrapper>),
 }
 
 impl LoadedModel {
+    fn new(kind: Kind) -> Self {
+        let unused = Arc::default();
+        Self { kind, unused }
+    }
+
+    /// The same vocabulary, which spells the tokens `ids` (ascending) in smaller pieces where they occur in a text.
+    pub(super) fn without(&self, ids: &[u32]) -> Self {
+        Self {
+            kind: self.kind.clone(),
+            unused: ids.into(),
+        }
+    }
+
+    fn tokens(&self, sequence: &str) -> Result<Vec<Token>> {
+        match &self.kind {
+            Kind::Bpe(bpe) => bpe.tokenize(sequence),
+            Kind::Other(model) => model.tokenize(sequence),
+        }
+    }
+
+    /// Where to cut `text` so that `token` is not a piece of it, if its spelling must not become it: in its middle.
+    fn cut(&self, text: &str, token: &Token) -> Result<Option<usize>> {
+        if self.unused.binary_search(&token.id).is_err() {
+            return Ok(None);
+        }
+        let (start, end) = token.offsets;
+        let spelling = text.get(start..end).unwrap_or_default();
+        // The token for what is unknown stands for text that is not its spelling, and may do so.
+        if self.id_to_token(token.id).as_deref() != Some(spelling) {
+            return Ok(None);
+        }
+        match spelling.char_indices().nth(spelling.chars().count() / 2) {
+            Some((at, _)) if at > 0 => Ok(Some(start + at)),
+            _ => Err(format!("`{spelling}` is a special token of one character, which has no other spelling").into()),
+        }
+    }
+
     /// One more than the highest id, added tokens apart.
     pub(super) fn ids(&self) -> usize {
-        match self {
-            Self::Bpe(bpe) => bpe.tables().ids(),
-            Self::Other(model) => model.get_vocab().values().max().map_or(0, |&id| id as usize + 1),
+        match &self.kind {
+            Kind::Bpe(bpe) => bpe.tables().ids(),
+            Kind::Other(model) => model.get_vocab().values().max().map_or(0, |&id| id as usize + 1),
         }
     }
 
     /// The tables, where there are any.
     pub(super) fn tables(&self) -> Option<&TokenizerTables> {
-        match self {
-            Self::Bpe(bpe) => Some(bpe.tables().bytes()),
-            Self::Other(_) => None,
+        match &self.kind {
+            Kind::Bpe(bpe) => Some(bpe.tables().bytes()),
+            Kind::Other(_) => None,
         }
     }
 }
@@ -49,55 +95,77 @@ impl Model for LoadedModel {
     type Trainer = TrainerWrapper;
 
     fn tokenize(&self, sequence: &str) -> Result<Vec<Token>> {
-        match self {
-            Self::Bpe(bpe) => bpe.tokenize(sequence),
-            Self::Other(model) => model.tokenize(sequence),
+        if self.unused.is_empty() {
+            return self.tokens(sequence);
         }
+        let mut found = Vec::new();
+        // Parts still to be tokenized, the first one last.
+        let mut parts = vec![0..sequence.len()];
+        while let Some(part) = parts.pop() {
+            let text = &sequence[part.clone()];
+            let tokens = self.tokens(text)?;
+            let mut cuts = Vec::new();
+            for token in &tokens {
+                cuts.extend(self.cut(text, token)?.map(|at| part.start + at));
+            }
+            if cuts.is_empty() {
+                found.extend(tokens.into_iter().map(|mut token| {
+                    token.offsets = (token.offsets.0 + part.start, token.offsets.1 + part.start);
+                    token
+                }));
+                continue;
+            }
+            let ends = cuts.iter().copied().chain([part.end]);
+            let starts = [part.start].into_iter().chain(cuts.iter().copied());
+            let halves: Vec<_> = starts.zip(ends).map(|(start, end)| start..end).collect();
+            parts.extend(halves.into_iter().rev());
+        }
+        Ok(found)
     }
 
     fn token_to_id(&self, token: &str) -> Option<u32> {
-        match self {
-            Self::Bpe(bpe) => bpe.tables().id(token),
-            Self::Other(model) => model.token_to_id(token),
+        match &self.kind {
+            Kind::Bpe(bpe) => bpe.tables().id(token),
+            Kind::Other(model) => model.token_to_id(token),
         }
     }
 
     fn id_to_token(&self, id: u32) -> Option<String> {
-        match self {
-            Self::Bpe(bpe) => bpe.tables().spelling(id).map(str::to_owned),
-            Self::Other(model) => model.id_to_token(id),
+        match &self.kind {
+            Kind::Bpe(bpe) => bpe.tables().spelling(id).map(str::to_owned),
+            Kind::Other(model) => model.id_to_token(id),
         }
     }
 
     fn get_vocab(&self) -> HashMap<String, u32> {
-        match self {
-            Self::Bpe(bpe) => {
+        match &self.kind {
+            Kind::Bpe(bpe) => {
                 let ids = 0..u32::try_from(bpe.tables().ids()).unwrap_or(u32::MAX);
                 ids.filter_map(|id| Some((bpe.tables().spelling(id)?.to_owned(), id)))
                     .collect()
             }
-            Self::Other(model) => model.get_vocab(),
+            Kind::Other(model) => model.get_vocab(),
         }
     }
 
     fn get_vocab_size(&self) -> usize {
-        match self {
-            Self::Bpe(bpe) => bpe.tables().len(),
-            Self::Other(model) => model.get_vocab_size(),
+        match &self.kind {
+            Kind::Bpe(bpe) => bpe.tables().len(),
+            Kind::Other(model) => model.get_vocab_size(),
         }
     }
 
     fn save(&self, folder: &Path, prefix: Option<&str>) -> Result<Vec<PathBuf>> {
-        match self {
-            Self::Bpe(_) => Err("a vocabulary in tables is stored as `tokenizer.tables`".into()),
-            Self::Other(model) => model.save(folder, prefix),
+        match &self.kind {
+            Kind::Bpe(_) => Err("a vocabulary in tables is stored as `tokenizer.tables`".into()),
+            Kind::Other(model) => model.save(folder, prefix),
         }
     }
 
     fn get_trainer(&self) -> TrainerWrapper {
-        match self {
-            Self::Bpe(_) => TrainerWrapper::from(tokenizers::models::bpe::BpeTrainer::default()),
-            Self::Other(model) => model.get_trainer(),
+        match &self.kind {
+            Kind::Bpe(_) => TrainerWrapper::from(tokenizers::models::bpe::BpeTrainer::default()),
+            Kind::Other(model) => model.get_trainer(),
         }
     }
 }
@@ -116,7 +184,10 @@ pub(super) fn read(json: &[u8]) -> Result<Inner> {
         }
         ParsedModel::Other(model) => {
             let stages = serde_json::to_vec(&file.rest)?;
-            assemble(serde_json::from_slice(&stages)?, LoadedModel::Other(*model))
+            assemble(
+                serde_json::from_slice(&stages)?,
+                LoadedModel::new(Kind::Other(Arc::new(*model))),
+            )
         }
     }
 }
@@ -129,7 +200,7 @@ pub(super) fn open(tables: TokenizerTables) -> Result<Inner> {
     let tables = Tables::open(tables)?;
     let mut stages: Stages = serde_json::from_slice(tables.settings())?;
     let settings = stages.model.take().unwrap_or_default();
-    assemble(stages, LoadedModel::Bpe(Bpe::new(tables, settings)))
+    assemble(stages, LoadedModel::new(Kind::Bpe(Bpe::new(tables, settings))))
 }
 
 /// The stages around the vocabulary.

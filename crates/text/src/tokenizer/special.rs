@@ -24,7 +24,25 @@ const END_TOKENS: &[&str] = &[
     "<|eot|>",         // Llama 4
     "<|endofturn|>",   // EXAONE
     "[EOS]",           // OLMo
+    "<EOT>",           // Code Llama
 ];
+
+/// Of these, one that ends an answer only where the other is not in the vocabulary. In the harmony format of gpt-oss an
+/// answer is several messages, each ended by `<|end|>`, and `<|return|>` ends the answer.
+const NOT_BESIDE: &[(&str, &str)] = &[("<|end|>", "<|return|>")];
+
+/// The ids of tokens that end an answer in published chat formats, ascending. `special` gives the id of a token by its
+/// spelling, if the vocabulary has it and marks it as special.
+pub fn known_end_ids(special: impl Fn(&str) -> Option<u32>) -> Vec<u32> {
+    let ends_less = |token: &str| {
+        let beside = NOT_BESIDE.iter().find(|(less, _)| *less == token);
+        beside.is_some_and(|(_, more)| special(more).is_some())
+    };
+    let known = END_TOKENS.iter().filter(|token| !ends_less(token));
+    let mut ids: Vec<u32> = known.filter_map(|token| special(token)).collect();
+    ids.sort_unstable();
+    ids
+}
 
 #[derive(Debug)]
 pub(super) struct SpecialTokens {
@@ -106,8 +124,11 @@ impl SpecialTokens {
             })?;
             stop.push(id);
         }
-        let known = END_TOKENS.iter().filter_map(|token| inner.token_to_id(token));
-        stop.extend(known.filter(|id| ids.binary_search(id).is_ok()));
+        // A list is what the model's makers chose. A single id, or none, often misses the end of a turn.
+        if !matches!(generation.get("eos_token_id"), Some(Value::Array(list)) if !list.is_empty()) {
+            let special = |token: &str| inner.token_to_id(token).filter(|id| ids.binary_search(id).is_ok());
+            stop.extend(known_end_ids(special));
+        }
         stop.sort_unstable();
         stop.dedup();
         Ok(Self {
