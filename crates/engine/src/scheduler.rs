@@ -34,7 +34,8 @@ pub struct SchedulerLimits {
     /// Requests that wait beside them. One more is refused with [`Error::Busy`]. Default 512.
     pub queue: usize,
     /// Tokens whose keys and values are kept, of requests under way and of prefixes together. `None` (default) takes what all
-    /// sequences can need, or a quarter of the machine's memory where that is less; at least one context.
+    /// sequences can need, or what fits in an eighth of the machine's memory and in 1 GiB where that is less; at least one
+    /// context.
     pub kv_tokens: Option<usize>,
     /// Longest time that prompts may add between two tokens of the answers under way. Default 50 ms.
     pub gap: Duration,

@@ -25,6 +25,8 @@ const SET_ASIDE: usize = 256;
 const MOST_SCORED: usize = 32;
 /// Rows of a prompt that weigh as much as a second of waiting.
 const ROWS_PER_SECOND: f64 = 1000.0;
+/// Most bytes of keys and values where nobody said how many.
+const MOST_KV_BYTES: u64 = 1 << 30;
 /// Weight of the latest measurement in running means.
 const LATEST: f64 = 0.2;
 
@@ -732,7 +734,7 @@ fn kv_tokens(program: &cactus_runtime::Program, limits: &SchedulerLimits) -> usi
         Some(tokens) => tokens,
         None => {
             let all = context.saturating_mul(limits.sequences);
-            let bytes = total_memory().unwrap_or(8 << 30) / 4;
+            let bytes = (total_memory().unwrap_or(8 << 30) / 8).min(MOST_KV_BYTES);
             let fitting = (bytes as usize) / program.block_bytes().max(1);
             all.min(fitting.saturating_mul(BLOCK))
         }
