@@ -43,6 +43,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
             "base", "bundle", "quant", "kernels", "passes", "import", "runtime", "text", "engine",
         ],
     ),
+    ("serve", &["base", "bundle", "runtime", "text", "engine"]),
     ("cli", ALL),
     ("testkit", &["tensor", "quant", "ir"]),
     ("fuzzing", ALL),
@@ -67,6 +68,7 @@ const ALL: &[&str] = &[
     "engine",
     "hub",
     "quality",
+    "serve",
 ];
 
 /// Paths that must not exist, however long: from, to, and why.

@@ -21,6 +21,9 @@ A bundle is a folder with a converted model: its weights, its graph and its toke
 pub(crate) enum Command {
     /// Answer a prompt, or chat if there is none
     Run(Box<RunArgs>),
+    /// Serve models over HTTP, with the APIs of OpenAI, Anthropic and Ollama and a chat page
+    #[command(after_help = SERVE, mut_arg("context", |arg| arg.default_value("8192")))]
+    Serve(Box<ServeArgs>),
     /// Make a bundle from a GGUF file or a Hugging Face model
     Convert(ConvertArgs),
     /// Make a bundle from a PyTorch model, or from a program saved by torch.export (`.pt2`)
@@ -43,6 +46,107 @@ pub(crate) enum Command {
     Score(ScoreArgs),
     /// Measure the quality of a bundle: perplexity, difference from another bundle, tasks
     Eval(EvalArgs),
+}
+
+const SERVE: &str = "\
+Start with `cactus serve`, and open http://127.0.0.1:8080 in a browser. Clients of OpenAI are pointed at
+http://127.0.0.1:8080/v1, those of Anthropic and Ollama at http://127.0.0.1:8080.
+CACTUS_API_KEY sets keys as --api-key does, separated by commas, and keeps them out of the list of processes.";
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Models to serve, named as for `cactus run`; the first one answers where a request names none, and is loaded at once
+    /// [default: as for `cactus run`]
+    pub(crate) models: Vec<String>,
+    /// If no model is named, take the small one: smollm2-135m-instruct
+    #[arg(long, conflicts_with = "models")]
+    pub(crate) small: bool,
+    /// Address to listen on; 0.0.0.0 is every address of this machine
+    #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS", help_heading = "Access")]
+    pub(crate) host: std::net::IpAddr,
+    /// Port to listen on; 0 is a free one
+    #[arg(long, default_value_t = 8080, help_heading = "Access")]
+    pub(crate) port: u16,
+    /// Key that clients have to send; can be repeated [default: CACTUS_API_KEY, or none]
+    #[arg(long, value_name = "KEY", help_heading = "Access")]
+    pub(crate) api_key: Vec<String>,
+    /// Name under which clients reach this server, beside addresses and localhost; `*` is any
+    #[arg(long, value_name = "NAME", help_heading = "Access")]
+    pub(crate) allow_host: Vec<String>,
+    /// Origin of web pages that may use this server, such as https://app.example
+    #[arg(long, value_name = "ORIGIN", help_heading = "Access")]
+    pub(crate) allow_origin: Vec<String>,
+    /// Certificate chain as a PEM file: connections are encrypted
+    #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = "Access")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Private key as a PEM file
+    #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "Access")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Most memory of all loaded models, such as 4GB; models nobody uses make room [default: no limit]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Limits")]
+    pub(crate) max_memory: Option<u64>,
+    /// Unload a model that nobody asked for so long [default: never]
+    #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Limits")]
+    pub(crate) idle: Option<u32>,
+    /// Load the first model only when somebody asks for it
+    #[arg(long, help_heading = "Limits")]
+    pub(crate) lazy: bool,
+    /// Requests to a model that are computed together
+    #[arg(long, default_value_t = 32, value_name = "N", help_heading = "Limits")]
+    pub(crate) parallel: usize,
+    /// Requests to a model that may wait beside them; more are refused with status 429
+    #[arg(long, default_value_t = 512, value_name = "N", help_heading = "Limits")]
+    pub(crate) queue: usize,
+    /// Tokens of all requests and cached prefixes together that a model keeps [default: as memory allows]
+    #[arg(long, value_name = "TOKENS", help_heading = "Limits")]
+    pub(crate) kv_tokens: Option<usize>,
+    /// Longest body of a request
+    #[arg(long, default_value = "16MB", value_name = "BYTES", value_parser = parse_bytes, help_heading = "Limits")]
+    pub(crate) max_body: u64,
+    /// Longest time of an answer
+    #[arg(long, default_value_t = 600, value_name = "SECONDS", help_heading = "Limits")]
+    pub(crate) timeout: u64,
+    /// Longest time that answers get to end when the server is told to stop
+    #[arg(long, default_value_t = 30, value_name = "SECONDS", help_heading = "Limits")]
+    pub(crate) drain: u64,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    /// Bits for each weight, if a model must be converted first
+    #[arg(long, default_value = "8", value_name = "1|2|3|4|5|6|8|16|32")]
+    pub(crate) bits: Bits,
+    /// Below 8 bits, do not calibrate: faster, but much more quality is lost
+    #[arg(long)]
+    pub(crate) no_calibrate: bool,
+    /// Hugging Face token, for gated models [default: HF_TOKEN, or the token that `hf auth login` saved]
+    #[arg(long)]
+    pub(crate) token: Option<String>,
+    /// Never use the network
+    #[arg(long)]
+    pub(crate) offline: bool,
+}
+
+/// Bytes with a unit: `512MB` (1 MB is 1e6 bytes), `4GiB` (1 GiB is 2^30).
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let factor = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1.0,
+        "k" | "kb" => 1e3,
+        "m" | "mb" => 1e6,
+        "g" | "gb" => 1e9,
+        "kib" => 1024.0,
+        "mib" => 1048576.0,
+        "gib" => 1073741824.0,
+        _ => -1.0,
+    };
+    match number.parse::<f64>() {
+        Ok(number) if factor > 0.0 && number > 0.0 => Ok((number * factor) as u64),
+        _ => Err(format!(
+            "expected bytes with a unit, such as 512MB or 4GB; found `{text}`"
+        )),
+    }
 }
 
 /// How a bundle is found and loaded.

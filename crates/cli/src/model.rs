@@ -55,7 +55,7 @@ pub(crate) fn meant(hub: &Hub) -> Result<String> {
 }
 
 /// What a user may write to mean `model`.
-fn name_of(model: &ModelRef) -> String {
+pub(crate) fn name_of(model: &ModelRef) -> String {
     match model {
         ModelRef::HuggingFace(repo) if *repo == preferred().repo => preferred().id.to_owned(),
         ModelRef::HuggingFace(repo) => repo.to_string(),

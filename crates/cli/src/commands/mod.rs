@@ -14,6 +14,7 @@ mod list;
 mod policy;
 mod run;
 mod score;
+mod serve;
 mod tokenize;
 mod transpile;
 
@@ -24,6 +25,7 @@ use std::process::ExitCode;
 pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Run(a) => return run::run(&a),
+        Command::Serve(a) => serve::run(&a)?,
         Command::Convert(a) => convert::run(&a)?,
         Command::Transpile(a) => return transpile::run(&a),
         Command::Inspect(a) => inspect::run(&a)?,

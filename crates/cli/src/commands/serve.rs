@@ -1,0 +1,167 @@
+use crate::args::{ModelArgs, ServeArgs};
+use crate::{model, output};
+use anyhow::{Context as _, Result};
+use cactus_engine::scheduler::SchedulerLimits;
+use cactus_hub::ModelRef;
+use cactus_serve::models::{ModelLimits, Models, Source};
+use cactus_serve::{ServeOptions, Tls};
+use std::io::IsTerminal as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Keys, separated by commas.
+const KEY_VARIABLE: &str = "CACTUS_API_KEY";
+
+pub(crate) fn run(args: &ServeArgs) -> Result<()> {
+    log();
+    let limits = ModelLimits {
+        load: model::load_options(&args.engine),
+        scheduler: SchedulerLimits {
+            sequences: args.parallel,
+            queue: args.queue,
+            kv_tokens: args.kv_tokens,
+            ..SchedulerLimits::default()
+        },
+        memory_bytes: args.max_memory,
+        idle: args.idle.map(|minutes| Duration::from_secs(60 * u64::from(minutes))),
+    };
+    let names = names(args)?;
+    let sources = names
+        .iter()
+        .map(|name| source(args, name))
+        .collect::<Result<Vec<_>>>()?;
+    let preload = match args.lazy {
+        true => Vec::new(),
+        false => sources.iter().take(1).map(|source| source.name.clone()).collect(),
+    };
+    let options = options(args)?;
+    // One thread for all input and output: the cores are for computing.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("cactus-http")
+        .enable_all()
+        .build()
+        .context("the server's thread cannot be started")?;
+    let open = options.keys.is_empty();
+    let scheme = if options.tls.is_some() { "https" } else { "http" };
+    let listening = move |address: SocketAddr| {
+        let shown = match address.ip().is_unspecified() {
+            true => SocketAddr::new([127, 0, 0, 1].into(), address.port()),
+            false => address,
+        };
+        output::note(format!(
+            "chat: {scheme}://{shown}    APIs: {scheme}://{shown}/v1    stop: Ctrl-C"
+        ));
+        if open && !address.ip().is_loopback() {
+            output::warning("anybody who reaches this machine can use the server; set a key with `--api-key`");
+        }
+    };
+    runtime.block_on(async move {
+        let models = Models::new(sources, limits);
+        cactus_serve::serve(models, options, preload, listening, stopped).await
+    })?;
+    // A download under way has no end of its own.
+    runtime.shutdown_background();
+    Ok(())
+}
+
+/// Events of the server, on standard error.
+fn log() {
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .with_max_level(tracing::Level::INFO);
+    // Only fails if there is one already, which is as good.
+    let _ = subscriber.try_init();
+}
+
+fn names(args: &ServeArgs) -> Result<Vec<String>> {
+    if !args.models.is_empty() {
+        return Ok(args.models.clone());
+    }
+    match model::named(None, args.small) {
+        Some(name) => Ok(vec![name.to_owned()]),
+        None => Ok(vec![model::meant(&model::hub(args.token.clone(), args.offline)?)?]),
+    }
+}
+
+/// The model that the user calls `name`: served under its own name.
+fn source(args: &ServeArgs, name: &str) -> Result<Source> {
+    let reference = ModelRef::parse(name)?;
+    let own = match &reference {
+        ModelRef::Local(path) => {
+            let full = std::fs::canonicalize(path).with_context(|| format!("there is no model at `{name}`"))?;
+            let last = if full.is_dir() {
+                full.file_name()
+            } else {
+                full.file_stem()
+            };
+            last.unwrap_or(full.as_os_str()).to_string_lossy().into_owned()
+        }
+        other => model::name_of(other),
+    };
+    let model = ModelArgs {
+        model: Some(name.to_owned()),
+        small: false,
+        bits: args.bits,
+        no_calibrate: args.no_calibrate,
+        token: args.token.clone(),
+        offline: args.offline,
+        reconvert: false,
+    };
+    Ok(Source {
+        name: own,
+        aliases: vec![name.to_owned()],
+        find: Arc::new(move || {
+            let find = || -> Result<std::path::PathBuf> {
+                let path = model::bundle(&model)?;
+                model::needs_program(&cactus_engine::Bundle::open(&path)?)?;
+                Ok(path)
+            };
+            find().map_err(|e| format!("{e:#}"))
+        }),
+    })
+}
+
+fn options(args: &ServeArgs) -> Result<ServeOptions> {
+    let mut keys = args.api_key.clone();
+    if keys.is_empty()
+        && let Ok(listed) = std::env::var(KEY_VARIABLE)
+    {
+        keys = listed.split(',').map(|key| key.trim().to_owned()).collect();
+        keys.retain(|key| !key.is_empty());
+    }
+    if keys.iter().any(|key| key.trim().is_empty()) {
+        anyhow::bail!("`--api-key` is empty; leave it out to serve without keys");
+    }
+    let tls = args.tls_cert.clone().zip(args.tls_key.clone());
+    Ok(ServeOptions {
+        keys,
+        allowed_hosts: args.allow_host.clone(),
+        allowed_origins: args.allow_origin.clone(),
+        body_bytes: usize::try_from(args.max_body).unwrap_or(usize::MAX),
+        timeout: Duration::from_secs(args.timeout),
+        drain: Duration::from_secs(args.drain),
+        tls: tls.map(|(certificate, key)| Tls { certificate, key }),
+        ..ServeOptions::new(SocketAddr::new(args.host, args.port))
+    })
+}
+
+/// Waits until the user or the system wants the server to stop; a second time, that it does not wait for answers.
+async fn stopped() {
+    #[cfg(unix)]
+    {
+        let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
+        match terminate {
+            Ok(mut terminate) => tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminate.recv() => {}
+            },
+            Err(_) => drop(tokio::signal::ctrl_c().await),
+        }
+    }
+    #[cfg(not(unix))]
+    drop(tokio::signal::ctrl_c().await);
+}

@@ -1,0 +1,100 @@
+//! Bodies in and errors out.
+
+use super::App;
+use crate::protocol::{ApiError, Kind};
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use serde_json::Value;
+use std::time::Duration;
+
+/// Longest time for a body to arrive.
+const BODY_TIME: Duration = Duration::from_secs(60);
+/// Bodies longer than this are read on another thread, so that no stream waits.
+const LONG_BYTES: usize = 64 << 10;
+
+/// In whose form errors are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    OpenAi,
+    Anthropic,
+    Ollama,
+}
+
+impl Form {
+    pub(super) fn of_path(path: &str) -> Self {
+        match path {
+            _ if path.starts_with("/v1/messages") => Self::Anthropic,
+            _ if path.starts_with("/api/") => Self::Ollama,
+            _ => Self::OpenAi,
+        }
+    }
+}
+
+/// An error as a response.
+pub(super) fn error(form: Form, error: &ApiError) -> Response {
+    let body = match form {
+        Form::OpenAi => error.openai(),
+        Form::Anthropic => error.anthropic(),
+        Form::Ollama => error.ollama(),
+    };
+    let mut response = json(&body);
+    let status = StatusCode::from_u16(error.kind.status());
+    *response.status_mut() = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    if let Some(after) = error.retry_after {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs().clamp(1, 120)));
+    }
+    if error.kind == Kind::Unauthorized {
+        headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    if matches!(error.kind, Kind::TooLarge | Kind::Timeout) {
+        // The rest of the body is still on its way.
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// A JSON response.
+pub(super) fn json(value: &Value) -> Response {
+    let mut response = Response::new(Body::from(value.to_string()));
+    let kind = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+/// Reads a body of JSON, and what `parse` makes of it. JSON nested 128 deep is refused, as serde_json does.
+pub(super) async fn read<T: Send + 'static>(
+    app: &App,
+    body: Body,
+    parse: impl FnOnce(&Value) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let limit = app.options.body_bytes;
+    let collected = tokio::time::timeout(BODY_TIME, Limited::new(body, limit).collect()).await;
+    let collected = collected.map_err(|_| {
+        let message = format!("the body did not arrive within {} s", BODY_TIME.as_secs());
+        ApiError::new(Kind::Timeout, message)
+    })?;
+    let bytes = collected.map_err(|e| match e.downcast_ref::<LengthLimitError>() {
+        Some(_) => {
+            let message = format!("the body is longer than {limit} bytes, the most that this server reads");
+            ApiError::new(Kind::TooLarge, message)
+        }
+        None => ApiError::new(Kind::Invalid, format!("the body cannot be read: {e}")),
+    })?;
+    let bytes = bytes.to_bytes();
+    let long = bytes.len() > LONG_BYTES;
+    let work = move || {
+        let value: Value = serde_json::from_slice(&bytes)
+            .map_err(|e| ApiError::new(Kind::Invalid, format!("the body is not JSON: {e}")))?;
+        parse(&value)
+    };
+    match long {
+        true => match tokio::task::spawn_blocking(work).await {
+            Ok(result) => result,
+            Err(e) => Err(ApiError::new(Kind::Server, e.to_string())),
+        },
+        false => work(),
+    }
+}

@@ -1,0 +1,160 @@
+//! Connections: listening, encryption, and stopping.
+
+use super::{App, ServeOptions};
+use axum::Router;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+/// Longest time for the headers of a request to arrive, and for a connection to be encrypted.
+const HEADER_TIME: Duration = Duration::from_secs(30);
+/// Longest time that connections get to send what is left after the last answer has ended.
+const CLOSING_TIME: Duration = Duration::from_secs(2);
+
+/// Why a server cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The address cannot be had.
+    #[error("cannot listen on {address}: {source}")]
+    Address {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Certificate or key cannot be read.
+    #[error("{}: {message}", path.display())]
+    Certificate {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        message: String,
+    },
+    /// This build has no encryption.
+    #[error("this build cannot encrypt connections; build it with the feature `tls`")]
+    NoTls,
+}
+
+/// A server that can be reached.
+pub(super) struct Listener {
+    tcp: TcpListener,
+    address: SocketAddr,
+    #[cfg(feature = "tls")]
+    tls: Option<tokio_rustls::TlsAcceptor>,
+}
+
+impl Listener {
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+pub(super) async fn listen(options: &ServeOptions) -> Result<Listener, Error> {
+    #[cfg(not(feature = "tls"))]
+    if options.tls.is_some() {
+        return Err(Error::NoTls);
+    }
+    #[cfg(feature = "tls")]
+    let tls = options.tls.as_ref().map(acceptor).transpose()?;
+    let address = options.address;
+    let failed = |source| Error::Address { address, source };
+    let tcp = TcpListener::bind(address).await.map_err(failed)?;
+    let address = tcp.local_addr().map_err(failed)?;
+    Ok(Listener {
+        tcp,
+        address,
+        #[cfg(feature = "tls")]
+        tls,
+    })
+}
+
+#[cfg(feature = "tls")]
+fn acceptor(tls: &super::Tls) -> Result<tokio_rustls::TlsAcceptor, Error> {
+    use rustls::pki_types::pem::PemObject as _;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    let wrong = |path: &PathBuf, message: String| Error::Certificate {
+        path: path.clone(),
+        message,
+    };
+    let chain = CertificateDer::pem_file_iter(&tls.certificate)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|e| wrong(&tls.certificate, e.to_string()))?;
+    let key = PrivateKeyDer::from_pem_file(&tls.key).map_err(|e| wrong(&tls.key, e.to_string()))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
+        .map_err(|e| wrong(&tls.certificate, e.to_string()))?;
+    Ok(tokio_rustls::TlsAcceptor::from(Arc::new(config)))
+}
+
+/// Accepts connections until `stop`. From then on requests for answers are refused, until the last answer has ended or its
+/// time is over; what is under way after that is cancelled.
+pub(super) async fn accept(listener: Listener, router: Router, app: &Arc<App>, stop: impl AsyncFn()) {
+    let graceful = GracefulShutdown::new();
+    let free = Arc::new(Semaphore::new(app.options.connections));
+    let mut stop = pin!(async {
+        stop().await;
+        app.draining.store(true, Ordering::Release);
+        tracing::info!("stopping");
+        tokio::select! {
+            _ = tokio::time::timeout(app.options.drain, app.drained()) => {}
+            () = stop() => {}
+        }
+    });
+    loop {
+        let accepted = async {
+            // Whoever comes while all are taken waits in the system's queue.
+            let permit = Arc::clone(&free).acquire_owned().await;
+            (permit, listener.tcp.accept().await)
+        };
+        let (permit, stream) = tokio::select! {
+            () = &mut stop => break,
+            accepted = accepted => match accepted {
+                (permit, Ok((stream, _))) => (permit, stream),
+                (_, Err(_)) => {
+                    // Out of file descriptors: some will come back.
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            },
+        };
+        let _ = stream.set_nodelay(true);
+        let service = TowerToHyperService::new(router.clone());
+        let watcher = graceful.watcher();
+        #[cfg(feature = "tls")]
+        if let Some(tls) = listener.tls.clone() {
+            tokio::spawn(async move {
+                let _permit = permit;
+                if let Ok(Ok(stream)) = tokio::time::timeout(HEADER_TIME, tls.accept(stream)).await {
+                    let connection = http().serve_connection(TokioIo::new(stream), service);
+                    let _ = watcher.watch(connection).await;
+                }
+            });
+            continue;
+        }
+        tokio::spawn(async move {
+            let _permit = permit;
+            // An error is a client that went away.
+            let connection = http().serve_connection(TokioIo::new(stream), service);
+            let _ = watcher.watch(connection).await;
+        });
+    }
+    drop(listener);
+    let _ = tokio::time::timeout(CLOSING_TIME, graceful.shutdown()).await;
+}
+
+fn http() -> hyper::server::conn::http1::Builder {
+    let mut builder = hyper::server::conn::http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME);
+    builder
+}

@@ -1,0 +1,295 @@
+//! The HTTP server around the protocols.
+//!
+//! One thread does all input and output. What takes time (templates, tokenizing, loading) happens on others, and what
+//! computes on the scheduler's. A request passes the doors of `guard` before its body is read.
+
+mod anthropic;
+mod body;
+mod connection;
+mod guard;
+mod metrics;
+mod ollama;
+mod openai;
+mod page;
+mod store;
+mod stream;
+
+use crate::models::Models;
+use crate::protocol::{ApiError, Kind};
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use axum::{Router, middleware};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::Notify;
+
+pub use connection::Error;
+
+/// What a server is like.
+#[derive(Debug, Clone)]
+pub struct ServeOptions {
+    /// Where to listen.
+    pub address: SocketAddr,
+    /// Keys, of which a client must send one; with none, anybody may ask.
+    pub keys: Vec<String>,
+    /// Names under which clients may reach the server, beside addresses and `localhost`; `*` is any.
+    pub allowed_hosts: Vec<String>,
+    /// Origins of web pages that may use the server, beside its own.
+    pub allowed_origins: Vec<String>,
+    /// Most bytes of a request's body.
+    pub body_bytes: usize,
+    /// Longest time of an answer.
+    pub timeout: Duration,
+    /// Longest time that answers under way get to end when the server is told to stop.
+    pub drain: Duration,
+    /// Most connections at once.
+    pub connections: usize,
+    /// Most responses that are kept for those that continue them.
+    pub stored_responses: usize,
+    /// Certificate and key, as PEM files.
+    pub tls: Option<Tls>,
+}
+
+/// Where certificate and key are.
+#[derive(Debug, Clone)]
+pub struct Tls {
+    /// The chain of certificates.
+    pub certificate: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
+
+impl ServeOptions {
+    /// A server on `address` with limits that suit a machine of one's own.
+    #[must_use]
+    pub fn new(address: SocketAddr) -> Self {
+        Self {
+            address,
+            keys: Vec::new(),
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            body_bytes: 16 << 20,
+            timeout: Duration::from_secs(600),
+            drain: Duration::from_secs(30),
+            connections: 1024,
+            stored_responses: 1024,
+            tls: None,
+        }
+    }
+}
+
+/// What the handlers share.
+#[derive(Debug)]
+pub(crate) struct App {
+    models: Arc<Models>,
+    options: ServeOptions,
+    guard: guard::Guard,
+    metrics: metrics::Metrics,
+    store: store::Store,
+    page: page::Page,
+    draining: AtomicBool,
+    preloaded: AtomicBool,
+    active: AtomicUsize,
+    ended: Notify,
+}
+
+/// A request under way.
+#[derive(Debug)]
+pub(crate) struct Active(Arc<App>);
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.0.active.fetch_sub(1, Ordering::AcqRel);
+        self.0.ended.notify_waiters();
+    }
+}
+
+impl App {
+    fn new(models: Arc<Models>, options: ServeOptions) -> Arc<App> {
+        Arc::new(App {
+            guard: guard::Guard::new(&options),
+            metrics: metrics::Metrics::new(),
+            store: store::Store::new(options.stored_responses),
+            page: page::Page::new(),
+            models,
+            options,
+            draining: AtomicBool::new(false),
+            preloaded: AtomicBool::new(false),
+            active: AtomicUsize::new(0),
+            ended: Notify::new(),
+        })
+    }
+
+    /// Counts a request that a model will answer; refused while the server stops.
+    fn begin(self: &Arc<Self>) -> Result<Active, ApiError> {
+        self.active.fetch_add(1, Ordering::AcqRel);
+        let active = Active(Arc::clone(self));
+        match self.draining.load(Ordering::Acquire) {
+            true => Err(ApiError::new(Kind::Unavailable, "the server is stopping")
+                .with_code("server_stopping")
+                .with_retry_after(Duration::from_secs(5))),
+            false => Ok(active),
+        }
+    }
+
+    /// Waits until no request is under way.
+    async fn drained(&self) {
+        loop {
+            let mut ended = std::pin::pin!(self.ended.notified());
+            // From here on no end is missed.
+            ended.as_mut().enable();
+            if self.active.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            ended.await;
+        }
+    }
+}
+
+/// Every route: method, path, and whether it is open without a key. The OpenAPI document has the same ones.
+pub const ROUTES: &[(&str, &str, bool)] = &[
+    ("get", "/", true),
+    ("get", "/health", true),
+    ("get", "/ready", true),
+    ("get", "/metrics", false),
+    ("get", "/openapi.json", true),
+    ("get", "/v1/models", false),
+    ("get", "/v1/models/{id}", false),
+    ("post", "/v1/chat/completions", false),
+    ("post", "/v1/completions", false),
+    ("post", "/v1/responses", false),
+    ("get", "/v1/responses/{id}", false),
+    ("delete", "/v1/responses/{id}", false),
+    ("post", "/v1/embeddings", false),
+    ("post", "/v1/messages", false),
+    ("post", "/v1/messages/count_tokens", false),
+    ("post", "/tokenize", false),
+    ("post", "/detokenize", false),
+    ("post", "/api/chat", false),
+    ("post", "/api/generate", false),
+    ("get", "/api/tags", false),
+    ("post", "/api/show", false),
+    ("get", "/api/ps", false),
+    ("get", "/api/version", false),
+];
+
+/// The document that describes every route. It is written by hand, because requests are read field by field and no types
+/// mirror them; a test holds it to [`ROUTES`], and reads its examples as requests.
+pub const OPENAPI: &str = include_str!("openapi.json");
+
+fn router(app: &Arc<App>) -> Router {
+    Router::new()
+        .route("/", get(page::show))
+        .route("/health", get(health))
+        .route("/ready", get(ready))
+        .route("/metrics", get(metrics::show))
+        .route("/openapi.json", get(openapi))
+        .route("/v1/models", get(openai::models))
+        // Names of models have slashes.
+        .route("/v1/models/{*id}", get(openai::model))
+        .route("/v1/chat/completions", post(openai::chat))
+        .route("/v1/completions", post(openai::completions))
+        .route("/v1/responses", post(openai::respond))
+        .route("/v1/responses/{id}", get(openai::response).delete(openai::forget))
+        .route("/v1/embeddings", post(openai::embed))
+        .route("/v1/messages", post(anthropic::answer))
+        .route("/v1/messages/count_tokens", post(anthropic::count))
+        .route("/tokenize", post(openai::tokenize))
+        .route("/detokenize", post(openai::detokenize))
+        .route("/api/chat", post(ollama::chat))
+        .route("/api/generate", post(ollama::generate))
+        .route("/api/tags", get(ollama::tags))
+        .route("/api/show", post(ollama::show))
+        .route("/api/ps", get(ollama::loaded))
+        .route("/api/version", get(ollama::version))
+        .method_not_allowed_fallback(wrong_method)
+        .fallback(not_found)
+        .layer(middleware::from_fn_with_state(Arc::clone(app), guard::admit))
+        .with_state(Arc::clone(app))
+}
+
+async fn health() -> Response {
+    body::json(&serde_json::json!({"status": "ok"}))
+}
+
+async fn openapi() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], OPENAPI).into_response()
+}
+
+async fn ready(State(app): State<Arc<App>>) -> Response {
+    let (status, word) = match () {
+        () if app.draining.load(Ordering::Acquire) => (StatusCode::SERVICE_UNAVAILABLE, "stopping"),
+        () if !app.preloaded.load(Ordering::Acquire) => (StatusCode::SERVICE_UNAVAILABLE, "loading"),
+        () => (StatusCode::OK, "ready"),
+    };
+    let mut response = body::json(&serde_json::json!({"status": word}));
+    *response.status_mut() = status;
+    response
+}
+
+async fn not_found(request: Request) -> Response {
+    let path = request.uri().path();
+    let message = format!("there is nothing at {path}; /openapi.json lists what there is");
+    body::error(body::Form::of_path(path), &ApiError::new(Kind::NotFound, message))
+}
+
+async fn wrong_method(method: Method, request: Request) -> Response {
+    let path = request.uri().path();
+    let message = format!("{path} does not take {method}");
+    body::error(body::Form::of_path(path), &ApiError::new(Kind::Method, message))
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs()
+}
+
+/// Serves `models` until a wait for `stop` is over, then lets answers under way end, for at most as long as the options say or
+/// a second wait for `stop` takes. `preload` are loaded at once; `listening` is called with the address when the server can be
+/// reached.
+///
+/// # Errors
+/// Where the address cannot be had, or the certificate cannot be read.
+pub async fn serve(
+    models: Arc<Models>,
+    options: ServeOptions,
+    preload: Vec<String>,
+    listening: impl FnOnce(SocketAddr),
+    stop: impl AsyncFn(),
+) -> Result<(), Error> {
+    let app = App::new(models, options);
+    let listener = connection::listen(&app.options).await?;
+    listening(listener.address());
+    let loading = tokio::spawn({
+        let app = Arc::clone(&app);
+        async move {
+            let mut all = true;
+            for name in preload {
+                // What went wrong is in the log, and the next request for the model says it.
+                all &= app.models.acquire(&name).await.is_ok();
+            }
+            app.preloaded.store(all, Ordering::Release);
+        }
+    });
+    let cleaning = tokio::spawn({
+        let models = Arc::clone(&app.models);
+        async move {
+            loop {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                models.unload_idle();
+            }
+        }
+    });
+    connection::accept(listener, router(&app), &app, stop).await;
+    loading.abort();
+    cleaning.abort();
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! Routes of Ollama's API.
+
+use super::App;
+use super::body::{self, Form};
+use super::guard::Tenant;
+use super::stream::{self, Asked, Wire};
+use crate::models::Known;
+use crate::protocol::{ApiError, KeepAlive, ollama};
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+type Shared = State<Arc<App>>;
+
+fn failed(error: &ApiError) -> Response {
+    body::error(Form::Ollama, error)
+}
+
+/// `POST /api/chat`.
+pub(super) async fn chat(State(app): Shared, Extension(tenant): Extension<Tenant>, body: Body) -> Response {
+    let request = body::read(&app, body, |value| ollama::chat(value, SystemTime::now())).await;
+    answer(app, tenant, request).await
+}
+
+/// `POST /api/generate`.
+pub(super) async fn generate(State(app): Shared, Extension(tenant): Extension<Tenant>, body: Body) -> Response {
+    let request = body::read(&app, body, |value| ollama::generate(value, SystemTime::now())).await;
+    answer(app, tenant, request).await
+}
+
+async fn answer(app: Arc<App>, tenant: Tenant, request: Result<ollama::Request, ApiError>) -> Response {
+    match request {
+        Err(e) => failed(&e),
+        Ok(ollama::Request::Answer(parts)) => {
+            let (job, encoder) = *parts;
+            let asked = Asked {
+                job,
+                encoder,
+                form: Form::Ollama,
+                wire: Wire::Lines,
+                format_field: "format",
+            };
+            stream::answer(app, tenant, asked, |_| {}).await
+        }
+        Ok(ollama::Request::Load {
+            model,
+            keep_alive,
+            mut answer,
+        }) => match app.models.acquire(&model).await {
+            Err(e) => failed(&e),
+            Ok(mut lease) => {
+                lease.keep(keep_alive);
+                let unload = keep_alive == KeepAlive::Unload;
+                body::json(&answer.loaded(&lease.model().name, unload))
+            }
+        },
+    }
+}
+
+/// What Ollama's clients are told of a model. There is no digest of a whole model, so it is empty.
+fn listed(known: &Known) -> Value {
+    let created = UNIX_EPOCH + Duration::from_secs(known.card.created);
+    json!({
+        "name": known.card.id,
+        "model": known.card.id,
+        "modified_at": ollama::date(created),
+        "size": known.bytes,
+        "digest": "",
+        "details": {"parent_model": "", "format": "cactus", "family": "", "families": [], "parameter_size": "",
+            "quantization_level": ""},
+    })
+}
+
+/// `GET /api/tags`.
+pub(super) async fn tags(State(app): Shared) -> Response {
+    let models: Vec<Value> = app.models.known().iter().map(listed).collect();
+    body::json(&json!({"models": models}))
+}
+
+/// `GET /api/ps`.
+pub(super) async fn loaded(State(app): Shared) -> Response {
+    let known = app.models.known();
+    let models: Vec<Value> = known
+        .iter()
+        .filter(|known| known.card.loaded)
+        .map(|known| {
+            let mut model = listed(known);
+            model["context_length"] = json!(known.card.context_tokens);
+            model["size_vram"] = Value::from(0);
+            model
+        })
+        .collect();
+    body::json(&json!({"models": models}))
+}
+
+/// `POST /api/show`.
+pub(super) async fn show(State(app): Shared, body: Body) -> Response {
+    let shown: Result<Value, ApiError> = async {
+        let name = body::read(&app, body, ollama::shown_model).await?;
+        let lease = app.models.acquire(&name).await?;
+        let model = lease.model().scheduler.model();
+        let template = model.chat_template().ok().flatten();
+        let mut capabilities = vec!["completion"];
+        if template.is_some_and(|template| template.reads("tools")) {
+            capabilities.push("tools");
+        }
+        let known = &app.models.known()[app.models.index(&name)?];
+        Ok(json!({
+            "modelfile": "",
+            "parameters": "",
+            "template": template.map_or("", |template| template.source_with_tools()),
+            "details": listed(known)["details"],
+            "model_info": {"general.architecture": "cactus",
+                "cactus.context_length": model.program().context_tokens()},
+            "capabilities": capabilities,
+            "modified_at": listed(known)["modified_at"],
+        }))
+    }
+    .await;
+    match shown {
+        Ok(value) => body::json(&value),
+        Err(e) => failed(&e),
+    }
+}
+
+/// `GET /api/version`.
+pub(super) async fn version() -> Response {
+    body::json(&json!({"version": env!("CARGO_PKG_VERSION")}))
+}

@@ -1,0 +1,211 @@
+//! Routes of OpenAI's APIs, and of tokens.
+
+use super::body::{self, Form};
+use super::guard::Tenant;
+use super::stream::{self, Asked, Wire};
+use super::{App, now};
+use crate::protocol::openai::{chat, completions, embeddings, model_list, responses};
+use crate::protocol::{ApiError, Encoder as _, Fields, Kind};
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+type Shared = State<Arc<App>>;
+
+fn failed(error: &ApiError) -> Response {
+    body::error(Form::OpenAi, error)
+}
+
+/// `GET /v1/models`.
+pub(super) async fn models(State(app): Shared) -> Response {
+    let cards: Vec<_> = app.models.known().into_iter().map(|known| known.card).collect();
+    body::json(&model_list(&cards))
+}
+
+/// `GET /v1/models/{id}`.
+pub(super) async fn model(State(app): Shared, Path(id): Path<String>) -> Response {
+    match app.models.index(&id) {
+        Ok(index) => body::json(&app.models.known()[index].card.json()),
+        Err(e) => failed(&e),
+    }
+}
+
+/// `POST /v1/chat/completions`.
+pub(super) async fn chat(State(app): Shared, Extension(tenant): Extension<Tenant>, body: Body) -> Response {
+    let (job, encoder) = match body::read(&app, body, |value| chat::request(value, now())).await {
+        Ok(request) => request,
+        Err(e) => return failed(&e),
+    };
+    let asked = Asked {
+        job,
+        encoder,
+        form: Form::OpenAi,
+        wire: Wire::Events,
+        format_field: "response_format",
+    };
+    stream::answer(app, tenant, asked, |_| {}).await
+}
+
+/// `POST /v1/completions`.
+pub(super) async fn completions(State(app): Shared, Extension(tenant): Extension<Tenant>, body: Body) -> Response {
+    let (job, mut encoder) = match body::read(&app, body, |value| completions::request(value, now())).await {
+        Ok(request) => request,
+        Err(e) => return failed(&e),
+    };
+    if encoder.echoes_ids() {
+        // Prompts of ids are echoed as text.
+        match app.models.acquire(&job.model).await {
+            Ok(lease) => {
+                if let Ok(tokenizer) = lease.model().scheduler.model().tokenizer() {
+                    encoder.spell(|ids| tokenizer.decode(ids, true));
+                }
+            }
+            Err(e) => return failed(&e),
+        }
+    }
+    let asked = Asked {
+        job,
+        encoder,
+        form: Form::OpenAi,
+        wire: Wire::Events,
+        format_field: "response_format",
+    };
+    stream::answer(app, tenant, asked, |_| {}).await
+}
+
+fn unknown_response(id: &str) -> ApiError {
+    let message = format!("there is no response `{id}`: it was never stored, or had to make room for newer ones");
+    ApiError {
+        param: Some("previous_response_id".to_owned()),
+        ..ApiError::new(Kind::NotFound, message).with_code("response_not_found")
+    }
+}
+
+/// `POST /v1/responses`.
+pub(super) async fn respond(State(app): Shared, Extension(tenant): Extension<Tenant>, body: Body) -> Response {
+    let mut request = match body::read(&app, body, |value| responses::request(value, now())).await {
+        Ok(request) => request,
+        Err(e) => return failed(&e),
+    };
+    let mut turns = Vec::new();
+    if let Some(id) = &request.previous {
+        match app.store.get(id, tenant) {
+            Some(kept) => turns = kept.turns,
+            None => return failed(&unknown_response(id)),
+        }
+        request.continue_from(&turns);
+    }
+    turns.append(&mut request.turns);
+    let store = request.store;
+    let asked = Asked {
+        job: request.job,
+        encoder: request.encoder,
+        form: Form::OpenAi,
+        wire: Wire::Events,
+        format_field: "text.format",
+    };
+    let keeper = Arc::clone(&app);
+    stream::answer(app, tenant, asked, move |encoder| {
+        if store {
+            turns.push(encoder.message());
+            keeper.store.keep(encoder.id(), tenant, encoder.whole(), turns);
+        }
+    })
+    .await
+}
+
+/// `GET /v1/responses/{id}`.
+pub(super) async fn response(
+    State(app): Shared,
+    Extension(tenant): Extension<Tenant>,
+    Path(id): Path<String>,
+) -> Response {
+    match app.store.get(&id, tenant) {
+        Some(kept) => body::json(&kept.response),
+        None => failed(&unknown_response(&id)),
+    }
+}
+
+/// `DELETE /v1/responses/{id}`.
+pub(super) async fn forget(
+    State(app): Shared,
+    Extension(tenant): Extension<Tenant>,
+    Path(id): Path<String>,
+) -> Response {
+    match app.store.forget(&id, tenant) {
+        true => body::json(&json!({"id": id, "object": "response", "deleted": true})),
+        false => failed(&unknown_response(&id)),
+    }
+}
+
+/// `POST /v1/embeddings`: the models that this server runs write text, and have no vector of a text.
+pub(super) async fn embed(State(app): Shared, body: Body) -> Response {
+    let request = match body::read(&app, body, embeddings::request).await {
+        Ok(request) => request,
+        Err(e) => return failed(&e),
+    };
+    if let Err(e) = app.models.index(&request.model) {
+        return failed(&e);
+    }
+    let message = format!("the model `{}` writes text and has no embeddings", request.model);
+    failed(&ApiError::field("model", message).with_code("no_embeddings"))
+}
+
+/// `POST /tokenize`: `content` or `prompt`, as other servers have it.
+pub(super) async fn tokenize(State(app): Shared, body: Body) -> Response {
+    let read = body::read(&app, body, |value| {
+        let fields = Fields::of_body(value)?;
+        let model = fields.text("model")?.unwrap_or_default().to_owned();
+        let (name, _) = fields
+            .any(&["content", "prompt"])
+            .ok_or_else(|| fields.missing("content", "text"))?;
+        let special = match fields.any(&["add_special", "add_special_tokens"]) {
+            Some((name, _)) => fields.flag(name)?.unwrap_or(false),
+            None => name == "prompt",
+        };
+        Ok((model, fields.required_text(name)?.to_owned(), special))
+    });
+    let result: Result<Value, ApiError> = async {
+        let (model, text, special) = read.await?;
+        let lease = app.models.acquire(&model).await?;
+        let model = Arc::clone(lease.model().scheduler.model());
+        let ids = tokio::task::spawn_blocking(move || {
+            let context = model.program().context_tokens();
+            Ok((model.tokenizer()?.encode(&text, special)?, context))
+        });
+        let ids: cactus_engine::Result<(Vec<u32>, usize)> =
+            ids.await.map_err(|e| ApiError::new(Kind::Server, e.to_string()))?;
+        let (ids, context) = ids.map_err(|e| crate::answer::api_error(&e, ""))?;
+        Ok(json!({"tokens": ids, "count": ids.len(), "max_model_len": context}))
+    }
+    .await;
+    result.map_or_else(|e| failed(&e), |value| body::json(&value))
+}
+
+/// `POST /detokenize`.
+pub(super) async fn detokenize(State(app): Shared, body: Body) -> Response {
+    let read = body::read(&app, body, |value| {
+        let fields = Fields::of_body(value)?;
+        let model = fields.text("model")?.unwrap_or_default().to_owned();
+        let list = fields.list("tokens")?;
+        let list = list.ok_or_else(|| fields.missing("tokens", "a list of token ids"))?;
+        let ids = list.iter().map(|id| id.as_u64().and_then(|id| u32::try_from(id).ok()));
+        let ids: Option<Vec<u32>> = ids.collect();
+        let ids = ids.ok_or_else(|| fields.wrong("tokens", "expected a list of token ids"))?;
+        Ok((model, ids))
+    });
+    let result: Result<Value, ApiError> = async {
+        let (model, ids) = read.await?;
+        let lease = app.models.acquire(&model).await?;
+        let tokenizer = lease.model().scheduler.model().tokenizer();
+        let text = tokenizer
+            .map_err(|e| crate::answer::api_error(&e, ""))?
+            .decode(&ids, false);
+        Ok(json!({"content": text, "prompt": text}))
+    }
+    .await;
+    result.map_or_else(|e| failed(&e), |value| body::json(&value))
+}

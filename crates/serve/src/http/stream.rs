@@ -1,0 +1,218 @@
+//! Answers as responses: whole, or as they come.
+
+use super::body::{self, Form};
+use super::guard::Tenant;
+use super::metrics::Watch;
+use super::{Active, App};
+use crate::answer::Answer;
+use crate::protocol::{ApiError, Encoder, Event, Frame, Job, Kind};
+use axum::body::Body;
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
+use bytes::Bytes;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+
+/// A comment is sent where nothing else was for so long, so that nobody between gives the connection up.
+const PING: Duration = Duration::from_secs(10);
+/// Pieces that wait for a reader; then the answer goes on, and its events wait in their own queue.
+const WAITING_PIECES: usize = 16;
+
+/// How a stream is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wire {
+    /// Server-sent events.
+    Events,
+    /// Lines of JSON.
+    Lines,
+}
+
+impl Wire {
+    fn write(self, frames: &mut Vec<Frame>) -> Bytes {
+        let text: String = match self {
+            Self::Events => frames.iter().map(Frame::sse).collect(),
+            Self::Lines => frames.iter().map(Frame::line).collect(),
+        };
+        frames.clear();
+        Bytes::from(text)
+    }
+}
+
+/// What a handler knows of a request that a model is to answer.
+pub(super) struct Asked<E> {
+    pub(super) job: Job,
+    pub(super) encoder: E,
+    pub(super) form: Form,
+    pub(super) wire: Wire,
+    /// Where the request says what the answer must follow, for errors.
+    pub(super) format_field: &'static str,
+}
+
+/// Loads the model and submits the job.
+async fn start(app: &Arc<App>, job: Job, tenant: Tenant, format_field: &'static str) -> Result<Run, ApiError> {
+    let active = app.begin()?;
+    let started = Instant::now();
+    let mut lease = app.models.acquire(&job.model).await?;
+    lease.keep(job.keep_alive);
+    let watch = app.metrics.watch(&lease.model().name);
+    let answer = Answer::start(job, lease, tenant.0, started.elapsed(), format_field).await?;
+    Ok(Run {
+        answer,
+        watch,
+        deadline: tokio::time::Instant::now() + app.options.timeout,
+        _active: active,
+    })
+}
+
+/// Answers a request. `done` gets the encoder after the last event of an answer that ended well.
+pub(super) async fn answer<E: Encoder + 'static>(
+    app: Arc<App>,
+    tenant: Tenant,
+    asked: Asked<E>,
+    done: impl FnOnce(&E) + Send + 'static,
+) -> Response {
+    let (form, wire, mut encoder) = (asked.form, asked.wire, asked.encoder);
+    let stream = asked.job.stream;
+    let run = match start(&app, asked.job, tenant, asked.format_field).await {
+        Ok(run) => run,
+        Err(e) => return body::error(form, &e),
+    };
+    let mut out = Vec::new();
+    encoder.begin(&run.answer.lease().model().name, &mut out);
+    if stream {
+        let (sender, receiver) = mpsc::channel(WAITING_PIECES);
+        tokio::spawn(async move {
+            tokio::select! {
+                // Whoever read has gone: the answer is dropped, and so cancelled.
+                () = sender.closed() => {}
+                ended = send(run, &mut encoder, out, wire, &sender) => if ended {
+                    done(&encoder);
+                },
+            }
+        });
+        return streaming(wire, receiver);
+    }
+    match whole(run, &mut encoder).await {
+        Ok(()) => {
+            done(&encoder);
+            body::json(&encoder.whole())
+        }
+        Err(e) => body::error(form, &e),
+    }
+}
+
+/// An answer under way, and what is counted of it.
+struct Run {
+    answer: Answer,
+    watch: Watch,
+    deadline: tokio::time::Instant,
+    _active: Active,
+}
+
+impl Run {
+    async fn next(&mut self) -> Result<Option<(usize, Event)>, ApiError> {
+        let next = tokio::time::timeout_at(self.deadline, self.answer.next()).await;
+        let next = next.unwrap_or_else(|_| {
+            let message = "the answer took longer than this server allows; ask for fewer tokens";
+            Err(ApiError::new(Kind::Server, message).with_code("timeout"))
+        })?;
+        if let Some((_, event)) = &next {
+            self.watch.saw(event);
+        }
+        Ok(next)
+    }
+
+    /// What happened already.
+    fn next_now(&mut self) -> Result<Option<(usize, Event)>, ApiError> {
+        let next = self.answer.next_now()?;
+        if let Some((_, event)) = &next {
+            self.watch.saw(event);
+        }
+        Ok(next)
+    }
+}
+
+async fn whole(mut run: Run, encoder: &mut dyn Encoder) -> Result<(), ApiError> {
+    let mut out = Vec::new();
+    while let Some((choice, event)) = run.next().await? {
+        encoder.event(choice, &event, &mut out);
+        out.clear();
+    }
+    encoder.end(&mut out);
+    Ok(())
+}
+
+/// Encodes the next event and all that happened already; whether the answer has ended.
+async fn step(run: &mut Run, encoder: &mut dyn Encoder, out: &mut Vec<Frame>) -> Result<bool, ApiError> {
+    let Some((choice, event)) = run.next().await? else {
+        encoder.end(out);
+        return Ok(true);
+    };
+    encoder.event(choice, &event, out);
+    while let Some((choice, event)) = run.next_now()? {
+        encoder.event(choice, &event, out);
+    }
+    Ok(false)
+}
+
+/// Sends a stream. Whether it came to a good end.
+async fn send(
+    mut run: Run,
+    encoder: &mut dyn Encoder,
+    mut out: Vec<Frame>,
+    wire: Wire,
+    to: &mpsc::Sender<Bytes>,
+) -> bool {
+    let mut ended = Ok(false);
+    loop {
+        if !out.is_empty() && to.send(wire.write(&mut out)).await.is_err() {
+            return false;
+        }
+        if ended != Ok(false) {
+            return ended.is_ok();
+        }
+        // Waiting is interrupted, never encoding: what was taken is encoded before anything else is waited for.
+        match tokio::time::timeout(PING, step(&mut run, encoder, &mut out)).await {
+            Ok(Err(error)) => {
+                encoder.fail(&error, &mut out);
+                ended = Err(());
+            }
+            Ok(Ok(over)) => ended = Ok(over),
+            // Lines have no comments.
+            Err(_) if wire == Wire::Lines => {}
+            Err(_) => {
+                if to.send(Bytes::from_static(b": ping\n\n")).await.is_err() {
+                    return false;
+                }
+            }
+        }
+    }
+}
+
+fn streaming(wire: Wire, receiver: mpsc::Receiver<Bytes>) -> Response {
+    let mut response = Response::new(Body::from_stream(Pieces(receiver)));
+    let kind = match wire {
+        Wire::Events => "text/event-stream; charset=utf-8",
+        Wire::Lines => "application/x-ndjson",
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    // nginx would gather the stream.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+/// What a task sends, as a stream.
+struct Pieces(mpsc::Receiver<Bytes>);
+
+impl futures_core::Stream for Pieces {
+    type Item = Result<Bytes, std::convert::Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(context).map(|piece| piece.map(Ok))
+    }
+}

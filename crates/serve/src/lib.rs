@@ -1,0 +1,20 @@
+//! The HTTP server: the APIs of OpenAI, Anthropic and Ollama over the engine's scheduler, and a chat page.
+//!
+//! Clients that were written for those services work with it unmodified: they are pointed at another address. The parts are:
+//!
+//! - [`protocol`]: what the APIs say, without any I/O: bodies into jobs, events into answers.
+//! - [`models`]: the models that can be asked for, loaded and unloaded.
+//! - `answer`: from a job to its events, by way of the model's scheduler.
+//! - `http`: connections, who may ask, streams, metrics, the page.
+//!
+//! It may depend on the engine and what lies below it. It deliberately does not find, download or convert models (whoever
+//! starts it says where they are), does not print (events go to `tracing`, and never a prompt or an answer), and decides
+//! nothing about what a request means to a model: that is `cactus_engine::chat`.
+#![forbid(unsafe_code)]
+
+mod answer;
+mod http;
+pub mod models;
+pub mod protocol;
+
+pub use http::{Error, OPENAPI, ROUTES, ServeOptions, Tls, serve};

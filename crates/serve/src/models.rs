@@ -1,0 +1,391 @@
+//! The models of a server: loaded when somebody asks for one, unloaded when memory is needed or nobody has asked for a while.
+//!
+//! Only models that the server was started with can be asked for: no request makes it download or open anything else. Loading
+//! happens on a thread of its own, one model after the other; whoever wants a model waits meanwhile. A model is never unloaded
+//! under an answer: an answer holds a [`Lease`].
+
+use crate::protocol::openai::ModelCard;
+use crate::protocol::{ApiError, KeepAlive, Kind};
+use cactus_bundle::Bundle;
+use cactus_engine::scheduler::{SchedulerLimits, SchedulerStats};
+use cactus_engine::{LoadOptions, Model, Scheduler};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::{Mutex as AsyncMutex, Notify};
+
+/// Longest wait for memory that other models hold.
+const MEMORY_WAIT: Duration = Duration::from_secs(60);
+
+/// Finds a model's bundle, downloading and converting it where need be; the error is for the client.
+pub type Find = Arc<dyn Fn() -> Result<PathBuf, String> + Send + Sync>;
+
+/// A model that can be asked for.
+#[derive(Clone)]
+pub struct Source {
+    /// Its name.
+    pub name: String,
+    /// Other names that mean it.
+    pub aliases: Vec<String>,
+    /// Finds its bundle.
+    pub find: Find,
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Source")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Source {
+    /// The bundle in a folder, under the folder's name.
+    #[must_use]
+    pub fn folder(path: &Path) -> Source {
+        let name = path
+            .file_name()
+            .unwrap_or(path.as_os_str())
+            .to_string_lossy()
+            .into_owned();
+        let path = path.to_owned();
+        Source {
+            name,
+            aliases: vec![path.display().to_string()],
+            find: Arc::new(move || Ok(path.clone())),
+        }
+    }
+}
+
+/// How models are loaded and kept.
+#[derive(Debug, Clone, Default)]
+pub struct ModelLimits {
+    /// How each is loaded.
+    pub load: LoadOptions,
+    /// How much each takes on.
+    pub scheduler: SchedulerLimits,
+    /// Most bytes of all loaded models: weights, activations, keys and values. `None` is no limit.
+    pub memory_bytes: Option<u64>,
+    /// Models that nobody asked for so long are unloaded. `None` is never.
+    pub idle: Option<Duration>,
+}
+
+/// A model that is loaded.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Its name.
+    pub name: String,
+    /// Computes its requests.
+    pub scheduler: Arc<Scheduler>,
+    /// Bytes that it takes.
+    pub bytes: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    source: Source,
+    created: u64,
+    loaded: Option<Arc<Loaded>>,
+    leases: usize,
+    used: Instant,
+    unload_soon: bool,
+}
+
+/// The models. See the module documentation.
+#[derive(Debug)]
+pub struct Models {
+    slots: Mutex<Vec<Slot>>,
+    limits: ModelLimits,
+    /// Held while a model is loaded.
+    loading: AsyncMutex<()>,
+    /// A lease ended, or a model was unloaded.
+    freed: Notify,
+}
+
+/// A model in use.
+#[derive(Debug)]
+pub struct Lease {
+    models: Arc<Models>,
+    index: usize,
+    loaded: Arc<Loaded>,
+    keep_alive: KeepAlive,
+}
+
+impl Lease {
+    /// The model.
+    #[must_use]
+    pub fn model(&self) -> &Loaded {
+        &self.loaded
+    }
+
+    /// Sets what happens after the lease.
+    pub fn keep(&mut self, keep_alive: KeepAlive) {
+        self.keep_alive = keep_alive;
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let mut slots = self.models.slots();
+        let slot = &mut slots[self.index];
+        slot.leases -= 1;
+        slot.used = Instant::now();
+        slot.unload_soon |= self.keep_alive == KeepAlive::Unload;
+        drop(slots);
+        self.models.freed.notify_waiters();
+    }
+}
+
+/// What is known of a model.
+#[derive(Debug, Clone)]
+pub struct Known {
+    /// Name, context, whether it is loaded.
+    pub card: ModelCard,
+    /// What it did, if it is loaded.
+    pub stats: Option<SchedulerStats>,
+    /// Bytes that it takes, if it is loaded.
+    pub bytes: u64,
+}
+
+impl Models {
+    /// Models that can be asked for; the first is the one that is meant where a request names none.
+    #[must_use]
+    pub fn new(sources: Vec<Source>, limits: ModelLimits) -> Arc<Models> {
+        let created = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs();
+        let slots = sources.into_iter().map(|source| Slot {
+            source,
+            created,
+            loaded: None,
+            leases: 0,
+            used: Instant::now(),
+            unload_soon: false,
+        });
+        Arc::new(Models {
+            slots: Mutex::new(slots.collect()),
+            limits,
+            loading: AsyncMutex::new(()),
+            freed: Notify::new(),
+        })
+    }
+
+    fn slots(&self) -> MutexGuard<'_, Vec<Slot>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known of every model, in order.
+    #[must_use]
+    pub fn known(&self) -> Vec<Known> {
+        let slots = self.slots();
+        let known = slots.iter().map(|slot| {
+            let loaded = slot.loaded.as_ref();
+            Known {
+                card: ModelCard {
+                    id: slot.source.name.clone(),
+                    created: slot.created,
+                    context_tokens: loaded.map(|l| l.scheduler.model().program().context_tokens()),
+                    loaded: loaded.is_some(),
+                },
+                stats: loaded.map(|l| l.scheduler.stats()),
+                bytes: loaded.map_or(0, |l| l.bytes),
+            }
+        });
+        known.collect()
+    }
+
+    /// The model that `name` means.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`] that lists the names there are.
+    pub fn index(&self, name: &str) -> Result<usize, ApiError> {
+        let slots = self.slots();
+        if name.is_empty() && !slots.is_empty() {
+            return Ok(0);
+        }
+        // Ollama's clients add a tag where none is given.
+        let bare = name.strip_suffix(":latest").unwrap_or(name);
+        let means = |slot: &Slot| {
+            let mut names = std::iter::once(&slot.source.name).chain(&slot.source.aliases);
+            names.any(|known| known.eq_ignore_ascii_case(bare))
+        };
+        slots.iter().position(means).ok_or_else(|| {
+            let names: Vec<&str> = slots.iter().map(|slot| slot.source.name.as_str()).collect();
+            let message = format!("there is no model `{name}` here; there is `{}`", names.join("`, `"));
+            ApiError {
+                param: Some("model".to_owned()),
+                ..ApiError::new(Kind::NotFound, message).with_code("model_not_found")
+            }
+        })
+    }
+
+    fn lease(self: &Arc<Self>, index: usize) -> Option<Lease> {
+        let mut slots = self.slots();
+        let slot = &mut slots[index];
+        let loaded = Arc::clone(slot.loaded.as_ref()?);
+        slot.leases += 1;
+        slot.used = Instant::now();
+        slot.unload_soon = false;
+        Some(Lease {
+            models: Arc::clone(self),
+            index,
+            loaded,
+            keep_alive: KeepAlive::Default,
+        })
+    }
+
+    /// The model that `name` means, loaded.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`]; [`Kind::Unavailable`] where there is no memory for it now; [`Kind::Server`] where it cannot be loaded.
+    pub async fn acquire(self: &Arc<Self>, name: &str) -> Result<Lease, ApiError> {
+        let index = self.index(name)?;
+        if let Some(lease) = self.lease(index) {
+            return Ok(lease);
+        }
+        // In a task of its own, so that the loading is counted even if the client goes away meanwhile.
+        let models = Arc::clone(self);
+        let task = tokio::spawn(async move { models.load(index).await });
+        match task.await {
+            Ok(result) => result,
+            Err(e) => Err(ApiError::new(Kind::Server, format!("the model cannot be loaded: {e}"))),
+        }
+    }
+
+    async fn load(self: Arc<Self>, index: usize) -> Result<Lease, ApiError> {
+        let _turn = self.loading.lock().await;
+        if let Some(lease) = self.lease(index) {
+            return Ok(lease);
+        }
+        let source = self.slots()[index].source.clone();
+        let failed = |message: String| {
+            tracing::error!(model = source.name, error = message, "the model cannot be loaded");
+            let message = format!("the model `{}` cannot be loaded: {message}", source.name);
+            ApiError::new(Kind::Server, message).with_code("model_load_failed")
+        };
+        let find = Arc::clone(&source.find);
+        let path = blocking(move || find()).await.map_err(&failed)?;
+        let of_path = path.clone();
+        let weights = blocking(move || folder_bytes(&of_path).map_err(|e| e.to_string()));
+        let weights = weights.await.map_err(&failed)?;
+        self.make_room(&source.name, weights).await?;
+        let (load, limits) = (self.limits.load.clone(), self.limits.scheduler);
+        let name = source.name.clone();
+        let started = Instant::now();
+        let loaded = blocking(move || loaded(name, &path, &load, limits).map_err(|e| e.to_string()));
+        let loaded = Arc::new(loaded.await.map_err(&failed)?);
+        tracing::info!(
+            model = source.name,
+            bytes = loaded.bytes,
+            seconds = started.elapsed().as_secs_f64(),
+            "loaded"
+        );
+        self.slots()[index].loaded = Some(loaded);
+        // More than its weights, as it turns out.
+        let _ = self.evict(0, Some(index));
+        self.lease(index)
+            .ok_or_else(|| ApiError::new(Kind::Unavailable, "the model was unloaded again at once"))
+    }
+
+    /// Unloads models until `bytes` more fit, waiting for those in use.
+    async fn make_room(&self, name: &str, bytes: u64) -> Result<(), ApiError> {
+        if let Some(limit) = self.limits.memory_bytes
+            && bytes > limit
+        {
+            let message =
+                format!("the model `{name}` takes {bytes} bytes, more than the {limit} that this server may use");
+            return Err(ApiError::new(Kind::Unavailable, message).with_code("model_too_large"));
+        }
+        let deadline = tokio::time::Instant::now() + MEMORY_WAIT;
+        loop {
+            let freed = self.freed.notified();
+            if self.evict(bytes, None) {
+                return Ok(());
+            }
+            if tokio::time::timeout_at(deadline, freed).await.is_err() {
+                let message =
+                    format!("there is no memory for the model `{name}` while others are in use; try again later");
+                return Err(ApiError::new(Kind::Unavailable, message).with_retry_after(Duration::from_secs(30)));
+            }
+        }
+    }
+
+    /// Unloads models nobody uses, least recently used first, until `bytes` more fit. Whether they do.
+    fn evict(&self, bytes: u64, except: Option<usize>) -> bool {
+        let Some(limit) = self.limits.memory_bytes else {
+            return true;
+        };
+        let mut slots = self.slots();
+        loop {
+            let used: u64 = slots.iter().filter_map(|slot| Some(slot.loaded.as_ref()?.bytes)).sum();
+            if used.saturating_add(bytes) <= limit {
+                return true;
+            }
+            let idle = slots
+                .iter_mut()
+                .enumerate()
+                .filter(|(index, slot)| slot.loaded.is_some() && slot.leases == 0 && Some(*index) != except);
+            match idle.min_by_key(|(_, slot)| slot.used) {
+                Some((_, slot)) => unload(slot),
+                None => return false,
+            }
+        }
+    }
+
+    /// Unloads what nobody asked for in a while. To be called now and then.
+    pub fn unload_idle(&self) {
+        for slot in self.slots().iter_mut().filter(|slot| slot.leases == 0) {
+            let idle = self.limits.idle.is_some_and(|idle| slot.used.elapsed() >= idle);
+            if idle || slot.unload_soon {
+                unload(slot);
+            }
+        }
+    }
+}
+
+/// Takes a model away. Its memory is given back on another thread: the scheduler's is waited for.
+fn unload(slot: &mut Slot) {
+    slot.unload_soon = false;
+    if let Some(loaded) = slot.loaded.take() {
+        tracing::info!(model = slot.source.name, "unloaded");
+        std::thread::spawn(move || drop(loaded));
+    }
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, String> + Send + 'static) -> Result<T, String> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+fn folder_bytes(path: &Path) -> std::io::Result<u64> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(path)? {
+        let entry = entry?;
+        let meta = entry.metadata()?;
+        bytes += if meta.is_dir() {
+            folder_bytes(&entry.path())?
+        } else {
+            meta.len()
+        };
+    }
+    Ok(bytes)
+}
+
+fn loaded(name: String, path: &Path, load: &LoadOptions, limits: SchedulerLimits) -> cactus_engine::Result<Loaded> {
+    let model = Model::of(Arc::new(Bundle::open(path)?), load)?;
+    // Builds the tokenizer and the template now rather than under the first request.
+    model.tokenizer()?;
+    let scheduler = Scheduler::new(Arc::clone(&model), limits)?;
+    let program = model.program();
+    let memory = program.memory();
+    let position = memory.state_bytes / program.context_tokens().max(1);
+    let bytes = memory.mapped_bytes + memory.arena_bytes + position * scheduler.stats().kv_tokens;
+    Ok(Loaded {
+        name,
+        scheduler,
+        bytes: bytes as u64,
+    })
+}

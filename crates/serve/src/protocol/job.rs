@@ -1,0 +1,71 @@
+//! What a request asks for, whichever API it came through.
+
+use super::Result;
+use cactus_engine::GenerateOptions;
+use cactus_engine::chat::ChatRequest;
+use serde_json::{Map, Value};
+
+/// One request.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// The model, as the client calls it; empty for the only or first one.
+    pub model: String,
+    /// What is to be continued or answered.
+    pub prompts: Vec<Prompt>,
+    /// Answers to each prompt. Answer `i` belongs to prompt `i / choices`.
+    pub choices: usize,
+    /// How, over the model's own defaults.
+    pub spec: Spec,
+    /// Whether the client wants the answer as it comes.
+    pub stream: bool,
+    /// How long the model stays loaded after this.
+    pub keep_alive: KeepAlive,
+}
+
+/// What is to be continued or answered.
+#[derive(Debug, Clone)]
+pub enum Prompt {
+    /// A conversation.
+    Chat(Box<ChatRequest>),
+    /// Plain text.
+    Text(String),
+    /// Token ids.
+    Tokens(Vec<u32>),
+}
+
+/// How long a model stays loaded after a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum KeepAlive {
+    /// As the server was told.
+    #[default]
+    Default,
+    /// It is unloaded at once.
+    Unload,
+}
+
+/// Generation options by name; what is not named is as the model has it.
+#[derive(Debug, Clone, Default)]
+pub struct Spec {
+    /// The options.
+    pub options: Map<String, Value>,
+    /// Special tokens are part of the text.
+    pub keep_special: bool,
+}
+
+impl Spec {
+    /// Over the defaults of a model. Without a limit the answer may fill what the prompt leaves of the context.
+    ///
+    /// # Errors
+    /// An option out of range, named.
+    pub fn over(&self, defaults: &GenerateOptions, room_tokens: usize) -> Result<GenerateOptions> {
+        let mut options = GenerateOptions {
+            max_tokens: room_tokens.max(1),
+            ..defaults.clone()
+        };
+        for (name, value) in &self.options {
+            options.set(name, value)?;
+        }
+        options.validate()?;
+        Ok(options)
+    }
+}

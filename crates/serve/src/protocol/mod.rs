@@ -1,0 +1,35 @@
+//! The protocols: requests of each API into one [`Job`], and one stream of [`Event`]s into what each API sends.
+//!
+//! Depends on the engine's and text's types of requests. It deliberately does no I/O, knows no HTTP server and no async
+//! code, so that it is tested and fuzzed without either.
+//!
+//! An API is a function from a body to a [`Job`] and an [`Encoder`]. The encoder of a stream also keeps the whole answer:
+//! what a client that does not stream gets is folded from the same events with the same ids, so the two cannot differ.
+//! [`order`] says what a well-formed stream of each API is; every test of a stream goes through it.
+
+mod content;
+mod error;
+mod event;
+mod fields;
+mod ids;
+mod job;
+mod sampling;
+mod tools;
+
+pub mod anthropic;
+pub mod ollama;
+pub mod openai;
+pub mod order;
+
+pub use error::{ApiError, Kind};
+pub use event::{Alternative, Encoder, End, Event, Frame, Reason, Times, TokenLog, Usage};
+pub use fields::{Fields, Result, objects, type_of};
+pub use ids::new_id;
+pub use job::{Job, KeepAlive, Prompt, Spec};
+
+/// Most answers to one prompt.
+pub const MAX_CHOICES: u64 = 16;
+/// Most prompts, or texts to embed, in one request.
+pub const MAX_INPUTS: usize = 2048;
+/// Most messages in one request.
+pub const MAX_MESSAGES: usize = 16_384;

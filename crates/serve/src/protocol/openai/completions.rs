@@ -1,0 +1,278 @@
+//! `POST /v1/completions`: text that is continued, without a chat template.
+
+use super::super::{
+    Alternative, ApiError, Encoder, Event, Fields, Frame, Job, KeepAlive, MAX_CHOICES, MAX_INPUTS, Prompt, Reason,
+    Result, Spec, TokenLog, Usage, new_id, type_of,
+};
+use cactus_text::tools::Delta;
+use serde_json::{Map, Value, json};
+
+/// Tokens of an answer for which no limit is given, as OpenAI's API has it.
+const DEFAULT_TOKENS: u64 = 16;
+
+/// Reads a request.
+///
+/// # Errors
+/// The first field that is missing, of another type, or asks for what this server does not do.
+pub fn request(body: &Value, created: u64) -> Result<(Job, CompletionEncoder)> {
+    let fields = Fields::of_body(body)?;
+    if fields.text("suffix")?.is_some_and(|suffix| !suffix.is_empty()) {
+        return Err(fields.wrong("suffix", "this server cannot fill in between; expected none"));
+    }
+    let model = super::model(&fields)?;
+    let prompts = inputs(&fields, "prompt")?;
+    let choices = fields.count("n", 1, MAX_CHOICES)?.unwrap_or(1) as usize;
+    if let Some(best_of) = fields.count("best_of", 1, MAX_CHOICES)?
+        && best_of != choices as u64
+    {
+        return Err(fields.wrong(
+            "best_of",
+            format_args!("found {best_of}, expected the same as `n` ({choices})"),
+        ));
+    }
+    let echo = fields.flag("echo")?.unwrap_or(false);
+    let mut spec = Spec::read(&fields, &["max_tokens"])?;
+    if !spec.options.contains_key("max_tokens") {
+        spec.options
+            .insert("max_tokens".to_owned(), Value::from(DEFAULT_TOKENS));
+    }
+    let logprobs = fields.get("logprobs").filter(|value| **value != Value::Bool(false));
+    if let Some(top) = logprobs {
+        if echo {
+            return Err(fields.wrong(
+                "echo",
+                "this server has no log-probabilities of prompts; leave out `logprobs`",
+            ));
+        }
+        spec.set(&fields, "logprobs", "logprobs", top.clone())?;
+    }
+    let include_usage = match fields.object("stream_options")? {
+        Some(options) => options.flag("include_usage")?.unwrap_or(false),
+        None => false,
+    };
+    let encoder = CompletionEncoder {
+        id: new_id("cmpl-"),
+        created,
+        model: String::new(),
+        choices_of_prompt: choices,
+        echo: prompts.iter().map(|prompt| echo.then(|| prompt.clone())).collect(),
+        logprobs: logprobs.is_some(),
+        include_usage,
+        usage: Usage::default(),
+        choices: (0..choices * prompts.len()).map(|_| Choice::default()).collect(),
+    };
+    let job = Job {
+        model,
+        prompts,
+        choices,
+        spec,
+        stream: fields.flag("stream")?.unwrap_or(false),
+        keep_alive: KeepAlive::Default,
+    };
+    Ok((job, encoder))
+}
+
+/// Text, texts, ids, or lists of ids.
+///
+/// # Errors
+/// Anything else, or nothing.
+pub(super) fn inputs(fields: &Fields<'_>, name: &str) -> Result<Vec<Prompt>> {
+    let expected = "expected text, a list of texts, a list of token ids, or a list of such lists";
+    let ids = |list: &[Value], path: &str| -> Result<Prompt> {
+        let ids = list.iter().enumerate().map(|(index, id)| {
+            let id = id.as_u64().and_then(|id| u32::try_from(id).ok());
+            id.ok_or_else(|| {
+                let path = format!("{path}[{index}]");
+                let found = format!("`{path}`: found {}, expected a token id", type_of(&list[index]));
+                ApiError::field(path, found)
+            })
+        });
+        Ok(Prompt::Tokens(ids.collect::<Result<_>>()?))
+    };
+    let value = fields
+        .get(name)
+        .ok_or_else(|| fields.missing(name, "text or token ids"))?;
+    let path = fields.path(name);
+    let prompts = match value {
+        Value::String(text) => vec![Prompt::Text(text.clone())],
+        Value::Array(list) if list.first().is_some_and(Value::is_number) => vec![ids(list, &path)?],
+        Value::Array(list) => {
+            if list.is_empty() || list.len() > MAX_INPUTS {
+                let message = format_args!("found {} of them, expected 1 to {MAX_INPUTS}", list.len());
+                return Err(fields.wrong(name, message));
+            }
+            let one = |(index, value): (usize, &Value)| {
+                let path = format!("{path}[{index}]");
+                match value {
+                    Value::String(text) => Ok(Prompt::Text(text.clone())),
+                    Value::Array(list) => ids(list, &path),
+                    other => {
+                        let message = format!("`{path}`: found {}, expected text or token ids", type_of(other));
+                        Err(ApiError::field(path, message))
+                    }
+                }
+            };
+            list.iter().enumerate().map(one).collect::<Result<_>>()?
+        }
+        other => return Err(fields.wrong(name, format_args!("found {}, {expected}", type_of(other)))),
+    };
+    Ok(prompts)
+}
+
+/// Encodes completions.
+#[derive(Debug)]
+pub struct CompletionEncoder {
+    id: String,
+    created: u64,
+    model: String,
+    choices_of_prompt: usize,
+    /// The prompts that come before their answers.
+    echo: Vec<Option<Prompt>>,
+    logprobs: bool,
+    include_usage: bool,
+    usage: Usage,
+    choices: Vec<Choice>,
+}
+
+#[derive(Debug, Default)]
+struct Choice {
+    text: String,
+    tokens: Vec<TokenLog>,
+    sent: usize,
+    /// Characters of the tokens that a stream has sent.
+    offset: usize,
+    finish: Option<&'static str>,
+}
+
+impl CompletionEncoder {
+    /// Whether prompts of ids come before their answers.
+    #[must_use]
+    pub fn echoes_ids(&self) -> bool {
+        self.echo
+            .iter()
+            .flatten()
+            .any(|prompt| matches!(prompt, Prompt::Tokens(_)))
+    }
+
+    /// Turns prompts of ids that are echoed into text.
+    pub fn spell(&mut self, text: impl Fn(&[u32]) -> String) {
+        for prompt in self.echo.iter_mut().flatten() {
+            if let Prompt::Tokens(ids) = prompt {
+                *prompt = Prompt::Text(text(ids));
+            }
+        }
+    }
+
+    fn object(&self, choices: Value) -> Map<String, Value> {
+        let mut object = Map::new();
+        object.insert("id".to_owned(), Value::from(self.id.as_str()));
+        object.insert("object".to_owned(), Value::from("text_completion"));
+        object.insert("created".to_owned(), Value::from(self.created));
+        object.insert("model".to_owned(), Value::from(self.model.as_str()));
+        object.insert("choices".to_owned(), choices);
+        object
+    }
+
+    fn push(&mut self, index: usize, text: &str, finish: Option<&str>, out: &mut Vec<Frame>) {
+        let choice = &mut self.choices[index];
+        choice.text.push_str(text);
+        let logprobs = match self.logprobs && choice.sent < choice.tokens.len() {
+            true => {
+                let tokens = &choice.tokens[choice.sent..];
+                let json = logprobs_json(tokens, choice.offset);
+                choice.offset += tokens.iter().map(|t| t.token.text.chars().count()).sum::<usize>();
+                json
+            }
+            false => Value::Null,
+        };
+        choice.sent = choice.tokens.len();
+        let one = json!({"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish});
+        let mut object = self.object(json!([one]));
+        if self.include_usage {
+            object.insert("usage".to_owned(), Value::Null);
+        }
+        out.push(Frame::data(&Value::Object(object)));
+    }
+}
+
+/// Log-probabilities as this API has them: lists side by side, with the place of each token in the text.
+fn logprobs_json(tokens: &[TokenLog], mut offset: usize) -> Value {
+    let mut offsets = Vec::with_capacity(tokens.len());
+    for token in tokens {
+        offsets.push(offset);
+        offset += token.token.text.chars().count();
+    }
+    let top = |token: &TokenLog| -> Value {
+        let mut map = Map::new();
+        for Alternative { text, .. } in &token.top {
+            map.entry(text.as_str()).or_insert(Value::Null);
+        }
+        for alternative in token.top.iter().rev() {
+            // Of several tokens with the same text the likeliest counts.
+            map.insert(alternative.text.clone(), Value::from(alternative.finite()));
+        }
+        Value::Object(map)
+    };
+    json!({
+        "tokens": tokens.iter().map(|t| t.token.text.as_str()).collect::<Vec<_>>(),
+        "token_logprobs": tokens.iter().map(|t| t.token.finite()).collect::<Vec<_>>(),
+        "top_logprobs": tokens.iter().map(top).collect::<Vec<_>>(),
+        "text_offset": offsets,
+    })
+}
+
+impl Encoder for CompletionEncoder {
+    fn begin(&mut self, model: &str, out: &mut Vec<Frame>) {
+        model.clone_into(&mut self.model);
+        for index in 0..self.choices.len() {
+            if let Some(Prompt::Text(text)) = &self.echo[index / self.choices_of_prompt] {
+                let text = text.clone();
+                self.push(index, &text, None, out);
+            }
+        }
+    }
+
+    fn event(&mut self, index: usize, event: &Event, out: &mut Vec<Frame>) {
+        self.usage.add(index, self.choices_of_prompt, event);
+        match event {
+            Event::Token(token) => self.choices[index].tokens.push(token.clone()),
+            Event::Delta(Delta::Text(text)) if !text.is_empty() => self.push(index, text, None, out),
+            Event::End(end) => {
+                let finish = match end.reason {
+                    Reason::Length => "length",
+                    _ => "stop",
+                };
+                self.choices[index].finish = Some(finish);
+                self.push(index, "", Some(finish), out);
+            }
+            Event::Started { .. } | Event::Delta(_) => {}
+        }
+    }
+
+    fn end(&mut self, out: &mut Vec<Frame>) {
+        if self.include_usage {
+            let mut object = self.object(json!([]));
+            object.insert("usage".to_owned(), self.usage.openai());
+            out.push(Frame::data(&Value::Object(object)));
+        }
+        out.push(Frame::done());
+    }
+
+    fn fail(&mut self, error: &ApiError, out: &mut Vec<Frame>) {
+        out.push(Frame::data(&error.openai()));
+        out.push(Frame::done());
+    }
+
+    fn whole(&self) -> Value {
+        let choices = self.choices.iter().enumerate().map(|(index, choice)| {
+            let logprobs = match self.logprobs {
+                true => logprobs_json(&choice.tokens, 0),
+                false => Value::Null,
+            };
+            json!({"index": index, "text": choice.text, "logprobs": logprobs, "finish_reason": choice.finish})
+        });
+        let mut object = self.object(choices.collect());
+        object.insert("usage".to_owned(), self.usage.openai());
+        Value::Object(object)
+    }
+}
