@@ -23,8 +23,6 @@ const MOST_FORCED: usize = 32;
 const SET_ASIDE: usize = 256;
 /// Most rows of a prompt that are scored in one pass: the logits of all of them are kept at once.
 const MOST_SCORED: usize = 32;
-/// Rows of a prompt that weigh as much as a second of waiting.
-const ROWS_PER_SECOND: f64 = 1000.0;
 /// Most bytes of keys and values where nobody said how many.
 const MOST_KV_BYTES: u64 = 1 << 30;
 /// Weight of the latest measurement in running means.
@@ -524,31 +522,35 @@ impl Core {
                 }
             }
         }
-        let mut for_prompts = match answers {
+        let for_prompts = match answers {
             0 => room,
             _ => room.min(self.prompt_rows()),
         };
-        // Who needs least is first, and whoever waits needs less by the second.
-        let now = Instant::now();
+        self.share_out(for_prompts, &held);
+    }
+
+    /// Gives `rows` to prompts: half of them to who needs fewest, so that a short prompt never waits for a long one, and half to
+    /// who came first, so that no prompt waits for ever. What the first leave over is the others'.
+    fn share_out(&mut self, rows: usize, held: &[usize]) {
         let mut order: Vec<usize> = (0..self.running.len())
-            .filter(|&i| !self.running[i].goes_on(held[i]))
+            .filter(|&i| self.running[i].end.is_none() && !self.running[i].goes_on(held[i]))
             .collect();
-        let weight = |&i: &usize| {
-            let job = &self.running[i].job;
-            let waited = now.duration_since(job.arrived).as_secs_f64();
-            self.running[i].pending(held[i]) as f64 - waited * ROWS_PER_SECOND
-        };
-        order.sort_by(|a, b| {
-            let priority = |i: &usize| self.running[*i].job.priority;
-            priority(b).cmp(&priority(a)).then(weight(a).total_cmp(&weight(b)))
-        });
-        for i in order {
-            let r = &mut self.running[i];
-            let station = r.stations.iter().find(|&&at| at > held[i]);
-            let pending = station.map_or(r.pending(held[i]), |at| at - held[i]);
-            let most = if r.job.is_scored() { MOST_SCORED } else { chunk };
-            r.rows = pending.min(for_prompts).min(most);
-            for_prompts -= r.rows;
+        let mut left = rows;
+        for (kept, by_need) in [(rows / 2, true), (0, false)] {
+            order.sort_by_key(|&i| {
+                let r = &self.running[i];
+                let need = if by_need { r.pending(held[i]) } else { 0 };
+                (std::cmp::Reverse(r.job.priority), need, r.job.arrived)
+            });
+            for &i in &order {
+                let r = &mut self.running[i];
+                let station = r.stations.iter().find(|&&at| at > held[i]);
+                let pending = station.map_or(r.pending(held[i]), |at| at - held[i]);
+                let most = if r.job.is_scored() { MOST_SCORED } else { usize::MAX };
+                let given = (pending.min(most) - r.rows).min(left - kept);
+                r.rows += given;
+                left -= given;
+            }
         }
     }
 
