@@ -117,7 +117,7 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
         ));
     }
     let Some(root) = only_user(g, shares) else {
-        return near("the softmax is read elsewhere too");
+        return near("the softmax is used elsewhere too");
     };
     let product = g.node(root);
     if product.op != Op::MatMul || product.inputs[0] != shares {
@@ -148,7 +148,7 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
     }
     let (heads, kv_heads) = (q.size(g, 2).as_known(), k.size(g, 2).as_known());
     if kv_heads != v.size(g, 2).as_known() || k.repeats != v.repeats {
-        return near("keys and values differ in heads");
+        return near("keys and values have different numbers of heads");
     }
     let grouped = match (heads, kv_heads) {
         // One head is broadcast by the product itself.
@@ -156,7 +156,7 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
         _ => false,
     };
     if !grouped {
-        return near("the number of heads is not fixed, or not that of the keys");
+        return near("the number of query heads is not fixed, or differs from that of the keys");
     }
     let attrs = AttentionAttrs {
         scale: (scores.scale * q.factor * k.factor) as f32,
@@ -177,7 +177,7 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
         return near("keys and values differ in width, which varies");
     }
     if type_of(g, &g.node(root).op, &g.node(root).inputs).is_none_or(|t| t.shape[1] != *q.size(g, 2)) {
-        return near("the product has other heads than the queries");
+        return near("the product has another number of heads than the queries");
     }
     if let Some(bias) = &scores.bias {
         let shape = &g.ty(bias.shaped()).shape;
@@ -187,7 +187,7 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
         let fits = sizes.all(|(i, (size, full))| size == *full || i + missing < 3 && size.is(1));
         if shape.is_empty() || shape.len() > 4 || !fits {
             return near(format!(
-                "the mask is not proven to be causal ({}), nor has it the shape of scores: {}",
+                "the mask is not proven to be causal ({}), and cannot be added, as it does not have the shape of the scores: {}",
                 bias.why,
                 g.ty(bias.shaped())
             ));
@@ -289,7 +289,7 @@ fn scores(g: &Graph, mut v: ValueId) -> Match<Scores> {
             visible: seen,
             bias,
         }),
-        Some(Node { op: Op::MatMul, .. }) => near("the scores are read elsewhere too"),
+        Some(Node { op: Op::MatMul, .. }) => near("the scores are used elsewhere too"),
         _ => near(format!(
             "{} is not between scores and softmax in attention",
             describe(g, v)

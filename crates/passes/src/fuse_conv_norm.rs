@@ -54,7 +54,7 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
         return near(format!("{} is not one number for each channel", describe(g, by)));
     }
     if only_user(g, made).is_none() {
-        return near("the convolution is read elsewhere too");
+        return near("the convolution is used elsewhere too");
     }
     let node = g.node(conv);
     // A sum leaves the weight as it is.
@@ -68,7 +68,7 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
             return near(format!("{} is computed", describe(g, weight)));
         }
         if only_user(g, weight).is_none() {
-            return near(format!("{} is read elsewhere too", describe(g, weight)));
+            return near(format!("{} is used elsewhere too", describe(g, weight)));
         }
     }
     Ok(Found { conv, f, by: weight })

@@ -84,13 +84,13 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
     }
     for weight in [first.weight, last.weight] {
         if users(g, weight).len() != 1 {
-            return near("the experts' weights are read elsewhere too");
+            return near("the experts' weights are used elsewhere too");
         }
     }
     // The operand of the first product is the row, once for each choice.
     let expanded = maker(g, first.operand).ok_or(Miss::Other)?;
     let Op::Expand { shape: wide } = &expanded.op else {
-        return near(format!("{} is not a row for each of its experts", place(expanded)));
+        return near(format!("{} is not one row for each of its experts", place(expanded)));
     };
     let from = &g.ty(expanded.inputs[0]).shape;
     let repeated = wide.len() == from.len()
@@ -100,17 +100,17 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
         && wide[wide.len() - 1].is(n)
         && wide[..wide.len() - 2] == from[..from.len() - 2];
     if !repeated {
-        return near("rows are repeated in another way than once for each choice");
+        return near("rows are not repeated once for each chosen expert");
     }
     let x = strip(g, expanded.inputs[0]);
     let ids = strip(g, last.ids);
     let last_is = |v: ValueId, w: usize| g.ty(v).last_known() == Some(w);
     if !last_is(x, n) || !last_is(ids, chosen) || !last_is(shares, chosen) || g.ty(ids).shape != g.ty(shares).shape {
-        return near("rows, choices and shares do not go together");
+        return near("rows, chosen experts and their weights do not fit each other");
     }
     let leading = |v: ValueId| g.ty(v).shape[..g.ty(v).shape.len() - 1].to_vec();
     if leading(x) != leading(ids) {
-        return near("rows and choices do not count the same positions");
+        return near("rows and chosen experts belong to different positions");
     }
     Ok(Found {
         activation,

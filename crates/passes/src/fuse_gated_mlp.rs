@@ -56,13 +56,13 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
     let linear = |v: ValueId| g.producer(v).filter(|(_, n)| n.op == Op::Linear);
     if let (Some((a, gate_node)), Some((b, up_node))) = (linear(gate), linear(up)) {
         if gate_node.inputs[0] != up_node.inputs[0] {
-            return near("gate and up are linears of different operands");
+            return near("gate and up are linear layers of different inputs");
         }
         if gate_node.inputs.len() != up_node.inputs.len() {
             return near("only one of gate and up has a bias");
         }
         if a == b || only_user(g, gate).is_none() || only_user(g, up).is_none() || only_user(g, active).is_none() {
-            return near("gate or up are read elsewhere too");
+            return near("gate or up is used elsewhere too");
         }
         mergeable(g, a)?;
         mergeable(g, b)?;
@@ -84,10 +84,10 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
         return near("the last axis has no fixed size");
     };
     if !is_slice(gate) || !is_slice(up) || first.0 != second.0 {
-        return near("gate and up are neither linears of one operand nor slices of one value");
+        return near("gate and up are neither linear layers of one input nor slices of one value");
     }
     if first.2 != second.1 {
-        return near("up does not lie right behind gate");
+        return near("up does not follow directly after gate");
     }
     let (base, start, end) = (first.0, first.1, second.2);
     let whole = start == 0 && g.ty(base).last_known() == Some(end);

@@ -50,7 +50,7 @@ fn find(g: &Graph, inverse: &InverseRoot) -> Match<(NodeId, Vec<ValueId>)> {
         return near("the last axis has no fixed size");
     };
     let [scaling] = users(g, inverse.value)[..] else {
-        return near("the root has several readers");
+        return near("the reciprocal root is used elsewhere too");
     };
     if inverse.scaled_by(g, scaling) != Some(centered) {
         return near(format!("{} does not scale the centered value", place(g.node(scaling))));

@@ -43,10 +43,10 @@ fn find(g: &Graph, id: NodeId) -> Match<(Op, [ValueId; 3])> {
         return Err(Miss::Other);
     };
     if g.ty(residual) != g.ty(x) {
-        return near("what is added to the norm is of another shape");
+        return near("what is added to the norm has another shape");
     }
     if only_user(g, v).is_none() {
-        return near("the norm is read elsewhere too");
+        return near("the norm is used elsewhere too");
     }
     Ok((Op::NormAdd { eps }, [residual, x, weight]))
 }

@@ -36,10 +36,10 @@ fn find(g: &Graph, id: NodeId) -> Match<(Op, [ValueId; 4])> {
         return Err(Miss::Other);
     };
     if interleaved {
-        return near("neighbors are rotated, and the fused operation is of halves");
+        return near("neighboring elements are rotated together; the fused operation rotates halves");
     }
     if only_user(g, x).is_none() {
-        return near(format!("{} is read elsewhere too", describe(g, x)));
+        return near(format!("{} is used elsewhere too", describe(g, x)));
     }
     Ok((Op::NormRope { eps, scale }, [heads, weight, positions, freq]))
 }

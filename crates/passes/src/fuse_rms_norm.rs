@@ -117,7 +117,7 @@ fn find(g: &Graph, inverse: &InverseRoot) -> Match<Found> {
         return near("the last axis has no fixed size");
     };
     let [scaling] = users(g, inverse.value)[..] else {
-        return near("the root has several readers");
+        return near("the reciprocal root is used elsewhere too");
     };
     let Some(x) = inverse.scaled_by(g, scaling) else {
         return near(format!(

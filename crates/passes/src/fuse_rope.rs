@@ -73,7 +73,7 @@ fn whole(g: &Graph, root: NodeId) -> Match<Found> {
     }
     let Some((high, low)) = rotated_parts(g, rotated) else {
         return near(format!(
-            "{} is no concatenation of the negated second half and the first",
+            "{} is not the negated second half followed by the first half",
             describe(g, rotated)
         ));
     };
@@ -181,7 +181,7 @@ fn rotated_parts(g: &Graph, v: ValueId) -> Option<(ValueId, ValueId)> {
 pub(crate) fn one_table(cos: Table, sin: Table, order: Order) -> Match<Table> {
     let sin = Table { f: cos.f, ..sin };
     if cos != sin {
-        return near("cosine and sine are of different angles or scales");
+        return near("cosine and sine have different angles or scales");
     }
     if cos.order != order {
         return near("the frequencies do not fit the parts of the operand");

@@ -78,10 +78,10 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
         ..
     }) = made
     else {
-        return near(format!("the shares come from {}", describe(g, at)));
+        return near(format!("the weights of the experts come from {}", describe(g, at)));
     };
     if axis + 1 != g.ty(at).shape.len() || !same_ids(gathered[1]) {
-        return near("the shares are not those of the experts chosen");
+        return near("the weights are not those of the chosen experts");
     }
     let p = strip(g, gathered[0]);
     let (f, scores) = match maker(g, p) {
@@ -95,7 +95,7 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
             inputs,
             ..
         }) => (RouteFn::Sigmoid, inputs[0]),
-        _ => return near(format!("scores become shares by {}", describe(g, p))),
+        _ => return near(format!("scores become weights by {}", describe(g, p))),
     };
     let bias = match strip(g, ranked) == p {
         true => None,
@@ -111,7 +111,7 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
         }
     };
     if g.ty(scores).shape != g.ty(p).shape || leading(g, scores) != leading(g, x) {
-        return near("scores and rows do not count the same positions");
+        return near("scores and rows belong to different positions");
     }
     let route = Route {
         f,

@@ -63,7 +63,7 @@ fn find(g: &Graph, id: NodeId) -> Match<NodeId> {
     });
     match cut {
         Some(root) => Ok(root),
-        None => near("what is padded on the right is not cut off"),
+        None => near("what is padded on the right is not removed again"),
     }
 }
 

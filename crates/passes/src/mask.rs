@@ -229,7 +229,7 @@ pub(crate) fn conditions_of_not(g: &Graph, v: ValueId) -> Known<Conditions> {
 }
 
 fn follow_bias(g: &Graph, v: ValueId, depth: usize) -> Known<Conditions> {
-    let unknown = || format!("{} is no mask of zeros and hiding numbers", describe(g, v));
+    let unknown = || format!("{} is not a mask of zeros and very negative numbers", describe(g, v));
     let Some(depth) = depth.checked_sub(1) else {
         return Err("the chain of operations is too long".into());
     };

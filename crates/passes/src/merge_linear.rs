@@ -73,7 +73,7 @@ pub(crate) fn mergeable(g: &Graph, id: NodeId) -> Match<()> {
             return near(format!("{} is computed", describe(g, v)));
         }
         if only_user(g, v).is_none() {
-            return near(format!("{} is read elsewhere too", describe(g, v)));
+            return near(format!("{} is used elsewhere too", describe(g, v)));
         }
     }
     Ok(())

@@ -147,7 +147,7 @@ pub fn optimize_observed(
 ) -> Result<(Graph, Report)> {
     let names = pass_names();
     if let Some(unknown) = options.disabled.iter().find(|n| !names.contains(&n.as_str())) {
-        let what = format!("there is no pass `{unknown}`; the passes are {}", names.join(", "));
+        let what = format!("there is no pass `{unknown}`; expected one of {}", names.join(", "));
         return Err(Error::new(ErrorKind::Option, what));
     }
     graph.verify()?;

@@ -99,15 +99,15 @@ impl Policy {
     #[must_use]
     pub fn bits_of(&self, name: &str, embedding: bool) -> (Bits, String) {
         if let Some(&bits) = self.exact.get(name) {
-            return (bits, "by its sensitivity".into());
+            return (bits, "chosen by sensitivity".into());
         }
         if let Some((pattern, bits)) = self.rule(name) {
             return (*bits, format!("by the rule `{pattern}`"));
         }
         match (embedding, self.embeddings) {
-            (true, Some(bits)) => (bits, "asked for embeddings".into()),
-            (true, None) if self.bits < EMBEDDING_FLOOR => (EMBEDDING_FLOOR, "the least for embeddings".into()),
-            _ => (self.bits, "asked for".into()),
+            (true, Some(bits)) => (bits, "as asked for embeddings".into()),
+            (true, None) if self.bits < EMBEDDING_FLOOR => (EMBEDDING_FLOOR, "the minimum for embeddings".into()),
+            _ => (self.bits, "as asked".into()),
         }
     }
 }

@@ -148,7 +148,7 @@ fn choose(g: &Graph, v: ValueId, policy: &Policy) -> StorageChoice {
                     let rows = if i == gate_up { m.map(|m| 2 * m) } else { n };
                     match rows {
                         Some(rows) if rows % BLOCK_ROWS == 0 => "experts",
-                        _ => return choice(Storage::Plain, "experts of an odd number of rows".into()),
+                        _ => return choice(Storage::Plain, "experts with an odd number of rows".into()),
                     }
                 }
                 (Op::Linear, _) => return choice(Storage::Plain, "a bias".into()),
@@ -166,7 +166,7 @@ fn choose(g: &Graph, v: ValueId, policy: &Policy) -> StorageChoice {
         }
     }
     if roles.is_empty() {
-        return choice(Storage::Plain, "an output as it is".into());
+        return choice(Storage::Plain, "an output of the model".into());
     }
     let role = roles.join(" and ");
     let width = g.ty(v).last_known().unwrap_or(0);

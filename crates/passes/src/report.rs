@@ -95,7 +95,7 @@ impl fmt::Display for Report {
             }
         }
         if !self.records.iter().any(|r| matches!(r.outcome, Outcome::Fired(_))) {
-            writeln!(f, "no pattern fired: the graph is as it was captured")?;
+            writeln!(f, "no pattern matched: the graph is as it was captured")?;
         }
         for pass in passes {
             let mut fired: BTreeMap<&str, usize> = BTreeMap::new();
@@ -113,7 +113,7 @@ impl fmt::Display for Report {
             };
             let what: Vec<String> = fired.iter().map(times).collect();
             let what = if what.is_empty() {
-                "did not fire".to_owned()
+                "no match".to_owned()
             } else {
                 what.join(", ")
             };

@@ -22,7 +22,7 @@ pub(crate) fn whole(g: &Graph, root: NodeId) -> Match<Found> {
     };
     let Some((second, first)) = parts() else {
         return near(format!(
-            "{} is no pairs of a negated second element and a first",
+            "{} is not pairs of a negated second element and a first element",
             describe(g, turned)
         ));
     };

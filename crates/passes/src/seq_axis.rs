@@ -25,7 +25,12 @@ pub(crate) fn analyze(g: &Graph) -> Result<Vec<Along>, (String, String)> {
         along[v.index()] = match seq_axes(g.ty(v)).map_err(|why| (at.clone(), why))?[..] {
             [] => Along::Constant,
             [axis] => Along::Axis(axis),
-            _ => return Err((at, "two axes count positions".into())),
+            _ => {
+                return Err((
+                    at,
+                    "two of its axes have one element for each position; expected one such axis".into(),
+                ));
+            }
         };
     }
     for (_, node) in g.nodes() {
@@ -38,7 +43,10 @@ pub(crate) fn analyze(g: &Graph) -> Result<Vec<Along>, (String, String)> {
             Along::Constant | Along::Last => axes.is_empty(),
         };
         if !fits {
-            return Err(fail(format!("the result {} has positions at axes {axes:?}", g.ty(out))));
+            return Err(fail(format!(
+                "its result {} has one element for each position at axes {axes:?}, which its operands do not",
+                g.ty(out)
+            )));
         }
         along[out.index()] = found;
     }
@@ -53,7 +61,9 @@ fn seq_axes(ty: &TensorType) -> Result<Vec<usize>, String> {
         if *d == seq {
             axes.push(i);
         } else if d.symbols().any(|s| s == SEQ) {
-            return Err(format!("axis {i} has {d} elements, which is not one for each position"));
+            return Err(format!(
+                "axis {i} has {d} elements; expected a fixed number, or one for each position"
+            ));
         }
     }
     Ok(axes)
@@ -64,14 +74,20 @@ fn step(g: &Graph, node: &Node, known: &[Along]) -> Result<Along, String> {
     let shape = |v: ValueId| &g.ty(v).shape[..];
     let out = node.outputs[0];
     let rank = shape(out).len();
-    let mixes = |axis: usize| Err(format!("axis {axis}, which counts positions, is mixed"));
+    let mixes = |axis: usize| {
+        Err(format!(
+            "it computes across axis {axis}, so every position depends on all others"
+        ))
+    };
     // The operand's axis stays, unless it is one of those the operation works along.
     let keep = |worked: &[usize]| match of(0) {
         Along::Axis(a) if worked.contains(&a) => mixes(a),
         other => Ok(other),
     };
     let constants = |from: usize| match (from..node.inputs.len()).find(|&i| of(i) != Along::Constant) {
-        Some(i) => Err(format!("operand {i} depends on positions")),
+        Some(i) => Err(format!(
+            "operand {i} differs between positions; expected a weight or a constant"
+        )),
         None => Ok(()),
     };
     match &node.op {
@@ -86,7 +102,7 @@ fn step(g: &Graph, node: &Node, known: &[Along]) -> Result<Along, String> {
                 joined = match (joined, here) {
                     (a, Along::Constant) | (Along::Constant, a) => a,
                     (a, b) if a == b => a,
-                    _ => return Err("positions meet other positions".into()),
+                    _ => return Err("it combines different positions with each other".into()),
                 };
             }
             Ok(joined)
@@ -105,7 +121,7 @@ fn step(g: &Graph, node: &Node, known: &[Along]) -> Result<Along, String> {
             (a, Along::Constant) if a != Along::Axis(*axis) => Ok(a),
             (Along::Constant, b) if b != Along::Axis(*axis) => Ok(b),
             (a, b) if a == b && a != Along::Axis(*axis) => Ok(a),
-            _ => Err("positions are chosen by others".into()),
+            _ => Err("it picks positions by an index, so a position may depend on any other".into()),
         },
         Op::Scatter { axis, .. } => {
             let here = Along::Axis(*axis);
@@ -114,7 +130,7 @@ fn step(g: &Graph, node: &Node, known: &[Along]) -> Result<Along, String> {
                 joined = match (joined, of(i)) {
                     (a, Along::Constant) | (Along::Constant, a) if a != here => a,
                     (a, b) if a == b && a != here => a,
-                    _ => return Err("positions are chosen by others".into()),
+                    _ => return Err("it picks positions by an index, so a position may depend on any other".into()),
                 };
             }
             Ok(joined)
@@ -127,7 +143,7 @@ fn step(g: &Graph, node: &Node, known: &[Along]) -> Result<Along, String> {
             // Rows of a table, as of an embedding.
             (Along::Constant, Along::Axis(b)) => Ok(Along::Axis(axis + b)),
             (other @ (Along::Constant | Along::Last), Along::Constant) => Ok(other),
-            _ => Err("positions are chosen by others".into()),
+            _ => Err("it picks positions by an index, so a position may depend on any other".into()),
         },
         Op::Reshape { shape: new } => match of(0) {
             Along::Axis(a) => {
@@ -135,7 +151,7 @@ fn step(g: &Graph, node: &Node, known: &[Along]) -> Result<Along, String> {
                 let seq = Dim::symbol(SEQ);
                 let at = (0..new.len()).find(|&i| new[i] == seq && element_key(&new[..i]) == before);
                 at.map(Along::Axis)
-                    .ok_or_else(|| "positions are merged with another axis".into())
+                    .ok_or_else(|| "it merges the axis of positions with another one".into())
             }
             other => Ok(other),
         },
@@ -151,7 +167,7 @@ fn step(g: &Graph, node: &Node, known: &[Along]) -> Result<Along, String> {
                 if last {
                     Ok(Along::Last)
                 } else {
-                    Err("positions are cut".into())
+                    Err("it drops some of the positions".into())
                 }
             }
             other => Ok(other),
@@ -159,7 +175,7 @@ fn step(g: &Graph, node: &Node, known: &[Along]) -> Result<Along, String> {
         Op::Concat { axis } => {
             let first = of(0);
             if (1..node.inputs.len()).any(|i| of(i) != first) {
-                return Err("operands depend on positions in different ways".into());
+                return Err("only some of its operands have one element for each position".into());
             }
             keep(&[*axis])
         }
@@ -170,7 +186,7 @@ fn step(g: &Graph, node: &Node, known: &[Along]) -> Result<Along, String> {
                 Along::Axis(a) => Ok(Along::Axis(a + added)),
                 // The same for every position.
                 Along::Constant => Ok(new.iter().position(|d| *d == seq).map_or(Along::Constant, Along::Axis)),
-                Along::Last if new.contains(&seq) => Err("the last position is repeated for every position".into()),
+                Along::Last if new.contains(&seq) => Err("it repeats the last position for every position".into()),
                 Along::Last => Ok(Along::Last),
             }
         }
@@ -180,12 +196,12 @@ fn step(g: &Graph, node: &Node, known: &[Along]) -> Result<Along, String> {
             }
             match start.as_known() {
                 Some(_) => Ok(Along::Axis(0)),
-                None => Err(format!("positions start at {start}")),
+                None => Err(format!("its positions begin at {start}; expected a fixed number")),
             }
         }
         Op::Embedding => {
             if of(0) != Along::Constant {
-                return Err("the table depends on positions".into());
+                return Err("its table differs between positions; expected a weight".into());
             }
             Ok(of(1))
         }
@@ -197,7 +213,7 @@ fn step(g: &Graph, node: &Node, known: &[Along]) -> Result<Along, String> {
             let (a, b) = (of(0), of(1));
             let contracted = |v: ValueId, back: usize, along: Along| along == Along::Axis(shape(v).len() - back);
             if contracted(node.inputs[0], 1, a) || contracted(node.inputs[1], 2, b) {
-                return Err("a product sums over positions".into());
+                return Err("it sums over positions".into());
             }
             let lifted = |v: ValueId, along: Along| match along {
                 Along::Axis(x) => Along::Axis(x + rank - shape(v).len()),
@@ -206,13 +222,15 @@ fn step(g: &Graph, node: &Node, known: &[Along]) -> Result<Along, String> {
             match (lifted(node.inputs[0], a), lifted(node.inputs[1], b)) {
                 (a, Along::Constant) | (Along::Constant, a) => Ok(a),
                 (a, b) if a == b && a != Along::Axis(rank - 1) && a != Along::Axis(rank - 2) => Ok(a),
-                _ => Err("positions meet other positions".into()),
+                _ => Err("it combines different positions with each other".into()),
             }
         }
         Op::Conv1d { .. } => {
             constants(1)?;
             match of(0) {
-                Along::Axis(_) => Err("a convolution over positions is not a causal depthwise one".into()),
+                Along::Axis(_) => {
+                    Err("it is a convolution over positions that is not both causal and depthwise".into())
+                }
                 other => Ok(other),
             }
         }
@@ -224,19 +242,19 @@ fn step(g: &Graph, node: &Node, known: &[Along]) -> Result<Along, String> {
         Op::Rope { .. } => match (of(0), of(1), of(2)) {
             (Along::Axis(1), Along::Axis(0), Along::Constant) => Ok(Along::Axis(1)),
             (Along::Constant, Along::Constant, Along::Constant) => Ok(Along::Constant),
-            _ => Err("operand and positions do not go together".into()),
+            _ => Err("what it rotates, and the positions by which it does, belong to different positions".into()),
         },
         Op::NormRope { .. } => match (of(0), of(1), of(2), of(3)) {
             (Along::Axis(1), Along::Constant, Along::Axis(0), Along::Constant) => Ok(Along::Axis(1)),
             (Along::Constant, Along::Constant, Along::Constant, Along::Constant) => Ok(Along::Constant),
-            _ => Err("operand and positions do not go together".into()),
+            _ => Err("what it rotates, and the positions by which it does, belong to different positions".into()),
         },
         Op::NormAdd { .. } => {
             constants(2)?;
             if of(0) == of(1) {
                 keep(&[rank - 1])
             } else {
-                Err("what is added does not count the same positions".into())
+                Err("what is added belongs to other positions".into())
             }
         }
         Op::RoutedExperts { .. } => {
@@ -244,33 +262,33 @@ fn step(g: &Graph, node: &Node, known: &[Along]) -> Result<Along, String> {
             if of(0) == of(1) {
                 keep(&[rank - 1])
             } else {
-                Err("rows and scores do not count the same positions".into())
+                Err("its rows and scores belong to different positions".into())
             }
         }
-        Op::Attention(_) if node.inputs.len() > 3 => Err("attention has a mask that is not proven to be causal".into()),
+        Op::Attention(_) if node.inputs.len() > 3 => Err("the mask of the attention is not proven to be causal".into()),
         Op::Attention(a) => match (of(0), of(1), of(2)) {
             // Keys and values that stay the same are read by each position on its own.
             (q, Along::Constant, Along::Constant) if !a.causal && a.window.is_none() => Ok(q),
             (Along::Axis(1), Along::Axis(1), Along::Axis(1)) if a.causal => Ok(Along::Axis(1)),
-            (Along::Axis(1), Along::Axis(1), Along::Axis(1)) => Err("attention sees later positions".into()),
-            _ => Err("queries, keys and values do not count the same positions".into()),
+            (Along::Axis(1), Along::Axis(1), Along::Axis(1)) => Err("the attention sees later positions".into()),
+            _ => Err("queries, keys and values belong to different positions".into()),
         },
         Op::Experts { .. } => {
             constants(3)?;
             if of(0) == of(1) && of(1) == of(2) {
                 keep(&[rank - 1])
             } else {
-                Err("rows, choices and shares do not count the same positions".into())
+                Err("the rows, the chosen experts and their weights belong to different positions".into())
             }
         }
         Op::GatedDelta { .. } => {
             let first = of(0);
             if (1..5).any(|i| of(i) != first) {
-                return Err("operands depend on positions in different ways".into());
+                return Err("only some of its operands have one element for each position".into());
             }
             match first {
                 Along::Axis(1) | Along::Constant => Ok(first),
-                _ => Err("a recurrence over something else than positions".into()),
+                _ => Err("it is a recurrence, but not over positions".into()),
             }
         }
         Op::ShortConv { .. } => {
@@ -278,10 +296,13 @@ fn step(g: &Graph, node: &Node, known: &[Along]) -> Result<Along, String> {
             match of(0) {
                 Along::Axis(1) => Ok(Along::Axis(1)),
                 Along::Constant => Ok(Along::Constant),
-                _ => Err("a convolution over something else than positions".into()),
+                _ => Err("it is a convolution, but not over positions".into()),
             }
         }
-        other => Err(format!("{} is unknown", other.mnemonic())),
+        other => Err(format!(
+            "{} is an operation that this check does not know",
+            other.mnemonic()
+        )),
     }
 }
 

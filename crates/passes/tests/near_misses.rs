@@ -80,7 +80,7 @@ fn fuse_experts_refuses_rows_that_are_not_repeated_for_each_choice() {
             &[y],
         )
     });
-    refused("fuse_experts", "rows are repeated in another way", &g);
+    refused("fuse_experts", "rows are not repeated once", &g);
 }
 
 /// Runs `fuse_attention`, which must add the mask to the scores and say with `why` what could not be proven.
@@ -137,7 +137,7 @@ fn fuse_attention_adds_a_mask_that_it_cannot_prove() {
         }),
     );
     added(
-        "is no mask of zeros and hiding numbers",
+        "is not a mask of zeros and very negative numbers",
         &attention(|b, scores| {
             // A bias by distance.
             let (query, key) = query_and_key(b)?;
@@ -178,7 +178,7 @@ fn fuse_attention_refuses_what_is_read_elsewhere_or_is_something_else() {
         b.output("shares", shares);
         b.matmul(shares, k)
     });
-    refused("fuse_attention", "softmax is read elsewhere", &shared);
+    refused("fuse_attention", "softmax is used elsewhere", &shared);
     let router = graph(|b| {
         let x = input(b, "x", "batch seq 4");
         b.softmax_last(x)
@@ -308,7 +308,7 @@ fn fuse_rope_refuses_other_angles_and_parts() {
         let (low, high) = (b.slice_last(x, 0, 2)?, b.slice_last(x, 2, 4)?);
         b.concat_last(&[high, low])
     });
-    refused("fuse_rope", "no concatenation of the negated second half", &not_negated);
+    refused("fuse_rope", "not the negated second half", &not_negated);
     // Tables over heads rather than positions.
     let heads = rope(
         |b, rate| {
@@ -366,9 +366,9 @@ fn fuse_rope_refuses_neighbors_with_angles_of_halves_and_other_pairs() {
     let different = rope(of_neighbors, [1.0, 0.5], turn([1, 3], [0, 2]));
     refused("fuse_rope", "different angles", &different);
     let mixed = rope(plain_angles, [1.0, 1.0], turn([1, 3], [0, 2]));
-    refused("fuse_rope", "no concatenation of the negated second half", &mixed);
+    refused("fuse_rope", "not the negated second half", &mixed);
     let halves = rope(of_neighbors, [1.0, 1.0], rotate_half);
-    refused("fuse_rope", "no pairs of a negated second element", &halves);
+    refused("fuse_rope", "not pairs of a negated second element", &halves);
 }
 
 #[test]
@@ -384,15 +384,15 @@ fn fuse_gated_mlp_refuses_parts_that_do_not_lie_together() {
         let x = input(b, "x", "batch seq 8");
         Ok((b.slice_last(x, 4, 8)?, b.slice_last(x, 0, 4)?))
     });
-    refused("fuse_gated_mlp", "right behind gate", &swapped);
+    refused("fuse_gated_mlp", "directly after gate", &swapped);
     let unrelated = two(|b| Ok((input(b, "x", "batch seq 4"), input(b, "y", "batch seq 4"))));
-    refused("fuse_gated_mlp", "neither linears", &unrelated);
+    refused("fuse_gated_mlp", "neither linear layers", &unrelated);
     let operands = two(|b| {
         let (x, y) = (input(b, "x", "batch seq 4"), input(b, "y", "batch seq 4"));
         let (v, w) = (b.weight("v", &[4, 4]), b.weight("w", &[4, 4]));
         Ok((b.linear(x, v, None)?, b.linear(y, w, None)?))
     });
-    refused("fuse_gated_mlp", "different operands", &operands);
+    refused("fuse_gated_mlp", "different inputs", &operands);
     let tied = two(|b| {
         let x = input(b, "x", "batch seq 4");
         let (v, w) = (b.weight("v", &[4, 4]), b.weight("w", &[4, 4]));
@@ -401,7 +401,7 @@ fn fuse_gated_mlp_refuses_parts_that_do_not_lie_together() {
         b.output("other", y);
         Ok((first, y))
     });
-    refused("fuse_gated_mlp", "read elsewhere", &tied);
+    refused("fuse_gated_mlp", "used elsewhere", &tied);
 }
 
 #[test]
@@ -413,7 +413,7 @@ fn merge_linear_refuses_tied_weights() {
         let q = b.linear(q, w, None)?;
         b.add(p, q)
     });
-    refused("merge_linear", "weight `w` is read elsewhere", &g);
+    refused("merge_linear", "weight `w` is used elsewhere", &g);
 }
 
 #[test]
@@ -433,7 +433,7 @@ fn fuse_short_conv_refuses_what_sees_the_future() {
         })
     };
     refused("fuse_short_conv", "not causal", &conv([4, 1, 3], 4, 1, 1));
-    refused("fuse_short_conv", "not cut off", &conv([4, 1, 3], 4, 2, 2));
+    refused("fuse_short_conv", "not removed again", &conv([4, 1, 3], 4, 2, 2));
     refused("fuse_short_conv", "not depthwise", &conv([4, 2, 3], 2, 2, 0));
     refused("fuse_short_conv", "not depthwise", &conv([8, 1, 3], 4, 2, 0));
 }
@@ -464,7 +464,7 @@ fn fuse_conv_norm_refuses_what_is_no_number_for_each_channel() {
         "not one number for each channel",
         &behind(&[4, 7], false),
     );
-    refused("fuse_conv_norm", "read elsewhere", &behind(&[4, 1], true));
+    refused("fuse_conv_norm", "used elsewhere", &behind(&[4, 1], true));
 }
 
 #[test]
@@ -490,7 +490,7 @@ fn insert_states_names_the_node_that_mixes_positions() {
         ),
         (
             "reduce_mean",
-            "counts positions, is mixed",
+            "computes across axis",
             Box::new(|b| {
                 let x = input(b, "x", "batch seq 4");
                 b.op(
@@ -514,7 +514,7 @@ fn insert_states_names_the_node_that_mixes_positions() {
         ),
         (
             "matmul",
-            "positions meet other positions",
+            "it combines different positions with each other",
             Box::new(|b| {
                 let x = input(b, "x", "batch seq 4");
                 let t = b.permute(x, &[0, 2, 1])?;
@@ -523,7 +523,7 @@ fn insert_states_names_the_node_that_mixes_positions() {
         ),
         (
             "lt",
-            "positions meet other positions",
+            "it combines different positions with each other",
             Box::new(|b| {
                 let (query, key) = query_and_key(b)?;
                 b.compare(CompareFn::Lt, query, key)
@@ -531,7 +531,7 @@ fn insert_states_names_the_node_that_mixes_positions() {
         ),
         (
             "conv1d",
-            "not a causal depthwise",
+            "not both causal and depthwise",
             Box::new(|b| {
                 let x = input(b, "x", "batch 4 seq");
                 let w = b.weight("w", &[4, 1, 3]);
@@ -547,7 +547,7 @@ fn insert_states_names_the_node_that_mixes_positions() {
         ),
         (
             "slice",
-            "positions are cut",
+            "it drops some of the positions",
             Box::new(|b| {
                 let x = input(b, "x", "batch seq 4");
                 b.op(
@@ -562,7 +562,7 @@ fn insert_states_names_the_node_that_mixes_positions() {
         ),
         (
             "softmax",
-            "is mixed",
+            "computes across axis",
             Box::new(|b| {
                 let x = input(b, "x", "batch seq 4");
                 b.op(Op::Softmax { axis: 1 }, &[x])
@@ -570,7 +570,7 @@ fn insert_states_names_the_node_that_mixes_positions() {
         ),
         (
             "iota",
-            "elements, which is not one for each position",
+            "elements; expected a fixed number, or one for each position",
             Box::new(|b| b.iota(0, "2*seq".parse::<Dim>()?)),
         ),
     ];

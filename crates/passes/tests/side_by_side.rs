@@ -56,7 +56,7 @@ fn rotated(b: &mut GraphBuilder, read_again: bool) -> Result<ValueId> {
 #[test]
 fn fuse_norm_rope_normalizes_heads_and_rotates_them() {
     check("fuse_norm_rope", "heads", 1, &graph(|b| rotated(b, false)));
-    refused("fuse_norm_rope", "read elsewhere", &graph(|b| rotated(b, true)));
+    refused("fuse_norm_rope", "used elsewhere", &graph(|b| rotated(b, true)));
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn fuse_norm_add_takes_the_branch_on_either_side() {
         let sum = b.add(x, y)?;
         b.mul(sum, y)
     });
-    refused("fuse_norm_add", "read elsewhere", &g);
+    refused("fuse_norm_add", "used elsewhere", &g);
     let g = graph(|b| {
         let x = input(b, "x", "batch seq 4");
         let y = norm(b, x, "norm", 4)?;
@@ -182,7 +182,7 @@ fn fuse_router_knows_the_usual_ways() {
         other_shares: true,
         ..plain
     };
-    refused("fuse_router", "become shares by", &raw.graph());
+    refused("fuse_router", "become weights by", &raw.graph());
 }
 
 /// A table for text, height and width, of which the frequencies at `places` are those of the height.

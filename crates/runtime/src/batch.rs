@@ -139,7 +139,7 @@ impl Batch {
 
     fn sequence(&self, id: SequenceId) -> Result<&Sequence> {
         let found = self.sequences.get(id.0).and_then(Option::as_ref);
-        found.ok_or_else(|| Error::Argument(format!("sequence {} is not open", id.0)))
+        found.ok_or_else(|| Error::Argument(format!("sequence {} does not exist or was closed", id.0)))
     }
 
     /// A sequence, and the pages of all.
@@ -193,7 +193,7 @@ impl Batch {
     pub fn give(&mut self, id: SequenceId, pool: &Pool, width: usize, inputs: &BTreeMap<String, Tensor>) -> Result<()> {
         self.sequence(id)?;
         let Some(given) = &self.program.lowered.given else {
-            return Err(Error::Argument("the program reads token ids alone".into()));
+            return Err(Error::Argument("the model takes no input besides token ids".into()));
         };
         let bindings = given.function.bind(inputs)?;
         let outputs = given.function.run(pool, width, inputs)?;
@@ -296,14 +296,17 @@ impl Batch {
                 _ => format!(" for {} sequences", parts.len()),
             };
             return Err(Error::Argument(format!(
-                "a call computes 1 to {} tokens, found {rows}{count}",
+                "one call can compute 1 to {} tokens; found {rows}{count}",
                 program.chunk_tokens
             )));
         }
         for (i, part) in parts.iter().enumerate() {
             let sequence = self.sequence(part.sequence)?;
             if parts[..i].iter().any(|p| p.sequence == part.sequence) {
-                let twice = format!("sequence {} is named twice in one call", part.sequence.0);
+                let twice = format!(
+                    "sequence {} occurs twice in one call; expected each sequence once",
+                    part.sequence.0
+                );
                 return Err(Error::Argument(twice));
             }
             if sequence.len + part.ids.len() > program.context_tokens {
@@ -316,7 +319,7 @@ impl Batch {
             let wanted = program.given_inputs();
             if !wanted.is_empty() && sequence.given.is_none() {
                 let names = wanted.join("`, `");
-                let what = format!("the model reads `{names}` too, which must be given first");
+                let what = format!("the model also needs `{names}`, which must be given before the first token");
                 return Err(Error::Argument(what));
             }
         }

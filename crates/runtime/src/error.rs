@@ -34,7 +34,7 @@ pub enum Error {
     #[error("{0}")]
     Argument(String),
     /// The states have no room for more positions.
-    #[error("the context holds {capacity} tokens; {used} are in use and {wanted} more were asked for")]
+    #[error("the context has room for {capacity} tokens; {used} are in use, and {wanted} more do not fit")]
     ContextFull {
         /// Positions the states can hold.
         capacity: usize,
@@ -44,7 +44,9 @@ pub enum Error {
         wanted: usize,
     },
     /// Other sequences hold what a call needs.
-    #[error("a call needs {wanted} more {what}; of {capacity}, {free} are free")]
+    #[error(
+        "this call needs {wanted} more {what}, but only {free} of {capacity} are free; close a sequence or wait until one ends"
+    )]
     Busy {
         /// What there are not enough of.
         what: &'static str,

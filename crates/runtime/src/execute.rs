@@ -427,7 +427,9 @@ impl Call<'_> {
                 out,
             } => {
                 let StatePlan::Kv { layout, group } = &self.program.states.states[*state] else {
-                    return Err(Error::Argument("attention needs a KV state".into()));
+                    return Err(Error::Argument(
+                        "this attention has no KV state; this is a bug, please report it".into(),
+                    ));
                 };
                 let (q_span, out_span) = (self.view_span(*q, rows), self.span(*out, q.width, rows));
                 let (k_span, v_span) = (self.view_span(*k, rows), self.view_span(*v, rows));

@@ -85,13 +85,13 @@ pub(crate) fn lower(
         message: message.to_owned(),
     };
     let [(_, logits)] = graph.outputs() else {
-        return Err(unsupported("the runtime executes graphs with one output, the logits"));
+        return Err(unsupported("expected a graph with one output, the logits"));
     };
     let is_ids = |v: &ValueId| graph.ty(*v).shape.contains(&Dim::symbol(cactus_ir::SEQ));
     let (ids, others): (Vec<ValueId>, Vec<ValueId>) = graph.inputs().iter().partition(|v| is_ids(v));
     let [ids] = ids[..] else {
         return Err(unsupported(
-            "the runtime executes graphs with one input that counts positions, the token ids",
+            "expected a graph with one input that has an axis of positions, the token ids",
         ));
     };
     let split = Split::new(graph, &others)?;
@@ -194,7 +194,7 @@ impl Lowerer<'_> {
     fn rows_buffer(&mut self, node: &Node, width: usize) -> Result<Buffer> {
         match self.rows_here().checked_mul(width).and_then(|n| n.checked_mul(4)) {
             Some(bytes) => Ok(self.buffer(bytes)),
-            None => self.fail(node, "the activation is too large"),
+            None => self.fail(node, "the activation is larger than the address space"),
         }
     }
 
@@ -280,14 +280,14 @@ impl Lowerer<'_> {
         }
         let value = self.graph.value(v);
         if !matches!(value.def, Def::Weight(_)) {
-            return self.fail(node, "expected a weight as operand");
+            return self.fail(node, "expected the operand to be a weight");
         }
         let index = self
             .bindings
             .get(&value.name)
             .and_then(|stored| self.bundle.weight_index(stored));
         let Some(index) = index else {
-            return self.fail(node, format!("weight `{}` is bound to no tensor", value.name));
+            return self.fail(node, format!("the bundle has no tensor for weight `{}`", value.name));
         };
         self.weights.push(index);
         self.weight_index.insert(v, self.weights.len() - 1);
@@ -307,7 +307,7 @@ impl Lowerer<'_> {
     fn view(&self, node: &Node, v: ValueId) -> Result<View> {
         match self.places.get(&v) {
             Some(Place::Rows(view)) => Ok(*view),
-            _ => self.fail(node, "an operand is not an activation of one row for each position"),
+            _ => self.fail(node, "expected an operand with one row for each position"),
         }
     }
 
@@ -322,10 +322,7 @@ impl Lowerer<'_> {
             .try_fold(1usize, |n, d| d.as_known().and_then(|d| n.checked_mul(d)));
         match width {
             Some(w) if rowwise => Ok(w),
-            _ => self.fail(
-                node,
-                format!("the runtime executes activations [batch, seq, …], found {ty}"),
-            ),
+            _ => self.fail(node, format!("expected an activation [batch, seq, …], found {ty}")),
         }
     }
 
@@ -357,7 +354,7 @@ impl Lowerer<'_> {
     fn quantized_buffer(&mut self, node: &Node, width: usize) -> Result<Buffer> {
         match QuantizedRows::bytes(self.rows_here(), width) {
             Some(bytes) => Ok(self.buffer(bytes)),
-            None => self.fail(node, "the activation is too large"),
+            None => self.fail(node, "the activation is larger than the address space"),
         }
     }
 
@@ -408,7 +405,7 @@ impl Lowerer<'_> {
         }
         let view = self.whole(node, x)?;
         let Some(bytes) = RotatedRows::bytes(self.rows_here(), view.width) else {
-            return self.fail(node, "the activation is too large");
+            return self.fail(node, "the activation is larger than the address space");
         };
         let out = self.buffer(bytes);
         self.push(node, Kind::Rotate { x: view, out });
@@ -475,7 +472,7 @@ impl Lowerer<'_> {
                 if !fits {
                     return self.fail(
                         node,
-                        format!("expected positions past..past+seq, found {start} and {len}"),
+                        format!("expected positions that begin at `past` and count `seq`; found a beginning of {start} and a count of {len}"),
                     );
                 }
                 self.place(out, Place::Positions)
@@ -484,7 +481,7 @@ impl Lowerer<'_> {
                 let positions = match self.places.get(&node.inputs[1]) {
                     Some(Place::Ids) => false,
                     Some(Place::Positions) => true,
-                    _ => return self.fail(node, "expected the token ids or their positions as indices"),
+                    _ => return self.fail(node, "expected the indices to be the token ids or their positions"),
                 };
                 let ty = self.graph.ty(out);
                 let width = match ty.last_known() {
@@ -502,7 +499,7 @@ impl Lowerer<'_> {
             Op::LayerNorm { eps } => {
                 let view = self.whole(node, node.inputs[0])?;
                 if self.graph.ty(out).shape.len() != 3 {
-                    return self.fail(node, "the runtime normalizes whole rows");
+                    return self.fail(node, "expected a norm over whole rows");
                 }
                 let weight = self.vector(node, node.inputs[1])?;
                 let bias = node.inputs.get(2).map(|&b| self.vector(node, b)).transpose()?;
@@ -526,7 +523,7 @@ impl Lowerer<'_> {
                 let Some(state) = a.state.as_deref() else {
                     return self.fail(
                         node,
-                        "the runtime executes attention with a KV state; the state pass adds one",
+                        "expected attention with a KV state, which the pass `insert_states` adds",
                     );
                 };
                 let state = self.state_index(node, state)?;
@@ -581,7 +578,7 @@ impl Lowerer<'_> {
                 let Some(state) = state.as_deref() else {
                     return self.fail(
                         node,
-                        "the runtime executes convolutions with a state; the state pass adds one",
+                        "expected a convolution with a state, which the pass `insert_states` adds",
                     );
                 };
                 let state = self.state_index(node, state)?;
@@ -601,11 +598,11 @@ impl Lowerer<'_> {
             }
             Op::Gated { activation } => {
                 let Some(activation) = kernel_names::activation(*activation) else {
-                    return self.fail(node, "the runtime has no kernel for this activation yet");
+                    return self.fail(node, "there is no kernel for this activation");
                 };
                 let view = self.whole(node, node.inputs[0])?;
                 if self.graph.ty(out).shape.len() != 3 {
-                    return self.fail(node, "the runtime gates whole rows");
+                    return self.fail(node, "expected gates for whole rows");
                 }
                 let x = view;
                 let kind = if self.only_quantized(out) {
@@ -620,7 +617,7 @@ impl Lowerer<'_> {
             }
             Op::Unary { f } => {
                 let Some(f) = kernel_names::unary(*f) else {
-                    return self.fail(node, "the runtime has no kernel for this function yet");
+                    return self.fail(node, "there is no kernel for this function");
                 };
                 let view = self.view(node, node.inputs[0])?;
                 let buffer = self.fresh(node, out, view.width)?;
@@ -633,14 +630,14 @@ impl Lowerer<'_> {
                 Ok(())
             }
             Op::Binary { f } => self.binary(id, node, *f),
-            _ => self.fail(node, "the runtime does not execute this operation yet"),
+            _ => self.fail(node, "there is no kernel for this operation in a model with states"),
         }
     }
 
     fn state_index(&self, node: &Node, name: &str) -> Result<usize> {
         match self.graph.states().iter().position(|s| s.name == name) {
             Some(i) => Ok(i),
-            None => self.fail(node, format!("state `{name}` is not declared")),
+            None => self.fail(node, format!("the graph does not declare the state `{name}`")),
         }
     }
 
@@ -658,7 +655,7 @@ impl Lowerer<'_> {
             }),
             _ => self.fail(
                 node,
-                format!("the runtime slices within rows; axis {axis} of {ty} is not one run"),
+                format!("expected a slice within rows, found one of axis {axis} of {ty}"),
             ),
         }
     }
@@ -667,7 +664,7 @@ impl Lowerer<'_> {
         let (x, w, out) = (node.inputs[0], node.inputs[1], node.outputs[0]);
         let operand = self.graph.ty(x);
         if self.width(node, operand).is_ok_and(|w| operand.last_known() != Some(w)) {
-            return self.fail(node, "the runtime multiplies whole rows");
+            return self.fail(node, "expected a product of whole rows");
         }
         let operand = self.linear_operand(node, x, w)?;
         let weight = self.weight(node, w)?;

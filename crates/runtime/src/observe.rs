@@ -46,7 +46,7 @@ impl Batch {
         let program = std::sync::Arc::clone(self.program());
         let found = (0..program.lowered.weights.len()).find(|&i| program.weight_name(i) == name);
         let Some(index) = found else {
-            return Err(Error::Argument(format!("the program reads no tensor `{name}`")));
+            return Err(Error::Argument(format!("the model reads no tensor `{name}`")));
         };
         let Some(matrix) = matrix else {
             self.replaced.remove(&index);
@@ -55,7 +55,7 @@ impl Batch {
         let (stored, layout) = (program.matrix(index)?, matrix.layout());
         if stored.layout() != layout {
             return Err(Error::Argument(format!(
-                "`{name}` is [{}, {}] as {}, its replacement [{}, {}] as {}",
+                "`{name}` is [{}, {}] stored as {}, but its replacement is [{}, {}] stored as {}",
                 stored.n(),
                 stored.k(),
                 stored.packing(),

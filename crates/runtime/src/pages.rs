@@ -23,7 +23,11 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new(pages: usize, page_bytes: usize) -> Result<Pool> {
-        let too_large = || crate::Error::Argument(format!("{pages} pages of {page_bytes} bytes are too many"));
+        let too_large = || {
+            crate::Error::Argument(format!(
+                "{pages} pages of {page_bytes} bytes exceed the address space; ask for a smaller context"
+            ))
+        };
         let bytes = pages.checked_mul(page_bytes).ok_or_else(too_large)?;
         let ids = u32::try_from(pages).map_err(|_| too_large())?;
         Ok(Pool {

@@ -54,7 +54,9 @@ impl Program {
     pub fn new(bundle: Arc<Bundle>, name: &str, options: &Options) -> Result<Program> {
         let (graph, bindings) = bundle.graph(name)?;
         if options.context_tokens == 0 || options.chunk_tokens == 0 {
-            return Err(Error::Argument("context and chunk must hold at least one token".into()));
+            return Err(Error::Argument(
+                "expected a context and a chunk of at least one token, found 0".into(),
+            ));
         }
         let context_tokens = options.context_tokens.min(bundle.manifest().context_tokens);
         let chunk_tokens = options.chunk_tokens.min(context_tokens);

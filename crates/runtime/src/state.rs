@@ -58,7 +58,12 @@ impl StatePlans {
         let mut groups: Vec<Group> = Vec::new();
         let mut plans = Vec::with_capacity(states.len());
         for state in states {
-            let too_large = || Error::Argument(format!("state `{}` is too large", state.name));
+            let too_large = || {
+                Error::Argument(format!(
+                    "the memory for state `{}` is larger than the address space",
+                    state.name
+                ))
+            };
             plans.push(match &state.kind {
                 StateKind::Kv {
                     kv_heads,
@@ -91,7 +96,7 @@ impl StatePlans {
                 other => {
                     return Err(Error::Unsupported {
                         node: format!("state {}", state.name),
-                        message: format!("{other:?} is not supported yet; supported are kv, conv and recurrent"),
+                        message: format!("expected a state of kind kv, conv or recurrent, found {other:?}"),
                     });
                 }
             });

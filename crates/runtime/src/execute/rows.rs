@@ -122,7 +122,9 @@ impl Call<'_> {
             out,
         } = kind
         else {
-            return Err(Error::Argument("a step of another kind".into()));
+            return Err(Error::Argument(
+                "a step has an unexpected kind; this is a bug, please report it".into(),
+            ));
         };
         let lowered = self.lowered;
         for run in self.runs.iter_mut() {

@@ -53,7 +53,7 @@ impl Constants {
             let Some(index) = index else {
                 return Err(Error::Unsupported {
                     node: format!("weight {name}"),
-                    message: "no tensor is bound to it".into(),
+                    message: "the bundle has no tensor for it".into(),
                 });
             };
             constants.weights.insert(v, index);
@@ -146,7 +146,7 @@ impl Constants {
         let part = whole.and_then(|w| w.rows(index.checked_mul(rows)?, rows));
         part.ok_or_else(|| Error::Unsupported {
             node: format!("matrix {index}"),
-            message: format!("it has {rows} rows, which do not begin and end with a block of the packing"),
+            message: format!("its slice of {rows} rows does not begin and end at a block of its packing"),
         })
     }
 
@@ -187,7 +187,7 @@ fn tensor(shape: &[usize], literal: &Literal) -> Result<Tensor> {
         other => {
             return Err(Error::Unsupported {
                 node: "a literal".into(),
-                message: format!("literals of {} are not supported", other.dtype()),
+                message: format!("constants of type {} are not supported", other.dtype()),
             });
         }
     };

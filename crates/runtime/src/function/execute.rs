@@ -47,7 +47,10 @@ pub(super) fn check(graph: &Graph, node: &Node) -> Result<()> {
     if unsupported || half {
         return Err(Error::Unsupported {
             node: format!("{}/{}", node.path, node.op.mnemonic()),
-            message: "functions have no kernel for this yet".into(),
+            message: match half {
+                true => "there is no kernel for values of 16-bit floats; expected 32 bits".into(),
+                false => "there is no kernel for this operation".into(),
+            },
         });
     }
     Ok(())
@@ -67,16 +70,16 @@ impl<'a> Operands<'a> {
         let len = shape.iter().product::<usize>() * held_bytes(self.graph.ty(v).dtype);
         let missing = || Error::Unsupported {
             node: format!("weight {}", self.graph.value(v).name),
-            message: "it is packed for products, and read by another operation; convert it with 32 bits".into(),
+            message: "it is packed for matrix products, but another operation reads it; convert it with 32 bits".into(),
         };
         let (bytes, start) = match self.plan.places.get(&v) {
             Some(Place::Slot { slot, start }) => (self.slots[*slot].as_deref().unwrap_or(&[]), *start),
             Some(Place::Constant { of, start }) => (self.constants.plain(*of).ok_or_else(missing)?, *start),
             None => return Err(missing()),
         };
-        bytes
-            .get(start..start + len)
-            .ok_or_else(|| Error::Argument("a value lies outside of its memory".into()))
+        bytes.get(start..start + len).ok_or_else(|| {
+            Error::Argument("a value lies outside of its memory; this is a bug, please report it".into())
+        })
     }
 
     pub(super) fn f32(&self, v: ValueId) -> Result<&'a [f32]> {
@@ -155,7 +158,9 @@ impl Run<'_> {
             _ => AlignedBuf::zeroed(need)?,
         };
         let Some(mut out) = self.memory.slots[slot].take() else {
-            return Err(Error::Argument("the memory of a value is in use".into()));
+            return Err(Error::Argument(
+                "the memory of a value is in use by another one; this is a bug, please report it".into(),
+            ));
         };
         let len = self.plan.shapes[v.index()].iter().product::<usize>() * held_bytes(self.graph.ty(v).dtype);
         let result = self.compute(node, &mut out[..len], bytemuck::cast_slice_mut(&mut scratch[..need]));
@@ -315,7 +320,7 @@ impl Run<'_> {
             Op::Unary { f } => match (kernel_names::unary(*f), plain_unary(*f)) {
                 (Some(f), _) => exec.unary(f, first()?, floats(out)),
                 (None, Some(f)) => floats(out).iter_mut().zip(first()?).for_each(|(o, &x)| *o = f(x)),
-                _ => return Err(Error::Argument(format!("{f:?} has no kernel"))),
+                _ => return Err(Error::Argument(format!("there is no kernel for {f:?}"))),
             },
             Op::Binary { f } => self.binary(*f, arg(0), arg(1), shape, out)?,
             Op::Compare { f } => self.compare(*f, arg(0), arg(1), shape, out)?,
@@ -348,7 +353,9 @@ impl Run<'_> {
             Op::ArgReduce { f, axis, .. } => {
                 let dims = around(ops.shape(arg(0)), *axis);
                 if dims[1] == 0 {
-                    return Err(Error::Argument("an empty axis has no largest or smallest".into()));
+                    return Err(Error::Argument(
+                        "cannot take the largest or smallest element of an empty axis".into(),
+                    ));
                 }
                 let (out, largest) = (bytemuck::cast_slice_mut(out), *f == ReduceFn::Max);
                 match self.graph.ty(arg(0)).dtype {
@@ -495,7 +502,7 @@ impl Run<'_> {
                 let rows = shape.iter().product::<usize>() / n.max(1);
                 match kernel_names::activation(*activation) {
                     Some(a) => exec.gated(a, first()?, n, rows, floats(out)),
-                    None => return Err(Error::Argument("this activation has no kernel".into())),
+                    None => return Err(Error::Argument("there is no kernel for this activation".into())),
                 }
             }
             Op::Rope { scale, .. } => self.rope(node, None, *scale, out, scratch)?,
@@ -533,7 +540,10 @@ impl Run<'_> {
             }
             other => {
                 let _ = x;
-                return Err(Error::Argument(format!("{} has no kernel", other.mnemonic())));
+                return Err(Error::Argument(format!(
+                    "there is no kernel for the operation {}",
+                    other.mnemonic()
+                )));
             }
         }
         Ok(())
@@ -571,7 +581,7 @@ impl Run<'_> {
             DType::I64 => {
                 let (x, y) = (ops.i64(a)?, ops.i64(b)?);
                 if matches!(f, BinaryFn::Div | BinaryFn::FloorDiv | BinaryFn::Mod) && y.contains(&0) {
-                    return Err(Error::Argument("an integer is divided by 0".into()));
+                    return Err(Error::Argument("an integer was divided by 0".into()));
                 }
                 map2(shape, (x, &sa), (y, &sb), bytemuck::cast_slice_mut(out), |a, b| {
                     integers(f, a, b)
@@ -689,7 +699,9 @@ fn plain_unary(f: UnaryFn) -> Option<fn(f32) -> f32> {
 fn checked(ids: &[i64], n: usize) -> Result<()> {
     match ids.iter().find(|&&i| usize::try_from(i).map_or(true, |i| i >= n)) {
         None => Ok(()),
-        Some(i) => Err(Error::Argument(format!("index {i} is outside an axis of {n} elements"))),
+        Some(i) => Err(Error::Argument(format!(
+            "index {i} is out of range for an axis with {n} elements"
+        ))),
     }
 }
 

@@ -82,7 +82,7 @@ impl Function {
         if let Some(state) = graph.states().first() {
             return Err(Error::Unsupported {
                 node: format!("component {}", graph.name),
-                message: format!("it has a state `{}`, so it is not a function", state.name),
+                message: format!("it has the state `{}`; expected a function, which has none", state.name),
             });
         }
         for (_, node) in graph.nodes() {
@@ -133,7 +133,9 @@ impl Function {
             *held = Some(Prepared { bindings, plan, memory });
         }
         let Some(Prepared { bindings, plan, memory }) = held.as_mut() else {
-            return Err(Error::Argument("the memory of the function is not there".into()));
+            return Err(Error::Argument(
+                "the memory of the function is missing; this is a bug, please report it".into(),
+            ));
         };
         let step = pool.step(width);
         let mut run = execute::Run {
@@ -190,7 +192,7 @@ impl Function {
             let value = self.graph.value(v);
             let Some(given) = inputs.get(&value.name) else {
                 return fail(format!(
-                    "input `{}` is missing; the inputs are {}",
+                    "input `{}` is missing; expected the inputs {}",
                     value.name,
                     declared()
                 ));

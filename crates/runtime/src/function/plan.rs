@@ -51,7 +51,10 @@ impl Plan {
                 .and_then(|n| n.checked_mul(held_bytes(ty.dtype)))
                 .filter(|&b| b <= MAX_VALUE_BYTES);
             let Some(bytes) = bytes else {
-                let what = format!("in {at}: a value of {:?} is too large", shapes[v.index()]);
+                let what = format!(
+                    "in {at}: a value of shape {:?} is larger than the address space",
+                    shapes[v.index()]
+                );
                 return Err(Error::Argument(what));
             };
             sizes[v.index()] = bytes;
@@ -167,7 +170,7 @@ impl Plan {
                 let end = start + self.shapes[node.outputs[0].index()][*axis];
                 if end > shape[*axis] {
                     let what = format!(
-                        "in {}: elements {start}..{end} of an axis of {} are asked for",
+                        "in {}: elements {start}..{end} of an axis with {} elements were asked for",
                         node.path, shape[*axis]
                     );
                     return Err(Error::Argument(what));

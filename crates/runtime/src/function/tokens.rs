@@ -31,7 +31,7 @@ impl TokenFunction {
         let (&[ids], &[(_, logits)]) = (g.inputs(), g.outputs()) else {
             let (inputs, outputs) = (g.inputs().len(), g.outputs().len());
             return refused(format!(
-                "it has {inputs} inputs and {outputs} outputs, one of each is expected"
+                "expected one input and one output, found {inputs} and {outputs}"
             ));
         };
         let one = |d: &Dim| d.is(1) || d.as_symbol().is_some();
@@ -42,7 +42,10 @@ impl TokenFunction {
             _ => return refused(format!("its input `{input}` is {}", shown(ids))),
         };
         if length.as_symbol().is_none() {
-            return refused(format!("its input `{input}` is {}, whose length is fixed", shown(ids)));
+            return refused(format!(
+                "its input `{input}` is {}; expected a length that is not fixed",
+                shown(ids)
+            ));
         }
         let vocab_size = match (&g.ty(logits).shape[..], g.ty(logits).dtype) {
             ([batch, n, vocab], DType::F32) if one(batch) && n == length => vocab.as_known(),

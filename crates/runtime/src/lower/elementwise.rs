@@ -21,7 +21,7 @@ impl Lowerer<'_> {
         };
         let rows = self.view(node, a)?;
         let Some(f) = kernel_names::binary(f) else {
-            return self.fail(node, "the runtime has no kernel for this function yet");
+            return self.fail(node, "there is no kernel for this function");
         };
         if let Some(scalar) = self.graph.scalar(b) {
             let buffer = self.fresh(node, out, rows.width)?;
@@ -37,7 +37,7 @@ impl Lowerer<'_> {
         if matches!(self.graph.value(b).def, Def::Weight(_)) {
             let vector = self.vector(node, b)?;
             if self.graph.ty(b).known_shape() != Some(vec![rows.width]) {
-                return self.fail(node, "expected a vector as wide as a row");
+                return self.fail(node, "expected a vector with as many elements as a row");
             }
             let buffer = self.fresh(node, out, rows.width)?;
             let kind = Kind::BinaryVector {
@@ -57,7 +57,7 @@ impl Lowerer<'_> {
             seq.map(|at| shape[at + 1..].to_vec())
         };
         if other.width != rows.width || row(a).is_none() || row(a) != row(b) {
-            return self.fail(node, "the runtime works on rows of equal width");
+            return self.fail(node, "expected operands with rows of equal width");
         }
         let buffer = self.fresh(node, out, rows.width)?;
         let kind = Kind::Binary {

@@ -57,7 +57,7 @@ impl Split {
             if counts_positions(None, &value.ty) {
                 return Err(Error::Unsupported {
                     node: format!("input {}", value.name),
-                    message: "only the token ids may count positions".into(),
+                    message: "only the token ids may have an axis of positions".into(),
                 });
             }
             known.insert(v, sub.add_input(value.name.clone(), value.ty.clone()));

@@ -73,12 +73,12 @@ impl Lowerer<'_> {
                         f = BinaryFn::Add;
                     }
                     let Some(f) = kernel_names::binary(f) else {
-                        return self.fail(node, "the runtime has no kernel for this function yet");
+                        return self.fail(node, "there is no kernel for this function");
                     };
                     links.push(match graph.scalar(constant) {
                         Some(c) => Link::Scalar(f, c),
                         None if self.as_wide(constant, of) => Link::Vector(f, self.vector(node, constant)?),
-                        None => return self.fail(node, "expected a vector as wide as a row"),
+                        None => return self.fail(node, "expected a vector with as many elements as a row"),
                     });
                 }
                 _ => return self.fail(node, "expected an elementwise function"),
@@ -100,7 +100,7 @@ impl Lowerer<'_> {
         let Some((_, node)) = graph.producer(output) else {
             return Err(Error::Unsupported {
                 node: format!("component {}", graph.name),
-                message: "the output is not computed, expected logits".into(),
+                message: "no operation computes the output; expected logits".into(),
             });
         };
         let width = self.width(node, graph.ty(output))?;
@@ -113,7 +113,7 @@ impl Lowerer<'_> {
         }
         match self.places.get(&output) {
             Some(&Place::Rows(x)) if x.width == width => self.push(node, Kind::Logits { x }),
-            _ => return self.fail(node, "the output must be rows of logits, [1, seq, vocab]"),
+            _ => return self.fail(node, "expected the output to be logits, [1, seq, vocab]"),
         }
         Ok(width)
     }

@@ -133,7 +133,10 @@ impl Lowerer<'_> {
             if outside || is_output {
                 let ty = self.graph.ty(v);
                 let Some(axes) = Axes::of(ty) else {
-                    return self.fail(node, format!("what no step computes gives rows, found {ty}"));
+                    return self.fail(
+                        node,
+                        format!("expected a result with one row for each position, found {ty}"),
+                    );
                 };
                 let mut rows = known[&v];
                 if let Some(perm) = axes.seq_first() {
@@ -206,7 +209,10 @@ impl Lowerer<'_> {
             }
             Some(Place::Given(index)) => Ok(Input::Given(*index)),
             Some(Place::Turned(view)) => Ok(Input::Rows(*view)),
-            _ => self.fail(node, format!("an operand {ty} is not made of rows")),
+            _ => self.fail(
+                node,
+                format!("expected an operand with one row for each position, found {ty}"),
+            ),
         }
     }
 }

@@ -94,7 +94,7 @@ impl Lowerer<'_> {
             false => self.fresh(node, v, width)?,
         };
         let Some(last) = self.steps.last_mut() else {
-            return self.fail(node, "expected a sum before");
+            return self.fail(node, "expected the operand to be a sum");
         };
         if let Kind::NormAdd { next, .. } = &mut last.kind {
             *next = Some(NextNorm {
@@ -144,10 +144,10 @@ impl Lowerer<'_> {
     /// The table of cosines and sines of `positions`, and half the width that is rotated; made where it is first read.
     fn rope_table(&mut self, node: &Node, positions: ValueId, freq: ValueId, scale: f32) -> Result<(Buffer, usize)> {
         if !matches!(self.places.get(&positions), Some(Place::Positions)) {
-            return self.fail(node, "expected positions past..past+seq");
+            return self.fail(node, "expected positions that begin at `past` and count `seq`");
         }
         let Def::Literal(Literal::F32(inv_freq)) = &self.graph.value(freq).def else {
-            return self.fail(node, "expected literal frequencies");
+            return self.fail(node, "expected frequencies that are constants of the graph");
         };
         let half = inv_freq.len();
         let known = self
@@ -158,7 +158,7 @@ impl Lowerer<'_> {
             Some(&(_, _, table, _)) => table,
             None => {
                 let Some(bytes) = self.rows.checked_mul(half).and_then(|n| n.checked_mul(8)) else {
-                    return self.fail(node, "the rotation table is too large");
+                    return self.fail(node, "the rotation table is larger than the address space");
                 };
                 let table = self.buffer(bytes);
                 let kind = Kind::RopeTable {

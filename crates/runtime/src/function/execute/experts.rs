@@ -90,7 +90,7 @@ impl Run<'_> {
         checked(ids, s.experts)?;
         let [gate_up_weight, down_weight] = node.op.expert_weights().unwrap_or([3, 4]).map(|i| node.inputs[i]);
         let Some(f) = kernel_names::activation(f) else {
-            return Err(Error::Argument("this activation has no kernel".into()));
+            return Err(Error::Argument("there is no kernel for this activation".into()));
         };
         let [all, gathered, stage, hidden, packed] = divide(scratch, s.parts());
         let mut takers = Vec::with_capacity(s.rows * s.chosen);
@@ -153,7 +153,7 @@ fn choices(
     match route.f {
         RouteFn::Softmax => exec.softmax_rows(scores, rows, experts, p),
         RouteFn::Sigmoid => exec.unary(UnaryOp::Sigmoid, scores, p),
-        other => return Err(Error::Argument(format!("router {other:?} has no kernel"))),
+        other => return Err(Error::Argument(format!("there is no kernel for the router {other:?}"))),
     }
     let mut ids: Vec<i64> = Vec::with_capacity(rows * route.chosen);
     let mut shares = Vec::with_capacity(rows * route.chosen);

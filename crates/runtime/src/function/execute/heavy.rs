@@ -22,7 +22,9 @@ impl Run<'_> {
         let shape = ops.shape(v);
         let count: usize = axes.iter().map(|&a| shape[a]).product();
         if count == 0 && matches!(f, ReduceFn::Max | ReduceFn::Min) {
-            return Err(Error::Argument("an empty axis has no largest or smallest".into()));
+            return Err(Error::Argument(
+                "cannot take the largest or smallest element of an empty axis".into(),
+            ));
         }
         // The axes kept first, so that what is reduced lies at the end.
         let order: Vec<usize> = (0..shape.len())
@@ -194,7 +196,11 @@ impl Run<'_> {
                     bytemuck::cast_slice(w.data())
                 }
             }
-            Some(_) => return Err(Error::Argument("recurrent weights are kept in 32 bits".into())),
+            Some(_) => {
+                return Err(Error::Argument(
+                    "the weights of a recurrent layer must be stored in 32 bits; convert the model again".into(),
+                ));
+            }
             None => {
                 self.exec
                     .pack_rows(ops.f32(node.inputs[1])?, gates * r.width, r.width, r.width, rest);
