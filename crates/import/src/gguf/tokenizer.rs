@@ -16,19 +16,6 @@ use std::collections::HashMap;
 /// Prefix of named chat templates.
 const TEMPLATE_KEY: &str = "tokenizer.chat_template";
 
-/// Texts of tokens that end an answer in chat formats of the supported families. Files often name only one of them.
-const END_TEXTS: [&str; 9] = [
-    "<|im_end|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<end_of_turn>",
-    "<|end|>",
-    "<|endoftext|>",
-    "<|end_of_text|>",
-    "<eos>",
-    "<EOT>",
-];
-
 /// What a token is, by `tokenizer.ggml.token_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -474,12 +461,21 @@ pub fn end_ids(metadata: &Metadata) -> Result<Vec<usize>> {
         let named = vocabulary.special(metadata, &format!("tokenizer.ggml.{key}"))?;
         ids.extend(named.map(|(id, _)| id));
     }
-    for (id, (text, kind)) in vocabulary.texts.iter().zip(&vocabulary.kinds).enumerate() {
-        let special = matches!(kind, Kind::Control | Kind::UserDefined);
-        if special && END_TEXTS.contains(&text.as_ref()) {
-            ids.push(id);
-        }
-    }
+    // Files often name only one. Some mark the end of a turn as defined by the user, but so is the tag `</s>` of Gemma.
+    let special: HashMap<&str, u32> = vocabulary
+        .texts
+        .iter()
+        .zip(&vocabulary.kinds)
+        .zip(0u32..)
+        .filter(|((text, kind), _)| match kind {
+            Kind::Control => true,
+            Kind::UserDefined => *text != "</s>",
+            _ => false,
+        })
+        .map(|((text, _), id)| (text.as_ref(), id))
+        .collect();
+    let known = cactus_text::known_end_ids(|token| special.get(token).copied());
+    ids.extend(known.into_iter().map(|id| id as usize));
     let mut seen = std::collections::HashSet::new();
     ids.retain(|&id| seen.insert(id));
     Ok(ids)

@@ -256,4 +256,16 @@ fn end_ids_are_the_named_then_the_known_ones() {
     assert_eq!(end_ids(&metadata(other)).unwrap(), [6]);
     let only_id = Writer::new().count("tokenizer.ggml.eos_token_id", 3);
     assert_eq!(end_ids(&metadata(only_id)).unwrap(), [3]);
+    // Messages of gpt-oss end with `<|end|>`, its answers do not. The tag `</s>` of Gemma ends nothing.
+    let named = |names: &[&str], kind: i32| {
+        let writer = Writer::new()
+            .text("tokenizer.ggml.model", "gpt2")
+            .texts("tokenizer.ggml.tokens", names)
+            .key("tokenizer.ggml.token_type", kinds(&vec![kind; names.len()]));
+        end_ids(&metadata(writer)).unwrap()
+    };
+    assert_eq!(named(&["a", "<|end|>", "<|endoftext|>"], 3), [1, 2]);
+    assert_eq!(named(&["<|end|>", "<|return|>", "<|call|>"], 3), [1, 2]);
+    assert_eq!(named(&["</s>", "<|im_end|>"], 4), [1]);
+    assert_eq!(named(&["</s>", "<|im_end|>"], 1), [0; 0]);
 }
