@@ -270,7 +270,7 @@ pub(crate) struct RunArgs {
     /// Input array, for a bundle that is a function; by name or position, can be repeated
     #[arg(long, value_name = "NAME=FILE.npy")]
     pub(crate) input: Vec<String>,
-    /// Component to run, if the bundle has several [default: all of them, in order]
+    /// Run this component alone, on arrays or token ids [default: a language model generates, of a function all run in order]
     #[arg(long, value_name = "NAME")]
     pub(crate) component: Option<String>,
     /// Write each output of a function to this folder, as NAME.npy and as POSITION.npy
@@ -325,7 +325,7 @@ pub(crate) struct RunArgs {
     /// Smaller model with the same vocabulary that guesses tokens: the same answer, faster where it guesses right
     #[arg(long, value_name = "MODEL")]
     pub(crate) draft_model: Option<String>,
-    /// With --json, report the log-probability of each token and of this many alternatives
+    /// Print the log-probability of each token, and the most likely tokens in its place: this many
     #[arg(long, value_name = "N")]
     pub(crate) logprobs: Option<usize>,
     /// When the context is full, drop the oldest tokens except the first four, instead of ending the answer

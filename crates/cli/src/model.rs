@@ -1,6 +1,7 @@
 //! From what the user wrote to a bundle on disk.
 
 use crate::args::{EngineArgs, Kv, ModelArgs};
+use crate::commands::policy;
 use crate::hint::Advised;
 use crate::output;
 use crate::progress::{FetchProgress, StageBar, byte_bar};
@@ -72,21 +73,39 @@ fn note_meant(hub: &Hub, meant: &Meant) {
         false => format!(" ({}, {})", output::bytes(meant.download_bytes), meant.license),
     };
     let title = meant.title;
-    let because = match &meant.why {
-        Why::Cached => "it is in the cache".to_owned(),
-        Why::Reached => {
-            "the Hugging Face hub can be reached; `--small` takes a smaller model, which answers less well".to_owned()
-        }
-        Why::Forbidden(what) => format!("{what}; {BETTER}"),
-        Why::NotReached(e) => format!("the Hugging Face hub cannot be used: {e}; {BETTER}"),
-        Why::NotReachedLately => format!("the Hugging Face hub did not answer within the last hour; {BETTER}"),
-        _ => String::new(),
+    let (because, advice) = match &meant.why {
+        Why::Cached => (", because it is in the cache".to_owned(), None),
+        Why::Reached => (
+            String::new(),
+            Some("`--small` uses a smaller model, which answers less well"),
+        ),
+        Why::Forbidden(what) => (format!(", because {what}"), Some(BETTER)),
+        Why::NotReached(e) => (format!(", because {}", in_short(e)), Some(BETTER)),
+        Why::NotReachedLately => (
+            ", because the Hugging Face hub could not be reached within the last hour".to_owned(),
+            Some(BETTER),
+        ),
+        _ => (String::new(), None),
     };
-    output::note(format!("no model was named; using {title}{size} because {because}"));
+    output::note(format!("no model was named; using {title}{size}{because}"));
+    if let Some(advice) = advice {
+        output::note(advice);
+    }
+}
+
+/// Why the hub cannot be used, in a few words: what was asked of it is of no interest to who named no model.
+fn in_short(error: &cactus_hub::Error) -> String {
+    match error {
+        cactus_hub::Error::Offline { reason, .. } => {
+            let reason = reason.strip_prefix("io: ").unwrap_or(reason);
+            format!("the Hugging Face hub cannot be reached ({reason})")
+        }
+        other => format!("the Hugging Face hub cannot be used: {other}"),
+    }
 }
 
 /// What a user of the packaged model can do.
-const BETTER: &str = "`cactus run qwen2.5-1.5b-instruct` downloads a better one when the hub can be reached";
+const BETTER: &str = "with a connection, `cactus run qwen2.5-1.5b-instruct` downloads a model that answers better";
 
 /// A bundle for `args`: the one named, or one converted into the cache.
 pub(crate) fn bundle(args: &ModelArgs) -> Result<PathBuf> {
@@ -134,7 +153,7 @@ pub(crate) fn bundle(args: &ModelArgs) -> Result<PathBuf> {
         measure: few.then(Text::built_in_held_out),
         ..Request::default()
     };
-    note_converting(&fetched.path, &format!("{} bits", options.policy));
+    note_converting(&fetched.path, &policy::in_words(&options.policy, None));
     let made = convert(&fetched.path, &path, &options, &request);
     let bits = args.bits.number();
     let without = if args.no_calibrate {

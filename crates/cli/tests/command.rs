@@ -230,6 +230,70 @@ fn a_chat_from_a_pipe_answers_each_line() {
 }
 
 #[test]
+fn options_of_run_are_followed_or_refused() {
+    let c = Cactus::new();
+    let policy = "bits = 8\n[[rule]]\npattern = \"*.down_proj.*\"\nbits = 16\n";
+    std::fs::write(c.dir.path().join("policy.toml"), policy).unwrap();
+    let source = golden("models/llama");
+    let out = c.run(&["convert", source.to_str().unwrap(), "m", "--policy", "policy.toml"]);
+    let err = String::from_utf8(out.stderr).unwrap();
+    assert!(
+        err.contains("converting llama to 8 bits (*.down_proj.*: 16 bits)\n"),
+        "{err}"
+    );
+
+    // One component of a language model is a function of whole sequences: all logits, and nothing generated.
+    let text = c.ok(&["run", "m", "--component", "decoder", "--input-ids", "1,2,3"]);
+    assert!(text.contains("f32[1, 3, "), "{text}");
+    for (more, expected) in [
+        (
+            &["--component", "encoder", "--prompt", "x"][..],
+            "takes no prompt; leave it out",
+        ),
+        (
+            &["--component", "encoder", "--input-ids", "1"],
+            "no component `encoder`; it has decoder",
+        ),
+        (
+            &["--component", "decoder", "--input-ids", "1", "--max-new-tokens", "2"],
+            "Leave one of them out",
+        ),
+    ] {
+        let err = c.fails(&[&["run", "m"], more].concat());
+        assert!(err.contains(expected), "{more:?}: {err}");
+    }
+
+    // A line for each token, with as many alternatives as asked for.
+    let run = [
+        "run",
+        "m",
+        "--temperature",
+        "0",
+        "--ignore-eos",
+        "--max-new-tokens",
+        "3",
+    ];
+    for prompt in [["--prompt", "Hello"], ["--input-ids", "1,2"]] {
+        let text = c.ok(&[&run[..], &prompt, &["--logprobs", "2"]].concat());
+        let (_, table) = text.split_once("token ").unwrap_or_else(|| panic!("{text}"));
+        let rows: Vec<&str> = table.lines().skip(1).collect();
+        assert_eq!(rows.len(), 3, "{text}");
+        for row in rows {
+            let numbers = row
+                .split_whitespace()
+                .filter(|word| word.parse::<f64>().is_ok_and(|p| p <= 0.0));
+            assert!(row.starts_with('"') == (prompt[0] == "--prompt"), "{text}");
+            assert_eq!(numbers.count(), 3, "{text}");
+        }
+        let plain = c.ok(&[&run[..], &prompt].concat());
+        assert!(
+            text.starts_with(&plain) && !plain.contains("log-probability"),
+            "{plain}"
+        );
+    }
+}
+
+#[test]
 fn kernels_lists_every_tier_and_marks_one_pick() {
     let c = Cactus::new();
     let text = c.ok(&["kernels", "3,70,40", "--reps", "1", "--json"]);

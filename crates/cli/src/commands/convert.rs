@@ -43,10 +43,7 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
         ..ConvertOptions::default()
     };
     let request = request(args, &options.policy)?;
-    let bits = match args.bits {
-        ConvertBits::Average(average) => format!("{average} bits on average"),
-        ConvertBits::Fixed(_) => format!("{} bits", options.policy),
-    };
+    let bits = policy::in_words(&options.policy, request.average_bits);
     model::note_converting(&fetched.path, &bits);
     let made = model::convert(&fetched.path, &args.destination, &options, &request)?;
     if args.fusion.explain {
@@ -81,7 +78,10 @@ fn weights(source: &Path, args: &ConvertArgs) -> Result<()> {
         ..ConvertOptions::default()
     };
     let what = source.file_name().unwrap_or(source.as_os_str()).to_string_lossy();
-    output::note(format!("converting the weights of {what} to {} bits", options.policy));
+    output::note(format!(
+        "converting the weights of {what} to {}",
+        policy::in_words(&options.policy, None)
+    ));
     let mut shown = None;
     let outcome = convert_weights(source, &args.destination, &options, &mut |done, total| {
         shown

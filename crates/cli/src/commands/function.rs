@@ -25,12 +25,18 @@ pub(crate) fn is_function(bundle: &Bundle) -> bool {
 pub(crate) fn run(bundle: Arc<Bundle>, args: &RunArgs) -> Result<()> {
     model::needs_program(&bundle)?;
     if args.prompt.is_some() {
+        if !is_function(&bundle) && args.component.is_some() {
+            bail!(
+                "`--component` runs one component on arrays, `--input NAME=FILE.npy`, or on token ids, `--input-ids`, and \
+                 takes no prompt; leave it out to answer the prompt"
+            );
+        }
         bail!("a function takes arrays, `--input NAME=FILE.npy`, or token ids, `--input-ids`, and no prompt");
     }
     if args.max_new_tokens.is_some() {
         bail!(
-            "`--max-new-tokens` generates from `--input-ids`; `--input` and `--output-dir` compute the outputs for all that \
-             is given, in one call. Leave one of them out"
+            "`--max-new-tokens` generates from `--input-ids`; `--input`, `--output-dir` and `--component` compute the \
+             outputs for all that is given, in one call. Leave one of them out"
         );
     }
     let components = chosen(&bundle, args.component.as_deref())?;

@@ -11,7 +11,7 @@ mod function_bench;
 mod inspect;
 mod kernels;
 mod list;
-mod policy;
+pub(crate) mod policy;
 mod run;
 mod score;
 mod serve;

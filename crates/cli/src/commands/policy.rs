@@ -10,7 +10,7 @@
 //! ```
 
 use anyhow::{Context, Result, bail};
-use cactus_passes::Bits;
+use cactus_passes::{Bits, Policy};
 use serde::Deserialize;
 use std::path::Path;
 
@@ -31,6 +31,34 @@ pub(crate) fn read(file: Option<&Path>, embeddings: Option<Bits>) -> Result<Aske
     }
     asked.embeddings = embeddings.or(asked.embeddings);
     Ok(asked)
+}
+
+/// What a conversion stores, in words: `8 bits (embeddings: 4 bits, *.down_proj.*: 3 bits)`, or so many `average` bits.
+pub(crate) fn in_words(policy: &Policy, average: Option<f64>) -> String {
+    const SHOWN: usize = 4;
+    let embeddings = policy.embeddings.map(|bits| ("embeddings", bits));
+    let rules = policy.rules.iter().map(|(pattern, bits)| (pattern.as_str(), *bits));
+    let exceptions: Vec<_> = embeddings.into_iter().chain(rules).collect();
+    let shown = exceptions
+        .iter()
+        .take(SHOWN)
+        .map(|(what, bits)| format!("{what}: {}", plural(*bits)));
+    let mut shown: Vec<String> = shown.collect();
+    if exceptions.len() > SHOWN {
+        shown.push(format!("{} more rules", exceptions.len() - SHOWN));
+    }
+    let all = average.map_or_else(|| plural(policy.bits), |average| format!("{average} bits on average"));
+    match shown.is_empty() {
+        true => all,
+        false => format!("{all} ({})", shown.join(", ")),
+    }
+}
+
+fn plural(bits: Bits) -> String {
+    match bits.number() {
+        1 => "1 bit".to_owned(),
+        number => format!("{number} bits"),
+    }
 }
 
 #[derive(Deserialize)]
@@ -72,6 +100,30 @@ fn precision(bits: u32) -> Result<Bits> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_name_the_exceptions_after_the_rule() {
+        let rules = |count: usize| {
+            let rules = (0..count).map(|i| (format!("*.{i}"), Bits::Four)).collect();
+            Policy {
+                rules,
+                ..Policy::uniform(Bits::Eight)
+            }
+        };
+        assert_eq!(in_words(&rules(0), None), "8 bits");
+        assert_eq!(in_words(&Policy::uniform(Bits::One), None), "1 bit");
+        assert_eq!(in_words(&rules(1), None), "8 bits (*.0: 4 bits)");
+        let embeddings = Policy {
+            embeddings: Some(Bits::Six),
+            ..rules(1)
+        };
+        assert_eq!(
+            in_words(&embeddings, Some(3.2)),
+            "3.2 bits on average (embeddings: 6 bits, *.0: 4 bits)"
+        );
+        let many = "8 bits (*.0: 4 bits, *.1: 4 bits, *.2: 4 bits, *.3: 4 bits, 2 more rules)";
+        assert_eq!(in_words(&rules(6), None), many);
+    }
 
     #[test]
     fn files_and_what_is_wrong_with_them() {

@@ -38,7 +38,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     if args.input_ids.is_some() && args.max_new_tokens.is_some() && args.output_dir.is_none() && is_function {
         return function::generate(bundle, args, &generate_options(args, &GenerateOptions::default())?);
     }
-    if is_function || args.output_dir.is_some() || function::gives_ids(&bundle, args) {
+    let one_call = args.output_dir.is_some() || args.component.is_some() || function::gives_ids(&bundle, args);
+    if is_function || one_call {
         function::run(bundle, args)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -284,6 +285,11 @@ impl Chat<'_> {
             FinishReason::Cancelled if !quiet => output::note("(stopped)"),
             _ => {}
         }
+        if !quiet {
+            let tokenizer = self.model.tokenizer()?;
+            // Quoted, so that spaces and line ends show.
+            show_logprobs(&completion, |id| format!("{:?}", tokenizer.decode(&[id], false)));
+        }
         if self.args.verbose && !quiet {
             stats(&completion);
         }
@@ -392,7 +398,26 @@ pub(super) fn show_ids(args: &RunArgs, completion: &Completion) -> Result<()> {
     }
     let ids: Vec<String> = completion.completion_token_ids.iter().map(u32::to_string).collect();
     output::line(ids.join(","));
+    show_logprobs(completion, |id| id.to_string());
     Ok(())
+}
+
+/// The log-probabilities of an answer, if they were asked for: a line for each token, which is named by `name`.
+fn show_logprobs(completion: &Completion, name: impl Fn(u32) -> String) {
+    let rows = completion.logprobs.iter().map(|token| {
+        let others = token.top.iter().map(|t| format!("{} {:.3}", name(t.token), t.logprob));
+        vec![
+            name(token.token),
+            format!("{:.3}", token.logprob),
+            others.collect::<Vec<_>>().join("  "),
+        ]
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    if !rows.is_empty() {
+        let has_others = completion.logprobs.iter().any(|token| !token.top.is_empty());
+        let others = if has_others { "most likely" } else { "" };
+        output::table(&["token", "log-probability", others], &rows);
+    }
 }
 
 fn stats(c: &Completion) {
