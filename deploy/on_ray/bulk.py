@@ -3,14 +3,15 @@
     python -m deploy.on_ray.bulk --model /models/my-model --in questions.jsonl --out answers/ --column question
     python -m deploy.on_ray.bulk --model /models/my-model --in texts.parquet --out scores/ --column text --task score
 
-Each actor has a server of its own and gives it a batch at a time, whose rows it computes together. An actor that dies is
-started again and its batch asked again: no row is lost, and none comes twice.
+Each actor has a server of its own and gives it a batch at a time, whose rows it computes together. A server or an actor that dies
+is started again and its batch asked again: no row is lost, and none comes twice.
 """
 
 from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import http.client
 import json
 import sys
 import urllib.error
@@ -21,16 +22,30 @@ import ray
 
 from .child import Child
 
+# How often a batch is asked before its failure is the job's.
+ATTEMPTS = 4
+
 
 class Asker:
     """An actor that answers batches."""
 
     def __init__(self, model: str, threads: int, task: str, column: str, options: dict[str, Any]):
-        self.child = Child(model, threads)
+        self.start = lambda: Child(model, threads)
+        self.child = self.start()
         self.task, self.column, self.options = task, column, options
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         texts = [str(text) for text in batch[self.column]]
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return self.answer(batch, texts)
+            except (OSError, http.client.HTTPException):
+                # Its server has ended. An error that it answered with is no reason to ask again.
+                self.child.stop(0)
+                self.child = self.start()
+        return self.answer(batch, texts)
+
+    def answer(self, batch: dict[str, Any], texts: list[str]) -> dict[str, Any]:
         with concurrent.futures.ThreadPoolExecutor(max(1, len(texts))) as pool:
             rows = list(pool.map(self.score if self.task == "score" else self.chat, texts))
         return {**batch, **{name: [row[name] for row in rows] for name in rows[0]}} if rows else batch
@@ -46,9 +61,9 @@ class Asker:
 
     def score(self, text: str) -> dict[str, Any]:
         """Log-likelihood of the text after its first token."""
-        request = {"prompt": text, "max_tokens": 1, "echo": True, "logprobs": 0, "temperature": 0}
+        request = {"prompt": text, "max_tokens": 0, "echo": True, "logprobs": 0}
         logprobs = self.post("/v1/completions", request)["choices"][0]["logprobs"]["token_logprobs"]
-        known = [p for p in logprobs[:-1] if p is not None]
+        known = [p for p in logprobs if p is not None]
         return {"logprob": sum(known), "tokens": len(known)}
 
     def post(self, path: str, fields: dict[str, Any]) -> dict[str, Any]:

@@ -55,6 +55,7 @@ struct Ready {
     options: GenerateOptions,
     notes: Vec<String>,
     keep_special: bool,
+    score_prompt: bool,
 }
 
 #[derive(Debug)]
@@ -174,6 +175,7 @@ impl Answer {
             keep_special: ready.keep_special,
             salt: self.salt,
             cancel: self.cancel.0.clone(),
+            score_prompt: ready.score_prompt,
             ..scheduler::Request::new(ready.tokens.clone(), options)
         };
         let sender = self.sender.clone();
@@ -288,6 +290,20 @@ impl Answer {
             true => std::mem::take(&mut self.ready[index / self.choices_of_prompt].notes),
             false => Vec::new(),
         };
+        if let Some(&first) = self.ready[index / self.choices_of_prompt].tokens.first()
+            && self.ready[index / self.choices_of_prompt].score_prompt
+        {
+            let model = self.lease.model().scheduler.model();
+            let alone = TokenInfo {
+                token: first,
+                text: String::new(),
+                logprob: f64::NAN,
+                top: Vec::new(),
+            };
+            let first = token_log(model, &alone).token;
+            let scored = completion.prompt_logprobs.iter().map(|t| token_log(model, t)).collect();
+            self.pending.push_back((index, Event::Prompt { first, scored }));
+        }
         let end = End {
             reason,
             completion_tokens: completion.decode_tokens,
@@ -331,6 +347,7 @@ fn prepare(
         options: GenerateOptions::default(),
         notes: Vec::new(),
         keep_special: spec.keep_special,
+        score_prompt: spec.score_prompt,
     };
     match prompt {
         Prompt::Chat(request) => {

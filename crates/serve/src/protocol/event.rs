@@ -15,6 +15,14 @@ pub enum Event {
         /// Of these, found in the cache.
         cached_tokens: usize,
     },
+    /// The tokens of the prompt, scored: the first alone, and each other given all before it. Comes before the end, where asked
+    /// for.
+    Prompt {
+        /// The first token.
+        first: Alternative,
+        /// The others.
+        scored: Vec<TokenLog>,
+    },
     /// A token was drawn. What it adds to the message follows, or follows later.
     Token(TokenLog),
     /// The message grows.

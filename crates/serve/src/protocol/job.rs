@@ -50,6 +50,8 @@ pub struct Spec {
     pub options: Map<String, Value>,
     /// Special tokens are part of the text.
     pub keep_special: bool,
+    /// The tokens of the prompt are scored too.
+    pub score_prompt: bool,
 }
 
 impl Spec {

@@ -31,19 +31,26 @@ pub fn request(body: &Value, created: u64) -> Result<(Job, CompletionEncoder)> {
         ));
     }
     let echo = fields.flag("echo")?.unwrap_or(false);
-    let mut spec = Spec::read(&fields, &["max_tokens"])?;
+    let logprobs = fields.get("logprobs").filter(|value| **value != Value::Bool(false));
+    let stream = fields.flag("stream")?.unwrap_or(false);
+    let scores_prompt = echo && logprobs.is_some();
+    if scores_prompt && stream {
+        let message = "log-probabilities of a prompt are not streamed; leave out `stream`, `echo` or `logprobs`";
+        return Err(fields.wrong("stream", message));
+    }
+    // Who only wants a text scored asks for no token.
+    let only_prompt = scores_prompt && fields.get("max_tokens").and_then(Value::as_u64) == Some(0);
+    let limits: &[&str] = if only_prompt { &[] } else { &["max_tokens"] };
+    let mut spec = Spec::read(&fields, limits)?;
+    spec.score_prompt = scores_prompt;
+    if only_prompt {
+        spec.options.insert("max_tokens".to_owned(), Value::from(1));
+    }
     if !spec.options.contains_key("max_tokens") {
         spec.options
             .insert("max_tokens".to_owned(), Value::from(DEFAULT_TOKENS));
     }
-    let logprobs = fields.get("logprobs").filter(|value| **value != Value::Bool(false));
     if let Some(top) = logprobs {
-        if echo {
-            return Err(fields.wrong(
-                "echo",
-                "this server has no log-probabilities of prompts; leave out `logprobs`",
-            ));
-        }
         spec.set(&fields, "logprobs", "logprobs", top.clone())?;
     }
     let include_usage = match fields.object("stream_options")? {
@@ -57,6 +64,7 @@ pub fn request(body: &Value, created: u64) -> Result<(Job, CompletionEncoder)> {
         choices_of_prompt: choices,
         echo: prompts.iter().map(|prompt| echo.then(|| prompt.clone())).collect(),
         logprobs: logprobs.is_some(),
+        only_prompt,
         include_usage,
         usage: Usage::default(),
         choices: (0..choices * prompts.len()).map(|_| Choice::default()).collect(),
@@ -66,7 +74,7 @@ pub fn request(body: &Value, created: u64) -> Result<(Job, CompletionEncoder)> {
         prompts,
         choices,
         spec,
-        stream: fields.flag("stream")?.unwrap_or(false),
+        stream,
         keep_alive: KeepAlive::Default,
     };
     Ok((job, encoder))
@@ -129,6 +137,8 @@ pub struct CompletionEncoder {
     /// The prompts that come before their answers.
     echo: Vec<Option<Prompt>>,
     logprobs: bool,
+    /// The answer is left out.
+    only_prompt: bool,
     include_usage: bool,
     usage: Usage,
     choices: Vec<Choice>,
@@ -138,10 +148,35 @@ pub struct CompletionEncoder {
 struct Choice {
     text: String,
     tokens: Vec<TokenLog>,
+    /// The prompt, where it is echoed with log-probabilities.
+    prompt: Option<(Alternative, Vec<TokenLog>)>,
     sent: usize,
     /// Characters of the tokens that a stream has sent.
     offset: usize,
     finish: Option<&'static str>,
+}
+
+impl Choice {
+    /// Log-probabilities of the whole text. Those of its first token are null.
+    fn logprobs(&self) -> Value {
+        let Some((first, scored)) = &self.prompt else {
+            return logprobs_json(&self.tokens, 0);
+        };
+        let all: Vec<TokenLog> = scored.iter().chain(&self.tokens).cloned().collect();
+        let mut lists = logprobs_json(&all, first.text.chars().count());
+        let begin = [
+            ("tokens", Value::from(first.text.as_str())),
+            ("token_logprobs", Value::Null),
+            ("top_logprobs", Value::Null),
+            ("text_offset", Value::from(0)),
+        ];
+        for (name, value) in begin {
+            if let Some(list) = lists[name].as_array_mut() {
+                list.insert(0, value);
+            }
+        }
+        lists
+    }
 }
 
 impl CompletionEncoder {
@@ -235,7 +270,10 @@ impl Encoder for CompletionEncoder {
     fn event(&mut self, index: usize, event: &Event, out: &mut Vec<Frame>) {
         self.usage.add(index, self.choices_of_prompt, event);
         match event {
+            // What nobody asked for was drawn because something always is.
+            Event::Token(_) | Event::Delta(_) if self.only_prompt => {}
             Event::Token(token) => self.choices[index].tokens.push(token.clone()),
+            Event::Prompt { first, scored } => self.choices[index].prompt = Some((first.clone(), scored.clone())),
             Event::Delta(Delta::Text(text)) if !text.is_empty() => self.push(index, text, None, out),
             Event::End(end) => {
                 let finish = match end.reason {
@@ -266,7 +304,7 @@ impl Encoder for CompletionEncoder {
     fn whole(&self) -> Value {
         let choices = self.choices.iter().enumerate().map(|(index, choice)| {
             let logprobs = match self.logprobs {
-                true => logprobs_json(&choice.tokens, 0),
+                true => choice.logprobs(),
                 false => Value::Null,
             };
             json!({"index": index, "text": choice.text, "logprobs": logprobs, "finish_reason": choice.finish})
