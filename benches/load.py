@@ -27,6 +27,7 @@ class Answer:
     cached_tokens: int = 0
     error: str | None = None
     gave_up: bool = False
+    slow: bool = False
     ended: float = 0.0
 
     @property
@@ -57,7 +58,7 @@ class Request:
 
 async def ask(port: int, request: Request, model: str) -> Answer:
     """One streamed completion. Whatever goes wrong is in `error`."""
-    answer = Answer(time.monotonic())
+    answer = Answer(time.monotonic(), slow=request.slow > 0)
     body = json.dumps(
         {
             "model": model,

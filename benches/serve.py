@@ -194,7 +194,7 @@ def mix(server: Server, minutes: float, clients: int) -> dict[str, float]:
         "first_p95_ms": 1e3 * load.percentile([a.first for a in whole], 0.95),
         "gap_p99_ms": 1e3 * load.percentile([g for a in whole for g in a.gaps], 0.99),
         # Slow readers are slow by their own doing.
-        "jain": load.jain([1 / statistics.mean(a.gaps) for a in whole if statistics.mean(a.gaps) < 0.045 * 8]),
+        "jain": load.jain([1 / statistics.mean(a.gaps) for a in whole if not a.slow]),
         "anonymous_mb": watched[-1][1] / 1e6,
         "anonymous_kb_per_minute": 60 * slope / 1e3,
     }
