@@ -151,3 +151,16 @@ def jain(values: Sequence[float]) -> float:
     """Jain's index of fairness: 1 where all are equal, 1/n where one has everything."""
     squares = sum(v * v for v in values)
     return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
+
+
+def fairness(answers: Sequence[Answer], seconds: float = 2.0) -> float:
+    """Jain's index of the tokens that the streams under way get in the same stretch of time, on average over all stretches: how
+    fast all of them go changes with what comes in, which is nobody's unfairness."""
+    begin, end = min(a.at[0] for a in answers), max(a.at[-1] for a in answers)
+    indexes = []
+    while begin + seconds <= end:
+        whole = [a for a in answers if a.at[0] <= begin and a.at[-1] >= begin + seconds]
+        if len(whole) > 1:
+            indexes.append(jain([sum(begin <= t < begin + seconds for t in a.at) for a in whole]))
+        begin += seconds
+    return sum(indexes) / len(indexes) if indexes else float("nan")

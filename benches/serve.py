@@ -194,7 +194,7 @@ def mix(server: Server, minutes: float, clients: int) -> dict[str, float]:
         "first_p95_ms": 1e3 * load.percentile([a.first for a in whole], 0.95),
         "gap_p99_ms": 1e3 * load.percentile([g for a in whole for g in a.gaps], 0.99),
         # Slow readers are slow by their own doing.
-        "jain": load.jain([1 / statistics.mean(a.gaps) for a in whole if not a.slow]),
+        "jain": load.fairness([a for a in whole if not a.slow]),
         "anonymous_mb": watched[-1][1] / 1e6,
         "anonymous_kb_per_minute": 60 * slope / 1e3,
     }
@@ -267,7 +267,7 @@ def tables(results: dict[str, dict[str, dict[str, object]]], engines: list[str])
             print(f"\n| {name}, {part} | " + " | ".join(rows) + " |")
             print("|---|" + "---|" * len(rows))
             for key in next(iter(rows.values())):
-                print(f"| {key} | " + " | ".join(f"{row[key]:.1f}" for row in rows.values()) + " |")
+                print(f"| {key} | " + " | ".join(f"{row[key]:.3g}" if abs(row[key]) < 10 else f"{row[key]:.0f}" for row in rows.values()) + " |")
 
 
 if __name__ == "__main__":

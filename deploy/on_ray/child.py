@@ -40,6 +40,7 @@ class Child:
             port = s.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
         command = [program(), "serve", model, "--port", str(port), "--threads", str(max(1, threads))]
+        self.stopping = False
         self.process = subprocess.Popen([*command, *(arguments or [])], preexec_fn=_die_with_owner)
         deadline = time.monotonic() + start_seconds
         while not self.is_ready():
@@ -61,6 +62,7 @@ class Child:
 
     def stop(self, drain_seconds: float = 30) -> None:
         """Lets answers under way come to their end."""
+        self.stopping = True
         if self.is_alive():
             self.process.send_signal(signal.SIGTERM)
         try:

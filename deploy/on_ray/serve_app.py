@@ -13,12 +13,14 @@ Settings are environment variables: CACTUS_MODEL (needed), CACTUS_REPLICAS (2), 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import logging
 import os
 import random
 import re
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -35,7 +37,7 @@ log = logging.getLogger("ray.serve")
 REPLICAS = int(os.environ.get("CACTUS_REPLICAS", "2"))
 THREADS = int(os.environ.get("CACTUS_THREADS", "2"))
 # How often a request is asked before its failure is the answer.
-ATTEMPTS = 4
+ATTEMPTS = 6
 # Conversations that a replica is known for.
 KEYS = 512
 MAX_BODY = 32 << 20
@@ -56,7 +58,14 @@ class Replica:
 
     def __init__(self, model: str, threads: int):
         self.child = Child(model, threads)
+        # A replica without its server is none: Ray starts another.
+        threading.Thread(target=self.end_with_server, daemon=True).start()
         self.client = httpx.AsyncClient(base_url=self.child.url, timeout=httpx.Timeout(600, connect=10))
+
+    def end_with_server(self) -> None:
+        self.child.process.wait()
+        if not self.child.stopping:
+            os._exit(1)
 
     def check_health(self) -> None:
         if not self.child.is_alive():
@@ -192,6 +201,7 @@ class Router:
                 log.warning("a replica failed after %d events: %s", said.events, error)
                 if attempt + 1 == ATTEMPTS:
                     raise
+                await asyncio.sleep(0.2 * 2**attempt)
 
 
 def failure(status: int, message: str) -> Response:
