@@ -12,10 +12,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cactus_text::Tokenizer;
 use cactus_text::grammar::{Constraint, Grammar, GrammarCompiler};
-use cactus_text::{Tokenizer, TokenizerSource, TokenizerTables};
 use serde_json::json;
-use support::{Random, walk};
+use support::{Random, load, walk};
 
 /// Milliseconds that this thread computed, where the system tells; on a busy machine the clock tells something else.
 fn computed_ms() -> f64 {
@@ -28,22 +28,6 @@ fn resident_mb() -> f64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: f64 = statm.split(' ').nth(1).and_then(|n| n.parse().ok()).unwrap_or(0.0);
     pages * 4096.0 / 1e6
-}
-
-/// The tokenizer of a bundle or model folder.
-fn load(folder: &Path) -> Tokenizer {
-    let Ok(tables) = std::fs::read(folder.join("tokenizer.tables")) else {
-        return Tokenizer::from_dir(folder).unwrap();
-    };
-    let config = std::fs::read(folder.join("tokenizer_config.json")).ok();
-    let generation = std::fs::read(folder.join("generation_config.json")).ok();
-    let source = TokenizerSource {
-        tables: Some(TokenizerTables::new(tables)),
-        tokenizer_config: config.as_deref(),
-        generation_config: generation.as_deref(),
-        ..TokenizerSource::default()
-    };
-    Tokenizer::from_source(source).unwrap()
 }
 
 /// Masks along a text, and how many of its tokens were forced.

@@ -27,6 +27,8 @@ fn schemas() -> Vec<Value> {
         json!({"type": "integer", "multipleOf": 7, "minimum": -100}),
         json!({"type": "number", "multipleOf": 0.25, "maximum": 9}),
         json!({"type": "integer", "format": "int8"}),
+        json!({"type": "integer"}),
+        json!({"type": ["integer", "null"], "minimum": -1, "maximum": 1}),
         json!({"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer", "minimum": 1, "exclusiveMinimum": true,
             "maximum": 5}),
         json!({"const": {"a": [1, 2.5, "x\"\n\\é", null], "b": false}}),

@@ -244,6 +244,7 @@ impl<'a> Reader<'a> {
             let read = self.keyword(fields, keyword, value, at, &mut out, &mut extra);
             self.passed(read, keyword, at)?;
         }
+        without_negative_zero(fields, &mut out, &mut extra);
         let counts = self.check_counts(fields, at);
         self.passed(counts, "minProperties", at)?;
         if !extra.is_empty() {
@@ -573,6 +574,37 @@ fn bound(
     let value = if beyond { drawn_in } else { value.clone() };
     out.insert(keyword.to_owned(), value);
     Ok(())
+}
+
+/// Bounds integers so that the library does not write `-0`, which most parsers take for a float. It does where there is no bound,
+/// and where one is below zero and one is not.
+fn without_negative_zero(fields: &Map<String, Value>, out: &mut Map<String, Value>, extra: &mut Vec<Value>) {
+    let integers = match fields.get("type") {
+        Some(Value::String(kind)) => kind == "integer",
+        Some(Value::Array(kinds)) => {
+            kinds.iter().any(|kind| kind == "integer") && !kinds.iter().any(|kind| kind == "number")
+        }
+        _ => false,
+    };
+    if !integers || fields.contains_key("enum") || fields.contains_key("const") {
+        return;
+    }
+    let bounded = |keys: [&str; 2]| keys.iter().any(|key| out.contains_key(*key));
+    let (low, high) = (
+        bounded(["minimum", "exclusiveMinimum"]),
+        bounded(["maximum", "exclusiveMaximum"]),
+    );
+    let positive = ["minimum", "exclusiveMinimum"]
+        .iter()
+        .any(|key| out.get(*key).and_then(Value::as_f64).is_some_and(|low| low >= 0.0));
+    if positive {
+        return;
+    }
+    if low && high || !extra.is_empty() {
+        extra.push(json!({"anyOf": [{"maximum": -1}, {"minimum": 0}]}));
+    } else if !low && !high {
+        out.insert("minimum".to_owned(), json!(-(1i64 << 53)));
+    }
 }
 
 /// Whether the library writes an instance of `const` or `enum` exactly.

@@ -4,13 +4,29 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cactus_text::Tokenizer;
 use cactus_text::grammar::{Constraint, Grammar, GrammarCompiler};
+use cactus_text::{Tokenizer, TokenizerSource, TokenizerTables};
 
 /// A byte-level tokenizer of some hundred tokens.
 pub fn tiny() -> Arc<Tokenizer> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/tokenizers/tiny_byte_level");
     Arc::new(Tokenizer::from_dir(&folder).unwrap())
+}
+
+/// The tokenizer of a bundle or model folder.
+pub fn load(folder: &Path) -> Tokenizer {
+    let Ok(tables) = std::fs::read(folder.join("tokenizer.tables")) else {
+        return Tokenizer::from_dir(folder).unwrap();
+    };
+    let config = std::fs::read(folder.join("tokenizer_config.json")).ok();
+    let generation = std::fs::read(folder.join("generation_config.json")).ok();
+    let source = TokenizerSource {
+        tables: Some(TokenizerTables::new(tables)),
+        tokenizer_config: config.as_deref(),
+        generation_config: generation.as_deref(),
+        ..TokenizerSource::default()
+    };
+    Tokenizer::from_source(source).unwrap()
 }
 
 pub fn compile(grammar: &Grammar) -> Constraint {
