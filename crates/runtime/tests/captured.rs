@@ -71,7 +71,7 @@ fn execution(case: &str, program: &Arc<Program>, pool: &Pool) -> Execution {
     let mut run = Execution::new(Arc::clone(program)).unwrap();
     if !program.given_inputs().is_empty() {
         let e = run.run(pool, 1, &[3], Head::Skip).unwrap_err().to_string();
-        assert!(e.contains("must be given first"), "{e}");
+        assert!(e.contains("must be given before the first token"), "{e}");
         run.give(pool, 1, &floats(case, "0.input.")).unwrap();
     }
     run
