@@ -1,0 +1,111 @@
+"""The chat page in headless Chromium: asking, stopping, editing, by keyboard, on a phone and in the dark. Run by
+`clients/run.py`, which starts a server and sets CACTUS_URL. With a folder as argument it leaves screenshots there."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from playwright.sync_api import expect, sync_playwright
+
+URL = os.environ["CACTUS_URL"]
+SHOTS = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+ENDLESS = "Write a very long story about a lighthouse."
+
+
+def shoot(page, name: str) -> None:
+    if SHOTS:
+        SHOTS.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=SHOTS / f"{name}.png")
+
+
+def opened(browser, problems: list, **options):
+    context = browser.new_context(**options)
+    page = context.new_page()
+    page.on("console", lambda message: message.type in ("error", "warning") and problems.append(message.text))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("request", lambda request: request.url.startswith((URL, "data:")) or problems.append(f"elsewhere: {request.url}"))
+    page.goto(URL)
+    expect(page.locator("#model option")).not_to_have_count(0)
+    return page
+
+
+def ask(page, text: str) -> None:
+    page.keyboard.type(text)
+    page.keyboard.press("Enter")
+
+
+def ended(page) -> None:
+    expect(page.locator("body.running")).to_have_count(0, timeout=120_000)
+
+
+def main() -> None:
+    problems = []
+    with sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = opened(browser, problems, viewport={"width": 1100, "height": 760})
+        shoot(page, "empty")
+
+        # By keyboard alone: the input has the focus.
+        ask(page, "What is the capital of France? Answer in one word.")
+        ended(page)
+        expect(page.locator(".assistant .body")).to_contain_text("Paris")
+        expect(page.locator(".assistant .figures")).to_contain_text("token")
+        expect(page.locator("#announce")).to_contain_text("Paris")
+
+        # Esc stops, and the page says so.
+        ask(page, ENDLESS)
+        expect(page.locator(".assistant").nth(1).locator(".body")).to_contain_text(" ", timeout=60_000)
+        page.wait_for_timeout(500)
+        page.keyboard.press("Escape")
+        ended(page)
+        expect(page.locator(".assistant .figures").nth(1)).to_contain_text("tokens/s")
+        expect(page.locator(".assistant .figures").nth(1)).to_contain_text("stopped")
+
+        # The arrow takes the last question back.
+        page.keyboard.press("ArrowUp")
+        expect(page.locator("#input")).to_have_value(ENDLESS)
+        expect(page.locator(".user")).to_have_count(1)
+        page.keyboard.press("Control+A")
+        ask(page, "And of Italy?")
+        ended(page)
+        expect(page.locator(".assistant")).to_have_count(2)
+        shoot(page, "chat")
+
+        # What was said is there after a reload.
+        page.reload()
+        expect(page.locator(".user .said").nth(1)).to_have_text("And of Italy?")
+
+        # What a model writes is text, whatever it looks like.
+        page.evaluate(
+            """() => {
+                turns = [{role: "user", content: "<img src=x onerror=alert(1)>"}, {role: "assistant",
+                  reasoning_content: "Two lists and a table.", figures: "12 tokens",
+                  tool_calls: [{id: "a", type: "function", function: {name: "get_weather", arguments: '{"city":"Bern"}'}}],
+                  content: "# Title\\n<script>alert(1)</script> **bold** `code` [link](javascript:alert(1)) [good](http:x)\\n\\n" +
+                    "- one\\n  - two\\n- three\\n\\n| a | b |\\n|---|---|\\n| 1 | 2 |\\n\\n```python\\nprint('<b>')\\n```"}];
+                show();
+            }"""
+        )
+        body = page.locator(".assistant .body")
+        expect(body.locator("script, img, a[href^=javascript]")).to_have_count(0)
+        expect(body).to_contain_text("<script>alert(1)</script>")
+        for selector, count in [("h1", 1), ("strong", 1), ("li", 3), ("ul ul li", 1), ("td", 2), (".code pre", 1), ("a", 1)]:
+            expect(body.locator(selector)).to_have_count(count)
+        expect(page.locator(".call b")).to_have_text("get_weather")
+        expect(page.locator("details")).not_to_have_attribute("open", "")
+        shoot(page, "markdown")
+
+        # A phone in the dark.
+        phone = opened(browser, problems, viewport={"width": 390, "height": 780}, color_scheme="dark", has_touch=True)
+        ask(phone, "What is the capital of France? Answer in one word.")
+        ended(phone)
+        width = phone.evaluate("document.documentElement.scrollWidth")
+        assert width <= 390, f"the page is {width} wide"
+        shoot(phone, "phone")
+        browser.close()
+    assert not problems, problems
+    print("the page works")
+
+
+main()

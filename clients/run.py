@@ -1,0 +1,135 @@
+"""Runs unmodified clients against `cactus serve`: openai, anthropic and ollama in Python, openai and the AI SDK in Node.
+
+    python clients/run.py [--cactus target/debug/cactus] [--model FILE] [--only python|node|page]
+
+The clients are installed into target/clients once, and again when the lists of versions change. Each suite gets the address of
+a server in CACTUS_URL. Exit code 77 says that what is needed cannot be had here.
+"""
+
+import argparse
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import venv
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+TARGET = ROOT / "target" / "clients"
+SKIPPED = 77
+
+
+def stamped(folder: Path, *sources: Path) -> bool:
+    """Whether `folder` was made from `sources` as they are; remembers that it is, once the caller has made it."""
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
+    stamp = folder / "stamp"
+    if stamp.is_file() and stamp.read_text() == digest:
+        return True
+    stamp.parent.mkdir(parents=True, exist_ok=True)
+    stamped.pending = (stamp, digest)
+    return False
+
+
+def done() -> None:
+    stamp, digest = stamped.pending
+    stamp.write_text(digest)
+
+
+def python_clients() -> Path:
+    folder = TARGET / "venv"
+    python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    if not stamped(folder, HERE / "requirements.txt") or not python.exists():
+        venv.create(folder, with_pip=True, clear=True)
+        stamped(folder, HERE / "requirements.txt")
+        subprocess.run([python, "-m", "pip", "install", "-q", "-r", HERE / "requirements.txt"], check=True)
+        done()
+    return python
+
+
+def node_clients() -> Path | None:
+    if not shutil.which("node") or not shutil.which("npm"):
+        return None
+    folder = TARGET / "node"
+    if not stamped(folder, HERE / "node" / "package.json"):
+        shutil.copy(HERE / "node" / "package.json", folder / "package.json")
+        subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--loglevel=error"], cwd=folder, check=True)
+        done()
+    for test in (HERE / "node").glob("*.mjs"):
+        shutil.copy(test, folder / test.name)
+    return folder
+
+
+def default_model() -> Path:
+    named = os.environ.get("CACTUS_TEST_MODELS")
+    folder = Path(named) if named else Path.home() / ".cache" / "cactus" / "test-models"
+    return folder / "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
+
+
+class Server:
+    """`cactus serve` on a free port."""
+
+    def __init__(self, cactus: Path, model: Path):
+        command = [cactus, "serve", model, "--port", "0", "--offline", "--threads", "2", "--max-body", "200kB"]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, encoding="utf-8")
+        self.said = []
+        for line in self.process.stderr:
+            self.said.append(line)
+            if found := re.search(r"https?://[\d.]+:\d+", line):
+                self.url = found[0]
+                break
+        else:
+            raise SystemExit("the server did not start:\n" + "".join(self.said))
+        threading.Thread(target=lambda: self.said.extend(self.process.stderr), daemon=True).start()
+
+    def stop(self) -> None:
+        self.process.terminate()
+        code = self.process.wait(timeout=60)
+        if code != 0:
+            raise SystemExit(f"the server stopped with exit code {code}:\n" + "".join(self.said[-30:]))
+        # What people write is nobody else's business.
+        if leaked := [line for line in self.said if "capital" in line.lower()]:
+            raise SystemExit(f"a prompt is in the log: {leaked}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cactus", type=Path, default=ROOT / "target" / "debug" / "cactus")
+    parser.add_argument("--model", type=Path, default=default_model())
+    parser.add_argument("--only", choices=["python", "node", "page"])
+    args = parser.parse_args()
+    if not args.model.exists():
+        print(f"there is no model at {args.model}; scripts/fetch_models.py gets it", file=sys.stderr)
+        return SKIPPED
+    wanted = [args.only] if args.only else ["python", "node", "page"]
+    suites, missing = [], []
+    python = python_clients()
+    if "python" in wanted:
+        suites.append(([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", HERE / "test_clients.py"], ROOT))
+    if "node" in wanted:
+        if folder := node_clients():
+            tests = sorted(test.name for test in folder.glob("*.test.mjs"))
+            suites.append((["node", "--test", "--test-concurrency=1", *tests], folder))
+        else:
+            missing.append("node and npm")
+    if "page" in wanted:
+        if shutil.which("chromium"):
+            suites.append(([python, HERE / "page.py"], ROOT))
+        else:
+            missing.append("chromium")
+    server = Server(args.cactus, args.model)
+    try:
+        environment = {**os.environ, "CACTUS_URL": server.url}
+        failed = [suite for suite, folder in suites if subprocess.run(suite, cwd=folder, env=environment).returncode]
+    finally:
+        server.stop()
+    for what in missing:
+        print(f"left out, because it is not installed: {what}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

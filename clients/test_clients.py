@@ -1,0 +1,238 @@
+"""The official Python clients, unmodified. Run by `clients/run.py`, which starts a server and sets CACTUS_URL."""
+
+import json
+import math
+import os
+import time
+import urllib.request
+from typing import Literal
+
+import anthropic
+import ollama
+import openai
+import pydantic
+import pytest
+
+URL = os.environ["CACTUS_URL"]
+client = openai.OpenAI(base_url=f"{URL}/v1", api_key="none", max_retries=0)
+claude = anthropic.Anthropic(base_url=URL, api_key="none", max_retries=0)
+llama = ollama.Client(host=URL)
+MODEL = client.models.list().data[0].id
+ASK = [{"role": "user", "content": "What is the capital of France? Answer in one word."}]
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "enum": ["Paris", "Rome"]}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+TOOL = {"type": "function", "function": {"name": "get_weather", "description": "Weather of a city", "parameters": SCHEMA}}
+
+
+class City(pydantic.BaseModel):
+    name: Literal["Paris", "Rome"]
+    capital: bool
+
+
+def metric(name: str) -> float:
+    with urllib.request.urlopen(f"{URL}/metrics") as response:
+        lines = response.read().decode().splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(f"cactus_{name}{{"))
+
+
+def test_openai_chat():
+    answer = client.chat.completions.create(model=MODEL, messages=ASK, temperature=0, max_completion_tokens=20)
+    assert "Paris" in answer.choices[0].message.content
+    assert answer.choices[0].finish_reason in ("stop", "length")
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
+    short = client.chat.completions.create(model=MODEL, messages=ASK, max_tokens=1)
+    assert short.choices[0].finish_reason == "length"
+
+
+def test_openai_chat_stream_helper():
+    whole = client.chat.completions.create(model=MODEL, messages=ASK, temperature=0, max_completion_tokens=20)
+    with client.chat.completions.stream(
+        model=MODEL, messages=ASK, temperature=0, max_completion_tokens=20, stream_options={"include_usage": True}
+    ) as stream:
+        kinds = [event.type for event in stream]
+        final = stream.get_final_completion()
+    assert "content.delta" in kinds and kinds[-1] != "error"
+    assert final.choices[0].message.content == whole.choices[0].message.content
+    assert final.usage.completion_tokens == whole.usage.completion_tokens
+
+
+def test_openai_logprobs():
+    answer = client.chat.completions.create(
+        model=MODEL, messages=ASK, temperature=0, max_completion_tokens=5, logprobs=True, top_logprobs=3
+    )
+    content = answer.choices[0].logprobs.content
+    assert len(content) == answer.usage.completion_tokens
+    for token in content:
+        assert len(token.top_logprobs) == 3 and math.isfinite(token.logprob)
+        assert token.logprob <= token.top_logprobs[0].logprob
+    assert b"".join(bytes(token.bytes) for token in content).decode().startswith(answer.choices[0].message.content)
+
+
+def test_openai_several_answers():
+    answer = client.chat.completions.create(model=MODEL, messages=ASK, n=3, temperature=1.5, seed=1, max_completion_tokens=12)
+    assert [choice.index for choice in answer.choices] == [0, 1, 2]
+
+
+def test_openai_parse():
+    answer = client.chat.completions.parse(
+        model=MODEL, messages=[{"role": "user", "content": "Tell me about Paris."}], response_format=City, max_completion_tokens=60
+    )
+    assert isinstance(answer.choices[0].message.parsed, City)
+    with pytest.raises(openai.LengthFinishReasonError):
+        client.chat.completions.parse(model=MODEL, messages=ASK, response_format=City, max_completion_tokens=2)
+
+
+def test_openai_tools_and_their_answers():
+    options = {"model": MODEL, "tools": [TOOL], "tool_choice": "required", "temperature": 0, "parallel_tool_calls": False}
+    answer = client.chat.completions.create(messages=ASK, **options)
+    assert answer.choices[0].finish_reason == "tool_calls"
+    calls = answer.choices[0].message.tool_calls
+    assert json.loads(calls[0].function.arguments)["city"] in ("Paris", "Rome")
+    with client.chat.completions.stream(messages=ASK, **options) as stream:
+        for _ in stream:
+            pass
+        streamed = stream.get_final_completion().choices[0].message.tool_calls
+    assert [call.function.arguments for call in streamed] == [call.function.arguments for call in calls]
+    results = [{"role": "tool", "tool_call_id": call.id, "content": "sunny"} for call in calls]
+    history = [*ASK, answer.choices[0].message, *results]
+    after = client.chat.completions.create(messages=history, model=MODEL, tools=[TOOL], tool_choice="none", max_completion_tokens=10)
+    assert after.choices[0].message.content is not None
+
+
+def test_openai_parallel_tools():
+    ask = [{"role": "user", "content": "Get the weather of Paris, and get the weather of Rome. Call the tool twice."}]
+    seen = set()
+    for seed in range(3):
+        answer = client.chat.completions.create(
+            model=MODEL, messages=ask, tools=[TOOL], tool_choice="required", temperature=0.8, seed=seed, max_completion_tokens=60
+        )
+        calls = answer.choices[0].message.tool_calls or []
+        assert len({call.id for call in calls}) == len(calls)
+        seen.add(len(calls))
+    one = client.chat.completions.create(
+        model=MODEL, messages=ask, tools=[TOOL], tool_choice="required", parallel_tool_calls=False, max_completion_tokens=150
+    )
+    assert len(one.choices[0].message.tool_calls) == 1
+    print("calls at once:", sorted(seen))
+
+
+def test_openai_errors():
+    with pytest.raises(openai.NotFoundError) as error:
+        client.chat.completions.create(model="gpt-none", messages=ASK)
+    assert error.value.code == "model_not_found"
+    with pytest.raises(openai.BadRequestError) as error:
+        client.chat.completions.create(model=MODEL, messages=ASK, temperature=1000)
+    assert error.value.param == "temperature"
+    with pytest.raises(openai.BadRequestError) as error:
+        part = {"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}
+        client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": [part]}])
+    assert error.value.code == "unsupported_content"
+    with pytest.raises(openai.APIStatusError) as error:
+        client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "x" * 300_000}])
+    assert error.value.status_code == 413
+    with pytest.raises(openai.BadRequestError):
+        client.embeddings.create(model=MODEL, input="Hello")
+
+
+def test_openai_abort_frees_the_row():
+    stream = client.chat.completions.create(
+        model=MODEL, messages=ASK, stream=True, max_completion_tokens=600, extra_body={"ignore_eos": True}
+    )
+    next(chunk for chunk in stream if chunk.choices[0].delta.content)
+    assert metric("requests_running") == 1
+    stream.close()
+    deadline = time.monotonic() + 20
+    while metric("requests_running"):
+        assert time.monotonic() < deadline, "still running"
+        time.sleep(0.1)
+
+
+def test_openai_completions():
+    answer = client.completions.create(model=MODEL, prompt=["The capital of France is"] * 2, max_tokens=4, temperature=0, logprobs=2)
+    assert answer.choices[0].text == answer.choices[1].text
+    assert len(answer.choices[0].logprobs.tokens) == 4
+    pieces = client.completions.create(model=MODEL, prompt="The capital of France is", max_tokens=4, temperature=0, stream=True)
+    assert "".join(piece.choices[0].text for piece in pieces) == answer.choices[0].text
+
+
+def test_openai_responses():
+    options = {"model": MODEL, "temperature": 0, "max_output_tokens": 20}
+    answer = client.responses.create(input="What is the capital of France? Answer in one word.", **options)
+    assert "Paris" in answer.output_text
+    with client.responses.stream(input="What is the capital of France? Answer in one word.", **options) as stream:
+        kinds = [event.type for event in stream]
+        final = stream.get_final_response()
+    assert kinds[0] == "response.created" and kinds[-1] in ("response.completed", "response.incomplete")
+    assert final.output_text == answer.output_text
+    again = client.responses.create(input="And of Italy?", previous_response_id=answer.id, **options)
+    assert again.usage.input_tokens > answer.usage.input_tokens
+    with pytest.raises(openai.NotFoundError):
+        client.responses.create(input="x", previous_response_id="resp_none", **options)
+    assert client.responses.retrieve(answer.id).output_text == answer.output_text
+
+
+def test_openai_responses_tools_and_parse():
+    flat = {"type": "function", "name": "get_weather", "parameters": SCHEMA, "strict": True}
+    answer = client.responses.create(model=MODEL, input="Weather of Paris?", tools=[flat], tool_choice="required", temperature=0, parallel_tool_calls=False)
+    call = next(item for item in answer.output if item.type == "function_call")
+    assert json.loads(call.arguments)["city"] in ("Paris", "Rome")
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
+    after = client.responses.create(model=MODEL, input=[result], previous_response_id=answer.id, max_output_tokens=10)
+    assert after.status in ("completed", "incomplete")
+    parsed = client.responses.parse(model=MODEL, input="Tell me about Paris.", text_format=City, max_output_tokens=60)
+    assert isinstance(parsed.output_parsed, City)
+
+
+def test_anthropic_messages():
+    # This client has left the field out; the API still has it.
+    options = {"model": MODEL, "messages": ASK, "max_tokens": 20, "extra_body": {"temperature": 0}}
+    answer = claude.messages.create(**options)
+    assert "Paris" in answer.content[0].text and answer.stop_reason in ("end_turn", "max_tokens")
+    with claude.messages.stream(**options) as stream:
+        text = "".join(stream.text_stream)
+        final = stream.get_final_message()
+    assert text == answer.content[0].text == final.content[0].text
+    assert final.usage.output_tokens == answer.usage.output_tokens
+    counted = claude.messages.count_tokens(model=MODEL, messages=ASK)
+    assert counted.input_tokens == answer.usage.input_tokens + answer.usage.cache_read_input_tokens
+    stopped = claude.messages.create(**{**options, "stop_sequences": ["Paris"]})
+    assert (stopped.stop_reason, stopped.stop_sequence) == ("stop_sequence", "Paris")
+
+
+def test_anthropic_tools_and_errors():
+    tool = {"name": "get_weather", "description": "Weather of a city", "input_schema": SCHEMA}
+    options = {"model": MODEL, "max_tokens": 300, "tools": [tool], "tool_choice": {"type": "any", "disable_parallel_tool_use": True}}
+    with claude.messages.stream(messages=ASK, **options) as stream:
+        final = stream.get_final_message()
+    assert final.stop_reason == "tool_use"
+    calls = [block for block in final.content if block.type == "tool_use"]
+    assert calls[0].input["city"] in ("Paris", "Rome")
+    results = [{"type": "tool_result", "tool_use_id": call.id, "content": "sunny"} for call in calls]
+    history = [*ASK, {"role": "assistant", "content": final.content}, {"role": "user", "content": results}]
+    after = claude.messages.create(messages=history, model=MODEL, max_tokens=5, tools=[tool], tool_choice={"type": "none"})
+    assert after.content
+    with pytest.raises(anthropic.NotFoundError):
+        claude.messages.create(model="none", messages=ASK, max_tokens=5)
+    with pytest.raises(anthropic.BadRequestError):
+        claude.messages.create(model=MODEL, messages=ASK, max_tokens=0)
+
+
+def test_ollama_chat_generate_and_tools():
+    options = {"temperature": 0, "num_predict": 20}
+    answer = llama.chat(MODEL, ASK, options=options)
+    assert "Paris" in answer.message.content and answer.eval_count > 0
+    pieces = list(llama.chat(MODEL, ASK, options=options, stream=True))
+    assert "".join(piece.message.content for piece in pieces) == answer.message.content and pieces[-1].done
+    assert llama.generate(MODEL, ASK[0]["content"], options=options).response
+    assert MODEL in [model.model for model in llama.list().models]
+    assert llama.show(MODEL).capabilities
+    city = llama.chat(MODEL, ASK, format=City.model_json_schema(), options={"num_predict": 60})
+    City.model_validate_json(city.message.content)
+    llama.chat(MODEL, ASK, tools=[TOOL], options=options)
+    with pytest.raises(ollama.ResponseError) as error:
+        llama.chat("none", ASK)
+    assert error.value.status_code == 404
