@@ -91,10 +91,20 @@ def other_length(c):
         if not c.dynamic.get(name):
             out.append(x)
         elif x.dtype == torch.int64 and x.shape[1] < 40:
-            out.append(torch.cat([x, x], 1))
+            out.append(torch.cat([x, others(x)], 1))
         else:
             return None
     return tuple(out)
+
+
+def others(x):
+    """As many tokens, none of them in `x`. A token that comes twice has the same scores twice in a first layer, and which of
+    equal ones `torch.topk` takes is left to chance: a model that chooses keys by scores would differ from itself. A mask of
+    ones is repeated."""
+    seen = set(x.flatten().tolist())
+    free = [i for i in range(min(seen), max(seen)) if i not in seen]
+    # Tokens with a meaning of their own have small numbers.
+    return torch.tensor(free[-x.shape[1] :]).expand_as(x) if len(free) >= x.shape[1] else x
 
 
 def greedy(captured, archive, bundle):

@@ -40,7 +40,7 @@ SIZES: dict[str, int] = {
         (
             "num_attention_heads n_head n_heads num_heads encoder_attention_heads decoder_attention_heads attention_heads "
             "num_encoder_attention_heads num_decoder_attention_heads conf_num_attention_heads swa_num_attention_heads "
-            "linear_num_heads swa_num_key_value_heads num_attention_heads_vision index_n_heads",
+            "linear_num_heads swa_num_key_value_heads num_attention_heads_vision",
             HEADS,
         ),
         ("head_dim linear_head_dim kv_channels d_kv global_head_dim swa_head_dim dim_head linear_key_head_dim "
@@ -71,6 +71,9 @@ SIZES: dict[str, int] = {
         ("chunk_size mamba_chunk_size block_size index_block_size", 8),
         ("hidden_size_per_layer_input laurel_rank d_rel hc_lowrank", 16),
         ("index_topk", 4),
+        # Scores of keys are sums over heads of what is above zero. Of few heads it is often zero for several keys, of which
+        # `torch.topk` takes any.
+        ("index_n_heads", 16),
         ("num_mel_bins num_channels_mel input_feat_size feature_size", 16),
         ("image_size input_size_image img_size", 32),
         ("patch_size", 8),
