@@ -497,6 +497,38 @@ def gptj():
     return causal_lm(config, T.GPTJForCausalLM)
 
 
+@case()
+def gpt_oss():
+    """Sinks, whose values are above and below those of scores; windows; experts of an unusual gate."""
+    import transformers as T
+
+    more = dict(num_local_experts=4, num_experts_per_tok=2, head_dim=8, sliding_window=5) | {"intermediate_size": 16}
+    module, calls, shapes = causal_lm(T.GptOssConfig(**(text_config() | more)), T.GptOssForCausalLM)
+    for name, x in module.named_parameters():
+        if name.endswith("sinks"):
+            x.data.copy_(torch.tensor([2.0, -1.0, 0.5, -30.0]))
+    return module, calls, shapes
+
+
+@case()
+def bloom():
+    """A bias linear in the distance, with a slope for each head; products over merged sequences and heads."""
+    import transformers as T
+
+    config = T.BloomConfig(vocab_size=96, hidden_size=32, n_layer=2, n_head=4, initializer_range=0.2)
+    return causal_lm(config, T.BloomForCausalLM)
+
+
+@case()
+def llama4():
+    """Positions see their own chunk of 6 in one layer and everything before them in the other, which has no rotation."""
+    import transformers as T
+
+    more = dict(intermediate_size_mlp=48, head_dim=8, attention_chunk_size=6, moe_layers=[], no_rope_layers=[1, 0])
+    config = T.Llama4TextConfig(**text_config(layer_types=["chunked_attention", "full_attention"], **more))
+    return causal_lm(config, T.Llama4ForCausalLM)
+
+
 @case("raw")
 def tails():
     """More behind the output head than a chain: bits of the ids choose a bias, small logits are cut off, probabilities."""

@@ -19,7 +19,9 @@ python python/tools/sweep.py --write
 A causal language model is run as a function (*error*: the largest difference to PyTorch relative to the largest logit, at
 two lengths) and continued call by call through the states that the passes inserted (*tokens*: 24 greedy ones with keys and
 values in half precision, beside those that PyTorch picks by computing the whole sequence again for each). The others are run
-as functions. A model counts as *causal* where changing the last tokens changes no logits before them.
+as functions. A model counts as *causal* where changing the last tokens changes no logits before them. Of equal scores
+PyTorch's `topk` may take any, so models that choose keys by scores are compared where no two are equal: the small models have
+16 index heads, and the longer input has no token twice.
 
 """
 
@@ -124,6 +126,8 @@ def reason(row: dict) -> str:
         why.append(row["states"])
     if "gap" in row:
         why.append(f"where they part, the two tokens are {row['gap']:.0e} of the largest logit apart")
+    if "half" in row:
+        why.append(f"with keys and values in half precision PyTorch picks {row['half']} of these tokens")
     return "; ".join(why)
 
 

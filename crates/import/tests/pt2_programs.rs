@@ -137,7 +137,8 @@ const LANGUAGE_MODELS: [&str; 16] = [
 /// Token ids up to a length as one call, and call by call through the states.
 #[test]
 fn causal_model_gets_states_and_computes_the_same_call_by_call() {
-    for case in ["gpt", "gpt2", "streams", "tails"].into_iter().chain(LANGUAGE_MODELS) {
+    let others = ["gpt", "gpt2", "streams", "tails", "gpt_oss", "bloom", "llama4"];
+    for case in others.into_iter().chain(LANGUAGE_MODELS) {
         let mut imported = import_file(&folder().join(format!("{case}.pt2"))).unwrap();
         // As far as possible, so that the report says what stopped it.
         let (task, graph, report) = optimize(&mut imported, &TranspileOptions::default()).unwrap();

@@ -327,10 +327,14 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
         }
         Op::Attention(attrs) => {
             let (q, k, v) = (operand(inputs, 0)?, operand(inputs, 1)?, operand(inputs, 2)?);
-            at_most(inputs, 4)?;
+            let bias = attrs.bias_operand();
+            at_most(inputs, bias + 1)?;
             all_f32(inputs)?;
-            for t in inputs {
-                rank(t, 4, "each operand")?;
+            for t in [q, k, v].into_iter().chain(inputs.get(bias).copied()) {
+                rank(t, 4, "queries, keys, values and bias")?;
+            }
+            if attrs.span() == Some(0) {
+                return Err(Error::ty("queries see no key: the window or the chunk has 0 positions"));
             }
             let heads = (q.shape[2].as_known(), k.shape[2].as_known());
             let grouped = matches!(heads, (Some(h), Some(kv)) if kv > 0 && h % kv == 0);
@@ -342,7 +346,14 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
             if !grouped || !fits {
                 return Err(Error::ty(format!("queries {q}, keys {k}, values {v} do not fit")));
             }
-            if let Some(bias) = inputs.get(3) {
+            for (at, name) in [(attrs.sinks_operand(), "sinks"), (attrs.slopes_operand(), "slopes")] {
+                let Some(at) = at else { continue };
+                let each = operand(inputs, at)?;
+                if each.shape[..] != q.shape[2..3] {
+                    return Err(Error::ty(format!("the {name} {each} are not one for each head of {q}")));
+                }
+            }
+            if let Some(bias) = inputs.get(bias) {
                 let scores = [&q.shape[0], &q.shape[2], &q.shape[1], &k.shape[1]];
                 let mut sizes = bias.shape.iter().zip(scores).enumerate();
                 if !sizes.all(|(axis, (size, full))| size == full || axis < 3 && size.is(1)) {

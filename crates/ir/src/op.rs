@@ -169,7 +169,7 @@ pub enum Activation {
 }
 
 /// Attributes of [`Op::Attention`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AttentionAttrs {
     /// Factor on the scores before softmax, usually `1/sqrt(head_dim)`.
     pub scale: f32,
@@ -178,12 +178,47 @@ pub struct AttentionAttrs {
     /// Query at position `p` sees only keys at positions greater than `p - window`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<usize>,
+    /// Query at position `p` sees only keys at positions from `p - p % chunk` on: those of its own chunk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunk: Option<usize>,
     /// Scores become `softcap * tanh(score / softcap)` before the mask.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub softcap: Option<f32>,
+    /// Whether `sinks` is among the operands: a score for each head that takes part in the softmax and has no value.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sinks: bool,
+    /// Whether `slopes` is among the operands: `slope * (key position - query position)` is added to the capped scores of
+    /// a head.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub slopes: bool,
     /// Name of the KV state that the keys and values are appended to, and that attention then reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
+}
+
+impl AttentionAttrs {
+    /// Place of `sinks` among the operands of the operation.
+    pub fn sinks_operand(&self) -> Option<usize> {
+        self.sinks.then_some(3)
+    }
+
+    /// Place of `slopes` among the operands of the operation.
+    pub fn slopes_operand(&self) -> Option<usize> {
+        self.slopes.then_some(3 + usize::from(self.sinks))
+    }
+
+    /// Place of `bias` among the operands of the operation, where there are so many.
+    pub fn bias_operand(&self) -> usize {
+        3 + usize::from(self.sinks) + usize::from(self.slopes)
+    }
+
+    /// How many positions up to its own a query may see at most; `None` for all.
+    pub fn span(&self) -> Option<usize> {
+        match (self.window, self.chunk) {
+            (Some(window), Some(chunk)) => Some(window.min(chunk)),
+            (window, chunk) => window.or(chunk),
+        }
+    }
 }
 
 /// What a router makes of its scores.
@@ -483,10 +518,12 @@ pub enum Op {
         eps: f32,
     },
     /// Scaled dot-product attention with grouped query heads. Vaswani et al. 2017, Ainslie et al. 2023.
-    /// `(q [batch, seq, heads, head_dim], k, v [batch, keys, kv_heads, head_dim], bias? [batch|1, heads|1, seq|1, keys])
-    /// -> [batch, seq, heads, head_dim]`. Query head `h` reads KV head `h / (heads / kv_heads)`. The bias is added to the
-    /// scores: a mask of zeros and minus infinities, or a number for each distance. With a state, which takes no bias, keys
-    /// and values of earlier calls come first.
+    /// `(q [batch, seq, heads, head_dim], k, v [batch, keys, kv_heads, head_dim], sinks? [heads], slopes? [heads],
+    /// bias? [batch|1, heads|1, seq|1, keys]) -> [batch, seq, heads, head_dim]`. Query head `h` reads KV head
+    /// `h / (heads / kv_heads)`. Sinks (Xiao et al. 2023) are scores that keys compete with, slopes (Press et al. 2021,
+    /// `ALiBi`) make a score smaller with the distance. The bias is added to the scores: a mask of zeros and minus
+    /// infinities, or a number for each distance. With a state, which takes no bias, keys and values of earlier calls come
+    /// first.
     Attention(AttentionAttrs),
     /// `(gate_up […, 2n]) -> activation(first half) * second half`, `[…, n]`.
     Gated {

@@ -133,7 +133,7 @@ fn verify_state(op: &Op, name: &str, state: Option<&State>, types: &[&TensorType
             k.shape[2].is(*kv_heads)
                 && k.shape[3].is(*head_dim)
                 && a.causal
-                && match (a.window, window) {
+                && match (a.span(), window) {
                     (_, None) => true,
                     (Some(used), Some(kept)) => used <= *kept,
                     (None, Some(_)) => false,

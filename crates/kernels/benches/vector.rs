@@ -4,7 +4,7 @@
 #![allow(clippy::print_stdout, missing_docs, reason = "a program that reports to its user")]
 
 use cactus_base::{AlignedBuf, Pool};
-use cactus_kernels::{Activation, BLOCK_TOKENS, BinaryOp, Exec, Kernels, KvDType, KvLayout, KvRun};
+use cactus_kernels::{Activation, Attention, BLOCK_TOKENS, BinaryOp, Exec, Kernels, KvDType, KvLayout, KvRun};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -168,12 +168,9 @@ fn attention(exec: &Exec<'_>, report: &Report<'_>) {
                         &layout,
                         &kv,
                         &runs,
+                        &Attention::plain(q_heads, scale),
                         q,
                         q_heads * dim,
-                        q_heads,
-                        scale,
-                        None,
-                        None,
                         &mut out,
                     );
                 };

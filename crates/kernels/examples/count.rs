@@ -7,8 +7,8 @@
 
 use cactus_base::{AlignedBuf, Step};
 use cactus_kernels::{
-    Activations, BLOCK_TOKENS, DeltaRows, Epilogue, Exec, GatedDelta, Kernels, KvDType, KvLayout, KvRun, QuantizedRows,
-    RotatedRows,
+    Activations, Attention, BLOCK_TOKENS, DeltaRows, Epilogue, Exec, GatedDelta, Kernels, KvDType, KvLayout, KvRun,
+    QuantizedRows, RotatedRows,
 };
 use cactus_quant::{PackedLayout, PackedView, Packing};
 
@@ -123,7 +123,15 @@ fn attention(exec: Exec<'_>, dtype: KvDType, rows: usize, calls: usize) {
     let past = POSITIONS - rows;
     for _ in 0..calls {
         let runs = [run(rows, past)];
-        exec.attention(&layout, &kv, &runs, &q, width, HEADS, 0.125, None, None, &mut out);
+        exec.attention(
+            &layout,
+            &kv,
+            &runs,
+            &Attention::plain(HEADS, 0.125),
+            &q,
+            width,
+            &mut out,
+        );
     }
     // Products with keys and with values; a row sees all positions up to its own.
     let seen: usize = (0..rows).map(|row| past + row + 1).sum();

@@ -48,7 +48,7 @@ use std::ops::Range;
 /// Positions of a block, the unit of capacity and of attention.
 pub const BLOCK_TOKENS: usize = 64;
 /// Largest head dimension.
-pub const MAX_HEAD_DIM: usize = 256;
+pub const MAX_HEAD_DIM: usize = 512;
 /// Elements that share a scale.
 pub(crate) const GROUP: usize = 32;
 /// A key has outliers where its largest magnitude is more than this times the mean.

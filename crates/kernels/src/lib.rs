@@ -48,6 +48,7 @@ mod rope;
 mod short_conv;
 mod softmax;
 
+pub use attention::Attention;
 pub use cactus_simd::{Isa, Tier};
 pub use chain::Link;
 pub use elementwise::{Activation, BinaryOp, UnaryOp};

@@ -3,7 +3,7 @@
 mod support;
 
 use cactus_base::AlignedBuf;
-use cactus_kernels::{BLOCK_TOKENS, Exec, KvDType, KvLayout, KvRun};
+use cactus_kernels::{Attention, BLOCK_TOKENS, Exec, KvDType, KvLayout, KvRun};
 use cactus_quant::cq::{groups, rotation};
 use support::{Random, assert_close, assert_same_bits, same_everywhere};
 
@@ -14,7 +14,10 @@ struct Case {
     head_dim: usize,
     tokens: usize,
     window: Option<usize>,
+    chunk: Option<usize>,
     softcap: Option<f32>,
+    sinks: bool,
+    slopes: bool,
     dtype: KvDType,
     /// Added to two channels of every key.
     bias: f32,
@@ -27,6 +30,32 @@ impl Case {
 
     fn scale(&self) -> f32 {
         1.0 / (self.head_dim as f32).sqrt()
+    }
+
+    /// Scores of sinks: of some heads far above, of others far below those of keys.
+    fn sinks(&self) -> Option<Vec<f32>> {
+        let of = |h: usize| [0.5, 3.0, -40.0, 200.0][h % 4];
+        self.sinks.then(|| (0..self.q_heads()).map(of).collect())
+    }
+
+    /// Those of ALiBi, the first head's larger than any model has them.
+    fn slopes(&self) -> Option<Vec<f32>> {
+        let of = |h: usize| if h == 0 { 8.0 } else { 0.5f32.powi(h as i32) };
+        self.slopes.then(|| (0..self.q_heads()).map(of).collect())
+    }
+
+    fn attend(&self, exec: &Exec<'_>, kv: &[u8], runs: &[KvRun<'_>], x: &[f32], out: &mut [f32]) {
+        let (sinks, slopes) = (self.sinks(), self.slopes());
+        let attention = Attention {
+            q_heads: self.q_heads(),
+            scale: self.scale(),
+            window: self.window,
+            chunk: self.chunk,
+            softcap: self.softcap,
+            sinks: sinks.as_deref(),
+            slopes: slopes.as_deref(),
+        };
+        exec.attention(&self.layout(), kv, runs, &attention, x, self.stride(), out);
     }
 
     /// In pages that hold another layer's blocks too.
@@ -81,18 +110,7 @@ impl Case {
             let run = KvRun { rows, past, pages };
             exec.kv_append(&layout, kv, &[run], &x[k_at..], stride, &x[v_at..], stride);
             let out = &mut out[past * k_at..(past + rows) * k_at];
-            exec.attention(
-                &layout,
-                kv,
-                &[run],
-                x,
-                stride,
-                self.q_heads(),
-                self.scale(),
-                self.window,
-                self.softcap,
-                out,
-            );
+            self.attend(exec, kv, &[run], x, out);
             past += rows;
         }
         out
@@ -109,10 +127,13 @@ impl Case {
         let head = |t: usize, h: usize| &inputs[t * stride + h * dim..][..dim];
         let mut out = Vec::new();
         for t in 0..self.tokens {
-            let first = self.window.map_or(0, |w| (t + 1).saturating_sub(w));
+            let window = self.window.map_or(0, |w| (t + 1).saturating_sub(w));
+            let first = window.max(self.chunk.map_or(0, |n| t - t % n));
             for h in 0..self.q_heads() {
                 let kv_head = h / self.group;
                 let q = (storage.query)(head(t, h));
+                let slope = self.slopes().map_or(0.0, |slopes| f64::from(slopes[h]));
+                let sink = self.sinks().map(|sinks| f64::from(sinks[h]));
                 let scores: Vec<f64> = (first..=t)
                     .map(|p| {
                         let key = |p: usize| head(p, self.q_heads() + kv_head);
@@ -120,13 +141,15 @@ impl Case {
                         let offset: f64 = plain(head(t, h)).iter().zip(reference).map(|(q, r)| q * r).sum();
                         let dot: f64 = q.iter().zip(&k).map(|(q, k)| q * k).sum();
                         let score = (dot + offset) * f64::from(self.scale());
-                        self.softcap
-                            .map_or(score, |cap| f64::from(cap) * (score / f64::from(cap)).tanh())
+                        let capped = self
+                            .softcap
+                            .map_or(score, |cap| f64::from(cap) * (score / f64::from(cap)).tanh());
+                        capped - slope * (t - p) as f64
                     })
                     .collect();
-                let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let max = scores.iter().copied().chain(sink).fold(f64::NEG_INFINITY, f64::max);
                 let weights: Vec<f64> = scores.iter().map(|s| (s - max).exp()).collect();
-                let total: f64 = weights.iter().sum();
+                let total: f64 = weights.iter().sum::<f64>() + sink.map_or(0.0, |s| (s - max).exp());
                 let mut row = vec![0.0; dim];
                 for (p, weight) in (first..=t).zip(&weights) {
                     let v = (storage.value)(head(p, self.q_heads() + self.kv_heads + kv_head));
@@ -211,7 +234,10 @@ fn cases() -> Vec<Case> {
         head_dim: 64,
         tokens: 150,
         window: None,
+        chunk: None,
         softcap: None,
+        sinks: false,
+        slopes: false,
         dtype: KvDType::I8G32,
         bias: 0.0,
     };
@@ -291,6 +317,68 @@ fn cases() -> Vec<Case> {
             bias: 100.0,
             window: Some(17),
             head_dim: 80,
+            ..base.clone()
+        },
+        Case {
+            head_dim: 512,
+            kv_heads: 1,
+            group: 4,
+            tokens: 70,
+            ..base.clone()
+        },
+        Case {
+            head_dim: 264,
+            kv_heads: 1,
+            group: 2,
+            tokens: 66,
+            bias: 100.0,
+            ..base.clone()
+        },
+        Case {
+            sinks: true,
+            ..base.clone()
+        },
+        Case {
+            sinks: true,
+            window: Some(17),
+            softcap: Some(5.0),
+            group: 4,
+            ..base.clone()
+        },
+        Case {
+            slopes: true,
+            ..base.clone()
+        },
+        Case {
+            slopes: true,
+            sinks: true,
+            softcap: Some(5.0),
+            window: Some(70),
+            group: 2,
+            ..base.clone()
+        },
+        Case {
+            chunk: Some(24),
+            ..base.clone()
+        },
+        Case {
+            chunk: Some(64),
+            ..base.clone()
+        },
+        Case {
+            chunk: Some(100),
+            window: Some(40),
+            bias: 100.0,
+            ..base.clone()
+        },
+        Case {
+            chunk: Some(1),
+            tokens: 66,
+            ..base.clone()
+        },
+        Case {
+            chunk: Some(usize::MAX),
+            tokens: 66,
             ..base.clone()
         },
         Case {
@@ -471,18 +559,7 @@ fn attention_of_several_sequences_in_one_call_equals_each_alone() {
                     .collect();
                 exec.kv_append(&layout, &mut kv, &runs, &x[k_at..], stride, &x[v_at..], stride);
                 let mut out = vec![f32::NAN; rows.iter().sum::<usize>() * k_at];
-                exec.attention(
-                    &layout,
-                    &kv,
-                    &runs,
-                    &x,
-                    stride,
-                    case.q_heads(),
-                    case.scale(),
-                    case.window,
-                    case.softcap,
-                    &mut out,
-                );
+                case.attend(exec, &kv, &runs, &x, &mut out);
                 let mut rest = &out[..];
                 for i in 0..lengths.len() {
                     let (own, after) = rest.split_at(rows[i] * k_at);
@@ -556,7 +633,7 @@ fn pages_that_are_missing_shared_or_beyond_the_memory_panic() {
 
 #[test]
 fn layout_of_hostile_sizes_is_an_error() {
-    for (heads, dim) in [(0, 64), (1, 0), (1, 257), (usize::MAX, 64), (usize::MAX / 8, 256)] {
+    for (heads, dim) in [(0, 64), (1, 0), (1, 513), (usize::MAX, 64), (usize::MAX / 8, 256)] {
         assert!(KvLayout::new(heads, dim, KvDType::I8G32).is_err(), "{heads} {dim}");
     }
     let layout = KvLayout::new(3, 64, KvDType::I8G32).unwrap();

@@ -2,7 +2,7 @@
 
 mod support;
 
-use cactus_kernels::dense::{DenseAttention, ReduceOp, ScoreBias, Window, conv_scratch_bytes};
+use cactus_kernels::dense::{DenseAttention, ReduceOp, ScoreBias, ScoreOperands, Window, conv_scratch_bytes};
 use support::{Random, assert_close, same_everywhere};
 
 /// Of each axis: places, taps, stride, zeros before, zeros after, dilation.
@@ -165,6 +165,8 @@ fn attend_dense_matches_definition() {
         softcap: None,
         causal: false,
         window: None,
+        chunk: None,
+        sinks: false,
     };
     let kinds = [
         plain,
@@ -201,6 +203,20 @@ fn attend_dense_matches_definition() {
             ..plain
         },
         DenseAttention {
+            queries: 40,
+            keys: 40,
+            causal: true,
+            chunk: Some(16),
+            sinks: true,
+            ..plain
+        },
+        DenseAttention {
+            queries: 130,
+            keys: 35,
+            sinks: true,
+            ..plain
+        },
+        DenseAttention {
             queries: 3,
             keys: 4000,
             heads: 1,
@@ -208,10 +224,11 @@ fn attend_dense_matches_definition() {
         },
     ];
     // What is added to scores: nothing, a row for all, a matrix for each head or sequence.
-    for (a, added) in kinds.into_iter().flat_map(|a| [0, 1, 2, 3].map(|added| (a, added))) {
+    // And with the fifth kind slopes.
+    for (a, added) in kinds.into_iter().flat_map(|a| [0, 1, 2, 3, 4].map(|added| (a, added))) {
         let mut random = Random::new((a.queries * a.keys) as u64);
         let axes = match added {
-            0 => [0, 0, 0],
+            0 | 4 => [0, 0, 0],
             1 => [1, 1, 1],
             2 => [1, a.heads, a.queries],
             _ => [a.batch, 1, a.queries],
@@ -230,11 +247,18 @@ fn attend_dense_matches_definition() {
         let strides = [of_axis(0), of_axis(1), of_axis(2)];
         let q = random.floats(a.batch * a.queries * a.heads * a.width, 1.0);
         let [k, v] = [(); 2].map(|()| random.floats(a.batch * a.keys * a.kv_heads * a.width, 1.0));
+        let sinks = a.sinks.then(|| random.floats(a.heads, 3.0));
+        let slopes = (added == 4).then(|| random.floats(a.heads, 0.1));
         let found = same_everywhere(&format!("{a:?}"), |exec| {
             let mut scratch = vec![f32::NAN; exec.attend_dense_scratch_bytes(&a) / 4];
             let mut out = vec![f32::NAN; q.len()];
-            let bias = (added > 0).then_some(ScoreBias { data: &bias, strides });
-            exec.attend_dense(&a, [&q, &k, &v], bias, &mut scratch, &mut out);
+            let bias = (1..4).contains(&added).then_some(ScoreBias { data: &bias, strides });
+            let more = ScoreOperands {
+                bias,
+                sinks: sinks.as_deref(),
+                slopes: slopes.as_deref(),
+            };
+            exec.attend_dense(&a, [&q, &k, &v], more, &mut scratch, &mut out);
             out
         });
         let mut exact = Vec::new();
@@ -244,9 +268,11 @@ fn attend_dense_matches_definition() {
                 let kv = |j: usize| ((b * a.keys + j) * a.kv_heads + h / (a.heads / a.kv_heads)) * a.width;
                 let bias_of = |j: usize| match added {
                     0 => 0.0,
+                    4 => f64::from(slopes.as_ref().map_or(0.0, |s| s[h])) * (j as f64 - i as f64),
                     _ => f64::from(bias[b * strides[0] + h * strides[1] + i * strides[2] + j]),
                 };
-                let seen = |j: &usize| !a.causal || *j <= i && a.window.is_none_or(|w| j + w > i);
+                let near = |j: usize| a.window.is_none_or(|w| j + w > i) && a.chunk.is_none_or(|n| j / n == i / n);
+                let seen = |j: &usize| !a.causal || *j <= i && near(*j);
                 let scores: Vec<(usize, f64)> = (0..a.keys)
                     .filter(seen)
                     .map(|j| {
@@ -264,6 +290,7 @@ fn attend_dense_matches_definition() {
                     })
                     .collect();
                 let sum: f64 = scores.iter().map(|(_, e)| e).sum();
+                let sum = sum + sinks.as_ref().map_or(0.0, |s| f64::from(s[h]).exp());
                 exact.extend((0..a.width).map(|d| {
                     let weighted = scores.iter().map(|&(j, e)| e * f64::from(v[kv(j) + d]));
                     weighted.sum::<f64>() / sum

@@ -6,7 +6,9 @@ mod support;
 
 use bytemuck::Pod;
 use cactus_base::{AlignedBuf, Pool, Step};
-use cactus_kernels::{Activations, Epilogue, Exec, Kernels, KvDType, KvLayout, KvRun, QuantizedRows, RotatedRows};
+use cactus_kernels::{
+    Activations, Attention, Epilogue, Exec, Kernels, KvDType, KvLayout, KvRun, QuantizedRows, RotatedRows,
+};
 use cactus_quant::{PackedView, Packing, pack};
 use cactus_testkit::noise;
 use std::ptr::NonNull;
@@ -169,12 +171,9 @@ fn attention_stays_within_its_operands() {
                         &layout,
                         cache,
                         &runs,
+                        &Attention::plain(heads, scale),
                         q.get(),
                         heads * head_dim,
-                        heads,
-                        scale,
-                        None,
-                        None,
                         out,
                     );
                 };

@@ -1,18 +1,18 @@
-//! Attention out of products, mask and softmax. The proof that a mask is causal is in `mask`, the way back through
-//! permutations and repeated heads in `layout`; states come later, in `insert_states`.
+//! Attention out of products, mask and softmax. The way from the softmax back to the product is in `scores`, the proof that
+//! a mask is causal in `mask`, sinks and slopes in `of_heads`, the way back through permutations and repeated heads in
+//! `layout`; states come later, in `insert_states`.
 
 use crate::layout::Heads;
-use crate::mask::{Visible, conditions, conditions_of_bias, conditions_of_not, is_hiding, visible};
-use crate::pattern::{
-    Match, Miss, binary, describe, either, insert_before, maker, near, only_user, place, place_of, scalar,
-    times_scalar, type_of, unary,
-};
+use crate::of_heads::{sinks_operand, with_sinks, without_maximum};
+use crate::pattern::{Match, Miss, insert_before, maker, near, only_user, place, place_of, scalar, type_of};
+use crate::scores::{Bias, BiasSource, scores};
 use crate::{Pass, Report, Result};
-use cactus_ir::{AttentionAttrs, BinaryFn, Dim, Graph, Literal, Node, NodeId, Op, UnaryFn, ValueId};
+use cactus_ir::{AttentionAttrs, BinaryFn, Dim, Graph, Literal, NodeId, Op, ValueId};
 
 /// Finds scaled dot-product attention: products of queries and keys, scale, optional softcap, mask (selected or added),
 /// softmax, product with the values. Repeated heads and permutations on the way are absorbed. A mask that is proven to be
-/// causal, a window, or both becomes an attribute; another one, such as that of padding, or numbers for distances become an
+/// causal, a window, chunks, or several of them become attributes; sinks, and a bias that is linear in the distance, become
+/// operands with a number for each head; another one, such as that of padding, or numbers for distances become an
 /// operand that is added to the scores, and such attention cannot have a state.
 #[derive(Debug)]
 pub(crate) struct FuseAttention;
@@ -31,13 +31,19 @@ impl Pass for FuseAttention {
             let path = place_of(graph, id);
             match find(graph, id) {
                 Ok(found) => {
-                    let mut what = match (found.attrs.causal, found.attrs.window) {
-                        (true, None) => "causal attention",
-                        (true, Some(_)) => "causal attention with a window",
-                        (false, None) => "attention",
-                        (false, Some(_)) => "attention with a window",
+                    let mut what = if found.attrs.causal {
+                        "causal attention"
+                    } else {
+                        "attention"
                     }
                     .to_owned();
+                    let parts = [
+                        (found.attrs.window.is_some(), " with a window"),
+                        (found.attrs.chunk.is_some(), " in chunks"),
+                        (found.attrs.sinks, " with sinks"),
+                        (found.attrs.slopes, " with slopes"),
+                    ];
+                    parts.iter().filter(|(is, _)| *is).for_each(|(_, part)| what += part);
                     if let Some(bias) = &found.bias {
                         what += &format!(
                             " and a mask that is added, as it is not proven to be causal: {}",
@@ -62,44 +68,9 @@ struct Found {
     k: Heads,
     v: Heads,
     attrs: AttentionAttrs,
-    bias: Option<Bias>,
-}
-
-/// What is added to the scores because nothing is proven of it.
-#[derive(Clone)]
-struct Bias {
-    source: BiasSource,
-    /// What could not be proven.
-    why: String,
-}
-
-#[derive(Clone, Copy)]
-enum BiasSource {
-    /// These numbers.
-    Numbers(ValueId),
-    /// A very negative number where the condition does not hold (or where it does), else zero.
-    Hidden {
-        condition: ValueId,
-        number: ValueId,
-        where_true: bool,
-    },
-}
-
-impl Bias {
-    /// The value that has the shape of what is added.
-    fn shaped(&self) -> ValueId {
-        match self.source {
-            BiasSource::Numbers(v) | BiasSource::Hidden { condition: v, .. } => v,
-        }
-    }
-}
-
-/// The scores before scale, cap and mask.
-struct Scores {
-    product: ValueId,
-    scale: f64,
-    softcap: Option<f32>,
-    visible: Visible,
+    /// In any shape.
+    sinks: Option<ValueId>,
+    slopes: Option<Vec<f32>>,
     bias: Option<Bias>,
 }
 
@@ -116,9 +87,32 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
             "softmax of {ty} is not over the keys of [batch, heads, queries, keys]"
         ));
     }
-    let Some(root) = only_user(g, shares) else {
+    let Some(mut root) = only_user(g, shares) else {
         return near("the softmax is used elsewhere too");
     };
+    let mut inner = node.inputs[0];
+    inner = without_maximum(g, inner).unwrap_or(inner);
+    let mut shares = shares;
+    let mut sinks = None;
+    if let Some((scores, of_heads)) = with_sinks(g, inner) {
+        // The shares of the sinks are cut off.
+        let cut = g.node(root);
+        let keys = Op::Slice {
+            axis: 3,
+            start: Dim::known(0),
+            end: g.ty(scores).shape[3].clone(),
+        };
+        if cut.op != keys {
+            return near(format!(
+                "{} follows the softmax with sinks, which does not cut them off",
+                place(cut)
+            ));
+        }
+        shares = cut.outputs[0];
+        root = only_user(g, shares).map_or_else(|| near("the softmax is used elsewhere too"), Ok)?;
+        inner = without_maximum(g, scores).unwrap_or(scores);
+        sinks = Some(of_heads);
+    }
     let product = g.node(root);
     if product.op != Op::MatMul || product.inputs[0] != shares {
         return near(format!(
@@ -127,7 +121,7 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
         ));
     }
     let values = product.inputs[1];
-    let scores = scores(g, node.inputs[0])?;
+    let scores = scores(g, inner)?;
     let product = maker(g, scores.product).ok_or(Miss::Other)?;
     if g.ty(product.inputs[0]).shape.len() != 4 || g.ty(product.inputs[1]).shape.len() != 4 {
         return near("queries or keys do not have 4 axes");
@@ -141,10 +135,6 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
     let v = Heads::of(g, values, [0, 2, 1, 3]);
     if q.repeats != 1 {
         return near("query heads are repeated");
-    }
-    if v.factor != 1.0 {
-        // A factor on the values stays where it is: the product is linear, but attention has no place for it.
-        return near("the values are scaled between their heads and the product");
     }
     let (heads, kv_heads) = (q.size(g, 2).as_known(), k.size(g, 2).as_known());
     if kv_heads != v.size(g, 2).as_known() || k.repeats != v.repeats {
@@ -162,10 +152,20 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
         scale: (scores.scale * q.factor * k.factor) as f32,
         causal: scores.visible.causal,
         window: scores.visible.window,
+        chunk: scores.visible.chunk,
         softcap: scores.softcap,
+        sinks: sinks.is_some(),
+        slopes: scores.slopes.is_some(),
         state: None,
     };
-    if !attrs.scale.is_finite() {
+    if attrs.chunk.is_some() && !attrs.causal {
+        return near("the mask shows later positions of a chunk");
+    }
+    if attrs.sinks && attrs.slopes {
+        // What all keys of a row have alike is no longer nothing beside a sink.
+        return near("a bias for each distance stands beside sinks");
+    }
+    if !attrs.scale.is_finite() || !(v.factor as f32).is_finite() {
         return near("the scale is not finite");
     }
     // Sizes that the operation wants equal, in order: batch, keys against values, and the result against the product.
@@ -199,140 +199,10 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
         k,
         v,
         attrs,
+        sinks,
+        slopes: scores.slopes,
         bias: scores.bias,
     })
-}
-
-/// Follows scores back from softmax to the product of queries and keys.
-fn scores(g: &Graph, mut v: ValueId) -> Match<Scores> {
-    let mut seen = Visible::default();
-    let mut bias: Option<Bias> = None;
-    let hidden = |condition, number, where_true| BiasSource::Hidden {
-        condition,
-        number,
-        where_true,
-    };
-    // Masks, the outermost first.
-    loop {
-        let (conditions, source, inner) = match maker(g, v) {
-            Some(Node {
-                op: Op::Where, inputs, ..
-            }) if is_hiding(g, inputs[2]) => {
-                let source = hidden(inputs[0], inputs[2], false);
-                (conditions(g, inputs[0]), source, inputs[1])
-            }
-            Some(Node {
-                op: Op::Where, inputs, ..
-            }) if is_hiding(g, inputs[1]) => {
-                let source = hidden(inputs[0], inputs[1], true);
-                (conditions_of_not(g, inputs[0]), source, inputs[2])
-            }
-            Some(Node { op: Op::Where, .. }) => {
-                return near(format!(
-                    "{} does not hide scores with a very negative number",
-                    describe(g, v)
-                ));
-            }
-            Some(Node {
-                op: Op::Binary { f: BinaryFn::Add },
-                inputs,
-                ..
-            }) => {
-                // The side that leads to the product is the scores.
-                let (a, b) = (inputs[0], inputs[1]);
-                let (inner, added) = if leads_to_product(g, a) { (a, b) } else { (b, a) };
-                if !leads_to_product(g, inner) {
-                    return near(format!(
-                        "{} does not come from a product of queries and keys",
-                        describe(g, v)
-                    ));
-                }
-                (conditions_of_bias(g, added), BiasSource::Numbers(added), inner)
-            }
-            _ => break,
-        };
-        match conditions.and_then(|c| visible(&c)) {
-            Ok(more) => seen = seen.and(more),
-            Err(why) if bias.is_some() => return near(format!("a second mask is not proven to be causal: {why}")),
-            Err(why) if !swallows(g, source) => {
-                return near(format!(
-                    "the mask is not proven to be causal ({why}), and the number that hides scores is too small to add"
-                ));
-            }
-            Err(why) => bias = Some(Bias { source, why }),
-        }
-        v = inner;
-    }
-    let mut scale = 1.0;
-    let mut softcap = None;
-    let capped = either(g, v, BinaryFn::Mul, |t, c| {
-        Some((unary(g, t, UnaryFn::Tanh)?, scalar(g, c)?))
-    });
-    if let Some((inner, cap)) = capped {
-        // cap * tanh(x), where the cap's inverse is a factor of x.
-        if !(cap > 0.0 && cap.is_finite()) {
-            return near(format!("a cap of {cap} is not positive"));
-        }
-        softcap = Some(cap);
-        scale = f64::from(cap);
-        v = inner;
-    }
-    while let Some((inner, c)) = times_scalar(g, v).filter(|(x, _)| g.ty(*x) == g.ty(v)) {
-        scale *= c;
-        v = inner;
-    }
-    match maker(g, v) {
-        Some(Node { op: Op::MatMul, .. }) if only_user(g, v).is_some() => Ok(Scores {
-            product: v,
-            scale,
-            softcap,
-            visible: seen,
-            bias,
-        }),
-        Some(Node { op: Op::MatMul, .. }) => near("the scores are used elsewhere too"),
-        _ => near(format!(
-            "{} is not between scores and softmax in attention",
-            describe(g, v)
-        )),
-    }
-}
-
-/// Whether `v` is a product under constant factors, a cap and masks.
-fn leads_to_product(g: &Graph, mut v: ValueId) -> bool {
-    for _ in 0..crate::affine::MAX_DEPTH {
-        let Some(node) = maker(g, v) else { return false };
-        v = match &node.op {
-            Op::MatMul => return true,
-            Op::Unary { f: UnaryFn::Tanh } => node.inputs[0],
-            Op::Where if is_hiding(g, node.inputs[1]) => node.inputs[2],
-            Op::Where => node.inputs[1],
-            Op::Binary { .. } => match times_scalar(g, v) {
-                Some((x, _)) => x,
-                // A mask inside a mask: scores are the side that is as large as the sum.
-                None => match binary(g, v, BinaryFn::Add) {
-                    Some((a, b)) => {
-                        if g.ty(a) == g.ty(v) {
-                            a
-                        } else {
-                            b
-                        }
-                    }
-                    None => return false,
-                },
-            },
-            _ => return false,
-        };
-    }
-    false
-}
-
-/// Whether a score plus the hiding number is that number in `f32`, so that adding hides as selecting does.
-fn swallows(g: &Graph, source: BiasSource) -> bool {
-    const ALL_SCORES_VANISH: f32 = -1e30;
-    match source {
-        BiasSource::Numbers(_) => true,
-        BiasSource::Hidden { number, .. } => scalar(g, number).is_some_and(|c| c <= ALL_SCORES_VANISH),
-    }
 }
 
 /// The bias as an operand of rank 4.
@@ -373,15 +243,29 @@ fn rewrite(g: &mut Graph, found: Found) -> Result<()> {
         k,
         v,
         attrs,
+        sinks,
+        slopes,
         bias,
     } = found;
+    let heads = q.size(g, 2).as_known().unwrap_or(0);
     let op = Op::Attention(attrs);
     let mut inputs = vec![q.build(g, root)?, k.build(g, root)?, v.build(g, root)?];
+    if v.factor != 1.0 {
+        // Before heads are repeated, which is less work.
+        let factor = g.add_literal(&[], Literal::F32(vec![v.factor as f32]))?;
+        inputs[2] = insert_before(g, root, Op::Binary { f: BinaryFn::Mul }, &[inputs[2], factor])?;
+    }
     // The operation has one width: zeros behind queries and keys change no score, behind values they are cut off again.
     let width = |x: &Heads| x.size(g, 3).as_known().unwrap_or(0);
     let (keys, values) = (width(&k), width(&v));
     for (x, own) in inputs.iter_mut().zip([keys, keys, values]) {
         *x = widened(g, root, *x, keys.max(values) - own)?;
+    }
+    if let Some(sinks) = sinks {
+        inputs.push(sinks_operand(g, root, sinks, heads)?);
+    }
+    if let Some(slopes) = slopes {
+        inputs.push(g.add_literal(&[slopes.len()], Literal::F32(slopes))?);
     }
     if let Some(bias) = bias {
         inputs.push(build_bias(g, root, &bias)?);

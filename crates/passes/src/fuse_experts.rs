@@ -172,12 +172,13 @@ pub(crate) fn never_negative(g: &Graph, v: ValueId, n: usize) -> ValueId {
             && number(g, cond.inputs[1]) == Some(0.0);
         let (base, shift) = binary(g, other, BinaryFn::Add)?;
         let wraps = base == i && number(g, shift) == Some(n as f64);
-        (asks && wraps && counts_from_zero(g, i)).then_some(i)
+        (asks && wraps && counts_from_zero(g, i, 2)).then_some(i)
     };
     wrapped().map_or(v, |i| strip(g, i))
 }
 
-fn counts_from_zero(g: &Graph, mut v: ValueId) -> bool {
+/// Whether `v` is an index that a sort or a search gave; `depth` is how many times indices may be joined.
+fn counts_from_zero(g: &Graph, mut v: ValueId, depth: usize) -> bool {
     loop {
         match maker(g, v) {
             Some(Node {
@@ -189,6 +190,11 @@ fn counts_from_zero(g: &Graph, mut v: ValueId) -> bool {
                 inputs,
                 ..
             }) => v = inputs[0],
+            Some(Node {
+                op: Op::Concat { .. },
+                inputs,
+                ..
+            }) => return depth > 0 && inputs.iter().all(|&x| counts_from_zero(g, x, depth - 1)),
             _ => return false,
         }
     }

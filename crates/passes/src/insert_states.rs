@@ -50,7 +50,7 @@ impl Pass for InsertStates {
                         None,
                     ))
                 }
-                Op::Attention(a) if a.causal && node.inputs.len() == 3 && reads.is_some_and(counts) => {
+                Op::Attention(a) if a.causal && node.inputs.len() == a.bias_operand() && reads.is_some_and(counts) => {
                     kv_state(graph, id).map(|kind| {
                         let name = state_name(graph, &changes, &node.path, "kv");
                         let mut a = a.clone();
@@ -132,7 +132,7 @@ fn kv_state(g: &Graph, id: NodeId) -> Option<StateKind> {
     Some(StateKind::Kv {
         kv_heads: k.shape[2].as_known()?,
         head_dim: k.shape[3].as_known()?,
-        window: a.window,
+        window: a.span(),
     })
 }
 

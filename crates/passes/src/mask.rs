@@ -2,15 +2,44 @@
 
 use crate::affine::{Affine, Known, MAX_DEPTH, affine, everywhere};
 use crate::pattern::{binary, describe, maker, scalar};
-use cactus_ir::{BinaryFn, CompareFn, Def, Graph, Literal, Op, UnaryFn, ValueId};
+use cactus_ir::{BinaryFn, CompareFn, Def, Graph, Literal, Node, Op, UnaryFn, ValueId};
 use cactus_tensor::DType;
 
 /// Scores below this become 0 in softmax whatever the others are: the smallest a model is known to use.
 const HIDDEN_BELOW: f32 = -1e4;
 
-/// Every condition must hold: each affine value of the indices is not negative.
+/// Every condition must hold.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Conditions(Vec<Affine>);
+pub(crate) struct Conditions(Vec<Condition>);
+
+#[derive(Clone, Debug, PartialEq)]
+enum Condition {
+    /// This value of the indices is not negative.
+    NotNegative(Affine),
+    /// Both values are in one of the chunks of so many.
+    SameChunk([Affine; 2], usize),
+}
+
+impl Condition {
+    /// The condition under a node that moves axes.
+    fn moved(&self, g: &Graph, node: &Node) -> Option<Condition> {
+        Some(match self {
+            Condition::NotNegative(x) => Condition::NotNegative(x.moved(g, node)?),
+            Condition::SameChunk([a, b], n) => Condition::SameChunk([a.moved(g, node)?, b.moved(g, node)?], *n),
+        })
+    }
+}
+
+impl Conditions {
+    /// The conditions under a node that moves axes.
+    fn moved(&self, g: &Graph, node: &Node) -> Option<Conditions> {
+        self.0
+            .iter()
+            .map(|c| c.moved(g, node))
+            .collect::<Option<_>>()
+            .map(Conditions)
+    }
+}
 
 /// What a query at index `i` sees of the keys `j`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,18 +48,21 @@ pub(crate) struct Visible {
     pub(crate) causal: bool,
     /// Only `j > i - window`.
     pub(crate) window: Option<usize>,
+    /// Only `j` in the same chunk of so many positions.
+    pub(crate) chunk: Option<usize>,
 }
 
 impl Visible {
     /// What is seen under both.
     pub(crate) fn and(self, other: Visible) -> Visible {
-        let window = match (self.window, other.window) {
+        let least = |a: Option<usize>, b: Option<usize>| match (a, b) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
         Visible {
             causal: self.causal || other.causal,
-            window,
+            window: least(self.window, other.window),
+            chunk: self.chunk.or(other.chunk),
         }
     }
 }
@@ -52,10 +84,36 @@ pub(crate) fn conditions_of_bias(g: &Graph, v: ValueId) -> Known<Conditions> {
 
 /// What the conditions mean for scores whose last two axes are query and key.
 pub(crate) fn visible(conditions: &Conditions) -> Known<Visible> {
-    conditions
-        .0
-        .iter()
-        .try_fold(Visible::default(), |seen, c| Ok(seen.and(visible_under(c)?)))
+    conditions.0.iter().try_fold(Visible::default(), |seen, c| {
+        let more = match c {
+            Condition::NotNegative(c) => visible_under(c)?,
+            Condition::SameChunk(values, n) => {
+                let chunk = Some(in_chunk(values, *n)?);
+                if seen.chunk.is_some() && seen.chunk != chunk {
+                    return Err("chunks of two sizes".into());
+                }
+                Visible {
+                    chunk,
+                    ..Visible::default()
+                }
+            }
+        };
+        Ok(seen.and(more))
+    })
+}
+
+/// The size of chunks, where the values are the positions of query and key themselves.
+fn in_chunk(values: &[Affine; 2], n: usize) -> Known<usize> {
+    let position = |x: &Affine, from_end: usize| {
+        let at = x.coefficients.len().checked_sub(from_end);
+        let unit = |(i, &c): (usize, &i64)| c == i64::from(Some(i) == at);
+        at.is_some() && x.constant.is(0) && x.coefficients.iter().enumerate().all(unit)
+    };
+    let [a, b] = values;
+    match position(a, 1) && position(b, 2) || position(a, 2) && position(b, 1) {
+        true => Ok(n),
+        false => Err(format!("chunks are not those of positions: {a:?} and {b:?}")),
+    }
 }
 
 fn visible_under(c: &Affine) -> Known<Visible> {
@@ -79,13 +137,13 @@ fn visible_under(c: &Affine) -> Known<Visible> {
         // i - j >= 0
         (1, -1) if c.constant.is(0) => Ok(Visible {
             causal: true,
-            window: None,
+            ..Visible::default()
         }),
         // j - i + n >= 0: keys after i - n - 1
         (-1, 1) => match is_not_negative.and_then(|n| n.checked_add(1)) {
             Some(window) => Ok(Visible {
-                causal: false,
                 window: Some(window),
+                ..Visible::default()
             }),
             None => Err(unknown()),
         },
@@ -110,6 +168,9 @@ fn follow(g: &Graph, v: ValueId, depth: usize) -> Known<Conditions> {
         return Ok(Conditions::default());
     }
     match &node.op {
+        Op::Compare { f: CompareFn::Eq } if chunks_of(g, node, depth).is_some() => {
+            Ok(Conditions(chunks_of(g, node, depth).into_iter().collect()))
+        }
         // A mask kept as one of two numbers, compared with one of them.
         Op::Compare {
             f: f @ (CompareFn::Eq | CompareFn::Ne),
@@ -139,7 +200,7 @@ fn follow(g: &Graph, v: ValueId, depth: usize) -> Known<Conditions> {
                 CompareFn::Gt => above(&a, &b, 1),
                 _ => None,
             };
-            Ok(Conditions(vec![condition.ok_or_else(unknown)?]))
+            Ok(Conditions(vec![Condition::NotNegative(condition.ok_or_else(unknown)?)]))
         }
         Op::Binary { f: BinaryFn::And } => {
             let (mut a, b) = (of(0)?, of(1)?);
@@ -149,14 +210,16 @@ fn follow(g: &Graph, v: ValueId, depth: usize) -> Known<Conditions> {
         Op::Unary { f: UnaryFn::Not } => of(0)?.negated(),
         // A mask kept as a number.
         Op::Cast { dtype: DType::Bool } => {
-            let inner = maker(g, node.inputs[0])
-                .filter(|n| matches!(n.op, Op::Cast { .. }))
-                .ok_or_else(unknown)?;
-            follow(g, inner.inputs[0], depth)
+            let (conditions, holds, fails) = two_numbers(g, node.inputs[0], depth).ok_or_else(unknown)?;
+            match (holds != 0.0, fails != 0.0) {
+                (true, true) => Ok(Conditions::default()),
+                (true, false) => Ok(conditions),
+                (false, true) => conditions.negated(),
+                (false, false) => Err(unknown()),
+            }
         }
         Op::Reshape { .. } | Op::Permute { .. } | Op::Expand { .. } | Op::Slice { .. } => {
-            let moved: Option<Vec<Affine>> = of(0)?.0.iter().map(|c| c.moved(g, node)).collect();
-            Ok(Conditions(moved.ok_or_else(unknown)?))
+            of(0)?.moved(g, node).ok_or_else(unknown)
         }
         _ => Err(unknown()),
     }
@@ -179,10 +242,48 @@ fn triangle(g: &Graph, v: ValueId, b: &[bool]) -> Option<Conditions> {
     let mut coefficients = vec![0; shape.len()];
     coefficients[shape.len() - 2] = 1;
     coefficients[shape.len() - 1] = -1;
-    Some(Conditions(vec![Affine {
+    Some(Conditions(vec![Condition::NotNegative(Affine {
         coefficients,
         constant: cactus_ir::Dim::integer(diagonal),
-    }]))
+    })]))
+}
+
+/// The condition of `floor(a / n) == floor(b / n)`.
+fn chunks_of(g: &Graph, node: &Node, depth: usize) -> Option<Condition> {
+    let rank = g.ty(node.outputs[0]).shape.len();
+    let side = |v: ValueId| {
+        let (x, n) = floor_quotient(g, v, depth)?;
+        // With an axis for each of the result.
+        let all = Affine {
+            coefficients: vec![0; rank],
+            constant: cactus_ir::Dim::known(0),
+        };
+        Some((all.combined(&x, 1)?, n))
+    };
+    let ((a, n), (b, m)) = (side(node.inputs[0])?, side(node.inputs[1])?);
+    (n == m).then_some(Condition::SameChunk([a, b], n))
+}
+
+/// `(x, n)` where `v` is `floor(x / n)`.
+fn floor_quotient(g: &Graph, v: ValueId, depth: usize) -> Option<(Affine, usize)> {
+    let depth = depth.checked_sub(1)?;
+    let node = maker(g, v)?;
+    match &node.op {
+        Op::Binary { f: BinaryFn::FloorDiv } => {
+            let n = affine(g, node.inputs[1], depth).ok()?;
+            let n = n
+                .constant
+                .as_known()
+                .filter(|_| n.coefficients.iter().all(|&c| c == 0))?;
+            let x = affine(g, node.inputs[0], depth).ok()?;
+            (n > 0).then_some((x, n))
+        }
+        Op::Reshape { .. } | Op::Permute { .. } | Op::Expand { .. } | Op::Slice { .. } => {
+            let (x, n) = floor_quotient(g, node.inputs[0], depth)?;
+            Some((x.moved(g, node)?, n))
+        }
+        _ => None,
+    }
 }
 
 impl Conditions {
@@ -190,9 +291,11 @@ impl Conditions {
     fn negated(&self) -> Known<Conditions> {
         match &self.0[..] {
             // Not x >= 0 is -x - 1 >= 0.
-            [c] => {
+            [Condition::NotNegative(c)] => {
                 let opposite = c.negated().and_then(|c| c.plus(-1));
-                Ok(Conditions(vec![opposite.ok_or("a condition overflows")?]))
+                Ok(Conditions(vec![Condition::NotNegative(
+                    opposite.ok_or("a condition overflows")?,
+                )]))
             }
             _ => Err("the opposite of several conditions is not one set of conditions".into()),
         }
@@ -216,8 +319,7 @@ fn two_numbers(g: &Graph, v: ValueId, depth: usize) -> Option<(Conditions, f64, 
         (Op::Cast { .. }, &[x]) => two_numbers(g, x, depth),
         (Op::Reshape { .. } | Op::Permute { .. } | Op::Expand { .. } | Op::Slice { .. }, &[x]) => {
             let (conditions, a, b) = two_numbers(g, x, depth)?;
-            let moved: Option<Vec<Affine>> = conditions.0.iter().map(|c| c.moved(g, node)).collect();
-            Some((Conditions(moved?), a, b))
+            Some((conditions.moved(g, node)?, a, b))
         }
         _ => None,
     }
@@ -253,26 +355,36 @@ fn follow_bias(g: &Graph, v: ValueId, depth: usize) -> Known<Conditions> {
             Ok(a)
         }
         (Op::Reshape { .. } | Op::Permute { .. } | Op::Expand { .. } | Op::Slice { .. }, &[x]) => {
-            let inner = follow_bias(g, x, depth)?;
-            let moved: Option<Vec<Affine>> = inner.0.iter().map(|c| c.moved(g, node)).collect();
-            Ok(Conditions(moved.ok_or_else(unknown)?))
+            follow_bias(g, x, depth)?.moved(g, node).ok_or_else(unknown)
         }
         (Op::Cast { .. }, &[x]) => follow_bias(g, x, depth),
         _ => Err(unknown()),
     }
 }
 
-/// Conditions for seeing, where `v` is 1 where a score is hidden and 0 elsewhere: `cast(mask)` or `1 - cast(mask)`.
+/// Conditions for seeing, where `v` is 1 where a score is hidden and 0 elsewhere: such a choice, or `1 -` the opposite.
 fn hidden_as_number(g: &Graph, v: ValueId, depth: usize) -> Option<Known<Conditions>> {
-    let cast = |v: ValueId| {
-        let node = maker(g, v)?;
-        let from = *node.inputs.first()?;
-        (matches!(node.op, Op::Cast { .. }) && g.ty(from).dtype == DType::Bool).then_some(from)
-    };
-    if let Some(hidden) = cast(v) {
-        return Some(follow(g, hidden, depth).and_then(|c| c.negated()));
+    if let Some((one, seen)) = binary(g, v, BinaryFn::Sub)
+        && scalar(g, one) == Some(1.0)
+    {
+        return Some(Ok(seen_as_number(g, seen, depth)?));
     }
-    let (one, seen) = binary(g, v, BinaryFn::Sub)?;
-    let seen = cast(seen).filter(|_| scalar(g, one) == Some(1.0))?;
-    Some(follow(g, seen, depth))
+    match two_numbers(g, v, depth)? {
+        (hidden, 1.0, 0.0) => Some(hidden.negated()),
+        (seen, 0.0, 1.0) => Some(Ok(seen)),
+        _ => None,
+    }
+}
+
+/// Conditions for seeing, where `v` is 1 where a score is seen and 0 elsewhere.
+fn seen_as_number(g: &Graph, v: ValueId, depth: usize) -> Option<Conditions> {
+    match two_numbers(g, v, depth)? {
+        (seen, 1.0, 0.0) => Some(seen),
+        _ => None,
+    }
+}
+
+/// Where the number `v` is 1; elsewhere it is 0.
+pub(crate) fn conditions_of_factor(g: &Graph, v: ValueId) -> Option<Conditions> {
+    seen_as_number(g, v, MAX_DEPTH)
 }

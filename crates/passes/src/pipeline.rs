@@ -17,6 +17,7 @@ use crate::fuse_rope::FuseRope;
 use crate::fuse_router::FuseRouter;
 use crate::fuse_short_conv::FuseShortConv;
 use crate::insert_states::InsertStates;
+use crate::keep_batch::KeepBatch;
 use crate::merge_linear::MergeLinear;
 use crate::positions::Positions;
 use crate::sink_permutes::SinkPermutes;
@@ -81,6 +82,7 @@ static PIPELINE: &[&dyn PassSync] = &[
     &DropRepeats,
     &Canonicalize,
     &SinkReshapes,
+    &KeepBatch,
     &Canonicalize,
     &FuseConvNorm,
     &FuseActivation,

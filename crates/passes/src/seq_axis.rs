@@ -8,7 +8,8 @@ use cactus_ir::{Dim, Graph, Node, Op, SEQ, TensorType, ValueId};
 pub(crate) enum Along {
     /// Not at all.
     Constant,
-    /// Index `t` of this axis depends on position `t`, and on earlier ones through causal operations only.
+    /// This axis has `n` elements for each position, its size being `n` times `seq`: index `t * n + j` depends on position
+    /// `t`, and on earlier ones through causal operations only. `n` is 1 but for rows merged with another axis.
     Axis(usize),
     /// On the last position of the call.
     Last,
@@ -24,7 +25,13 @@ pub(crate) fn analyze(g: &Graph) -> Result<Vec<Along>, (String, String)> {
         let at = format!("input `{}`", g.value(v).name);
         along[v.index()] = match seq_axes(g.ty(v)).map_err(|why| (at.clone(), why))?[..] {
             [] => Along::Constant,
-            [axis] => Along::Axis(axis),
+            [axis] if g.ty(v).shape[axis] == Dim::symbol(SEQ) => Along::Axis(axis),
+            [_] => {
+                return Err((
+                    at,
+                    "one of its axes has several elements for each position; expected one".into(),
+                ));
+            }
             _ => {
                 return Err((
                     at,
@@ -53,12 +60,18 @@ pub(crate) fn analyze(g: &Graph) -> Result<Vec<Along>, (String, String)> {
     Ok(along)
 }
 
-/// The axes of size `seq`.
+/// Whether a size is a fixed number of elements for each position.
+fn counts(d: &Dim) -> bool {
+    let one = d.substitute(SEQ, &Dim::known(1)).ok();
+    let each = one.and_then(|d| d.as_integer()).filter(|&n| n > 0);
+    each.is_some_and(|n| Dim::symbol(SEQ).times_integer(n).is_ok_and(|whole| whole == *d))
+}
+
+/// The axes whose size is a multiple of `seq`.
 fn seq_axes(ty: &TensorType) -> Result<Vec<usize>, String> {
-    let seq = Dim::symbol(SEQ);
     let mut axes = Vec::new();
     for (i, d) in ty.shape.iter().enumerate() {
-        if *d == seq {
+        if counts(d) {
             axes.push(i);
         } else if d.symbols().any(|s| s == SEQ) {
             return Err(format!(
@@ -148,8 +161,7 @@ fn step(g: &Graph, node: &Node, known: &[Along]) -> Result<Along, String> {
         Op::Reshape { shape: new } => match of(0) {
             Along::Axis(a) => {
                 let before = element_key(&shape(node.inputs[0])[..a]);
-                let seq = Dim::symbol(SEQ);
-                let at = (0..new.len()).find(|&i| new[i] == seq && element_key(&new[..i]) == before);
+                let at = (0..new.len()).find(|&i| counts(&new[i]) && element_key(&new[..i]) == before);
                 at.map(Along::Axis)
                     .ok_or_else(|| "it merges the axis of positions with another one".into())
             }
@@ -164,6 +176,7 @@ fn step(g: &Graph, node: &Node, known: &[Along]) -> Result<Along, String> {
             Along::Axis(a) if a == *axis => {
                 let seq = Dim::symbol(SEQ);
                 let last = seq.sub(&Dim::known(1)).is_ok_and(|last| *start == last) && *end == seq;
+                let last = last && shape(node.inputs[0])[a] == seq;
                 if last {
                     Ok(Along::Last)
                 } else {
@@ -181,12 +194,11 @@ fn step(g: &Graph, node: &Node, known: &[Along]) -> Result<Along, String> {
         }
         Op::Expand { shape: new } => {
             let added = new.len() - shape(node.inputs[0]).len();
-            let seq = Dim::symbol(SEQ);
             match of(0) {
                 Along::Axis(a) => Ok(Along::Axis(a + added)),
                 // The same for every position.
-                Along::Constant => Ok(new.iter().position(|d| *d == seq).map_or(Along::Constant, Along::Axis)),
-                Along::Last if new.contains(&seq) => Err("it repeats the last position for every position".into()),
+                Along::Constant => Ok(new.iter().position(counts).map_or(Along::Constant, Along::Axis)),
+                Along::Last if new.iter().any(counts) => Err("it repeats the last position for every position".into()),
                 Along::Last => Ok(Along::Last),
             }
         }
@@ -265,14 +277,22 @@ fn step(g: &Graph, node: &Node, known: &[Along]) -> Result<Along, String> {
                 Err("its rows and scores belong to different positions".into())
             }
         }
-        Op::Attention(_) if node.inputs.len() > 3 => Err("the mask of the attention is not proven to be causal".into()),
-        Op::Attention(a) => match (of(0), of(1), of(2)) {
-            // Keys and values that stay the same are read by each position on its own.
-            (q, Along::Constant, Along::Constant) if !a.causal && a.window.is_none() => Ok(q),
-            (Along::Axis(1), Along::Axis(1), Along::Axis(1)) if a.causal => Ok(Along::Axis(1)),
-            (Along::Axis(1), Along::Axis(1), Along::Axis(1)) => Err("the attention sees later positions".into()),
-            _ => Err("queries, keys and values belong to different positions".into()),
-        },
+        Op::Attention(a) if node.inputs.len() > a.bias_operand() => {
+            Err("the mask of the attention is not proven to be causal".into())
+        }
+        Op::Attention(a) => {
+            constants(3)?;
+            let one_each = (0..3).all(|i| shape(node.inputs[i])[1] == Dim::symbol(SEQ));
+            // Whether a query sees the same of the keys at whatever position it stands.
+            let anywhere = !a.causal && a.span().is_none() && !a.slopes;
+            match (of(0), of(1), of(2)) {
+                // Keys and values that stay the same are read by each position on its own.
+                (q, Along::Constant, Along::Constant) if anywhere => Ok(q),
+                (Along::Axis(1), Along::Axis(1), Along::Axis(1)) if a.causal && one_each => Ok(Along::Axis(1)),
+                (Along::Axis(1), Along::Axis(1), Along::Axis(1)) => Err("the attention sees later positions".into()),
+                _ => Err("queries, keys and values belong to different positions".into()),
+            }
+        }
         Op::Experts { .. } => {
             constants(3)?;
             if of(0) == of(1) && of(1) == of(2) {
@@ -287,14 +307,15 @@ fn step(g: &Graph, node: &Node, known: &[Along]) -> Result<Along, String> {
                 return Err("only some of its operands have one element for each position".into());
             }
             match first {
-                Along::Axis(1) | Along::Constant => Ok(first),
+                Along::Axis(1) if shape(out)[1] == Dim::symbol(SEQ) => Ok(first),
+                Along::Constant => Ok(first),
                 _ => Err("it is a recurrence, but not over positions".into()),
             }
         }
         Op::ShortConv { .. } => {
             constants(1)?;
             match of(0) {
-                Along::Axis(1) => Ok(Along::Axis(1)),
+                Along::Axis(1) if shape(out)[1] == Dim::symbol(SEQ) => Ok(Along::Axis(1)),
                 Along::Constant => Ok(Along::Constant),
                 _ => Err("it is a convolution, but not over positions".into()),
             }

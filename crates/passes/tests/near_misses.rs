@@ -473,9 +473,7 @@ fn insert_states_names_the_node_that_mixes_positions() {
         Op::Attention(AttentionAttrs {
             scale: 1.0,
             causal,
-            window: None,
-            softcap: None,
-            state: None,
+            ..AttentionAttrs::default()
         })
     };
     type Build = Box<dyn Fn(&mut GraphBuilder) -> Result<ValueId>>;
@@ -570,7 +568,7 @@ fn insert_states_names_the_node_that_mixes_positions() {
         ),
         (
             "iota",
-            "elements; expected a fixed number, or one for each position",
+            "which its operands do not",
             Box::new(|b| b.iota(0, "2*seq".parse::<Dim>()?)),
         ),
     ];

@@ -387,6 +387,106 @@ fn fuse_attention_with_window_cap_and_groups() {
 }
 
 /// LFM2's gated convolution in the layout of the convolution.
+/// Queries and keys of two heads, as products, and the values.
+fn scores_and_values(b: &mut GraphBuilder) -> Result<(ValueId, ValueId)> {
+    let [q, k, v] = ["q", "k", "v"].map(|name| input(b, name, "batch seq 2 4"));
+    let q = b.permute(q, &[0, 2, 1, 3])?;
+    let k = b.permute(k, &[0, 2, 3, 1])?;
+    Ok((b.matmul(q, k)?, b.permute(v, &[0, 2, 1, 3])?))
+}
+
+/// Scores of keys after the query are hidden.
+fn hide_later(b: &mut GraphBuilder, scores: ValueId) -> Result<ValueId> {
+    let positions = b.iota(0, SEQ)?;
+    let mask = causal_mask(b, positions, None)?;
+    let hidden = b.scalar(f32::MIN)?;
+    b.select(mask, scores, hidden)
+}
+
+#[test]
+fn fuse_attention_takes_sinks() {
+    let g = graph(|b| {
+        let (scores, v) = scores_and_values(b)?;
+        let scores = hide_later(b, scores)?;
+        let sinks = b.weight("sinks", &[2]);
+        let sinks = b.reshape(sinks, dims("1 2 1 1"))?;
+        let sinks = b.expand(sinks, dims("batch 2 seq 1"))?;
+        let scores = b.op(Op::Concat { axis: 3 }, &[scores, sinks])?;
+        let (f, axes, keepdim) = (ReduceFn::Max, vec![3], true);
+        let most = b.op(Op::Reduce { f, axes, keepdim }, &[scores])?;
+        let scores = b.binary(BinaryFn::Sub, scores, most)?;
+        let shares = b.softmax_last(scores)?;
+        let (start, end) = (Dim::known(0), Dim::symbol(SEQ));
+        let shares = b.op(Op::Slice { axis: 3, start, end }, &[shares])?;
+        b.matmul(shares, v)
+    });
+    check("fuse_attention", "sinks", &g);
+}
+
+#[test]
+fn fuse_attention_takes_a_bias_linear_in_the_distance() {
+    let g = graph(|b| {
+        let (scores, v) = scores_and_values(b)?;
+        // As BLOOM writes it, with a number for each key alone; the whole is scaled behind the mask.
+        let keys = b.iota(0, SEQ)?;
+        let keys = b.cast(keys, DType::F32)?;
+        let slopes = b.vector(vec![0.5, 0.25])?;
+        let slopes = b.reshape(slopes, dims("2 1 1"))?;
+        let bias = b.mul(slopes, keys)?;
+        let scores = b.add(scores, bias)?;
+        let scores = hide_later(b, scores)?;
+        let scores = b.scale(scores, 0.5)?;
+        let shares = b.softmax_last(scores)?;
+        b.matmul(shares, v)
+    });
+    check("fuse_attention", "slopes", &g);
+}
+
+#[test]
+fn fuse_attention_takes_chunks() {
+    let g = graph(|b| {
+        let (scores, v) = scores_and_values(b)?;
+        let scores = hide_later(b, scores)?;
+        let positions = b.iota(0, SEQ)?;
+        let size = b.scalar_i64(3)?;
+        let chunk = b.binary(BinaryFn::FloorDiv, positions, size)?;
+        let own = b.reshape(chunk, dims("seq 1"))?;
+        let same = b.compare(CompareFn::Eq, own, chunk)?;
+        let hidden = b.scalar(f32::NEG_INFINITY)?;
+        let scores = b.select(same, scores, hidden)?;
+        // A bound that none but hidden scores reach.
+        let scores = binary(b, BinaryFn::Max, scores, f32::MIN)?;
+        let shares = b.softmax_last(scores)?;
+        b.matmul(shares, v)
+    });
+    check("fuse_attention", "chunks", &g);
+}
+
+#[test]
+fn keep_batch_gives_merged_heads_the_axis_of_the_sequence_again() {
+    let g = graph(|b| {
+        let [q, v] = ["q", "v"].map(|name| input(b, name, "1 seq 2 4"));
+        let flat = |b: &mut GraphBuilder, x| {
+            let x = b.permute(x, &[0, 2, 1, 3])?;
+            b.reshape(x, dims("2 seq 4"))
+        };
+        let (q, v) = (flat(b, q)?, flat(b, v)?);
+        let k = b.permute(v, &[0, 2, 1])?;
+        let scores = b.matmul(q, k)?;
+        let scores = b.scale(scores, 0.5)?;
+        let scores = b.reshape(scores, dims("1 2 seq seq"))?;
+        let scores = hide_later(b, scores)?;
+        let scores = b.reshape(scores, dims("2 seq seq"))?;
+        let shares = b.op(Op::Softmax { axis: 2 }, &[scores])?;
+        let y = b.matmul(shares, v)?;
+        b.reshape(y, dims("1 2 seq 4"))
+    });
+    let (after, report) = run_pass("keep_batch", &g);
+    let given = inputs(&g, 1, 5);
+    assert_close(&output(&after, &g, &given), &output(&g, &g, &given), 1e-6, "keep_batch");
+    insta::assert_snapshot!("keep_batch-heads", format!("{g}\n{after}\n{report}"));
+}
+
 fn gated_conv(b: &mut GraphBuilder, x: ValueId) -> Result<ValueId> {
     let x = b.permute(x, &[0, 2, 1])?;
     let mut third = |i: usize| {
@@ -598,8 +698,7 @@ fn insert_states_continues_a_sequence() {
             scale: 0.5,
             causal,
             window,
-            softcap: None,
-            state: None,
+            ..cactus_ir::AttentionAttrs::default()
         })
     };
     let before = graph(|b| {

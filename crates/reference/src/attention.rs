@@ -6,14 +6,15 @@ use crate::reduce::softmax_row;
 use cactus_ir::AttentionAttrs;
 use cactus_tensor::Tensor;
 
-/// `(q [batch, seq, heads, head_dim], k, v [batch, keys, kv_heads, head_dim], bias? [batch|1, heads|1, seq|1, keys]) -> like
-/// q`, where the queries stand at positions `past..past+seq` and the keys at `0..keys`.
-pub(crate) fn attention(
-    attrs: &AttentionAttrs,
-    [q, k, v]: [&Tensor; 3],
-    bias: Option<&Tensor>,
-    past: usize,
-) -> Result<Tensor> {
+/// `(q [batch, seq, heads, head_dim], k, v [batch, keys, kv_heads, head_dim], sinks? [heads], slopes? [heads],
+/// bias? [batch|1, heads|1, seq|1, keys]) -> like q`, where the queries stand at positions `past..past+seq` and the keys at
+/// `0..keys`.
+pub(crate) fn attention(attrs: &AttentionAttrs, operands: &[&Tensor], past: usize) -> Result<Tensor> {
+    let [q, k, v] = [0, 1, 2].map(|i| operands[i]);
+    let of_heads = |at: Option<usize>| at.map(|at| operands[at].as_f32()).transpose();
+    let sinks = of_heads(attrs.sinks_operand())?;
+    let slopes = of_heads(attrs.slopes_operand())?;
+    let bias = operands.get(attrs.bias_operand());
     let [batch, seq, heads, dim] = [q.shape()[0], q.shape()[1], q.shape()[2], q.shape()[3]];
     let [keys, kv_heads] = [k.shape()[1], k.shape()[2]];
     let (qd, kd, vd) = (q.as_f32()?, k.as_f32()?, v.as_f32()?);
@@ -35,7 +36,7 @@ pub(crate) fn attention(
             for h in 0..heads {
                 let query = &qd[((b * seq + t) * heads + h) * dim..][..dim];
                 let row = |j: usize| ((b * keys + j) * kv_heads + h / (heads / kv_heads)) * dim;
-                let scores: Vec<f64> = visible
+                let mut scores: Vec<f64> = visible
                     .iter()
                     .map(|&j| {
                         let score = dot(query, &kd[row(j)..][..dim]) * f64::from(attrs.scale);
@@ -43,9 +44,12 @@ pub(crate) fn attention(
                             Some(cap) => cap * (score / cap).tanh(),
                             None => score,
                         };
-                        score + added([b, h, t, j])
+                        let slope = slopes.map_or(0.0, |s| f64::from(s[h]));
+                        score + slope * (j as f64 - position as f64) + added([b, h, t, j])
                     })
                     .collect();
+                // It has its share of the softmax, and no value.
+                scores.extend(sinks.map(|s| f64::from(s[h])));
                 let weights = softmax_row(&scores);
                 for i in 0..dim {
                     let terms = visible.iter().zip(&weights);
@@ -64,5 +68,6 @@ fn sees(attrs: &AttentionAttrs, position: usize, key: usize) -> bool {
     let too_old = attrs
         .window
         .is_some_and(|window| position >= key && position - key >= window);
-    !past_end && !too_old
+    let other_chunk = attrs.chunk.is_some_and(|chunk| key / chunk < position / chunk);
+    !past_end && !too_old && !other_chunk
 }

@@ -110,7 +110,7 @@ pub(crate) fn eval_with(op: &Op, inputs: &[&Tensor], bindings: &Bindings, past: 
             fused::rope(&fused::rms_norm(arg(0), arg(1), *eps)?, arg(2), arg(3), *scale, false)
         }
         Op::NormAdd { eps } => elementwise::binary(BinaryFn::Add, arg(0), &fused::rms_norm(arg(1), arg(2), *eps)?),
-        Op::Attention(attrs) => attention::attention(attrs, [0, 1, 2].map(arg), optional(3), past.positions),
+        Op::Attention(attrs) => attention::attention(attrs, inputs, past.positions),
         Op::Gated { activation } => fused::gated(*activation, arg(0)),
         Op::Experts { activation } => fused::experts(*activation, [0, 1, 2, 3, 4].map(arg)),
         Op::RoutedExperts { activation, route } => {

@@ -235,7 +235,7 @@ fn eval_node(node: &Node, operands: &[&Tensor], bindings: &Bindings, states: &mu
                 row_elems,
             },
         ) => {
-            let &[q, k, v] = operands else {
+            let &[q, k, v, ref of_heads @ ..] = operands else {
                 return Err(fail("needs queries, keys and values".into()));
             };
             let grown = |kept: &mut Vec<f32>, new: &Tensor| -> Result<Tensor> {
@@ -253,7 +253,7 @@ fn eval_node(node: &Node, operands: &[&Tensor], bindings: &Bindings, states: &mu
                 positions,
                 ..Past::default()
             };
-            let out = eval_with(&node.op, &[q, &k, &v], bindings, past)?;
+            let out = eval_with(&node.op, &[&[q, &k, &v], of_heads].concat(), bindings, past)?;
             let new = StateValue::Kv {
                 keys,
                 values,

@@ -54,8 +54,8 @@ fn mixer(stateful: bool, window: Option<usize>) -> Graph {
                 scale: 0.5,
                 causal: true,
                 window,
-                softcap: None,
                 state: stateful.then(|| "kv".into()),
+                ..AttentionAttrs::default()
             });
             let y = b.op(attention, &[q, k, v])?;
             let y = b.reshape(y, hidden(8).shape)?;

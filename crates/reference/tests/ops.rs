@@ -347,7 +347,7 @@ fn attention_masks_groups_and_caps() {
             causal,
             window,
             softcap,
-            state: None,
+            ..AttentionAttrs::default()
         })
     };
     // Two query heads on one KV head of width 1; keys 0, so that every visible key weighs the same.
@@ -364,6 +364,40 @@ fn attention_masks_groups_and_caps() {
         let got = eval(op, &[&q, &k, &v]).unwrap();
         let want: Vec<f32> = want.iter().flat_map(|&w| [w, w]).collect();
         assert_close(&got, &f32s(&[1, 3, 2, 1], &want), 1e-6, &format!("{op:?}"));
+    }
+    // Chunks of two; sinks of which one head's weighs as much as two keys; a slope that halves the weight with each step.
+    let sinks = f32s(&[2], &[2f32.ln(), f32::NEG_INFINITY]);
+    let slopes = f32s(&[2], &[2f32.ln(), 0.0]);
+    let base = AttentionAttrs {
+        scale: 1.0,
+        causal: true,
+        ..AttentionAttrs::default()
+    };
+    let chunk = AttentionAttrs {
+        chunk: Some(2),
+        ..base.clone()
+    };
+    let with_sinks = AttentionAttrs {
+        sinks: true,
+        ..base.clone()
+    };
+    let both = AttentionAttrs {
+        sinks: true,
+        slopes: true,
+        ..base
+    };
+    let cases: [(AttentionAttrs, &[&Tensor], [f32; 6]); 3] = [
+        (chunk, &[&q, &k, &v], [3.0, 3.0, 4.5, 4.5, 9.0, 9.0]),
+        (with_sinks, &[&q, &k, &v, &sinks], [1.0, 3.0, 2.25, 4.5, 3.6, 6.0]),
+        (
+            both,
+            &[&q, &k, &v, &sinks, &slopes],
+            [1.0, 3.0, 7.5 / 3.5, 4.5, 12.75 / 3.75, 6.0],
+        ),
+    ];
+    for (attrs, operands, want) in cases {
+        let got = eval(&Op::Attention(attrs.clone()), operands).unwrap();
+        assert_close(&got, &f32s(&[1, 3, 2, 1], &want), 1e-6, &format!("{attrs:?}"));
     }
     // Softmax of [0, cap * tanh(ln(3) / cap)] with values [0, 1].
     let k = f32s(&[1, 2, 1, 1], &[0.0, 3f32.ln()]);

@@ -8,7 +8,9 @@ use crate::state::StatePlan;
 use crate::step::{self, Buffer, Kind, Lowered, Rows, View};
 use crate::{Error, Profile, Program, Result};
 use cactus_base::AlignedBuf;
-use cactus_kernels::{Activations, Epilogue, Exec, KvRun, Link, NextNorm, Norm, QuantizedRows, RotatedRows, UnaryOp};
+use cactus_kernels::{
+    Activations, Attention, Epilogue, Exec, KvRun, Link, NextNorm, Norm, QuantizedRows, RotatedRows, UnaryOp,
+};
 use cactus_quant::PackedView;
 pub(crate) use rows::Held;
 use std::ops::{ControlFlow, Range};
@@ -421,9 +423,9 @@ impl Call<'_> {
                 k,
                 v,
                 heads,
-                scale,
-                window,
-                softcap,
+                attrs,
+                sinks,
+                slopes,
                 out,
             } => {
                 let StatePlan::Kv { layout, group } = &self.program.states.states[*state] else {
@@ -441,18 +443,16 @@ impl Call<'_> {
                 exec.kv_append(layout, kv, runs, &ks[at(k)..], k.stride, &vs[at(v)..], v.stride);
                 let [qs, os] = parts(self.arena, [q_span, out_span]);
                 let qs = &floats(qs)[at(q)..];
-                exec.attention(
-                    layout,
-                    kv,
-                    runs,
-                    qs,
-                    q.stride,
-                    *heads,
-                    *scale,
-                    *window,
-                    *softcap,
-                    floats(os),
-                );
+                let attention = Attention {
+                    q_heads: *heads,
+                    scale: attrs.scale,
+                    window: attrs.window,
+                    chunk: attrs.chunk,
+                    softcap: attrs.softcap,
+                    sinks: sinks.as_ref().map(|x| x.numbers(self.program)),
+                    slopes: slopes.as_ref().map(|x| x.numbers(self.program)),
+                };
+                exec.attention(layout, kv, runs, &attention, qs, q.stride, floats(os));
             }
             Kind::ShortConv {
                 state,

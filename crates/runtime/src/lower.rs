@@ -19,10 +19,10 @@ mod norms;
 
 use crate::function::Island;
 use crate::memory::{Request, plan};
-use crate::step::{Buffer, Input, Kind, Lowered, Rows, Step, TAIL_ROWS, View};
+use crate::step::{Buffer, Input, Kind, Lowered, PerHead, Rows, Step, TAIL_ROWS, View};
 use crate::{Error, Result, kernel_names};
 use cactus_bundle::Bundle;
-use cactus_ir::{BinaryFn, Def, Dim, Graph, Node, NodeId, Op, TensorType, ValueId};
+use cactus_ir::{BinaryFn, Def, Dim, Graph, Literal, Node, NodeId, Op, TensorType, ValueId};
 use cactus_kernels::{Kernels, QuantizedRows, RotatedRows};
 use cactus_quant::Packing;
 pub(crate) use given::Given;
@@ -304,6 +304,15 @@ impl Lowerer<'_> {
         Ok(i)
     }
 
+    /// A constant operand with a number for each head.
+    fn of_heads(&mut self, node: &Node, operand: usize) -> Result<PerHead> {
+        let v = node.inputs[operand];
+        match &self.graph.value(v).def {
+            Def::Literal(Literal::F32(numbers)) => Ok(PerHead::Numbers(numbers.clone())),
+            _ => Ok(PerHead::Weight(self.vector(node, v)?)),
+        }
+    }
+
     fn view(&self, node: &Node, v: ValueId) -> Result<View> {
         match self.places.get(&v) {
             Some(Place::Rows(view)) => Ok(*view),
@@ -533,6 +542,8 @@ impl Lowerer<'_> {
                     self.view(node, node.inputs[2])?,
                 );
                 let heads = self.graph.ty(out).shape[2].as_known().unwrap_or(0);
+                let sinks = a.sinks_operand().map(|i| self.of_heads(node, i)).transpose()?;
+                let slopes = a.slopes_operand().map(|i| self.of_heads(node, i)).transpose()?;
                 let buffer = self.fresh(node, out, q.width)?;
                 let kind = Kind::Attention {
                     state,
@@ -540,9 +551,9 @@ impl Lowerer<'_> {
                     k,
                     v,
                     heads,
-                    scale: a.scale,
-                    window: a.window,
-                    softcap: a.softcap,
+                    attrs: a.clone(),
+                    sinks,
+                    slopes,
                     out: buffer,
                 };
                 self.push(node, kind);

@@ -1,8 +1,9 @@
 //! A lowered component as data: kernel calls over views of buffers.
 
-use crate::PEAK_LOGITS;
 use crate::function::Island;
 use crate::lower::Given;
+use crate::{PEAK_LOGITS, Program};
+use cactus_ir::AttentionAttrs;
 use cactus_kernels::{Activation, BinaryOp, UnaryOp};
 
 /// Index of a buffer.
@@ -50,6 +51,22 @@ pub(crate) struct NextNorm {
     pub(crate) out: Buffer,
     /// Whether `out` holds quantized rows.
     pub(crate) quantized: bool,
+}
+
+/// A number for each head.
+#[derive(Clone, Debug)]
+pub(crate) enum PerHead {
+    Weight(usize),
+    Numbers(Vec<f32>),
+}
+
+impl PerHead {
+    pub(crate) fn numbers<'a>(&'a self, program: &'a Program) -> &'a [f32] {
+        match self {
+            PerHead::Weight(index) => program.vector(*index),
+            PerHead::Numbers(numbers) => numbers,
+        }
+    }
 }
 
 /// What an island reads.
@@ -172,9 +189,9 @@ pub(crate) enum Kind {
         k: View,
         v: View,
         heads: usize,
-        scale: f32,
-        window: Option<usize>,
-        softcap: Option<f32>,
+        attrs: AttentionAttrs,
+        sinks: Option<PerHead>,
+        slopes: Option<PerHead>,
         out: Buffer,
     },
     ShortConv {

@@ -319,7 +319,9 @@ fn program_of(bundle: &Arc<Bundle>, dtype: KvDType, kernels: Option<&'static Ker
 #[test]
 fn rows_of_captured_models_with_islands_recurrences_and_given_inputs_have_the_bits_of_each_alone() {
     let folder = tempfile::tempdir().unwrap();
-    for case in ["gpt2", "qwen3_moe", "qwen3_5", "lfm2_moe", "gemma4", "whisper_decoder"] {
+    let plain = ["gpt2", "qwen3_moe", "qwen3_5", "lfm2_moe", "gemma4", "whisper_decoder"];
+    let attention = ["gpt_oss", "bloom", "llama4"];
+    for case in plain.into_iter().chain(attention) {
         let bundle = captured(folder.path(), case);
         let program = Arc::new(program_of(&bundle, KvDType::F16, None));
         load(case, &program, 2, 40, 7);

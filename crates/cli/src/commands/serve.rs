@@ -1,3 +1,6 @@
+//! Answers requests over HTTP until it is told to stop: options, where models are, and what is printed. The server itself is
+//! `cactus-serve`.
+
 use crate::args::{ModelArgs, ServeArgs};
 use crate::{model, output};
 use anyhow::{Context as _, Result};

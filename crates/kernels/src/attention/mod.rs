@@ -10,7 +10,8 @@
 //! - of `old = 2^(m - max(m, b))` and `new = 2^(b - max(m, b))`, one of which is 1: sum = `fma(block sum, new, sum * old)`
 //!   lane by lane, output = `fma(block output, new, output * old)`.
 //!
-//! At the end the output is multiplied by the reciprocal of the reduced sum. A query never takes part in a block of which
+//! At the end the output is multiplied by the reciprocal of the reduced sum; a sink, the score of a head that has no value,
+//! joins that sum as a block of one position would. A query never takes part in a block of which
 //! it sees nothing, and within a block masked positions contribute exact zeros, whatever the memory holds there. So the
 //! bits depend neither on the chunks in which positions arrive, nor on threads, nor on what other queries a tile holds.
 //!
@@ -41,31 +42,79 @@ const MAX_QUERIES: usize = 32;
 /// Most queries of a register tile.
 const MAX_ROWS: usize = 8;
 
+/// What attention makes of queries and keys.
+#[derive(Clone, Copy, Debug)]
+pub struct Attention<'a> {
+    /// Query heads, a multiple of the KV heads.
+    pub q_heads: usize,
+    /// What products of queries and keys are multiplied by.
+    pub scale: f32,
+    /// How many positions up to its own a query sees; `None` for all.
+    pub window: Option<usize>,
+    /// How many positions a chunk has, within which a query sees; `None` for all.
+    pub chunk: Option<usize>,
+    /// `c` of `c * tanh(score / c)`.
+    pub softcap: Option<f32>,
+    /// For each query head a score that has a share of the softmax, and no value.
+    pub sinks: Option<&'a [f32]>,
+    /// For each query head what is added to capped scores, times the key's position less the query's.
+    pub slopes: Option<&'a [f32]>,
+}
+
+impl Attention<'_> {
+    /// Attention of so many heads with nothing beside the scale.
+    #[must_use]
+    pub fn plain(q_heads: usize, scale: f32) -> Self {
+        Self {
+            q_heads,
+            scale,
+            window: None,
+            chunk: None,
+            softcap: None,
+            sinks: None,
+            slopes: None,
+        }
+    }
+
+    /// The first position that the query at `position` sees.
+    #[inline(always)]
+    fn first_seen(&self, position: usize) -> usize {
+        let first = self.window.map_or(0, |window| (position + 1).saturating_sub(window));
+        self.chunk.map_or(first, |chunk| first.max(position / chunk * chunk))
+    }
+
+    /// One more than the last position from which a query sees `position`, which is not before it.
+    #[inline(always)]
+    fn end_of_sight(&self, position: usize) -> usize {
+        let end = self.window.map_or(usize::MAX, |window| position.saturating_add(window));
+        let chunk = |chunk: usize| (position / chunk + 1).saturating_mul(chunk);
+        self.chunk.map_or(end, |n| end.min(chunk(n)))
+    }
+}
+
 impl Exec<'_> {
     /// Causal attention of the positions of `runs`, whose keys and values are in their pages of the memory `kv` already.
     ///
     /// `q` holds a row for each position of the runs in order, `q_stride` elements apart, each beginning with `[q_heads,
     /// head_dim]`; `out [rows, q_heads * head_dim]`. Query head `h` reads KV head `h / (q_heads / kv_heads)`. The query at
-    /// position `p` of a sequence sees its positions `max(0, p + 1 - window)..=p`. Scores are `q·k * scale`, then `cap *
-    /// tanh(score / cap)` with a `softcap`.
+    /// position `p` of a sequence sees its positions `max(0, p + 1 - window, p - p % chunk)..=p`. Scores are `q·k * scale`,
+    /// then `cap * tanh(score / cap)` with a `softcap`, then `slope * (key - p)` is added.
     ///
     /// # Panics
-    /// When a slice is too short, `kv_heads` does not divide `q_heads`, the window is 0, or a page of a block that queries
-    /// see is missing or beyond the memory.
+    /// When a slice is too short, `kv_heads` does not divide `q_heads`, the window or the chunk is 0, or a page of a block
+    /// that queries see is missing or beyond the memory.
     #[allow(clippy::too_many_arguments)]
     pub fn attention(
         &self,
         layout: &KvLayout,
         kv: &[u8],
         runs: &[KvRun<'_>],
+        attention: &Attention<'_>,
         q: &[f32],
         q_stride: usize,
-        q_heads: usize,
-        scale: f32,
-        window: Option<usize>,
-        softcap: Option<f32>,
         out: &mut [f32],
     ) {
+        let q_heads = attention.q_heads;
         let rows: usize = runs.iter().map(|run| run.rows).sum();
         let width = q_heads * layout.head_dim();
         check_strided("attention queries", q.len(), rows, q_stride, width);
@@ -80,19 +129,31 @@ impl Exec<'_> {
             "attention: {q_heads} heads, {} KV heads",
             layout.kv_heads()
         );
-        assert!(window != Some(0), "attention: window of 0 positions");
+        assert!(
+            attention.window != Some(0) && attention.chunk != Some(0),
+            "attention: window or chunk of 0 positions"
+        );
+        for of_heads in [attention.sinks, attention.slopes].into_iter().flatten() {
+            assert!(
+                of_heads.len() == q_heads,
+                "attention: {} sinks or slopes of {q_heads} heads",
+                of_heads.len()
+            );
+        }
         if rows == 0 || q_heads == 0 {
             return;
         }
-        let window = window.unwrap_or(usize::MAX);
         layout.check("attention", kv, runs, |run| {
-            let first = (run.past + 1).saturating_sub(window);
-            first / BLOCK_TOKENS..(run.past + run.rows).div_ceil(BLOCK_TOKENS)
+            attention.first_seen(run.past) / BLOCK_TOKENS..(run.past + run.rows).div_ceil(BLOCK_TOKENS)
         });
 
         let group = q_heads / layout.kv_heads();
         let cost = runs.iter().map(|run| {
-            let seen_per_row = window.min(run.past + run.rows.div_ceil(2));
+            let most = attention
+                .window
+                .unwrap_or(usize::MAX)
+                .min(attention.chunk.unwrap_or(usize::MAX));
+            let seen_per_row = most.min(run.past + run.rows.div_ceil(2));
             run.rows * q_heads * seen_per_row * layout.dim() / 32
         });
         let threads = if cost.sum::<usize>() > 8_000 {
@@ -101,14 +162,11 @@ impl Exec<'_> {
             1
         };
         let attend = Attend {
+            attention,
             layout,
             kv,
             q,
             q_stride,
-            q_heads,
-            scale,
-            window,
-            softcap,
             out: &SharedMut::new(out),
         };
         let kernels = self.kernels;
@@ -219,14 +277,11 @@ impl Plan {
 /// What is the same for all tiles of a call.
 #[derive(Clone, Copy)]
 struct Attend<'a> {
+    attention: &'a Attention<'a>,
     layout: &'a KvLayout,
     kv: &'a [u8],
     q: &'a [f32],
     q_stride: usize,
-    q_heads: usize,
-    scale: f32,
-    window: usize,
-    softcap: Option<f32>,
     out: &'a SharedMut<'a, f32>,
 }
 
@@ -279,10 +334,10 @@ impl Tile<'_> {
 
     /// What turns a dot product into the argument of [`Tile::finish_scores`].
     fn score_factor(&self) -> f32 {
-        if self.softcap.is_some() {
-            self.scale
+        if self.attention.softcap.is_some() {
+            self.attention.scale
         } else {
-            self.scale * std::f32::consts::LOG2_E
+            self.attention.scale * std::f32::consts::LOG2_E
         }
     }
 
@@ -290,7 +345,7 @@ impl Tile<'_> {
     #[inline(always)]
     fn seen(&self, row: usize) -> Range<usize> {
         let end = self.run.past + row + 1;
-        end.saturating_sub(self.window)..end
+        self.attention.first_seen(end - 1)..end
     }
 
     /// Queries that see any position of the block beginning at `base`.
@@ -298,8 +353,7 @@ impl Tile<'_> {
     fn active(&self, base: usize) -> Range<usize> {
         let first_position = self.run.past + self.rows.start;
         let begin = base.saturating_sub(first_position).min(self.rows.len());
-        // The window of position p begins at p + 1 - window, which must lie before the block's end.
-        let end_position = (base + BLOCK_TOKENS - 1).saturating_add(self.window);
+        let end_position = self.attention.end_of_sight(base + BLOCK_TOKENS - 1);
         let end = end_position.saturating_sub(first_position).min(self.rows.len());
         begin * self.heads.len()..end.max(begin) * self.heads.len()
     }
@@ -356,7 +410,7 @@ impl Tile<'_> {
                         true => dot(s, self.query(first + i), reference) * self.score_factor(),
                         false => 0.0,
                     };
-                    block_maxima[i] = self.finish_scores(s, scores, offset, &self.visible(first + i, base));
+                    block_maxima[i] = self.finish_scores(s, scores, offset, first + i, base);
                 }
                 let (old, new) = merge_maxima(s, &block_maxima, &mut maxima[first..first + rows]);
                 for (i, scores) in scores[..rows].iter().enumerate() {
@@ -395,41 +449,56 @@ impl Tile<'_> {
         }
 
         let head_dim = self.layout.head_dim();
-        for (index, (output, sum)) in outputs.chunks_exact(dim).zip(sums).enumerate() {
+        for (index, ((output, sum), max)) in outputs.chunks_exact(dim).zip(sums).zip(maxima).enumerate() {
             let (row, head) = (
                 self.rows.start + index / self.heads.len(),
                 self.heads.start + index % self.heads.len(),
             );
-            let start = ((self.first_row + row) * self.q_heads + head) * head_dim;
+            let start = ((self.first_row + row) * self.attention.q_heads + head) * head_dim;
             // SAFETY: tiles are disjoint sets of rows and heads.
             let out = unsafe { self.out.piece(start..start + head_dim) };
-            let scale = s.splat(1.0 / s.reduce_sum(s.load(sum)));
+            let sum = s.reduce_sum(s.load(sum));
+            let scale = s.splat(match self.attention.sinks {
+                None => 1.0 / sum,
+                Some(sinks) => scale_beside(s, sinks[head] * std::f32::consts::LOG2_E, sum, max),
+            });
             for (output, out) in output.chunks(16).zip(out.chunks_mut(16)) {
                 s.store_partial(s.mul(s.load_partial(output), scale), out);
             }
         }
     }
 
-    /// Adds `offset` to the scores of one query with a block, caps them, and masks them with minus infinity; returns the
-    /// largest.
+    /// Adds `offset` to the scores of query `index` with the block beginning at `base`, caps them, makes those of distant
+    /// keys smaller, and masks them with minus infinity; returns the largest.
     #[inline(always)]
     fn finish_scores<S: Simd>(
         &self,
         s: S,
         scores: &mut [f32; BLOCK_TOKENS],
         offset: f32,
-        visible: &Range<usize>,
+        index: usize,
+        base: usize,
     ) -> f32 {
+        let visible = &self.visible(index, base);
+        let Attention { softcap, slopes, .. } = self.attention;
         let (scores, _) = scores.as_chunks_mut::<16>();
         let mut v = [s.zero(); 4];
         for j in 0..4 {
             v[j] = s.add(s.load(&scores[j]), s.splat(offset));
         }
-        if self.softcap.is_some() || visible.len() < BLOCK_TOKENS || offset != 0.0 {
+        if softcap.is_some() || slopes.is_some() || visible.len() < BLOCK_TOKENS || offset != 0.0 {
             for j in 0..4 {
-                if let Some(cap) = self.softcap {
+                if let Some(cap) = *softcap {
                     let capped = tanh(s, s.div(v[j], s.splat(cap)));
                     v[j] = s.mul(s.mul(capped, s.splat(cap)), s.splat(std::f32::consts::LOG2_E));
+                }
+                if let Some(slopes) = slopes {
+                    let position = self.run.past + self.rows.start + index / self.heads.len();
+                    let slope = slopes[self.heads.start + index % self.heads.len()] * std::f32::consts::LOG2_E;
+                    // Whole numbers below 2^24, so exact.
+                    let first = (base + 16 * j) as f32 - position as f32;
+                    let distance = s.add(s.load(&LANES), s.splat(first));
+                    v[j] = s.fma(distance, s.splat(slope), v[j]);
                 }
                 v[j] = s.select(lanes_of(s, visible, j), v[j], s.splat(f32::NEG_INFINITY));
                 s.store(v[j], &mut scores[j]);
@@ -437,6 +506,19 @@ impl Tile<'_> {
         }
         s.reduce_max(s.max(s.max(v[0], v[1]), s.max(v[2], v[3])))
     }
+}
+
+const LANES: [f32; 16] = [
+    0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0,
+];
+
+/// What outputs are multiplied by where a `sink` has its share beside weights that add up to `sum` relative to `max`.
+#[inline(always)]
+fn scale_beside<S: Simd>(s: S, sink: f32, sum: f32, max: f32) -> f32 {
+    let (mut block, mut maxima) = ([0.0; 16], [max]);
+    block[0] = sink;
+    let (old, new) = merge_maxima(s, &block, &mut maxima);
+    old[0] / (sum * old[0] + new[0])
 }
 
 /// `x·y` of equal lengths, in 16 chains of fused multiply-adds.

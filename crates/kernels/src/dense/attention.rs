@@ -28,6 +28,21 @@ pub struct DenseAttention {
     pub causal: bool,
     /// How many positions up to its own a query reads.
     pub window: Option<usize>,
+    /// How many positions a chunk has, within which a query reads.
+    pub chunk: Option<usize>,
+    /// Whether scores have sinks beside them.
+    pub sinks: bool,
+}
+
+/// What takes part in scores beside queries and keys.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ScoreOperands<'a> {
+    /// Added behind scale and cap.
+    pub bias: Option<ScoreBias<'a>>,
+    /// For each head a score that has a share of the softmax, and no value.
+    pub sinks: Option<&'a [f32]>,
+    /// For each head what is added times the key's position less the query's.
+    pub slopes: Option<&'a [f32]>,
 }
 
 /// What is added to scores, `[batch|1, heads|1, queries|1, keys]`.
@@ -50,12 +65,15 @@ impl DenseAttention {
         (STRIP_ELEMS / self.keys.max(1)).clamp(12, STRIP_QUERIES) / 6 * 6
     }
 
-    /// Bytes of the packed keys, the packed values, the queries and results of a strip, and its scores twice.
-    fn part_bytes(&self) -> [usize; 6] {
+    /// Bytes of the packed keys, the packed values, the queries and results of a strip, its scores twice, and a row of them
+    /// with a sink.
+    fn part_bytes(&self) -> [usize; 7] {
         let strip = self.strip().min(self.queries);
         let (head, scores) = (4 * strip * self.width, 4 * strip * self.keys);
+        // A row of scores with a sink, and its shares.
+        let wide = if self.sinks { 4 * 2 * (self.keys + 1) } else { 0 };
         let packed = [packed_bytes(self.keys, self.width), packed_bytes(self.width, self.keys)];
-        [packed[0], packed[1], head, head, scores, scores]
+        [packed[0], packed[1], head, head, scores, scores, wide]
     }
 
     /// Into how many tasks the queries of a head are cut for `width` threads, and how many parts the tasks make.
@@ -81,8 +99,8 @@ impl Exec<'_> {
         a.cut(self.step.width()).1 * a.part_bytes().iter().sum::<usize>()
     }
 
-    /// `out [batch, queries, heads, width]`. The bias is added to the scores behind scale and cap. Queries that may read no
-    /// key give NaN, as a softmax over nothing does.
+    /// `out [batch, queries, heads, width]`. Queries that may read no key give NaN, as a softmax over nothing does, or zeros
+    /// where there are sinks.
     ///
     /// # Panics
     /// When a length does not fit: a programming error.
@@ -90,7 +108,7 @@ impl Exec<'_> {
         &self,
         a: &DenseAttention,
         [q, k, v]: [&[f32]; 3],
-        bias: Option<ScoreBias<'_>>,
+        more: ScoreOperands<'_>,
         scratch: &mut [f32],
         out: &mut [f32],
     ) {
@@ -100,7 +118,9 @@ impl Exec<'_> {
                 && out.len() == q.len()
                 && k.len() == a.batch * a.keys * keys
                 && v.len() == k.len()
-                && (a.kv_heads == 0 || a.heads.is_multiple_of(a.kv_heads)),
+                && (a.kv_heads == 0 || a.heads.is_multiple_of(a.kv_heads))
+                && a.sinks == more.sinks.is_some()
+                && [more.sinks, more.slopes].iter().flatten().all(|x| x.len() == a.heads),
             "attend_dense: lengths"
         );
         if a.is_empty() {
@@ -120,7 +140,7 @@ impl Exec<'_> {
                 exec.attend_head(
                     a,
                     [q, k, v],
-                    bias,
+                    more,
                     [head / a.kv_heads, head % a.kv_heads],
                     rows,
                     scratch,
@@ -136,7 +156,7 @@ impl Exec<'_> {
         &self,
         a: &DenseAttention,
         [q, k, v]: [&[f32]; 3],
-        bias: Option<ScoreBias<'_>>,
+        more: ScoreOperands<'_>,
         [b, kv]: [usize; 2],
         rows: std::ops::Range<usize>,
         scratch: &mut [f32],
@@ -144,7 +164,7 @@ impl Exec<'_> {
     ) {
         let (width, keys) = (a.width, a.keys);
         let mut rest = scratch;
-        let [packed_keys, packed_values, head, result, scores, shares] = a.part_bytes().map(|bytes| {
+        let [packed_keys, packed_values, head, result, scores, shares, wide] = a.part_bytes().map(|bytes| {
             let (own, others) = std::mem::take(&mut rest).split_at_mut(bytes / 4);
             rest = others;
             own
@@ -170,7 +190,7 @@ impl Exec<'_> {
                     scores.copy_from_slice(shares);
                     self.binary(BinaryOp::Mul, scores, &[cap], shares);
                 }
-                if let Some(ScoreBias { data, strides }) = bias {
+                if let Some(ScoreBias { data, strides }) = more.bias {
                     let first = b * strides[0] + h * strides[1];
                     for (i, (row, sum)) in shares.chunks_exact(keys).zip(scores.chunks_exact_mut(keys)).enumerate() {
                         let bias = &data[first + (start + i) * strides[2]..][..keys];
@@ -180,20 +200,43 @@ impl Exec<'_> {
                 }
                 for (i, row) in shares.chunks_exact_mut(keys).enumerate() {
                     let position = start + i;
+                    if let Some(slopes) = more.slopes {
+                        for (key, score) in row.iter_mut().enumerate() {
+                            *score += slopes[h] * (key as f32 - position as f32);
+                        }
+                    }
                     if a.causal {
                         row[(position + 1).min(keys)..].fill(f32::NEG_INFINITY);
                     }
-                    if let Some(window) = a.window {
-                        row[..(position + 1).saturating_sub(window).min(keys)].fill(f32::NEG_INFINITY);
+                    let before = [
+                        a.window.map(|window| (position + 1).saturating_sub(window)),
+                        a.chunk.map(|chunk| position / chunk * chunk),
+                    ];
+                    for first in before.into_iter().flatten() {
+                        row[..first.min(keys)].fill(f32::NEG_INFINITY);
                     }
                 }
-                self.softmax_rows(shares, n, keys, scores);
+                match more.sinks {
+                    None => self.softmax_rows(shares, n, keys, scores),
+                    Some(sinks) => self.softmax_with_sink(sinks[h], shares, keys, wide, scores),
+                }
                 self.product(scores, packed_values, [n, keys, width], false, result);
                 for (i, row) in result.chunks_exact(width).enumerate() {
                     // SAFETY: tasks have disjoint heads or queries.
                     unsafe { out.piece(at(i)..at(i) + width) }.copy_from_slice(row);
                 }
             }
+        }
+    }
+
+    /// The shares of rows of `keys` scores that compete with a `sink`, which has its share and no place in `out`.
+    fn softmax_with_sink(&self, sink: f32, scores: &[f32], keys: usize, wide: &mut [f32], out: &mut [f32]) {
+        let (row, shares) = wide.split_at_mut(keys + 1);
+        for (scores, out) in scores.chunks_exact(keys).zip(out.chunks_exact_mut(keys)) {
+            row[..keys].copy_from_slice(scores);
+            row[keys] = sink;
+            self.softmax_rows(row, 1, keys + 1, shares);
+            out.copy_from_slice(&shares[..keys]);
         }
     }
 }

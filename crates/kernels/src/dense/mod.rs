@@ -17,7 +17,7 @@ mod recurrent;
 mod reduce;
 mod strided;
 
-pub use attention::{DenseAttention, ScoreBias};
+pub use attention::{DenseAttention, ScoreBias, ScoreOperands};
 pub use conv::{Window, conv_scratch_bytes, conv_transpose_scratch_bytes};
 pub use index::{arg_extreme, arg_sort, cum_sum, gather, scatter, take};
 pub use product::packed_bytes;

@@ -13,7 +13,8 @@ use cactus_ir::{
     BinaryFn, Bindings, CompareFn, ConvAttrs, Dim, Graph, Node, Op, PoolAttrs, ReduceFn, UnaryFn, ValueId,
 };
 use cactus_kernels::dense::{
-    self, Recurrent, ReduceOp, Window, broadcast_strides, map2, map3, packed_bytes, recurrent_scratch_elems,
+    self, Recurrent, ReduceOp, ScoreOperands, Window, broadcast_strides, map2, map3, packed_bytes,
+    recurrent_scratch_elems,
 };
 use cactus_kernels::{BinaryOp, Exec, NextNorm, Norm, QuantizedRows, RotatedRows};
 use cactus_quant::Packing;
@@ -519,12 +520,18 @@ impl Run<'_> {
             }
             Op::Attention(a) => {
                 let [q, k, v] = [arg(0), arg(1), arg(2)];
-                let a = heavy::dense_attention(a, ops.shape(q), ops.shape(k));
-                let bias = match node.inputs.get(3) {
-                    Some(&bias) => Some(heavy::score_bias(&a, ops.shape(bias), ops.f32(bias)?)),
+                let dense = heavy::dense_attention(a, ops.shape(q), ops.shape(k));
+                let bias = match node.inputs.get(a.bias_operand()) {
+                    Some(&bias) => Some(heavy::score_bias(&dense, ops.shape(bias), ops.f32(bias)?)),
                     None => None,
                 };
-                exec.attend_dense(&a, [ops.f32(q)?, ops.f32(k)?, ops.f32(v)?], bias, scratch, floats(out));
+                let more = ScoreOperands {
+                    bias,
+                    sinks: a.sinks_operand().map(|i| ops.f32(arg(i))).transpose()?,
+                    slopes: a.slopes_operand().map(|i| ops.f32(arg(i))).transpose()?,
+                };
+                let qkv = [ops.f32(q)?, ops.f32(k)?, ops.f32(v)?];
+                exec.attend_dense(&dense, qkv, more, scratch, floats(out));
             }
             Op::ShortConv { .. } => {
                 let w = ops.shape(arg(1));

@@ -204,7 +204,7 @@ impl Lowerer<'_> {
         match self.places.get(&v) {
             Some(Place::Ids) => Ok(Input::Ids),
             Some(Place::Positions) => Ok(Input::Positions),
-            Some(Place::Rows(view)) if Axes::of(ty).is_some_and(|a| a.is_rows() && a.width == view.width) => {
+            Some(Place::Rows(view)) if Axes::of(ty).is_some_and(|a| a.lies_as_rows() && a.width == view.width) => {
                 Ok(Input::Rows(*view))
             }
             Some(Place::Given(index)) => Ok(Input::Given(*index)),
@@ -254,6 +254,11 @@ impl Axes {
             truth: ty.dtype == DType::Bool,
             leads: before.iter().all(|d| d.is(1) || *d == batch),
         })
+    }
+
+    /// Whether these lie in memory as the rows of a step do.
+    fn lies_as_rows(&self) -> bool {
+        self.leads && !self.truth
     }
 
     /// Whether these are the rows of a step.

@@ -308,5 +308,7 @@ pub(super) fn dense_attention(a: &AttentionAttrs, q: &[usize], k: &[usize]) -> D
         softcap: a.softcap,
         causal: a.causal,
         window: a.window,
+        chunk: a.chunk,
+        sinks: a.sinks,
     }
 }
