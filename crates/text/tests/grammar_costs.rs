@@ -12,7 +12,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cactus_text::Tokenizer;
 use cactus_text::grammar::{Constraint, Grammar, GrammarCompiler};
 use serde_json::json;
 use support::{Random, load, walk};
