@@ -113,7 +113,7 @@ impl Driver {
         let allowed =
             |id: u32| words[id as usize / 32] >> (id % 32) & 1 == 1 && !self.tokenizer.stop_ids().contains(&id);
         let closing: Vec<u32> = self.closing.iter().copied().filter(|&id| allowed(id)).collect();
-        if !closing.is_empty() && (ending || self.random.next() % 3 == 0) {
+        if !closing.is_empty() && (ending || self.random.next().is_multiple_of(3)) {
             return Some(closing[self.random.below(closing.len())]);
         }
         let size = self.tokenizer.vocab_size() as u32;

@@ -100,7 +100,7 @@ impl Model for LoadedModel {
         }
         let mut found = Vec::new();
         // Parts still to be tokenized, the first one last.
-        let mut parts = vec![0..sequence.len()];
+        let mut parts = Vec::from_iter(std::iter::once(0..sequence.len()));
         while let Some(part) = parts.pop() {
             let text = &sequence[part.clone()];
             let tokens = self.tokens(text)?;
