@@ -68,6 +68,16 @@ if $optional; then
     fi
 fi
 
+if $optional && has apt-get; then
+    wanted=()
+    has npm || wanted+=(nodejs npm)
+    has chromium || wanted+=(chromium)
+    if ((${#wanted[@]})); then
+        say "installing ${wanted[*]}, which the step clients uses"
+        install_packages "${wanted[@]}" || say "they could not be installed; the step clients will leave out what needs them"
+    fi
+fi
+
 if $optional && ! has valgrind && has apt-get; then
     say "installing valgrind"
     install_packages valgrind || say "valgrind could not be installed; the step instructions will be skipped"

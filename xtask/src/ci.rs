@@ -101,6 +101,11 @@ const STEPS: &[Step] = &[
         run: transpile,
     },
     Step {
+        name: "clients",
+        what: "unmodified clients of OpenAI, Anthropic and Ollama, the AI SDK and a browser talk to the server",
+        run: clients,
+    },
+    Step {
         name: "doctests",
         what: "the examples in the documentation run",
         run: |c| c.cargo(&["test", "--workspace", "--locked", "--doc"]),
@@ -301,6 +306,23 @@ fn golden(context: &Context) -> Result<Outcome> {
         }
     }
     Ok(Outcome::Passed)
+}
+
+/// Runs `clients/run.py`, which installs the clients under `target/`.
+fn clients(context: &Context) -> Result<Outcome> {
+    let built = context.cargo(&["build", "--release", "--locked", "--package", "cactus-cli"])?;
+    if !matches!(built, Outcome::Passed) {
+        return Ok(built);
+    }
+    let mut command = context.command(context.python());
+    command.args(["clients/run.py", "--cactus", "target/release/cactus"]);
+    let status = command.env("CACTUS_TEST_MODELS", &context.models).status()?;
+    Ok(match status.code() {
+        Some(0) => Outcome::Passed,
+        // As the script says.
+        Some(77) => Outcome::Skipped("no model to serve; scripts/fetch_models.py gets one".to_owned()),
+        _ => Outcome::Failed(format!("clients/run.py: {status}")),
+    })
 }
 
 fn deny(context: &Context) -> Result<Outcome> {

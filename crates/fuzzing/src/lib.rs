@@ -19,6 +19,7 @@ pub mod mutate;
 mod options;
 mod program;
 mod pt2;
+mod requests;
 mod seeds;
 mod session;
 mod text;
@@ -162,6 +163,12 @@ pub const TARGETS: &[Target] = &[
         form: Form::Binary,
         run: session::saved_session,
         seeds: session::saved_session_seeds,
+    },
+    Target {
+        name: "http_request",
+        form: Form::Json,
+        run: requests::http_request,
+        seeds: requests::seeds,
     },
 ];
 

@@ -1,0 +1,102 @@
+//! Requests to the server, and the streams that answer them.
+
+use cactus_serve::OPENAPI;
+use cactus_serve::protocol::{
+    ApiError, Encoder, End, Event, Job, Prompt, Reason, Times, anthropic, ollama, openai, order,
+};
+use cactus_text::tools::Delta;
+use serde_json::Value;
+use std::time::SystemTime;
+
+type Check = fn(&[cactus_serve::protocol::Frame]) -> Result<Value, String>;
+
+/// A body, read as a request to every API. An error names no field that is not a path; an accepted request says what it wants,
+/// and the stream of an answer to it is well-formed.
+pub(crate) fn http_request(data: &[u8]) -> bool {
+    let Ok(body) = serde_json::from_slice::<Value>(data) else {
+        return false;
+    };
+    let now = SystemTime::UNIX_EPOCH;
+    let mut accepted = false;
+    accepted |= answered(openai::chat::request(&body, 0), order::chat);
+    accepted |= answered(openai::completions::request(&body, 0), order::completions);
+    let response = openai::responses::request(&body, 0).map(|mut request| {
+        let turns = request.turns.clone();
+        request.continue_from(&turns);
+        (request.job, request.encoder)
+    });
+    accepted |= answered(response, order::responses);
+    accepted |= answered(anthropic::request(&body), order::messages);
+    for request in [ollama::chat(&body, now), ollama::generate(&body, now)] {
+        accepted |= match request {
+            Ok(ollama::Request::Answer(parts)) => answered(Ok(*parts), order::ollama),
+            Ok(_) => true,
+            Err(error) => named(&error),
+        };
+    }
+    accepted |= openai::embeddings::request(&body).map_or_else(|e| named(&e), |_| true);
+    accepted
+}
+
+fn named(error: &ApiError) -> bool {
+    assert!(!error.message.is_empty(), "an error without a message");
+    if let Some(param) = &error.param {
+        assert!(!param.is_empty(), "{error} names no field");
+    }
+    false
+}
+
+fn answered<E: Encoder>(request: Result<(Job, E), ApiError>, check: Check) -> bool {
+    let (job, mut encoder) = match request {
+        Ok(request) => request,
+        Err(error) => return named(&error),
+    };
+    assert!(!job.prompts.is_empty() && job.choices > 0, "nothing is asked for");
+    let options = job.spec.over(&Default::default(), 100).expect("reading validates");
+    assert!(options.max_tokens > 0);
+    let chat = matches!(job.prompts[0], Prompt::Chat(_));
+    let mut out = Vec::new();
+    encoder.begin("model", &mut out);
+    let text = |text: &str| Event::Delta(Delta::Text(text.to_owned()));
+    let end = Event::End(End {
+        reason: Reason::Stop,
+        completion_tokens: 2,
+        reasoning_tokens: 0,
+        times: Times::default(),
+        notes: Vec::new(),
+    });
+    let started = Event::Started {
+        prompt_tokens: 3,
+        cached_tokens: 0,
+    };
+    let (id, name, fragment) = ("a".to_owned(), "f".to_owned(), "{}".to_owned());
+    let calls = [
+        Event::Delta(Delta::CallBegin { index: 0, id, name }),
+        Event::Delta(Delta::CallArguments { index: 0, fragment }),
+        Event::Delta(Delta::CallEnd { index: 0 }),
+    ];
+    for choice in 0..job.choices * job.prompts.len() {
+        encoder.event(choice, &started, &mut out);
+        encoder.event(choice, &text("a"), &mut out);
+        for event in calls.iter().filter(|_| chat) {
+            encoder.event(choice, event, &mut out);
+        }
+        encoder.event(choice, &end, &mut out);
+    }
+    encoder.end(&mut out);
+    check(&out).unwrap_or_else(|e| panic!("{e}"));
+    assert!(encoder.whole().is_object());
+    true
+}
+
+/// The examples of the OpenAPI document.
+pub(crate) fn seeds() -> Vec<Vec<u8>> {
+    let document: Value = serde_json::from_str(OPENAPI).expect("it is JSON");
+    let operations = document["paths"]
+        .as_object()
+        .into_iter()
+        .flat_map(|paths| paths.values());
+    let examples =
+        operations.filter_map(|methods| methods.pointer("/post/requestBody/content/application~1json/example"));
+    examples.map(|example| example.to_string().into_bytes()).collect()
+}
