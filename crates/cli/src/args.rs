@@ -1,5 +1,8 @@
 //! Commands and options, apart from what they do.
 
+mod answer;
+
+pub(crate) use answer::{AnswerArgs, Thinking, WrongArgument};
 use cactus_passes::Bits;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::num::NonZeroUsize;
@@ -282,6 +285,8 @@ pub(crate) struct RunArgs {
     /// Continue the prompt as plain text, without the model's chat template
     #[arg(long)]
     pub(crate) raw: bool,
+    #[command(flatten)]
+    pub(crate) answer: AnswerArgs,
     /// Generate at most this many tokens
     #[arg(long, alias = "max-tokens", value_name = "TOKENS")]
     pub(crate) max_new_tokens: Option<usize>,
@@ -769,6 +774,9 @@ pub(crate) struct EvalArgs {
     /// Ask in plain text, without the model's chat template
     #[arg(long, requires = "task")]
     pub(crate) raw: bool,
+    /// For BFCL: hold calls to the schemas of the tools, and have the model make at least one where the case has calls
+    #[arg(long, requires = "task", conflicts_with = "raw")]
+    pub(crate) constrained: bool,
     /// Run the programs that the model writes. There are limits but no sandbox: the programs can read what you can read
     #[arg(long, requires = "task")]
     pub(crate) allow_code_execution: bool,

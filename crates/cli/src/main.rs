@@ -17,6 +17,9 @@ mod python;
 use clap::Parser;
 use std::process::ExitCode;
 
+/// Exit code for wrong arguments, as `clap` has it.
+const WRONG_ARGUMENT: u8 = 2;
+
 fn main() -> ExitCode {
     let cli = args::Cli::parse();
     match commands::dispatch(cli) {
@@ -24,7 +27,10 @@ fn main() -> ExitCode {
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             output::error(&error);
-            ExitCode::FAILURE
+            match error.downcast_ref::<args::WrongArgument>() {
+                Some(_) => ExitCode::from(WRONG_ARGUMENT),
+                None => ExitCode::FAILURE,
+            }
         }
     }
 }

@@ -16,7 +16,8 @@ mod plain;
 mod prompted;
 mod reader;
 
-use crate::{Error, Model, Result};
+use crate::scheduler::Request;
+use crate::{Error, GenerateOptions, Model, Result};
 use cactus_text::grammar::{Constraint, Grammar, Reasoning};
 use cactus_text::tools::{CallFormat, ParserOptions, most_relevant, prepare_messages};
 pub use cactus_text::tools::{Delta, Message, Tool, ToolCall, ToolChoice};
@@ -106,6 +107,15 @@ impl Chat {
             return Err(request_error("messages", what));
         };
         Self::with(template, model.tokenizer()?, request, || model.grammars())
+    }
+
+    /// What the scheduler is asked for. The pieces that come back go to [`Chat::reader`], special tokens included.
+    pub fn request(&self, options: GenerateOptions) -> Request {
+        Request {
+            constraint: self.constraint.clone(),
+            keep_special: true,
+            ..Request::new(self.prompt.clone(), options)
+        }
     }
 
     /// Makes a text ready that `model` continues as it is, without a template. With a `format`, what follows the text has to

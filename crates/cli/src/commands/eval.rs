@@ -107,6 +107,9 @@ fn ask(args: &EvalArgs, task: EvalTask, threads: usize) -> Result<()> {
              `--allow-code-execution`"
         );
     }
+    if args.constrained && task != Task::Bfcl {
+        bail!("`--constrained` holds calls of tools to their schemas, so it is for `--task bfcl`");
+    }
     let data = read_file(
         args.data
             .as_deref()
@@ -118,6 +121,7 @@ fn ask(args: &EvalArgs, task: EvalTask, threads: usize) -> Result<()> {
     let options = TaskOptions {
         max_tokens: args.max_new_tokens.unwrap_or(task.default_tokens()),
         raw: args.raw,
+        constrained: args.constrained,
         allow_code_execution: args.allow_code_execution,
         ..TaskOptions::default()
     };
@@ -136,6 +140,7 @@ fn ask(args: &EvalArgs, task: EvalTask, threads: usize) -> Result<()> {
         cases: cases.len(),
         max_tokens: options.max_tokens,
         raw: options.raw,
+        constrained: options.constrained,
     };
     let mut results = match &args.results {
         Some(file) => Results::open(file, setup, &cases)?,

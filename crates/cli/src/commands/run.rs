@@ -1,18 +1,24 @@
 //! Answering a prompt, and chatting.
 
+mod asked;
+mod show;
+
 use crate::args::{ModelArgs, RunArgs};
 use crate::commands::function;
 use crate::{model, output};
 use anyhow::{Context, Result, bail};
 use cactus_base::Pool;
-use cactus_engine::speculate::ModelDrafter;
+use cactus_engine::chat::{Chat as Prepared, ChatRequest, Message, ToolCall};
+use cactus_engine::speculate::{Drafter, ModelDrafter, PromptLookup};
 use cactus_engine::{
     Bundle, CancelToken, Completion, Delta, FinishReason, GenerateOptions, Guides, Model, Overflow, Session,
 };
-use cactus_text::{RenderOptions, message};
+use cactus_text::message;
 use rustyline::error::ReadlineError;
-use serde_json::Value;
-use std::io::{BufRead, IsTerminal, Write};
+use serde_json::{Value, json};
+use show::Shown;
+use std::collections::{HashSet, VecDeque};
+use std::io::{BufRead, IsTerminal};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +27,7 @@ const HELP: &str = "\
 /help    show this help
 /reset   forget the conversation
 /system  set the system prompt: /system You are a pirate
+/result  give the result of a call: /result 21 degrees
 /stats   show the timings of the last answer
 /exit    leave (or press Ctrl-D)
 Ctrl-C stops an answer. A line that ends with \\ continues on the next.";
@@ -38,6 +45,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     if args.input_ids.is_some() && args.max_new_tokens.is_some() && args.output_dir.is_none() && is_function {
         return function::generate(bundle, args, &generate_options(args, &GenerateOptions::default())?);
     }
+    let request = asked::request(&args.answer)?;
     let one_call = args.output_dir.is_some() || args.component.is_some() || function::gives_ids(&bundle, args);
     if is_function || one_call {
         function::run(bundle, args)?;
@@ -86,6 +94,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         messages: Vec::new(),
         system: args.system.clone(),
         last: None,
+        request,
+        pending: VecDeque::new(),
+        noted: HashSet::new(),
     };
     let code = match (&args.input_ids, &args.prompt) {
         (Some(ids), _) => chat.continue_ids(ids)?,
@@ -183,18 +194,25 @@ struct Chat<'a> {
     messages: Vec<Value>,
     system: Option<String>,
     last: Option<Completion>,
+    /// What is asked of every answer.
+    request: ChatRequest,
+    /// Calls whose results are awaited.
+    pending: VecDeque<ToolCall>,
+    /// What the user was told already.
+    noted: HashSet<String>,
 }
 
 impl Chat<'_> {
     /// Answers one prompt.
     fn once(&mut self, prompt: &str) -> Result<ExitCode> {
-        let completion = self.answer(prompt)?;
+        let (completion, answer) = self.answer(prompt)?;
+        let result = show::json(&completion, &answer)?;
         if let Some(path) = &self.args.result_json {
-            let json = serde_json::to_vec_pretty(&completion)?;
+            let json = serde_json::to_vec_pretty(&result)?;
             std::fs::write(path, json).with_context(|| format!("cannot write `{}`", path.display()))?;
         }
         if self.args.json {
-            output::json(&completion)?;
+            output::json(&result)?;
         }
         Ok(match completion.finish_reason {
             FinishReason::Cancelled => ExitCode::from(INTERRUPTED),
@@ -211,98 +229,143 @@ impl Chat<'_> {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The tokens to compute for the conversation so far and `prompt`.
-    fn tokens(&self, prompt: &str) -> Result<Vec<u32>> {
-        let tokenizer = self.model.tokenizer()?;
-        let template = if self.args.raw {
-            None
-        } else {
-            self.model.chat_template()?
-        };
-        let Some(template) = template else {
-            if self.system.is_some() && !self.args.raw {
-                bail!(
-                    "a system prompt needs a chat template, and the model has none; put the text into the prompt instead"
-                );
-            }
-            return Ok(tokenizer.encode(prompt, true)?);
-        };
-        let mut messages = Vec::new();
-        if let Some(system) = &self.system {
-            messages.push(message("system", system.as_str()));
+    /// What to compute for `messages`; for `prompt` alone where there is no chat template.
+    fn prepare(&self, messages: Vec<Value>, prompt: &str) -> Result<Prepared> {
+        let plain = self.args.raw || self.model.chat_template()?.is_none();
+        let option = asked::format_option(&self.args.answer);
+        if !plain {
+            let request = ChatRequest {
+                messages,
+                ..self.request.clone()
+            };
+            return Prepared::new(self.model, &request).map_err(|e| asked::named(e, option));
         }
-        messages.extend(self.messages.iter().cloned());
-        messages.push(message("user", prompt));
-        let text = template.render(&messages, &RenderOptions::for_generation())?;
-        Ok(tokenizer.encode(&text, false)?)
+        let needs = [
+            (
+                "a system prompt needs",
+                self.system.is_some(),
+                "; put the text into the prompt instead",
+            ),
+            ("`--tools` needs", !self.request.tools.is_empty(), ""),
+            ("`--thinking` needs", self.request.reasoning.is_some(), ""),
+        ];
+        if let Some((what, _, instead)) = needs.into_iter().find(|(_, given, _)| *given && !self.args.raw) {
+            bail!("{what} a chat template, and the model has none{instead}");
+        }
+        Prepared::of_text(self.model, prompt, self.request.format.as_ref()).map_err(|e| asked::named(e, option))
+    }
+
+    /// The conversation with `next` after it.
+    fn with(&self, next: Value) -> Vec<Value> {
+        let system = self.system.iter().map(|system| message("system", system));
+        system.chain(self.messages.iter().cloned()).chain([next]).collect()
     }
 
     /// Streams the answer to `prompt` and remembers both.
-    fn answer(&mut self, prompt: &str) -> Result<Completion> {
+    fn answer(&mut self, prompt: &str) -> Result<(Completion, Message)> {
         if prompt.trim().is_empty() {
             bail!("the prompt is empty");
         }
-        let tokens = self.tokens(prompt)?;
-        let quiet = self.args.json;
-        let mut out = std::io::stdout().lock();
+        let asked = message("user", prompt);
+        let prepared = self.prepare(self.with(asked.clone()), prompt)?;
+        self.pending.clear();
+        self.reply(asked, prepared)
+    }
+
+    /// Streams the answer to what was prepared, and remembers it after `asked`.
+    fn reply(&mut self, asked: Value, prepared: Prepared) -> Result<(Completion, Message)> {
+        for note in prepared.notes {
+            if self.noted.insert(note.clone()) {
+                output::note(note);
+            }
+        }
+        let mut reader = prepared.reader;
+        let mut shown = Shown::new(self.args.json);
+        let mut deltas = Vec::new();
         let mut failed = None;
         let interrupt = self.interrupt.clone();
         let completion = interrupt.while_answering(|cancel| {
+            let mut lookup = PromptLookup::default();
+            let drafter: Option<&mut dyn Drafter> = match (&mut self.drafter, self.options.prompt_lookup) {
+                (Some(drafter), _) => Some(drafter),
+                (None, 0) => None,
+                (None, _) => Some(&mut lookup),
+            };
+            let guides = Guides {
+                drafter,
+                constraint: prepared.constraint,
+                keep_special: true,
+            };
             let mut on_delta = |delta: Delta<'_>| {
-                if quiet || delta.text.is_empty() {
-                    return;
-                }
-                if let Err(e) = out.write_all(delta.text.as_bytes()).and_then(|()| out.flush()) {
+                reader.push(delta.text, delta.special, &mut deltas);
+                if let Err(e) = shown.add(deltas.drain(..)) {
                     failed.get_or_insert(e);
                     cancel.cancel();
                 }
             };
-            let result = match &mut self.drafter {
-                None => self.session.generate(&tokens, &self.options, cancel, &mut on_delta),
-                Some(drafter) => {
-                    let session = &mut self.session;
-                    let guides = Guides {
-                        drafter: Some(drafter),
-                        ..Guides::default()
-                    };
-                    session.generate_with(&tokens, &self.options, guides, cancel, &mut on_delta)
-                }
-            };
-            if !quiet && result.is_ok() {
-                // Only the end of the line: a failure here is the one already recorded.
-                let _ = writeln!(out);
-            }
-            result
+            let session = &mut self.session;
+            session.generate_with(&prepared.prompt, &self.options, guides, cancel, &mut on_delta)
         })?;
-        drop(out);
-        if let Some(e) = failed {
+        reader.finish(&mut deltas);
+        let end = shown.add(deltas.drain(..)).and_then(|()| shown.end());
+        if let Some(e) = failed.or(end.err()) {
             return Err(e).context("cannot write the answer");
         }
-        match completion.finish_reason {
-            FinishReason::ContextFull => output::warning(
-                "the answer ends here because the context is full; raise `--context`, or use `--rolling` to drop the oldest tokens",
-            ),
-            FinishReason::Cancelled if !quiet => output::note("(stopped)"),
-            _ => {}
-        }
-        if !quiet {
+        let answer = shown.message;
+        answer.notes.iter().for_each(output::note);
+        self.warn(&completion);
+        if !self.args.json {
             let tokenizer = self.model.tokenizer()?;
             // Quoted, so that spaces and line ends show.
             show_logprobs(&completion, |id| format!("{:?}", tokenizer.decode(&[id], false)));
         }
-        if self.args.verbose && !quiet {
+        if self.args.verbose && !self.args.json {
             stats(&completion);
         }
-        self.messages.push(message("user", prompt));
-        self.messages.push(message("assistant", completion.response.as_str()));
+        self.messages.push(asked);
+        self.messages.push(show::history(&answer));
+        self.pending = answer.calls.iter().cloned().collect();
         self.last = Some(completion.clone());
-        Ok(completion)
+        Ok((completion, answer))
+    }
+
+    /// Says why an answer ends before its end.
+    fn warn(&self, completion: &Completion) {
+        let whole = if completion.whole { "" } else { " and is not whole" };
+        match completion.finish_reason {
+            FinishReason::ContextFull => output::warning(format!(
+                "the answer ends here{whole}, because the context is full; raise `--context`, or use `--rolling` to drop the oldest tokens",
+            )),
+            FinishReason::Cancelled if !self.args.json => output::note("(stopped)"),
+            FinishReason::Length if !completion.whole => output::warning(format!(
+                "the answer ends here after {} tokens and is not whole; raise `--max-new-tokens`",
+                completion.decode_tokens
+            )),
+            _ => {}
+        }
+    }
+
+    /// Takes the result of the first call that awaits one, and has the model go on after the last.
+    fn result(&mut self, text: &str) -> Result<()> {
+        let Some(call) = self.pending.pop_front() else {
+            bail!("no call awaits a result");
+        };
+        let result = json!({"role": "tool", "tool_call_id": call.id, "name": call.name, "content": text});
+        if let Some(next) = self.pending.front() {
+            output::note(format!("(`{}` awaits its result)", next.name));
+            self.messages.push(result);
+            return Ok(());
+        }
+        let prepared = self.prepare(self.with(result.clone()), "")?;
+        self.reply(result, prepared).map(drop)
     }
 
     fn converse(&mut self) -> Result<ExitCode> {
         if self.model.chat_template()?.is_none() && !self.args.raw {
             output::note("this model has no chat template, so each line is continued as plain text");
         }
+        // What cannot be asked of any answer is found out before the first question.
+        self.prepare(self.with(message("user", "?")), "?")?;
         if !std::io::stdin().is_terminal() {
             for line in std::io::stdin().lock().lines() {
                 let line = line.context("cannot read standard input as UTF-8 text")?;
@@ -359,13 +422,20 @@ impl Chat<'_> {
             "/help" => output::note(HELP),
             "/reset" => {
                 self.messages.clear();
+                self.pending.clear();
                 self.session.reset();
                 output::note("(conversation forgotten)");
             }
             "/system" => {
                 self.system = (!rest.trim().is_empty()).then(|| rest.trim().to_owned());
                 self.messages.clear();
+                self.pending.clear();
                 output::note("(system prompt set; the conversation starts again)");
+            }
+            "/result" => {
+                if let Err(e) = self.result(rest.trim()) {
+                    output::error(&e);
+                }
             }
             "/stats" => match &self.last {
                 Some(c) => stats(c),

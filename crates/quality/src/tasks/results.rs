@@ -24,6 +24,9 @@ pub struct Setup {
     pub max_tokens: usize,
     /// Whether prompts were continued as plain text.
     pub raw: bool,
+    /// Whether calls were held to the schemas of their tools.
+    #[serde(default)]
+    pub constrained: bool,
 }
 
 /// A case that was asked.
@@ -38,6 +41,18 @@ pub struct Judged {
     /// Why it is wrong, where that can be said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+}
+
+impl Judged {
+    /// An answer that is right if nothing is wrong with it.
+    pub(super) fn new(case: &Case, answer: String, why: Option<String>) -> Self {
+        Self {
+            id: case.id.clone(),
+            correct: why.is_none(),
+            answer,
+            why,
+        }
+    }
 }
 
 /// The results of a task.
@@ -159,6 +174,7 @@ mod tests {
             cases: 2,
             max_tokens: 8,
             raw: false,
+            constrained: false,
         }
     }
 

@@ -1,12 +1,14 @@
 //! Asking a model the cases of a task, one after another, and judging its answers.
 
 use super::answer::final_number;
+use super::literal::Call;
 use super::matching::difference;
 use super::{Case, Judged, Question, Results, calls, program};
 use crate::{Error, Result};
-use cactus_engine::{CancelToken, GenerateOptions, Model, Session};
+use cactus_engine::chat::{Chat, ChatRequest, Message, Tool, ToolChoice};
+use cactus_engine::{CancelToken, Delta, GenerateOptions, Guides, Model, Session};
 use cactus_text::{RenderOptions, Tokenizer, message};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +19,8 @@ pub struct TaskOptions {
     pub max_tokens: usize,
     /// Continue prompts as plain text even where the model has a chat template.
     pub raw: bool,
+    /// Hold calls to the schemas of the tools; where the case has calls, at least one has to be made.
+    pub constrained: bool,
     /// Run the programs that the model writes. The limits around them are no sandbox.
     pub allow_code_execution: bool,
     /// Time for a program.
@@ -28,6 +32,7 @@ impl Default for TaskOptions {
         Self {
             max_tokens: 512,
             raw: false,
+            constrained: false,
             allow_code_execution: false,
             time: Duration::from_secs(10),
         }
@@ -129,6 +134,11 @@ impl Asked<'_> {
                 tools,
                 expected,
             } => {
+                if self.options.constrained {
+                    let (answer, found) = self.constrained_calls(messages, tools, !expected.is_empty())?;
+                    let why = difference(expected, &found);
+                    return Ok((!self.cancel.is_cancelled()).then(|| Judged::new(case, answer, why)));
+                }
                 let answer = self.call_answer(messages, tools)?;
                 let why = match calls::parse(&answer) {
                     None => (!expected.is_empty()).then(|| "not a call that can be read".to_owned()),
@@ -137,12 +147,7 @@ impl Asked<'_> {
                 (answer, why)
             }
         };
-        Ok((!self.cancel.is_cancelled()).then(|| Judged {
-            id: case.id.clone(),
-            correct: why.is_none(),
-            answer,
-            why,
-        }))
+        Ok((!self.cancel.is_cancelled()).then(|| Judged::new(case, answer, why)))
     }
 
     /// The ending with the largest log-likelihood for each of its characters; the first of equals.
@@ -204,6 +209,55 @@ impl Asked<'_> {
         }
         // Marks of calls may be special tokens, which the text of an answer leaves out.
         Ok(tokenizer.decode(&completion.completion_token_ids, false))
+    }
+
+    /// The calls that a model makes under the constraint of its tools, and as JSON beside what else it wrote.
+    fn constrained_calls(
+        &mut self,
+        messages: &[Value],
+        tools: &[Value],
+        required: bool,
+    ) -> Result<(String, Vec<Call>)> {
+        let tools: std::result::Result<Vec<Tool>, _> = tools.iter().map(Tool::from_json).collect();
+        let request = ChatRequest {
+            messages: messages.to_vec(),
+            tools: tools.map_err(|e| Error::Task(format!("a tool of the case: {e}")))?,
+            tool_choice: if required {
+                ToolChoice::Required
+            } else {
+                ToolChoice::Auto
+            },
+            ..ChatRequest::default()
+        };
+        let chat = Chat::new(self.model, &request)?;
+        let options = GenerateOptions {
+            max_tokens: self.options.max_tokens.max(1),
+            ..GenerateOptions::default()
+        };
+        let guides = Guides {
+            constraint: chat.constraint,
+            keep_special: true,
+            ..Guides::default()
+        };
+        let (mut reader, mut deltas) = (chat.reader, Vec::new());
+        let mut each = |delta: Delta<'_>| reader.push(delta.text, delta.special, &mut deltas);
+        self.session
+            .generate_with(&chat.prompt, &options, guides, self.cancel, &mut each)?;
+        reader.finish(&mut deltas);
+        let mut made = Message::default();
+        deltas.into_iter().for_each(|delta| made.add(delta));
+        let arguments = |text: &str| serde_json::from_str(text).unwrap_or_default();
+        let calls: Vec<Call> = made
+            .calls
+            .iter()
+            .map(|call| (call.name.clone(), arguments(&call.arguments)))
+            .collect();
+        let shown: Vec<Value> = calls
+            .iter()
+            .map(|(name, arguments)| json!({"name": name, "arguments": arguments}))
+            .collect();
+        let answer = json!({"text": made.text, "calls": shown, "unreadable": made.notes}).to_string();
+        Ok((answer, calls))
     }
 
     /// The answer to a request for calls; models whose template knows no tools are told of them in words.
