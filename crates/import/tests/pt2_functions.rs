@@ -182,7 +182,7 @@ fn inputs_that_do_not_fit_are_refused_in_words() {
         ),
         (
             named(&[("input_ids", Tensor::from_i64([1, 7], vec![96; 7]).unwrap()), mask]),
-            "index 96 is outside an axis of 96",
+            "index 96 is out of range for an axis with 96 elements",
         ),
     ];
     for (inputs, want) in cases {
