@@ -270,11 +270,13 @@ impl Models {
         let weights = blocking(move || folder_bytes(&of_path).map_err(|e| e.to_string()));
         let weights = weights.await.map_err(&failed)?;
         self.make_room(&source.name, weights).await?;
-        let (load, limits) = (self.limits.load.clone(), self.limits.scheduler);
+        let limits = self.limits.clone();
         let name = source.name.clone();
         let started = Instant::now();
-        let loaded = blocking(move || loaded(name, &path, &load, limits).map_err(|e| e.to_string()));
+        let loaded = blocking(move || loaded(name, &path, &limits).map_err(|e| e.to_string()));
         let loaded = Arc::new(loaded.await.map_err(&failed)?);
+        // More than its weights, as is known now. Nothing of it but mapped files is in memory yet.
+        self.make_room(&source.name, loaded.bytes).await?;
         tracing::info!(
             model = source.name,
             bytes = loaded.bytes,
@@ -282,8 +284,6 @@ impl Models {
             "loaded"
         );
         self.slots()[index].loaded = Some(loaded);
-        // More than its weights, as it turns out.
-        let _ = self.evict(0, Some(index));
         self.lease(index)
             .ok_or_else(|| ApiError::new(Kind::Unavailable, "the model was unloaded again at once"))
     }
@@ -300,7 +300,7 @@ impl Models {
         let deadline = tokio::time::Instant::now() + MEMORY_WAIT;
         loop {
             let freed = self.freed.notified();
-            if self.evict(bytes, None) {
+            if self.evict(bytes) {
                 return Ok(());
             }
             if tokio::time::timeout_at(deadline, freed).await.is_err() {
@@ -312,7 +312,7 @@ impl Models {
     }
 
     /// Unloads models nobody uses, least recently used first, until `bytes` more fit. Whether they do.
-    fn evict(&self, bytes: u64, except: Option<usize>) -> bool {
+    fn evict(&self, bytes: u64) -> bool {
         let Some(limit) = self.limits.memory_bytes else {
             return true;
         };
@@ -322,12 +322,9 @@ impl Models {
             if used.saturating_add(bytes) <= limit {
                 return true;
             }
-            let idle = slots
-                .iter_mut()
-                .enumerate()
-                .filter(|(index, slot)| slot.loaded.is_some() && slot.leases == 0 && Some(*index) != except);
-            match idle.min_by_key(|(_, slot)| slot.used) {
-                Some((_, slot)) => unload(slot),
+            let idle = slots.iter_mut().filter(|slot| slot.loaded.is_some() && slot.leases == 0);
+            match idle.min_by_key(|slot| slot.used) {
+                Some(slot) => unload(slot),
                 None => return false,
             }
         }
@@ -374,18 +371,31 @@ fn folder_bytes(path: &Path) -> std::io::Result<u64> {
     Ok(bytes)
 }
 
-fn loaded(name: String, path: &Path, load: &LoadOptions, limits: SchedulerLimits) -> cactus_engine::Result<Loaded> {
-    let model = Model::of(Arc::new(Bundle::open(path)?), load)?;
+fn loaded(name: String, path: &Path, limits: &ModelLimits) -> cactus_engine::Result<Loaded> {
+    let model = Model::of(Arc::new(Bundle::open(path)?), &limits.load)?;
     // Builds the tokenizer and the template now rather than under the first request.
     model.tokenizer()?;
-    let scheduler = Scheduler::new(Arc::clone(&model), limits)?;
     let program = model.program();
     let memory = program.memory();
-    let position = memory.state_bytes / program.context_tokens().max(1);
-    let bytes = memory.mapped_bytes + memory.arena_bytes + position * scheduler.stats().kv_tokens;
+    let position = (memory.state_bytes / program.context_tokens().max(1)).max(1);
+    let fixed = memory.mapped_bytes + memory.arena_bytes;
+    let bytes = |scheduler: &Scheduler| (fixed + position * scheduler.stats().kv_tokens) as u64;
+    let mut scheduler = Scheduler::new(Arc::clone(&model), limits.scheduler)?;
+    if let Some(limit) = limits.memory_bytes
+        && bytes(&scheduler) > limit
+    {
+        // Keys and values take what the rest leaves of the limit.
+        let left = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(fixed);
+        let fewer = SchedulerLimits {
+            kv_tokens: Some(left / position),
+            ..limits.scheduler
+        };
+        scheduler = Scheduler::new(Arc::clone(&model), fewer)?;
+    }
+    let bytes = bytes(&scheduler);
     Ok(Loaded {
         name,
         scheduler,
-        bytes: bytes as u64,
+        bytes,
     })
 }
