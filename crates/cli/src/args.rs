@@ -76,7 +76,7 @@ pub(crate) struct ServeArgs {
     /// Name under which clients reach this server, beside addresses and localhost; `*` is any
     #[arg(long, value_name = "NAME", help_heading = "Access")]
     pub(crate) allow_host: Vec<String>,
-    /// Origin of web pages that may use this server, such as https://app.example
+    /// Origin of web pages that may use this server, such as `https://app.example`
     #[arg(long, value_name = "ORIGIN", help_heading = "Access")]
     pub(crate) allow_origin: Vec<String>,
     /// Certificate chain as a PEM file: connections are encrypted

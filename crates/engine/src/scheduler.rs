@@ -6,7 +6,7 @@
 //! prompts as the time between two tokens allows. An answer has the same tokens as if it had the model to itself.
 //!
 //! It may depend on sessions' parts, the runtime and the base crate's threads. It deliberately has no async code, knows no
-//! protocol and no text beyond what [`Generation`] makes of tokens. What a caller gets is a stream of [`Event`]s.
+//! protocol and no text beyond what an answer makes of its tokens. What a caller gets is a stream of [`Event`]s.
 //!
 //! - `core`: what happens in one pass. It has no threads of its own and no clock but the one for measuring.
 //! - `cache`: prefixes that were computed before.

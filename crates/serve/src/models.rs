@@ -322,7 +322,9 @@ impl Models {
             if used.saturating_add(bytes) <= limit {
                 return true;
             }
-            let idle = slots.iter_mut().filter(|slot| slot.loaded.is_some() && slot.leases == 0);
+            let idle = slots
+                .iter_mut()
+                .filter(|slot| slot.loaded.is_some() && slot.leases == 0);
             match idle.min_by_key(|slot| slot.used) {
                 Some(slot) => unload(slot),
                 None => return false,
@@ -393,9 +395,5 @@ fn loaded(name: String, path: &Path, limits: &ModelLimits) -> cactus_engine::Res
         scheduler = Scheduler::new(Arc::clone(&model), fewer)?;
     }
     let bytes = bytes(&scheduler);
-    Ok(Loaded {
-        name,
-        scheduler,
-        bytes,
-    })
+    Ok(Loaded { name, scheduler, bytes })
 }

@@ -69,6 +69,9 @@ impl Cache for Half {
     }
 
     #[inline(always)]
+    fn clear_weights(_weights: &mut Weights, _dim: usize) {}
+
+    #[inline(always)]
     fn load_queries<S: Simd>(_s: S, tile: &Tile<'_>, queries: &mut Queries) {
         let count = tile.queries();
         let factor = tile.score_factor();

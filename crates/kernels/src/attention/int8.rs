@@ -12,6 +12,7 @@ use super::{Cache, MAX_QUERIES, MAX_ROWS, Softened, Stack, Tile, lanes_of, with_
 use crate::kv::{BLOCK_TOKENS, GROUP, Int8Block, MAX_HEAD_DIM, Rotated};
 use crate::math::ROUNDING_SHIFT;
 use crate::matmul::Cell;
+use bytemuck::Zeroable;
 use cactus_simd::Simd;
 use std::ops::Range;
 
@@ -25,16 +26,17 @@ pub(super) struct Int8;
 /// Quantized queries, `[groups][queries]`.
 pub(super) struct Queries(Stack<Cell, { MAX_QUERIES * MAX_GROUPS }>);
 
-/// What value scales contribute to the weights of one block.
+/// What the value scales of a group contribute to the weights of one block.
+#[derive(Clone, Copy, Zeroable)]
 struct ValueWeights {
-    /// `value scale * (16383 / top)`, `[groups][4][16]`.
-    ratios: [[[f32; 16]; 4]; MAX_GROUPS],
-    /// `top / 16383` of each group.
-    units: [f32; MAX_GROUPS],
+    /// `value scale * (16383 / top)`.
+    ratios: [[f32; 16]; 4],
+    /// `top / 16383`.
+    unit: f32,
 }
 
 /// Integer weights of one query and group: 16 quads of positions in each plane, and what one unit of them is worth.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Zeroable)]
 struct Planes {
     high: [i32; 16],
     low: [i32; 16],
@@ -42,12 +44,12 @@ struct Planes {
 }
 
 pub(super) struct Weights {
-    /// Of the block as a whole, for queries that see all of it.
-    full: ValueWeights,
+    /// Of the block as a whole, for queries that see all of it, by group.
+    full: Stack<ValueWeights, MAX_GROUPS>,
     full_is_ready: bool,
     /// Of the part that one query sees.
-    part: ValueWeights,
-    planes: [[Planes; MAX_ROWS]; MAX_GROUPS],
+    part: Stack<ValueWeights, MAX_GROUPS>,
+    planes: Stack<[Planes; MAX_ROWS], MAX_GROUPS>,
     /// Factors on earlier outputs.
     old: [f32; MAX_ROWS],
     /// Quads of positions that any row of the register tile sees.
@@ -71,23 +73,22 @@ impl Cache for Int8 {
 
     #[inline(always)]
     fn weight_memory() -> Weights {
-        const NONE: ValueWeights = ValueWeights {
-            ratios: [[[0.0; 16]; 4]; MAX_GROUPS],
-            units: [0.0; MAX_GROUPS],
-        };
-        const ZERO: Planes = Planes {
-            high: [0; 16],
-            low: [0; 16],
-            unit: 0.0,
-        };
         Weights {
-            full: NONE,
+            full: Stack::new(),
             full_is_ready: false,
-            part: NONE,
-            planes: [[ZERO; MAX_ROWS]; MAX_GROUPS],
+            part: Stack::new(),
+            planes: Stack::new(),
             old: [0.0; MAX_ROWS],
             quads: 0..0,
         }
+    }
+
+    #[inline(always)]
+    fn clear_weights(weights: &mut Weights, dim: usize) {
+        let groups = dim / GROUP;
+        weights.full.zeroed(groups);
+        weights.part.zeroed(groups);
+        weights.planes.zeroed(groups);
     }
 
     #[inline(always)]
@@ -147,30 +148,38 @@ impl Cache for Int8 {
             0 => quads,
             _ => weights.quads.start.min(quads.start)..weights.quads.end.max(quads.end),
         };
+        // SAFETY: `clear_weights` initialized all groups of both, and of the planes.
+        let (full, part, planes) = unsafe {
+            (
+                weights.full.initialized_mut(groups),
+                weights.part.initialized_mut(groups),
+                weights.planes.initialized_mut(groups),
+            )
+        };
         let values = if visible.len() == BLOCK_TOKENS {
             if !weights.full_is_ready {
-                value_weights(s, block, groups, visible, &mut weights.full);
+                value_weights(s, block, visible, full);
                 weights.full_is_ready = true;
             }
-            &weights.full
+            full
         } else {
-            value_weights(s, block, groups, visible, &mut weights.part);
-            &weights.part
+            value_weights(s, block, visible, part);
+            part
         };
         weights.old[row] = softened.old;
-        for g in 0..groups {
+        for (values, planes) in values.iter().zip(planes) {
             let mut integers = [s.splat_i(0); 4];
             for j in 0..4 {
-                let shifted = s.fma(softened.p[j], s.load(&values.ratios[g][j]), s.splat(ROUNDING_SHIFT));
+                let shifted = s.fma(softened.p[j], s.load(&values.ratios[j]), s.splat(ROUNDING_SHIFT));
                 integers[j] = s.bits(shifted);
             }
-            let planes = &mut weights.planes[g][row];
+            let planes = &mut planes[row];
             s.store_planes(
                 integers,
                 bytemuck::cast_mut(&mut planes.high),
                 bytemuck::cast_mut(&mut planes.low),
             );
-            planes.unit = softened.new * values.units[g];
+            planes.unit = softened.new * values.unit;
         }
     }
 
@@ -232,8 +241,8 @@ fn scores_of<S: Simd, const R: usize>(
 
 /// Relative value scales of the `visible` slots; the others get zero, whatever the memory holds.
 #[inline(always)]
-fn value_weights<S: Simd>(s: S, block: Int8Block<'_>, groups: usize, visible: &Range<usize>, out: &mut ValueWeights) {
-    for g in 0..groups {
+fn value_weights<S: Simd>(s: S, block: Int8Block<'_>, visible: &Range<usize>, out: &mut [ValueWeights]) {
+    for (g, out) in out.iter_mut().enumerate() {
         let mut scales = [s.zero(); 4];
         for j in 0..4 {
             scales[j] = s.load(&block.value_scales[g * 4 + j]);
@@ -244,9 +253,9 @@ fn value_weights<S: Simd>(s: S, block: Int8Block<'_>, groups: usize, visible: &R
         let top = s.reduce_max(s.max(s.max(scales[0], scales[1]), s.max(scales[2], scales[3])));
         let inverse = s.splat(if top > 0.0 { TOP_WEIGHT / top } else { 0.0 });
         for j in 0..4 {
-            s.store(s.mul(scales[j], inverse), &mut out.ratios[g][j]);
+            s.store(s.mul(scales[j], inverse), &mut out.ratios[j]);
         }
-        out.units[g] = top * (1.0 / TOP_WEIGHT);
+        out.unit = top * (1.0 / TOP_WEIGHT);
     }
 }
 
@@ -282,9 +291,11 @@ fn accumulate_vectors<S: Simd, const R: usize, const C: usize>(
         return;
     };
     let lines = dim / 16;
+    // SAFETY: `clear_weights` initialized all groups.
+    let planes = unsafe { weights.planes.initialized(dim / GROUP) };
     let visible = &block.values[weights.quads.start * lines..weights.quads.end * lines];
     for at in (0..lines).step_by(C) {
-        let Some(planes) = weights.planes[at * 16 / GROUP][first..].first_chunk::<R>() else {
+        let Some(planes) = planes[at * 16 / GROUP][first..].first_chunk::<R>() else {
             return;
         };
         let mut high = [[s.splat_i(0); C]; R];

@@ -378,6 +378,7 @@ impl Tile<'_> {
         let mut maxima = [f32::NEG_INFINITY; MAX_QUERIES];
         let mut scores = [[0.0; BLOCK_TOKENS]; MAX_ROWS];
         let mut weights = C::weight_memory();
+        C::clear_weights(&mut weights, dim);
         let step = C::rows::<S>();
 
         let first_block = self.seen(self.rows.start).start / BLOCK_TOKENS;
@@ -598,6 +599,9 @@ trait Cache {
     fn rows<S: Simd>() -> usize;
     fn query_memory() -> Self::Queries;
     fn weight_memory() -> Self::Weights;
+
+    /// Makes weights of keys of `dim` elements ready for the first block.
+    fn clear_weights(weights: &mut Self::Weights, dim: usize);
     fn load_queries<S: Simd>(s: S, tile: &Tile<'_>, queries: &mut Self::Queries);
     fn block(bytes: &[u8], dim: usize) -> Self::Block<'_>;
     fn begin_block(weights: &mut Self::Weights);
@@ -669,6 +673,16 @@ impl<T: Zeroable + Copy, const N: usize> Stack<T, N> {
         part.fill(MaybeUninit::zeroed());
         // SAFETY: all `n` elements were just set to zero bytes, a valid value as `T` is `Zeroable`.
         unsafe { std::slice::from_raw_parts_mut(part.as_mut_ptr().cast(), n) }
+    }
+
+    /// The first `n` elements, to be changed.
+    ///
+    /// # Safety
+    /// An earlier call of `zeroed` covered at least `n` elements.
+    #[inline(always)]
+    unsafe fn initialized_mut(&mut self, n: usize) -> &mut [T] {
+        // SAFETY: by this function's contract.
+        unsafe { std::slice::from_raw_parts_mut(self.0[..n].as_mut_ptr().cast(), n) }
     }
 
     /// The first `n` elements, which were passed to [`Stack::zeroed`] before.

@@ -1,4 +1,4 @@
-//! `POST /v1/messages` and `/v1/messages/count_tokens`: the request. The answer is in [`answer`].
+//! `POST /v1/messages` and `/v1/messages/count_tokens`: the request. The answer is in `answer`.
 
 mod answer;
 

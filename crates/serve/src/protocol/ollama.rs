@@ -1,4 +1,4 @@
-//! Ollama's API: `/api/chat`, `/api/generate`, and what its clients ask about models. The answers are in [`answer`].
+//! Ollama's API: `/api/chat`, `/api/generate`, and what its clients ask about models. The answers are in `answer`.
 
 mod answer;
 

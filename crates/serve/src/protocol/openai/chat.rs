@@ -1,6 +1,6 @@
 //! `POST /v1/chat/completions`: the request.
 //!
-//! The answer is in [`answer`].
+//! The answer is in `answer`.
 
 mod answer;
 

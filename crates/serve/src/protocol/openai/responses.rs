@@ -1,7 +1,7 @@
 //! `POST /v1/responses`: the request.
 //!
 //! Its input is a list of items rather than messages: what the assistant said, its reasoning and each of its calls are items
-//! of their own. They become messages here; the answer becomes items again in [`answer`].
+//! of their own. They become messages here; the answer becomes items again in `answer`.
 
 mod answer;
 
