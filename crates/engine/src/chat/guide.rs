@@ -86,9 +86,11 @@ impl Made {
             },
             (Some(_), _) => ToolChoice::Required,
         };
+        // One tool by name is one call: a weak model would repeat it until its tokens run out.
+        let single = asked.single || matches!(asked.choice, ToolChoice::Named(_));
         let options = ToolOptions {
             choice,
-            single: asked.single,
+            single,
             reasoning: None,
         };
         let made = tools::grammar(compiler, asked.calls, tools, &options).map_err(|e| {

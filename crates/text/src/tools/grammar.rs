@@ -22,6 +22,8 @@ const OPEN: &[&str] = &[
     "$ref",
 ];
 
+/// Most calls of one message. A weak model that has to call something would repeat itself until its tokens run out.
+const MOST_CALLS: usize = 16;
 /// Deepest arguments that are written in a form of their own; what is deeper may be any value.
 const MAX_DEPTH: usize = 8;
 
@@ -277,14 +279,14 @@ impl Writer<'_> {
             };
             return Ok(match single || in_list {
                 true => call,
-                false => format!("({call} ({gap} {call})*)"),
+                false => format!("({call} ({gap} {call}){{0,{}}})", MOST_CALLS - 1),
             });
         }
         let head = self.up_to(open);
         let call = self.rule("later", &format!("{head} {after}"));
         Ok(match single || in_list {
             true => format!("(T_TEXT | {call})"),
-            false => format!("(({call})* T_TEXT)"),
+            false => format!("(({call}){{0,{MOST_CALLS}}} T_TEXT)"),
         })
     }
 
@@ -489,7 +491,7 @@ fn is_open(schema: &Value) -> bool {
 fn listed(one: &str, single: bool, open: &str, close: &str) -> String {
     match single {
         true => format!("{open} {one} {close}"),
-        false => format!("{open} {one} (\", \" {one})* {close}"),
+        false => format!("{open} {one} (\", \" {one}){{0,{}}} {close}", MOST_CALLS - 1),
     }
 }
 
