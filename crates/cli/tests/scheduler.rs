@@ -4,6 +4,7 @@
 use cactus_engine::scheduler::{Event, Priority, Request, SchedulerLimits, Sink};
 use cactus_engine::{CancelToken, Completion, ErrorKind, FinishReason, GenerateOptions, LoadOptions, Model, Scheduler};
 use cactus_import::{ConvertOptions, convert};
+use cactus_testkit::Random;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -31,19 +32,6 @@ fn model_of(case: &str, dir: &Path, threads: usize, context_tokens: usize) -> Ar
         ..LoadOptions::default()
     };
     Model::load(&path, &load).unwrap()
-}
-
-/// A fixed sequence of numbers that look random (Steele and Vigna's splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((x ^ (x >> 31)) % n as u64) as usize
-    }
 }
 
 /// A prompt that often begins like others do.
@@ -120,7 +108,7 @@ fn load(
     seed: u64,
 ) -> cactus_engine::scheduler::SchedulerStats {
     let scheduler = Scheduler::new(Arc::clone(model), limits).unwrap();
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut waiting = Vec::new();
     for i in 0..requests {
         let (prompt, options) = (prompt(&mut random), options(&mut random));

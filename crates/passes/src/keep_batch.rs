@@ -2,8 +2,9 @@
 //! flattens `[batch, heads, seq, n]` to `[batch * heads, seq, n]`; attention is recognized with four axes.
 
 use crate::pattern::{insert_before, maker};
+use crate::reshaped::{self, Operand};
 use crate::{Pass, Report, Result};
-use cactus_ir::{Dim, Graph, Node, NodeId, Op, SEQ, ValueId, infer};
+use cactus_ir::{Dim, Graph, Node, NodeId, Op, SEQ, ValueId};
 
 /// Moves reshapes that drop the axis of a batch of one below products, elementwise operations, softmax and permutations, so
 /// that the reshape which brings the axis back meets them.
@@ -23,13 +24,7 @@ impl Pass for KeepBatch {
                 continue;
             };
             let shape = graph.ty(graph.node(id).outputs[0]).shape.clone();
-            let mut inputs = Vec::new();
-            for (v, shape) in operands {
-                inputs.push(match shape {
-                    Some(shape) => insert_before(graph, id, Op::Reshape { shape }, &[v])?,
-                    None => v,
-                });
-            }
+            let inputs = reshaped::inputs(graph, id, operands)?;
             if graph.ty(graph.node(id).outputs[0]).shape.len() == 4 {
                 graph.replace(id, op, &inputs)?;
             } else {
@@ -44,9 +39,6 @@ impl Pass for KeepBatch {
         Ok(())
     }
 }
-
-/// An operand, and the shape to give it.
-type Operand = (ValueId, Option<Vec<Dim>>);
 
 /// The operation on four axes, where an operand has lost the first of them.
 fn wider(g: &Graph, id: NodeId) -> Option<(Op, Vec<Operand>)> {
@@ -70,17 +62,7 @@ fn wider(g: &Graph, id: NodeId) -> Option<(Op, Vec<Operand>)> {
             None => (v, None),
         });
     }
-    let types: Vec<_> = operands
-        .iter()
-        .map(|(v, shape)| {
-            let mut ty = g.ty(*v).clone();
-            if let Some(shape) = shape {
-                ty.shape.clone_from(shape);
-            }
-            ty
-        })
-        .collect();
-    let found = infer(&op, &types.iter().collect::<Vec<_>>()).ok()?;
+    let found = reshaped::result(g, &op, &operands)?;
     let out = g.ty(node.outputs[0]);
     let missing = 4usize.checked_sub(out.shape.len()).filter(|&n| n <= 1)?;
     let same = found.dtype == out.dtype

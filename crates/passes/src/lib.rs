@@ -44,6 +44,7 @@ mod policy;
 mod positions;
 mod precision;
 mod report;
+mod reshaped;
 mod rope_pairs;
 mod rope_table;
 mod scores;

@@ -3,6 +3,7 @@
 //! states, the runtime) works on axes that count one thing each.
 
 use crate::pattern::{insert_before, maker};
+use crate::reshaped::{self, Operand};
 use crate::{Pass, Report, Result};
 use cactus_ir::{Dim, Graph, Node, NodeId, Op, SEQ, ValueId, infer};
 
@@ -22,13 +23,7 @@ impl Pass for SinkReshapes {
         for id in graph.order().to_vec() {
             let Some(found) = above(graph, id) else { continue };
             let shape = graph.ty(graph.node(id).outputs[0]).shape.clone();
-            let mut inputs = Vec::new();
-            for (v, shape) in found.operands {
-                inputs.push(match shape {
-                    Some(shape) if shape != graph.ty(v).shape => insert_before(graph, id, Op::Reshape { shape }, &[v])?,
-                    _ => v,
-                });
-            }
+            let inputs = reshaped::inputs(graph, id, found.operands)?;
             let y = insert_before(graph, id, found.op, &inputs)?;
             graph.replace(id, Op::Reshape { shape }, &[y])?;
             moved += 1;
@@ -43,7 +38,7 @@ impl Pass for SinkReshapes {
 struct Found {
     op: Op,
     /// Operands, and the shape to give those that have merged rows.
-    operands: Vec<(ValueId, Option<Vec<Dim>>)>,
+    operands: Vec<Operand>,
 }
 
 /// The operation on operands with an axis for each thing that is counted.
@@ -98,17 +93,7 @@ fn above(g: &Graph, id: NodeId) -> Option<Found> {
         operands.push((v, apart));
     }
     // What the operation gives must be the old result under another shape.
-    let types: Vec<_> = operands
-        .iter()
-        .map(|(v, shape)| {
-            let mut ty = g.ty(*v).clone();
-            if let Some(shape) = shape {
-                ty.shape.clone_from(shape);
-            }
-            ty
-        })
-        .collect();
-    let ty = infer(&op, &types.iter().collect::<Vec<_>>()).ok()?;
+    let ty = reshaped::result(g, &op, &operands)?;
     let out = g.ty(node.outputs[0]);
     let back = Op::Reshape {
         shape: out.shape.clone(),

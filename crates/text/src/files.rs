@@ -50,7 +50,8 @@ pub(crate) fn parse_object(name: &str, bytes: &[u8]) -> Result<Map<String, Value
 }
 
 /// What kind of JSON value this is, with an article.
-pub(crate) fn json_type(value: &Value) -> &'static str {
+#[must_use]
+pub fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

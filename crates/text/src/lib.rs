@@ -39,4 +39,5 @@ pub mod tools;
 pub use chat::{ChatTemplate, ChatTemplateSource, Clock, Limits, RenderOptions, message};
 pub use detokenize::StreamDecoder;
 pub use error::{Error, ErrorKind};
+pub use files::json_type;
 pub use tokenizer::{Tokenizer, TokenizerSource, TokenizerTables, known_end_ids};

@@ -1,7 +1,8 @@
 //! Reading the messages of a request: every field is checked, and an error names it.
 
-use super::{MAX_BYTES, MAX_MESSAGES, kind, request_error};
+use super::{MAX_BYTES, MAX_MESSAGES, request_error};
 use crate::Result;
+use cactus_text::json_type;
 use serde_json::{Map, Value};
 
 const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
@@ -40,7 +41,10 @@ pub(super) fn bytes(value: &Value) -> usize {
 
 fn one(message: &Value, at: &str) -> Result<Value> {
     let Value::Object(given) = message else {
-        let what = format!("expected an object with `role` and `content`, found {}", kind(message));
+        let what = format!(
+            "expected an object with `role` and `content`, found {}",
+            json_type(message)
+        );
         return Err(request_error(at, what));
     };
     let role = match given.get("role") {
@@ -59,7 +63,7 @@ fn one(message: &Value, at: &str) -> Result<Value> {
             Some(Value::Null) => drop(fields.remove(name)),
             None | Some(Value::String(_)) => {}
             Some(other) => {
-                let what = format!("expected a string, found {}", kind(other));
+                let what = format!("expected a string, found {}", json_type(other));
                 return Err(request_error(format!("{at}.{name}"), what));
             }
         }
@@ -68,7 +72,7 @@ fn one(message: &Value, at: &str) -> Result<Value> {
         None | Some(Value::String(_)) => {}
         Some(Value::Null) => drop(fields.remove("tool_call_id")),
         Some(other) => {
-            let what = format!("expected a string, found {}", kind(other));
+            let what = format!("expected a string, found {}", json_type(other));
             return Err(request_error(format!("{at}.tool_call_id"), what));
         }
     }
@@ -88,7 +92,7 @@ fn content(content: Option<&Value>, role: &str, at: &str) -> Result<String> {
         None | Some(Value::Null) if role == "assistant" => return Ok(String::new()),
         Some(Value::Array(parts)) => parts,
         found => {
-            let found = found.map_or("nothing", kind);
+            let found = found.map_or("nothing", json_type);
             let what = format!("expected a string or a list of parts, found {found}");
             return Err(request_error(at, what));
         }
@@ -111,7 +115,7 @@ fn content(content: Option<&Value>, role: &str, at: &str) -> Result<String> {
         match part.get(name) {
             Some(Value::String(text)) => texts.push(text.as_str()),
             found => {
-                let what = format!("expected a string, found {}", found.map_or("nothing", kind));
+                let what = format!("expected a string, found {}", found.map_or("nothing", json_type));
                 return Err(request_error(format!("{at}.{name}"), what));
             }
         }
@@ -130,7 +134,7 @@ fn calls(fields: &mut Map<String, Value>, role: &str, at: &str) -> Result<()> {
         }
         Some(Value::Array(calls)) => calls,
         Some(other) => {
-            let what = format!("expected a list, found {}", kind(other));
+            let what = format!("expected a list, found {}", json_type(other));
             return Err(request_error(at, what));
         }
     };
@@ -158,7 +162,7 @@ fn calls(fields: &mut Map<String, Value>, role: &str, at: &str) -> Result<()> {
             Some(other) => other.clone(),
         };
         if !arguments.is_object() {
-            let what = format!("expected a JSON object as text, found {}", kind(&arguments));
+            let what = format!("expected a JSON object as text, found {}", json_type(&arguments));
             return Err(request_error(format!("{at}.function.arguments"), what));
         }
         function.insert("arguments".to_owned(), arguments);

@@ -5,7 +5,7 @@ use super::guard::Tenant;
 use super::stream::{self, Asked, Wire};
 use super::{App, now};
 use crate::protocol::openai::{chat, completions, embeddings, model_list, responses};
-use crate::protocol::{ApiError, Encoder as _, Fields, Kind};
+use crate::protocol::{ApiError, Encoder as _, Fields, Job, Kind};
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Path, State};
@@ -33,20 +33,24 @@ pub(super) async fn model(State(app): Shared, Path(id): Path<String>) -> Respons
     }
 }
 
+/// What is answered in this API's form; `format_field` is where the request says what the answer must follow.
+fn asked<E>(job: Job, encoder: E, format_field: &'static str) -> Asked<E> {
+    Asked {
+        job,
+        encoder,
+        form: Form::OpenAi,
+        wire: Wire::Events,
+        format_field,
+    }
+}
+
 /// `POST /v1/chat/completions`.
 pub(super) async fn chat(State(app): Shared, Extension(tenant): Extension<Tenant>, body: Body) -> Response {
     let (job, encoder) = match body::read(&app, body, |value| chat::request(value, now())).await {
         Ok(request) => request,
         Err(e) => return failed(&e),
     };
-    let asked = Asked {
-        job,
-        encoder,
-        form: Form::OpenAi,
-        wire: Wire::Events,
-        format_field: "response_format",
-    };
-    stream::answer(app, tenant, asked, |_| {}).await
+    stream::answer(app, tenant, asked(job, encoder, "response_format"), |_| {}).await
 }
 
 /// `POST /v1/completions`.
@@ -66,14 +70,7 @@ pub(super) async fn completions(State(app): Shared, Extension(tenant): Extension
             Err(e) => return failed(&e),
         }
     }
-    let asked = Asked {
-        job,
-        encoder,
-        form: Form::OpenAi,
-        wire: Wire::Events,
-        format_field: "response_format",
-    };
-    stream::answer(app, tenant, asked, |_| {}).await
+    stream::answer(app, tenant, asked(job, encoder, "response_format"), |_| {}).await
 }
 
 fn unknown_response(id: &str) -> ApiError {
@@ -100,13 +97,7 @@ pub(super) async fn respond(State(app): Shared, Extension(tenant): Extension<Ten
     }
     turns.append(&mut request.turns);
     let store = request.store;
-    let asked = Asked {
-        job: request.job,
-        encoder: request.encoder,
-        form: Form::OpenAi,
-        wire: Wire::Events,
-        format_field: "text.format",
-    };
+    let asked = asked(request.job, request.encoder, "text.format");
     let keeper = Arc::clone(&app);
     stream::answer(app, tenant, asked, move |encoder| {
         if store {

@@ -4,7 +4,7 @@ mod answer;
 
 pub use answer::MessageEncoder;
 
-use super::{ApiError, Fields, Job, KeepAlive, MAX_MESSAGES, Prompt, Result, Spec, content, objects, tools, type_of};
+use super::{ApiError, Fields, Job, KeepAlive, MAX_MESSAGES, Prompt, Result, Spec, content, json_type, objects, tools};
 use cactus_engine::chat::ChatRequest;
 use cactus_text::grammar::Grammar;
 use cactus_text::tools::ToolChoice;
@@ -150,7 +150,7 @@ fn system(fields: &Fields<'_>) -> Result<Option<String>> {
             texts.join("\n")
         }
         Some(other) => {
-            let message = format_args!("found {}, expected text or a list of blocks", type_of(other));
+            let message = format_args!("found {}, expected text or a list of blocks", json_type(other));
             return Err(fields.wrong("system", message));
         }
     };
@@ -187,7 +187,7 @@ fn blocks<'a>(message: &Fields<'a>) -> Result<std::result::Result<&'a str, Vec<F
         Some(Value::String(text)) => Ok(Ok(text)),
         Some(Value::Array(list)) => Ok(Err(objects(list, &message.path("content"))?)),
         Some(other) => {
-            let text = format_args!("found {}, expected text or a list of blocks", type_of(other));
+            let text = format_args!("found {}, expected text or a list of blocks", json_type(other));
             Err(message.wrong("content", text))
         }
         None => Err(message.missing("content", "text or a list of blocks")),

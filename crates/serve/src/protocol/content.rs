@@ -1,6 +1,6 @@
 //! Contents of messages: text, or a list of parts of which this server reads text.
 
-use super::{ApiError, Fields, Result, objects, type_of};
+use super::{ApiError, Fields, Result, json_type, objects};
 use serde_json::Value;
 
 /// Types of parts that are accepted in form and refused by name.
@@ -29,7 +29,7 @@ pub(super) fn text(fields: &Fields<'_>, name: &str, kinds: &[&str]) -> Result<Op
         }
         Some(other) => Err(fields.wrong(
             name,
-            format_args!("found {}, expected text or a list of parts", type_of(other)),
+            format_args!("found {}, expected text or a list of parts", json_type(other)),
         )),
     }
 }

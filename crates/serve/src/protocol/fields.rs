@@ -4,6 +4,7 @@
 //! ignored.
 
 use super::ApiError;
+use cactus_text::json_type;
 use serde_json::{Map, Value};
 
 /// The result of reading.
@@ -16,20 +17,8 @@ pub struct Fields<'a> {
     path: String,
 }
 
-/// What a value is, in words.
-pub fn type_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "true or false",
-        Value::Number(_) => "a number",
-        Value::String(_) => "text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
-    }
-}
-
 fn wrong(path: &str, value: &Value, expected: &str) -> ApiError {
-    let message = format!("`{path}`: found {}, expected {expected}", type_of(value));
+    let message = format!("`{path}`: found {}, expected {expected}", json_type(value));
     ApiError::field(path, message)
 }
 
@@ -45,7 +34,7 @@ impl<'a> Fields<'a> {
                 path: String::new(),
             }),
             other => {
-                let message = format!("the body is {}, expected a JSON object", type_of(other));
+                let message = format!("the body is {}, expected a JSON object", json_type(other));
                 Err(ApiError::new(super::Kind::Invalid, message))
             }
         }

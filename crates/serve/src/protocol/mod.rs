@@ -21,9 +21,10 @@ pub mod ollama;
 pub mod openai;
 pub mod order;
 
+pub use cactus_text::json_type;
 pub use error::{ApiError, Kind};
 pub use event::{Alternative, Encoder, End, Event, Frame, Reason, Times, TokenLog, Usage};
-pub use fields::{Fields, Result, objects, type_of};
+pub use fields::{Fields, Result, objects};
 pub use ids::new_id;
 pub use job::{Job, KeepAlive, Prompt, Spec};
 

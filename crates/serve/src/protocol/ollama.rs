@@ -4,7 +4,7 @@ mod answer;
 
 pub use answer::{OllamaEncoder, date};
 
-use super::{Fields, Job, KeepAlive, MAX_MESSAGES, Prompt, Result, Spec, objects, tools, type_of};
+use super::{Fields, Job, KeepAlive, MAX_MESSAGES, Prompt, Result, Spec, json_type, objects, tools};
 use cactus_engine::chat::ChatRequest;
 use cactus_text::grammar::{Grammar, Spacing};
 use serde_json::{Map, Value, json};
@@ -176,7 +176,7 @@ impl Common {
             }),
             Some(Value::Object(_)) => Some(tools::schema(fields, "format")?),
             Some(other) => {
-                let message = format_args!("found {}, expected `json` or a JSON Schema", type_of(other));
+                let message = format_args!("found {}, expected `json` or a JSON Schema", json_type(other));
                 return Err(fields.wrong("format", message));
             }
         };
@@ -211,7 +211,7 @@ fn keep_alive(fields: &Fields<'_>) -> Result<KeepAlive> {
         Some(Value::Number(number)) => number.as_f64() == Some(0.0),
         Some(Value::String(text)) => matches!(text.as_str(), "0" | "0s" | "0m" | "0h"),
         Some(other) => {
-            let message = format_args!("found {}, expected seconds or a time such as `5m`", type_of(other));
+            let message = format_args!("found {}, expected seconds or a time such as `5m`", json_type(other));
             return Err(fields.wrong("keep_alive", message));
         }
     };

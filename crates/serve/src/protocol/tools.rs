@@ -44,7 +44,7 @@ pub(super) fn schema(fields: &Fields<'_>, name: &str) -> Result<Grammar> {
         Some(schema @ (Value::Object(_) | Value::Bool(_))) => Ok(Grammar::json_schema(schema.clone())),
         Some(other) => Err(fields.wrong(
             name,
-            format_args!("found {}, expected a JSON Schema", super::type_of(other)),
+            format_args!("found {}, expected a JSON Schema", super::json_type(other)),
         )),
         None => Err(fields.missing(name, "a JSON Schema")),
     }

@@ -2,7 +2,7 @@
 
 use super::super::{
     Alternative, ApiError, Encoder, Event, Fields, Frame, Job, KeepAlive, MAX_CHOICES, MAX_INPUTS, Prompt, Reason,
-    Result, Spec, TokenLog, Usage, new_id, type_of,
+    Result, Spec, TokenLog, Usage, json_type, new_id,
 };
 use cactus_text::tools::Delta;
 use serde_json::{Map, Value, json};
@@ -91,7 +91,7 @@ pub(super) fn inputs(fields: &Fields<'_>, name: &str) -> Result<Vec<Prompt>> {
             let id = id.as_u64().and_then(|id| u32::try_from(id).ok());
             id.ok_or_else(|| {
                 let path = format!("{path}[{index}]");
-                let found = format!("`{path}`: found {}, expected a token id", type_of(&list[index]));
+                let found = format!("`{path}`: found {}, expected a token id", json_type(&list[index]));
                 ApiError::field(path, found)
             })
         });
@@ -115,14 +115,14 @@ pub(super) fn inputs(fields: &Fields<'_>, name: &str) -> Result<Vec<Prompt>> {
                     Value::String(text) => Ok(Prompt::Text(text.clone())),
                     Value::Array(list) => ids(list, &path),
                     other => {
-                        let message = format!("`{path}`: found {}, expected text or token ids", type_of(other));
+                        let message = format!("`{path}`: found {}, expected text or token ids", json_type(other));
                         Err(ApiError::field(path, message))
                     }
                 }
             };
             list.iter().enumerate().map(one).collect::<Result<_>>()?
         }
-        other => return Err(fields.wrong(name, format_args!("found {}, {expected}", type_of(other)))),
+        other => return Err(fields.wrong(name, format_args!("found {}, {expected}", json_type(other)))),
     };
     Ok(prompts)
 }

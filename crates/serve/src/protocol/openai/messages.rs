@@ -1,6 +1,6 @@
 //! The messages of a chat completion: checked field by field, and made uniform.
 
-use crate::protocol::{ApiError, Fields, MAX_MESSAGES, Result, content, objects, type_of};
+use crate::protocol::{ApiError, Fields, MAX_MESSAGES, Result, content, json_type, objects};
 use serde_json::{Map, Value, json};
 
 /// Parts of a content that are text.
@@ -94,10 +94,10 @@ pub(crate) fn arguments(fields: &Fields<'_>, name: &str) -> Result<String> {
         Some(Value::String(text)) if text.trim().is_empty() => Ok("{}".to_owned()),
         Some(Value::String(text)) => match serde_json::from_str(text) {
             Ok(Value::Object(_)) => Ok(text.clone()),
-            Ok(other) => Err(not_object(&format!("text that holds {}", type_of(&other)))),
+            Ok(other) => Err(not_object(&format!("text that holds {}", json_type(&other)))),
             Err(_) => Err(not_object("text that is not JSON")),
         },
         Some(Value::Object(map)) => Ok(Value::Object(map.clone()).to_string()),
-        Some(other) => Err(not_object(type_of(other))),
+        Some(other) => Err(not_object(json_type(other))),
     }
 }

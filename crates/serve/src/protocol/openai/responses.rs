@@ -8,7 +8,7 @@ mod answer;
 pub use answer::ResponseEncoder;
 
 use super::super::{
-    ApiError, Fields, Job, KeepAlive, MAX_MESSAGES, Prompt, Result, Spec, content, objects, tools, type_of,
+    ApiError, Fields, Job, KeepAlive, MAX_MESSAGES, Prompt, Result, Spec, content, json_type, objects, tools,
 };
 use cactus_engine::chat::ChatRequest;
 use cactus_text::grammar::{Grammar, Spacing};
@@ -196,7 +196,7 @@ fn input(fields: &Fields<'_>) -> Result<Vec<Value>> {
         Some(Value::String(text)) => return Ok(vec![json!({"role": "user", "content": text})]),
         Some(Value::Array(items)) => items,
         Some(other) => {
-            let message = format_args!("found {}, expected text or a list of items", type_of(other));
+            let message = format_args!("found {}, expected text or a list of items", json_type(other));
             return Err(fields.wrong("input", message));
         }
         None => return Err(fields.missing("input", "text or a list of items")),
