@@ -9,18 +9,21 @@
 //! protocol and no text beyond what an answer makes of its tokens. What a caller gets is a stream of [`Event`]s.
 //!
 //! - `core`: what happens in one pass. It has no threads of its own and no clock but the one for measuring.
+//! - `job`: one request while it waits and while it is computed.
 //! - `cache`: prefixes that were computed before.
 //! - this file: requests, the queue's limits, the thread.
 
 mod cache;
 mod core;
+mod job;
 
 use crate::completion::{CancelToken, Completion, Delta, TokenInfo};
 use crate::generation::{Generation, Rules, check_length};
 use crate::options::GenerateOptions;
 use crate::{Error, Model, Result};
 use cactus_text::grammar::Constraint;
-use core::{Core, Job};
+use core::Core;
+use job::Job;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
