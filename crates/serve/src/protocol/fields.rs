@@ -202,7 +202,7 @@ mod tests {
         let error = fields.count("n", 1, 64).unwrap_err();
         assert_eq!(error.message, "`n`: found -1, expected a whole number from 1 to 64");
         let error = fields.count("x", 1, 64).unwrap_err();
-        assert_eq!(error.message, "`x`: found text, expected a whole number");
+        assert_eq!(error.message, "`x`: found a string, expected a whole number");
         assert_eq!(
             Fields::of_body(&json!([])).unwrap_err().message,
             "the body is a list, expected a JSON object"
