@@ -114,18 +114,8 @@ pub(crate) struct ServeArgs {
     pub(crate) drain: u64,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
-    /// Bits for each weight, if a model must be converted first
-    #[arg(long, default_value = "8", value_name = "1|2|3|4|5|6|8|16|32")]
-    pub(crate) bits: Bits,
-    /// Below 8 bits, do not calibrate: faster, but much more quality is lost
-    #[arg(long)]
-    pub(crate) no_calibrate: bool,
-    /// Hugging Face token, for gated models [default: HF_TOKEN, or the token that `hf auth login` saved]
-    #[arg(long)]
-    pub(crate) token: Option<String>,
-    /// Never use the network
-    #[arg(long)]
-    pub(crate) offline: bool,
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
 }
 
 /// Bytes with a unit: `512MB` (1 MB is 1e6 bytes), `4GiB` (1 GiB is 2^30).
@@ -152,15 +142,9 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-/// How a bundle is found and loaded.
+/// How a model that is no bundle yet is fetched and converted.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct ModelArgs {
-    /// Bundle folder, GGUF file, Hugging Face folder or id, or the name of a known model [default:
-    /// qwen2.5-1.5b-instruct, or smollm2-135m-instruct where the Hugging Face hub cannot be reached]
-    pub(crate) model: Option<String>,
-    /// If no model is named, take the small one: smollm2-135m-instruct
-    #[arg(long, conflicts_with = "model")]
-    pub(crate) small: bool,
+pub(crate) struct SourceArgs {
     /// Bits for each weight, if the model must be converted first
     #[arg(long, default_value = "8", value_name = "1|2|3|4|5|6|8|16|32")]
     pub(crate) bits: Bits,
@@ -173,6 +157,19 @@ pub(crate) struct ModelArgs {
     /// Never use the network
     #[arg(long)]
     pub(crate) offline: bool,
+}
+
+/// How a bundle is found and loaded.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ModelArgs {
+    /// Bundle folder, GGUF file, Hugging Face folder or id, or the name of a known model [default:
+    /// qwen2.5-1.5b-instruct, or smollm2-135m-instruct where the Hugging Face hub cannot be reached]
+    pub(crate) model: Option<String>,
+    /// If no model is named, take the small one: smollm2-135m-instruct
+    #[arg(long, conflicts_with = "model")]
+    pub(crate) small: bool,
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
     /// Convert again, even if the cache has a converted bundle
     #[arg(long)]
     pub(crate) reconvert: bool,

@@ -109,18 +109,18 @@ const BETTER: &str = "with a connection, `cactus run qwen2.5-1.5b-instruct` down
 
 /// A bundle for `args`: the one named, or one converted into the cache.
 pub(crate) fn bundle(args: &ModelArgs) -> Result<PathBuf> {
-    let hub = hub(args.token.clone(), args.offline)?;
+    let hub = hub(args.source.token.clone(), args.source.offline)?;
     remove_abandoned(&hub);
     let model = match named(args.model.as_deref(), args.small) {
         Some(name) => name.to_owned(),
         None => meant(&hub)?,
     };
-    let variant = variant(args.bits, args.no_calibrate);
+    let variant = variant(args.source.bits, args.source.no_calibrate);
     let local = ModelRef::parse(&model)?;
     // A bundle made from a cached source needs no source.
     if let Some(key) = local.key() {
         let path = hub.cache().bundle_dir(&key, &variant)?;
-        if !args.reconvert && is_made(&path, args.bits) {
+        if !args.reconvert && is_made(&path, args.source.bits) {
             return Ok(path);
         }
     }
@@ -134,19 +134,19 @@ pub(crate) fn bundle(args: &ModelArgs) -> Result<PathBuf> {
     };
     let path = hub.cache().bundle_dir(&key, &variant)?;
     let _held = hub.cache().lock(&key, &mut FetchProgress::default())?;
-    if !args.reconvert && is_made(&path, args.bits) {
+    if !args.reconvert && is_made(&path, args.source.bits) {
         return Ok(path);
     }
     let options = ConvertOptions {
-        policy: Policy::uniform(args.bits),
+        policy: Policy::uniform(args.source.bits),
         replace: true,
         name: fetched.record.as_ref().map(|r| r.id.clone()),
         license: fetched.record.as_ref().and_then(|r| r.license.clone()),
         ..ConvertOptions::default()
     };
-    let few = args.bits < Bits::Eight;
+    let few = args.source.bits < Bits::Eight;
     let request = Request {
-        calibrate: match few && !args.no_calibrate {
+        calibrate: match few && !args.source.no_calibrate {
             true => Calibrate::BuiltIn,
             false => Calibrate::No,
         },
@@ -155,8 +155,8 @@ pub(crate) fn bundle(args: &ModelArgs) -> Result<PathBuf> {
     };
     note_converting(&fetched.path, &policy::in_words(&options.policy, None));
     let made = convert(&fetched.path, &path, &options, &request);
-    let bits = args.bits.number();
-    let without = if args.no_calibrate {
+    let bits = args.source.bits.number();
+    let without = if args.source.no_calibrate {
         ", or leave out `--no-calibrate`"
     } else {
         ""

@@ -86,7 +86,10 @@ fn names(args: &ServeArgs) -> Result<Vec<String>> {
     }
     match model::named(None, args.small) {
         Some(name) => Ok(vec![name.to_owned()]),
-        None => Ok(vec![model::meant(&model::hub(args.token.clone(), args.offline)?)?]),
+        None => Ok(vec![model::meant(&model::hub(
+            args.source.token.clone(),
+            args.source.offline,
+        )?)?]),
     }
 }
 
@@ -108,10 +111,7 @@ fn source(args: &ServeArgs, name: &str) -> Result<Source> {
     let model = ModelArgs {
         model: Some(name.to_owned()),
         small: false,
-        bits: args.bits,
-        no_calibrate: args.no_calibrate,
-        token: args.token.clone(),
-        offline: args.offline,
+        source: args.source.clone(),
         reconvert: false,
     };
     Ok(Source {
