@@ -1,21 +1,14 @@
 //! Conversations on disk: what comes back goes on as if it had never been away, and what is not whole or not ours is refused.
 
+mod support;
+
 use cactus_engine::{CancelToken, ErrorKind, GenerateOptions, KvDType, LoadOptions, Model, Session};
-use cactus_import::{ConvertOptions, convert};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-fn bundle(case: &str, dir: &Path) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../golden/models")
-        .join(case);
-    let path = dir.join(case);
-    convert(&source, &path, &ConvertOptions::default(), &mut |_, _| {}).unwrap();
-    path
-}
+use support::bundle;
 
 fn load(bundle: &Path, kv_dtype: KvDType, chunk_tokens: usize) -> Arc<Model> {
     let load = LoadOptions {

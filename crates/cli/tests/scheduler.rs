@@ -1,9 +1,10 @@
 //! Many requests to one model: each has the answer that it would have alone, whatever else is computed, and nobody is kept
 //! waiting by who has gone.
 
+mod support;
+
 use cactus_engine::scheduler::{Event, Priority, Request, SchedulerLimits, Sink};
 use cactus_engine::{CancelToken, Completion, ErrorKind, FinishReason, GenerateOptions, LoadOptions, Model, Scheduler};
-use cactus_import::{ConvertOptions, convert};
 use cactus_testkit::Random;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
@@ -16,22 +17,13 @@ fn model(case: &str, dir: &Path, threads: usize) -> Arc<Model> {
 }
 
 fn model_of(case: &str, dir: &Path, threads: usize, context_tokens: usize) -> Arc<Model> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../golden/models")
-        .join(case);
-    let path = dir.join(case);
-    let options = ConvertOptions {
-        replace: true,
-        ..ConvertOptions::default()
-    };
-    convert(&source, &path, &options, &mut |_, _| {}).unwrap();
     let load = LoadOptions {
         context_tokens,
         chunk_tokens: 48,
         threads: Some(threads),
         ..LoadOptions::default()
     };
-    Model::load(&path, &load).unwrap()
+    Model::load(&support::bundle(case, dir), &load).unwrap()
 }
 
 /// A prompt that often begins like others do.

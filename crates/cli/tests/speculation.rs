@@ -1,27 +1,19 @@
 //! Speculative decoding: the same answer as plain decoding, under every sampling option.
 
+mod support;
+
 use cactus_engine::speculate::{Drafter, ModelDrafter};
 use cactus_engine::{CancelToken, Completion, GenerateOptions, Guides, LoadOptions, Model};
-use cactus_import::{ConvertOptions, convert};
 use std::path::Path;
 use std::sync::Arc;
 
 fn model(case: &str, dir: &Path) -> Arc<Model> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../golden/models")
-        .join(case);
-    let path = dir.join(case);
-    let options = ConvertOptions {
-        replace: true,
-        ..ConvertOptions::default()
-    };
-    convert(&source, &path, &options, &mut |_, _| {}).unwrap();
     let load = LoadOptions {
         context_tokens: 256,
         threads: Some(2),
         ..LoadOptions::default()
     };
-    Model::load(&path, &load).unwrap()
+    Model::load(&support::bundle(case, dir), &load).unwrap()
 }
 
 fn answer(model: &Arc<Model>, options: &GenerateOptions, drafter: Option<&mut dyn Drafter>) -> Completion {

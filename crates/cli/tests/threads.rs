@@ -1,15 +1,13 @@
 //! Counts of threads: every sensible one gives the same answer, and others are errors that say what is expected.
 
+mod support;
+
 use cactus_engine::{CancelToken, ErrorKind, GenerateOptions, LoadOptions, Model};
-use cactus_import::{ConvertOptions, convert};
-use std::path::Path;
 
 #[test]
 fn any_count_of_threads_gives_one_answer_or_an_error() {
     let dir = tempfile::tempdir().unwrap();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/models/llama");
-    let path = dir.path().join("m");
-    convert(&source, &path, &ConvertOptions::default(), &mut |_, _| {}).unwrap();
+    let path = support::bundle("llama", dir.path());
     let load = |threads, decode_threads| {
         let options = LoadOptions {
             context_tokens: 128,

@@ -141,20 +141,10 @@ fn web_pages_of_others_are_kept_out() {
         allowed.header("access-control-allow-origin"),
         Some("https://app.example")
     );
-    let preflight = server.send(
-        "OPTIONS",
-        "/v1/chat/completions",
-        &[("origin", "https://app.example")],
-        b"",
-    );
-    assert_eq!(preflight.status, 204);
-    let preflight = server.send(
-        "OPTIONS",
-        "/v1/chat/completions",
-        &[("origin", "https://evil.example")],
-        b"",
-    );
-    assert_eq!(preflight.status, 403);
+    for (origin, status) in [("https://app.example", 204), ("https://evil.example", 403)] {
+        let preflight = server.send("OPTIONS", "/v1/chat/completions", &[("origin", origin)], b"");
+        assert_eq!(preflight.status, status, "{origin}");
+    }
 }
 
 #[test]
