@@ -105,6 +105,17 @@ def test_what_cannot_be_captured_says_where_and_what_helps(module, words):
             transpile_ir(captured.ir_graph)
 
 
+def test_length_that_torch_fixes_without_a_word_is_noted(monkeypatch):
+    from cactus.transpile import capture_pytorch
+
+    model, x, axes = Small().eval(), torch.randn(3, 64), {"x": {0: torch.export.Dim("n", min=2, max=8)}}
+    assert capture_model(model, (x,), dynamic_shapes=axes).notes == []
+    export = capture_pytorch._export
+    monkeypatch.setattr(capture_pytorch, "_export", lambda m, a, k, _: export(m, a, k, None))
+    assert capture_model(model, (x,), dynamic_shapes=axes).notes == [capture_pytorch.FIXED]
+    assert capture_model(model, (x,), dynamic_shapes={"x": None}).notes == []
+
+
 def test_module_in_training_mode_is_refused():
     with pytest.raises(TranspileError, match=r"call eval\(\)"):
         capture_model(Small(), (torch.randn(1, 64),))

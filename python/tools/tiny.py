@@ -103,6 +103,8 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     ),
     "dbrx": dict(attn_config=dict(kv_n_heads=2, rope_theta=1e4, clip_qkv=8.0), ffn_config=dict(hidden_size=64, ffn_hidden_size=128, moe_top_k=2)),
     "deepseek_v2": _EXPERTS,
+    # A key stands for four tokens, and twelve tokens have to have as many as are chosen.
+    "deepseek_v4": dict(index_topk=2),
     "dots1": _EXPERTS,
     "dots3_note_text": dict(
         layer_types=["indexed_attention", "sliding_attention"], mlp_layer_types=["dense", "sparse"], num_hidden_layers=2,

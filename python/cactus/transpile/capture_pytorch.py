@@ -110,8 +110,23 @@ def capture_model(
             except Exception as fixed:
                 raise explain_export(fixed, module) from fixed
             first = str(error).strip().splitlines()[:1] or [type(error).__name__]
-            notes.append(f"captured with the sizes of the example, as the program fixes them: {first[0]}")
+            notes.append(f"{FIXED}: {first[0]}")
+    if not notes and _asked(dynamic_shapes) and not _varies(exported):
+        # torch fixes them without a word where the module makes numbers of them.
+        notes.append(FIXED)
     return CapturedModel(IRGraph(exported, name), module, args, kwargs, notes)
+
+
+FIXED = "captured with the sizes of the example, as the program fixes them"
+
+
+def _asked(dynamic_shapes) -> bool:
+    """Whether any axis is to vary."""
+    if isinstance(dynamic_shapes, dict):
+        return any(map(_asked, dynamic_shapes.values()))
+    if isinstance(dynamic_shapes, (list, tuple)):
+        return any(map(_asked, dynamic_shapes))
+    return dynamic_shapes not in (None, Dim.STATIC) and not isinstance(dynamic_shapes, int)
 
 
 def _automatic(dynamic_shapes):
