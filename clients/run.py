@@ -1,9 +1,10 @@
-"""Runs unmodified clients against `cactus serve`: openai, anthropic and ollama in Python, openai and the AI SDK in Node.
+"""Runs unmodified clients against `cactus serve`: openai, anthropic and ollama in Python, openai and the AI SDK in Node, in the
+versions that Node 20 gets and in those that want Node 22, which npm brings along.
 
-    python clients/run.py [--cactus target/debug/cactus] [--model FILE] [--only python|node|page]
+    python clients/run.py [--cactus target/debug/cactus] [--model FILE] [--only python|node|node22|page]
 
 The clients are installed into target/clients once, and again when the lists of versions change. Each suite gets the address of
-a server in CACTUS_URL. Exit code 77 says that what is needed cannot be had here.
+a server in CACTUS_URL; Python also that of an encrypted one in CACTUS_TLS_URL, with its authority in CACTUS_TLS_CA. Exit code 77 says that what is needed cannot be had here.
 """
 
 import argparse
@@ -50,12 +51,14 @@ def python_clients() -> Path:
     return python
 
 
-def node_clients() -> Path | None:
+def node_clients(name: str) -> Path | None:
+    """A folder with the tests and the packages of `clients/node/NAME.json`."""
     if not shutil.which("node") or not shutil.which("npm"):
         return None
-    folder = TARGET / "node"
-    if not stamped(folder, HERE / "node" / "package.json"):
-        shutil.copy(HERE / "node" / "package.json", folder / "package.json")
+    folder = TARGET / name
+    packages = HERE / "node" / f"{name}.json"
+    if not stamped(folder, packages):
+        shutil.copy(packages, folder / "package.json")
         subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--loglevel=error"], cwd=folder, check=True)
         done()
     for test in (HERE / "node").glob("*.mjs"):
@@ -72,8 +75,8 @@ def default_model() -> Path:
 class Server:
     """`cactus serve` on a free port."""
 
-    def __init__(self, cactus: Path, model: Path):
-        command = [cactus, "serve", model, "--port", "0", "--offline", "--threads", "2", "--max-body", "200kB"]
+    def __init__(self, cactus: Path, model: Path, *more: object):
+        command = [cactus, "serve", model, "--port", "0", "--offline", "--threads", "2", "--max-body", "200kB", *more]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, encoding="utf-8")
         self.said = []
         for line in self.process.stderr:
@@ -95,24 +98,39 @@ class Server:
             raise SystemExit(f"a prompt is in the log: {leaked}")
 
 
+# Makes the certificates of an encrypted server: an authority of its own, and what it signed for this machine.
+CERTIFICATES = """
+import sys, trustme
+authority = trustme.CA()
+authority.cert_pem.write_to_path("authority.pem")
+server = authority.issue_cert("localhost", "127.0.0.1")
+server.private_key_pem.write_to_path("key.pem")
+for i, blob in enumerate(server.cert_chain_pems):
+    blob.write_to_path("chain.pem", append=i > 0)
+"""
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cactus", type=Path, default=ROOT / "target" / "debug" / "cactus")
     parser.add_argument("--model", type=Path, default=default_model())
-    parser.add_argument("--only", choices=["python", "node", "page"])
+    parser.add_argument("--only", choices=["python", "node", "node22", "page"])
     args = parser.parse_args()
     if not args.model.exists():
         print(f"there is no model at {args.model}; scripts/fetch_models.py gets it", file=sys.stderr)
         return SKIPPED
-    wanted = [args.only] if args.only else ["python", "node", "page"]
+    wanted = [args.only] if args.only else ["python", "node", "node22", "page"]
     suites, missing = [], []
     python = python_clients()
     if "python" in wanted:
         suites.append(([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", HERE / "test_clients.py"], ROOT))
-    if "node" in wanted:
-        if folder := node_clients():
+    for name in ("node", "node22"):
+        if name not in wanted:
+            continue
+        if folder := node_clients(name):
+            own = folder / "node_modules" / ".bin" / "node"
             tests = sorted(test.name for test in folder.glob("*.test.mjs"))
-            suites.append((["node", "--test", "--test-concurrency=1", *tests], folder))
+            suites.append(([own if own.exists() else "node", "--test", "--test-concurrency=1", *tests], folder))
         else:
             missing.append("node and npm")
     if "page" in wanted:
@@ -121,11 +139,19 @@ def main() -> int:
         else:
             missing.append("chromium")
     server = Server(args.cactus, args.model)
+    encrypted = None
     try:
         environment = {**os.environ, "CACTUS_URL": server.url}
+        if "python" in wanted:
+            subprocess.run([python, "-c", CERTIFICATES], cwd=TARGET, check=True)
+            files = "--tls-cert", TARGET / "chain.pem", "--tls-key", TARGET / "key.pem"
+            encrypted = Server(args.cactus, args.model, "--lazy", "--api-key", "a-key", *files)
+            environment |= {"CACTUS_TLS_URL": encrypted.url, "CACTUS_TLS_CA": str(TARGET / "authority.pem")}
         failed = [suite for suite, folder in suites if subprocess.run(suite, cwd=folder, env=environment).returncode]
     finally:
         server.stop()
+        if encrypted:
+            encrypted.stop()
     for what in missing:
         print(f"left out, because it is not installed: {what}", file=sys.stderr)
     return 1 if failed else 0

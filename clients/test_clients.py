@@ -3,11 +3,13 @@
 import json
 import math
 import os
+import ssl
 import time
 import urllib.request
 from typing import Literal
 
 import anthropic
+import httpx
 import ollama
 import openai
 import pydantic
@@ -236,3 +238,22 @@ def test_ollama_chat_generate_and_tools():
     with pytest.raises(ollama.ResponseError) as error:
         llama.chat("none", ASK)
     assert error.value.status_code == 404
+
+
+def test_encrypted_connections():
+    url = os.environ["CACTUS_TLS_URL"]
+    trusted = ssl.create_default_context(cafile=os.environ["CACTUS_TLS_CA"])
+    options = {"base_url": f"{url}/v1", "api_key": "a-key", "max_retries": 0}
+    secure = openai.OpenAI(**options, http_client=httpx.Client(verify=trusted))
+    answer = secure.chat.completions.create(model=MODEL, messages=ASK, temperature=0, max_completion_tokens=20)
+    pieces = secure.chat.completions.create(model=MODEL, messages=ASK, temperature=0, max_completion_tokens=20, stream=True)
+    text = "".join(piece.choices[0].delta.content or "" for piece in pieces)
+    assert "Paris" in text and text == answer.choices[0].message.content
+    # Neither a certificate of an unknown authority nor a wrong key gets through, and the server goes on.
+    with pytest.raises(openai.APIConnectionError):
+        openai.OpenAI(**options).models.list()
+    with pytest.raises(openai.AuthenticationError):
+        openai.OpenAI(**{**options, "api_key": "b-key"}, http_client=httpx.Client(verify=trusted)).models.list()
+    with pytest.raises(httpx.HTTPError):
+        httpx.get(url.replace("https", "http"))
+    assert secure.models.list().data[0].id == MODEL
