@@ -47,31 +47,41 @@ def words(count: int, seed: int) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """`give_up` closes the connection after that many pieces, `slow` waits that long before each read."""
+    """`prompt` is text or token ids. `give_up` closes the connection after that many pieces, `slow` waits that long before each
+    read. With `chat` the prompt is a message, and with `schema` the answer is JSON that satisfies it."""
 
-    prompt: str
+    prompt: str | tuple[int, ...]
     max_tokens: int
     give_up: int | None = None
     slow: float = 0.0
     temperature: float = 0.0
+    chat: bool = False
+    schema: str | None = None
 
 
 async def ask(port: int, request: Request, model: str) -> Answer:
     """One streamed completion. Whatever goes wrong is in `error`."""
     answer = Answer(time.monotonic(), slow=request.slow > 0)
-    body = json.dumps(
-        {
-            "model": model,
-            "prompt": request.prompt,
-            "max_tokens": request.max_tokens,
-            "temperature": request.temperature,
-            "ignore_eos": True,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-        }
-    ).encode()
+    options: dict[str, object] = {
+        "model": model,
+        "max_tokens": request.max_tokens,
+        "temperature": request.temperature,
+        "seed": 1,
+        "ignore_eos": True,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    if request.chat:
+        options["messages"] = [{"role": "user", "content": request.prompt}]
+    else:
+        options["prompt"] = request.prompt
+    if request.schema:
+        schema = {"name": "answer", "schema": json.loads(request.schema)}
+        options["response_format"] = {"type": "json_schema", "json_schema": schema}
+    body = json.dumps(options).encode()
+    path = "/v1/chat/completions" if request.chat else "/v1/completions"
     head = (
-        f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     )
     try:
@@ -104,7 +114,7 @@ async def ask(port: int, request: Request, model: str) -> Answer:
                 answer.tokens = usage["completion_tokens"]
                 answer.prompt_tokens = usage["prompt_tokens"]
                 answer.cached_tokens = (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
-            if any(choice.get("text") for choice in chunk.get("choices", [])):
+            if any(choice.get("text") or choice.get("delta", {}).get("content") for choice in chunk.get("choices", [])):
                 answer.at.append(now)
                 if request.give_up is not None and len(answer.at) >= request.give_up:
                     answer.gave_up = True

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """Our server beside llama-server: many streams, prompts that come in while others are answered, shared prefixes, a mixed load.
+And our server beside itself: what masks cost, and what HTTP costs.
 
-    benches/serve.py                        # both servers, SmolLM2-135M and Qwen2.5 0.5B, about 15 minutes
+    benches/serve.py                        # both servers, SmolLM2-135M and Qwen2.5 0.5B, about 20 minutes
     benches/serve.py --models smollm2-135m --only streams
+    benches/serve.py --models smollm2-135m --only busy --engines cactus       # first token of short prompts, 16 streams running
     benches/serve.py --only mix --minutes 5 --engines cactus
+    benches/serve.py --only masks --only http                                 # both are of Cactus alone
 
 Both servers read the same Q8_0 source, have the same threads and as many slots as there are streams. Measurements alternate
 between them. Prints a table; --json and --svg keep the figures.
@@ -31,8 +34,33 @@ import chart
 import load
 from peers import Model, PeerError, Workshop, default_cache, models_named
 
+PARTS = ("streams", "prompts", "busy", "prefix", "mix", "masks", "http")
 STREAMS = (1, 4, 16, 32)
 CONTEXT = 8192
+
+# Long enough for any number of tokens: what a service asks for, and free text, where no token is forced.
+RECORDS = {
+    "type": "array",
+    "minItems": 200,
+    "items": {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "maxLength": 40},
+            "kind": {"enum": ["person", "place", "thing"]},
+            "count": {"type": "integer", "minimum": 0, "maximum": 1000},
+            "tags": {"type": "array", "items": {"type": "string", "maxLength": 12}, "minItems": 1, "maxItems": 3},
+            "known": {"type": "boolean"},
+        },
+        "required": ["name", "kind", "count", "tags", "known"],
+        "additionalProperties": False,
+    },
+}
+TEXT = {
+    "type": "object",
+    "properties": {"text": {"type": "string", "minLength": 4000}},
+    "required": ["text"],
+    "additionalProperties": False,
+}
 
 
 def free_port() -> int:
@@ -47,6 +75,12 @@ def memory(pid: int) -> int:
         if line.startswith("RssAnon"):
             return int(line.split()[1]) * 1024
     return 0
+
+
+def precedence(process: subprocess.Popen) -> None:
+    """Lets a process in a session of its own go before other work on the machine, where the system lets us."""
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{process.pid}/autogroup").write_text("-10")
 
 
 class Server:
@@ -66,8 +100,7 @@ class Server:
             self.process = subprocess.Popen(
                 [str(part) for part in command], stdout=log, stderr=log, start_new_session=True
             )
-        with contextlib.suppress(OSError):
-            Path(f"/proc/{self.process.pid}/autogroup").write_text("-10")
+        precedence(self.process)
         for _ in range(600):
             with contextlib.suppress(OSError):
                 urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=2).read()
@@ -111,31 +144,94 @@ def streams(server: Server, count: int, tokens: int) -> float:
     return load.aggregate(check(asyncio.run(load.closed(server.port, server.model, count, rounds, 20, tokens))))
 
 
-async def _prompts_come_in(server: Server, long: int, running: int) -> tuple[list[load.Answer], list[load.Answer], list[load.Answer]]:
-    """`running` answers go on while prompts of `long` tokens and short ones come in."""
+async def _prompts_come_in(
+    server: Server, long: int, running: int, shorts: int
+) -> tuple[list[load.Answer], list[load.Answer], list[load.Answer]]:
+    """`running` answers go on while two prompts of `long` tokens and `shorts` short ones come in, these within 2.4 seconds."""
     port, model = server.port, server.model
     going = [asyncio.create_task(load.ask(port, load.Request(load.words(20, i), 400), model)) for i in range(running)]
     await asyncio.sleep(1.0)
     prompts = [asyncio.create_task(load.ask(port, load.Request(load.words(long, 90 + i), 8), model)) for i in range(2)]
     short = []
-    for i in range(6):
-        await asyncio.sleep(0.4)
+    for i in range(shorts):
+        await asyncio.sleep(2.4 / shorts)
         short.append(asyncio.create_task(load.ask(port, load.Request(load.words(20, 50 + i), 8), model)))
     return await asyncio.gather(*going), await asyncio.gather(*prompts), await asyncio.gather(*short)
 
 
-def prompts_come_in(server: Server, long: int, running: int) -> dict[str, float]:
+def prompts_come_in(server: Server, long: int, running: int, shorts: int) -> dict[str, float]:
     alone = check(asyncio.run(load.closed(server.port, server.model, running, 1, 20, 100)))
-    going, prompts, short = asyncio.run(_prompts_come_in(server, long, running))
+    going, prompts, short = asyncio.run(_prompts_come_in(server, long, running, shorts))
     check(going + prompts + short)
     gaps = [gap for a in going for gap in a.gaps]
     return {
         "gap_alone_p99_ms": 1e3 * load.percentile([gap for a in alone for gap in a.gaps], 0.99),
         "gap_p99_ms": 1e3 * load.percentile(gaps, 0.99),
         "gap_worst_ms": 1e3 * max(gaps),
+        "short_first_p50_ms": 1e3 * load.percentile([a.first for a in short], 0.5),
         "short_first_p95_ms": 1e3 * load.percentile([a.first for a in short], 0.95),
         "long_first_ms": 1e3 * statistics.median(a.first for a in prompts),
     }
+
+
+def masks(server: Server, tokens: int, rounds: int) -> dict[str, float]:
+    """Tokens a second of one answer of `tokens` tokens, free and under schemas, greedy and drawn, from the question to the last
+    token: tokens that a schema forces may come with the first. All of them alternate, since the speed of a machine drifts."""
+    cases = {
+        f"{name}_{drawn}": load.Request(
+            "Write a list of things that you know.", tokens, temperature=temperature, chat=True, schema=schema
+        )
+        for drawn, temperature in (("greedy", 0.0), ("drawn", 0.8))
+        for name, schema in (("free", None), ("records", json.dumps(RECORDS)), ("text", json.dumps(TEXT)))
+    }
+    rates: dict[str, list[float]] = {name: [] for name in cases}
+    for round_ in range(rounds + 1):
+        for name in list(cases) if round_ % 2 == 0 else list(cases)[::-1]:
+            answer = check([asyncio.run(load.ask(server.port, cases[name], server.model))])[0]
+            if answer.tokens != tokens:
+                raise PeerError(f"{name}: {answer.tokens} tokens instead of {tokens}")
+            # The first round warms: prompts are cached from then on, and schemas compiled.
+            if round_ > 0:
+                rates[name].append(tokens / (answer.at[-1] - answer.submitted))
+    found = {f"{name}_tok_s": statistics.median(of) for name, of in rates.items()}
+    for drawn in ("greedy", "drawn"):
+        for name in ("records", "text"):
+            ratios = [with_ / free for with_, free in zip(rates[f"{name}_{drawn}"], rates[f"free_{drawn}"])]
+            found[f"{name}_{drawn}_to_free"] = statistics.median(ratios)
+    return found
+
+
+def http(workshop: Workshop, model: Model, threads: int, tokens: int, rounds: int) -> dict[str, float]:
+    """Tokens a second of one stream over HTTP, and of `cactus bench --streams 1` with the same prompt, in turn. Both count the
+    tokens from the first one on until the last."""
+    bundle, streams = workshop.bundle(model, 8), 1
+    command = [workshop.cactus(), "bench", bundle, "--prefill", 0, "--decode", tokens, "--streams", streams, "--reps", 1]
+    command += ["--threads", threads, "--json"]
+
+    def alone() -> float:
+        process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True, start_new_session=True)
+        precedence(process)
+        out, _ = process.communicate()
+        if process.returncode:
+            raise PeerError(f"`cactus bench` ended with exit code {process.returncode}")
+        return next(row["tok_s_median"] for row in json.loads(out)["rows"] if row["name"] == "streams-1")
+
+    # `cactus bench` makes up its prompts from the size of the vocabulary, and goes on for four more tokens.
+    described = subprocess.run([str(workshop.cactus()), "inspect", str(bundle), "--json"], check=True, capture_output=True, text=True)
+    vocab = json.loads(described.stdout)["vocab_size"]
+    request = load.Request(tuple(i * 7919 % vocab for i in range(16)), tokens + 4)
+    rates: dict[str, list[float]] = {"http": [], "alone": []}
+    with serving("cactus", workshop, model, threads, 1, 2048) as server:
+        for round_ in range(2 * rounds):
+            for way in ("http", "alone") if round_ % 2 == 0 else ("alone", "http"):
+                if way == "alone":
+                    rates[way].append(alone())
+                    continue
+                answer = check([asyncio.run(load.ask(server.port, request, server.model))])[0]
+                rates[way].append(answer.tokens / (answer.at[-1] - answer.at[0]))
+    found = {f"{way}_tok_s": statistics.median(of) for way, of in rates.items()}
+    found["http_to_alone"] = statistics.median(a / b for a, b in zip(rates["http"], rates["alone"]))
+    return found
 
 
 def prefix(server: Server, tokens: int) -> dict[str, float]:
@@ -149,7 +245,9 @@ def prefix(server: Server, tokens: int) -> dict[str, float]:
     return {"cold_ms": 1e3 * cold, "cached_ms": 1e3 * cached}
 
 
-async def _mix(server: Server, minutes: float, clients: int) -> tuple[list[load.Answer], list[tuple[float, int]]]:
+async def _mix(
+    server: Server, minutes: float, clients: int, rate: float | None
+) -> tuple[list[load.Answer], list[tuple[float, int]]]:
     rng = random.Random(5)
     shared = load.words(300, 11)
     end = time.monotonic() + 60 * minutes
@@ -171,17 +269,27 @@ async def _mix(server: Server, minutes: float, clients: int) -> tuple[list[load.
             answers.append(await load.ask(server.port, request(10_000 * index + len(answers)), server.model))
         return answers
 
+    async def arrivals(rate: float) -> list[load.Answer]:
+        """Whoever comes does not wait for others: times between are exponential."""
+        tasks = []
+        while time.monotonic() < end:
+            tasks.append(asyncio.create_task(load.ask(server.port, request(len(tasks)), server.model)))
+            await asyncio.sleep(rng.expovariate(rate))
+        return await asyncio.gather(*tasks)
+
     async def watch() -> None:
         while time.monotonic() < end:
             watched.append((time.monotonic(), memory(server.process.pid)))
             await asyncio.sleep(2)
 
-    *answers, _ = await asyncio.gather(*(client(i) for i in range(clients)), watch())
+    asked = [arrivals(rate)] if rate else [client(i) for i in range(clients)]
+    *answers, _ = await asyncio.gather(*asked, watch())
     return [a for some in answers for a in some], watched
 
 
-def mix(server: Server, minutes: float, clients: int) -> dict[str, float]:
-    answers, watched = asyncio.run(_mix(server, minutes, clients))
+def mix(server: Server, minutes: float, clients: int, rate: float | None) -> dict[str, float]:
+    before = time.process_time()
+    answers, watched = asyncio.run(_mix(server, minutes, clients, rate))
     whole = [a for a in answers if not a.error and not a.gave_up and len(a.at) > 8]
     # The first third fills caches.
     late = watched[len(watched) // 3 :]
@@ -195,6 +303,7 @@ def mix(server: Server, minutes: float, clients: int) -> dict[str, float]:
         "gap_p99_ms": 1e3 * load.percentile([g for a in whole for g in a.gaps], 0.99),
         # Slow readers are slow by their own doing.
         "jain": load.fairness([a for a in whole if not a.slow]),
+        "client_cpu": (time.process_time() - before) / (60 * minutes),
         "anonymous_mb": watched[-1][1] / 1e6,
         "anonymous_kb_per_minute": 60 * slope / 1e3,
     }
@@ -204,11 +313,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default="smollm2-135m,qwen2.5-0.5b")
     parser.add_argument("--engines", default="cactus,llama-server")
-    parser.add_argument("--only", choices=("streams", "prompts", "prefix", "mix"), action="append")
+    parser.add_argument("--only", choices=PARTS, action="append")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--tokens", type=int, default=128, help="tokens of each answer")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--minutes", type=float, default=1.0, help="length of the mixed load")
+    parser.add_argument("--rate", type=float, help="in the mixed load, so many requests a second come at random [default: 16 clients in turn]")
     parser.add_argument("--long", type=int, default=4096, help="tokens of the prompts that come in")
     parser.add_argument("--cache", type=Path, default=default_cache())
     parser.add_argument("--cactus", type=Path)
@@ -217,7 +327,7 @@ def main() -> int:
     args = parser.parse_args()
     workshop = Workshop(args.cache, args.cactus)
     engines = args.engines.split(",")
-    wanted = args.only or ["streams", "prompts", "prefix", "mix"]
+    wanted = args.only or list(PARTS)
     results: dict[str, dict[str, dict[str, object]]] = {}
     for model in models_named(args.models):
         found: dict[str, dict[str, object]] = {engine: {} for engine in engines}
@@ -235,13 +345,21 @@ def main() -> int:
         for engine in engines:
             if "prompts" in wanted:
                 with serving(engine, workshop, model, args.threads, 24, CONTEXT) as server:
-                    found[engine]["prompts"] = prompts_come_in(server, args.long, 4)
+                    found[engine]["prompts"] = prompts_come_in(server, args.long, 4, 6)
+            if "busy" in wanted:
+                with serving(engine, workshop, model, args.threads, 24, CONTEXT) as server:
+                    found[engine]["busy"] = prompts_come_in(server, args.long, 16, 24)
             if "prefix" in wanted:
                 with serving(engine, workshop, model, args.threads, 4, CONTEXT) as server:
                     found[engine]["prefix"] = prefix(server, 1024)
             if "mix" in wanted:
                 with serving(engine, workshop, model, args.threads, 16, CONTEXT) as server:
-                    found[engine]["mix"] = mix(server, args.minutes, 16)
+                    found[engine]["mix"] = mix(server, args.minutes, 16, args.rate)
+            if "masks" in wanted and engine == "cactus":
+                with serving(engine, workshop, model, args.threads, 1, 2048) as server:
+                    found[engine]["masks"] = masks(server, 2 * args.tokens, args.rounds)
+            if "http" in wanted and engine == "cactus":
+                found[engine]["http"] = http(workshop, model, args.threads, 2 * args.tokens, args.rounds)
             print(model.name, engine, json.dumps(found[engine], indent=1), file=sys.stderr)
     if args.json:
         args.json.write_text(json.dumps(results, indent=1) + "\n")
@@ -260,7 +378,7 @@ def main() -> int:
 
 def tables(results: dict[str, dict[str, dict[str, object]]], engines: list[str]) -> None:
     for name, found in results.items():
-        for part in ("streams", "prompts", "prefix", "mix"):
+        for part in PARTS:
             rows = {engine: found[engine][part] for engine in engines if part in found[engine]}
             if not rows:
                 continue
