@@ -43,7 +43,9 @@ pub const ARROWS: &[(&str, &[&str])] = &[
             "base", "bundle", "quant", "kernels", "passes", "import", "runtime", "text", "engine",
         ],
     ),
-    ("serve", &["base", "bundle", "runtime", "text", "engine"]),
+    ("store", &["bundle", "passes", "import", "hub", "quality"]),
+    ("protocol", &["text", "engine"]),
+    ("serve", &["base", "bundle", "runtime", "text", "engine", "protocol"]),
     ("cli", ALL),
     ("testkit", &["tensor", "quant", "ir"]),
     ("fuzzing", ALL),
@@ -68,6 +70,8 @@ const ALL: &[&str] = &[
     "engine",
     "hub",
     "quality",
+    "store",
+    "protocol",
     "serve",
 ];
 

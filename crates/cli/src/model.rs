@@ -8,28 +8,23 @@ use crate::progress::{FetchProgress, StageBar, byte_bar};
 use anyhow::Result;
 use cactus_base::Cores;
 use cactus_engine::{KvDType, LoadOptions, Model};
-use cactus_hub::{Fetched, Format, Hub, HubOptions, Meant, ModelRef, Why, preferred};
-use cactus_import::{ConvertOptions, WEIGHTS_TASK};
-use cactus_passes::{Bits, Policy};
-use cactus_quality::{Calibrate, Made, Progress, QUALITY_PATH, Request, Text, convert_measured};
+use cactus_hub::{Fetched, Hub, Meant, ModelRef, Why, preferred};
+use cactus_import::ConvertOptions;
+use cactus_quality::{Calibrate, Made, Progress, Request, convert_measured};
+use cactus_store::{Step, Wanted, Watcher};
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// A hub with the user's settings.
 pub(crate) fn hub(token: Option<String>, offline: bool) -> Result<Hub> {
-    let options = HubOptions {
-        token: token.filter(|t| !t.is_empty()),
-        offline,
-        ..HubOptions::default()
-    };
-    Ok(Hub::new(options)?)
+    cactus_store::hub(token, offline).map_err(of_store)
 }
 
 /// The model on this machine, fetched where it is not.
 pub(crate) fn fetch(hub: &Hub, name: &str) -> Result<Fetched> {
-    let reference = ModelRef::parse(name)?;
-    Ok(hub.fetch(&reference, &mut FetchProgress::default())?)
+    cactus_store::fetch(hub, name, &Shown::default()).map_err(of_store)
 }
 
 /// The name to look for; `None` where none was given, nor the small one asked for.
@@ -109,54 +104,21 @@ const BETTER: &str = "with a connection, `cactus run qwen2.5-1.5b-instruct` down
 
 /// A bundle for `args`: the one named, or one converted into the cache.
 pub(crate) fn bundle(args: &ModelArgs) -> Result<PathBuf> {
-    let hub = hub(args.source.token.clone(), args.source.offline)?;
-    remove_abandoned(&hub);
+    let source = &args.source;
+    let hub = hub(source.token.clone(), source.offline)?;
     let model = match named(args.model.as_deref(), args.small) {
         Some(name) => name.to_owned(),
         None => meant(&hub)?,
     };
-    let variant = variant(args.source.bits, args.source.no_calibrate);
-    let local = ModelRef::parse(&model)?;
-    // A bundle made from a cached source needs no source.
-    if let Some(key) = local.key() {
-        let path = hub.cache().bundle_dir(&key, &variant)?;
-        if !args.reconvert && is_made(&path, args.source.bits) {
-            return Ok(path);
-        }
-    }
-    let fetched = fetch(&hub, &model)?;
-    if fetched.format == Format::Bundle {
-        return Ok(fetched.path);
-    }
-    let key = match &fetched.key {
-        Some(key) => key.clone(),
-        None => local_key(&fetched.path)?,
+    let wanted = Wanted {
+        bits: source.bits,
+        calibrate: !source.no_calibrate,
+        reconvert: args.reconvert,
     };
-    let path = hub.cache().bundle_dir(&key, &variant)?;
-    let _held = hub.cache().lock(&key, &mut FetchProgress::default())?;
-    if !args.reconvert && is_made(&path, args.source.bits) {
-        return Ok(path);
-    }
-    let options = ConvertOptions {
-        policy: Policy::uniform(args.source.bits),
-        replace: true,
-        name: fetched.record.as_ref().map(|r| r.id.clone()),
-        license: fetched.record.as_ref().and_then(|r| r.license.clone()),
-        ..ConvertOptions::default()
-    };
-    let few = args.source.bits < Bits::Eight;
-    let request = Request {
-        calibrate: match few && !args.source.no_calibrate {
-            true => Calibrate::BuiltIn,
-            false => Calibrate::No,
-        },
-        measure: few.then(Text::built_in_held_out),
-        ..Request::default()
-    };
-    note_converting(&fetched.path, &policy::in_words(&options.policy, None));
-    let made = convert(&fetched.path, &path, &options, &request);
-    let bits = args.source.bits.number();
-    let without = if args.source.no_calibrate {
+    let shown: Rc<dyn Watcher> = Rc::new(Shown::default());
+    let made = cactus_store::bundle(&hub, &model, &wanted, &shown);
+    let bits = source.bits.number();
+    let without = if source.no_calibrate {
         ", or leave out `--no-calibrate`"
     } else {
         ""
@@ -167,15 +129,42 @@ pub(crate) fn bundle(args: &ModelArgs) -> Result<PathBuf> {
             "use more bits{without}; `cactus convert {model} FOLDER --bits {bits} --force` writes a bundle whatever it loses"
         ),
     };
-    made.map_err(|e| advised.of(e))?;
-    Ok(path)
+    made.map_err(|e| advised.of(of_store(e)))
 }
 
-/// Removes what conversions into the cache left that were killed.
-pub(crate) fn remove_abandoned(hub: &Hub) {
-    let bundles = hub.cache().root().join("bundles");
-    for key in std::fs::read_dir(bundles).into_iter().flatten().flatten() {
-        cactus_bundle::remove_abandoned(&key.path());
+/// The error inside: what is known of it is known of that one.
+fn of_store(error: cactus_store::Error) -> anyhow::Error {
+    match error {
+        cactus_store::Error::Hub(e) => e.into(),
+        cactus_store::Error::Quality(e) => e.into(),
+        other => other.into(),
+    }
+}
+
+/// Shows the way to a bundle: bars, and notes on what begins and on what was made.
+#[derive(Default)]
+struct Shown {
+    fetch: RefCell<FetchProgress>,
+    stages: StageBar,
+}
+
+impl Watcher for Shown {
+    fn step(&self, step: Step<'_>) {
+        match step {
+            Step::Fetch(event) => cactus_hub::Progress::event(&mut *self.fetch.borrow_mut(), event),
+            Step::Converting {
+                source,
+                policy,
+                calibrate,
+            } => {
+                note_converting(source, &policy::in_words(policy, None));
+                note_calibrating(calibrate);
+            }
+            Step::Stage { stage, done, total } => self.stages.show(stage, done, total),
+            Step::Converted => self.stages.end(),
+            Step::Made(made) => warn(made),
+            _ => {}
+        }
     }
 }
 
@@ -209,47 +198,6 @@ pub(crate) fn verify(bundle: &cactus_engine::Bundle) -> Result<()> {
 
 /// Places of damage that are shown one by one.
 const SHOWN_PLACES: usize = 20;
-
-/// Whether the cache has a bundle at `path` that can be used: one of few bits says what it lost.
-fn is_made(path: &Path, bits: Bits) -> bool {
-    cactus_engine::Bundle::is_bundle(path) && (bits >= Bits::Eight || path.join(QUALITY_PATH).is_file())
-}
-
-fn variant(bits: Bits, plain: bool) -> String {
-    match bits {
-        Bits::Eight => "int8".to_owned(),
-        Bits::Sixteen => "f16".to_owned(),
-        Bits::ThirtyTwo => "f32".to_owned(),
-        few if plain => format!("cq{}-plain", few.number()),
-        few => format!("cq{}-calibrated", few.number()),
-    }
-}
-
-/// Cache key of a model given by path: it must change when the file does.
-fn local_key(path: &Path) -> Result<String> {
-    let full = std::fs::canonicalize(path)?;
-    let meta = std::fs::metadata(&full)?;
-    let modified = meta
-        .modified()?
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap_or_default();
-    let name = full
-        .file_stem()
-        .map_or_else(String::new, |s| s.to_string_lossy().into_owned());
-    let safe: String = name
-        .chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() || "-_.".contains(c) {
-                c
-            } else {
-                '-'
-            }
-        })
-        .collect();
-    let identity = format!("{}\0{}\0{}", full.display(), meta.len(), modified.as_nanos());
-    let digest = cactus_bundle::Checksum::of(identity.as_bytes());
-    Ok(format!("local--{}-{digest}", safe.trim_matches('.').to_lowercase()))
-}
 
 /// Says that a conversion begins.
 pub(crate) fn note_converting(source: &Path, bits: &str) {
@@ -329,7 +277,7 @@ pub(crate) fn load(args: &ModelArgs, options: &LoadOptions) -> Result<Arc<Model>
 
 /// An error that says what a folder of weights alone is for.
 pub(crate) fn needs_program(bundle: &cactus_engine::Bundle) -> Result<()> {
-    if bundle.manifest().task == WEIGHTS_TASK {
+    if cactus_store::needs_program(bundle).is_err() {
         let path = bundle.root().display();
         anyhow::bail!(
             "`{path}` has only weights, and no program to run; make a bundle that can run with `cactus transpile \

@@ -2,9 +2,9 @@
 //!
 //! Clients that were written for those services work with it unmodified: they are pointed at another address. The parts are:
 //!
-//! - [`protocol`]: what the APIs say, without any I/O: bodies into jobs, events into answers.
+//! - [`protocol`], a crate of its own: what the APIs say, without any I/O: bodies into jobs, events into answers.
 //! - [`models`]: the models that can be asked for, loaded and unloaded.
-//! - `answer`: from a job to its events, by way of the model's scheduler.
+//! - `answer`: the answers of a job, awaited.
 //! - `http`: connections, who may ask, streams, metrics, the page.
 //!
 //! It may depend on the engine and what lies below it. It deliberately does not find, download or convert models (whoever
@@ -15,6 +15,6 @@
 mod answer;
 mod http;
 pub mod models;
-pub mod protocol;
 
+pub use cactus_protocol as protocol;
 pub use http::{Error, OPENAPI, ROUTES, ServeOptions, Tls, serve};

@@ -12,6 +12,8 @@ use std::time::{Duration, SystemTime};
 fn end(reason: Reason) -> Event {
     Event::End(End {
         reason,
+        token_ids: Vec::new(),
+        seed: 0,
         completion_tokens: 7,
         reasoning_tokens: 2,
         times: Times {

@@ -5,7 +5,7 @@ use cactus_hub::{ItemKind, catalog, preferred};
 
 pub(crate) fn run(args: &ListArgs) -> Result<()> {
     let hub = model::hub(None, true)?;
-    model::remove_abandoned(&hub);
+    cactus_store::remove_abandoned(&hub);
     let items = hub.list()?;
     let best = preferred();
     if args.json {
@@ -65,7 +65,7 @@ fn kind(kind: &ItemKind) -> String {
 
 pub(crate) fn remove(args: &RemoveArgs) -> Result<()> {
     let hub = model::hub(None, true)?;
-    model::remove_abandoned(&hub);
+    cactus_store::remove_abandoned(&hub);
     for item in hub.remove(&args.model)? {
         output::note(format!(
             "removed {} ({}, {})",

@@ -169,7 +169,7 @@ pub(super) async fn tokenize(State(app): Shared, body: Body) -> Response {
         });
         let ids: cactus_engine::Result<(Vec<u32>, usize)> =
             ids.await.map_err(|e| ApiError::new(Kind::Server, e.to_string()))?;
-        let (ids, context) = ids.map_err(|e| crate::answer::api_error(&e, ""))?;
+        let (ids, context) = ids.map_err(|e| crate::protocol::api_error(&e, ""))?;
         Ok(json!({"tokens": ids, "count": ids.len(), "max_model_len": context}))
     }
     .await;
@@ -193,7 +193,7 @@ pub(super) async fn detokenize(State(app): Shared, body: Body) -> Response {
         let lease = app.models.acquire(&model).await?;
         let tokenizer = lease.model().scheduler.model().tokenizer();
         let text = tokenizer
-            .map_err(|e| crate::answer::api_error(&e, ""))?
+            .map_err(|e| crate::protocol::api_error(&e, ""))?
             .decode(&ids, false);
         Ok(json!({"content": text, "prompt": text}))
     }

@@ -68,6 +68,10 @@ impl Alternative {
 pub struct End {
     /// Why.
     pub reason: Reason,
+    /// The tokens of the answer, without the one that ended it.
+    pub token_ids: Vec<u32>,
+    /// Seed that repeats the answer.
+    pub seed: u64,
     /// Tokens of the answer.
     pub completion_tokens: usize,
     /// Of these, tokens of reasoning.

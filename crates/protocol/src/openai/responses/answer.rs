@@ -1,6 +1,6 @@
 //! `POST /v1/responses`: the answer, a list of items that open and close one after the other.
 
-use crate::protocol::{ApiError, Encoder, End, Event, Frame, Reason, Usage, new_id};
+use crate::{ApiError, Encoder, End, Event, Frame, Reason, Usage, new_id};
 use cactus_text::tools::Delta;
 use serde_json::{Map, Value, json};
 

@@ -5,7 +5,7 @@
 //! clients join what is repeated. Then comes the reason why it ended, and after all answers, if asked for, the usage.
 
 use super::token_logprobs;
-use crate::protocol::{ApiError, Encoder, Event, Frame, Reason, Usage, new_id};
+use crate::{ApiError, Encoder, Event, Frame, Reason, Usage, new_id};
 use cactus_text::tools::Delta;
 use serde_json::{Map, Value, json};
 

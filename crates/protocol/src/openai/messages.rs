@@ -1,6 +1,6 @@
 //! The messages of a chat completion: checked field by field, and made uniform.
 
-use crate::protocol::{ApiError, Fields, MAX_MESSAGES, Result, content, json_type, objects};
+use crate::{ApiError, Fields, MAX_MESSAGES, Result, content, json_type, objects};
 use serde_json::{Map, Value, json};
 
 /// Parts of a content that are text.

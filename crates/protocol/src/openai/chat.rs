@@ -182,8 +182,8 @@ fn format(fields: &Fields<'_>) -> Result<Option<Grammar>> {
 }
 
 /// Log-probabilities of tokens, as chat completions and responses have them.
-pub(super) fn token_logprobs(token: &crate::protocol::TokenLog) -> Value {
-    let one = |a: &crate::protocol::Alternative| json!({"token": a.text, "logprob": a.finite(), "bytes": a.bytes});
+pub(super) fn token_logprobs(token: &crate::TokenLog) -> Value {
+    let one = |a: &crate::Alternative| json!({"token": a.text, "logprob": a.finite(), "bytes": a.bytes});
     let mut json = one(&token.token);
     json["top_logprobs"] = token.top.iter().map(one).collect();
     json

@@ -1,6 +1,6 @@
 //! Ollama's answers: lines of JSON, of which the last one has the figures.
 
-use crate::protocol::{ApiError, Encoder, End, Event, Frame, Reason, Usage};
+use crate::{ApiError, Encoder, End, Event, Frame, Reason, Usage};
 use cactus_text::tools::Delta;
 use serde_json::{Map, Value, json};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,0 +1,283 @@
+//! From what a user names to a bundle on this machine: [`bundle`] finds it, fetches it and converts it into the cache.
+//!
+//! The command line, C and Python all come this way, so one of them finds what another has made. What is fetched is kept as it
+//! came, and the bundle beside it, under a name that says how it was made: `int8`, `cq4-calibrated`.
+//!
+//! It may depend on `hub`, `quality` and what converts. It deliberately does not load models, does not print (a [`Watcher`] is
+//! told what happens) and gives no advice.
+#![forbid(unsafe_code)]
+
+mod error;
+
+pub use error::{Error, ErrorKind, Result};
+
+use cactus_bundle::{Bundle, Checksum};
+use cactus_hub::{Fetched, Format, Hub, HubOptions, ModelRef};
+use cactus_import::{ConvertOptions, WEIGHTS_TASK};
+use cactus_passes::{Bits, Policy};
+use cactus_quality::{Calibrate, Made, Progress, QUALITY_PATH, Request, Stage, Text, convert_measured};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// How a model that is no bundle yet is converted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Bits for each weight. Default 8.
+    pub bits: Bits,
+    /// Below 8 bits, calibrate with the built-in text. Default true: without it much more quality is lost.
+    pub calibrate: bool,
+    /// Convert again even if the cache has the bundle. Default false.
+    pub reconvert: bool,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Wanted {
+            bits: Bits::Eight,
+            calibrate: true,
+            reconvert: false,
+        }
+    }
+}
+
+/// What happens on the way to a bundle.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Step<'a> {
+    /// The model is fetched.
+    Fetch(cactus_hub::Event<'a>),
+    /// A conversion begins.
+    Converting {
+        /// The model as it came.
+        source: &'a Path,
+        /// Bits for each weight.
+        policy: &'a Policy,
+        /// With which text it is calibrated.
+        calibrate: &'a Calibrate,
+    },
+    /// A stage of the conversion, and how far it is.
+    Stage {
+        /// The stage.
+        stage: Stage,
+        /// Weights, matrices or windows of text done.
+        done: u64,
+        /// Of how many.
+        total: u64,
+    },
+    /// The conversion has ended, well or not.
+    Converted,
+    /// What the user should know of a bundle that was made.
+    Made(&'a Made),
+}
+
+/// Is told what happens, and may stop it.
+pub trait Watcher {
+    /// Something happened. It is called on the thread that asked for the bundle.
+    fn step(&self, step: Step<'_>);
+
+    /// Asked often during a fetch; `true` stops it. A conversion goes on to its end.
+    fn is_cancelled(&self) -> bool {
+        false
+    }
+}
+
+/// A [`Watcher`] that ignores everything.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Watcher for Silent {
+    fn step(&self, _step: Step<'_>) {}
+}
+
+/// A watcher as the hub wants it.
+struct Fetching<'a>(&'a dyn Watcher);
+
+impl cactus_hub::Progress for Fetching<'_> {
+    fn event(&mut self, event: cactus_hub::Event<'_>) {
+        self.0.step(Step::Fetch(event));
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.0.is_cancelled()
+    }
+}
+
+/// A hub with the user's settings.
+///
+/// # Errors
+/// Where no folder for the cache is known.
+pub fn hub(token: Option<String>, offline: bool) -> Result<Hub> {
+    let options = HubOptions {
+        token: token.filter(|t| !t.is_empty()),
+        offline,
+        ..HubOptions::default()
+    };
+    Ok(Hub::new(options)?)
+}
+
+/// The model on this machine as it came, fetched where it is not.
+///
+/// # Errors
+/// [`Error::Hub`].
+pub fn fetch(hub: &Hub, name: &str, watcher: &dyn Watcher) -> Result<Fetched> {
+    let reference = ModelRef::parse(name)?;
+    Ok(hub.fetch(&reference, &mut Fetching(watcher))?)
+}
+
+/// The folder of a bundle of the model `name`: a path, a known name or a Hugging Face id. Where it is no bundle, one is made in
+/// the cache as `wanted` says, unless there is one.
+///
+/// # Errors
+/// [`Error::Hub`] where the model cannot be fetched, [`Error::Quality`] where it cannot be converted, [`Error::Io`].
+pub fn bundle(hub: &Hub, name: &str, wanted: &Wanted, watcher: &Rc<dyn Watcher>) -> Result<PathBuf> {
+    remove_abandoned(hub);
+    let variant = variant(wanted);
+    // A bundle made from a cached source needs no source.
+    if let Some(key) = ModelRef::parse(name)?.key() {
+        let path = hub.cache().bundle_dir(&key, &variant)?;
+        if !wanted.reconvert && is_made(&path, wanted.bits) {
+            return Ok(path);
+        }
+    }
+    let fetched = fetch(hub, name, &**watcher)?;
+    if fetched.format == Format::Bundle {
+        return Ok(fetched.path);
+    }
+    let key = match &fetched.key {
+        Some(key) => key.clone(),
+        None => local_key(&fetched.path)?,
+    };
+    let path = hub.cache().bundle_dir(&key, &variant)?;
+    let _held = hub.cache().lock(&key, &mut Fetching(&**watcher))?;
+    if !wanted.reconvert && is_made(&path, wanted.bits) {
+        return Ok(path);
+    }
+    let options = ConvertOptions {
+        policy: Policy::uniform(wanted.bits),
+        replace: true,
+        name: fetched.record.as_ref().map(|r| r.id.clone()),
+        license: fetched.record.as_ref().and_then(|r| r.license.clone()),
+        ..ConvertOptions::default()
+    };
+    let few = wanted.bits < Bits::Eight;
+    let request = Request {
+        calibrate: match few && wanted.calibrate {
+            true => Calibrate::BuiltIn,
+            false => Calibrate::No,
+        },
+        measure: few.then(Text::built_in_held_out),
+        ..Request::default()
+    };
+    watcher.step(Step::Converting {
+        source: &fetched.path,
+        policy: &options.policy,
+        calibrate: &request.calibrate,
+    });
+    let stages = Rc::clone(watcher);
+    let progress: Progress = Rc::new(move |stage, done, total| stages.step(Step::Stage { stage, done, total }));
+    let made = convert_measured(&fetched.path, &path, &options, &request, &progress);
+    watcher.step(Step::Converted);
+    watcher.step(Step::Made(&made?));
+    Ok(path)
+}
+
+/// Removes what conversions into the cache left that were killed.
+pub fn remove_abandoned(hub: &Hub) {
+    let bundles = hub.cache().root().join("bundles");
+    for key in std::fs::read_dir(bundles).into_iter().flatten().flatten() {
+        cactus_bundle::remove_abandoned(&key.path());
+    }
+}
+
+/// Checks that a bundle is more than a folder of weights.
+///
+/// # Errors
+/// [`Error::WeightsOnly`].
+pub fn needs_program(bundle: &Bundle) -> Result<()> {
+    match bundle.manifest().task == WEIGHTS_TASK {
+        true => Err(Error::WeightsOnly(bundle.root().to_owned())),
+        false => Ok(()),
+    }
+}
+
+/// Whether the cache has a bundle at `path` that can be used: one of few bits says what it lost.
+fn is_made(path: &Path, bits: Bits) -> bool {
+    Bundle::is_bundle(path) && (bits >= Bits::Eight || path.join(QUALITY_PATH).is_file())
+}
+
+fn variant(wanted: &Wanted) -> String {
+    match wanted.bits {
+        Bits::Eight => "int8".to_owned(),
+        Bits::Sixteen => "f16".to_owned(),
+        Bits::ThirtyTwo => "f32".to_owned(),
+        few if wanted.calibrate => format!("cq{}-calibrated", few.number()),
+        few => format!("cq{}-plain", few.number()),
+    }
+}
+
+/// Cache key of a model given by path: it must change when the file does.
+fn local_key(path: &Path) -> Result<String> {
+    let failed = |source| Error::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let full = std::fs::canonicalize(path).map_err(failed)?;
+    let meta = std::fs::metadata(&full).map_err(failed)?;
+    let modified = meta
+        .modified()
+        .map_err(failed)?
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    let name = full
+        .file_stem()
+        .map_or_else(String::new, |s| s.to_string_lossy().into_owned());
+    let safe: String = name
+        .chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || "-_.".contains(c) {
+                c
+            } else {
+                '-'
+            }
+        })
+        .collect();
+    let identity = format!("{}\0{}\0{}", full.display(), meta.len(), modified.as_nanos());
+    let digest = Checksum::of(identity.as_bytes());
+    Ok(format!("local--{}-{digest}", safe.trim_matches('.').to_lowercase()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variant_names_bits_and_calibration() {
+        let of = |bits, calibrate| {
+            variant(&Wanted {
+                bits,
+                calibrate,
+                ..Wanted::default()
+            })
+        };
+        assert_eq!(of(Bits::Eight, true), "int8");
+        assert_eq!(of(Bits::Sixteen, false), "f16");
+        assert_eq!(of(Bits::Four, true), "cq4-calibrated");
+        assert_eq!(of(Bits::Four, false), "cq4-plain");
+    }
+
+    #[test]
+    fn local_key_changes_with_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("My Model.gguf");
+        std::fs::write(&path, "one").unwrap();
+        let one = local_key(&path).unwrap();
+        assert!(one.starts_with("local--my-model-"), "{one}");
+        assert_eq!(local_key(&path).unwrap(), one);
+        std::fs::write(&path, "other").unwrap();
+        assert_ne!(local_key(&path).unwrap(), one);
+        assert_eq!(
+            local_key(&folder.path().join("none")).unwrap_err().kind(),
+            ErrorKind::Io
+        );
+    }
+}
