@@ -60,6 +60,8 @@ fn answered<E: Encoder>(request: Result<(Job, E), ApiError>, check: Check) -> bo
     let text = |text: &str| Event::Delta(Delta::Text(text.to_owned()));
     let end = Event::End(End {
         reason: Reason::Stop,
+        token_ids: vec![5, 6],
+        seed: 7,
         completion_tokens: 2,
         reasoning_tokens: 0,
         times: Times::default(),

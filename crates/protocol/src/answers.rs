@@ -214,7 +214,7 @@ impl Answers {
     }
 
     /// The next event of what [`Answers::take`] took.
-    pub fn next(&mut self) -> Option<(usize, Event)> {
+    pub fn next_event(&mut self) -> Option<(usize, Event)> {
         self.pending.pop_front()
     }
 

@@ -68,7 +68,7 @@ impl Answer {
     /// How an answer failed; nothing follows.
     pub(crate) async fn next(&mut self) -> Result<Option<(usize, Event)>, ApiError> {
         loop {
-            if let Some(event) = self.answers.next() {
+            if let Some(event) = self.answers.next_event() {
                 return Ok(Some(event));
             }
             if self.answers.is_over() {
@@ -87,7 +87,7 @@ impl Answer {
     /// As [`Answer::next`].
     pub(crate) fn next_now(&mut self) -> Result<Option<(usize, Event)>, ApiError> {
         loop {
-            if let Some(event) = self.answers.next() {
+            if let Some(event) = self.answers.next_event() {
                 return Ok(Some(event));
             }
             match self.receiver.try_recv() {
