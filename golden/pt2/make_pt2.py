@@ -356,6 +356,17 @@ def windows():
 
 
 @case()
+def sliding():
+    """Windows along an axis that varies, one by one, and with a step that skips or leaves something at the end."""
+
+    class Sliding(nn.Module):
+        def forward(self, x):
+            return x.unfold(1, 4, 1), x.unfold(1, 3, 2).sum(-1), x.unfold(1, 2, 5)
+
+    return Sliding(), [(torch.randn(1, 9, 4),), (torch.randn(1, 14, 4),)], {"x": {1: Dim("seq", min=8, max=64)}}
+
+
+@case()
 def volume():
     """A weight of more axes than are stored."""
 

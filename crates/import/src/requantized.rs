@@ -24,15 +24,15 @@ pub(crate) fn note(source: &dyn TensorSource, weights: &[Planned<'_>]) -> Option
         return None;
     }
     let bits = |ty: &GgmlType| 8.0 * ty.block_bytes() as f64 / ty.block_elems() as f64;
-    let all: Vec<String> = types.iter().map(|ty| format!("{ty} of {:.3} bits", bits(ty))).collect();
+    let all: Vec<String> = types.iter().map(|ty| format!("{ty}, {:.1} bits", bits(ty))).collect();
     let mut note = format!(
-        "the source is already quantized ({}): what that lost stays lost, and quality is measured against its decoded weights",
-        all.join(", ")
+        "the source is quantized already ({}), and what that lost stays lost. Quality is measured against the decoded weights",
+        all.join("; ")
     );
     if !finer.is_empty() {
         let finer: Vec<String> = finer.iter().map(|ty| format!("{ty} {}", ty.group_elems())).collect();
         note += &format!(
-            "; its scales are for fewer weights ({}) than those stored here ({group}), so its values are not kept exactly",
+            ". Values are not kept exactly, because one scale stands for fewer weights in the source ({}) than here ({group})",
             finer.join(", ")
         );
     }
@@ -94,17 +94,17 @@ mod tests {
             note(&Named, &planned)
         };
         let all = found(Packing::Cq4G128, &[0, 1, 3]).unwrap();
-        assert!(all.contains("(Q4_K of 4.500 bits, Q6_K of 6.562 bits)"), "{all}");
-        assert!(all.contains("(Q4_K 32, Q6_K 16) than those stored here (128)"), "{all}");
+        assert!(all.contains("(Q4_K, 4.5 bits; Q6_K, 6.6 bits)"), "{all}");
+        assert!(all.contains("(Q4_K 32, Q6_K 16) than here (128)"), "{all}");
         let none_finer = found(Packing::Int8G32, &[0, 2]).unwrap();
         assert!(
-            none_finer.contains("Q8_0 of 8.500 bits") && !none_finer.contains("fewer weights"),
+            none_finer.contains("Q8_0, 8.5 bits") && !none_finer.contains("fewer weights"),
             "{none_finer}"
         );
         assert!(
             found(Packing::Int8G32, &[1])
                 .unwrap()
-                .contains("(Q6_K 16) than those stored here (32)")
+                .contains("(Q6_K 16) than here (32)")
         );
         assert_eq!(found(Packing::Cq4G128, &[3]), None);
         assert_eq!(found(Packing::F16N16, &[0]), None);

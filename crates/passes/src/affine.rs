@@ -206,14 +206,15 @@ pub(crate) fn everywhere(g: &Graph, v: ValueId, depth: usize) -> Option<bool> {
             let fixed = x.coefficients.iter().all(|&c| c == 0);
             x.constant.as_integer().filter(|_| fixed).map(|n| n != 0)
         }
-        Op::Binary { f: BinaryFn::And } => {
-            let (a, b) = (
-                everywhere(g, node.inputs[0], depth),
-                everywhere(g, node.inputs[1], depth),
-            );
-            match (a, b) {
-                (Some(false), _) | (_, Some(false)) => Some(false),
-                (Some(true), b) => b,
+        Op::Binary {
+            f: f @ (BinaryFn::And | BinaryFn::Or),
+        } => {
+            // The truth value that decides alone.
+            let decides = *f == BinaryFn::Or;
+            let side = |i: usize| everywhere(g, node.inputs[i], depth);
+            match (side(0), side(1)) {
+                (Some(a), _) | (_, Some(a)) if a == decides => Some(decides),
+                (Some(_), b) => b,
                 _ => None,
             }
         }
@@ -222,6 +223,15 @@ pub(crate) fn everywhere(g: &Graph, v: ValueId, depth: usize) -> Option<bool> {
         }
         _ => None,
     }
+}
+
+/// The value with an axis for each of `rank`, aligned at the last one.
+pub(crate) fn aligned(x: &Affine, rank: usize) -> Option<Affine> {
+    let all = Affine {
+        coefficients: vec![0; rank],
+        constant: Dim::known(0),
+    };
+    all.combined(x, 1)
 }
 
 /// A dimension that may be negative.
@@ -263,6 +273,10 @@ pub(crate) fn affine(g: &Graph, v: ValueId, depth: usize) -> Known<Affine> {
             let zero = x.constant.is(0) && x.coefficients.iter().all(|&c| c == 0);
             if zero { Ok(x) } else { Err(unknown()) }
         }),
+        Op::Where => match everywhere(g, node.inputs[0], depth) {
+            Some(holds) => aligned(&of(if holds { 1 } else { 2 })?, g.ty(v).shape.len()).ok_or_else(unknown),
+            None => Err(unknown()),
+        },
         Op::Concat { axis } => joined(g, node, *axis, depth).ok_or_else(unknown),
         Op::Take { axis } => taken(g, node, *axis, depth).ok_or_else(unknown),
         Op::Unary { f: UnaryFn::Neg } => of(0)?.negated().ok_or_else(unknown),

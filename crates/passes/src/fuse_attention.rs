@@ -4,7 +4,7 @@
 
 use crate::layout::Heads;
 use crate::of_heads::{sinks_operand, with_sinks, without_maximum};
-use crate::pattern::{Match, Miss, insert_before, maker, near, only_user, place, place_of, scalar, type_of};
+use crate::pattern::{Match, Miss, insert_before, is_output, maker, near, place, place_of, scalar, type_of, users};
 use crate::scores::{Bias, BiasSource, scores};
 use crate::{Pass, Report, Result};
 use cactus_ir::{AttentionAttrs, BinaryFn, Dim, Graph, Literal, NodeId, Op, ValueId};
@@ -29,32 +29,38 @@ impl Pass for FuseAttention {
     fn run(&self, graph: &mut Graph, report: &mut Report) -> Result<()> {
         for id in graph.order().to_vec() {
             let path = place_of(graph, id);
-            match find(graph, id) {
-                Ok(found) => {
-                    let mut what = if found.attrs.causal {
-                        "causal attention"
-                    } else {
-                        "attention"
+            // Once for each product with the softmax.
+            loop {
+                let found = match find(graph, id) {
+                    Ok(found) => found,
+                    Err(miss) => {
+                        if let Miss::Near(why) = miss {
+                            report.missed(self.name(), &path, why);
+                        }
+                        break;
                     }
-                    .to_owned();
-                    let parts = [
-                        (found.attrs.window.is_some(), " with a window"),
-                        (found.attrs.chunk.is_some(), " in chunks"),
-                        (found.attrs.sinks, " with sinks"),
-                        (found.attrs.slopes, " with slopes"),
-                    ];
-                    parts.iter().filter(|(is, _)| *is).for_each(|(_, part)| what += part);
-                    if let Some(bias) = &found.bias {
-                        what += &format!(
-                            " and a mask that is added, as it is not proven to be causal: {}",
-                            bias.why
-                        );
-                    }
-                    rewrite(graph, found)?;
-                    report.fired(self.name(), &path, what);
+                };
+                let mut what = if found.attrs.causal {
+                    "causal attention"
+                } else {
+                    "attention"
                 }
-                Err(Miss::Near(why)) => report.missed(self.name(), &path, why),
-                Err(Miss::Other) => {}
+                .to_owned();
+                let parts = [
+                    (found.attrs.window.is_some(), " with a window"),
+                    (found.attrs.chunk.is_some(), " in chunks"),
+                    (found.attrs.sinks, " with sinks"),
+                    (found.attrs.slopes, " with slopes"),
+                ];
+                parts.iter().filter(|(is, _)| *is).for_each(|(_, part)| what += part);
+                if let Some(bias) = &found.bias {
+                    what += &format!(
+                        " and a mask that is added, as it is not proven to be causal: {}",
+                        bias.why
+                    );
+                }
+                rewrite(graph, found)?;
+                report.fired(self.name(), &path, what);
             }
         }
         graph.remove_dead();
@@ -74,6 +80,23 @@ struct Found {
     bias: Option<Bias>,
 }
 
+/// What reads the shares: one node, or the first of several products of them with values, as differential attention has
+/// them (Ye et al. 2024).
+fn reader(g: &Graph, shares: ValueId) -> Match<NodeId> {
+    let all = users(g, shares);
+    let is_product = |id: &NodeId| {
+        let node = g.node(*id);
+        node.op == Op::MatMul && node.inputs[0] == shares && node.inputs[1] != shares
+    };
+    match all[..] {
+        [] => Err(Miss::Other),
+        _ if is_output(g, shares) => near("the softmax is used elsewhere too"),
+        [one] => Ok(one),
+        [first, ..] if all.iter().all(is_product) => Ok(first),
+        _ => near("the softmax is used elsewhere too"),
+    }
+}
+
 /// Attention around the softmax `id`.
 fn find(g: &Graph, id: NodeId) -> Match<Found> {
     let node = g.node(id);
@@ -87,9 +110,7 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
             "softmax of {ty} is not over the keys of [batch, heads, queries, keys]"
         ));
     }
-    let Some(mut root) = only_user(g, shares) else {
-        return near("the softmax is used elsewhere too");
-    };
+    let mut root = reader(g, shares)?;
     let mut inner = node.inputs[0];
     inner = without_maximum(g, inner).unwrap_or(inner);
     let mut shares = shares;
@@ -109,7 +130,7 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
             ));
         }
         shares = cut.outputs[0];
-        root = only_user(g, shares).map_or_else(|| near("the softmax is used elsewhere too"), Ok)?;
+        root = reader(g, shares)?;
         inner = without_maximum(g, scores).unwrap_or(scores);
         sinks = Some(of_heads);
     }

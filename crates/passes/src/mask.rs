@@ -1,6 +1,6 @@
 //! What a mask lets through, proven.
 
-use crate::affine::{Affine, Known, MAX_DEPTH, affine, everywhere};
+use crate::affine::{Affine, Known, MAX_DEPTH, affine, aligned, everywhere};
 use crate::pattern::{binary, describe, maker, scalar};
 use cactus_ir::{BinaryFn, CompareFn, Def, Graph, Literal, Node, Op, UnaryFn, ValueId};
 use cactus_tensor::DType;
@@ -207,6 +207,15 @@ fn follow(g: &Graph, v: ValueId, depth: usize) -> Known<Conditions> {
             a.0.extend(b.0);
             Ok(a)
         }
+        // Beside what holds nowhere, the other side.
+        Op::Binary { f: BinaryFn::Or } => {
+            let never = |i: usize| everywhere(g, node.inputs[i], depth) == Some(false);
+            match (never(0), never(1)) {
+                (true, _) => of(1),
+                (_, true) => of(0),
+                _ => Err(unknown()),
+            }
+        }
         Op::Unary { f: UnaryFn::Not } => of(0)?.negated(),
         // A mask kept as a number.
         Op::Cast { dtype: DType::Bool } => {
@@ -254,11 +263,7 @@ fn chunks_of(g: &Graph, node: &Node, depth: usize) -> Option<Condition> {
     let side = |v: ValueId| {
         let (x, n) = floor_quotient(g, v, depth)?;
         // With an axis for each of the result.
-        let all = Affine {
-            coefficients: vec![0; rank],
-            constant: cactus_ir::Dim::known(0),
-        };
-        Some((all.combined(&x, 1)?, n))
+        Some((aligned(&x, rank)?, n))
     };
     let ((a, n), (b, m)) = (side(node.inputs[0])?, side(node.inputs[1])?);
     (n == m).then_some(Condition::SameChunk([a, b], n))

@@ -2,9 +2,9 @@
 //! 2021), and sinks, scores without a value (Xiao et al. 2023).
 
 use crate::Result;
-use crate::affine::{Affine, MAX_DEPTH, affine};
-use crate::pattern::{binary, insert_before, kept_axes, maker, scalar, strip};
-use cactus_ir::{BinaryFn, Def, Dim, Graph, Literal, Node, NodeId, Op, ReduceFn, ValueId};
+use crate::affine::{Affine, MAX_DEPTH, affine, aligned};
+use crate::pattern::{binary, either, insert_before, kept_axes, maker, scalar, strip, sum_last, unary};
+use cactus_ir::{BinaryFn, Def, Dim, Graph, Literal, Node, NodeId, Op, ReduceFn, UnaryFn, ValueId};
 
 /// A value that is `numbers[head] * position`, where `position` is an affine function of the indices.
 #[derive(Clone, Debug)]
@@ -59,11 +59,7 @@ impl Slopes {
             return None;
         };
         let axis = own + rank - shape.len();
-        let all = Affine {
-            coefficients: vec![0; rank],
-            constant: Dim::known(0),
-        };
-        let position = all.combined(&affine(g, position, depth).ok()?, 1)?;
+        let position = aligned(&affine(g, position, depth).ok()?, rank)?;
         (position.coefficients[axis] == 0).then(|| Slopes {
             numbers: values.clone(),
             axis,
@@ -91,6 +87,16 @@ pub(crate) fn without_maximum(g: &Graph, v: ValueId) -> Option<ValueId> {
     let last = g.ty(x).shape.len().checked_sub(1)?;
     let largest = matches!(&node.op, Op::Reduce { f: ReduceFn::Max, axes, keepdim: true } if axes[..] == [last]);
     (largest && node.inputs[0] == x).then_some(x)
+}
+
+/// `x`, where `v` is the logarithm of the sum of `exp(x)` along its last axis, which stays, as it is computed without
+/// overflow.
+pub(crate) fn logarithm_of_sum(g: &Graph, v: ValueId) -> Option<ValueId> {
+    either(g, v, BinaryFn::Add, |log, most| {
+        let rest = unary(g, sum_last(g, unary(g, log, UnaryFn::Log)?)?, UnaryFn::Exp)?;
+        let (_, less) = binary(g, rest, BinaryFn::Sub)?;
+        (less == most).then(|| without_maximum(g, rest))?
+    })
 }
 
 /// `(scores, sinks)` where `v` is `scores` with a sink behind each row; `sinks` has a number for each head, in whatever

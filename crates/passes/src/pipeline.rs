@@ -16,6 +16,7 @@ use crate::fuse_rms_norm::FuseRmsNorm;
 use crate::fuse_rope::FuseRope;
 use crate::fuse_router::FuseRouter;
 use crate::fuse_short_conv::FuseShortConv;
+use crate::fuse_sinks::FuseSinks;
 use crate::insert_states::InsertStates;
 use crate::keep_batch::KeepBatch;
 use crate::merge_linear::MergeLinear;
@@ -91,6 +92,7 @@ static PIPELINE: &[&dyn PassSync] = &[
     &FuseRope,
     &FuseAttention,
     &Canonicalize,
+    &FuseSinks,
     &Fold,
     &SinkPermutes,
     &Canonicalize,

@@ -130,6 +130,39 @@ pub fn choose_storage(graph: &Graph, policy: &Policy) -> BTreeMap<String, Storag
         .collect()
 }
 
+/// Share of all weights from which on [`unquantized`] says something.
+const WORTH_SAYING: f64 = 0.1;
+
+/// What somebody who asked for few bits should know, in a sentence: that many of the weights of these graphs stay in single
+/// precision, since no product reads them as matrices.
+#[must_use]
+pub fn unquantized(graphs: &[&Graph], policy: &Policy) -> Option<String> {
+    let (mut all, mut kept) = (0.0, Vec::new());
+    for g in graphs {
+        for (v, _) in g.weights() {
+            let shape = g.ty(v).known_shape().unwrap_or_default();
+            let elements: f64 = shape.iter().map(|&d| d as f64).product();
+            all += elements;
+            let choice = choose(g, v, policy);
+            if choice.storage == Storage::Plain && shape.len() > 1 {
+                kept.push((elements, g.value(v).name.clone(), choice.reason));
+            }
+        }
+    }
+    let share = kept.iter().map(|(n, ..)| n).sum::<f64>() / all;
+    let (_, name, reason) = kept.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let more = match kept.len() - 1 {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    (share >= WORTH_SAYING).then(|| {
+        format!(
+            "{:.0} % of the weights stay in single precision, because no product reads them as matrices: `{name}` ({reason}){more}",
+            100.0 * share
+        )
+    })
+}
+
 fn choose(g: &Graph, v: ValueId, policy: &Policy) -> StorageChoice {
     let choice = |storage, reason: String| StorageChoice { storage, reason };
     let mut roles: Vec<&str> = Vec::new();
@@ -249,6 +282,28 @@ mod tests {
             choose_storage(&g, &Policy::uniform(Bits::Eight))["tied"]
                 .reason
                 .contains("embedding")
+        );
+        assert_eq!(unquantized(&[&g], &Policy::uniform(Bits::Four)), None);
+    }
+
+    #[test]
+    fn weights_that_stay_whole_are_named_where_they_are_many() {
+        let with = |rows: usize| {
+            let mut b = GraphBuilder::new("g");
+            let x = b.input("x", TensorType::new(DType::F32, ["n".into(), 64.into()]));
+            let (w, experts) = (b.weight("w", &[64, 64]), b.weight("experts", &[rows, 64]));
+            let at = b.scalar_i64(1).unwrap();
+            let taken = b.op(Op::Take { axis: 0 }, &[experts, at]).unwrap();
+            let y = b.linear(x, w, None).and_then(|y| b.mul(y, taken)).unwrap();
+            b.output("y", y);
+            b.finish().unwrap()
+        };
+        let policy = Policy::uniform(Bits::Eight);
+        assert_eq!(unquantized(&[&with(7)], &policy), None);
+        let said = unquantized(&[&with(7), &with(320)], &policy).unwrap();
+        assert_eq!(
+            said,
+            "72 % of the weights stay in single precision, because no product reads them as matrices: `experts` (read by take) and 1 more"
         );
     }
 }

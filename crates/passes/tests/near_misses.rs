@@ -46,6 +46,15 @@ fn query_and_key(b: &mut GraphBuilder) -> Result<(ValueId, ValueId)> {
     ))
 }
 
+/// One of two numbers in the shape of `x`, by a condition that is `truth` everywhere.
+fn choose(b: &mut GraphBuilder, x: ValueId, truth: bool, numbers: [i64; 2]) -> Result<ValueId> {
+    let nothing = b.binary(BinaryFn::Sub, x, x)?;
+    let other = b.scalar_i64(i64::from(!truth))?;
+    let condition = b.compare(CompareFn::Eq, nothing, other)?;
+    let [yes, no] = [b.scalar_i64(numbers[0])?, b.scalar_i64(numbers[1])?];
+    b.select(condition, yes, no)
+}
+
 fn hide(b: &mut GraphBuilder, mask: ValueId, scores: ValueId) -> Result<ValueId> {
     let hidden = b.scalar(f32::NEG_INFINITY)?;
     b.select(mask, scores, hidden)
@@ -196,7 +205,7 @@ proptest! {
     #[test]
     fn any_mask_of_positions_keeps_its_meaning(
         f in 0usize..4, offset in -3i64..4, key_first: bool, negate: bool, by_add: bool, also_causal: bool,
-        floats: bool,
+        floats: bool, beside in 0usize..4,
     ) {
         let f = [CompareFn::Lt, CompareFn::Le, CompareFn::Gt, CompareFn::Ge][f];
         let before = attention(|b, scores| {
@@ -214,6 +223,14 @@ proptest! {
             if also_causal {
                 let causal = b.compare(CompareFn::Le, key, query)?;
                 mask = b.binary(BinaryFn::And, causal, mask)?;
+            }
+            // Or where two numbers are equal, which they are nowhere, as the images of a text without any.
+            let choice = [(0, 1), (1, 0)].into_iter().nth(beside);
+            if let Some((a, c)) = choice {
+                let of_query = choose(b, query, false, [7, -1])?;
+                let of_key = choose(b, key, true, [a, c])?;
+                let same = b.compare(CompareFn::Eq, of_query, of_key)?;
+                mask = if a == 0 { b.binary(BinaryFn::Or, same, mask)? } else { b.binary(BinaryFn::Or, mask, same)? };
             }
             if !by_add {
                 return hide(b, mask, scores);

@@ -2,7 +2,9 @@
 
 mod kit;
 
-use cactus_ir::{BinaryFn, CompareFn, Dim, Graph, GraphBuilder, Literal, Op, ReduceFn, Result, SEQ, UnaryFn, ValueId};
+use cactus_ir::{
+    AttentionAttrs, BinaryFn, CompareFn, Dim, Graph, GraphBuilder, Literal, Op, ReduceFn, Result, SEQ, UnaryFn, ValueId,
+};
 use cactus_reference::{Interpreter, States, Tensors, eval_op};
 use cactus_tensor::DType;
 use cactus_testkit::{assert_close, tiny::causal_mask};
@@ -421,6 +423,81 @@ fn fuse_attention_takes_sinks() {
         b.matmul(shares, v)
     });
     check("fuse_attention", "sinks", &g);
+}
+
+#[test]
+fn fuse_attention_takes_several_products_with_one_softmax() {
+    let g = graph(|b| {
+        let (scores, v) = scores_and_values(b)?;
+        let scores = hide_later(b, scores)?;
+        let shares = b.softmax_last(scores)?;
+        // Half of the width each, and their difference.
+        let halves = [b.slice_last(v, 0, 2)?, b.slice_last(v, 2, 4)?];
+        let [first, second] = [b.matmul(shares, halves[0])?, b.matmul(shares, halves[1])?];
+        b.binary(BinaryFn::Sub, first, second)
+    });
+    check("fuse_attention", "shared", &g);
+    let (after, _) = run_pass("fuse_attention", &g);
+    let left = after
+        .nodes()
+        .filter(|(_, n)| matches!(n.op, Op::Softmax { .. }))
+        .count();
+    assert_eq!(left, 0, "{after}");
+}
+
+/// Attention, and beside it what a sink leaves of each row by scores times `scale`.
+fn sinks_behind(scale: f32) -> Graph {
+    graph(|b| {
+        let [q, k, v] = ["q", "k", "v"].map(|name| input(b, name, "batch seq 2 4"));
+        let attrs = AttentionAttrs {
+            scale: 0.5,
+            causal: true,
+            window: None,
+            chunk: None,
+            softcap: None,
+            sinks: false,
+            slopes: false,
+            state: None,
+        };
+        let y = b.op(Op::Attention(attrs), &[q, k, v])?;
+        let y = b.permute(y, &[0, 2, 1, 3])?;
+        // The scores a second time, for the logarithm of their sum.
+        let q = b.permute(q, &[0, 2, 1, 3])?;
+        let k = b.permute(k, &[0, 2, 3, 1])?;
+        let scores = b.matmul(q, k)?;
+        let scores = b.scale(scores, scale)?;
+        let scores = hide_later(b, scores)?;
+        let reduced = |b: &mut GraphBuilder, f, x| {
+            let (axes, keepdim) = (vec![3], true);
+            b.op(Op::Reduce { f, axes, keepdim }, &[x])
+        };
+        let most = reduced(b, ReduceFn::Max, scores)?;
+        let rest = b.binary(BinaryFn::Sub, scores, most)?;
+        let rest = b.unary(UnaryFn::Exp, rest)?;
+        let sum = reduced(b, ReduceFn::Sum, rest)?;
+        let sum = b.unary(UnaryFn::Log, sum)?;
+        let sum = b.add(sum, most)?;
+        let sum = b.reshape(sum, dims("batch 2 seq"))?;
+        let sinks = b.weight("sinks", &[2]);
+        let sinks = b.reshape(sinks, dims("2 1"))?;
+        let left = b.binary(BinaryFn::Sub, sum, sinks)?;
+        let left = b.unary(UnaryFn::Sigmoid, left)?;
+        let left = b.reshape(left, dims("batch 2 seq 1"))?;
+        b.mul(y, left)
+    })
+}
+
+#[test]
+fn fuse_sinks_takes_what_a_sink_leaves_of_attention() {
+    check("fuse_sinks", "behind", &sinks_behind(0.5));
+    // Of other scores it is no sink.
+    let other = sinks_behind(0.25);
+    let (after, report) = run_pass("fuse_sinks", &other);
+    assert_eq!(after.to_string(), other.to_string());
+    assert!(
+        report.to_string().contains("are not those of the attention"),
+        "{report}"
+    );
 }
 
 #[test]

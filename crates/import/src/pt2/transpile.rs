@@ -177,6 +177,11 @@ pub fn transpile_calibrated(
         errors.extend(lost);
     }
     let idle = conversion.policy.idle_rules(&stored);
+    let graphs: Vec<&Graph> = ready.iter().map(|r| &r.optimized).collect();
+    let asked = options.bits.is_some_and(|bits| bits <= 8);
+    let whole = asked
+        .then(|| cactus_passes::unquantized(&graphs, &conversion.policy))
+        .flatten();
     let decoder = ready.iter().find(|r| r.task == Task::CausalLm);
     let vocab_size = match decoder.map(|r| (&r.optimized, r.optimized.outputs())) {
         Some((g, [(_, logits)])) => g.ty(*logits).last_known().unwrap_or(0),
@@ -234,7 +239,7 @@ pub fn transpile_calibrated(
         tensors: stored.len(),
         weights_bytes,
         seconds: start.elapsed().as_secs_f64(),
-        notes: idle.into_iter().chain(unread).collect(),
+        notes: idle.into_iter().chain(unread).chain(whole).collect(),
         source_types: None,
         errors,
         explanation,

@@ -2,7 +2,8 @@
 
 use super::elementwise::one;
 use super::{Row, unsupported};
-use crate::pt2::arguments::Call;
+use crate::pt2::arguments::{Call, Number};
+use crate::pt2::expression::Bounds as _;
 use crate::pt2::importer::{Importer, invalid};
 use crate::{Error, Result};
 use cactus_ir::{BinaryFn, Dim, Literal, Op, ValueId, element_key};
@@ -548,7 +549,7 @@ fn flip(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
         let size = im.shape(x)[axis].clone();
         // size - 1 - i
         let last = size.sub(&Dim::known(1)).map_err(invalid)?;
-        let last = im.number(&crate::pt2::arguments::Number::Size(last))?;
+        let last = im.number(&Number::Size(last))?;
         let ids = im.b.iota(0usize, size).map_err(invalid)?;
         let ids = im.binary(BinaryFn::Sub, last, ids)?;
         x = im.op(Op::Take { axis }, &[x, ids])?;
@@ -564,18 +565,26 @@ fn unfold(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
         positive(call.integer("size", None)?),
         positive(call.integer("step", None)?),
     );
-    let n = im.shape(x)[axis].as_known();
-    let (Some(size), Some(step), Some(n)) = (size, step, n) else {
-        return unsupported("windows of an axis that varies");
+    let (Some(size), Some(step)) = (size, step) else {
+        return unsupported("windows without a size or a step");
     };
-    let Some(room) = n.checked_sub(size) else {
-        return unsupported("a window larger than the axis");
-    };
-    let count = room / step + 1;
-    let ids: Vec<i64> = (0..count)
-        .flat_map(|w| (0..size).map(move |i| (w * step + i) as i64))
-        .collect();
-    let ids = im.b.literal(&[count, size], Literal::I64(ids)).map_err(invalid)?;
+    let room = im.shape(x)[axis].sub(&Dim::known(size)).map_err(invalid)?;
+    match room.as_integer() {
+        Some(n) if n < 0 => return unsupported("a window larger than the axis"),
+        Some(_) => {}
+        None => im.require(room.clone()),
+    }
+    let count = room
+        .floor_div(step)
+        .and_then(|n| n.add(&Dim::known(1)))
+        .map_err(invalid)?;
+    // w * step + i
+    let first = im.b.iota(0usize, count.clone()).map_err(invalid)?;
+    let step = im.number(&Number::Size(Dim::known(step)))?;
+    let first = im.binary(BinaryFn::Mul, first, step)?;
+    let first = im.reshape(first, vec![count, Dim::known(1)])?;
+    let within = im.b.iota(0usize, size).map_err(invalid)?;
+    let ids = im.binary(BinaryFn::Add, first, within)?;
     let y = im.op(Op::Take { axis }, &[x, ids])?;
     // The window becomes the last axis.
     let rank = im.rank(y);
