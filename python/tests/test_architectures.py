@@ -58,6 +58,10 @@ def test_page_counts_and_gives_reasons():
     }
     text = architectures_page.page({"causal": results}, {"torch": "2.15.0", "transformers": "5.23.0"})
     assert "| Causal language models | 3 | 2 | 2 | 2 | 2 | 1 | 1 |" in text
+    assert "earlier build" not in text
+    results["a"]["program"] = "2026-11-22 20:00"
+    text = architectures_page.page({"causal": results}, {"torch": "2.15.0", "transformers": "5.23.0"})
+    assert "2 of 3 models were taken with an earlier build of the program" in text
     assert "Without exception (equal tokens, the largest error is 2e-07): `a`." in text
     assert "| `b` | yes | 2e-07 | no states | positions / are cut |" in text
     assert "- `c`: ImportError: no timm" in text

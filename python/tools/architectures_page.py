@@ -40,12 +40,20 @@ def page(groups: dict[str, dict], versions: dict[str, str], known: dict[str, lis
     titles = [(name, GROUPS[name].title) for name in GROUPS if name in groups]
     for name, title in titles:
         text += "| " + " | ".join([title, *map(str, counts(name, groups[name]))]) + " |\n"
+    text += older(groups)
     for name, names in missing.items():
         if names:
             text += f"\n{GROUPS[name].title}: {len(names)} are not run for this state of the page.\n"
     for name, title in titles:
         text += f"\n## {title}\n\n" + body(name, groups[name])
     return text
+
+
+def older(groups: dict[str, dict]) -> str:
+    """How many rows are not of the newest build of the program."""
+    programs = [r.get("program", "") for results in groups.values() for r in results.values()]
+    count = sum(p != max(programs) for p in programs) if programs else 0
+    return f"\n{count} of {len(programs)} models were taken with an earlier build of the program than the others.\n" if count else ""
 
 
 def built(result: dict) -> bool:

@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import sys
+import time
 import warnings
 from pathlib import Path
 
@@ -32,6 +33,13 @@ def keep(path, results):
     beside = path.with_suffix(".partial")
     beside.write_text(json.dumps(results, indent=1, sort_keys=True))
     os.replace(beside, path)
+
+
+def program_built():
+    """When the program was built, which tells results of several builds apart."""
+    from cactus.transpile.program import find
+
+    return time.strftime("%Y-%m-%d %H:%M", time.gmtime(os.stat(find()).st_mtime))
 
 
 def shown(group, result):
@@ -82,7 +90,7 @@ def main():
 
     if unknown := set(args.groups) - set(GROUPS):
         parser.error(f"no such group: {', '.join(sorted(unknown))}; there are {', '.join(GROUPS)}")
-    results = read(args.json)
+    results, program = read(args.json), program_built()
     for name in args.groups or GROUPS:
         group, found = GROUPS[name], results.setdefault(name, {})
         chosen = [n for n in group.names() if not args.only or n in args.only]
@@ -90,7 +98,7 @@ def main():
             open_ = lambda n: n not in found or args.exceptions and not fine(name, found[n])  # noqa: E731
             chosen = [n for n in chosen if open_(n)]
         for result in each(chosen, group.find, args.jobs, args.limit):
-            found[result["name"]] = result
+            found[result["name"]] = result | {"program": program}
             keep(args.json, results)
             for line in shown(name, result):
                 print(line, flush=True)

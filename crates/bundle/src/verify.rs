@@ -191,7 +191,10 @@ impl Bundle {
             more => names.push(format!("and {more} tensors more")),
         }
         let (kind, wrong) = match &place.wrong {
-            Wrong::Checksum => (ErrorKind::Checksum, "are damaged: their checksum is another".to_owned()),
+            Wrong::Checksum => (
+                ErrorKind::Checksum,
+                "are damaged: their checksum does not match".to_owned(),
+            ),
             Wrong::Unreadable(why) => (ErrorKind::Io, format!("cannot be read: {why}")),
         };
         let what = format!("{} bytes {wrong} ({})", end - start, names.join("; "));

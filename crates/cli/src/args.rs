@@ -52,9 +52,10 @@ pub(crate) enum Command {
 }
 
 const SERVE: &str = "\
-Start with `cactus serve`, and open http://127.0.0.1:8080 in a browser. Clients of OpenAI are pointed at
-http://127.0.0.1:8080/v1, those of Anthropic and Ollama at http://127.0.0.1:8080.
-CACTUS_API_KEY sets keys as --api-key does, separated by commas, and keeps them out of the list of processes.";
+Start with `cactus serve`, and open http://127.0.0.1:8080 in a browser.
+Clients of OpenAI use the address http://127.0.0.1:8080/v1, those of Anthropic and Ollama
+http://127.0.0.1:8080. Keys can also come from CACTUS_API_KEY, separated by commas, which keeps
+them out of the list of processes.";
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
@@ -85,10 +86,10 @@ pub(crate) struct ServeArgs {
     /// Private key as a PEM file
     #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "Access")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Most memory of all loaded models, such as 4GB; models nobody uses make room [default: no limit]
+    /// Most memory for all loaded models together, such as 4GB; idle ones are unloaded to make room [default: no limit]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Limits")]
     pub(crate) max_memory: Option<u64>,
-    /// Unload a model that nobody asked for so long [default: never]
+    /// Unload a model after so many minutes without a request [default: never]
     #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Limits")]
     pub(crate) idle: Option<u32>,
     /// Load the first model only when somebody asks for it
@@ -109,7 +110,7 @@ pub(crate) struct ServeArgs {
     /// Longest time of an answer
     #[arg(long, default_value_t = 600, value_name = "SECONDS", help_heading = "Limits")]
     pub(crate) timeout: u64,
-    /// Longest time that answers get to end when the server is told to stop
+    /// Longest time that running answers get to finish when the server is told to stop
     #[arg(long, default_value_t = 30, value_name = "SECONDS", help_heading = "Limits")]
     pub(crate) drain: u64,
     #[command(flatten)]
@@ -270,7 +271,8 @@ pub(crate) struct RunArgs {
     /// Input array, for a bundle that is a function; by name or position, can be repeated
     #[arg(long, value_name = "NAME=FILE.npy")]
     pub(crate) input: Vec<String>,
-    /// Run this component alone, on arrays or token ids [default: a language model generates, of a function all run in order]
+    /// Run only this component, on arrays or token ids [default: a language model generates; of a function, all
+    /// components run in order]
     #[arg(long, value_name = "NAME")]
     pub(crate) component: Option<String>,
     /// Write each output of a function to this folder, as NAME.npy and as POSITION.npy
@@ -633,7 +635,8 @@ pub(crate) struct BenchArgs {
     /// Tokens already in the context when generating starts; several numbers, separated by commas, are measured in turn
     #[arg(long, default_value = "0", value_delimiter = ',')]
     pub(crate) depth: Vec<usize>,
-    /// Answers generated at the same time, measured beside one alone: all tokens of all of them in a second
+    /// Also measure so many answers generated at the same time, and show the tokens of all of them in a second; several
+    /// numbers, separated by commas
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=128))]
     pub(crate) streams: Vec<u16>,
     /// Repetitions; the median is reported
@@ -744,7 +747,8 @@ pub(crate) struct EvalArgs {
     /// Text file, or rows of JSON [default: a small built-in text]
     #[arg(long, short, conflicts_with = "task")]
     pub(crate) file: Option<PathBuf>,
-    /// Window length in tokens; the second half of each window is measured. With --task, most tokens of question and answer
+    /// Window length in tokens; the second half of each window is measured. With --task, the most tokens of a question
+    /// and its answer together
     #[arg(long, value_name = "TOKENS")]
     pub(crate) context: Option<usize>,
     /// Measure at most this many windows [default: all]
@@ -771,7 +775,7 @@ pub(crate) struct EvalArgs {
     /// Ask in plain text, without the model's chat template
     #[arg(long, requires = "task")]
     pub(crate) raw: bool,
-    /// For BFCL: hold calls to the schemas of the tools, and have the model make at least one where the case has calls
+    /// For BFCL: allow only calls that satisfy the schemas of the tools, and require one where the case expects calls
     #[arg(long, requires = "task", conflicts_with = "raw")]
     pub(crate) constrained: bool,
     /// Run the programs that the model writes. There are limits but no sandbox: the programs can read what you can read

@@ -30,6 +30,9 @@ impl std::fmt::Display for Advised {
     }
 }
 
+/// What to do where a captured language model has to read a text.
+pub(crate) const NAME_TOKENIZER: &str = "name the folder of the model's tokenizer with `--tokenizer FOLDER`";
+
 /// What to do about `error`, where something can be done.
 pub(crate) fn for_error(error: &anyhow::Error) -> Option<String> {
     if let Some(advised) = error.downcast_ref::<Advised>() {
@@ -121,6 +124,7 @@ fn quality(e: &cactus_quality::Error) -> Option<String> {
         E::Floor { calibrated: true, .. } => Some(
             "use more bits, or an average such as `--bits auto:4.5`; `--force` writes the bundle anyway".to_owned(),
         ),
+        E::Text(what) if what.ends_with(cactus_quality::NO_TOKENIZER) => Some(NAME_TOKENIZER.to_owned()),
         E::Bundle(e) => bundle(e.kind()),
         E::Engine(e) => engine(e),
         E::Runtime(e) => runtime(e),

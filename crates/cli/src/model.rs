@@ -126,7 +126,7 @@ pub(crate) fn bundle(args: &ModelArgs) -> Result<PathBuf> {
     let advised = Advised {
         what: format!("`{model}` cannot be converted to {bits} bits"),
         below_floor: format!(
-            "use more bits{without}; `cactus convert {model} FOLDER --bits {bits} --force` writes a bundle whatever it loses"
+            "use more bits{without}; `cactus convert {model} FOLDER --bits {bits} --force` writes the bundle anyway"
         ),
     };
     made.map_err(|e| advised.of(of_store(e)))
@@ -174,14 +174,16 @@ pub(crate) fn verify(bundle: &cactus_engine::Bundle) -> Result<()> {
     let found = bundle.verify(threads(None), &|n| bar.inc(n));
     bar.finish_and_clear();
     if found.block_bytes.is_none() {
-        output::note("this bundle has a checksum for each tensor, and none for parts of them");
+        output::note("this bundle has one checksum for each tensor, so damage is placed by tensor only");
     }
     let places = found.damage.len();
-    for damage in found.damage.iter().take(SHOWN_PLACES) {
+    // One place alone is what the error says.
+    let listed = if places > 1 { SHOWN_PLACES } else { 0 };
+    for damage in found.damage.iter().take(listed) {
         output::warning(damage);
     }
     if places > SHOWN_PLACES {
-        output::warning(format!("and {} places more", places - SHOWN_PLACES));
+        output::warning(format!("and {} more places", places - SHOWN_PLACES));
     }
     match found.whole() {
         Ok(()) => output::note(format!(
@@ -228,7 +230,7 @@ pub(crate) fn note_calibrating(calibrate: &Calibrate) {
     match calibrate {
         Calibrate::No => {}
         Calibrate::BuiltIn => output::note(
-            "calibrating with the built-in text, so that less is lost; `--calibrate FILE` takes one of yours, `--no-calibrate` none",
+            "calibrating with the built-in text, so that less quality is lost (`--calibrate FILE` uses your own text, `--no-calibrate` skips this)",
         ),
         Calibrate::With(text) => output::note(format!("calibrating with {}", text.name())),
     }

@@ -242,9 +242,10 @@ fn a_captured_language_model_is_measured_and_refused_like_any_other() {
     // Without a tokenizer, and for a function, the matrices alone; at 8 bits nothing.
     let [_, err] = c.ok(&["transpile", &program, "n", "--bits", "2"]);
     assert!(
-        err.contains("neither calibrated nor measured: there is no tokenizer"),
+        err.contains("neither calibrated nor measured: there is no tokenizer") && err.contains("`--tokenizer FOLDER`"),
         "{err}"
     );
+    assert!(!err.contains("calibrating"), "{err}");
     for more in [
         &["--bits", "auto:4"][..],
         &["--bits", "4", "--calibrate", "words/config.json"],

@@ -14,6 +14,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Why no text can be run through most programs.
+/// Why a captured language model is neither calibrated nor measured, where it came without its tokenizer.
+pub const NO_TOKENIZER: &str = "there is no tokenizer";
+
 const NO_MODEL: &str = "it is not a causal language model with states";
 
 /// Makes a bundle at `destination` of the archive or capture at `source`, as [`cactus_import::pt2::transpile`] does, and
@@ -108,7 +111,7 @@ fn runs(folder: &Path) -> Result<Result<(), String>> {
         return Ok(Err(NO_MODEL.into()));
     }
     if !Model::has_tokenizer(&bundle) {
-        return Ok(Err("there is no tokenizer".into()));
+        return Ok(Err(NO_TOKENIZER.into()));
     }
     let program = Program::new(bundle, "decoder", &Options::default())?;
     Ok(match program.given_inputs() {

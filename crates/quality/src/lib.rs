@@ -32,7 +32,7 @@ mod windows;
 pub mod tasks;
 
 pub use allocate::{Sensitivity, allocate};
-pub use captured::transpile_measured;
+pub use captured::{NO_TOKENIZER, transpile_measured};
 pub use compare::{Comparison, Perplexity, compare, perplexity};
 pub use data::read_file;
 pub use error::{Error, ErrorKind, Result};

@@ -80,11 +80,11 @@ impl Mapped {
         let now = file.metadata().map(|m| m.len());
         let what = match now {
             Ok(bytes) if bytes < len => {
-                format!("was cut short while it was in use: it had {len} bytes and has {bytes}")
+                format!("the file was cut short while it was in use: it had {len} bytes and has {bytes}")
             }
             Ok(_) if lost.is_none() => return Ok(()),
-            Ok(_) => "could not be read while it was in use: its disk, or the file system, failed".to_owned(),
-            Err(e) => format!("is no longer there while it is in use: {e}"),
+            Ok(_) => "the file could not be read while it was in use: its disk or file system failed".to_owned(),
+            Err(e) => format!("the file disappeared while it was in use: {e}"),
         };
         let error = Error::new(ErrorKind::Lost, path, what);
         Err(match lost {

@@ -58,7 +58,9 @@ pub(super) fn measure(model: &Arc<Model>, streams: usize, decode: usize) -> Resu
             Seen::Token => {}
         }
     }
-    let start = start.ok_or_else(|| anyhow!("the answers ended before all had begun"))?;
+    let start = start.ok_or_else(|| {
+        anyhow!("some answers ended before all of them had begun; generate more tokens with `--decode`")
+    })?;
     Ok((last.duration_since(start).as_secs_f64(), tokens))
 }
 

@@ -457,7 +457,9 @@ impl Chat<'_> {
 /// The ids of an answer, or all of it as JSON.
 pub(super) fn show_ids(args: &RunArgs, completion: &Completion) -> Result<()> {
     if completion.finish_reason == FinishReason::ContextFull {
-        output::warning("the answer ends here, as the model takes no longer sequence; `--context` may be raised");
+        output::warning(
+            "the answer ends here, because the context is full; raise `--context`, as far as the model allows",
+        );
     }
     if let Some(path) = &args.result_json {
         let json = serde_json::to_vec_pretty(completion)?;

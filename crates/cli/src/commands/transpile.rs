@@ -2,7 +2,7 @@
 
 use crate::args::{ConvertBits, TaskName, TranspileArgs};
 use crate::commands::{convert, function, policy};
-use crate::hint::Advised;
+use crate::hint::{self, Advised};
 use crate::{model, output, python};
 use anyhow::{Context, Result};
 use cactus_engine::Bundle;
@@ -74,7 +74,10 @@ fn archive(source: &Path, args: &TranspileArgs) -> Result<()> {
         accept_below_floor: args.force,
         ..Request::default()
     };
-    model::note_calibrating(&request.calibrate);
+    // No text is run without a tokenizer.
+    if args.tokenizer.is_some() {
+        model::note_calibrating(&request.calibrate);
+    }
     let made = model::with_progress(|progress| transpile_measured(source, &destination, &options, &request, progress));
     let advised = Advised {
         what: format!("`{}` was not transpiled: too much quality is lost", source.display()),
@@ -84,6 +87,14 @@ fn archive(source: &Path, args: &TranspileArgs) -> Result<()> {
     };
     let made = made.map_err(|e| advised.of(e.into()))?;
     model::warn(&made);
+    if made
+        .outcome
+        .notes
+        .iter()
+        .any(|note| note.ends_with(cactus_quality::NO_TOKENIZER))
+    {
+        output::note(hint::NAME_TOKENIZER);
+    }
     let mut json = serde_json::to_value(&made)?;
     json["explanation"] = made.outcome.explanation.clone().into();
     if args.execute_after_transpile {
