@@ -16,6 +16,7 @@ mod plain;
 mod prompted;
 mod reader;
 
+use crate::constraints::Constraints;
 use crate::scheduler::Request;
 use crate::{Error, GenerateOptions, Model, Result};
 use cactus_text::grammar::{Constraint, Grammar, Reasoning};
@@ -60,6 +61,9 @@ pub struct ChatRequest {
     pub most_tools: Option<usize>,
     /// The last message is the beginning of the answer.
     pub continue_final: bool,
+    /// What was computed and compiled for others is used again for requests of equal salt only: a tenant's own number keeps
+    /// others from learning by the time of an answer what was asked before. 0 by default.
+    pub salt: u64,
 }
 
 impl Default for ChatRequest {
@@ -74,6 +78,7 @@ impl Default for ChatRequest {
             template_variables: Map::new(),
             most_tools: None,
             continue_final: false,
+            salt: 0,
         }
     }
 }
@@ -93,6 +98,7 @@ pub struct Chat {
     pub reader: MessageReader,
     /// The tools that the model was told of.
     pub tools: Vec<Tool>,
+    salt: u64,
 }
 
 impl Chat {
@@ -106,7 +112,7 @@ impl Chat {
             let what = "the model has no chat template, so it continues plain text and takes no messages";
             return Err(request_error("messages", what));
         };
-        Self::with(template, model.tokenizer()?, request, || model.grammars())
+        Self::with(template, model.tokenizer()?, request, || model.constraints())
     }
 
     /// What the scheduler is asked for. The pieces that come back go to [`Chat::reader`], special tokens included.
@@ -114,6 +120,7 @@ impl Chat {
         Request {
             constraint: self.constraint.clone(),
             keep_special: true,
+            salt: self.salt,
             ..Request::new(self.prompt.clone(), options)
         }
     }
@@ -125,14 +132,20 @@ impl Chat {
     /// [`Error::Request`] for a format that cannot be enforced; [`Error::NoTokenizer`].
     pub fn of_text(model: &Model, text: &str, format: Option<&Grammar>) -> Result<Chat> {
         let tokenizer = model.tokenizer()?;
+        let calls = CallFormat::of_text("");
+        let asked = guide::Asked {
+            calls,
+            tools: &[],
+            choice: &ToolChoice::None,
+            single: false,
+            format,
+            reasoning: None,
+        };
         let constraint = match format {
             None => None,
-            Some(format) => {
-                let compiled = model.grammars()?.compile(format);
-                Some(compiled.map_err(|e| request_error("format", e))?)
-            }
+            Some(_) => guide::constraint(model.constraints()?, &asked, 0, &mut Vec::new())?,
         };
-        let reader = MessageReader::new(CallFormat::of_text(""), tokenizer, ParserOptions::default());
+        let reader = MessageReader::new(calls, tokenizer, ParserOptions::default());
         Ok(Chat {
             prompt: tokenizer.encode(text, true)?,
             text: text.to_owned(),
@@ -140,6 +153,7 @@ impl Chat {
             notes: Vec::new(),
             reader,
             tools: Vec::new(),
+            salt: 0,
         })
     }
 
@@ -147,7 +161,7 @@ impl Chat {
         template: &ChatTemplate,
         tokenizer: &Tokenizer,
         request: &ChatRequest,
-        compiler: impl FnOnce() -> Result<&'c cactus_text::grammar::GrammarCompiler>,
+        constraints: impl FnOnce() -> Result<&'c Constraints>,
     ) -> Result<Chat> {
         let mut notes = Vec::new();
         let messages = messages::checked(&request.messages)?;
@@ -169,7 +183,7 @@ impl Chat {
         }
         let constraint = match tools.is_empty() && request.format.is_none() {
             true => None,
-            false => guide::constraint(compiler()?, &asked, &mut notes)?,
+            false => guide::constraint(constraints()?, &asked, request.salt, &mut notes)?,
         };
         if constraint.is_none() && !tools.is_empty() {
             notes.push("calls in the form of this model are not constrained".to_owned());
@@ -191,6 +205,7 @@ impl Chat {
             notes,
             reader: MessageReader::new(conversation.format, tokenizer, options),
             tools,
+            salt: request.salt,
         })
     }
 }

@@ -10,6 +10,7 @@
 
 pub mod chat;
 mod completion;
+mod constraints;
 mod error;
 mod generation;
 mod memory;
@@ -26,6 +27,7 @@ pub mod stop;
 pub use cactus_bundle::Bundle;
 pub use cactus_runtime::KvDType;
 pub use completion::{CancelToken, Completion, Delta, FinishReason, Overflow, Prefill, Score, TokenInfo};
+pub use constraints::GrammarStats;
 pub use error::{Error, ErrorKind, Result};
 pub use memory::ProcessMemory;
 pub use model::{LoadOptions, Model};

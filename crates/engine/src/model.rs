@@ -1,5 +1,6 @@
 //! The immutable half of the engine: a loaded bundle with its program, tokenizer, template and threads.
 
+use crate::constraints::{Constraints, GrammarStats};
 use crate::options::GenerateOptions;
 use crate::{Error, Result, Session};
 use cactus_base::{Cores, Pool};
@@ -59,7 +60,7 @@ pub struct Model {
     text: OnceLock<Option<TextParts>>,
     /// The tokenizer is built beside everything else: its tables take longer than mapping the weights.
     loading: Mutex<Option<JoinHandle<TextParts>>>,
-    grammars: OnceLock<Result<GrammarCompiler>>,
+    constraints: OnceLock<Result<Constraints>>,
 }
 
 impl Model {
@@ -116,7 +117,7 @@ impl Model {
             defaults,
             text: OnceLock::new(),
             loading: Mutex::new(loading),
-            grammars: OnceLock::new(),
+            constraints: OnceLock::new(),
         }))
     }
 
@@ -183,9 +184,24 @@ impl Model {
     /// # Errors
     /// As [`Model::tokenizer`], and for a vocabulary that is too large.
     pub fn grammars(&self) -> Result<&GrammarCompiler> {
+        Ok(self.constraints()?.compiler())
+    }
+
+    /// How often constraints of chats were compiled, and how often one of an earlier chat was used again.
+    pub fn grammar_stats(&self) -> GrammarStats {
+        match self.constraints.get() {
+            Some(Ok(constraints)) => constraints.stats(),
+            _ => GrammarStats::default(),
+        }
+    }
+
+    pub(crate) fn constraints(&self) -> Result<&Constraints> {
         let tokenizer = self.tokenizer()?;
-        let make = || GrammarCompiler::new(Arc::clone(tokenizer)).map_err(|e| Error::Shared(Arc::new(e.into())));
-        self.grammars.get_or_init(make).as_ref().map_err(Error::again)
+        let make = || match GrammarCompiler::new(Arc::clone(tokenizer)) {
+            Ok(compiler) => Ok(Constraints::new(compiler)),
+            Err(e) => Err(Error::Shared(Arc::new(e.into()))),
+        };
+        self.constraints.get_or_init(make).as_ref().map_err(Error::again)
     }
 
     fn text(&self) -> Result<&(Arc<Tokenizer>, Option<ChatTemplate>)> {

@@ -71,7 +71,7 @@ pub enum Priority {
 }
 
 /// What a caller wants computed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Request {
     /// Token ids of the prompt.
     pub prompt: Vec<u32>,

@@ -9,9 +9,8 @@
 
 use crate::reading::{Reading, alternative, token_log};
 use crate::{ApiError, Event, Job, Kind, Prompt, Spec, Times};
-use cactus_engine::chat::{Chat, MessageReader};
-use cactus_engine::{CancelToken, Completion, Error, ErrorKind, GenerateOptions, Model, Scheduler, scheduler};
-use cactus_text::grammar::Constraint;
+use cactus_engine::chat::{Chat, ChatRequest, MessageReader};
+use cactus_engine::{CancelToken, Completion, Error, ErrorKind, Model, Scheduler, scheduler};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,7 +26,6 @@ pub struct Answers {
     ready: Vec<Ready>,
     choices: Vec<Choice>,
     choices_of_prompt: usize,
-    salt: u64,
     running: usize,
     pending: VecDeque<(usize, Event)>,
     started: Instant,
@@ -55,20 +53,12 @@ impl Drop for Cancel {
 /// A prompt that is ready to be computed.
 #[derive(Debug)]
 pub struct Ready {
-    /// Its tokens.
-    pub tokens: Vec<u32>,
-    /// What the answer must follow.
-    pub constraint: Option<Constraint>,
+    /// What the scheduler is asked.
+    pub request: scheduler::Request,
     /// Reads the answer; `None` where all of it is text.
     pub reader: Option<MessageReader>,
-    /// How to draw, and when to end.
-    pub options: GenerateOptions,
     /// What the caller should know.
     pub notes: Vec<String>,
-    /// Special tokens are given out.
-    pub keep_special: bool,
-    /// The tokens of the prompt are scored too.
-    pub score_prompt: bool,
 }
 
 #[derive(Debug)]
@@ -101,7 +91,8 @@ pub fn api_error(error: &Error, format_field: &str) -> ApiError {
 }
 
 impl Ready {
-    /// Makes a prompt ready. This renders templates, tokenizes and compiles grammars, which takes its time.
+    /// Makes a prompt ready. This renders templates, tokenizes and compiles grammars, which takes its time. `salt` is
+    /// [`scheduler::Request::salt`].
     ///
     /// # Errors
     /// What is wrong with the request.
@@ -110,30 +101,27 @@ impl Ready {
         prompt: Prompt,
         spec: &Spec,
         context_tokens: usize,
+        salt: u64,
         format_field: &str,
     ) -> Result<Ready, ApiError> {
         let failed = |e: Error| api_error(&e, format_field);
-        let mut ready = Ready {
-            tokens: Vec::new(),
-            constraint: None,
-            reader: None,
-            options: GenerateOptions::default(),
-            notes: Vec::new(),
-            keep_special: spec.keep_special,
-            score_prompt: spec.score_prompt,
+        let options = |prompt: &[u32]| {
+            let room = context_tokens.saturating_sub(prompt.len());
+            spec.over(model.default_options(), room)
         };
-        match prompt {
+        let ids = match prompt {
             Prompt::Chat(request) => {
+                let request = ChatRequest { salt, ..*request };
                 let chat = Chat::new(model, &request).map_err(failed)?;
-                ready.tokens = chat.prompt;
-                ready.constraint = chat.constraint;
-                ready.notes = chat.notes;
-                ready.reader = Some(chat.reader);
-                ready.keep_special = true;
+                return Ok(Ready {
+                    request: chat.request(options(&chat.prompt)?),
+                    reader: Some(chat.reader),
+                    notes: chat.notes,
+                });
             }
             Prompt::Text(text) => {
                 let tokenizer = model.tokenizer().map_err(failed)?;
-                ready.tokens = tokenizer.encode(&text, true).map_err(|e| failed(e.into()))?;
+                tokenizer.encode(&text, true).map_err(|e| failed(e.into()))?
             }
             Prompt::Tokens(ids) => {
                 let vocab = model.vocab_size();
@@ -141,18 +129,26 @@ impl Ready {
                     let message = format!("the token id {id} is not below {vocab}, the size of the model's vocabulary");
                     return Err(ApiError::new(Kind::Invalid, message));
                 }
-                ready.tokens = ids;
+                ids
             }
-        }
-        let room = context_tokens.saturating_sub(ready.tokens.len());
-        ready.options = spec.over(model.default_options(), room)?;
-        Ok(ready)
+        };
+        let options = options(&ids)?;
+        let request = scheduler::Request {
+            keep_special: spec.keep_special,
+            score_prompt: spec.score_prompt,
+            salt,
+            ..scheduler::Request::new(ids, options)
+        };
+        Ok(Ready {
+            request,
+            reader: None,
+            notes: Vec::new(),
+        })
     }
 }
 
 impl Answers {
-    /// Submits answers to prompts that are ready, `choices_of_prompt` to each. `salt` is [`scheduler::Request::salt`]; `load` is
-    /// how long the model took to load, for the times that the answers report, which begin at `started`.
+    /// Submits answers to prompts that are ready, `choices_of_prompt` to each. `load` is how long the model took to load, for the times that the answers report, which begin at `started`.
     ///
     /// # Errors
     /// What is wrong with the request; [`Kind::Busy`] where too many wait already.
@@ -160,7 +156,6 @@ impl Answers {
         scheduler: Arc<Scheduler>,
         ready: Vec<Ready>,
         choices_of_prompt: usize,
-        salt: u64,
         (started, load): (Instant, Duration),
         deliver: Deliver,
     ) -> Result<Answers, ApiError> {
@@ -177,7 +172,6 @@ impl Answers {
             deliver,
             choices: choices.collect(),
             choices_of_prompt,
-            salt,
             running: 0,
             pending: VecDeque::new(),
             started,
@@ -194,10 +188,16 @@ impl Answers {
     ///
     /// # Errors
     /// As [`Ready::new`].
-    pub fn prepare(model: &Model, job: Job, context_tokens: usize, format_field: &str) -> Result<Vec<Ready>, ApiError> {
+    pub fn prepare(
+        model: &Model,
+        job: Job,
+        context_tokens: usize,
+        salt: u64,
+        format_field: &str,
+    ) -> Result<Vec<Ready>, ApiError> {
         let prompts = job.prompts.into_iter();
         prompts
-            .map(|prompt| Ready::new(model, prompt, &job.spec, context_tokens, format_field))
+            .map(|prompt| Ready::new(model, prompt, &job.spec, context_tokens, salt, format_field))
             .collect()
     }
 
@@ -219,19 +219,11 @@ impl Answers {
     }
 
     fn submit_one(&mut self, choice: usize) -> Result<(), ApiError> {
-        let ready = &self.ready[choice / self.choices_of_prompt];
-        let mut options = ready.options.clone();
+        let mut request = self.ready[choice / self.choices_of_prompt].request.clone();
         // The same seed would give the same answer several times.
         let nth = (choice % self.choices_of_prompt) as u64;
-        options.seed = options.seed.map(|seed| seed.wrapping_add(nth));
-        let request = scheduler::Request {
-            constraint: ready.constraint.clone(),
-            keep_special: ready.keep_special,
-            salt: self.salt,
-            cancel: self.cancel.0.clone(),
-            score_prompt: ready.score_prompt,
-            ..scheduler::Request::new(ready.tokens.clone(), options)
-        };
+        request.options.seed = request.options.seed.map(|seed| seed.wrapping_add(nth));
+        request.cancel = self.cancel.0.clone();
         let deliver = Arc::clone(&self.deliver);
         let sink = Box::new(move |event| deliver(choice, event));
         let submitted = self.scheduler.submit(request, sink);
@@ -240,7 +232,7 @@ impl Answers {
         Ok(())
     }
 
-    /// Takes what was delivered; [`Answers::next`] has what came of it.
+    /// Takes what was delivered; [`Answers::next_event`] has what came of it.
     ///
     /// # Errors
     /// How an answer failed; nothing follows.
@@ -284,7 +276,7 @@ impl Answers {
         };
         let mut events = Vec::new();
         let model = self.scheduler.model();
-        if let Some(&first) = ready.tokens.first().filter(|_| ready.score_prompt) {
+        if let Some(&first) = ready.request.prompt.first().filter(|_| ready.request.score_prompt) {
             let first = alternative(model, first, f64::NAN);
             let scored = completion.prompt_logprobs.iter().map(|t| token_log(model, t)).collect();
             events.push(Event::Prompt { first, scored });

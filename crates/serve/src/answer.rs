@@ -25,8 +25,8 @@ pub(crate) struct Answer {
 /// As [`Answer::start`].
 pub(crate) async fn count_tokens(job: Job, lease: &Lease, format_field: &'static str) -> Result<usize, ApiError> {
     let model = Arc::clone(lease.model().scheduler.model());
-    let ready = prepare(model, job, usize::MAX, format_field).await?;
-    Ok(ready.iter().map(|ready| ready.tokens.len()).sum())
+    let ready = prepare(model, job, usize::MAX, 0, format_field).await?;
+    Ok(ready.iter().map(|ready| ready.request.prompt.len()).sum())
 }
 
 impl Answer {
@@ -45,10 +45,10 @@ impl Answer {
         let scheduler = Arc::clone(&lease.model().scheduler);
         let choices = job.choices;
         let context = scheduler.model().program().context_tokens();
-        let ready = prepare(Arc::clone(scheduler.model()), job, context, format_field).await?;
+        let ready = prepare(Arc::clone(scheduler.model()), job, context, salt, format_field).await?;
         let (sender, receiver) = unbounded_channel();
         let deliver = Arc::new(move |choice, event| drop(sender.send((choice, event))));
-        let answers = Answers::submit(scheduler, ready, choices, salt, (started, load), deliver)?;
+        let answers = Answers::submit(scheduler, ready, choices, (started, load), deliver)?;
         Ok(Answer {
             lease,
             answers,
@@ -103,9 +103,10 @@ async fn prepare(
     model: Arc<Model>,
     job: Job,
     context_tokens: usize,
+    salt: u64,
     format_field: &'static str,
 ) -> Result<Vec<Ready>, ApiError> {
-    let work = tokio::task::spawn_blocking(move || Answers::prepare(&model, job, context_tokens, format_field));
+    let work = tokio::task::spawn_blocking(move || Answers::prepare(&model, job, context_tokens, salt, format_field));
     match work.await {
         Ok(result) => result,
         Err(e) => Err(ApiError::new(

@@ -8,7 +8,7 @@ use crate::protocol::openai::ModelCard;
 use crate::protocol::{ApiError, KeepAlive, Kind};
 use cactus_bundle::Bundle;
 use cactus_engine::scheduler::{SchedulerLimits, SchedulerStats};
-use cactus_engine::{LoadOptions, Model, Scheduler};
+use cactus_engine::{GrammarStats, LoadOptions, Model, Scheduler};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -143,6 +143,8 @@ pub struct Known {
     pub card: ModelCard,
     /// What it did, if it is loaded.
     pub stats: Option<SchedulerStats>,
+    /// How often constraints were compiled and used again, if it is loaded.
+    pub grammars: GrammarStats,
     /// Bytes that it takes, if it is loaded.
     pub bytes: u64,
 }
@@ -189,6 +191,7 @@ impl Models {
                     loaded: loaded.is_some(),
                 },
                 stats: loaded.map(|l| l.scheduler.stats()),
+                grammars: loaded.map_or_else(GrammarStats::default, |l| l.scheduler.model().grammar_stats()),
                 bytes: loaded.map_or(0, |l| l.bytes),
             }
         });

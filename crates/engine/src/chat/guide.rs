@@ -2,6 +2,7 @@
 
 use super::request_error;
 use crate::Result;
+use crate::constraints::{Compiled, Constraints};
 use cactus_text::ErrorKind;
 use cactus_text::grammar::{Constraint, Grammar, GrammarCompiler, Reasoning};
 use cactus_text::tools::{self, CallFormat, Tool, ToolChoice, ToolOptions};
@@ -16,12 +17,36 @@ pub(super) struct Asked<'a> {
     pub(super) reasoning: Option<Reasoning>,
 }
 
-/// The constraint; none where everything may be written. What of the tools' schemas it does not hold goes to `notes`.
+impl Asked<'_> {
+    /// All that a constraint depends on. This form of JSON keeps the order of properties, which counts here; comparing JSON
+    /// does not.
+    fn key(&self, salt: u64) -> String {
+        let (name, reasoning) = (self.calls.name(), self.calls.reasoning());
+        format!(
+            "{salt} {name:?} {reasoning:?} {:?} {} {:?} {:?} {:?}",
+            self.choice, self.single, self.reasoning, self.format, self.tools
+        )
+    }
+}
+
+/// The constraint, that of an earlier request of equal `salt` if it asked the same; none where everything may be written. What
+/// of the tools' schemas it does not hold goes to `notes`.
 pub(super) fn constraint(
-    compiler: &GrammarCompiler,
+    constraints: &Constraints,
     asked: &Asked<'_>,
+    salt: u64,
     notes: &mut Vec<String>,
 ) -> Result<Option<Constraint>> {
+    let compiled = constraints.get(asked.key(salt), |compiler| {
+        let mut notes = Vec::new();
+        let constraint = compile(compiler, asked, &mut notes)?;
+        Ok(Compiled { constraint, notes })
+    })?;
+    notes.extend(compiled.notes);
+    Ok(compiled.constraint)
+}
+
+fn compile(compiler: &GrammarCompiler, asked: &Asked<'_>, notes: &mut Vec<String>) -> Result<Option<Constraint>> {
     let of_format = |e: cactus_text::Error| request_error("format", e);
     let Some(mut made) = Made::new(compiler, asked, asked.tools)? else {
         // No tool may be called, or the form of calls cannot be constrained.

@@ -13,7 +13,8 @@ fn golden(path: &str) -> std::path::PathBuf {
 
 static TOKENIZER: LazyLock<Arc<Tokenizer>> =
     LazyLock::new(|| Arc::new(Tokenizer::from_dir(&golden("tokenizers/tiny_byte_level")).unwrap()));
-static COMPILER: LazyLock<GrammarCompiler> = LazyLock::new(|| GrammarCompiler::new(Arc::clone(&TOKENIZER)).unwrap());
+static CONSTRAINTS: LazyLock<Constraints> =
+    LazyLock::new(|| Constraints::new(GrammarCompiler::new(Arc::clone(&TOKENIZER)).unwrap()));
 
 fn template(name: &str) -> ChatTemplate {
     let source = std::fs::read_to_string(golden(&format!("chat_templates/{name}.jinja"))).unwrap();
@@ -30,7 +31,7 @@ fn of_text(source: &str) -> ChatTemplate {
 }
 
 fn chat(template: &ChatTemplate, request: &ChatRequest) -> Result<Chat> {
-    Chat::with(template, &TOKENIZER, request, || Ok(&*COMPILER))
+    Chat::with(template, &TOKENIZER, request, || Ok(&*CONSTRAINTS))
 }
 
 fn weather() -> Tool {
@@ -562,13 +563,13 @@ fn calls_split_from_special_tokens_and_reasoning() {
         tools: vec![weather()],
         ..asking(vec![message("user", "?")])
     };
-    let compiler = GrammarCompiler::new(Arc::new(tokenizer)).unwrap();
+    let constraints = Constraints::new(GrammarCompiler::new(Arc::new(tokenizer)).unwrap());
     let tokenizer = Tokenizer::from_source(TokenizerSource {
         tokenizer: bytes.as_bytes(),
         ..Default::default()
     })
     .unwrap();
-    let chat = Chat::with(&template("LFM2-8B-A1B"), &tokenizer, &request, || Ok(&compiler)).unwrap();
+    let chat = Chat::with(&template("LFM2-8B-A1B"), &tokenizer, &request, || Ok(&constraints)).unwrap();
     let (mut reader, mut deltas) = (chat.reader.clone(), Vec::new());
     // Text that only spells a marker is text.
     for (text, special) in [
@@ -713,4 +714,83 @@ fn pieces_by_marker_and_by_letter_agree() {
         ("One moment.", "hm")
     );
     assert_eq!(message.calls[0].arguments, "{\"city\": \"Rome\"}");
+}
+
+#[test]
+fn equal_schemas_and_tools_are_compiled_once_and_bind_each_answer_by_itself() {
+    let constraints = Constraints::new(GrammarCompiler::new(Arc::clone(&TOKENIZER)).unwrap());
+    let template = template("Qwen-Qwen2.5-7B-Instruct");
+    let ask = |request: &ChatRequest| Chat::with(&template, &TOKENIZER, request, || Ok(&constraints)).unwrap();
+    let counts = || (constraints.stats().compiled, constraints.stats().reused);
+    let request = ChatRequest {
+        tools: vec![weather()],
+        format: Some(answer_format()),
+        ..asking(vec![message("user", "?")])
+    };
+    let first = ask(&request);
+    let mut under_way = first.constraint.clone().unwrap();
+    for id in TOKENIZER.encode("{\"n\": ", false).unwrap() {
+        under_way.commit(id).unwrap();
+    }
+    let second = ask(&ChatRequest {
+        messages: vec![message("user", "Another question")],
+        ..request.clone()
+    });
+    assert_eq!(counts(), (1, 1), "another question of the same form");
+    for chat in [&first, &second] {
+        assert!(takes(&chat.constraint, "{\"n\": 2}"), "each begins at the beginning");
+        assert!(!takes(&chat.constraint, "{\"n\": 3}"));
+    }
+    assert_eq!(first.notes, second.notes);
+
+    // Whatever makes another constraint is another one, the order of properties included.
+    let ordered = |names: [&str; 2]| {
+        let properties: Map<String, Value> = names.map(|n| (n.to_owned(), json!({"const": 1}))).into_iter().collect();
+        Grammar::json_schema(json!({"type": "object", "properties": properties, "required": names,
+            "additionalProperties": false}))
+    };
+    let (ab, ba) = (ordered(["a", "b"]), ordered(["b", "a"]));
+    let other_forms = [
+        (
+            ChatRequest {
+                salt: 7,
+                ..request.clone()
+            },
+            2,
+        ),
+        (
+            ChatRequest {
+                parallel_calls: false,
+                ..request.clone()
+            },
+            3,
+        ),
+        (
+            ChatRequest {
+                tool_choice: ToolChoice::Required,
+                ..request.clone()
+            },
+            4,
+        ),
+        (
+            ChatRequest {
+                format: Some(ab),
+                ..request.clone()
+            },
+            5,
+        ),
+        (
+            ChatRequest {
+                format: Some(ba),
+                ..request.clone()
+            },
+            6,
+        ),
+    ];
+    for (request, compiled) in &other_forms {
+        ask(request);
+        assert_eq!(constraints.stats().compiled, *compiled);
+    }
+    assert!(takes(&ask(&other_forms[4].0).constraint, "{\"b\": 1, \"a\": 1}"));
+    assert!(takes(&ask(&other_forms[3].0).constraint, "{\"a\": 1, \"b\": 1}"));
 }

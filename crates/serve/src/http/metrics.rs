@@ -28,7 +28,7 @@ pub(super) struct Metrics {
 }
 
 /// Gauges of a model: name and help.
-const OF_MODELS: [(&str, &str); 10] = [
+const OF_MODELS: [(&str, &str); 12] = [
     ("requests_running", "Requests that are computed"),
     ("requests_waiting", "Requests that wait to be computed"),
     ("kv_tokens_capacity", "Tokens whose keys and values can be kept"),
@@ -46,6 +46,14 @@ const OF_MODELS: [(&str, &str); 10] = [
     (
         "preemptions",
         "Requests put back for want of memory since the model was loaded",
+    ),
+    (
+        "grammars_compiled",
+        "Schemas, grammars and sets of tools compiled since the model was loaded",
+    ),
+    (
+        "grammars_reused",
+        "Schemas, grammars and sets of tools of earlier requests used again since the model was loaded",
     ),
     (
         "model_memory_bytes",
@@ -141,6 +149,8 @@ pub(super) async fn show(State(app): State<Arc<App>>) -> Response {
             stats.generated_tokens,
             stats.passes,
             stats.preemptions,
+            known.grammars.compiled,
+            known.grammars.reused,
             known.bytes,
         ];
         for (family, value) in metrics.of_models.iter().zip(values) {

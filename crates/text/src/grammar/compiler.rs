@@ -173,7 +173,8 @@ impl GrammarCompiler {
                 .find_map(|schema| locate::locate(schema, |part| self.check(part)))
                 .unwrap_or(error)),
         })?;
-        Ok(Constraint::new(Matcher::new(Ok(parser)), self.vocab_size))
+        let size_bytes = parser.parser.lexer_stats().num_bytes;
+        Ok(Constraint::new(Matcher::new(Ok(parser)), self.vocab_size, size_bytes))
     }
 
     fn parser(&self, parts: &TopLevelGrammar) -> Result<TokenParser, Error> {

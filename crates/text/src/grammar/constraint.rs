@@ -23,6 +23,7 @@ use crate::{Error, ErrorKind};
 pub struct Constraint {
     matcher: Matcher,
     vocab_size: usize,
+    size_bytes: usize,
     committed: usize,
 }
 
@@ -36,11 +37,27 @@ impl std::fmt::Debug for Constraint {
 }
 
 impl Constraint {
-    pub(super) fn new(matcher: Matcher, vocab_size: usize) -> Self {
+    pub(super) fn new(matcher: Matcher, vocab_size: usize, size_bytes: usize) -> Self {
         Self {
             matcher,
             vocab_size,
+            size_bytes,
             committed: 0,
+        }
+    }
+
+    /// About how many bytes it took when it was compiled, for those who keep several.
+    pub fn size_bytes(&self) -> usize {
+        self.size_bytes
+    }
+
+    /// A copy that shares nothing. What one of them works out about the grammar neither fills the memory of the other nor has
+    /// it wait.
+    #[must_use]
+    pub fn apart(&self) -> Self {
+        Self {
+            matcher: self.matcher.deep_clone(),
+            ..*self
         }
     }
 
