@@ -281,6 +281,9 @@ pub(crate) struct RunArgs {
     /// System prompt
     #[arg(long)]
     pub(crate) system: Option<String>,
+    /// Keep the conversation in this file: it goes on where the file says, and is saved after every answer
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["raw", "input_ids"])]
+    pub(crate) session: Option<PathBuf>,
     /// Continue the prompt as plain text, without the model's chat template
     #[arg(long)]
     pub(crate) raw: bool,

@@ -156,6 +156,7 @@ fn engine(e: &cactus_engine::Error) -> Option<String> {
             "raise `--context`, shorten the prompt, or use `--rolling` to drop the oldest tokens"
         }
         EngineKind::Bundle => "convert the model again with `cactus convert --force`",
+        EngineKind::Saved => "name another file with `--session`, or remove this one to begin again",
         _ => return None,
     };
     Some(text.to_owned())

@@ -44,14 +44,14 @@ fn a_conversation_goes_on_where_it_was_saved() {
         let mut prompt: Vec<u32> = (0..200).map(|i| 3 + (i * 5) % 47).collect();
         let mut session = model.session().unwrap();
         prompt.extend(answer(&mut session, &prompt).0);
-        session.save(&file).unwrap();
+        session.save(&file, "Grüße").unwrap();
         let held = session.tokens().len();
         prompt.extend([7, 8, 9]);
         let (expected, _) = answer(&mut session, &prompt);
         for chunk_tokens in [96, 32] {
             let mut other = load(&bundle, KvDType::I8G32, chunk_tokens).session().unwrap();
             answer(&mut other, &[4, 4, 4]);
-            other.restore(&file).unwrap();
+            assert_eq!(other.restore(&file).unwrap(), "Grüße");
             assert_eq!(answer(&mut other, &prompt), (expected.clone(), held), "{case}");
         }
     }
@@ -67,7 +67,7 @@ fn what_is_damaged_or_of_another_model_is_refused() {
     let file = folder.path().join("one");
     let mut session = model.session().unwrap();
     answer(&mut session, &(0..70).map(|i| 3 + i % 40).collect::<Vec<u32>>());
-    session.save(&file).unwrap();
+    session.save(&file, "").unwrap();
     let refused = |session: &mut Session, expected: &str| {
         let e = session.restore(&file).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Saved, "{e}");
@@ -107,7 +107,7 @@ fn a_save_that_fails_leaves_the_old_file() {
     // A folder is in the way.
     let file = folder.path().join("taken");
     fs::create_dir(&file).unwrap();
-    assert_eq!(session.save(&file).unwrap_err().kind(), ErrorKind::Saved);
+    assert_eq!(session.save(&file, "").unwrap_err().kind(), ErrorKind::Saved);
     assert!(file.is_dir());
     assert!(!folder.path().read_dir().unwrap().any(|e| {
         let name = e.unwrap().file_name();
@@ -125,8 +125,8 @@ fn save_forever() {
     answer(&mut one, &[5; 100]);
     answer(&mut two, &[6; 150]);
     loop {
-        one.save(&folder.join("saved")).unwrap();
-        two.save(&folder.join("saved")).unwrap();
+        one.save(&folder.join("saved"), "").unwrap();
+        two.save(&folder.join("saved"), "").unwrap();
     }
 }
 
@@ -137,7 +137,7 @@ fn a_process_killed_while_it_saves_leaves_a_whole_file() {
     let file = folder.path().join("saved");
     let mut session = model.session().unwrap();
     answer(&mut session, &[7; 30]);
-    session.save(&file).unwrap();
+    session.save(&file, "").unwrap();
     for round in 0..8 {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", "save_forever"])
@@ -163,7 +163,7 @@ fn a_process_killed_while_it_saves_leaves_a_whole_file() {
         );
     }
     // What the killed ones left behind is removed by whoever saves next.
-    session.save(&file).unwrap();
+    session.save(&file, "").unwrap();
     let names: Vec<_> = fs::read_dir(folder.path())
         .unwrap()
         .map(|e| e.unwrap().file_name())

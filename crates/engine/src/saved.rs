@@ -3,7 +3,8 @@
 //! ```text
 //! 8 bytes     CACTSES1
 //! 4 bytes     length of the header
-//! header      JSON: {"model": CHECKSUM, "kv_dtype": "...", "tokens": N}
+//! header      JSON: {"model": CHECKSUM, "kv_dtype": "...", "tokens": N, "note_bytes": M}
+//! M bytes     the caller's note, in UTF-8
 //! 4 N bytes   token ids
 //! ...         the states (cactus_runtime's write_snapshot)
 //! 8 bytes     XXH3-64 of everything before
@@ -27,6 +28,8 @@ use xxhash_rust::xxh3::Xxh3;
 const MAGIC: &[u8; 8] = b"CACTSES1";
 /// Longest header in bytes.
 const MAX_HEADER: u32 = 4096;
+/// Longest note in bytes.
+const MAX_NOTE: usize = 64 << 20;
 /// Bytes of the checksum at the end.
 const SUM_BYTES: u64 = 8;
 
@@ -35,14 +38,17 @@ struct Header {
     model: String,
     kv_dtype: String,
     tokens: usize,
+    #[serde(default)]
+    note_bytes: usize,
 }
 
 impl Header {
-    fn of(model: &Model, tokens: usize) -> Header {
+    fn of(model: &Model, tokens: usize, note_bytes: usize) -> Header {
         Header {
             model: model.bundle().manifest().checksum.to_string(),
             kv_dtype: format!("{:?}", model.program().kv_dtype()),
             tokens,
+            note_bytes,
         }
     }
 }
@@ -67,11 +73,15 @@ impl<W: Write> Write for Summed<W> {
 
 impl Session {
     /// Saves what this session holds to the file `path`, in place of what is there. Where that fails, or the process ends on the
-    /// way, the old file is as it was.
+    /// way, the old file is as it was. `note` is for whoever restores it, such as the messages of the conversation.
     ///
     /// # Errors
-    /// [`Error::Saved`] where the file cannot be written.
-    pub fn save(&mut self, path: &Path) -> Result<()> {
+    /// [`Error::Saved`] where the file cannot be written, or the note has more than 64 MiB.
+    pub fn save(&mut self, path: &Path, note: &str) -> Result<()> {
+        if note.len() > MAX_NOTE {
+            let what = format!("its note has {} bytes, more than {MAX_NOTE}", note.len());
+            return Err(Error::saved(path, what));
+        }
         let failed = |what: &str, e: std::io::Error| Error::saved(path, format!("cannot {what}: {e}"));
         let scratch = Scratch::beside(path)?;
         let partial = scratch.join("session");
@@ -80,13 +90,14 @@ impl Session {
             inner: BufWriter::new(file),
             sum: Xxh3::new(),
         };
-        let header = serde_json::to_vec(&Header::of(self.model(), self.tokens().len()))
+        let header = serde_json::to_vec(&Header::of(self.model(), self.tokens().len(), note.len()))
             .map_err(|e| failed("write it", e.into()))?;
         let tokens: Vec<u8> = self.tokens().iter().flat_map(|t| t.to_le_bytes()).collect();
         let written = out
             .write_all(MAGIC)
             .and_then(|()| out.write_all(&(header.len() as u32).to_le_bytes()))
             .and_then(|()| out.write_all(&header))
+            .and_then(|()| out.write_all(note.as_bytes()))
             .and_then(|()| out.write_all(&tokens));
         written.map_err(|e| failed("write it", e))?;
         self.execution()
@@ -107,12 +118,12 @@ impl Session {
         Ok(())
     }
 
-    /// Takes back what [`Session::save`] saved, in place of what this session holds.
+    /// Takes back what [`Session::save`] saved, in place of what this session holds. Returns the note.
     ///
     /// # Errors
     /// [`Error::Saved`] where the file cannot be read, is damaged, or is of another model or another type of keys and values;
     /// the session is empty then, if it is not as before.
-    pub fn restore(&mut self, path: &Path) -> Result<()> {
+    pub fn restore(&mut self, path: &Path) -> Result<String> {
         let wrong = |what: String| Error::saved(path, what);
         let failed = |e: std::io::Error| wrong(format!("cannot read it: {e}"));
         let mut file = File::open(path).map_err(failed)?;
@@ -138,7 +149,7 @@ impl Session {
                 header.tokens
             )));
         }
-        let expected = Header::of(self.model(), header.tokens);
+        let expected = Header::of(self.model(), header.tokens, header.note_bytes);
         if header.model != expected.model {
             return Err(wrong(format!(
                 "it is of another model (checksum {}, this one has {})",
@@ -151,6 +162,15 @@ impl Session {
                 header.kv_dtype, expected.kv_dtype
             )));
         }
+        if header.note_bytes > MAX_NOTE || header.note_bytes as u64 > bytes {
+            return Err(wrong(format!(
+                "its note is to have {} bytes, more than it holds",
+                header.note_bytes
+            )));
+        }
+        let mut note = vec![0; header.note_bytes];
+        input.read_exact(&mut note).map_err(failed)?;
+        let note = String::from_utf8(note).map_err(|e| wrong(format!("its note is not valid UTF-8: {e}")))?;
         let mut ids = vec![0; 4 * header.tokens];
         input.read_exact(&mut ids).map_err(failed)?;
         let (ids, _) = ids.as_chunks::<4>();
@@ -160,7 +180,8 @@ impl Session {
             return Err(wrong(format!("it holds a token that is not among the model's {vocab}")));
         }
         self.hold(tokens, &mut input)
-            .map_err(|e| wrong(format!("its states cannot be taken back: {e}")))
+            .map_err(|e| wrong(format!("its states cannot be taken back: {e}")))?;
+        Ok(note)
     }
 }
 

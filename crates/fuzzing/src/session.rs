@@ -59,7 +59,8 @@ pub(crate) fn saved_session_seeds() -> Vec<Vec<u8>> {
     for length in [1, 20, 100] {
         let prompt: Vec<u32> = (0..length).map(|i| 3 + i % 40).collect();
         let made = session.prefill(&prompt, &CancelToken::new()).map(drop);
-        made.and_then(|()| session.save(&path)).expect("a saved session");
+        made.and_then(|()| session.save(&path, ["", "note", "[{}]"][seeds.len()]))
+            .expect("a saved session");
         let mut seed = std::fs::read(&path).expect("a saved session");
         seed.truncate(seed.len() - 8);
         seeds.push(seed);

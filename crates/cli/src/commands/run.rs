@@ -1,6 +1,7 @@
 //! Answering a prompt, and chatting.
 
 mod asked;
+mod kept;
 mod show;
 
 use crate::args::{ModelArgs, RunArgs};
@@ -14,6 +15,7 @@ use cactus_engine::{
     Bundle, CancelToken, Completion, Delta, FinishReason, GenerateOptions, Guides, Model, Overflow, Session,
 };
 use cactus_text::message;
+use kept::Kept;
 use rustyline::error::ReadlineError;
 use serde_json::{Value, json};
 use show::Shown;
@@ -47,6 +49,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     }
     let request = asked::request(&args.answer)?;
     let one_call = args.output_dir.is_some() || args.component.is_some() || function::gives_ids(&bundle, args);
+    if args.session.is_some() && (is_function || one_call) {
+        bail!("`--session` keeps a conversation, and arrays or token ids are none");
+    }
     if is_function || one_call {
         function::run(bundle, args)?;
         return Ok(ExitCode::SUCCESS);
@@ -71,6 +76,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         let given = function::given(loaded.program().given_inputs(), &args.input)?;
         session.execution().give(&Pool::new(threads), threads, &given)?;
     }
+    let kept = match &args.session {
+        Some(file) if loaded.chat_template()?.is_some() => {
+            Kept::restore(&mut session, file, args.system.as_deref())?.unwrap_or_default()
+        }
+        Some(_) => bail!("`--session` keeps a conversation, which needs a chat template, and the model has none"),
+        None => Kept::default(),
+    };
     let interrupt = Interrupt::install()?;
     let drafter = match &args.draft_model {
         Some(name) => {
@@ -91,11 +103,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         model: &loaded,
         session,
         interrupt,
-        messages: Vec::new(),
-        system: args.system.clone(),
+        pending: kept.pending(),
+        messages: kept.messages,
+        system: kept.system.or_else(|| args.system.clone()),
         last: None,
         request,
-        pending: VecDeque::new(),
         noted: HashSet::new(),
     };
     let code = match (&args.input_ids, &args.prompt) {
@@ -326,7 +338,31 @@ impl Chat<'_> {
         self.messages.push(show::history(&answer));
         self.pending = answer.calls.iter().cloned().collect();
         self.last = Some(completion.clone());
+        self.keep()?;
         Ok((completion, answer))
+    }
+
+    /// Saves the conversation, if it is to be kept.
+    fn keep(&mut self) -> Result<()> {
+        let Some(file) = &self.args.session else {
+            return Ok(());
+        };
+        let kept = Kept {
+            system: self.system.clone(),
+            messages: self.messages.clone(),
+        };
+        kept.save(&mut self.session, file)
+    }
+
+    /// Begins the conversation again.
+    fn forget(&mut self, told: &str) {
+        self.messages.clear();
+        self.pending.clear();
+        self.session.reset();
+        match self.keep() {
+            Ok(()) => output::note(told),
+            Err(e) => output::error(&e),
+        }
     }
 
     /// Says why an answer ends before its end.
@@ -354,7 +390,7 @@ impl Chat<'_> {
         if let Some(next) = self.pending.front() {
             output::note(format!("(`{}` awaits its result)", next.name));
             self.messages.push(result);
-            return Ok(());
+            return self.keep();
         }
         let prepared = self.prepare(self.with(result.clone()), "")?;
         self.reply(result, prepared).map(drop)
@@ -365,7 +401,8 @@ impl Chat<'_> {
             output::note("this model has no chat template, so each line is continued as plain text");
         }
         // What cannot be asked of any answer is found out before the first question.
-        self.prepare(self.with(message("user", "?")), "?")?;
+        let system = self.system.iter().map(|system| message("system", system));
+        self.prepare(system.chain([message("user", "?")]).collect(), "?")?;
         if !std::io::stdin().is_terminal() {
             for line in std::io::stdin().lock().lines() {
                 let line = line.context("cannot read standard input as UTF-8 text")?;
@@ -380,6 +417,12 @@ impl Chat<'_> {
             self.model.bundle().manifest().name,
             self.model.program().kernels().tier().name()
         ));
+        if !self.messages.is_empty() {
+            output::note(format!(
+                "(the conversation goes on after {} messages)",
+                self.messages.len()
+            ));
+        }
         let mut editor = rustyline::DefaultEditor::new().context("cannot read from the terminal")?;
         let mut text = String::new();
         loop {
@@ -420,17 +463,10 @@ impl Chat<'_> {
         match command {
             "/exit" | "/quit" => return false,
             "/help" => output::note(HELP),
-            "/reset" => {
-                self.messages.clear();
-                self.pending.clear();
-                self.session.reset();
-                output::note("(conversation forgotten)");
-            }
+            "/reset" => self.forget("(conversation forgotten)"),
             "/system" => {
                 self.system = (!rest.trim().is_empty()).then(|| rest.trim().to_owned());
-                self.messages.clear();
-                self.pending.clear();
-                output::note("(system prompt set; the conversation starts again)");
+                self.forget("(system prompt set; the conversation starts again)");
             }
             "/result" => {
                 if let Err(e) = self.result(rest.trim()) {

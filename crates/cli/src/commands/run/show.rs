@@ -18,6 +18,8 @@ pub(super) struct Shown {
     /// The last that was written to standard output, or of reasoning to standard error, ended no line.
     in_line: bool,
     in_reasoning: bool,
+    /// The call under way: shown when it is whole, since what turns out to be none comes again as text.
+    call: String,
 }
 
 impl Shown {
@@ -28,6 +30,7 @@ impl Shown {
             quiet,
             in_line: false,
             in_reasoning: false,
+            call: String::new(),
         }
     }
 
@@ -51,12 +54,22 @@ impl Shown {
             }
             Delta::Text(text) => self.write(text),
             Delta::CallBegin { name, .. } => {
-                self.new_line()?;
-                self.write(&format!("{name}("))
+                self.call = format!("{name}(");
+                Ok(())
             }
-            Delta::CallArguments { fragment, .. } => self.write(fragment),
-            Delta::CallEnd { .. } => self.write(")\n"),
-            Delta::CallFailed { .. } => self.new_line(),
+            Delta::CallArguments { fragment, .. } => {
+                self.call.push_str(fragment);
+                Ok(())
+            }
+            Delta::CallEnd { .. } => {
+                self.new_line()?;
+                let call = std::mem::take(&mut self.call);
+                self.write(&format!("{call})\n"))
+            }
+            Delta::CallFailed { .. } => {
+                self.call.clear();
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
