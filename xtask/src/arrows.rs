@@ -46,6 +46,10 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ("store", &["bundle", "passes", "import", "hub", "quality"]),
     ("protocol", &["text", "engine"]),
     ("serve", &["base", "bundle", "runtime", "text", "engine", "protocol"]),
+    (
+        "ffi",
+        &["base", "tensor", "quant", "ir", "bundle", "runtime", "text", "engine"],
+    ),
     ("cli", ALL),
     ("testkit", &["tensor", "quant", "ir"]),
     ("fuzzing", ALL),
@@ -73,6 +77,7 @@ const ALL: &[&str] = &[
     "store",
     "protocol",
     "serve",
+    "ffi",
 ];
 
 /// Paths that must not exist, however long: from, to, and why.

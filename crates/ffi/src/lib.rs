@@ -1,0 +1,38 @@
+//! The C library `libcactus`.
+//!
+//! Purpose: the one binary contract through which other languages reach the engine. Two layers share it, and a handle of one is a
+//! handle of the other:
+//!
+//! - `dropin` and `graph`: the functions of the public Cactus engine, with their names, argument order, JSON and return codes, so
+//!   that bindings written for it load this library instead. Answers are written into the caller's buffers.
+//! - `library`, `model`, `session`, `request`: our own functions. Answers are owned strings, streams come by callback or by
+//!   polling, errors have a code and a kind.
+//!
+//! Below them, for both: `failure` (codes, the last error of a thread), `guard` (no panic leaves the library), `handle` (what C
+//! holds is a number with a generation, never a pointer), `input` and `output` (C's strings and buffers), `log`.
+//!
+//! It may depend on the engine and what is below it. It deliberately decides nothing about prompts, tools, sampling or
+//! scheduling: what a request means is in `cactus_engine::chat`, for HTTP and the command line as for C. The header, and the
+//! description from which bindings are generated, are made of these sources (`tests/description.rs`).
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "the header states the contract of pointers once, for all functions"
+)]
+#![allow(dead_code, reason = "what the skeleton has is used by the functions that follow")]
+
+mod callback;
+mod dropin;
+mod failure;
+mod graph;
+mod guard;
+mod handle;
+mod input;
+mod library;
+mod log;
+mod output;
+
+pub use dropin::*;
+pub use failure::Code;
+pub use graph::*;
+pub use library::*;
+pub use log::cactus_log_callback_t;
