@@ -1,6 +1,6 @@
 //! Weights in place and literals, and the products' operands packed once.
 
-use super::held;
+use super::{held, held_type};
 use crate::{Error, Result};
 use cactus_base::AlignedBuf;
 use cactus_bundle::Bundle;
@@ -13,9 +13,11 @@ use std::sync::Arc;
 /// Everything that does not change from call to call.
 #[derive(Debug)]
 pub(super) struct Constants {
-    bundle: Arc<Bundle>,
+    /// Where stored weights lie; `None` where all were given.
+    bundle: Option<Arc<Bundle>>,
     /// Stored tensors by value.
     weights: HashMap<ValueId, usize>,
+    /// Literals, and weights that were given.
     literals: HashMap<ValueId, AlignedBuf>,
     /// Matrices that are stored or given plainly and are read by products.
     packed: HashMap<ValueId, Packed>,
@@ -34,12 +36,16 @@ fn product_operand(op: &Op) -> Option<usize> {
 impl Constants {
     /// Whether the files behind the weights have stayed what they were.
     pub(super) fn intact(&self) -> Result<()> {
-        Ok(self.bundle.intact()?)
+        match &self.bundle {
+            Some(bundle) => Ok(bundle.intact()?),
+            None => Ok(()),
+        }
     }
 
+    /// Weights of a bundle, found by `bindings`.
     pub(super) fn new(graph: &Graph, bundle: Arc<Bundle>, bindings: &BTreeMap<String, String>) -> Result<Constants> {
         let mut constants = Constants {
-            bundle,
+            bundle: None,
             weights: HashMap::new(),
             literals: HashMap::new(),
             packed: HashMap::new(),
@@ -47,9 +53,7 @@ impl Constants {
         };
         for (v, _) in graph.weights() {
             let name = &graph.value(v).name;
-            let index = bindings
-                .get(name)
-                .and_then(|stored| constants.bundle.weight_index(stored));
+            let index = bindings.get(name).and_then(|stored| bundle.weight_index(stored));
             let Some(index) = index else {
                 return Err(Error::Unsupported {
                     node: format!("weight {name}"),
@@ -58,15 +62,47 @@ impl Constants {
             };
             constants.weights.insert(v, index);
         }
+        constants.bundle = Some(bundle);
+        constants.prepare(graph)?;
+        Ok(constants)
+    }
+
+    /// Weights that are given, by name.
+    pub(super) fn given(graph: &Graph, tensors: &BTreeMap<String, Tensor>) -> Result<Constants> {
+        let mut constants = Constants {
+            bundle: None,
+            weights: HashMap::new(),
+            literals: HashMap::new(),
+            packed: HashMap::new(),
+            parts: HashMap::new(),
+        };
+        for (v, _) in graph.weights() {
+            let value = graph.value(v);
+            let expected = || Error::Unsupported {
+                node: format!("weight {}", value.name),
+                message: format!("a tensor {} is expected for it", value.ty),
+            };
+            let tensor = tensors.get(&value.name).ok_or_else(expected)?;
+            if tensor.dtype() != held_type(value.ty.dtype) || Some(tensor.shape()) != value.ty.known_shape().as_deref()
+            {
+                return Err(expected());
+            }
+            constants.literals.insert(v, AlignedBuf::from_slice(&held(tensor))?);
+        }
+        constants.prepare(graph)?;
+        Ok(constants)
+    }
+
+    /// Takes the literals, and packs what products read.
+    fn prepare(&mut self, graph: &Graph) -> Result<()> {
         let outputs = graph.outputs().iter().map(|(_, v)| *v);
         let read = graph.nodes().flat_map(|(_, n)| n.inputs.iter().copied());
         for v in read.chain(outputs) {
             if let Def::Literal(literal) = &graph.value(v).def
-                && !constants.literals.contains_key(&v)
+                && !self.literals.contains_key(&v)
             {
                 let shape = graph.ty(v).known_shape().unwrap_or_default();
-                constants
-                    .literals
+                self.literals
                     .insert(v, AlignedBuf::from_slice(&held(&tensor(&shape, literal)?))?);
             }
         }
@@ -74,21 +110,26 @@ impl Constants {
             if let Some([gate_up, down]) = node.op.expert_weights().map(|w| w.map(|i| node.inputs[i])) {
                 let sizes = (graph.ty(gate_up).known_shape(), graph.ty(down).known_shape());
                 if let (Some(&[_, n]), Some(&[_, m])) = (sizes.0.as_deref(), sizes.1.as_deref()) {
-                    constants.pack_parts(graph, gate_up, 2 * m)?;
-                    constants.pack_parts(graph, down, n)?;
+                    self.pack_parts(graph, gate_up, 2 * m)?;
+                    self.pack_parts(graph, down, n)?;
                 }
             }
             if let Some(v) = product_operand(&node.op).and_then(|i| node.inputs.get(i)) {
-                constants.pack(graph, *v)?;
+                self.pack(graph, *v)?;
             }
         }
-        Ok(constants)
+        Ok(())
+    }
+
+    /// The bundle, and which of its weights a value is.
+    fn stored(&self, v: ValueId) -> Option<(&Bundle, usize)> {
+        Some((self.bundle.as_deref()?, *self.weights.get(&v)?))
     }
 
     /// Packs a matrix that is constant and plain.
     fn pack(&mut self, graph: &Graph, v: ValueId) -> Result<()> {
-        let plain = match self.weights.get(&v) {
-            Some(&i) => self.bundle.weight_at(i).packing == Packing::RowMajor,
+        let plain = match self.stored(v) {
+            Some((bundle, i)) => bundle.weight_at(i).packing == Packing::RowMajor,
             None => self.literals.contains_key(&v),
         };
         let (true, false, Some(&[n, k])) = (
@@ -155,7 +196,8 @@ impl Constants {
         if let Some(l) = self.literals.get(&v) {
             return Some(l);
         }
-        let w = self.bundle.weight_at(*self.weights.get(&v)?);
+        let (bundle, i) = self.stored(v)?;
+        let w = bundle.weight_at(i);
         (w.packing == Packing::RowMajor).then_some(w.data)
     }
 
@@ -168,12 +210,12 @@ impl Constants {
         if let Some(p) = self.packed.get(&v) {
             return Ok(Some(p.view()));
         }
-        let Some(&i) = self.weights.get(&v) else {
+        let Some((bundle, i)) = self.stored(v) else {
             return Ok(None);
         };
-        let view = self.bundle.weight_at(i).matrix();
+        let view = bundle.weight_at(i).matrix();
         view.map(Some).map_err(|source| Error::Weight {
-            weight: self.bundle.weight_name(i).to_owned(),
+            weight: bundle.weight_name(i).to_owned(),
             source,
         })
     }

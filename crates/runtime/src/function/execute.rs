@@ -41,10 +41,24 @@ pub(super) fn check(graph: &Graph, node: &Node) -> Result<()> {
         Op::Scatter { .. } => dtype(0) == Some(DType::Bool),
         op => op.state().is_some(),
     };
-    let half = node
-        .outputs
-        .iter()
-        .any(|&v| matches!(graph.ty(v).dtype, DType::F16 | DType::BF16));
+    // Values of 16-bit floats are held in 32 bits, rounded by the cast that makes them; what only moves elements keeps them.
+    let exact = matches!(
+        node.op,
+        Op::Cast { .. }
+            | Op::Reshape { .. }
+            | Op::Permute { .. }
+            | Op::Slice { .. }
+            | Op::Concat { .. }
+            | Op::Expand { .. }
+            | Op::Take { .. }
+            | Op::Gather { .. }
+            | Op::Where
+    );
+    let half = !exact
+        && node
+            .outputs
+            .iter()
+            .any(|&v| matches!(graph.ty(v).dtype, DType::F16 | DType::BF16));
     if unsupported || half {
         return Err(Error::Unsupported {
             node: format!("{}/{}", node.path, node.op.mnemonic()),
@@ -646,6 +660,18 @@ impl Run<'_> {
         let ops = self.operands();
         let from = super::held_type(self.graph.ty(v).dtype);
         match (from, super::held_type(to)) {
+            (DType::F32, _) if to == DType::F16 => {
+                each(ops.f32(v)?, floats(out), |x| half::f16::from_f32(x).to_f32());
+            }
+            (DType::F32, _) if to == DType::BF16 => {
+                each(ops.f32(v)?, floats(out), |x| half::bf16::from_f32(x).to_f32());
+            }
+            (DType::I64, _) if to == DType::F16 => {
+                each(ops.i64(v)?, floats(out), |x| half::f16::from_f32(x as f32).to_f32());
+            }
+            (DType::I64, _) if to == DType::BF16 => {
+                each(ops.i64(v)?, floats(out), |x| half::bf16::from_f32(x as f32).to_f32());
+            }
             (a, b) if a == b => out.copy_from_slice(ops.bytes(v)?),
             (DType::F32, DType::I64) => each(ops.f32(v)?, bytemuck::cast_slice_mut(out), |x| x as i64),
             (DType::F32, _) => each(ops.f32(v)?, out, |x| u8::from(x != 0.0)),

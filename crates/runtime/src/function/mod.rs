@@ -72,6 +72,31 @@ impl Function {
         Function::of(graph, bundle, &bindings, kernels)
     }
 
+    /// Lowers `graph`, which no bundle holds; its weights are given by name, dense and of the declared shapes.
+    /// `kernels` as of [`Function::new`].
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Unsupported`] for an operation that has no kernel, for a graph with states, and for a weight
+    /// that is missing or of another type or shape.
+    pub fn with_weights(
+        graph: Graph,
+        weights: &BTreeMap<String, Tensor>,
+        kernels: Option<&'static Kernels>,
+    ) -> Result<Function> {
+        check(&graph)?;
+        let constants = Constants::given(&graph, weights)?;
+        let kernels = match kernels {
+            Some(k) => k,
+            None => Kernels::detect()?,
+        };
+        Ok(Function {
+            graph,
+            kernels,
+            constants,
+            prepared: Mutex::new(None),
+        })
+    }
+
     /// Lowers `graph`, whose weights `bindings` finds in `bundle`.
     pub(crate) fn of(
         graph: Graph,
@@ -79,15 +104,7 @@ impl Function {
         bindings: &BTreeMap<String, String>,
         kernels: &'static Kernels,
     ) -> Result<Function> {
-        if let Some(state) = graph.states().first() {
-            return Err(Error::Unsupported {
-                node: format!("component {}", graph.name),
-                message: format!("it has the state `{}`; expected a function, which has none", state.name),
-            });
-        }
-        for (_, node) in graph.nodes() {
-            execute::check(&graph, node)?;
-        }
+        check(&graph)?;
         let constants = Constants::new(&graph, bundle, bindings)?;
         // Some weights were read and kept in another form.
         constants.intact()?;
@@ -237,6 +254,17 @@ impl Function {
         let value = self.graph.value(v);
         format!("`{}` {}", value.name, value.ty)
     }
+}
+
+/// Refuses a graph that has states, or a node that no kernel computes.
+fn check(graph: &Graph) -> Result<()> {
+    if let Some(state) = graph.states().first() {
+        return Err(Error::Unsupported {
+            node: format!("component {}", graph.name),
+            message: format!("it has the state `{}`; expected a function, which has none", state.name),
+        });
+    }
+    graph.nodes().try_for_each(|(_, node)| execute::check(graph, node))
 }
 
 /// The element type that a value is held in.
