@@ -48,7 +48,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ("serve", &["base", "bundle", "runtime", "text", "engine", "protocol"]),
     (
         "ffi",
-        &["base", "tensor", "quant", "ir", "bundle", "runtime", "text", "engine"],
+        &["base", "tensor", "quant", "ir", "reference", "bundle", "passes", "runtime", "text", "engine"],
     ),
     ("cli", ALL),
     ("testkit", &["tensor", "quant", "ir"]),
