@@ -74,13 +74,13 @@ impl Graph {
         all.into_iter().collect()
     }
 
-    /// Nodes that `wanted`, and whatever changes a cache, depend on.
-    pub(super) fn needed(&self, wanted: &[usize]) -> Vec<bool> {
+    /// Nodes that what is wanted, and whatever changes a cache, depend on.
+    fn needed(&self, key: &Key) -> Vec<bool> {
         let mut needed = vec![false; self.nodes.len()];
-        wanted.iter().for_each(|&i| needed[i] = true);
+        key.wanted.iter().for_each(|&i| needed[i] = true);
         for (i, node) in self.nodes.iter().enumerate().rev() {
             needed[i] |= node.writes();
-            let holds = self.kept.contains_key(&i);
+            let holds = key.kept.contains(&i);
             if needed[i] && !holds {
                 node.inputs.iter().for_each(|&x| needed[x] = true);
             }
@@ -110,9 +110,31 @@ impl Graph {
         limits
     }
 
+    /// The graph that reads node `id`, before any pass, and its inputs.
+    #[cfg(test)]
+    pub(super) fn portable(&self, id: usize) -> Result<(cactus_ir::Graph, BTreeMap<String, Tensor>)> {
+        let key = Key {
+            version: self.version,
+            wanted: vec![id],
+            kept: Vec::new(),
+            lengths: BTreeMap::new(),
+        };
+        let mut c = self.lowered(&key)?;
+        c.outputs(&key);
+        let mut inputs = BTreeMap::new();
+        for (name, feed) in &c.feeds {
+            inputs.insert(name.clone(), self.fed(*feed)?);
+        }
+        Ok((c.l.b.finish()?, inputs))
+    }
+
     /// The program of `key`.
     pub(super) fn compile(&self, key: Key) -> Result<Program> {
-        let needed = self.needed(&key.wanted);
+        self.lowered(&key)?.finish(key)
+    }
+
+    fn lowered(&self, key: &Key) -> Result<Compiler<'_>> {
+        let needed = self.needed(key);
         let mut c = Compiler {
             graph: self,
             l: Lower::new(),
@@ -123,9 +145,9 @@ impl Graph {
         };
         c.l.limits = self.limits();
         for (id, _) in needed.iter().enumerate().filter(|(_, n)| **n) {
-            c.node(id, &key)?;
+            c.node(id, key)?;
         }
-        c.finish(key)
+        Ok(c)
     }
 }
 
@@ -216,28 +238,33 @@ impl Compiler<'_> {
         Ok(v)
     }
 
-    fn finish(self, key: Key) -> Result<Program> {
-        let Compiler {
-            graph,
-            mut l,
-            values,
-            feeds,
-            weights,
-            computed,
-        } = self;
-        let outputs = key.wanted.iter().chain(&computed).collect::<BTreeSet<_>>();
-        for &id in outputs {
-            if let Some(v) = values[id] {
-                l.b.output(&output(id), v);
+    /// Names what is read, and gives the caches that change.
+    fn outputs(&mut self, key: &Key) -> Vec<usize> {
+        for &id in key.wanted.iter().chain(&self.computed).collect::<BTreeSet<_>>() {
+            if let Some(v) = self.values[id] {
+                self.l.b.output(&output(id), v);
             }
         }
         let mut changed = Vec::new();
-        for (&id, &v) in &l.states {
-            if Some(v) != values[id] {
-                l.b.output(&next_state(id), v);
+        for (&id, &v) in &self.l.states {
+            if Some(v) != self.values[id] {
+                self.l.b.output(&next_state(id), v);
                 changed.push(id);
             }
         }
+        changed
+    }
+
+    fn finish(mut self, key: Key) -> Result<Program> {
+        let changed = self.outputs(&key);
+        let Compiler {
+            graph,
+            l,
+            feeds,
+            weights,
+            computed,
+            ..
+        } = self;
         let random = l.random;
         let portable = l.b.finish()?;
         let options = Options {

@@ -40,6 +40,10 @@ impl Graph {
             lengths: self.lengths()?,
         };
         let (kept, lengths) = (key.kept.clone(), key.lengths.clone());
+        if key.wanted.is_empty() && !self.nodes.iter().any(super::build::Node::writes) {
+            // There is nothing to compute.
+            return Ok(());
+        }
         let at = self.program(key)?;
         let program = &self.programs[at];
         let mut inputs = BTreeMap::new();
@@ -141,15 +145,8 @@ impl Graph {
 
     /// Computes a node from what the last execution read.
     fn once_more(&mut self, key: Key, id: usize) -> Result<Tensor> {
-        let held = std::mem::take(&mut self.kept);
-        self.kept = held
-            .iter()
-            .filter(|(id, _)| key.kept.contains(id))
-            .map(|(id, v)| (*id, v.clone()))
-            .collect();
-        let at = self.program(key);
-        self.kept = held;
-        let program = &self.programs[at?];
+        let at = self.program(key)?;
+        let program = &self.programs[at];
         let last = self
             .last
             .as_ref()
@@ -192,7 +189,7 @@ impl Graph {
         Ok(self.programs.len() - 1)
     }
 
-    fn fed(&self, feed: Feed) -> Result<Tensor> {
+    pub(super) fn fed(&self, feed: Feed) -> Result<Tensor> {
         match feed {
             Feed::Input(id) => self.input_values(id),
             Feed::State(id) => match self.states.get(&id) {

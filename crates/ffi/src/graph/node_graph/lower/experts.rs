@@ -3,7 +3,7 @@
 use super::Lower;
 use crate::graph::node_graph::op::Activation;
 use crate::graph::node_graph::{Error, Result};
-use cactus_ir::{Activation as Act, BinaryFn as Bin, Op, ReduceFn, ValueId};
+use cactus_ir::{Activation as Act, BinaryFn as Bin, Def, Op, ReduceFn, ValueId, WeightExpr};
 
 /// How a row chooses.
 pub(super) struct Route {
@@ -48,18 +48,42 @@ impl Lower {
             Activation::Relu => Some(Act::Relu),
             Activation::Sigmoid | Activation::Tanh => None,
         };
-        match (route.gated, known) {
-            (true, Some(activation)) => {
-                let (w1, rest) = weights.split_at(route.experts);
-                let (w3, w2) = rest.split_at(route.experts);
-                let gate_up: Vec<ValueId> = w1.iter().zip(w3).flat_map(|(&a, &b)| [a, b]).collect();
-                let (gate_up, down) = (self.join(0, &gate_up)?, self.join(0, w2)?);
-                Ok(self
+        if let (true, Some(activation)) = (route.gated, known) {
+            let (w1, rest) = weights.split_at(route.experts);
+            let (w3, w2) = rest.split_at(route.experts);
+            let gate_up: Vec<ValueId> = w1.iter().zip(w3).flat_map(|(&a, &b)| [a, b]).collect();
+            // Only the chosen are computed, where the matrices are constant.
+            if let (Some(gate_up), Some(down)) = (self.constant_rows(&gate_up)?, self.constant_rows(w2)?) {
+                return Ok(self
                     .b
-                    .op(Op::Experts { activation }, &[x, ids, shares, gate_up, down])?)
+                    .op(Op::Experts { activation }, &[x, ids, shares, gate_up, down])?);
             }
-            _ => self.every_expert(x, ids, shares, weights, route, activation),
         }
+        self.every_expert(x, ids, shares, weights, route, activation)
+    }
+
+    /// Weights one below the other, as one weight; `None` where one is computed or given.
+    fn constant_rows(&mut self, parts: &[ValueId]) -> Result<Option<ValueId>> {
+        let mut shape = [0, 0];
+        let (mut exprs, mut name) = (Vec::with_capacity(parts.len()), String::new());
+        for &v in parts {
+            let value = self.b.graph().value(v);
+            let Def::Weight(expr) = &value.def else {
+                return Ok(None);
+            };
+            exprs.push(expr.clone());
+            name = format!("{name}{} ", value.name);
+            match self.shape(v)?.as_slice() {
+                &[rows, width] if shape[1] == 0 || width == shape[1] => shape = [shape[0] + rows, width],
+                other => {
+                    return Err(Error::shape(format!(
+                        "a matrix of an expert is {other:?}, another {shape:?}"
+                    )));
+                }
+            }
+        }
+        let all = WeightExpr::Concat { axis: 0, parts: exprs };
+        Ok(Some(self.b.weight_from(name.trim_end(), &shape, all)))
     }
 
     /// Every expert for every row, and the sum of those chosen.
