@@ -348,6 +348,13 @@ fn lent(draw: Draw<'_>, nodes: u64) -> Lent<'_> {
 /// A graph, ended when dropped.
 struct Graph(*mut c_void);
 
+/// What the last call that failed on this thread said. A panic is a defect.
+fn last_error() -> String {
+    // SAFETY: it takes nothing, and gives a text that holds until the next failure.
+    let said = unsafe { std::ffi::CStr::from_ptr(cactus_get_last_error()) };
+    said.to_string_lossy().into_owned()
+}
+
 impl Graph {
     fn new() -> Graph {
         // SAFETY: it takes nothing.
@@ -382,6 +389,16 @@ fn every_function_refuses_what_is_no_graph_and_what_is_nothing() {
     }
 }
 
+#[test]
+fn every_function_has_a_row_in_the_documentation() {
+    let page = include_str!("../../../docs/reference/c-abi-graph.md");
+    let all = CALLS.iter().map(|(name, _)| *name);
+    for name in all.chain(["cactus_graph_create", "cactus_graph_destroy", "cactus_graph_load"]) {
+        let row = name.strip_prefix("cactus_graph_").map(|short| format!("| `{short}` |"));
+        assert!(row.is_some_and(|row| page.contains(&row)), "{name}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
@@ -401,6 +418,8 @@ proptest! {
             let mut lent = lent(Draw::Bytes(&mut bytes), nodes);
             let result = CALLS[at].1(graph.0, &mut lent);
             prop_assert!((-2..=0).contains(&result), "{} gives {result}", CALLS[at].0);
+            let said = last_error();
+            prop_assert!(result == 0 || !said.is_empty() && !said.contains("defect"), "{}: {said}", CALLS[at].0);
             if result == 0 && lent.node >= nodes {
                 nodes = lent.node + 1;
             }
@@ -413,7 +432,8 @@ proptest! {
             for node in 0..nodes {
                 cactus_graph_set_input(graph.0, node, data.as_ptr().cast(), 2);
             }
-            cactus_graph_execute(graph.0);
+            let result = cactus_graph_execute(graph.0);
+            prop_assert!(result == 0 || !last_error().contains("defect") && !last_error().contains("bug"), "{}", last_error());
             let mut pointer = ptr::null_mut();
             for node in 0..nodes {
                 if cactus_graph_get_output_ptr(graph.0, node, &raw mut pointer) == 0 {

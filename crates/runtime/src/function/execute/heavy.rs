@@ -85,6 +85,17 @@ impl Run<'_> {
         let ops = self.operands();
         let x = ops.f32(node.inputs[0])?;
         let bias = node.inputs.get(2).map(|&b| ops.f32(b)).transpose()?;
+        if ops.shape(node.inputs[1])[1] == 0 {
+            // Sums of nothing, of as many rows as the result says.
+            let out = floats(out);
+            match bias {
+                Some(bias) => out
+                    .chunks_exact_mut(bias.len().max(1))
+                    .for_each(|row| row.copy_from_slice(bias)),
+                None => out.fill(0.0),
+            }
+            return Ok(());
+        }
         let epilogue = Epilogue {
             bias,
             accumulate: false,
