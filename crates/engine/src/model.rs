@@ -9,6 +9,7 @@ use cactus_runtime::{KvDType, Options, Program};
 use cactus_text::grammar::GrammarCompiler;
 use cactus_text::{ChatTemplate, ChatTemplateSource, Tokenizer, TokenizerSource, TokenizerTables};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 
@@ -53,8 +54,8 @@ type TextParts = Result<(Arc<Tokenizer>, Option<ChatTemplate>)>;
 pub struct Model {
     program: Arc<Program>,
     pool: Pool,
-    threads: usize,
-    decode_threads: usize,
+    threads: AtomicUsize,
+    decode_threads: AtomicUsize,
     eos: OnceLock<Vec<u32>>,
     defaults: GenerateOptions,
     text: OnceLock<Option<TextParts>>,
@@ -111,8 +112,8 @@ impl Model {
         Ok(Arc::new(Model {
             program: Arc::new(program),
             pool: Pool::on(threads.max(decode_threads), if options.pin { &cores.fast } else { &[] }),
-            threads,
-            decode_threads,
+            threads: AtomicUsize::new(threads),
+            decode_threads: AtomicUsize::new(decode_threads),
             eos: OnceLock::new(),
             defaults,
             text: OnceLock::new(),
@@ -151,12 +152,22 @@ impl Model {
 
     /// Threads for prompts.
     pub fn threads(&self) -> usize {
-        self.threads
+        self.threads.load(Ordering::Relaxed)
     }
 
     /// Threads for generating.
     pub fn decode_threads(&self) -> usize {
-        self.decode_threads
+        self.decode_threads.load(Ordering::Relaxed)
+    }
+
+    /// Uses other numbers of threads from the next pass on: at least 1, and at most as many as it was loaded with. What is `None`
+    /// stays as it is. Answers are the same with any number.
+    pub fn set_threads(&self, threads: Option<usize>, decode_threads: Option<usize>) {
+        for (number, given) in [(&self.threads, threads), (&self.decode_threads, decode_threads)] {
+            if let Some(given) = given {
+                number.store(given.clamp(1, self.pool.threads()), Ordering::Relaxed);
+            }
+        }
     }
 
     pub(crate) fn pool(&self) -> &Pool {

@@ -205,6 +205,8 @@ struct Shared {
 struct Inbox {
     jobs: Vec<Job>,
     stop: bool,
+    /// Prefixes are to be forgotten.
+    forget: bool,
     /// As of the last pass.
     stats: SchedulerStats,
     /// Seconds that a request takes lately.
@@ -315,6 +317,13 @@ impl Scheduler {
         Err(Error::Argument("the scheduler has stopped after a failure".to_owned()))
     }
 
+    /// Forgets what is kept of earlier prompts and not in use, before the next pass. For when memory is short; answers stay the
+    /// same.
+    pub fn forget_prefixes(&self) {
+        self.shared.inbox().forget = true;
+        self.shared.arrived.notify_one();
+    }
+
     /// What it has done and has to do, as of the last pass.
     pub fn stats(&self) -> SchedulerStats {
         let inbox = self.shared.inbox();
@@ -343,10 +352,13 @@ fn work(mut core: Core, shared: &Shared) {
     let result = catch_unwind(AssertUnwindSafe(|| {
         loop {
             let mut inbox = shared.inbox();
-            while inbox.jobs.is_empty() && core.is_idle() && !inbox.stop {
+            while inbox.jobs.is_empty() && core.is_idle() && !inbox.stop && !inbox.forget {
                 inbox = shared.arrived.wait(inbox).unwrap_or_else(PoisonError::into_inner);
             }
             let stop = inbox.stop;
+            if std::mem::take(&mut inbox.forget) {
+                core.forget_prefixes();
+            }
             core.take(&mut inbox.jobs);
             inbox.stats = core.stats();
             drop(inbox);

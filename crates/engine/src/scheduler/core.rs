@@ -117,6 +117,11 @@ impl Core {
         }
     }
 
+    /// Lets go of all prefixes that nobody computes from.
+    pub(super) fn forget_prefixes(&mut self) {
+        while self.cache.forget_one(&mut self.batch) {}
+    }
+
     /// Ends everything.
     pub(super) fn cancel_all(&mut self) {
         for job in &self.waiting {
