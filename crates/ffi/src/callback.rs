@@ -1,6 +1,6 @@
 //! Functions of the caller.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::ffi::c_void;
 
 /// What the caller wants to be given back with each call of its function.
@@ -12,24 +12,32 @@ unsafe impl Send for UserData {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for UserData {}
 
+/// Which functions of the caller this thread is inside of: the number of the request that called, or 0.
+type Callers = Vec<u64>;
+
 thread_local! {
-    static DEPTH: Cell<usize> = const { Cell::new(0) };
+    static CALLERS: RefCell<Callers> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs a function of the caller. Until it returns, [`is_inside`] is true on this thread.
-pub(crate) fn call<T>(function: impl FnOnce() -> T) -> T {
+/// Runs a function of the caller, on behalf of request `number` (0 for none).
+pub(crate) fn call<T>(number: u64, function: impl FnOnce() -> T) -> T {
     struct Leave;
     impl Drop for Leave {
         fn drop(&mut self) {
-            DEPTH.set(DEPTH.get() - 1);
+            CALLERS.with_borrow_mut(|callers| callers.pop());
         }
     }
-    DEPTH.set(DEPTH.get() + 1);
+    CALLERS.with_borrow_mut(|callers| callers.push(number));
     let _leave = Leave;
     function()
 }
 
-/// Whether this thread is inside a function of the caller, so that waiting for that function's end would be for ever.
+/// Whether this thread is inside a function of the caller: whoever waits here may wait for itself.
 pub(crate) fn is_inside() -> bool {
-    DEPTH.get() > 0
+    CALLERS.with_borrow(|callers| !callers.is_empty())
+}
+
+/// Whether this thread is inside a function that request `number` called.
+pub(crate) fn is_inside_of(number: u64) -> bool {
+    CALLERS.with_borrow(|callers| callers.contains(&number))
 }

@@ -2,6 +2,7 @@
 //! failure is remembered for the thread that called.
 
 use crate::failure::{Code, Failure, Result, forget, remember};
+use crate::log::{Level, say};
 use std::any::Any;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,6 +14,12 @@ fn caught<T>(work: impl FnOnce() -> Result<T>) -> std::result::Result<T, Code> {
         Ok(Err(failure)) => failure,
         Err(panic) => defect(&*panic),
     };
+    let level = match failure.code {
+        Code::Internal => Level::Error,
+        _ => Level::Debug,
+    };
+    // Before it is remembered: the caller's function may call the library.
+    say(level, "call", &failure.message);
     Err(remember(failure))
 }
 

@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(object(None, "o"), Ok(Map::new()));
         assert_eq!(object(Some(" "), "o"), Ok(Map::new()));
         assert_eq!(array(Some("null"), "o"), Ok(Vec::new()));
-        for (wrong, want) in [("{", "line 1"), ("[]", "found an array"), ("{} x", "trailing")] {
+        for (wrong, want) in [("{", "line 1"), ("[]", "found a list"), ("{} x", "trailing")] {
             let error = object(Some(wrong), "o").unwrap_err();
             assert!(
                 error.message.contains("`o`") && error.message.contains(want),

@@ -18,8 +18,8 @@
     clippy::missing_safety_doc,
     reason = "the header states the contract of pointers once, for all functions"
 )]
-#![allow(dead_code, reason = "what the skeleton has is used by the functions that follow")]
-
+mod answer;
+mod asked;
 mod callback;
 mod dropin;
 mod failure;
@@ -28,11 +28,21 @@ mod guard;
 mod handle;
 mod input;
 mod library;
+mod loaded;
 mod log;
+mod model;
 mod output;
+mod request;
+mod scoring;
+mod session;
+mod types;
 
 pub use dropin::*;
 pub use failure::Code;
 pub use graph::*;
 pub use library::*;
 pub use log::cactus_log_callback_t;
+pub use model::*;
+pub use request::*;
+pub use session::*;
+pub use types::*;

@@ -13,7 +13,7 @@ pub const CACTUS_ABI_VERSION: u32 = 1;
 #[derive(Debug)]
 #[allow(non_camel_case_types)]
 pub struct cactus_error {
-    /// A `CACTUS_ERROR_...` code, or `CACTUS_OK` where there was no error.
+    /// A `CACTUS_CODE_...`, or `CACTUS_CODE_OK` where there was no error.
     pub code: i32,
     /// The code's name, as in `argument`. Valid for ever.
     pub kind: *const c_char,

@@ -47,5 +47,7 @@ pub(crate) fn say(level: Level, component: &str, message: &str) {
     };
     let (component, message) = (c_string(component.to_owned()), c_string(message.to_owned()));
     // SAFETY: the caller gave a function of this type, and what belongs to it.
-    call(|| unsafe { function(level as c_int, component.as_ptr(), message.as_ptr(), user_data.0) });
+    call(0, || unsafe {
+        function(level as c_int, component.as_ptr(), message.as_ptr(), user_data.0)
+    });
 }

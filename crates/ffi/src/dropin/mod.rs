@@ -4,6 +4,15 @@
 //! thin: a request becomes what our own functions make of it. They deliberately keep nothing of their own but what their contract
 //! asks for.
 
+mod absent;
+mod complete;
+mod model;
 mod quiet;
+mod request;
+mod text;
 
+pub use absent::*;
+pub use complete::*;
+pub use model::*;
 pub use quiet::*;
+pub use text::*;

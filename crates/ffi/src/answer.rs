@@ -1,0 +1,197 @@
+//! From the events of the scheduler to an answer, for both layers.
+//!
+//! Purpose: [`Reading`] takes events as they come and says what each adds; at the end it has the whole [`Answer`]. It deliberately
+//! does not know who listens.
+
+use crate::asked::Asked;
+use crate::failure::{Code, Failure, Result};
+use crate::loaded::Work;
+use crate::log::{Level, say};
+use cactus_engine::chat::{Delta, Message, MessageReader};
+use cactus_engine::scheduler::{Event, Request};
+use cactus_engine::{Completion, FinishReason};
+use serde_json::{Value, json};
+use std::sync::mpsc::{Receiver, channel};
+
+/// What an event adds.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// The prompt is computed.
+    Started { prompt_tokens: usize, cached_tokens: usize },
+    /// The text of a token as the model wrote it, markers included, and the token; none for what was held back.
+    Written { text: String, token: Option<u32> },
+    /// What that adds to the message.
+    Added(Delta),
+    /// The end.
+    Ended(Result<Box<Answer>>),
+}
+
+/// A whole answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) message: Message,
+    pub(crate) completion: Completion,
+    pub(crate) notes: Vec<String>,
+}
+
+/// Follows one answer.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    events: Receiver<Event>,
+    reader: MessageReader,
+    message: Message,
+    notes: Vec<String>,
+    ended: bool,
+}
+
+impl Reading {
+    /// Submits `asked`, to be cancelled with `work`.
+    ///
+    /// # Errors
+    /// Those of [`cactus_engine::Scheduler::submit`].
+    pub(crate) fn begin(work: &Work, asked: Asked) -> Result<Reading> {
+        for note in &asked.chat.notes {
+            say(Level::Warning, "request", note);
+        }
+        let request = Request {
+            priority: asked.priority,
+            salt: work.model().salt(),
+            cancel: work.cancel().clone(),
+            ..asked.chat.request(asked.options)
+        };
+        let (sender, events) = channel();
+        // Whoever no longer listens has cancelled.
+        let sink = Box::new(move |event| drop(sender.send(event)));
+        work.model().scheduler().submit(request, sink)?;
+        Ok(Reading {
+            events,
+            reader: asked.chat.reader,
+            message: Message::default(),
+            notes: asked.chat.notes,
+            ended: false,
+        })
+    }
+
+    /// Waits for the next event, and gives what it adds to `take`. `false` after the end.
+    pub(crate) fn next(&mut self, take: &mut dyn FnMut(Step)) -> bool {
+        if self.ended {
+            return false;
+        }
+        let mut deltas = Vec::new();
+        let end = match self.events.recv() {
+            Ok(Event::Started {
+                prompt_tokens,
+                cached_tokens,
+            }) => {
+                take(Step::Started {
+                    prompt_tokens,
+                    cached_tokens,
+                });
+                None
+            }
+            Ok(Event::Delta(piece)) => {
+                self.reader.push(&piece.text, piece.special.as_deref(), &mut deltas);
+                take(Step::Written {
+                    text: piece.text + piece.special.as_deref().unwrap_or_default(),
+                    token: piece.token,
+                });
+                None
+            }
+            Ok(Event::End(result)) => Some(result.map_err(Failure::from)),
+            Err(_) => Some(Err(Failure::new(
+                Code::Internal,
+                "the scheduler has stopped after a failure",
+            ))),
+        };
+        if matches!(end, Some(Ok(_))) {
+            self.reader.finish(&mut deltas);
+        }
+        for delta in deltas {
+            self.message.add(delta.clone());
+            take(Step::Added(delta));
+        }
+        if let Some(end) = end {
+            self.ended = true;
+            let (message, notes) = (std::mem::take(&mut self.message), std::mem::take(&mut self.notes));
+            let answer = end.map(|completion| {
+                Box::new(Answer {
+                    message,
+                    completion,
+                    notes,
+                })
+            });
+            take(Step::Ended(answer));
+        }
+        true
+    }
+
+    /// Waits for the end. `written` gets each text that the model wrote, with its token.
+    ///
+    /// # Errors
+    /// How it failed; [`Code::Cancelled`] is for the caller to make of the reason.
+    pub(crate) fn whole(mut self, written: &mut dyn FnMut(&str, Option<u32>)) -> Result<Answer> {
+        let mut whole = None;
+        while self.next(&mut |step| match step {
+            Step::Written { text, token } => written(&text, token),
+            Step::Ended(answer) => whole = Some(answer),
+            Step::Started { .. } | Step::Added(_) => {}
+        }) {}
+        match whole {
+            Some(answer) => answer.map(|answer| *answer),
+            None => Err(Failure::new(Code::Internal, "an answer has not ended")),
+        }
+    }
+}
+
+impl Answer {
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.completion.finish_reason == FinishReason::Cancelled
+    }
+
+    /// The message as the OpenAI API has it.
+    pub(crate) fn message_json(&self) -> Value {
+        let mut message = json!({"role": "assistant", "content": self.message.text});
+        if !self.message.reasoning.is_empty() {
+            message["reasoning_content"] = json!(self.message.reasoning);
+        }
+        if !self.message.calls.is_empty() {
+            let call = |call: &cactus_engine::chat::ToolCall| {
+                let function = json!({"name": call.name, "arguments": call.arguments});
+                json!({"id": call.id, "type": "function", "function": function})
+            };
+            message["tool_calls"] = self.message.calls.iter().map(call).collect();
+        }
+        message
+    }
+
+    /// Everything that is known of the answer.
+    pub(crate) fn json(&self) -> Value {
+        let c = &self.completion;
+        let notes: Vec<&String> = self.notes.iter().chain(&self.message.notes).collect();
+        json!({
+            "message": self.message_json(),
+            "finish_reason": match c.finish_reason {
+                FinishReason::Stop if !self.message.calls.is_empty() => json!("tool_calls"),
+                reason => json!(reason),
+            },
+            "stop": c.stop,
+            "whole": c.whole,
+            "usage": {
+                "prompt_tokens": c.prefill_tokens,
+                "cached_tokens": c.cached_tokens,
+                "completion_tokens": c.decode_tokens,
+                "total_tokens": c.total_tokens,
+            },
+            "timings": {
+                "time_to_first_token_ms": c.time_to_first_token_ms,
+                "total_time_ms": c.total_time_ms,
+                "prefill_tokens_per_second": c.prefill_tps,
+                "decode_tokens_per_second": c.decode_tps,
+            },
+            "tokens": c.completion_token_ids,
+            "logprobs": c.logprobs,
+            "seed": c.seed,
+            "notes": notes,
+        })
+    }
+}

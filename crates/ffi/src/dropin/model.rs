@@ -1,0 +1,78 @@
+//! Loading, forgetting, stopping and closing a model of the public API.
+
+use crate::failure::{Code, Failure};
+use crate::loaded::{Loaded, MODELS};
+use crate::{guard, input};
+use cactus_engine::LoadOptions;
+use cactus_engine::scheduler::SchedulerLimits;
+use std::ffi::{c_char, c_int, c_void};
+use std::path::Path;
+
+/// Loads the bundle in the folder `model_path`. NULL where that fails. `corpus_dir` has to be NULL or empty: this build has no
+/// retrieval. The handle is a `cactus_model *` of our own functions, too.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cactus_init(
+    model_path: *const c_char,
+    corpus_dir: *const c_char,
+    _cache_index: bool,
+) -> *mut c_void {
+    guard::fresh(std::ptr::null_mut(), || {
+        // SAFETY: the header's contract of strings.
+        let (path, corpus) = unsafe {
+            (
+                input::text(model_path, "model_path")?,
+                input::optional_text(corpus_dir, "corpus_dir")?,
+            )
+        };
+        if corpus.is_some_and(|corpus| !corpus.is_empty()) {
+            return Err(Failure::not_in_build(
+                "retrieval from a folder of documents (`corpus_dir`)",
+            ));
+        }
+        let loaded = Loaded::open(Path::new(path), &LoadOptions::default(), SchedulerLimits::default())?;
+        MODELS.insert(loaded)
+    })
+}
+
+/// Closes a model: cancels what is under way with it, waits for that, and frees it. From inside a callback it does not wait.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cactus_destroy(model: *mut c_void) {
+    guard::quiet(|| {
+        MODELS.remove(model)?.close();
+        Ok(())
+    });
+}
+
+/// Forgets what was computed before, so that the next prompt is computed from its beginning.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cactus_reset(model: *mut c_void) {
+    guard::quiet(|| {
+        MODELS.get(model)?.reset();
+        Ok(())
+    });
+}
+
+/// Stops what is under way with a model, from any thread, within a token. What comes later is not stopped.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cactus_stop(model: *mut c_void) {
+    guard::quiet(|| {
+        MODELS.get(model)?.stop();
+        Ok(())
+    });
+}
+
+/// Chooses where models are computed: 0 for `auto` and `cpu`, which are the same here; -1 for anything else.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cactus_set_backend(backend: *const c_char) -> c_int {
+    guard::status(|| {
+        // SAFETY: the header's contract of strings.
+        match unsafe { input::text(backend, "backend") }? {
+            "auto" | "cpu" => Ok(()),
+            "metal" | "vulkan" | "gpu" | "npu" => Err(Failure::not_in_build("any back end but the CPU")),
+            other => {
+                let what = format!("`backend`: expected auto or cpu, found `{other}`");
+                Err(Failure::new(Code::Argument, what))
+            }
+        }
+    })
+}

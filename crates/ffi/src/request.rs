@@ -1,0 +1,429 @@
+//! Requests of our own API: streamed to a function of the caller, or kept until the caller asks.
+//!
+//! Each request has a thread that follows it, so that a slow function of the caller delays nobody else, and what was asked is
+//! finished whether somebody listens or not. It deliberately does not know what a conversation is.
+
+use crate::answer::{Answer, Reading, Step};
+use crate::asked::Asked;
+use crate::callback::{UserData, call, is_inside, is_inside_of};
+use crate::failure::{Code, Failure, Result};
+use crate::handle::{Handles, Kind};
+use crate::loaded::{Loaded, MODELS, Work};
+use crate::output::{c_string, owned, put_required};
+use crate::types::{EventKind, cactus_event, cactus_event_callback, cactus_model, cactus_request};
+use crate::{guard, input};
+use cactus_engine::CancelToken;
+use cactus_engine::chat::Delta;
+use serde_json::{Map, Value, json};
+use std::collections::VecDeque;
+use std::ffi::{c_char, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Every request that is open.
+pub(crate) static REQUESTS: Handles<Underway> = Handles::new(Kind::Request);
+
+/// A request as C holds it.
+#[derive(Debug)]
+pub(crate) struct Underway {
+    number: u64,
+    cancel: CancelToken,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// What nobody has asked for yet; unused with a callback.
+    events: VecDeque<Event>,
+    /// The whole result, or why there is none.
+    result: Option<Result<String>>,
+    /// Nobody wants to hear of it any more.
+    closed: bool,
+    /// Its thread is done with it.
+    ended: bool,
+}
+
+/// An event, to keep.
+#[derive(Debug)]
+struct Event {
+    kind: EventKind,
+    code: Code,
+    text: String,
+    json: String,
+}
+
+impl Event {
+    fn text(kind: EventKind, text: String) -> Event {
+        Event {
+            kind,
+            code: Code::Ok,
+            text,
+            json: String::new(),
+        }
+    }
+
+    fn json(kind: EventKind, json: &Value) -> Event {
+        Event {
+            kind,
+            code: Code::Ok,
+            text: String::new(),
+            json: json.to_string(),
+        }
+    }
+
+    /// As one JSON object, for those who poll.
+    fn to_json(&self) -> String {
+        let mut object = json!({"event": self.kind.name()});
+        if !self.text.is_empty() {
+            object["text"] = json!(self.text);
+        }
+        if self.code != Code::Ok {
+            object["code"] = json!(self.code as i32);
+            object["kind"] = json!(self.code.kind().to_string_lossy());
+        }
+        if let Ok(Value::Object(fields)) = serde_json::from_str(&self.json) {
+            match self.kind {
+                EventKind::Done | EventKind::Cancelled => object["result"] = Value::Object(fields),
+                _ => fields.into_iter().for_each(|(name, value)| object[name] = value),
+            }
+        }
+        object.to_string()
+    }
+}
+
+/// Where events go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Listener {
+    pub(crate) callback: cactus_event_callback,
+    pub(crate) user_data: UserData,
+}
+
+/// What is done with the end of a request, before anybody hears of it.
+pub(crate) type AtEnd = Box<dyn FnOnce(&Result<Box<Answer>>) + Send>;
+
+impl Underway {
+    /// Begins to compute `asked`.
+    ///
+    /// # Errors
+    /// Those of submitting; where a thread cannot be had.
+    pub(crate) fn begin(work: Work, asked: Asked, listener: Listener, at_end: AtEnd) -> Result<Arc<Underway>> {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let request = Arc::new(Underway {
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            cancel: work.cancel().clone(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let reading = Reading::begin(&work, asked)?;
+        let theirs = Arc::clone(&request);
+        let thread = std::thread::Builder::new().name("cactus-request".to_owned());
+        let spawned = thread.spawn(move || {
+            let followed = catch_unwind(AssertUnwindSafe(|| theirs.follow(reading, listener, at_end)));
+            if followed.is_err() {
+                let failure = Failure::new(
+                    Code::Internal,
+                    "a defect of Cactus, please report it: a request was lost",
+                );
+                theirs.state().result.get_or_insert(Err(failure));
+            }
+            // A model that is being closed waits for this.
+            drop(work);
+            theirs.state().ended = true;
+            theirs.changed.notify_all();
+        });
+        if let Err(e) = spawned {
+            request.cancel.cancel();
+            return Err(Failure::new(Code::System, format!("a thread cannot be started: {e}")));
+        }
+        Ok(request)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn follow(&self, mut reading: Reading, listener: Listener, at_end: AtEnd) {
+        let mut at_end = Some(at_end);
+        while reading.next(&mut |step| {
+            let event = match step {
+                Step::Written { .. } => return,
+                Step::Started {
+                    prompt_tokens,
+                    cached_tokens,
+                } => {
+                    let json = json!({"prompt_tokens": prompt_tokens, "cached_tokens": cached_tokens});
+                    Event::json(EventKind::Started, &json)
+                }
+                Step::Added(delta) => match added(delta) {
+                    Some(event) => event,
+                    None => return,
+                },
+                Step::Ended(answer) => {
+                    if let Some(at_end) = at_end.take() {
+                        at_end(&answer);
+                    }
+                    self.end(answer)
+                }
+            };
+            self.tell(event, listener);
+        }) {}
+    }
+
+    /// Keeps the result, and makes the last event of it.
+    fn end(&self, answer: Result<Box<Answer>>) -> Event {
+        let (event, result) = match answer {
+            Ok(answer) => {
+                let kind = if answer.is_cancelled() {
+                    EventKind::Cancelled
+                } else {
+                    EventKind::Done
+                };
+                let event = Event::json(kind, &answer.json());
+                let result = event.json.clone();
+                (event, Ok(result))
+            }
+            Err(failure) => {
+                let event = Event {
+                    code: failure.code,
+                    ..Event::text(EventKind::Failed, failure.message.clone())
+                };
+                (event, Err(failure))
+            }
+        };
+        self.state().result = Some(result);
+        event
+    }
+
+    fn tell(&self, event: Event, listener: Listener) {
+        let mut state = self.state();
+        if state.closed {
+            return;
+        }
+        let Some(function) = listener.callback else {
+            state.events.push_back(event);
+            drop(state);
+            self.changed.notify_all();
+            return;
+        };
+        drop(state);
+        let (text, json) = (c_string(event.text), c_string(event.json));
+        let event = cactus_event {
+            size: size_of::<cactus_event>(),
+            kind: event.kind as i32,
+            code: event.code as i32,
+            text: text.as_ptr(),
+            json: json.as_ptr(),
+        };
+        // SAFETY: the caller gave a function of this type, and what belongs to it.
+        call(self.number, || unsafe {
+            function(&raw const event, listener.user_data.0)
+        });
+    }
+
+    /// The next event as JSON; `None` where none comes in time, or none comes any more.
+    fn next(&self, timeout: Option<Duration>) -> Result<Option<String>> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut state = self.state();
+        loop {
+            if let Some(event) = state.events.pop_front() {
+                return Ok(Some(event.to_json()));
+            }
+            if state.ended || state.closed {
+                return Ok(None);
+            }
+            if is_inside_of(self.number) {
+                return Err(in_callback());
+            }
+            state = match deadline {
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(deadline) => {
+                    let Some(left) = deadline.checked_duration_since(Instant::now()).filter(|d| !d.is_zero()) else {
+                        return Ok(None);
+                    };
+                    let waited = self.changed.wait_timeout(state, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+
+    /// Waits for the end, and gives the whole result.
+    fn wait(&self) -> Result<String> {
+        let mut state = self.state();
+        while !state.ended {
+            if is_inside_of(self.number) {
+                return Err(in_callback());
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let lost = || Err(Failure::new(Code::Internal, "the request has no result"));
+        state.result.clone().unwrap_or_else(lost)
+    }
+
+    /// Whether it has ended, and everything was told.
+    fn is_over(&self) -> bool {
+        let state = self.state();
+        state.ended && state.events.is_empty()
+    }
+
+    /// Asks it to stop.
+    pub(crate) fn cancel(&self) {
+        self.cancel.cancel();
+    }
+
+    /// Cancels it, and waits until nothing of it runs, unless this thread is inside a function of the caller.
+    pub(crate) fn close(&self) {
+        self.cancel();
+        let mut state = self.state();
+        state.closed = true;
+        self.changed.notify_all();
+        if is_inside() {
+            return;
+        }
+        while !state.ended {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+fn in_callback() -> Failure {
+    Failure::new(
+        Code::InCallback,
+        "a request cannot be waited for inside its own callback",
+    )
+}
+
+/// What a delta is to those who listen.
+fn added(delta: Delta) -> Option<Event> {
+    let call = |json| Some(Event::json(EventKind::ToolCall, &json));
+    match delta {
+        Delta::Text(text) => Some(Event::text(EventKind::Text, text)),
+        Delta::Reasoning(text) => Some(Event::text(EventKind::Reasoning, text)),
+        Delta::CallBegin { index, id, name } => call(json!({"index": index, "id": id, "name": name})),
+        Delta::CallArguments { index, fragment } => call(json!({"index": index, "arguments": fragment})),
+        Delta::CallEnd { index, .. } => call(json!({"index": index, "end": true})),
+        Delta::CallFailed { index } => call(json!({"index": index, "failed": true})),
+        // Notes are in the result.
+        _ => None,
+    }
+}
+
+/// Begins what `map` asks of `model`.
+///
+/// # Errors
+/// Those of reading and of submitting.
+pub(crate) fn begin(
+    model: &Arc<Loaded>,
+    map: &Map<String, Value>,
+    listener: Listener,
+    at_end: AtEnd,
+) -> Result<Arc<Underway>> {
+    let work = model.begin()?;
+    let asked = Asked::read(model.engine(), map)?;
+    Underway::begin(work, asked, listener, at_end)
+}
+
+/// Begins a request: a JSON object with `messages`, `prompt` or `tokens`, and what else docs/reference/c-abi.md lists. With a
+/// callback, events go there; with NULL, `cactus_request_next` gives them. `*request` has to be closed in any case.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cactus_request_start(
+    model: *mut cactus_model,
+    request_json: *const c_char,
+    callback: cactus_event_callback,
+    user_data: *mut c_void,
+    request: *mut *mut cactus_request,
+) -> c_int {
+    guard::code(|| {
+        // SAFETY: the header's contract of strings and results.
+        let text = unsafe {
+            put_required(request, "request", std::ptr::null_mut())?;
+            input::text(request_json, "request_json")?
+        };
+        let map = input::object(Some(text), "request_json")?;
+        let listener = Listener {
+            callback,
+            user_data: UserData(user_data),
+        };
+        let underway = begin(&MODELS.get(model.cast())?, &map, listener, Box::new(|_| {}))?;
+        // SAFETY: as above. A callback may run before this is written.
+        unsafe { hand_over(underway, request) }
+    })
+}
+
+/// Gives C a handle of `underway`.
+///
+/// # Errors
+/// Where there are too many; the request is cancelled then.
+///
+/// # Safety
+/// `place` can be written.
+pub(crate) unsafe fn hand_over(underway: Arc<Underway>, place: *mut *mut cactus_request) -> Result<()> {
+    let handle = REQUESTS
+        .insert(Arc::clone(&underway))
+        .inspect_err(|_| underway.close())?;
+    // SAFETY: the caller's promise.
+    unsafe { put_required(place, "request", handle.cast()) }
+}
+
+/// Waits up to `timeout_ms` milliseconds (negative: for ever, 0: not at all) for the next event of a request without a callback.
+/// Writes it to `*event_json` as an owned JSON object with `event`, one of `started`, `text`, `reasoning`, `tool_call`, `done`,
+/// `cancelled` and `failed`; or NULL where none came in time. `*over`, which may be NULL, tells whether none will come any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cactus_request_next(
+    request: *mut cactus_request,
+    timeout_ms: i64,
+    event_json: *mut *mut c_char,
+    over: *mut bool,
+) -> c_int {
+    guard::code(|| {
+        // SAFETY: the header's contract of results.
+        unsafe { put_required(event_json, "event_json", std::ptr::null_mut()) }?;
+        let underway = REQUESTS.get(request.cast())?;
+        let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
+        let event = underway.next(timeout)?;
+        let is_over = event.is_none() && underway.is_over();
+        // SAFETY: as above.
+        unsafe {
+            crate::output::put(over, is_over);
+            match event {
+                Some(event) => put_required(event_json, "event_json", owned(event)),
+                None => Ok(()),
+            }
+        }
+    })
+}
+
+/// Waits for the end of a request, and writes its whole result to `*result_json` as an owned JSON object. A request that failed
+/// gives its code; one that was cancelled gives a result as far as it came.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cactus_request_wait(request: *mut cactus_request, result_json: *mut *mut c_char) -> c_int {
+    guard::code(|| {
+        // SAFETY: the header's contract of results.
+        unsafe { put_required(result_json, "result_json", std::ptr::null_mut()) }?;
+        let result = REQUESTS.get(request.cast())?.wait()?;
+        // SAFETY: as above.
+        unsafe { put_required(result_json, "result_json", owned(result)) }
+    })
+}
+
+/// Asks a request to stop, from any thread; it ends within a token. May be called again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cactus_request_cancel(request: *mut cactus_request) -> c_int {
+    guard::code(|| {
+        REQUESTS.get(request.cast())?.cancel();
+        Ok(())
+    })
+}
+
+/// Closes a request: cancels what is left of it, and waits until its callback has returned for the last time. From inside a
+/// callback it does not wait; no further call begins then.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cactus_request_close(request: *mut cactus_request) -> c_int {
+    guard::code(|| {
+        REQUESTS.remove(request.cast())?.close();
+        Ok(())
+    })
+}

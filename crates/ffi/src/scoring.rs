@@ -1,0 +1,48 @@
+//! How likely given tokens are, for both layers.
+
+use crate::failure::{Code, Failure, Result};
+use crate::loaded::Loaded;
+use cactus_engine::scheduler::Request;
+use cactus_engine::{FinishReason, GenerateOptions};
+use std::sync::Arc;
+
+/// The likelihood of one token.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scored {
+    /// Natural logarithm of its probability.
+    pub(crate) logprob: f64,
+}
+
+/// Scores `tokens[first..]`, each given all before it. `first` is at least 1.
+///
+/// # Errors
+/// For a token that the model does not have, and those of the scheduler.
+pub(crate) fn scores(model: &Arc<Loaded>, tokens: &[u32], first: usize) -> Result<Vec<Scored>> {
+    let vocab = model.engine().vocab_size();
+    if let Some(place) = tokens.iter().position(|&id| id as usize >= vocab) {
+        let what = format!(
+            "`tokens[{place}]`: expected an id below {vocab}, found {}",
+            tokens[place]
+        );
+        return Err(Failure::argument(what));
+    }
+    let work = model.begin()?;
+    let options = GenerateOptions {
+        max_tokens: 1,
+        logprobs: Some(0),
+        ..GenerateOptions::default()
+    };
+    let request = Request {
+        score_prompt: true,
+        salt: model.salt(),
+        cancel: work.cancel().clone(),
+        ..Request::new(tokens.to_vec(), options)
+    };
+    let completion = model.scheduler().generate(request, &mut |_| {})?;
+    if completion.finish_reason == FinishReason::Cancelled {
+        return Err(Failure::new(Code::Cancelled, "the computation was stopped"));
+    }
+    // Entry `i` is about token `i + 1`.
+    let scored = completion.prompt_logprobs.iter().skip(first.saturating_sub(1));
+    Ok(scored.map(|info| Scored { logprob: info.logprob }).collect())
+}

@@ -1,0 +1,207 @@
+//! Conversations of our own API: the messages so far, and what every request of them has in common.
+//!
+//! A session holds text, not memory of the model: what was computed of a conversation is found again by its tokens, for every
+//! session of the model. So sessions cost nothing while they rest, and one is saved by saving its messages.
+
+use crate::failure::{Code, Failure, Result};
+use crate::handle::{Handles, Kind};
+use crate::loaded::{Loaded, MODELS};
+use crate::output::{owned, put_required};
+use crate::request::{Listener, Underway, begin, hand_over};
+use crate::types::{cactus_event_callback, cactus_model, cactus_request, cactus_session};
+use crate::{answer::Answer, callback::UserData, guard, input};
+use serde_json::{Map, Value, json};
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// Every session that is open.
+static SESSIONS: Handles<Session> = Handles::new(Kind::Session);
+
+/// A conversation.
+#[derive(Debug)]
+struct Session {
+    model: Arc<Loaded>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Fields of every request.
+    defaults: Map<String, Value>,
+    messages: Vec<Value>,
+    /// The request under way.
+    underway: Weak<Underway>,
+    busy: bool,
+    closed: bool,
+}
+
+impl Session {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks for an answer to what `asked` adds to the conversation.
+    fn send(self: &Arc<Self>, asked: Value, listener: Listener) -> Result<Arc<Underway>> {
+        let (added, fields) = additions(asked)?;
+        let mut state = self.state();
+        if state.closed {
+            return Err(Failure::new(Code::Handle, "the session was closed"));
+        }
+        if state.busy {
+            let what = "the session is answering already; wait for the end of that, or cancel it";
+            return Err(Failure::new(Code::Busy, what));
+        }
+        let mut map = state.defaults.clone();
+        for (name, value) in fields {
+            // Options are laid over each other one by one.
+            match (map.get_mut(&name), value) {
+                (Some(Value::Object(below)), Value::Object(above)) if name == "options" => below.extend(above),
+                (_, value) => drop(map.insert(name, value)),
+            }
+        }
+        let messages: Vec<Value> = state.messages.iter().chain(&added).cloned().collect();
+        map.insert("messages".to_owned(), Value::Array(messages));
+        state.busy = true;
+        drop(state);
+        let session = Arc::clone(self);
+        let at_end = Box::new(move |answer: &Result<Box<Answer>>| session.keep(added, answer));
+        let begun = begin(&self.model, &map, listener, at_end);
+        let mut state = self.state();
+        match &begun {
+            Ok(underway) if state.busy => {
+                state.underway = Arc::downgrade(underway);
+                if state.closed {
+                    underway.cancel();
+                }
+            }
+            Ok(_) => {}
+            Err(_) => state.busy = false,
+        }
+        begun
+    }
+
+    /// Adds what was asked and answered to the conversation. What failed leaves it as it was.
+    fn keep(&self, added: Vec<Value>, answer: &Result<Box<Answer>>) {
+        let mut state = self.state();
+        state.busy = false;
+        if let Ok(answer) = answer {
+            state.messages.extend(added);
+            state.messages.push(answer.message_json());
+        }
+    }
+}
+
+/// The messages that a request adds, and its other fields.
+fn additions(asked: Value) -> Result<(Vec<Value>, Map<String, Value>)> {
+    let mut fields = match asked {
+        Value::String(text) => return Ok((vec![json!({"role": "user", "content": text})], Map::new())),
+        Value::Object(fields) => fields,
+        other => {
+            let found = cactus_text::json_type(&other);
+            let what = format!("`request_json`: expected an object or a string, found {found}");
+            return Err(Failure::argument(what));
+        }
+    };
+    let added = match fields.remove("messages") {
+        Some(Value::Array(messages)) => messages,
+        None => Vec::new(),
+        Some(other) => {
+            let found = cactus_text::json_type(&other);
+            return Err(Failure::argument(format!(
+                "`messages`: expected an array, found {found}"
+            )));
+        }
+    };
+    Ok((added, fields))
+}
+
+/// Opens a conversation. `defaults_json` (NULL, or an object) has `messages` to begin with, and any other fields of a request,
+/// which hold for every request of the session where it does not say otherwise.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cactus_session_open(
+    model: *mut cactus_model,
+    defaults_json: *const c_char,
+    session: *mut *mut cactus_session,
+) -> c_int {
+    guard::code(|| {
+        // SAFETY: the header's contract of strings and results.
+        let text = unsafe {
+            put_required(session, "session", std::ptr::null_mut())?;
+            input::optional_text(defaults_json, "defaults_json")?
+        };
+        let model = MODELS.get(model.cast())?;
+        let (messages, defaults) = additions(Value::Object(input::object(text, "defaults_json")?))?;
+        let opened = Arc::new(Session {
+            model,
+            state: Mutex::new(State {
+                defaults,
+                messages,
+                ..State::default()
+            }),
+        });
+        let handle = SESSIONS.insert(opened)?;
+        // SAFETY: as above.
+        unsafe { put_required(session, "session", handle.cast()) }
+    })
+}
+
+/// Adds to a conversation and answers it: `request_json` is a JSON string (what the user says), or an object with the `messages`
+/// to add and other fields of a request. Events come as with `cactus_request_start`. At the end of the request, before its last
+/// event, the answer is part of the conversation; a request that failed leaves the conversation as it was. One request at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cactus_session_send(
+    session: *mut cactus_session,
+    request_json: *const c_char,
+    callback: cactus_event_callback,
+    user_data: *mut c_void,
+    request: *mut *mut cactus_request,
+) -> c_int {
+    guard::code(|| {
+        // SAFETY: the header's contract of strings and results.
+        let text = unsafe {
+            put_required(request, "request", std::ptr::null_mut())?;
+            input::text(request_json, "request_json")?
+        };
+        let asked = input::json(Some(text), "request_json")?.unwrap_or(Value::Null);
+        let listener = Listener {
+            callback,
+            user_data: UserData(user_data),
+        };
+        let underway = SESSIONS.get(session.cast())?.send(asked, listener)?;
+        // SAFETY: as above.
+        unsafe { hand_over(underway, request) }
+    })
+}
+
+/// Writes the messages of a conversation to `*messages_json`, as an owned JSON array. `cactus_session_open` takes it back, as
+/// `messages`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cactus_session_messages(
+    session: *mut cactus_session,
+    messages_json: *mut *mut c_char,
+) -> c_int {
+    guard::code(|| {
+        // SAFETY: the header's contract of results.
+        unsafe { put_required(messages_json, "messages_json", std::ptr::null_mut()) }?;
+        let session = SESSIONS.get(session.cast())?;
+        let messages = json!(session.state().messages);
+        // SAFETY: as above.
+        unsafe { put_required(messages_json, "messages_json", owned(messages.to_string())) }
+    })
+}
+
+/// Closes a conversation: cancels its request, which still has to be closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cactus_session_close(session: *mut cactus_session) -> c_int {
+    guard::code(|| {
+        let session = SESSIONS.remove(session.cast())?;
+        let mut state = session.state();
+        state.closed = true;
+        let underway = state.underway.upgrade();
+        drop(state);
+        if let Some(underway) = underway {
+            underway.cancel();
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,108 @@
+// The C++ header with a model given on the command line: threads, exceptions, and closing at any time.
+#include "cactus.hpp"
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                                       \
+            std::exit(1);                                                                                              \
+        }                                                                                                              \
+    } while (0)
+
+static const char *const ASK = R"({"prompt": "hello", "options": {"max_tokens": 30, "ignore_eos": true}})";
+
+static void streams(const cactus::Model &model) {
+    std::string text;
+    int ends = 0;
+    auto request = model.start(ASK, [&](const cactus::Event &event) {
+        if (event.kind == CACTUS_EVENT_KIND_TEXT) text += event.text;
+        ends += event.is_last();
+    });
+    const std::string result = request.wait();
+    request.close();
+    CHECK(ends == 1);
+    CHECK(result.find("\"completion_tokens\":30") != std::string::npos);
+
+    auto polled = model.start(ASK);
+    std::string last;
+    while (!polled.over()) {
+        if (auto event = polled.next()) last = *event;
+    }
+    CHECK(last.find("\"event\":\"done\"") != std::string::npos);
+}
+
+static void exceptions(const cactus::Model &model) {
+    auto request = model.start(ASK, [](const cactus::Event &) { throw 42; });
+    try {
+        request.wait();
+        CHECK(false);
+    } catch (int thrown) {
+        CHECK(thrown == 42);
+    }
+    try {
+        model.start("{}");
+        CHECK(false);
+    } catch (const cactus::Error &error) {
+        CHECK(error.code() == CACTUS_CODE_ARGUMENT);
+        CHECK(std::string(error.kind()) == "argument");
+    }
+    try {
+        cactus::Model nowhere("/nowhere");
+        CHECK(false);
+    } catch (const cactus::Error &) {
+    }
+}
+
+// Requests of many threads, one of which closes the model under the others.
+static void closing(const char *path) {
+    cactus::Model model(path, R"({"context_tokens": 128, "threads": 1})");
+    std::atomic<int> begun{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; i++) {
+        threads.emplace_back([&, i] {
+            for (int n = 0; n < 20; n++) {
+                try {
+                    auto request = model.start(ASK, [&](const cactus::Event &) { begun++; });
+                    if (n % 3 == i % 3) request.cancel();
+                    if (n % 2 == 0) request.wait();
+                } catch (const cactus::Error &error) {
+                    // The model was closed.
+                    CHECK(error.code() == CACTUS_CODE_HANDLE);
+                    return;
+                }
+            }
+        });
+    }
+    while (begun < 8) std::this_thread::yield();
+    // Another thread may use the handle while it is closed; the object itself is not touched.
+    cactus_model_close(model.get());
+    for (auto &thread : threads) thread.join();
+}
+
+int main(int argc, char **argv) {
+    CHECK(argc == 2);
+    CHECK(cactus::is_compatible());
+    int stages = 0;
+    cactus::Model model(argv[1], R"({"context_tokens": 256, "threads": 2})",
+                        [&](std::string_view, uint64_t, uint64_t) { return ++stages < 100; });
+    CHECK(stages > 0);
+    streams(model);
+    exceptions(model);
+    const auto tokens = model.tokenize("hello there");
+    CHECK(model.detokenize(tokens) == "hello there");
+    CHECK(model.score(tokens).find("logprob") != std::string::npos);
+
+    cactus::Session session(model, R"({"options": {"max_tokens": 5}})");
+    session.send("\"one\"").wait();
+    const std::string messages = session.messages();
+    CHECK(messages.find("assistant") != std::string::npos);
+    cactus::Model moved = std::move(model);
+    CHECK(model.get() == nullptr && moved.get() != nullptr);
+    closing(argv[1]);
+    std::puts("ok");
+}
