@@ -4,7 +4,7 @@
 //! machine says so loudly, and again at the end; it never counts as passed.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a developer reads it")]
 
-use crate::{Repository, arm, instructions};
+use crate::{Repository, arm, ffi, instructions};
 use anyhow::{Context as _, Result, bail};
 use std::env;
 use std::ffi::OsStr;
@@ -104,6 +104,11 @@ const STEPS: &[Step] = &[
         name: "clients",
         what: "unmodified clients of OpenAI, Anthropic and Ollama, the AI SDK and a browser talk to the server",
         run: clients,
+    },
+    Step {
+        name: "ffi",
+        what: "programs in C and C++ under sanitizers and Valgrind, and the published Python bindings, use the C library",
+        run: ffi::step,
     },
     Step {
         name: "doctests",

@@ -12,6 +12,7 @@ mod arm;
 pub mod arrows;
 pub mod ci;
 pub mod engine_side;
+mod ffi;
 pub mod instructions;
 pub mod kernels_table;
 pub mod licenses;

@@ -1,0 +1,177 @@
+//! The C library as C and C++ programs find it: installed, linked, and run under sanitizers and Valgrind.
+//!
+//! The library itself is not instrumented: what is checked is the memory that crosses the border, what is leaked, and the header of
+//! C++ with its threads. Valgrind sees both sides.
+
+use crate::ci::{Context, Outcome};
+use anyhow::Result;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+/// How a program is built and run: name, flags, and the environment.
+const WAYS: &[(&str, &[&str], (&str, &str))] = &[
+    (
+        "address",
+        &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
+        ("ASAN_OPTIONS", "detect_leaks=1:abort_on_error=0"),
+    ),
+    (
+        "thread",
+        &["-fsanitize=thread"],
+        (
+            "TSAN_OPTIONS",
+            "halt_on_error=1 suppressions=crates/ffi/tests/programs/tsan.txt",
+        ),
+    ),
+    ("plain", &[], ("LC_ALL", "C")),
+];
+
+/// Compilers, flags and programs.
+const PROGRAMS: &[(&str, &[&str], &str)] = &[
+    (
+        "cc",
+        &["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"],
+        "answer.c",
+    ),
+    (
+        "c++",
+        &["-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror"],
+        "answer.cpp",
+    ),
+];
+
+/// The step.
+pub(crate) fn step(context: &Context) -> Result<Outcome> {
+    if !cfg!(target_os = "linux") || !context.answers("cc", &["--version"]) || !context.answers("c++", &["--version"]) {
+        return Ok(Outcome::Skipped("it needs Linux and a C and C++ compiler".to_owned()));
+    }
+    let folder = context.root.join("target").join("ci-ffi");
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder)?;
+    }
+    std::fs::create_dir_all(&folder)?;
+    let (prefix, bundle) = (folder.join("prefix"), folder.join("bundle"));
+    let mut install = context.command("scripts/install_c.sh");
+    let mut convert = context.command("cargo");
+    convert.args(["run", "--quiet", "--locked", "--package", "cactus-cli", "--", "convert"]);
+    convert.arg("golden/models/qwen2_tied").arg(&bundle);
+    for command in [install.arg(&prefix).env("CACTUS_PROFILE", "dev"), &mut convert] {
+        if let failed @ Outcome::Failed(_) = context.run(command)? {
+            return Ok(failed);
+        }
+    }
+    let mut left_out = Vec::new();
+    for (compiler, dialect, source) in PROGRAMS {
+        for (way, flags, environment) in WAYS {
+            let program = folder.join(format!("{source}.{way}"));
+            let mut build = context.command(compiler);
+            build
+                .args(*dialect)
+                .args(*flags)
+                .args(["-g", "-O1", "-pthread", "-o"])
+                .arg(&program);
+            build.arg(format!("crates/ffi/tests/programs/{source}"));
+            build.arg(format!("-I{}", prefix.join("include").display()));
+            build.arg(prefix.join("lib/libcactus.so"));
+            build.arg(format!("-Wl,-rpath,{}", prefix.join("lib").display()));
+            if let failed @ Outcome::Failed(_) = context.run(&mut build)? {
+                return Ok(failed);
+            }
+            let mut run = context.command(&program);
+            run.arg(&bundle).env(environment.0, environment.1);
+            if let failed @ Outcome::Failed(_) = context.run(&mut run)? {
+                return Ok(failed);
+            }
+        }
+        if !context.answers("valgrind", &["--version"]) {
+            left_out.push("valgrind is not installed; scripts/setup.sh --ci installs it");
+            continue;
+        }
+        let mut valgrind = context.command("valgrind");
+        valgrind.args([
+            "--quiet",
+            "--error-exitcode=9",
+            "--leak-check=full",
+            "--errors-for-leak-kinds=definite",
+        ]);
+        valgrind.arg(folder.join(format!("{source}.plain"))).arg(&bundle);
+        if let failed @ Outcome::Failed(_) = context.run(&mut valgrind)? {
+            return Ok(failed);
+        }
+    }
+    for found in [
+        pkg_config(context, &folder, &prefix, &bundle)?,
+        cmake(context, &folder, &prefix, &bundle)?,
+    ] {
+        match found {
+            Outcome::Passed => {}
+            Outcome::Skipped(_) => left_out.push("pkg-config or cmake is not installed"),
+            failed => return Ok(failed),
+        }
+    }
+    let mut published = context.command("scripts/test_cactus_compute.sh");
+    published.arg(prefix.join("lib/libcactus.so")).arg(&bundle);
+    match published.status()?.code() {
+        Some(0) => {}
+        Some(77) => left_out.push("cactus-compute could not be installed"),
+        _ => return Ok(Outcome::Failed("scripts/test_cactus_compute.sh failed".to_owned())),
+    }
+    let mut nm = context.command("nm");
+    let exported = nm
+        .args(["-D", "--defined-only", "--format=just-symbols"])
+        .arg(prefix.join("lib/libcactus.so"))
+        .output()?;
+    let exported = String::from_utf8_lossy(&exported.stdout).into_owned();
+    let listed = std::fs::read_to_string(context.root.join("crates/ffi/symbols.txt"))?;
+    let sorted = |text: &str| text.lines().map(str::to_owned).collect::<BTreeSet<String>>();
+    if sorted(&exported) != sorted(&listed) {
+        let what = "libcactus.so exports other names than crates/ffi/symbols.txt lists";
+        return Ok(Outcome::Failed(what.to_owned()));
+    }
+    Ok(match left_out.first() {
+        None => Outcome::Passed,
+        Some(why) => Outcome::Skipped((*why).to_owned()),
+    })
+}
+
+/// Builds and runs the C program, statically linked, with the flags that `pkg-config` gives.
+fn pkg_config(context: &Context, folder: &Path, prefix: &Path, bundle: &Path) -> Result<Outcome> {
+    if !context.answers("pkg-config", &["--version"]) {
+        return Ok(Outcome::Skipped(String::new()));
+    }
+    let program = folder.join("answer.static");
+    let shell = format!(
+        "cc -o {} crates/ffi/tests/programs/answer.c $(pkg-config --cflags cactus) {} $(pkg-config --static --libs-only-l cactus \
+         | sed 's/-lcactus//') && {0} {}",
+        program.display(),
+        prefix.join("lib/libcactus.a").display(),
+        bundle.display()
+    );
+    let mut command: Command = context.command("sh");
+    command
+        .args(["-c", &shell])
+        .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    context.run(&mut command)
+}
+
+/// Builds and runs both programs by `find_package`.
+fn cmake(context: &Context, folder: &Path, prefix: &Path, bundle: &Path) -> Result<Outcome> {
+    if !context.answers("cmake", &["--version"]) {
+        return Ok(Outcome::Skipped(String::new()));
+    }
+    let build = folder.join("cmake");
+    let mut configure = context.command("cmake");
+    configure.args(["-S", "crates/ffi/tests/programs", "-B"]).arg(&build);
+    configure.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display()));
+    let mut make = context.command("cmake");
+    make.arg("--build").arg(&build);
+    let mut shared = context.command(build.join("answer_cpp"));
+    let mut linked = context.command(build.join("answer_static"));
+    for command in [&mut configure, &mut make, shared.arg(bundle), linked.arg(bundle)] {
+        if let failed @ Outcome::Failed(_) = context.run(command)? {
+            return Ok(failed);
+        }
+    }
+    Ok(Outcome::Passed)
+}
