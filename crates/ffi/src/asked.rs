@@ -178,6 +178,7 @@ impl Asked {
                     template_variables: object(map, "template_variables")?,
                     most_tools,
                     continue_final: flag(map, "continue_final")?.unwrap_or(false),
+                    salt: 0,
                 };
                 Chat::new(model, &request)?
             }
@@ -193,10 +194,10 @@ impl Asked {
                         ))
                     })
                 };
-                Chat {
-                    prompt: each.map(id).collect::<Result<_>>()?,
-                    ..Chat::of_text(model, "", format.as_ref())?
-                }
+                let prompt = each.map(id).collect::<Result<_>>()?;
+                let mut chat = Chat::of_text(model, "", format.as_ref())?;
+                chat.prompt = prompt;
+                chat
             }
             _ => {
                 let what = "exactly one of `messages`, `prompt` and `tokens` has to be given";

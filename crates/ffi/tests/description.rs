@@ -1,6 +1,7 @@
 //! Header, description and exported symbols are made of the sources, and agree with what is checked in.
 //!
 //! `UPDATE_ABI=1 cargo test -p cactus-ffi --test description` writes them again.
+#![allow(clippy::print_stderr, reason = "says what is skipped")]
 
 use cbindgen::{Builder, Config, DocumentationStyle, EnumConfig, Language, RenameRule, Style};
 use serde_json::{Value, json};

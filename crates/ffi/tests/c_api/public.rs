@@ -287,7 +287,7 @@ fn callback_may_call_the_library_and_close_the_model() {
             code > 0 || [Code::Handle as i32, Code::Cancelled as i32].contains(&error().0),
             "{text}"
         );
-        if id % 2 == 0 {
+        if id.is_multiple_of(2) {
             unsafe { cactus_destroy(model) };
         }
         unsafe { cactus_stop(model) };

@@ -91,13 +91,9 @@ impl Graph {
     }
 
     /// Nodes so far.
-    pub(crate) fn len(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn node_count(&self) -> usize {
         self.nodes.len()
-    }
-
-    /// Whether there is no node.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.nodes.is_empty()
     }
 
     /// Removes everything.

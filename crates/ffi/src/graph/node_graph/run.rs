@@ -2,12 +2,12 @@
 
 use super::build::Graph;
 use super::compile::{Feed, Key, Length, Program, next_state, output, state_precision};
-use super::data::Source;
 use super::precision::{encode, rounded};
 use super::{Error, GraphOp, Result};
 use cactus_base::{Cores, Pool};
 use cactus_tensor::Tensor;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::OnceLock;
@@ -72,8 +72,8 @@ impl Graph {
         }
         let mut outputs = BTreeMap::new();
         for &id in program.key.wanted.iter().chain(&program.computed) {
-            if !outputs.contains_key(&id) {
-                outputs.insert(id, take(&output(id))?);
+            if let Entry::Vacant(entry) = outputs.entry(id) {
+                entry.insert(take(&output(id))?);
             }
         }
         for &id in &program.computed {
@@ -253,15 +253,6 @@ impl Graph {
             lengths.insert(id, length);
         }
         Ok(lengths)
-    }
-
-    /// Whether an input has a value.
-    pub(crate) fn is_set(&self, id: usize) -> bool {
-        let given = self
-            .given
-            .get(&id)
-            .is_some_and(|g| matches!(g.source, Some(Source::Copied(_) | Source::External(..))));
-        given || self.files.contains_key(&id)
     }
 }
 

@@ -122,7 +122,9 @@ fn constant_experts_are_those_that_are_given() {
 fn elementwise_operations_are_what_they_say() {
     let x = [-1.5, -0.0, 0.5, 2.0, 3.0, -7.0];
     let y = [2.0, 2.0, 0.5, -2.0, 2.0, 2.0];
-    let unary: [(UnaryFn, fn(f32) -> f32); 4] = [
+    type Of1 = fn(f32) -> f32;
+    type Of2 = fn(f32, f32) -> f32;
+    let unary: [(UnaryFn, Of1); 4] = [
         (UnaryFn::Relu, |x| x.max(0.0)),
         (UnaryFn::LogicalNot, |x| f32::from(u8::from(x == 0.0))),
         (UnaryFn::BitwiseNot, |x| !(x as i64) as f32),
@@ -132,7 +134,7 @@ fn elementwise_operations_are_what_they_say() {
         let (_, found) = check(GraphOp::Unary(f), &[&[6]], &|_, _| x.to_vec());
         close(&found, &x.map(want), &format!("{f:?}"));
     }
-    let binary: [(BinaryFn, fn(f32, f32) -> f32); 8] = [
+    let binary: [(BinaryFn, Of2); 8] = [
         (BinaryFn::Subtract, |a, b| a - b),
         (BinaryFn::FloorDivide, |a, b| (a / b).floor()),
         (BinaryFn::Pow, f32::powf),
@@ -336,7 +338,7 @@ fn what_does_not_fit_is_refused_at_once() {
         let what = format!("{op:?}");
         let error = g.add(op, &inputs).expect_err(&what);
         assert_eq!(error.kind(), kind, "{what}: {error}");
-        assert_eq!(g.len(), 2, "{what}");
+        assert_eq!(g.node_count(), 2, "{what}");
     }
     assert!(g.input(&[], Precision::Fp16).is_err() && g.input(&[1; 9], Precision::Fp16).is_err());
     assert!(g.input(&[usize::MAX, 2], Precision::Fp16).is_err() && g.input(&[1], Precision::Cq4).is_err());

@@ -63,7 +63,7 @@ impl Lower {
 
     pub(super) fn pad(&mut self, x: ValueId, pads: &[usize], value: f32) -> Result<ValueId> {
         let rank = self.shape(x)?.len();
-        if pads.len() % 2 != 0 || pads.len() / 2 > rank {
+        if !pads.len().is_multiple_of(2) || pads.len() / 2 > rank {
             return Err(Error::argument(format!(
                 "{} pads do not fit {rank} axes; expected a pair for each of the last axes",
                 pads.len()
