@@ -251,6 +251,32 @@ typedef void (*cactus_token_callback)(const char *token, uint32_t token_id, void
 typedef void (*cactus_log_callback_t)(int level, const char *component, const char *message, void *user_data);
 
 /*
+ What is known of a node.
+ */
+typedef struct cactus_tensor_info_t {
+  /*
+   0 INT8, 1 FP16, 2 FP32, 3 to 6 codebook indices of 1 to 4 bits.
+   */
+  int32_t precision;
+  /*
+   How many sizes count.
+   */
+  size_t rank;
+  /*
+   Sizes of the axes; 0 behind the last.
+   */
+  size_t shape[8];
+  /*
+   Elements.
+   */
+  size_t num_elements;
+  /*
+   Bytes of the elements.
+   */
+  size_t byte_size;
+} cactus_tensor_info_t;
+
+/*
  Every code.
  */
 #define cactus_code_ALL { cactus_code_Ok, cactus_code_Internal, cactus_code_BufferTooSmall, cactus_code_Argument, cactus_code_Handle, cactus_code_Bundle, cactus_code_Unsupported, cactus_code_Text, cactus_code_ContextFull, cactus_code_Numeric, cactus_code_Busy, cactus_code_Cancelled, cactus_code_InCallback, cactus_code_Fetch, cactus_code_System, cactus_code_NotInBuild, }
@@ -963,6 +989,2104 @@ int cactus_score_window(void *model,
                         size_t buffer_size);
 
 /*
+ Rotary embedding of the halves of each head of `[batch, seq, heads, head_dim]`; the first row has position
+ `position_offset`.
+ */
+int cactus_graph_rope(void *graph, uint64_t x, float theta, size_t position_offset, uint64_t *out);
+
+/*
+ Rotary embedding of neighbors, of the first `rotary` elements of each head; 0 for all.
+ */
+int cactus_graph_rope_gptj(void *graph, uint64_t x, float theta, size_t position_offset, size_t rotary, uint64_t *out);
+
+/*
+ `(q [batch, seq, heads, d], k [batch, keys, kv_heads, d], v [batch, keys, kv_heads, e]) -> [batch, seq, heads, e]`.
+ The first query has position `position_offset` and sees `window` keys before its own at most (0 for all). The mask is
+ `[batch, seq, keys]` or `[batch, heads, seq, keys]`, added to the scores where `additive`, else 0 where a key is not
+ seen.
+ */
+int cactus_graph_attention(void *graph,
+                           uint64_t query,
+                           uint64_t key,
+                           uint64_t value,
+                           float scale,
+                           bool causal,
+                           size_t position_offset,
+                           size_t window,
+                           bool use_mask,
+                           uint64_t mask,
+                           bool additive,
+                           uint64_t *out);
+
+/*
+ Causal attention of the last positions of two caches: the new keys and values have been appended to them.
+ `position_offset` is where the caches say, so that it is not read.
+ */
+int cactus_graph_attention_cached(void *graph,
+                                  uint64_t query,
+                                  uint64_t key,
+                                  uint64_t value,
+                                  uint64_t key_cache,
+                                  uint64_t value_cache,
+                                  float scale,
+                                  size_t position_offset,
+                                  size_t window,
+                                  size_t value_dim,
+                                  uint64_t *out);
+
+/*
+ As `cactus_graph_attention_cached`, with a mask as of `cactus_graph_attention`, whose first columns count.
+ */
+int cactus_graph_attention_cached_masked(void *graph,
+                                         uint64_t query,
+                                         uint64_t key,
+                                         uint64_t value,
+                                         uint64_t key_cache,
+                                         uint64_t value_cache,
+                                         float scale,
+                                         size_t position_offset,
+                                         size_t window,
+                                         size_t value_dim,
+                                         bool causal,
+                                         uint64_t mask,
+                                         bool additive,
+                                         uint64_t *out);
+
+/*
+ `(q [batch, seq, heads, d], relative [batch or 1, 2 seq - 1 or more, heads, d]) -> [batch, heads, seq, seq]`: scores
+ of distances.
+ */
+int cactus_graph_rel_pos_bias(void *graph, uint64_t query, uint64_t relative, float scale, uint64_t *out);
+
+/*
+ Attention to both sides with scores of distances of a second query; the mask `[batch, seq]` is added.
+ */
+int cactus_graph_rel_pos_attention(void *graph,
+                                   uint64_t query,
+                                   uint64_t key,
+                                   uint64_t value,
+                                   uint64_t relative_query,
+                                   uint64_t relative_key,
+                                   bool use_mask,
+                                   uint64_t mask,
+                                   float scale,
+                                   size_t window,
+                                   uint64_t *out);
+
+/*
+ Attention to a cache of whole numbers with a scale for each 32 elements of a row, and to new keys and values behind it. The
+ cache `[cache_len, kv_heads, head_dim]` and its scales are copied.
+ */
+int cactus_graph_attention_int8_hybrid(void *graph,
+                                       uint64_t query,
+                                       uint64_t key,
+                                       uint64_t value,
+                                       float scale,
+                                       size_t position_offset,
+                                       const int8_t *cached_keys,
+                                       const int8_t *cached_values,
+                                       const float *key_scales,
+                                       const float *value_scales,
+                                       size_t cache_len,
+                                       size_t kv_heads,
+                                       size_t head_dim,
+                                       size_t window,
+                                       uint64_t *out);
+
+/*
+ `(x [n, c, l], w [o, c, k], bias? [o]) -> [n, o, (l - k) / stride + 1]`.
+ */
+int cactus_graph_conv1d(void *graph,
+                        uint64_t x,
+                        uint64_t weight,
+                        bool has_bias,
+                        uint64_t bias,
+                        size_t stride,
+                        uint64_t *out);
+
+/*
+ As `cactus_graph_conv1d`, each channel on its own: `w [c, 1, k]`.
+ */
+int cactus_graph_conv1d_depthwise(void *graph,
+                                  uint64_t x,
+                                  uint64_t weight,
+                                  bool has_bias,
+                                  uint64_t bias,
+                                  size_t stride,
+                                  uint64_t *out);
+
+/*
+ `(x [n, c, l], w [o, c, 3]) -> [n, o, (l - 1) / stride + 1]`, a zero at both ends.
+ */
+int cactus_graph_conv1d_k3(void *graph, uint64_t x, uint64_t weight, size_t stride, uint64_t *out);
+
+/*
+ `(x [n, c, l], w [c, 7, o], bias [o]) -> [n, o, (l - 7) / 3 + 1]`.
+ */
+int cactus_graph_conv1d_k7s3(void *graph, uint64_t x, uint64_t weight, uint64_t bias, uint64_t *out);
+
+/*
+ Depthwise, no position sees a later one: `(x [n, l, c], w [c, 1, k]) -> [n, l, c]`.
+ */
+int cactus_graph_conv1d_causal(void *graph,
+                               uint64_t x,
+                               uint64_t weight,
+                               size_t kernel_size,
+                               size_t dilation,
+                               uint64_t *out);
+
+/*
+ As `cactus_graph_conv1d_causal`, `x [n, c, l]`.
+ */
+int cactus_graph_conv1d_causal_channel_first(void *graph,
+                                             uint64_t x,
+                                             uint64_t weight,
+                                             size_t kernel_size,
+                                             size_t dilation,
+                                             uint64_t *out);
+
+/*
+ Depthwise, four zeros at both ends: `(x [n, l, c], w [c, 9] or [c, 1, 9], bias? [c]) -> [n, l, c]`.
+ */
+int cactus_graph_conv1d_same_depthwise_k9(void *graph,
+                                          uint64_t x,
+                                          uint64_t weight,
+                                          bool has_bias,
+                                          uint64_t bias,
+                                          uint64_t *out);
+
+/*
+ `(x [n, l, c], w [o, c] or [o, c, 1], bias? [o]) -> [n, l, o]`.
+ */
+int cactus_graph_conv1d_pointwise(void *graph,
+                                  uint64_t x,
+                                  uint64_t weight,
+                                  bool has_bias,
+                                  uint64_t bias,
+                                  uint64_t *out);
+
+/*
+ `(x [n, c, h, w], weight [o, c, 3, 3], bias? [o])`, stride 2, a zero around.
+ */
+int cactus_graph_conv2d_k3s2p1(void *graph, uint64_t x, uint64_t weight, bool has_bias, uint64_t bias, uint64_t *out);
+
+/*
+ `(x [n, c, h, w], weight [o, c, 3, 3], bias? [o])`, stride 1, a zero around.
+ */
+int cactus_graph_conv2d_k3s1p1(void *graph, uint64_t x, uint64_t weight, bool has_bias, uint64_t bias, uint64_t *out);
+
+/*
+ `(x [n, c, h, w], weight [c, 3, 3] or [c, 1, 3, 3], bias? [c])`, stride 2, a zero around, each channel on its own.
+ */
+int cactus_graph_conv2d_depthwise_k3s2p1(void *graph,
+                                         uint64_t x,
+                                         uint64_t weight,
+                                         bool has_bias,
+                                         uint64_t bias,
+                                         uint64_t *out);
+
+/*
+ `(x [n, c, h, w], weight [o, c] or [o, c, 1, 1], bias? [o]) -> [n, o, h, w]`.
+ */
+int cactus_graph_conv2d_pointwise_1x1(void *graph,
+                                      uint64_t x,
+                                      uint64_t weight,
+                                      bool has_bias,
+                                      uint64_t bias,
+                                      uint64_t *out);
+
+/*
+ `(x [n, c, h, w], weight [o, c / groups, k, l], bias? [o])`, the same step, zeros and dilation on both axes.
+ */
+int cactus_graph_conv2d(void *graph,
+                        uint64_t x,
+                        uint64_t weight,
+                        bool has_bias,
+                        uint64_t bias,
+                        size_t stride,
+                        size_t padding,
+                        size_t dilation,
+                        size_t groups,
+                        uint64_t *out);
+
+/*
+ One step: `(x [b, m], h [b, n], c [b, n], w_ih [4n, m], w_hh [4n, n], b_ih [4n], b_hh [4n]) -> [b, n, 2]`, output and
+ cell; gates input, forget, cell, output.
+ */
+int cactus_graph_lstm_cell(void *graph,
+                           uint64_t x,
+                           uint64_t h,
+                           uint64_t c,
+                           uint64_t weight_ih,
+                           uint64_t weight_hh,
+                           uint64_t bias_ih,
+                           uint64_t bias_hh,
+                           uint64_t *out);
+
+/*
+ One position of the gated delta rule: `(q, k [b, 1, hk, d], v [b, 1, h, e], log decay, rate [b, 1, h], state [b, d, h,
+ e]) -> [b, 1 + d, h, e]`, the result, then the state. A scale of 0 is `1/sqrt(d)`.
+ */
+int cactus_graph_gated_deltanet_decode(void *graph,
+                                       uint64_t query,
+                                       uint64_t key,
+                                       uint64_t value,
+                                       uint64_t gate_log,
+                                       uint64_t beta,
+                                       uint64_t state,
+                                       float scale,
+                                       uint64_t *out);
+
+/*
+ The gated delta rule over `t` positions: `-> [b, t + d, h, e]`, results, then the state. `chunk_size` is a hint that
+ is not needed.
+ */
+int cactus_graph_gated_deltanet_prefill(void *graph,
+                                        uint64_t query,
+                                        uint64_t key,
+                                        uint64_t value,
+                                        uint64_t gate_log,
+                                        uint64_t beta,
+                                        uint64_t state,
+                                        size_t chunk_size,
+                                        float scale,
+                                        uint64_t *out);
+
+/*
+ `a + b`, broadcast.
+ */
+int cactus_graph_add(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ `a + b`, broadcast, kept within what half precision can hold.
+ */
+int cactus_graph_add_clipped(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ `a - b`, broadcast.
+ */
+int cactus_graph_subtract(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ `a * b`, broadcast.
+ */
+int cactus_graph_multiply(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ `a / b`, broadcast.
+ */
+int cactus_graph_divide(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ 1 where `a != b`, else 0; broadcast.
+ */
+int cactus_graph_not_equal(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ 1 where `a == b`, else 0; broadcast.
+ */
+int cactus_graph_equal(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ 1 where `a < b`, else 0; broadcast.
+ */
+int cactus_graph_less(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ 1 where `a <= b`, else 0; broadcast.
+ */
+int cactus_graph_less_equal(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ 1 where `a > b`, else 0; broadcast.
+ */
+int cactus_graph_greater(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ 1 where `a >= b`, else 0; broadcast.
+ */
+int cactus_graph_greater_equal(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ Bits that the whole numbers of both have; broadcast.
+ */
+int cactus_graph_bitwise_and(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ Bits that the whole numbers of any have; broadcast.
+ */
+int cactus_graph_bitwise_or(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ `condition != 0 ? a : b`, broadcast.
+ */
+int cactus_graph_where(void *graph, uint64_t condition, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ `x`, not below `low` and not above `high`.
+ */
+int cactus_graph_clamp(void *graph, uint64_t x, float low, float high, uint64_t *out);
+
+/*
+ The rows of `x` where `mask`, which has the first axes of `x`, is not 0; zeros behind. `[n, …]`, as many rows as the
+ mask has elements.
+ */
+int cactus_graph_masked_select_prefix(void *graph, uint64_t x, uint64_t mask, uint64_t *out);
+
+/*
+ `x`, but where `mask` is not 0 the elements of `source` in order; the last one again where there are too few.
+ */
+int cactus_graph_masked_scatter(void *graph, uint64_t x, uint64_t mask, uint64_t source, uint64_t *out);
+
+/*
+ `x` in another precision: 0 INT8 (rounded, from -128 to 127), 1 FP16 (rounded), 2 FP32.
+ */
+int cactus_graph_precision_cast(void *graph, uint64_t x, int precision, uint64_t *out);
+
+/*
+ Not in this build: products quantize what they read by themselves. Sets the last error and returns -1.
+ */
+int cactus_graph_quantize_activations(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ An empty graph, which `cactus_graph_destroy` ends; NULL where there are too many. A graph does one thing at a time: calls
+ from several threads take turns.
+ */
+void *cactus_graph_create(void);
+
+/*
+ Ends a graph. What its functions gave pointers to is gone.
+ */
+void cactus_graph_destroy(void *graph);
+
+/*
+ Removes all nodes and everything they hold.
+ */
+int cactus_graph_hard_reset(void *graph);
+
+/*
+ Writes a graph to a file: its nodes, and the elements of embedded inputs. Weight files are named in it, and caches are empty
+ when it is loaded.
+ */
+int cactus_graph_save(void *graph,
+                      const char *path);
+
+/*
+ The graph of a file that `cactus_graph_save` wrote, its nodes with the numbers they had; NULL where it cannot be read. A node
+ whose weight file is not there has to be bound before it is executed.
+ */
+void *cactus_graph_load(const char *path);
+
+/*
+ Accepts the back end of a node: 0 CPU, 1 Metal. Everything is computed on the CPU.
+ */
+int cactus_graph_set_node_backend(void *graph, uint64_t node, int backend);
+
+/*
+ Writes what is known of a node.
+ */
+int cactus_graph_get_output_info(void *graph, uint64_t node, struct cactus_tensor_info_t *info);
+
+/*
+ Writes the number of what a node computes. Numbers are of this library and do not change.
+ */
+int cactus_graph_get_node_op_type(void *graph, uint64_t node, int *op_type);
+
+/*
+ Writes the nodes that a node reads, and how many they are. `count` says how many there is room for; with `nodes` NULL only
+ the number is written.
+ */
+int cactus_graph_get_node_inputs(void *graph,
+                                 uint64_t node,
+                                 uint64_t *nodes,
+                                 size_t *count);
+
+/*
+ Nodes to read beside those that no other node reads, in place of those named before. Others are computed again when they are
+ read.
+ */
+int cactus_graph_retain_outputs(void *graph,
+                                const uint64_t *nodes,
+                                size_t count);
+
+/*
+ `(a […, m, k], b […, k, n]) -> […, m, n]`; `b` is `[…, n, k]` where `transposed`.
+ */
+int cactus_graph_matmul(void *graph, uint64_t a, uint64_t b, bool transposed, uint64_t *out);
+
+/*
+ Experts `w2 (activation(w1 x) * w3 x)` of which each row has `chosen`: `(x [t, n], probabilities [t, experts], indices
+ [t, chosen])`, three weights for each expert.
+ */
+int cactus_graph_moe_layer_gated(void *graph,
+                                 uint64_t x,
+                                 uint64_t probabilities,
+                                 uint64_t indices,
+                                 const uint64_t *w1,
+                                 const uint64_t *w3,
+                                 const uint64_t *w2,
+                                 size_t experts,
+                                 size_t chosen,
+                                 bool normalize,
+                                 float epsilon,
+                                 float factor,
+                                 int activation,
+                                 uint64_t *out);
+
+/*
+ Experts `w2 activation(w1 x)`, otherwise as `cactus_graph_moe_layer_gated`.
+ */
+int cactus_graph_moe_layer_ungated(void *graph,
+                                   uint64_t x,
+                                   uint64_t probabilities,
+                                   uint64_t indices,
+                                   const uint64_t *w1,
+                                   const uint64_t *w2,
+                                   size_t experts,
+                                   size_t chosen,
+                                   bool normalize,
+                                   float epsilon,
+                                   float factor,
+                                   int activation,
+                                   uint64_t *out);
+
+/*
+ `down (gelu(gate_scale * gate x) * up x * product_scale)`, weights `[m, n]`, `[m, n]`, `[n, m]` of any precision.
+ */
+int cactus_graph_dense_mlp_tq_fused(void *graph,
+                                    uint64_t x,
+                                    uint64_t gate,
+                                    uint64_t up,
+                                    uint64_t down,
+                                    float product_scale,
+                                    float gate_scale,
+                                    uint64_t *out);
+
+/*
+ Three products joined: `(x […, n], q [a, n], k [b, n], v [c, n]) -> […, a + b + c]`.
+ */
+int cactus_graph_qkv_tq_fused(void *graph, uint64_t x, uint64_t query, uint64_t key, uint64_t value, uint64_t *out);
+
+/*
+ Two products joined: `(x […, n], first [a, n], second [b, n]) -> […, a + b]`.
+ */
+int cactus_graph_projection_pair_tq_fused(void *graph, uint64_t x, uint64_t first, uint64_t second, uint64_t *out);
+
+/*
+ `cap * tanh(scale * weight x / cap)`; without the bend where `cap` is 0.
+ */
+int cactus_graph_logits_tq_softcap(void *graph, uint64_t x, uint64_t weight, float cap, float scale, uint64_t *out);
+
+/*
+ `(coefs [seq, n * n], n streams [seq, d]) -> [n * seq, d]`: each stream and its mix of all.
+ */
+int cactus_graph_altup_predict(void *graph, uint64_t coefs, const uint64_t *streams, size_t count, uint64_t *out);
+
+/*
+ `(coefs [seq, n], innovation [seq, d], n predictions [seq, d]) -> [n * seq, d]`: each prediction and its share of the
+ innovation.
+ */
+int cactus_graph_altup_correct(void *graph,
+                               uint64_t coefs,
+                               uint64_t innovation,
+                               const uint64_t *predictions,
+                               size_t count,
+                               uint64_t *out);
+
+/*
+ A token of the last row of logits, `[1]`, FP32: the likeliest where `temperature` is 0, else one drawn from the
+ `top_k` likeliest (0 for all) and of these the likeliest with a share of `top_p`.
+ */
+int cactus_graph_sample(void *graph, uint64_t logits, float temperature, float top_p, size_t top_k, uint64_t *out);
+
+/*
+ Rotary embedding of the halves of each head of `[batch, seq, heads, head_dim]`; the first row has position
+ `position_offset`.
+ */
+int cactus_graph_rope(void *graph, uint64_t x, float theta, size_t position_offset, uint64_t *out);
+
+/*
+ Rotary embedding of neighbors, of the first `rotary` elements of each head; 0 for all.
+ */
+int cactus_graph_rope_gptj(void *graph, uint64_t x, float theta, size_t position_offset, size_t rotary, uint64_t *out);
+
+/*
+ `(q [batch, seq, heads, d], k [batch, keys, kv_heads, d], v [batch, keys, kv_heads, e]) -> [batch, seq, heads, e]`.
+ The first query has position `position_offset` and sees `window` keys before its own at most (0 for all). The mask is
+ `[batch, seq, keys]` or `[batch, heads, seq, keys]`, added to the scores where `additive`, else 0 where a key is not
+ seen.
+ */
+int cactus_graph_attention(void *graph,
+                           uint64_t query,
+                           uint64_t key,
+                           uint64_t value,
+                           float scale,
+                           bool causal,
+                           size_t position_offset,
+                           size_t window,
+                           bool use_mask,
+                           uint64_t mask,
+                           bool additive,
+                           uint64_t *out);
+
+/*
+ Causal attention of the last positions of two caches: the new keys and values have been appended to them.
+ `position_offset` is where the caches say, so that it is not read.
+ */
+int cactus_graph_attention_cached(void *graph,
+                                  uint64_t query,
+                                  uint64_t key,
+                                  uint64_t value,
+                                  uint64_t key_cache,
+                                  uint64_t value_cache,
+                                  float scale,
+                                  size_t position_offset,
+                                  size_t window,
+                                  size_t value_dim,
+                                  uint64_t *out);
+
+/*
+ As `cactus_graph_attention_cached`, with a mask as of `cactus_graph_attention`, whose first columns count.
+ */
+int cactus_graph_attention_cached_masked(void *graph,
+                                         uint64_t query,
+                                         uint64_t key,
+                                         uint64_t value,
+                                         uint64_t key_cache,
+                                         uint64_t value_cache,
+                                         float scale,
+                                         size_t position_offset,
+                                         size_t window,
+                                         size_t value_dim,
+                                         bool causal,
+                                         uint64_t mask,
+                                         bool additive,
+                                         uint64_t *out);
+
+/*
+ `(q [batch, seq, heads, d], relative [batch or 1, 2 seq - 1 or more, heads, d]) -> [batch, heads, seq, seq]`: scores
+ of distances.
+ */
+int cactus_graph_rel_pos_bias(void *graph, uint64_t query, uint64_t relative, float scale, uint64_t *out);
+
+/*
+ Attention to both sides with scores of distances of a second query; the mask `[batch, seq]` is added.
+ */
+int cactus_graph_rel_pos_attention(void *graph,
+                                   uint64_t query,
+                                   uint64_t key,
+                                   uint64_t value,
+                                   uint64_t relative_query,
+                                   uint64_t relative_key,
+                                   bool use_mask,
+                                   uint64_t mask,
+                                   float scale,
+                                   size_t window,
+                                   uint64_t *out);
+
+/*
+ Attention to a cache of whole numbers with a scale for each 32 elements of a row, and to new keys and values behind it. The
+ cache `[cache_len, kv_heads, head_dim]` and its scales are copied.
+ */
+int cactus_graph_attention_int8_hybrid(void *graph,
+                                       uint64_t query,
+                                       uint64_t key,
+                                       uint64_t value,
+                                       float scale,
+                                       size_t position_offset,
+                                       const int8_t *cached_keys,
+                                       const int8_t *cached_values,
+                                       const float *key_scales,
+                                       const float *value_scales,
+                                       size_t cache_len,
+                                       size_t kv_heads,
+                                       size_t head_dim,
+                                       size_t window,
+                                       uint64_t *out);
+
+/*
+ `(x [n, c, l], w [o, c, k], bias? [o]) -> [n, o, (l - k) / stride + 1]`.
+ */
+int cactus_graph_conv1d(void *graph,
+                        uint64_t x,
+                        uint64_t weight,
+                        bool has_bias,
+                        uint64_t bias,
+                        size_t stride,
+                        uint64_t *out);
+
+/*
+ As `cactus_graph_conv1d`, each channel on its own: `w [c, 1, k]`.
+ */
+int cactus_graph_conv1d_depthwise(void *graph,
+                                  uint64_t x,
+                                  uint64_t weight,
+                                  bool has_bias,
+                                  uint64_t bias,
+                                  size_t stride,
+                                  uint64_t *out);
+
+/*
+ `(x [n, c, l], w [o, c, 3]) -> [n, o, (l - 1) / stride + 1]`, a zero at both ends.
+ */
+int cactus_graph_conv1d_k3(void *graph, uint64_t x, uint64_t weight, size_t stride, uint64_t *out);
+
+/*
+ `(x [n, c, l], w [c, 7, o], bias [o]) -> [n, o, (l - 7) / 3 + 1]`.
+ */
+int cactus_graph_conv1d_k7s3(void *graph, uint64_t x, uint64_t weight, uint64_t bias, uint64_t *out);
+
+/*
+ Depthwise, no position sees a later one: `(x [n, l, c], w [c, 1, k]) -> [n, l, c]`.
+ */
+int cactus_graph_conv1d_causal(void *graph,
+                               uint64_t x,
+                               uint64_t weight,
+                               size_t kernel_size,
+                               size_t dilation,
+                               uint64_t *out);
+
+/*
+ As `cactus_graph_conv1d_causal`, `x [n, c, l]`.
+ */
+int cactus_graph_conv1d_causal_channel_first(void *graph,
+                                             uint64_t x,
+                                             uint64_t weight,
+                                             size_t kernel_size,
+                                             size_t dilation,
+                                             uint64_t *out);
+
+/*
+ Depthwise, four zeros at both ends: `(x [n, l, c], w [c, 9] or [c, 1, 9], bias? [c]) -> [n, l, c]`.
+ */
+int cactus_graph_conv1d_same_depthwise_k9(void *graph,
+                                          uint64_t x,
+                                          uint64_t weight,
+                                          bool has_bias,
+                                          uint64_t bias,
+                                          uint64_t *out);
+
+/*
+ `(x [n, l, c], w [o, c] or [o, c, 1], bias? [o]) -> [n, l, o]`.
+ */
+int cactus_graph_conv1d_pointwise(void *graph,
+                                  uint64_t x,
+                                  uint64_t weight,
+                                  bool has_bias,
+                                  uint64_t bias,
+                                  uint64_t *out);
+
+/*
+ `(x [n, c, h, w], weight [o, c, 3, 3], bias? [o])`, stride 2, a zero around.
+ */
+int cactus_graph_conv2d_k3s2p1(void *graph, uint64_t x, uint64_t weight, bool has_bias, uint64_t bias, uint64_t *out);
+
+/*
+ `(x [n, c, h, w], weight [o, c, 3, 3], bias? [o])`, stride 1, a zero around.
+ */
+int cactus_graph_conv2d_k3s1p1(void *graph, uint64_t x, uint64_t weight, bool has_bias, uint64_t bias, uint64_t *out);
+
+/*
+ `(x [n, c, h, w], weight [c, 3, 3] or [c, 1, 3, 3], bias? [c])`, stride 2, a zero around, each channel on its own.
+ */
+int cactus_graph_conv2d_depthwise_k3s2p1(void *graph,
+                                         uint64_t x,
+                                         uint64_t weight,
+                                         bool has_bias,
+                                         uint64_t bias,
+                                         uint64_t *out);
+
+/*
+ `(x [n, c, h, w], weight [o, c] or [o, c, 1, 1], bias? [o]) -> [n, o, h, w]`.
+ */
+int cactus_graph_conv2d_pointwise_1x1(void *graph,
+                                      uint64_t x,
+                                      uint64_t weight,
+                                      bool has_bias,
+                                      uint64_t bias,
+                                      uint64_t *out);
+
+/*
+ `(x [n, c, h, w], weight [o, c / groups, k, l], bias? [o])`, the same step, zeros and dilation on both axes.
+ */
+int cactus_graph_conv2d(void *graph,
+                        uint64_t x,
+                        uint64_t weight,
+                        bool has_bias,
+                        uint64_t bias,
+                        size_t stride,
+                        size_t padding,
+                        size_t dilation,
+                        size_t groups,
+                        uint64_t *out);
+
+/*
+ One step: `(x [b, m], h [b, n], c [b, n], w_ih [4n, m], w_hh [4n, n], b_ih [4n], b_hh [4n]) -> [b, n, 2]`, output and
+ cell; gates input, forget, cell, output.
+ */
+int cactus_graph_lstm_cell(void *graph,
+                           uint64_t x,
+                           uint64_t h,
+                           uint64_t c,
+                           uint64_t weight_ih,
+                           uint64_t weight_hh,
+                           uint64_t bias_ih,
+                           uint64_t bias_hh,
+                           uint64_t *out);
+
+/*
+ One position of the gated delta rule: `(q, k [b, 1, hk, d], v [b, 1, h, e], log decay, rate [b, 1, h], state [b, d, h,
+ e]) -> [b, 1 + d, h, e]`, the result, then the state. A scale of 0 is `1/sqrt(d)`.
+ */
+int cactus_graph_gated_deltanet_decode(void *graph,
+                                       uint64_t query,
+                                       uint64_t key,
+                                       uint64_t value,
+                                       uint64_t gate_log,
+                                       uint64_t beta,
+                                       uint64_t state,
+                                       float scale,
+                                       uint64_t *out);
+
+/*
+ The gated delta rule over `t` positions: `-> [b, t + d, h, e]`, results, then the state. `chunk_size` is a hint that
+ is not needed.
+ */
+int cactus_graph_gated_deltanet_prefill(void *graph,
+                                        uint64_t query,
+                                        uint64_t key,
+                                        uint64_t value,
+                                        uint64_t gate_log,
+                                        uint64_t beta,
+                                        uint64_t state,
+                                        size_t chunk_size,
+                                        float scale,
+                                        uint64_t *out);
+
+/*
+ `a + b`, broadcast.
+ */
+int cactus_graph_add(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ `a + b`, broadcast, kept within what half precision can hold.
+ */
+int cactus_graph_add_clipped(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ `a - b`, broadcast.
+ */
+int cactus_graph_subtract(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ `a * b`, broadcast.
+ */
+int cactus_graph_multiply(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ `a / b`, broadcast.
+ */
+int cactus_graph_divide(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ 1 where `a != b`, else 0; broadcast.
+ */
+int cactus_graph_not_equal(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ 1 where `a == b`, else 0; broadcast.
+ */
+int cactus_graph_equal(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ 1 where `a < b`, else 0; broadcast.
+ */
+int cactus_graph_less(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ 1 where `a <= b`, else 0; broadcast.
+ */
+int cactus_graph_less_equal(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ 1 where `a > b`, else 0; broadcast.
+ */
+int cactus_graph_greater(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ 1 where `a >= b`, else 0; broadcast.
+ */
+int cactus_graph_greater_equal(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ Bits that the whole numbers of both have; broadcast.
+ */
+int cactus_graph_bitwise_and(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ Bits that the whole numbers of any have; broadcast.
+ */
+int cactus_graph_bitwise_or(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ `condition != 0 ? a : b`, broadcast.
+ */
+int cactus_graph_where(void *graph, uint64_t condition, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ `x`, not below `low` and not above `high`.
+ */
+int cactus_graph_clamp(void *graph, uint64_t x, float low, float high, uint64_t *out);
+
+/*
+ The rows of `x` where `mask`, which has the first axes of `x`, is not 0; zeros behind. `[n, …]`, as many rows as the
+ mask has elements.
+ */
+int cactus_graph_masked_select_prefix(void *graph, uint64_t x, uint64_t mask, uint64_t *out);
+
+/*
+ `x`, but where `mask` is not 0 the elements of `source` in order; the last one again where there are too few.
+ */
+int cactus_graph_masked_scatter(void *graph, uint64_t x, uint64_t mask, uint64_t source, uint64_t *out);
+
+/*
+ `x` in another precision: 0 INT8 (rounded, from -128 to 127), 1 FP16 (rounded), 2 FP32.
+ */
+int cactus_graph_precision_cast(void *graph, uint64_t x, int precision, uint64_t *out);
+
+/*
+ Not in this build: products quantize what they read by themselves. Sets the last error and returns -1.
+ */
+int cactus_graph_quantize_activations(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ An empty graph, which `cactus_graph_destroy` ends; NULL where there are too many. A graph does one thing at a time: calls
+ from several threads take turns.
+ */
+void *cactus_graph_create(void);
+
+/*
+ Ends a graph. What its functions gave pointers to is gone.
+ */
+void cactus_graph_destroy(void *graph);
+
+/*
+ Removes all nodes and everything they hold.
+ */
+int cactus_graph_hard_reset(void *graph);
+
+/*
+ Writes a graph to a file: its nodes, and the elements of embedded inputs. Weight files are named in it, and caches are empty
+ when it is loaded.
+ */
+int cactus_graph_save(void *graph,
+                      const char *path);
+
+/*
+ The graph of a file that `cactus_graph_save` wrote, its nodes with the numbers they had; NULL where it cannot be read. A node
+ whose weight file is not there has to be bound before it is executed.
+ */
+void *cactus_graph_load(const char *path);
+
+/*
+ Accepts the back end of a node: 0 CPU, 1 Metal. Everything is computed on the CPU.
+ */
+int cactus_graph_set_node_backend(void *graph, uint64_t node, int backend);
+
+/*
+ Writes what is known of a node.
+ */
+int cactus_graph_get_output_info(void *graph, uint64_t node, struct cactus_tensor_info_t *info);
+
+/*
+ Writes the number of what a node computes. Numbers are of this library and do not change.
+ */
+int cactus_graph_get_node_op_type(void *graph, uint64_t node, int *op_type);
+
+/*
+ Writes the nodes that a node reads, and how many they are. `count` says how many there is room for; with `nodes` NULL only
+ the number is written.
+ */
+int cactus_graph_get_node_inputs(void *graph,
+                                 uint64_t node,
+                                 uint64_t *nodes,
+                                 size_t *count);
+
+/*
+ Nodes to read beside those that no other node reads, in place of those named before. Others are computed again when they are
+ read.
+ */
+int cactus_graph_retain_outputs(void *graph,
+                                const uint64_t *nodes,
+                                size_t count);
+
+/*
+ `(a […, m, k], b […, k, n]) -> […, m, n]`; `b` is `[…, n, k]` where `transposed`.
+ */
+int cactus_graph_matmul(void *graph, uint64_t a, uint64_t b, bool transposed, uint64_t *out);
+
+/*
+ Experts `w2 (activation(w1 x) * w3 x)` of which each row has `chosen`: `(x [t, n], probabilities [t, experts], indices
+ [t, chosen])`, three weights for each expert.
+ */
+int cactus_graph_moe_layer_gated(void *graph,
+                                 uint64_t x,
+                                 uint64_t probabilities,
+                                 uint64_t indices,
+                                 const uint64_t *w1,
+                                 const uint64_t *w3,
+                                 const uint64_t *w2,
+                                 size_t experts,
+                                 size_t chosen,
+                                 bool normalize,
+                                 float epsilon,
+                                 float factor,
+                                 int activation,
+                                 uint64_t *out);
+
+/*
+ Experts `w2 activation(w1 x)`, otherwise as `cactus_graph_moe_layer_gated`.
+ */
+int cactus_graph_moe_layer_ungated(void *graph,
+                                   uint64_t x,
+                                   uint64_t probabilities,
+                                   uint64_t indices,
+                                   const uint64_t *w1,
+                                   const uint64_t *w2,
+                                   size_t experts,
+                                   size_t chosen,
+                                   bool normalize,
+                                   float epsilon,
+                                   float factor,
+                                   int activation,
+                                   uint64_t *out);
+
+/*
+ `down (gelu(gate_scale * gate x) * up x * product_scale)`, weights `[m, n]`, `[m, n]`, `[n, m]` of any precision.
+ */
+int cactus_graph_dense_mlp_tq_fused(void *graph,
+                                    uint64_t x,
+                                    uint64_t gate,
+                                    uint64_t up,
+                                    uint64_t down,
+                                    float product_scale,
+                                    float gate_scale,
+                                    uint64_t *out);
+
+/*
+ Three products joined: `(x […, n], q [a, n], k [b, n], v [c, n]) -> […, a + b + c]`.
+ */
+int cactus_graph_qkv_tq_fused(void *graph, uint64_t x, uint64_t query, uint64_t key, uint64_t value, uint64_t *out);
+
+/*
+ Two products joined: `(x […, n], first [a, n], second [b, n]) -> […, a + b]`.
+ */
+int cactus_graph_projection_pair_tq_fused(void *graph, uint64_t x, uint64_t first, uint64_t second, uint64_t *out);
+
+/*
+ `cap * tanh(scale * weight x / cap)`; without the bend where `cap` is 0.
+ */
+int cactus_graph_logits_tq_softcap(void *graph, uint64_t x, uint64_t weight, float cap, float scale, uint64_t *out);
+
+/*
+ `(coefs [seq, n * n], n streams [seq, d]) -> [n * seq, d]`: each stream and its mix of all.
+ */
+int cactus_graph_altup_predict(void *graph, uint64_t coefs, const uint64_t *streams, size_t count, uint64_t *out);
+
+/*
+ `(coefs [seq, n], innovation [seq, d], n predictions [seq, d]) -> [n * seq, d]`: each prediction and its share of the
+ innovation.
+ */
+int cactus_graph_altup_correct(void *graph,
+                               uint64_t coefs,
+                               uint64_t innovation,
+                               const uint64_t *predictions,
+                               size_t count,
+                               uint64_t *out);
+
+/*
+ A token of the last row of logits, `[1]`, FP32: the likeliest where `temperature` is 0, else one drawn from the
+ `top_k` likeliest (0 for all) and of these the likeliest with a share of `top_p`.
+ */
+int cactus_graph_sample(void *graph, uint64_t logits, float temperature, float top_p, size_t top_k, uint64_t *out);
+
+/*
+ Sum of an axis, which goes; -1 for all elements, as `[1]`.
+ */
+int cactus_graph_sum(void *graph, uint64_t x, int axis, uint64_t *out);
+
+/*
+ Arithmetic mean of an axis, which goes; -1 for all elements, as `[1]`.
+ */
+int cactus_graph_mean(void *graph, uint64_t x, int axis, uint64_t *out);
+
+/*
+ Variance (divided by the count) of an axis, which goes; -1 for all elements, as `[1]`.
+ */
+int cactus_graph_variance(void *graph, uint64_t x, int axis, uint64_t *out);
+
+/*
+ Smallest element of an axis, which goes; -1 for all elements, as `[1]`.
+ */
+int cactus_graph_min(void *graph, uint64_t x, int axis, uint64_t *out);
+
+/*
+ Largest element of an axis, which goes; -1 for all elements, as `[1]`.
+ */
+int cactus_graph_max(void *graph, uint64_t x, int axis, uint64_t *out);
+
+/*
+ Sums up to each element of an axis.
+ */
+int cactus_graph_cumsum(void *graph, uint64_t x, int axis, uint64_t *out);
+
+/*
+ Softmax of an axis; -1 for the last.
+ */
+int cactus_graph_softmax(void *graph, uint64_t x, int axis, uint64_t *out);
+
+/*
+ First half of an axis times the logistic function of the second.
+ */
+int cactus_graph_glu(void *graph, uint64_t x, int axis, uint64_t *out);
+
+/*
+ `max(x - (mean + ppf * deviation), 0)` of each row.
+ */
+int cactus_graph_gaussian_topk(void *graph, uint64_t x, float ppf, uint64_t *out);
+
+/*
+ `x / sqrt(mean(x^2) + epsilon) * weight` of each row.
+ */
+int cactus_graph_rms_norm(void *graph, uint64_t x, uint64_t weight, float epsilon, uint64_t *out);
+
+/*
+ Layer norm of each row; `bias` counts where `has_bias`.
+ */
+int cactus_graph_layernorm(void *graph,
+                           uint64_t x,
+                           uint64_t weight,
+                           uint64_t bias,
+                           float epsilon,
+                           bool has_bias,
+                           uint64_t *out);
+
+/*
+ Group norm of `[batch, channels, …]`.
+ */
+int cactus_graph_groupnorm(void *graph,
+                           uint64_t x,
+                           uint64_t weight,
+                           uint64_t bias,
+                           size_t groups,
+                           float epsilon,
+                           uint64_t *out);
+
+/*
+ Batch norm by running mean and variance, channels at `axis`.
+ */
+int cactus_graph_batchnorm(void *graph,
+                           uint64_t x,
+                           uint64_t weight,
+                           uint64_t bias,
+                           uint64_t mean,
+                           uint64_t variance,
+                           int axis,
+                           float epsilon,
+                           uint64_t *out);
+
+/*
+ Adds an input of a shape of 1 to 8 axes.
+ */
+int cactus_graph_input(void *graph, const size_t *shape, size_t rank, int precision, uint64_t *out);
+
+/*
+ Sets an input to a copy of its elements, row-major, in any precision but that of codebooks.
+ */
+int cactus_graph_set_input(void *graph, uint64_t node, const void *data, int precision);
+
+/*
+ Makes an input read memory of the caller whenever the graph is executed. It has to stay until the input is set anew or the
+ graph is destroyed or reset.
+ */
+int cactus_graph_set_external_input(void *graph,
+                                    uint64_t node,
+                                    void *data,
+                                    int precision);
+
+/*
+ Makes the value of an input part of the graph: it is saved with it, and prepared once.
+ */
+int cactus_graph_mark_embedded_input(void *graph, uint64_t node);
+
+/*
+ Says which axes of an input may change: as many bytes as it has axes, not 0 for those.
+ */
+int cactus_graph_set_input_dynamic_dims(void *graph, uint64_t node, const uint8_t *dynamic, size_t rank);
+
+/*
+ Gives an input another shape, and all nodes those that follow from it. Where one does not fit, nothing changes. The input has
+ to be set again.
+ */
+int cactus_graph_set_runtime_input_shape(void *graph,
+                                         uint64_t node,
+                                         const size_t *shape,
+                                         size_t rank);
+
+/*
+ Computes every node that no other node reads, and those that are retained. Caches move on if it succeeds.
+ */
+int cactus_graph_execute(void *graph);
+
+/*
+ Writes where the elements of a node lie, row-major in its precision. They stay until the graph is executed, changed or
+ destroyed.
+ */
+int cactus_graph_get_output_ptr(void *graph, uint64_t node, void **data);
+
+/*
+ `x + value`.
+ */
+int cactus_graph_scalar_add(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ `x - value`.
+ */
+int cactus_graph_scalar_subtract(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ `x * value`.
+ */
+int cactus_graph_scalar_multiply(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ `x / value`.
+ */
+int cactus_graph_scalar_divide(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ `floor(x / value)`.
+ */
+int cactus_graph_scalar_floor_divide(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ 1 where `x != value`, else 0.
+ */
+int cactus_graph_scalar_not_equal(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ 1 where `x == value`, else 0.
+ */
+int cactus_graph_scalar_equal(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ 1 where `x < value`, else 0.
+ */
+int cactus_graph_scalar_less(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ 1 where `x <= value`, else 0.
+ */
+int cactus_graph_scalar_less_equal(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ 1 where `x > value`, else 0.
+ */
+int cactus_graph_scalar_greater(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ 1 where `x >= value`, else 0.
+ */
+int cactus_graph_scalar_greater_equal(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ `x` to the power `value`.
+ */
+int cactus_graph_pow(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ `e^x`.
+ */
+int cactus_graph_scalar_exp(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ Square root.
+ */
+int cactus_graph_scalar_sqrt(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ Cosine, radians.
+ */
+int cactus_graph_scalar_cos(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ Sine, radians.
+ */
+int cactus_graph_scalar_sin(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ Natural logarithm.
+ */
+int cactus_graph_scalar_log(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ Absolute value.
+ */
+int cactus_graph_abs(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ `max(x, 0)`.
+ */
+int cactus_graph_relu(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ `x * sigmoid(x)`.
+ */
+int cactus_graph_silu(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ GELU by the tanh approximation.
+ */
+int cactus_graph_gelu(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ Exact GELU.
+ */
+int cactus_graph_gelu_erf(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ `1 / (1 + e^-x)`.
+ */
+int cactus_graph_sigmoid(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ Hyperbolic tangent.
+ */
+int cactus_graph_tanh(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ 1 where `x` is 0, else 0.
+ */
+int cactus_graph_logical_not(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ All bits of the whole numbers turned.
+ */
+int cactus_graph_bitwise_not(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ The same elements under another shape.
+ */
+int cactus_graph_view(void *graph, uint64_t x, const size_t *shape, size_t rank, uint64_t *out);
+
+/*
+ The same elements under another shape.
+ */
+int cactus_graph_reshape(void *graph, uint64_t x, const size_t *shape, size_t rank, uint64_t *out);
+
+/*
+ `x` broadcast to a shape.
+ */
+int cactus_graph_expand(void *graph, uint64_t x, const size_t *shape, size_t rank, uint64_t *out);
+
+/*
+ Axis `i` of the result is axis `permutation[i]` of `x`.
+ */
+int cactus_graph_transpose_n(void *graph, uint64_t x, const size_t *permutation, size_t rank, uint64_t *out);
+
+/*
+ The last two axes in the other order.
+ */
+int cactus_graph_transpose(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ Axes from `start` to `end`, both included, as one; negative ones count from behind.
+ */
+int cactus_graph_flatten(void *graph, uint64_t x, int start, int end, uint64_t *out);
+
+/*
+ `length` elements of an axis, from `start` on.
+ */
+int cactus_graph_slice(void *graph, uint64_t x, int axis, size_t start, size_t length, uint64_t *out);
+
+/*
+ `length` elements of an axis, from `start` on, each `step`th.
+ */
+int cactus_graph_strided_slice(void *graph,
+                               uint64_t x,
+                               int axis,
+                               size_t start,
+                               size_t length,
+                               size_t step,
+                               uint64_t *out);
+
+/*
+ Element `index` of an axis, which goes.
+ */
+int cactus_graph_index(void *graph, uint64_t x, size_t index, int axis, uint64_t *out);
+
+/*
+ Windows of `size` elements of an axis, `step` apart, as a last axis.
+ */
+int cactus_graph_unfold(void *graph, uint64_t x, int axis, size_t size, size_t step, uint64_t *out);
+
+/*
+ `value` before and behind the last axes: `count` sizes in pairs, the last axis first.
+ */
+int cactus_graph_pad(void *graph, uint64_t x, const size_t *pads, size_t count, float value, uint64_t *out);
+
+/*
+ `a` and `b` joined at an axis.
+ */
+int cactus_graph_concat(void *graph, uint64_t a, uint64_t b, int axis, uint64_t *out);
+
+/*
+ `count` nodes joined at an axis.
+ */
+int cactus_graph_cat(void *graph, const uint64_t *nodes, size_t count, int axis, uint64_t *out);
+
+/*
+ Rows of `x` by number: `(x [n, …], indices […]) -> [indices…, …]`.
+ */
+int cactus_graph_gather(void *graph, uint64_t x, uint64_t indices, uint64_t *out);
+
+/*
+ Elements of an axis of `x` by number: as `cactus_graph_gather` for axis 0, and where `indices` has fewer or more axes
+ than `x`; otherwise as `torch.gather`.
+ */
+int cactus_graph_gather_dim(void *graph, uint64_t x, uint64_t indices, int axis, uint64_t *out);
+
+/*
+ Rows of a table by number: `(table [rows, n], indices […]) -> [indices…, n]`.
+ */
+int cactus_graph_embedding_from_tensor(void *graph, uint64_t table, uint64_t indices, uint64_t *out);
+
+/*
+ The `k` largest of each row: `[rows, n] -> [2, rows, k]`, FP32: their places, then themselves, the largest first.
+ */
+int cactus_graph_topk(void *graph, uint64_t x, size_t k, uint64_t *out);
+
+/*
+ `(indices [rows, k], values [rows, k]) -> [classes, rows]`, zeros elsewhere, FP32.
+ */
+int cactus_graph_scatter_topk(void *graph, uint64_t indices, uint64_t values, size_t classes, uint64_t *out);
+
+/*
+ `(x [n, c, l], weight [2 bins, c, k]) -> [n, 2 bins, (l - k) / stride + 1]`: real parts, then imaginary ones.
+ */
+int cactus_graph_stft(void *graph, uint64_t x, uint64_t weight, size_t stride, size_t bins, uint64_t *out);
+
+/*
+ `[…, n] -> […, n/2 + 1, 2]`: real and imaginary parts; up to 8192 points.
+ */
+int cactus_graph_rfft(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ `[…, n/2 + 1, 2] -> […, n]`, the inverse of `cactus_graph_rfft`.
+ */
+int cactus_graph_irfft(void *graph, uint64_t x, size_t length, uint64_t *out);
+
+/*
+ Triangles `[bins, filters]`, FP32. Norm: 0 peaks of 1, 1 equal areas; scale: 0 HTK, 1 Kaldi, 2 Slaney.
+ */
+int cactus_graph_mel_filter_bank(void *graph,
+                                 size_t bins,
+                                 size_t filters,
+                                 float low,
+                                 float high,
+                                 size_t rate,
+                                 int norm,
+                                 int scale,
+                                 uint64_t *out);
+
+/*
+ `(wave [n], filters [fft/2 + 1, m]) -> [m, frames]`, FP32, as `transformers.audio_utils.spectrogram` with a Hann
+ window. Padding: 0 mirrored, 1 zeros; logarithm: 0 none, 1 natural, 2 decimal. Dither is not in this build.
+ */
+int cactus_graph_spectrogram(void *graph,
+                             uint64_t wave,
+                             uint64_t filters,
+                             size_t frame_length,
+                             size_t hop_length,
+                             size_t fft_length,
+                             float power,
+                             bool center,
+                             int pad_mode,
+                             float mel_floor,
+                             int log_mode,
+                             float dither,
+                             float preemphasis,
+                             bool remove_dc,
+                             uint64_t *out);
+
+/*
+ A picture `[height, width, channels]` (INT8 is read as bytes) resized by bilinear interpolation, rescaled, normalized
+ by channel, and cut: `[patches, patch_size^2 * channels]`, FP32.
+ */
+int cactus_graph_image_preprocess(void *graph,
+                                  uint64_t pixels,
+                                  int source_width,
+                                  int source_height,
+                                  int target_width,
+                                  int target_height,
+                                  int patch_size,
+                                  int channels,
+                                  float rescale,
+                                  const float *mean,
+                                  const float *deviation,
+                                  uint64_t *out);
+
+/*
+ A square of embeddings `[n * n, d]` as `[height * width, d]`, the corners staying.
+ */
+int cactus_graph_bilinear_interpolation(void *graph, uint64_t x, size_t height, size_t width, uint64_t *out);
+
+/*
+ A cache of keys or of values, empty at first: up to `capacity` positions `[heads, head_dim]`, of which `window` are
+ kept (0 for all), the first `sink` always. One slot.
+ */
+int cactus_graph_kv_cache_state(void *graph,
+                                size_t capacity,
+                                size_t heads,
+                                size_t head_dim,
+                                size_t window,
+                                size_t sink,
+                                size_t slots,
+                                uint64_t *out);
+
+/*
+ Appends rows to a cache; gives how many positions it holds, `[1]`, FP32. 0 for what the cache says.
+ */
+int cactus_graph_kv_cache_append(void *graph, uint64_t rows, uint64_t cache, size_t window, size_t sink, uint64_t *out);
+
+/*
+ The last `window` rows `[channels]` that a convolution read, zeros at first.
+ */
+int cactus_graph_conv_cache_state(void *graph, size_t window, size_t channels, uint64_t *out);
+
+/*
+ Appends rows; gives the window behind them, `[window, channels]`.
+ */
+int cactus_graph_conv_cache_append(void *graph, uint64_t rows, uint64_t cache, uint64_t *out);
+
+/*
+ Makes the window the last of these rows, zeros before them where they are fewer; gives nothing, `[0]`.
+ */
+int cactus_graph_conv_cache_initialize(void *graph, uint64_t rows, uint64_t cache, uint64_t *out);
+
+/*
+ What the next execution finds in a cache; gives it.
+ */
+int cactus_graph_recurrent_cache_write(void *graph, uint64_t value, uint64_t cache, uint64_t *out);
+
+/*
+ The value of the first execution, until it is invalidated.
+ */
+int cactus_graph_persistent(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ A tensor carried from execution to execution, zeros at first.
+ */
+int cactus_graph_recurrent_cache_state(void *graph, const size_t *shape, size_t rank, int precision, uint64_t *out);
+
+/*
+ Writes 1 where a persistent node holds a value, else 0.
+ */
+int cactus_graph_is_populated(void *graph, uint64_t node, int *populated);
+
+/*
+ Makes the next execution compute a persistent node anew.
+ */
+int cactus_graph_invalidate_persistent(void *graph, uint64_t node);
+
+/*
+ Maps a weight file, whose elements are the node.
+ */
+int cactus_graph_mmap_weights(void *graph, const char *path, uint64_t *out);
+
+/*
+ Maps a weight file that is a table of rows; otherwise as `cactus_graph_mmap_weights`.
+ */
+int cactus_graph_mmap_embeddings(void *graph, const char *path, uint64_t *out);
+
+/*
+ Rows of a weight file by number: a node of the file, and one that reads it.
+ */
+int cactus_graph_embedding_from_file(void *graph, const char *path, uint64_t indices, uint64_t *out);
+
+/*
+ Gives a node the elements of a weight file of its shape.
+ */
+int cactus_graph_bind_mmap_weights(void *graph, uint64_t node, const char *path);
+
+/*
+ Gives the whole numbers of an input `[n, k]` scales, half-precision floats `[n, groups]`, one for each `group_size` elements.
+ */
+int cactus_graph_set_grouped_scales(void *graph,
+                                    uint64_t node,
+                                    size_t group_size,
+                                    size_t groups,
+                                    const void *scales);
+
+/*
+ Says that the rows of an input lie in blocks of four, four elements of each in turn; `rows` is their number, or 0.
+ */
+int cactus_graph_set_interleaved(void *graph, uint64_t node, bool interleaved, size_t rows);
+
+/*
+ A hint about the memory of a weight file. Its pages come and go by themselves, so that only the node is checked.
+ */
+int cactus_graph_release_weight_pages(void *graph, uint64_t node);
+
+/*
+ As `cactus_graph_release_weight_pages`.
+ */
+int cactus_graph_prefetch_weight_pages(void *graph, uint64_t node);
+
+/*
+ As `cactus_graph_release_weight_pages`, for all weight files.
+ */
+int cactus_graph_release_all_weight_pages(void *graph);
+
+/*
+ Sum of an axis, which goes; -1 for all elements, as `[1]`.
+ */
+int cactus_graph_sum(void *graph, uint64_t x, int axis, uint64_t *out);
+
+/*
+ Arithmetic mean of an axis, which goes; -1 for all elements, as `[1]`.
+ */
+int cactus_graph_mean(void *graph, uint64_t x, int axis, uint64_t *out);
+
+/*
+ Variance (divided by the count) of an axis, which goes; -1 for all elements, as `[1]`.
+ */
+int cactus_graph_variance(void *graph, uint64_t x, int axis, uint64_t *out);
+
+/*
+ Smallest element of an axis, which goes; -1 for all elements, as `[1]`.
+ */
+int cactus_graph_min(void *graph, uint64_t x, int axis, uint64_t *out);
+
+/*
+ Largest element of an axis, which goes; -1 for all elements, as `[1]`.
+ */
+int cactus_graph_max(void *graph, uint64_t x, int axis, uint64_t *out);
+
+/*
+ Sums up to each element of an axis.
+ */
+int cactus_graph_cumsum(void *graph, uint64_t x, int axis, uint64_t *out);
+
+/*
+ Softmax of an axis; -1 for the last.
+ */
+int cactus_graph_softmax(void *graph, uint64_t x, int axis, uint64_t *out);
+
+/*
+ First half of an axis times the logistic function of the second.
+ */
+int cactus_graph_glu(void *graph, uint64_t x, int axis, uint64_t *out);
+
+/*
+ `max(x - (mean + ppf * deviation), 0)` of each row.
+ */
+int cactus_graph_gaussian_topk(void *graph, uint64_t x, float ppf, uint64_t *out);
+
+/*
+ `x / sqrt(mean(x^2) + epsilon) * weight` of each row.
+ */
+int cactus_graph_rms_norm(void *graph, uint64_t x, uint64_t weight, float epsilon, uint64_t *out);
+
+/*
+ Layer norm of each row; `bias` counts where `has_bias`.
+ */
+int cactus_graph_layernorm(void *graph,
+                           uint64_t x,
+                           uint64_t weight,
+                           uint64_t bias,
+                           float epsilon,
+                           bool has_bias,
+                           uint64_t *out);
+
+/*
+ Group norm of `[batch, channels, …]`.
+ */
+int cactus_graph_groupnorm(void *graph,
+                           uint64_t x,
+                           uint64_t weight,
+                           uint64_t bias,
+                           size_t groups,
+                           float epsilon,
+                           uint64_t *out);
+
+/*
+ Batch norm by running mean and variance, channels at `axis`.
+ */
+int cactus_graph_batchnorm(void *graph,
+                           uint64_t x,
+                           uint64_t weight,
+                           uint64_t bias,
+                           uint64_t mean,
+                           uint64_t variance,
+                           int axis,
+                           float epsilon,
+                           uint64_t *out);
+
+/*
+ Adds an input of a shape of 1 to 8 axes.
+ */
+int cactus_graph_input(void *graph, const size_t *shape, size_t rank, int precision, uint64_t *out);
+
+/*
+ Sets an input to a copy of its elements, row-major, in any precision but that of codebooks.
+ */
+int cactus_graph_set_input(void *graph, uint64_t node, const void *data, int precision);
+
+/*
+ Makes an input read memory of the caller whenever the graph is executed. It has to stay until the input is set anew or the
+ graph is destroyed or reset.
+ */
+int cactus_graph_set_external_input(void *graph,
+                                    uint64_t node,
+                                    void *data,
+                                    int precision);
+
+/*
+ Makes the value of an input part of the graph: it is saved with it, and prepared once.
+ */
+int cactus_graph_mark_embedded_input(void *graph, uint64_t node);
+
+/*
+ Says which axes of an input may change: as many bytes as it has axes, not 0 for those.
+ */
+int cactus_graph_set_input_dynamic_dims(void *graph, uint64_t node, const uint8_t *dynamic, size_t rank);
+
+/*
+ Gives an input another shape, and all nodes those that follow from it. Where one does not fit, nothing changes. The input has
+ to be set again.
+ */
+int cactus_graph_set_runtime_input_shape(void *graph,
+                                         uint64_t node,
+                                         const size_t *shape,
+                                         size_t rank);
+
+/*
+ Computes every node that no other node reads, and those that are retained. Caches move on if it succeeds.
+ */
+int cactus_graph_execute(void *graph);
+
+/*
+ Writes where the elements of a node lie, row-major in its precision. They stay until the graph is executed, changed or
+ destroyed.
+ */
+int cactus_graph_get_output_ptr(void *graph, uint64_t node, void **data);
+
+/*
+ `x + value`.
+ */
+int cactus_graph_scalar_add(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ `x - value`.
+ */
+int cactus_graph_scalar_subtract(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ `x * value`.
+ */
+int cactus_graph_scalar_multiply(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ `x / value`.
+ */
+int cactus_graph_scalar_divide(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ `floor(x / value)`.
+ */
+int cactus_graph_scalar_floor_divide(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ 1 where `x != value`, else 0.
+ */
+int cactus_graph_scalar_not_equal(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ 1 where `x == value`, else 0.
+ */
+int cactus_graph_scalar_equal(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ 1 where `x < value`, else 0.
+ */
+int cactus_graph_scalar_less(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ 1 where `x <= value`, else 0.
+ */
+int cactus_graph_scalar_less_equal(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ 1 where `x > value`, else 0.
+ */
+int cactus_graph_scalar_greater(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ 1 where `x >= value`, else 0.
+ */
+int cactus_graph_scalar_greater_equal(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ `x` to the power `value`.
+ */
+int cactus_graph_pow(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ `e^x`.
+ */
+int cactus_graph_scalar_exp(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ Square root.
+ */
+int cactus_graph_scalar_sqrt(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ Cosine, radians.
+ */
+int cactus_graph_scalar_cos(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ Sine, radians.
+ */
+int cactus_graph_scalar_sin(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ Natural logarithm.
+ */
+int cactus_graph_scalar_log(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ Absolute value.
+ */
+int cactus_graph_abs(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ `max(x, 0)`.
+ */
+int cactus_graph_relu(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ `x * sigmoid(x)`.
+ */
+int cactus_graph_silu(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ GELU by the tanh approximation.
+ */
+int cactus_graph_gelu(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ Exact GELU.
+ */
+int cactus_graph_gelu_erf(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ `1 / (1 + e^-x)`.
+ */
+int cactus_graph_sigmoid(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ Hyperbolic tangent.
+ */
+int cactus_graph_tanh(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ 1 where `x` is 0, else 0.
+ */
+int cactus_graph_logical_not(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ All bits of the whole numbers turned.
+ */
+int cactus_graph_bitwise_not(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ The same elements under another shape.
+ */
+int cactus_graph_view(void *graph, uint64_t x, const size_t *shape, size_t rank, uint64_t *out);
+
+/*
+ The same elements under another shape.
+ */
+int cactus_graph_reshape(void *graph, uint64_t x, const size_t *shape, size_t rank, uint64_t *out);
+
+/*
+ `x` broadcast to a shape.
+ */
+int cactus_graph_expand(void *graph, uint64_t x, const size_t *shape, size_t rank, uint64_t *out);
+
+/*
+ Axis `i` of the result is axis `permutation[i]` of `x`.
+ */
+int cactus_graph_transpose_n(void *graph, uint64_t x, const size_t *permutation, size_t rank, uint64_t *out);
+
+/*
+ The last two axes in the other order.
+ */
+int cactus_graph_transpose(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ Axes from `start` to `end`, both included, as one; negative ones count from behind.
+ */
+int cactus_graph_flatten(void *graph, uint64_t x, int start, int end, uint64_t *out);
+
+/*
+ `length` elements of an axis, from `start` on.
+ */
+int cactus_graph_slice(void *graph, uint64_t x, int axis, size_t start, size_t length, uint64_t *out);
+
+/*
+ `length` elements of an axis, from `start` on, each `step`th.
+ */
+int cactus_graph_strided_slice(void *graph,
+                               uint64_t x,
+                               int axis,
+                               size_t start,
+                               size_t length,
+                               size_t step,
+                               uint64_t *out);
+
+/*
+ Element `index` of an axis, which goes.
+ */
+int cactus_graph_index(void *graph, uint64_t x, size_t index, int axis, uint64_t *out);
+
+/*
+ Windows of `size` elements of an axis, `step` apart, as a last axis.
+ */
+int cactus_graph_unfold(void *graph, uint64_t x, int axis, size_t size, size_t step, uint64_t *out);
+
+/*
+ `value` before and behind the last axes: `count` sizes in pairs, the last axis first.
+ */
+int cactus_graph_pad(void *graph, uint64_t x, const size_t *pads, size_t count, float value, uint64_t *out);
+
+/*
+ `a` and `b` joined at an axis.
+ */
+int cactus_graph_concat(void *graph, uint64_t a, uint64_t b, int axis, uint64_t *out);
+
+/*
+ `count` nodes joined at an axis.
+ */
+int cactus_graph_cat(void *graph, const uint64_t *nodes, size_t count, int axis, uint64_t *out);
+
+/*
+ Rows of `x` by number: `(x [n, …], indices […]) -> [indices…, …]`.
+ */
+int cactus_graph_gather(void *graph, uint64_t x, uint64_t indices, uint64_t *out);
+
+/*
+ Elements of an axis of `x` by number: as `cactus_graph_gather` for axis 0, and where `indices` has fewer or more axes
+ than `x`; otherwise as `torch.gather`.
+ */
+int cactus_graph_gather_dim(void *graph, uint64_t x, uint64_t indices, int axis, uint64_t *out);
+
+/*
+ Rows of a table by number: `(table [rows, n], indices […]) -> [indices…, n]`.
+ */
+int cactus_graph_embedding_from_tensor(void *graph, uint64_t table, uint64_t indices, uint64_t *out);
+
+/*
+ The `k` largest of each row: `[rows, n] -> [2, rows, k]`, FP32: their places, then themselves, the largest first.
+ */
+int cactus_graph_topk(void *graph, uint64_t x, size_t k, uint64_t *out);
+
+/*
+ `(indices [rows, k], values [rows, k]) -> [classes, rows]`, zeros elsewhere, FP32.
+ */
+int cactus_graph_scatter_topk(void *graph, uint64_t indices, uint64_t values, size_t classes, uint64_t *out);
+
+/*
+ `(x [n, c, l], weight [2 bins, c, k]) -> [n, 2 bins, (l - k) / stride + 1]`: real parts, then imaginary ones.
+ */
+int cactus_graph_stft(void *graph, uint64_t x, uint64_t weight, size_t stride, size_t bins, uint64_t *out);
+
+/*
+ `[…, n] -> […, n/2 + 1, 2]`: real and imaginary parts; up to 8192 points.
+ */
+int cactus_graph_rfft(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ `[…, n/2 + 1, 2] -> […, n]`, the inverse of `cactus_graph_rfft`.
+ */
+int cactus_graph_irfft(void *graph, uint64_t x, size_t length, uint64_t *out);
+
+/*
+ Triangles `[bins, filters]`, FP32. Norm: 0 peaks of 1, 1 equal areas; scale: 0 HTK, 1 Kaldi, 2 Slaney.
+ */
+int cactus_graph_mel_filter_bank(void *graph,
+                                 size_t bins,
+                                 size_t filters,
+                                 float low,
+                                 float high,
+                                 size_t rate,
+                                 int norm,
+                                 int scale,
+                                 uint64_t *out);
+
+/*
+ `(wave [n], filters [fft/2 + 1, m]) -> [m, frames]`, FP32, as `transformers.audio_utils.spectrogram` with a Hann
+ window. Padding: 0 mirrored, 1 zeros; logarithm: 0 none, 1 natural, 2 decimal. Dither is not in this build.
+ */
+int cactus_graph_spectrogram(void *graph,
+                             uint64_t wave,
+                             uint64_t filters,
+                             size_t frame_length,
+                             size_t hop_length,
+                             size_t fft_length,
+                             float power,
+                             bool center,
+                             int pad_mode,
+                             float mel_floor,
+                             int log_mode,
+                             float dither,
+                             float preemphasis,
+                             bool remove_dc,
+                             uint64_t *out);
+
+/*
+ A picture `[height, width, channels]` (INT8 is read as bytes) resized by bilinear interpolation, rescaled, normalized
+ by channel, and cut: `[patches, patch_size^2 * channels]`, FP32.
+ */
+int cactus_graph_image_preprocess(void *graph,
+                                  uint64_t pixels,
+                                  int source_width,
+                                  int source_height,
+                                  int target_width,
+                                  int target_height,
+                                  int patch_size,
+                                  int channels,
+                                  float rescale,
+                                  const float *mean,
+                                  const float *deviation,
+                                  uint64_t *out);
+
+/*
+ A square of embeddings `[n * n, d]` as `[height * width, d]`, the corners staying.
+ */
+int cactus_graph_bilinear_interpolation(void *graph, uint64_t x, size_t height, size_t width, uint64_t *out);
+
+/*
+ A cache of keys or of values, empty at first: up to `capacity` positions `[heads, head_dim]`, of which `window` are
+ kept (0 for all), the first `sink` always. One slot.
+ */
+int cactus_graph_kv_cache_state(void *graph,
+                                size_t capacity,
+                                size_t heads,
+                                size_t head_dim,
+                                size_t window,
+                                size_t sink,
+                                size_t slots,
+                                uint64_t *out);
+
+/*
+ Appends rows to a cache; gives how many positions it holds, `[1]`, FP32. 0 for what the cache says.
+ */
+int cactus_graph_kv_cache_append(void *graph, uint64_t rows, uint64_t cache, size_t window, size_t sink, uint64_t *out);
+
+/*
+ The last `window` rows `[channels]` that a convolution read, zeros at first.
+ */
+int cactus_graph_conv_cache_state(void *graph, size_t window, size_t channels, uint64_t *out);
+
+/*
+ Appends rows; gives the window behind them, `[window, channels]`.
+ */
+int cactus_graph_conv_cache_append(void *graph, uint64_t rows, uint64_t cache, uint64_t *out);
+
+/*
+ Makes the window the last of these rows, zeros before them where they are fewer; gives nothing, `[0]`.
+ */
+int cactus_graph_conv_cache_initialize(void *graph, uint64_t rows, uint64_t cache, uint64_t *out);
+
+/*
+ What the next execution finds in a cache; gives it.
+ */
+int cactus_graph_recurrent_cache_write(void *graph, uint64_t value, uint64_t cache, uint64_t *out);
+
+/*
+ The value of the first execution, until it is invalidated.
+ */
+int cactus_graph_persistent(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ A tensor carried from execution to execution, zeros at first.
+ */
+int cactus_graph_recurrent_cache_state(void *graph, const size_t *shape, size_t rank, int precision, uint64_t *out);
+
+/*
+ Writes 1 where a persistent node holds a value, else 0.
+ */
+int cactus_graph_is_populated(void *graph, uint64_t node, int *populated);
+
+/*
+ Makes the next execution compute a persistent node anew.
+ */
+int cactus_graph_invalidate_persistent(void *graph, uint64_t node);
+
+/*
+ Maps a weight file, whose elements are the node.
+ */
+int cactus_graph_mmap_weights(void *graph, const char *path, uint64_t *out);
+
+/*
+ Maps a weight file that is a table of rows; otherwise as `cactus_graph_mmap_weights`.
+ */
+int cactus_graph_mmap_embeddings(void *graph, const char *path, uint64_t *out);
+
+/*
+ Rows of a weight file by number: a node of the file, and one that reads it.
+ */
+int cactus_graph_embedding_from_file(void *graph, const char *path, uint64_t indices, uint64_t *out);
+
+/*
+ Gives a node the elements of a weight file of its shape.
+ */
+int cactus_graph_bind_mmap_weights(void *graph, uint64_t node, const char *path);
+
+/*
+ Gives the whole numbers of an input `[n, k]` scales, half-precision floats `[n, groups]`, one for each `group_size` elements.
+ */
+int cactus_graph_set_grouped_scales(void *graph,
+                                    uint64_t node,
+                                    size_t group_size,
+                                    size_t groups,
+                                    const void *scales);
+
+/*
+ Says that the rows of an input lie in blocks of four, four elements of each in turn; `rows` is their number, or 0.
+ */
+int cactus_graph_set_interleaved(void *graph, uint64_t node, bool interleaved, size_t rows);
+
+/*
+ A hint about the memory of a weight file. Its pages come and go by themselves, so that only the node is checked.
+ */
+int cactus_graph_release_weight_pages(void *graph, uint64_t node);
+
+/*
+ As `cactus_graph_release_weight_pages`.
+ */
+int cactus_graph_prefetch_weight_pages(void *graph, uint64_t node);
+
+/*
+ As `cactus_graph_release_weight_pages`, for all weight files.
+ */
+int cactus_graph_release_all_weight_pages(void *graph);
+
+/*
  Not in this build: bundles of language models give no embeddings. Returns -1.
  */
 int cactus_embed(void *model,
@@ -1224,6 +3348,1055 @@ int cactus_score_window(void *model,
                         size_t context,
                         char *response_buffer,
                         size_t buffer_size);
+
+/*
+ Rotary embedding of the halves of each head of `[batch, seq, heads, head_dim]`; the first row has position
+ `position_offset`.
+ */
+int cactus_graph_rope(void *graph, uint64_t x, float theta, size_t position_offset, uint64_t *out);
+
+/*
+ Rotary embedding of neighbors, of the first `rotary` elements of each head; 0 for all.
+ */
+int cactus_graph_rope_gptj(void *graph, uint64_t x, float theta, size_t position_offset, size_t rotary, uint64_t *out);
+
+/*
+ `(q [batch, seq, heads, d], k [batch, keys, kv_heads, d], v [batch, keys, kv_heads, e]) -> [batch, seq, heads, e]`.
+ The first query has position `position_offset` and sees `window` keys before its own at most (0 for all). The mask is
+ `[batch, seq, keys]` or `[batch, heads, seq, keys]`, added to the scores where `additive`, else 0 where a key is not
+ seen.
+ */
+int cactus_graph_attention(void *graph,
+                           uint64_t query,
+                           uint64_t key,
+                           uint64_t value,
+                           float scale,
+                           bool causal,
+                           size_t position_offset,
+                           size_t window,
+                           bool use_mask,
+                           uint64_t mask,
+                           bool additive,
+                           uint64_t *out);
+
+/*
+ Causal attention of the last positions of two caches: the new keys and values have been appended to them.
+ `position_offset` is where the caches say, so that it is not read.
+ */
+int cactus_graph_attention_cached(void *graph,
+                                  uint64_t query,
+                                  uint64_t key,
+                                  uint64_t value,
+                                  uint64_t key_cache,
+                                  uint64_t value_cache,
+                                  float scale,
+                                  size_t position_offset,
+                                  size_t window,
+                                  size_t value_dim,
+                                  uint64_t *out);
+
+/*
+ As `cactus_graph_attention_cached`, with a mask as of `cactus_graph_attention`, whose first columns count.
+ */
+int cactus_graph_attention_cached_masked(void *graph,
+                                         uint64_t query,
+                                         uint64_t key,
+                                         uint64_t value,
+                                         uint64_t key_cache,
+                                         uint64_t value_cache,
+                                         float scale,
+                                         size_t position_offset,
+                                         size_t window,
+                                         size_t value_dim,
+                                         bool causal,
+                                         uint64_t mask,
+                                         bool additive,
+                                         uint64_t *out);
+
+/*
+ `(q [batch, seq, heads, d], relative [batch or 1, 2 seq - 1 or more, heads, d]) -> [batch, heads, seq, seq]`: scores
+ of distances.
+ */
+int cactus_graph_rel_pos_bias(void *graph, uint64_t query, uint64_t relative, float scale, uint64_t *out);
+
+/*
+ Attention to both sides with scores of distances of a second query; the mask `[batch, seq]` is added.
+ */
+int cactus_graph_rel_pos_attention(void *graph,
+                                   uint64_t query,
+                                   uint64_t key,
+                                   uint64_t value,
+                                   uint64_t relative_query,
+                                   uint64_t relative_key,
+                                   bool use_mask,
+                                   uint64_t mask,
+                                   float scale,
+                                   size_t window,
+                                   uint64_t *out);
+
+/*
+ Attention to a cache of whole numbers with a scale for each 32 elements of a row, and to new keys and values behind it. The
+ cache `[cache_len, kv_heads, head_dim]` and its scales are copied.
+ */
+int cactus_graph_attention_int8_hybrid(void *graph,
+                                       uint64_t query,
+                                       uint64_t key,
+                                       uint64_t value,
+                                       float scale,
+                                       size_t position_offset,
+                                       const int8_t *cached_keys,
+                                       const int8_t *cached_values,
+                                       const float *key_scales,
+                                       const float *value_scales,
+                                       size_t cache_len,
+                                       size_t kv_heads,
+                                       size_t head_dim,
+                                       size_t window,
+                                       uint64_t *out);
+
+/*
+ `(x [n, c, l], w [o, c, k], bias? [o]) -> [n, o, (l - k) / stride + 1]`.
+ */
+int cactus_graph_conv1d(void *graph,
+                        uint64_t x,
+                        uint64_t weight,
+                        bool has_bias,
+                        uint64_t bias,
+                        size_t stride,
+                        uint64_t *out);
+
+/*
+ As `cactus_graph_conv1d`, each channel on its own: `w [c, 1, k]`.
+ */
+int cactus_graph_conv1d_depthwise(void *graph,
+                                  uint64_t x,
+                                  uint64_t weight,
+                                  bool has_bias,
+                                  uint64_t bias,
+                                  size_t stride,
+                                  uint64_t *out);
+
+/*
+ `(x [n, c, l], w [o, c, 3]) -> [n, o, (l - 1) / stride + 1]`, a zero at both ends.
+ */
+int cactus_graph_conv1d_k3(void *graph, uint64_t x, uint64_t weight, size_t stride, uint64_t *out);
+
+/*
+ `(x [n, c, l], w [c, 7, o], bias [o]) -> [n, o, (l - 7) / 3 + 1]`.
+ */
+int cactus_graph_conv1d_k7s3(void *graph, uint64_t x, uint64_t weight, uint64_t bias, uint64_t *out);
+
+/*
+ Depthwise, no position sees a later one: `(x [n, l, c], w [c, 1, k]) -> [n, l, c]`.
+ */
+int cactus_graph_conv1d_causal(void *graph,
+                               uint64_t x,
+                               uint64_t weight,
+                               size_t kernel_size,
+                               size_t dilation,
+                               uint64_t *out);
+
+/*
+ As `cactus_graph_conv1d_causal`, `x [n, c, l]`.
+ */
+int cactus_graph_conv1d_causal_channel_first(void *graph,
+                                             uint64_t x,
+                                             uint64_t weight,
+                                             size_t kernel_size,
+                                             size_t dilation,
+                                             uint64_t *out);
+
+/*
+ Depthwise, four zeros at both ends: `(x [n, l, c], w [c, 9] or [c, 1, 9], bias? [c]) -> [n, l, c]`.
+ */
+int cactus_graph_conv1d_same_depthwise_k9(void *graph,
+                                          uint64_t x,
+                                          uint64_t weight,
+                                          bool has_bias,
+                                          uint64_t bias,
+                                          uint64_t *out);
+
+/*
+ `(x [n, l, c], w [o, c] or [o, c, 1], bias? [o]) -> [n, l, o]`.
+ */
+int cactus_graph_conv1d_pointwise(void *graph,
+                                  uint64_t x,
+                                  uint64_t weight,
+                                  bool has_bias,
+                                  uint64_t bias,
+                                  uint64_t *out);
+
+/*
+ `(x [n, c, h, w], weight [o, c, 3, 3], bias? [o])`, stride 2, a zero around.
+ */
+int cactus_graph_conv2d_k3s2p1(void *graph, uint64_t x, uint64_t weight, bool has_bias, uint64_t bias, uint64_t *out);
+
+/*
+ `(x [n, c, h, w], weight [o, c, 3, 3], bias? [o])`, stride 1, a zero around.
+ */
+int cactus_graph_conv2d_k3s1p1(void *graph, uint64_t x, uint64_t weight, bool has_bias, uint64_t bias, uint64_t *out);
+
+/*
+ `(x [n, c, h, w], weight [c, 3, 3] or [c, 1, 3, 3], bias? [c])`, stride 2, a zero around, each channel on its own.
+ */
+int cactus_graph_conv2d_depthwise_k3s2p1(void *graph,
+                                         uint64_t x,
+                                         uint64_t weight,
+                                         bool has_bias,
+                                         uint64_t bias,
+                                         uint64_t *out);
+
+/*
+ `(x [n, c, h, w], weight [o, c] or [o, c, 1, 1], bias? [o]) -> [n, o, h, w]`.
+ */
+int cactus_graph_conv2d_pointwise_1x1(void *graph,
+                                      uint64_t x,
+                                      uint64_t weight,
+                                      bool has_bias,
+                                      uint64_t bias,
+                                      uint64_t *out);
+
+/*
+ `(x [n, c, h, w], weight [o, c / groups, k, l], bias? [o])`, the same step, zeros and dilation on both axes.
+ */
+int cactus_graph_conv2d(void *graph,
+                        uint64_t x,
+                        uint64_t weight,
+                        bool has_bias,
+                        uint64_t bias,
+                        size_t stride,
+                        size_t padding,
+                        size_t dilation,
+                        size_t groups,
+                        uint64_t *out);
+
+/*
+ One step: `(x [b, m], h [b, n], c [b, n], w_ih [4n, m], w_hh [4n, n], b_ih [4n], b_hh [4n]) -> [b, n, 2]`, output and
+ cell; gates input, forget, cell, output.
+ */
+int cactus_graph_lstm_cell(void *graph,
+                           uint64_t x,
+                           uint64_t h,
+                           uint64_t c,
+                           uint64_t weight_ih,
+                           uint64_t weight_hh,
+                           uint64_t bias_ih,
+                           uint64_t bias_hh,
+                           uint64_t *out);
+
+/*
+ One position of the gated delta rule: `(q, k [b, 1, hk, d], v [b, 1, h, e], log decay, rate [b, 1, h], state [b, d, h,
+ e]) -> [b, 1 + d, h, e]`, the result, then the state. A scale of 0 is `1/sqrt(d)`.
+ */
+int cactus_graph_gated_deltanet_decode(void *graph,
+                                       uint64_t query,
+                                       uint64_t key,
+                                       uint64_t value,
+                                       uint64_t gate_log,
+                                       uint64_t beta,
+                                       uint64_t state,
+                                       float scale,
+                                       uint64_t *out);
+
+/*
+ The gated delta rule over `t` positions: `-> [b, t + d, h, e]`, results, then the state. `chunk_size` is a hint that
+ is not needed.
+ */
+int cactus_graph_gated_deltanet_prefill(void *graph,
+                                        uint64_t query,
+                                        uint64_t key,
+                                        uint64_t value,
+                                        uint64_t gate_log,
+                                        uint64_t beta,
+                                        uint64_t state,
+                                        size_t chunk_size,
+                                        float scale,
+                                        uint64_t *out);
+
+/*
+ `a + b`, broadcast.
+ */
+int cactus_graph_add(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ `a + b`, broadcast, kept within what half precision can hold.
+ */
+int cactus_graph_add_clipped(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ `a - b`, broadcast.
+ */
+int cactus_graph_subtract(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ `a * b`, broadcast.
+ */
+int cactus_graph_multiply(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ `a / b`, broadcast.
+ */
+int cactus_graph_divide(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ 1 where `a != b`, else 0; broadcast.
+ */
+int cactus_graph_not_equal(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ 1 where `a == b`, else 0; broadcast.
+ */
+int cactus_graph_equal(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ 1 where `a < b`, else 0; broadcast.
+ */
+int cactus_graph_less(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ 1 where `a <= b`, else 0; broadcast.
+ */
+int cactus_graph_less_equal(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ 1 where `a > b`, else 0; broadcast.
+ */
+int cactus_graph_greater(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ 1 where `a >= b`, else 0; broadcast.
+ */
+int cactus_graph_greater_equal(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ Bits that the whole numbers of both have; broadcast.
+ */
+int cactus_graph_bitwise_and(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ Bits that the whole numbers of any have; broadcast.
+ */
+int cactus_graph_bitwise_or(void *graph, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ `condition != 0 ? a : b`, broadcast.
+ */
+int cactus_graph_where(void *graph, uint64_t condition, uint64_t a, uint64_t b, uint64_t *out);
+
+/*
+ `x`, not below `low` and not above `high`.
+ */
+int cactus_graph_clamp(void *graph, uint64_t x, float low, float high, uint64_t *out);
+
+/*
+ The rows of `x` where `mask`, which has the first axes of `x`, is not 0; zeros behind. `[n, …]`, as many rows as the
+ mask has elements.
+ */
+int cactus_graph_masked_select_prefix(void *graph, uint64_t x, uint64_t mask, uint64_t *out);
+
+/*
+ `x`, but where `mask` is not 0 the elements of `source` in order; the last one again where there are too few.
+ */
+int cactus_graph_masked_scatter(void *graph, uint64_t x, uint64_t mask, uint64_t source, uint64_t *out);
+
+/*
+ `x` in another precision: 0 INT8 (rounded, from -128 to 127), 1 FP16 (rounded), 2 FP32.
+ */
+int cactus_graph_precision_cast(void *graph, uint64_t x, int precision, uint64_t *out);
+
+/*
+ Not in this build: products quantize what they read by themselves. Sets the last error and returns -1.
+ */
+int cactus_graph_quantize_activations(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ An empty graph, which `cactus_graph_destroy` ends; NULL where there are too many. A graph does one thing at a time: calls
+ from several threads take turns.
+ */
+void *cactus_graph_create(void);
+
+/*
+ Ends a graph. What its functions gave pointers to is gone.
+ */
+void cactus_graph_destroy(void *graph);
+
+/*
+ Removes all nodes and everything they hold.
+ */
+int cactus_graph_hard_reset(void *graph);
+
+/*
+ Writes a graph to a file: its nodes, and the elements of embedded inputs. Weight files are named in it, and caches are empty
+ when it is loaded.
+ */
+int cactus_graph_save(void *graph,
+                      const char *path);
+
+/*
+ The graph of a file that `cactus_graph_save` wrote, its nodes with the numbers they had; NULL where it cannot be read. A node
+ whose weight file is not there has to be bound before it is executed.
+ */
+void *cactus_graph_load(const char *path);
+
+/*
+ Accepts the back end of a node: 0 CPU, 1 Metal. Everything is computed on the CPU.
+ */
+int cactus_graph_set_node_backend(void *graph, uint64_t node, int backend);
+
+/*
+ Writes what is known of a node.
+ */
+int cactus_graph_get_output_info(void *graph, uint64_t node, struct cactus_tensor_info_t *info);
+
+/*
+ Writes the number of what a node computes. Numbers are of this library and do not change.
+ */
+int cactus_graph_get_node_op_type(void *graph, uint64_t node, int *op_type);
+
+/*
+ Writes the nodes that a node reads, and how many they are. `count` says how many there is room for; with `nodes` NULL only
+ the number is written.
+ */
+int cactus_graph_get_node_inputs(void *graph,
+                                 uint64_t node,
+                                 uint64_t *nodes,
+                                 size_t *count);
+
+/*
+ Nodes to read beside those that no other node reads, in place of those named before. Others are computed again when they are
+ read.
+ */
+int cactus_graph_retain_outputs(void *graph,
+                                const uint64_t *nodes,
+                                size_t count);
+
+/*
+ `(a […, m, k], b […, k, n]) -> […, m, n]`; `b` is `[…, n, k]` where `transposed`.
+ */
+int cactus_graph_matmul(void *graph, uint64_t a, uint64_t b, bool transposed, uint64_t *out);
+
+/*
+ Experts `w2 (activation(w1 x) * w3 x)` of which each row has `chosen`: `(x [t, n], probabilities [t, experts], indices
+ [t, chosen])`, three weights for each expert.
+ */
+int cactus_graph_moe_layer_gated(void *graph,
+                                 uint64_t x,
+                                 uint64_t probabilities,
+                                 uint64_t indices,
+                                 const uint64_t *w1,
+                                 const uint64_t *w3,
+                                 const uint64_t *w2,
+                                 size_t experts,
+                                 size_t chosen,
+                                 bool normalize,
+                                 float epsilon,
+                                 float factor,
+                                 int activation,
+                                 uint64_t *out);
+
+/*
+ Experts `w2 activation(w1 x)`, otherwise as `cactus_graph_moe_layer_gated`.
+ */
+int cactus_graph_moe_layer_ungated(void *graph,
+                                   uint64_t x,
+                                   uint64_t probabilities,
+                                   uint64_t indices,
+                                   const uint64_t *w1,
+                                   const uint64_t *w2,
+                                   size_t experts,
+                                   size_t chosen,
+                                   bool normalize,
+                                   float epsilon,
+                                   float factor,
+                                   int activation,
+                                   uint64_t *out);
+
+/*
+ `down (gelu(gate_scale * gate x) * up x * product_scale)`, weights `[m, n]`, `[m, n]`, `[n, m]` of any precision.
+ */
+int cactus_graph_dense_mlp_tq_fused(void *graph,
+                                    uint64_t x,
+                                    uint64_t gate,
+                                    uint64_t up,
+                                    uint64_t down,
+                                    float product_scale,
+                                    float gate_scale,
+                                    uint64_t *out);
+
+/*
+ Three products joined: `(x […, n], q [a, n], k [b, n], v [c, n]) -> […, a + b + c]`.
+ */
+int cactus_graph_qkv_tq_fused(void *graph, uint64_t x, uint64_t query, uint64_t key, uint64_t value, uint64_t *out);
+
+/*
+ Two products joined: `(x […, n], first [a, n], second [b, n]) -> […, a + b]`.
+ */
+int cactus_graph_projection_pair_tq_fused(void *graph, uint64_t x, uint64_t first, uint64_t second, uint64_t *out);
+
+/*
+ `cap * tanh(scale * weight x / cap)`; without the bend where `cap` is 0.
+ */
+int cactus_graph_logits_tq_softcap(void *graph, uint64_t x, uint64_t weight, float cap, float scale, uint64_t *out);
+
+/*
+ `(coefs [seq, n * n], n streams [seq, d]) -> [n * seq, d]`: each stream and its mix of all.
+ */
+int cactus_graph_altup_predict(void *graph, uint64_t coefs, const uint64_t *streams, size_t count, uint64_t *out);
+
+/*
+ `(coefs [seq, n], innovation [seq, d], n predictions [seq, d]) -> [n * seq, d]`: each prediction and its share of the
+ innovation.
+ */
+int cactus_graph_altup_correct(void *graph,
+                               uint64_t coefs,
+                               uint64_t innovation,
+                               const uint64_t *predictions,
+                               size_t count,
+                               uint64_t *out);
+
+/*
+ A token of the last row of logits, `[1]`, FP32: the likeliest where `temperature` is 0, else one drawn from the
+ `top_k` likeliest (0 for all) and of these the likeliest with a share of `top_p`.
+ */
+int cactus_graph_sample(void *graph, uint64_t logits, float temperature, float top_p, size_t top_k, uint64_t *out);
+
+/*
+ Sum of an axis, which goes; -1 for all elements, as `[1]`.
+ */
+int cactus_graph_sum(void *graph, uint64_t x, int axis, uint64_t *out);
+
+/*
+ Arithmetic mean of an axis, which goes; -1 for all elements, as `[1]`.
+ */
+int cactus_graph_mean(void *graph, uint64_t x, int axis, uint64_t *out);
+
+/*
+ Variance (divided by the count) of an axis, which goes; -1 for all elements, as `[1]`.
+ */
+int cactus_graph_variance(void *graph, uint64_t x, int axis, uint64_t *out);
+
+/*
+ Smallest element of an axis, which goes; -1 for all elements, as `[1]`.
+ */
+int cactus_graph_min(void *graph, uint64_t x, int axis, uint64_t *out);
+
+/*
+ Largest element of an axis, which goes; -1 for all elements, as `[1]`.
+ */
+int cactus_graph_max(void *graph, uint64_t x, int axis, uint64_t *out);
+
+/*
+ Sums up to each element of an axis.
+ */
+int cactus_graph_cumsum(void *graph, uint64_t x, int axis, uint64_t *out);
+
+/*
+ Softmax of an axis; -1 for the last.
+ */
+int cactus_graph_softmax(void *graph, uint64_t x, int axis, uint64_t *out);
+
+/*
+ First half of an axis times the logistic function of the second.
+ */
+int cactus_graph_glu(void *graph, uint64_t x, int axis, uint64_t *out);
+
+/*
+ `max(x - (mean + ppf * deviation), 0)` of each row.
+ */
+int cactus_graph_gaussian_topk(void *graph, uint64_t x, float ppf, uint64_t *out);
+
+/*
+ `x / sqrt(mean(x^2) + epsilon) * weight` of each row.
+ */
+int cactus_graph_rms_norm(void *graph, uint64_t x, uint64_t weight, float epsilon, uint64_t *out);
+
+/*
+ Layer norm of each row; `bias` counts where `has_bias`.
+ */
+int cactus_graph_layernorm(void *graph,
+                           uint64_t x,
+                           uint64_t weight,
+                           uint64_t bias,
+                           float epsilon,
+                           bool has_bias,
+                           uint64_t *out);
+
+/*
+ Group norm of `[batch, channels, …]`.
+ */
+int cactus_graph_groupnorm(void *graph,
+                           uint64_t x,
+                           uint64_t weight,
+                           uint64_t bias,
+                           size_t groups,
+                           float epsilon,
+                           uint64_t *out);
+
+/*
+ Batch norm by running mean and variance, channels at `axis`.
+ */
+int cactus_graph_batchnorm(void *graph,
+                           uint64_t x,
+                           uint64_t weight,
+                           uint64_t bias,
+                           uint64_t mean,
+                           uint64_t variance,
+                           int axis,
+                           float epsilon,
+                           uint64_t *out);
+
+/*
+ Adds an input of a shape of 1 to 8 axes.
+ */
+int cactus_graph_input(void *graph, const size_t *shape, size_t rank, int precision, uint64_t *out);
+
+/*
+ Sets an input to a copy of its elements, row-major, in any precision but that of codebooks.
+ */
+int cactus_graph_set_input(void *graph, uint64_t node, const void *data, int precision);
+
+/*
+ Makes an input read memory of the caller whenever the graph is executed. It has to stay until the input is set anew or the
+ graph is destroyed or reset.
+ */
+int cactus_graph_set_external_input(void *graph,
+                                    uint64_t node,
+                                    void *data,
+                                    int precision);
+
+/*
+ Makes the value of an input part of the graph: it is saved with it, and prepared once.
+ */
+int cactus_graph_mark_embedded_input(void *graph, uint64_t node);
+
+/*
+ Says which axes of an input may change: as many bytes as it has axes, not 0 for those.
+ */
+int cactus_graph_set_input_dynamic_dims(void *graph, uint64_t node, const uint8_t *dynamic, size_t rank);
+
+/*
+ Gives an input another shape, and all nodes those that follow from it. Where one does not fit, nothing changes. The input has
+ to be set again.
+ */
+int cactus_graph_set_runtime_input_shape(void *graph,
+                                         uint64_t node,
+                                         const size_t *shape,
+                                         size_t rank);
+
+/*
+ Computes every node that no other node reads, and those that are retained. Caches move on if it succeeds.
+ */
+int cactus_graph_execute(void *graph);
+
+/*
+ Writes where the elements of a node lie, row-major in its precision. They stay until the graph is executed, changed or
+ destroyed.
+ */
+int cactus_graph_get_output_ptr(void *graph, uint64_t node, void **data);
+
+/*
+ `x + value`.
+ */
+int cactus_graph_scalar_add(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ `x - value`.
+ */
+int cactus_graph_scalar_subtract(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ `x * value`.
+ */
+int cactus_graph_scalar_multiply(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ `x / value`.
+ */
+int cactus_graph_scalar_divide(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ `floor(x / value)`.
+ */
+int cactus_graph_scalar_floor_divide(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ 1 where `x != value`, else 0.
+ */
+int cactus_graph_scalar_not_equal(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ 1 where `x == value`, else 0.
+ */
+int cactus_graph_scalar_equal(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ 1 where `x < value`, else 0.
+ */
+int cactus_graph_scalar_less(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ 1 where `x <= value`, else 0.
+ */
+int cactus_graph_scalar_less_equal(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ 1 where `x > value`, else 0.
+ */
+int cactus_graph_scalar_greater(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ 1 where `x >= value`, else 0.
+ */
+int cactus_graph_scalar_greater_equal(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ `x` to the power `value`.
+ */
+int cactus_graph_pow(void *graph, uint64_t x, float value, uint64_t *out);
+
+/*
+ `e^x`.
+ */
+int cactus_graph_scalar_exp(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ Square root.
+ */
+int cactus_graph_scalar_sqrt(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ Cosine, radians.
+ */
+int cactus_graph_scalar_cos(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ Sine, radians.
+ */
+int cactus_graph_scalar_sin(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ Natural logarithm.
+ */
+int cactus_graph_scalar_log(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ Absolute value.
+ */
+int cactus_graph_abs(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ `max(x, 0)`.
+ */
+int cactus_graph_relu(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ `x * sigmoid(x)`.
+ */
+int cactus_graph_silu(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ GELU by the tanh approximation.
+ */
+int cactus_graph_gelu(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ Exact GELU.
+ */
+int cactus_graph_gelu_erf(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ `1 / (1 + e^-x)`.
+ */
+int cactus_graph_sigmoid(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ Hyperbolic tangent.
+ */
+int cactus_graph_tanh(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ 1 where `x` is 0, else 0.
+ */
+int cactus_graph_logical_not(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ All bits of the whole numbers turned.
+ */
+int cactus_graph_bitwise_not(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ The same elements under another shape.
+ */
+int cactus_graph_view(void *graph, uint64_t x, const size_t *shape, size_t rank, uint64_t *out);
+
+/*
+ The same elements under another shape.
+ */
+int cactus_graph_reshape(void *graph, uint64_t x, const size_t *shape, size_t rank, uint64_t *out);
+
+/*
+ `x` broadcast to a shape.
+ */
+int cactus_graph_expand(void *graph, uint64_t x, const size_t *shape, size_t rank, uint64_t *out);
+
+/*
+ Axis `i` of the result is axis `permutation[i]` of `x`.
+ */
+int cactus_graph_transpose_n(void *graph, uint64_t x, const size_t *permutation, size_t rank, uint64_t *out);
+
+/*
+ The last two axes in the other order.
+ */
+int cactus_graph_transpose(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ Axes from `start` to `end`, both included, as one; negative ones count from behind.
+ */
+int cactus_graph_flatten(void *graph, uint64_t x, int start, int end, uint64_t *out);
+
+/*
+ `length` elements of an axis, from `start` on.
+ */
+int cactus_graph_slice(void *graph, uint64_t x, int axis, size_t start, size_t length, uint64_t *out);
+
+/*
+ `length` elements of an axis, from `start` on, each `step`th.
+ */
+int cactus_graph_strided_slice(void *graph,
+                               uint64_t x,
+                               int axis,
+                               size_t start,
+                               size_t length,
+                               size_t step,
+                               uint64_t *out);
+
+/*
+ Element `index` of an axis, which goes.
+ */
+int cactus_graph_index(void *graph, uint64_t x, size_t index, int axis, uint64_t *out);
+
+/*
+ Windows of `size` elements of an axis, `step` apart, as a last axis.
+ */
+int cactus_graph_unfold(void *graph, uint64_t x, int axis, size_t size, size_t step, uint64_t *out);
+
+/*
+ `value` before and behind the last axes: `count` sizes in pairs, the last axis first.
+ */
+int cactus_graph_pad(void *graph, uint64_t x, const size_t *pads, size_t count, float value, uint64_t *out);
+
+/*
+ `a` and `b` joined at an axis.
+ */
+int cactus_graph_concat(void *graph, uint64_t a, uint64_t b, int axis, uint64_t *out);
+
+/*
+ `count` nodes joined at an axis.
+ */
+int cactus_graph_cat(void *graph, const uint64_t *nodes, size_t count, int axis, uint64_t *out);
+
+/*
+ Rows of `x` by number: `(x [n, …], indices […]) -> [indices…, …]`.
+ */
+int cactus_graph_gather(void *graph, uint64_t x, uint64_t indices, uint64_t *out);
+
+/*
+ Elements of an axis of `x` by number: as `cactus_graph_gather` for axis 0, and where `indices` has fewer or more axes
+ than `x`; otherwise as `torch.gather`.
+ */
+int cactus_graph_gather_dim(void *graph, uint64_t x, uint64_t indices, int axis, uint64_t *out);
+
+/*
+ Rows of a table by number: `(table [rows, n], indices […]) -> [indices…, n]`.
+ */
+int cactus_graph_embedding_from_tensor(void *graph, uint64_t table, uint64_t indices, uint64_t *out);
+
+/*
+ The `k` largest of each row: `[rows, n] -> [2, rows, k]`, FP32: their places, then themselves, the largest first.
+ */
+int cactus_graph_topk(void *graph, uint64_t x, size_t k, uint64_t *out);
+
+/*
+ `(indices [rows, k], values [rows, k]) -> [classes, rows]`, zeros elsewhere, FP32.
+ */
+int cactus_graph_scatter_topk(void *graph, uint64_t indices, uint64_t values, size_t classes, uint64_t *out);
+
+/*
+ `(x [n, c, l], weight [2 bins, c, k]) -> [n, 2 bins, (l - k) / stride + 1]`: real parts, then imaginary ones.
+ */
+int cactus_graph_stft(void *graph, uint64_t x, uint64_t weight, size_t stride, size_t bins, uint64_t *out);
+
+/*
+ `[…, n] -> […, n/2 + 1, 2]`: real and imaginary parts; up to 8192 points.
+ */
+int cactus_graph_rfft(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ `[…, n/2 + 1, 2] -> […, n]`, the inverse of `cactus_graph_rfft`.
+ */
+int cactus_graph_irfft(void *graph, uint64_t x, size_t length, uint64_t *out);
+
+/*
+ Triangles `[bins, filters]`, FP32. Norm: 0 peaks of 1, 1 equal areas; scale: 0 HTK, 1 Kaldi, 2 Slaney.
+ */
+int cactus_graph_mel_filter_bank(void *graph,
+                                 size_t bins,
+                                 size_t filters,
+                                 float low,
+                                 float high,
+                                 size_t rate,
+                                 int norm,
+                                 int scale,
+                                 uint64_t *out);
+
+/*
+ `(wave [n], filters [fft/2 + 1, m]) -> [m, frames]`, FP32, as `transformers.audio_utils.spectrogram` with a Hann
+ window. Padding: 0 mirrored, 1 zeros; logarithm: 0 none, 1 natural, 2 decimal. Dither is not in this build.
+ */
+int cactus_graph_spectrogram(void *graph,
+                             uint64_t wave,
+                             uint64_t filters,
+                             size_t frame_length,
+                             size_t hop_length,
+                             size_t fft_length,
+                             float power,
+                             bool center,
+                             int pad_mode,
+                             float mel_floor,
+                             int log_mode,
+                             float dither,
+                             float preemphasis,
+                             bool remove_dc,
+                             uint64_t *out);
+
+/*
+ A picture `[height, width, channels]` (INT8 is read as bytes) resized by bilinear interpolation, rescaled, normalized
+ by channel, and cut: `[patches, patch_size^2 * channels]`, FP32.
+ */
+int cactus_graph_image_preprocess(void *graph,
+                                  uint64_t pixels,
+                                  int source_width,
+                                  int source_height,
+                                  int target_width,
+                                  int target_height,
+                                  int patch_size,
+                                  int channels,
+                                  float rescale,
+                                  const float *mean,
+                                  const float *deviation,
+                                  uint64_t *out);
+
+/*
+ A square of embeddings `[n * n, d]` as `[height * width, d]`, the corners staying.
+ */
+int cactus_graph_bilinear_interpolation(void *graph, uint64_t x, size_t height, size_t width, uint64_t *out);
+
+/*
+ A cache of keys or of values, empty at first: up to `capacity` positions `[heads, head_dim]`, of which `window` are
+ kept (0 for all), the first `sink` always. One slot.
+ */
+int cactus_graph_kv_cache_state(void *graph,
+                                size_t capacity,
+                                size_t heads,
+                                size_t head_dim,
+                                size_t window,
+                                size_t sink,
+                                size_t slots,
+                                uint64_t *out);
+
+/*
+ Appends rows to a cache; gives how many positions it holds, `[1]`, FP32. 0 for what the cache says.
+ */
+int cactus_graph_kv_cache_append(void *graph, uint64_t rows, uint64_t cache, size_t window, size_t sink, uint64_t *out);
+
+/*
+ The last `window` rows `[channels]` that a convolution read, zeros at first.
+ */
+int cactus_graph_conv_cache_state(void *graph, size_t window, size_t channels, uint64_t *out);
+
+/*
+ Appends rows; gives the window behind them, `[window, channels]`.
+ */
+int cactus_graph_conv_cache_append(void *graph, uint64_t rows, uint64_t cache, uint64_t *out);
+
+/*
+ Makes the window the last of these rows, zeros before them where they are fewer; gives nothing, `[0]`.
+ */
+int cactus_graph_conv_cache_initialize(void *graph, uint64_t rows, uint64_t cache, uint64_t *out);
+
+/*
+ What the next execution finds in a cache; gives it.
+ */
+int cactus_graph_recurrent_cache_write(void *graph, uint64_t value, uint64_t cache, uint64_t *out);
+
+/*
+ The value of the first execution, until it is invalidated.
+ */
+int cactus_graph_persistent(void *graph, uint64_t x, uint64_t *out);
+
+/*
+ A tensor carried from execution to execution, zeros at first.
+ */
+int cactus_graph_recurrent_cache_state(void *graph, const size_t *shape, size_t rank, int precision, uint64_t *out);
+
+/*
+ Writes 1 where a persistent node holds a value, else 0.
+ */
+int cactus_graph_is_populated(void *graph, uint64_t node, int *populated);
+
+/*
+ Makes the next execution compute a persistent node anew.
+ */
+int cactus_graph_invalidate_persistent(void *graph, uint64_t node);
+
+/*
+ Maps a weight file, whose elements are the node.
+ */
+int cactus_graph_mmap_weights(void *graph, const char *path, uint64_t *out);
+
+/*
+ Maps a weight file that is a table of rows; otherwise as `cactus_graph_mmap_weights`.
+ */
+int cactus_graph_mmap_embeddings(void *graph, const char *path, uint64_t *out);
+
+/*
+ Rows of a weight file by number: a node of the file, and one that reads it.
+ */
+int cactus_graph_embedding_from_file(void *graph, const char *path, uint64_t indices, uint64_t *out);
+
+/*
+ Gives a node the elements of a weight file of its shape.
+ */
+int cactus_graph_bind_mmap_weights(void *graph, uint64_t node, const char *path);
+
+/*
+ Gives the whole numbers of an input `[n, k]` scales, half-precision floats `[n, groups]`, one for each `group_size` elements.
+ */
+int cactus_graph_set_grouped_scales(void *graph,
+                                    uint64_t node,
+                                    size_t group_size,
+                                    size_t groups,
+                                    const void *scales);
+
+/*
+ Says that the rows of an input lie in blocks of four, four elements of each in turn; `rows` is their number, or 0.
+ */
+int cactus_graph_set_interleaved(void *graph, uint64_t node, bool interleaved, size_t rows);
+
+/*
+ A hint about the memory of a weight file. Its pages come and go by themselves, so that only the node is checked.
+ */
+int cactus_graph_release_weight_pages(void *graph, uint64_t node);
+
+/*
+ As `cactus_graph_release_weight_pages`.
+ */
+int cactus_graph_prefetch_weight_pages(void *graph, uint64_t node);
+
+/*
+ As `cactus_graph_release_weight_pages`, for all weight files.
+ */
+int cactus_graph_release_all_weight_pages(void *graph);
 
 /*
  The version of the library, as in `0.1.0`. Valid for ever.
