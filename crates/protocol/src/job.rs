@@ -3,6 +3,7 @@
 use super::Result;
 use cactus_engine::GenerateOptions;
 use cactus_engine::chat::ChatRequest;
+use cactus_text::grammar::Grammar;
 use serde_json::{Map, Value};
 
 /// One request.
@@ -20,6 +21,21 @@ pub struct Job {
     pub stream: bool,
     /// How long the model stays loaded after this.
     pub keep_alive: KeepAlive,
+}
+
+impl Job {
+    /// The field that says what the answer must follow: `usual`, or one of those that extend the API.
+    #[must_use]
+    pub fn format_field(&self, usual: &'static str) -> &'static str {
+        match self.prompts.first() {
+            Some(Prompt::Chat(chat)) => match &chat.format {
+                Some(Grammar::Lark(_)) => "grammar",
+                Some(Grammar::Regex(_)) => "regex",
+                _ => usual,
+            },
+            _ => usual,
+        }
+    }
 }
 
 /// What is to be continued or answered.

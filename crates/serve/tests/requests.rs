@@ -391,3 +391,110 @@ fn embeddings_come_as_base64_where_asked_for() {
     let answer = openai::embeddings::answer(&request, "m", &[vec![1.0, -2.5]], 3);
     assert_eq!(answer["data"][0]["embedding"], json!([1.0, -2.5]));
 }
+
+#[test]
+fn every_api_ignores_unknown_fields_and_names_those_of_the_wrong_type() {
+    type Read = fn(&Value) -> Result<(), ApiError>;
+    type Api<'a> = (&'a str, Read, Value, &'a [(&'a str, Value)]);
+    let message = json!([{"role": "user", "content": "Hi"}]);
+    let apis: [Api<'_>; 7] = [
+        (
+            "completions",
+            |body| openai::completions::request(body, 1).map(drop),
+            json!({"prompt": "Hi"}),
+            &[
+                ("prompt", json!(5)),
+                ("logprobs", json!("x")),
+                ("echo", json!(1)),
+                ("stop", json!({})),
+                ("seed", json!("x")),
+            ],
+        ),
+        (
+            "responses",
+            |body| openai::responses::request(body, 1).map(drop),
+            json!({"input": "Hi"}),
+            &[
+                ("input", json!(5)),
+                ("instructions", json!([])),
+                ("store", json!("x")),
+                ("include", json!("x")),
+                ("text", json!(1)),
+            ],
+        ),
+        (
+            "embeddings",
+            |body| openai::embeddings::request(body).map(drop),
+            json!({"input": "Hi"}),
+            &[
+                ("input", json!({})),
+                ("encoding_format", json!("x")),
+                ("dimensions", json!("x")),
+                ("model", json!(1)),
+            ],
+        ),
+        (
+            "messages",
+            |body| anthropic::request(body).map(drop),
+            json!({"messages": message, "max_tokens": 5}),
+            &[
+                ("max_tokens", json!("x")),
+                ("system", json!(5)),
+                ("tools", json!({})),
+                ("thinking", json!("x")),
+                ("stream", json!(1)),
+            ],
+        ),
+        (
+            "count_tokens",
+            |body| anthropic::count_request(body).map(drop),
+            json!({"messages": message}),
+            &[("messages", json!("x")), ("tool_choice", json!("auto"))],
+        ),
+        (
+            "ollama chat",
+            |body| ollama::chat(body, SystemTime::UNIX_EPOCH).map(drop),
+            json!({"model": "m", "messages": message}),
+            &[
+                ("messages", json!(5)),
+                ("options", json!([])),
+                ("stream", json!("x")),
+                ("tools", json!(1)),
+                ("format", json!(5)),
+            ],
+        ),
+        (
+            "ollama generate",
+            |body| ollama::generate(body, SystemTime::UNIX_EPOCH).map(drop),
+            json!({"model": "m", "prompt": "Hi"}),
+            &[
+                ("prompt", json!(5)),
+                ("system", json!(5)),
+                ("raw", json!("x")),
+                ("model", json!(5)),
+            ],
+        ),
+    ];
+    for (api, read, base, wrong) in apis {
+        let with = |name: &str, value: &Value| {
+            let mut body = base.clone();
+            body[name] = value.clone();
+            body
+        };
+        for value in [
+            json!(null),
+            json!([[{}]]),
+            json!({"a": {"b": [1]}}),
+            json!("x"),
+            json!(-1.5),
+        ] {
+            read(&with("nobody_reads_this", &value)).unwrap_or_else(|e| panic!("{api}: {e}"));
+        }
+        for (name, value) in wrong {
+            let error = read(&with(name, value)).expect_err(&format!("{api}: {name}: {value}"));
+            let param = error.param.as_deref().unwrap_or_default();
+            assert!(param.starts_with(name), "{api}: {name}: {value} gave {param}: {error}");
+            assert_eq!(error.kind.status(), 400, "{api}");
+        }
+    }
+}

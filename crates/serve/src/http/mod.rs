@@ -45,6 +45,8 @@ pub struct ServeOptions {
     pub body_bytes: usize,
     /// Longest time of an answer.
     pub timeout: Duration,
+    /// A comment is sent where a stream has been silent for so long, so that nobody between gives the connection up.
+    pub ping: Duration,
     /// Longest time that answers under way get to end when the server is told to stop.
     pub drain: Duration,
     /// Most connections at once.
@@ -75,6 +77,7 @@ impl ServeOptions {
             allowed_origins: Vec::new(),
             body_bytes: 16 << 20,
             timeout: Duration::from_secs(600),
+            ping: Duration::from_secs(10),
             drain: Duration::from_secs(30),
             connections: 1024,
             stored_responses: 1024,

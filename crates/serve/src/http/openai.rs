@@ -50,7 +50,8 @@ pub(super) async fn chat(State(app): Shared, Extension(tenant): Extension<Tenant
         Ok(request) => request,
         Err(e) => return failed(&e),
     };
-    stream::answer(app, tenant, asked(job, encoder, "response_format"), |_| {}).await
+    let format_field = job.format_field("response_format");
+    stream::answer(app, tenant, asked(job, encoder, format_field), |_| {}).await
 }
 
 /// `POST /v1/completions`.
@@ -64,7 +65,7 @@ pub(super) async fn completions(State(app): Shared, Extension(tenant): Extension
         match app.models.acquire(&job.model).await {
             Ok(lease) => {
                 if let Ok(tokenizer) = lease.model().scheduler.model().tokenizer() {
-                    encoder.spell(|ids| tokenizer.decode(ids, true));
+                    encoder.spell(|ids| tokenizer.decode(ids, false));
                 }
             }
             Err(e) => return failed(&e),
@@ -138,10 +139,12 @@ pub(super) async fn embed(State(app): Shared, body: Body) -> Response {
         Ok(request) => request,
         Err(e) => return failed(&e),
     };
-    if let Err(e) = app.models.index(&request.model) {
-        return failed(&e);
-    }
-    let message = format!("the model `{}` writes text and has no embeddings", request.model);
+    let index = match app.models.index(&request.model) {
+        Ok(index) => index,
+        Err(e) => return failed(&e),
+    };
+    let name = &app.models.known()[index].card.id;
+    let message = format!("the model `{name}` writes text and has no embeddings");
     failed(&ApiError::field("model", message).with_code("no_embeddings"))
 }
 

@@ -16,8 +16,6 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
-/// A comment is sent where nothing else was for so long, so that nobody between gives the connection up.
-const PING: Duration = Duration::from_secs(10);
 /// Pieces that wait for a reader; then the answer goes on, and its events wait in their own queue.
 const WAITING_PIECES: usize = 16;
 
@@ -63,6 +61,7 @@ async fn start(app: &Arc<App>, job: Job, tenant: Tenant, format_field: &'static 
         answer,
         watch,
         deadline: tokio::time::Instant::now() + app.options.timeout,
+        ping: app.options.ping,
         _active: active,
     })
 }
@@ -109,6 +108,7 @@ struct Run {
     answer: Answer,
     watch: Watch,
     deadline: tokio::time::Instant,
+    ping: Duration,
     _active: Active,
 }
 
@@ -175,7 +175,7 @@ async fn send(
             return ended.is_ok();
         }
         // Waiting is interrupted, never encoding: what was taken is encoded before anything else is waited for.
-        match tokio::time::timeout(PING, step(&mut run, encoder, &mut out)).await {
+        match tokio::time::timeout(run.ping, step(&mut run, encoder, &mut out)).await {
             Ok(Err(error)) => {
                 encoder.fail(&error, &mut out);
                 ended = Err(());

@@ -26,29 +26,33 @@ const TEMPLATE: &str = "{% if tools %}{{ '<|im_start|>system\n' }}{% for tool in
 /// A bundle of a tiny Qwen2 with random weights, made once.
 pub(crate) fn bundle() -> &'static Path {
     static MADE: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    let (_, path) = MADE.get_or_init(|| {
-        let dir = tempfile::tempdir().unwrap();
-        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/models/qwen2");
-        let source = dir.path().join("source");
-        std::fs::create_dir(&source).unwrap();
-        for entry in std::fs::read_dir(golden).unwrap() {
-            let entry = entry.unwrap();
-            std::fs::copy(entry.path(), source.join(entry.file_name())).unwrap();
-        }
-        std::fs::write(source.join("chat_template.jinja"), TEMPLATE).unwrap();
-        let config = source.join("config.json");
-        let mut json: Value = serde_json::from_slice(&std::fs::read(&config).unwrap()).unwrap();
-        json["max_position_embeddings"] = Value::from(65_536);
-        std::fs::write(&config, json.to_string()).unwrap();
-        let path = dir.path().join("tiny");
-        let options = ConvertOptions {
-            policy: Policy::uniform(Bits::Eight),
-            ..ConvertOptions::default()
-        };
-        convert(&source, &path, &options, &mut |_, _| {}).unwrap();
-        (dir, path)
-    });
+    let (_, path) = MADE.get_or_init(|| made(|_| {}));
     path
+}
+
+/// A bundle of its own, of a source folder that `change` has changed.
+pub(crate) fn made(change: impl FnOnce(&Path)) -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/models/qwen2");
+    let source = dir.path().join("source");
+    std::fs::create_dir(&source).unwrap();
+    for entry in std::fs::read_dir(golden).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), source.join(entry.file_name())).unwrap();
+    }
+    std::fs::write(source.join("chat_template.jinja"), TEMPLATE).unwrap();
+    let config = source.join("config.json");
+    let mut json: Value = serde_json::from_slice(&std::fs::read(&config).unwrap()).unwrap();
+    json["max_position_embeddings"] = Value::from(65_536);
+    std::fs::write(&config, json.to_string()).unwrap();
+    change(&source);
+    let path = dir.path().join("tiny");
+    let options = ConvertOptions {
+        policy: Policy::uniform(Bits::Eight),
+        ..ConvertOptions::default()
+    };
+    convert(&source, &path, &options, &mut |_, _| {}).unwrap();
+    (dir, path)
 }
 
 pub(crate) struct Server {
