@@ -79,21 +79,40 @@ pub(super) async fn listen(options: &ServeOptions) -> Result<Listener, Error> {
 
 #[cfg(feature = "tls")]
 fn acceptor(tls: &super::Tls) -> Result<tokio_rustls::TlsAcceptor, Error> {
-    use rustls::pki_types::pem::PemObject as _;
+    use rustls::pki_types::pem::{self, PemObject as _};
     use rustls::pki_types::{CertificateDer, PrivateKeyDer};
     let wrong = |path: &PathBuf, message: String| Error::Certificate {
         path: path.clone(),
         message,
     };
+    let unread = |e: pem::Error, what: &str| match e {
+        pem::Error::Io(e) => format!("cannot read it: {e}"),
+        pem::Error::NoItemsFound => format!("it holds no {what} as PEM text (`-----BEGIN ...-----`)"),
+        other => format!("it is no PEM text: {other}"),
+    };
     let chain = CertificateDer::pem_file_iter(&tls.certificate)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|e| wrong(&tls.certificate, e.to_string()))?;
-    let key = PrivateKeyDer::from_pem_file(&tls.key).map_err(|e| wrong(&tls.key, e.to_string()))?;
+        .and_then(|chain| {
+            if chain.is_empty() {
+                Err(pem::Error::NoItemsFound)
+            } else {
+                Ok(chain)
+            }
+        })
+        .map_err(|e| wrong(&tls.certificate, unread(e, "certificate")))?;
+    let key = PrivateKeyDer::from_pem_file(&tls.key).map_err(|e| wrong(&tls.key, unread(e, "private key")))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ServerConfig::builder_with_provider(provider)
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
-        .map_err(|e| wrong(&tls.certificate, e.to_string()))?;
+        .map_err(|e| match e {
+            rustls::Error::InconsistentKeys(_) => wrong(
+                &tls.key,
+                format!("it is not the key of the certificate in {}", tls.certificate.display()),
+            ),
+            other => wrong(&tls.certificate, other.to_string()),
+        })?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(tokio_rustls::TlsAcceptor::from(Arc::new(config)))
 }
 
@@ -157,4 +176,49 @@ fn http() -> hyper::server::conn::http1::Builder {
     let mut builder = hyper::server::conn::http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME);
     builder
+}
+
+#[cfg(all(test, feature = "tls"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn certificates_and_keys_that_cannot_be_used_are_named_with_what_is_wrong() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let certificate = file(
+            "certificate",
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        );
+        let text = file("text", "my letters");
+        let cut = file("cut", "-----BEGIN CERTIFICATE-----\nAAAA\n");
+        let missing = folder.path().join("missing");
+        for (certificate, key, wrong, expected) in [
+            (&missing, &text, &missing, "cannot read it: "),
+            (&text, &text, &text, "it holds no certificate as PEM text"),
+            (&cut, &text, &cut, "it is no PEM text"),
+            (&certificate, &missing, &missing, "cannot read it: "),
+            (&certificate, &text, &text, "it holds no private key as PEM text"),
+            (
+                &certificate,
+                &certificate,
+                &certificate,
+                "it holds no private key as PEM text",
+            ),
+        ] {
+            let tls = super::super::Tls {
+                certificate: certificate.clone(),
+                key: key.clone(),
+            };
+            let Err(Error::Certificate { path, message }) = acceptor(&tls) else {
+                panic!("{expected}");
+            };
+            assert_eq!(&path, wrong, "{message}");
+            assert!(message.starts_with(expected), "{message}");
+        }
+    }
 }
