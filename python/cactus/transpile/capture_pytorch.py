@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch.export import Dim, ExportedProgram
+from torch.fx.experimental.symbolic_shapes import is_concrete_int
 from torch.utils import _pytree as pytree
 
 from .errors import TranspileError, explain_export, held_back
@@ -142,7 +143,8 @@ def _varies(exported: ExportedProgram) -> bool:
     """Whether any size of an input varies."""
     names = set(exported.graph_signature.user_inputs)
     nodes = [n for n in exported.graph.nodes if n.op == "placeholder" and n.name in names]
-    return any(not isinstance(size, int) for n in nodes for size in n.meta["val"].shape)
+    # A size that torch fixed later stays a symbol that is a number.
+    return any(not is_concrete_int(size) for n in nodes for size in n.meta["val"].shape)
 
 
 def _export(module, args, kwargs, dynamic_shapes) -> ExportedProgram:
