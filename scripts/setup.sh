@@ -78,9 +78,15 @@ if $optional && has apt-get; then
     fi
 fi
 
-if $optional && ! has valgrind && has apt-get; then
-    say "installing valgrind"
-    install_packages valgrind || say "valgrind could not be installed; the step instructions will be skipped"
+if $optional && has apt-get; then
+    wanted=()
+    has valgrind || wanted+=(valgrind)
+    has cmake || wanted+=(cmake)
+    has pkg-config || wanted+=(pkg-config)
+    if ((${#wanted[@]})); then
+        say "installing ${wanted[*]}, which the steps instructions and ffi use"
+        install_packages "${wanted[@]}" || say "they could not be installed; the steps instructions and ffi will leave out what needs them"
+    fi
 fi
 
 # PyTorch for the tests of python/, in an environment of its own: without the GPU libraries where that can be, which is a

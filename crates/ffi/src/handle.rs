@@ -20,7 +20,6 @@ pub(crate) enum Kind {
     Model = 0x9,
     Session = 0xA,
     Request = 0xB,
-    #[allow(dead_code, reason = "graphs are not built yet")]
     Graph = 0xC,
 }
 

@@ -18,6 +18,7 @@
     clippy::missing_safety_doc,
     reason = "the header states the contract of pointers once, for all functions"
 )]
+
 mod answer;
 mod asked;
 mod callback;

@@ -310,3 +310,56 @@ fn loading_can_be_stopped() {
     assert_eq!((code, calls), (Code::Cancelled as i32, 1));
     assert!(model.is_null());
 }
+
+/// Requests with bytes changed, doubled, cut out and cut off: whatever they ask for, an answer or an error comes back.
+#[test]
+fn damaged_requests_get_an_answer_or_an_error() {
+    let model = Model::load();
+    let seeds = [
+        r#"{"messages": [{"role": "user", "content": "hi"}], "options": {"max_tokens": 2, "stop": ["a"], "logit_bias": {"5": 1}}}"#,
+        r#"{"prompt": "x", "regex": "[a-c]{2}", "priority": "low", "options": {"max_tokens": 3, "temperature": 0.5, "seed": 7}}"#,
+        r#"{"messages": [{"role": "user", "content": "hi"}], "tools": [{"type": "function", "function": {"name": "f"}}]}"#,
+        r#"[{"role": "user", "content": "hi"}, {"role": "assistant", "content": null, "tool_calls": []}]"#,
+    ];
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut random = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below.max(1) as u64) as usize
+    };
+    let mut room = vec![0 as c_char; 1 << 16];
+    for i in 0..600 {
+        let mut bytes = seeds[i % seeds.len()].as_bytes().to_vec();
+        for _ in 0..=random(4) {
+            let at = random(bytes.len());
+            let end = (at + random(12)).min(bytes.len());
+            match random(4) {
+                0 => bytes[at] = 1 + random(255) as u8,
+                1 => bytes.truncate(at),
+                2 => drop(bytes.drain(at..end)),
+                _ => {
+                    let part = bytes[at..end].to_vec();
+                    bytes.splice(at..at, part);
+                }
+            }
+            if bytes.is_empty() {
+                bytes.push(b'{');
+            }
+        }
+        bytes.push(0);
+        let text = bytes.as_ptr().cast::<c_char>();
+        let mut request = null_mut();
+        unsafe {
+            if cactus_request_start(model.0, text, None, null_mut(), &raw mut request) == 0 {
+                cactus_request_cancel(request);
+                assert_eq!(cactus_request_close(request), 0);
+            } else {
+                assert!(!error().1.is_empty());
+            }
+            let options = c(r#"{"max_tokens": 1}"#);
+            let room = room.as_mut_ptr();
+            cactus_complete(model.public(), text, room, 1 << 16, options.as_ptr(), null(), None, null_mut(), null(), 0);
+        }
+    }
+}
