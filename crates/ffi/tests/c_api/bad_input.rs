@@ -340,7 +340,7 @@ fn damaged_requests_get_an_answer_or_an_error() {
                 2 => drop(bytes.drain(at..end)),
                 _ => {
                     let part = bytes[at..end].to_vec();
-                    bytes.splice(at..at, part);
+                    drop(bytes.splice(at..at, part));
                 }
             }
             if bytes.is_empty() {
@@ -359,7 +359,18 @@ fn damaged_requests_get_an_answer_or_an_error() {
             }
             let options = c(r#"{"max_tokens": 1}"#);
             let room = room.as_mut_ptr();
-            cactus_complete(model.public(), text, room, 1 << 16, options.as_ptr(), null(), None, null_mut(), null(), 0);
+            cactus_complete(
+                model.public(),
+                text,
+                room,
+                1 << 16,
+                options.as_ptr(),
+                null(),
+                None,
+                null_mut(),
+                null(),
+                0,
+            );
         }
     }
 }

@@ -17,7 +17,7 @@ unsafe extern "C" fn count(event: *const cactus_event, user: *mut c_void) {
 fn cycle(i: usize) {
     let model = Model::with(r#"{"context_tokens": 128, "chunk_tokens": 16, "threads": 1, "sequences": 4}"#);
     let request = r#"{"prompt": "hello", "options": {"max_tokens": 60, "ignore_eos": true}}"#;
-    let ends = Mutex::new(0);
+    let ends = Mutex::new(0_usize);
     let user: *mut c_void = (&raw const ends).cast_mut().cast();
     let heard = start(&model, request, Some(count), user).unwrap();
     let polled = start(&model, request, None, null_mut()).unwrap();
