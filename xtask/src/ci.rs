@@ -97,7 +97,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "transpile",
-        what: "the tests of python/: bundles from Python, and models captured by PyTorch",
+        what: "the tests of python/: bundles from Python, models captured by PyTorch, and graphs of the C library",
         run: transpile,
     },
     Step {
@@ -365,14 +365,23 @@ fn models(context: &Context) -> Result<Outcome> {
 /// Runs the tests of `python/` with the program that `cargo build` makes. Those that need PyTorch are skipped where it is
 /// not installed, which is said aloud.
 fn transpile(context: &Context) -> Result<Outcome> {
-    let build = context.cargo(&["build", "--locked", "--package", "cactus-cli"])?;
+    let build = context.cargo(&[
+        "build",
+        "--locked",
+        "--package",
+        "cactus-cli",
+        "--package",
+        "cactus-ffi",
+    ])?;
     if !matches!(build, Outcome::Passed) {
         return Ok(build);
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| context.root.join("target"), PathBuf::from);
-    let program = target
-        .join("debug")
-        .join(format!("cactus{}", std::env::consts::EXE_SUFFIX));
+    let built = |name: String| target.join("debug").join(name);
+    let program = built(format!("cactus{}", std::env::consts::EXE_SUFFIX));
+    // The graph functions of the C library are tested from Python, too.
+    let (prefix, suffix) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    let library = built(format!("{prefix}cactus{suffix}"));
     let own = context.root.join(".venv-torch/bin/python");
     let python = if own.is_file() { own } else { context.python() };
     if !context.answers(&python, &["-c", "import pytest, numpy"]) {
@@ -386,6 +395,7 @@ fn transpile(context: &Context) -> Result<Outcome> {
         command
             .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "python/tests"])
             .env("CACTUS_PROGRAM", program)
+            .env("CACTUS_LIB_PATH", library)
             .env("PYTHONDONTWRITEBYTECODE", "1"),
     )?;
     Ok(match tests {
