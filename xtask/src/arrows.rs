@@ -61,6 +61,12 @@ pub const ARROWS: &[(&str, &[&str])] = &[
             "engine",
         ],
     ),
+    (
+        "python",
+        &[
+            "base", "bundle", "tensor", "passes", "runtime", "engine", "hub", "quality", "store", "protocol",
+        ],
+    ),
     ("cli", ALL),
     ("testkit", &["tensor", "quant", "ir"]),
     ("fuzzing", ALL),

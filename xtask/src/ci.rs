@@ -97,7 +97,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "transpile",
-        what: "the tests of python/: bundles from Python, models captured by PyTorch, and graphs of the C library",
+        what: "the tests of python/: the engine in Python, captured PyTorch models, and graphs of the C library",
         run: transpile,
     },
     Step {
@@ -362,8 +362,8 @@ fn models(context: &Context) -> Result<Outcome> {
     })
 }
 
-/// Runs the tests of `python/` with the program that `cargo build` makes. Those that need PyTorch are skipped where it is
-/// not installed, which is said aloud.
+/// Runs the tests of `python/` with the program and the extension module that `cargo build` makes. Those that need PyTorch are
+/// skipped where it is not installed, which is said aloud.
 fn transpile(context: &Context) -> Result<Outcome> {
     let build = context.cargo(&[
         "build",
@@ -372,6 +372,8 @@ fn transpile(context: &Context) -> Result<Outcome> {
         "cactus-cli",
         "--package",
         "cactus-ffi",
+        "--package",
+        "cactus-python",
     ])?;
     if !matches!(build, Outcome::Passed) {
         return Ok(build);
@@ -382,6 +384,14 @@ fn transpile(context: &Context) -> Result<Outcome> {
     // The graph functions of the C library are tested from Python, too.
     let (prefix, suffix) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
     let library = built(format!("{prefix}cactus{suffix}"));
+    // Where the package looks for it; on other systems it has another name, and `pip install ./python` puts it there.
+    let module = target.join("debug").join("lib_native.so");
+    if module.is_file() {
+        let beside = context.root.join("python/cactus/_native.abi3.so");
+        // A process that has the old one loaded keeps it.
+        let _ = fs::remove_file(&beside);
+        fs::copy(&module, &beside).with_context(|| format!("cannot copy {}", module.display()))?;
+    }
     let own = context.root.join(".venv-torch/bin/python");
     let python = if own.is_file() { own } else { context.python() };
     if !context.answers(&python, &["-c", "import pytest, numpy"]) {
@@ -396,6 +406,7 @@ fn transpile(context: &Context) -> Result<Outcome> {
             .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "python/tests"])
             .env("CACTUS_PROGRAM", program)
             .env("CACTUS_LIB_PATH", library)
+            .env("CACTUS_TEST_MODELS", &context.models)
             .env("PYTHONDONTWRITEBYTECODE", "1"),
     )?;
     Ok(match tests {

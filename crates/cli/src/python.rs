@@ -20,6 +20,7 @@ macro_rules! files {
 
 /// The package, by path.
 static FILES: &[(&str, &str)] = files![
+    "cactus/__init__.py",
     "cactus/bindings/__init__.py",
     "cactus/bindings/cactus.py",
     "cactus/transpile/__init__.py",

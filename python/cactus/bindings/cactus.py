@@ -48,7 +48,7 @@ class Graph:
     def __init__(self, bundle: str | Path, component: str | None = None):
         self.bundle = Path(bundle)
         self._component = component
-        components = {c["name"]: c for c in program.inspect(self.bundle)["components"]}
+        components = {c["name"]: c for c in program.components(self.bundle)}
         if component is None and len(components) == 1:
             [found] = components.values()
         elif component in components:
@@ -64,7 +64,7 @@ class Graph:
     @classmethod
     def components(cls, bundle: str | Path) -> dict[str, Graph]:
         """Every component of a bundle, by name."""
-        return {c["name"]: cls(bundle, c["name"]) for c in program.inspect(Path(bundle))["components"]}
+        return {c["name"]: cls(bundle, c["name"]) for c in program.components(Path(bundle))}
 
     def set_input(self, which: int | str, value) -> None:
         """Sets an input by position or name; the elements are converted to the type that it is declared in."""

@@ -1,10 +1,12 @@
-"""The way to the cactus program: the only module that starts it.
+"""The way to the engine: the only module that starts the cactus program or calls the extension module for bundles.
 
-Purpose: to make bundles and run functions from Python. There is no library to load yet, so calls go through the command
-line and arrays through `.npy` files in a temporary folder; a call costs the start of a process, some milliseconds. What
-is above this module does not see that, so a library can take its place. It imports NumPy and nothing else.
+Purpose: to make bundles and run functions from Python. Functions run in this process where the extension module is there. Making
+bundles goes through the command line, and so does running them where only Python is there: arrays then go through `.npy` files in
+a temporary folder, and a call costs the start of a process. What is above this module does not see the difference. It imports
+NumPy and nothing else.
 """
 
+import functools
 import json
 import os
 import shutil
@@ -51,13 +53,71 @@ def transpile(archive: Path, destination: Path, *options: object) -> dict:
     return json.loads(call("transpile", archive, destination, "--json", *options))
 
 
-def inspect(bundle: Path) -> dict:
-    """What is inside a bundle."""
-    return json.loads(call("inspect", bundle, "--json"))
+def _native():
+    """The extension module, or None."""
+    try:
+        from cactus.engine import native
+    except ImportError:
+        return None
+    return native
+
+
+def _checked(work):
+    """What `work` gives; an error of the engine is one of this package."""
+    from cactus.errors import CactusError
+
+    try:
+        return work()
+    except CactusError as error:
+        raise TranspileError(str(error)) from error
+
+
+def components(bundle: Path) -> list[dict]:
+    """The components of a bundle: name, inputs and outputs of each."""
+    if native := _native():
+        return json.loads(_checked(lambda: native.Function.components(bundle)))
+    return json.loads(call("inspect", bundle, "--json"))["components"]
+
+
+@functools.lru_cache(maxsize=8)
+def _function(bundle: str, component: str, _written: int):
+    return _native().Function.open(bundle, component, None)
+
+
+_NAMES = {np.dtype(np.float32): "f32", np.dtype(np.int64): "i64", np.dtype(np.bool_): "bool"}
+_DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 
 
 def run(bundle: Path, inputs: dict[str, np.ndarray], component: str | None = None) -> list[tuple[str, np.ndarray]]:
-    """Computes the outputs of a bundle that is a function: names and arrays, in order."""
+    """Computes the outputs of a bundle that is a function: names and arrays, in order. The arrays cannot be written to where they
+    come from this process: they are the engine's bytes."""
+    native = _native()
+    if native is None:
+        return _run_by_program(bundle, inputs, component)
+    if component is None:
+        found = components(bundle)
+        if len(found) != 1:
+            raise TranspileError(f"`{bundle}` has {len(found)} components; name one")
+        component = found[0]["name"]
+
+    def work():
+        # Another bundle may have taken the place of this one.
+        manifest = Path(bundle) / "components" / "manifest.json"
+        written = manifest.stat().st_mtime_ns if manifest.is_file() else 0
+        function = _function(str(Path(bundle).resolve()), component, written)
+        arrays = {}
+        for name, array in inputs.items():
+            array = np.ascontiguousarray(array)
+            arrays[name] = (_NAMES[array.dtype], list(np.shape(inputs[name])), array.tobytes())
+        return function.run(arrays)
+
+    made = _checked(work)
+    return [(name, np.frombuffer(data, _DTYPES[dtype]).reshape(shape)) for name, dtype, shape, data in made]
+
+
+def _run_by_program(
+    bundle: Path, inputs: dict[str, np.ndarray], component: str | None
+) -> list[tuple[str, np.ndarray]]:
     with tempfile.TemporaryDirectory(prefix="cactus-") as folder:
         arguments: list[object] = ["run", bundle, "--json", "--output-dir", Path(folder) / "out"]
         if component is not None:

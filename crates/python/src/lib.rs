@@ -1,0 +1,42 @@
+//! The extension module `cactus._native`: the engine in the interpreter's process.
+//!
+//! It is thin on purpose. Requests come in as the JSON of the OpenAI API and answers go out as it, by way of `protocol`, so they
+//! mean the same as through HTTP. What makes it pleasant is Python (`python/cactus`): models of pydantic, tools from functions,
+//! sessions that remember, async twins.
+//!
+//! What holds for every function that waits:
+//!
+//! - The interpreter is released meanwhile. Signals are looked at every [`TICK`], so Ctrl-C ends an answer within a token.
+//! - No thread of the engine ever enters the interpreter. Events go through channels, and the caller's thread takes them out, so
+//!   a busy interpreter delays no other answer and an interpreter that ends finds nobody inside it.
+//! - A process that was forked has none of the threads; every function says so instead of waiting for them.
+//!
+//! It may depend on `store`, `protocol`, `engine` and what is below them. It deliberately serves no HTTP.
+
+mod errors;
+mod function;
+mod live;
+mod model;
+mod session;
+mod store;
+mod stream;
+
+use pyo3::prelude::*;
+use std::time::Duration;
+
+/// How often a function that waits looks for signals.
+pub(crate) const TICK: Duration = Duration::from_millis(50);
+
+/// The engine of the package `cactus`. Its functions and classes are not for users: `cactus` is.
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    live::begin();
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<model::Model>()?;
+    module.add_class::<session::Session>()?;
+    module.add_class::<stream::Stream>()?;
+    module.add_class::<function::Function>()?;
+    module.add_function(wrap_pyfunction!(store::prepare, module)?)?;
+    module.add_function(wrap_pyfunction!(live::shutdown, module)?)?;
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! From a name to a bundle, with progress.
+
+use crate::{TICK, errors, live};
+use cactus_hub::Event;
+use cactus_passes::Bits;
+use cactus_quality::Stage;
+use cactus_store::{Step, Wanted, Watcher};
+use pyo3::prelude::*;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+
+enum Message {
+    /// Stage, what, done, total.
+    Step(&'static str, String, u64, u64),
+    End(cactus_store::Result<PathBuf>),
+}
+
+/// Sends what happens to the thread that asked, which alone enters the interpreter.
+struct Sending {
+    to: Sender<Message>,
+    cancelled: Arc<AtomicBool>,
+}
+
+impl Sending {
+    fn send(&self, stage: &'static str, what: impl ToString, done: u64, total: u64) {
+        // Nobody listens any more after an interrupt.
+        let _ = self.to.send(Message::Step(stage, what.to_string(), done, total));
+    }
+}
+
+impl Watcher for Sending {
+    fn step(&self, step: Step<'_>) {
+        match step {
+            Step::Fetch(Event::Waiting { id }) => self.send("waiting", id, 0, 0),
+            Step::Fetch(Event::Begin {
+                id,
+                total_bytes,
+                resumed_bytes,
+            }) => self.send("downloading", id, resumed_bytes, total_bytes),
+            Step::Fetch(Event::Bytes { done, total }) => self.send("downloading", "", done, total),
+            Step::Fetch(Event::Verify { name }) => self.send("checking", name, 0, 0),
+            Step::Converting { source, .. } => self.send("converting", source.display(), 0, 0),
+            Step::Stage { stage, done, total } => {
+                let stage = match stage {
+                    Stage::Reference => "reading source",
+                    Stage::Sensitivity => "choosing bits",
+                    Stage::Calibrating => "calibrating",
+                    Stage::Measuring => "measuring quality",
+                    _ => "converting",
+                };
+                self.send(stage, "", done, total);
+            }
+            Step::Made(made) => {
+                for note in &made.outcome.notes {
+                    self.send("note", note, 0, 0);
+                }
+                if let Some(why) = &made.below_floor {
+                    self.send("note", why, 0, 0);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+}
+
+/// The folder of a bundle of the model `name`, fetched and converted into the cache where need be. `progress` is called with
+/// stage, what, done and total. An interrupt stops a download; a conversion goes on in the background until the process ends.
+#[pyfunction]
+#[pyo3(signature = (name, *, bits, calibrate, reconvert, token, offline, progress))]
+#[allow(clippy::too_many_arguments, reason = "they are keywords")]
+pub(crate) fn prepare(
+    py: Python<'_>,
+    name: String,
+    bits: u32,
+    calibrate: bool,
+    reconvert: bool,
+    token: Option<String>,
+    offline: bool,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<PathBuf> {
+    live::check(py)?;
+    let Some(bits) = Bits::from_number(bits) else {
+        let message = format!("`bits`: found {bits}, expected 1, 2, 3, 4, 5, 6, 8, 16 or 32");
+        return Err(errors::raise(py, "InvalidRequestError", &message, &[]));
+    };
+    let wanted = Wanted {
+        bits,
+        calibrate,
+        reconvert,
+    };
+    let (to, mut receiver) = channel();
+    let cancelled = Arc::new(AtomicBool::new(false));
+    let theirs = Arc::clone(&cancelled);
+    let spawned = std::thread::Builder::new()
+        .name("cactus-store".to_owned())
+        .spawn(move || {
+            let watcher: Rc<dyn Watcher> = Rc::new(Sending {
+                to: to.clone(),
+                cancelled: theirs,
+            });
+            let made =
+                cactus_store::hub(token, offline).and_then(|hub| cactus_store::bundle(&hub, &name, &wanted, &watcher));
+            let _ = to.send(Message::End(made));
+        });
+    if let Err(e) = spawned {
+        let message = format!("a thread cannot be started: {e}");
+        return Err(errors::raise(py, "CactusError", &message, &[]));
+    }
+    let interrupted = |e: PyErr| {
+        cancelled.store(true, Ordering::Relaxed);
+        e
+    };
+    loop {
+        let waiting = &mut receiver;
+        match live::outside(py, move || waiting.recv_timeout(TICK)) {
+            Ok(Message::Step(stage, what, done, total)) => {
+                if let Some(progress) = &progress {
+                    progress.call1(py, (stage, what, done, total)).map_err(interrupted)?;
+                }
+            }
+            Ok(Message::End(Ok(path))) => return Ok(path),
+            Ok(Message::End(Err(e))) => return Err(errors::of_store(py, &e)),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(errors::raise(py, "ConversionError", "the conversion has failed", &[]));
+            }
+        }
+        py.check_signals().map_err(interrupted)?;
+    }
+}

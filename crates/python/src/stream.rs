@@ -1,0 +1,264 @@
+//! An answer under way: what the OpenAI API sends of it, as it comes.
+
+use crate::{TICK, errors, live};
+use cactus_engine::{CancelToken, Completion, Model, scheduler};
+use cactus_protocol::{Answers, ApiError, Encoder, End, Event, Frame, Kind, Reading, Reason, Times};
+use pyo3::prelude::*;
+use serde_json::json;
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// What comes from the threads of the engine.
+pub(crate) type Delivery = (usize, scheduler::Event);
+
+/// Who makes the answer.
+pub(crate) enum Source {
+    /// The scheduler, together with others.
+    Scheduled(Box<Answers>),
+    /// A session.
+    Alone(Box<Alone>),
+}
+
+/// An answer that a session makes.
+pub(crate) struct Alone {
+    pub(crate) model: Arc<Model>,
+    pub(crate) reading: Reading,
+    pub(crate) notes: Vec<String>,
+    pub(crate) pending: VecDeque<(usize, Event)>,
+    pub(crate) is_over: bool,
+}
+
+impl Alone {
+    fn take(&mut self, event: scheduler::Event) -> Result<(), ApiError> {
+        let mut events = Vec::new();
+        match event {
+            scheduler::Event::Started {
+                prompt_tokens,
+                cached_tokens,
+            } => events.push(Event::Started {
+                prompt_tokens,
+                cached_tokens,
+            }),
+            scheduler::Event::Delta(piece) => self.reading.piece(&self.model, piece, &mut events),
+            scheduler::Event::End(Ok(completion)) => {
+                self.is_over = true;
+                let notes = std::mem::take(&mut self.notes);
+                self.reading.end(&completion, times(&completion), notes, &mut events);
+            }
+            scheduler::Event::End(Err(error)) => return Err(cactus_protocol::api_error(&error, "response_format")),
+        }
+        self.pending.extend(events.into_iter().map(|event| (0, event)));
+        Ok(())
+    }
+}
+
+fn times(completion: &Completion) -> Times {
+    let ms = |ms: f64| std::time::Duration::from_secs_f64(ms.max(0.0) / 1e3);
+    let first = completion.time_to_first_token_ms;
+    Times {
+        prompt: ms(first),
+        answer: ms(completion.total_time_ms - first),
+        ..Times::default()
+    }
+}
+
+impl Source {
+    fn take(&mut self, (index, event): Delivery) -> Result<(), ApiError> {
+        match self {
+            Source::Scheduled(answers) => answers.take(index, event),
+            Source::Alone(alone) => alone.take(event),
+        }
+    }
+
+    fn next(&mut self) -> Option<(usize, Event)> {
+        match self {
+            Source::Scheduled(answers) => answers.next_event(),
+            Source::Alone(alone) => alone.pending.pop_front(),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        match self {
+            Source::Scheduled(answers) => answers.is_over(),
+            Source::Alone(alone) => alone.is_over && alone.pending.is_empty(),
+        }
+    }
+}
+
+struct State {
+    source: Source,
+    receiver: Receiver<Delivery>,
+    encoder: Box<dyn Encoder>,
+    frames: Vec<Frame>,
+    ends: Vec<(usize, End)>,
+    over: bool,
+    first: Option<Instant>,
+}
+
+/// What a wait brought.
+enum Got {
+    Frames(Vec<String>),
+    Over,
+    Waiting,
+}
+
+impl State {
+    /// Waits up to a tick for something to send.
+    fn advance(&mut self) -> Result<Got, ApiError> {
+        if self.frames.is_empty() {
+            if self.over {
+                return Ok(Got::Over);
+            }
+            match self.receiver.recv_timeout(TICK) {
+                Ok(delivery) => self.take(delivery)?,
+                Err(RecvTimeoutError::Timeout) => return Ok(Got::Waiting),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(ApiError::new(Kind::Server, "the engine has stopped after a failure"));
+                }
+            }
+            while !self.over
+                && let Ok(delivery) = self.receiver.try_recv()
+            {
+                self.take(delivery)?;
+            }
+        }
+        Ok(match self.frames.is_empty() {
+            true if self.over => Got::Over,
+            true => Got::Waiting,
+            false => Got::Frames(self.frames.drain(..).map(|frame| frame.data).collect()),
+        })
+    }
+
+    fn take(&mut self, delivery: Delivery) -> Result<(), ApiError> {
+        if let Err(error) = self.source.take(delivery) {
+            self.over = true;
+            return Err(error);
+        }
+        while let Some((choice, event)) = self.source.next() {
+            if matches!(event, Event::Delta(_)) {
+                self.first.get_or_insert_with(Instant::now);
+            }
+            self.encoder.event(choice, &event, &mut self.frames);
+            if let Event::End(end) = event {
+                self.ends.push((choice, end));
+            }
+        }
+        if self.source.is_over() {
+            self.over = true;
+            self.encoder.end(&mut self.frames);
+        }
+        Ok(())
+    }
+}
+
+/// Answers to one request. Dropping it cancels them.
+#[pyclass(frozen, module = "cactus._native")]
+pub(crate) struct Stream {
+    state: Mutex<State>,
+    cancel: CancelToken,
+    _answer: live::Answer,
+    begun: Instant,
+}
+
+impl Stream {
+    pub(crate) fn new(
+        model: (u64, &str),
+        source: Source,
+        receiver: Receiver<Delivery>,
+        mut encoder: Box<dyn Encoder>,
+        cancel: CancelToken,
+        begun: Instant,
+    ) -> Stream {
+        let mut frames = Vec::new();
+        encoder.begin(model.1, &mut frames);
+        Stream {
+            state: Mutex::new(State {
+                source,
+                receiver,
+                encoder,
+                frames,
+                ends: Vec::new(),
+                over: false,
+                first: None,
+            }),
+            _answer: live::Answer::new(model.0, cancel.clone()),
+            cancel,
+            begun,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next frames; `None` after the last.
+    fn pull(&self, py: Python<'_>) -> PyResult<Option<Vec<String>>> {
+        live::check(py)?;
+        loop {
+            match live::outside(py, || self.state().advance()) {
+                Ok(Got::Frames(frames)) => return Ok(Some(frames)),
+                Ok(Got::Over) => return Ok(None),
+                Ok(Got::Waiting) => {}
+                Err(error) => return Err(errors::of_api(py, &error)),
+            }
+            py.check_signals().inspect_err(|_| self.cancel.cancel())?;
+        }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+    }
+}
+
+#[pymethods]
+impl Stream {
+    /// The next frames as JSON, at least one; `None` after the last. Waits without the interpreter.
+    fn next(&self, py: Python<'_>) -> PyResult<Option<Vec<String>>> {
+        self.pull(py)
+    }
+
+    /// Waits for the end: the whole answer as JSON.
+    fn whole(&self, py: Python<'_>) -> PyResult<String> {
+        while self.pull(py)?.is_some() {}
+        Ok(self.state().encoder.whole().to_string())
+    }
+
+    /// What is known of each answer after its end beside what the API says, as JSON: a list in the order of the choices.
+    fn ends(&self) -> String {
+        let mut state = self.state();
+        state.ends.sort_by_key(|(choice, _)| *choice);
+        let first = state
+            .first
+            .map(|first| first.duration_since(self.begun).as_secs_f64() * 1e3);
+        let ends = state.ends.iter().map(|(_, end)| {
+            let (reason, stop) = match &end.reason {
+                Reason::Stop => ("stop", None),
+                Reason::StopString(text) => ("stop", Some(text)),
+                Reason::Length => ("length", None),
+                Reason::Cancelled => ("cancelled", None),
+            };
+            json!({
+                "finish_reason": reason,
+                "stop": stop,
+                "token_ids": end.token_ids,
+                "seed": end.seed,
+                "completion_tokens": end.completion_tokens,
+                "reasoning_tokens": end.reasoning_tokens,
+                "time_to_first_token_ms": first,
+                "prompt_ms": end.times.prompt.as_secs_f64() * 1e3,
+                "answer_ms": end.times.answer.as_secs_f64() * 1e3,
+                "notes": end.notes,
+            })
+        });
+        serde_json::Value::from_iter(ends).to_string()
+    }
+
+    /// Ends the answers within a token, from any thread.
+    fn cancel(&self) {
+        self.cancel.cancel();
+    }
+}

@@ -1,0 +1,79 @@
+"""Language models on this machine's CPU.
+
+    >>> import cactus
+    >>> cactus.__name__
+    'cactus'
+
+`Model.load` finds, downloads and converts a model, `Model.chat` talks with it. What needs only Python (`cactus.transpile`) works
+without the extension module. Names are imported when they are first used, so the import itself costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Model": "model",
+    "Session": "session",
+    "Answer": "answer",
+    "AnswerStream": "answer",
+    "Score": "answer",
+    "ToolCall": "answer",
+    "Progress": "progress",
+    "pipeline": "habits",
+    "CactusError": "errors",
+    "InvalidRequestError": "errors",
+    "ContextFullError": "errors",
+    "BusyError": "errors",
+    "ModelNotFoundError": "errors",
+    "DownloadError": "errors",
+    "StorageError": "errors",
+    "ConversionError": "errors",
+    "BundleError": "errors",
+    "UnsupportedError": "errors",
+    "SavedSessionError": "errors",
+    "ClosedError": "errors",
+    "CancelledError": "errors",
+    "ForkedError": "errors",
+}
+
+__all__ = ["__version__", *_HOMES]
+
+if TYPE_CHECKING:
+    from .answer import Answer as Answer
+    from .answer import AnswerStream as AnswerStream
+    from .answer import Score as Score
+    from .answer import ToolCall as ToolCall
+    from .errors import BundleError as BundleError
+    from .errors import BusyError as BusyError
+    from .errors import CactusError as CactusError
+    from .errors import CancelledError as CancelledError
+    from .errors import ClosedError as ClosedError
+    from .errors import ContextFullError as ContextFullError
+    from .errors import ConversionError as ConversionError
+    from .errors import DownloadError as DownloadError
+    from .errors import ForkedError as ForkedError
+    from .errors import InvalidRequestError as InvalidRequestError
+    from .errors import ModelNotFoundError as ModelNotFoundError
+    from .errors import SavedSessionError as SavedSessionError
+    from .errors import StorageError as StorageError
+    from .errors import UnsupportedError as UnsupportedError
+    from .habits import pipeline as pipeline
+    from .model import Model as Model
+    from .progress import Progress as Progress
+    from .session import Session as Session
+
+
+def __getattr__(name: str):
+    if name not in _HOMES:
+        raise AttributeError(f"module 'cactus' has no attribute {name!r}")
+    value = getattr(import_module(f"cactus.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,279 @@
+"""The function names of the public Cactus package, over this engine: code written for those keeps working.
+
+A model is a number that `cactus_init` gives. Messages, options and tools are lists and dicts, or the JSON of them. Results are dicts
+with the keys that those functions have; an error is a RuntimeError, and its text is `cactus_get_last_error()` too. What this engine
+does not do (speech, images, retrieval, a cloud) raises one that says so.
+
+    from cactus.compat import cactus_complete, cactus_destroy, cactus_init
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .answer import Answer, AnswerStream
+from .errors import CactusError
+from .model import Model
+from .session import Session
+
+_NUMBERS = itertools.count(1)
+_LOCK = threading.Lock()
+_ERROR = threading.local()
+
+#: Options by their names there, and here. What is not listed has the same name.
+_RENAMED = {"stop_sequences": "stop"}
+#: Options that mean something only for parts that are not here.
+_IGNORED = {
+    "auto_handoff",
+    "cloud_timeout_ms",
+    "confidence_threshold",
+    "handoff_with_images",
+    "include_stop_sequences",
+    "telemetry_enabled",
+    "timestamps",
+    "use_vad",
+}
+
+
+class _Held:
+    def __init__(self, model: Model):
+        self.model = model
+        self.session: Session = model.session()
+        self.stream: AnswerStream | None = None
+        self.turn = threading.Lock()
+
+
+_HELD: dict[int, _Held] = {}
+
+
+def _failed(message: str) -> RuntimeError:
+    _ERROR.text = message
+    return RuntimeError(message)
+
+
+def _held(model: int) -> _Held:
+    with _LOCK:
+        held = _HELD.get(model)
+    if held is None:
+        raise _failed(f"there is no model {model!r}: cactus_init gives one, and cactus_destroy ends it")
+    return held
+
+
+def _value(given: Any) -> Any:
+    return json.loads(given) if isinstance(given, (str, bytes)) and given else given
+
+
+def cactus_init(model_path: str, corpus_dir: str | None = None, cache_index: bool = False) -> int:
+    """Loads a model: a bundle's folder, a model file, or a known name."""
+    if corpus_dir:
+        raise _failed("cactus_init: retrieval (`corpus_dir`) is not in this build")
+    try:
+        held = _Held(Model.load(model_path))
+    except CactusError as error:
+        raise _failed(str(error)) from error
+    number = next(_NUMBERS)
+    with _LOCK:
+        _HELD[number] = held
+    return number
+
+
+def cactus_destroy(model: int) -> None:
+    """Ends a model; an answer under way ends first."""
+    with _LOCK:
+        held = _HELD.pop(model, None)
+    if held is not None:
+        held.model.close()
+
+
+def cactus_stop(model: int) -> None:
+    """Ends the answer under way within a token."""
+    stream = _held(model).stream
+    if stream is not None:
+        stream.cancel()
+
+
+def cactus_reset(model: int) -> None:
+    """Forgets the conversation."""
+    held = _held(model)
+    with held.turn:
+        held.session.reset()
+
+
+def cactus_get_last_error() -> str:
+    """What went wrong last on this thread."""
+    return getattr(_ERROR, "text", "")
+
+
+def _asked(options: Any, tools: Any) -> dict[str, Any]:
+    asked: dict[str, Any] = {"temperature": 0.0, "max_tokens": 100}
+    for name, value in (_value(options) or {}).items():
+        if name == "force_tools":
+            asked["tool_choice"] = "required" if value else None
+        elif name == "enable_thinking_if_supported":
+            asked["reasoning"] = bool(value)
+        elif name == "seed" and not value:
+            continue
+        elif name == "top_p" and not 0 < value <= 1:
+            continue
+        elif name not in _IGNORED and name != "tool_rag_top_k":
+            asked[_RENAMED.get(name, name)] = value
+    if tools := _value(tools):
+        asked["tools"] = tools
+    else:
+        asked.pop("tool_choice", None)
+    return {name: value for name, value in asked.items() if value is not None}
+
+
+def _messages(messages: Any) -> list[dict[str, Any]]:
+    messages = _value(messages)
+    for message in messages:
+        if message.get("images") or message.get("audio"):
+            raise _failed("cactus_complete: images and audio are not in this build")
+    return messages
+
+
+def _result(answer: Answer, seconds: float) -> dict[str, Any]:
+    first = answer.time_to_first_token_ms or 0.0
+    return {
+        "success": True,
+        "error": None,
+        "cloud_handoff": False,
+        "response": answer.text,
+        **({"thinking": answer.reasoning} if answer.reasoning else {}),
+        "function_calls": [{"name": call.name, "arguments": call.arguments} for call in answer.tool_calls],
+        "segments": [],
+        # The confidence of that package is a probe of its own models; there is none here.
+        "confidence": None,
+        "time_to_first_token_ms": first,
+        "total_time_ms": seconds * 1e3,
+        "prefill_tps": answer.prompt_tokens / first * 1e3 if first else 0.0,
+        "decode_tps": answer.tokens_per_second,
+        "prefill_tokens": answer.prompt_tokens,
+        "decode_tokens": answer.completion_tokens,
+        "total_tokens": answer.prompt_tokens + answer.completion_tokens,
+    }
+
+
+def cactus_complete(
+    model: int,
+    messages: Any,
+    options: Any = None,
+    tools: Any = None,
+    callback: Callable[[str, int], Any] | None = None,
+    pcm_data: bytes | None = None,
+) -> dict[str, Any]:
+    """Answers a conversation; `callback` gets each piece of text, and 0 (pieces are whole characters, not tokens)."""
+    held = _held(model)
+    if pcm_data is not None:
+        raise _failed("cactus_complete: speech is not in this build")
+    begun = time.perf_counter()
+    try:
+        with held.turn:
+            held.session.messages = _messages(messages)
+            stream = held.session.chat(stream=True, **_asked(options, tools))
+            assert isinstance(stream, AnswerStream)
+            held.stream = stream
+            try:
+                for piece in stream:
+                    if callback is not None:
+                        callback(piece, 0)
+                answer = stream.answer
+            finally:
+                held.stream = None
+                stream.cancel()
+    except (CactusError, TypeError, ValueError) as error:
+        raise _failed(str(error)) from error
+    return _result(answer, time.perf_counter() - begun)
+
+
+def cactus_prefill(model: int, messages: Any, options: Any = None, tools: Any = None, pcm_data: bytes | None = None) -> dict[str, Any]:
+    """Computes a conversation ahead, so that an answer to one that begins with it comes sooner."""
+    begun = time.perf_counter()
+    one = {**(_value(options) or {}), "max_tokens": 1}
+    one.pop("force_tools", None)
+    made = cactus_complete(model, messages, one, tools, None, pcm_data)
+    seconds = time.perf_counter() - begun
+    tokens = made["prefill_tokens"]
+    return {
+        "success": True,
+        "error": None,
+        "prefill_tokens": tokens,
+        "prefill_tps": tokens / seconds,
+        "total_time_ms": seconds * 1e3,
+    }
+
+
+def cactus_tokenize(model: int, text: str) -> list[int]:
+    """Token ids of a text."""
+    try:
+        return _held(model).model.tokenize(text)
+    except CactusError as error:
+        raise _failed(str(error)) from error
+
+
+def cactus_render_prompt(model: int, messages: Any, options: Any = None, tools: Any = None) -> str:
+    """The prompt that a conversation becomes."""
+    try:
+        return _held(model).model.render(_messages(messages), tools=_value(tools))
+    except CactusError as error:
+        raise _failed(str(error)) from error
+
+
+def cactus_score_window(model: int, tokens: Sequence[int], start: int, end: int, context: int) -> dict[str, Any]:
+    """Log-likelihood of `tokens[start:end]`, each given at most `context` tokens before the first, and all after those."""
+    if not 0 <= start < end <= len(tokens):
+        raise _failed(f"cactus_score_window: expected 0 <= start < end <= {len(tokens)}, found {start} and {end}")
+    begin = max(0, start - max(context, 1))
+    try:
+        logprobs = _held(model).model._inner.score(list(tokens[begin:end]))
+    except CactusError as error:
+        raise _failed(str(error)) from error
+    # The first of all tokens has nothing before it.
+    scored = logprobs[max(0, start - begin - 1) :]
+    return {"success": True, "logprob": sum(scored), "tokens": len(scored)}
+
+
+def cactus_embed(model: int, text: str, normalize: bool = True) -> list[float]:
+    """Raises: no model that is converted today has embeddings."""
+    try:
+        return list(_held(model).model.embed(text))
+    except CactusError as error:
+        raise _failed(str(error)) from error
+
+
+def _absent(name: str, what: str) -> Callable[..., Any]:
+    def absent(*_: Any, **__: Any) -> Any:
+        raise _failed(f"{name}: {what} is not in this build")
+
+    absent.__name__ = absent.__qualname__ = name
+    absent.__doc__ = f"Raises: {what} is not in this build."
+    return absent
+
+
+cactus_transcribe = _absent("cactus_transcribe", "speech")
+cactus_stream_transcribe_start = _absent("cactus_stream_transcribe_start", "speech")
+cactus_stream_transcribe_process = _absent("cactus_stream_transcribe_process", "speech")
+cactus_stream_transcribe_stop = _absent("cactus_stream_transcribe_stop", "speech")
+cactus_image_embed = _absent("cactus_image_embed", "vision")
+cactus_audio_embed = _absent("cactus_audio_embed", "speech")
+cactus_rag_query = _absent("cactus_rag_query", "retrieval")
+cactus_index_init = _absent("cactus_index_init", "the vector index")
+cactus_index_add = _absent("cactus_index_add", "the vector index")
+cactus_index_delete = _absent("cactus_index_delete", "the vector index")
+cactus_index_get = _absent("cactus_index_get", "the vector index")
+cactus_index_query = _absent("cactus_index_query", "the vector index")
+cactus_index_compact = _absent("cactus_index_compact", "the vector index")
+cactus_index_destroy = _absent("cactus_index_destroy", "the vector index")
+
+
+def cactus_set_telemetry_environment(*_: Any) -> None:
+    """Does nothing: this engine sends nothing to anybody."""
+
+
+def cactus_log_set_level(level: int) -> None:
+    """Does nothing: the engine does not log."""

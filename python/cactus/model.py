@@ -1,0 +1,392 @@
+"""A loaded model: chat, plain text, scores, tokens; each call waits, and its twin with an `a` before it is awaited.
+
+Calls from many threads, or awaited together, are computed together: every answer is a row of the same pass over the weights.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Union, overload
+
+from . import progress as bars
+from .answer import Answer, AnswerStream, Score, whole_answers
+from .asynchronous import AsyncAnswerStream, in_thread, streamed
+from .engine import native
+from .errors import InvalidRequestError, UnsupportedError
+from .options import Messages, Sampling, chat_body, checked, encoded
+
+if TYPE_CHECKING:
+    import numpy
+    from typing_extensions import Unpack
+
+    from .session import Session
+
+#: Requests of one list that are under way at a time; the scheduler computes its own number of them together.
+_WINDOW = 256
+
+
+class Model:
+    """A model in this process. `Model.load` makes one; `with` or `close` frees it.
+
+    Its answers may be asked for from any thread. A forked process cannot use it (the engine's threads are not there) and says so;
+    processes started with `spawn` or `forkserver` can, and pickling hands the path and the options over.
+    """
+
+    def __init__(self, inner: native.Model, path: Path, name: str, options: Mapping[str, Any]):
+        self._inner = inner
+        self._options = dict(options)
+        self._context: int = json.loads(inner.info())["context_tokens"]
+        #: The folder of the bundle.
+        self.path = path
+        #: As it was asked for.
+        self.name = name
+
+    @classmethod
+    def load(
+        cls,
+        model: str | os.PathLike[str],
+        *,
+        bits: int = 8,
+        calibrate: bool = True,
+        reconvert: bool = False,
+        token: str | None = None,
+        offline: bool = False,
+        progress: Callable[[bars.Progress], Any] | bool = True,
+        context: int = 2048,
+        kv: Literal["int8", "f16"] = "int8",
+        threads: int | None = None,
+        decode_threads: int | None = None,
+        pin: bool = False,
+        batch: int = 32,
+        queue: int = 4096,
+        chunk: int = 256,
+        kv_tokens: int | None = None,
+        prefix_cache: bool = True,
+    ) -> Model:
+        """Loads a bundle, a GGUF file, a Hugging Face folder or id, or a known model by name.
+
+        What is no bundle is downloaded and converted into the cache first, with `bits` for each weight (1, 2, 3, 4, 5, 6, 8, 16
+        or 32). `progress` is called with each step of that; by default a bar is shown on a terminal and in a notebook.
+        `context` is in tokens, of prompt and answer together. `batch` answers are computed together at most. Ctrl-C stops a
+        download; a conversion goes on in the background until it is done or the process ends.
+        """
+        name = os.fspath(model)
+        bar = bars.shown() if progress is True else None
+        told = bar if progress is True else (progress or None)
+
+        def step(stage: str, what: str, done: int, total: int) -> None:
+            told(bars.Progress(stage, what, done, total))  # type: ignore[misc]
+
+        try:
+            path = native.prepare(
+                name,
+                bits=bits,
+                calibrate=calibrate,
+                reconvert=reconvert,
+                token=token,
+                offline=offline,
+                progress=step if told else None,
+            )
+        finally:
+            if bar is not None:
+                bar.close()
+        options = {
+            "context": context,
+            "chunk": chunk,
+            "kv": kv,
+            "threads": threads,
+            "decode_threads": decode_threads,
+            "pin": pin,
+            "sequences": batch,
+            "queue": queue,
+            "kv_tokens": kv_tokens,
+            "prefix_cache": prefix_cache,
+        }
+        return _load(os.fspath(path), name, options)
+
+    @classmethod
+    async def aload(cls, model: str | os.PathLike[str], **options: Any) -> Model:
+        """As `load`, awaited."""
+        return await in_thread(lambda _: cls.load(model, **options))
+
+    # ---- chat
+
+    @overload
+    def chat(
+        self,
+        messages: Messages,
+        *,
+        tools: Sequence[Any] | None = ...,
+        tool_choice: Any = ...,
+        schema: Any = ...,
+        reasoning: bool | None = ...,
+        template_variables: Mapping[str, Any] | None = ...,
+        stream: Literal[False] = ...,
+        **options: Unpack[Sampling],
+    ) -> Answer: ...
+    @overload
+    def chat(
+        self,
+        messages: Messages,
+        *,
+        tools: Sequence[Any] | None = ...,
+        tool_choice: Any = ...,
+        schema: Any = ...,
+        reasoning: bool | None = ...,
+        template_variables: Mapping[str, Any] | None = ...,
+        stream: Literal[True],
+        **options: Unpack[Sampling],
+    ) -> AnswerStream: ...
+    def chat(
+        self,
+        messages: Messages,
+        *,
+        tools: Sequence[Any] | None = None,
+        tool_choice: Any = None,
+        schema: Any = None,
+        reasoning: bool | None = None,
+        template_variables: Mapping[str, Any] | None = None,
+        stream: bool = False,
+        **options: Unpack[Sampling],
+    ) -> Union[Answer, AnswerStream]:
+        """Answers a conversation: a text, or messages as the OpenAI API has them.
+
+        `tools` are plain functions, pydantic models or the API's dicts; what the model calls is in `Answer.tool_calls`. With
+        `tool_choice`, "required" or a name, it has to. `schema` is the form that the answer is held to: a pydantic model, a
+        dataclass, a type, or a JSON Schema; `Answer.parsed` is the value. With `stream`, the pieces of text come as they are
+        made.
+        """
+        body = chat_body(
+            messages,
+            tools=tools,
+            tool_choice=tool_choice,
+            schema=schema,
+            reasoning=reasoning,
+            template_variables=template_variables,
+            stream=stream,
+            options=options,
+        )
+        submitted = self._inner.submit("chat", body)
+        return AnswerStream(submitted, schema) if stream else whole_answers(submitted, schema)[0]
+
+    @overload
+    async def achat(self, messages: Messages, *, stream: Literal[False] = ..., **asked: Any) -> Answer: ...
+    @overload
+    async def achat(self, messages: Messages, *, stream: Literal[True], **asked: Any) -> AsyncAnswerStream: ...
+    async def achat(
+        self, messages: Messages, *, stream: bool = False, **asked: Any
+    ) -> Union[Answer, AsyncAnswerStream]:
+        """As `chat`, awaited; what is awaited together is computed together. A task that is cancelled ends its answer."""
+        schema = asked.get("schema")
+        body = _body(messages, stream=stream, **asked)
+        if stream:
+            return await streamed(lambda: AnswerStream(self._inner.submit("chat", body), schema))
+        return (await in_thread(lambda held: whole_answers(held(self._inner.submit("chat", body)), schema)))[0]
+
+    def chat_batch(self, conversations: Sequence[Messages], **asked: Any) -> list[Answer]:
+        """Answers many conversations, computed together."""
+        schema = asked.get("schema")
+        bodies = [_body(messages, **asked) for messages in conversations]
+        return self._batch("chat", bodies, schema)
+
+    # ---- plain text
+
+    @overload
+    def generate(
+        self, prompt: str | Sequence[int], *, stream: Literal[False] = ..., **options: Unpack[Sampling]
+    ) -> Answer: ...
+    @overload
+    def generate(
+        self, prompt: str | Sequence[int], *, stream: Literal[True], **options: Unpack[Sampling]
+    ) -> AnswerStream: ...
+    def generate(
+        self, prompt: str | Sequence[int], *, stream: bool = False, **options: Unpack[Sampling]
+    ) -> Union[Answer, AnswerStream]:
+        """Continues a text, or token ids, as it is, without a chat template."""
+        submitted = self._inner.submit("completion", self._text_body(prompt, stream, options))
+        return AnswerStream(submitted) if stream else whole_answers(submitted)[0]
+
+    @overload
+    async def agenerate(
+        self, prompt: str | Sequence[int], *, stream: Literal[False] = ..., **options: Unpack[Sampling]
+    ) -> Answer: ...
+    @overload
+    async def agenerate(
+        self, prompt: str | Sequence[int], *, stream: Literal[True], **options: Unpack[Sampling]
+    ) -> AsyncAnswerStream: ...
+    async def agenerate(
+        self, prompt: str | Sequence[int], *, stream: bool = False, **options: Unpack[Sampling]
+    ) -> Union[Answer, AsyncAnswerStream]:
+        """As `generate`, awaited."""
+        body = self._text_body(prompt, stream, options)
+        if stream:
+            return await streamed(lambda: AnswerStream(self._inner.submit("completion", body)))
+        return (await in_thread(lambda held: whole_answers(held(self._inner.submit("completion", body)))))[0]
+
+    def generate_batch(self, prompts: Sequence[str | Sequence[int]], **options: Unpack[Sampling]) -> list[Answer]:
+        """Continues many texts, computed together."""
+        return self._batch("completion", [self._text_body(prompt, False, options) for prompt in prompts])
+
+    # ---- scores, vectors, tokens
+
+    @overload
+    def score(self, text: str) -> Score: ...
+    @overload
+    def score(self, text: list[str]) -> list[Score]: ...
+    def score(self, text: str | list[str]) -> Union[Score, list[Score]]:
+        """How likely a text is: the logarithms of the probabilities of its tokens, each given all before it. Texts of a list are
+        computed together."""
+        if isinstance(text, str):
+            ids = self.tokenize(text, special=True)
+            if len(ids) < 2:
+                raise InvalidRequestError("a text of at least two tokens can be scored: each is scored given those before it")
+            logprobs = self._inner.score(ids)
+            return Score(sum(logprobs), len(logprobs), logprobs)
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(max(1, min(len(text), 32))) as pool:
+            return list(pool.map(self.score, text))
+
+    @overload
+    async def ascore(self, text: str) -> Score: ...
+    @overload
+    async def ascore(self, text: list[str]) -> list[Score]: ...
+    async def ascore(self, text: str | list[str]) -> Union[Score, list[Score]]:
+        """As `score`, awaited."""
+        return await in_thread(lambda _: self.score(text))
+
+    def embed(self, texts: str | Sequence[str]) -> numpy.ndarray:
+        """Vectors of texts. No model that is converted today has a recipe for them, so this raises UnsupportedError."""
+        raise UnsupportedError(
+            f"the model `{self.name}` writes text and has no embeddings: models made for embeddings are not converted yet"
+        )
+
+    async def aembed(self, texts: str | Sequence[str]) -> numpy.ndarray:
+        """As `embed`, awaited."""
+        return self.embed(texts)
+
+    def tokenize(self, text: str, *, special: bool = False) -> list[int]:
+        """Token ids of a text. With `special`, the ids that the tokenizer puts around every text are there, too."""
+        return self._inner.tokenize(text, special)
+
+    async def atokenize(self, text: str, *, special: bool = False) -> list[int]:
+        """As `tokenize`, awaited."""
+        return await in_thread(lambda _: self.tokenize(text, special=special))
+
+    def detokenize(self, ids: Sequence[int], *, special: bool = True) -> str:
+        """The text of token ids. Without `special`, special tokens are left out."""
+        return self._inner.detokenize(list(ids), not special)
+
+    async def adetokenize(self, ids: Sequence[int], *, special: bool = True) -> str:
+        """As `detokenize`, awaited."""
+        return await in_thread(lambda _: self.detokenize(ids, special=special))
+
+    def render(self, messages: Messages, *, tools: Sequence[Any] | None = None) -> str:
+        """The prompt that a conversation becomes by the model's template."""
+        return self._inner.render(_body(messages, tools=tools))[0]
+
+    # ---- conversations
+
+    def session(self, messages: Messages | None = None, **options: Any) -> Session:
+        """A conversation that remembers what was said and computed, and can be saved."""
+        from .session import Session
+
+        return Session(self, messages, options)
+
+    # ---- habits: what other libraries call it
+
+    def create_chat_completion(self, messages: Sequence[Any], **body: Any) -> Any:
+        """Chat completions as the OpenAI API has them: a dict; with `stream=True`, an iterator of chunks."""
+        return self._raw("chat", {"messages": messages, **body})
+
+    def create_completion(self, prompt: str | Sequence[int] | Sequence[str], **body: Any) -> Any:
+        """Completions as the OpenAI API has them: a dict; with `stream=True`, an iterator of chunks."""
+        return self._raw("completion", {"prompt": prompt, **body})
+
+    async def acreate_chat_completion(self, messages: Sequence[Any], **body: Any) -> dict[str, Any]:
+        """As `create_chat_completion`, awaited and whole."""
+        text = encoded({"messages": messages, **body, "stream": False})
+        return await in_thread(lambda held: json.loads(held(self._inner.submit("chat", text)).whole()))
+
+    def encode(self, sentences: str | Sequence[str], **_: Any) -> numpy.ndarray:
+        """As `embed`, under the name that sentence-transformers has."""
+        return self.embed(sentences)
+
+    # ---- itself
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Context, vocabulary, threads, default options, checksum."""
+        return json.loads(self._inner.info())
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """What the scheduler has done and has to do."""
+        return json.loads(self._inner.stats())
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._inner.closed
+
+    def close(self) -> None:
+        """Ends its answers and frees it. Any later call raises ClosedError; a second `close` does nothing."""
+        self._inner.close()
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<cactus.Model {self.name!r}{' closed' if self.closed else ''}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _load, (os.fspath(self.path), self.name, self._options)
+
+    def _batch(self, api: str, bodies: list[str], schema: Any = None) -> list[Answer]:
+        answers: list[Answer] = []
+        for begin in range(0, len(bodies), _WINDOW):
+            streams = [self._inner.submit(api, body) for body in bodies[begin : begin + _WINDOW]]
+            try:
+                answers += [whole_answers(stream, schema)[0] for stream in streams]
+            finally:
+                for stream in streams:
+                    stream.cancel()
+        return answers
+
+    def _text_body(self, prompt: str | Sequence[int], stream: bool, options: Mapping[str, Any]) -> str:
+        body = checked(options)
+        body.setdefault("max_tokens", self._context)
+        return encoded({**body, "prompt": prompt if isinstance(prompt, str) else list(prompt), "stream": stream})
+
+    def _raw(self, api: str, body: dict[str, Any]) -> Any:
+        submitted = self._inner.submit(api, encoded(body))
+        if not body.get("stream"):
+            return json.loads(submitted.whole())
+        return _chunks(submitted)
+
+
+def _body(messages: Messages, **asked: Any) -> str:
+    names = ("tools", "tool_choice", "schema", "reasoning", "template_variables", "stream")
+    options = {name: value for name, value in asked.items() if name not in names}
+    return chat_body(messages, options=options, **{name: asked[name] for name in names if name in asked})
+
+
+def _chunks(stream: native.Stream) -> Iterator[dict[str, Any]]:
+    try:
+        while (frames := stream.next()) is not None:
+            for frame in frames:
+                if frame != "[DONE]":
+                    yield json.loads(frame)
+    finally:
+        stream.cancel()
+
+
+def _load(path: str, name: str, options: Mapping[str, Any]) -> Model:
+    inner = native.Model.load(path, name, **options)
+    return Model(inner, Path(path), name, options)
