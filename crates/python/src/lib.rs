@@ -6,7 +6,7 @@
 //!
 //! What holds for every function that waits:
 //!
-//! - The interpreter is released meanwhile. Signals are looked at every [`TICK`], so Ctrl-C ends an answer within a token.
+//! - The interpreter is released meanwhile. Signals are looked at every 50 ms, so Ctrl-C ends an answer within a token.
 //! - No thread of the engine ever enters the interpreter. Events go through channels, and the caller's thread takes them out, so
 //!   a busy interpreter delays no other answer and an interpreter that ends finds nobody inside it.
 //! - A process that was forked has none of the threads; every function says so instead of waiting for them.
