@@ -280,6 +280,7 @@ def test_a_task_that_is_cancelled_ends_its_answer(model):
 
 def test_closing_under_answers_ends_them_with_an_error(bundle):
     model = Model.load(bundle, threads=1, context=CONTEXT)
+    session = model.session()
     errors = []
 
     def ask():
@@ -297,7 +298,28 @@ def test_closing_under_answers_ends_them_with_an_error(bundle):
     assert model.closed
     with pytest.raises(cactus.ClosedError):
         model.chat("Hello")
+    with pytest.raises(cactus.ClosedError):
+        session.chat("Hello")
     model.close()
+
+
+def test_an_answer_that_is_asked_for_while_the_model_closes_ends(bundle):
+    for i in range(20):
+        model = Model.load(bundle, threads=1, context=CONTEXT)
+        ends = []
+
+        def ask(model=model, ends=ends):
+            try:
+                ends.append(model.chat("Hello", **LONG))
+            except cactus.ClosedError as error:
+                ends.append(error)
+
+        workers = [threading.Thread(target=ask) for _ in range(4)]
+        [worker.start() for worker in workers]
+        time.sleep(0.002 * (i % 4))
+        model.close()
+        [worker.join(20) for worker in workers]
+        assert [type(end) for end in ends] == [cactus.ClosedError] * 4
 
 
 def test_pickling_hands_over_the_path(model):

@@ -11,6 +11,7 @@ pytest.importorskip("transformers")
 from cactus.transpile import model_adapters, pipeline, program  # noqa: E402
 from cactus.transpile.__main__ import parse  # noqa: E402
 from cactus.transpile.capture_pytorch import capture_model  # noqa: E402
+from cactus.transpile.errors import TranspileError  # noqa: E402
 from cactus.transpile.lower import transpile_ir  # noqa: E402
 from zoo import ZOO  # noqa: E402
 
@@ -127,6 +128,12 @@ def test_components_are_one_bundle_that_runs_as_a_chain(tmp_path):
     inputs = {"decoder_input_ids": ids.numpy(), "encoder_hidden_states": outputs["encoder_hidden_states"]}
     [(name, alone)] = program.run(tmp_path / "out", inputs, "decoder")
     assert name == "logits" and np.array_equal(alone, outputs["logits"])
+    wide = dict(program.run(tmp_path / "out", {"input_features": sound.double().numpy(), "decoder_input_ids": ids.int().numpy()}))
+    assert np.array_equal(wide["logits"], outputs["logits"])
+    with pytest.raises(TranspileError, match="input `sound`"):
+        program.run(tmp_path / "out", {"sound": sound.numpy()})
+    with pytest.raises(TranspileError, match="complex64|c8"):
+        program.run(tmp_path / "out", {"input_features": sound.numpy().astype(np.complex64)})
 
 
 def test_components_can_be_chosen(tmp_path):

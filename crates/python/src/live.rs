@@ -8,9 +8,9 @@
 use crate::errors;
 use cactus_engine::CancelToken;
 use pyo3::prelude::*;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Longest wait for threads that have left the interpreter.
@@ -21,10 +21,19 @@ static ENDING: AtomicBool = AtomicBool::new(false);
 /// Threads that have left the interpreter and will enter it again.
 static OUTSIDE: AtomicUsize = AtomicUsize::new(0);
 static NEXT: AtomicU64 = AtomicU64::new(1);
-static ANSWERS: Mutex<Option<HashMap<u64, (u64, CancelToken)>>> = Mutex::new(None);
+static ALIVE: LazyLock<Mutex<Alive>> = LazyLock::new(Mutex::default);
 
-fn answers() -> MutexGuard<'static, Option<HashMap<u64, (u64, CancelToken)>>> {
-    ANSWERS.lock().unwrap_or_else(PoisonError::into_inner)
+/// What is there.
+#[derive(Default)]
+struct Alive {
+    /// Models that are not closed.
+    models: HashSet<u64>,
+    /// Answers under way: the model of each, and what ends it.
+    answers: HashMap<u64, (u64, CancelToken)>,
+}
+
+fn alive() -> MutexGuard<'static, Alive> {
+    ALIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Remembers the process.
@@ -32,9 +41,38 @@ pub(crate) fn begin() {
     PROCESS.store(std::process::id(), Ordering::Relaxed);
 }
 
-/// A number that no model or answer has yet.
-pub(crate) fn number() -> u64 {
+fn number() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The number of a new model, which is open.
+pub(crate) fn open() -> u64 {
+    let id = number();
+    alive().models.insert(id);
+    id
+}
+
+/// Closes a model: ends its answers, also those that are just being asked for.
+pub(crate) fn close(model: u64) {
+    let mut alive = alive();
+    alive.models.remove(&model);
+    for (of, cancel) in alive.answers.values() {
+        if *of == model {
+            cancel.cancel();
+        }
+    }
+}
+
+/// Checks that a model is open.
+///
+/// # Errors
+/// As [`check`], and `ClosedError` for a closed model.
+pub(crate) fn check_model(py: Python<'_>, model: u64) -> PyResult<()> {
+    check(py)?;
+    match alive().models.contains(&model) {
+        true => Ok(()),
+        false => Err(errors::raise(py, "ClosedError", "the model is closed", &[])),
+    }
 }
 
 /// Whether this is a fork of the process that loaded the module.
@@ -76,10 +114,14 @@ pub(crate) fn outside<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) 
 pub(crate) struct Answer(u64);
 
 impl Answer {
-    /// An answer of `model` that `cancel` ends.
+    /// An answer of `model` that `cancel` ends. It ends at once if the model was closed meanwhile.
     pub(crate) fn new(model: u64, cancel: CancelToken) -> Answer {
         let id = number();
-        answers().get_or_insert_default().insert(id, (model, cancel));
+        let mut alive = alive();
+        if !alive.models.contains(&model) {
+            cancel.cancel();
+        }
+        alive.answers.insert(id, (model, cancel));
         Answer(id)
     }
 }
@@ -87,20 +129,15 @@ impl Answer {
 impl Drop for Answer {
     fn drop(&mut self) {
         // In a fork the lock may be held by a thread that is not there.
-        if !is_forked()
-            && let Some(answers) = answers().as_mut()
-        {
-            answers.remove(&self.0);
+        if !is_forked() {
+            alive().answers.remove(&self.0);
         }
     }
 }
 
-/// Ends the answers of `model`, or all.
-pub(crate) fn cancel(model: Option<u64>) {
-    for (of, cancel) in answers().iter().flat_map(HashMap::values) {
-        if model.is_none_or(|model| model == *of) {
-            cancel.cancel();
-        }
+fn cancel_all() {
+    for (_, cancel) in alive().answers.values() {
+        cancel.cancel();
     }
 }
 
@@ -114,10 +151,10 @@ pub(crate) fn shutdown(py: Python<'_>) {
     py.detach(|| {
         let begun = Instant::now();
         while OUTSIDE.load(Ordering::Acquire) > 0 && begun.elapsed() < LONGEST_WAIT {
-            cancel(None);
+            cancel_all();
             std::thread::sleep(Duration::from_millis(1));
         }
-        cancel(None);
+        cancel_all();
         // What they do in the interpreter before they come back to Python's own code.
         std::thread::sleep(Duration::from_millis(10));
     });

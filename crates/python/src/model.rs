@@ -130,7 +130,7 @@ impl Model {
         };
         Ok(Model {
             scheduler: Mutex::new(Some(scheduler)),
-            id: live::number(),
+            id: live::open(),
             name,
         })
     }
@@ -292,7 +292,7 @@ impl Model {
             return;
         }
         let scheduler = self.scheduler.lock().unwrap_or_else(PoisonError::into_inner).take();
-        live::cancel(Some(self.id));
+        live::close(self.id);
         live::outside(py, || drop(scheduler));
     }
 

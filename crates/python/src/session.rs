@@ -74,7 +74,7 @@ fn answer(session: &Mutex<cactus_engine::Session>, ready: Ready, cancel: &Cancel
 impl Session {
     /// Answers a request, as `Model.submit`. One answer, to one prompt.
     fn submit(&self, py: Python<'_>, api: &str, body: &str) -> PyResult<Stream> {
-        live::check(py)?;
+        live::check_model(py, self.of.0)?;
         let begun = Instant::now();
         let made = live::outside(py, || {
             let (job, encoder) = read(api, body)?;

@@ -72,11 +72,16 @@ def _checked(work):
         raise TranspileError(str(error)) from error
 
 
+def inspect(bundle: Path) -> dict:
+    """What is inside a bundle."""
+    return json.loads(call("inspect", bundle, "--json"))
+
+
 def components(bundle: Path) -> list[dict]:
     """The components of a bundle: name, inputs and outputs of each."""
     if native := _native():
         return json.loads(_checked(lambda: native.Function.components(bundle)))
-    return json.loads(call("inspect", bundle, "--json"))["components"]
+    return inspect(bundle)["components"]
 
 
 @functools.lru_cache(maxsize=8)
@@ -84,22 +89,40 @@ def _function(bundle: str, component: str, _written: int):
     return _native().Function.open(bundle, component, None)
 
 
-_NAMES = {np.dtype(np.float32): "f32", np.dtype(np.int64): "i64", np.dtype(np.bool_): "bool"}
-_DTYPES = {name: dtype for dtype, name in _NAMES.items()}
+_DTYPES = {
+    "f32": np.dtype(np.float32),
+    "f16": np.dtype(np.float16),
+    "i64": np.dtype(np.int64),
+    "i32": np.dtype(np.int32),
+    "i8": np.dtype(np.int8),
+    "u8": np.dtype(np.uint8),
+    "bool": np.dtype(np.bool_),
+}
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 
 def run(bundle: Path, inputs: dict[str, np.ndarray], component: str | None = None) -> list[tuple[str, np.ndarray]]:
-    """Computes the outputs of a bundle that is a function: names and arrays, in order. The arrays cannot be written to where they
-    come from this process: they are the engine's bytes."""
-    native = _native()
-    if native is None:
+    """Computes the outputs of a bundle that is a function: names and arrays, in order. Without `component`, every component is
+    computed, each from what was given and what those before it gave. The arrays cannot be written to where they come from this
+    process: they are the engine's bytes."""
+    if _native() is None:
         return _run_by_program(bundle, inputs, component)
-    if component is None:
-        found = components(bundle)
-        if len(found) != 1:
-            raise TranspileError(f"`{bundle}` has {len(found)} components; name one")
-        component = found[0]["name"]
+    if component is not None:
+        return _run_in_process(bundle, inputs, component)
+    parts = components(bundle)
+    known = {port["name"] for part in parts for port in part["inputs"]}
+    if unknown := [name for name in inputs if name not in known]:
+        raise TranspileError(f"`{bundle}` has no input `{unknown[0]}`; it has {', '.join(sorted(known))}")
+    values, outputs = dict(inputs), []
+    for part in parts:
+        own = {port["name"]: values[port["name"]] for port in part["inputs"] if port["name"] in values}
+        made = _run_in_process(bundle, own, part["name"])
+        values.update(made)
+        outputs += made
+    return outputs
 
+
+def _run_in_process(bundle: Path, inputs: dict[str, np.ndarray], component: str) -> list[tuple[str, np.ndarray]]:
     def work():
         # Another bundle may have taken the place of this one.
         manifest = Path(bundle) / "components" / "manifest.json"
@@ -107,7 +130,13 @@ def run(bundle: Path, inputs: dict[str, np.ndarray], component: str | None = Non
         function = _function(str(Path(bundle).resolve()), component, written)
         arrays = {}
         for name, array in inputs.items():
-            array = np.ascontiguousarray(array)
+            # Wide numbers lose what the engine has no room for, as in files.
+            array = np.ascontiguousarray(array, np.float32 if array.dtype == np.float64 else None)
+            if array.dtype not in _NAMES:
+                raise TranspileError(
+                    f"input `{name}`: its element type {array.dtype} is not supported; supported are "
+                    f"{', '.join(map(str, _NAMES))} and float64"
+                )
             arrays[name] = (_NAMES[array.dtype], list(np.shape(inputs[name])), array.tobytes())
         return function.run(arrays)
 
