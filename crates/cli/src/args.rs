@@ -781,6 +781,9 @@ pub(crate) struct EvalArgs {
     /// For BFCL: allow only calls that satisfy the schemas of the tools, and require one where the case expects calls
     #[arg(long, requires = "task", conflicts_with = "raw")]
     pub(crate) constrained: bool,
+    /// With `--constrained`, allow at most one call, as `parallel_tool_calls: false` does in a request
+    #[arg(long, requires = "constrained")]
+    pub(crate) one_call: bool,
     /// Run the programs that the model writes. There are limits but no sandbox: the programs can read what you can read
     #[arg(long, requires = "task")]
     pub(crate) allow_code_execution: bool,

@@ -122,6 +122,7 @@ fn ask(args: &EvalArgs, task: EvalTask, threads: usize) -> Result<()> {
         max_tokens: args.max_new_tokens.unwrap_or(task.default_tokens()),
         raw: args.raw,
         constrained: args.constrained,
+        one_call: args.one_call,
         allow_code_execution: args.allow_code_execution,
         ..TaskOptions::default()
     };
@@ -141,6 +142,7 @@ fn ask(args: &EvalArgs, task: EvalTask, threads: usize) -> Result<()> {
         max_tokens: options.max_tokens,
         raw: options.raw,
         constrained: options.constrained,
+        one_call: options.one_call,
     };
     let mut results = match &args.results {
         Some(file) => Results::open(file, setup, &cases)?,

@@ -27,6 +27,9 @@ pub struct Setup {
     /// Whether calls were held to the schemas of their tools.
     #[serde(default)]
     pub constrained: bool,
+    /// Whether at most one call was allowed.
+    #[serde(default)]
+    pub one_call: bool,
 }
 
 /// A case that was asked.
@@ -175,6 +178,7 @@ mod tests {
             max_tokens: 8,
             raw: false,
             constrained: false,
+            one_call: false,
         }
     }
 

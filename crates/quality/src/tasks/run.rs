@@ -21,6 +21,8 @@ pub struct TaskOptions {
     pub raw: bool,
     /// Hold calls to the schemas of the tools; where the case has calls, at least one has to be made.
     pub constrained: bool,
+    /// With `constrained`, at most one call.
+    pub one_call: bool,
     /// Run the programs that the model writes. The limits around them are no sandbox.
     pub allow_code_execution: bool,
     /// Time for a program.
@@ -33,6 +35,7 @@ impl Default for TaskOptions {
             max_tokens: 512,
             raw: false,
             constrained: false,
+            one_call: false,
             allow_code_execution: false,
             time: Duration::from_secs(10),
         }
@@ -227,6 +230,7 @@ impl Asked<'_> {
             } else {
                 ToolChoice::Auto
             },
+            parallel_calls: !self.options.one_call,
             ..ChatRequest::default()
         };
         let chat = Chat::new(self.model, &request)?;
