@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # What decoding through the C library costs beside `cactus bench`: medians of interleaved runs, with one thread.
 #
-#   benches/c_overhead.sh BUNDLE [RUNS] [TOKENS]     defaults 9 and 128
+#   benches/c_overhead.sh BUNDLE [RUNS] [TOKENS]     defaults 41 and 128
 set -euo pipefail
 bundle=$(realpath "$1")
-runs=${2:-9}
+runs=${2:-41}
 tokens=${3:-128}
 cd "$(dirname "$0")/.."
 
