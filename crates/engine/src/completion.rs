@@ -1,5 +1,6 @@
 //! What goes into and comes out of a generation: cancellation, pieces of text, results and why they ended.
 
+use crate::Signal;
 use crate::sampler::TokenLogprob;
 use serde::Serialize;
 use std::sync::Arc;
@@ -72,6 +73,8 @@ pub struct Delta<'a> {
     pub token: Option<u32>,
     /// Its log-probabilities, where asked for.
     pub logprob: Option<&'a TokenInfo>,
+    /// How sure the model was of it, where asked for; `None` for a token that a constraint left no choice about.
+    pub signal: Option<Signal>,
 }
 
 /// A generated token with its log-probabilities.

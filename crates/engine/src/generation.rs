@@ -8,7 +8,7 @@ use crate::memory::ProcessMemory;
 use crate::options::GenerateOptions;
 use crate::sampler::{Sampled, Sampler};
 use crate::stop::StopMatcher;
-use crate::{Error, Model, Result};
+use crate::{Error, Model, Result, Signal};
 use cactus_runtime::Logits;
 use cactus_text::grammar::Constraint;
 use cactus_text::{StreamDecoder, Tokenizer};
@@ -24,6 +24,8 @@ pub(crate) struct Rules {
     pub(crate) keep_special: bool,
     /// The tokens of the prompt are scored too.
     pub(crate) score_prompt: bool,
+    /// How sure the model was of each token is told.
+    pub(crate) signals: bool,
 }
 
 /// An answer under way.
@@ -101,12 +103,25 @@ impl Generation {
 
     /// Draws the token after the row of these logits. It is said by [`Generation::say`], or ends with the answer.
     pub(crate) fn draw(&mut self, logits: Logits<'_>) -> Result<Sampled> {
-        let Some(constraint) = &mut self.rules.constraint else {
-            return Ok(self.sampler.sample(logits)?);
+        let mut sampled = match &mut self.rules.constraint {
+            None => self.sampler.sample(logits)?,
+            Some(constraint) => {
+                let sampled = self.sampler.sample_under(logits, constraint)?;
+                if !self.model.eos().contains(&sampled.token) {
+                    constraint.commit(sampled.token)?;
+                }
+                sampled
+            }
         };
-        let sampled = self.sampler.sample_under(logits, constraint)?;
-        if !self.model.eos().contains(&sampled.token) {
-            constraint.commit(sampled.token)?;
+        if self.rules.signals {
+            // The sampler has seen that they are numbers.
+            let row = self.model.program().kernels().row_statistics(&logits);
+            let signal = Signal::new(
+                (row.max, row.second),
+                (row.sum, row.moment),
+                logits[sampled.token as usize],
+            );
+            sampled.signal = Some(signal);
         }
         Ok(sampled)
     }
@@ -163,7 +178,7 @@ impl Generation {
     }
 
     fn push(&mut self, sampled: Sampled, on_delta: &mut dyn FnMut(Delta<'_>)) -> Result<()> {
-        let token = sampled.token;
+        let (token, signal) = (sampled.token, sampled.signal);
         self.tokens.push(token);
         self.released.clear();
         self.special.clear();
@@ -202,6 +217,7 @@ impl Generation {
             special: (!self.special.is_empty()).then_some(&self.special),
             token: Some(token),
             logprob: self.logprobs.last(),
+            signal,
         });
         Ok(())
     }
@@ -254,6 +270,7 @@ impl Generation {
                 special: None,
                 token: None,
                 logprob: None,
+                signal: None,
             });
         }
         Ok(())

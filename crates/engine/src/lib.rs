@@ -21,6 +21,7 @@ pub mod sampler;
 mod saved;
 pub mod scheduler;
 mod session;
+mod signal;
 pub mod speculate;
 pub mod stop;
 
@@ -35,3 +36,4 @@ pub use options::GenerateOptions;
 pub use recompute::Recompute;
 pub use scheduler::Scheduler;
 pub use session::{Guides, Session};
+pub use signal::Signal;

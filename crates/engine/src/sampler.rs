@@ -31,6 +31,9 @@ mod arithmetic;
 mod random;
 mod select;
 
+pub(crate) use arithmetic::ln;
+
+use crate::Signal;
 use crate::options::{GenerateOptions, InvalidOption};
 use cactus_runtime::Logits;
 use cactus_text::grammar::Constraint;
@@ -88,6 +91,8 @@ pub struct Sampled {
     pub logprob: Option<f64>,
     /// The most likely tokens by raw logits, best first; as many as `logprobs` asks for.
     pub top: Vec<TokenLogprob>,
+    /// How sure the model was, where that was asked for and the token did not have to come.
+    pub signal: Option<Signal>,
 }
 
 impl Sampled {
@@ -97,6 +102,7 @@ impl Sampled {
             token,
             logprob: None,
             top: Vec::new(),
+            signal: None,
         }
     }
 }
@@ -314,6 +320,7 @@ impl Sampler {
                     logprob: logprob(c.token),
                 })
                 .collect(),
+            signal: None,
         }
     }
 

@@ -20,7 +20,7 @@ mod job;
 use crate::completion::{CancelToken, Completion, Delta, TokenInfo};
 use crate::generation::{Generation, Rules, check_length};
 use crate::options::GenerateOptions;
-use crate::{Error, Model, Result};
+use crate::{Error, Model, Result, Signal};
 use cactus_text::grammar::Constraint;
 use core::Core;
 use job::Job;
@@ -84,6 +84,8 @@ pub struct Request {
     /// The tokens of the prompt are scored too ([`Completion::prompt_logprobs`]), with as many alternatives as
     /// [`GenerateOptions::logprobs`] asks for. All of it is computed then, whatever is known of it.
     pub score_prompt: bool,
+    /// How sure the model was of each token comes with it, in [`Piece::signal`].
+    pub signals: bool,
     /// Who comes first.
     pub priority: Priority,
     /// Prefixes are shared between requests of equal salt only: a tenant's own number keeps others from learning by the time
@@ -102,6 +104,7 @@ impl Request {
             constraint: None,
             keep_special: false,
             score_prompt: false,
+            signals: false,
             priority: Priority::default(),
             salt: 0,
             cancel: CancelToken::new(),
@@ -120,6 +123,8 @@ pub struct Piece {
     pub token: Option<u32>,
     /// Its log-probabilities, where asked for.
     pub logprob: Option<TokenInfo>,
+    /// How sure the model was of it, as [`Delta::signal`].
+    pub signal: Option<Signal>,
 }
 
 impl From<Delta<'_>> for Piece {
@@ -129,6 +134,7 @@ impl From<Delta<'_>> for Piece {
             special: delta.special.map(str::to_owned),
             token: delta.token,
             logprob: delta.logprob.cloned(),
+            signal: delta.signal,
         }
     }
 }
@@ -277,6 +283,7 @@ impl Scheduler {
             constraint: request.constraint,
             keep_special: request.keep_special,
             score_prompt: request.score_prompt,
+            signals: request.signals,
         };
         let start = Instant::now();
         let generation = Generation::new(&self.model, &request.prompt, &request.options, rules, start)?;

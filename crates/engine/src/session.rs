@@ -36,6 +36,8 @@ pub struct Guides<'a> {
     pub constraint: Option<Constraint>,
     /// Special tokens are given out in [`Delta::special`] instead of being left out.
     pub keep_special: bool,
+    /// How sure the model was of each token comes with it, in [`Delta::signal`].
+    pub signals: bool,
 }
 
 impl Session {
@@ -166,6 +168,7 @@ impl Session {
             constraint: guides.constraint,
             keep_special: guides.keep_special,
             score_prompt: false,
+            signals: guides.signals,
         };
         let mut answer = Generation::new(&model, &prompt, options, rules, start)?;
         // The logits of the last token are needed, so it is computed again even where its state is held.

@@ -108,6 +108,16 @@ fn vectors(exec: &Exec<'_>, report: &Report<'_>) {
             bytes,
             "GB/s",
         );
+        report(
+            format!("row_statistics {rows}x{dim}"),
+            &mut || {
+                for row in x1.chunks(dim) {
+                    black_box(exec.kernels.row_statistics(black_box(row)));
+                }
+            },
+            bytes / 2.0,
+            "GB/s",
+        );
         for act in Activation::ALL {
             let name = format!("gated {act:?} {rows}x{dim}");
             report(

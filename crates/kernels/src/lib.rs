@@ -47,6 +47,7 @@ pub mod registry;
 mod rope;
 mod short_conv;
 mod softmax;
+mod statistics;
 
 pub use attention::Attention;
 pub use cactus_simd::{Isa, Tier};
@@ -59,3 +60,4 @@ pub use kv::{BLOCK_TOKENS, KvDType, KvLayout, KvRun, MAX_HEAD_DIM};
 pub use matmul::{Activations, Epilogue, QuantizedRows, RotatedRows};
 pub use norm_fused::{NextNorm, Norm};
 pub use short_conv::MAX_CONV_TAPS;
+pub use statistics::RowStatistics;

@@ -9,7 +9,7 @@ use cactus_simd::Tier;
 /// One kernel; it exists on every tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KernelRow {
-    /// Operation, the name of a method of [`Exec`](crate::Exec) or of the function it applies.
+    /// Operation, the name of a method of [`Exec`](crate::Exec) or [`Kernels`](crate::Kernels), or of the function it applies.
     pub op: &'static str,
     /// Element type of the output.
     pub out: &'static str,
@@ -100,6 +100,7 @@ pub fn rows() -> &'static [KernelRow] {
         "rope_table" "f32" <- "f32" [1 x 1];
         "rope" "f32" <- "f32" "f32" [1 x 32];
         "softmax_rows" "f32" <- "f32" [1 x 16];
+        "row_statistics" "f32" <- "f32" [1 x 16];
         "short_conv" "f32" <- "f32" "f32" [1 x 16];
         "gated_delta" "f32" <- "f32" "f32" [1 x 64];
         "kv_append" "i8g32" <- "f32" [1 x 32];

@@ -24,6 +24,7 @@ const COVERAGE: &[(&str, fn())] = &[
     ("rope_table", rope_matches_definition),
     ("rope", rope_matches_definition),
     ("softmax_rows", softmax_rows_matches_definition),
+    ("row_statistics", row_statistics_matches_definition),
     ("short_conv", short_conv_matches_definition_and_chunks_agree),
 ];
 
@@ -431,6 +432,32 @@ fn chain_equals_its_functions_and_finds_the_peaks() {
                     }
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn row_statistics_matches_definition() {
+    for dim in DIMS.into_iter().chain([151_936]) {
+        for equal in [false, true] {
+            let mut x = Random::new(dim as u64).floats(dim, 8.0);
+            if equal {
+                // The largest is there twice, in the last place too.
+                let max = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                x[dim - 1] = max;
+            }
+            let found = same_everywhere(&format!("row_statistics {dim}"), |exec| {
+                let s = exec.kernels.row_statistics(&x);
+                vec![s.max, s.second, s.sum, s.moment]
+            });
+            let mut sorted = x.clone();
+            sorted.sort_by(|a, b| b.total_cmp(a));
+            let second = sorted.get(1).copied().unwrap_or(f32::NEG_INFINITY);
+            assert_same_bits("max and second", &found[..2], &[sorted[0], second]);
+            let below = wide(&x).into_iter().map(|v| v - f64::from(sorted[0]));
+            let sum: f64 = below.clone().map(f64::exp).sum();
+            let moment: f64 = below.map(|v| v * v.exp()).sum();
+            assert_close("sum and moment", &found[2..], &[sum, moment], 1e-5, 1e-6);
         }
     }
 }

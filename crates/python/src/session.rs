@@ -57,6 +57,7 @@ fn answer(session: &Mutex<cactus_engine::Session>, ready: Ready, cancel: &Cancel
         drafter,
         constraint: ready.request.constraint,
         keep_special: ready.request.keep_special,
+        signals: ready.request.signals,
     };
     let mut on_delta = |delta: cactus_engine::Delta<'_>| send(Event::Delta(Piece::from(delta)));
     let made = session.generate_with(

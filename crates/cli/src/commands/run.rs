@@ -307,6 +307,7 @@ impl Chat<'_> {
                 drafter,
                 constraint: prepared.constraint,
                 keep_special: true,
+                ..Guides::default()
             };
             let mut on_delta = |delta: Delta<'_>| {
                 reader.push(delta.text, delta.special, &mut deltas);

@@ -30,7 +30,7 @@ pub(super) fn exp(x: f64) -> f64 {
 }
 
 /// Natural logarithm of a normal positive number, to within 3 units in the last place.
-pub(super) fn ln(x: f64) -> f64 {
+pub(crate) fn ln(x: f64) -> f64 {
     let bits = x.to_bits();
     let mut exponent = (bits >> 52) as i64 - 1023;
     let mut mantissa = f64::from_bits((bits & 0x000f_ffff_ffff_ffff) | 0x3ff0_0000_0000_0000);
