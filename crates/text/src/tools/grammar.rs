@@ -272,14 +272,14 @@ impl Writer<'_> {
         let call = self.rule("call", &format!("{} {after}", self.word(open)));
         let in_list = matches!(row.syntax, Syntax::Python) || row.name == "mistral_list" || row.name == "granite";
         if required {
-            // Who has ended the line may still decide against another call.
-            let (gap, end) = match row.syntax {
-                Syntax::Json(_) | Syntax::Elements => ("\"\\n\"", "\"\\n\"?"),
-                _ => ("", ""),
+            let gap = if matches!(row.syntax, Syntax::Json(_) | Syntax::Elements) {
+                "\"\\n\""
+            } else {
+                ""
             };
             return Ok(match single || in_list {
                 true => call,
-                false => format!("({call} ({gap} {call}){{0,{}}} {end})", MOST_CALLS - 1),
+                false => format!("({call} ({gap} {call}){{0,{}}})", MOST_CALLS - 1),
             });
         }
         let head = self.up_to(open);
