@@ -37,6 +37,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ("runtime", &["base", "tensor", "quant", "kernels", "ir", "bundle"]),
     ("engine", &["base", "bundle", "runtime", "text"]),
     ("hub", &["base"]),
+    ("cloud", &[]),
     (
         "quality",
         &[
@@ -90,6 +91,7 @@ const ALL: &[&str] = &[
     "runtime",
     "engine",
     "hub",
+    "cloud",
     "quality",
     "store",
     "protocol",
@@ -110,7 +112,7 @@ pub const FORBIDDEN: &[(&str, &[&str], &str)] = &[
     ),
     (
         "engine",
-        &["models", "passes", "import", "reference", "hub"],
+        &["models", "passes", "import", "reference", "hub", "cloud"],
         "a device build carries no converter and no network",
     ),
 ];
