@@ -37,6 +37,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ("runtime", &["base", "tensor", "quant", "kernels", "ir", "bundle"]),
     ("engine", &["base", "bundle", "runtime", "text"]),
     ("hub", &["base"]),
+    ("hybrid", &["base"]),
     (
         "quality",
         &[
@@ -90,6 +91,7 @@ const ALL: &[&str] = &[
     "runtime",
     "engine",
     "hub",
+    "hybrid",
     "quality",
     "store",
     "protocol",
@@ -132,6 +134,13 @@ pub const FORBIDDEN_OUTSIDE: &[(&str, &[&str], &str)] = &[
             "openssl",
         ],
         "the engine does no network and no asynchronous work",
+    ),
+    (
+        "hybrid",
+        &[
+            "tokio", "hyper", "axum", "ureq", "reqwest", "hf-hub", "rustls", "openssl",
+        ],
+        "the router decides; who sends is not its business",
     ),
     ("kernels", &["rayon"], "work is divided by our own pool"),
     ("runtime", &["rayon"], "work is divided by our own pool"),
