@@ -5,6 +5,8 @@
 //!
 //! - [`money`]: exact amounts and prices.
 //! - [`budget`]: a journal of what was reserved and spent, exact with several processes, power cuts and full disks.
+//! - [`redact`]: personal data and secrets out of what leaves, and back into what returns.
+//! - [`policy`]: what a person allows, as a checked file.
 //!
 //! It depends on `base` alone (for the lock between processes). Time, randomness and events are inputs; the only IO is the
 //! budget's files, behind a trait. It deliberately knows no protocol, target address, HTTP or TLS, runs no model, reads no
@@ -15,5 +17,7 @@
 pub mod budget;
 mod error;
 pub mod money;
+pub mod policy;
+pub mod redact;
 
 pub use error::{Error, ErrorKind, Result};
