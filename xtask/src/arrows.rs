@@ -38,6 +38,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ("engine", &["base", "bundle", "runtime", "text"]),
     ("hub", &["base"]),
     ("cloud", &[]),
+    ("hybrid", &["base"]),
     (
         "quality",
         &[
@@ -92,6 +93,7 @@ const ALL: &[&str] = &[
     "engine",
     "hub",
     "cloud",
+    "hybrid",
     "quality",
     "store",
     "protocol",
@@ -134,6 +136,13 @@ pub const FORBIDDEN_OUTSIDE: &[(&str, &[&str], &str)] = &[
             "openssl",
         ],
         "the engine does no network and no asynchronous work",
+    ),
+    (
+        "hybrid",
+        &[
+            "tokio", "hyper", "axum", "ureq", "reqwest", "hf-hub", "rustls", "openssl",
+        ],
+        "the router decides; who sends is not its business",
     ),
     ("kernels", &["rayon"], "work is divided by our own pool"),
     ("runtime", &["rayon"], "work is divided by our own pool"),

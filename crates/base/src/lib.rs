@@ -1,4 +1,4 @@
-//! Aligned buffers, checked arithmetic, the knob registry and the resident thread pool.
+//! Aligned buffers, checked arithmetic, the knob registry, locks between processes and the resident thread pool.
 //!
 //! Purpose: the few mechanisms that every compute crate needs and that own `unsafe` code or process-wide state, kept in
 //! one place so that the rest can be plain safe Rust:
@@ -7,6 +7,7 @@
 //! - [`checked`]: arithmetic on sizes and offsets that reports what overflowed.
 //! - [`knobs`]: the environment variables that change behavior, with type, default and help.
 //! - [`Cores`]: which cores of this machine are fast.
+//! - [`Lock`]: a lock between processes, released by the system if its holder dies.
 //! - [`Pool`] and [`Step`]: resident worker threads, woken once per step.
 //!
 //! It depends on no other crate of the workspace. It deliberately does not know tensors, CPU features or models, and it
@@ -17,9 +18,11 @@ pub mod checked;
 mod cores;
 mod error;
 pub mod knobs;
+mod lock;
 mod pool;
 
 pub use aligned::{ALIGNMENT, AlignedBuf};
 pub use cores::Cores;
 pub use error::{Error, ErrorKind, Result};
+pub use lock::Lock;
 pub use pool::{Pool, Step};

@@ -2,9 +2,10 @@
 
 use crate::digest::sha256_file;
 use crate::error::{Error, IoContext, Result};
-use crate::lock::Lock;
+use crate::lock;
 use crate::progress::Progress;
 use crate::spec::is_key;
+use cactus_base::Lock;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -176,7 +177,7 @@ impl Cache {
     /// [`crate::ErrorKind::Cancelled`] where `progress` asks to stop, [`crate::ErrorKind::Io`] where the lock file
     /// cannot be made.
     pub fn lock(&self, key: &str, progress: &mut dyn Progress) -> Result<Lock> {
-        Lock::wait(&self.lock_path(key), key, progress)
+        lock::wait(&self.lock_path(key), key, progress)
     }
 
     fn lock_path(&self, key: &str) -> PathBuf {
@@ -278,11 +279,11 @@ impl Cache {
                 suggestions: crate::suggest(key, all.iter().map(|item| item.key.as_str())),
             });
         }
-        let lock = self.lock_path(key);
-        let Some(_held) = Lock::try_take(&lock)? else {
+        let path = self.lock_path(key);
+        let Some(_held) = lock::try_take(&path)? else {
             return Err(Error::Busy {
                 name: key.to_owned(),
-                lock,
+                lock: path,
             });
         };
         for item in &gone {

@@ -29,11 +29,11 @@ mod transfer;
 mod wheel;
 
 pub use cache::{CACHE_VARIABLE, Cache, Item, ItemKind, Record, RecordFile};
+pub use cactus_base::Lock;
 pub use catalog::{Entry, Package, SMALL_MODEL, catalog, find};
 pub use digest::sha256_file;
 pub use error::{Error, ErrorKind, Result};
 pub use hub::{Fetched, Format, Hub, HubOptions, format_of};
-pub use lock::Lock;
 pub use preferred::{HubEntry, Meant, Why, preferred};
 pub use progress::{Event, Progress, Silent};
 pub use spec::{ModelRef, RepoRef};

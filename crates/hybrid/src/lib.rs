@@ -1,0 +1,23 @@
+//! The router's mind: what may be answered elsewhere, when, at which price, and what leaves this machine for it.
+//!
+//! Purpose: everything of hybrid inference that needs no network, so that every decision is a function of its inputs and can
+//! be tested, logged and replayed:
+//!
+//! - [`money`]: exact amounts and prices.
+//! - [`budget`]: a journal of what was reserved and spent, exact with several processes, power cuts and full disks.
+//! - [`redact`]: personal data and secrets out of what leaves, and back into what returns.
+//! - [`policy`]: what a person allows, as a checked file.
+//!
+//! It depends on `base` alone (for the lock between processes). Time, randomness and events are inputs; the only IO is the
+//! budget's files, behind a trait. It deliberately knows no protocol, target address, HTTP or TLS, runs no model, reads no
+//! key, asks nobody and prints nothing: who sends, who computes and who shows bring those.
+
+#![forbid(unsafe_code)]
+
+pub mod budget;
+mod error;
+pub mod money;
+pub mod policy;
+pub mod redact;
+
+pub use error::{Error, ErrorKind, Result};

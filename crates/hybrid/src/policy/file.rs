@@ -1,0 +1,546 @@
+//! The TOML form of a policy, checked: an error names the line, what was expected and what is there.
+
+use super::{Consent, Deadlines, Handoff, HoldBack, KeySource, Leave, Policy, Protocol, Routing, Target, ToolUse};
+use crate::budget::Caps;
+use crate::money::{Pico, Price};
+use crate::redact::{Action, Class, Kind, Rules};
+use serde::Deserialize;
+use serde::de::{self, Deserializer, Visitor};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use toml::Spanned;
+
+/// What is wrong with a policy file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {what}")]
+pub struct PolicyError {
+    /// The line, from 1 on.
+    pub line: usize,
+    /// What was expected and found, in one sentence or more.
+    pub what: String,
+}
+
+/// The version of the form.
+const VERSION: i64 = 1;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    version: Spanned<i64>,
+    handoff: Option<HandoffWord>,
+    #[serde(default)]
+    prefer: Vec<Spanned<String>>,
+    #[serde(default)]
+    targets: BTreeMap<String, Spanned<TargetTable>>,
+    #[serde(default)]
+    consent: ConsentTable,
+    #[serde(default)]
+    budget: BudgetTable,
+    #[serde(default)]
+    redaction: RedactionTable,
+    #[serde(default)]
+    tools: ToolsTable,
+    #[serde(default)]
+    deadlines: DeadlinesTable,
+    #[serde(default)]
+    hold_back: HoldBackTable,
+    #[serde(default)]
+    routing: RoutingTable,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum HandoffWord {
+    Never,
+    Auto,
+    Always,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TargetTable {
+    protocol: Protocol,
+    base_url: Spanned<String>,
+    model: String,
+    key: Option<Spanned<String>>,
+    #[serde(default)]
+    plain_http: bool,
+    input_usd_per_million: Usd,
+    output_usd_per_million: Usd,
+    priced_on: Option<Spanned<String>>,
+    #[serde(default = "default_output")]
+    max_output_tokens: Spanned<u32>,
+    #[serde(default)]
+    images: bool,
+    #[serde(default)]
+    audio: bool,
+    #[serde(default = "yes")]
+    tools: bool,
+    #[serde(default)]
+    accuracy: BTreeMap<String, Share>,
+}
+
+fn default_output() -> Spanned<u32> {
+    Spanned::new(0..0, 2048)
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ConsentTable {
+    text: Option<Leave>,
+    image: Option<Leave>,
+    audio: Option<Leave>,
+    tool_result: Option<Leave>,
+    document: Option<Leave>,
+    #[serde(default)]
+    listed: Vec<Spanned<String>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BudgetTable {
+    request_usd: Option<Limit>,
+    session_usd: Option<Limit>,
+    day_usd: Option<Limit>,
+    month_usd: Option<Limit>,
+    user_month_usd: Option<Limit>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ActionWord {
+    Block,
+    Placeholder,
+    Allow,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RedactionTable {
+    email: Option<ActionWord>,
+    phone: Option<ActionWord>,
+    card: Option<ActionWord>,
+    iban: Option<ActionWord>,
+    national_id: Option<ActionWord>,
+    key: Option<ActionWord>,
+    jwt: Option<ActionWord>,
+    ip: Option<ActionWord>,
+    position: Option<ActionWord>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToolsTable {
+    #[serde(default)]
+    default: ToolUse,
+    #[serde(default)]
+    named: BTreeMap<String, ToolUse>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DeadlinesTable {
+    connect_ms: Option<Positive>,
+    first_payload_ms: Option<Positive>,
+    gap_ms: Option<Positive>,
+    total_ms: Option<Positive>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HoldBackTable {
+    tokens: Option<u32>,
+    ms: Option<u64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RoutingTable {
+    confidence_threshold: Option<Share>,
+    value_usd: Option<Usd>,
+    second_usd: Option<Usd>,
+    privacy_usd: Option<Usd>,
+    max_error: Option<Share>,
+    hedge: Option<bool>,
+    hedge_range: Option<Spanned<[Share; 2]>>,
+    retries: Option<Spanned<u32>>,
+}
+
+/// Dollars, as a number or as text.
+#[derive(Clone, Copy)]
+struct Usd(Pico);
+
+/// Dollars, or that there is no limit.
+#[derive(Clone, Copy)]
+struct Limit(Option<Pico>);
+
+struct AmountVisitor;
+
+impl Visitor<'_> for AmountVisitor {
+    type Value = Limit;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("dollars such as 0.25")
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Limit, E> {
+        self.visit_str(&value.to_string())
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Limit, E> {
+        // The shortest decimal that is this number is what was written.
+        self.visit_str(&value.to_string())
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Limit, E> {
+        if text == "none" {
+            return Ok(Limit(None));
+        }
+        text.parse().map(|amount| Limit(Some(amount))).map_err(E::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Limit {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Limit, D::Error> {
+        from.deserialize_any(AmountVisitor)
+    }
+}
+
+impl<'de> Deserialize<'de> for Usd {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Usd, D::Error> {
+        let Limit(amount) = Limit::deserialize(from)?;
+        amount
+            .map(Usd)
+            .ok_or_else(|| de::Error::custom("expected dollars such as 0.25; found `none`"))
+    }
+}
+
+impl Usd {
+    fn dollars(self) -> f64 {
+        self.0.0 as f64 / 1e12
+    }
+
+    /// Of a price for a million tokens, that of one, rounded up.
+    fn per_token(self) -> Pico {
+        Pico(self.0.0.div_ceil(1_000_000))
+    }
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(try_from = "f64")]
+struct Share(f64);
+
+impl TryFrom<f64> for Share {
+    type Error = String;
+
+    fn try_from(value: f64) -> Result<Share, String> {
+        let inside = (0.0..=1.0).contains(&value);
+        inside
+            .then_some(Share(value))
+            .ok_or_else(|| format!("expected a number from 0 to 1; found {value}"))
+    }
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(try_from = "i64")]
+struct Positive(u64);
+
+impl TryFrom<i64> for Positive {
+    type Error = String;
+
+    fn try_from(value: i64) -> Result<Positive, String> {
+        let found = || format!("expected milliseconds, from 1 on; found {value}");
+        u64::try_from(value)
+            .ok()
+            .filter(|ms| *ms > 0)
+            .map(Positive)
+            .ok_or_else(found)
+    }
+}
+
+impl Policy {
+    /// Reads a policy file.
+    ///
+    /// # Errors
+    /// [`PolicyError`] with the first line that is wrong.
+    pub fn from_toml(text: &str) -> Result<Policy, PolicyError> {
+        let line = |at: usize| text.as_bytes().iter().take(at).filter(|b| **b == b'\n').count() + 1;
+        let file: File = toml::from_str(text).map_err(|error| PolicyError {
+            line: line(error.span().map_or(0, |span| span.start)),
+            what: error.message().to_owned(),
+        })?;
+        file.check().map_err(|(span, what)| PolicyError {
+            line: line(span.start),
+            what,
+        })
+    }
+}
+
+/// Where, and what is wrong.
+type Wrong = (Range<usize>, String);
+
+impl File {
+    fn check(self) -> Result<Policy, Wrong> {
+        if *self.version.get_ref() != VERSION {
+            let found = self.version.get_ref();
+            return Err((
+                self.version.span(),
+                format!("expected version = {VERSION}; found {found}"),
+            ));
+        }
+        let known = |name: &Spanned<String>| {
+            let found = name.get_ref();
+            if self.targets.contains_key(found) {
+                return Ok(found.clone());
+            }
+            let names: Vec<&str> = self.targets.keys().map(String::as_str).collect();
+            let names = if names.is_empty() {
+                "none".to_owned()
+            } else {
+                names.join(", ")
+            };
+            Err((
+                name.span(),
+                format!("expected the name of a target ({names}); found `{found}`"),
+            ))
+        };
+        let prefer = self.prefer.iter().map(known).collect::<Result<Vec<_>, _>>()?;
+        let listed = self.consent.listed.iter().map(known).collect::<Result<Vec<_>, _>>()?;
+        let mut targets = BTreeMap::new();
+        for (name, table) in self.targets {
+            targets.insert(name, table.into_inner().check()?);
+        }
+        let consent = self.consent;
+        let leave = [
+            (Class::Text, consent.text),
+            (Class::Image, consent.image),
+            (Class::Audio, consent.audio),
+            (Class::ToolResult, consent.tool_result),
+            (Class::Document, consent.document),
+        ];
+        let classes = leave
+            .into_iter()
+            .filter_map(|(class, leave)| Some((class, leave?)))
+            .collect();
+        let handoff = match self.handoff {
+            Some(HandoffWord::Never) => Handoff::Never,
+            Some(HandoffWord::Auto) | None => Handoff::Auto,
+            Some(HandoffWord::Always) => Handoff::Always,
+        };
+        let hold_back = HoldBack::default();
+        Ok(Policy {
+            handoff,
+            prefer: if prefer.is_empty() && targets.len() == 1 {
+                targets.keys().cloned().collect()
+            } else {
+                prefer
+            },
+            targets,
+            consent: Consent { classes, listed },
+            caps: self.budget.caps(),
+            redaction: self.redaction.rules(),
+            tools: self.tools.named,
+            tool_default: self.tools.default,
+            deadlines: self.deadlines.deadlines(),
+            hold_back: HoldBack {
+                tokens: self.hold_back.tokens.unwrap_or(hold_back.tokens),
+                ms: self.hold_back.ms.unwrap_or(hold_back.ms),
+            },
+            routing: self.routing.check()?,
+        })
+    }
+}
+
+impl TargetTable {
+    fn check(self) -> Result<Target, Wrong> {
+        let url = self.base_url.get_ref();
+        if let Err(expected) = check_url(url, self.plain_http) {
+            return Err((self.base_url.span(), format!("expected {expected}; found `{url}`")));
+        }
+        let key = match &self.key {
+            None => KeySource::None,
+            Some(key) => {
+                let found = key.get_ref();
+                let (kind, name) = found.split_once(':').unwrap_or(("", ""));
+                match (kind, name.is_empty()) {
+                    ("env", false) => KeySource::Environment(name.to_owned()),
+                    ("keyring", false) => KeySource::Keyring(name.to_owned()),
+                    ("file", false) => KeySource::File(name.to_owned()),
+                    // What is there may be the key itself, which no message repeats.
+                    _ => {
+                        let what =
+                            "expected where the key is: `env:NAME`, `keyring:NAME` or `file:PATH`; found another text";
+                        return Err((key.span(), what.to_owned()));
+                    }
+                }
+            }
+        };
+        if let Some(day) = &self.priced_on
+            && !is_day(day.get_ref())
+        {
+            let found = day.get_ref();
+            return Err((
+                day.span(),
+                format!("expected a day such as `2026-11-22`; found `{found}`"),
+            ));
+        }
+        let max_output_tokens = *self.max_output_tokens.get_ref();
+        if max_output_tokens == 0 {
+            return Err((
+                self.max_output_tokens.span(),
+                "expected at least 1 token; found 0".to_owned(),
+            ));
+        }
+        Ok(Target {
+            protocol: self.protocol,
+            base_url: self.base_url.into_inner(),
+            model: self.model,
+            key,
+            price: Price {
+                input: self.input_usd_per_million.per_token(),
+                output: self.output_usd_per_million.per_token(),
+            },
+            priced_on: self.priced_on.map(Spanned::into_inner),
+            max_output_tokens,
+            images: self.images,
+            audio: self.audio,
+            tools: self.tools,
+            accuracy: self.accuracy.into_iter().map(|(task, share)| (task, share.0)).collect(),
+        })
+    }
+}
+
+fn is_day(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('-').collect();
+    let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
+    let digits = parts.iter().all(|part| part.bytes().all(|b| b.is_ascii_digit()));
+    lengths == [4, 2, 2]
+        && digits
+        && (1..=12).contains(&parts[1].parse().unwrap_or(0))
+        && (1..=31).contains(&parts[2].parse().unwrap_or(0))
+}
+
+/// What was expected of an address, where it is not that.
+fn check_url(url: &str, plain_http: bool) -> Result<(), &'static str> {
+    const FORM: &str =
+        "an address such as `https://api.example.com` or `http://127.0.0.1:8080/v1`, without user or password";
+    let (scheme, rest) = url.split_once("://").ok_or(FORM)?;
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or("");
+    let host = match authority.strip_prefix('[') {
+        Some(v6) => v6.split(']').next().unwrap_or(""),
+        None => authority.split(':').next().unwrap_or(""),
+    };
+    let clean = url.bytes().all(|b| b.is_ascii_graphic()) && !authority.contains('@');
+    if host.is_empty() || !clean {
+        return Err(FORM);
+    }
+    let (loopback, private) = match host.parse::<std::net::IpAddr>() {
+        Ok(std::net::IpAddr::V4(v4)) => (v4.is_loopback(), v4.is_private() || v4.is_link_local()),
+        Ok(std::net::IpAddr::V6(v6)) => (v6.is_loopback(), v6.is_unique_local() || v6.is_unicast_link_local()),
+        Err(_) => (host == "localhost", false),
+    };
+    match scheme {
+        "https" => Ok(()),
+        "http" if loopback || (private && plain_http) => Ok(()),
+        "http" if private => Err("`https`, or `plain_http = true`, as what is sent can be read on the way"),
+        "http" => Err("`https`: plain `http` is only for this machine and for addresses of private networks"),
+        _ => Err(FORM),
+    }
+}
+
+impl BudgetTable {
+    fn caps(self) -> Caps {
+        let default = Caps::default();
+        let or = |limit: Option<Limit>, default| limit.map_or(default, |limit| limit.0);
+        Caps {
+            request: or(self.request_usd, default.request),
+            session: or(self.session_usd, default.session),
+            day: or(self.day_usd, default.day),
+            month: or(self.month_usd, default.month),
+            user: or(self.user_month_usd, default.user),
+        }
+    }
+}
+
+impl RedactionTable {
+    fn rules(self) -> Rules {
+        let words = [
+            (Kind::Email, self.email),
+            (Kind::Phone, self.phone),
+            (Kind::Card, self.card),
+            (Kind::Iban, self.iban),
+            (Kind::NationalId, self.national_id),
+            (Kind::Key, self.key),
+            (Kind::Jwt, self.jwt),
+            (Kind::Ip, self.ip),
+            (Kind::Position, self.position),
+        ];
+        words
+            .into_iter()
+            .fold(Rules::default(), |rules, (kind, word)| match word {
+                None => rules,
+                Some(ActionWord::Block) => rules.with(kind, Action::Block),
+                Some(ActionWord::Placeholder) => rules.with(kind, Action::Placeholder),
+                Some(ActionWord::Allow) => rules.with(kind, Action::Allow),
+            })
+    }
+}
+
+impl DeadlinesTable {
+    fn deadlines(self) -> Deadlines {
+        let default = Deadlines::default();
+        let or = |ms: Option<Positive>, default| ms.map_or(default, |ms| ms.0);
+        Deadlines {
+            connect_ms: or(self.connect_ms, default.connect_ms),
+            first_payload_ms: or(self.first_payload_ms, default.first_payload_ms),
+            gap_ms: or(self.gap_ms, default.gap_ms),
+            total_ms: or(self.total_ms, default.total_ms),
+        }
+    }
+}
+
+impl RoutingTable {
+    fn check(self) -> Result<Routing, Wrong> {
+        let default = Routing::default();
+        let dollars = |usd: Option<Usd>, default| usd.map_or(default, Usd::dollars);
+        let share = |share: Option<Share>, default| share.map_or(default, |share| share.0);
+        let hedge_range = match self.hedge_range {
+            None => default.hedge_range,
+            Some(range) => {
+                let [Share(low), Share(high)] = *range.get_ref();
+                if low > high {
+                    return Err((
+                        range.span(),
+                        format!("expected the lower end first; found {low} before {high}"),
+                    ));
+                }
+                [low, high]
+            }
+        };
+        let retries = match self.retries {
+            None => default.retries,
+            Some(retries) if *retries.get_ref() <= 5 => retries.into_inner(),
+            Some(retries) => {
+                return Err((
+                    retries.span(),
+                    format!("expected at most 5 retries; found {}", retries.get_ref()),
+                ));
+            }
+        };
+        Ok(Routing {
+            confidence_threshold: self.confidence_threshold.map(|share| share.0),
+            value_usd: dollars(self.value_usd, default.value_usd),
+            second_usd: dollars(self.second_usd, default.second_usd),
+            privacy_usd: dollars(self.privacy_usd, default.privacy_usd),
+            max_error: share(self.max_error, default.max_error),
+            hedge: self.hedge.unwrap_or(default.hedge),
+            hedge_range,
+            retries,
+        })
+    }
+}

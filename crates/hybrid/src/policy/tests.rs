@@ -1,0 +1,251 @@
+//! Policy files as people write them, right and wrong.
+
+use super::*;
+use crate::money::Pico;
+use crate::redact::{Action, Class, Kind};
+use serde_json::json;
+
+/// The example of the documentation.
+fn documentation() -> &'static str {
+    include_str!("../../../../docs/reference/policy.md")
+}
+
+fn example() -> &'static str {
+    let (_, rest) = documentation().split_once("```toml\n").unwrap();
+    rest.split_once("```").unwrap().0
+}
+
+#[test]
+fn example_of_the_documentation_is_read() {
+    let policy = Policy::from_toml(example()).unwrap();
+    assert_eq!(policy.prefer, ["lan", "haiku"]);
+    let haiku = &policy.targets["haiku"];
+    assert_eq!(
+        haiku.price,
+        Price {
+            input: Pico(100_000),
+            output: Pico(500_000)
+        }
+    );
+    assert_eq!(haiku.key, KeySource::Environment("ANTHROPIC_API_KEY".to_owned()));
+    assert_eq!(
+        (haiku.accuracy("math"), haiku.accuracy("other")),
+        (Some(0.95), Some(0.9))
+    );
+    assert_eq!(policy.caps.day, Some(Pico(1_000_000_000_000)));
+    assert_eq!(policy.caps.month, Some(Pico(10_000_000_000_000)));
+    assert_eq!(policy.redaction.action(Kind::Card), Action::Block);
+    assert_eq!(policy.tool("get_weather"), ToolUse::CloudMayCall);
+    assert_eq!(policy.tool("send_mail"), ToolUse::LocalOnly);
+    let text = [Class::Text];
+    assert_eq!(policy.consent.verdict(&text, "lan"), Verdict::Ask(vec![Class::Text]));
+    assert_eq!(
+        policy.consent.verdict(&[Class::Text, Class::Audio], "lan"),
+        Verdict::Denied(Class::Audio)
+    );
+    assert_eq!(policy.consent.verdict(&[Class::Document], "lan"), Verdict::Granted);
+    assert_eq!(
+        policy.consent.verdict(&[Class::Document], "haiku"),
+        Verdict::Denied(Class::Document)
+    );
+    assert_eq!(policy.preferred(false, false, true).unwrap().0, "lan");
+    assert_eq!(policy.preferred(true, false, false).unwrap().0, "haiku");
+    assert!(policy.preferred(false, true, false).is_none());
+}
+
+#[test]
+fn empty_policy_lets_nothing_leave() {
+    let policy = Policy::from_toml("version = 1").unwrap();
+    assert_eq!(policy, Policy::default());
+    assert_eq!(
+        policy.consent.verdict(&[Class::Text], "x"),
+        Verdict::Denied(Class::Text)
+    );
+    assert!(policy.preferred(false, false, false).is_none());
+}
+
+#[test]
+fn wrong_file_names_the_line_and_what_was_expected() {
+    let target = |line: &str| {
+        format!(
+            "version = 1\n[targets.a]\nprotocol = \"gemini\"\nmodel = \"m\"\ninput_usd_per_million = 0\n\
+             output_usd_per_million = \"0.5\"\n{line}\n"
+        )
+    };
+    let with_url = |line: &str| target(&format!("base_url = \"https://x\"\n{line}"));
+    for (text, line, expected) in [
+        ("handoff = \"auto\"".to_owned(), 1, "missing field `version`"),
+        ("version = 2".to_owned(), 1, "expected version = 1; found 2"),
+        (
+            "version = 1\nhandof = \"auto\"".to_owned(),
+            2,
+            "unknown field `handof`, expected one of",
+        ),
+        (
+            "version = 1\n\nhandoff = \"maybe\"".to_owned(),
+            3,
+            "expected one of `never`, `auto`, `always`",
+        ),
+        (
+            "version = 1\nprefer = [\"x\"]".to_owned(),
+            2,
+            "expected the name of a target (none); found `x`",
+        ),
+        (
+            "version = 1\n[consent]\ntext = \"sometimes\"".to_owned(),
+            3,
+            "unknown variant `sometimes`",
+        ),
+        (
+            "version = 1\n[consent]\nlisted = [\"b\"]".to_owned(),
+            3,
+            "expected the name of a target",
+        ),
+        (
+            "version = 1\n[budget]\nday_usd = -1".to_owned(),
+            3,
+            "expected dollars such as `0.25`",
+        ),
+        (
+            "version = 1\n[budget]\nday_usd = 1e-13".to_owned(),
+            3,
+            "expected dollars",
+        ),
+        (
+            "version = 1\n[deadlines]\ngap_ms = 0".to_owned(),
+            3,
+            "expected milliseconds, from 1 on; found 0",
+        ),
+        (
+            "version = 1\n[routing]\nmax_error = 1.5".to_owned(),
+            3,
+            "expected a number from 0 to 1; found 1.5",
+        ),
+        (
+            "version = 1\n[routing]\nhedge_range = [0.9, 0.1]".to_owned(),
+            3,
+            "expected the lower end first",
+        ),
+        (
+            "version = 1\n[routing]\nretries = 6".to_owned(),
+            3,
+            "expected at most 5 retries; found 6",
+        ),
+        ("version = 1\n[redaction]\nemail = true".to_owned(), 3, ""),
+        ("version = 1\n[".to_owned(), 2, ""),
+        (
+            target("base_url = \"http://example.com\""),
+            7,
+            "expected `https`: plain `http` is only for this machine",
+        ),
+        (
+            target("base_url = \"http://192.168.1.2:80\""),
+            7,
+            "or `plain_http = true`",
+        ),
+        (
+            target("base_url = \"https://u:p@example.com\""),
+            7,
+            "without user or password",
+        ),
+        (target("base_url = \"example.com\""), 7, "expected an address such as"),
+        (with_url("key = \"sk-12345\""), 8, "expected where the key is"),
+        (with_url("priced_on = \"yesterday\""), 8, "expected a day such as"),
+        (with_url("max_output_tokens = 0"), 8, "expected at least 1 token"),
+        (
+            with_url("accuracy = { default = 90 }"),
+            8,
+            "expected a number from 0 to 1",
+        ),
+    ] {
+        let error = Policy::from_toml(&text).unwrap_err();
+        assert_eq!(error.line, line, "{error} of {text}");
+        assert!(error.what.contains(expected), "{error} of {text}");
+        assert!(!error.what.contains("sk-12345"), "a key in a message");
+    }
+    for fine in [
+        "http://127.0.0.1:8081/v1",
+        "http://localhost",
+        "http://[::1]:80",
+        "https://[2001:db8::1]/x",
+    ] {
+        Policy::from_toml(&target(&format!("base_url = \"{fine}\""))).unwrap();
+    }
+    Policy::from_toml(&target("base_url = \"http://10.0.0.2\"\nplain_http = true")).unwrap();
+}
+
+#[test]
+fn cactus_options_change_the_policy_and_never_give_consent() {
+    let set = |options: &[(&str, serde_json::Value)]| {
+        let mut policy = Policy::from_toml(example()).unwrap();
+        for (name, value) in options {
+            set_cactus_option(&mut policy, name, value).unwrap();
+        }
+        policy
+    };
+    let before = set(&[]);
+    assert_eq!(set(&[("auto_handoff", json!(false))]).handoff, Handoff::Never);
+    assert_eq!(
+        set(&[("CACTUS_DISABLE_CLOUD_HANDOFF", json!("1"))]).handoff,
+        Handoff::Never
+    );
+    assert_eq!(
+        set(&[("no_cloud_handoff", json!(true)), ("confidence_threshold", json!(1))]).handoff,
+        Handoff::Never
+    );
+    assert_eq!(set(&[("confidence_threshold", json!(1.0))]).handoff, Handoff::Always);
+    assert_eq!(
+        set(&[("confidence_threshold", json!("0.7"))])
+            .routing
+            .confidence_threshold,
+        Some(0.7)
+    );
+    assert_eq!(
+        set(&[("confidence_threshold", json!(-1))]).routing.confidence_threshold,
+        None
+    );
+    let deadlines = set(&[("cloud_timeout_ms", json!(1500))]).deadlines;
+    assert_eq!(
+        (deadlines.total_ms, deadlines.first_payload_ms, deadlines.connect_ms),
+        (1500, 1500, 1500)
+    );
+    let images = set(&[("handoff_with_images", json!(false))]);
+    assert_eq!(
+        images.consent.verdict(&[Class::Image], "haiku"),
+        Verdict::Denied(Class::Image)
+    );
+    let no_ops = [
+        ("auto_handoff", json!(true)),
+        ("handoff_with_images", json!(true)),
+        ("no_cloud_tele", json!(true)),
+    ];
+    assert_eq!(set(&no_ops), before);
+    for (name, value, expected) in [
+        ("auto_handof", json!(true), "expected one of auto_handoff, "),
+        (
+            "auto_handoff",
+            json!("perhaps"),
+            "expected true or false; found \"perhaps\"",
+        ),
+        (
+            "cloud_timeout_ms",
+            json!(0),
+            "expected milliseconds, from 1 on; found 0",
+        ),
+        ("confidence_threshold", json!(null), "expected a number up to 1"),
+    ] {
+        let error = set_cactus_option(&mut Policy::default(), name, &value).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn documentation_has_every_cactus_option() {
+    for option in CACTUS_OPTIONS {
+        let row = format!("| `{}` | {} |", option.name, option.effect);
+        assert!(
+            documentation().contains(&row),
+            "docs/reference/policy.md lacks the row\n{row}"
+        );
+    }
+}

@@ -1,0 +1,308 @@
+//! Personal data and secrets out of what leaves, and back into what returns.
+//!
+//! ```text
+//! "mail jo@example.org" ── redact ──► "mail [EMAIL_1]" ──► target ──► "sent to [EMAIL_1]" ── restore ──► "sent to jo@…"
+//! ```
+//!
+//! A [`Redactor`] belongs to one conversation: the same value has the same placeholder in each turn. [`Gate`] applies it to
+//! whole requests, and is the only maker of [`Outgoing`], which is what a transport should ask for. [`Restorer`] puts values
+//! back into a stream cut anywhere, [`Redactor::restore_json`] into the arguments of a tool.
+//!
+//! Found is what has a form: email addresses, phone numbers, cards (Luhn), IBANs (length by country, modulo 97), national ids
+//! (most by their check digits), keys and passwords by prefix or label, JSON web tokens, IP addresses and positions. Names of
+//! people and places have none, and are not found. Neither is what is spelled out, spread over parts or encoded. The work is
+//! linear in the text.
+//!
+//! It depends on nothing of this crate. It does not know who may receive what: that is consent's.
+
+mod detect;
+mod digits;
+mod gate;
+mod identity;
+mod restore;
+mod secrets;
+#[cfg(test)]
+mod tests;
+
+pub use gate::{Class, Content, Gate, Outgoing, Part, Refused};
+pub use restore::Restorer;
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// A kind of text that should not leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// An email address.
+    Email,
+    /// A phone number: international, or of a common national form.
+    Phone,
+    /// The number of a payment card.
+    Card,
+    /// An international bank account number.
+    Iban,
+    /// A number by which a state knows a person.
+    NationalId,
+    /// A key, a password or a private key.
+    Key,
+    /// A JSON web token.
+    Jwt,
+    /// An IP address, apart from loopback ones.
+    Ip,
+    /// A position as degrees of latitude and longitude.
+    Position,
+    /// What looks like one of our placeholders. Always replaced, so that it comes back as it was.
+    Placeholder,
+}
+
+impl Kind {
+    /// All kinds that a policy decides about.
+    pub const ALL: [Kind; 9] = [
+        Kind::Email,
+        Kind::Phone,
+        Kind::Card,
+        Kind::Iban,
+        Kind::NationalId,
+        Kind::Key,
+        Kind::Jwt,
+        Kind::Ip,
+        Kind::Position,
+    ];
+
+    /// The word for it in policy files and records.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Email => "email",
+            Kind::Phone => "phone",
+            Kind::Card => "card",
+            Kind::Iban => "iban",
+            Kind::NationalId => "national_id",
+            Kind::Key => "key",
+            Kind::Jwt => "jwt",
+            Kind::Ip => "ip",
+            Kind::Position => "position",
+            Kind::Placeholder => "placeholder",
+        }
+    }
+
+    /// The word in its placeholders.
+    fn label(self) -> &'static str {
+        match self {
+            Kind::Email => "EMAIL",
+            Kind::Phone => "PHONE",
+            Kind::Card => "CARD",
+            Kind::Iban => "IBAN",
+            Kind::NationalId => "ID",
+            Kind::Key => "KEY",
+            Kind::Jwt => "JWT",
+            Kind::Ip => "IP",
+            Kind::Position => "POSITION",
+            Kind::Placeholder => "TEXT",
+        }
+    }
+}
+
+/// What happens to text of a kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Action {
+    /// The request does not leave.
+    Block,
+    /// A placeholder leaves instead.
+    #[default]
+    Placeholder,
+    /// It leaves as it is.
+    Allow,
+}
+
+/// What happens to each kind; placeholders, where nothing is said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules(BTreeMap<Kind, Action>);
+
+impl Rules {
+    /// The same with another action for a kind.
+    #[must_use]
+    pub fn with(mut self, kind: Kind, action: Action) -> Rules {
+        self.0.insert(kind, action);
+        self
+    }
+
+    /// What happens to a kind.
+    #[must_use]
+    pub fn action(&self, kind: Kind) -> Action {
+        if kind == Kind::Placeholder {
+            Action::Placeholder
+        } else {
+            self.0.get(&kind).copied().unwrap_or_default()
+        }
+    }
+}
+
+/// A request holds what the rules block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the request holds text of the kind `{}`, which the policy does not let leave", .0.name())]
+pub struct Blocked(pub Kind);
+
+/// The values of one conversation and their placeholders.
+#[derive(Clone, Debug, Default)]
+pub struct Redactor {
+    rules: Rules,
+    numbers: BTreeMap<Kind, u32>,
+    /// Placeholder by value, and whether the value was a number in JSON.
+    placeholders: BTreeMap<(Kind, String, bool), String>,
+    values: BTreeMap<String, (String, bool)>,
+    replaced: BTreeMap<Kind, u64>,
+}
+
+impl Redactor {
+    /// A redactor that knows no values yet.
+    #[must_use]
+    pub fn new(rules: Rules) -> Redactor {
+        Redactor {
+            rules,
+            ..Redactor::default()
+        }
+    }
+
+    /// The text with placeholders.
+    ///
+    /// # Errors
+    /// [`Blocked`] where the text holds a kind that the rules block.
+    pub fn redact(&mut self, text: &str) -> Result<String, Blocked> {
+        let mut redacted = String::with_capacity(text.len());
+        self.redact_into(text, &mut redacted, 0)?;
+        Ok(redacted)
+    }
+
+    /// Scans what lies between matches again, as each placeholder ends a word, so that what became one is found, too.
+    fn redact_into(&mut self, text: &str, redacted: &mut String, depth: usize) -> Result<(), Blocked> {
+        const DEPTH: usize = 8;
+        let mut found = detect::detect(text);
+        found.retain(|span| self.rules.action(span.kind) != Action::Allow);
+        if found.is_empty() {
+            redacted.push_str(text);
+            return Ok(());
+        }
+        let mut end = 0;
+        for span in found {
+            if self.rules.action(span.kind) == Action::Block {
+                return Err(Blocked(span.kind));
+            }
+            let between = &text[end..span.start];
+            if depth < DEPTH {
+                self.redact_into(between, redacted, depth + 1)?;
+            } else {
+                redacted.push_str(between);
+            }
+            let placeholder = self.placeholder(span.kind, &text[span.start..span.end], false);
+            redacted.push_str(&placeholder);
+            end = span.end;
+        }
+        if depth < DEPTH {
+            return self.redact_into(&text[end..], redacted, depth + 1);
+        }
+        redacted.push_str(&text[end..]);
+        Ok(())
+    }
+
+    /// Redacts each string, key and number of a JSON value. A number that is one becomes a string.
+    ///
+    /// # Errors
+    /// As [`Redactor::redact`].
+    pub fn redact_json(&mut self, value: &mut Value) -> Result<(), Blocked> {
+        match value {
+            Value::String(text) => *text = self.redact(text)?,
+            Value::Number(number) => {
+                let text = number.to_string();
+                let mut found = detect::detect(&text).into_iter();
+                let whole = found.find(|s| self.rules.action(s.kind) != Action::Allow);
+                if let Some(span) = whole {
+                    if self.rules.action(span.kind) == Action::Block {
+                        return Err(Blocked(span.kind));
+                    }
+                    *value = Value::String(self.placeholder(span.kind, &text, true));
+                }
+            }
+            Value::Array(items) => {
+                for item in items {
+                    self.redact_json(item)?;
+                }
+            }
+            Value::Object(map) => {
+                for (key, mut item) in std::mem::take(map) {
+                    // Degrees under a label are a position, though the number alone is none.
+                    let position = match &item {
+                        Value::Number(number) if detect::names_degrees(&key) => Some(number.to_string()),
+                        _ => None,
+                    };
+                    match (position, self.rules.action(Kind::Position)) {
+                        (Some(_), Action::Block) => return Err(Blocked(Kind::Position)),
+                        (Some(text), Action::Placeholder) => {
+                            item = Value::String(self.placeholder(Kind::Position, &text, true));
+                        }
+                        _ => self.redact_json(&mut item)?,
+                    }
+                    map.insert(self.redact(&key)?, item);
+                }
+            }
+            Value::Null | Value::Bool(_) => {}
+        }
+        Ok(())
+    }
+
+    fn placeholder(&mut self, kind: Kind, value: &str, number: bool) -> String {
+        *self.replaced.entry(kind).or_default() += 1;
+        let key = (kind, value.to_owned(), number);
+        if let Some(placeholder) = self.placeholders.get(&key) {
+            return placeholder.clone();
+        }
+        let count = self.numbers.entry(kind).or_default();
+        *count += 1;
+        let placeholder = format!("[{}_{count}]", kind.label());
+        self.placeholders.insert(key, placeholder.clone());
+        self.values.insert(placeholder.clone(), (value.to_owned(), number));
+        placeholder
+    }
+
+    /// The value behind a placeholder.
+    fn value(&self, placeholder: &str) -> Option<&str> {
+        self.values.get(placeholder).map(|(value, _)| value.as_str())
+    }
+
+    /// The text with values for the placeholders that this redactor made.
+    #[must_use]
+    pub fn restore(&self, text: &str) -> String {
+        let mut restorer = Restorer::of_text();
+        let mut restored = restorer.push(self, text);
+        restored.push_str(&restorer.finish());
+        restored
+    }
+
+    /// Restores each string and key of a JSON value, and numbers that were replaced.
+    pub fn restore_json(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => match self.values.get(text.as_str()) {
+                Some((number, true)) => match serde_json::from_str(number) {
+                    Ok(number @ Value::Number(_)) => *value = number,
+                    _ => *text = number.clone(),
+                },
+                _ => *text = self.restore(text),
+            },
+            Value::Array(items) => items.iter_mut().for_each(|item| self.restore_json(item)),
+            Value::Object(map) => {
+                for (key, mut item) in std::mem::take(map) {
+                    self.restore_json(&mut item);
+                    map.insert(self.restore(&key), item);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// How many texts of each kind were replaced so far.
+    #[must_use]
+    pub fn replaced(&self) -> &BTreeMap<Kind, u64> {
+        &self.replaced
+    }
+}

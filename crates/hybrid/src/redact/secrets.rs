@@ -1,0 +1,174 @@
+//! Keys, passwords, private keys and JSON web tokens, by their prefixes and labels.
+
+use super::Kind;
+
+/// Prefixes of keys with the fewest bytes that a whole key has.
+const PREFIXES: &[(&str, usize)] = &[
+    ("sk-", 20),
+    ("sk_live_", 16),
+    ("sk_test_", 16),
+    ("rk_live_", 16),
+    ("rk_test_", 16),
+    ("whsec_", 20),
+    ("ghp_", 30),
+    ("gho_", 30),
+    ("ghu_", 30),
+    ("ghs_", 30),
+    ("ghr_", 30),
+    ("github_pat_", 30),
+    ("glpat-", 20),
+    ("AKIA", 20),
+    ("ASIA", 20),
+    ("AIza", 35),
+    ("ya29.", 20),
+    ("xoxb-", 20),
+    ("xoxp-", 20),
+    ("xoxa-", 20),
+    ("xapp-", 20),
+    ("hf_", 20),
+    ("gsk_", 20),
+    ("xai-", 20),
+    ("pplx-", 20),
+    ("npm_", 30),
+    ("pypi-", 30),
+    ("SG.", 30),
+    ("dop_v1_", 30),
+    ("AGE-SECRET-KEY-", 40),
+];
+
+/// Words before `:` or `=` that name a secret.
+const LABELS: &[&str] = &[
+    "password",
+    "passwd",
+    "passphrase",
+    "pwd",
+    "secret",
+    "client_secret",
+    "token",
+    "access_token",
+    "api_key",
+    "api-key",
+    "apikey",
+    "access_key",
+    "secret_key",
+    "private_key",
+];
+/// So many of [`LABELS`] have values that need not look like keys.
+const PASSWORDS: usize = 4;
+
+/// The run of `A-Za-z0-9_.-` around a place, found once for all starts within.
+#[derive(Default)]
+pub(super) struct Run {
+    end: usize,
+    dots: Vec<usize>,
+}
+
+impl Run {
+    fn at<'a>(&'a mut self, bytes: &[u8], at: usize) -> &'a Run {
+        if at >= self.end {
+            let in_run = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-');
+            self.end = at + bytes[at..].iter().take_while(|b| in_run(b)).count();
+            self.dots.clear();
+            self.dots.extend((at..self.end).filter(|i| bytes[*i] == b'.'));
+        }
+        self
+    }
+
+    /// The dots from `at` on.
+    fn dots(&self, at: usize) -> &[usize] {
+        &self.dots[self.dots.partition_point(|dot| *dot < at)..]
+    }
+}
+
+/// The secret that begins at `at`, a letter or digit.
+pub(super) fn at(bytes: &[u8], at: usize, run: &mut Run) -> Option<(Kind, usize)> {
+    let rest = &bytes[at..];
+    let run = run.at(bytes, at);
+    if rest.starts_with(b"eyJ")
+        && let Some(length) = jwt(at, run)
+    {
+        return Some((Kind::Jwt, length));
+    }
+    for (prefix, least) in PREFIXES {
+        if rest.starts_with(prefix.as_bytes()) {
+            let dot = run.dots(at + prefix.len()).first().copied().unwrap_or(run.end);
+            let end = if *prefix == "SG." { run.end } else { dot };
+            if end - at >= *least {
+                return Some((Kind::Key, end - at));
+            }
+        }
+    }
+    labeled(bytes, at).map(|length| (Kind::Key, length))
+}
+
+/// Three parts and more of base64url, of which the first is an object of JSON.
+fn jwt(at: usize, run: &Run) -> Option<usize> {
+    let dots = run.dots(at);
+    let (first, second) = (*dots.first()?, *dots.get(1)?);
+    let long = first - at >= 10 && second - first > 2;
+    // A token without a signature ends with its second dot; otherwise a last dot ends a sentence.
+    let end = if dots.last() == Some(&(run.end - 1)) && dots.len() > 2 {
+        run.end - 1
+    } else {
+        run.end
+    };
+    long.then_some(end - at)
+}
+
+/// A value behind `password:`, `api_key=` or `Bearer`. The value alone is the match, so this looks back.
+fn labeled(bytes: &[u8], at: usize) -> Option<usize> {
+    let is_value = |b: &u8| {
+        !b.is_ascii_whitespace() && !matches!(b, b'"' | b'\'' | b',' | b';' | b'<' | b'>' | b'[' | b']' | b'`')
+    };
+    let before = &bytes[at.saturating_sub(24)..at];
+    let quote = before.last().filter(|b| matches!(b, b'"' | b'\''));
+    let before = if quote.is_some() {
+        &before[..before.len() - 1]
+    } else {
+        before
+    };
+    let trimmed = before.trim_ascii_end();
+    let value = &bytes[at..];
+    // Enough to see whether it looks like one; a match takes all of it.
+    let head: Vec<u8> = value.iter().take(512).copied().take_while(is_value).collect();
+    let digit = head.iter().any(u8::is_ascii_digit);
+    let bearer = trimmed.len() < before.len() && trimmed.to_ascii_lowercase().ends_with(b"bearer");
+    let found = if bearer {
+        head.len() >= 16
+    } else {
+        let named = trimmed
+            .strip_suffix(b":")
+            .or_else(|| trimmed.strip_suffix(b"="))?
+            .trim_ascii_end();
+        let named = named
+            .strip_suffix(b"\"")
+            .or_else(|| named.strip_suffix(b"'"))
+            .unwrap_or(named);
+        let letters = named
+            .iter()
+            .rev()
+            .take_while(|b| b.is_ascii_alphabetic() || matches!(b, b'_' | b'-'))
+            .count();
+        let label = named[named.len() - letters..].to_ascii_lowercase();
+        let which = LABELS.iter().position(|known| label.ends_with(known.as_bytes()))?;
+        if which < PASSWORDS {
+            head.len() >= 4
+        } else {
+            head.len() >= 8 && digit
+        }
+    };
+    found.then(|| value.iter().take_while(|b| is_value(b)).count())
+}
+
+/// From `-----BEGIN … PRIVATE KEY-----` to the end of the block, or of the text.
+pub(super) fn private_key(rest: &[u8]) -> Option<usize> {
+    let head = &rest[..rest.len().min(80)];
+    let find = |text: &[u8], what: &[u8]| text.windows(what.len()).position(|window| window == what);
+    let begin = find(head, b"PRIVATE KEY-----")? + b"PRIVATE KEY-----".len();
+    let Some(end) = find(&rest[begin..], b"-----END ") else {
+        return Some(rest.len());
+    };
+    let end = begin + end + b"-----END ".len();
+    let tail = &rest[end..rest.len().min(end + 80)];
+    Some(find(tail, b"-----").map_or(rest.len(), |close| end + close + 5))
+}

@@ -1,0 +1,281 @@
+//! What is found, what is not, and that everything comes back.
+
+use super::detect::detect;
+use super::*;
+use proptest::prelude::*;
+use serde_json::json;
+
+fn found(text: &str) -> Vec<(Kind, &str)> {
+    detect(text)
+        .into_iter()
+        .map(|s| (s.kind, &text[s.start..s.end]))
+        .collect()
+}
+
+#[test]
+fn text_of_each_kind_is_found_whole() {
+    let jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U";
+    for (kind, matched) in [
+        (Kind::Email, "jo.doe+tag@mail.example.co.uk"),
+        (Kind::Email, "jörg@müller.de"),
+        (Kind::Phone, "+49 30 1234567"),
+        (Kind::Phone, "+1 (415) 555-0100"),
+        (Kind::Phone, "+442079460000"),
+        (Kind::Phone, "(415) 555-0100"),
+        (Kind::Phone, "415-555-0100"),
+        (Kind::Phone, "0171 2345678"),
+        (Kind::Phone, "(030) 1234567"),
+        (Kind::Phone, "06.12.34.56.78"),
+        (Kind::Phone, "0049 30 1234567"),
+        (Kind::Card, "4111 1111 1111 1111"),
+        (Kind::Card, "4111-1111-1111-1111"),
+        (Kind::Card, "378282246310005"),
+        (Kind::Card, "3782 822463 10005"),
+        (Kind::Card, "4111\u{a0}1111\u{a0}1111\u{a0}1111"),
+        (Kind::Iban, "DE89 3704 0044 0532 0130 00"),
+        (Kind::Iban, "GB82WEST12345698765432"),
+        (Kind::Iban, "fr1420041010050500013m02606"),
+        (Kind::NationalId, "536-90-4399"),
+        (Kind::NationalId, "12345678Z"),
+        (Kind::NationalId, "X1234567L"),
+        (Kind::NationalId, "RSSMRA85T10A562S"),
+        (Kind::NationalId, "AB123456C"),
+        (Kind::NationalId, "AB 12 34 56 C"),
+        (Kind::NationalId, "529.982.247-25"),
+        (Kind::NationalId, "86095742719"),
+        (Kind::NationalId, "44051401359"),
+        (Kind::NationalId, "2 55 08 14 168 025 38"),
+        (Kind::NationalId, "11010519491231002X"),
+        (Kind::NationalId, "2341 2341 2346"),
+        (Kind::Key, "sk-proj-abcdefghijklmnopqrstuvwx"),
+        (Kind::Key, "AKIAIOSFODNN7EXAMPLE"),
+        (Kind::Key, "ghp_abcdefghijklmnopqrstuvwxyz0123456789"),
+        (
+            Kind::Key,
+            "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----",
+        ),
+        (Kind::Jwt, jwt),
+        (Kind::Ip, "192.168.17.4"),
+        (Kind::Ip, "2001:db8::8a2e:370:7334"),
+        (Kind::Ip, "fe80::1"),
+        (Kind::Position, "52.516275, 13.377704"),
+        (Kind::Position, "-33.85678° S, 151.21530° E"),
+        (Kind::Placeholder, "[EMAIL_1]"),
+    ] {
+        for text in [
+            matched.to_owned(),
+            format!("({matched})"),
+            format!("Say {matched}, please."),
+            format!("\"a\":\"{matched}\"\n"),
+            format!("値は{matched}です"),
+            format!("x={matched}."),
+        ] {
+            assert_eq!(found(&text), [(kind, matched)], "in {text:?}");
+        }
+    }
+}
+
+#[test]
+fn values_behind_labels_are_found() {
+    for (kind, text, matched) in [
+        (Kind::Key, "password: hunter2!", "hunter2!"),
+        (Kind::Key, "{\"api_key\": \"abcd1234efgh\"}", "abcd1234efgh"),
+        (Kind::Key, "export AWS_SECRET_KEY=a1b2c3d4e5/+", "a1b2c3d4e5/+"),
+        (
+            Kind::Key,
+            "Authorization: Bearer abcdefgh.ijklmnop",
+            "abcdefgh.ijklmnop",
+        ),
+        (
+            Kind::Email,
+            "https://user:pass@host.example.com/x",
+            "pass@host.example.com",
+        ),
+        (Kind::Position, "{\"lat\": 52.51, \"x\": 1.25}", "52.51"),
+        (Kind::Position, "longitude = -13.37", "-13.37"),
+    ] {
+        assert_eq!(found(text), [(kind, matched)], "{text}");
+    }
+}
+
+#[test]
+fn text_that_only_resembles_is_left() {
+    for text in [
+        "On 2026-11-22 at 12:34:56 the 3 results were 1,234,567.89 and 0.12345, 0.54321.",
+        "version 1.2.3, 10.4.2.1.7, std::net::Ipv6Addr, a::b, 127.0.0.1, ::1",
+        "4111 1111 1111 1112 and 12345678A and DE00 3704 1044 5531 1130 00",
+        "token: the thing that a parser eats; key = value",
+        "user@localhost, @handle, a@b, [EMAIL], [email_1], [_1], [X_]",
+        "3.14159265358979323846, 1e-12, 0xdeadbeef, 100 200 300 400",
+        "sk-short, eyJ.a, -----BEGIN CERTIFICATE-----",
+        "tel 12345, room 0815, 2000-2024, 1/2/2024",
+    ] {
+        assert_eq!(found(text), [], "{text}");
+    }
+}
+
+#[test]
+fn same_value_has_the_same_placeholder_and_rules_decide() {
+    let mut redactor = Redactor::new(
+        Rules::default()
+            .with(Kind::Ip, Action::Allow)
+            .with(Kind::Iban, Action::Block),
+    );
+    let text = "a@b.example, c@d.example, a@b.example at 10.1.2.3; write [EMAIL_2]";
+    let redacted = redactor.redact(text).unwrap();
+    assert_eq!(redacted, "[EMAIL_1], [EMAIL_2], [EMAIL_1] at 10.1.2.3; write [TEXT_1]");
+    assert_eq!(redactor.restore(&redacted), text);
+    assert_eq!(redactor.redact("c@d.example").unwrap(), "[EMAIL_2]");
+    assert_eq!(redactor.redact("DE89370400440532013000"), Err(Blocked(Kind::Iban)));
+    assert_eq!(redactor.replaced()[&Kind::Email], 4);
+}
+
+#[test]
+fn json_is_redacted_within_and_restored_with_its_types() {
+    let mut redactor = Redactor::new(Rules::default());
+    let original = json!({"to": ["a@b.example"], "card": 4111111111111111u64, "a@b.example": 1, "lat": 52.5, "n": 7});
+    let mut value = original.clone();
+    redactor.redact_json(&mut value).unwrap();
+    let sent = json!({"to": ["[EMAIL_1]"], "card": "[CARD_1]", "[EMAIL_1]": 1, "lat": "[POSITION_1]", "n": 7});
+    assert_eq!(value, sent);
+    redactor.restore_json(&mut value);
+    assert_eq!(value, original);
+}
+
+#[test]
+fn restored_arguments_of_a_tool_are_json_however_the_stream_is_cut() {
+    let mut redactor = Redactor::new(Rules::default());
+    redactor.redact("password: \"a\\b\u{1}c\"").unwrap();
+    let key = redactor.placeholders.keys().next().unwrap().1.clone();
+    assert_eq!(key, "a\\b\u{1}c");
+    let sent = r#"{"p": "[KEY_1]", "list": [1, [2], "[KEY_2]"]}"#;
+    for cut in 0..sent.len() {
+        let mut restorer = Restorer::of_json();
+        let text =
+            restorer.push(&redactor, &sent[..cut]) + &restorer.push(&redactor, &sent[cut..]) + &restorer.finish();
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value, json!({"p": key, "list": [1, [2], "[KEY_2]"]}));
+    }
+}
+
+#[test]
+fn gate_lets_all_of_a_request_pass_or_nothing() {
+    let text = |class, text: &str| Part {
+        class,
+        content: Content::Text(text.to_owned()),
+    };
+    let parts = vec![text(Class::Text, "hi"), text(Class::Document, "from a@b.example")];
+    let mut redactor = Redactor::new(Rules::default());
+    let refused = Gate::for_classes(&[Class::Text])
+        .pass(parts.clone(), &mut redactor)
+        .unwrap_err();
+    assert_eq!(refused, gate::Refused::NoConsent(Class::Document));
+    let outgoing = Gate::for_classes(&[Class::Text, Class::Document])
+        .pass(parts, &mut redactor)
+        .unwrap();
+    assert_eq!(outgoing.parts()[1], Content::Text("from [EMAIL_1]".to_owned()));
+}
+
+#[test]
+fn hostile_text_takes_linear_work() {
+    // Each would take hours if a start looked at all that follows.
+    for unit in [
+        "1 ",
+        "a.",
+        "eyJ-",
+        "eyJ.",
+        "a@",
+        "@a.",
+        ":",
+        "1",
+        "token=",
+        "-----BEGIN ",
+        "[EMAIL_",
+        "(",
+        "+1",
+        "A1 ",
+        "1.",
+        "lat:",
+    ] {
+        let text = unit.repeat(200_000 / unit.len());
+        let mut redactor = Redactor::new(Rules::default());
+        let redacted = redactor.redact(&text).unwrap();
+        assert_eq!(redactor.restore(&redacted), text, "{unit}");
+    }
+}
+
+/// Texts of pieces that are, or nearly are, of some kind.
+fn texts() -> impl Strategy<Value = String> {
+    let known = prop::sample::select(vec![
+        "a@b.example",
+        "4111 1111 1111 1111",
+        "4111111111111111",
+        "+49 30 1234567",
+        "0171 2345678",
+        "10.1.2.3",
+        "fe80::1",
+        "52.516275, 13.377704",
+        "DE89370400440532013000",
+        "536-90-4399",
+        "12345678Z",
+        "[EMAIL_1]",
+        "[TEXT_1]",
+        "[CARD_",
+        "sk-abcdefghijklmnopqrstuvwx",
+        "password: hunter22",
+        "eyJhbGciOiJI.eyJzdWIi.abc",
+        "lat: 52.51",
+        "lat=",
+        "Bearer ",
+        "token=",
+        "AB123456C",
+        "é",
+        "-",
+        ".",
+        " ",
+        "@",
+        "1",
+        "(",
+        ")",
+        "[",
+        "]",
+        "_",
+        ":",
+        "\"",
+        "x",
+        "0",
+        ", ",
+        "52.51627",
+    ]);
+    prop::collection::vec(
+        prop_oneof![4 => known.prop_map(str::to_owned), 1 => "[ -~]{0,4}", 1 => any::<char>().prop_map(String::from)],
+        0..12,
+    )
+    .prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(3000) })]
+
+    #[test]
+    fn restored_stream_is_the_text_for_any_cuts_and_nothing_found_leaves(text in texts(), cuts in prop::collection::vec(0usize..200, 0..6)) {
+        let mut redactor = Redactor::new(Rules::default());
+        let redacted = redactor.redact(&text).unwrap();
+        let mut restorer = Restorer::of_text();
+        let mut restored = String::new();
+        let mut at = 0;
+        let mut cuts: Vec<usize> = cuts.into_iter().filter(|c| redacted.is_char_boundary(*c)).collect();
+        cuts.sort_unstable();
+        for cut in cuts.into_iter().chain([redacted.len()]) {
+            restored.push_str(&restorer.push(&redactor, &redacted[at..cut.max(at)]));
+            prop_assert!(restorer.held_bytes() < 20);
+            at = cut.max(at);
+        }
+        restored.push_str(&restorer.finish());
+        prop_assert_eq!(&restored, &text);
+        // Whatever is found in what leaves is one of our placeholders.
+        for (kind, found) in found(&redacted) {
+            prop_assert!(kind == Kind::Placeholder && redactor.value(found).is_some(), "{} in {:?}", found, redacted);
+        }
+    }
+}
