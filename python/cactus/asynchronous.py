@@ -86,16 +86,17 @@ class AsyncAnswerStream(AsyncIterator[str]):
         self._stream = stream
         self._queue: asyncio.Queue[Any] = asyncio.Queue()
         self._over = False
-        loop = asyncio.get_running_loop()
+        loop, queue, over = asyncio.get_running_loop(), self._queue, self._END
 
+        # Without `self`, which ends the answer when nobody has it any more.
         def read() -> None:
-            end: Any = self._END
+            end: Any = over
             try:
                 for piece in stream:
-                    _tell(loop, self._queue.put_nowait, piece)
+                    _tell(loop, queue.put_nowait, piece)
             except BaseException as error:  # noqa: BLE001, whoever awaits gets it
                 end = error
-            _tell(loop, self._queue.put_nowait, end)
+            _tell(loop, queue.put_nowait, end)
 
         threading.Thread(target=read, name="cactus-await", daemon=True).start()
 

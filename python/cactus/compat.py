@@ -13,7 +13,8 @@ import itertools
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from .answer import Answer, AnswerStream
@@ -45,7 +46,20 @@ class _Held:
         self.model = model
         self.session: Session = model.session()
         self.stream: AnswerStream | None = None
-        self.turn = threading.Lock()
+        self._turn = threading.Lock()
+        self._asks: int | None = None
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """One answer after the other."""
+        if self._asks == threading.get_ident():
+            raise RuntimeError("it was called from the callback of an answer of the same model; let that end first")
+        with self._turn:
+            self._asks = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._asks = None
 
 
 _HELD: dict[int, _Held] = {}
@@ -56,11 +70,21 @@ def _failed(message: str) -> RuntimeError:
     return RuntimeError(message)
 
 
+@contextmanager
+def _told(function: str) -> Iterator[None]:
+    """An error inside is one of `function`."""
+    try:
+        yield
+    except (CactusError, TypeError, ValueError, RuntimeError) as error:
+        text = str(error)
+        raise _failed(text if text.startswith("cactus_") else f"{function}: {text}") from error
+
+
 def _held(model: int) -> _Held:
     with _LOCK:
         held = _HELD.get(model)
     if held is None:
-        raise _failed(f"there is no model {model!r}: cactus_init gives one, and cactus_destroy ends it")
+        raise RuntimeError(f"there is no model {model!r}: cactus_init gives one, and cactus_destroy ends it")
     return held
 
 
@@ -92,16 +116,18 @@ def cactus_destroy(model: int) -> None:
 
 def cactus_stop(model: int) -> None:
     """Ends the answer under way within a token."""
-    stream = _held(model).stream
+    with _told("cactus_stop"):
+        stream = _held(model).stream
     if stream is not None:
         stream.cancel()
 
 
 def cactus_reset(model: int) -> None:
     """Forgets the conversation."""
-    held = _held(model)
-    with held.turn:
-        held.session.reset()
+    with _told("cactus_reset"):
+        held = _held(model)
+        with held.turn():
+            held.session.reset()
 
 
 def cactus_get_last_error() -> str:
@@ -131,9 +157,10 @@ def _asked(options: Any, tools: Any) -> dict[str, Any]:
 
 def _messages(messages: Any) -> list[dict[str, Any]]:
     messages = _value(messages)
-    for message in messages:
-        if message.get("images") or message.get("audio"):
-            raise _failed("cactus_complete: images and audio are not in this build")
+    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
+        raise ValueError("`messages` is expected to be a list of objects with `role` and `content`, or the JSON of one")
+    if any(message.get("images") or message.get("audio") for message in messages):
+        raise ValueError("images and audio are not in this build")
     return messages
 
 
@@ -167,35 +194,44 @@ def cactus_complete(
     callback: Callable[[str, int], Any] | None = None,
     pcm_data: bytes | None = None,
 ) -> dict[str, Any]:
-    """Answers a conversation; `callback` gets each piece of text, and 0 (pieces are whole characters, not tokens)."""
-    held = _held(model)
-    if pcm_data is not None:
-        raise _failed("cactus_complete: speech is not in this build")
+    """Answers a conversation; `callback` gets each piece of text, and 0 (pieces are whole characters, not tokens). What it raises
+    ends the answer and comes through. It may ask other models, and tokenize, stop or destroy this one."""
     begun = time.perf_counter()
-    try:
-        with held.turn:
+    raised: BaseException | None = None
+    with _told("cactus_complete"):
+        held = _held(model)
+        if pcm_data is not None:
+            raise ValueError("speech is not in this build")
+        with held.turn():
             held.session.messages = _messages(messages)
             stream = held.session.chat(stream=True, **_asked(options, tools))
             assert isinstance(stream, AnswerStream)
             held.stream = stream
             try:
                 for piece in stream:
-                    if callback is not None:
+                    if callback is None:
+                        continue
+                    try:
                         callback(piece, 0)
-                answer = stream.answer
+                    except BaseException as error:  # noqa: BLE001, the caller gets it
+                        raised = error
+                        break
+                answer = stream.answer if raised is None else None
             finally:
                 held.stream = None
                 stream.cancel()
-    except (CactusError, TypeError, ValueError) as error:
-        raise _failed(str(error)) from error
+    if answer is None:
+        assert raised is not None
+        raise raised
     return _result(answer, time.perf_counter() - begun)
 
 
 def cactus_prefill(model: int, messages: Any, options: Any = None, tools: Any = None, pcm_data: bytes | None = None) -> dict[str, Any]:
     """Computes a conversation ahead, so that an answer to one that begins with it comes sooner."""
     begun = time.perf_counter()
-    one = {**(_value(options) or {}), "max_tokens": 1}
-    one.pop("force_tools", None)
+    with _told("cactus_prefill"):
+        one = {**(_value(options) or {}), "max_tokens": 1}
+        one.pop("force_tools", None)
     made = cactus_complete(model, messages, one, tools, None, pcm_data)
     seconds = time.perf_counter() - begun
     tokens = made["prefill_tokens"]
@@ -210,29 +246,23 @@ def cactus_prefill(model: int, messages: Any, options: Any = None, tools: Any = 
 
 def cactus_tokenize(model: int, text: str) -> list[int]:
     """Token ids of a text."""
-    try:
+    with _told("cactus_tokenize"):
         return _held(model).model.tokenize(text)
-    except CactusError as error:
-        raise _failed(str(error)) from error
 
 
 def cactus_render_prompt(model: int, messages: Any, options: Any = None, tools: Any = None) -> str:
     """The prompt that a conversation becomes."""
-    try:
+    with _told("cactus_render_prompt"):
         return _held(model).model.render(_messages(messages), tools=_value(tools))
-    except CactusError as error:
-        raise _failed(str(error)) from error
 
 
 def cactus_score_window(model: int, tokens: Sequence[int], start: int, end: int, context: int) -> dict[str, Any]:
     """Log-likelihood of `tokens[start:end]`, each given at most `context` tokens before the first, and all after those."""
-    if not 0 <= start < end <= len(tokens):
-        raise _failed(f"cactus_score_window: expected 0 <= start < end <= {len(tokens)}, found {start} and {end}")
-    begin = max(0, start - max(context, 1))
-    try:
+    with _told("cactus_score_window"):
+        if not 0 <= start < end <= len(tokens):
+            raise ValueError(f"expected 0 <= start < end <= {len(tokens)}, found {start} and {end}")
+        begin = max(0, start - max(context, 1))
         logprobs = _held(model).model._inner.score(list(tokens[begin:end]))
-    except CactusError as error:
-        raise _failed(str(error)) from error
     # The first of all tokens has nothing before it.
     scored = logprobs[max(0, start - begin - 1) :]
     return {"success": True, "logprob": sum(scored), "tokens": len(scored)}
@@ -240,10 +270,8 @@ def cactus_score_window(model: int, tokens: Sequence[int], start: int, end: int,
 
 def cactus_embed(model: int, text: str, normalize: bool = True) -> list[float]:
     """Raises: no model that is converted today has embeddings."""
-    try:
+    with _told("cactus_embed"):
         return list(_held(model).model.embed(text))
-    except CactusError as error:
-        raise _failed(str(error)) from error
 
 
 def _absent(name: str, what: str) -> Callable[..., Any]:

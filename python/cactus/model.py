@@ -16,7 +16,7 @@ from .answer import Answer, AnswerStream, Score, whole_answers
 from .asynchronous import AsyncAnswerStream, in_thread, streamed
 from .engine import native
 from .errors import InvalidRequestError, UnsupportedError
-from .options import Messages, Sampling, chat_body, checked, encoded
+from .options import Messages, Sampling, chat_body, checked, encoded, listed, prompt_of, refused
 
 if TYPE_CHECKING:
     import numpy
@@ -35,10 +35,14 @@ class Model:
     processes started with `spawn` or `forkserver` can, and pickling hands the path and the options over.
     """
 
-    def __init__(self, inner: native.Model, path: Path, name: str, options: Mapping[str, Any]):
+    def __init__(self, inner: native.Model, path: Path = Path(), name: str = "", options: Mapping[str, Any] | None = None):
+        if not isinstance(inner, native.Model):
+            raise TypeError("a Model is not made by its name alone: Model.load(name or path) finds, converts and loads it")
         self._inner = inner
-        self._options = dict(options)
-        self._context: int = json.loads(inner.info())["context_tokens"]
+        self._options = dict(options or {})
+        info = json.loads(inner.info())
+        self._context: int = info["context_tokens"]
+        self._vocab: int = info["vocab_size"]
         #: The folder of the bundle.
         self.path = path
         #: As it was asked for.
@@ -73,7 +77,13 @@ class Model:
         `context` is in tokens, of prompt and answer together. `batch` answers are computed together at most. Ctrl-C stops a
         download; a conversion goes on in the background until it is done or the process ends.
         """
-        name = os.fspath(model)
+        name = os.fsdecode(model)
+        if not isinstance(progress, bool) and not callable(progress):
+            raise TypeError(f"`progress`: expected a function, True or False, found {type(progress).__name__}")
+        sizes = {"context": context, "threads": threads, "decode_threads": decode_threads, "batch": batch, "queue": queue}
+        for option, value in {**sizes, "chunk": chunk, "kv_tokens": kv_tokens, "bits": bits}.items():
+            if value is not None and not 0 <= value < 1 << 32:
+                raise InvalidRequestError(f"`{option}`: found {value}, expected a whole number from 0 that is not that large")
         bar = bars.shown() if progress is True else None
         told = bar if progress is True else (progress or None)
 
@@ -189,6 +199,7 @@ class Model:
     def chat_batch(self, conversations: Sequence[Messages], **asked: Any) -> list[Answer]:
         """Answers many conversations, computed together."""
         schema = asked.get("schema")
+        conversations = listed("conversations", "a list of texts or conversations", conversations)
         bodies = [_body(messages, **asked) for messages in conversations]
         return self._batch("chat", bodies, schema)
 
@@ -228,6 +239,7 @@ class Model:
 
     def generate_batch(self, prompts: Sequence[str | Sequence[int]], **options: Unpack[Sampling]) -> list[Answer]:
         """Continues many texts, computed together."""
+        prompts = listed("prompts", "a list of texts or lists of token ids", prompts)
         return self._batch("completion", [self._text_body(prompt, False, options) for prompt in prompts])
 
     # ---- scores, vectors, tokens
@@ -245,10 +257,14 @@ class Model:
                 raise InvalidRequestError("a text of at least two tokens can be scored: each is scored given those before it")
             logprobs = self._inner.score(ids)
             return Score(sum(logprobs), len(logprobs), logprobs)
+        texts = listed("text", "a text or a list of texts", text)
+        for each in texts:
+            if not isinstance(each, str):
+                raise refused("text", "texts in the list", each)
         from concurrent.futures import ThreadPoolExecutor
 
-        with ThreadPoolExecutor(max(1, min(len(text), 32))) as pool:
-            return list(pool.map(self.score, text))
+        with ThreadPoolExecutor(max(1, min(len(texts), 32))) as pool:
+            return list(pool.map(self.score, texts))
 
     @overload
     async def ascore(self, text: str) -> Score: ...
@@ -278,7 +294,11 @@ class Model:
 
     def detokenize(self, ids: Sequence[int], *, special: bool = True) -> str:
         """The text of token ids. Without `special`, special tokens are left out."""
-        return self._inner.detokenize(list(ids), not special)
+        ids = listed("ids", "a list of token ids", ids)
+        for token in ids:
+            if not 0 <= token < self._vocab:
+                raise InvalidRequestError(f"the token id {token} is not from 0 to {self._vocab - 1}, the model's vocabulary")
+        return self._inner.detokenize(ids, not special)
 
     async def adetokenize(self, ids: Sequence[int], *, special: bool = True) -> str:
         """As `detokenize`, awaited."""
@@ -362,7 +382,7 @@ class Model:
     def _text_body(self, prompt: str | Sequence[int], stream: bool, options: Mapping[str, Any]) -> str:
         body = checked(options)
         body.setdefault("max_tokens", self._context)
-        return encoded({**body, "prompt": prompt if isinstance(prompt, str) else list(prompt), "stream": stream})
+        return encoded({**body, "prompt": prompt_of(prompt), "stream": stream})
 
     def _raw(self, api: str, body: dict[str, Any]) -> Any:
         submitted = self._inner.submit(api, encoded(body))

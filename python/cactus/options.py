@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, Union
 
+from .errors import InvalidRequestError
 from .tools import response_format, tool_entries
 
 Messages = Union[str, Sequence[Any]]
@@ -43,15 +44,38 @@ def checked(options: Mapping[str, Any]) -> dict[str, Any]:
             raise TypeError(f"unknown option {name!r}{advice}")
     given = {name: value for name, value in options.items() if value is not None}
     if bias := given.get("logit_bias"):
+        if not isinstance(bias, Mapping):
+            raise refused("logit_bias", "a dict of token ids to numbers", bias)
         given["logit_bias"] = {str(token): value for token, value in bias.items()}
     return given
+
+
+def refused(field: str, expected: str, found: Any) -> InvalidRequestError:
+    """The error for an argument of the wrong form."""
+    error = InvalidRequestError(f"`{field}`: expected {expected}, found {type(found).__name__}")
+    error.param = field
+    return error
+
+
+def listed(field: str, expected: str, given: Any) -> list[Any]:
+    """A list of what is given. One text, or bytes, is none, though Python could go through it."""
+    if isinstance(given, (str, bytes, bytearray, Mapping)) or not hasattr(given, "__iter__"):
+        raise refused(field, expected, given)
+    return list(given)
 
 
 def messages_of(messages: Messages) -> list[Any]:
     """Messages as the API has them; a text is one message of the user, and objects with `role` and `content` are taken too."""
     if isinstance(messages, str):
         return [{"role": "user", "content": messages}]
-    return [plain(message) for message in messages]
+    if isinstance(messages, Mapping):
+        return [messages]
+    return [plain(message) for message in listed("messages", "a text or a list of messages", messages)]
+
+
+def prompt_of(prompt: str | Sequence[int]) -> str | list[Any]:
+    """A text or token ids."""
+    return prompt if isinstance(prompt, str) else listed("prompt", "a text or a list of token ids", prompt)
 
 
 def plain(value: Any) -> Any:
@@ -61,6 +85,21 @@ def plain(value: Any) -> Any:
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json", exclude_none=True)
     return value
+
+
+def _json(value: Any) -> Any:
+    """What `json` does not know itself."""
+    made = plain(value)
+    if made is not value:
+        return made
+    # Numbers and arrays of NumPy and its like.
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} has no form in it")
 
 
 def chat_body(
@@ -80,6 +119,8 @@ def chat_body(
         body["logprobs"] = True
         body["top_logprobs"] = top
     body["messages"] = messages_of(messages)
+    if not tools and tool_choice not in (None, "auto", "none"):
+        raise InvalidRequestError("`tool_choice`: there are no tools to choose from; give `tools`, too")
     if tools:
         body["tools"] = tool_entries(tools)
         if tool_choice is not None:
@@ -100,10 +141,13 @@ def chat_body(
 
 
 def encoded(body: Mapping[str, Any]) -> str:
-    """A request as JSON, or a TypeError that says what has no place in it."""
+    """A request as JSON, or an InvalidRequestError that says what has no place in it."""
     try:
-        return json.dumps(body, default=plain, allow_nan=False)
+        text = json.dumps(body, default=_json, allow_nan=False, ensure_ascii=False)
+        # Halves of characters are found now, where it can be said what they are.
+        text.encode()
+        return text
+    except UnicodeEncodeError as error:
+        raise InvalidRequestError(f"a text has half a character, U+{ord(error.object[error.start]):04X}, which is none") from error
     except (TypeError, ValueError) as error:
-        from .errors import InvalidRequestError
-
         raise InvalidRequestError(f"the request cannot be written as JSON: {error}") from error

@@ -12,6 +12,8 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Union
 
+from .errors import InvalidRequestError
+
 _SCALARS = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 
 
@@ -107,6 +109,8 @@ def tool_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 def tool_entries(tools: Sequence[Any]) -> list[dict[str, Any]]:
     """Tools as the API has them. Taken are its own dicts, plain functions, and pydantic models."""
+    if isinstance(tools, (str, bytes, Mapping)) or not hasattr(tools, "__iter__") or isinstance(tools, type):
+        raise TypeError(f"`tools`: expected a list of functions, pydantic models or dicts, found one {type(tools).__name__}")
     entries = []
     for tool in tools:
         if isinstance(tool, Mapping):
@@ -129,7 +133,10 @@ def response_format(schema: Any) -> dict[str, Any]:
     if schema == "json":
         return {"type": "json_object"}
     if isinstance(schema, str):
-        schema = json.loads(schema)
+        try:
+            schema = json.loads(schema)
+        except ValueError as error:
+            raise InvalidRequestError(f'`schema`: a text is expected to be "json" or a JSON Schema, found {schema!r}') from error
     if isinstance(schema, Mapping):
         if schema.get("type") in ("json_schema", "json_object", "text", "grammar", "regex"):
             return dict(schema)

@@ -69,7 +69,7 @@ def test_graph_converts_inputs_and_refuses_what_does_not_fit(fixtures, tmp_path)
 
 def test_graph_refuses_floats_for_token_ids(fixtures, tmp_path):
     graph = Graph(bundle(fixtures, tmp_path, "classifier"))
-    with pytest.raises(TranspileError, match="to be i64, found float32"):
+    with pytest.raises(TranspileError, match="to be i64, found f32"):
         graph.set_input(0, np.zeros((1, 5), np.float32))
 
 

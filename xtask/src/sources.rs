@@ -6,6 +6,9 @@ use crate::scan::{code_only, lines_with_word, without_test_module};
 /// Crates that may contain `unsafe`; every other one forbids it.
 pub const UNSAFE_CRATES: &[&str] = &["base", "simd", "tensor", "kernels", "bundle", "ffi", "python"];
 
+/// Crates that need it in one place: the crate, and the file that has all of it.
+pub const UNSAFE_FILES: &[(&str, &str)] = &[("python", "crates/python/src/dlpack.rs")];
+
 /// Crates that talk to a person on a terminal; every other one is a library and never prints.
 pub const PRINTING_CRATES: &[&str] = &["cli", "xtask"];
 
@@ -52,7 +55,11 @@ fn unsafe_code(file: &TextFile, code: &str, findings: &mut Vec<Finding>) {
         return;
     }
     let lines: Vec<&str> = file.text.lines().collect();
+    let only = UNSAFE_FILES.iter().find(|(of, path)| *of == name && *path != file.path);
     for line in lines_with_word(code, "unsafe") {
+        if let Some((_, path)) = only {
+            finding(line, format!("`unsafe` is allowed in this crate only in {path}"));
+        }
         // An `unsafe fn` or trait states a duty (clippy wants its "# Safety"); a block or an impl claims it is met.
         let statement = code.lines().nth(line - 1).unwrap_or_default();
         let claims = statement.contains("unsafe {") || statement.contains("unsafe impl");
@@ -148,6 +155,11 @@ mod tests {
             ("crates/ir/src/a.rs", &long, "documentation"),
             ("crates/simd/src/a.rs", "fn f() { unsafe { g() } }", "SAFETY"),
             ("crates/simd/src/a.rs", "unsafe impl Send for X {}", "SAFETY"),
+            (
+                "crates/python/src/a.rs",
+                "// SAFETY: it is.\nunsafe { g() }",
+                "only in crates/python/src/dlpack.rs",
+            ),
             ("crates/ir/src/a.rs", "fn f() { println!(\"x\") }", "println!"),
             ("crates/ir/src/a.rs", "fn f() { std::io::stdout().lock(); }", "stdout()"),
             ("crates/ir/src/utils.rs", "", "utils"),
@@ -165,6 +177,10 @@ mod tests {
     fn check_lets_pass_what_is_allowed() {
         let cases: &[(&str, &str)] = &[
             ("crates/simd/src/a.rs", "// SAFETY: checked above.\nunsafe { g() }"),
+            (
+                "crates/python/src/dlpack.rs",
+                "// SAFETY: checked above.\nunsafe { g() }",
+            ),
             ("crates/simd/src/a.rs", "/// # Safety\n/// x\npub unsafe fn f() {}"),
             (
                 "crates/ir/src/a.rs",

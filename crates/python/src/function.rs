@@ -1,20 +1,14 @@
 //! A component of a bundle as a function of arrays.
-//!
-//! Arrays go in and out as bytes, which NumPy reads in place: an input is copied once, into the runtime's tensor, and an output
-//! once, out of it. (The buffer protocol, which would spare the copies, is not in the stable ABI of Python 3.10.)
 
+use crate::array::{Array, Input};
 use crate::{errors, live};
 use cactus_base::{Cores, Pool};
 use cactus_bundle::Bundle;
-use cactus_tensor::{DType, Data, Tensor};
+use cactus_tensor::{DType, TensorView};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-
-/// Name, type, shape and elements, little-endian and row-major.
-type Array<'py> = (String, &'static str, Vec<usize>, Bound<'py, PyBytes>);
 
 /// A component that is lowered for this CPU.
 #[pyclass(frozen, module = "cactus._native")]
@@ -56,57 +50,32 @@ impl Function {
         })
     }
 
-    /// Computes the outputs, in order. An input is its type, its shape and its elements.
-    fn run<'py>(
-        &self,
-        py: Python<'py>,
-        inputs: BTreeMap<String, (String, Vec<usize>, Vec<u8>)>,
-    ) -> PyResult<Vec<Array<'py>>> {
+    /// Computes the outputs, in order: names and arrays.
+    fn run(&self, py: Python<'_>, inputs: BTreeMap<String, Py<Input>>) -> PyResult<Vec<(String, Array)>> {
         live::check(py)?;
         let outputs = live::outside(py, || {
-            let tensors = inputs.into_iter().map(|(name, (dtype, shape, bytes))| {
-                let wrong = |e: String| cactus_runtime::Error::Argument(format!("input `{name}`: {e}"));
-                let dtype = DType::from_name(&dtype).ok_or_else(|| wrong(format!("there is no type `{dtype}`")))?;
-                let tensor = Tensor::from_le_bytes(shape, dtype, &bytes).map_err(|e| wrong(e.to_string()))?;
-                Ok((name, tensor))
+            let graph = self.function.graph();
+            let given: Vec<_> = inputs
+                .iter()
+                .map(|(name, input)| {
+                    let wanted = graph.input(name).map_or(DType::F32, |v| graph.ty(v).dtype);
+                    (name, input.get().sizes(), input.get().given(wanted))
+                })
+                .collect();
+            let views = given.iter().map(|(name, shape, given)| {
+                let wrong = |e: cactus_tensor::Error| cactus_runtime::Error::Argument(format!("input `{name}`: {e}"));
+                Ok((
+                    (*name).clone(),
+                    TensorView::new(shape, given.elements()).map_err(wrong)?,
+                ))
             });
-            let tensors = tensors.collect::<Result<BTreeMap<_, _>, cactus_runtime::Error>>()?;
-            self.function.run(&self.pool, self.threads, &tensors)
+            let views = views.collect::<Result<BTreeMap<_, _>, cactus_runtime::Error>>()?;
+            self.function.run_views(&self.pool, self.threads, &views)
         });
         let outputs = outputs.map_err(|e| errors::of_runtime(py, &e))?;
-        let arrays = outputs.into_iter().map(|(name, tensor)| {
-            let (shape, data) = tensor.into_parts();
-            let (dtype, bytes) = bytes(py, &data)?;
-            Ok((name, dtype, shape, bytes))
-        });
-        arrays.collect()
+        let outputs = outputs.into_iter();
+        outputs
+            .map(|(name, tensor)| Ok((name, Array::new(py, tensor)?)))
+            .collect()
     }
-}
-
-fn bytes<'py>(py: Python<'py>, data: &Data) -> PyResult<(&'static str, Bound<'py, PyBytes>)> {
-    fn filled<'py, const N: usize, T>(
-        py: Python<'py>,
-        from: &[T],
-        f: impl Fn(&T) -> [u8; N],
-    ) -> PyResult<Bound<'py, PyBytes>> {
-        PyBytes::new_with(py, from.len() * N, |to| {
-            for (to, from) in to.as_chunks_mut::<N>().0.iter_mut().zip(from) {
-                *to = f(from);
-            }
-            Ok(())
-        })
-    }
-    Ok(match data {
-        Data::F32(v) => ("f32", filled(py, v, |x| x.to_le_bytes())?),
-        Data::I64(v) => ("i64", filled(py, v, |x| x.to_le_bytes())?),
-        Data::Bool(v) => ("bool", filled(py, v, |&x| [u8::from(x)])?),
-        _ => {
-            return Err(errors::raise(
-                py,
-                "UnsupportedError",
-                "an output has a type that Python does not get",
-                &[],
-            ));
-        }
-    })
 }

@@ -13,6 +13,8 @@
 //!
 //! It may depend on `store`, `protocol`, `engine` and what is below them. It deliberately serves no HTTP.
 
+mod array;
+mod dlpack;
 mod errors;
 mod function;
 mod live;
@@ -36,6 +38,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<session::Session>()?;
     module.add_class::<stream::Stream>()?;
     module.add_class::<function::Function>()?;
+    module.add_class::<array::Array>()?;
+    module.add_class::<array::Input>()?;
     module.add_function(wrap_pyfunction!(store::prepare, module)?)?;
     module.add_function(wrap_pyfunction!(live::shutdown, module)?)?;
     Ok(())

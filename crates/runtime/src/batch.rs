@@ -195,10 +195,12 @@ impl Batch {
         let Some(given) = &self.program.lowered.given else {
             return Err(Error::Argument("the model takes no input besides token ids".into()));
         };
-        let bindings = given.function.bind(inputs)?;
-        let outputs = given.function.run(pool, width, inputs)?;
+        let views = inputs.iter().map(|(name, tensor)| (name.clone(), tensor.view()));
+        let views = views.collect();
+        let bindings = given.function.bind(&views)?;
+        let outputs = given.function.run_views(pool, width, &views)?;
         let held = Held {
-            values: outputs.iter().map(|(_, t)| held(t)).collect(),
+            values: outputs.iter().map(|(_, t)| held(t).to_vec()).collect(),
             bindings,
         };
         if let Some(sequence) = &mut self.sequences[id.0] {

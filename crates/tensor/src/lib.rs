@@ -16,4 +16,4 @@ mod tensor;
 pub use dtype::DType;
 pub use error::{Error, ErrorKind, Result};
 pub use shape::{broadcast_shapes, element_count, strides_row_major};
-pub use tensor::{Data, Tensor};
+pub use tensor::{Data, Elements, Tensor, TensorView};

@@ -1,4 +1,4 @@
-//! Owned dense row-major tensors.
+//! Dense row-major tensors, owned and borrowed.
 
 use crate::{DType, Error, Result, element_count};
 use half::{bf16, f16};
@@ -20,6 +20,69 @@ pub enum Data {
 pub struct Tensor {
     shape: Vec<usize>,
     data: Data,
+}
+
+/// Elements of a [`TensorView`].
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Elements<'a> {
+    /// Single-precision floats.
+    F32(&'a [f32]),
+    /// 64-bit integers.
+    I64(&'a [i64]),
+    /// Booleans.
+    Bool(&'a [bool]),
+}
+
+impl Elements<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Elements::F32(v) => v.len(),
+            Elements::I64(v) => v.len(),
+            Elements::Bool(v) => v.len(),
+        }
+    }
+}
+
+/// A dense, row-major tensor whose elements somebody else owns.
+#[derive(Clone, Copy, Debug)]
+pub struct TensorView<'a> {
+    shape: &'a [usize],
+    elements: Elements<'a>,
+}
+
+impl<'a> TensorView<'a> {
+    /// A tensor of `shape` over `elements`.
+    ///
+    /// # Errors
+    /// As [`Tensor::new`].
+    pub fn new(shape: &'a [usize], elements: Elements<'a>) -> Result<Self> {
+        let (expected, found) = (element_count(shape)?, elements.len());
+        if expected != found {
+            let shape = shape.to_vec();
+            return Err(Error::Length { shape, expected, found });
+        }
+        Ok(TensorView { shape, elements })
+    }
+
+    /// The shape, outermost axis first.
+    pub fn shape(&self) -> &'a [usize] {
+        self.shape
+    }
+
+    /// The elements.
+    pub fn elements(&self) -> Elements<'a> {
+        self.elements
+    }
+
+    /// Element type: [`DType::F32`], [`DType::I64`] or [`DType::Bool`].
+    pub fn dtype(&self) -> DType {
+        match self.elements {
+            Elements::F32(_) => DType::F32,
+            Elements::I64(_) => DType::I64,
+            Elements::Bool(_) => DType::Bool,
+        }
+    }
 }
 
 impl Tensor {
@@ -99,6 +162,19 @@ impl Tensor {
     /// The shape, outermost axis first.
     pub fn shape(&self) -> &[usize] {
         &self.shape
+    }
+
+    /// The same tensor, borrowed.
+    pub fn view(&self) -> TensorView<'_> {
+        let elements = match &self.data {
+            Data::F32(v) => Elements::F32(v),
+            Data::I64(v) => Elements::I64(v),
+            Data::Bool(v) => Elements::Bool(v),
+        };
+        TensorView {
+            shape: &self.shape,
+            elements,
+        }
     }
 
     /// The elements.

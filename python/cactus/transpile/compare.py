@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,13 +35,14 @@ class Difference:
 
 
 def differences(
-    found: list[tuple[str, np.ndarray]], want: list[torch.Tensor], names: tuple[str, ...]
+    found: list[tuple[str, Any]], want: list[torch.Tensor], names: tuple[str, ...]
 ) -> list[Difference]:
     """One for each output, in order. The relative one is to the largest value of the output."""
     if len(found) != len(want):
         raise ValueError(f"{len(found)} outputs where PyTorch has {len(want)}")
     out = []
-    for i, ((name, array), tensor) in enumerate(zip(found, want)):
+    for i, ((name, made), tensor) in enumerate(zip(found, want)):
+        array = np.asarray(made)
         reference = tensor.detach().to(torch.float64).numpy()
         shown = names[i] if i < len(names) else name
         if array.shape != reference.shape:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from cactus.bindings.cactus import Graph, Tensor
 
 from . import program
@@ -82,7 +81,7 @@ class LoadedJaxBundle:
     def names(self) -> list[str]:
         return list(self._graphs)
 
-    def execute(self, name: str, *inputs: np.ndarray | Tensor) -> list[Tensor]:
+    def execute(self, name: str, *inputs: Any) -> list[Tensor]:
         """The outputs of the graph `name`; an output of one graph may be an input of another."""
         if name not in self._graphs:
             raise TranspileError(f"there is no graph `{name}`; the bundle has {', '.join(self._graphs)}")

@@ -6,13 +6,17 @@ a temporary folder, and a call costs the start of a process. What is above this 
 NumPy and nothing else.
 """
 
+from __future__ import annotations
+
 import functools
 import json
 import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -89,59 +93,82 @@ def _function(bundle: str, component: str, _written: int):
     return _native().Function.open(bundle, component, None)
 
 
-_DTYPES = {
-    "f32": np.dtype(np.float32),
-    "f16": np.dtype(np.float16),
-    "i64": np.dtype(np.int64),
-    "i32": np.dtype(np.int32),
-    "i8": np.dtype(np.int8),
-    "u8": np.dtype(np.uint8),
-    "bool": np.dtype(np.bool_),
-}
-_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+class Given:
+    """An array of any library that is to be an input. It is not copied: what it holds when a function runs is what counts."""
+
+    def __init__(self, value: Any):
+        native = _native()
+        if native is None:
+            self.held: Any = np.asarray(value)
+            kind = self.held.dtype.kind
+            self.dtype = {"f": "f32", "b": "bool"}.get(kind, "i64" if kind in "iu" else str(self.held.dtype))
+        else:
+            self.held = _taken(native, value)
+            self.dtype = self.held.dtype
+        #: Sizes, outermost axis first.
+        self.shape: tuple[int, ...] = tuple(self.held.shape)
+
+    @property
+    def is_float(self) -> bool:
+        return self.dtype in ("f32", "f16", "bf16")
 
 
-def run(bundle: Path, inputs: dict[str, np.ndarray], component: str | None = None) -> list[tuple[str, np.ndarray]]:
+def _taken(native: Any, value: Any) -> Any:
+    if getattr(value, "requires_grad", False):
+        # A tensor of torch that is part of a computation; the engine reads what it is now.
+        value = value.detach()
+    if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
+        try:
+            return native.Input(value)
+        except (BufferError, RuntimeError, TypeError) as error:
+            if not isinstance(value, np.ndarray):
+                raise TranspileError(f"the array cannot be taken: {error}") from error
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise TranspileError(
+            f"elements of the type {array.dtype} are not taken; expected bool, int8 to int64, uint8 to uint32, float16, float32 "
+            "or float64"
+        )
+    try:
+        # Bytes in the machine's order; older versions of NumPy hand over only what may be written to.
+        return native.Input(np.array(array, array.dtype.newbyteorder("=")))
+    except BufferError as error:
+        raise TranspileError(str(error)) from error
+
+
+def run(bundle: Path, inputs: Mapping[str, Any], component: str | None = None) -> list[tuple[str, Any]]:
     """Computes the outputs of a bundle that is a function: names and arrays, in order. Without `component`, every component is
-    computed, each from what was given and what those before it gave. The arrays cannot be written to where they come from this
-    process: they are the engine's bytes."""
+    computed, each from what was given and what those before it gave.
+
+    Inputs are arrays of any library, or `Given`. Outputs have `__dlpack__`, and NumPy reads them where they lie.
+    """
+    given = {name: value if isinstance(value, Given) else Given(value) for name, value in inputs.items()}
     if _native() is None:
-        return _run_by_program(bundle, inputs, component)
+        return _run_by_program(bundle, {name: value.held for name, value in given.items()}, component)
     if component is not None:
-        return _run_in_process(bundle, inputs, component)
+        return _run_in_process(bundle, given, component)
     parts = components(bundle)
     known = {port["name"] for part in parts for port in part["inputs"]}
-    if unknown := [name for name in inputs if name not in known]:
+    if unknown := [name for name in given if name not in known]:
         raise TranspileError(f"`{bundle}` has no input `{unknown[0]}`; it has {', '.join(sorted(known))}")
-    values, outputs = dict(inputs), []
+    outputs = []
     for part in parts:
-        own = {port["name"]: values[port["name"]] for port in part["inputs"] if port["name"] in values}
+        own = {port["name"]: given[port["name"]] for port in part["inputs"] if port["name"] in given}
         made = _run_in_process(bundle, own, part["name"])
-        values.update(made)
+        given.update({name: Given(value) for name, value in made})
         outputs += made
     return outputs
 
 
-def _run_in_process(bundle: Path, inputs: dict[str, np.ndarray], component: str) -> list[tuple[str, np.ndarray]]:
+def _run_in_process(bundle: Path, inputs: Mapping[str, Given], component: str) -> list[tuple[str, Any]]:
     def work():
         # Another bundle may have taken the place of this one.
         manifest = Path(bundle) / "components" / "manifest.json"
         written = manifest.stat().st_mtime_ns if manifest.is_file() else 0
         function = _function(str(Path(bundle).resolve()), component, written)
-        arrays = {}
-        for name, array in inputs.items():
-            # Wide numbers lose what the engine has no room for, as in files.
-            array = np.ascontiguousarray(array, np.float32 if array.dtype == np.float64 else None)
-            if array.dtype not in _NAMES:
-                raise TranspileError(
-                    f"input `{name}`: its element type {array.dtype} is not supported; supported are "
-                    f"{', '.join(map(str, _NAMES))} and float64"
-                )
-            arrays[name] = (_NAMES[array.dtype], list(np.shape(inputs[name])), array.tobytes())
-        return function.run(arrays)
+        return function.run({name: value.held for name, value in inputs.items()})
 
-    made = _checked(work)
-    return [(name, np.frombuffer(data, _DTYPES[dtype]).reshape(shape)) for name, dtype, shape, data in made]
+    return _checked(work)
 
 
 def _run_by_program(

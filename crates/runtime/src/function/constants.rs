@@ -87,7 +87,7 @@ impl Constants {
             {
                 return Err(expected());
             }
-            constants.literals.insert(v, AlignedBuf::from_slice(&held(tensor))?);
+            constants.literals.insert(v, AlignedBuf::from_slice(held(tensor))?);
         }
         constants.prepare(graph)?;
         Ok(constants)
@@ -103,7 +103,7 @@ impl Constants {
             {
                 let shape = graph.ty(v).known_shape().unwrap_or_default();
                 self.literals
-                    .insert(v, AlignedBuf::from_slice(&held(&tensor(&shape, literal)?))?);
+                    .insert(v, AlignedBuf::from_slice(held(&tensor(&shape, literal)?))?);
             }
         }
         for (_, node) in graph.nodes() {

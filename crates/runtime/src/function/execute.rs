@@ -4,9 +4,9 @@ mod experts;
 mod heavy;
 
 use super::constants::Constants;
+use super::held_bytes;
 use super::memory::Memory;
 use super::plan::{Place, Plan};
-use super::{held, held_bytes};
 use crate::{Error, Result, kernel_names};
 use cactus_base::AlignedBuf;
 use cactus_ir::{
@@ -27,6 +27,8 @@ pub(super) struct Run<'a> {
     pub(super) plan: &'a Plan,
     pub(super) bindings: &'a Bindings,
     pub(super) memory: &'a mut Memory,
+    /// The elements of each input, as they are held.
+    pub(super) inputs: &'a [&'a [u8]],
     pub(super) exec: Exec<'a>,
 }
 
@@ -71,12 +73,13 @@ pub(super) fn check(graph: &Graph, node: &Node) -> Result<()> {
     Ok(())
 }
 
-/// Operands of a node: constant, or in the slots while the result's is taken out.
+/// Operands of a node: constant, an input, or in the slots while the result's is taken out.
 pub(super) struct Operands<'a> {
     constants: &'a Constants,
     plan: &'a Plan,
     graph: &'a Graph,
     slots: &'a [Option<AlignedBuf>],
+    inputs: &'a [&'a [u8]],
 }
 
 impl<'a> Operands<'a> {
@@ -89,6 +92,7 @@ impl<'a> Operands<'a> {
         };
         let (bytes, start) = match self.plan.places.get(&v) {
             Some(Place::Slot { slot, start }) => (self.slots[*slot].as_deref().unwrap_or(&[]), *start),
+            Some(Place::Input { index, start }) => (self.inputs[*index], *start),
             Some(Place::Constant { of, start }) => (self.constants.plain(*of).ok_or_else(missing)?, *start),
             None => return Err(missing()),
         };
@@ -111,24 +115,6 @@ impl<'a> Operands<'a> {
 }
 
 impl Run<'_> {
-    /// Stores an input.
-    pub(super) fn set(&mut self, v: ValueId, tensor: &Tensor) {
-        if let Some(Place::Slot { slot, .. }) = self.plan.places.get(&v) {
-            let bytes = held(tensor);
-            if let Some(memory) = self.memory.slots[*slot].as_deref_mut() {
-                memory[..bytes.len()].copy_from_slice(&bytes);
-            }
-        }
-    }
-
-    /// The memory of an input.
-    pub(super) fn input_bytes(&mut self, v: ValueId) -> Option<&mut [u8]> {
-        match self.plan.places.get(&v) {
-            Some(Place::Slot { slot, .. }) => self.memory.slots[*slot].as_deref_mut(),
-            _ => None,
-        }
-    }
-
     /// The bytes of a value.
     pub(super) fn bytes(&self, v: ValueId) -> Result<&[u8]> {
         self.operands().bytes(v)
@@ -152,6 +138,7 @@ impl Run<'_> {
             plan: self.plan,
             graph: self.graph,
             slots: &self.memory.slots,
+            inputs: self.inputs,
         }
     }
 

@@ -7,6 +7,7 @@ use super::held_bytes;
 use super::memory::Memory;
 use super::plan::Plan;
 use crate::Result;
+use cactus_base::AlignedBuf;
 use cactus_bundle::Bundle;
 use cactus_ir::{BATCH, Bindings, Graph, SEQ};
 use cactus_kernels::Exec;
@@ -29,7 +30,16 @@ pub(crate) trait Exchange {
 pub(crate) struct Island {
     graph: Graph,
     constants: Constants,
-    ready: Mutex<VecDeque<(Bindings, Plan, Memory)>>,
+    ready: Mutex<VecDeque<Ready>>,
+}
+
+/// Plan and memory for one number of rows.
+#[derive(Debug)]
+struct Ready {
+    bindings: Bindings,
+    plan: Plan,
+    memory: Memory,
+    inputs: Vec<AlignedBuf>,
 }
 
 impl Island {
@@ -66,39 +76,46 @@ impl Island {
         bindings.insert(SEQ.to_owned(), rows);
         bindings.insert(BATCH.to_owned(), 1);
         let mut ready = self.ready.lock().unwrap_or_else(|e| e.into_inner());
-        let (_, plan, mut memory) = match ready
+        let mut at = match ready
             .iter()
-            .position(|(b, ..)| *b == bindings)
+            .position(|r| r.bindings == bindings)
             .and_then(|i| ready.remove(i))
         {
             Some(found) => found,
             None => {
                 let plan = Plan::new(&self.graph, &self.constants, &bindings)?;
-                let memory = Memory::new(&plan)?;
-                (bindings.clone(), plan, memory)
+                let inputs = self.graph.inputs().iter().map(|&v| {
+                    let elements: usize = plan.shapes[v.index()].iter().product();
+                    AlignedBuf::zeroed(elements * held_bytes(self.graph.ty(v).dtype))
+                });
+                Ready {
+                    inputs: inputs.collect::<std::result::Result<_, _>>()?,
+                    memory: Memory::new(&plan)?,
+                    bindings,
+                    plan,
+                }
             }
         };
+        for (i, input) in at.inputs.iter_mut().enumerate() {
+            exchange.read(i, input);
+        }
+        let inputs: Vec<&[u8]> = at.inputs.iter().map(|input| &**input).collect();
         let mut run = Run {
             graph: &self.graph,
             constants: &self.constants,
-            plan: &plan,
-            bindings: &bindings,
-            memory: &mut memory,
+            plan: &at.plan,
+            bindings: &at.bindings,
+            memory: &mut at.memory,
+            inputs: &inputs,
             exec,
         };
-        for (i, &v) in self.graph.inputs().iter().enumerate() {
-            let len = plan.shapes[v.index()].iter().product::<usize>() * held_bytes(self.graph.ty(v).dtype);
-            if let Some(slot) = run.input_bytes(v) {
-                exchange.read(i, &mut slot[..len]);
-            }
-        }
         for (_, node) in self.graph.nodes() {
             run.node(node)?;
         }
         for (i, (_, v)) in self.graph.outputs().iter().enumerate() {
             exchange.write(i, run.bytes(*v)?);
         }
-        ready.push_front((bindings, plan, memory));
+        ready.push_front(at);
         ready.truncate(KEPT);
         Ok(())
     }

@@ -20,7 +20,7 @@ use cactus_base::Pool;
 use cactus_bundle::Bundle;
 use cactus_ir::{Bindings, Graph, ValueId};
 use cactus_kernels::{Exec, Kernels};
-use cactus_tensor::{DType, Data, Tensor};
+use cactus_tensor::{DType, Elements, Tensor, TensorView};
 use constants::Constants;
 use memory::Memory;
 use plan::Plan;
@@ -131,6 +131,14 @@ impl Function {
         self.run_observed(pool, width, inputs, None)
     }
 
+    /// As [`Function::run`], of inputs that somebody else owns; they are read in place.
+    ///
+    /// # Errors
+    /// As [`Function::run`].
+    pub fn run_views(&self, pool: &Pool, width: usize, inputs: &BTreeMap<String, TensorView<'_>>) -> Result<Named> {
+        self.call(pool, width, inputs, None)
+    }
+
     /// As [`Function::run`]; `observe` is called after every operation.
     ///
     /// # Errors
@@ -140,6 +148,17 @@ impl Function {
         pool: &Pool,
         width: usize,
         inputs: &BTreeMap<String, Tensor>,
+        observe: Option<&mut NodeObserver<'_>>,
+    ) -> Result<Named> {
+        let inputs = inputs.iter().map(|(name, tensor)| (name.clone(), tensor.view()));
+        self.call(pool, width, &inputs.collect(), observe)
+    }
+
+    fn call(
+        &self,
+        pool: &Pool,
+        width: usize,
+        inputs: &BTreeMap<String, TensorView<'_>>,
         mut observe: Option<&mut NodeObserver<'_>>,
     ) -> Result<Named> {
         let bindings = self.bind(inputs)?;
@@ -155,20 +174,22 @@ impl Function {
             ));
         };
         let step = pool.step(width);
+        let given = self.graph.inputs().iter();
+        let given: Vec<&[u8]> = given
+            .map(|&v| bytes_of(inputs[&self.graph.value(v).name].elements()))
+            .collect();
         let mut run = execute::Run {
             graph: &self.graph,
             constants: &self.constants,
             plan,
             bindings,
             memory,
+            inputs: &given,
             exec: Exec {
                 kernels: self.kernels,
                 step: &step,
             },
         };
-        for &v in self.graph.inputs() {
-            run.set(v, &inputs[&self.graph.value(v).name]);
-        }
         for (_, node) in self.graph.nodes() {
             let begun = observe.is_some().then(Instant::now);
             if let Err(e) = run.node(node) {
@@ -195,7 +216,7 @@ impl Function {
     }
 
     /// The value of every symbol, by the shapes of the inputs, which must all fit.
-    pub(crate) fn bind(&self, inputs: &BTreeMap<String, Tensor>) -> Result<Bindings> {
+    pub(crate) fn bind(&self, inputs: &BTreeMap<String, TensorView<'_>>) -> Result<Bindings> {
         let declared = || {
             let all = self.graph.inputs().iter().map(|&v| self.port(v));
             all.collect::<Vec<_>>().join(", ")
@@ -286,11 +307,15 @@ fn held_bytes(dtype: DType) -> usize {
 }
 
 /// The elements of a tensor as they are held.
-pub(crate) fn held(tensor: &Tensor) -> Vec<u8> {
-    match tensor.data() {
-        Data::F32(v) => bytemuck::cast_slice(v).to_vec(),
-        Data::I64(v) => bytemuck::cast_slice(v).to_vec(),
-        Data::Bool(v) => v.iter().map(|&b| b.into()).collect(),
-        _ => Vec::new(),
+pub(crate) fn held(tensor: &Tensor) -> &[u8] {
+    bytes_of(tensor.view().elements())
+}
+
+fn bytes_of(elements: Elements<'_>) -> &[u8] {
+    match elements {
+        Elements::F32(v) => bytemuck::cast_slice(v),
+        Elements::I64(v) => bytemuck::cast_slice(v),
+        Elements::Bool(v) => bytemuck::cast_slice(v),
+        _ => &[],
     }
 }

@@ -14,6 +14,8 @@ const MAX_VALUE_BYTES: usize = 1 << 34;
 pub(super) enum Place {
     /// In memory slot `slot`, from byte `start`.
     Slot { slot: usize, start: usize },
+    /// In the memory that the caller gave for input `index`, from byte `start`.
+    Input { index: usize, start: usize },
     /// In the constant `of`, from byte `start`.
     Constant { of: ValueId, start: usize },
 }
@@ -91,24 +93,17 @@ impl Plan {
         }
         let mut free: Vec<usize> = Vec::new();
         let mut owner: HashMap<ValueId, usize> = HashMap::new();
-        for &v in graph.inputs() {
-            self.slots.push(sizes[v.index()]);
-            owner.insert(v, self.slots.len() - 1);
-            self.places.insert(
-                v,
-                Place::Slot {
-                    slot: self.slots.len() - 1,
-                    start: 0,
-                },
-            );
+        for (index, &v) in graph.inputs().iter().enumerate() {
+            self.places.insert(v, Place::Input { index, start: 0 });
         }
         for (i, (_, node)) in graph.nodes().enumerate() {
             let out = node.outputs[0];
             let (of, start) = base(out);
             let place = if of != out {
-                match owner.get(&of) {
-                    Some(&slot) => Place::Slot { slot, start },
-                    None => Place::Constant { of, start },
+                match (owner.get(&of), self.places.get(&of)) {
+                    (Some(&slot), _) => Place::Slot { slot, start },
+                    (None, Some(&Place::Input { index, .. })) => Place::Input { index, start },
+                    (None, _) => Place::Constant { of, start },
                 }
             } else {
                 let need = sizes[out.index()];
