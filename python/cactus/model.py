@@ -75,7 +75,7 @@ class Model:
         What is no bundle is downloaded and converted into the cache first, with `bits` for each weight (1, 2, 3, 4, 5, 6, 8, 16
         or 32). `progress` is called with each step of that; by default a bar is shown on a terminal and in a notebook.
         `context` is in tokens, of prompt and answer together. `batch` answers are computed together at most. Ctrl-C stops a
-        download; a conversion goes on in the background until it is done or the process ends.
+        download and a conversion.
         """
         name = os.fsdecode(model)
         if not isinstance(progress, bool) and not callable(progress):

@@ -61,12 +61,14 @@ pub const ARROWS: &[(&str, &[&str])] = &[
             "runtime",
             "text",
             "engine",
+            "hub",
+            "store",
         ],
     ),
     (
         "python",
         &[
-            "base", "bundle", "tensor", "passes", "runtime", "engine", "hub", "quality", "store", "protocol",
+            "base", "bundle", "tensor", "passes", "runtime", "engine", "hub", "store", "protocol",
         ],
     ),
     ("cli", ALL),

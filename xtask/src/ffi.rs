@@ -29,17 +29,19 @@ const WAYS: &[(&str, &[&str], (&str, &str))] = &[
 
 /// Compilers, flags and programs.
 const PROGRAMS: &[(&str, &[&str], &str)] = &[
-    (
-        "cc",
-        &["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"],
-        "answer.c",
-    ),
+    ("cc", C11, "answer.c"),
+    ("cc", C11, "names.c"),
     (
         "c++",
         &["-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror"],
         "answer.cpp",
     ),
 ];
+
+const C11: &[&str] = &["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"];
+
+/// A model that is no bundle.
+const SOURCE: &str = "golden/models/qwen2_tied";
 
 /// The step.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
@@ -55,7 +57,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     let mut install = context.command("scripts/install_c.sh");
     let mut convert = context.command("cargo");
     convert.args(["run", "--quiet", "--locked", "--package", "cactus-cli", "--", "convert"]);
-    convert.arg("golden/models/qwen2_tied").arg(&bundle);
+    convert.arg(SOURCE).arg(&bundle);
     for command in [install.arg(&prefix).env("CACTUS_PROFILE", "dev"), &mut convert] {
         if let failed @ Outcome::Failed(_) = context.run(command)? {
             return Ok(failed);
@@ -63,6 +65,11 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     }
     let mut left_out = Vec::new();
     for (compiler, dialect, source) in PROGRAMS {
+        // What each program is given; a cache is made once in each way.
+        let arguments = |way: &str| match *source {
+            "names.c" => vec![SOURCE.into(), folder.join(format!("cache-{way}"))],
+            _ => vec![bundle.clone()],
+        };
         for (way, flags, environment) in WAYS {
             let program = folder.join(format!("{source}.{way}"));
             let mut build = context.command(compiler);
@@ -79,7 +86,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
                 return Ok(failed);
             }
             let mut run = context.command(&program);
-            run.arg(&bundle).env(environment.0, environment.1);
+            run.args(arguments(way)).env(environment.0, environment.1);
             if let failed @ Outcome::Failed(_) = context.run(&mut run)? {
                 return Ok(failed);
             }
@@ -95,7 +102,9 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
             "--leak-check=full",
             "--errors-for-leak-kinds=definite",
         ]);
-        valgrind.arg(folder.join(format!("{source}.plain"))).arg(&bundle);
+        valgrind
+            .arg(folder.join(format!("{source}.plain")))
+            .args(arguments("valgrind"));
         if let failed @ Outcome::Failed(_) = context.run(&mut valgrind)? {
             return Ok(failed);
         }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// A hub with the user's settings.
 pub(crate) fn hub(token: Option<String>, offline: bool) -> Result<Hub> {
-    cactus_store::hub(token, offline).map_err(of_store)
+    cactus_store::hub(token, offline, None).map_err(of_store)
 }
 
 /// The model on this machine, fetched where it is not.

@@ -195,19 +195,67 @@ private:
     bool over_ = false;
 };
 
+/// A step on the way to a model. Texts are valid until the callback returns.
+struct Progress {
+    std::string_view stage;
+    std::string_view what;
+    uint64_t done;
+    uint64_t total;
+};
+
+/// Gives false to stop.
+using OnProgress = std::function<bool(const Progress &)>;
+
+namespace detail {
+
+/// Hears progress, and keeps what the function throws.
+class Listening {
+public:
+    explicit Listening(OnProgress on_progress) : on_progress_(std::move(on_progress)) {}
+
+    cactus_progress_callback callback() const noexcept { return on_progress_ ? &Listening::tell : nullptr; }
+
+    /// Throws what the function threw, or how the call failed.
+    void check(int code) const {
+        if (thrown_) std::rethrow_exception(thrown_);
+        detail::check(code);
+    }
+
+private:
+    static int tell(const char *stage, const char *what, uint64_t done, uint64_t total, void *user_data) noexcept {
+        auto *self = static_cast<Listening *>(user_data);
+        try {
+            return self->on_progress_(Progress{stage, what, done, total}) ? 0 : 1;
+        } catch (...) {
+            self->thrown_ = std::current_exception();
+            return 1;
+        }
+    }
+
+    OnProgress on_progress_;
+    std::exception_ptr thrown_;
+};
+
+inline const char *or_null(const std::string &text) noexcept { return text.empty() ? nullptr : text.c_str(); }
+
+} // namespace detail
+
+/// The folder of a bundle of the model `name`, which is downloaded and converted where need be, and not loaded.
+inline std::string prepare(const std::string &name, const std::string &options_json = {}, OnProgress on_progress = {}) {
+    detail::Listening listening(std::move(on_progress));
+    char *path = nullptr;
+    listening.check(cactus_model_prepare(name.c_str(), detail::or_null(options_json), listening.callback(), &listening, &path));
+    return detail::take(path);
+}
+
 /// A loaded model. Any number of threads may use it at once.
 class Model {
 public:
-    using OnProgress = std::function<bool(std::string_view stage, uint64_t done, uint64_t total)>;
-
-    /// Loads a model. `on_progress` gives false to stop.
-    explicit Model(const std::string &path, const std::string &options_json = {}, OnProgress on_progress = {}) {
-        Progress progress{std::move(on_progress), nullptr};
-        const bool listens = static_cast<bool>(progress.on_progress);
-        const int code = cactus_model_load(path.c_str(), options_json.empty() ? nullptr : options_json.c_str(),
-                                           listens ? &Model::tell : nullptr, &progress, handle_.place());
-        if (progress.thrown) std::rethrow_exception(progress.thrown);
-        detail::check(code);
+    /// Loads a model: a bundle, a GGUF file, a Hugging Face folder or id, or a known name.
+    explicit Model(const std::string &name, const std::string &options_json = {}, OnProgress on_progress = {}) {
+        detail::Listening listening(std::move(on_progress));
+        listening.check(cactus_model_load(name.c_str(), detail::or_null(options_json), listening.callback(), &listening,
+                                          handle_.place()));
     }
 
     /// Begins a request. Without `on_event`, `Request::next` gives the events.
@@ -256,21 +304,6 @@ public:
     cactus_model *get() const noexcept { return handle_.get(); }
 
 private:
-    struct Progress {
-        OnProgress on_progress;
-        std::exception_ptr thrown;
-    };
-
-    static int tell(const char *stage, uint64_t done, uint64_t total, void *user_data) noexcept {
-        auto *progress = static_cast<Progress *>(user_data);
-        try {
-            return progress->on_progress(stage, done, total) ? 0 : 1;
-        } catch (...) {
-            progress->thrown = std::current_exception();
-            return 1;
-        }
-    }
-
     detail::Handle<cactus_model, cactus_model_close> handle_;
 };
 
@@ -278,8 +311,7 @@ private:
 class Session {
 public:
     explicit Session(const Model &model, const std::string &defaults_json = {}) {
-        const char *defaults = defaults_json.empty() ? nullptr : defaults_json.c_str();
-        detail::check(cactus_session_open(model.get(), defaults, handle_.place()));
+        detail::check(cactus_session_open(model.get(), detail::or_null(defaults_json), handle_.place()));
     }
 
     /// Adds to the conversation and answers it: a JSON string, or an object as for `Model::start`.

@@ -36,17 +36,23 @@ pub enum Code {
     Cancelled = -11,
     /// It cannot be done from inside a callback, because it would wait for that callback.
     InCallback = -12,
-    /// The model cannot be found, downloaded or converted.
+    /// The model cannot be downloaded or converted: what came is damaged, or cannot be used.
     Fetch = -13,
     /// A file cannot be read or written, or memory or a thread cannot be had.
     System = -14,
     /// This build of the library does not have it.
     NotInBuild = -15,
+    /// There is no model of that name, or nothing at that path. The message has names like it.
+    NotFound = -16,
+    /// The model is not on this machine, and the network cannot be reached or is turned off.
+    Offline = -17,
+    /// The service wants a token, or refuses the one that it got.
+    Unauthorized = -18,
 }
 
 impl Code {
     /// Every code.
-    pub const ALL: [Code; 16] = [
+    pub(crate) const ALL: [Code; 19] = [
         Code::Ok,
         Code::Internal,
         Code::BufferTooSmall,
@@ -63,6 +69,9 @@ impl Code {
         Code::Fetch,
         Code::System,
         Code::NotInBuild,
+        Code::NotFound,
+        Code::Offline,
+        Code::Unauthorized,
     ];
 
     /// A stable name for logs and exceptions.
@@ -84,6 +93,9 @@ impl Code {
             Code::Fetch => c"fetch",
             Code::System => c"system",
             Code::NotInBuild => c"not_in_build",
+            Code::NotFound => c"not_found",
+            Code::Offline => c"offline",
+            Code::Unauthorized => c"unauthorized",
         }
     }
 }

@@ -1,130 +1,14 @@
-//! Models of our own API: loading, what is known of one, tokens, scores, and hints from the system.
+//! Models of our own API once they are loaded: what is known of one, tokens, scores, and hints from the system.
 
-use crate::callback::{UserData, call};
-use crate::failure::{Code, Failure, Result};
-use crate::loaded::{Loaded, MODELS};
-use crate::output::{c_string, owned, put_required};
-use crate::types::{cactus_model, cactus_progress_callback};
+use crate::failure::{Failure, Result};
+use crate::loaded::MODELS;
+use crate::output::{owned, put_required};
+use crate::types::cactus_model;
 use crate::{guard, input, scoring};
-use cactus_engine::scheduler::SchedulerLimits;
-use cactus_engine::{Bundle, KvDType, LoadOptions, Model};
+use cactus_engine::{Bundle, LoadOptions, Model};
 use serde_json::{Map, Value, json};
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_int};
 use std::path::Path;
-
-/// Options of loading.
-const OPTIONS: [&str; 9] = [
-    "context_tokens",
-    "chunk_tokens",
-    "kv_dtype",
-    "threads",
-    "decode_threads",
-    "pin",
-    "sequences",
-    "queue",
-    "kv_tokens",
-];
-
-/// Says how loading goes on.
-struct Progress {
-    callback: cactus_progress_callback,
-    user_data: UserData,
-}
-
-impl Progress {
-    /// # Errors
-    /// [`Code::Cancelled`] where the caller wants to stop.
-    fn tell(&self, stage: &str, done: u64, total: u64) -> Result<()> {
-        let Some(function) = self.callback else {
-            return Ok(());
-        };
-        let stage = c_string(stage.to_owned());
-        // SAFETY: the caller gave a function of this type, and what belongs to it.
-        let stop = call(0, || unsafe { function(stage.as_ptr(), done, total, self.user_data.0) });
-        match stop {
-            0 => Ok(()),
-            _ => Err(Failure::new(Code::Cancelled, "loading was stopped")),
-        }
-    }
-}
-
-fn load_options(map: &Map<String, Value>) -> Result<(LoadOptions, SchedulerLimits)> {
-    if let Some(unknown) = map.keys().find(|key| !OPTIONS.contains(&key.as_str())) {
-        let what = format!(
-            "`options_json`: `{unknown}` is unknown; the options are {}",
-            OPTIONS.join(", ")
-        );
-        return Err(Failure::argument(what));
-    }
-    let count = |name: &str, most: u64| match map.get(name) {
-        None | Some(Value::Null) => Ok(None),
-        Some(value) => match value.as_u64().filter(|n| (1..=most).contains(n)) {
-            Some(n) => Ok(Some(n as usize)),
-            None => Err(Failure::argument(format!(
-                "`options_json`: `{name}` should be a whole number from 1 to {most}, found {value:.40}"
-            ))),
-        },
-    };
-    let (mut load, mut limits) = (LoadOptions::default(), SchedulerLimits::default());
-    load.context_tokens = count("context_tokens", 1 << 24)?.unwrap_or(load.context_tokens);
-    load.chunk_tokens = count("chunk_tokens", 1 << 16)?.unwrap_or(load.chunk_tokens);
-    load.threads = count("threads", 1024)?;
-    load.decode_threads = count("decode_threads", 1024)?;
-    load.kv_dtype = match map.get("kv_dtype").unwrap_or(&Value::Null) {
-        Value::Null => load.kv_dtype,
-        Value::String(word) if word == "int8" => KvDType::I8G32,
-        Value::String(word) if word == "f16" => KvDType::F16,
-        other => {
-            let what = format!("`options_json`: `kv_dtype` should be \"int8\" or \"f16\", found {other:.40}");
-            return Err(Failure::argument(what));
-        }
-    };
-    load.pin = match map.get("pin").unwrap_or(&Value::Null) {
-        Value::Null => load.pin,
-        Value::Bool(on) => *on,
-        other => {
-            let what = format!("`options_json`: `pin` should be true or false, found {other:.40}");
-            return Err(Failure::argument(what));
-        }
-    };
-    limits.sequences = count("sequences", 1 << 16)?.unwrap_or(limits.sequences);
-    limits.queue = count("queue", 1 << 24)?.unwrap_or(limits.queue);
-    limits.kv_tokens = count("kv_tokens", 1 << 32)?;
-    Ok((load, limits))
-}
-
-/// Loads the bundle in the folder `path`. `options_json` (NULL, or an object) has `context_tokens`, `threads`, `decode_threads`,
-/// `pin`, `kv_dtype`, `chunk_tokens`, `sequences`, `queue` and `kv_tokens`. `progress` may be NULL.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cactus_model_load(
-    path: *const c_char,
-    options_json: *const c_char,
-    progress: cactus_progress_callback,
-    user_data: *mut c_void,
-    model: *mut *mut cactus_model,
-) -> c_int {
-    guard::code(|| {
-        // SAFETY: the header's contract of strings and results.
-        let (path, options) = unsafe {
-            put_required(model, "model", std::ptr::null_mut())?;
-            (
-                input::text(path, "path")?,
-                input::optional_text(options_json, "options_json")?,
-            )
-        };
-        let (load, limits) = load_options(&input::object(options, "options_json")?)?;
-        let progress = Progress {
-            callback: progress,
-            user_data: UserData(user_data),
-        };
-        progress.tell("load", 0, 1)?;
-        let loaded = Loaded::open(Path::new(path), &load, limits)?;
-        progress.tell("load", 1, 1)?;
-        let handle = MODELS.insert(loaded)?;
-        // SAFETY: as above.
-        unsafe { put_required(model, "model", handle.cast()) }
-    })
-}
 
 /// Closes a model: cancels its requests, waits until nothing of them runs, and frees it. Requests and sessions of it still have to
 /// be closed. From inside a callback it does not wait.

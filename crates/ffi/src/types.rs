@@ -78,10 +78,19 @@ pub struct cactus_event {
 #[allow(non_camel_case_types)]
 pub type cactus_event_callback = Option<unsafe extern "C" fn(event: *const cactus_event, user_data: *mut c_void)>;
 
-/// Takes the progress of loading: what is being done (`resolve`, `download`, `convert`, `load`), how much of it is done and of
-/// how much, in bytes or in the stage's own parts; 0 of 0 where that is not known. A result other than 0 stops. It is called on
-/// the thread that loads, and must not throw.
+/// Takes the progress of loading: `stage` is what is being done (`waiting`, `downloading`, `checking`, `converting`,
+/// `reading source`, `choosing bits`, `calibrating`, `measuring quality`, `loading`, or `note`, which the user should read); `what`
+/// is what it is about (a model, a file, a text), or empty; then how much of it is done and of how much, in bytes or in the stage's
+/// own parts, 0 of 0 where that is not known. A result other than 0 stops within seconds, with `CACTUS_CODE_CANCELLED`; what was
+/// downloaded is kept for the next time. It is called on the thread that loads, at most some ten times a second while it
+/// downloads, and must not throw. Texts are valid until it returns.
 #[allow(non_camel_case_types)]
 pub type cactus_progress_callback = Option<
-    unsafe extern "C" fn(stage: *const c_char, done: u64, total: u64, user_data: *mut c_void) -> std::ffi::c_int,
+    unsafe extern "C" fn(
+        stage: *const c_char,
+        what: *const c_char,
+        done: u64,
+        total: u64,
+        user_data: *mut c_void,
+    ) -> std::ffi::c_int,
 >;

@@ -4,7 +4,7 @@
 //! written. A few are under way at once, one for each core, so memory holds a few tensors and never the model.
 
 use crate::encode::{Encoder, LARGE, Stored};
-use crate::{Error, ErrorKind, Result, SourceModel, TensorSource, TokenizerFiles, hf};
+use crate::{Error, ErrorKind, Result, SourceModel, Stop, TensorSource, TokenizerFiles, hf};
 use cactus_bundle::{About, BundleWriter, Provenance, TokenIds};
 use cactus_ir::WeightExpr;
 use cactus_models::ModelDef;
@@ -44,6 +44,8 @@ pub struct ConvertOptions {
     pub threads: Option<usize>,
     /// Whether matrices with values that half precision cannot hold are stored in single precision where half is asked for.
     pub widen: bool,
+    /// Stops the conversion before its end.
+    pub stop: Stop,
 }
 
 impl Default for ConvertOptions {
@@ -57,6 +59,7 @@ impl Default for ConvertOptions {
             passes: cactus_passes::Options::default(),
             threads: None,
             widen: false,
+            stop: Stop::default(),
         }
     }
 }
@@ -173,7 +176,7 @@ pub fn convert_calibrated(
         .collect::<Result<_>>()?;
     let (hashes, errors) = std::thread::scope(|scope| {
         let files = model.tensors.files();
-        let hashing = scope.spawn(move || hash_files(&files));
+        let hashing = scope.spawn(move || hash_files(&files, &options.stop));
         let written = write_weights(&mut writer, &*model.tensors, &weights, options, calibration, progress);
         let hashes = hashing
             .join()
@@ -267,6 +270,7 @@ pub(crate) fn write_weights(
     // Encoding with feedback uses every core for one tensor; everything else makes one tensor on each core.
     let mut rest = weights;
     while let Some((name, expr, dims, packing)) = rest.first() {
+        options.stop.check()?;
         let known = match (calibration.as_deref_mut(), packing.codebook_bits(), &dims[..]) {
             (Some(c), Some(_), &[_, k]) => c.prepare(name, k)?,
             _ => false,
@@ -329,13 +333,14 @@ pub(crate) fn write_weights(
     Ok(errors)
 }
 
-pub(crate) fn hash_files(files: &[PathBuf]) -> Result<BTreeMap<String, String>> {
+pub(crate) fn hash_files(files: &[PathBuf], stop: &Stop) -> Result<BTreeMap<String, String>> {
     let mut out = BTreeMap::new();
     let mut buffer = vec![0u8; 1 << 20];
     for path in files {
         let mut file = File::open(path).map_err(|e| Error::reading(path, e))?;
         let mut hash = Sha256::new();
         loop {
+            stop.check()?;
             match file.read(&mut buffer).map_err(|e| Error::reading(path, e))? {
                 0 => break,
                 n => hash.update(&buffer[..n]),

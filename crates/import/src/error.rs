@@ -15,6 +15,8 @@ pub enum ErrorKind {
     Malformed,
     /// The file is sound and holds something that this version does not read.
     Unsupported,
+    /// Somebody asked to stop, by [`crate::Stop`].
+    Stopped,
 }
 
 /// An error of this crate: a kind, a sentence, and the place it happened at as far as it is known.

@@ -20,6 +20,7 @@ mod requantized;
 mod safetensors;
 mod source;
 pub mod state_dict;
+mod stop;
 mod strided;
 mod weights;
 
@@ -29,4 +30,5 @@ pub use error::{Error, ErrorKind, Result};
 pub use hf::open_folder;
 pub use safetensors::SafetensorsSource;
 pub use source::{SourceModel, TensorSource, TokenizerFiles, open};
+pub use stop::Stop;
 pub use weights::{WEIGHTS_TASK, convert_weights, is_weights_file, open_weights};

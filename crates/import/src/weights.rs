@@ -81,7 +81,7 @@ pub fn convert_weights(
         .collect::<Result<_>>()?;
     let mut writer = BundleWriter::create(destination, options.replace).map_err(convert::from_bundle)?;
     let errors = convert::write_weights(&mut writer, &*tensors, &weights, options, None, progress)?;
-    let source_sha256 = convert::hash_files(&tensors.files())?;
+    let source_sha256 = convert::hash_files(&tensors.files(), &options.stop)?;
     let name = source.file_stem().unwrap_or(source.as_os_str()).to_string_lossy();
     let about = About {
         name: options.name.clone().unwrap_or_else(|| name.into_owned()),

@@ -1,9 +1,7 @@
 //! From a name to a bundle, with progress.
 
 use crate::{TICK, errors, live};
-use cactus_hub::Event;
 use cactus_passes::Bits;
-use cactus_quality::Stage;
 use cactus_store::{Step, Wanted, Watcher};
 use pyo3::prelude::*;
 use std::path::PathBuf;
@@ -24,45 +22,12 @@ struct Sending {
     cancelled: Arc<AtomicBool>,
 }
 
-impl Sending {
-    fn send(&self, stage: &'static str, what: impl ToString, done: u64, total: u64) {
-        // Nobody listens any more after an interrupt.
-        let _ = self.to.send(Message::Step(stage, what.to_string(), done, total));
-    }
-}
-
 impl Watcher for Sending {
     fn step(&self, step: Step<'_>) {
-        match step {
-            Step::Fetch(Event::Waiting { id }) => self.send("waiting", id, 0, 0),
-            Step::Fetch(Event::Begin {
-                id,
-                total_bytes,
-                resumed_bytes,
-            }) => self.send("downloading", id, resumed_bytes, total_bytes),
-            Step::Fetch(Event::Bytes { done, total }) => self.send("downloading", "", done, total),
-            Step::Fetch(Event::Verify { name }) => self.send("checking", name, 0, 0),
-            Step::Converting { source, .. } => self.send("converting", source.display(), 0, 0),
-            Step::Stage { stage, done, total } => {
-                let stage = match stage {
-                    Stage::Reference => "reading source",
-                    Stage::Sensitivity => "choosing bits",
-                    Stage::Calibrating => "calibrating",
-                    Stage::Measuring => "measuring quality",
-                    _ => "converting",
-                };
-                self.send(stage, "", done, total);
-            }
-            Step::Made(made) => {
-                for note in &made.outcome.notes {
-                    self.send("note", note, 0, 0);
-                }
-                if let Some(why) = &made.below_floor {
-                    self.send("note", why, 0, 0);
-                }
-            }
-            _ => {}
-        }
+        step.tell(&mut |stage, what, done, total| {
+            // Nobody listens any more after an interrupt.
+            let _ = self.to.send(Message::Step(stage, what.to_owned(), done, total));
+        });
     }
 
     fn is_cancelled(&self) -> bool {
@@ -71,7 +36,8 @@ impl Watcher for Sending {
 }
 
 /// The folder of a bundle of the model `name`, fetched and converted into the cache where need be. `progress` is called with
-/// stage, what, done and total. An interrupt stops a download; a conversion goes on in the background until the process ends.
+/// stage, what, done and total. An interrupt stops a download or a
+/// conversion.
 #[pyfunction]
 #[pyo3(signature = (name, *, bits, calibrate, reconvert, token, offline, progress))]
 #[allow(clippy::too_many_arguments, reason = "they are keywords")]
@@ -105,8 +71,8 @@ pub(crate) fn prepare(
                 to: to.clone(),
                 cancelled: theirs,
             });
-            let made =
-                cactus_store::hub(token, offline).and_then(|hub| cactus_store::bundle(&hub, &name, &wanted, &watcher));
+            let made = cactus_store::hub(token, offline, None)
+                .and_then(|hub| cactus_store::bundle(&hub, &name, &wanted, &watcher));
             let _ = to.send(Message::End(made));
         });
     if let Err(e) = spawned {

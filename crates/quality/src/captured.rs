@@ -5,8 +5,8 @@ use crate::pipeline::{Job, Progress, Weights};
 use crate::{Made, Request, Result, Stage};
 use cactus_bundle::Bundle;
 use cactus_engine::Model;
-use cactus_import::Calibration;
 use cactus_import::pt2::{Task, TranspileOptions, transpile_calibrated};
+use cactus_import::{Calibration, Stop};
 use cactus_passes::{Bits, Policy};
 use cactus_runtime::{Options, Program};
 use std::cell::RefCell;
@@ -82,6 +82,7 @@ pub fn transpile_measured(
         threads: None,
         destination,
         replace: options.replace,
+        stop: Stop::default(),
     };
     let mut request = request.clone();
     if !few {

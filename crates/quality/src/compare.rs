@@ -35,12 +35,12 @@ pub struct Comparison {
 /// the windows done and the comparison so far.
 ///
 /// # Errors
-/// [`crate::ErrorKind::Mismatch`] where the vocabularies differ; what the runtime found.
+/// [`crate::ErrorKind::Mismatch`] where the vocabularies differ; what the runtime found; what `progress` ends it with.
 pub fn compare(
     reference: &mut Runner,
     candidate: &mut Runner,
     windows: &Windows,
-    progress: &mut dyn FnMut(usize, &Comparison),
+    progress: &mut dyn FnMut(usize, &Comparison) -> Result<()>,
 ) -> Result<Comparison> {
     if reference.vocab_size() != candidate.vocab_size() {
         return Err(Error::Mismatch(format!(
@@ -70,7 +70,7 @@ pub fn compare(
                 sums.add(&held[i * vocab..(i + 1) * vocab], logits, next);
             })?;
         }
-        progress(done + 1, &sums.comparison(done + 1, windows.length()));
+        progress(done + 1, &sums.comparison(done + 1, windows.length()))?;
     }
     reference.reset();
     candidate.reset();

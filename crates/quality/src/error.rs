@@ -14,6 +14,8 @@ pub enum ErrorKind {
     Task,
     /// The source cannot be converted.
     Convert,
+    /// Somebody asked to stop.
+    Stopped,
     /// The engine or the runtime refused a bundle or a call.
     Engine,
 }
@@ -70,6 +72,7 @@ impl Error {
             Self::Mismatch(_) => ErrorKind::Mismatch,
             Self::Floor { .. } => ErrorKind::Floor,
             Self::Task(_) => ErrorKind::Task,
+            Self::Convert(e) if e.kind() == cactus_import::ErrorKind::Stopped => ErrorKind::Stopped,
             Self::Convert(_) => ErrorKind::Convert,
             _ => ErrorKind::Engine,
         }

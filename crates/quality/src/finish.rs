@@ -2,7 +2,7 @@
 
 use crate::{Comparison, Error, Made, Report, Result, Runner, Stage, Verdict, Windows, compare};
 use cactus_bundle::Scratch;
-use cactus_import::Outcome;
+use cactus_import::{Outcome, Stop};
 use std::path::{Path, PathBuf};
 
 /// Path of the quality document in a bundle.
@@ -28,12 +28,14 @@ pub(crate) fn measure(
     candidate: &Path,
     windows: &Windows,
     progress: &dyn Fn(Stage, u64, u64),
+    stop: &Stop,
 ) -> Result<Comparison> {
     let mut candidate = Runner::open(candidate, windows.length(), reference.threads())?;
     let total = windows.iter().len() as u64;
     progress(Stage::Measuring, 0, total);
     compare(reference, &mut candidate, windows, &mut |done, _| {
         progress(Stage::Measuring, done as u64, total);
+        Ok(stop.check()?)
     })
 }
 

@@ -1,6 +1,6 @@
 //! What reaches each weight, collected by running text through a bundle, and the encoding that makes use of it.
 
-use crate::{Result, Runner, Windows};
+use crate::{Error, Result, Runner, Windows};
 use cactus_import::Calibration;
 use cactus_kernels::feedback::{Curvature, SecondMoments};
 use cactus_kernels::{Exec, Kernels};
@@ -25,7 +25,7 @@ pub struct Moments {
 }
 
 /// Gets the windows done and in all, of the run under way.
-type ProgressFn = Box<dyn FnMut(usize, usize)>;
+type ProgressFn = Box<dyn FnMut(usize, usize) -> Result<()>>;
 
 struct Progress(ProgressFn);
 
@@ -93,7 +93,7 @@ impl Moments {
                 }
             })?;
             all = shown;
-            (self.progress.0)(done + 1, count);
+            (self.progress.0)(done + 1, count)?;
         }
         wanted.retain(|_, sums| sums.seen() > 0);
         self.held = wanted;
@@ -110,9 +110,12 @@ impl Calibration for Moments {
     fn prepare(&mut self, name: &str, k: usize) -> cactus_import::Result<bool> {
         self.curvature = None;
         if !self.held.contains_key(name) {
-            self.collect(name).map_err(|e| {
-                let what = format!("cannot collect the inputs of the weight: {e}");
-                cactus_import::Error::new(cactus_import::ErrorKind::Unsupported, what).of_tensor(name)
+            self.collect(name).map_err(|e| match e {
+                Error::Convert(stopped) => stopped,
+                e => {
+                    let what = format!("cannot collect the inputs of the weight: {e}");
+                    cactus_import::Error::new(cactus_import::ErrorKind::Unsupported, what).of_tensor(name)
+                }
             })?;
         }
         if let Some(moments) = self.held.remove(name).filter(|m| m.k() == k) {

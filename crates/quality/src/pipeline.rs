@@ -9,7 +9,7 @@ use crate::finish::{Temporary, install, measure};
 use crate::{Error, Floor, Moments, Report, Result, Runner, Sensitivity, Text, Windows, allocate, sensitivity};
 use cactus_bundle::Bundle;
 use cactus_engine::Model;
-use cactus_import::{Calibration, ConvertOptions, Outcome, convert_calibrated};
+use cactus_import::{Calibration, ConvertOptions, Outcome, Stop, convert_calibrated};
 use cactus_passes::{Bits, Policy};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -143,6 +143,7 @@ pub fn convert_measured(
         threads: options.threads,
         destination,
         replace: options.replace,
+        stop: options.stop.clone(),
     };
     job.run(request, progress)
 }
@@ -173,6 +174,8 @@ pub(crate) struct Job<'a> {
     pub(crate) threads: Option<usize>,
     pub(crate) destination: &'a Path,
     pub(crate) replace: bool,
+    /// Ends it early.
+    pub(crate) stop: Stop,
 }
 
 impl Job<'_> {
@@ -233,7 +236,11 @@ impl Job<'_> {
                     (self.make)(Weights::Eight, &observed.0, None, Stage::Reference)?;
                 }
                 let shown = Rc::clone(progress);
-                let shown = Box::new(move |done, total| shown(Stage::Calibrating, done as u64, total as u64));
+                let stop = self.stop.clone();
+                let shown = Box::new(move |done, total| {
+                    shown(Stage::Calibrating, done as u64, total as u64);
+                    Ok(stop.check()?)
+                });
                 let runner = Runner::open(&observed.0, WINDOW, threads)?;
                 let mut moments = Moments::new(runner, windows, request.memory_bytes, shown)?;
                 (self.make)(asked, &candidate.0, Some(&mut moments), Stage::Converting)?
@@ -246,7 +253,7 @@ impl Job<'_> {
             Some(text) => {
                 let windows = windows(text, WINDOW, request.measure_tokens)?;
                 let mut runner = Runner::open(&reference.0, WINDOW, threads)?;
-                let found = measure(&mut runner, &candidate.0, &windows, &**progress)?;
+                let found = measure(&mut runner, &candidate.0, &windows, &**progress, &self.stop)?;
                 Some(Report::measured(found, request.floor, text.name().to_owned(), errors))
             }
             None => self

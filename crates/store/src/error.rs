@@ -14,6 +14,8 @@ pub enum ErrorKind {
     WeightsOnly,
     /// A file could not be read.
     Io,
+    /// The [`crate::Watcher`] stopped it.
+    Cancelled,
 }
 
 /// An error of this crate.
@@ -44,7 +46,9 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
+            Error::Hub(cactus_hub::Error::Cancelled { .. }) => ErrorKind::Cancelled,
             Error::Hub(e) => ErrorKind::Hub(e.kind()),
+            Error::Quality(e) if e.kind() == cactus_quality::ErrorKind::Stopped => ErrorKind::Cancelled,
             Error::Quality(e) => ErrorKind::Quality(e.kind()),
             Error::WeightsOnly(_) => ErrorKind::WeightsOnly,
             Error::Io { .. } => ErrorKind::Io,

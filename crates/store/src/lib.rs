@@ -8,12 +8,13 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod told;
 
 pub use error::{Error, ErrorKind, Result};
 
 use cactus_bundle::{Bundle, Checksum};
 use cactus_hub::{Fetched, Format, Hub, HubOptions, ModelRef};
-use cactus_import::{ConvertOptions, WEIGHTS_TASK};
+use cactus_import::{ConvertOptions, Stop, WEIGHTS_TASK};
 use cactus_passes::{Bits, Policy};
 use cactus_quality::{Calibrate, Made, Progress, QUALITY_PATH, Request, Stage, Text, convert_measured};
 use std::path::{Path, PathBuf};
@@ -75,7 +76,7 @@ pub trait Watcher {
     /// Something happened. It is called on the thread that asked for the bundle.
     fn step(&self, step: Step<'_>);
 
-    /// Asked often during a fetch; `true` stops it. A conversion goes on to its end.
+    /// Asked often; `true` stops the fetch, or the conversion after the tensors or the window of text under way.
     fn is_cancelled(&self) -> bool {
         false
     }
@@ -102,12 +103,13 @@ impl cactus_hub::Progress for Fetching<'_> {
     }
 }
 
-/// A hub with the user's settings.
+/// A hub with the user's settings, whose cache is in the folder `cache` or where the user has it.
 ///
 /// # Errors
 /// Where no folder for the cache is known.
-pub fn hub(token: Option<String>, offline: bool) -> Result<Hub> {
+pub fn hub(token: Option<String>, offline: bool, cache: Option<PathBuf>) -> Result<Hub> {
     let options = HubOptions {
+        cache,
         token: token.filter(|t| !t.is_empty()),
         offline,
         ..HubOptions::default()
@@ -152,11 +154,13 @@ pub fn bundle(hub: &Hub, name: &str, wanted: &Wanted, watcher: &Rc<dyn Watcher>)
     if !wanted.reconvert && is_made(&path, wanted.bits) {
         return Ok(path);
     }
+    let stop = Stop::default();
     let options = ConvertOptions {
         policy: Policy::uniform(wanted.bits),
         replace: true,
         name: fetched.record.as_ref().map(|r| r.id.clone()),
         license: fetched.record.as_ref().and_then(|r| r.license.clone()),
+        stop: stop.clone(),
         ..ConvertOptions::default()
     };
     let few = wanted.bits < Bits::Eight;
@@ -174,7 +178,12 @@ pub fn bundle(hub: &Hub, name: &str, wanted: &Wanted, watcher: &Rc<dyn Watcher>)
         calibrate: &request.calibrate,
     });
     let stages = Rc::clone(watcher);
-    let progress: Progress = Rc::new(move |stage, done, total| stages.step(Step::Stage { stage, done, total }));
+    let progress: Progress = Rc::new(move |stage, done, total| {
+        stages.step(Step::Stage { stage, done, total });
+        if stages.is_cancelled() {
+            stop.stop();
+        }
+    });
     let made = convert_measured(&fetched.path, &path, &options, &request, &progress);
     watcher.step(Step::Converted);
     watcher.step(Step::Made(&made?));
@@ -279,5 +288,67 @@ mod tests {
             local_key(&folder.path().join("none")).unwrap_err().kind(),
             ErrorKind::Io
         );
+    }
+
+    /// Cancels at the first step of a stage.
+    struct Until {
+        stage: &'static str,
+        reached: std::cell::Cell<bool>,
+        told: std::cell::RefCell<Vec<&'static str>>,
+    }
+
+    impl Watcher for Until {
+        fn step(&self, step: Step<'_>) {
+            step.tell(&mut |stage, _, _, _| {
+                self.told.borrow_mut().push(stage);
+                self.reached.set(self.reached.get() || stage == self.stage);
+            });
+        }
+
+        fn is_cancelled(&self) -> bool {
+            self.reached.get()
+        }
+    }
+
+    fn until(stage: &'static str) -> Rc<Until> {
+        Rc::new(Until {
+            stage,
+            reached: std::cell::Cell::new(false),
+            told: std::cell::RefCell::default(),
+        })
+    }
+
+    #[test]
+    fn conversion_ends_where_the_watcher_cancels_and_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let hub = hub(None, true, Some(folder.path().to_owned())).unwrap();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/models/qwen2_tied");
+        let source = source.to_str().unwrap();
+        let four = Wanted {
+            bits: Bits::Four,
+            ..Wanted::default()
+        };
+        for (wanted, stage) in [
+            (Wanted::default(), "converting"),
+            (four.clone(), "reading source"),
+            (four.clone(), "calibrating"),
+            (four, "measuring quality"),
+        ] {
+            let watcher = until(stage);
+            let as_watcher: Rc<dyn Watcher> = watcher.clone();
+            let error = bundle(&hub, source, &wanted, &as_watcher).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Cancelled, "{stage}: {error}");
+            assert!(!watcher.told.borrow().contains(&"note"), "{stage}");
+            let bundles = std::fs::read_dir(folder.path().join("bundles")).into_iter().flatten();
+            let left = bundles.flat_map(|key| std::fs::read_dir(key.unwrap().path()).unwrap());
+            assert_eq!(left.count(), 0, "{stage}");
+        }
+        let never: Rc<dyn Watcher> = until("never");
+        let made = bundle(&hub, source, &Wanted::default(), &never).unwrap();
+        assert!(Bundle::is_bundle(&made));
+        let again = until("converting");
+        let as_watcher: Rc<dyn Watcher> = again.clone();
+        assert_eq!(bundle(&hub, source, &Wanted::default(), &as_watcher).unwrap(), made);
+        assert!(again.told.borrow().is_empty(), "it was there already");
     }
 }

@@ -66,6 +66,7 @@ fn measure_against(args: &EvalArgs, against: &Path, threads: usize) -> Result<()
     let c = compare(&mut reference, &mut candidate, &windows, &mut |done, c| {
         bar.set_position(done as u64);
         bar.set_message(format!("divergence {:.4}", c.kl_mean));
+        Ok(())
     })?;
     bar.finish_and_clear();
     if args.json {

@@ -123,6 +123,8 @@ fn null_results_and_wrong_sizes_are_refused() {
         [
             cactus_last_error(null_mut()),
             cactus_model_load(path().as_ptr(), null(), None, null_mut(), null_mut()),
+            cactus_model_prepare(path().as_ptr(), null(), None, null_mut(), null_mut()),
+            cactus_model_prepare(null(), null(), None, null_mut(), &raw mut string),
             cactus_model_info(model.0, null_mut()),
             cactus_model_tokenize(model.0, text, true, null_mut(), &raw mut count),
             cactus_model_tokenize(model.0, text, true, &raw mut tokens, null_mut()),
@@ -138,7 +140,7 @@ fn null_results_and_wrong_sizes_are_refused() {
             cactus_request_start(model.0, text, None, null_mut(), null_mut()),
         ]
     };
-    assert_eq!(ours, [argument; 15]);
+    assert_eq!(ours, [argument; 17]);
     // Ids that no token has are no text.
     assert_eq!(
         unsafe { cactus_model_detokenize(model.0, [u32::MAX; 2].as_ptr(), 2, true, &raw mut string) },
@@ -299,8 +301,14 @@ fn hostile_texts_give_errors_everywhere() {
 
 #[test]
 fn loading_can_be_stopped() {
-    unsafe extern "C" fn stop(stage: *const c_char, _done: u64, _total: u64, calls: *mut c_void) -> i32 {
-        assert!(!borrowed(stage).is_empty());
+    unsafe extern "C" fn stop(
+        stage: *const c_char,
+        what: *const c_char,
+        _done: u64,
+        _total: u64,
+        calls: *mut c_void,
+    ) -> i32 {
+        assert!(!borrowed(stage).is_empty() && !borrowed(what).is_empty());
         unsafe { *calls.cast::<i32>() += 1 };
         1
     }

@@ -51,10 +51,13 @@ static void exceptions(const cactus::Model &model) {
         CHECK(error.code() == CACTUS_CODE_ARGUMENT);
         CHECK(std::string(error.kind()) == "argument");
     }
-    try {
-        cactus::Model nowhere("/nowhere");
-        CHECK(false);
-    } catch (const cactus::Error &) {
+    for (const char *name : {"/nowhere", "no-such-model"}) {
+        try {
+            cactus::Model nowhere(name, R"({"offline": true})");
+            CHECK(false);
+        } catch (const cactus::Error &error) {
+            CHECK(error.code() == CACTUS_CODE_NOT_FOUND);
+        }
     }
 }
 
@@ -89,7 +92,7 @@ int main(int argc, char **argv) {
     CHECK(cactus::is_compatible());
     int stages = 0;
     cactus::Model model(argv[1], R"({"context_tokens": 256, "threads": 2})",
-                        [&](std::string_view, uint64_t, uint64_t) { return ++stages < 100; });
+                        [&](const cactus::Progress &) { return ++stages < 100; });
     CHECK(stages > 0);
     streams(model);
     exceptions(model);

@@ -5,7 +5,7 @@ use super::capture::{self, Part};
 use super::constants;
 use super::importer::{Imported, import_with};
 use crate::convert::{self, ConvertOptions, Outcome};
-use crate::{Calibration, Error, ErrorKind, Result, TensorSource, hf};
+use crate::{Calibration, Error, ErrorKind, Result, Stop, TensorSource, hf};
 use cactus_bundle::{About, BundleWriter, Provenance, TokenIds};
 use cactus_ir::{Bindings, Constraint, Dim, Graph, PAST, SEQ, ValueId};
 use cactus_passes::{Bits, Options, Policy, Report, StatePolicy, Storage};
@@ -170,7 +170,7 @@ pub fn transpile_calibrated(
     let (mut errors, mut hashes, mut stored) = (Vec::new(), BTreeMap::new(), Vec::new());
     let alone = ready.len() == 1;
     for r in &ready {
-        hashes.extend(convert::hash_files(&r.imported.tensors.files())?);
+        hashes.extend(convert::hash_files(&r.imported.tensors.files(), &Stop::default())?);
         let known = reborrowed(&mut calibration);
         let (written, lost) = write(&mut writer, r, alone, &conversion, known, progress)?;
         stored.extend(written);
