@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Builds the wheels of the Python package for Linux: for this CPU's architecture, and for ARM64 where a cross compiler is there.
+# scripts/test_wheel.sh tries them.
 #
 #   scripts/build_wheels.sh [FOLDER]      FOLDER defaults to target/wheels
 #
 # It uses an environment of its own for maturin. A wheel over 15 MB is an error.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+root=$PWD
 out=${1:-target/wheels}
-venv=target/wheel-venv
+venv=$root/target/wheel-venv
 maturin_version=1.16.0
 profile=${CACTUS_WHEEL_PROFILE:-release}
 if ! [[ -x $venv/bin/maturin ]]; then
@@ -16,23 +18,28 @@ if ! [[ -x $venv/bin/maturin ]]; then
 fi
 mkdir -p "$out"
 out=$(realpath "$out")
+rm -f "$out"/cactus_engine-*.whl
 
-build() {
-    "$venv/bin/maturin" build --locked --profile "$profile" --manifest-path crates/python/Cargo.toml --out "$out" "$@"
-}
+# In the folder of pyproject.toml, which names the package and says that the library is stripped.
+build() (
+    cd python
+    "$venv/bin/maturin" build --locked --profile "$profile" --compatibility linux --out "$out" "$@"
+)
 
-build --compatibility linux
+build
 arm=aarch64-unknown-linux-gnu
 if [[ $(uname -m) != aarch64 ]]; then
     if command -v aarch64-linux-gnu-gcc >/dev/null && [[ -d $(rustc --print target-libdir --target $arm) ]]; then
         CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc \
-            build --compatibility linux --target $arm
+            build --target $arm
     else
         echo "no cross compiler or standard library of $arm: its wheel is not built (scripts/setup.sh --ci installs both)" >&2
     fi
 fi
 
-for wheel in "$out"/*.whl; do
+wheels=("$out"/cactus_engine-*.whl)
+[[ -e ${wheels[0]} ]] || { echo "no wheel of the package cactus-engine was made" >&2 && exit 1; }
+for wheel in "${wheels[@]}"; do
     bytes=$(stat -c %s "$wheel")
     echo "$wheel: $((bytes / 1000)) kB"
     if [[ $profile == release ]] && ((bytes > 15000000)); then

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests the adapters of the Python package against the real LangChain, LiteLLM and LlamaIndex: a minute, and 300 MB of packages the
+# Tests the adapters of the Python package against the real LangChain, LiteLLM and LlamaIndex: half a minute, and 620 MB of packages the
 # first time.
 #
 #   scripts/test_adapters.sh [PROGRAM]     PROGRAM defaults to target/debug/cactus, which is built if it is not there
@@ -16,7 +16,7 @@ venv=target/adapters-venv
 if ! [ -e "$venv/complete" ]; then
     python3 -m venv --clear "$venv"
     "$venv/bin/pip" install -q --disable-pip-version-check \
-        langchain-core==1.7.2 litellm==1.106.2 llama-index-core==0.14.25 numpy pydantic pytest
+        langchain-core==1.7.2 litellm==1.106.2 mcp==2.3.0 llama-index-core==0.14.25 numpy pydantic pytest
     touch "$venv/complete"
 fi
 # A package that is not there would be skipped silently.

@@ -4,6 +4,7 @@ together, so they cost no speed; there is no other event loop."""
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar
@@ -150,3 +151,19 @@ class AsyncAnswerStream(AsyncIterator[str]):
 async def streamed(start: Callable[[], AnswerStream]) -> AsyncAnswerStream:
     """A stream that `start` begins on a thread, because preparing a prompt takes its time."""
     return AsyncAnswerStream(await in_thread(lambda held: held(start())))
+
+
+async def chunked(submit: Callable[[], Any]) -> AsyncIterator[dict[str, Any]]:
+    """The chunks of a request that `submit` begins on a thread. The answer ends when nobody has them any more."""
+    stream = await in_thread(lambda held: held(submit()))
+
+    async def chunks() -> AsyncIterator[dict[str, Any]]:
+        try:
+            while (frames := await in_thread(lambda _: stream.next())) is not None:
+                for frame in frames:
+                    if frame != "[DONE]":
+                        yield json.loads(frame)
+        finally:
+            stream.cancel()
+
+    return chunks()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union, overload
 
 from . import progress as bars
 from .answer import Answer, AnswerStream, Score, whole_answers
-from .asynchronous import AsyncAnswerStream, in_thread, streamed
+from .asynchronous import AsyncAnswerStream, chunked, in_thread, streamed
 from .engine import native
 from .errors import InvalidRequestError, UnsupportedError
 from .options import Messages, Sampling, chat_body, checked, encoded, listed, prompt_of, refused
@@ -326,9 +326,11 @@ class Model:
         """Completions as the OpenAI API has them: a dict; with `stream=True`, an iterator of chunks."""
         return self._raw("completion", {"prompt": prompt, **body})
 
-    async def acreate_chat_completion(self, messages: Sequence[Any], **body: Any) -> dict[str, Any]:
-        """As `create_chat_completion`, awaited and whole."""
-        text = encoded({"messages": messages, **body, "stream": False})
+    async def acreate_chat_completion(self, messages: Sequence[Any], **body: Any) -> Any:
+        """As `create_chat_completion`, awaited: a dict; with `stream=True`, chunks for `async for`."""
+        text = encoded({"messages": messages, **body})
+        if body.get("stream"):
+            return await chunked(lambda: self._inner.submit("chat", text))
         return await in_thread(lambda held: json.loads(held(self._inner.submit("chat", text)).whole()))
 
     def encode(self, sentences: str | Sequence[str], **_: Any) -> numpy.ndarray:

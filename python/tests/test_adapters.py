@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 from pathlib import Path
@@ -67,6 +68,21 @@ def test_litellm(model, monkeypatch):
     assert litellm.completion(**asked).choices[0].message.content == expected
     pieces = [chunk.choices[0].delta.content or "" for chunk in litellm.completion(**asked, stream=True)]
     assert "".join(pieces) == expected
+
+    async def awaited():
+        whole = await litellm.acompletion(**asked)
+        assert whole.choices[0].message.content == expected
+        stream = await litellm.acompletion(**asked, stream=True)
+        return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+
+    assert asyncio.run(awaited()) == expected
+    light = {"type": "function", "function": {"name": "light", "parameters": {"type": "object", "properties": {}}}}
+    tools = {**asked, "tools": [light], "tool_choice": "required", "max_tokens": 200, "seed": 1}
+    assert litellm.completion(**tools).choices[0].message.tool_calls[0].function.name == "light"
+    chunks = list(litellm.completion(**tools, stream=True))
+    assert litellm.stream_chunk_builder(chunks).choices[0].message.tool_calls[0].function.name == "light"
+    with pytest.raises(litellm.BadRequestError, match="no model `other`"):
+        litellm.completion(**{**asked, "model": "cactus/other"})
 
 
 def test_llama_index(model):

@@ -9,7 +9,7 @@ Needs `pip install litellm`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 import litellm
@@ -52,18 +52,28 @@ class CactusLLM(CustomLLM):
         return ModelResponse(**await self._of(model).acreate_chat_completion(messages, **self._body(asked)))
 
     def streaming(self, model: str, messages: list[Any], **asked: Any) -> Iterator[GenericStreamingChunk]:  # type: ignore[override]
-        chunks = self._of(model).create_chat_completion(messages, stream=True, **self._body(asked))
-        for chunk in chunks:
-            for choice in chunk["choices"]:
-                reason = choice["finish_reason"]
-                yield GenericStreamingChunk(
-                    text=choice["delta"].get("content") or "",
-                    is_finished=reason is not None,
-                    finish_reason=reason or "",
-                    index=choice["index"],
-                    tool_use=None,
-                    usage=None,
-                )
+        for chunk in self._of(model).create_chat_completion(messages, stream=True, **self._body(asked)):
+            yield from _pieces(chunk)
+
+    async def astreaming(self, model: str, messages: list[Any], **asked: Any) -> AsyncIterator[GenericStreamingChunk]:  # type: ignore[override]
+        async for chunk in await self._of(model).acreate_chat_completion(messages, stream=True, **self._body(asked)):
+            for piece in _pieces(chunk):
+                yield piece
+
+
+def _pieces(chunk: Mapping[str, Any]) -> Iterator[GenericStreamingChunk]:
+    """A chunk of the OpenAI API in LiteLLM's form, which has one call of a tool at most."""
+    for choice in chunk["choices"]:
+        delta, reason = choice["delta"], choice["finish_reason"]
+        for call in delta.get("tool_calls") or [None]:
+            yield GenericStreamingChunk(
+                text=delta.get("content") or "",
+                is_finished=reason is not None,
+                finish_reason=reason or "",
+                index=choice["index"],
+                tool_use=call,
+                usage=None,
+            )
 
 
 def register(models: Mapping[str, Model]) -> CactusLLM:
