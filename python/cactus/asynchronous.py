@@ -1,15 +1,19 @@
 """Awaiting what waits: a thread for each call, which hands its result to the event loop. The engine computes what the threads ask for
-together, so they cost no speed; there is no other event loop."""
+together, so they cost no speed; there is no other event loop.
+
+`asyncio` is imported where it is used: it takes longer than the rest of the package, and who awaits has it already."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator, Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .answer import Answer, AnswerStream
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
 
@@ -57,6 +61,8 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
 
 async def in_thread(work: Callable[[_Held], T]) -> T:
     """The result of `work`. It calls what it is given with the stream that is to be cancelled if the task is."""
+    import asyncio
+
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
     held = _Held()
@@ -84,6 +90,8 @@ class AsyncAnswerStream(AsyncIterator[str]):
     _END = object()
 
     def __init__(self, stream: AnswerStream):
+        import asyncio
+
         self._stream = stream
         self._queue: asyncio.Queue[Any] = asyncio.Queue()
         self._over = False
@@ -109,7 +117,7 @@ class AsyncAnswerStream(AsyncIterator[str]):
             raise StopAsyncIteration
         try:
             piece = await self._queue.get()
-        except asyncio.CancelledError:
+        except BaseException:
             await self.aclose()
             raise
         if piece is self._END:

@@ -31,6 +31,9 @@ def test_examples_of_the_guide_run(monkeypatch, tmp_path):
     if not model.is_file():
         pytest.skip(f"{model} is not there (scripts/fetch_models.py gets it), so the examples of docs/guides/python.md do not run")
     monkeypatch.chdir(tmp_path)
+    # The function of the example.
+    command = [os.environ["CACTUS_PROGRAM"], "transpile", str(ROOT / "golden/pt2/cnn.pt2"), "bundle", "--task", "function"]
+    subprocess.run(command, check=True, capture_output=True)
     text = (ROOT / "docs/guides/python.md").read_text(encoding="utf-8")
     # What a person writes is the name; the tests have a file.
     text = text.replace('"smollm2-135m-instruct"', repr(str(model)))
