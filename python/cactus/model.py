@@ -82,6 +82,8 @@ class Model:
             raise TypeError(f"`progress`: expected a function, True or False, found {type(progress).__name__}")
         sizes = {"context": context, "threads": threads, "decode_threads": decode_threads, "batch": batch, "queue": queue}
         for option, value in {**sizes, "chunk": chunk, "kv_tokens": kv_tokens, "bits": bits}.items():
+            if value is not None and not hasattr(value, "__index__"):
+                raise refused(option, "a whole number", value)
             if value is not None and not 0 <= value < 1 << 32:
                 raise InvalidRequestError(f"`{option}`: found {value}, expected a whole number from 0 that is not that large")
         bar = bars.shown() if progress is True else None

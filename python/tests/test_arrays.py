@@ -229,6 +229,7 @@ def test_integers_of_every_width_are_taken(bundles, dtype):
         (np.zeros(SHAPE, object), "object"),
         (np.zeros(SHAPE[1:], np.float32), "4 axes"),
         (np.float32(1), "4 axes"),
+        ([[1], [1, 2]], "no array"),
     ],
 )
 def test_what_is_not_taken_is_named_with_its_input(graph, value, says):
@@ -287,6 +288,9 @@ def test_torch_both_ways(graph, image, expected):
     del output
     gc.collect()
     assert np.array_equal(back.numpy(), expected)
+    for refused in (tensor.to_sparse(), tensor.to("meta")):
+        with pytest.raises(TranspileError, match="input `x`: the array cannot be taken"):
+            graph.set_input(0, refused)
     # Part of a computation, other types, other strides.
     assert np.array_equal(graph.execute(tensor.clone().requires_grad_())[0].numpy(), expected)
     assert np.array_equal(graph.execute(tensor.double())[0].numpy(), expected)

@@ -226,6 +226,8 @@ def test_pipeline_has_the_form_of_transformers(model):
         (lambda m: Model("smollm2"), TypeError, "Model.load"),
         (lambda m: Model.load("x", progress=5), TypeError, "progress"),
         (lambda m: Model.load("x", context=-1), cactus.InvalidRequestError, "context"),
+        (lambda m: Model.load("x", bits="4"), cactus.InvalidRequestError, "bits.*str"),
+        (lambda m: Model.load("x", threads=1.5), cactus.InvalidRequestError, "threads.*float"),
         (lambda m: Model.load("x", context=10**30), cactus.InvalidRequestError, "context"),
         (lambda m: m.embed("x"), cactus.UnsupportedError, "embeddings"),
         (lambda m: m.encode(["x"]), cactus.UnsupportedError, "embeddings"),

@@ -120,10 +120,13 @@ def _taken(native: Any, value: Any) -> Any:
     if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
         try:
             return native.Input(value)
-        except (BufferError, RuntimeError, TypeError) as error:
+        except (BufferError, RuntimeError, TypeError, ValueError) as error:
             if not isinstance(value, np.ndarray):
                 raise TranspileError(f"the array cannot be taken: {error}") from error
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise TranspileError(f"NumPy makes no array of it: {error}") from error
     if array.dtype.kind not in "fiub":
         raise TranspileError(
             f"elements of the type {array.dtype} are not taken; expected bool, int8 to int64, uint8 to uint32, float16, float32 "
