@@ -383,7 +383,7 @@ fn transpile(context: &Context) -> Result<Outcome> {
     let program = built(format!("cactus{}", std::env::consts::EXE_SUFFIX));
     // The graph functions of the C library are tested from Python, too.
     let (prefix, suffix) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-    let library = built(format!("{prefix}cactus{suffix}"));
+    let library = built(format!("{prefix}cactus_ffi{suffix}"));
     // Where the package looks for it; on other systems it has another name, and `pip install ./python` puts it there.
     let module = target.join("debug").join("lib_native.so");
     if module.is_file() {
