@@ -4,7 +4,7 @@
 //! machine says so loudly, and again at the end; it never counts as passed.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a developer reads it")]
 
-use crate::{Repository, arm, ffi, instructions};
+use crate::{Repository, arm, ffi, instructions, rust_api};
 use anyhow::{Context as _, Result, bail};
 use std::env;
 use std::ffi::OsStr;
@@ -79,6 +79,11 @@ const STEPS: &[Step] = &[
                 "--locked",
             ]))
         },
+    },
+    Step {
+        name: "rust-api",
+        what: "the crate `cactus` exports what docs/reference/rust-api.txt says",
+        run: |_| rust_api::run(true).map(|_| Outcome::Passed),
     },
     Step {
         name: "models",
