@@ -16,19 +16,19 @@ built=${CARGO_TARGET_DIR:-target}/$([[ $profile == dev ]] && echo debug || echo 
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 
 mkdir -p "$prefix"/include "$prefix"/lib/pkgconfig "$prefix"/lib/cmake/Cactus
-install -m 644 "$built/libcactus.a" "$prefix/lib/"
+install -m 644 "$built/libcactus_ffi.a" "$prefix/lib/libcactus.a"
 # Linked here and not by cargo, which would export names of dependencies too.
 names=$(cat crates/ffi/symbols.txt)
 if [[ $(uname -s) == Darwin ]]; then
     # shellcheck disable=SC2086
     cc -dynamiclib -o "$prefix/lib/libcactus.dylib" $(printf -- '-Wl,-u,_%s ' $names) -Wl,-exported_symbol,'_cactus_*' \
-        -Wl,-dead_strip -install_name @rpath/libcactus.dylib "$built/libcactus.a" -framework Security \
+        -Wl,-dead_strip -install_name @rpath/libcactus.dylib "$prefix/lib/libcactus.a" -framework Security \
         -framework CoreFoundation -framework SystemConfiguration -liconv
 else
     # shellcheck disable=SC2086
     cc -shared -o "$prefix/lib/libcactus.so" $(printf -- '-Wl,-u,%s ' $names) -Wl,--version-script=crates/ffi/exports.map \
         -Wl,--gc-sections -Wl,-soname,libcactus.so -Wl,-z,max-page-size=16384 -Wl,-z,relro,-z,now \
-        "$built/libcactus.a" -lpthread -ldl -lm -lgcc_s -lc
+        "$prefix/lib/libcactus.a" -lpthread -ldl -lm -lgcc_s -lc
 fi
 install -m 644 crates/ffi/include/cactus.h crates/ffi/include/cactus.hpp "$prefix/include/"
 sed "s/@VERSION@/$version/" crates/ffi/cactus.pc.in >"$prefix/lib/pkgconfig/cactus.pc"

@@ -23,7 +23,7 @@ def library() -> Path:
     if given := os.environ.get("CACTUS_LIB_PATH"):
         return Path(given)
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    names = ("libcactus.so", "libcactus.dylib", "cactus.dll")
+    names = ("libcactus_ffi.so", "libcactus_ffi.dylib", "cactus_ffi.dll")
     built = [p for d in ("release", "debug") for n in names if (p := target / d / n).is_file()]
     if not built:
         pytest.skip("the library is not built: cargo build -p cactus-ffi")

@@ -71,6 +71,12 @@ pub const ARROWS: &[(&str, &[&str])] = &[
             "base", "bundle", "tensor", "passes", "runtime", "engine", "hub", "store", "protocol",
         ],
     ),
+    (
+        "cactus",
+        &[
+            "base", "tensor", "bundle", "passes", "runtime", "text", "engine", "hub", "store",
+        ],
+    ),
     ("cli", ALL),
     ("testkit", &["tensor", "quant", "ir"]),
     ("fuzzing", ALL),

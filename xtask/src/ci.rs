@@ -4,7 +4,7 @@
 //! machine says so loudly, and again at the end; it never counts as passed.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a developer reads it")]
 
-use crate::{Repository, arm, ffi, instructions};
+use crate::{Repository, arm, ffi, instructions, rust_api};
 use anyhow::{Context as _, Result, bail};
 use std::env;
 use std::ffi::OsStr;
@@ -79,6 +79,11 @@ const STEPS: &[Step] = &[
                 "--locked",
             ]))
         },
+    },
+    Step {
+        name: "rust-api",
+        what: "the crate `cactus` exports what docs/reference/rust-api.txt says",
+        run: |_| rust_api::run(true).map(|_| Outcome::Passed),
     },
     Step {
         name: "models",
@@ -383,7 +388,7 @@ fn transpile(context: &Context) -> Result<Outcome> {
     let program = built(format!("cactus{}", std::env::consts::EXE_SUFFIX));
     // The graph functions of the C library are tested from Python, too.
     let (prefix, suffix) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-    let library = built(format!("{prefix}cactus{suffix}"));
+    let library = built(format!("{prefix}cactus_ffi{suffix}"));
     // Where the package looks for it; on other systems it has another name, and `pip install ./python` puts it there.
     let module = target.join("debug").join("lib_native.so");
     if module.is_file() {

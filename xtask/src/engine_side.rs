@@ -58,6 +58,39 @@ pub fn below(repository: &Repository, package: &str, target: &str) -> Result<BTr
     Ok(tree.lines().filter_map(name_and_version).collect())
 }
 
+/// Builds without the feature `store`, and what none of them brings along.
+const WITHOUT_STORE: &[(&str, &[&str])] = &[("cactus", &[]), ("cactus-ffi", &["--no-default-features"])];
+const OF_STORE: &[&str] = &["cactus-import", "cactus-hub", "hf-hub", "ureq", "rustls", "ring"];
+
+/// What comes along with a build that is to have neither network nor converter.
+fn without_store(repository: &Repository) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    for (package, features) in WITHOUT_STORE {
+        let arguments = [
+            "tree",
+            "--locked",
+            "--edges",
+            "normal",
+            "--prefix",
+            "none",
+            "--format",
+            "{p}",
+            "--package",
+        ];
+        let tree = repository.cargo(&[&arguments, &[*package][..], features].concat())?;
+        let crates: BTreeSet<String> = tree.lines().filter_map(name_and_version).collect();
+        let short = package.strip_prefix(PREFIX).unwrap_or(package);
+        for name in OF_STORE.iter().filter(|name| has(&crates, name)) {
+            findings.push(Finding::new(
+                format!("crates/{short}/Cargo.toml"),
+                0,
+                format!("brings `{name}` without the feature `store`"),
+            ));
+        }
+    }
+    Ok(findings)
+}
+
 /// `name version` of a line such as `name v1.2.3 (proc-macro) (*)`.
 fn name_and_version(line: &str) -> Option<String> {
     let mut words = line.split_whitespace();
@@ -69,7 +102,7 @@ fn name_and_version(line: &str) -> Option<String> {
 /// # Errors
 /// As [`below`].
 pub fn check(repository: &Repository) -> Result<Vec<Finding>> {
-    let mut findings = Vec::new();
+    let mut findings = without_store(repository)?;
     for target in TARGETS {
         for (from, names, why) in FORBIDDEN_OUTSIDE {
             let crates = below(repository, &format!("{PREFIX}{from}"), target)?;

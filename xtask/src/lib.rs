@@ -17,6 +17,7 @@ pub mod instructions;
 pub mod kernels_table;
 pub mod licenses;
 pub mod repository;
+pub mod rust_api;
 pub mod scan;
 pub mod sizes;
 pub mod sources;

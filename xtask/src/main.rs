@@ -4,7 +4,9 @@
 
 use anyhow::{Result, bail};
 use std::process::ExitCode;
-use xtask::{Repository, arrows, ci, engine_side, instructions, kernels_table, licenses, sizes, sources, words};
+use xtask::{
+    Repository, arrows, ci, engine_side, instructions, kernels_table, licenses, rust_api, sizes, sources, words,
+};
 
 const HELP: &str = "\
 usage: cargo xtask <command>
@@ -13,6 +15,7 @@ usage: cargo xtask <command>
   tidy           check the rules of the repository (also part of the tests)
   deps [CRATE]   list the crates that a crate of ours brings along (default: engine), for each platform
   kernels-table  count the ARM64 kernels into docs/reference/kernels.md; `--check` fails where they execute more
+  rust-api       list what the crate `cactus` exports in docs/reference/rust-api.txt; `--check` fails where that has changed
   instructions   count a decoded token and a prompt into docs/reference/instructions.md";
 
 fn main() -> ExitCode {
@@ -24,6 +27,8 @@ fn main() -> ExitCode {
         ["kernels-table"] => kernels_table::run(false),
         ["kernels-table", "--check"] => kernels_table::run(true),
         ["instructions"] => instructions::write(),
+        ["rust-api"] => rust_api::run(false),
+        ["rust-api", "--check"] => rust_api::run(true),
         ["deps"] => deps("engine"),
         ["deps", name] => deps(name),
         ["help" | "--help" | "-h"] => {

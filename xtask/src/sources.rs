@@ -4,7 +4,9 @@ use crate::repository::{Finding, TextFile};
 use crate::scan::{code_only, lines_with_word, without_test_module};
 
 /// Crates that may contain `unsafe`; every other one forbids it.
-pub const UNSAFE_CRATES: &[&str] = &["base", "simd", "tensor", "kernels", "bundle", "ffi", "python"];
+pub const UNSAFE_CRATES: &[&str] = &[
+    "base", "simd", "tensor", "kernels", "bundle", "ffi", "fuzzing", "python",
+];
 
 /// Crates that need it in one place: the crate, and the file that has all of it.
 pub const UNSAFE_FILES: &[(&str, &str)] = &[("python", "crates/python/src/dlpack.rs")];

@@ -2,6 +2,8 @@
 //!
 //! Purpose: from the fields that `docs/reference/c-abi.md` lists to what the engine takes. Unknown fields are errors, because a
 //! field that is misspelled must not be ignored in silence. It deliberately decides nothing about what they mean.
+//! The crate `protocol` is not used: its requests are those of servers (choices, streams, HTTP kinds of errors), and options here
+//! have the engine's own names. What both need, reading tools and formats, is in the engine.
 
 use crate::failure::{Failure, Result};
 use cactus_engine::chat::{Chat, ChatRequest, Tool, ToolChoice};

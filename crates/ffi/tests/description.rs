@@ -230,7 +230,7 @@ fn describe(header: &str) -> Value {
     json!({
         "description": "The C ABI of libcactus, made of its sources. Raw bindings of other languages can be generated from it. \
                         `char *` that a function gives belongs to the caller (cactus_string_free); `const char *` is borrowed.",
-        "abi_version": cactus::CACTUS_ABI_VERSION,
+        "abi_version": cactus_ffi::CACTUS_ABI_VERSION,
         "groups": {
             "cactus": "functions of this project",
             "public": "functions of the public Cactus engine",
@@ -331,7 +331,7 @@ fn header_description_and_symbols_are_those_of_the_sources() {
 fn library() -> PathBuf {
     let here = std::env::current_exe().unwrap();
     here.with_file_name(format!(
-        "{}cactus{}",
+        "{}cactus_ffi{}",
         std::env::consts::DLL_PREFIX,
         std::env::consts::DLL_SUFFIX
     ))

@@ -1,7 +1,7 @@
 //! Every graph function with any arguments: an error or a node, never anything else. Graphs of calls that were drawn are executed,
 //! read and saved.
 
-use cactus::*;
+use cactus_ffi::*;
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int, c_void};

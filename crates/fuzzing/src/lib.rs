@@ -8,9 +8,10 @@
 //! written back the same, ranges lie in the file, a graph that was read verifies.
 //!
 //! It depends on whatever has a parser, and nothing depends on it. It deliberately contains no parser itself.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod bundle;
+mod c_calls;
 mod constrain;
 mod gguf_writer;
 mod graph;
@@ -169,6 +170,12 @@ pub const TARGETS: &[Target] = &[
         form: Form::Json,
         run: requests::http_request,
         seeds: requests::seeds,
+    },
+    Target {
+        name: "c_calls",
+        form: Form::Binary,
+        run: c_calls::c_calls,
+        seeds: c_calls::seeds,
     },
 ];
 

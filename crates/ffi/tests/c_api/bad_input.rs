@@ -1,7 +1,7 @@
 //! Null, wrong sizes, invalid UTF-8, huge numbers, malformed JSON and stale handles, through every function.
 
 use crate::support::*;
-use cactus::*;
+use cactus_ffi::*;
 use std::ffi::{c_char, c_void};
 use std::ptr::{null, null_mut};
 

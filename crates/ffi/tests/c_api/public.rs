@@ -1,7 +1,7 @@
 //! Functions of the public engine.
 
 use crate::support::*;
-use cactus::*;
+use cactus_ffi::*;
 use serde_json::{Value, json};
 use std::ffi::{CString, c_char, c_void};
 use std::ptr::{null, null_mut};

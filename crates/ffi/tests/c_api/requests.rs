@@ -1,7 +1,7 @@
 //! Requests of our own API: events, polling, cancelling and closing.
 
 use crate::support::*;
-use cactus::*;
+use cactus_ffi::*;
 use serde_json::{Value, json};
 use std::ffi::c_void;
 use std::ptr::null_mut;

@@ -1,7 +1,7 @@
 //! Conversations.
 
 use crate::support::*;
-use cactus::*;
+use cactus_ffi::*;
 use serde_json::{Value, json};
 use std::ptr::{null, null_mut};
 

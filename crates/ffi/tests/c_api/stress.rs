@@ -1,7 +1,7 @@
 //! Many threads that create, generate, cancel and destroy.
 
 use crate::support::*;
-use cactus::*;
+use cactus_ffi::*;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::Mutex;

@@ -1,6 +1,6 @@
 //! A tiny model, and what C programs write by hand.
 
-use cactus::*;
+use cactus_ffi::*;
 use cactus_import::{ConvertOptions, convert};
 use serde_json::Value;
 use std::ffi::{CStr, CString, c_char, c_void};

@@ -9,7 +9,7 @@
 mod support;
 
 use crate::support::*;
-use cactus::*;
+use cactus_ffi::*;
 use serde_json::json;
 use std::ffi::{c_char, c_int, c_void};
 use std::path::Path;
