@@ -5,6 +5,7 @@
 //!
 //! - [`money`]: exact amounts and prices.
 //! - [`budget`]: a journal of what was reserved and spent, exact with several processes, power cuts and full disks.
+//! - [`record`]: a ring of decisions without content, and what another policy would have done.
 //! - [`redact`]: personal data and secrets out of what leaves, and back into what returns.
 //! - [`policy`]: what a person allows, as a checked file.
 //! - [`route`]: one request on its way, as a state machine from events to actions.
@@ -20,6 +21,7 @@ pub mod budget;
 mod error;
 pub mod money;
 pub mod policy;
+pub mod record;
 pub mod redact;
 pub mod route;
 pub mod score;

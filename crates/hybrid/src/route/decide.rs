@@ -1,7 +1,7 @@
 //! The rule by which a request is handed off, as a pure function: the same for live requests and for replayed ones.
 
 use super::Reason;
-use crate::policy::Routing;
+use crate::policy::{Handoff, Routing, Verdict};
 
 /// What a rule wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,5 +55,54 @@ pub fn decide(confidence: Option<f64>, routing: &Routing, worth: &Worth) -> Wish
         Wish::Keep(Reason::Confident)
     } else {
         Wish::HandOff(Reason::LowConfidence)
+    }
+}
+
+/// Why the target cannot be asked at all, whatever the answer is like.
+#[must_use]
+pub fn prevented(
+    handoff: Handoff,
+    has_target: bool,
+    local_tools: bool,
+    consent: &Verdict,
+    reachable: bool,
+) -> Option<Reason> {
+    if handoff == Handoff::Never {
+        Some(Reason::HandoffOff)
+    } else if !has_target {
+        Some(Reason::NoTarget)
+    } else if local_tools {
+        Some(Reason::ToolLocalOnly)
+    } else if let Verdict::Denied(_) = consent {
+        Some(Reason::DeniedByPolicy)
+    } else if !reachable {
+        Some(Reason::Offline)
+    } else {
+        None
+    }
+}
+
+/// Why the target is asked before the local model begins, where it is.
+#[must_use]
+pub fn before(
+    handoff: Handoff,
+    local_able: bool,
+    prompt_confidence: Option<f64>,
+    routing: &Routing,
+    worth: &Worth,
+) -> Option<Reason> {
+    if !local_able {
+        return Some(Reason::LocalUnable);
+    }
+    if handoff == Handoff::Always {
+        return Some(Reason::Always);
+    }
+    let routing = Routing {
+        hedge: false,
+        ..routing.clone()
+    };
+    match decide(prompt_confidence, &routing, worth) {
+        Wish::HandOff(reason) => Some(reason),
+        Wish::Keep(_) | Wish::Hedge => None,
     }
 }

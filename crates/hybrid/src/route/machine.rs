@@ -1,6 +1,6 @@
 //! The states of a request and what leads from one to the next.
 
-use super::decide::{Wish, Worth, decide};
+use super::decide::{Wish, Worth, before, decide, prevented};
 use super::{Action, Billed, Event, Outcome, Reason, Request, Side, Usage};
 use crate::budget::Scope;
 use crate::money::Pico;
@@ -250,23 +250,16 @@ impl Machine {
             return;
         }
         self.start_ms = self.now_ms;
-        let wish = if !self.request.local_able {
-            Some(Reason::LocalUnable)
-        } else if self.handoff == Handoff::Always {
-            Some(Reason::Always)
-        } else {
-            let routing = Routing {
-                hedge: false,
-                ..self.routing.clone()
-            };
-            match decide(self.request.prompt_confidence, &routing, &self.worth()) {
-                Wish::HandOff(reason) => {
-                    self.confidence = self.request.prompt_confidence;
-                    Some(reason)
-                }
-                _ => None,
-            }
-        };
+        let wish = before(
+            self.handoff,
+            self.request.local_able,
+            self.request.prompt_confidence,
+            &self.routing,
+            &self.worth(),
+        );
+        if wish == Some(Reason::LowConfidence) {
+            self.confidence = self.request.prompt_confidence;
+        }
         match wish {
             Some(reason) => self.want(reason),
             None => {
@@ -288,22 +281,15 @@ impl Machine {
         }
     }
 
-    /// Why the target cannot be asked at all.
     fn prevented(&self) -> Option<Reason> {
-        let request = &self.request;
-        if self.handoff == Handoff::Never {
-            Some(Reason::HandoffOff)
-        } else if request.target.is_none() {
-            Some(Reason::NoTarget)
-        } else if request.local_tools {
-            Some(Reason::ToolLocalOnly)
-        } else if let Verdict::Denied(_) = request.consent {
-            Some(Reason::DeniedByPolicy)
-        } else if !request.reachable {
-            Some(Reason::Offline)
-        } else {
-            None
-        }
+        let Request {
+            target,
+            local_tools,
+            consent,
+            reachable,
+            ..
+        } = &self.request;
+        prevented(self.handoff, target.is_some(), *local_tools, consent, *reachable)
     }
 
     fn start_local(&mut self) {

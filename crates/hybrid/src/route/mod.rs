@@ -24,7 +24,7 @@ mod machine;
 #[cfg(test)]
 mod tests;
 
-pub use decide::{Wish, Worth, decide};
+pub use decide::{Wish, Worth, before, decide, prevented};
 pub use machine::Machine;
 
 use crate::budget::Scope;

@@ -590,7 +590,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(4000) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(20000) })]
 
     #[test]
     fn no_text_is_lost_or_doubled_and_money_settled_once_in_any_order(
