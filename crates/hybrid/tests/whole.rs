@@ -5,7 +5,7 @@ use cactus_hybrid::money::Pico;
 use cactus_hybrid::policy::Policy;
 use cactus_hybrid::record::{Circumstances, Record, Ring, Route, replay};
 use cactus_hybrid::redact::{Class, Content, Gate, Kind, Part, Redactor, Restorer};
-use cactus_hybrid::route::{Action, Event, Machine, Outcome, Reason, Request, Side, Usage};
+use cactus_hybrid::route::{Action, Event, Machine, Outcome, Reason, Request, Side};
 use cactus_hybrid::{Error, ErrorKind};
 
 const POLICY: &str = r#"
@@ -52,7 +52,6 @@ impl Host {
             cloud_accuracy: target.accuracy("default"),
             cloud_seconds: 1.0,
             worst_case: price.worst_case(input_tokens, u64::from(target.max_output_tokens)),
-            price,
         };
         let mut machine = Machine::new(request.clone(), &self.policy, None);
         let mut restorer = Restorer::of_text();
@@ -66,6 +65,7 @@ impl Host {
                         let signal = cactus_hybrid::score::TokenSignal {
                             logprob: -1.0,
                             margin: 1.0,
+                            gap: 0.0,
                             entropy: 1.0,
                             value: true,
                         };
@@ -122,14 +122,11 @@ impl Host {
                             attempt,
                             text: restorer.finish(),
                         });
-                        let usage = Some(Usage {
-                            input_tokens,
-                            output_tokens: 100,
-                        });
+                        let cost = Some(price.of(input_tokens, 100));
                         events.push(Event::CloudEnd {
                             attempt,
                             valid: true,
-                            usage,
+                            cost,
                         });
                     }
                     Action::Settle {

@@ -1,10 +1,9 @@
 //! Records of requests, kept and replayed.
 
 use super::*;
-use crate::money::Price;
 use crate::policy::{Handoff, Leave, Policy, Verdict};
 use crate::route::{Action, Request};
-use crate::route::{Event, Machine, Usage};
+use crate::route::{Event, Machine};
 
 const POLICY: &str = "
 version = 1
@@ -36,10 +35,6 @@ fn run(prompt_confidence: f64, policy: &Policy, seconds: u64) -> Record {
         cloud_accuracy: Some(0.9),
         cloud_seconds: 1.0,
         worst_case: Pico(8_000_000_000),
-        price: Price {
-            input: Pico(1_000_000),
-            output: Pico(5_000_000),
-        },
     };
     let mut machine = Machine::new(request.clone(), policy, None);
     let mut queue = vec![Event::Start];
@@ -50,14 +45,11 @@ fn run(prompt_confidence: f64, policy: &Policy, seconds: u64) -> Record {
                 Action::StartLocal { run } => queue.push(Event::LocalEnd { run, valid: true }),
                 Action::Reserve { attempt, .. } => queue.push(Event::Reserved { attempt }),
                 Action::StartCloud { attempt } => {
-                    let usage = Some(Usage {
-                        input_tokens: 1000,
-                        output_tokens: 100,
-                    });
+                    let cost = Some(Pico(1_500_000_000));
                     queue.push(Event::CloudEnd {
                         attempt,
                         valid: true,
-                        usage,
+                        cost,
                     });
                     queue.push(Event::CloudText {
                         attempt,

@@ -1,7 +1,7 @@
 //! The states of a request and what leads from one to the next.
 
 use super::decide::{Wish, Worth, before, decide, prevented};
-use super::{Action, Billed, Event, Outcome, Reason, Request, Side, Usage};
+use super::{Action, Billed, Event, Outcome, Reason, Request, Side};
 use crate::budget::Scope;
 use crate::money::Pico;
 use crate::policy::{Deadlines, Handoff, HoldBack, Policy, Routing, Verdict};
@@ -206,8 +206,8 @@ impl Machine {
                 self.cloud_said.calls.push(call);
                 self.payload();
             }
-            Event::CloudEnd { attempt, valid, usage } if self.is_cloud(attempt) => {
-                self.cloud_ended(attempt, valid, usage)
+            Event::CloudEnd { attempt, valid, cost } if self.is_cloud(attempt) => {
+                self.cloud_ended(attempt, valid, cost)
             }
             Event::CloudFailed { attempt, again, billed } if self.is_cloud(attempt) => {
                 self.cloud_failed(attempt, again, billed);
@@ -541,8 +541,7 @@ impl Machine {
         }
     }
 
-    fn cloud_ended(&mut self, attempt: u32, valid: bool, usage: Option<Usage>) {
-        let cost = usage.map(|usage| self.request.price.of(usage.input_tokens, usage.output_tokens));
+    fn cloud_ended(&mut self, attempt: u32, valid: bool, cost: Option<Pico>) {
         let empty = self.cloud_said.text.is_empty() && self.cloud_said.calls.is_empty();
         self.settle(attempt, cost);
         if empty || !valid {

@@ -28,7 +28,7 @@ pub use decide::{Wish, Worth, before, decide, prevented};
 pub use machine::Machine;
 
 use crate::budget::Scope;
-use crate::money::{Pico, Price};
+use crate::money::Pico;
 use crate::policy::Verdict;
 use crate::redact::Class;
 use crate::score::TokenSignal;
@@ -111,17 +111,6 @@ pub struct Request {
     pub cloud_seconds: f64,
     /// The most that one try may cost.
     pub worst_case: Pico,
-    /// What tokens cost.
-    pub price: Price,
-}
-
-/// Tokens that the target counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Usage {
-    /// Sent ones, cached ones too.
-    pub input_tokens: u64,
-    /// Ones that came back, thoughts included.
-    pub output_tokens: u64,
 }
 
 /// What a failed try has cost.
@@ -200,8 +189,8 @@ pub enum Event {
         attempt: u32,
         /// Whether it has the form that was asked for.
         valid: bool,
-        /// What was counted, where it was said and makes sense.
-        usage: Option<Usage>,
+        /// What it costs by the target's count of tokens, where that was said and makes sense.
+        cost: Option<Pico>,
     },
     /// The try failed.
     CloudFailed {

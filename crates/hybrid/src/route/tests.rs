@@ -40,10 +40,6 @@ fn request() -> Request {
         cloud_accuracy: None,
         cloud_seconds: 1.0,
         worst_case: Pico(1000),
-        price: Price {
-            input: Pico(1),
-            output: Pico(5),
-        },
     }
 }
 
@@ -54,10 +50,11 @@ fn policy() -> Policy {
     policy
 }
 
-fn token(run: u32, text: &str, logprob: f32) -> Event {
+fn token(run: u32, text: &str, logprob: f64) -> Event {
     let signal = TokenSignal {
         logprob,
         margin: 1.0,
+        gap: 0.0,
         entropy: 1.0,
         value: true,
     };
@@ -80,14 +77,11 @@ fn show(text: &str) -> Action {
 }
 
 fn cloud_end(attempt: u32) -> Event {
-    let usage = Some(Usage {
-        input_tokens: 10,
-        output_tokens: 2,
-    });
+    let cost = Some(Pico(20));
     Event::CloudEnd {
         attempt,
         valid: true,
-        usage,
+        cost,
     }
 }
 
@@ -98,8 +92,8 @@ fn outcome(actions: &[Action]) -> &Outcome {
     outcome
 }
 
-const SURE: f32 = -0.1;
-const DOUBTFUL: f32 = -4.0;
+const SURE: f64 = -0.1;
+const DOUBTFUL: f64 = -4.0;
 
 #[test]
 fn sure_answer_is_shown_after_the_held_back_beginning() {
@@ -617,7 +611,7 @@ proptest! {
             let event = match (kind, run, attempt) {
                 (0..=2 | 12 | 13, Some(run), _) => {
                     world.local.push_str(&text);
-                    token(run, &text, -f32::from(byte % 8))
+                    token(run, &text, -f64::from(byte % 8))
                 }
                 (3, Some(run), _) => { world.run = None; Event::LocalEnd { run, valid: byte % 4 > 0 } }
                 (4, Some(run), _) => { (world.run, world.broke) = (None, true); Event::LocalFailed { run } }
@@ -631,8 +625,8 @@ proptest! {
                     world.sending = None;
                     let valid = byte % 4 > 0;
                     world.broke |= !valid;
-                    let usage = (byte % 3 > 0).then_some(Usage { input_tokens: 10, output_tokens: 3 });
-                    Event::CloudEnd { attempt, valid, usage }
+                    let cost = (byte % 3 > 0).then_some(Pico(25));
+                    Event::CloudEnd { attempt, valid, cost }
                 }
                 (8, _, Some(attempt)) => {
                     (world.sending, world.broke) = (None, true);

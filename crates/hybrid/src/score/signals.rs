@@ -1,35 +1,38 @@
 //! Running statistics over the tokens of an answer.
 
-/// What the raw logits say about one token.
+/// What the raw logits say about one token: what the engine's `Signal` has.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TokenSignal {
     /// Natural logarithm of the token's probability.
-    pub logprob: f32,
+    pub logprob: f64,
     /// Logit of the best token minus that of the second.
-    pub margin: f32,
+    pub margin: f64,
+    /// Logit of the best token minus that of this one.
+    pub gap: f64,
     /// Entropy of the distribution in nats.
-    pub entropy: f32,
+    pub entropy: f64,
     /// Whether it belongs to a value of a tool call, or to plain text; not to braces, keys and names.
     pub value: bool,
 }
 
 /// Number of [`Features`].
-pub const FEATURES: usize = 9;
+pub const FEATURES: usize = 10;
 
-/// What a combiner weighs: mean, minimum and 10 % quantile of the log-probability; mean and minimum of the margin; mean and
-/// maximum of the entropy; logarithm of 1 + tokens; output of a probe of hidden states, or 0.
+/// What a combiner weighs: mean, minimum and 10 % quantile of the log-probability; mean and minimum of the margin; mean of the
+/// gap; mean and maximum of the entropy; logarithm of 1 + tokens; output of a probe of hidden states, or 0.
 pub type Features = [f64; FEATURES];
 
 /// Statistics of the tokens so far. Tokens that are no values are counted, and nothing else.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Signals {
     tokens: u32,
-    logprobs: Vec<f32>,
+    logprobs: Vec<f64>,
     logprob_sum: f64,
     margin_sum: f64,
-    margin_min: f32,
+    margin_min: f64,
+    gap_sum: f64,
     entropy_sum: f64,
-    entropy_max: f32,
+    entropy_max: f64,
     probe: f64,
 }
 
@@ -40,13 +43,15 @@ impl Signals {
         if !token.value {
             return;
         }
-        let finite = |x: f32| if x.is_nan() { 0.0 } else { x.clamp(-1e6, 1e6) };
-        let (logprob, margin, entropy) = (finite(token.logprob), finite(token.margin), finite(token.entropy));
+        let finite = |x: f64| if x.is_nan() { 0.0 } else { x.clamp(-1e6, 1e6) };
+        let (logprob, margin) = (finite(token.logprob), finite(token.margin));
+        let (gap, entropy) = (finite(token.gap), finite(token.entropy));
         let first = self.logprobs.is_empty();
         self.logprobs.push(logprob);
-        self.logprob_sum += f64::from(logprob);
-        self.margin_sum += f64::from(margin);
-        self.entropy_sum += f64::from(entropy);
+        self.logprob_sum += logprob;
+        self.margin_sum += margin;
+        self.gap_sum += gap;
+        self.entropy_sum += entropy;
         self.margin_min = if first { margin } else { self.margin_min.min(margin) };
         self.entropy_max = if first { entropy } else { self.entropy_max.max(entropy) };
     }
@@ -72,18 +77,19 @@ impl Signals {
         }
         // The smallest value that at least a tenth is not above.
         let rank = count.div_ceil(10) - 1;
-        let (_, p10, _) = sorted.select_nth_unstable_by(rank, f32::total_cmp);
-        let p10 = f64::from(*p10);
-        let min = self.logprobs.iter().copied().fold(f32::INFINITY, f32::min);
+        let (_, p10, _) = sorted.select_nth_unstable_by(rank, f64::total_cmp);
+        let p10 = *p10;
+        let min = self.logprobs.iter().copied().fold(f64::INFINITY, f64::min);
         let n = count as f64;
         Some([
             self.logprob_sum / n,
-            f64::from(min),
+            min,
             p10,
             self.margin_sum / n,
-            f64::from(self.margin_min),
+            self.margin_min,
+            self.gap_sum / n,
             self.entropy_sum / n,
-            f64::from(self.entropy_max),
+            self.entropy_max,
             libm::log1p(f64::from(self.tokens)),
             self.probe,
         ])
