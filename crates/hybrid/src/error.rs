@@ -1,6 +1,9 @@
 //! What can go wrong while a request is routed.
 
 use crate::budget::{OverCap, Reservation};
+use crate::policy::{PolicyError, UnknownOption};
+use crate::redact::Refused;
+use crate::score::SectionError;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +19,14 @@ pub enum ErrorKind {
     Busy,
     /// A reservation that is settled already, or is not of this budget.
     Settled,
+    /// A policy file is wrong.
+    Policy,
+    /// An option has a name or value that it cannot have.
+    Option,
+    /// A calibration cannot be read.
+    Section,
+    /// Consent or redaction does not let a request leave.
+    Refused,
     /// A file could not be read or written.
     Io,
 }
@@ -48,6 +59,18 @@ pub enum Error {
     /// A reservation that is settled already, or is not of this budget.
     #[error("reservation {} is settled already, or of another budget: what it reserved stays as it is", .0.id)]
     Settled(Reservation),
+    /// A policy file is wrong.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// An option has a name or value that it cannot have.
+    #[error(transparent)]
+    Option(#[from] UnknownOption),
+    /// A calibration cannot be read.
+    #[error(transparent)]
+    Section(#[from] SectionError),
+    /// Consent or redaction does not let a request leave.
+    #[error(transparent)]
+    Refused(#[from] Refused),
     /// A file could not be read or written.
     #[error("could not {action} {}: {source}", path.display())]
     Io {
@@ -69,6 +92,10 @@ impl Error {
             Error::Damaged { .. } => ErrorKind::Damaged,
             Error::Busy { .. } => ErrorKind::Busy,
             Error::Settled(_) => ErrorKind::Settled,
+            Error::Policy(_) => ErrorKind::Policy,
+            Error::Option(_) => ErrorKind::Option,
+            Error::Section(_) => ErrorKind::Section,
+            Error::Refused(_) => ErrorKind::Refused,
             Error::Io { .. } => ErrorKind::Io,
         }
     }

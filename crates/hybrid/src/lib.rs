@@ -5,8 +5,11 @@
 //!
 //! - [`money`]: exact amounts and prices.
 //! - [`budget`]: a journal of what was reserved and spent, exact with several processes, power cuts and full disks.
+//! - [`record`]: a ring of decisions without content, and what another policy would have done.
 //! - [`redact`]: personal data and secrets out of what leaves, and back into what returns.
 //! - [`policy`]: what a person allows, as a checked file.
+//! - [`route`]: one request on its way, as a state machine from events to actions.
+//! - [`score`]: how sure an answer is, calibrated, with a bound on the errors of what is kept.
 //!
 //! It depends on `base` alone (for the lock between processes). Time, randomness and events are inputs; the only IO is the
 //! budget's files, behind a trait. It deliberately knows no protocol, target address, HTTP or TLS, runs no model, reads no
@@ -18,6 +21,9 @@ pub mod budget;
 mod error;
 pub mod money;
 pub mod policy;
+pub mod record;
 pub mod redact;
+pub mod route;
+pub mod score;
 
 pub use error::{Error, ErrorKind, Result};

@@ -4,7 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 /// An amount in units of 10⁻¹² US dollars, at most some 18 million dollars.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
 pub struct Pico(pub u64);
 
 /// Pico-dollars in a dollar.

@@ -32,7 +32,8 @@ use crate::money::Pico;
 use std::fmt;
 
 /// What a budget is counted for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Scope {
     /// One request, with all that is tried for it.

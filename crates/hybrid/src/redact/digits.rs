@@ -119,7 +119,10 @@ fn is_national_phone(digits: &[u8], shape: &str) -> bool {
     let international = digits.starts_with(&[0, 0]) && (10..=17).contains(&digits.len()) && digits[2] != 0;
     let trunk = digits.len() > 1 && digits[0] == 0 && digits[1] != 0;
     let first = shape.bytes().take_while(|b| *b == b'0').count();
-    let grouped = first >= 2 && first < shape.len() && !shape.contains('.') && (9..=12).contains(&digits.len());
+    // The 5th of November, and the hour behind it.
+    let date = shape.starts_with("00-00-0000") || shape.starts_with("00/00/0000");
+    let grouped =
+        !date && first >= 2 && first < shape.len() && !shape.contains('.') && (9..=12).contains(&digits.len());
     let french = shape == "00.00.00.00.00";
     let together = first == shape.len() && (10..=11).contains(&digits.len());
     north_american || international || (trunk && (grouped || together || french))

@@ -4,7 +4,8 @@ use super::{Blocked, Redactor};
 use serde_json::Value;
 
 /// What a part of a request is, as people consent to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Class {
     /// What somebody wrote, instructions and earlier answers.

@@ -108,6 +108,7 @@ fn text_that_only_resembles_is_left() {
         "user@localhost, @handle, a@b, [EMAIL], [email_1], [_1], [X_]",
         "3.14159265358979323846, 1e-12, 0xdeadbeef, 100 200 300 400",
         "sk-short, eyJ.a, -----BEGIN CERTIFICATE-----",
+        "05-11-2024 10:30, 05/11/2024 10:30, 2026-11-22T12:34:56Z, 1732276800000",
         "tel 12345, room 0815, 2000-2024, 1/2/2024",
     ] {
         assert_eq!(found(text), [], "{text}");

@@ -1,0 +1,188 @@
+//! What was decided and why, without content: a ring of the last decisions, and what another policy would have done.
+//!
+//! A [`Record`] holds numbers, names of targets and classes, and reasons; no text, and nothing from which text could be had. It
+//! stays on this machine: nothing here sends. [`replay`] is a pure function of records and a policy, so `yesterday under another
+//! policy` gives the same on every machine.
+//!
+//! It depends on `route`, `policy` and `budget`. It writes no file: [`Ring::to_lines`] and [`Ring::from_lines`] are for whoever
+//! keeps it.
+
+mod replay;
+#[cfg(test)]
+mod tests;
+
+pub use replay::{Replayed, Route, Summary, replay, summary};
+
+use crate::budget::Scope;
+use crate::money::Pico;
+use crate::redact::Class;
+use crate::route::{Outcome, Reason, Request, Side};
+use crate::score::{Features, Signals};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+
+/// One decision.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// Seconds since 1970.
+    pub seconds: u64,
+    /// The target's name, where one could take the request.
+    pub target: Option<String>,
+    /// The classes of content in it.
+    pub classes: Vec<Class>,
+    /// Whether the target could be reached, as far as was known.
+    pub reachable: bool,
+    /// Whether the local model could take it.
+    pub local_able: bool,
+    /// Whether it had used a tool whose results stay here.
+    pub local_tools: bool,
+    /// Whether a person had to be asked, and what was said.
+    pub consented: Option<bool>,
+    /// How sure the prompt alone made the local model.
+    pub prompt_confidence: Option<f64>,
+    /// How often the target is right with such tasks.
+    pub cloud_accuracy: Option<f64>,
+    /// How much longer it was thought to take, in seconds.
+    pub cloud_seconds: f64,
+    /// The most that a try could cost.
+    pub worst_case: Pico,
+    /// Statistics of the local answer's tokens ([`crate::score::FEATURES`] of them).
+    pub features: Option<Features>,
+    /// Tokens of the local answer.
+    pub tokens: u32,
+    /// Digest of the calibration, where one held.
+    pub calibration: Option<String>,
+    /// How sure the local answer was, calibrated.
+    pub confidence: Option<f64>,
+    /// The proved bound on errors.
+    pub bound: Option<f64>,
+    /// Who answered.
+    pub answered_by: Option<Side>,
+    /// Why that side.
+    pub reason: Reason,
+    /// Why the target was wanted, where it was.
+    pub wanted: Option<Reason>,
+    /// The budget that had no room.
+    pub over: Option<Scope>,
+    /// Tries that were sent.
+    pub attempts: u32,
+    /// What it cost at most.
+    pub cost: Pico,
+    /// Whether each try has a bill.
+    pub billed: bool,
+    /// Whether something shown was taken back.
+    pub replaced: bool,
+    /// Milliseconds until something was shown.
+    pub first_ms: Option<u64>,
+    /// Milliseconds until the end.
+    pub total_ms: u64,
+    /// How many texts of each kind were replaced on their way out.
+    pub redactions: BTreeMap<String, u64>,
+}
+
+/// What a record says beside the request and its outcome.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Circumstances {
+    /// Seconds since 1970.
+    pub seconds: u64,
+    /// The classes of content in the request.
+    pub classes: Vec<Class>,
+    /// What a person said, where one was asked.
+    pub consented: Option<bool>,
+    /// Digest of the calibration, where one held.
+    pub calibration: Option<String>,
+    /// How many texts of each kind were replaced on their way out.
+    pub redactions: BTreeMap<String, u64>,
+}
+
+impl Record {
+    /// The record of a request that has ended.
+    #[must_use]
+    pub fn new(request: &Request, signals: &Signals, outcome: &Outcome, circumstances: Circumstances) -> Record {
+        Record {
+            seconds: circumstances.seconds,
+            target: request.target.clone(),
+            classes: circumstances.classes,
+            reachable: request.reachable,
+            local_able: request.local_able,
+            local_tools: request.local_tools,
+            consented: circumstances.consented,
+            prompt_confidence: request.prompt_confidence,
+            cloud_accuracy: request.cloud_accuracy,
+            cloud_seconds: request.cloud_seconds,
+            worst_case: request.worst_case,
+            features: signals.features(),
+            tokens: signals.tokens(),
+            calibration: circumstances.calibration,
+            confidence: outcome.confidence,
+            bound: outcome.bound,
+            answered_by: outcome.answered_by,
+            reason: outcome.reason,
+            wanted: outcome.wanted,
+            over: outcome.over,
+            attempts: outcome.attempts,
+            cost: outcome.cost,
+            billed: outcome.billed,
+            replaced: outcome.replaced,
+            first_ms: outcome.first_ms,
+            total_ms: outcome.total_ms,
+            redactions: circumstances.redactions,
+        }
+    }
+}
+
+/// The last decisions, the oldest first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ring {
+    records: VecDeque<Record>,
+    capacity: usize,
+}
+
+impl Ring {
+    /// An empty ring for so many records.
+    #[must_use]
+    pub fn new(capacity: usize) -> Ring {
+        let records = VecDeque::new();
+        Ring { records, capacity }
+    }
+
+    /// Adds a record, and drops the oldest where there are too many.
+    pub fn push(&mut self, record: Record) {
+        self.records.push_back(record);
+        while self.records.len() > self.capacity {
+            self.records.pop_front();
+        }
+    }
+
+    /// The records, the oldest first.
+    pub fn records(&self) -> impl DoubleEndedIterator<Item = &Record> {
+        self.records.iter()
+    }
+
+    /// One line of JSON for each record.
+    #[must_use]
+    pub fn to_lines(&self) -> String {
+        // Records have string keys and finite numbers, so this does not fail.
+        let lines = self
+            .records
+            .iter()
+            .filter_map(|record| serde_json::to_string(record).ok());
+        lines.map(|line| line + "\n").collect()
+    }
+
+    /// The last `capacity` records of lines, and how many lines are none: the last one may be torn, and older versions may have
+    /// written others.
+    #[must_use]
+    pub fn from_lines(text: &str, capacity: usize) -> (Ring, usize) {
+        let mut ring = Ring::new(capacity);
+        let mut others = 0;
+        for line in text.lines().filter(|line| !line.trim().is_empty()) {
+            match serde_json::from_str(line) {
+                Ok(record) => ring.push(record),
+                Err(_) => others += 1,
+            }
+        }
+        (ring, others)
+    }
+}

@@ -1,0 +1,652 @@
+//! The states of a request and what leads from one to the next.
+
+use super::decide::{Wish, Worth, before, decide, prevented};
+use super::{Action, Billed, Event, Outcome, Reason, Request, Side};
+use crate::budget::Scope;
+use crate::money::Pico;
+use crate::policy::{Deadlines, Handoff, HoldBack, Policy, Routing, Verdict};
+use crate::score::{Section, Signals};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Local {
+    Idle,
+    Running,
+    Ended {
+        valid: bool,
+    },
+    Failed,
+    /// Its answer was not needed any more. It can be started again.
+    Cancelled,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Cloud {
+    Idle,
+    Asking,
+    Reserving,
+    Running {
+        since_ms: u64,
+        last_ms: u64,
+        payload: bool,
+    },
+    Ended,
+    /// It will not answer, for this reason.
+    Out(Reason),
+}
+
+/// One try.
+#[derive(Clone, Copy, Debug, Default)]
+struct Attempt {
+    reserved: bool,
+    sent: bool,
+    /// What it was settled with.
+    settled: Option<Option<Pico>>,
+    refused: bool,
+}
+
+/// What one side has said.
+#[derive(Clone, Debug, Default)]
+struct Said {
+    text: String,
+    calls: Vec<String>,
+}
+
+/// A request on its way.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    request: Request,
+    handoff: Handoff,
+    routing: Routing,
+    hold_back: HoldBack,
+    deadlines: Deadlines,
+    section: Option<Section>,
+
+    now_ms: u64,
+    start_ms: u64,
+    first_shown_ms: Option<u64>,
+    first_token_ms: Option<u64>,
+
+    local: Local,
+    run: u32,
+    local_said: Said,
+    signals: Signals,
+    confidence: Option<f64>,
+
+    cloud: Cloud,
+    attempts: Vec<Attempt>,
+    retries: u32,
+    cloud_said: Said,
+
+    /// Who will answer, once that is decided.
+    winner: Option<Side>,
+    /// Whose text is shown, and how much of it.
+    shown: Option<(Side, usize)>,
+    wanted: Option<Reason>,
+    /// Why the winner is the winner.
+    reason: Reason,
+    over: Option<Scope>,
+    hedged: bool,
+    replaced: bool,
+    finished: bool,
+    actions: Vec<Action>,
+}
+
+impl Machine {
+    /// A request under a policy. `section` is the calibration that holds for the local model, where there is one.
+    #[must_use]
+    pub fn new(request: Request, policy: &Policy, section: Option<Section>) -> Machine {
+        Machine {
+            request,
+            handoff: policy.handoff,
+            retries: policy.routing.retries,
+            routing: policy.routing.clone(),
+            hold_back: policy.hold_back,
+            deadlines: policy.deadlines,
+            section,
+            now_ms: 0,
+            start_ms: 0,
+            first_shown_ms: None,
+            first_token_ms: None,
+            local: Local::Idle,
+            run: 0,
+            local_said: Said::default(),
+            signals: Signals::default(),
+            confidence: None,
+            cloud: Cloud::Idle,
+            attempts: Vec::new(),
+            cloud_said: Said::default(),
+            winner: None,
+            shown: None,
+            wanted: None,
+            reason: Reason::Confident,
+            over: None,
+            hedged: false,
+            replaced: false,
+            finished: false,
+            actions: Vec::new(),
+        }
+    }
+
+    /// What is to be done after an event at a time in milliseconds.
+    pub fn on(&mut self, at_ms: u64, event: Event) -> Vec<Action> {
+        self.now_ms = self.now_ms.max(at_ms);
+        if !self.finished || matches!(event, Event::Reserved { .. }) {
+            self.step(event);
+        }
+        std::mem::take(&mut self.actions)
+    }
+
+    /// When the machine wants a tick, unless something else happens before.
+    #[must_use]
+    pub fn wake_ms(&self) -> Option<u64> {
+        let hold = self
+            .first_token_ms
+            .filter(|_| self.is_holding())
+            .map(|first| first.saturating_add(self.hold_back.ms));
+        let cloud = match self.cloud {
+            Cloud::Running {
+                since_ms,
+                last_ms,
+                payload,
+            } if !self.finished => {
+                let quiet = if payload {
+                    self.deadlines.gap_ms
+                } else {
+                    self.deadlines.first_payload_ms
+                };
+                let total = since_ms.saturating_add(self.deadlines.total_ms);
+                Some(last_ms.saturating_add(quiet).min(total))
+            }
+            _ => None,
+        };
+        [hold, cloud].into_iter().flatten().min()
+    }
+
+    /// What the tokens so far say.
+    #[must_use]
+    pub fn signals(&self) -> &Signals {
+        &self.signals
+    }
+
+    fn step(&mut self, event: Event) {
+        match event {
+            Event::Start => self.start(),
+            Event::LocalToken { run, text, signal } if self.is_local(run) => {
+                self.signals.push(signal);
+                self.local_said.text.push_str(&text);
+                self.first_token_ms.get_or_insert(self.now_ms);
+                self.show();
+                self.judge_beginning();
+            }
+            Event::LocalCall { run, call } if self.is_local(run) => self.local_said.calls.push(call),
+            Event::LocalEnd { run, valid } if self.is_local(run) => self.local_ended(valid),
+            Event::LocalFailed { run } if self.is_local(run) => self.local_failed(),
+            Event::Consent(yes) if self.cloud == Cloud::Asking => {
+                if yes {
+                    self.reserve();
+                } else {
+                    self.cloud_is_out(Reason::DeniedByPerson);
+                }
+            }
+            Event::Reserved { attempt } => self.reserved(attempt),
+            Event::NotReserved { attempt, scope } if self.is_last(attempt) && self.cloud == Cloud::Reserving => {
+                self.refuse(attempt);
+                self.over = scope;
+                self.cloud_is_out(if scope.is_some() {
+                    Reason::OverCap
+                } else {
+                    Reason::BudgetFailed
+                });
+            }
+            Event::CloudText { attempt, text } if self.is_cloud(attempt) => {
+                self.cloud_said.text.push_str(&text);
+                self.payload();
+            }
+            Event::CloudCall { attempt, call } if self.is_cloud(attempt) => {
+                self.cloud_said.calls.push(call);
+                self.payload();
+            }
+            Event::CloudEnd { attempt, valid, cost } if self.is_cloud(attempt) => {
+                self.cloud_ended(attempt, valid, cost)
+            }
+            Event::CloudFailed { attempt, again, billed } if self.is_cloud(attempt) => {
+                self.cloud_failed(attempt, again, billed);
+            }
+            Event::Tick => self.tick(),
+            Event::Cancel => {
+                self.stop_local();
+                self.stop_cloud(Reason::Cancelled);
+                self.reason = Reason::Cancelled;
+                self.finish();
+            }
+            // Of older runs and tries.
+            _ => {}
+        }
+    }
+
+    fn is_local(&self, run: u32) -> bool {
+        run == self.run && self.local == Local::Running
+    }
+
+    fn is_last(&self, attempt: u32) -> bool {
+        self.attempts.len() == attempt as usize + 1
+    }
+
+    fn is_cloud(&self, attempt: u32) -> bool {
+        self.is_last(attempt) && matches!(self.cloud, Cloud::Running { .. })
+    }
+
+    fn is_holding(&self) -> bool {
+        !self.finished
+            && self.winner.is_none()
+            && self.local == Local::Running
+            && self.cloud == Cloud::Idle
+            && self.shown.is_none()
+            && self.request.streamed
+    }
+
+    fn start(&mut self) {
+        if self.local != Local::Idle || self.cloud != Cloud::Idle {
+            return;
+        }
+        self.start_ms = self.now_ms;
+        let wish = before(
+            self.handoff,
+            self.request.local_able,
+            self.request.prompt_confidence,
+            &self.routing,
+            &self.worth(),
+        );
+        if wish == Some(Reason::LowConfidence) {
+            self.confidence = self.request.prompt_confidence;
+        }
+        match wish {
+            Some(reason) => self.want(reason),
+            None => {
+                self.start_local();
+                // Where nothing can come of waiting, nothing waits.
+                let uncalibrated = self.section.is_none().then_some(Reason::Uncalibrated);
+                if let Some(reason) = self.prevented().or(uncalibrated).filter(|_| self.request.streamed) {
+                    self.win(Side::Local, reason);
+                }
+            }
+        }
+    }
+
+    fn worth(&self) -> Worth {
+        Worth {
+            cloud_accuracy: self.request.cloud_accuracy,
+            price_usd: self.request.worst_case.0 as f64 / 1e12,
+            seconds: self.request.cloud_seconds,
+        }
+    }
+
+    fn prevented(&self) -> Option<Reason> {
+        let Request {
+            target,
+            local_tools,
+            consent,
+            reachable,
+            ..
+        } = &self.request;
+        prevented(self.handoff, target.is_some(), *local_tools, consent, *reachable)
+    }
+
+    fn start_local(&mut self) {
+        if self.local == Local::Cancelled {
+            self.run += 1;
+        }
+        self.local = Local::Running;
+        self.local_said = Said::default();
+        self.signals = Signals::default();
+        self.first_token_ms = None;
+        self.actions.push(Action::StartLocal { run: self.run });
+    }
+
+    fn stop_local(&mut self) {
+        if self.local == Local::Running {
+            self.local = Local::Cancelled;
+            self.actions.push(Action::CancelLocal { run: self.run });
+        }
+    }
+
+    /// Asks the target, as far as that is allowed.
+    fn want(&mut self, reason: Reason) {
+        self.wanted.get_or_insert(reason);
+        if let Cloud::Out(reason) = self.cloud {
+            return self.cloud_is_out(reason);
+        }
+        if let Some(prevented) = self.prevented() {
+            return self.cloud_is_out(prevented);
+        }
+        if self.cloud != Cloud::Idle {
+            return;
+        }
+        match self.request.consent.clone() {
+            Verdict::Ask(classes) => {
+                self.cloud = Cloud::Asking;
+                self.actions.push(Action::AskConsent(classes));
+            }
+            Verdict::Granted | Verdict::Denied(_) => self.reserve(),
+        }
+    }
+
+    fn reserve(&mut self) {
+        let attempt = self.attempts.len() as u32;
+        let (so_far, _) = self.cost();
+        self.attempts.push(Attempt::default());
+        self.cloud = Cloud::Reserving;
+        let amount = self.request.worst_case;
+        self.actions.push(Action::Reserve {
+            attempt,
+            amount,
+            so_far,
+        });
+    }
+
+    fn refuse(&mut self, attempt: u32) {
+        if let Some(refused) = self.attempts.get_mut(attempt as usize) {
+            refused.refused = true;
+        }
+    }
+
+    fn reserved(&mut self, attempt: u32) {
+        let current = self.is_last(attempt) && self.cloud == Cloud::Reserving && !self.finished;
+        let Some(this) = self.attempts.get_mut(attempt as usize) else {
+            return;
+        };
+        if this.reserved || this.refused {
+            return;
+        }
+        this.reserved = true;
+        if !current {
+            // Nobody waits for it any more, and nothing was sent.
+            return self.settle(attempt, Some(Pico::ZERO));
+        }
+        this.sent = true;
+        self.cloud = Cloud::Running {
+            since_ms: self.now_ms,
+            last_ms: self.now_ms,
+            payload: false,
+        };
+        self.actions.push(Action::StartCloud { attempt });
+    }
+
+    fn settle(&mut self, attempt: u32, cost: Option<Pico>) {
+        let this = self.attempts.get_mut(attempt as usize);
+        if let Some(this) = this.filter(|this| this.reserved && this.settled.is_none()) {
+            this.settled = Some(cost);
+            self.actions.push(Action::Settle { attempt, cost });
+        }
+    }
+
+    /// What the tries cost at most, and whether that is exact.
+    fn cost(&self) -> (Pico, bool) {
+        let worst = self.request.worst_case;
+        let mut billed = true;
+        let each = self
+            .attempts
+            .iter()
+            .filter(|a| a.sent)
+            .map(|attempt| match attempt.settled {
+                Some(Some(cost)) => cost,
+                _ => {
+                    billed = false;
+                    worst
+                }
+            });
+        let cost = each.fold(Pico::ZERO, Pico::plus);
+        (cost, billed)
+    }
+
+    fn stop_cloud(&mut self, reason: Reason) {
+        let attempt = self.attempts.len().saturating_sub(1) as u32;
+        match self.cloud {
+            Cloud::Running { .. } => {
+                self.actions.push(Action::CancelCloud { attempt });
+                // What came so far may be billed, and nobody says how much.
+                self.settle(attempt, None);
+            }
+            // Not asked yet: it still may be, where the local model fails.
+            Cloud::Ended | Cloud::Idle => return,
+            Cloud::Asking | Cloud::Reserving | Cloud::Out(_) => {}
+        }
+        self.cloud = Cloud::Out(reason);
+    }
+
+    /// The first piece, or another one.
+    fn payload(&mut self) {
+        if let Cloud::Running { last_ms, payload, .. } = &mut self.cloud {
+            (*last_ms, *payload) = (self.now_ms, true);
+        }
+        if self.winner.is_none() {
+            let reason = if self.hedged {
+                Reason::Hedged
+            } else {
+                self.wanted.unwrap_or(Reason::Hedged)
+            };
+            self.win(Side::Cloud, reason);
+        }
+        self.show();
+    }
+
+    fn win(&mut self, side: Side, reason: Reason) {
+        self.winner = Some(side);
+        self.reason = reason;
+        match side {
+            Side::Cloud => self.stop_local(),
+            Side::Local => self.stop_cloud(reason),
+        }
+        if let Some((shown, bytes)) = self.shown
+            && shown != side
+        {
+            if bytes > 0 {
+                self.actions.push(Action::Replaced);
+                self.replaced = true;
+            }
+            self.shown = None;
+        }
+        self.show();
+    }
+
+    /// Shows what the winner has said and is not shown yet.
+    fn show(&mut self) {
+        let Some(side) = self.winner.filter(|_| self.request.streamed || self.finished) else {
+            return;
+        };
+        let text = match side {
+            Side::Local => &self.local_said.text,
+            Side::Cloud => &self.cloud_said.text,
+        };
+        let from = self.shown.map_or(0, |(_, bytes)| bytes);
+        let new = text.get(from..).unwrap_or_default();
+        if !new.is_empty() {
+            self.actions.push(Action::Show(new.to_owned()));
+            self.shown = Some((side, text.len()));
+            self.first_shown_ms.get_or_insert(self.now_ms);
+        }
+    }
+
+    /// Whether the held-back beginning is long enough, and then what becomes of it.
+    fn judge_beginning(&mut self) {
+        let waited = self
+            .first_token_ms
+            .is_some_and(|first| self.now_ms >= first.saturating_add(self.hold_back.ms));
+        let long = self.signals.tokens() >= self.hold_back.tokens;
+        if !self.is_holding() || self.first_token_ms.is_none() || !(waited || long) {
+            return;
+        }
+        match self.wish(self.routing.hedge) {
+            Wish::Keep(reason) => self.win(Side::Local, reason),
+            Wish::HandOff(reason) => self.want(reason),
+            Wish::Hedge => {
+                self.hedged = true;
+                self.want(Reason::Hedged);
+            }
+        }
+    }
+
+    fn wish(&mut self, hedge: bool) -> Wish {
+        self.confidence = self
+            .section
+            .as_ref()
+            .and_then(|section| section.confidence(&self.signals));
+        let routing = Routing {
+            hedge,
+            ..self.routing.clone()
+        };
+        decide(self.confidence, &routing, &self.worth())
+    }
+
+    fn local_ended(&mut self, valid: bool) {
+        self.local = Local::Ended { valid };
+        if self.winner == Some(Side::Local) {
+            if self.confidence.is_none()
+                && let Wish::HandOff(reason) = self.wish(false)
+            {
+                self.wanted.get_or_insert(reason);
+            }
+            return self.finish();
+        }
+        let wish = self.wish(false);
+        match (self.cloud, wish) {
+            (Cloud::Out(reason), _) => {
+                self.win(Side::Local, reason);
+                self.finish();
+            }
+            (Cloud::Idle, Wish::Keep(reason)) if valid => {
+                self.win(Side::Local, reason);
+                self.finish();
+            }
+            (Cloud::Idle, Wish::HandOff(reason)) if valid => self.want(reason),
+            (Cloud::Idle, _) => self.want(Reason::Invalid),
+            // The first good answer of the two.
+            (Cloud::Asking | Cloud::Reserving | Cloud::Running { .. }, Wish::Keep(_)) if valid && self.hedged => {
+                self.win(Side::Local, Reason::Hedged);
+                self.finish();
+            }
+            // The target was wanted, and still may answer.
+            _ => {}
+        }
+    }
+
+    fn local_failed(&mut self) {
+        self.local = Local::Failed;
+        if self.winner == Some(Side::Local) {
+            self.winner = None;
+        }
+        match self.cloud {
+            Cloud::Asking | Cloud::Reserving | Cloud::Running { .. } => {}
+            _ => self.want(Reason::LocalFailed),
+        }
+    }
+
+    fn cloud_ended(&mut self, attempt: u32, valid: bool, cost: Option<Pico>) {
+        let empty = self.cloud_said.text.is_empty() && self.cloud_said.calls.is_empty();
+        self.settle(attempt, cost);
+        if empty || !valid {
+            return self.cloud_is_out(Reason::CloudFailed);
+        }
+        self.cloud = Cloud::Ended;
+        self.finish();
+    }
+
+    fn cloud_failed(&mut self, attempt: u32, again: bool, billed: Billed) {
+        let payload = matches!(self.cloud, Cloud::Running { payload: true, .. });
+        self.settle(attempt, (billed == Billed::Nothing && !payload).then_some(Pico::ZERO));
+        if again && !payload && self.retries > 0 {
+            self.retries -= 1;
+            return self.reserve();
+        }
+        self.cloud_is_out(Reason::CloudFailed);
+    }
+
+    /// The target will not answer: the local model does, or nobody.
+    fn cloud_is_out(&mut self, reason: Reason) {
+        self.cloud = Cloud::Out(reason);
+        match self.local {
+            Local::Ended { .. } => {
+                self.win(Side::Local, reason);
+                self.finish();
+            }
+            Local::Running => self.win(Side::Local, reason),
+            Local::Idle | Local::Cancelled if self.request.local_able => {
+                self.start_local();
+                self.win(Side::Local, reason);
+            }
+            Local::Idle | Local::Cancelled | Local::Failed => {
+                self.winner = None;
+                self.reason = reason;
+                self.finish();
+            }
+        }
+    }
+
+    fn tick(&mut self) {
+        self.judge_beginning();
+        let Cloud::Running {
+            since_ms,
+            last_ms,
+            payload,
+        } = self.cloud
+        else {
+            return;
+        };
+        let after = |start: u64, ms: u64| self.now_ms >= start.saturating_add(ms);
+        let total = after(since_ms, self.deadlines.total_ms);
+        let quiet = after(
+            last_ms,
+            if payload {
+                self.deadlines.gap_ms
+            } else {
+                self.deadlines.first_payload_ms
+            },
+        );
+        if total || quiet {
+            let attempt = self.attempts.len().saturating_sub(1) as u32;
+            self.actions.push(Action::CancelCloud { attempt });
+            self.cloud_failed(attempt, !total, Billed::Unknown);
+        }
+    }
+
+    fn finish(&mut self) {
+        self.finished = true;
+        self.show();
+        // Where nobody answers in the end, what was shown is what there is.
+        let answered_by = self.winner;
+        let said = match answered_by.or(self.shown.map(|(side, _)| side)) {
+            Some(Side::Local) => self.local_said.clone(),
+            Some(Side::Cloud) => self.cloud_said.clone(),
+            None => Said::default(),
+        };
+        let (cost, billed) = self.cost();
+        let cancelled = self.reason == Reason::Cancelled;
+        let whole = answered_by.is_some() && !cancelled;
+        let text = if whole {
+            said.text
+        } else {
+            said.text[..self.shown.map_or(0, |(_, bytes)| bytes)].to_owned()
+        };
+        let since = |ms: u64| ms.saturating_sub(self.start_ms);
+        let outcome = Outcome {
+            answered_by,
+            reason: self.reason,
+            wanted: self.wanted,
+            over: self.over,
+            text,
+            calls: if whole { said.calls } else { Vec::new() },
+            confidence: self.confidence,
+            bound: self
+                .confidence
+                .zip(self.section.as_ref())
+                .and_then(|(c, section)| section.bound(c)),
+            cost,
+            billed,
+            attempts: self.attempts.iter().filter(|a| a.sent).count() as u32,
+            replaced: self.replaced,
+            first_ms: self.first_shown_ms.map(since),
+            total_ms: since(self.now_ms),
+        };
+        self.actions.push(Action::Finish(Box::new(outcome)));
+    }
+}

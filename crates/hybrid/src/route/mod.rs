@@ -1,0 +1,290 @@
+//! One request on its way: a state machine without IO, from events with times to actions.
+//!
+//! ```text
+//! events ──►  Machine  ──► actions
+//!   local tokens and end        start and cancel the local model, ask for consent, reserve money,
+//!   consent, reservation        start and cancel the target, show text, take it back, settle, finish
+//!   payload, end, failure of the target
+//!   ticks of a clock, cancellation
+//! ```
+//!
+//! **Before** the answer a rule, or what the prompt alone tells, sends a request to the target. **During** it, the beginning
+//! waits unseen (24 tokens or 400 ms), so that who is asked in the end is who is seen. What is shown stays, unless the side that
+//! answers fails: then [`Action::Replaced`] says so before anything of the other side. **After** it, what is not streamed
+//! (tool calls, JSON) is judged as a whole.
+//!
+//! Tool calls come with the one [`Action::Finish`], so that none runs twice. Each reservation is settled exactly once, a late
+//! one too. Whoever runs a machine passes on what comes for older runs and tries; it ignores that.
+//!
+//! It depends on `policy`, `score`, `money` and `budget` for their types. It reads no clock: times are inputs, and one that
+//! goes back is taken for the latest seen. It knows no protocol.
+
+mod decide;
+mod machine;
+#[cfg(test)]
+mod tests;
+
+pub use decide::{Wish, Worth, before, decide, prevented};
+pub use machine::Machine;
+
+use crate::budget::Scope;
+use crate::money::Pico;
+use crate::policy::Verdict;
+use crate::redact::Class;
+use crate::score::TokenSignal;
+
+/// Who answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// The model on this machine.
+    Local,
+    /// The target.
+    Cloud,
+}
+
+/// Why a request went where it went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Reason {
+    /// The policy says `handoff = "never"`.
+    HandoffOff,
+    /// No target can take the request.
+    NoTarget,
+    /// There is no connection, or the target has failed too often of late.
+    Offline,
+    /// The policy does not let a class of its content leave.
+    DeniedByPolicy,
+    /// A person said no.
+    DeniedByPerson,
+    /// The conversation has used a tool whose results stay here.
+    ToolLocalOnly,
+    /// A budget has no room.
+    OverCap,
+    /// The budget's files cannot be used.
+    BudgetFailed,
+    /// There is no calibration for this bundle, template and sampler.
+    Uncalibrated,
+    /// The local answer is sure enough.
+    Confident,
+    /// The target is not enough better for its price.
+    NotWorthIt,
+    /// The local answer is not sure enough.
+    LowConfidence,
+    /// The local answer is doubtful, and both were asked.
+    Hedged,
+    /// The local model cannot take the request: too long, or of a kind that it does not read.
+    LocalUnable,
+    /// The policy says `handoff = "always"`.
+    Always,
+    /// The local answer does not have the form that was asked for.
+    Invalid,
+    /// The local model failed.
+    LocalFailed,
+    /// The target failed.
+    CloudFailed,
+    /// Whoever asked no longer wants an answer.
+    Cancelled,
+}
+
+/// What is known of a request before it starts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// The target's name, where one can take the request.
+    pub target: Option<String>,
+    /// Whether the target can be reached, as far as is known.
+    pub reachable: bool,
+    /// What consent says.
+    pub consent: Verdict,
+    /// Whether the local model can take it.
+    pub local_able: bool,
+    /// Whether it uses or has used a tool that is `local_only`.
+    pub local_tools: bool,
+    /// Whether text is shown as it comes. Not so for tool calls and JSON, which are judged whole.
+    pub streamed: bool,
+    /// How sure the prompt alone makes the local model, calibrated.
+    pub prompt_confidence: Option<f64>,
+    /// How often the target is right with this kind of task.
+    pub cloud_accuracy: Option<f64>,
+    /// How much longer the target takes, in seconds.
+    pub cloud_seconds: f64,
+    /// The most that one try may cost.
+    pub worst_case: Pico,
+}
+
+/// What a failed try has cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Billed {
+    /// Nothing: it was not sent, or refused.
+    Nothing,
+    /// Perhaps something.
+    Unknown,
+}
+
+/// What happens.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// The request begins.
+    Start,
+    /// A token of the local answer; `text` is what it adds, which may be nothing yet.
+    LocalToken {
+        /// Which run of the local model, from 0 on.
+        run: u32,
+        /// What it adds.
+        text: String,
+        /// What the raw logits say.
+        signal: TokenSignal,
+    },
+    /// A tool call of the local answer, whole.
+    LocalCall {
+        /// Which run.
+        run: u32,
+        /// The call.
+        call: String,
+    },
+    /// The local answer is complete.
+    LocalEnd {
+        /// Which run.
+        run: u32,
+        /// Whether it has the form that was asked for.
+        valid: bool,
+    },
+    /// The local model failed.
+    LocalFailed {
+        /// Which run.
+        run: u32,
+    },
+    /// A person answered [`Action::AskConsent`].
+    Consent(bool),
+    /// [`Action::Reserve`] is done: the money is reserved, on disk.
+    Reserved {
+        /// Which try.
+        attempt: u32,
+    },
+    /// Nothing was reserved: this budget has no room, or, with `None`, its files failed.
+    NotReserved {
+        /// Which try.
+        attempt: u32,
+        /// The budget.
+        scope: Option<Scope>,
+    },
+    /// Text from the target, restored. Keep-alives are no event.
+    CloudText {
+        /// Which try.
+        attempt: u32,
+        /// The text.
+        text: String,
+    },
+    /// A tool call from the target, whole and restored.
+    CloudCall {
+        /// Which try.
+        attempt: u32,
+        /// The call.
+        call: String,
+    },
+    /// The target's answer is complete, its terminal event seen.
+    CloudEnd {
+        /// Which try.
+        attempt: u32,
+        /// Whether it has the form that was asked for.
+        valid: bool,
+        /// What it costs by the target's count of tokens, where that was said and makes sense.
+        cost: Option<Pico>,
+    },
+    /// The try failed.
+    CloudFailed {
+        /// Which try.
+        attempt: u32,
+        /// Whether the kind of failure may pass.
+        again: bool,
+        /// What it has cost.
+        billed: Billed,
+    },
+    /// Time has passed ([`Machine::wake_ms`]).
+    Tick,
+    /// Whoever asked no longer wants an answer.
+    Cancel,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Start the local model from the beginning.
+    StartLocal {
+        /// Which run: what it produces carries the number.
+        run: u32,
+    },
+    /// Stop it.
+    CancelLocal {
+        /// Which run.
+        run: u32,
+    },
+    /// Ask a person whether these classes may leave.
+    AskConsent(Vec<Class>),
+    /// Reserve money.
+    Reserve {
+        /// Which try.
+        attempt: u32,
+        /// The most that it may cost.
+        amount: Pico,
+        /// What earlier tries have reserved or cost.
+        so_far: Pico,
+    },
+    /// Send the request. Never before its [`Event::Reserved`].
+    StartCloud {
+        /// Which try.
+        attempt: u32,
+    },
+    /// Stop it.
+    CancelCloud {
+        /// Which try.
+        attempt: u32,
+    },
+    /// Settle a reservation; with `None` nobody knows, and it stays spent as it is.
+    Settle {
+        /// Which try.
+        attempt: u32,
+        /// What it cost.
+        cost: Option<Pico>,
+    },
+    /// Show text, behind what is shown.
+    Show(String),
+    /// What is shown is void: the other side answers from the beginning.
+    Replaced,
+    /// The end. Only settlements come after it.
+    Finish(Box<Outcome>),
+}
+
+/// How a request ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Who answered; `None` where nobody did.
+    pub answered_by: Option<Side>,
+    /// Why that side.
+    pub reason: Reason,
+    /// Why the target was wanted, where it was; with a local answer, `reason` says what prevented it.
+    pub wanted: Option<Reason>,
+    /// The budget that had no room, where one had none.
+    pub over: Option<Scope>,
+    /// The answer's text: what is shown.
+    pub text: String,
+    /// Its tool calls. They are run once, now.
+    pub calls: Vec<String>,
+    /// How sure the local answer was when it was decided about, calibrated.
+    pub confidence: Option<f64>,
+    /// The proved bound on the share of errors of answers so sure.
+    pub bound: Option<f64>,
+    /// What it cost at most; exactly that where `billed`.
+    pub cost: Pico,
+    /// Whether each try has a bill.
+    pub billed: bool,
+    /// Tries that were sent.
+    pub attempts: u32,
+    /// Whether something shown was taken back.
+    pub replaced: bool,
+    /// Milliseconds until something was shown.
+    pub first_ms: Option<u64>,
+    /// Milliseconds until the end.
+    pub total_ms: u64,
+}

@@ -1,0 +1,664 @@
+//! Requests step by step, and in any order.
+
+use super::*;
+use crate::policy::{Handoff, Policy};
+use crate::score::{Calibrator, Combiner, FEATURES, Key, Section};
+use proptest::prelude::*;
+
+/// A calibration that says sigmoid(mean log-probability + 2), of combiners that read like one that was fitted.
+fn section() -> Section {
+    let mut weight = [0.0; FEATURES];
+    weight[0] = 1.0;
+    let (mean, scale) = ([0.0; FEATURES], [1.0; FEATURES]);
+    let combiner = serde_json::json!({"mean": mean, "scale": scale, "weight": weight, "bias": 2.0});
+    let combiner: Combiner = serde_json::from_value(combiner).unwrap();
+    let key = Key {
+        bundle: String::new(),
+        template: String::new(),
+        sampler: String::new(),
+    };
+    Section {
+        version: 1,
+        key,
+        task: String::new(),
+        cases: 0,
+        combiner,
+        calibrator: Calibrator::Temperature { temperature: 1.0 },
+        certified: None,
+    }
+}
+
+fn request() -> Request {
+    Request {
+        target: Some("t".to_owned()),
+        reachable: true,
+        consent: Verdict::Granted,
+        local_able: true,
+        local_tools: false,
+        streamed: true,
+        prompt_confidence: None,
+        cloud_accuracy: None,
+        cloud_seconds: 1.0,
+        worst_case: Pico(1000),
+    }
+}
+
+fn policy() -> Policy {
+    let mut policy = Policy::default();
+    policy.routing.confidence_threshold = Some(0.7);
+    policy.hold_back.tokens = 3;
+    policy
+}
+
+fn token(run: u32, text: &str, logprob: f64) -> Event {
+    let signal = TokenSignal {
+        logprob,
+        margin: 1.0,
+        gap: 0.0,
+        entropy: 1.0,
+        value: true,
+    };
+    Event::LocalToken {
+        run,
+        text: text.to_owned(),
+        signal,
+    }
+}
+
+fn cloud_text(attempt: u32, text: &str) -> Event {
+    Event::CloudText {
+        attempt,
+        text: text.to_owned(),
+    }
+}
+
+fn show(text: &str) -> Action {
+    Action::Show(text.to_owned())
+}
+
+fn cloud_end(attempt: u32) -> Event {
+    let cost = Some(Pico(20));
+    Event::CloudEnd {
+        attempt,
+        valid: true,
+        cost,
+    }
+}
+
+fn outcome(actions: &[Action]) -> &Outcome {
+    let Some(Action::Finish(outcome)) = actions.last() else {
+        panic!("no end in {actions:?}")
+    };
+    outcome
+}
+
+const SURE: f64 = -0.1;
+const DOUBTFUL: f64 = -4.0;
+
+#[test]
+fn sure_answer_is_shown_after_the_held_back_beginning() {
+    let mut machine = Machine::new(request(), &policy(), Some(section()));
+    assert_eq!(machine.on(5, Event::Start), [Action::StartLocal { run: 0 }]);
+    assert_eq!(machine.on(10, token(0, "a", SURE)), []);
+    assert_eq!(machine.wake_ms(), Some(410));
+    assert_eq!(machine.on(20, token(0, "b", SURE)), []);
+    assert_eq!(machine.on(30, token(0, "c", SURE)), [show("abc")]);
+    assert_eq!(machine.on(40, token(0, "d", DOUBTFUL)), [show("d")]);
+    let end = machine.on(50, Event::LocalEnd { run: 0, valid: true });
+    let outcome = outcome(&end);
+    assert_eq!(
+        (outcome.answered_by, outcome.reason),
+        (Some(Side::Local), Reason::Confident)
+    );
+    assert_eq!(
+        (outcome.text.as_str(), outcome.cost, outcome.billed),
+        ("abcd", Pico::ZERO, true)
+    );
+    assert_eq!((outcome.first_ms, outcome.total_ms), (Some(25), 45));
+    assert!((outcome.confidence.unwrap() - crate::score::sigmoid(2.0 - 0.1)).abs() < 1e-6);
+    assert_eq!(machine.on(60, Event::Cancel), []);
+}
+
+#[test]
+fn beginning_is_shown_after_its_time_has_passed() {
+    let mut machine = Machine::new(request(), &policy(), Some(section()));
+    machine.on(0, Event::Start);
+    machine.on(100, token(0, "a", SURE));
+    assert_eq!(machine.on(499, Event::Tick), []);
+    assert_eq!(machine.on(500, Event::Tick), [show("a")]);
+}
+
+#[test]
+fn doubtful_beginning_is_never_seen_and_the_target_is_paid() {
+    let mut machine = Machine::new(request(), &policy(), Some(section()));
+    machine.on(0, Event::Start);
+    machine.on(1, token(0, "a", DOUBTFUL));
+    machine.on(2, token(0, "b", DOUBTFUL));
+    let asked = machine.on(3, token(0, "c", DOUBTFUL));
+    assert_eq!(
+        asked,
+        [Action::Reserve {
+            attempt: 0,
+            amount: Pico(1000),
+            so_far: Pico::ZERO
+        }]
+    );
+    assert_eq!(
+        machine.on(4, Event::Reserved { attempt: 0 }),
+        [Action::StartCloud { attempt: 0 }]
+    );
+    assert_eq!(machine.on(5, token(0, "d", SURE)), []);
+    assert_eq!(
+        machine.on(6, cloud_text(0, "X")),
+        [Action::CancelLocal { run: 0 }, show("X")]
+    );
+    assert_eq!(machine.on(7, token(0, "e", SURE)), []);
+    let end = machine.on(8, cloud_end(0));
+    assert_eq!(
+        end[0],
+        Action::Settle {
+            attempt: 0,
+            cost: Some(Pico(20))
+        }
+    );
+    let outcome = outcome(&end);
+    assert_eq!(
+        (outcome.answered_by, outcome.reason),
+        (Some(Side::Cloud), Reason::LowConfidence)
+    );
+    assert_eq!(
+        (outcome.text.as_str(), outcome.cost, outcome.replaced),
+        ("X", Pico(20), false)
+    );
+}
+
+#[test]
+fn target_that_fails_is_asked_again_and_then_the_local_answer_is_shown() {
+    let mut machine = Machine::new(request(), &policy(), Some(section()));
+    machine.on(0, Event::Start);
+    for i in 0..3 {
+        machine.on(i, token(0, "a", DOUBTFUL));
+    }
+    machine.on(4, Event::Reserved { attempt: 0 });
+    let failed = machine.on(
+        5,
+        Event::CloudFailed {
+            attempt: 0,
+            again: true,
+            billed: Billed::Nothing,
+        },
+    );
+    let again = Action::Reserve {
+        attempt: 1,
+        amount: Pico(1000),
+        so_far: Pico::ZERO,
+    };
+    assert_eq!(
+        failed,
+        [
+            Action::Settle {
+                attempt: 0,
+                cost: Some(Pico::ZERO)
+            },
+            again
+        ]
+    );
+    machine.on(6, Event::Reserved { attempt: 1 });
+    // No payload for 8 s.
+    assert_eq!(machine.wake_ms(), Some(8006));
+    let late = machine.on(8006, Event::Tick);
+    let cancel = Action::CancelCloud { attempt: 1 };
+    assert_eq!(late, [cancel, Action::Settle { attempt: 1, cost: None }, show("aaa")]);
+    let end = machine.on(8007, Event::LocalEnd { run: 0, valid: true });
+    let outcome = outcome(&end);
+    assert_eq!(
+        (outcome.answered_by, outcome.reason),
+        (Some(Side::Local), Reason::CloudFailed)
+    );
+    assert_eq!((outcome.wanted, outcome.attempts), (Some(Reason::LowConfidence), 2));
+    assert_eq!((outcome.cost, outcome.billed), (Pico(1000), false));
+}
+
+#[test]
+fn target_that_fails_while_shown_is_replaced_by_a_new_local_answer() {
+    let always = Policy {
+        handoff: Handoff::Always,
+        ..policy()
+    };
+    let mut machine = Machine::new(request(), &always, None);
+    machine.on(0, Event::Start);
+    machine.on(1, Event::Reserved { attempt: 0 });
+    assert_eq!(machine.on(2, cloud_text(0, "half")), [show("half")]);
+    let failed = machine.on(
+        3,
+        Event::CloudFailed {
+            attempt: 0,
+            again: true,
+            billed: Billed::Unknown,
+        },
+    );
+    let settle = Action::Settle { attempt: 0, cost: None };
+    assert_eq!(failed, [settle, Action::StartLocal { run: 0 }, Action::Replaced]);
+    assert_eq!(machine.on(4, token(0, "own", SURE)), [show("own")]);
+    let end = machine.on(5, Event::LocalEnd { run: 0, valid: true });
+    assert_eq!((outcome(&end).text.as_str(), outcome(&end).replaced), ("own", true));
+}
+
+#[test]
+fn local_model_that_fails_while_shown_is_replaced_by_the_target() {
+    let mut machine = Machine::new(request(), &policy(), None);
+    machine.on(0, Event::Start);
+    assert_eq!(machine.on(1, token(0, "half", SURE)), [show("half")]);
+    machine.on(2, Event::LocalFailed { run: 0 });
+    machine.on(3, Event::Reserved { attempt: 0 });
+    assert_eq!(machine.on(4, cloud_text(0, "whole")), [Action::Replaced, show("whole")]);
+    let end = machine.on(5, cloud_end(0));
+    assert_eq!(
+        (outcome(&end).reason, outcome(&end).text.as_str()),
+        (Reason::LocalFailed, "whole")
+    );
+}
+
+#[test]
+fn what_prevents_a_handoff_is_the_reason_and_nothing_waits() {
+    let never = Policy {
+        handoff: Handoff::Never,
+        ..policy()
+    };
+    for (policy, request, reason) in [
+        (never, request(), Reason::HandoffOff),
+        (
+            policy(),
+            Request {
+                target: None,
+                ..request()
+            },
+            Reason::NoTarget,
+        ),
+        (
+            policy(),
+            Request {
+                reachable: false,
+                ..request()
+            },
+            Reason::Offline,
+        ),
+        (
+            policy(),
+            Request {
+                consent: Verdict::Denied(Class::Text),
+                ..request()
+            },
+            Reason::DeniedByPolicy,
+        ),
+        (
+            policy(),
+            Request {
+                local_tools: true,
+                ..request()
+            },
+            Reason::ToolLocalOnly,
+        ),
+    ] {
+        for streamed in [true, false] {
+            let mut machine = Machine::new(
+                Request {
+                    streamed,
+                    ..request.clone()
+                },
+                &policy,
+                Some(section()),
+            );
+            machine.on(0, Event::Start);
+            let shown = machine.on(1, token(0, "a", DOUBTFUL));
+            assert_eq!(shown.len(), usize::from(streamed), "{reason:?}");
+            let end = machine.on(2, Event::LocalEnd { run: 0, valid: true });
+            assert_eq!(
+                (outcome(&end).reason, outcome(&end).wanted),
+                (reason, Some(Reason::LowConfidence))
+            );
+            assert_eq!(outcome(&end).answered_by, Some(Side::Local));
+        }
+    }
+}
+
+#[test]
+fn person_or_budget_that_says_no_keeps_the_answer_here() {
+    let ask = Request {
+        consent: Verdict::Ask(vec![Class::Text]),
+        ..request()
+    };
+    let mut machine = Machine::new(ask, &policy(), Some(section()));
+    machine.on(0, Event::Start);
+    machine.on(1, token(0, "a", DOUBTFUL));
+    assert_eq!(
+        machine.on(2, Event::LocalEnd { run: 0, valid: true }),
+        [Action::AskConsent(vec![Class::Text])]
+    );
+    let end = machine.on(3, Event::Consent(false));
+    assert_eq!(
+        (end[0].clone(), outcome(&end).reason),
+        (show("a"), Reason::DeniedByPerson)
+    );
+
+    let mut machine = Machine::new(request(), &policy(), Some(section()));
+    machine.on(0, Event::Start);
+    machine.on(1, token(0, "a", DOUBTFUL));
+    machine.on(2, Event::LocalEnd { run: 0, valid: true });
+    let end = machine.on(
+        3,
+        Event::NotReserved {
+            attempt: 0,
+            scope: Some(Scope::Day),
+        },
+    );
+    assert_eq!(
+        (outcome(&end).reason, outcome(&end).over),
+        (Reason::OverCap, Some(Scope::Day))
+    );
+    assert_eq!((outcome(&end).attempts, outcome(&end).cost), (0, Pico::ZERO));
+}
+
+#[test]
+fn answer_of_the_wrong_form_is_handed_off_however_sure() {
+    let mut machine = Machine::new(
+        Request {
+            streamed: false,
+            ..request()
+        },
+        &policy(),
+        Some(section()),
+    );
+    machine.on(0, Event::Start);
+    machine.on(1, token(0, "{", SURE));
+    machine.on(
+        2,
+        Event::LocalCall {
+            run: 0,
+            call: "wrong".to_owned(),
+        },
+    );
+    machine.on(3, Event::LocalEnd { run: 0, valid: false });
+    machine.on(4, Event::Reserved { attempt: 0 });
+    assert_eq!(
+        machine.on(
+            5,
+            Event::CloudCall {
+                attempt: 0,
+                call: "right".to_owned()
+            }
+        ),
+        []
+    );
+    let end = machine.on(6, cloud_end(0));
+    assert_eq!(
+        (outcome(&end).reason, &outcome(&end).calls[..]),
+        (Reason::Invalid, &["right".to_owned()][..])
+    );
+}
+
+#[test]
+fn hedge_takes_the_first_good_answer() {
+    let mut hedging = policy();
+    hedging.routing.hedge = true;
+    hedging.routing.hedge_range = [0.0, 0.9];
+    let begin = |machine: &mut Machine| {
+        machine.on(0, Event::Start);
+        for i in 0..3 {
+            machine.on(i, token(0, "a", -1.0));
+        }
+        machine.on(4, Event::Reserved { attempt: 0 })
+    };
+    let mut machine = Machine::new(request(), &hedging, Some(section()));
+    assert_eq!(begin(&mut machine), [Action::StartCloud { attempt: 0 }]);
+    let end = machine.on(5, Event::LocalEnd { run: 0, valid: true });
+    let cancel = [
+        Action::CancelCloud { attempt: 0 },
+        Action::Settle { attempt: 0, cost: None },
+        show("aaa"),
+    ];
+    assert_eq!((&end[..3], outcome(&end).reason), (&cancel[..], Reason::Hedged));
+    assert_eq!(
+        (outcome(&end).cost, outcome(&end).answered_by),
+        (Pico(1000), Some(Side::Local))
+    );
+
+    let mut machine = Machine::new(request(), &hedging, Some(section()));
+    begin(&mut machine);
+    assert_eq!(
+        machine.on(5, cloud_text(0, "X")),
+        [Action::CancelLocal { run: 0 }, show("X")]
+    );
+}
+
+#[test]
+fn cancelled_request_settles_what_was_sent_and_what_is_reserved_late() {
+    let always = Policy {
+        handoff: Handoff::Always,
+        ..policy()
+    };
+    let mut machine = Machine::new(request(), &always, None);
+    machine.on(0, Event::Start);
+    let end = machine.on(1, Event::Cancel);
+    assert_eq!(
+        (outcome(&end).answered_by, outcome(&end).reason),
+        (None, Reason::Cancelled)
+    );
+    let late = machine.on(2, Event::Reserved { attempt: 0 });
+    assert_eq!(
+        late,
+        [Action::Settle {
+            attempt: 0,
+            cost: Some(Pico::ZERO)
+        }]
+    );
+    assert_eq!(machine.on(3, Event::Reserved { attempt: 0 }), []);
+}
+
+#[test]
+fn decide_compares_gain_and_price() {
+    let worth = |cloud_accuracy, price_usd| Worth {
+        cloud_accuracy,
+        price_usd,
+        seconds: 2.0,
+    };
+    let plain = crate::policy::Routing::default();
+    let threshold = crate::policy::Routing {
+        confidence_threshold: Some(0.5),
+        ..plain.clone()
+    };
+    for (confidence, routing, worth, wish) in [
+        (None, &plain, worth(Some(1.0), 0.0), Wish::Keep(Reason::Uncalibrated)),
+        (
+            Some(0.5),
+            &plain,
+            worth(Some(0.9), 0.001),
+            Wish::HandOff(Reason::LowConfidence),
+        ),
+        (
+            Some(0.5),
+            &plain,
+            worth(Some(0.9), 0.0039),
+            Wish::Keep(Reason::NotWorthIt),
+        ),
+        (Some(0.9), &plain, worth(Some(0.9), 0.0), Wish::Keep(Reason::Confident)),
+        (Some(0.3), &plain, worth(Some(0.2), 0.0), Wish::Keep(Reason::Confident)),
+        (
+            Some(0.79),
+            &plain,
+            worth(None, 1.0),
+            Wish::HandOff(Reason::LowConfidence),
+        ),
+        (Some(0.81), &plain, worth(None, 0.0), Wish::Keep(Reason::Confident)),
+        (
+            Some(0.49),
+            &threshold,
+            worth(Some(0.0), 9.0),
+            Wish::HandOff(Reason::LowConfidence),
+        ),
+        (
+            Some(0.5),
+            &threshold,
+            worth(Some(1.0), 0.0),
+            Wish::Keep(Reason::Confident),
+        ),
+    ] {
+        assert_eq!(decide(confidence, routing, &worth), wish, "{confidence:?} {worth:?}");
+    }
+}
+
+/// What a machine was told to do, and whether that makes sense.
+#[derive(Default)]
+struct World {
+    visible: String,
+    run: Option<u32>,
+    local: String,
+    cloud: String,
+    sent: Vec<u32>,
+    sending: Option<u32>,
+    reserving: Vec<u32>,
+    reserved: Vec<u32>,
+    settled: Vec<u32>,
+    asked: bool,
+    consented: bool,
+    broke: bool,
+    finished: Option<Outcome>,
+}
+
+impl World {
+    fn take(&mut self, actions: Vec<Action>, request: &Request) {
+        for action in actions {
+            assert!(
+                self.finished.is_none() || matches!(action, Action::Settle { .. }),
+                "{action:?} after the end"
+            );
+            match action {
+                Action::StartLocal { run } => {
+                    assert!(self.run.is_none());
+                    self.run = Some(run);
+                    self.local.clear();
+                }
+                Action::CancelLocal { run } => assert_eq!(self.run.take(), Some(run)),
+                Action::AskConsent(_) => self.asked = true,
+                Action::Reserve { attempt, .. } => self.reserving.push(attempt),
+                Action::StartCloud { attempt } => {
+                    assert!(self.reserved.contains(&attempt) && !self.sent.contains(&attempt));
+                    assert!(
+                        self.consented || request.consent == Verdict::Granted,
+                        "sent without consent"
+                    );
+                    assert!(self.sending.is_none());
+                    self.sending = Some(attempt);
+                    self.sent.push(attempt);
+                }
+                Action::CancelCloud { attempt } => assert_eq!(self.sending.take(), Some(attempt)),
+                Action::Settle { attempt, .. } => {
+                    assert!(
+                        self.reserved.contains(&attempt) && !self.settled.contains(&attempt),
+                        "settled twice"
+                    );
+                    self.settled.push(attempt);
+                }
+                Action::Show(text) => self.visible.push_str(&text),
+                Action::Replaced => {
+                    assert!(self.broke && !self.visible.is_empty(), "taken back without a failure");
+                    self.visible.clear();
+                }
+                Action::Finish(outcome) => {
+                    if outcome.reason != Reason::Cancelled {
+                        let said = match outcome.answered_by {
+                            Some(Side::Local) => self.local.clone(),
+                            Some(Side::Cloud) => self.cloud.clone(),
+                            None => self.visible.clone(),
+                        };
+                        assert_eq!(outcome.text, said, "lost or doubled");
+                    }
+                    assert_eq!(outcome.text, self.visible, "shown is not what there is");
+                    assert_eq!((self.run, self.sending), (None, None), "something still runs");
+                    assert!(outcome.attempts as usize == self.sent.len() && self.sent.len() <= 2);
+                    self.finished = Some(*outcome);
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(20000) })]
+
+    #[test]
+    fn no_text_is_lost_or_doubled_and_money_settled_once_in_any_order(
+        steps in prop::collection::vec((0u8..20, 0u64..6000, any::<u8>()), 0..60),
+        always in any::<bool>(), hedge in any::<bool>(), ask in any::<bool>(), streamed in any::<bool>(),
+        able in prop::bool::weighted(0.9), calibrated in prop::bool::weighted(0.8),
+    ) {
+        let mut policy = policy();
+        policy.routing.hedge = hedge;
+        policy.routing.hedge_range = [0.2, 0.95];
+        policy.handoff = if always { Handoff::Always } else { Handoff::Auto };
+        let consent = if ask { Verdict::Ask(vec![Class::Text]) } else { Verdict::Granted };
+        let request = Request { consent, streamed, local_able: able, ..request() };
+        let mut machine = Machine::new(request.clone(), &policy, calibrated.then(section));
+        let mut world = World::default();
+        let mut now = 0;
+        world.take(machine.on(0, Event::Start), &request);
+        // What is left at the end is driven to it.
+        let drive = (0..40).flat_map(|_| [(3, 0, 0), (8, 1, 0), (11, 2, 0), (5, 0, 0)]);
+        for (kind, wait, byte) in steps.into_iter().chain(drive) {
+            now += wait;
+            let text = char::from(b'a' + byte % 26).to_string();
+            let (run, attempt) = (world.run, world.sending);
+            let event = match (kind, run, attempt) {
+                (0..=2 | 12 | 13, Some(run), _) => {
+                    world.local.push_str(&text);
+                    token(run, &text, -f64::from(byte % 8))
+                }
+                (3, Some(run), _) => { world.run = None; Event::LocalEnd { run, valid: byte % 4 > 0 } }
+                (4, Some(run), _) => { (world.run, world.broke) = (None, true); Event::LocalFailed { run } }
+                (5, ..) if world.asked => {
+                    world.asked = false;
+                    world.consented = byte % 2 > 0;
+                    Event::Consent(world.consented)
+                }
+                (6, _, Some(attempt)) | (14 | 15, _, Some(attempt)) => { world.cloud.push_str(&text); cloud_text(attempt, &text) }
+                (7, _, Some(attempt)) => {
+                    world.sending = None;
+                    let valid = byte % 4 > 0;
+                    world.broke |= !valid;
+                    let cost = (byte % 3 > 0).then_some(Pico(25));
+                    Event::CloudEnd { attempt, valid, cost }
+                }
+                (8, _, Some(attempt)) => {
+                    (world.sending, world.broke) = (None, true);
+                    let billed = if byte % 2 > 0 { Billed::Nothing } else { Billed::Unknown };
+                    Event::CloudFailed { attempt, again: byte % 3 > 0, billed }
+                }
+                (9..=11 | 16, ..) if !world.reserving.is_empty() => {
+                    let attempt = world.reserving.remove(usize::from(byte) % world.reserving.len());
+                    if byte % 5 == 4 {
+                        Event::NotReserved { attempt, scope: Some(Scope::Day) }
+                    } else {
+                        world.reserved.push(attempt);
+                        Event::Reserved { attempt }
+                    }
+                }
+                // Late news of what is gone.
+                (17, ..) => token(run.map_or(7, |run| run + 1), "?", SURE),
+                (18, ..) => cloud_text(attempt.map_or(9, |attempt| attempt + 1), "?"),
+                (19, ..) if byte < 20 => Event::Cancel,
+                _ => {
+                    // A deadline may break the target off.
+                    world.broke = true;
+                    Event::Tick
+                }
+            };
+            let actions = machine.on(now, event);
+            world.take(actions, &request);
+        }
+        let outcome = world.finished.as_ref();
+        prop_assert!(outcome.is_some(), "no end");
+        world.settled.sort_unstable();
+        world.reserved.sort_unstable();
+        prop_assert_eq!(&world.settled, &world.reserved, "each reservation is settled");
+    }
+}
