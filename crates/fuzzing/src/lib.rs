@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod bundle;
+mod cloud;
 mod constrain;
 mod gguf_writer;
 mod graph;
@@ -169,6 +170,12 @@ pub const TARGETS: &[Target] = &[
         form: Form::Json,
         run: requests::http_request,
         seeds: requests::seeds,
+    },
+    Target {
+        name: "cloud_stream",
+        form: Form::Text,
+        run: cloud::cloud_stream,
+        seeds: cloud::seeds,
     },
 ];
 
