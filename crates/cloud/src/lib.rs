@@ -18,6 +18,7 @@
 //! - It tells kinds of errors apart by status, type and code, never by the words of a message.
 #![forbid(unsafe_code)]
 
+pub mod codec;
 mod error;
 mod event;
 mod message;
@@ -25,6 +26,7 @@ mod money;
 mod price;
 mod reply;
 mod request;
+mod sse;
 mod target;
 mod usage;
 
@@ -35,5 +37,6 @@ pub use money::Money;
 pub use price::{Hours, Price, Rates, Tier};
 pub use reply::{Misplaced, Reply};
 pub use request::{Effort, Format, Place, Request, Sampling, Tool, ToolChoice};
+pub use sse::{SseEvent, SseReader};
 pub use target::{Base, Capabilities, Dialect, Protocol, Target, Thinking};
 pub use usage::Usage;

@@ -107,9 +107,9 @@ pub struct ToolResult {
 /// What a model thought before it answered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reasoning {
-    /// The text, or a summary of it; empty where the issuer shows none.
+    /// The text, or a summary of it, to be shown; empty where the issuer shows none. It is sent nowhere.
     pub text: String,
-    /// What its issuer wants back. Reasoning without it is sent nowhere.
+    /// What its issuer wants back, the text as it was included.
     pub opaque: Option<Opaque>,
 }
 

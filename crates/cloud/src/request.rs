@@ -109,7 +109,7 @@ impl Request {
     /// arguments and results of every turn, descriptions and schemas of tools and of the answer, stop strings. In arguments and
     /// schemas each string is shown by itself, keys included, so that a replacement leaves valid JSON; arguments that are not
     /// JSON are shown whole. Names of tools and ids are not shown. Opaque data is not shown either: it is its issuer's, and
-    /// only its issuer gets it back.
+    /// only its issuer gets it back. The text of reasoning never leaves: what its issuer needs is in the opaque data.
     pub fn visit_texts(&mut self, visit: &mut dyn FnMut(Place, &mut String)) {
         for message in &mut self.messages {
             for part in &mut message.parts {
@@ -127,8 +127,7 @@ impl Request {
                         Err(_) => visit(Place::Arguments, &mut call.arguments),
                     },
                     Part::ToolResult(result) => visit(Place::Result, &mut result.content),
-                    Part::Reasoning(reasoning) => visit(Place::Reasoning, &mut reasoning.text),
-                    Part::Image(_) | Part::Audio(_) => {}
+                    Part::Reasoning(_) | Part::Image(_) | Part::Audio(_) => {}
                 }
             }
         }
@@ -186,8 +185,6 @@ pub enum Place {
     Arguments,
     /// In the result of a call.
     Result,
-    /// In reasoning that goes back to its issuer.
-    Reasoning,
     /// In the description or the parameters of a tool.
     Tool,
     /// In the schema of the answer.

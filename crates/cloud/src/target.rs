@@ -71,6 +71,9 @@ impl Target {
         if !can.tools && (!request.tools.is_empty() || has(|p| matches!(p, Part::ToolCall(_) | Part::ToolResult(_)))) {
             return lacks("tools");
         }
+        if !can.json_object && request.format == Format::JsonObject {
+            return lacks("a JSON object without a schema for the answer");
+        }
         if !can.json_schema && matches!(request.format, Format::JsonSchema { .. }) {
             return lacks("a JSON schema for the answer");
         }
@@ -237,7 +240,7 @@ impl Capabilities {
             stop: protocol != Protocol::OpenAiResponses && !(vendor && openai),
             thinking: match (vendor, dialect) {
                 (_, Dialect::Compatible) => Thinking::Unknown,
-                (true, _) if gemini || anthropic => Thinking::Effort { least: Effort::Low },
+                (true, _) if gemini => Thinking::Effort { least: Effort::Low },
                 _ => Thinking::Effort { least: Effort::None },
             },
             context_tokens: None,

@@ -12,6 +12,7 @@
 
 mod bundle;
 mod c_calls;
+mod cloud;
 mod constrain;
 mod gguf_writer;
 mod graph;
@@ -176,6 +177,12 @@ pub const TARGETS: &[Target] = &[
         form: Form::Binary,
         run: c_calls::c_calls,
         seeds: c_calls::seeds,
+    },
+    Target {
+        name: "cloud_stream",
+        form: Form::Text,
+        run: cloud::cloud_stream,
+        seeds: cloud::seeds,
     },
 ];
 

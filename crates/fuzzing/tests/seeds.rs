@@ -98,4 +98,5 @@ targets! {
     tensor_record graph_cactus graph_json program manifest gguf safetensors state_dict pt2_archive pt2_program hf_config
     tokenizer_json tokenizer_tables chat_template generate_options_json json_schema grammar_text tool_output saved_session http_request
     c_calls
+    cloud_stream
 }
