@@ -52,7 +52,7 @@ pub use cactus_engine::chat::{ChatRequest, Message, Tool, ToolCall, ToolChoice};
 pub use cactus_engine::scheduler::{Event, Piece, Priority, Request, Scheduler, SchedulerLimits, SchedulerStats};
 pub use cactus_engine::{
     CancelToken, Completion, Delta, Error, ErrorKind, FinishReason, GenerateOptions, KvDType, LoadOptions, Model,
-    Result, Score, Session, TokenInfo,
+    Result, Score, Session, Signal, TokenInfo,
 };
 pub use cactus_tensor::{DType, Data, Tensor};
 pub use cactus_text::grammar::Grammar;
