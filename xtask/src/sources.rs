@@ -9,7 +9,10 @@ pub const UNSAFE_CRATES: &[&str] = &[
 ];
 
 /// Crates that need it in one place: the crate, and the file that has all of it.
-pub const UNSAFE_FILES: &[(&str, &str)] = &[("python", "crates/python/src/dlpack.rs")];
+pub const UNSAFE_FILES: &[(&str, &str)] = &[
+    ("fuzzing", "crates/fuzzing/src/c_calls.rs"),
+    ("python", "crates/python/src/dlpack.rs"),
+];
 
 /// Crates that talk to a person on a terminal; every other one is a library and never prints.
 pub const PRINTING_CRATES: &[&str] = &["cli", "xtask"];
