@@ -18,25 +18,32 @@
 //! - It tells kinds of errors apart by status, type and code, never by the words of a message.
 #![forbid(unsafe_code)]
 
+pub mod catalog;
 pub mod codec;
 mod error;
 mod event;
+mod key;
 mod message;
 mod money;
 mod price;
 mod reply;
 mod request;
+mod retry;
 mod sse;
 mod target;
+mod transport;
 mod usage;
 
 pub use error::{Error, ErrorKind, Result, Retry};
 pub use event::{Delta, Event, Reason};
+pub use key::Key;
 pub use message::{Issuer, Media, Message, Opaque, Part, Reasoning, Role, ToolCall, ToolResult};
 pub use money::Money;
 pub use price::{Hours, Price, Rates, Tier};
 pub use reply::{Misplaced, Reply};
 pub use request::{Effort, Format, Place, Request, Sampling, Tool, ToolChoice};
+pub use retry::{Breaker, RetryRules};
 pub use sse::{SseEvent, SseReader};
 pub use target::{Base, Capabilities, Dialect, Protocol, Target, Thinking};
+pub use transport::{Call, Cancel, Deadlines, Limits, Transport};
 pub use usage::Usage;

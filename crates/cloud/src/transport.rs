@@ -1,0 +1,463 @@
+//! One request over HTTP: deadlines, limits, cancellation.
+//!
+//! A thread reads from the network and hands on what it reads with the time it came. The caller's thread makes events of it and
+//! keeps the deadlines, so that a name look-up that hangs delays nobody, and a slow caller is not taken for a slow target. A
+//! call that fails, is stopped or is dropped closes its connection.
+
+use crate::codec::failure::{self, RetryHeaders};
+use crate::codec::{self, Decoder};
+use crate::target::is_private;
+use crate::{Error, ErrorKind, Event, Key, Request, Result, SseReader, Target};
+use secrecy::ExposeSecret as _;
+use std::collections::VecDeque;
+use std::io::Read as _;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use ureq::Agent;
+use ureq::config::Config;
+use ureq::http::Uri;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
+
+/// How long a call may take. Keep-alives, pings and comments are no progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadlines {
+    /// Until the host is connected, with its name looked up and its certificate checked.
+    pub connect: Duration,
+    /// From there until the first piece of a streamed answer.
+    pub first: Duration,
+    /// From one piece of a streamed answer to the next.
+    pub gap: Duration,
+    /// For everything.
+    pub total: Duration,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(2),
+            first: Duration::from_secs(8),
+            gap: Duration::from_secs(10),
+            total: Duration::from_secs(60),
+        }
+    }
+}
+
+/// How much an answer may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Of the whole body, unpacked.
+    pub body_bytes: usize,
+    /// Of a line of a stream.
+    pub line_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body_bytes: 8 << 20,
+            line_bytes: 1 << 20,
+        }
+    }
+}
+
+/// How calls are made.
+#[derive(Clone, Debug, Default)]
+pub struct Transport {
+    /// Time limits.
+    pub deadlines: Deadlines,
+    /// Size limits.
+    pub limits: Limits,
+    /// Certificates in PEM form that are trusted *instead of* the system's; for a server of one's own.
+    pub authorities: Option<Vec<u8>>,
+}
+
+/// What the reading thread says, and when it came.
+enum Said {
+    Head {
+        status: u16,
+        headers: RetryHeaders,
+        stream: bool,
+    },
+    Bytes(Vec<u8>),
+    End,
+    Failed(Error),
+    Cancelled,
+}
+
+/// A call in flight; an iterator over its events. After an error, or after [`Event::Done`] and the counts that may follow it,
+/// there are no more.
+#[derive(Debug)]
+pub struct Call {
+    agent: Agent,
+    inbox: Receiver<(Instant, Said)>,
+    cancel: Sender<(Instant, Said)>,
+    key: Option<Key>,
+    decoder: Decoder,
+    reader: SseReader,
+    streamed: bool,
+    status: Option<(u16, RetryHeaders)>,
+    body: Vec<u8>,
+    received_bytes: usize,
+    limits: Limits,
+    deadlines: Deadlines,
+    asked: Instant,
+    progress: Instant,
+    first: bool,
+    ready: VecDeque<Event>,
+    finished: bool,
+    /// The error that comes after the events that are ready.
+    failed: Option<Error>,
+    /// What the target does not take and was left out, each in a sentence.
+    pub notes: Vec<String>,
+}
+
+/// Stops a call from another thread.
+#[derive(Clone, Debug)]
+pub struct Cancel {
+    agent: Agent,
+    inbox: Sender<(Instant, Said)>,
+}
+
+impl Cancel {
+    /// Ends the call: its next event is an error of kind [`ErrorKind::Cancelled`], and its connection is closed. A call that
+    /// has ended is not changed.
+    pub fn cancel(&self) {
+        // Who has gone needs no message.
+        let _ = self.inbox.send((Instant::now(), Said::Cancelled));
+        self.agent.clone().shutdown();
+    }
+}
+
+impl Transport {
+    /// Sends a request once. Trying again is the caller's, who may have to ask for money first.
+    ///
+    /// # Errors
+    /// As [`codec::encode`], or [`ErrorKind::InvalidKey`] for a key of another host: all before anything is sent. What fails
+    /// later is an item of the call.
+    pub fn call(&self, target: &Target, key: Option<&Key>, request: &Request) -> Result<Call> {
+        let wire = codec::encode(target, request)?;
+        let agent = self.agent(target)?;
+        let mut post = agent
+            .post(target.base.join(&wire.path))
+            .header("content-type", "application/json");
+        for (name, value) in &wire.headers {
+            post = post.header(*name, *value);
+        }
+        if let Some(key) = key {
+            let (name, value) = key.header(target)?;
+            post = post.header(name, value.expose_secret());
+        }
+        let (send, inbox) = mpsc::channel();
+        let cancel = send.clone();
+        let most = self.limits.body_bytes;
+        let run = move || {
+            let say = |said| send.send((Instant::now(), said)).is_ok();
+            let failed = match post.send(&wire.body[..]) {
+                Err(error) => Some(network(&error, false)),
+                Ok(response) => read(response, most, &say),
+            };
+            say(failed.map_or(Said::End, Said::Failed));
+        };
+        thread::Builder::new()
+            .name("cactus-cloud".into())
+            .spawn(run)
+            .map_err(|e| Error::new(ErrorKind::Unreachable, format!("no thread could be started: {e}")))?;
+        let now = Instant::now();
+        Ok(Call {
+            agent,
+            inbox,
+            cancel,
+            key: key.cloned(),
+            decoder: Decoder::new(target, request),
+            reader: SseReader::new(self.limits.line_bytes, self.limits.body_bytes),
+            streamed: request.stream,
+            status: None,
+            body: Vec::new(),
+            received_bytes: 0,
+            limits: self.limits,
+            deadlines: self.deadlines,
+            asked: now,
+            progress: now,
+            first: true,
+            ready: VecDeque::new(),
+            finished: false,
+            failed: None,
+            notes: wire.notes,
+        })
+    }
+
+    fn agent(&self, target: &Target) -> Result<Agent> {
+        let roots = match &self.authorities {
+            None => RootCerts::PlatformVerifier,
+            Some(pem) => {
+                let certificate = Certificate::from_pem(pem)
+                    .map_err(|_| Error::new(ErrorKind::InvalidTarget, "the certificate of the authority is not PEM"))?;
+                RootCerts::new_with_certs(&[certificate])
+            }
+        };
+        let mut config = Config::builder()
+            .https_only(!target.base.is_plain())
+            .max_redirects(0)
+            .http_status_as_error(false)
+            .accept_encoding("identity")
+            .user_agent(concat!("cactus/", env!("CARGO_PKG_VERSION")))
+            .tls_config(TlsConfig::builder().root_certs(roots).build())
+            .timeout_resolve(Some(self.deadlines.connect))
+            .timeout_connect(Some(self.deadlines.connect))
+            .timeout_global(Some(self.deadlines.total));
+        // What goes to the house does not go by way of a proxy, and what has to be private is looked at by its address.
+        if target.base.is_plain() || target.base.is_private() {
+            config = config.proxy(None);
+        }
+        let resolver = PrivateResolver {
+            only_private: target.base.is_plain(),
+            inner: DefaultResolver::default(),
+        };
+        Ok(Agent::with_parts(config.build(), DefaultConnector::default(), resolver))
+    }
+}
+
+/// Looks names up, and for plain HTTP accepts private addresses alone.
+#[derive(Debug)]
+struct PrivateResolver {
+    only_private: bool,
+    inner: DefaultResolver,
+}
+
+impl Resolver for PrivateResolver {
+    fn resolve(
+        &self,
+        uri: &Uri,
+        config: &Config,
+        timeout: NextTimeout,
+    ) -> std::result::Result<ResolvedSocketAddrs, ureq::Error> {
+        let found = self.inner.resolve(uri, config, timeout)?;
+        if self.only_private && found.iter().any(|a| !is_private(a.ip())) {
+            return Err(ureq::Error::RequireHttpsOnly(uri.to_string()));
+        }
+        Ok(found)
+    }
+}
+
+/// Reads an answer to its end; gives the error that ended it early.
+fn read(mut response: ureq::http::Response<ureq::Body>, most: usize, say: &dyn Fn(Said) -> bool) -> Option<Error> {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let get = |name: &str| response.headers().get(name).and_then(|v| v.to_str().ok());
+    let kind = get("content-type").unwrap_or_default().to_ascii_lowercase();
+    let status = response.status().as_u16();
+    let headers = RetryHeaders::read(get, unix);
+    let stream = kind.starts_with("text/event-stream");
+    if status == 200 && !stream && !kind.starts_with("application/json") {
+        let kind: String = kind.chars().filter(|c| c.is_ascii_graphic()).take(40).collect();
+        let message = format!("the target answered with `{kind}`, expected JSON or an event stream");
+        return Some(Error::new(ErrorKind::Protocol, message).with_status(status));
+    }
+    if !say(Said::Head {
+        status,
+        headers,
+        stream,
+    }) {
+        return None;
+    }
+    let mut reader = response.body_mut().with_config().limit(u64::MAX).reader();
+    let mut buffer = vec![0; 16 << 10];
+    let mut read_bytes = 0;
+    // One byte more than allowed is enough to know; the caller says so.
+    while read_bytes <= most {
+        match reader.read(&mut buffer) {
+            Ok(0) => return None,
+            Ok(count) => {
+                read_bytes += count;
+                if !say(Said::Bytes(buffer[..count].to_vec())) {
+                    return None;
+                }
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(e) => return Some(network(&ureq::Error::from(e), true)),
+        }
+    }
+    None
+}
+
+/// The kind of a failure on the way. Its words are the library's, which knows neither headers nor bodies.
+fn network(error: &ureq::Error, answering: bool) -> Error {
+    use std::io::ErrorKind as Io;
+    use ureq::{Error as E, Timeout};
+    let (kind, sent) = match error {
+        E::HostNotFound => (ErrorKind::Unreachable, false),
+        E::Timeout(Timeout::Resolve | Timeout::Connect) => (ErrorKind::Timeout, false),
+        E::Timeout(_) => (ErrorKind::Timeout, true),
+        E::Rustls(_) | E::Tls(_) | E::TlsRequired => (ErrorKind::Tls, false),
+        E::RequireHttpsOnly(_) | E::BadUri(_) => (ErrorKind::InvalidTarget, false),
+        E::RedirectFailed | E::TooManyRedirects => (ErrorKind::Redirect, false),
+        E::ConnectionFailed | E::ConnectProxyFailed(_) => (ErrorKind::Unreachable, false),
+        E::LargeResponseHeader(..) => (ErrorKind::TooLarge, true),
+        E::Protocol(_) if !answering => (ErrorKind::Protocol, true),
+        E::Decompress(..) => (ErrorKind::Protocol, true),
+        E::Io(e) => match e.kind() {
+            Io::ConnectionRefused | Io::HostUnreachable | Io::NetworkUnreachable | Io::AddrNotAvailable => {
+                (ErrorKind::Unreachable, false)
+            }
+            // A handshake's errors come wrapped. While an answer is read, a broken record is a broken connection.
+            Io::InvalidData if !answering => (ErrorKind::Tls, false),
+            Io::TimedOut => (ErrorKind::Timeout, true),
+            // The look-up of a name fails with an error of no kind of its own.
+            _ if !answering && e.to_string().contains("lookup address") => (ErrorKind::Unreachable, false),
+            _ => (ErrorKind::Cut, true),
+        },
+        _ => (ErrorKind::Cut, true),
+    };
+    Error::new(kind, format!("the call failed on the way: {error}")).with_bill(sent)
+}
+
+impl Call {
+    /// What stops this call from another thread.
+    #[must_use]
+    pub fn canceller(&self) -> Cancel {
+        Cancel {
+            agent: self.agent.clone(),
+            inbox: self.cancel.clone(),
+        }
+    }
+
+    /// When to give up, and what is said then.
+    fn deadline(&self) -> (Instant, &'static str, bool) {
+        let d = &self.deadlines;
+        let total = (self.asked + d.total, "the answer took too long in all", true);
+        let next = match (self.status, self.first) {
+            // Connecting has limits of its own, for the look-up and the rest.
+            (None, _) if !self.streamed => return total,
+            (None, _) => (
+                self.asked + d.connect * 2 + d.first,
+                "the answer did not begin in time",
+                true,
+            ),
+            _ if !self.streamed => return total,
+            (_, true) => (self.progress + d.first, "the answer did not begin in time", true),
+            (_, false) => (self.progress + d.gap, "the answer did not go on in time", true),
+        };
+        if next.0 < total.0 { next } else { total }
+    }
+
+    fn step(&mut self) -> Result<bool> {
+        let (until, why, billed) = self.deadline();
+        // What came in time counts, however late it is looked at.
+        let (came, said) = match self.inbox.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(message) => message,
+            Err(RecvTimeoutError::Timeout) => return Err(Error::new(ErrorKind::Timeout, why).with_bill(billed)),
+            Err(RecvTimeoutError::Disconnected) => return Err(Error::new(ErrorKind::Cut, "the call broke off")),
+        };
+        if came > until && !matches!(said, Said::Cancelled) {
+            return Err(Error::new(ErrorKind::Timeout, why).with_bill(billed));
+        }
+        match said {
+            Said::Cancelled => return Err(Error::new(ErrorKind::Cancelled, "the call was stopped")),
+            Said::Failed(error) => return Err(error),
+            Said::Head {
+                status,
+                headers,
+                stream,
+            } => {
+                self.status = Some((status, headers));
+                // One may be sent where none was asked for, and the other way round.
+                self.streamed = stream;
+                self.progress = came;
+            }
+            Said::Bytes(bytes) => {
+                self.received_bytes += bytes.len();
+                if self.received_bytes > self.limits.body_bytes {
+                    let message = format!("the answer is longer than {} bytes", self.limits.body_bytes);
+                    return Err(Error::new(ErrorKind::TooLarge, message));
+                }
+                self.take(&bytes, came)?;
+            }
+            Said::End => {
+                self.end()?;
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn is_success(&self) -> bool {
+        matches!(self.status, Some((200, _)))
+    }
+
+    fn take(&mut self, bytes: &[u8], came: Instant) -> Result<()> {
+        if !self.is_success() || !self.streamed {
+            self.body.extend_from_slice(bytes);
+            return Ok(());
+        }
+        let mut frames = Vec::new();
+        let fed = self.reader.feed(bytes, &mut frames);
+        for frame in &frames {
+            let mut events = Vec::new();
+            let read = self.decoder.event(frame, &mut events);
+            if !events.is_empty() {
+                self.progress = came;
+                self.first = false;
+            }
+            self.ready.extend(events);
+            read?;
+        }
+        fed
+    }
+
+    fn end(&mut self) -> Result<()> {
+        let mut events = Vec::new();
+        let ended = match self.status {
+            Some((200, _)) if self.streamed => self.decoder.end(&mut events),
+            Some((200, _)) => self.decoder.whole(&self.body, &mut events),
+            Some((status, headers)) => Err(failure::of_response(status, headers, &self.body)),
+            None => Err(Error::new(ErrorKind::Cut, "the call broke off")),
+        };
+        self.ready.extend(events);
+        ended
+    }
+}
+
+impl Iterator for Call {
+    type Item = Result<Event>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(Ok(event));
+            }
+            if let Some(error) = self.failed.take() {
+                return Some(Err(error));
+            }
+            if std::mem::replace(&mut self.finished, true) {
+                return None;
+            }
+            // A whole answer needs no clean end of its connection.
+            if self.decoder.has_ended() {
+                return None;
+            }
+            match self.step() {
+                Ok(more) => self.finished = !more,
+                Err(error) => {
+                    self.agent.clone().shutdown();
+                    let error = match &self.key {
+                        Some(key) => key.scrub(error),
+                        None => error,
+                    };
+                    // Events that came with the error, in the same piece, come before it.
+                    if self.ready.is_empty() {
+                        return Some(Err(error));
+                    }
+                    self.failed = Some(error);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.agent.clone().shutdown();
+    }
+}
