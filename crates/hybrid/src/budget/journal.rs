@@ -210,7 +210,7 @@ impl<S: Storage> Journal<S> {
         let generation = match self.generation {
             // A file that somebody removed and another process made again is not taken for the one that was read.
             0 => RandomState::new().build_hasher().finish() >> 1 | 1,
-            old => old + 1,
+            old => old.wrapping_add(1).max(1),
         };
         let records = self.ledger.records();
         let bytes: Vec<u8> = records.iter().flat_map(|record| record.bytes(generation)).collect();

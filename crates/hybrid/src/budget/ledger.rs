@@ -172,17 +172,20 @@ impl Ledger {
             .iter()
             .filter(|(_, (_, last))| last.saturating_add(SESSION_SECONDS) > now);
         records.extend(sessions.map(|(id, (amount, last))| total(Sum::Session(*id), *amount, *last)));
-        let days = rest.days.iter().filter(|(day, _)| *day + KEPT_DAYS > day_of(now));
+        let days = rest
+            .days
+            .iter()
+            .filter(|(day, _)| day.saturating_add(KEPT_DAYS) > day_of(now));
         records.extend(days.map(|(day, amount)| total(Sum::Day(*day), *amount, 0)));
         let months = rest
             .months
             .iter()
-            .filter(|(month, _)| *month + KEPT_MONTHS > month_of(now));
+            .filter(|(month, _)| month.saturating_add(KEPT_MONTHS) > month_of(now));
         records.extend(months.map(|(month, amount)| total(Sum::Month(*month), *amount, 0)));
         let users = rest
             .users
             .iter()
-            .filter(|((_, month), _)| *month + KEPT_MONTHS > month_of(now));
+            .filter(|((_, month), _)| month.saturating_add(KEPT_MONTHS) > month_of(now));
         records.extend(users.map(|((user, month), amount)| {
             let sum = Sum::User {
                 user: *user,

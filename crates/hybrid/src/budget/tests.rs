@@ -1,8 +1,9 @@
 //! The journal on a real disk.
 
-use super::record::BYTES;
+use super::record::{BYTES, Record, Reserved, Sum};
 use super::*;
 use crate::error::{Error, ErrorKind};
+use proptest::prelude::*;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -272,4 +273,53 @@ fn killed_processes_leave_a_budget_that_holds() {
     }
     let billed = read();
     assert!(billed > CAP / 4, "only {billed} was spent: the test saw little");
+}
+
+/// Any record with a right checksum: what somebody may write who means harm.
+fn records() -> impl Strategy<Value = Record> {
+    let number = || prop_oneof![Just(0), Just(u64::MAX), Just(NOW), 0..100u64, any::<u64>()];
+    (0..7u8, number(), number(), number(), number(), number()).prop_map(|(kind, id, seconds, amount, a, b)| {
+        let amount = Pico(amount);
+        let total = |sum| Record::Total { sum, seconds, amount };
+        match kind {
+            0 => Record::Header { next: id, seconds },
+            1 => Record::Settle { id, seconds, amount },
+            2 => total(Sum::Session(a)),
+            3 => total(Sum::Day(a)),
+            4 => total(Sum::Month(a)),
+            5 => total(Sum::User { user: a, month: b }),
+            _ => Record::Reserve(Reserved {
+                id,
+                seconds,
+                amount,
+                session: a,
+                user: b,
+            }),
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
+
+    #[test]
+    fn hostile_journal_gives_errors_and_never_room_beyond_a_cap(
+        records in prop::collection::vec(records(), 0..12), generation in any::<u64>(), tail in prop::collection::vec(any::<u8>(), 0..70),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let header = Record::Header { next: 3, seconds: NOW };
+        let all = [header].into_iter().chain(records).flat_map(|record| record.bytes(generation));
+        let bytes: Vec<u8> = all.chain(tail).collect();
+        fs::write(folder.path().join("budget.journal"), bytes).unwrap();
+        let mut journal = Journal::new(Folder::new(folder.path()));
+        journal.compact_records = 4;
+        let caps = Caps { day: Some(Pico(50)), ..none() };
+        for _ in 0..3 {
+            let before = journal.spent("s", "u", NOW);
+            if journal.reserve(&ask(20), &caps, NOW).is_ok() {
+                prop_assert!(before.unwrap().day <= Pico(30));
+            }
+            let _ = journal.compact();
+        }
+    }
 }

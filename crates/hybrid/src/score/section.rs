@@ -110,7 +110,9 @@ impl Section {
     #[must_use]
     pub fn confidence(&self, signals: &Signals) -> Option<f64> {
         let features = signals.features()?;
-        Some(self.calibrator.probability(self.combiner.log_odds(&features)))
+        let log_odds = self.combiner.log_odds(&features);
+        // Weights of a hostile file may overflow.
+        (!log_odds.is_nan()).then(|| self.calibrator.probability(log_odds))
     }
 
     /// The share of errors that is proved for answers at least as sure as the certified threshold.
