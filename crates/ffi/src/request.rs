@@ -5,7 +5,7 @@
 
 use crate::answer::{Answer, Reading, Step};
 use crate::asked::Asked;
-use crate::callback::{UserData, call, is_inside, is_inside_of};
+use crate::callback::{UserData, Waiting, call, is_inside};
 use crate::failure::{Code, Failure, Result};
 use crate::handle::{Handles, Kind};
 use crate::loaded::{Loaded, MODELS, Work};
@@ -227,6 +227,7 @@ impl Underway {
     fn next(&self, timeout: Option<Duration>) -> Result<Option<String>> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut state = self.state();
+        let mut waiting = None;
         loop {
             if let Some(event) = state.events.pop_front() {
                 return Ok(Some(event.to_json()));
@@ -234,8 +235,8 @@ impl Underway {
             if state.ended || state.closed {
                 return Ok(None);
             }
-            if is_inside_of(self.number) {
-                return Err(in_callback());
+            if waiting.is_none() {
+                waiting = Some(Waiting::begin(self.number).ok_or_else(in_callback)?);
             }
             state = match deadline {
                 None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
@@ -253,9 +254,10 @@ impl Underway {
     /// Waits for the end, and gives the whole result.
     fn wait(&self) -> Result<String> {
         let mut state = self.state();
+        let mut waiting = None;
         while !state.ended {
-            if is_inside_of(self.number) {
-                return Err(in_callback());
+            if waiting.is_none() {
+                waiting = Some(Waiting::begin(self.number).ok_or_else(in_callback)?);
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -292,7 +294,7 @@ impl Underway {
 fn in_callback() -> Failure {
     Failure::new(
         Code::InCallback,
-        "a request cannot be waited for inside its own callback",
+        "a request cannot be waited for inside its own callback, or inside one that it waits for",
     )
 }
 
