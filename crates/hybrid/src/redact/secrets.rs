@@ -130,11 +130,10 @@ fn labeled(bytes: &[u8], at: usize) -> Option<usize> {
     let trimmed = before.trim_ascii_end();
     let value = &bytes[at..];
     // Enough to see whether it looks like one; a match takes all of it.
-    let head: Vec<u8> = value.iter().take(512).copied().take_while(is_value).collect();
-    let digit = head.iter().any(u8::is_ascii_digit);
+    let head = || value.iter().take(512).take_while(|b| is_value(b));
     let bearer = trimmed.len() < before.len() && trimmed.to_ascii_lowercase().ends_with(b"bearer");
     let found = if bearer {
-        head.len() >= 16
+        head().count() >= 16
     } else {
         let named = trimmed
             .strip_suffix(b":")
@@ -152,9 +151,9 @@ fn labeled(bytes: &[u8], at: usize) -> Option<usize> {
         let label = named[named.len() - letters..].to_ascii_lowercase();
         let which = LABELS.iter().position(|known| label.ends_with(known.as_bytes()))?;
         if which < PASSWORDS {
-            head.len() >= 4
+            head().count() >= 4
         } else {
-            head.len() >= 8 && digit
+            head().count() >= 8 && head().any(u8::is_ascii_digit)
         }
     };
     found.then(|| value.iter().take_while(|b| is_value(b)).count())
