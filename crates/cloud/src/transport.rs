@@ -155,8 +155,21 @@ impl Transport {
         let most = self.limits.body_bytes;
         let run = move || {
             let say = |said| send.send((Instant::now(), said)).is_ok();
-            let failed = match post.send(&wire.body[..]) {
-                Err(error) => Some(network(&error, false)),
+            let mut body = Watched {
+                rest: &wire.body,
+                sent: false,
+            };
+            let length = wire.body.len().to_string();
+            let asked = post
+                .header("content-length", length)
+                .send(ureq::SendBody::from_reader(&mut body));
+            let failed = match asked {
+                Err(error) => {
+                    // Before the body is asked for there is a connection, or there is none: nothing can have been billed.
+                    let error = network(&error, false);
+                    let may_be_billed = body.sent;
+                    Some(error.with_bill(may_be_billed))
+                }
                 Ok(response) => read(response, most, &say),
             };
             say(failed.map_or(Said::End, Said::Failed));
@@ -217,6 +230,19 @@ impl Transport {
             inner: DefaultResolver::default(),
         };
         Ok(Agent::with_parts(config.build(), DefaultConnector::default(), resolver))
+    }
+}
+
+/// A body that knows whether any of it was taken.
+struct Watched<'a> {
+    rest: &'a [u8],
+    sent: bool,
+}
+
+impl std::io::Read for Watched<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.sent = true;
+        self.rest.read(buffer)
     }
 }
 

@@ -139,6 +139,14 @@ fn whole_stream_arrives_byte_by_byte() {
             "{request}"
         );
         assert!(request.contains("authorization: Bearer sk-secret\r\n"), "{request}");
+        assert!(
+            request.contains("content-length: ") && !request.contains("transfer-encoding"),
+            "{request}"
+        );
+        assert!(
+            request.ends_with('}') && request.contains("\"messages\":["),
+            "{request}"
+        );
     }
 }
 
