@@ -551,6 +551,8 @@ def test_ctrl_c_ends_an_answer_at_once(bundle, ask):
         f"""
         import asyncio, os, signal, threading, time
         import cactus
+        # Whoever runs the tests in the background may ignore it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         LONG = {{"max_tokens": 60_000, "ignore_eos": True}}
         model = cactus.Model.load(PATH, threads=1, context=65536)
         async def main():
