@@ -1,10 +1,12 @@
 """Runs unmodified clients against `cactus serve`: openai, anthropic and ollama in Python, openai and the AI SDK in Node, in the
-versions that Node 20 gets and in those that want Node 22, which npm brings along.
+versions that Node 20 gets and in those that want Node 22, which npm brings along. Before that, the types of the packages of OpenAI,
+Anthropic and Google are compared with what `cactus-cloud` sends and reads; this needs neither a server nor a network.
 
-    python clients/run.py [--cactus target/debug/cactus] [--model FILE] [--only python|node|node22|page]
+    python clients/run.py [--cactus target/debug/cactus] [--model FILE] [--only types|python|node|node22|page]
 
-The clients are installed into target/clients once, and again when the lists of versions change. Each suite gets the address of
-a server in CACTUS_URL; Python also that of an encrypted one in CACTUS_TLS_URL, with its authority in CACTUS_TLS_CA. Exit code 77 says that what is needed cannot be had here.
+`cargo build --workspace --example codec` builds what the comparison of types asks. The clients are installed into target/clients
+once, and again when the lists of versions change. Each suite gets the address of a server in CACTUS_URL; Python also that of an
+encrypted one in CACTUS_TLS_URL, with its authority in CACTUS_TLS_CA. Exit code 77 says that what is needed cannot be had here.
 """
 
 import argparse
@@ -114,16 +116,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cactus", type=Path, default=ROOT / "target" / "debug" / "cactus")
     parser.add_argument("--model", type=Path, default=default_model())
-    parser.add_argument("--only", choices=["python", "node", "node22", "page"])
+    parser.add_argument("--codec", type=Path, default=ROOT / "target" / "debug" / "examples" / "codec")
+    everything = ["types", "python", "node", "node22", "page"]
+    parser.add_argument("--only", choices=everything)
     args = parser.parse_args()
+    wanted = [args.only] if args.only else everything
+    suites, missing = [], []
+    python = python_clients()
+    pytest = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    if "types" in wanted:
+        environment = {**os.environ, "CACTUS_CODEC": str(args.codec)}
+        compared = subprocess.run([*pytest, HERE / "test_cloud_types.py"], cwd=ROOT, env=environment).returncode
+        if compared or args.only:
+            return 1 if compared else 0
     if not args.model.exists():
         print(f"there is no model at {args.model}; scripts/fetch_models.py gets it", file=sys.stderr)
         return SKIPPED
-    wanted = [args.only] if args.only else ["python", "node", "node22", "page"]
-    suites, missing = [], []
-    python = python_clients()
     if "python" in wanted:
-        suites.append(([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", HERE / "test_clients.py"], ROOT))
+        suites.append(([*pytest, HERE / "test_clients.py"], ROOT))
     for name in ("node", "node22"):
         if name not in wanted:
             continue

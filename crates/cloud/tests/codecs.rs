@@ -201,6 +201,19 @@ fn whole_answers_are_what_streams_add_up_to() {
 }
 
 #[test]
+fn fields_that_are_null_are_not_set() {
+    let part = json!({"text": "a", "thought": null, "functionCall": null, "thoughtSignature": null});
+    let candidate = json!({"content": {"parts": [part]}, "finishReason": "STOP", "index": null});
+    let body = json!({"candidates": [candidate], "promptFeedback": null, "error": null, "usageMetadata": null});
+    let mut events = Vec::new();
+    let mut decoder = Decoder::new(&vendors()[3], &question());
+    decoder.whole(body.to_string().as_bytes(), &mut events).unwrap();
+    let reply = reply(&events);
+    assert_eq!(reply.message.joined_text(), "a");
+    assert_eq!(reply.reason, Some(Reason::Stop));
+}
+
+#[test]
 fn errors_inside_an_answer_are_told_apart() {
     let cases: [(&str, Protocol, &[u8], ErrorKind, &str); 6] = [
         ("openrouter.ai", Protocol::OpenAiChat, include_bytes!("fixtures/openrouter-late.sse"), ErrorKind::Server, "Hal"),

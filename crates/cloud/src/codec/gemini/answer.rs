@@ -73,7 +73,8 @@ impl Answer {
             issuer: self.shared.issuer.clone(),
             data: signature.into(),
         });
-        if let Some(call) = part.get("functionCall") {
+        // Proto3's JSON writes what is not set as null, or not at all.
+        if let Some(call) = part.get("functionCall").filter(|call| !call.is_null()) {
             self.end_reasoning(out);
             let index = self.calls;
             self.calls += 1;
