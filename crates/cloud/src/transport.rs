@@ -165,10 +165,9 @@ impl Transport {
                 .send(ureq::SendBody::from_reader(&mut body));
             let failed = match asked {
                 Err(error) => {
+                    let stage = if body.sent { Stage::Asked } else { Stage::Connecting };
                     // Before the body is asked for there is a connection, or there is none: nothing can have been billed.
-                    let error = network(&error, false);
-                    let may_be_billed = body.sent;
-                    Some(error.with_bill(may_be_billed))
+                    Some(network(&error, stage).with_bill(body.sent))
                 }
                 Ok(response) => read(response, most, &say),
             };
@@ -302,14 +301,25 @@ fn read(mut response: ureq::http::Response<ureq::Body>, most: usize, say: &dyn F
                 }
             }
             Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(e) => return Some(network(&ureq::Error::from(e), true)),
+            Err(e) => return Some(network(&ureq::Error::from(e), Stage::Answered)),
         }
     }
     None
 }
 
+/// How far a call had come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Nothing of the body has left.
+    Connecting,
+    /// Some of the body has left.
+    Asked,
+    /// The answer's head has come.
+    Answered,
+}
+
 /// The kind of a failure on the way. Its words are the library's, which knows neither headers nor bodies.
-fn network(error: &ureq::Error, answering: bool) -> Error {
+fn network(error: &ureq::Error, stage: Stage) -> Error {
     use std::io::ErrorKind as Io;
     use ureq::{Error as E, Timeout};
     let (kind, sent) = match error {
@@ -321,17 +331,19 @@ fn network(error: &ureq::Error, answering: bool) -> Error {
         E::RedirectFailed | E::TooManyRedirects => (ErrorKind::Redirect, false),
         E::ConnectionFailed | E::ConnectProxyFailed(_) => (ErrorKind::Unreachable, false),
         E::LargeResponseHeader(..) => (ErrorKind::TooLarge, true),
-        E::Protocol(_) if !answering => (ErrorKind::Protocol, true),
+        E::Protocol(_) if stage != Stage::Answered => (ErrorKind::Protocol, true),
         E::Decompress(..) => (ErrorKind::Protocol, true),
         E::Io(e) => match e.kind() {
             Io::ConnectionRefused | Io::HostUnreachable | Io::NetworkUnreachable | Io::AddrNotAvailable => {
                 (ErrorKind::Unreachable, false)
             }
-            // A handshake's errors come wrapped. While an answer is read, a broken record is a broken connection.
-            Io::InvalidData if !answering => (ErrorKind::Tls, false),
+            // A handshake's errors come wrapped. After it, a broken record is a broken connection.
+            Io::InvalidData if stage == Stage::Connecting => (ErrorKind::Tls, false),
             Io::TimedOut => (ErrorKind::Timeout, true),
             // The look-up of a name fails with an error of no kind of its own.
-            _ if !answering && e.to_string().contains("lookup address") => (ErrorKind::Unreachable, false),
+            _ if stage == Stage::Connecting && e.to_string().contains("lookup address") => {
+                (ErrorKind::Unreachable, false)
+            }
             _ => (ErrorKind::Cut, true),
         },
         _ => (ErrorKind::Cut, true),

@@ -2,12 +2,15 @@
 //! no test asserts how fast anything is.
 
 use cactus_cloud::{
-    Base, Deadlines, ErrorKind, Event, Key, Message, Protocol, Reply, Request, Result, Retry, Role, Target, Transport,
+    Base, Deadlines, Delta, ErrorKind, Event, Key, Message, Protocol, Reply, Request, Result, Retry, Role, Target,
+    Transport,
 };
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -171,6 +174,65 @@ fn stream_that_is_cut_anywhere_is_no_answer() {
         assert!(error.may_be_billed());
         let text = reply(&events).message.joined_text();
         assert!(whole.starts_with(&text), "{cut}: {text}");
+    }
+}
+
+#[test]
+fn connection_that_is_reset_is_cut() {
+    let begun = format!("{OK}data: {{\"choices\":[{{\"delta\":{{\"content\":\"a\"}}}}]}}\n\n");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (send, came) = mpsc::channel();
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        // Whoever closes a connection with something unread in it resets it.
+        let mut buffer = [0; 4096];
+        loop {
+            let count = stream.peek(&mut buffer).unwrap();
+            if buffer[..count].ends_with(b"}") {
+                break;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        stream.write_all(begun.as_bytes()).unwrap();
+        came.recv().unwrap();
+    });
+    let mut call = transport().call(&target(port), None, &question()).unwrap();
+    let text = Event::Delta(Delta::Text("a".into()));
+    assert_eq!(call.next().unwrap().unwrap(), text);
+    send.send(()).unwrap();
+    let error = call.next().unwrap().unwrap_err();
+    assert_eq!((error.kind(), error.may_be_billed()), (ErrorKind::Cut, true), "{error}");
+    assert!(call.next().is_none());
+    server.join().unwrap();
+}
+
+#[test]
+fn small_answers_that_unpack_to_large_ones_are_refused() {
+    let packed = |bytes: &[u8]| {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    };
+    let large = vec![b' '; 32 << 20];
+    let bomb = packed(&large);
+    // Packed once more, it is smaller still; one layer is unpacked, no more.
+    let cases = [
+        ("application/json", bomb.clone(), ErrorKind::TooLarge),
+        ("text/event-stream", bomb.clone(), ErrorKind::TooLarge),
+        ("application/json", packed(&bomb), ErrorKind::Protocol),
+    ];
+    for (kind, body, want) in cases {
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        assert!(body.len() < 100_000);
+        let server = once([head.as_bytes(), &body].concat());
+        let (events, result) = call(&transport(), &target(server.port), &question());
+        let error = result.unwrap_err();
+        assert_eq!(error.kind(), want, "{kind}: {error}");
+        assert!(error.may_be_billed() && events.is_empty());
     }
 }
 
