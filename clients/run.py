@@ -1,10 +1,10 @@
 """Runs unmodified clients against `cactus serve`: openai, anthropic and ollama in Python, openai and the AI SDK in Node, in the
-versions that Node 20 gets and in those that want Node 22, which npm brings along. Before that, the types of the packages of OpenAI,
-Anthropic and Google are compared with what `cactus-cloud` sends and reads; this needs neither a server nor a network.
+versions that Node 20 gets and in those that want Node 22, which npm brings along. Before that, the packages of OpenAI, Anthropic
+and Google are compared with `cactus-cloud`: their types with what it sends and reads, their clients with what it makes of a stream.
 
     python clients/run.py [--cactus target/debug/cactus] [--model FILE] [--only types|python|node|node22|page]
 
-`cargo build --workspace --example codec` builds what the comparison of types asks. The clients are installed into target/clients
+`cargo build --workspace --example codec` builds what this comparison asks. The clients are installed into target/clients
 once, and again when the lists of versions change. Each suite gets the address of a server in CACTUS_URL; Python also that of an
 encrypted one in CACTUS_TLS_URL, with its authority in CACTUS_TLS_CA. Exit code 77 says that what is needed cannot be had here.
 """

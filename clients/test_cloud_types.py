@@ -1,17 +1,24 @@
-"""The types of the vendors' own packages against `cactus-cloud`: what it sends is what they describe, and it reads what they
-describe. Nothing goes over a network. Run by `clients/run.py`, which names the example `codec` in CACTUS_CODEC."""
+"""The vendors' own packages against `cactus-cloud`: what it sends is what their types describe, it reads what their types
+describe, and of a stream it makes what their clients make of it. Nothing leaves this machine. Run by `clients/run.py`, which names the example `codec` in
+CACTUS_CODEC.
+"""
 
 import json
 import os
 import subprocess
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import anthropic
+import openai
 import pydantic
 import pytest
 from anthropic.types import Message as AnthropicMessage
 from anthropic.types import RawMessageStreamEvent
 from anthropic.types.message_create_params import MessageCreateParams
+from google import genai
 from google.genai import types as gemini
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.chat.completion_create_params import CompletionCreateParams
@@ -54,7 +61,8 @@ def text(role: str, words: str) -> dict:
 
 
 ASK = text("user", "Wie geht es? 😀")
-CALL = {"role": "assistant", "parts": [{"text": "Let me look."}, {"call": "f", "id": "call_1", "arguments": '{"x": "1"}'}]}
+CALL_PART = {"call": "f", "id": "call_1", "arguments": '{"x": "1"}'}
+CALL = {"role": "assistant", "parts": [{"text": "Let me look."}, CALL_PART]}
 RESULT = {"role": "tool", "parts": [{"result": "one", "id": "call_1", "name": "f"}]}
 FAILED = {"role": "tool", "parts": [{"result": "no such file", "id": "call_1", "name": "f", "is_error": True}]}
 CASES = {
@@ -224,3 +232,82 @@ def test_reasons_of_the_types_are_read(codec, protocol, path, words):
             answer["content"].pop()
         body = json.dumps(rebuilt(ANSWERS[protocol][0], answer))
         assert codec("decode", protocol, body=body)["reason"] == want
+
+
+@pytest.fixture(scope="module")
+def vendor():
+    """A server that streams the fixture of a protocol, and keeps what it was asked."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["content-length"]))
+            server.asked = (self.path, self.headers)
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.end_headers()
+            self.wfile.write((FIXTURES / f"{FILES[server.protocol]}.sse").read_bytes())
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.url = f"http://127.0.0.1:{server.server_port}"
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def by_client(protocol: str, url: str) -> tuple[str, list[tuple[str, dict]], tuple[int, int]]:
+    """Text, calls and counts of prompt and answer, as the vendor's client puts the stream together."""
+    ask = [{"role": "user", "content": "hi"}]
+    if protocol == "openai-chat":
+        client = openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0)
+        options = {"stream_options": {"include_usage": True}}
+        with client.chat.completions.stream(model="m", messages=ask, **options) as stream:
+            done = stream.get_final_completion()
+        message = done.choices[0].message
+        calls = [(call.function.name, json.loads(call.function.arguments)) for call in message.tool_calls]
+        return message.content, calls, (done.usage.prompt_tokens, done.usage.completion_tokens)
+    if protocol == "openai-responses":
+        client = openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0)
+        with client.responses.stream(model="m", input=ask) as stream:
+            done = stream.get_final_response()
+        calls = [(item.name, json.loads(item.arguments)) for item in done.output if item.type == "function_call"]
+        return done.output_text, calls, (done.usage.input_tokens, done.usage.output_tokens)
+    if protocol == "anthropic":
+        client = anthropic.Anthropic(base_url=url, api_key="k", max_retries=0)
+        with client.messages.stream(model="m", messages=ask, max_tokens=9) as stream:
+            done = stream.get_final_message()
+        text = "".join(block.text for block in done.content if block.type == "text")
+        calls = [(block.name, block.input) for block in done.content if block.type == "tool_use"]
+        used = done.usage
+        cached = used.cache_creation_input_tokens + used.cache_read_input_tokens
+        return text, calls, (used.input_tokens + cached, used.output_tokens)
+    client = genai.Client(api_key="k", vertexai=False, http_options={"base_url": url, "api_version": "v1"})
+    pieces = list(client.models.generate_content_stream(model="m", contents="hi"))
+    parts = [part for piece in pieces for part in piece.candidates[0].content.parts]
+    text = "".join(part.text for part in parts if part.text and not part.thought)
+    calls = [(part.function_call.name, part.function_call.args) for part in parts if part.function_call]
+    used = pieces[-1].usage_metadata
+    prompt = used.prompt_token_count + used.tool_use_prompt_token_count
+    return text, calls, (prompt, used.candidates_token_count + used.thoughts_token_count)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_clients_ask_and_read_the_same(codec, vendor, protocol):
+    vendor.protocol = protocol
+    words, calls, counts = by_client(protocol, vendor.url)
+    stream = (FIXTURES / f"{FILES[protocol]}.sse").read_text(encoding="utf-8")
+    ours = codec("decode", protocol, stream=stream)
+    parts = ours["message"]["parts"]
+    assert "".join(part.get("text", "") for part in parts) == words
+    assert [(part["call"], json.loads(part["arguments"])) for part in parts if "call" in part] == calls
+    assert (ours["usage"]["input"], ours["usage"]["output"]) == counts
+    path, headers = vendor.asked
+    sent = codec("encode", protocol, request=CASES["stream"])
+    assert "/v1" + sent["path"] == path
+    for name, value in sent["headers"]:
+        assert headers[name] == value
+    name, before = sent["key_header"]
+    # Anthropic takes both; its client has moved to a bearer token, while servers like theirs know the older header.
+    assert headers[name] == f"{before}k" or (protocol == "anthropic" and name == "x-api-key")

@@ -1,7 +1,8 @@
 //! Writes requests and reads answers as commands on standard input say, one JSON object a line, and answers each with a line of
 //! JSON. `clients/test_cloud_types.py` compares both with the types of the vendors' own packages.
 //!
-//! - `{"do": "encode", "protocol": …, "host": …, "request": …}` gives `path`, `headers`, `body` and `notes`.
+//! - `{"do": "encode", "protocol": …, "host": …, "request": …}` gives `path`, `headers`,
+//!   `key_header` (its name and what stands before the key), `body` and `notes`.
 //! - `{"do": "decode", "protocol": …, "host": …, "body": …}`, or with `"stream"`, gives `message`, `usage` and `reason`. The
 //!   message can stand in a later request as it is.
 //!
@@ -47,7 +48,10 @@ fn answer(command: &Value) -> Result<Value> {
         "encode" => {
             let wire = codec::encode(&target, &request(&target, &command["request"])?)?;
             let body: Value = serde_json::from_slice(&wire.body)?;
-            Ok(json!({"path": wire.path, "headers": wire.headers, "body": body, "notes": wire.notes}))
+            let key = codec::key_header(protocol);
+            Ok(
+                json!({"path": wire.path, "headers": wire.headers, "key_header": key, "body": body, "notes": wire.notes}),
+            )
         }
         "decode" => decode(&target, command),
         other => Err(format!("unknown command `{other}`").into()),
