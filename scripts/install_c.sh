@@ -17,6 +17,8 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 
 mkdir -p "$prefix"/include "$prefix"/lib/pkgconfig "$prefix"/lib/cmake/Cactus
 install -m 644 "$built/libcactus_ffi.a" "$prefix/lib/libcactus.a"
+# What only debuggers read is most of it.
+[[ $profile == dev ]] || strip -S "$prefix/lib/libcactus.a"
 # Linked here and not by cargo, which would export names of dependencies too.
 names=$(cat crates/ffi/symbols.txt)
 if [[ $(uname -s) == Darwin ]]; then

@@ -299,8 +299,31 @@ cactus_index_compact = _absent("cactus_index_compact", "the vector index")
 cactus_index_destroy = _absent("cactus_index_destroy", "the vector index")
 
 
+cactus_preprocess_audio_features = _absent("cactus_preprocess_audio_features", "speech")
+
+
 def cactus_set_telemetry_environment(*_: Any) -> None:
     """Does nothing: this engine sends nothing to anybody."""
+
+
+def cactus_set_app_id(*_: Any) -> None:
+    """Does nothing: this engine sends nothing to anybody."""
+
+
+def cactus_telemetry_flush() -> None:
+    """Does nothing: this engine sends nothing to anybody."""
+
+
+def cactus_telemetry_shutdown() -> None:
+    """Does nothing: this engine sends nothing to anybody."""
+
+
+def cactus_set_backend(*_: Any) -> None:
+    """Does nothing: this engine computes on the CPU."""
+
+
+def cactus_log_set_callback(*_: Any) -> None:
+    """Does nothing: the engine does not log."""
 
 
 def cactus_log_set_level(level: int) -> None:

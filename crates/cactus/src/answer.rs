@@ -2,7 +2,7 @@
 
 use cactus_engine::chat::{Chat, ChatRequest, Delta, Message};
 use cactus_engine::scheduler::Event;
-use cactus_engine::{Completion, GenerateOptions, Result, Scheduler};
+use cactus_engine::{CancelToken, Completion, GenerateOptions, Result, Scheduler};
 
 /// An answer to a [`ChatRequest`].
 #[derive(Clone, Debug)]
@@ -95,8 +95,24 @@ pub fn answer(
     options: GenerateOptions,
     on_added: &mut dyn FnMut(&Added),
 ) -> Result<Answer> {
+    answer_until(scheduler, request, options, &CancelToken::new(), on_added)
+}
+
+/// As [`answer`], until `cancel` stops it from any thread, within a token. What came until then is the answer, and its completion's
+/// `finish_reason` says that it was stopped.
+///
+/// # Errors
+/// As [`answer`].
+pub fn answer_until(
+    scheduler: &Scheduler,
+    request: &ChatRequest,
+    options: GenerateOptions,
+    cancel: &CancelToken,
+    on_added: &mut dyn FnMut(&Added),
+) -> Result<Answer> {
     let mut chat = Chat::new(scheduler.model(), request)?;
-    let asked = chat.request(options);
+    let mut asked = chat.request(options);
+    asked.cancel = cancel.clone();
     let (mut message, mut deltas) = (Message::default(), Vec::new());
     let mut tell = |deltas: &mut Vec<Delta>| {
         for delta in deltas.drain(..) {

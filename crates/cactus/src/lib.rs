@@ -47,7 +47,7 @@ mod function;
 #[cfg(feature = "store")]
 pub mod store;
 
-pub use answer::{Added, Answer, answer};
+pub use answer::{Added, Answer, answer, answer_until};
 pub use cactus_engine::chat::{ChatRequest, Message, Tool, ToolCall, ToolChoice};
 pub use cactus_engine::scheduler::{Event, Piece, Priority, Request, Scheduler, SchedulerLimits, SchedulerStats};
 pub use cactus_engine::{

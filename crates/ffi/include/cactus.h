@@ -457,8 +457,9 @@ int cactus_request_wait(struct cactus_request *request,
 int cactus_request_cancel(struct cactus_request *request);
 
 /*
- Closes a request: cancels what is left of it, and waits until its callback has returned for the last time. From inside a
- callback it does not wait; no further call begins then.
+ Closes a request: cancels what is left of it, and waits until its callback has returned for the last time. Inside its own
+ callback it does not wait; no further call begins then. Where callbacks of two requests close each other's request, one of them
+ does not wait either: keep what `user_data` points to until both have returned.
  */
 int cactus_request_close(struct cactus_request *request);
 

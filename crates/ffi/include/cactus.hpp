@@ -156,6 +156,8 @@ private:
         OnEvent on_event;
         std::mutex mutex;
         std::exception_ptr thrown;
+        /// Once it has begun.
+        cactus_request *request = nullptr;
         /// Events that were heard to the end: what a callback wrote is there for whoever locks the mutex after it.
         size_t heard = 0;
     };
@@ -170,6 +172,9 @@ private:
         request.listener_ = std::make_shared<Listener>();
         request.listener_->on_event = std::move(on_event);
         detail::check(begin(&Request::hear, request.listener_.get(), request.handle_.place()));
+        std::lock_guard<std::mutex> lock(request.listener_->mutex);
+        request.listener_->request = request.handle_.get();
+        if (request.listener_->thrown) cactus_request_cancel(request.listener_->request);
         return request;
     }
 
@@ -187,6 +192,7 @@ private:
         } catch (...) {
             std::lock_guard<std::mutex> lock(listener->mutex);
             listener->thrown = std::current_exception();
+            if (listener->request != nullptr) cactus_request_cancel(listener->request);
         }
     }
 

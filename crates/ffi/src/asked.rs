@@ -33,6 +33,17 @@ const FIELDS: [&str; 16] = [
     "options",
 ];
 
+/// Those that say something about a conversation.
+const OF_MESSAGES: [&str; 7] = [
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "most_tools",
+    "reasoning",
+    "continue_final",
+    "template_variables",
+];
+
 /// A request that can be computed.
 #[derive(Debug)]
 pub(crate) struct Asked {
@@ -158,17 +169,23 @@ impl Asked {
             }
         };
         let given = (list(map, "messages")?, text(map, "prompt")?, list(map, "tokens")?);
+        if given.0.is_none()
+            && let Some(field) = OF_MESSAGES
+                .iter()
+                .find(|&&field| map.get(field).is_some_and(|v| !v.is_null()))
+        {
+            return Err(Failure::argument(format!(
+                "`{field}`: it belongs to `messages`, which are not given"
+            )));
+        }
         let format = format(map)?;
         let chat = match given {
             (Some(messages), None, None) => {
                 let most_tools = match map.get("most_tools") {
                     None | Some(Value::Null) => None,
-                    Some(value) => Some(
-                        value
-                            .as_u64()
-                            .and_then(|n| usize::try_from(n).ok())
-                            .ok_or_else(|| wrong("most_tools", "a whole number", value))?,
-                    ),
+                    Some(value) => Some(value.as_u64().and_then(|n| usize::try_from(n).ok()).ok_or_else(|| {
+                        Failure::argument(format!("`most_tools`: expected a whole number from 0, found {value}"))
+                    })?),
                 };
                 let request = ChatRequest {
                     messages,

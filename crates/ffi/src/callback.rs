@@ -1,6 +1,6 @@
 //! Functions of the caller.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 
@@ -18,6 +18,13 @@ type Callers = Vec<u64>;
 
 thread_local! {
     static CALLERS: RefCell<Callers> = const { RefCell::new(Vec::new()) };
+    /// The request whose thread this is, or 0: it cannot end while this thread waits, whoever called.
+    static FOLLOWED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Says that this thread is that of request `number`.
+pub(crate) fn follow(number: u64) {
+    FOLLOWED.set(number);
 }
 
 /// Runs a function of the caller, on behalf of request `number` (0 for none).
@@ -33,7 +40,7 @@ pub(crate) fn call<T>(number: u64, function: impl FnOnce() -> T) -> T {
     function()
 }
 
-/// Whether this thread is inside a function of the caller: whoever waits here may wait for itself.
+/// Whether this thread is inside a function of the caller: whoever waits for all of a model here may wait for itself.
 pub(crate) fn is_inside() -> bool {
     CALLERS.with_borrow(|callers| !callers.is_empty())
 }
@@ -49,7 +56,9 @@ impl Waiting {
     /// Registers that this thread waits for request `number`. `None` where that would never end: inside its own callback, or inside
     /// that of another which it waits for in turn.
     pub(crate) fn begin(number: u64) -> Option<Waiting> {
-        let callers = CALLERS.with_borrow(|callers| callers.iter().copied().filter(|&c| c != 0).collect::<Vec<u64>>());
+        let mut callers = CALLERS.with_borrow(Callers::clone);
+        callers.push(FOLLOWED.get());
+        callers.retain(|&caller| caller != 0);
         let mut waits = WAITS.lock().unwrap_or_else(PoisonError::into_inner);
         let mut reached = vec![number];
         let mut at = 0;
@@ -107,5 +116,15 @@ mod tests {
             });
         });
         assert!(Waiting::begin(a).is_some(), "outside of all callbacks");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                follow(a);
+                assert!(
+                    call(0, || Waiting::begin(a)).is_none(),
+                    "its own thread, in another callback"
+                );
+                assert!(Waiting::begin(b).is_some());
+            });
+        });
     }
 }

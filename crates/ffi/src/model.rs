@@ -118,7 +118,9 @@ pub unsafe extern "C" fn cactus_model_detokenize(
             put_required(text, "text", std::ptr::null_mut())?;
             input::values(tokens, count, "tokens")?
         };
-        let decoded = MODELS.get(model.cast())?.engine().tokenizer()?.decode(ids, !special);
+        let model = MODELS.get(model.cast())?;
+        scoring::known(&model, ids)?;
+        let decoded = model.engine().tokenizer()?.decode(ids, !special);
         // SAFETY: as above.
         unsafe { put_required(text, "text", owned(decoded)) }
     })
@@ -141,10 +143,11 @@ pub unsafe extern "C" fn cactus_model_score(
             input::values(tokens, count, "tokens")?
         };
         if first == 0 || first >= ids.len() {
-            let most = ids.len().saturating_sub(1);
-            return Err(Failure::argument(format!(
-                "`first`: expected a token from 1 to {most}, found {first}"
-            )));
+            let what = match ids.len() {
+                0 | 1 => format!("`count`: expected at least 2 tokens, found {count}"),
+                n => format!("`first`: expected a token from 1 to {}, found {first}", n - 1),
+            };
+            return Err(Failure::argument(what));
         }
         let scores = scoring::scores(&MODELS.get(model.cast())?, ids, first)?;
         let logprobs: Vec<f64> = scores.iter().map(|scored| scored.logprob).collect();

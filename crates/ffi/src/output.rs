@@ -111,7 +111,10 @@ impl TextBuffer {
 pub(crate) unsafe fn write_values<T: Copy>(values: &[T], start: *mut T, capacity: usize) -> Result<()> {
     if start.is_null() || values.len() > capacity {
         let needed = values.len();
-        let what = format!("the result has {needed} values, but the buffer has room for {capacity}");
+        let what = match start.is_null() {
+            true => format!("the result has {needed} values, but the buffer is NULL"),
+            false => format!("the result has {needed} values, but the buffer has room for {capacity}"),
+        };
         return Err(Failure::new(Code::BufferTooSmall, what));
     }
     // SAFETY: there is room, as was just checked.

@@ -5,7 +5,7 @@
 
 use crate::answer::{Answer, Reading, Step};
 use crate::asked::Asked;
-use crate::callback::{UserData, Waiting, call, is_inside};
+use crate::callback::{UserData, Waiting, call, follow};
 use crate::failure::{Code, Failure, Result};
 use crate::handle::{Handles, Kind};
 use crate::loaded::{Loaded, MODELS, Work};
@@ -121,6 +121,7 @@ impl Underway {
         let theirs = Arc::clone(&request);
         let thread = std::thread::Builder::new().name("cactus-request".to_owned());
         let spawned = thread.spawn(move || {
+            follow(theirs.number);
             let followed = catch_unwind(AssertUnwindSafe(|| theirs.follow(reading, listener, at_end)));
             if followed.is_err() {
                 let failure = Failure::new(
@@ -276,15 +277,18 @@ impl Underway {
         self.cancel.cancel();
     }
 
-    /// Cancels it, and waits until nothing of it runs, unless this thread is inside a function of the caller.
+    /// Cancels it, and waits until nothing of it runs, unless that would be to wait for this thread.
     pub(crate) fn close(&self) {
         self.cancel();
         let mut state = self.state();
         state.closed = true;
         self.changed.notify_all();
-        if is_inside() {
+        if state.ended {
             return;
         }
+        let Some(_waiting) = Waiting::begin(self.number) else {
+            return;
+        };
         while !state.ended {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -420,8 +424,9 @@ pub unsafe extern "C" fn cactus_request_cancel(request: *mut cactus_request) -> 
     })
 }
 
-/// Closes a request: cancels what is left of it, and waits until its callback has returned for the last time. From inside a
-/// callback it does not wait; no further call begins then.
+/// Closes a request: cancels what is left of it, and waits until its callback has returned for the last time. Inside its own
+/// callback it does not wait; no further call begins then. Where callbacks of two requests close each other's request, one of them
+/// does not wait either: keep what `user_data` points to until both have returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cactus_request_close(request: *mut cactus_request) -> c_int {
     guard::code(|| {

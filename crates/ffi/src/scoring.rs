@@ -13,19 +13,27 @@ pub(crate) struct Scored {
     pub(crate) logprob: f64,
 }
 
+/// Checks that token ids are those of a model.
+///
+/// # Errors
+/// [`Code::Argument`], which names the first that is not.
+pub(crate) fn known(model: &Loaded, tokens: &[u32]) -> Result<()> {
+    let vocab = model.engine().vocab_size();
+    match tokens.iter().position(|&id| id as usize >= vocab) {
+        None => Ok(()),
+        Some(place) => Err(Failure::argument(format!(
+            "`tokens[{place}]`: expected an id below {vocab}, found {}",
+            tokens[place]
+        ))),
+    }
+}
+
 /// Scores `tokens[first..]`, each given all before it. `first` is at least 1.
 ///
 /// # Errors
 /// For a token that the model does not have, and those of the scheduler.
 pub(crate) fn scores(model: &Arc<Loaded>, tokens: &[u32], first: usize) -> Result<Vec<Scored>> {
-    let vocab = model.engine().vocab_size();
-    if let Some(place) = tokens.iter().position(|&id| id as usize >= vocab) {
-        let what = format!(
-            "`tokens[{place}]`: expected an id below {vocab}, found {}",
-            tokens[place]
-        );
-        return Err(Failure::argument(what));
-    }
+    known(model, tokens)?;
     let work = model.begin()?;
     let options = GenerateOptions {
         max_tokens: 1,

@@ -29,7 +29,15 @@ pub unsafe extern "C" fn cactus_init(
                 "retrieval from a folder of documents (`corpus_dir`)",
             ));
         }
-        let loaded = Loaded::open(Path::new(path), &LoadOptions::default(), SchedulerLimits::default())?;
+        let loaded = Loaded::open(Path::new(path), &LoadOptions::default(), SchedulerLimits::default());
+        let loaded = loaded.map_err(|mut failure| {
+            if !Path::new(path).exists() {
+                failure
+                    .message
+                    .push_str("; a bundle is a folder with `config.json` and `components/manifest.json`");
+            }
+            failure
+        })?;
         MODELS.insert(loaded)
     })
 }

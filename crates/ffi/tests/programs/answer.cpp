@@ -4,7 +4,9 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <thread>
+#include <vector>
 
 #define CHECK(condition)                                                                                               \
     do {                                                                                                               \
@@ -15,6 +17,8 @@
     } while (0)
 
 static const char *const ASK = R"({"prompt": "hello", "options": {"max_tokens": 30, "ignore_eos": true}})";
+
+static const char *const LONG = R"({"prompt": "hello", "options": {"max_tokens": 400, "ignore_eos": true}})";
 
 static void streams(const cactus::Model &model) {
     std::string text;
@@ -36,14 +40,30 @@ static void streams(const cactus::Model &model) {
     CHECK(last.find("\"event\":\"done\"") != std::string::npos);
 }
 
+// Requests that are closed inside the callback of another one: none of their callbacks runs afterwards.
+static void closing_others(const cactus::Model &model) {
+    for (int round = 0; round < 10; round++) {
+        std::vector<cactus::Request> others;
+        for (int i = 0; i < 6; i++) {
+            others.push_back(model.start(ASK, [what = std::string(200, 'x')](const cactus::Event &) { CHECK(what[3] == 'x'); }));
+        }
+        auto closer = model.start(ASK, [&](const cactus::Event &event) {
+            if (event.kind == CACTUS_EVENT_KIND_TEXT && !others.empty()) others.pop_back();
+        });
+        closer.wait();
+    }
+}
+
 static void exceptions(const cactus::Model &model) {
-    auto request = model.start(ASK, [](const cactus::Event &) { throw 42; });
+    auto request = model.start(LONG, [](const cactus::Event &) { throw 42; });
     try {
         request.wait();
         CHECK(false);
     } catch (int thrown) {
         CHECK(thrown == 42);
     }
+    // What is thrown stops the request.
+    CHECK(model.info().find("\"cancelled\":1") != std::string::npos);
     try {
         model.start("{}");
         CHECK(false);
@@ -96,6 +116,7 @@ int main(int argc, char **argv) {
     CHECK(stages > 0);
     streams(model);
     exceptions(model);
+    closing_others(model);
     const auto tokens = model.tokenize("hello there");
     CHECK(model.detokenize(tokens) == "hello there");
     CHECK(model.score(tokens).find("logprob") != std::string::npos);
