@@ -6,6 +6,7 @@
 use crate::ci::{Context, Outcome};
 use anyhow::Result;
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 
@@ -85,7 +86,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
             if let failed @ Outcome::Failed(_) = context.run(&mut build)? {
                 return Ok(failed);
             }
-            let mut run = context.command(&program);
+            let mut run = user(context, &program);
             run.args(arguments(way)).env(environment.0, environment.1);
             if let failed @ Outcome::Failed(_) = context.run(&mut run)? {
                 return Ok(failed);
@@ -95,7 +96,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
             left_out.push("valgrind is not installed; scripts/setup.sh --ci installs it");
             continue;
         }
-        let mut valgrind = context.command("valgrind");
+        let mut valgrind = user(context, "valgrind");
         valgrind.args([
             "--quiet",
             "--error-exitcode=9",
@@ -119,7 +120,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
             failed => return Ok(failed),
         }
     }
-    let mut published = context.command("scripts/test_cactus_compute.sh");
+    let mut published = user(context, "scripts/test_cactus_compute.sh");
     published.arg(prefix.join("lib/libcactus.so")).arg(&bundle);
     match published.status()?.code() {
         Some(0) => {}
@@ -144,6 +145,15 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     })
 }
 
+/// A command as a user gives it: cargo lets those that it starts find libraries of its own folders first.
+fn user(context: &Context, program: impl AsRef<OsStr>) -> Command {
+    let mut command = context.command(program);
+    command
+        .env_remove("LD_LIBRARY_PATH")
+        .env_remove("DYLD_FALLBACK_LIBRARY_PATH");
+    command
+}
+
 /// Builds and runs the C program, statically linked, with the flags that `pkg-config` gives.
 fn pkg_config(context: &Context, folder: &Path, prefix: &Path, bundle: &Path) -> Result<Outcome> {
     if !context.answers("pkg-config", &["--version"]) {
@@ -157,7 +167,7 @@ fn pkg_config(context: &Context, folder: &Path, prefix: &Path, bundle: &Path) ->
         prefix.join("lib/libcactus.a").display(),
         bundle.display()
     );
-    let mut command: Command = context.command("sh");
+    let mut command: Command = user(context, "sh");
     command
         .args(["-c", &shell])
         .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
@@ -175,8 +185,8 @@ fn cmake(context: &Context, folder: &Path, prefix: &Path, bundle: &Path) -> Resu
     configure.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display()));
     let mut make = context.command("cmake");
     make.arg("--build").arg(&build);
-    let mut shared = context.command(build.join("answer_cpp"));
-    let mut linked = context.command(build.join("answer_static"));
+    let mut shared = user(context, build.join("answer_cpp"));
+    let mut linked = user(context, build.join("answer_static"));
     for command in [&mut configure, &mut make, shared.arg(bundle), linked.arg(bundle)] {
         if let failed @ Outcome::Failed(_) = context.run(command)? {
             return Ok(failed);
