@@ -99,6 +99,8 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
         let mut valgrind = user(context, "valgrind");
         valgrind.args([
             "--quiet",
+            // One thread could otherwise keep the turn for seconds.
+            "--fair-sched=yes",
             "--error-exitcode=9",
             "--leak-check=full",
             "--errors-for-leak-kinds=definite",
