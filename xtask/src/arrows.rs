@@ -47,6 +47,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("store", &["bundle", "passes", "import", "hub", "quality"]),
     ("protocol", &["text", "engine"]),
+    ("router", &["base", "cloud", "hybrid", "text", "engine", "protocol"]),
     ("serve", &["base", "bundle", "runtime", "text", "engine", "protocol"]),
     (
         "ffi",
@@ -105,6 +106,7 @@ const ALL: &[&str] = &[
     "quality",
     "store",
     "protocol",
+    "router",
     "serve",
     "ffi",
 ];

@@ -41,7 +41,7 @@ pub use message::{Issuer, Media, Message, Opaque, Part, Reasoning, Role, ToolCal
 pub use money::Money;
 pub use price::{Hours, Price, Rates, Tier};
 pub use reply::{Misplaced, Reply};
-pub use request::{Effort, Format, Place, Request, Sampling, Tool, ToolChoice};
+pub use request::{Content, Effort, Format, Place, Request, Sampling, Tool, ToolChoice};
 pub use retry::{Breaker, RetryRules};
 pub use sse::{SseEvent, SseReader};
 pub use target::{Base, Capabilities, Dialect, Protocol, Target, Thinking};

@@ -1,7 +1,7 @@
 //! What is asked of a target.
 
 use crate::{Error, ErrorKind, Message, Part, Result, Role};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::collections::HashSet;
 
 /// A request for one answer.
@@ -105,60 +105,44 @@ impl Request {
         }
     }
 
-    /// Shows `visit` every text that leaves with this request and was written by a person, a model or a tool: texts,
-    /// arguments and results of every turn, descriptions and schemas of tools and of the answer, stop strings. In arguments and
-    /// schemas each string is shown by itself, keys included, so that a replacement leaves valid JSON; arguments that are not
-    /// JSON are shown whole. Names of tools and ids are not shown. Opaque data is not shown either: it is its issuer's, and
-    /// only its issuer gets it back. The text of reasoning never leaves: what its issuer needs is in the opaque data.
-    pub fn visit_texts(&mut self, visit: &mut dyn FnMut(Place, &mut String)) {
+    /// Shows `visit` all content that leaves with this request and was written by a person, a model or a tool, always in the same
+    /// order: texts, arguments and results of every turn, descriptions and schemas of tools and of the answer, stop strings,
+    /// pictures and recordings. Arguments that are not JSON are shown as text. Names of tools and ids are not shown. Opaque data
+    /// is not shown either: it is its issuer's, and only its issuer gets it back. The text of reasoning never leaves: what its
+    /// issuer needs is in the opaque data.
+    pub fn visit_content(&mut self, visit: &mut dyn FnMut(Place, Content<'_>)) {
         for message in &mut self.messages {
             for part in &mut message.parts {
                 match part {
-                    Part::Text(text) => visit(Place::Message(message.role), text),
+                    Part::Text(text) => visit(Place::Message(message.role), Content::Text(text)),
                     Part::ToolCall(call) => match serde_json::from_str::<Value>(&call.arguments) {
                         Ok(mut value) => {
                             let before = value.clone();
-                            strings(&mut value, &mut |text| visit(Place::Arguments, text));
+                            visit(Place::Arguments, Content::Json(&mut value));
                             // What the model wrote is kept as it wrote it where nothing was replaced.
                             if value != before {
                                 call.arguments = value.to_string();
                             }
                         }
-                        Err(_) => visit(Place::Arguments, &mut call.arguments),
+                        Err(_) => visit(Place::Arguments, Content::Text(&mut call.arguments)),
                     },
-                    Part::ToolResult(result) => visit(Place::Result, &mut result.content),
-                    Part::Reasoning(_) | Part::Image(_) | Part::Audio(_) => {}
+                    Part::ToolResult(result) => visit(Place::Result, Content::Text(&mut result.content)),
+                    Part::Image(_) => visit(Place::Image, Content::Bytes),
+                    Part::Audio(_) => visit(Place::Audio, Content::Bytes),
+                    Part::Reasoning(_) => {}
                 }
             }
         }
         for tool in &mut self.tools {
-            visit(Place::Tool, &mut tool.description);
-            strings(&mut tool.parameters, &mut |text| visit(Place::Tool, text));
+            visit(Place::Tool, Content::Text(&mut tool.description));
+            visit(Place::Tool, Content::Json(&mut tool.parameters));
         }
         if let Format::JsonSchema { schema, .. } = &mut self.format {
-            strings(schema, &mut |text| visit(Place::Format, text));
+            visit(Place::Format, Content::Json(schema));
         }
         for stop in &mut self.stop {
-            visit(Place::Stop, stop);
+            visit(Place::Stop, Content::Text(stop));
         }
-    }
-}
-
-/// Shows every string and every key of `value`.
-fn strings(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
-    match value {
-        Value::String(text) => visit(text),
-        Value::Array(items) => items.iter_mut().for_each(|item| strings(item, visit)),
-        Value::Object(map) => {
-            let mut out = Map::with_capacity(map.len());
-            for (mut key, mut inner) in std::mem::take(map) {
-                visit(&mut key);
-                strings(&mut inner, visit);
-                out.insert(key, inner);
-            }
-            *map = out;
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
@@ -176,7 +160,18 @@ impl Part {
     }
 }
 
-/// Where a text stands in a request.
+/// Something that leaves with a request.
+#[derive(Debug)]
+pub enum Content<'a> {
+    /// Text.
+    Text(&'a mut String),
+    /// Structure.
+    Json(&'a mut Value),
+    /// What is no text.
+    Bytes,
+}
+
+/// Where content stands in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
     /// In a message of this role.
@@ -185,6 +180,10 @@ pub enum Place {
     Arguments,
     /// In the result of a call.
     Result,
+    /// A picture.
+    Image,
+    /// A recording.
+    Audio,
     /// In the description or the parameters of a tool.
     Tool,
     /// In the schema of the answer.
@@ -334,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn visit_texts_reaches_every_place_and_leaves_json_valid() {
+    fn visit_content_reaches_every_place_and_leaves_json_valid() {
         let secret = "secret\"";
         let mut calling = call("a");
         if let Part::ToolCall(call) = &mut calling {
@@ -366,11 +365,18 @@ mod tests {
         };
         request.stop.push(secret.into());
         let mut seen = 0;
-        request.visit_texts(&mut |_, text| {
-            if text.contains(secret) {
-                seen += 1;
+        request.visit_content(&mut |_, content| match content {
+            Content::Text(text) => {
+                seen += text.matches(secret).count();
                 *text = text.replace(secret, "<1>");
             }
+            Content::Json(value) => {
+                let escaped = r#"secret\""#;
+                let text = value.to_string();
+                seen += text.matches(escaped).count();
+                *value = serde_json::from_str(&text.replace(escaped, "<1>")).unwrap();
+            }
+            Content::Bytes => unreachable!(),
         });
         assert_eq!(seen, 10);
         assert!(!format!("{request:?}").contains("secret"));

@@ -105,6 +105,12 @@ impl Breaker {
         }
     }
 
+    /// Whether [`ask`](Self::ask) would let a call go out.
+    #[must_use]
+    pub fn may_ask(&self, now: Duration) -> bool {
+        self.clone().ask(now).is_ok()
+    }
+
     /// A call came to a whole answer.
     pub fn succeeded(&mut self, now: Duration) {
         self.in_a_row = 0;

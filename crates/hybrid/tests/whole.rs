@@ -135,7 +135,7 @@ impl Host {
                     } => {
                         self.journal.settle(&reservations[attempt as usize], cost, NOW).unwrap();
                     }
-                    Action::Show(text) => shown.push_str(&text),
+                    Action::Show { text, .. } => shown.push_str(&text),
                     Action::Finish(outcome) => end = Some(*outcome),
                     other => panic!("{other:?}"),
                 }

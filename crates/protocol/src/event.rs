@@ -1,6 +1,7 @@
 //! What happens while an answer is made, and what an API makes of it.
 
 use super::ApiError;
+use cactus_engine::Signal;
 use cactus_text::tools::Delta;
 use serde_json::Value;
 use std::time::Duration;
@@ -25,6 +26,13 @@ pub enum Event {
     },
     /// A token was drawn. What it adds to the message follows, or follows later.
     Token(TokenLog),
+    /// How sure the model was of a token, after what the token adds. Only where a router asked for it; no API has it.
+    Signal {
+        /// What the raw logits say.
+        signal: Signal,
+        /// Whether the token belongs to text, or to a value of a call: not to its braces, keys and names.
+        value: bool,
+    },
     /// The message grows.
     Delta(Delta),
     /// The answer is whole. Nothing follows.

@@ -42,7 +42,9 @@ impl Reading {
             self.reasoning = matches!(last, Delta::Reasoning(_));
         }
         self.reasoning_tokens += usize::from(self.reasoning && piece.token.is_some());
+        let value = !deltas.is_empty();
         out.extend(deltas.into_iter().map(Event::Delta));
+        out.extend(piece.signal.map(|signal| Event::Signal { signal, value }));
     }
 
     /// Appends to `out` what waited, and the end.

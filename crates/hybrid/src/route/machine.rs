@@ -162,6 +162,12 @@ impl Machine {
         [hold, cloud].into_iter().flatten().min()
     }
 
+    /// Who will answer, once that is decided.
+    #[must_use]
+    pub fn winner(&self) -> Option<Side> {
+        self.winner
+    }
+
     /// What the tokens so far say.
     #[must_use]
     pub fn signals(&self) -> &Signals {
@@ -177,6 +183,10 @@ impl Machine {
                 self.first_token_ms.get_or_insert(self.now_ms);
                 self.show();
                 self.judge_beginning();
+            }
+            Event::LocalText { run, text } if self.is_local(run) => {
+                self.local_said.text.push_str(&text);
+                self.show();
             }
             Event::LocalCall { run, call } if self.is_local(run) => self.local_said.calls.push(call),
             Event::LocalEnd { run, valid } if self.is_local(run) => self.local_ended(valid),
@@ -461,8 +471,9 @@ impl Machine {
         let from = self.shown.map_or(0, |(_, bytes)| bytes);
         let new = text.get(from..).unwrap_or_default();
         if !new.is_empty() {
-            self.actions.push(Action::Show(new.to_owned()));
             self.shown = Some((side, text.len()));
+            let text = new.to_owned();
+            self.actions.push(Action::Show { side, text });
             self.first_shown_ms.get_or_insert(self.now_ms);
         }
     }

@@ -136,6 +136,13 @@ pub enum Event {
         /// What the raw logits say.
         signal: TokenSignal,
     },
+    /// Text of the local answer that no token brings, such as what was held back for the end.
+    LocalText {
+        /// Which run.
+        run: u32,
+        /// The text.
+        text: String,
+    },
     /// A tool call of the local answer, whole.
     LocalCall {
         /// Which run.
@@ -249,7 +256,12 @@ pub enum Action {
         cost: Option<Pico>,
     },
     /// Show text, behind what is shown.
-    Show(String),
+    Show {
+        /// Whose it is.
+        side: Side,
+        /// The text.
+        text: String,
+    },
     /// What is shown is void: the other side answers from the beginning.
     Replaced,
     /// The end. Only settlements come after it.

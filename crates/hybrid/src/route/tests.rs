@@ -73,7 +73,13 @@ fn cloud_text(attempt: u32, text: &str) -> Event {
 }
 
 fn show(text: &str) -> Action {
-    Action::Show(text.to_owned())
+    let (side, text) = (Side::Local, text.to_owned());
+    Action::Show { side, text }
+}
+
+fn show_cloud(text: &str) -> Action {
+    let (side, text) = (Side::Cloud, text.to_owned());
+    Action::Show { side, text }
 }
 
 fn cloud_end(attempt: u32) -> Event {
@@ -150,7 +156,7 @@ fn doubtful_beginning_is_never_seen_and_the_target_is_paid() {
     assert_eq!(machine.on(5, token(0, "d", SURE)), []);
     assert_eq!(
         machine.on(6, cloud_text(0, "X")),
-        [Action::CancelLocal { run: 0 }, show("X")]
+        [Action::CancelLocal { run: 0 }, show_cloud("X")]
     );
     assert_eq!(machine.on(7, token(0, "e", SURE)), []);
     let end = machine.on(8, cloud_end(0));
@@ -228,7 +234,7 @@ fn target_that_fails_while_shown_is_replaced_by_a_new_local_answer() {
     let mut machine = Machine::new(request(), &always, None);
     machine.on(0, Event::Start);
     machine.on(1, Event::Reserved { attempt: 0 });
-    assert_eq!(machine.on(2, cloud_text(0, "half")), [show("half")]);
+    assert_eq!(machine.on(2, cloud_text(0, "half")), [show_cloud("half")]);
     let failed = machine.on(
         3,
         Event::CloudFailed {
@@ -251,7 +257,10 @@ fn local_model_that_fails_while_shown_is_replaced_by_the_target() {
     assert_eq!(machine.on(1, token(0, "half", SURE)), [show("half")]);
     machine.on(2, Event::LocalFailed { run: 0 });
     machine.on(3, Event::Reserved { attempt: 0 });
-    assert_eq!(machine.on(4, cloud_text(0, "whole")), [Action::Replaced, show("whole")]);
+    assert_eq!(
+        machine.on(4, cloud_text(0, "whole")),
+        [Action::Replaced, show_cloud("whole")]
+    );
     let end = machine.on(5, cloud_end(0));
     assert_eq!(
         (outcome(&end).reason, outcome(&end).text.as_str()),
@@ -427,7 +436,7 @@ fn hedge_takes_the_first_good_answer() {
     begin(&mut machine);
     assert_eq!(
         machine.on(5, cloud_text(0, "X")),
-        [Action::CancelLocal { run: 0 }, show("X")]
+        [Action::CancelLocal { run: 0 }, show_cloud("X")]
     );
 }
 
@@ -559,7 +568,7 @@ impl World {
                     );
                     self.settled.push(attempt);
                 }
-                Action::Show(text) => self.visible.push_str(&text),
+                Action::Show { text, .. } => self.visible.push_str(&text),
                 Action::Replaced => {
                     assert!(self.broke && !self.visible.is_empty(), "taken back without a failure");
                     self.visible.clear();

@@ -141,7 +141,7 @@ impl Encoder for MessageEncoder {
         self.usage.add(0, 1, event);
         match event {
             Event::Started { .. } => self.start(out),
-            Event::Token(_) | Event::Prompt { .. } => {}
+            Event::Token(_) | Event::Signal { .. } | Event::Prompt { .. } => {}
             Event::Delta(delta) => {
                 self.start(out);
                 self.delta(delta, out);

@@ -283,7 +283,7 @@ impl Encoder for CompletionEncoder {
                 self.choices[index].finish = Some(finish);
                 self.push(index, "", Some(finish), out);
             }
-            Event::Started { .. } | Event::Delta(_) => {}
+            Event::Started { .. } | Event::Signal { .. } | Event::Delta(_) => {}
         }
     }
 

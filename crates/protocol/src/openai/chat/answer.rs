@@ -120,7 +120,7 @@ impl Encoder for ChatEncoder {
     fn event(&mut self, index: usize, event: &Event, out: &mut Vec<Frame>) {
         self.usage.add(index, self.choices.len(), event);
         match event {
-            Event::Started { .. } | Event::Prompt { .. } => {}
+            Event::Started { .. } | Event::Signal { .. } | Event::Prompt { .. } => {}
             Event::Token(token) => self.choices[index].logprobs.push(token_logprobs(token)),
             Event::Delta(delta) => self.delta(index, delta, out),
             Event::End(end) => {

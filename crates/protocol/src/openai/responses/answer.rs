@@ -294,7 +294,7 @@ impl Encoder for ResponseEncoder {
         match event {
             Event::Started { .. } => {}
             Event::Token(token) if self.logprobs => self.tokens.push(super::super::chat::token_logprobs(token)),
-            Event::Token(_) | Event::Prompt { .. } => {}
+            Event::Token(_) | Event::Signal { .. } | Event::Prompt { .. } => {}
             Event::Delta(delta) => self.delta(delta, out),
             Event::End(end) => self.finish(end, out),
         }

@@ -1,0 +1,178 @@
+//! Keys in files: one for each host, in a folder that only its owner can enter.
+//!
+//! A file is named after the host and port that its key belongs to, so a key cannot be sent anywhere else. Nothing here shows a
+//! key.
+
+use crate::error::{Error, Result};
+use cactus_cloud::{Key, Target};
+use cactus_hybrid::policy::KeySource;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+/// The folder of keys.
+#[derive(Clone, Debug)]
+pub struct Keys(PathBuf);
+
+impl Keys {
+    /// The keys in `folder`, which is made when one is kept.
+    #[must_use]
+    pub fn new(folder: PathBuf) -> Keys {
+        Keys(folder)
+    }
+
+    /// Where the key of a host and port lies.
+    #[must_use]
+    pub fn path(&self, authority: &str) -> PathBuf {
+        let safe = |c: char| {
+            if c.is_ascii_alphanumeric() || matches!(c, '.' | '-') {
+                c
+            } else {
+                '_'
+            }
+        };
+        self.0.join(authority.chars().map(safe).collect::<String>())
+    }
+
+    /// Keeps a key for the host of `target`, in place of an earlier one.
+    ///
+    /// # Errors
+    /// [`Error::Target`] for what cannot be a key; [`Error::File`].
+    pub fn keep(&self, target: &Target, text: &str) -> Result<PathBuf> {
+        Key::new(text, target).map_err(|e| Error::Target(e.to_string()))?;
+        let path = self.path(target.base.authority());
+        let failed = |e: std::io::Error| Error::File(format!("cannot keep the key in `{}`: {e}", path.display()));
+        private_folder(&self.0).map_err(failed)?;
+        // Written beside it, so that no half of a key is ever there.
+        let beside = path.with_extension("new");
+        let _ = fs::remove_file(&beside);
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(&beside).map_err(failed)?;
+        file.write_all(text.trim().as_bytes()).map_err(failed)?;
+        file.sync_all().map_err(failed)?;
+        fs::rename(&beside, &path).map_err(failed)?;
+        Ok(path)
+    }
+
+    /// Removes the key of a host and port; whether there was one.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn remove(&self, authority: &str) -> Result<bool> {
+        let path = self.path(authority);
+        match fs::remove_file(&path) {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(Error::File(format!("cannot remove `{}`: {e}", path.display()))),
+        }
+    }
+
+    /// Names of the files, sorted: one for each host.
+    #[must_use]
+    pub fn list(&self) -> Vec<String> {
+        let files = fs::read_dir(&self.0).into_iter().flatten().flatten();
+        let mut names: Vec<String> = files.filter_map(|file| file.file_name().into_string().ok()).collect();
+        names.retain(|name| !name.ends_with(".new"));
+        names.sort();
+        names
+    }
+
+    /// The key of a target by what the policy says; where that says nothing, from the variable that the vendor's own clients
+    /// read, or from here.
+    ///
+    /// # Errors
+    /// [`Error::Target`] where the key that the policy names is not there, a vendor's target has none, or one cannot be used.
+    pub fn find(&self, target: &Target, source: &KeySource) -> Result<Option<Key>> {
+        let wrong = |e: cactus_cloud::Error| Error::Target(format!("the key of the target `{}`: {e}", target.name));
+        let missing = |what: String| Err(Error::Target(format!("the target `{}` {what}", target.name)));
+        match source {
+            KeySource::None => {
+                let file = self.path(target.base.authority());
+                let key = Key::find(None, None, Some(&file), target).map_err(wrong)?;
+                match (&key, target.dialect) {
+                    (None, cactus_cloud::Dialect::Compatible) | (Some(_), _) => Ok(key),
+                    (None, _) => missing(format!(
+                        "needs a key, and there is none: `cactus auth set {}` keeps one, or set the vendor's variable",
+                        target.name
+                    )),
+                }
+            }
+            KeySource::Environment(name) => match std::env::var(name) {
+                Ok(text) => Key::new(&text, target).map(Some).map_err(wrong),
+                Err(_) => missing(format!("takes its key from the variable `{name}`, which is not set")),
+            },
+            KeySource::File(path) => match Key::from_file(Path::new(path), target).map_err(wrong)? {
+                None => missing(format!("takes its key from the file `{path}`, which is not there")),
+                key => Ok(key),
+            },
+            KeySource::Keyring(name) => missing(format!(
+                "takes its key `{name}` from the system's keyring, which this build cannot read; use `env:` or `file:`"
+            )),
+        }
+    }
+}
+
+/// Makes a folder that nobody but its owner can enter.
+pub(crate) fn private_folder(path: &Path) -> std::io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cactus_cloud::{Base, Protocol};
+
+    fn target(base: &str) -> Target {
+        Target::new("t", Protocol::OpenAiChat, Base::parse(base, true).unwrap(), "m")
+    }
+
+    #[test]
+    fn key_is_kept_for_its_host_alone_and_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let keys = Keys::new(folder.path().join("keys"));
+        let home = target("https://a.example:8443/v1");
+        assert!(keys.find(&home, &KeySource::None).unwrap().is_none());
+        let path = keys.keep(&home, " sk-1\n").unwrap();
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        assert!(keys.find(&home, &KeySource::None).unwrap().is_some());
+        assert!(
+            keys.find(&target("https://a.example/v1"), &KeySource::None)
+                .unwrap()
+                .is_none()
+        );
+        assert_eq!(keys.list(), ["a.example_8443"]);
+        assert!(keys.keep(&home, "two words").is_err());
+        assert!(keys.remove("a.example:8443").unwrap() && !keys.remove("a.example:8443").unwrap());
+    }
+
+    #[test]
+    fn find_says_what_is_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let keys = Keys::new(folder.path().to_owned());
+        let vendor = target("https://openrouter.ai/api/v1");
+        let cases = [
+            (
+                KeySource::Environment("CACTUS_NO_SUCH_VARIABLE".into()),
+                "CACTUS_NO_SUCH_VARIABLE",
+            ),
+            (KeySource::File("/nowhere/key".into()), "/nowhere/key"),
+            (KeySource::Keyring("x".into()), "keyring"),
+            (KeySource::None, "cactus auth set t"),
+        ];
+        for (source, want) in cases {
+            let error = keys.find(&vendor, &source).unwrap_err().to_string();
+            assert!(error.contains(want), "{error}");
+        }
+    }
+}

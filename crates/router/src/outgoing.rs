@@ -1,0 +1,246 @@
+//! A request of ours as `cloud` has it, and what makes it fit to leave.
+//!
+//! [`of_chat`] translates. [`seal`] is the one way out: every content of the request passes the gate (consent by class, then
+//! redaction), and only what it gives back is sent.
+
+use cactus_cloud::{
+    Content, Effort, Format, Message, Part, Place, Request, Role, Sampling, Tool, ToolCall, ToolChoice, ToolResult,
+};
+use cactus_engine::chat::{self, ChatRequest};
+use cactus_hybrid::policy::{Policy, ToolUse};
+use cactus_hybrid::redact::{self, Class, Gate, Redactor, Refused};
+use cactus_protocol::Spec;
+use cactus_text::grammar::Grammar;
+use serde_json::Value;
+use std::collections::HashMap;
+
+/// A request that may leave. Only [`seal`] makes one.
+#[derive(Debug)]
+pub struct Sealed {
+    request: Request,
+}
+
+impl Sealed {
+    /// What leaves.
+    #[must_use]
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+}
+
+/// A conversation as a target is asked, as far as it can be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outgoing {
+    /// What would be sent, before redaction.
+    pub request: Request,
+    /// The classes of content in it.
+    pub classes: Vec<Class>,
+    /// It uses, has used or needs tools that stay here.
+    pub local_tools: bool,
+}
+
+/// What of a request no target could be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotPortable(pub &'static str);
+
+/// Translates a conversation. `most_tokens` is the most that the target may answer.
+///
+/// # Errors
+/// [`NotPortable`] for what only the model on this machine can do.
+pub fn of_chat(chat: &ChatRequest, spec: &Spec, policy: &Policy, most_tokens: u32) -> Result<Outgoing, NotPortable> {
+    if chat.continue_final {
+        return Err(NotPortable("an answer that goes on with a given beginning"));
+    }
+    let logprobs = spec.options.get("logprobs").is_some_and(|v| !v.is_null());
+    if logprobs || spec.score_prompt {
+        return Err(NotPortable("log-probabilities"));
+    }
+    let mut names = HashMap::new();
+    let mut local_tools = false;
+    let mut messages: Vec<Message> = Vec::new();
+    for given in &chat.messages {
+        let (message, uses) = message(given, &mut names)?;
+        local_tools |= uses.iter().any(|name| policy.tool(name) == ToolUse::LocalOnly);
+        match (messages.last_mut(), message) {
+            // Results of the calls of one answer are one message.
+            (Some(last), message) if last.role == Role::Tool && message.role == Role::Tool => {
+                last.parts.extend(message.parts);
+            }
+            (_, message) => messages.push(message),
+        }
+    }
+    let (offered, required) = chat.tool_choice.pick(&chat.tools).unwrap_or_default();
+    let may_call = |tool: &&chat::Tool| policy.tool(&tool.name) == ToolUse::CloudMayCall;
+    let tools: Vec<Tool> = offered.iter().copied().filter(may_call).map(tool).collect();
+    // A target that may call none of the tools would answer another question.
+    local_tools |= tools.len() < offered.len();
+    let option = |name: &str| spec.options.get(name);
+    let limit = option("max_tokens").and_then(Value::as_u64).unwrap_or(u64::MAX);
+    let mut request = Request::new(
+        messages,
+        u32::try_from(limit.max(1)).unwrap_or(u32::MAX).min(most_tokens),
+    );
+    request.tool_choice = match (&chat.tool_choice, required) {
+        (_, _) if tools.is_empty() => ToolChoice::Auto,
+        (chat::ToolChoice::Named(name), _) => ToolChoice::Named(name.clone()),
+        (_, true) => ToolChoice::Required,
+        _ => ToolChoice::Auto,
+    };
+    request.tools = tools;
+    request.parallel_calls = chat.parallel_calls;
+    request.format = match &chat.format {
+        None => Format::Text,
+        Some(Grammar::JsonObject { .. }) => Format::JsonObject,
+        Some(Grammar::JsonSchema { schema, .. }) => Format::JsonSchema {
+            name: "answer".to_owned(),
+            schema: schema.clone(),
+            strict: true,
+        },
+        Some(_) => return Err(NotPortable("an answer held to a grammar or an expression")),
+    };
+    let float = |name: &str| option(name).and_then(Value::as_f64).map(|x| x as f32);
+    request.sampling = Sampling {
+        temperature: float("temperature"),
+        top_p: float("top_p"),
+        top_k: option("top_k")
+            .and_then(Value::as_u64)
+            .and_then(|k| u32::try_from(k).ok()),
+        seed: option("seed").and_then(Value::as_u64),
+    };
+    request.stop = match option("stop") {
+        Some(Value::String(stop)) => vec![stop.clone()],
+        Some(Value::Array(stops)) => stops.iter().filter_map(|s| s.as_str().map(str::to_owned)).collect(),
+        _ => Vec::new(),
+    };
+    request.effort = (chat.reasoning == Some(false)).then_some(Effort::None);
+    if request.check().is_err() {
+        return Err(NotPortable(
+            "a conversation that does not end with a question or a result",
+        ));
+    }
+    let mut classes = Vec::new();
+    request.clone().visit_content(&mut |place, _| {
+        let class = class(place);
+        if !classes.contains(&class) {
+            classes.push(class);
+        }
+    });
+    Ok(Outgoing {
+        request,
+        classes,
+        local_tools,
+    })
+}
+
+/// Redacts a request for classes that were consented to.
+///
+/// # Errors
+/// [`Refused`]: then nothing leaves.
+pub fn seal(mut request: Request, gate: &Gate, redactor: &mut Redactor) -> Result<Sealed, Refused> {
+    let mut parts = Vec::new();
+    request.visit_content(&mut |place, content| {
+        let content = match content {
+            Content::Text(text) => redact::Content::Text(text.clone()),
+            Content::Json(value) => redact::Content::Json(value.clone()),
+            Content::Bytes => redact::Content::Bytes(Vec::new()),
+        };
+        parts.push(redact::Part {
+            class: class(place),
+            content,
+        });
+    });
+    let passed = gate.pass(parts, redactor)?;
+    let mut parts = passed.into_parts().into_iter();
+    request.visit_content(&mut |_, content| match (content, parts.next()) {
+        (Content::Text(text), Some(redact::Content::Text(passed))) => *text = passed,
+        (Content::Json(value), Some(redact::Content::Json(passed))) => *value = passed,
+        (Content::Bytes, _) => {}
+        // Both visits go the same way; what would have no counterpart does not leave.
+        (Content::Text(text), _) => text.clear(),
+        (Content::Json(value), _) => *value = Value::Null,
+    });
+    Ok(Sealed { request })
+}
+
+fn class(place: Place) -> Class {
+    match place {
+        Place::Message(_) | Place::Tool | Place::Format | Place::Stop => Class::Text,
+        Place::Arguments | Place::Result => Class::ToolResult,
+        Place::Image => Class::Image,
+        Place::Audio => Class::Audio,
+    }
+}
+
+fn tool(tool: &chat::Tool) -> Tool {
+    Tool {
+        name: tool.name.clone(),
+        description: tool.description.clone(),
+        parameters: tool.parameters.clone(),
+        strict: tool.strict,
+    }
+}
+
+/// A message in the form of OpenAI's API, and the tools that it uses.
+fn message(given: &Value, names: &mut HashMap<String, String>) -> Result<(Message, Vec<String>), NotPortable> {
+    let text_of = |field: &str| given.get(field).and_then(Value::as_str).unwrap_or_default();
+    let content = match given.get("content") {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(parts)) => {
+            let mut joined = String::new();
+            for part in parts {
+                match part.get("text").and_then(Value::as_str) {
+                    Some(text) => joined.push_str(text),
+                    None => return Err(NotPortable("contents that are no text")),
+                }
+            }
+            joined
+        }
+        _ => String::new(),
+    };
+    let mut uses = Vec::new();
+    let (role, parts) = match text_of("role") {
+        "system" | "developer" => (Role::System, vec![Part::Text(content)]),
+        "assistant" => {
+            let mut parts = Vec::new();
+            if !content.is_empty() {
+                parts.push(Part::Text(content));
+            }
+            for call in given.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
+                let function = call.get("function").unwrap_or(call);
+                let name = function.get("name").and_then(Value::as_str).unwrap_or_default();
+                let arguments = match function.get("arguments") {
+                    Some(Value::String(text)) => text.clone(),
+                    Some(value) => value.to_string(),
+                    None => "{}".to_owned(),
+                };
+                let id = match call.get("id").and_then(Value::as_str).filter(|id| !id.is_empty()) {
+                    Some(id) => id.to_owned(),
+                    None => format!("call_{}", names.len()),
+                };
+                names.insert(id.clone(), name.to_owned());
+                uses.push(name.to_owned());
+                parts.push(Part::ToolCall(ToolCall {
+                    id,
+                    name: name.to_owned(),
+                    arguments,
+                    opaque: None,
+                }));
+            }
+            (Role::Assistant, parts)
+        }
+        "tool" => {
+            let id = text_of("tool_call_id");
+            let name = names.get(id).cloned().unwrap_or_else(|| text_of("name").to_owned());
+            uses.push(name.clone());
+            let result = ToolResult {
+                call_id: id.to_owned(),
+                name,
+                content,
+                is_error: false,
+            };
+            (Role::Tool, vec![Part::ToolResult(result)])
+        }
+        _ => (Role::User, vec![Part::Text(content)]),
+    };
+    Ok((Message { role, parts }, uses))
+}

@@ -1,0 +1,192 @@
+//! One try of a target: what it says, restored, on a thread of its own.
+
+use crate::outgoing::Sealed;
+use cactus_cloud::{
+    Call, Cancel, Delta, ErrorKind, Event, Format, Key, Reason, Request, RetryRules, Target, Transport, Usage,
+};
+use cactus_hybrid::redact::{Redactor, Restorer};
+use cactus_hybrid::route::Billed;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// What comes of a try.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    /// Text, with its values put back.
+    Text(String),
+    /// Reasoning, likewise.
+    Reasoning(String),
+    /// A whole call: `{"id", "name", "arguments"}`, the arguments a JSON object as text.
+    Call(String),
+    /// The answer is whole.
+    End {
+        reason: Reason,
+        usage: Usage,
+        /// Whether it has the form that was asked for.
+        valid: bool,
+    },
+    /// It failed.
+    Failed {
+        kind: ErrorKind,
+        message: String,
+        /// How long to wait before another try, where one can help.
+        pause: Option<Duration>,
+        billed: Billed,
+    },
+}
+
+/// Stops its try when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Try(Cancel);
+
+impl Drop for Try {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// What a try is made with.
+#[derive(Debug)]
+pub(crate) struct Sending<'a> {
+    pub(crate) transport: &'a Transport,
+    pub(crate) target: &'a Target,
+    pub(crate) key: Option<&'a Key>,
+    pub(crate) sealed: &'a Sealed,
+    pub(crate) redactor: Redactor,
+    pub(crate) rules: RetryRules,
+    /// Tries before this one.
+    pub(crate) tries: u32,
+}
+
+/// Sends a request, once. `hear` gets what comes of it, its end included.
+///
+/// # Errors
+/// What failed before anything was sent.
+pub(crate) fn send(sending: Sending<'_>, hear: impl Fn(Heard) + Send + 'static) -> Result<Try, Heard> {
+    let Sending { rules, tries, .. } = sending;
+    let request = sending.sealed.request();
+    let call = sending.transport.call(sending.target, sending.key, request);
+    let call = call.map_err(|error| failed(&error, rules, tries))?;
+    let cancel = Try(call.canceller());
+    let expected = Expected::of(request);
+    let redactor = sending.redactor;
+    let listen = move || {
+        let heard = listen(call, &redactor, &expected, &hear);
+        hear(heard.unwrap_or_else(|error| failed(&error, rules, tries)));
+    };
+    std::thread::Builder::new()
+        .name("cactus-router".to_owned())
+        .spawn(listen)
+        .map_err(|e| Heard::Failed {
+            kind: ErrorKind::Unreachable,
+            message: format!("no thread could be started: {e}"),
+            pause: None,
+            billed: Billed::Unknown,
+        })?;
+    Ok(cancel)
+}
+
+fn failed(error: &cactus_cloud::Error, rules: RetryRules, tries: u32) -> Heard {
+    // Any number in [0, 1) keeps callers apart; the clock's is good enough.
+    let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let random = f64::from(nanos.map_or(0, |d| d.subsec_nanos()) % 1000) / 1000.0;
+    Heard::Failed {
+        kind: error.kind(),
+        message: error.to_string(),
+        pause: rules.pause_after(error, tries, random),
+        billed: if error.may_be_billed() {
+            Billed::Unknown
+        } else {
+            Billed::Nothing
+        },
+    }
+}
+
+/// The form that an answer has to have.
+#[derive(Debug)]
+struct Expected {
+    tools: Vec<String>,
+    json: bool,
+}
+
+impl Expected {
+    fn of(request: &Request) -> Expected {
+        Expected {
+            tools: request.tools.iter().map(|tool| tool.name.clone()).collect(),
+            json: request.format != Format::Text,
+        }
+    }
+}
+
+fn listen(
+    mut call: Call,
+    redactor: &Redactor,
+    expected: &Expected,
+    hear: &impl Fn(Heard),
+) -> Result<Heard, cactus_cloud::Error> {
+    let mut text = Restorer::of_text();
+    let mut reasoning = Restorer::of_text();
+    let mut calls: HashMap<usize, (String, String, String)> = HashMap::new();
+    let mut whole = String::new();
+    let (mut usage, mut reason, mut valid) = (Usage::default(), None, true);
+    let mut show = |restored: String| {
+        if expected.json {
+            whole.push_str(&restored);
+        }
+        if !restored.is_empty() {
+            hear(Heard::Text(restored));
+        }
+    };
+    for event in call.by_ref() {
+        match event? {
+            Event::Delta(Delta::Text(piece)) => show(text.push(redactor, &piece)),
+            Event::Delta(Delta::Reasoning(piece)) => hear(Heard::Reasoning(reasoning.push(redactor, &piece))),
+            Event::Delta(Delta::ReasoningEnd { .. }) => hear(Heard::Reasoning(reasoning.finish())),
+            Event::Delta(Delta::CallBegin { index, id, name }) => {
+                calls.insert(index, (id, name, String::new()));
+            }
+            Event::Delta(Delta::CallArguments { index, fragment }) => {
+                if let Some((_, _, arguments)) = calls.get_mut(&index) {
+                    arguments.push_str(&fragment);
+                }
+            }
+            Event::Delta(Delta::CallEnd { index, .. }) => {
+                let Some((id, name, arguments)) = calls.remove(&index) else {
+                    continue;
+                };
+                let arguments = match arguments.trim() {
+                    "" => "{}".to_owned(),
+                    text => text.to_owned(),
+                };
+                let arguments = match serde_json::from_str::<Value>(&arguments) {
+                    Ok(mut value) => {
+                        valid &= value.is_object() && expected.tools.contains(&name);
+                        redactor.restore_json(&mut value);
+                        value.to_string()
+                    }
+                    Err(_) => {
+                        valid = false;
+                        redactor.restore(&arguments)
+                    }
+                };
+                hear(Heard::Call(
+                    json!({"id": id, "name": name, "arguments": arguments}).to_string(),
+                ));
+            }
+            Event::Usage(counted) => usage = counted,
+            Event::Done(done) => {
+                show(text.finish());
+                reason = Some(done);
+            }
+        }
+    }
+    let Some(reason) = reason else {
+        let message = "the answer ended before its end";
+        return Err(cactus_cloud::Error::new(ErrorKind::Cut, message));
+    };
+    if expected.json && !whole.is_empty() {
+        valid &= serde_json::from_str::<Value>(&whole).is_ok();
+    }
+    Ok(Heard::End { reason, usage, valid })
+}

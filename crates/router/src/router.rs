@@ -1,0 +1,275 @@
+//! What lasts longer than a request.
+
+use crate::error::{Error, Result};
+use crate::keys::{Keys, private_folder};
+use crate::log::Log;
+use crate::running::Running;
+use crate::setup::Configured;
+use cactus_cloud::{Base, Breaker, Deadlines, Key, Protocol, Target, Transport, Usage};
+use cactus_engine::Scheduler;
+use cactus_hybrid::budget::{Folder, History, Journal, Spent};
+use cactus_hybrid::money::Pico;
+use cactus_hybrid::policy::{self, Handoff, Policy};
+use cactus_protocol::Job;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Answers requests under one policy. Shared by all threads of a process; budget and record are shared with other processes,
+/// too, by the folder.
+#[derive(Debug)]
+pub struct Router {
+    pub(crate) policy: Policy,
+    pub(crate) targets: BTreeMap<String, Remote>,
+    pub(crate) transport: Transport,
+    pub(crate) log: Log,
+    journal: Mutex<Journal<Folder>>,
+    begun: Instant,
+}
+
+/// A target made ready.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    pub(crate) policy: policy::Target,
+    pub(crate) target: Target,
+    /// Its key, or why there is none.
+    pub(crate) key: Result<Option<Key>, String>,
+    pub(crate) breaker: Mutex<Breaker>,
+    /// Seconds that its answers take of late.
+    pub(crate) seconds: Mutex<f64>,
+}
+
+/// How long a target is thought to take that nobody has asked yet.
+const FIRST_SECONDS: f64 = 2.0;
+
+/// The model on this machine.
+#[derive(Clone, Debug)]
+pub struct Local {
+    /// Computes its answers.
+    pub scheduler: Arc<Scheduler>,
+    /// How long it took to load, for the times of an answer.
+    pub load: Duration,
+}
+
+/// One request to a [`Router`].
+#[derive(Debug)]
+pub struct Ask {
+    /// The model on this machine, where there is one for it.
+    pub local: Option<Local>,
+    /// What is asked: one answer to one conversation.
+    pub job: Job,
+    /// Where the request said what the answer must follow, for errors.
+    pub format_field: &'static str,
+    /// This target, and no other.
+    pub target: Option<String>,
+    /// In place of the policy's.
+    pub handoff: Option<Handoff>,
+    /// Names the conversation to the budget.
+    pub session: String,
+    /// Names the user to the budget; empty where there is but one.
+    pub user: String,
+    /// Keeps tenants of the engine's prefix cache apart, as [`cactus_engine::scheduler::Request::salt`].
+    pub salt: u64,
+}
+
+impl Ask {
+    /// A request under the policy alone.
+    #[must_use]
+    pub fn new(local: Option<Local>, job: Job) -> Ask {
+        Ask {
+            local,
+            job,
+            format_field: "response_format",
+            target: None,
+            handoff: None,
+            session: String::new(),
+            user: String::new(),
+            salt: 0,
+        }
+    }
+}
+
+impl Router {
+    /// A router with its budget and record in `folder`, and the keys that it finds by `keys`. Nothing is sent.
+    ///
+    /// # Errors
+    /// [`Error::Target`] for an address that cannot be used; [`Error::File`] where `folder` cannot be made.
+    pub fn new(configured: Configured, folder: &Path, keys: &Keys) -> Result<Router> {
+        let Configured { policy, prices, .. } = configured;
+        let failed = |e| Error::File(format!("cannot make the folder `{}`: {e}", folder.display()));
+        private_folder(folder).map_err(failed)?;
+        let ms = Duration::from_millis;
+        let transport = Transport {
+            deadlines: Deadlines {
+                connect: ms(policy.deadlines.connect_ms),
+                first: ms(policy.deadlines.first_payload_ms),
+                gap: ms(policy.deadlines.gap_ms),
+                total: ms(policy.deadlines.total_ms),
+            },
+            ..Transport::default()
+        };
+        let mut targets = BTreeMap::new();
+        for (name, asked) in &policy.targets {
+            let target = target(name, asked)?;
+            let mut target = target;
+            target.price = prices.get(name).cloned();
+            let key = keys.find(&target, &asked.key).map_err(|e| e.to_string());
+            let remote = Remote {
+                policy: asked.clone(),
+                target,
+                key,
+                breaker: Mutex::default(),
+                seconds: Mutex::new(FIRST_SECONDS),
+            };
+            targets.insert(name.clone(), remote);
+        }
+        Ok(Router {
+            policy,
+            targets,
+            transport,
+            log: Log::new(folder),
+            journal: Mutex::new(Journal::new(Folder::new(folder))),
+            begun: Instant::now(),
+        })
+    }
+
+    /// The policy.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The record of decisions.
+    #[must_use]
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Whether a target can be asked at all.
+    ///
+    /// # Errors
+    /// [`Error::Target`] for a name that the policy does not have, or a key that is not there.
+    pub fn check(&self, name: &str) -> Result<()> {
+        match self.targets.get(name) {
+            Some(remote) => match &remote.key {
+                Ok(_) => Ok(()),
+                Err(why) => Err(Error::Target(why.clone())),
+            },
+            None => {
+                let known: Vec<&str> = self.targets.keys().map(String::as_str).collect();
+                Err(Error::Target(format!(
+                    "there is no target `{name}` in the policy; it has {}",
+                    if known.is_empty() {
+                        "none".to_owned()
+                    } else {
+                        known.join(", ")
+                    }
+                )))
+            }
+        }
+    }
+
+    /// Starts a request. It is driven by whoever reads the events.
+    ///
+    /// # Errors
+    /// What is wrong with the request; [`Error::Target`] for a name that the policy does not have.
+    pub fn start(self: &Arc<Self>, ask: Ask) -> Result<Running> {
+        Running::new(Arc::clone(self), ask)
+    }
+
+    /// What is spent or reserved, by a session and a user too.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn spent(&self, session: &str, user: &str) -> Result<Spent> {
+        let spent = self.journal().spent(session, user, unix_seconds());
+        spent.map_err(|e| Error::File(e.to_string()))
+    }
+
+    /// What was spent over time.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn history(&self) -> Result<History> {
+        self.journal().history().map_err(|e| Error::File(e.to_string()))
+    }
+
+    pub(crate) fn journal(&self) -> MutexGuard<'_, Journal<Folder>> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Time of a clock that never goes back.
+    pub(crate) fn now(&self) -> Duration {
+        self.begun.elapsed()
+    }
+}
+
+impl Remote {
+    pub(crate) fn breaker(&self) -> MutexGuard<'_, Breaker> {
+        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn seconds(&self) -> f64 {
+        *self.seconds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note of how long an answer took.
+    pub(crate) fn took(&self, seconds: f64) {
+        let mut held = self.seconds.lock().unwrap_or_else(PoisonError::into_inner);
+        *held += 0.3 * (seconds - *held);
+    }
+
+    /// The most that one try may cost, for a prompt of so many tokens by our own count.
+    pub(crate) fn worst_case(&self, input_tokens: usize, output_tokens: u32) -> Pico {
+        let (input, output) = (input_tokens as u64, u64::from(output_tokens));
+        match &self.target.price {
+            // As many again by half, as the target's own tokenizer may cut finer.
+            Some(price) => Pico(price.most(input.saturating_add(input.div_ceil(2)), output).pico()),
+            None => self.policy.price.worst_case(input, output),
+        }
+    }
+
+    /// What a try costs by the target's own count, where it has counted.
+    pub(crate) fn cost(&self, usage: &Usage) -> Option<Pico> {
+        match &self.target.price {
+            Some(price) => price.cost(usage, unix_seconds()).map(|money| Pico(money.pico())),
+            None => Some(self.policy.price.of(usage.input?, usage.output?)),
+        }
+    }
+}
+
+/// A target of a policy as `cloud` has it.
+///
+/// # Errors
+/// [`Error::Target`] for an address that cannot be used.
+pub(crate) fn target(name: &str, asked: &policy::Target) -> Result<Target> {
+    let protocol = match asked.protocol {
+        policy::Protocol::Anthropic => Protocol::Anthropic,
+        policy::Protocol::OpenaiChat => Protocol::OpenAiChat,
+        policy::Protocol::OpenaiResponses => Protocol::OpenAiResponses,
+        policy::Protocol::Gemini => Protocol::Gemini,
+    };
+    // The policy has been checked: what is plain there may be.
+    let base = Base::parse(&asked.base_url, true).map_err(|e| Error::Target(format!("the target `{name}`: {e}")))?;
+    let mut target = Target::new(name, protocol, base, asked.model.clone());
+    target.capabilities.images = asked.images;
+    target.capabilities.audio = asked.audio;
+    target.capabilities.tools = asked.tools;
+    target.capabilities.max_output_tokens = Some(asked.max_output_tokens);
+    Ok(target)
+}
+
+/// Seconds since 1970.
+pub(crate) fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
+
+/// Where budget, record and keys of a user lie: `CACTUS_STATE`, or the system's folder for such things.
+#[must_use]
+pub fn default_folder(home: Option<PathBuf>) -> Option<PathBuf> {
+    match std::env::var_os("CACTUS_STATE").filter(|path| !path.is_empty()) {
+        Some(path) => Some(PathBuf::from(path)),
+        None => home.map(|home| home.join("cactus")),
+    }
+}

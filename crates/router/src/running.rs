@@ -1,0 +1,634 @@
+//! One request on its way: the machine's actions carried out, and what comes of them handed back to it.
+
+use crate::asked::{Asked, Prepared};
+use crate::error::{Error, Result};
+use crate::local::{LocalSaid, calls_of};
+use crate::outgoing::{self, Sealed};
+use crate::remote::{self, Heard, Sending, Try};
+use crate::router::{Ask, Remote, Router, unix_seconds};
+use cactus_cloud::{ErrorKind, RetryRules, Usage};
+use cactus_engine::chat::Delta;
+use cactus_engine::scheduler;
+use cactus_hybrid::budget::{Ask as Amount, Reservation};
+use cactus_hybrid::record::{Circumstances, Record};
+use cactus_hybrid::redact::{Class, Gate, Redactor};
+use cactus_hybrid::route::{Action, Billed, Event as Input, Machine, Outcome, Reason as Why, Side};
+use cactus_protocol::{Answers, ApiError, End, Event as Said, Kind, Ready, Reason, Times};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Instant;
+
+/// Something that happened to a request.
+#[derive(Debug)]
+pub enum Event {
+    /// A person has to say whether this may leave: [`Running::consent`]. Nothing else follows until then.
+    Consent(Question),
+    /// Who answers, before the first of it.
+    Source {
+        /// Which side.
+        side: Side,
+        /// The target's name, where it is the target.
+        target: Option<String>,
+    },
+    /// What was said so far is void, as the side that said it failed. The other answers from the beginning.
+    Replaced,
+    /// A part of the answer, as the model on this machine would have brought it.
+    Said(Said),
+    /// The end. Nothing follows.
+    End(Box<Answered>),
+}
+
+/// What a person is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// What would leave.
+    pub classes: Vec<Class>,
+    /// To which target of the policy.
+    pub target: String,
+    /// To which host and port.
+    pub host: String,
+    /// What it may cost at most, in dollars as text.
+    pub most: String,
+}
+
+/// How a request ended.
+#[derive(Debug)]
+pub struct Answered {
+    /// Route, reason, confidence, cost.
+    pub outcome: Outcome,
+    /// The target that was, or would have been, asked.
+    pub target: Option<String>,
+    /// What the target has counted.
+    pub usage: Usage,
+    /// What the client should know: what a target did not take, what was not recorded, why a side failed.
+    pub notes: Vec<String>,
+    /// Why nobody answered, where nobody did.
+    pub failure: Option<Error>,
+}
+
+/// What arrives while a request is under way.
+enum Arrived {
+    Local(u32, usize, scheduler::Event),
+    Cloud(u32, Heard),
+    Cancel,
+}
+
+/// Ends a request from any thread.
+#[derive(Clone, Debug)]
+pub struct Canceller(Sender<Arrived>);
+
+impl std::fmt::Debug for Arrived {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Arrived")
+    }
+}
+
+impl Canceller {
+    /// Ends it: what was shown stays, what was sent is paid for.
+    pub fn cancel(&self) {
+        // Who has ended needs no message.
+        let _ = self.0.send(Arrived::Cancel);
+    }
+}
+
+/// A request under way: an iterator of its events. Dropped before its end, it is cancelled, and recorded as that.
+#[derive(Debug)]
+pub struct Running {
+    router: Arc<Router>,
+    ask: Asked,
+    machine: Machine,
+    begun: Instant,
+    sender: Sender<Arrived>,
+    inbox: Receiver<Arrived>,
+    ready: VecDeque<Event>,
+    actions: VecDeque<Action>,
+    asking: bool,
+    over: bool,
+
+    local: Option<Answers>,
+    local_run: u32,
+    local_said: LocalSaid,
+    local_error: Option<ApiError>,
+
+    attempt: Option<Try>,
+    reservations: BTreeMap<u32, Reservation>,
+    sealed: Option<Sealed>,
+    redactor: Redactor,
+    consented: Option<bool>,
+    sent: Option<Instant>,
+    cloud_usage: Usage,
+    cloud_end: Option<cactus_cloud::Reason>,
+    cloud_error: Option<String>,
+    /// When a try that failed is told to the machine, which then tries again.
+    retry: Option<(Instant, u32, Billed)>,
+
+    reasoning: [String; 2],
+    started: bool,
+    source: Option<Side>,
+    notes: Vec<String>,
+}
+
+fn place(side: Side) -> usize {
+    usize::from(side == Side::Cloud)
+}
+
+impl Running {
+    pub(crate) fn new(router: Arc<Router>, ask: Ask) -> Result<Running> {
+        let asked = Asked::new(&router, ask)?;
+        let mut policy = router.policy.clone();
+        if let Some(handoff) = asked.ask.handoff
+            && policy.handoff != cactus_hybrid::policy::Handoff::Never
+        {
+            policy.handoff = handoff;
+        }
+        let section = asked.section.as_ref().map(|(section, _)| section.clone());
+        let machine = Machine::new(asked.request.clone(), &policy, section);
+        let (sender, inbox) = channel();
+        let redactor = Redactor::new(policy.redaction.clone());
+        let mut running = Running {
+            router,
+            ask: asked,
+            machine,
+            begun: Instant::now(),
+            sender,
+            inbox,
+            ready: VecDeque::new(),
+            actions: VecDeque::new(),
+            asking: false,
+            over: false,
+            local: None,
+            local_run: 0,
+            local_said: LocalSaid::default(),
+            local_error: None,
+            attempt: None,
+            reservations: BTreeMap::new(),
+            sealed: None,
+            redactor,
+            consented: None,
+            sent: None,
+            cloud_usage: Usage::default(),
+            cloud_end: None,
+            cloud_error: None,
+            retry: None,
+            reasoning: Default::default(),
+            started: false,
+            source: None,
+            notes: Vec::new(),
+        };
+        running.tell(Input::Start);
+        Ok(running)
+    }
+
+    /// What ends this request from another thread.
+    #[must_use]
+    pub fn canceller(&self) -> Canceller {
+        Canceller(self.sender.clone())
+    }
+
+    /// A person's answer to [`Event::Consent`].
+    pub fn consent(&mut self, yes: bool) {
+        if std::mem::take(&mut self.asking) {
+            self.consented = Some(yes);
+            self.tell(Input::Consent(yes));
+        }
+    }
+
+    /// The target that may be asked.
+    #[must_use]
+    pub fn target(&self) -> Option<&str> {
+        self.ask.target.as_deref()
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn remote(&self) -> Option<&Remote> {
+        self.router.targets.get(self.ask.target.as_deref()?)
+    }
+
+    /// Hands something to the machine, and does what it says.
+    fn tell(&mut self, input: Input) {
+        let actions = self.machine.on(self.now_ms(), input);
+        self.actions.extend(actions);
+        // What comes of an action can bring others, which come after those that wait.
+        while let Some(action) = self.actions.pop_front() {
+            self.act(action);
+        }
+        if self.ask.request.streamed
+            && let Some(side) = self.machine.winner()
+        {
+            self.reason(side);
+        }
+    }
+
+    /// Tells the machine something within an action: its own actions come later.
+    fn tell_later(&mut self, input: Input) {
+        let actions = self.machine.on(self.now_ms(), input);
+        self.actions.extend(actions);
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::StartLocal { run } => {
+                self.local_run = run;
+                self.local_said = LocalSaid::default();
+                if let Err(error) = self.start_local(run) {
+                    self.local_error = Some(error);
+                    self.tell_later(Input::LocalFailed { run });
+                }
+            }
+            Action::CancelLocal { .. } => self.local = None,
+            Action::AskConsent(classes) => {
+                let Some(remote) = self.remote() else { return };
+                let question = Question {
+                    classes,
+                    target: remote.target.name.clone(),
+                    host: remote.target.base.authority().to_owned(),
+                    most: self.ask.request.worst_case.to_string(),
+                };
+                self.asking = true;
+                self.ready.push_back(Event::Consent(question));
+            }
+            Action::Reserve {
+                attempt,
+                amount,
+                so_far,
+            } => {
+                let amount = Amount {
+                    amount,
+                    request_so_far: so_far,
+                    session: &self.ask.ask.session,
+                    user: &self.ask.ask.user,
+                };
+                let router = Arc::clone(&self.router);
+                let reserved = router.journal().reserve(&amount, &router.policy.caps, unix_seconds());
+                let input = match reserved {
+                    Ok(reservation) => {
+                        self.reservations.insert(attempt, reservation);
+                        Input::Reserved { attempt }
+                    }
+                    Err(error) => {
+                        self.notes.push(error.to_string());
+                        let scope = match &error {
+                            cactus_hybrid::Error::OverCap(over) => Some(over.scope),
+                            _ => None,
+                        };
+                        Input::NotReserved { attempt, scope }
+                    }
+                };
+                self.tell_later(input);
+            }
+            Action::StartCloud { attempt } => {
+                if let Err(heard) = self.send(attempt) {
+                    self.heard(attempt, heard);
+                }
+            }
+            Action::CancelCloud { .. } => {
+                self.attempt = None;
+                if let Some(remote) = self.remote() {
+                    remote.breaker().abandoned();
+                }
+            }
+            Action::Settle { attempt, cost } => {
+                if let (Some(cost), Some(reservation)) = (cost, self.reservations.remove(&attempt))
+                    && let Err(error) = self.router.journal().settle(&reservation, cost, unix_seconds())
+                {
+                    self.notes.push(error.to_string());
+                }
+            }
+            Action::Show { side, text } => {
+                self.reason(side);
+                self.say(side, Said::Delta(Delta::Text(text)));
+            }
+            Action::Replaced => {
+                self.source = None;
+                self.ready.push_back(Event::Replaced);
+            }
+            Action::Finish(outcome) => self.finish(*outcome),
+        }
+    }
+
+    /// Gives out something of a side's answer.
+    fn say(&mut self, side: Side, said: Said) {
+        if self.source != Some(side) {
+            self.source = Some(side);
+            let target = self.ask.target.clone().filter(|_| side == Side::Cloud);
+            self.ready.push_back(Event::Source { side, target });
+        }
+        if !std::mem::replace(&mut self.started, true) {
+            let (prompt_tokens, cached_tokens) = match (side, self.local_said.started) {
+                (Side::Local, Some(counted)) => counted,
+                _ => (self.ask.prompt_tokens(), 0),
+            };
+            self.ready.push_back(Event::Said(Said::Started {
+                prompt_tokens,
+                cached_tokens,
+            }));
+        }
+        self.ready.push_back(Event::Said(said));
+    }
+
+    /// Gives out a side's reasoning so far.
+    fn reason(&mut self, side: Side) {
+        let reasoning = std::mem::take(&mut self.reasoning[place(side)]);
+        if !reasoning.is_empty() {
+            self.say(side, Said::Delta(Delta::Reasoning(reasoning)));
+        }
+    }
+
+    fn start_local(&mut self, run: u32) -> Result<(), ApiError> {
+        let (Some(local), Some(Prepared(ready))) = (&self.ask.ask.local, &self.ask.prompt) else {
+            return Err(ApiError::new(
+                Kind::Server,
+                "there is no model for this request on this machine",
+            ));
+        };
+        let ready = Ready {
+            request: ready.request.clone(),
+            reader: ready.reader.clone(),
+            notes: ready.notes.clone(),
+        };
+        let sender = self.sender.clone();
+        let deliver = Arc::new(move |choice, event| drop(sender.send(Arrived::Local(run, choice, event))));
+        let times = (self.begun, local.load);
+        self.local = Some(Answers::submit(
+            Arc::clone(&local.scheduler),
+            vec![ready],
+            1,
+            times,
+            deliver,
+        )?);
+        Ok(())
+    }
+
+    /// Sends the request, redacted.
+    fn send(&mut self, attempt: u32) -> Result<(), Heard> {
+        let refused = |message: String| Heard::Failed {
+            kind: ErrorKind::InvalidRequest,
+            message,
+            pause: None,
+            billed: Billed::Nothing,
+        };
+        let router = Arc::clone(&self.router);
+        let remote = self.ask.target.as_deref().and_then(|name| router.targets.get(name));
+        let (Some(remote), Some(outgoing)) = (remote, &self.ask.outgoing) else {
+            return Err(refused("there is no target for this request".to_owned()));
+        };
+        if self.sealed.is_none() {
+            // What the policy grants, and what a person has granted: the machine sends nothing without either.
+            let gate = Gate::for_classes(&outgoing.classes);
+            let sealed = outgoing::seal(outgoing.request.clone(), &gate, &mut self.redactor);
+            self.sealed = Some(sealed.map_err(|e| refused(e.to_string()))?);
+        }
+        let Some(sealed) = &self.sealed else {
+            return Err(refused("nothing may leave".to_owned()));
+        };
+        let key = remote.key.as_ref().map_err(|why| refused(why.clone()))?;
+        if let Err(error) = remote.breaker().ask(router.now()) {
+            return Err(refused(error.to_string()));
+        }
+        self.sent = Some(Instant::now());
+        let sending = Sending {
+            transport: &router.transport,
+            target: &remote.target,
+            key: key.as_ref(),
+            sealed,
+            redactor: self.redactor.clone(),
+            rules: RetryRules {
+                retries: router.policy.routing.retries,
+                ..RetryRules::default()
+            },
+            tries: attempt,
+        };
+        let sender = self.sender.clone();
+        let hear = move |heard| drop(sender.send(Arrived::Cloud(attempt, heard)));
+        self.attempt = Some(remote::send(sending, hear)?);
+        Ok(())
+    }
+
+    /// Takes what came of a try. Within an action, as the actions that follow come later.
+    fn heard(&mut self, attempt: u32, heard: Heard) {
+        let input = match heard {
+            Heard::Text(text) => Input::CloudText { attempt, text },
+            Heard::Reasoning(text) => {
+                self.reasoning[place(Side::Cloud)].push_str(&text);
+                // Progress, and nothing to show yet.
+                let text = String::new();
+                Input::CloudText { attempt, text }
+            }
+            Heard::Call(call) => Input::CloudCall { attempt, call },
+            Heard::End { reason, usage, valid } => {
+                self.cloud_usage = usage;
+                let cut = reason == cactus_cloud::Reason::Length && self.ask.structured;
+                self.cloud_end = Some(reason);
+                let now = self.router.now();
+                let mut cost = None;
+                if let Some(remote) = self.remote() {
+                    remote.breaker().succeeded(now);
+                    remote.took(self.sent.map_or(0.0, |sent| sent.elapsed().as_secs_f64()));
+                    cost = remote.cost(&usage);
+                }
+                let valid = valid && !cut;
+                Input::CloudEnd { attempt, valid, cost }
+            }
+            Heard::Failed {
+                kind,
+                message,
+                pause,
+                billed,
+            } => {
+                let now = self.router.now();
+                if let Some(remote) = self.remote() {
+                    remote.breaker().failed(now, kind);
+                }
+                self.notes.push(format!("the target failed: {message}"));
+                self.cloud_error = Some(message);
+                if let Some(pause) = pause {
+                    self.retry = Some((Instant::now() + pause, attempt, billed));
+                    return;
+                }
+                let again = false;
+                Input::CloudFailed { attempt, again, billed }
+            }
+        };
+        self.tell_later(input);
+    }
+    /// Takes what the model on this machine has brought.
+    fn local_brings(&mut self, run: u32, choice: usize, event: scheduler::Event) {
+        if run != self.local_run {
+            return;
+        }
+        let Some(answers) = &mut self.local else { return };
+        if let Err(error) = answers.take(choice, event) {
+            self.local_error = Some(error);
+            return self.tell(Input::LocalFailed { run });
+        }
+        while let Some((_, said)) = self.local.as_mut().and_then(Answers::next_event) {
+            let mut reasoning = String::new();
+            let inputs = self.local_said.take(run, said, self.ask.structured, &mut reasoning);
+            self.reasoning[place(Side::Local)].push_str(&reasoning);
+            for input in inputs {
+                self.tell(input);
+            }
+        }
+    }
+
+    /// The end: what is whole is given out, and the decision recorded.
+    fn finish(&mut self, outcome: Outcome) {
+        let side = outcome.answered_by;
+        if let Some(side) = side {
+            self.reason(side);
+            for (index, call) in calls_of(&outcome.calls).into_iter().enumerate() {
+                let (id, name, arguments) = call;
+                self.say(side, Said::Delta(Delta::CallBegin { index, id, name }));
+                let fragment = arguments;
+                self.say(side, Said::Delta(Delta::CallArguments { index, fragment }));
+                self.say(side, Said::Delta(Delta::CallEnd { index }));
+            }
+            let end = match side {
+                Side::Local => self.local_said.end.take().unwrap_or_else(|| self.cut_end(&outcome)),
+                Side::Cloud => self.cloud_end(&outcome),
+            };
+            self.say(side, Said::End(end));
+        }
+        let failure = (side.is_none() && outcome.reason != Why::Cancelled).then(|| self.failure(&outcome));
+        self.record(&outcome);
+        self.local = None;
+        self.attempt = None;
+        self.over = true;
+        self.ready.push_back(Event::End(Box::new(Answered {
+            outcome,
+            target: self.ask.target.clone(),
+            usage: self.cloud_usage,
+            notes: std::mem::take(&mut self.notes),
+            failure,
+        })));
+    }
+
+    /// The end of a target's answer as the protocols have it. The target has neither ids of tokens nor a seed.
+    fn cloud_end(&mut self, outcome: &Outcome) -> End {
+        let reason = match &self.cloud_end {
+            Some(cactus_cloud::Reason::Length) => Reason::Length,
+            _ => Reason::Stop,
+        };
+        let count = |n: Option<u64>| n.and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+        End {
+            reason,
+            completion_tokens: count(self.cloud_usage.output),
+            reasoning_tokens: count(self.cloud_usage.reasoning),
+            ..self.cut_end(outcome)
+        }
+    }
+
+    fn cut_end(&self, outcome: &Outcome) -> End {
+        End {
+            reason: Reason::Cancelled,
+            token_ids: Vec::new(),
+            seed: 0,
+            completion_tokens: self.machine.signals().tokens() as usize,
+            reasoning_tokens: 0,
+            times: Times {
+                answer: std::time::Duration::from_millis(outcome.total_ms),
+                ..Times::default()
+            },
+            notes: Vec::new(),
+        }
+    }
+
+    fn failure(&mut self, outcome: &Outcome) -> Error {
+        match (self.local_error.take(), &self.cloud_error) {
+            (Some(error), None) => Error::Request(error),
+            (Some(error), Some(cloud)) => Error::Unanswered(format!(
+                "nobody answered: the target failed ({cloud}), and so did this machine ({error})"
+            )),
+            (None, Some(cloud)) => Error::Unanswered(format!("the target failed: {cloud}")),
+            (None, None) => {
+                let why = self.notes.pop().unwrap_or_else(|| match self.ask.why_not.clone() {
+                    Some(why) => why,
+                    None => format!("{:?}", outcome.reason),
+                });
+                Error::Unanswered(format!(
+                    "nobody can answer this request: this machine cannot take it, and the target may not: {why}"
+                ))
+            }
+        }
+    }
+
+    fn record(&mut self, outcome: &Outcome) {
+        let Some(outgoing) = &self.ask.outgoing else { return };
+        let replaced = self.redactor.replaced();
+        let circumstances = Circumstances {
+            seconds: unix_seconds(),
+            classes: outgoing.classes.clone(),
+            consented: self.consented,
+            calibration: self.ask.section.as_ref().map(|(_, digest)| digest.clone()),
+            redactions: replaced.iter().map(|(kind, n)| (kind.name().to_owned(), *n)).collect(),
+        };
+        let record = Record::new(&self.ask.request, self.machine.signals(), outcome, circumstances);
+        if let Err(error) = self.router.log.add(&record) {
+            self.notes.push(error.to_string());
+        }
+    }
+
+    /// Waits for something to happen, or for the machine's time.
+    fn wait(&mut self) {
+        let wake = self
+            .machine
+            .wake_ms()
+            .map(|ms| self.begun + std::time::Duration::from_millis(ms));
+        let retry = self.retry.as_ref().map(|(at, ..)| *at);
+        let until = [wake, retry].into_iter().flatten().min();
+        let arrived = match until {
+            None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(until) => self.inbox.recv_timeout(until.saturating_duration_since(Instant::now())),
+        };
+        match arrived {
+            Ok(Arrived::Local(run, choice, event)) => self.local_brings(run, choice, event),
+            Ok(Arrived::Cloud(attempt, heard)) => {
+                self.heard(attempt, heard);
+                // Carries out what came of it.
+                self.tell(Input::Tick);
+            }
+            Ok(Arrived::Cancel) => self.tell(Input::Cancel),
+            Err(_) => match self.retry.take_if(|(at, ..)| *at <= Instant::now()) {
+                Some((_, attempt, billed)) => {
+                    let again = true;
+                    self.tell(Input::CloudFailed { attempt, again, billed });
+                }
+                None => self.tell(Input::Tick),
+            },
+        }
+    }
+}
+
+impl Iterator for Running {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            if self.over {
+                return None;
+            }
+            if std::mem::take(&mut self.asking) {
+                // Whoever asks for more without an answer has none.
+                self.consented = Some(false);
+                self.tell(Input::Consent(false));
+                continue;
+            }
+            self.wait();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.over {
+            self.tell(Input::Cancel);
+        }
+    }
+}

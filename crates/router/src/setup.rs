@@ -1,0 +1,263 @@
+//! From what a user gives (a policy file, a target by name or address, options, the environment) to what a router works with.
+//!
+//! The file comes first, then flags. What switches handoffs off in the environment comes last and wins, so that nothing that a
+//! program was given can take it back.
+
+use crate::error::{Error, Result};
+use cactus_cloud::{Base, Protocol, catalog};
+use cactus_hybrid::money::{Pico, Price};
+use cactus_hybrid::policy::{self, CACTUS_OPTIONS, Handoff, KeySource, Leave, Policy, set_cactus_option};
+use cactus_hybrid::redact::Class;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What a user gives.
+#[derive(Clone, Debug, Default)]
+pub struct Setup<'a> {
+    /// A policy file.
+    pub file: Option<&'a Path>,
+    /// A target: a name of the policy file, of the table of targets, or `http://HOST:PORT/v1#MODEL`.
+    pub target: Option<&'a str>,
+    /// Whether to hand off at all.
+    pub handoff: Option<Handoff>,
+    /// The most that a session may cost, in dollars as text.
+    pub budget: Option<&'a str>,
+    /// Classes that may leave without being asked about.
+    pub consent: &'a [Class],
+    /// A table of targets beside the one that is built in, in the same form.
+    pub targets: Option<&'a Path>,
+}
+
+/// What a router works with.
+#[derive(Clone, Debug, Default)]
+pub struct Configured {
+    /// What is allowed.
+    pub policy: Policy,
+    /// The target that was given.
+    pub target: Option<String>,
+    /// Prices with steps and hours, of targets that have some.
+    pub prices: BTreeMap<String, cactus_cloud::Price>,
+}
+
+impl Setup<'_> {
+    /// Reads what was given. `variable` is the environment.
+    ///
+    /// # Errors
+    /// [`Error::Policy`] with file and line; [`Error::Target`].
+    pub fn read(&self, variable: &dyn Fn(&str) -> Option<String>) -> Result<Configured> {
+        let mut configured = Configured::default();
+        if let Some(file) = self.file {
+            let text = read(file)?;
+            configured.policy =
+                Policy::from_toml(&text).map_err(|e| Error::Policy(format!("the policy `{}`, {e}", file.display())))?;
+        }
+        if let Some(target) = self.target {
+            let name = self.target(target, &mut configured)?;
+            configured.policy.prefer = vec![name.clone()];
+            configured.target = Some(name);
+            if self.file.is_none() {
+                // Whoever names a target wants it asked, and is asked what may leave.
+                configured.policy.consent.classes = Class::ALL.map(|class| (class, Leave::Ask)).into();
+                configured.policy.tool_default = policy::ToolUse::CloudMayCall;
+            }
+        }
+        let policy = &mut configured.policy;
+        if let Some(handoff) = self.handoff {
+            policy.handoff = handoff;
+        }
+        for class in self.consent {
+            policy.consent.classes.insert(*class, Leave::Always);
+        }
+        if let Some(budget) = self.budget {
+            let most: Pico = budget.parse().map_err(|e| Error::Policy(format!("the budget: {e}")))?;
+            policy.caps.session = Some(most);
+            policy.caps.request = Some(policy.caps.request.map_or(most, |request| request.min(most)));
+        }
+        for option in CACTUS_OPTIONS {
+            if let Some(value) = variable(option.name).filter(|_| option.name.starts_with("CACTUS_")) {
+                set_cactus_option(policy, option.name, &Value::from(value))
+                    .map_err(|e| Error::Policy(e.to_string()))?;
+            }
+        }
+        Ok(configured)
+    }
+
+    /// The name of a target, which is in the policy then.
+    fn target(&self, given: &str, configured: &mut Configured) -> Result<String> {
+        if configured.policy.targets.contains_key(given) {
+            return Ok(given.to_owned());
+        }
+        if given.contains("://") {
+            return self.address(given, &mut configured.policy);
+        }
+        let mut known: Vec<String> = configured.policy.targets.keys().cloned().collect();
+        let own = match self.targets.filter(|path| path.exists()) {
+            Some(path) => read(path)?,
+            None => String::new(),
+        };
+        for table in [own.as_str(), catalog::BUILT_IN]
+            .into_iter()
+            .filter(|text| !text.is_empty())
+        {
+            for target in catalog::read(table).map_err(|e| Error::Target(e.to_string()))? {
+                known.push(target.name.clone());
+                if target.name == given {
+                    return Ok(add(target, configured));
+                }
+            }
+        }
+        Err(Error::Target(format!(
+            "there is no target `{given}`; expected an address with a model, such as `http://127.0.0.1:8081/v1#name`, or one of {}",
+            known.join(", ")
+        )))
+    }
+
+    /// A target at an address: `BASE#MODEL`, spoken to as OpenAI's chat completions.
+    fn address(&self, given: &str, policy: &mut Policy) -> Result<String> {
+        let Some((base, model)) = given.split_once('#').filter(|(_, model)| !model.is_empty()) else {
+            let message = format!(
+                "the target `{given}` has no model; expected an address with one, such as `http://127.0.0.1:8081/v1#name`"
+            );
+            return Err(Error::Target(message));
+        };
+        let parsed = Base::parse(base, true).map_err(|e| Error::Target(e.to_string()))?;
+        if !parsed.is_private() {
+            let message = format!(
+                "nobody has said what `{given}` costs, and what has no price is not asked; describe it in a policy file (`--policy`)"
+            );
+            return Err(Error::Target(message));
+        }
+        let target = policy::Target {
+            protocol: policy::Protocol::OpenaiChat,
+            base_url: base.to_owned(),
+            model: model.to_owned(),
+            key: KeySource::None,
+            price: Price::default(),
+            priced_on: None,
+            max_output_tokens: MOST_TOKENS,
+            images: false,
+            audio: false,
+            tools: true,
+            accuracy: BTreeMap::new(),
+        };
+        policy.targets.insert(model.to_owned(), target);
+        Ok(model.to_owned())
+    }
+}
+
+/// Most tokens of an answer where nobody has said.
+const MOST_TOKENS: u32 = 2048;
+
+/// A target of a table as the policy has it.
+fn add(target: cactus_cloud::Target, configured: &mut Configured) -> String {
+    let name = target.name.clone();
+    let dearest = |of: fn(&cactus_cloud::Rates) -> cactus_cloud::Money| {
+        let tiers = target.price.iter().flat_map(|price| &price.tiers);
+        Pico(tiers.map(|tier| of(&tier.rates).pico()).max().unwrap_or_default())
+    };
+    let entry = policy::Target {
+        protocol: match target.protocol {
+            Protocol::Anthropic => policy::Protocol::Anthropic,
+            Protocol::OpenAiChat => policy::Protocol::OpenaiChat,
+            Protocol::OpenAiResponses => policy::Protocol::OpenaiResponses,
+            Protocol::Gemini => policy::Protocol::Gemini,
+        },
+        base_url: target.base.to_string(),
+        model: target.model.clone(),
+        key: KeySource::None,
+        price: Price {
+            input: dearest(|rates| rates.input),
+            output: dearest(|rates| rates.output),
+        },
+        priced_on: target.price.as_ref().map(|price| price.date.clone()),
+        max_output_tokens: target
+            .capabilities
+            .max_output_tokens
+            .unwrap_or(MOST_TOKENS)
+            .min(MOST_TOKENS),
+        images: target.capabilities.images,
+        audio: target.capabilities.audio,
+        tools: target.capabilities.tools,
+        accuracy: BTreeMap::new(),
+    };
+    if let Some(price) = target.price {
+        configured.prices.insert(name.clone(), price);
+    }
+    configured.policy.targets.insert(name.clone(), entry);
+    name
+}
+
+fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).map_err(|e| Error::Policy(format!("cannot read `{}`: {e}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn none(_: &str) -> Option<String> {
+        None
+    }
+
+    #[test]
+    fn target_by_address_costs_nothing_at_home_and_is_asked_about() {
+        let setup = Setup {
+            target: Some("http://127.0.0.1:8081/v1#m"),
+            budget: Some("0.005"),
+            consent: &[Class::Text],
+            ..Setup::default()
+        };
+        let Configured { policy, target, .. } = setup.read(&none).unwrap();
+        assert_eq!(target.as_deref(), Some("m"));
+        assert_eq!(policy.targets["m"].price, Price::default());
+        assert_eq!(policy.caps.session, Some(Pico(5_000_000_000)));
+        assert_eq!(policy.caps.request, Some(Pico(5_000_000_000)));
+        assert_eq!(policy.consent.classes[&Class::Text], Leave::Always);
+        assert_eq!(policy.consent.classes[&Class::Image], Leave::Ask);
+    }
+
+    #[test]
+    fn target_of_the_table_has_its_steps_and_the_environment_wins() {
+        let setup = Setup {
+            target: Some("claude-haiku-5-5"),
+            handoff: Some(Handoff::Always),
+            ..Setup::default()
+        };
+        let configured = setup.read(&none).unwrap();
+        assert_eq!(configured.policy.handoff, Handoff::Always);
+        assert_eq!(configured.prices["claude-haiku-5-5"].tiers.len(), 2);
+        let off = |name: &str| (name == "CACTUS_DISABLE_CLOUD_HANDOFF").then(|| "1".to_owned());
+        assert_eq!(setup.read(&off).unwrap().policy.handoff, Handoff::Never);
+    }
+
+    #[test]
+    fn wrong_targets_and_files_say_what_is_expected() {
+        let cases = [
+            ("nobody", "claude-haiku-5-5"),
+            ("http://127.0.0.1:1/v1", "has no model"),
+            ("https://api.example.com/v1#m", "costs"),
+            ("http://example.com/v1#m", "costs"),
+            ("http://8.8.8.8/v1#m", "private"),
+        ];
+        for (target, want) in cases {
+            let setup = Setup {
+                target: Some(target),
+                ..Setup::default()
+            };
+            let error = setup.read(&none).unwrap_err().to_string();
+            assert!(error.contains(want), "{target}: {error}");
+        }
+        let setup = Setup {
+            file: Some(Path::new("/nowhere/policy.toml")),
+            ..Setup::default()
+        };
+        assert!(
+            setup
+                .read(&none)
+                .unwrap_err()
+                .to_string()
+                .contains("/nowhere/policy.toml")
+        );
+    }
+}
