@@ -17,6 +17,7 @@
 
 mod amend;
 mod checksum;
+mod digest;
 mod error;
 mod graph_file;
 mod manifest;

@@ -15,6 +15,7 @@ mod messages;
 mod plain;
 mod prompted;
 mod reader;
+mod values;
 
 use crate::constraints::Constraints;
 use crate::scheduler::Request;
@@ -28,6 +29,7 @@ pub use reader::MessageReader;
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
+pub use values::ValueTokens;
 
 /// Most messages of a request.
 const MAX_MESSAGES: usize = 4096;
