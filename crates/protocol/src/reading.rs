@@ -1,7 +1,7 @@
 //! From what is generated to the [`Event`]s of one answer, whoever generates it: a scheduler or a session.
 
 use crate::{Alternative, End, Event, Reason, Times, TokenLog};
-use cactus_engine::chat::MessageReader;
+use cactus_engine::chat::{MessageReader, ValueTokens};
 use cactus_engine::scheduler::Piece;
 use cactus_engine::{Completion, FinishReason, Model, TokenInfo};
 use cactus_text::tools::Delta;
@@ -10,6 +10,7 @@ use cactus_text::tools::Delta;
 #[derive(Debug, Clone)]
 pub struct Reading {
     reader: Option<MessageReader>,
+    values: ValueTokens,
     reasoning: bool,
     reasoning_tokens: usize,
 }
@@ -20,6 +21,7 @@ impl Reading {
     pub fn new(reader: Option<MessageReader>) -> Reading {
         Reading {
             reader,
+            values: ValueTokens::default(),
             reasoning: false,
             reasoning_tokens: 0,
         }
@@ -42,7 +44,7 @@ impl Reading {
             self.reasoning = matches!(last, Delta::Reasoning(_));
         }
         self.reasoning_tokens += usize::from(self.reasoning && piece.token.is_some());
-        let value = !deltas.is_empty();
+        let value = piece.signal.is_some() && self.values.push(&deltas);
         out.extend(deltas.into_iter().map(Event::Delta));
         out.extend(piece.signal.map(|signal| Event::Signal { signal, value }));
     }

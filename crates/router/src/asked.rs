@@ -2,13 +2,13 @@
 
 use crate::error::Result;
 use crate::outgoing::{self, Outgoing};
-use crate::router::{Ask, Remote, Router};
+use crate::router::{Ask, Calibration, Remote, Router};
 use cactus_engine::chat::ChatRequest;
 use cactus_hybrid::policy::Verdict;
 use cactus_hybrid::redact::Class;
 use cactus_hybrid::route::Request;
-use cactus_hybrid::score::Section;
 use cactus_protocol::{Prompt, Ready};
+use std::sync::Arc;
 
 /// What is known of a request.
 #[derive(Debug)]
@@ -18,8 +18,10 @@ pub(crate) struct Asked {
     pub(crate) prompt: Option<Prepared>,
     pub(crate) outgoing: Option<Outgoing>,
     pub(crate) target: Option<String>,
-    /// The calibration that holds for the model on this machine, and its digest.
-    pub(crate) section: Option<(Section, String)>,
+    /// The calibration that holds for the model on this machine.
+    pub(crate) calibration: Option<Arc<Calibration>>,
+    /// Why there is none that holds.
+    pub(crate) uncalibrated: Option<String>,
     /// The answer has a form, by which it is judged as a whole.
     pub(crate) structured: bool,
     /// Why no target can be asked.
@@ -45,16 +47,17 @@ impl Asked {
             _ => None,
         };
         let structured = chat.is_some_and(|chat| !chat.tools.is_empty() || chat.format.is_some());
-        let (prompt, section) = match &ask.local {
+        let (prompt, calibration) = match &ask.local {
             Some(local) => {
                 let model = local.scheduler.model();
                 let context = model.program().context_tokens();
                 let prompt = ask.job.prompts.first().cloned().unwrap_or(Prompt::Tokens(Vec::new()));
                 let mut ready = Ready::new(model, prompt, &ask.job.spec, context, ask.salt, ask.format_field)?;
                 ready.request.signals = true;
-                (Some(Prepared(ready)), section(router, &ask))
+                let calibration = local.calibration(&ready.request.options);
+                (Some(Prepared(ready)), calibration)
             }
-            None => (None, None),
+            None => (None, Ok(None)),
         };
         let fits = |Prepared(ready): &Prepared| {
             let context = ask
@@ -105,7 +108,8 @@ impl Asked {
             prompt,
             outgoing,
             target: name,
-            section,
+            uncalibrated: calibration.as_ref().err().cloned(),
+            calibration: calibration.ok().flatten(),
             structured,
             why_not,
         })
@@ -143,11 +147,6 @@ fn target<'a>(
             (Ok(_), Ok(())) => (Some(outgoing), Some(remote), None),
         },
     }
-}
-
-/// The calibration of the bundle, where it is of this bundle, template and sampler.
-fn section(_router: &Router, _ask: &Ask) -> Option<(Section, String)> {
-    None
 }
 
 /// No less than the tokens of a conversation, where there is no tokenizer to count them.

@@ -5,11 +5,12 @@ use crate::keys::{Keys, private_folder};
 use crate::log::Log;
 use crate::running::Running;
 use crate::setup::Configured;
-use cactus_cloud::{Base, Breaker, Deadlines, Key, Protocol, Target, Transport, Usage};
-use cactus_engine::Scheduler;
+use cactus_cloud::{Base, Breaker, Deadlines, Protocol, Target, Transport, Usage};
+use cactus_engine::{GenerateOptions, Scheduler};
 use cactus_hybrid::budget::{Folder, History, Journal, Spent};
 use cactus_hybrid::money::Pico;
 use cactus_hybrid::policy::{self, Handoff, Policy};
+use cactus_hybrid::score::{Key, Section};
 use cactus_protocol::Job;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,7 @@ pub(crate) struct Remote {
     pub(crate) policy: policy::Target,
     pub(crate) target: Target,
     /// Its key, or why there is none.
-    pub(crate) key: Result<Option<Key>, String>,
+    pub(crate) key: Result<Option<cactus_cloud::Key>, String>,
     pub(crate) breaker: Mutex<Breaker>,
     /// Seconds that its answers take of late.
     pub(crate) seconds: Mutex<f64>,
@@ -50,6 +51,53 @@ pub struct Local {
     pub scheduler: Arc<Scheduler>,
     /// How long it took to load, for the times of an answer.
     pub load: Duration,
+    calibration: Option<Arc<Calibration>>,
+}
+
+/// What a bundle says of its own confidence.
+#[derive(Debug)]
+pub(crate) struct Calibration {
+    pub(crate) section: Section,
+    pub(crate) digest: String,
+}
+
+impl Local {
+    /// The model of a scheduler, with the calibration that its bundle has. Done once for a model that stays loaded.
+    ///
+    /// # Errors
+    /// [`Error::File`] for a calibration that is damaged.
+    pub fn new(scheduler: Arc<Scheduler>, load: Duration) -> Result<Local> {
+        let model = scheduler.model();
+        let bytes = model.confidence().map_err(|e| Error::File(e.to_string()))?;
+        let listed = model.bundle().manifest().files.get(cactus_engine::CONFIDENCE_PATH);
+        let calibration = match bytes.zip(listed) {
+            None => None,
+            Some((bytes, listed)) => Some(Arc::new(Calibration {
+                section: Section::from_json(&bytes).map_err(|e| Error::File(e.to_string()))?,
+                digest: listed.xxh3.to_string(),
+            })),
+        };
+        Ok(Local {
+            scheduler,
+            load,
+            calibration,
+        })
+    }
+
+    /// The calibration, where it holds for what is asked; otherwise why it does not.
+    pub(crate) fn calibration(&self, options: &GenerateOptions) -> Result<Option<Arc<Calibration>>, String> {
+        let Some(calibration) = &self.calibration else {
+            return Ok(None);
+        };
+        let found = self.scheduler.model().fingerprint(options).map_err(|e| e.to_string())?;
+        let key = Key {
+            bundle: found.bundle,
+            template: found.template,
+            sampler: found.sampler,
+        };
+        calibration.section.holds_for(&key).map_err(|e| e.to_string())?;
+        Ok(Some(Arc::clone(calibration)))
+    }
 }
 
 /// One request to a [`Router`].

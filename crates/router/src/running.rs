@@ -142,7 +142,7 @@ impl Running {
         {
             policy.handoff = handoff;
         }
-        let section = asked.section.as_ref().map(|(section, _)| section.clone());
+        let section = asked.calibration.as_ref().map(|calibration| calibration.section.clone());
         let machine = Machine::new(asked.request.clone(), &policy, section);
         let (sender, inbox) = channel();
         let redactor = Redactor::new(policy.redaction.clone());
@@ -176,6 +176,7 @@ impl Running {
             source: None,
             notes: Vec::new(),
         };
+        running.notes.extend(running.ask.uncalibrated.clone());
         running.tell(Input::Start);
         Ok(running)
     }
@@ -563,7 +564,7 @@ impl Running {
             seconds: unix_seconds(),
             classes: outgoing.classes.clone(),
             consented: self.consented,
-            calibration: self.ask.section.as_ref().map(|(_, digest)| digest.clone()),
+            calibration: self.ask.calibration.as_ref().map(|c| c.digest.clone()),
             redactions: replaced.iter().map(|(kind, n)| (kind.name().to_owned(), *n)).collect(),
         };
         let record = Record::new(&self.ask.request, self.machine.signals(), outcome, circumstances);
