@@ -1,10 +1,12 @@
 //! Commands and options, apart from what they do.
 
 mod answer;
+mod route;
 
 pub(crate) use answer::{AnswerArgs, Thinking, WrongArgument};
 use cactus_passes::Bits;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+pub(crate) use route::{AuthCommand, RouteArgs, RouteCommand};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -49,6 +51,12 @@ pub(crate) enum Command {
     Score(ScoreArgs),
     /// Measure the quality of a bundle: perplexity, difference from another bundle, tasks
     Eval(EvalArgs),
+    /// Show which requests were handed off, why, and for how much
+    #[command(subcommand)]
+    Route(RouteCommand),
+    /// Keep the keys of models that others run
+    #[command(subcommand)]
+    Auth(AuthCommand),
 }
 
 const SERVE: &str = "\
@@ -289,6 +297,8 @@ pub(crate) struct RunArgs {
     pub(crate) raw: bool,
     #[command(flatten)]
     pub(crate) answer: AnswerArgs,
+    #[command(flatten)]
+    pub(crate) route: RouteArgs,
     /// Generate at most this many tokens
     #[arg(long, alias = "max-tokens", value_name = "TOKENS")]
     pub(crate) max_new_tokens: Option<usize>,

@@ -142,7 +142,10 @@ impl Running {
         {
             policy.handoff = handoff;
         }
-        let section = asked.calibration.as_ref().map(|calibration| calibration.section.clone());
+        let section = asked
+            .calibration
+            .as_ref()
+            .map(|calibration| calibration.section.clone());
         let machine = Machine::new(asked.request.clone(), &policy, section);
         let (sender, inbox) = channel();
         let redactor = Redactor::new(policy.redaction.clone());

@@ -1,5 +1,6 @@
 //! One file for each command.
 
+mod auth;
 mod bench;
 mod bench_streams;
 mod convert;
@@ -12,6 +13,7 @@ mod inspect;
 mod kernels;
 mod list;
 pub(crate) mod policy;
+mod route;
 mod run;
 mod score;
 mod serve;
@@ -37,6 +39,8 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Tokenize(a) => tokenize::run(&a)?,
         Command::Score(a) => score::run(&a)?,
         Command::Eval(a) => eval::run(&a)?,
+        Command::Route(a) => route::run(&a)?,
+        Command::Auth(a) => auth::run(&a)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -2,6 +2,7 @@
 
 mod asked;
 mod kept;
+mod routed;
 mod show;
 
 use crate::args::{ModelArgs, RunArgs};
@@ -14,16 +15,18 @@ use cactus_engine::speculate::{Drafter, ModelDrafter, PromptLookup};
 use cactus_engine::{
     Bundle, CancelToken, Completion, Delta, FinishReason, GenerateOptions, Guides, Model, Overflow, Session,
 };
+use cactus_router::hybrid::route::Reason;
 use cactus_text::message;
 use kept::Kept;
+use routed::Routed;
 use rustyline::error::ReadlineError;
 use serde_json::{Value, json};
 use show::Shown;
 use std::collections::{HashSet, VecDeque};
 use std::io::{BufRead, IsTerminal};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 const HELP: &str = "\
 /help    show this help
@@ -96,7 +99,15 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         }
         None => None,
     };
+    let routed = match args.route.is_given() {
+        true if loaded.chat_template()?.is_none() => {
+            bail!("`--cloud` and `--policy` route conversations, which need a chat template, and the model has none")
+        }
+        true => Some(Routed::new(&args.route, &loaded)?),
+        false => None,
+    };
     let mut chat = Chat {
+        routed,
         drafter,
         args,
         options,
@@ -165,13 +176,18 @@ fn generate_options(args: &RunArgs, defaults: &GenerateOptions) -> Result<Genera
 struct Interrupt {
     cancel: CancelToken,
     answering: Arc<AtomicBool>,
+    /// What stops an answer that the token does not reach.
+    stop: Arc<Mutex<Option<Stop>>>,
 }
+
+type Stop = Box<dyn Fn() + Send>;
 
 impl Interrupt {
     fn install() -> Result<Interrupt> {
         let interrupt = Interrupt {
             cancel: CancelToken::new(),
             answering: Arc::new(AtomicBool::new(false)),
+            stop: Arc::default(),
         };
         let handler = interrupt.clone();
         ctrlc::set_handler(move || {
@@ -182,9 +198,21 @@ impl Interrupt {
                 std::process::exit(i32::from(INTERRUPTED));
             }
             handler.cancel.cancel();
+            if let Some(stop) = &*handler.stop.lock().unwrap_or_else(PoisonError::into_inner) {
+                stop();
+            }
         })
         .context("cannot watch for Ctrl-C")?;
         Ok(interrupt)
+    }
+
+    /// As [`Interrupt::while_answering`], for what is stopped by `stop`.
+    fn while_stopping<T>(&self, stop: impl Fn() + Send + 'static, f: impl FnOnce() -> T) -> T {
+        let set = |stop| *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = stop;
+        set(Some(Box::new(stop)));
+        let out = self.while_answering(|_| f());
+        set(None);
+        out
     }
 
     fn while_answering<T>(&self, f: impl FnOnce(&CancelToken) -> T) -> T {
@@ -197,6 +225,8 @@ impl Interrupt {
 }
 
 struct Chat<'a> {
+    /// Who else may answer, where somebody may.
+    routed: Option<Routed>,
     args: &'a RunArgs,
     options: GenerateOptions,
     model: &'a Arc<Model>,
@@ -217,8 +247,17 @@ struct Chat<'a> {
 impl Chat<'_> {
     /// Answers one prompt.
     fn once(&mut self, prompt: &str) -> Result<ExitCode> {
-        let (completion, answer) = self.answer(prompt)?;
-        let result = show::json(&completion, &answer)?;
+        let (result, cancelled) = match self.routed.is_some() {
+            true => {
+                let reply = self.routed_answer(message("user", prompt))?;
+                (routed::json(&reply), reply.answered.outcome.reason == Reason::Cancelled)
+            }
+            false => {
+                let (completion, answer) = self.answer(prompt)?;
+                let cancelled = completion.finish_reason == FinishReason::Cancelled;
+                (show::json(&completion, &answer)?, cancelled)
+            }
+        };
         if let Some(path) = &self.args.result_json {
             let json = serde_json::to_vec_pretty(&result)?;
             std::fs::write(path, json).with_context(|| format!("cannot write `{}`", path.display()))?;
@@ -226,10 +265,39 @@ impl Chat<'_> {
         if self.args.json {
             output::json(&result)?;
         }
-        Ok(match completion.finish_reason {
-            FinishReason::Cancelled => ExitCode::from(INTERRUPTED),
-            _ => ExitCode::SUCCESS,
+        Ok(match cancelled {
+            true => ExitCode::from(INTERRUPTED),
+            false => ExitCode::SUCCESS,
         })
+    }
+
+    /// Has the question answered here or elsewhere, and remembers both.
+    fn routed_answer(&mut self, asked: Value) -> Result<routed::Reply> {
+        let request = ChatRequest {
+            messages: self.with(asked.clone()),
+            ..self.request.clone()
+        };
+        let Some(routed) = &mut self.routed else {
+            bail!("nobody else may answer");
+        };
+        let defaults = self.model.default_options();
+        let reply = routed.answer(request, &self.options, defaults, &self.interrupt, self.args.json)?;
+        if !self.args.json {
+            reply
+                .message
+                .notes
+                .iter()
+                .chain(&reply.answered.notes)
+                .for_each(output::note);
+            if let Some(origin) = routed::origin(&reply.answered) {
+                output::note(origin);
+            }
+        }
+        self.messages.push(asked);
+        self.messages.push(show::history(&reply.message));
+        self.pending = reply.message.calls.iter().cloned().collect();
+        self.keep()?;
+        Ok(reply)
     }
 
     /// Continues token ids.
@@ -393,6 +461,9 @@ impl Chat<'_> {
             self.messages.push(result);
             return self.keep();
         }
+        if self.routed.is_some() {
+            return self.routed_answer(result).map(drop);
+        }
         let prepared = self.prepare(self.with(result.clone()), "")?;
         self.reply(result, prepared).map(drop)
     }
@@ -482,7 +553,11 @@ impl Chat<'_> {
                 output::note(format!("there is no command `{command}`; /help lists the commands"));
             }
             _ => {
-                if let Err(e) = self.answer(line) {
+                let answered = match self.routed.is_some() {
+                    true => self.routed_answer(message("user", line)).map(drop),
+                    false => self.answer(line).map(drop),
+                };
+                if let Err(e) = answered {
                     output::error(&e);
                 }
             }

@@ -115,6 +115,15 @@ pub(super) fn json(completion: &Completion, message: &Message) -> Result<Value> 
     let Value::Object(all) = serde_json::to_value(completion)? else {
         return Ok(Value::Null);
     };
+    let mut fields = parts(message);
+    for (name, value) in all {
+        fields.entry(name).or_insert(value);
+    }
+    Ok(Value::Object(fields))
+}
+
+/// The parts of the message.
+pub(super) fn parts(message: &Message) -> Map<String, Value> {
     let mut fields = Map::new();
     fields.insert("response".to_owned(), Value::from(message.text.as_str()));
     if !message.reasoning.is_empty() {
@@ -126,10 +135,7 @@ pub(super) fn json(completion: &Completion, message: &Message) -> Result<Value> 
     if !message.notes.is_empty() {
         fields.insert("notes".to_owned(), json!(message.notes));
     }
-    for (name, value) in all {
-        fields.entry(name).or_insert(value);
-    }
-    Ok(Value::Object(fields))
+    fields
 }
 
 /// The answer as a message of the conversation.

@@ -1,0 +1,307 @@
+//! What was decided, what another policy would have decided, and what was spent.
+
+use crate::args::RouteCommand;
+use crate::output;
+use anyhow::{Context, Result, bail};
+use cactus_router::hybrid::budget::{Folder, Journal};
+use cactus_router::hybrid::money::Pico;
+use cactus_router::hybrid::policy::Policy;
+use cactus_router::hybrid::record::{Record, Ring, replay, summary};
+use cactus_router::hybrid::route::{Reason, Side};
+use cactus_router::{Keys, Log};
+use serde_json::json;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Where budget, record and keys lie.
+pub(crate) fn folder() -> Result<PathBuf> {
+    let home = dirs::state_dir().or_else(dirs::data_local_dir);
+    cactus_router::default_folder(home).context("this system has no folder for such files; name one in CACTUS_STATE")
+}
+
+/// The keys that `cactus auth` keeps.
+pub(crate) fn keys() -> Result<Keys> {
+    Ok(Keys::new(folder()?.join("keys")))
+}
+
+/// The table of targets that a user may have written.
+pub(crate) fn own_targets() -> Result<PathBuf> {
+    Ok(folder()?.join("targets.toml"))
+}
+
+pub(crate) fn run(command: &RouteCommand) -> Result<()> {
+    match command {
+        RouteCommand::Log { last, json } => log(*last, *json),
+        RouteCommand::Explain { number } => explain(*number as usize),
+        RouteCommand::Replay { policy, json } => again(policy, *json),
+        RouteCommand::Budget { json } => budget(*json),
+    }
+}
+
+fn read(most: usize) -> Result<Ring> {
+    let log = Log::new(&folder()?);
+    let (ring, others) = log.read(most)?;
+    if others > 0 {
+        output::warning(format!(
+            "{others} lines of `{}` are no decisions and are left out",
+            log.path().display()
+        ));
+    }
+    Ok(ring)
+}
+
+fn log(last: usize, as_json: bool) -> Result<()> {
+    let ring = read(last)?;
+    if as_json {
+        output::line(ring.to_lines().trim_end());
+        return Ok(());
+    }
+    if ring.records().next().is_none() {
+        output::note("nothing was decided yet: `cactus run MODEL --cloud TARGET` routes requests");
+        return Ok(());
+    }
+    let rows: Vec<Vec<String>> = ring.records().map(row).collect();
+    let header = ["time (UTC)", "answered by", "reason", "sure", "cost", "seconds"];
+    output::table(&header, &rows);
+    Ok(())
+}
+
+fn row(record: &Record) -> Vec<String> {
+    vec![
+        time(record.seconds),
+        answered_by(record),
+        word(record.reason),
+        record.confidence.map_or_else(String::new, |c| format!("{c:.2}")),
+        cost(record),
+        format!("{:.1}", record.total_ms as f64 / 1e3),
+    ]
+}
+
+fn answered_by(record: &Record) -> String {
+    match record.answered_by {
+        Some(Side::Local) => "local".to_owned(),
+        Some(Side::Cloud) => record.target.clone().unwrap_or_else(|| "cloud".to_owned()),
+        None => "nobody".to_owned(),
+    }
+}
+
+fn cost(record: &Record) -> String {
+    match (record.attempts, record.billed) {
+        (0, _) => String::new(),
+        (_, true) => record.cost.to_string(),
+        (_, false) => format!("at most {}", record.cost),
+    }
+}
+
+/// The word for a reason, as JSON has it.
+pub(crate) fn word(reason: Reason) -> String {
+    match serde_json::to_value(reason) {
+        Ok(serde_json::Value::String(word)) => word,
+        _ => format!("{reason:?}"),
+    }
+}
+
+/// What a reason means, as a sentence goes on after "because".
+pub(crate) fn because(reason: Reason) -> &'static str {
+    match reason {
+        Reason::HandoffOff => "handing off is switched off",
+        Reason::NoTarget => "no target can take such a request",
+        Reason::Offline => "the target cannot be reached, or has failed too often of late",
+        Reason::DeniedByPolicy => "the policy does not let its content leave",
+        Reason::DeniedByPerson => "a person said no",
+        Reason::ToolLocalOnly => "it uses a tool that stays on this machine",
+        Reason::OverCap => "a budget has no room for it",
+        Reason::BudgetFailed => "the budget's file cannot be used",
+        Reason::Uncalibrated => {
+            "nobody has calibrated this bundle (`cactus calibrate`), so nobody knows how sure it is"
+        }
+        Reason::Confident => "the answer here is sure enough",
+        Reason::NotWorthIt => "the target is not enough better for its price",
+        Reason::LowConfidence => "the answer here is not sure enough",
+        Reason::Hedged => "the answer here is doubtful, and both were asked",
+        Reason::LocalUnable => "the model here cannot take the request",
+        Reason::Always => "everything is handed off",
+        Reason::Invalid => "the answer here does not have the form that was asked for",
+        Reason::LocalFailed => "the model here failed",
+        Reason::CloudFailed => "the target failed",
+        Reason::Cancelled => "it was cancelled",
+        _ => "of something that this version has no words for",
+    }
+}
+
+fn explain(number: usize) -> Result<()> {
+    let ring = read(number)?;
+    let Some(record) = ring.records().rev().nth(number - 1) else {
+        bail!(
+            "the record has {} decisions; there is no number {number}",
+            ring.records().count()
+        );
+    };
+    let mut rows = vec![
+        ("time", format!("{} UTC", time(record.seconds))),
+        ("answered by", answered_by(record)),
+        ("because", because(record.reason).to_owned()),
+    ];
+    if let Some(wanted) = record.wanted {
+        rows.push(("target wanted because", because(wanted).to_owned()));
+    }
+    if let Some(target) = &record.target {
+        rows.push(("target", target.clone()));
+    }
+    let classes: Vec<&str> = record.classes.iter().map(|class| class.name()).collect();
+    rows.push(("content", classes.join(", ")));
+    match record.consented {
+        Some(true) => rows.push(("a person", "said yes".to_owned())),
+        Some(false) => rows.push(("a person", "said no".to_owned())),
+        None => {}
+    }
+    if let Some(confidence) = record.confidence {
+        let bound = record.bound.map_or_else(String::new, |b| {
+            format!("; of answers so sure at most {:.0} % are wrong", 100.0 * b)
+        });
+        rows.push(("sure", format!("{confidence:.3}{bound}")));
+    }
+    if let Some(features) = &record.features {
+        let names = [
+            "mean log-probability",
+            "smallest log-probability",
+            "10 % quantile of it",
+            "mean margin",
+            "smallest margin",
+            "mean gap",
+            "mean entropy",
+            "largest entropy",
+        ];
+        rows.extend(names.iter().zip(features).map(|(name, x)| (*name, format!("{x:.3}"))));
+        rows.push(("tokens", record.tokens.to_string()));
+    }
+    if record.attempts > 0 {
+        rows.push(("tries", record.attempts.to_string()));
+        rows.push(("cost", cost(record)));
+    }
+    rows.push(("cost at worst", record.worst_case.to_string()));
+    if !record.redactions.is_empty() {
+        let each: Vec<String> = record
+            .redactions
+            .iter()
+            .map(|(kind, n)| format!("{n} {kind}"))
+            .collect();
+        rows.push(("replaced on the way out", each.join(", ")));
+    }
+    if let Some(first) = record.first_ms {
+        rows.push(("first text after", format!("{first} ms")));
+    }
+    rows.push(("end after", format!("{} ms", record.total_ms)));
+    for (name, value) in rows {
+        output::line(format!("{name:<26}{value}"));
+    }
+    Ok(())
+}
+
+fn again(file: &std::path::Path, as_json: bool) -> Result<()> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read `{}`", file.display()))?;
+    let policy = Policy::from_toml(&text).with_context(|| format!("the policy `{}`", file.display()))?;
+    let ring = read(usize::MAX)?;
+    let replayed = replay(ring.records(), &policy);
+    let sums = summary(ring.records(), &replayed);
+    if as_json {
+        return output::json(&json!({
+            "requests": sums.requests,
+            "was_cloud": sums.was_cloud,
+            "now_cloud": sums.now_cloud,
+            "now_ask": sums.now_ask,
+            "changed": sums.changed,
+            "was_cost_usd": dollars(sums.was_cost),
+            "now_cost_usd": dollars(sums.now_cost),
+        }));
+    }
+    let rows = vec![
+        vec![
+            "handed off".to_owned(),
+            sums.was_cloud.to_string(),
+            sums.now_cloud.to_string(),
+        ],
+        vec!["asked about".to_owned(), String::new(), sums.now_ask.to_string()],
+        vec![
+            "cost at most".to_owned(),
+            sums.was_cost.to_string(),
+            sums.now_cost.to_string(),
+        ],
+    ];
+    output::table(&["", "as it was", "under this policy"], &rows);
+    output::note(format!(
+        "{} requests, of which {} would have gone elsewhere",
+        sums.requests, sums.changed
+    ));
+    Ok(())
+}
+
+fn budget(as_json: bool) -> Result<()> {
+    let mut journal = Journal::new(Folder::new(&folder()?));
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    let spent = journal.spent("", "", now)?;
+    let history = journal.history()?;
+    if as_json {
+        let list =
+            |sums: &[(u64, Pico)]| -> Vec<_> { sums.iter().map(|(at, sum)| json!([at, dollars(*sum)])).collect() };
+        return output::json(&json!({
+            "day_usd": dollars(spent.day),
+            "month_usd": dollars(spent.month),
+            "unsettled": spent.open,
+            "days_since_1970": list(&history.days),
+            "months_since_1970_01": list(&history.months),
+        }));
+    }
+    output::line(format!("{:<17} {}", "today (UTC)", spent.day));
+    output::line(format!("{:<17} {}", "this month", spent.month));
+    for (day, sum) in history.days.iter().rev().take(14) {
+        output::line(format!("{:<17} {sum}", &time(day * 86_400)[..10]));
+    }
+    if spent.open > 0 {
+        output::note(format!(
+            "{} requests have no bill, as they were cut off or are under way; what was reserved for them counts as spent",
+            spent.open
+        ));
+    }
+    Ok(())
+}
+
+/// Dollars for programs; sums are made before.
+pub(crate) fn dollars(amount: Pico) -> f64 {
+    amount.0 as f64 / 1e12
+}
+
+/// `2026-11-22 14:03:59`.
+fn time(seconds: u64) -> String {
+    let days = (seconds / 86_400) as i64;
+    // The civil calendar from days, after Howard Hinnant's `civil_from_days`.
+    let z = days + 719_468;
+    let era = z.div_euclid(146_097);
+    let doe = z.rem_euclid(146_097);
+    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
+    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+    let mp = (5 * doy + 2) / 153;
+    let day = doy - (153 * mp + 2) / 5 + 1;
+    let month = if mp < 10 { mp + 3 } else { mp - 9 };
+    let year = yoe + era * 400 + i64::from(month <= 2);
+    let rest = seconds % 86_400;
+    format!(
+        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}",
+        rest / 3600,
+        rest / 60 % 60,
+        rest % 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_is_that_of_utc() {
+        assert_eq!(time(0), "1970-01-01 00:00:00");
+        assert_eq!(time(951_782_399), "2000-02-28 23:59:59");
+        assert_eq!(time(951_782_400), "2000-02-29 00:00:00");
+        assert_eq!(time(1_795_478_400), "2026-11-24 00:00:00");
+    }
+}

@@ -1,0 +1,235 @@
+//! Answers of this machine or of a target, as a policy says.
+
+use super::Interrupt;
+use super::show::Shown;
+use crate::args::RouteArgs;
+use crate::commands::route;
+use crate::output;
+use anyhow::{Context, Result, bail};
+use cactus_engine::chat::{ChatRequest, Message};
+use cactus_engine::scheduler::SchedulerLimits;
+use cactus_engine::{GenerateOptions, Model, Scheduler};
+use cactus_protocol::{End, Event as Said, Job, KeepAlive, Prompt, Reason as Ended, Spec};
+use cactus_router::hybrid::route::{Outcome, Side};
+use cactus_router::setup::Setup;
+use cactus_router::{Answered, Ask, Event, Local, Question, Router};
+use serde_json::{Map, Value, json};
+use std::io::{BufRead, IsTerminal, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Who answers a conversation.
+pub(super) struct Routed {
+    router: Arc<Router>,
+    local: Local,
+    target: Option<String>,
+    session: String,
+    /// What the user was told already.
+    told: bool,
+}
+
+/// An answer, whoever gave it.
+pub(super) struct Reply {
+    pub(super) message: Message,
+    pub(super) answered: Answered,
+    pub(super) end: Option<End>,
+}
+
+impl Routed {
+    /// Makes the router ready. A target that cannot be asked is an error here, before the first question.
+    pub(super) fn new(args: &RouteArgs, model: &Arc<Model>) -> Result<Routed> {
+        let own = route::own_targets()?;
+        let setup = Setup {
+            file: args.policy.as_deref(),
+            target: args.cloud.as_deref(),
+            handoff: args.handoff.map(Into::into),
+            budget: args.budget.as_deref(),
+            consent: &args.consent,
+            targets: Some(&own),
+        };
+        let configured = setup.read(&|name| std::env::var(name).ok())?;
+        let target = configured.target.clone();
+        let router = Router::new(configured, &route::folder()?, &route::keys()?)?;
+        if let Some(target) = &target {
+            router.check(target)?;
+        }
+        let limits = SchedulerLimits {
+            sequences: 1,
+            ..SchedulerLimits::default()
+        };
+        let scheduler = Scheduler::new(Arc::clone(model), limits)?;
+        Ok(Routed {
+            router: Arc::new(router),
+            local: Local::new(scheduler, Duration::ZERO)?,
+            target,
+            session: format!("run-{}-{}", std::process::id(), cactus_protocol::new_id("")),
+            told: false,
+        })
+    }
+
+    /// Answers, and shows the answer as it comes.
+    pub(super) fn answer(
+        &mut self,
+        request: ChatRequest,
+        options: &GenerateOptions,
+        defaults: &GenerateOptions,
+        interrupt: &Interrupt,
+        quiet: bool,
+    ) -> Result<Reply> {
+        let job = Job {
+            model: String::new(),
+            prompts: vec![Prompt::Chat(Box::new(request))],
+            choices: 1,
+            spec: Spec {
+                options: given(options, defaults),
+                ..Spec::default()
+            },
+            stream: !quiet,
+            keep_alive: KeepAlive::Default,
+        };
+        let ask = Ask {
+            target: self.target.clone(),
+            session: self.session.clone(),
+            ..Ask::new(Some(self.local.clone()), job)
+        };
+        let mut running = self.router.start(ask)?;
+        let canceller = running.canceller();
+        let mut shown = Shown::new(quiet);
+        let mut ended = None;
+        let answered = interrupt.while_stopping(
+            move || canceller.cancel(),
+            || -> Result<Answered> {
+                loop {
+                    match running.next() {
+                        Some(Event::Said(Said::Delta(delta))) => shown.add(std::iter::once(delta))?,
+                        Some(Event::Said(Said::End(end))) => ended = Some(end),
+                        Some(Event::Replaced) => {
+                            shown.end()?;
+                            shown = Shown::new(quiet);
+                            output::note("(that answer failed; the other side answers from the beginning)");
+                        }
+                        Some(Event::Consent(question)) => {
+                            let yes = self.may_leave(&question)?;
+                            running.consent(yes);
+                        }
+                        Some(Event::Said(_) | Event::Source { .. }) => {}
+                        Some(Event::End(answered)) => return Ok(*answered),
+                        None => bail!("the answer ended before its end"),
+                    }
+                }
+            },
+        )?;
+        shown.end().context("cannot write the answer")?;
+        let mut answered = answered;
+        if let Some(failure) = answered.failure.take() {
+            return Err(failure.into());
+        }
+        Ok(Reply {
+            message: shown.message,
+            answered,
+            end: ended,
+        })
+    }
+
+    /// Asks the person at the terminal.
+    fn may_leave(&mut self, question: &Question) -> Result<bool> {
+        let classes: Vec<&str> = question.classes.iter().map(|class| class.name()).collect();
+        let classes = classes.join(", ");
+        if !std::io::stdin().is_terminal() {
+            if !std::mem::replace(&mut self.told, true) {
+                output::note(format!(
+                    "({} was not asked, as nobody is there to say yes; `--consent {}` says it beforehand)",
+                    question.target,
+                    classes.replace(' ', "")
+                ));
+            }
+            return Ok(false);
+        }
+        let Question { target, host, most, .. } = question;
+        anstream::eprint!("Send this conversation ({classes}) to {target} at {host}, for at most {most}? [y/N] ");
+        std::io::stderr().flush()?;
+        let mut line = String::new();
+        std::io::stdin().lock().read_line(&mut line)?;
+        Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    }
+}
+
+/// The options that are not the model's own, and the limit.
+fn given(options: &GenerateOptions, defaults: &GenerateOptions) -> Map<String, Value> {
+    let defaults = defaults.to_json();
+    let mut given = options.to_json();
+    given.retain(|name, value| name == "max_tokens" || defaults.get(name) != Some(value));
+    given
+}
+
+/// Where an answer came from, in a line; `None` where it came from here and nobody else was wanted.
+pub(super) fn origin(answered: &Answered) -> Option<String> {
+    let outcome = &answered.outcome;
+    let target = answered.target.as_deref().unwrap_or("the target");
+    match (outcome.answered_by?, outcome.wanted) {
+        (Side::Cloud, wanted) => {
+            let why = route::because(wanted.unwrap_or(outcome.reason));
+            Some(format!("({target} answered, because {why}; {})", cost(outcome)))
+        }
+        (Side::Local, Some(wanted)) => Some(format!(
+            "(answered here; {target} was wanted because {}, but {})",
+            route::because(wanted),
+            route::because(outcome.reason)
+        )),
+        (Side::Local, None) => None,
+    }
+}
+
+fn cost(outcome: &Outcome) -> String {
+    match outcome.billed {
+        true => outcome.cost.to_string(),
+        false => format!("at most {}", outcome.cost),
+    }
+}
+
+/// What JSON says of a routed answer.
+pub(super) fn json(reply: &Reply) -> Value {
+    let Reply { message, answered, end } = reply;
+    let outcome = &answered.outcome;
+    let route = match (outcome.attempts, outcome.answered_by) {
+        (0, _) => "local",
+        (_, Some(Side::Cloud)) => "cloud",
+        _ => "both",
+    };
+    let answered_by = match outcome.answered_by {
+        Some(Side::Cloud) => answered.target.as_deref(),
+        Some(Side::Local) => Some("local"),
+        None => None,
+    };
+    let mut fields = super::show::parts(message);
+    let reason = end.as_ref().map(|end| match &end.reason {
+        Ended::Stop | Ended::StopString(_) => "stop",
+        Ended::Length => "length",
+        Ended::Cancelled => "cancelled",
+    });
+    let mut notes = message.notes.clone();
+    notes.extend(answered.notes.iter().cloned());
+    if !notes.is_empty() {
+        fields.insert("notes".to_owned(), json!(notes));
+    }
+    let Value::Object(rest) = json!({
+        "finish_reason": reason.unwrap_or("cancelled"),
+        "decode_tokens": end.as_ref().map(|end| end.completion_tokens),
+        "route": route,
+        "reason": route::word(outcome.reason),
+        "wanted": outcome.wanted.map(route::word),
+        "answered_by": answered_by,
+        "cloud_handoff": outcome.answered_by == Some(Side::Cloud),
+        "confidence": outcome.confidence,
+        "error_bound": outcome.bound,
+        "cost_usd": route::dollars(outcome.cost),
+        "cost_is_exact": outcome.billed,
+        "attempts": outcome.attempts,
+        "time_to_first_token_ms": outcome.first_ms,
+        "total_time_ms": outcome.total_ms,
+    }) else {
+        return Value::Object(fields);
+    };
+    fields.extend(rest);
+    Value::Object(fields)
+}
