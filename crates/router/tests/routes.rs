@@ -1,0 +1,430 @@
+//! Requests to a tiny model and to a target over real connections: who answers, what leaves, what it costs, and that no text is
+//! lost or doubled when the target misbehaves.
+
+use cactus_engine::chat::{ChatRequest, Delta, Tool};
+use cactus_engine::scheduler::SchedulerLimits;
+use cactus_engine::{LoadOptions, Model, Scheduler};
+use cactus_hybrid::money::Pico;
+use cactus_hybrid::policy::Policy;
+use cactus_hybrid::route::{Reason, Side};
+use cactus_import::{ConvertOptions, convert};
+use cactus_protocol::{Event as Said, Job, KeepAlive, Prompt, Spec};
+use cactus_router::setup::Configured;
+use cactus_router::{Answered, Ask, Event, Keys, Local, Router};
+use serde_json::{Value, json};
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+/// The model on this machine.
+fn local() -> Local {
+    static MADE: OnceLock<(tempfile::TempDir, Local)> = OnceLock::new();
+    let (_, local) = MADE.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let bundle = folder.path().join("tiny");
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/models/qwen2");
+        convert(&golden, &bundle, &ConvertOptions::default(), &mut |_, _| {}).unwrap();
+        let options = LoadOptions {
+            context_tokens: 256,
+            threads: Some(1),
+            ..LoadOptions::default()
+        };
+        let model = Model::load(&bundle, &options).unwrap();
+        let scheduler = Scheduler::new(model, SchedulerLimits::default()).unwrap();
+        (folder, Local::new(scheduler, Duration::ZERO).unwrap())
+    });
+    local.clone()
+}
+
+/// A target that answers its requests in turn, the last of the answers again and again.
+struct Target {
+    port: u16,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Target {
+    fn new(answers: Vec<Vec<u8>>) -> Target {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = Target {
+            port: listener.local_addr().unwrap().port(),
+            asked: Arc::default(),
+        };
+        let asked = Arc::clone(&target.asked);
+        std::thread::spawn(move || {
+            for (i, stream) in listener.incoming().enumerate() {
+                let mut stream = stream.unwrap();
+                let request = read(&mut stream);
+                asked.lock().unwrap().push(request);
+                let _ = stream.write_all(&answers[i.min(answers.len() - 1)]);
+            }
+        });
+        target
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+fn read(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        let count = stream.read(&mut buffer).unwrap_or(0);
+        bytes.extend_from_slice(&buffer[..count]);
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let whole = text.split_once("\r\n\r\n").is_some_and(|(head, body)| {
+            let head = head.to_ascii_lowercase();
+            let length = head
+                .split("content-length: ")
+                .nth(1)
+                .and_then(|t| t.split("\r\n").next());
+            length.is_none_or(|n| body.len() >= n.parse().unwrap())
+        });
+        if count == 0 || whole {
+            return text;
+        }
+    }
+}
+
+/// A stream of chat completions; with `whole` it has its end.
+fn stream(deltas: &[Value], whole: bool) -> Vec<u8> {
+    let mut body = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n".to_owned();
+    let chunk = |choices: Value, usage: Value| {
+        let chunk = json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices, "usage": usage});
+        format!("data: {chunk}\n\n")
+    };
+    for delta in deltas {
+        body += &chunk(
+            json!([{"index": 0, "delta": delta, "finish_reason": null}]),
+            Value::Null,
+        );
+    }
+    if whole {
+        body += &chunk(json!([{"index": 0, "delta": {}, "finish_reason": "stop"}]), Value::Null);
+        let usage = json!({"prompt_tokens": 20, "completion_tokens": 9, "total_tokens": 29});
+        body += &chunk(json!([]), usage);
+        body += "data: [DONE]\n\n";
+    }
+    body.into_bytes()
+}
+
+fn status(line: &str, body: &Value) -> Vec<u8> {
+    let body = body.to_string();
+    format!(
+        "HTTP/1.1 {line}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+/// A dollar for a million tokens of either kind, so that a token is a million picodollars.
+const TOKEN: u64 = 1_000_000;
+
+fn router(folder: &Path, port: u16, rest: &str) -> Arc<Router> {
+    let text = format!(
+        "version = 1\nhandoff = \"always\"\n{rest}\n[targets.t]\nprotocol = \"openai_chat\"\nbase_url = \"http://127.0.0.1:{port}/v1\"\n\
+         model = \"m\"\nmax_output_tokens = 100\ninput_usd_per_million = 1\noutput_usd_per_million = 1\n"
+    );
+    let configured = Configured {
+        policy: Policy::from_toml(&text).unwrap(),
+        ..Configured::default()
+    };
+    Arc::new(Router::new(configured, folder, &Keys::new(folder.join("keys"))).unwrap())
+}
+
+const MAY: &str = "[consent]\ntext = \"always\"\ntool_result = \"always\"";
+
+fn job(messages: Vec<Value>) -> Job {
+    Job {
+        model: String::new(),
+        prompts: vec![Prompt::Chat(Box::new(ChatRequest {
+            messages,
+            ..ChatRequest::default()
+        }))],
+        choices: 1,
+        spec: Spec {
+            options: [
+                ("max_tokens".to_owned(), json!(20)),
+                ("temperature".to_owned(), json!(0)),
+                ("ignore_eos".to_owned(), json!(true)),
+            ]
+            .into_iter()
+            .collect(),
+            ..Spec::default()
+        },
+        stream: true,
+        keep_alive: KeepAlive::Default,
+    }
+}
+
+fn question(text: &str) -> Job {
+    job(vec![json!({"role": "user", "content": text})])
+}
+
+/// What a client sees in the end: what was void is gone.
+#[derive(Default)]
+struct Seen {
+    text: String,
+    calls: Vec<String>,
+    sources: Vec<Side>,
+    replaced: usize,
+    ends: usize,
+}
+
+fn run(router: &Arc<Router>, ask: Ask) -> (Seen, Answered) {
+    let mut seen = Seen::default();
+    for event in router.start(ask).unwrap() {
+        match event {
+            Event::Source { side, .. } => seen.sources.push(side),
+            Event::Replaced => {
+                seen.text.clear();
+                seen.replaced += 1;
+            }
+            Event::Said(Said::Delta(Delta::Text(text))) => seen.text.push_str(&text),
+            Event::Said(Said::Delta(Delta::CallArguments { fragment, .. })) => seen.calls.push(fragment),
+            Event::Said(Said::End(_)) => seen.ends += 1,
+            Event::Said(_) | Event::Consent(_) => {}
+            Event::End(answered) => return (seen, *answered),
+        }
+    }
+    panic!("no end")
+}
+
+/// The answer of the tiny model alone.
+fn alone(text: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let router = router(folder.path(), 1, "");
+    let (seen, answered) = run(&router, Ask::new(Some(local()), question(text)));
+    assert_eq!(answered.outcome.answered_by, Some(Side::Local));
+    assert!(!seen.text.is_empty());
+    seen.text
+}
+
+fn spent(router: &Router) -> Pico {
+    router.spent("", "").unwrap().day
+}
+
+#[test]
+fn target_gets_placeholders_and_the_client_the_values_at_the_true_price() {
+    let target = Target::new(vec![stream(
+        &[json!({"content": "Sent to [EMA"}), json!({"content": "IL_1]."})],
+        true,
+    )]);
+    let folder = tempfile::tempdir().unwrap();
+    let router = router(folder.path(), target.port, MAY);
+    let (seen, answered) = run(&router, Ask::new(Some(local()), question("Mail jo@example.org, hello")));
+    assert_eq!(seen.text, "Sent to jo@example.org.");
+    assert_eq!((seen.sources.as_slice(), seen.ends), ([Side::Cloud].as_slice(), 1));
+    let sent = &target.asked()[0];
+    assert!(sent.contains("[EMAIL_1]") && !sent.contains("jo@example.org"), "{sent}");
+    let outcome = &answered.outcome;
+    assert_eq!((outcome.cost, outcome.billed), (Pico(29 * TOKEN), true));
+    assert_eq!(spent(&router), Pico(29 * TOKEN));
+    let (ring, others) = router.log().read(10).unwrap();
+    let record = ring.records().next().unwrap();
+    assert_eq!((others, record.redactions.get("email")), (0, Some(&1)));
+    let line = ring.to_lines();
+    assert!(!line.contains("jo@") && !line.contains("Sent"), "{line}");
+}
+
+#[test]
+fn nothing_is_sent_without_consent_or_room_in_the_budget() {
+    let cases = [
+        ("", Reason::DeniedByPolicy),
+        ("[consent]\ntext = \"ask\"", Reason::DeniedByPerson),
+        (
+            "[consent]\ntext = \"always\"\n[budget]\nrequest_usd = 0.00001",
+            Reason::OverCap,
+        ),
+        (
+            "[consent]\ntext = \"always\"\n[redaction]\nemail = \"block\"",
+            Reason::CloudFailed,
+        ),
+    ];
+    let text = "Mail jo@example.org, hello";
+    let own = alone(text);
+    for (rest, reason) in cases {
+        let target = Target::new(vec![stream(&[json!({"content": "no"})], true)]);
+        let folder = tempfile::tempdir().unwrap();
+        let router = router(folder.path(), target.port, rest);
+        let (seen, answered) = run(&router, Ask::new(Some(local()), question(text)));
+        assert_eq!(answered.outcome.reason, reason, "{rest}");
+        assert_eq!(seen.text, own, "{rest}");
+        assert_eq!(target.asked().len(), 0, "{rest}");
+        assert_eq!(spent(&router), Pico::ZERO, "{rest}");
+    }
+}
+
+#[test]
+fn person_is_asked_once_and_a_yes_sends() {
+    let target = Target::new(vec![stream(&[json!({"content": "far"})], true)]);
+    let folder = tempfile::tempdir().unwrap();
+    let router = router(folder.path(), target.port, "[consent]\ntext = \"ask\"");
+    let mut running = router.start(Ask::new(Some(local()), question("hello"))).unwrap();
+    let mut asked = 0;
+    let mut text = String::new();
+    while let Some(event) = running.next() {
+        match event {
+            Event::Consent(question) => {
+                asked += 1;
+                assert_eq!(
+                    (question.target.as_str(), question.host.contains("127.0.0.1")),
+                    ("t", true)
+                );
+                running.consent(true);
+            }
+            Event::Said(Said::Delta(Delta::Text(piece))) => text.push_str(&piece),
+            _ => {}
+        }
+    }
+    assert_eq!((asked, text.as_str()), (1, "far"));
+}
+
+#[test]
+fn target_that_misbehaves_costs_what_it_may_have_billed_and_the_answer_comes_from_here() {
+    let overloaded = status(
+        "529 Overloaded",
+        &json!({"error": {"message": "x", "type": "overloaded_error"}}),
+    );
+    let unauthorized = status(
+        "401 Unauthorized",
+        &json!({"error": {"message": "x", "type": "invalid_request_error"}}),
+    );
+    let limited = status(
+        "429 Too Many Requests",
+        &json!({"error": {"message": "x", "type": "rate_limit"}}),
+    );
+    let half = stream(&[json!({"content": "half an ans"})], false);
+    let html = b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 4\r\n\r\n<p>x".to_vec();
+    let moved = b"HTTP/1.1 302 Found\r\nlocation: http://example.com/\r\ncontent-length: 0\r\n\r\n".to_vec();
+    // What is answered, how often it is asked, tries that may be billed, whether something shown was taken back.
+    let cases = [
+        ("overloaded", vec![overloaded], 2, 2, 0),
+        ("unauthorized", vec![unauthorized], 1, 0, 0),
+        ("rate limit", vec![limited], 2, 0, 0),
+        ("cut", vec![half.clone()], 1, 1, 1),
+        ("no stream", vec![html], 1, 1, 0),
+        ("redirect", vec![moved], 1, 0, 0),
+        ("reset", vec![Vec::new()], 2, 2, 0),
+    ];
+    let own = alone("hello");
+    for (what, answers, asked, billed, replaced) in cases {
+        let target = Target::new(answers);
+        let folder = tempfile::tempdir().unwrap();
+        let router = router(folder.path(), target.port, MAY);
+        let (seen, answered) = run(&router, Ask::new(Some(local()), question("hello")));
+        assert_eq!(answered.outcome.answered_by, Some(Side::Local), "{what}");
+        assert_eq!(answered.outcome.reason, Reason::CloudFailed, "{what}");
+        assert_eq!(seen.text, own, "{what}");
+        assert_eq!(
+            (target.asked().len(), seen.replaced, seen.ends),
+            (asked, replaced, 1),
+            "{what}"
+        );
+        let worst = router.log().read(1).unwrap().0.records().next().unwrap().worst_case;
+        assert_eq!(spent(&router), worst.times(billed), "{what}");
+        assert_eq!(answered.outcome.cost, worst.times(billed), "{what}");
+    }
+    let target = Target::new(vec![half]);
+    let folder = tempfile::tempdir().unwrap();
+    let router = router(folder.path(), target.port, MAY);
+    let (_, answered) = run(&router, Ask::new(None, question("hello")));
+    assert!(answered.failure.unwrap().to_string().contains("the target failed"));
+}
+
+#[test]
+fn target_that_refuses_the_key_is_left_alone_afterwards() {
+    let target = Target::new(vec![status("401 Unauthorized", &json!({"error": {"message": "x"}}))]);
+    let folder = tempfile::tempdir().unwrap();
+    let router = router(folder.path(), target.port, MAY);
+    run(&router, Ask::new(Some(local()), question("hello")));
+    let (_, answered) = run(&router, Ask::new(Some(local()), question("hello")));
+    assert_eq!(answered.outcome.reason, Reason::Offline);
+    assert_eq!(target.asked().len(), 1);
+}
+
+#[test]
+fn call_of_the_target_comes_once_with_its_values_and_tools_that_stay_here_keep_the_request_here() {
+    let call = json!({"tool_calls": [{"index": 0, "id": "c1", "type": "function",
+        "function": {"name": "mail", "arguments": "{\"to\": \"[EMAIL_1]\"}"}}]});
+    let tool = Tool::from_json(
+        &json!({"name": "mail", "parameters": {"type": "object", "properties": {"to": {"type": "string"}}}}),
+    );
+    let tool = tool.unwrap();
+    let ask = || {
+        let mut job = question("Mail jo@example.org");
+        if let Prompt::Chat(chat) = &mut job.prompts[0] {
+            chat.tools = vec![tool.clone()];
+        }
+        Ask::new(Some(local()), job)
+    };
+    let target = Target::new(vec![stream(&[call], true)]);
+    let folder = tempfile::tempdir().unwrap();
+    let may = format!("{MAY}\n[tools]\nnamed = {{ mail = \"cloud_may_call\" }}");
+    let (seen, answered) = run(&router(folder.path(), target.port, &may), ask());
+    assert_eq!(seen.calls, [r#"{"to":"jo@example.org"}"#]);
+    assert_eq!(answered.outcome.answered_by, Some(Side::Cloud));
+    let (_, answered) = run(&router(folder.path(), target.port, MAY), ask());
+    assert_eq!(answered.outcome.reason, Reason::ToolLocalOnly);
+    assert_eq!(target.asked().len(), 1);
+}
+
+#[test]
+fn cancelled_and_dropped_requests_are_recorded_and_stay_reserved() {
+    let open = stream(&[json!({"content": "begin"})], false);
+    for cancel in [true, false] {
+        let target = Target::new(vec![open.clone()]);
+        let folder = tempfile::tempdir().unwrap();
+        let router = router(folder.path(), target.port, MAY);
+        let mut running = router.start(Ask::new(Some(local()), question("hello"))).unwrap();
+        let canceller = running.canceller();
+        for event in running.by_ref() {
+            if matches!(event, Event::Source { .. }) {
+                break;
+            }
+        }
+        if cancel {
+            canceller.cancel();
+            assert!(running.any(|event| matches!(event, Event::End(a) if a.outcome.reason == Reason::Cancelled)));
+        }
+        drop(running);
+        let (ring, _) = router.log().read(9).unwrap();
+        let record = ring.records().next().unwrap();
+        assert_eq!(record.reason, Reason::Cancelled);
+        assert_eq!(spent(&router), record.worst_case);
+    }
+}
+
+#[test]
+fn several_routers_of_one_folder_never_pass_the_cap() {
+    let target = Target::new(vec![stream(&[json!({"content": "far"})], false)]);
+    let folder = tempfile::tempdir().unwrap();
+    let rest = format!("{MAY}\n[routing]\nretries = 0\n[budget]\nrequest_usd = 1\nday_usd = 0.0002");
+    let cap = Pico(200 * TOKEN);
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let router = router(folder.path(), target.port, &rest);
+            std::thread::spawn(move || {
+                let reasons: Vec<_> = (0..3)
+                    .map(|_| {
+                        run(&router, Ask::new(Some(local()), question("hello")))
+                            .1
+                            .outcome
+                            .reason
+                    })
+                    .collect();
+                (reasons, spent(&router))
+            })
+        })
+        .collect();
+    let mut over = 0;
+    for thread in threads {
+        let (reasons, spent) = thread.join().unwrap();
+        assert!(spent <= cap, "{spent}");
+        over += reasons.iter().filter(|reason| **reason == Reason::OverCap).count();
+    }
+    assert!(over > 0);
+}
