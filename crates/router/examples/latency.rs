@@ -1,0 +1,150 @@
+//! What the router adds: to the first token of an answer of this machine, and from the decision to hand off to the arrival of
+//! the request at a target on this machine. Medians, interleaved.
+//!
+//! `cargo run --release -p cactus-router --example latency -- BUNDLE`
+#![allow(clippy::print_stdout, reason = "it is a program")]
+
+use cactus_engine::chat::{ChatRequest, Delta};
+use cactus_engine::scheduler::{Event as Computed, SchedulerLimits};
+use cactus_engine::{LoadOptions, Model, Scheduler};
+use cactus_hybrid::policy::Policy;
+use cactus_protocol::{Event as Said, Job, KeepAlive, Prompt, Ready, Spec};
+use cactus_router::setup::Configured;
+use cactus_router::{Ask, Event, Keys, Local, Router};
+use serde_json::json;
+use std::error::Error;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+const PAIRS: usize = 60;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let bundle = std::env::args().nth(1).ok_or("expected a bundle")?;
+    let model = Model::load(Path::new(&bundle), &LoadOptions::default())?;
+    let scheduler = Scheduler::new(model, SchedulerLimits::default())?;
+    let local = Local::new(Arc::clone(&scheduler), Duration::ZERO)?;
+    let (port, arrivals) = target()?;
+    let folder = tempfile::tempdir()?;
+    let auto = router(folder.path(), port, "auto")?;
+    let always = router(folder.path(), port, "always")?;
+    let (mut plain, mut routed, mut handed) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..PAIRS {
+        plain.push(first_alone(&scheduler)?);
+        routed.push(first_routed(&auto, &local)?);
+        let begun = Instant::now();
+        for event in always.start(Ask::new(Some(local.clone()), job()))? {
+            if matches!(event, Event::End(_)) {
+                break;
+            }
+        }
+        handed.push(arrivals.recv()?.duration_since(begun));
+    }
+    let (plain, routed, handed) = (median(plain), median(routed), median(handed));
+    println!("first token, engine alone       {:8.3} ms", plain * 1e3);
+    println!("first token, through the router {:8.3} ms", routed * 1e3);
+    println!("added by the router             {:8.3} ms", (routed - plain) * 1e3);
+    println!(
+        "from the start to the arrival of a request that is handed off, reservation on disk included: {:.3} ms",
+        handed * 1e3
+    );
+    Ok(())
+}
+
+fn median(mut times: Vec<Duration>) -> f64 {
+    times.sort();
+    times[times.len() / 2].as_secs_f64()
+}
+
+fn job() -> Job {
+    let messages = vec![json!({"role": "user", "content": "Say hello."})];
+    Job {
+        model: String::new(),
+        prompts: vec![Prompt::Chat(Box::new(ChatRequest {
+            messages,
+            ..ChatRequest::default()
+        }))],
+        choices: 1,
+        spec: Spec {
+            options: [("max_tokens".to_owned(), json!(8))].into_iter().collect(),
+            ..Spec::default()
+        },
+        stream: true,
+        keep_alive: KeepAlive::Default,
+    }
+}
+
+fn first_alone(scheduler: &Arc<Scheduler>) -> Result<Duration, Box<dyn Error>> {
+    let begun = Instant::now();
+    let Job { mut prompts, spec, .. } = job();
+    let model = scheduler.model();
+    let context = model.program().context_tokens();
+    let ready = Ready::new(model, prompts.remove(0), &spec, context, 0, "")?;
+    let mut first = None;
+    scheduler.generate(ready.request, &mut |event| {
+        if matches!(event, Computed::Delta(_)) {
+            first.get_or_insert_with(|| begun.elapsed());
+        }
+    })?;
+    first.ok_or_else(|| "no token".into())
+}
+
+/// Until the first text: nothing is held back, as the bundle has no calibration.
+fn first_routed(router: &Arc<Router>, local: &Local) -> Result<Duration, Box<dyn Error>> {
+    let begun = Instant::now();
+    let mut first = None;
+    for event in router.start(Ask::new(Some(local.clone()), job()))? {
+        if matches!(event, Event::Said(Said::Delta(Delta::Text(_)))) {
+            first.get_or_insert_with(|| begun.elapsed());
+        }
+    }
+    first.ok_or_else(|| "no text".into())
+}
+
+fn router(folder: &Path, port: u16, handoff: &str) -> Result<Arc<Router>, Box<dyn Error>> {
+    let text = format!(
+        "version = 1\nhandoff = \"{handoff}\"\n[targets.t]\nprotocol = \"openai_chat\"\nmodel = \"m\"\n\
+         base_url = \"http://127.0.0.1:{port}/v1\"\ninput_usd_per_million = 0\noutput_usd_per_million = 0\n\
+         [consent]\ntext = \"always\"\n"
+    );
+    let configured = Configured {
+        policy: Policy::from_toml(&text)?,
+        ..Configured::default()
+    };
+    Ok(Arc::new(Router::new(
+        configured,
+        folder,
+        &Keys::new(folder.join("keys")),
+    )?))
+}
+
+/// A target that says when each request arrived.
+fn target() -> Result<(u16, mpsc::Receiver<Instant>), Box<dyn Error>> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let port = listener.local_addr()?.port();
+    let (sender, arrivals) = mpsc::channel();
+    let chunk = |choices: serde_json::Value| {
+        let chunk = json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices,
+            "usage": {"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10}});
+        format!("data: {chunk}\n\n")
+    };
+    let body = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n{}{}data: [DONE]\n\n",
+        chunk(json!([{"index": 0, "delta": {"content": "hi"}, "finish_reason": null}])),
+        chunk(json!([{"index": 0, "delta": {}, "finish_reason": "stop"}]))
+    );
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut stream = stream;
+            let mut buffer = [0; 16_384];
+            let _ = stream.read(&mut buffer);
+            if sender.send(Instant::now()).is_err() {
+                return;
+            }
+            let _ = stream.write_all(body.as_bytes());
+        }
+    });
+    Ok((port, arrivals))
+}
