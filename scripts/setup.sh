@@ -81,10 +81,11 @@ fi
 if $optional && has apt-get; then
     wanted=()
     has valgrind || wanted+=(valgrind)
+    has ip || [[ -x /usr/sbin/ip ]] || wanted+=(iproute2)
     has cmake || wanted+=(cmake)
     has pkg-config || wanted+=(pkg-config)
     if ((${#wanted[@]})); then
-        say "installing ${wanted[*]}, which the steps instructions and ffi use"
+        say "installing ${wanted[*]}, which the steps instructions, ffi and tests use"
         install_packages "${wanted[@]}" || say "they could not be installed; the steps instructions and ffi will leave out what needs them"
     fi
 fi

@@ -497,13 +497,29 @@ fn first_command(readme: &str) -> Option<&str> {
 /// they look for new ones.
 const SEED_VARIABLE: &str = "PROPTEST_RNG_SEED";
 
+/// Runs a command where nothing but this machine can be reached, and fails where the command tries to.
+const NO_NETWORK: &str = "scripts/no_network.sh";
+
 fn tests(context: &Context) -> Result<Outcome> {
-    let mut command = context.command("cargo");
-    if context.answers("cargo", &["nextest", "--version"]) {
-        command.args(["nextest", "run", "--workspace", "--locked", "--no-fail-fast"]);
+    let run: &[&str] = match context.answers("cargo", &["nextest", "--version"]) {
+        true => &["nextest", "run", "--workspace", "--locked", "--no-fail-fast"],
+        false => &["test", "--workspace", "--locked", "--no-fail-fast", "--all-targets"],
+    };
+    let mut command = if context.answers(NO_NETWORK, &["true"]) {
+        // Building may need what the tests may not.
+        let mut build = context.command("cargo");
+        if let failed @ Outcome::Failed(_) = context.run(build.args(run).arg("--no-run"))? {
+            return Ok(failed);
+        }
+        let mut command = context.command(NO_NETWORK);
+        command.args(["cargo"]).args(run).arg("--offline");
+        command
     } else {
-        command.args(["test", "--workspace", "--locked", "--no-fail-fast", "--all-targets"]);
-    }
+        eprintln!("the tests run with the network, as {NO_NETWORK} needs root and iproute2");
+        let mut command = context.command("cargo");
+        command.args(run);
+        command
+    };
     let has_models = fs::read_dir(&context.models).is_ok_and(|mut entries| entries.next().is_some());
     if has_models {
         command.env("CACTUS_TEST_MODELS", &context.models);
