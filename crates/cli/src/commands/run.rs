@@ -59,6 +59,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         function::run(bundle, args)?;
         return Ok(ExitCode::SUCCESS);
     }
+    let alone = [
+        ("--rolling", args.rolling),
+        ("--draft-model", args.draft_model.is_some()),
+        ("--profile", args.profile),
+    ];
+    if let (true, Some((option, _))) = (args.route.is_given(), alone.iter().find(|(_, given)| *given)) {
+        bail!("`{option}` is for answers of this machine alone; leave it out, or `--cloud` and `--policy`");
+    }
     let loaded = Model::of(bundle, &model::load_options(&args.engine))?;
     let reads_more = !loaded.program().given_inputs().is_empty();
     if let (Some(input), false) = (args.input.first(), reads_more) {

@@ -10,7 +10,7 @@ use cactus_engine::chat::{ChatRequest, Message};
 use cactus_engine::scheduler::SchedulerLimits;
 use cactus_engine::{GenerateOptions, Model, Scheduler};
 use cactus_protocol::{End, Event as Said, Job, KeepAlive, Prompt, Reason as Ended, Spec};
-use cactus_router::hybrid::route::{Outcome, Side};
+use cactus_router::hybrid::route::{Outcome, Reason, Side};
 use cactus_router::setup::Setup;
 use cactus_router::{Answered, Ask, Event, Local, Question, Router};
 use serde_json::{Map, Value, json};
@@ -121,6 +121,10 @@ impl Routed {
         )?;
         shown.end().context("cannot write the answer")?;
         let mut answered = answered;
+        let uncalibrated = answered.outcome.reason == Reason::Uncalibrated;
+        if uncalibrated && !quiet && !std::mem::replace(&mut self.told, true) {
+            output::note(format!("(answered here; {})", route::because(Reason::Uncalibrated)));
+        }
         if let Some(failure) = answered.failure.take() {
             return Err(failure.into());
         }
