@@ -9,6 +9,7 @@
 //! - [`redact`]: personal data and secrets out of what leaves, and back into what returns.
 //! - [`policy`]: what a person allows, as a checked file.
 //! - [`route`]: one request on its way, as a state machine from events to actions.
+//! - [`transcript`]: which pieces of speech are heard again elsewhere, and what becomes of what comes back.
 //! - [`score`]: how sure an answer is, calibrated, with a bound on the errors of what is kept.
 //!
 //! It depends on `base` alone (for the lock between processes). Time, randomness and events are inputs; the only IO is the
@@ -25,5 +26,6 @@ pub mod record;
 pub mod redact;
 pub mod route;
 pub mod score;
+pub mod transcript;
 
 pub use error::{Error, ErrorKind, Result};
