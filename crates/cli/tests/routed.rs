@@ -1,0 +1,184 @@
+//! `cactus run --cloud`, `cactus route` and `cactus auth`, with a server of ours as the target.
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+/// A folder with a tiny model `m`, and a place for budget, record and keys.
+struct Cactus(tempfile::TempDir);
+
+impl Cactus {
+    fn new() -> Self {
+        let cactus = Cactus(tempfile::tempdir().unwrap());
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/models/qwen2_tied");
+        cactus.ok(&["convert", source.to_str().unwrap(), "m"]);
+        cactus
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cactus"));
+        command.args(args).current_dir(self.0.path());
+        command
+            .env("CACTUS_CACHE", self.0.path().join("cache"))
+            .env("CACTUS_STATE", self.0.path().join("state"))
+            .env("NO_COLOR", "1")
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    fn ok(&self, args: &[&str]) -> String {
+        let out = self.run(args);
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "{args:?}: {said}");
+        String::from_utf8(out.stdout).unwrap()
+    }
+
+    fn wrong(&self, args: &[&str]) -> String {
+        let out = self.run(args);
+        assert!(!out.status.success(), "{args:?}");
+        String::from_utf8(out.stderr).unwrap()
+    }
+
+    fn asked(&self, args: &[&str]) -> Value {
+        let fixed = [
+            "run",
+            "m",
+            "--prompt",
+            "Hello",
+            "--temperature",
+            "0",
+            "--max-new-tokens",
+            "6",
+            "--json",
+        ];
+        serde_json::from_str(&self.ok(&[&fixed, args].concat())).unwrap()
+    }
+}
+
+/// `cactus serve`, until it is dropped.
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn new(cactus: &Cactus) -> Server {
+        let mut command = cactus.command(&["serve", "m", "--port", "0", "--api-key", "house"]);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap())
+            .lines()
+            .map_while(Result::ok);
+        let address = lines
+            .by_ref()
+            .find_map(|line| Some(line.split_once("http://")?.1.split(['/', ' ']).next()?.to_owned()));
+        // What it says later must find a reader.
+        std::thread::spawn(move || lines.for_each(drop));
+        Server {
+            child,
+            address: address.expect("the server says where it listens"),
+        }
+    }
+
+    fn target(&self) -> String {
+        format!("http://{}/v1#m", self.address)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn conversation_goes_to_another_server_with_consent_and_key_and_is_recorded() {
+    let cactus = Cactus::new();
+    let server = Server::new(&cactus);
+    let target = server.target();
+    // Nobody is there to say yes.
+    let kept = cactus.asked(&["--cloud", &target, "--handoff", "always"]);
+    assert_eq!(
+        (kept["answered_by"].as_str(), kept["reason"].as_str()),
+        (Some("local"), Some("denied_by_person"))
+    );
+    // Without its key the other server refuses, and the answer comes from here.
+    let sent = ["--cloud", &target, "--handoff", "always", "--consent", "text"];
+    let refused = cactus.asked(&sent);
+    assert_eq!(
+        (refused["answered_by"].as_str(), refused["route"].as_str()),
+        (Some("local"), Some("both"))
+    );
+    assert_eq!(refused["reason"], "cloud_failed");
+    assert_eq!(refused["response"], kept["response"]);
+
+    let mut auth = cactus.command(&["auth", "set", &target]);
+    let mut auth = auth.stdin(Stdio::piped()).spawn().unwrap();
+    auth.stdin.take().unwrap().write_all(b"house\n").unwrap();
+    assert!(auth.wait().unwrap().success());
+    assert_eq!(cactus.ok(&["auth", "list"]).trim(), server.address.replace(':', "_"));
+
+    let answered = cactus.asked(&sent);
+    assert_eq!(
+        (answered["answered_by"].as_str(), answered["route"].as_str()),
+        (Some("m"), Some("cloud"))
+    );
+    // The same weights, asked the same.
+    assert_eq!(answered["response"], kept["response"]);
+    assert_eq!(answered["cloud_handoff"], true);
+    assert_eq!(
+        (answered["cost_usd"].as_f64(), answered["cost_is_exact"].as_bool()),
+        (Some(0.0), Some(true))
+    );
+
+    let log = cactus.ok(&["route", "log", "--json"]);
+    let reasons: Vec<Value> = log
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["reason"].clone())
+        .collect();
+    assert_eq!(reasons, ["denied_by_person", "cloud_failed", "always"]);
+    assert!(!log.contains("Hello"), "{log}");
+    assert!(cactus.ok(&["route", "explain"]).contains("everything is handed off"));
+    assert!(cactus.ok(&["route", "explain", "3"]).contains("a person said no"));
+    assert!(cactus.wrong(&["route", "explain", "4"]).contains("has 3 decisions"));
+    std::fs::write(cactus.0.path().join("never.toml"), "version = 1\nhandoff = \"never\"\n").unwrap();
+    let replayed: Value = serde_json::from_str(&cactus.ok(&["route", "replay", "never.toml", "--json"])).unwrap();
+    assert_eq!(
+        (replayed["was_cloud"].as_u64(), replayed["now_cloud"].as_u64()),
+        (Some(1), Some(0))
+    );
+    let budget: Value = serde_json::from_str(&cactus.ok(&["route", "budget", "--json"])).unwrap();
+    assert_eq!(
+        (budget["day_usd"].as_f64(), budget["unsettled"].as_u64()),
+        (Some(0.0), Some(0))
+    );
+    cactus.ok(&["auth", "remove", &target]);
+    assert!(cactus.wrong(&["auth", "remove", &target]).contains("no key"));
+}
+
+#[test]
+fn what_cannot_be_routed_is_said_before_anything_is_computed() {
+    let cactus = Cactus::new();
+    let cases: [(&[&str], &str); 6] = [
+        (&["--cloud", "nobody"], "claude-haiku-5-5"),
+        (&["--cloud", "claude-haiku-5-5"], "cactus auth set claude-haiku-5-5"),
+        (&["--cloud", "http://127.0.0.1:9/v1"], "has no model"),
+        (
+            &["--cloud", "http://127.0.0.1:9/v1#m", "--budget", "much"],
+            "expected dollars",
+        ),
+        (&["--cloud", "http://127.0.0.1:9/v1#m", "--rolling"], "--rolling"),
+        (&["--policy", "nowhere.toml"], "nowhere.toml"),
+    ];
+    for (args, want) in cases {
+        let mut command = cactus.command(&[&["run", "m", "--prompt", "Hello"], args].concat());
+        let out = command.env_remove("ANTHROPIC_API_KEY").output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(!out.status.success() && said.contains(want), "{args:?}: {said}");
+    }
+}
