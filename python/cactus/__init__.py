@@ -34,6 +34,7 @@ _HOMES = {
     "ConversionError": "errors",
     "BundleError": "errors",
     "UnsupportedError": "errors",
+    "OutOfMemoryError": "errors",
     "SavedSessionError": "errors",
     "ClosedError": "errors",
     "CancelledError": "errors",
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from .errors import ForkedError as ForkedError
     from .errors import InvalidRequestError as InvalidRequestError
     from .errors import ModelNotFoundError as ModelNotFoundError
+    from .errors import OutOfMemoryError as OutOfMemoryError
     from .errors import SavedSessionError as SavedSessionError
     from .errors import StorageError as StorageError
     from .errors import UnsupportedError as UnsupportedError

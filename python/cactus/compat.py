@@ -20,6 +20,7 @@ from typing import Any
 from .answer import Answer, AnswerStream
 from .errors import CactusError
 from .model import Model
+from .options import token_ids
 from .session import Session
 
 _NUMBERS = itertools.count(1)
@@ -262,7 +263,8 @@ def cactus_score_window(model: int, tokens: Sequence[int], start: int, end: int,
         if not 0 <= start < end <= len(tokens):
             raise ValueError(f"expected 0 <= start < end <= {len(tokens)}, found {start} and {end}")
         begin = max(0, start - max(context, 1))
-        logprobs = _held(model).model._inner.score(list(tokens[begin:end]))
+        held = _held(model).model
+        logprobs = held._inner.score(token_ids("tokens", tokens, held._vocab)[begin:end])
     # The first of all tokens has nothing before it.
     scored = logprobs[max(0, start - begin - 1) :]
     return {"success": True, "logprob": sum(scored), "tokens": len(scored)}

@@ -49,6 +49,10 @@ class UnsupportedError(CactusError, NotImplementedError):
     """The model cannot do this."""
 
 
+class OutOfMemoryError(CactusError, MemoryError):
+    """The system refuses the memory that the model needs: a smaller `context`, `batch` or `kv_tokens` needs less."""
+
+
 class SavedSessionError(CactusError):
     """A saved session cannot be written or taken back."""
 

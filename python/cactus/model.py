@@ -16,7 +16,7 @@ from .answer import Answer, AnswerStream, Score, whole_answers
 from .asynchronous import AsyncAnswerStream, chunked, in_thread, streamed
 from .engine import native
 from .errors import InvalidRequestError, UnsupportedError
-from .options import Messages, Sampling, chat_body, checked, encoded, listed, prompt_of, refused
+from .options import Messages, Sampling, chat_body, checked, encoded, item, listed, path_of, prompt_of, refused, shown, text_of, token_ids, whole_number
 
 if TYPE_CHECKING:
     import numpy
@@ -26,6 +26,17 @@ if TYPE_CHECKING:
 
 #: Requests of one list that are under way at a time; the scheduler computes its own number of them together.
 _WINDOW = 256
+#: Sizes of a loaded model, and the most that each may be.
+_SIZES = {
+    "context": 1 << 24,
+    "threads": 1024,
+    "decode_threads": 1024,
+    "batch": 1 << 16,
+    "queue": 1 << 24,
+    "chunk": 1 << 16,
+    "kv_tokens": 1 << 32,
+}
+_BITS = (1, 2, 3, 4, 5, 6, 8, 16, 32)
 
 
 class Model:
@@ -77,15 +88,32 @@ class Model:
         `context` is in tokens, of prompt and answer together. `batch` answers are computed together at most. Ctrl-C stops a
         download and a conversion.
         """
-        name = os.fsdecode(model)
+        name = path_of("model", model)
         if not isinstance(progress, bool) and not callable(progress):
             raise TypeError(f"`progress`: expected a function, True or False, found {type(progress).__name__}")
-        sizes = {"context": context, "threads": threads, "decode_threads": decode_threads, "batch": batch, "queue": queue}
-        for option, value in {**sizes, "chunk": chunk, "kv_tokens": kv_tokens, "bits": bits}.items():
-            if value is not None and not hasattr(value, "__index__"):
-                raise refused(option, "a whole number", value)
-            if value is not None and not 0 <= value < 1 << 32:
-                raise InvalidRequestError(f"`{option}`: found {value}, expected a whole number from 0 that is not that large")
+        sizes = {
+            "context": context,
+            "threads": threads,
+            "decode_threads": decode_threads,
+            "batch": batch,
+            "queue": queue,
+            "chunk": chunk,
+            "kv_tokens": kv_tokens,
+        }
+        for option, value in sizes.items():
+            if value is not None or option not in ("threads", "decode_threads", "kv_tokens"):
+                whole_number(option, value, 1, _SIZES[option])
+        if isinstance(bits, bool) or not hasattr(bits, "__index__") or bits not in _BITS:
+            raise refused("bits", "one of " + ", ".join(map(str, _BITS)), bits)
+        if kv not in ("int8", "f16"):
+            raise refused("kv", "'int8' or 'f16'", kv)
+        for flag, given in {
+            "calibrate": calibrate, "reconvert": reconvert, "offline": offline, "pin": pin, "prefix_cache": prefix_cache,
+        }.items():  # fmt: skip
+            if not isinstance(given, bool):
+                raise refused(flag, "True or False", given)
+        if token is not None:
+            text_of("token", token)
         bar = bars.shown() if progress is True else None
         told = bar if progress is True else (progress or None)
 
@@ -202,8 +230,11 @@ class Model:
         """Answers many conversations, computed together."""
         schema = asked.get("schema")
         conversations = listed("conversations", "a list of texts or conversations", conversations)
-        bodies = [_body(messages, **asked) for messages in conversations]
-        return self._batch("chat", bodies, schema)
+        bodies = []
+        for i, messages in enumerate(conversations):
+            with item("conversations", i):
+                bodies.append(_body(messages, **asked))
+        return self._batch("chat", "conversations", bodies, schema)
 
     # ---- plain text
 
@@ -242,7 +273,11 @@ class Model:
     def generate_batch(self, prompts: Sequence[str | Sequence[int]], **options: Unpack[Sampling]) -> list[Answer]:
         """Continues many texts, computed together."""
         prompts = listed("prompts", "a list of texts or lists of token ids", prompts)
-        return self._batch("completion", [self._text_body(prompt, False, options) for prompt in prompts])
+        bodies = []
+        for i, prompt in enumerate(prompts):
+            with item("prompts", i):
+                bodies.append(self._text_body(prompt, False, options))
+        return self._batch("completion", "prompts", bodies)
 
     # ---- scores, vectors, tokens
 
@@ -256,13 +291,13 @@ class Model:
         if isinstance(text, str):
             ids = self.tokenize(text, special=True)
             if len(ids) < 2:
-                raise InvalidRequestError("a text of at least two tokens can be scored: each is scored given those before it")
+                what = "a text of at least two tokens, each of which but the first is scored given those before it"
+                raise refused("text", what, text, said=f"{len(ids)} in {shown(text)}")
             logprobs = self._inner.score(ids)
             return Score(sum(logprobs), len(logprobs), logprobs)
         texts = listed("text", "a text or a list of texts", text)
-        for each in texts:
-            if not isinstance(each, str):
-                raise refused("text", "texts in the list", each)
+        for i, each in enumerate(texts):
+            text_of(f"text[{i}]", each)
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(max(1, min(len(texts), 32))) as pool:
@@ -288,7 +323,7 @@ class Model:
 
     def tokenize(self, text: str, *, special: bool = False) -> list[int]:
         """Token ids of a text. With `special`, the ids that the tokenizer puts around every text are there, too."""
-        return self._inner.tokenize(text, special)
+        return self._inner.tokenize(text_of("text", text), special)
 
     async def atokenize(self, text: str, *, special: bool = False) -> list[int]:
         """As `tokenize`, awaited."""
@@ -296,11 +331,7 @@ class Model:
 
     def detokenize(self, ids: Sequence[int], *, special: bool = True) -> str:
         """The text of token ids. Without `special`, special tokens are left out."""
-        ids = listed("ids", "a list of token ids", ids)
-        for token in ids:
-            if not 0 <= token < self._vocab:
-                raise InvalidRequestError(f"the token id {token} is not from 0 to {self._vocab - 1}, the model's vocabulary")
-        return self._inner.detokenize(ids, not special)
+        return self._inner.detokenize(token_ids("ids", ids, self._vocab), not special)
 
     async def adetokenize(self, ids: Sequence[int], *, special: bool = True) -> str:
         """As `detokenize`, awaited."""
@@ -372,12 +403,17 @@ class Model:
     def __reduce__(self) -> tuple[Any, ...]:
         return _load, (os.fspath(self.path), self.name, self._options)
 
-    def _batch(self, api: str, bodies: list[str], schema: Any = None) -> list[Answer]:
+    def _batch(self, api: str, field: str, bodies: list[str], schema: Any = None) -> list[Answer]:
         answers: list[Answer] = []
         for begin in range(0, len(bodies), _WINDOW):
-            streams = [self._inner.submit(api, body) for body in bodies[begin : begin + _WINDOW]]
+            streams: list[native.Stream] = []
             try:
-                answers += [whole_answers(stream, schema)[0] for stream in streams]
+                for i, body in enumerate(bodies[begin : begin + _WINDOW], begin):
+                    with item(field, i):
+                        streams.append(self._inner.submit(api, body))
+                for i, stream in enumerate(streams, begin):
+                    with item(field, i):
+                        answers.append(whole_answers(stream, schema)[0])
             finally:
                 for stream in streams:
                     stream.cancel()
@@ -412,5 +448,6 @@ def _chunks(stream: native.Stream) -> Iterator[dict[str, Any]]:
 
 
 def _load(path: str, name: str, options: Mapping[str, Any]) -> Model:
-    inner = native.Model.load(path, name, **options)
+    # Bytes of a path that are no text are shown as such.
+    inner = native.Model.load(path, os.fsencode(name).decode(errors="replace"), **options)
     return Model(inner, Path(path), name, options)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping, Sequence
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypedDict, Union
 
 from .errors import InvalidRequestError
@@ -50,11 +53,79 @@ def checked(options: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
-def refused(field: str, expected: str, found: Any) -> InvalidRequestError:
-    """The error for an argument of the wrong form."""
-    error = InvalidRequestError(f"`{field}`: expected {expected}, found {type(found).__name__}")
+def shown(value: Any) -> str:
+    """A value as an error names it: itself where it is short, else its type."""
+    is_plain = value is None or isinstance(value, (bool, int, float, str))
+    text = ascii(value) if is_plain and not (isinstance(value, int) and value.bit_length() > 256) else ""
+    return text if 0 < len(text) <= 60 else type(value).__name__
+
+
+def refused(field: str, expected: str, found: Any, *, said: str | None = None) -> InvalidRequestError:
+    """The error for an argument of the wrong form. What was found is said in the words of `said`, if any."""
+    error = InvalidRequestError(f"`{field}`: expected {expected}, found {said or shown(found)}")
     error.param = field
     return error
+
+
+@contextmanager
+def item(field: str, index: int) -> Iterator[None]:
+    """What is wrong inside is wrong with one of several."""
+    try:
+        yield
+    except InvalidRequestError as error:
+        placed = type(error)(f"`{field}[{index}]`: {error}")
+        placed.param = f"{field}[{index}]" + (f".{error.param}" if error.param else "")
+        raise placed from error
+
+
+def whole_number(field: str, value: Any, least: int, most: int) -> int:
+    """A number of Python or of NumPy in a range."""
+    expected = f"a whole number from {least} to {most}"
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise refused(field, expected, value)
+    number = value.__index__()
+    if not least <= number <= most:
+        raise refused(field, expected, number)
+    return number
+
+
+def _half(text: str) -> str | None:
+    """Where a text has half a character, which Python allows and no other text has."""
+    try:
+        text.encode()
+        return None
+    except UnicodeEncodeError as error:
+        return f"half a character, U+{ord(text[error.start]):04X}, at {error.start}"
+
+
+def text_of(field: str, value: Any) -> str:
+    """A text that can be written as UTF-8."""
+    if not isinstance(value, str):
+        raise refused(field, "a text", value)
+    if half := _half(value):
+        raise refused(field, "a text", value, said=half)
+    return value
+
+
+def path_of(field: str, value: Any) -> str:
+    """A name or a path. Bytes of a path that are no text are kept as `os.fsdecode` keeps them."""
+    try:
+        name = os.fsdecode(value)
+    except TypeError:
+        raise refused(field, "a name or a path", value) from None
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError as error:
+        raise refused(field, "a name or a path", value, said=_half(name[error.start :]) or "what is no text") from None
+    if "\0" in name:
+        raise refused(field, "a name or a path", value, said="a zero byte in it")
+    return name
+
+
+def token_ids(field: str, ids: Any, vocabulary: int) -> list[int]:
+    """Token ids of a model with so many."""
+    given = listed(field, "a list of token ids", ids)
+    return [whole_number(f"{field}[{i}]", token, 0, vocabulary - 1) for i, token in enumerate(given)]
 
 
 def listed(field: str, expected: str, given: Any) -> list[Any]:
@@ -140,14 +211,42 @@ def chat_body(
     return encoded(body)
 
 
-def encoded(body: Mapping[str, Any]) -> str:
-    """A request as JSON, or an InvalidRequestError that says what has no place in it."""
+def _wrong(value: Any, at: str, depth: int = 0) -> InvalidRequestError | None:
+    """The first value below `at` that JSON does not have."""
+    if isinstance(value, str):
+        half = _half(value)
+        return refused(at, "a text", value, said=half) if half else None
+    if isinstance(value, float):
+        return None if math.isfinite(value) else refused(at, "a finite number", value)
+    if value is None or isinstance(value, int):
+        return None
+    if depth > 100:
+        return refused(at, "a value as JSON has it", value, said="one that is nested more than 100 deep, or holds itself")
+    inside: Iterable[tuple[str, Any]]
+    if isinstance(value, Mapping):
+        for key in value:
+            if isinstance(key, str) and (half := _half(key)):
+                return refused(at, "names that are texts", key, said=half)
+            if not (key is None or isinstance(key, (str, int, float))):
+                return refused(at, "names that are texts", key)
+        inside = ((f"{at}.{key}" if at else str(key), each) for key, each in value.items())
+    elif isinstance(value, (list, tuple)):
+        inside = ((f"{at}[{i}]", each) for i, each in enumerate(value))
+    else:
+        try:
+            made = _json(value)
+        except TypeError:
+            return refused(at, "a value as JSON has it", value)
+        return _wrong(made, at, depth + 1)
+    return next((error for place, each in inside if (error := _wrong(each, place, depth + 1))), None)
+
+
+def encoded(body: Any, at: str = "") -> str:
+    """A request as JSON, or an InvalidRequestError that names what has no place in it; `at` names the body itself."""
     try:
         text = json.dumps(body, default=_json, allow_nan=False, ensure_ascii=False)
-        # Halves of characters are found now, where it can be said what they are.
         text.encode()
         return text
-    except UnicodeEncodeError as error:
-        raise InvalidRequestError(f"a text has half a character, U+{ord(error.object[error.start]):04X}, which is none") from error
-    except (TypeError, ValueError) as error:
-        raise InvalidRequestError(f"the request cannot be written as JSON: {error}") from error
+    except (TypeError, ValueError, RecursionError) as error:
+        # Only now, because it takes longer than writing.
+        raise _wrong(body, at) or InvalidRequestError(f"the request cannot be written as JSON: {error}") from error

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Union
 from .answer import Answer, AnswerStream, whole_answers
 from .asynchronous import AsyncAnswerStream, in_thread, streamed
 from .errors import SavedSessionError
-from .options import Messages, chat_body, messages_of
+from .options import Messages, chat_body, encoded, messages_of, path_of
 
 if TYPE_CHECKING:
     from .model import Model
@@ -85,11 +85,11 @@ class Session:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Saves the conversation, keys and values with the messages, in place of what is there."""
-        self._inner.save(os.fspath(path), json.dumps(self.messages, ensure_ascii=False))
+        self._inner.save(path_of("path", path), encoded(self.messages, "messages"))
 
     def restore(self, path: str | os.PathLike[str]) -> None:
         """Takes back what was saved, in place of what is there. A file of another model raises SavedSessionError."""
-        note = self._inner.restore(os.fspath(path))
+        note = self._inner.restore(path_of("path", path))
         try:
             messages = json.loads(note)
         except ValueError:

@@ -1,11 +1,13 @@
-"""The graph functions of the C library: the tests of the public package, and operations beside PyTorch.
+"""The C library below the public package, by that package's own tests; and its graph functions beside PyTorch.
 
-The published source package `cactus-compute` is fetched from the package index when the tests run, and its own `test_graph.py` runs
-against our library, unmodified. The rest calls the C functions through ctypes and compares with PyTorch.
+The published source package `cactus-compute` is fetched from the package index when the tests run, and its tests run against our
+library, unmodified. Those that are left out are named here, and in docs/reference/c-abi.md with the reasons. The rest calls the C
+functions through ctypes and compares with PyTorch.
 """
 
 import ctypes
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -17,6 +19,24 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "cactus-compute==2.2.2"
 FP32 = 2
+
+#: Files of its tests: they import a module that the source package does not carry, or fetch models of the vendor.
+NOT_COLLECTED = [
+    "test_chat_template_golden",
+    "test_cloud_handoff_live",
+    "test_server_live",
+    "test_tool_constraint_state",
+    "test_model",
+]
+#: Tests of what is not in this build.
+NOT_IN_BUILD = [
+    f"test_bindings.py::TestIndexApi::{name}"
+    for name in ("test_init_destroy", "test_add_and_query", "test_get_by_id", "test_delete", "test_compact", "test_persistence")
+]
+#: Files whose tests call the library, and how many of them pass.
+OF_THE_LIBRARY = {"test_graph": 41, "test_bindings": 53}
+#: How many tests pass in the other files together; ten more where FastAPI and httpx are installed, for `test_server`.
+OF_THE_REST = 112
 
 
 def library() -> Path:
@@ -44,12 +64,28 @@ def package(tmp_path_factory) -> Path:
     return next(p for p in folder.iterdir() if (p / "tests" / "test_graph.py").is_file())
 
 
-def test_graph_tests_of_the_published_package_pass(package):
+def passed(package: Path, files: list[str]) -> int:
+    """Runs tests of the package, all of which have to pass, and counts them."""
     environment = os.environ | {"CACTUS_LIB_PATH": str(library())}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_graph.py"]
+    skipped = [f"--deselect=tests/{name}" for name in NOT_IN_BUILD]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *skipped, *(f"tests/{name}.py" for name in files)]
     done = subprocess.run(command, cwd=package, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
-    assert " passed" in done.stdout and "failed" not in done.stdout
+    counted = re.search(r"(\d+) passed", done.stdout)
+    return int(counted[1]) if counted else 0
+
+
+@pytest.mark.parametrize("file", OF_THE_LIBRARY)
+def test_tests_of_the_published_bindings_pass(package, file):
+    assert passed(package, [file]) == OF_THE_LIBRARY[file]
+
+
+def test_other_tests_of_the_published_package_pass(package, torch):
+    pytest.importorskip("transformers")
+    left_out = {*NOT_COLLECTED, *OF_THE_LIBRARY}
+    files = sorted(path.stem for path in (package / "tests").glob("test_*.py"))
+    assert set(NOT_COLLECTED) < set(files)
+    assert passed(package, [name for name in files if name not in left_out]) >= OF_THE_REST
 
 
 class Graph:

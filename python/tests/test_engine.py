@@ -203,31 +203,53 @@ def test_pipeline_has_the_form_of_transformers(model):
         (lambda m: m.chat("x " * 50_000), cactus.ContextFullError, "context"),
         (lambda m: m.chat("x", schema={"type": "nonsense"}), cactus.InvalidRequestError, "response_format"),
         (lambda m: m.generate([10**6]), cactus.InvalidRequestError, "vocabulary"),
-        (lambda m: m.generate([-1]), ValueError, None),
-        (lambda m: m.chat(None), cactus.InvalidRequestError, "messages.*NoneType"),
+        (lambda m: m.generate([-1]), cactus.InvalidRequestError, r"`prompt\[0\]`: found -1, expected a token id, a whole number"),
+        (lambda m: m.chat(None), cactus.InvalidRequestError, "messages.*None"),
         (lambda m: m.chat(b"x"), cactus.InvalidRequestError, "messages.*bytes"),
-        (lambda m: m.chat("\ud800"), cactus.InvalidRequestError, "U\\+D800"),
-        (lambda m: m.chat("x", temperature=float("nan")), cactus.InvalidRequestError, "JSON"),
-        (lambda m: m.chat("x", stop=object()), cactus.InvalidRequestError, "object has no form"),
+        (lambda m: m.chat("a\ud800"), cactus.InvalidRequestError, r"`messages\[0\].content`.*U\+D800, at 1"),
+        (lambda m: m.chat([{"role": "user", "\ud800": 1}]), cactus.InvalidRequestError, r"`messages\[0\]`.*U\+D800"),
+        (lambda m: m.tokenize("\udcff"), cactus.InvalidRequestError, "`text`: expected a text, found half a character"),
+        (lambda m: m.score(["x", "\ud800"]), cactus.InvalidRequestError, r"`text\[1\]`.*U\+D800"),
+        (lambda m: m.generate("\ud800"), cactus.InvalidRequestError, "`prompt`.*U\\+D800"),
+        (lambda m: m.session().save("\ud800"), cactus.InvalidRequestError, "`path`.*U\\+D800"),
+        (lambda m: m.session(["\ud800"]).save("x"), cactus.InvalidRequestError, r"`messages\[0\]`.*U\+D800"),
+        (lambda m: Model.load("x\ud800"), cactus.InvalidRequestError, "`model`.*U\\+D800"),
+        (lambda m: Model.load("x\0"), cactus.InvalidRequestError, "`model`.*zero byte"),
+        (lambda m: Model.load(b"no\xff"), cactus.InvalidRequestError, "`model`.*UTF-8"),
+        (lambda m: Model.load(3), cactus.InvalidRequestError, "`model`: expected a name or a path, found 3"),
+        (lambda m: Model.load("x", token="\ud800"), cactus.InvalidRequestError, "`token`"),
+        (lambda m: m.chat("x", temperature=float("nan")), cactus.InvalidRequestError, "`temperature`: expected a finite number, found nan"),
+        (lambda m: m.chat("x", logit_bias={3: float("inf")}), cactus.InvalidRequestError, "`logit_bias.3`.*inf"),
+        (lambda m: m.chat("x", stop=object()), cactus.InvalidRequestError, "`stop`.*object"),
+        (lambda m: m.chat("x", template_variables={"a": [{1}]}), cactus.InvalidRequestError, r"`chat_template_kwargs.a\[0\]`.*set"),
         (lambda m: m.chat("x", max_tokens=10**30), cactus.InvalidRequestError, "max_tokens"),
         (lambda m: m.chat("x", logit_bias=[1]), cactus.InvalidRequestError, "logit_bias.*list"),
         (lambda m: m.chat("x", schema="city"), cactus.InvalidRequestError, "schema.*city"),
         (lambda m: m.chat("x", tools=print), TypeError, "list of functions"),
         (lambda m: m.chat("x", tool_choice="required"), cactus.InvalidRequestError, "no tools"),
-        (lambda m: m.generate(None), cactus.InvalidRequestError, "prompt.*NoneType"),
+        (lambda m: m.generate(None), cactus.InvalidRequestError, "prompt.*None"),
         (lambda m: m.generate(b"x"), cactus.InvalidRequestError, "prompt.*bytes"),
-        (lambda m: m.chat_batch("x"), cactus.InvalidRequestError, "conversations.*str"),
-        (lambda m: m.generate_batch("x"), cactus.InvalidRequestError, "prompts.*str"),
-        (lambda m: m.score(None), cactus.InvalidRequestError, "text.*NoneType"),
-        (lambda m: m.score(["x", None]), cactus.InvalidRequestError, "texts in the list"),
-        (lambda m: m.tokenize(None), TypeError, "str"),
-        (lambda m: m.detokenize([-1]), cactus.InvalidRequestError, "vocabulary"),
-        (lambda m: m.detokenize([10**6]), cactus.InvalidRequestError, "vocabulary"),
+        (lambda m: m.chat_batch("x"), cactus.InvalidRequestError, "conversations.*list of texts.*'x'"),
+        (lambda m: m.chat_batch(["a", 3]), cactus.InvalidRequestError, r"`conversations\[1\]`: `messages`.*found 3"),
+        (lambda m: m.chat_batch(["a", [{"role": "robot"}]]), cactus.InvalidRequestError, r"`conversations\[1\]`: `messages\[0\].role`"),
+        (lambda m: m.generate_batch(["a", [10**6]]), cactus.InvalidRequestError, r"`prompts\[1\]`.*vocabulary"),
+        (lambda m: m.generate_batch("x"), cactus.InvalidRequestError, "prompts.*list of texts.*'x'"),
+        (lambda m: m.score(None), cactus.InvalidRequestError, "text.*None"),
+        (lambda m: m.score(["x", None]), cactus.InvalidRequestError, r"`text\[1\]`.*None"),
+        (lambda m: m.tokenize(None), cactus.InvalidRequestError, "`text`.*None"),
+        (lambda m: m.detokenize([-1]), cactus.InvalidRequestError, r"`ids\[0\]`: expected a whole number from 0 to \d+, found -1"),
+        (lambda m: m.detokenize([1, 10**6]), cactus.InvalidRequestError, r"`ids\[1\]`"),
+        (lambda m: m.detokenize(["a"]), cactus.InvalidRequestError, r"`ids\[0\]`.*'a'"),
         (lambda m: Model("smollm2"), TypeError, "Model.load"),
         (lambda m: Model.load("x", progress=5), TypeError, "progress"),
-        (lambda m: Model.load("x", context=-1), cactus.InvalidRequestError, "context"),
-        (lambda m: Model.load("x", bits="4"), cactus.InvalidRequestError, "bits.*str"),
-        (lambda m: Model.load("x", threads=1.5), cactus.InvalidRequestError, "threads.*float"),
+        (lambda m: Model.load("x", context=-1), cactus.InvalidRequestError, "`context`: expected a whole number from 1 to 16777216, found -1"),
+        (lambda m: Model.load("x", context=None), cactus.InvalidRequestError, "context.*None"),
+        (lambda m: Model.load("x", threads=0), cactus.InvalidRequestError, "`threads`: expected a whole number from 1 to 1024, found 0"),
+        (lambda m: Model.load("x", batch=0), cactus.InvalidRequestError, "`batch`.*from 1 to 65536, found 0"),
+        (lambda m: Model.load("x", kv="f8"), cactus.InvalidRequestError, "`kv`: expected 'int8' or 'f16', found 'f8'"),
+        (lambda m: Model.load("x", pin=1), cactus.InvalidRequestError, "`pin`: expected True or False, found 1"),
+        (lambda m: Model.load("x", bits="4"), cactus.InvalidRequestError, "bits.*'4'"),
+        (lambda m: Model.load("x", threads=1.5), cactus.InvalidRequestError, "threads.*1.5"),
         (lambda m: Model.load("x", context=10**30), cactus.InvalidRequestError, "context"),
         (lambda m: m.embed("x"), cactus.UnsupportedError, "embeddings"),
         (lambda m: m.encode(["x"]), cactus.UnsupportedError, "embeddings"),
@@ -237,6 +259,35 @@ def test_pipeline_has_the_form_of_transformers(model):
 def test_wrong_requests_say_what_is_wrong(model, ask, error, says):
     with pytest.raises(error, match=says):
         ask(model)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="paths of other systems are texts")
+def test_paths_that_are_no_text_work_as_bytes_and_as_python_has_them(bundle, tmp_path):
+    path = os.fsencode(tmp_path) + b"/m\xff"
+    shutil.copytree(bundle, os.fsdecode(path))
+    for form in (path, os.fsdecode(path), Path(os.fsdecode(path))):
+        with Model.load(form, threads=1) as model:
+            assert model.chat("Hello", max_tokens=2).token_ids
+            saved = os.fsencode(tmp_path) + b"/s\xfe"
+            session = model.session()
+            session.chat("Hello", max_tokens=2)
+            session.save(saved)
+            model.session().restore(os.fsdecode(saved))
+            again = pickle.loads(pickle.dumps(model))
+            again.close()
+
+
+def test_memory_that_the_system_refuses_is_an_error_of_its_own(bundle):
+    code = """
+        import resource, cactus
+        resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+        try:
+            cactus.Model.load(PATH, threads=1, context=1 << 24, kv="f16", kv_tokens=1 << 32)
+        except MemoryError as error:
+            print(type(error).__name__, error)
+    """
+    done = run(code, bundle)
+    assert done.stdout.startswith("OutOfMemoryError"), done.stdout + done.stderr
 
 
 def test_models_that_are_not_there(tmp_path):

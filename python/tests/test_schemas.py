@@ -113,5 +113,5 @@ def test_unknown_options_are_named():
 
 
 def test_requests_that_are_no_json_are_refused():
-    with pytest.raises(ValueError, match="JSON"):
+    with pytest.raises(ValueError, match="`temperature`: expected a finite number, found nan"):
         chat_body("hi", options={"temperature": float("nan")})

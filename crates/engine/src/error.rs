@@ -23,6 +23,8 @@ pub enum ErrorKind {
     Busy,
     /// A saved session cannot be written or taken back.
     Saved,
+    /// The system refuses the memory that the model needs.
+    Memory,
 }
 
 /// An error of this crate.
@@ -100,6 +102,7 @@ impl Error {
                 cactus_runtime::ErrorKind::ContextFull => ErrorKind::ContextFull,
                 cactus_runtime::ErrorKind::Argument => ErrorKind::Argument,
                 cactus_runtime::ErrorKind::Busy => ErrorKind::Busy,
+                cactus_runtime::ErrorKind::Memory => ErrorKind::Memory,
                 _ => ErrorKind::Unsupported,
             },
             Error::Text(_) | Error::NoTokenizer => ErrorKind::Text,

@@ -77,6 +77,7 @@ impl Model {
     ///
     /// # Errors
     /// As [`Model::load`].
+    #[doc(hidden)]
     pub fn of(bundle: Arc<Bundle>, options: &LoadOptions) -> Result<Arc<Model>> {
         let loading = Self::has_tokenizer(&bundle).then(|| {
             let bundle = Arc::clone(&bundle);
@@ -130,12 +131,19 @@ impl Model {
         Session::new(Arc::clone(self))
     }
 
-    /// The program.
+    /// Tokens of prompt and answer together that it was loaded for.
+    pub fn context_tokens(&self) -> usize {
+        self.program.context_tokens()
+    }
+
+    /// The program. Like everything hidden here it is for the crates of this workspace: the facade `cactus` promises none of it.
+    #[doc(hidden)]
     pub fn program(&self) -> &Arc<Program> {
         &self.program
     }
 
     /// The bundle.
+    #[doc(hidden)]
     pub fn bundle(&self) -> &Arc<Bundle> {
         self.program.bundle()
     }
@@ -194,6 +202,7 @@ impl Model {
     ///
     /// # Errors
     /// As [`Model::tokenizer`], and for a vocabulary that is too large.
+    #[doc(hidden)]
     pub fn grammars(&self) -> Result<&GrammarCompiler> {
         Ok(self.constraints()?.compiler())
     }
@@ -228,6 +237,7 @@ impl Model {
     }
 
     /// Whether `bundle` has a tokenizer: in tables, or as JSON, which older bundles have beside the tables too.
+    #[doc(hidden)]
     #[must_use]
     pub fn has_tokenizer(bundle: &Bundle) -> bool {
         ["tokenizer.tables", "tokenizer.json"]
@@ -239,6 +249,7 @@ impl Model {
     ///
     /// # Errors
     /// [`Error::NoTokenizer`], or why they cannot be read.
+    #[doc(hidden)]
     pub fn load_text(bundle: &Bundle) -> Result<(Tokenizer, Option<ChatTemplate>)> {
         let optional = |path: &str| -> Result<Option<Vec<u8>>> {
             Ok(if bundle.has_file(path) {

@@ -66,6 +66,7 @@ impl Session {
     }
 
     /// The execution, for profiles and tests.
+    #[doc(hidden)]
     pub fn execution(&mut self) -> &mut Execution {
         &mut self.execution
     }

@@ -67,7 +67,7 @@ enum cactus_code
    */
   CACTUS_CODE_HANDLE = -4,
   /*
-   The bundle is missing, damaged, or of a version that is not read.
+   The bundle is missing; or it, or a file of a graph or of weights, is damaged, or of a form or version that is not read.
    */
   CACTUS_CODE_BUNDLE = -5,
   /*
@@ -465,7 +465,7 @@ int cactus_request_close(struct cactus_request *request);
 
 /*
  Opens a conversation. `defaults_json` (NULL, or an object) has `messages` to begin with, and any other fields of a request,
- which hold for every request of the session where it does not say otherwise.
+ which hold for every request of the session where it does not say otherwise. What a request could not have is refused here.
  */
 int cactus_session_open(struct cactus_model *model,
                         const char *defaults_json,
@@ -535,13 +535,13 @@ int cactus_preprocess_audio_features(const char *_wav_path,
                                      size_t *_out_frames);
 
 /*
- Not in this build. Returns -1.
+ Not in this build. Returns -1, with the reason in the buffer, too.
  */
 int cactus_transcribe(void *model,
                       const char *_audio_path,
                       const char *_prompt,
-                      char *_response_buffer,
-                      size_t _buffer_size,
+                      char *response_buffer,
+                      size_t buffer_size,
                       const char *_options_json,
                       cactus_token_callback _callback,
                       void *_user_data,
@@ -554,23 +554,23 @@ int cactus_transcribe(void *model,
 void *cactus_stream_transcribe_start(void *model, const char *_options_json);
 
 /*
- Not in this build. Returns -1.
+ Not in this build. Returns -1, with the reason in the buffer, too.
  */
 int cactus_stream_transcribe_process(void *_stream,
                                      const uint8_t *_pcm_buffer,
                                      size_t _pcm_buffer_size,
-                                     char *_response_buffer,
-                                     size_t _buffer_size);
+                                     char *response_buffer,
+                                     size_t buffer_size);
 
 /*
- Not in this build. Returns -1.
+ Not in this build. Returns -1, with the reason in the buffer, too.
  */
-int cactus_stream_transcribe_stop(void *_stream, char *_response_buffer, size_t _buffer_size);
+int cactus_stream_transcribe_stop(void *_stream, char *response_buffer, size_t buffer_size);
 
 /*
- Not in this build. Returns -1.
+ Not in this build. Returns -1, with the reason in the buffer, too.
  */
-int cactus_rag_query(void *model, const char *_query, char *_response_buffer, size_t _buffer_size, size_t _top_k);
+int cactus_rag_query(void *model, const char *_query, char *response_buffer, size_t buffer_size, size_t _top_k);
 
 /*
  Not in this build. Returns NULL.
@@ -734,7 +734,8 @@ int cactus_tokenize(void *model,
                     size_t *out_token_len);
 
 /*
- The prompt that a conversation becomes, as text. Returns its bytes; -1 where it fails, -2 where the buffer is too small.
+ The prompt that a conversation becomes, as text. Returns its bytes; -1 where it fails, -2 where the buffer is too small, and the
+ text in it is empty then.
  */
 int cactus_render_prompt(void *model,
                          const char *messages_json,
@@ -746,7 +747,8 @@ int cactus_render_prompt(void *model,
 /*
  How likely tokens are: those from `start` to before `end`, each given all before it, back to `context` tokens before `start`.
  The first token of all follows nothing and is not scored. The JSON object in `response_buffer` has `success`, `logprob` (the
- sum of natural logarithms) and `tokens` (how many were scored). Returns its bytes, or a negative number.
+ sum of natural logarithms) and `tokens` (how many were scored). Returns its bytes; a negative number where it failed, with
+ the reason in the buffer, too.
  */
 int cactus_score_window(void *model,
                         const uint32_t *tokens,
@@ -1263,10 +1265,15 @@ int cactus_graph_altup_correct(void *graph,
                                uint64_t *out);
 
 /*
- A token of the last row of logits, `[1]`, FP32: the likeliest where `temperature` is 0, else one drawn from the
- `top_k` likeliest (0 for all) and of these the likeliest with a share of `top_p`.
+ A token of the last row of logits, `[1]`, FP32: the likeliest where `temperature` (0 to 100) is 0, else one drawn from the
+ `top_k` likeliest (0 for all) and of these the likeliest with a share of `top_p` (0 to 1; 0 and 1 for all).
  */
-int cactus_graph_sample(void *graph, uint64_t logits, float temperature, float top_p, size_t top_k, uint64_t *out);
+int cactus_graph_sample(void *graph,
+                        uint64_t logits,
+                        float temperature,
+                        float top_p,
+                        size_t top_k,
+                        uint64_t *out);
 
 /*
  Sum of an axis, which goes; -1 for all elements, as `[1]`.

@@ -95,7 +95,7 @@ pub(crate) fn tools(items: &[Value]) -> Result<Vec<Tool>> {
     each.map(read).collect()
 }
 
-fn tool_choice(value: Option<&Value>) -> Result<ToolChoice> {
+pub(crate) fn tool_choice(value: Option<&Value>) -> Result<ToolChoice> {
     let expected = "\"auto\", \"none\", \"required\" or {\"type\": \"function\", \"function\": {\"name\": ...}}";
     match value {
         None | Some(Value::Null) => Ok(ToolChoice::Auto),

@@ -20,7 +20,7 @@ pub enum Code {
     Argument = -3,
     /// A handle was closed, is of another kind, or never was one.
     Handle = -4,
-    /// The bundle is missing, damaged, or of a version that is not read.
+    /// The bundle is missing; or it, or a file of a graph or of weights, is damaged, or of a form or version that is not read.
     Bundle = -5,
     /// The model cannot do what is asked of it.
     Unsupported = -6,
@@ -140,7 +140,7 @@ impl From<cactus_engine::Error> for Failure {
             Kind::ContextFull => Code::ContextFull,
             Kind::Numeric => Code::Numeric,
             Kind::Busy => Code::Busy,
-            Kind::Saved => Code::System,
+            Kind::Saved | Kind::Memory => Code::System,
             _ => Code::Internal,
         };
         Failure::new(code, error.to_string())

@@ -81,9 +81,10 @@ impl Options {
             return Ok(None);
         };
         read(value).map(Some).ok_or_else(|| {
-            // A token that is no string is no token, but who knows.
+            // No other string is a secret.
             let found = match value {
-                Value::Number(number) => number.to_string(),
+                Value::Number(_) => value.to_string(),
+                Value::String(text) if name != "token" && text.len() <= 40 => value.to_string(),
                 other => cactus_text::json_type(other).to_owned(),
             };
             Failure::argument(format!("`options_json`: `{name}` should be {expected}, found {found}"))

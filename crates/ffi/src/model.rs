@@ -37,7 +37,7 @@ pub unsafe extern "C" fn cactus_model_info(model: *mut cactus_model, info_json: 
             "name": manifest.name,
             "family": manifest.family,
             "task": manifest.task,
-            "context_tokens": engine.program().context_tokens(),
+            "context_tokens": engine.context_tokens(),
             "vocab_size": engine.vocab_size(),
             "threads": engine.threads(),
             "decode_threads": engine.decode_threads(),

@@ -80,6 +80,21 @@ impl TextBuffer {
         Ok(TextBuffer { start, bytes })
     }
 
+    /// Writes a result; where there is none, what `failed` makes of the failure, if that fits.
+    ///
+    /// # Errors
+    /// The failure; those of [`TextBuffer::write`].
+    pub(crate) fn settle(&self, result: Result<String>, failed: impl FnOnce(&Failure) -> String) -> Result<c_int> {
+        match result {
+            Ok(text) => self.write(&text),
+            Err(failure) => {
+                // The failure matters more than whether its text fits.
+                let _ = self.write(&failed(&failure));
+                Err(failure)
+            }
+        }
+    }
+
     /// Writes `text` and a zero byte; gives the bytes of the text.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 //! A session holds text, not memory of the model: what was computed of a conversation is found again by its tokens, for every
 //! session of the model. So sessions cost nothing while they rest, and one is saved by saving its messages.
 
+use crate::asked::{Asked, tool_choice};
 use crate::failure::{Code, Failure, Result};
 use crate::handle::{Handles, Kind};
 use crate::loaded::{Loaded, MODELS};
@@ -91,6 +92,33 @@ impl Session {
     }
 }
 
+/// What is wrong with `messages` and `defaults`, before anything is sent: they are read as a request to answer the user.
+///
+/// # Errors
+/// Those of [`Asked::read`].
+fn checked(model: &Loaded, messages: &[Value], defaults: &Map<String, Value>) -> Result<()> {
+    let mut map = defaults.clone();
+    // A request may bring the tools to choose from, and the beginning of an answer.
+    let has_tools = defaults
+        .get("tools")
+        .and_then(Value::as_array)
+        .is_some_and(|tools| !tools.is_empty());
+    if !has_tools {
+        tool_choice(map.remove("tool_choice").as_ref())?;
+    }
+    if map.get("continue_final").is_some_and(Value::is_boolean) {
+        map.remove("continue_final");
+    }
+    let mut messages = messages.to_vec();
+    // Templates may refuse two questions in a row, and one before the result of a tool.
+    let asks = |last: &Value| last["role"] == "user" || last["role"] == "tool" || !last["tool_calls"].is_null();
+    if !messages.last().is_some_and(asks) {
+        messages.push(json!({"role": "user", "content": "hello"}));
+    }
+    map.insert("messages".to_owned(), Value::Array(messages));
+    Asked::read(model.engine(), &map).map(drop)
+}
+
 /// The messages that a request adds, and its other fields.
 fn additions(asked: Value) -> Result<(Vec<Value>, Map<String, Value>)> {
     let mut fields = match asked {
@@ -102,9 +130,16 @@ fn additions(asked: Value) -> Result<(Vec<Value>, Map<String, Value>)> {
             return Err(Failure::argument(what));
         }
     };
+    for field in ["prompt", "tokens"] {
+        if fields.remove(field).is_some_and(|value| !value.is_null()) {
+            let what =
+                format!("`{field}`: a session takes `messages`; cactus_request_start continues a text or tokens");
+            return Err(Failure::argument(what));
+        }
+    }
     let added = match fields.remove("messages") {
         Some(Value::Array(messages)) => messages,
-        None => Vec::new(),
+        None | Some(Value::Null) => Vec::new(),
         Some(other) => {
             let found = cactus_text::json_type(&other);
             return Err(Failure::argument(format!(
@@ -116,7 +151,7 @@ fn additions(asked: Value) -> Result<(Vec<Value>, Map<String, Value>)> {
 }
 
 /// Opens a conversation. `defaults_json` (NULL, or an object) has `messages` to begin with, and any other fields of a request,
-/// which hold for every request of the session where it does not say otherwise.
+/// which hold for every request of the session where it does not say otherwise. What a request could not have is refused here.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cactus_session_open(
     model: *mut cactus_model,
@@ -131,6 +166,7 @@ pub unsafe extern "C" fn cactus_session_open(
         };
         let model = MODELS.get(model.cast())?;
         let (messages, defaults) = additions(Value::Object(input::object(text, "defaults_json")?))?;
+        checked(&model, &messages, &defaults)?;
         let opened = Arc::new(Session {
             model,
             state: Mutex::new(State {

@@ -20,8 +20,15 @@ fn fuzz_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
 }
 
+/// Where the input lies that a target is given: what hangs, or ends the process, says nothing itself.
+fn under_way(target: &Target) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fuzz-hang");
+    folder.join(target.name)
+}
+
 /// Runs one input and tells whether it was accepted; where it fails, keeps it under the build folder and says where.
 fn run(target: &Target, input: &[u8], what: &str) -> bool {
+    fs::write(under_way(target), input).unwrap();
     let start = Instant::now();
     let accepted = catch_unwind(AssertUnwindSafe(|| (target.run)(input))).unwrap_or_else(|_| {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-failed", target.name));
@@ -31,15 +38,18 @@ fn run(target: &Target, input: &[u8], what: &str) -> bool {
     let time = start.elapsed();
     assert!(
         time < MAX_TIME,
-        "{} took {time:?} on {what} of {} bytes",
+        "{} took {time:?} on {what} of {} bytes, kept as {}",
         target.name,
-        input.len()
+        input.len(),
+        under_way(target).display()
     );
     accepted
 }
 
 fn check(name: &str) {
     let target = target(name).unwrap();
+    let kept = under_way(target);
+    fs::create_dir_all(kept.parent().unwrap()).unwrap();
     let seeds = (target.seeds)();
     assert!(!seeds.is_empty());
     for (i, seed) in seeds.iter().enumerate() {
@@ -57,6 +67,7 @@ fn check(name: &str) {
         let path = entry.unwrap().path();
         run(target, &fs::read(&path).unwrap(), &path.display().to_string());
     }
+    fs::remove_file(kept).unwrap();
 }
 
 /// Writes the seeds to `fuzz/corpus`, for `fuzz/fuzz.sh`.

@@ -62,6 +62,7 @@ pub(crate) fn of_engine(py: Python<'_>, error: &cactus_engine::Error) -> PyErr {
         EngineKind::ContextFull => "ContextFullError",
         EngineKind::Busy => "BusyError",
         EngineKind::Saved => "SavedSessionError",
+        EngineKind::Memory => "OutOfMemoryError",
         _ => "CactusError",
     };
     raise(py, class, &error.to_string(), &[])
@@ -72,6 +73,7 @@ pub(crate) fn of_runtime(py: Python<'_>, error: &cactus_runtime::Error) -> PyErr
     let class = match error.kind() {
         cactus_runtime::ErrorKind::Bundle => "BundleError",
         cactus_runtime::ErrorKind::Argument => "InvalidRequestError",
+        cactus_runtime::ErrorKind::Memory => "OutOfMemoryError",
         _ => "UnsupportedError",
     };
     raise(py, class, &error.to_string(), &[])

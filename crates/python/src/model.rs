@@ -141,7 +141,7 @@ impl Model {
         let model = scheduler.model();
         let template = model.chat_template().ok().flatten().is_some();
         Ok(json!({
-            "context_tokens": model.program().context_tokens(),
+            "context_tokens": model.context_tokens(),
             "vocab_size": model.vocab_size(),
             "threads": model.threads(),
             "decode_threads": model.decode_threads(),
@@ -209,7 +209,7 @@ impl Model {
             let (job, encoder) = read(api, body)?;
             let choices = job.choices;
             let model = scheduler.model();
-            let ready = Answers::prepare(model, job, model.program().context_tokens(), 0, FORMAT_FIELD)?;
+            let ready = Answers::prepare(model, job, model.context_tokens(), 0, FORMAT_FIELD)?;
             let (sender, receiver) = channel();
             let deliver = Arc::new(move |choice, event| drop(sender.send((choice, event))));
             let times = (begun, Duration::ZERO);

@@ -82,7 +82,7 @@ impl Session {
             if job.choices != 1 || job.prompts.len() != 1 {
                 return Err(ApiError::field("n", "a session gives one answer to one prompt"));
             }
-            let context = self.model.program().context_tokens();
+            let context = self.model.context_tokens();
             let mut ready = Answers::prepare(&self.model, job, context, 0, FORMAT_FIELD)?;
             let Some(mut ready) = ready.pop().filter(|ready| !ready.request.score_prompt) else {
                 return Err(ApiError::field("echo", "a session does not score its prompt"));

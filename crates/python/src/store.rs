@@ -4,6 +4,7 @@ use crate::{TICK, errors, live};
 use cactus_passes::Bits;
 use cactus_store::{Step, Wanted, Watcher};
 use pyo3::prelude::*;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -36,14 +37,13 @@ impl Watcher for Sending {
 }
 
 /// The folder of a bundle of the model `name`, fetched and converted into the cache where need be. `progress` is called with
-/// stage, what, done and total. An interrupt stops a download or a
-/// conversion.
+/// stage, what, done and total. An interrupt stops a download or a conversion. A path that is not UTF-8 has to be that of a bundle.
 #[pyfunction]
 #[pyo3(signature = (name, *, bits, calibrate, reconvert, token, offline, progress))]
 #[allow(clippy::too_many_arguments, reason = "they are keywords")]
 pub(crate) fn prepare(
     py: Python<'_>,
-    name: String,
+    name: OsString,
     bits: u32,
     calibrate: bool,
     reconvert: bool,
@@ -55,6 +55,17 @@ pub(crate) fn prepare(
     let Some(bits) = Bits::from_number(bits) else {
         let message = format!("`bits`: found {bits}, expected 1, 2, 3, 4, 5, 6, 8, 16 or 32");
         return Err(errors::raise(py, "InvalidRequestError", &message, &[]));
+    };
+    let name = match name.into_string() {
+        Ok(name) => name,
+        Err(path) if cactus_bundle::Bundle::is_bundle(path.as_ref()) => return Ok(path.into()),
+        Err(path) => {
+            let message = format!(
+                "`model`: {} is no bundle, and a model is converted from a path of UTF-8 alone; rename it, or convert it first",
+                path.display()
+            );
+            return Err(errors::raise(py, "InvalidRequestError", &message, &[]));
+        }
     };
     let wanted = Wanted {
         bits,

@@ -1,10 +1,13 @@
 //! Functions of the public API for which this build has no engine: embeddings, speech, vision, retrieval and the vector index.
 //!
-//! Each checks the handle that it is given, so that mistakes are found, sets the last error, and fails.
+//! Each checks the handle that it is given, so that mistakes are found, sets the last error, writes the reason where a text was to
+//! go, and fails.
 
+use super::request::failed;
 use crate::failure::Failure;
 use crate::guard;
 use crate::loaded::MODELS;
+use crate::output::TextBuffer;
 use std::ffi::{c_char, c_float, c_int, c_void};
 
 /// What fails with a model.
@@ -18,6 +21,24 @@ fn with_model(model: *mut c_void, what: &str) -> c_int {
 /// What fails without one.
 fn without_model(what: &str) -> c_int {
     guard::status(|| Err(Failure::not_in_build(what)))
+}
+
+/// What fails with a buffer for a text. `model` is NULL where the function has none.
+///
+/// # Safety
+/// As [`TextBuffer::new`].
+unsafe fn with_buffer(model: Option<*mut c_void>, what: &str, buffer: *mut c_char, bytes: usize) -> c_int {
+    guard::count(|| {
+        let absent = (|| {
+            model.map(|model| MODELS.get(model)).transpose()?;
+            Err(Failure::not_in_build(what))
+        })();
+        // SAFETY: the caller's promise.
+        match unsafe { TextBuffer::new(buffer, bytes, "response_buffer") } {
+            Ok(buffer) => buffer.settle(absent, |failure| failed(failure).to_string()),
+            Err(_) => absent.map(|_| 0),
+        }
+    })
 }
 
 /// Not in this build: bundles of language models give no embeddings. Returns -1.
@@ -72,21 +93,22 @@ pub unsafe extern "C" fn cactus_preprocess_audio_features(
     without_model("speech")
 }
 
-/// Not in this build. Returns -1.
+/// Not in this build. Returns -1, with the reason in the buffer, too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cactus_transcribe(
     model: *mut c_void,
     _audio_path: *const c_char,
     _prompt: *const c_char,
-    _response_buffer: *mut c_char,
-    _buffer_size: usize,
+    response_buffer: *mut c_char,
+    buffer_size: usize,
     _options_json: *const c_char,
     _callback: super::cactus_token_callback,
     _user_data: *mut c_void,
     _pcm_buffer: *const u8,
     _pcm_buffer_size: usize,
 ) -> c_int {
-    with_model(model, "speech")
+    // SAFETY: the header's contract of buffers.
+    unsafe { with_buffer(Some(model), "speech", response_buffer, buffer_size) }
 }
 
 /// Not in this build. Returns NULL.
@@ -99,38 +121,41 @@ pub unsafe extern "C" fn cactus_stream_transcribe_start(
     std::ptr::null_mut()
 }
 
-/// Not in this build. Returns -1.
+/// Not in this build. Returns -1, with the reason in the buffer, too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cactus_stream_transcribe_process(
     _stream: *mut c_void,
     _pcm_buffer: *const u8,
     _pcm_buffer_size: usize,
-    _response_buffer: *mut c_char,
-    _buffer_size: usize,
+    response_buffer: *mut c_char,
+    buffer_size: usize,
 ) -> c_int {
-    without_model("speech")
+    // SAFETY: the header's contract of buffers.
+    unsafe { with_buffer(None, "speech", response_buffer, buffer_size) }
 }
 
-/// Not in this build. Returns -1.
+/// Not in this build. Returns -1, with the reason in the buffer, too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cactus_stream_transcribe_stop(
     _stream: *mut c_void,
-    _response_buffer: *mut c_char,
-    _buffer_size: usize,
+    response_buffer: *mut c_char,
+    buffer_size: usize,
 ) -> c_int {
-    without_model("speech")
+    // SAFETY: the header's contract of buffers.
+    unsafe { with_buffer(None, "speech", response_buffer, buffer_size) }
 }
 
-/// Not in this build. Returns -1.
+/// Not in this build. Returns -1, with the reason in the buffer, too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cactus_rag_query(
     model: *mut c_void,
     _query: *const c_char,
-    _response_buffer: *mut c_char,
-    _buffer_size: usize,
+    response_buffer: *mut c_char,
+    buffer_size: usize,
     _top_k: usize,
 ) -> c_int {
-    with_model(model, "retrieval")
+    // SAFETY: the header's contract of buffers.
+    unsafe { with_buffer(Some(model), "retrieval", response_buffer, buffer_size) }
 }
 
 /// Not in this build. Returns NULL.

@@ -31,13 +31,6 @@ unsafe fn no_sound(pcm: *const u8, bytes: usize) -> Result<()> {
     }
 }
 
-/// Writes the JSON of a failure, where it fits, and gives the failure.
-fn written(buffer: &TextBuffer, failure: Failure) -> Failure {
-    // The failure matters more than whether its text fits.
-    let _ = buffer.write(&failed(&failure).to_string());
-    failure
-}
-
 /// Answers a conversation. The result, a JSON object, goes to `response_buffer`, and the function returns its bytes; a negative
 /// number where it failed, with the reason in the buffer, too. `options_json`, `tools_json`, `callback` and `pcm_buffer` may be
 /// NULL; sound is not in this build. Any number of threads may ask one model at once: their answers are computed together.
@@ -77,12 +70,9 @@ pub unsafe extern "C" fn cactus_complete(
             if answer.is_cancelled() && work.model().is_closed() {
                 return Err(Failure::new(Code::Cancelled, "the model was closed"));
             }
-            Ok(completion(&answer, arguments.confidence_threshold()))
+            Ok(completion(&answer, arguments.confidence_threshold()).to_string())
         })();
-        match answered {
-            Ok(result) => buffer.write(&result.to_string()),
-            Err(failure) => Err(written(&buffer, failure)),
-        }
+        buffer.settle(answered, |failure| failed(failure).to_string())
     })
 }
 
@@ -126,11 +116,9 @@ pub unsafe extern "C" fn cactus_prefill(
                 "total_time_ms": rounded(c.total_time_ms),
                 "ram_usage_mb": ram_usage_mb(),
                 "cached_tokens": c.cached_tokens,
-            }))
+            })
+            .to_string())
         })();
-        match computed {
-            Ok(result) => buffer.write(&result.to_string()),
-            Err(failure) => Err(written(&buffer, failure)),
-        }
+        buffer.settle(computed, |failure| failed(failure).to_string())
     })
 }

@@ -13,6 +13,7 @@ use cactus_engine::{FinishReason, GenerateOptions, Model, ProcessMemory};
 use cactus_text::json_type;
 use serde_json::{Map, Value, json};
 use std::ffi::c_char;
+use std::ops::RangeInclusive;
 
 /// Tokens of an answer where nobody says how many.
 const MAX_TOKENS: u64 = 100;
@@ -63,7 +64,7 @@ impl<'a> Arguments<'a> {
         let options = Options(&options);
         let messages = messages.into_iter().enumerate();
         let messages = messages.map(|(i, message)| plain(i, message)).collect::<Result<_>>()?;
-        let most = options.count("tool_rag_top_k")?.unwrap_or(MOST_TOOLS) as usize;
+        let most = options.count("tool_rag_top_k", 0..=1 << 31)?.unwrap_or(MOST_TOOLS) as usize;
         let force = options.flag("force_tools")?.unwrap_or(false) && !tools.is_empty();
         let request = ChatRequest {
             messages,
@@ -131,7 +132,7 @@ impl Options<'_> {
         self.read(name, "true or false", Value::as_bool)
     }
 
-    fn count(&self, name: &str) -> Result<Option<u64>> {
+    fn count(&self, name: &str, range: RangeInclusive<u64>) -> Result<Option<u64>> {
         // Clients in languages without integers send 40.0.
         let whole = |v: &Value| {
             let from_float = || {
@@ -139,9 +140,10 @@ impl Options<'_> {
                     .filter(|f| f.fract() == 0.0 && (0.0..1e9).contains(f))
                     .map(|f| f as u64)
             };
-            v.as_u64().or_else(from_float).filter(|&n| n <= 1 << 31)
+            v.as_u64().or_else(from_float).filter(|n| range.contains(n))
         };
-        self.read(name, "a whole number", whole)
+        let expected = format!("a whole number from {} to {}", range.start(), range.end());
+        self.read(name, &expected, whole)
     }
 
     fn number(&self, name: &str) -> Result<Option<f64>> {
@@ -152,23 +154,23 @@ impl Options<'_> {
     fn generate(&self, model: &Model) -> Result<GenerateOptions> {
         let own = model.default_options();
         let mut options = GenerateOptions {
-            max_tokens: self.count("max_tokens")?.unwrap_or(MAX_TOKENS) as usize,
+            max_tokens: self.count("max_tokens", 1..=1 << 31)?.unwrap_or(MAX_TOKENS) as usize,
             temperature: match self.number("temperature")? {
                 Some(below) if below < 0.0 => own.temperature,
                 given => given.unwrap_or(0.0) as f32,
             },
             top_p: match self.number("top_p")? {
-                Some(p) if p > 0.0 && p <= 1.0 => p as f32,
+                Some(p) if p > 0.0 => p as f32,
                 _ => own.top_p,
             },
-            top_k: match self.count("top_k")? {
+            top_k: match self.count("top_k", 0..=1 << 31)? {
                 Some(k) if k > 0 => k as usize,
                 _ => own.top_k,
             },
             min_p: self.number("min_p")?.unwrap_or(0.15).clamp(0.0, 1.0) as f32,
             repetition_penalty: self.number("repetition_penalty")?.unwrap_or(REPETITION.0) as f32,
             repetition_window: REPETITION.1,
-            seed: self.count("seed")?.filter(|&seed| seed != 0),
+            seed: self.count("seed", 0..=u64::MAX)?.filter(|&seed| seed != 0),
             include_stop: self.flag("include_stop_sequences")?.unwrap_or(false),
             ..GenerateOptions::default()
         };

@@ -34,7 +34,8 @@ pub unsafe extern "C" fn cactus_tokenize(
     })
 }
 
-/// The prompt that a conversation becomes, as text. Returns its bytes; -1 where it fails, -2 where the buffer is too small.
+/// The prompt that a conversation becomes, as text. Returns its bytes; -1 where it fails, -2 where the buffer is too small, and the
+/// text in it is empty then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cactus_render_prompt(
     model: *mut c_void,
@@ -47,19 +48,21 @@ pub unsafe extern "C" fn cactus_render_prompt(
     guard::count(|| {
         // SAFETY: the header's contract of strings and buffers.
         let (arguments, buffer) = unsafe {
-            (
-                Arguments::new(messages_json, options_json, tools_json)?,
-                TextBuffer::new(buffer, buffer_size, "buffer")?,
-            )
+            let buffer = TextBuffer::new(buffer, buffer_size, "buffer")?;
+            (Arguments::new(messages_json, options_json, tools_json), buffer)
         };
-        let model: Arc<Loaded> = MODELS.get(model)?;
-        buffer.write(&arguments.read(model.engine())?.chat.text)
+        let rendered = (|| {
+            let model: Arc<Loaded> = MODELS.get(model)?;
+            Ok(arguments?.read(model.engine())?.chat.text)
+        })();
+        buffer.settle(rendered, |_| String::new())
     })
 }
 
 /// How likely tokens are: those from `start` to before `end`, each given all before it, back to `context` tokens before `start`.
 /// The first token of all follows nothing and is not scored. The JSON object in `response_buffer` has `success`, `logprob` (the
-/// sum of natural logarithms) and `tokens` (how many were scored). Returns its bytes, or a negative number.
+/// sum of natural logarithms) and `tokens` (how many were scored). Returns its bytes; a negative number where it failed, with
+/// the reason in the buffer, too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cactus_score_window(
     model: *mut c_void,
@@ -74,16 +77,19 @@ pub unsafe extern "C" fn cactus_score_window(
     guard::count(|| {
         // SAFETY: the header's contract of buffers.
         let (tokens, buffer) = unsafe {
-            (
-                input::values(tokens, token_len, "tokens")?,
-                TextBuffer::new(response_buffer, buffer_size, "response_buffer")?,
-            )
+            let buffer = TextBuffer::new(response_buffer, buffer_size, "response_buffer")?;
+            (input::values(tokens, token_len, "tokens"), buffer)
         };
-        let window = window(tokens, start, end, context)?;
-        let scores = scoring::scores(&MODELS.get(model)?, window.0, window.1)?;
-        let logprob: f64 = scores.iter().map(|s| s.logprob).sum();
-        let result = json!({"success": true, "logprob": logprob, "tokens": scores.len()});
-        buffer.write(&result.to_string())
+        let scored = (|| {
+            let model = MODELS.get(model)?;
+            let (window, first) = window(tokens?, start, end, context)?;
+            let scores = scoring::scores(&model, window, first)?;
+            let logprob: f64 = scores.iter().map(|s| s.logprob).sum();
+            Ok(json!({"success": true, "logprob": logprob, "tokens": scores.len()}).to_string())
+        })();
+        buffer.settle(scored, |failure| {
+            json!({"success": false, "error": failure.message, "logprob": null, "tokens": 0}).to_string()
+        })
     })
 }
 

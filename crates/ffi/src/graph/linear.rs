@@ -239,8 +239,8 @@ pub unsafe extern "C" fn cactus_graph_altup_correct(
     })
 }
 
-/// A token of the last row of logits, `[1]`, FP32: the likeliest where `temperature` is 0, else one drawn from the
-/// `top_k` likeliest (0 for all) and of these the likeliest with a share of `top_p`.
+/// A token of the last row of logits, `[1]`, FP32: the likeliest where `temperature` (0 to 100) is 0, else one drawn from the
+/// `top_k` likeliest (0 for all) and of these the likeliest with a share of `top_p` (0 to 1; 0 and 1 for all).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cactus_graph_sample(
     graph: *mut c_void,

@@ -22,7 +22,9 @@ impl From<Error> for Failure {
                 Code::Argument
             }
             ErrorKind::Unsupported => Code::NotInBuild,
-            ErrorKind::File => Code::System,
+            ErrorKind::Missing => Code::NotFound,
+            ErrorKind::Damaged => Code::Bundle,
+            ErrorKind::File | ErrorKind::Memory => Code::System,
             ErrorKind::Defect => Code::Internal,
         };
         Failure::new(code, error.to_string())

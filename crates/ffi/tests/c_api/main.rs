@@ -5,6 +5,7 @@
 )]
 
 mod bad_input;
+mod graph_codes;
 mod public;
 mod requests;
 mod sessions;

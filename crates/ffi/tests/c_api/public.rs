@@ -116,7 +116,12 @@ fn complete_errors_are_in_the_buffer_and_the_last_error() {
         ),
         (HELLO, r#"{"temperature": "hot"}"#, "temperature"),
         (HELLO, r#"{"max_tokens": 0}"#, "max_tokens"),
-        (HELLO, r#"{"max_tokens": -4}"#, "max_tokens"),
+        (
+            HELLO,
+            r#"{"max_tokens": -3}"#,
+            "`max_tokens` should be a whole number from 1 to 2147483648, found -3",
+        ),
+        (HELLO, r#"{"top_p": 2}"#, "top_p"),
         (HELLO, r#"{"stop_sequences": 4}"#, "stop"),
     ];
     let kind_of = |want| match want {
@@ -239,6 +244,17 @@ fn tokenize_render_and_score_agree() {
         (logprob(&whole) - parts).abs() < 1e-6 && parts < -0.1,
         "{whole} {parts}"
     );
+    // What fails leaves its reason, and no text of before.
+    let (code, text) = buffered(4096, |buffer, size| unsafe {
+        cactus_score_window(model.public(), ids.as_ptr(), ids.len(), 2, 2, 1, buffer, size)
+    });
+    let failed: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, &failed["success"]), (-1, &json!(false)));
+    assert_eq!(failed["error"], error().1);
+    let (code, text) = buffered(64, |buffer, size| unsafe {
+        cactus_render_prompt(model.public(), c"{".as_ptr(), null(), null(), buffer, size)
+    });
+    assert_eq!((code, text.as_str()), (-1, ""));
     // Our own function gives the same.
     let mut score: *mut c_char = null_mut();
     let code = unsafe { cactus_model_score(model.0, ids.as_ptr(), ids.len(), 1, &raw mut score) };
@@ -347,4 +363,26 @@ fn what_this_build_lacks_says_so() {
         cactus_telemetry_shutdown();
     }
     assert!(borrowed(cactus_get_last_error()).contains("retrieval"));
+    let speech = buffered(4096, |buffer, size| unsafe {
+        cactus_transcribe(
+            model.public(),
+            null(),
+            null(),
+            buffer,
+            size,
+            null(),
+            None,
+            null_mut(),
+            null(),
+            0,
+        )
+    });
+    let documents = buffered(4096, |buffer, size| unsafe {
+        cactus_rag_query(model.public(), text.as_ptr(), buffer, size, 3)
+    });
+    for (code, text) in [speech, documents] {
+        let json: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((code, &json["success"]), (-1, &json!(false)));
+        assert!(json["error"].as_str().unwrap().contains("not in this build"));
+    }
 }

@@ -84,6 +84,54 @@ fn session_remembers_and_can_be_opened_again() {
 }
 
 #[test]
+fn defaults_that_no_request_could_have_are_refused_at_once() {
+    let model = Model::load();
+    let tool = r#"{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}"#;
+    let refused = |defaults: &str, want: &str| {
+        let mut session = null_mut();
+        let code = unsafe { cactus_session_open(model.0, c(defaults).as_ptr(), &raw mut session) };
+        let (_, message) = error();
+        assert_eq!(code, Code::Argument as i32, "{defaults}");
+        assert!(session.is_null() && message.contains(want), "{defaults}: {message}");
+    };
+    for (defaults, want) in [
+        (r#"{"nothing": 1}"#, "`nothing`"),
+        (r#"{"prompt": "x"}"#, "`prompt`"),
+        (r#"{"tokens": [1]}"#, "`tokens`"),
+        (r#"{"options": {"temperature": -1}}"#, "`temperature`"),
+        (r#"{"options": 3}"#, "`options`"),
+        (r#"{"priority": "urgent"}"#, "`priority`"),
+        (r#"{"messages": [{"role": "nobody", "content": ""}]}"#, "role"),
+        (r#"{"messages": 3}"#, "`messages`"),
+        (r#"{"schema": 3}"#, "`schema`"),
+        (r#"{"regex": "("}"#, ""),
+        (r#"{"regex": "a", "schema": {}}"#, "at most one"),
+        (r#"{"tools": [{}]}"#, "`tools[0]`"),
+        (r#"{"tool_choice": "perhaps"}"#, "`tool_choice`"),
+        (
+            &format!(r#"{{"tools": [{tool}], "tool_choice": {{"function": {{"name": "g"}}}}}}"#),
+            "tool_choice",
+        ),
+        (r#"{"continue_final": 1}"#, "`continue_final`"),
+    ] {
+        refused(defaults, want);
+    }
+    // What a request completes, or says otherwise, is kept.
+    for defaults in [
+        r#"{"messages": null, "options": null}"#,
+        r#"{"tool_choice": "required"}"#,
+        r#"{"continue_final": true}"#,
+        r#"{"messages": [{"role": "system", "content": "be brief"}], "regex": "[a-z]+"}"#,
+        r#"{"messages": [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]}"#,
+        r#"{"messages": [{"role": "user", "content": "one"}]}"#,
+        &format!(r#"{{"tools": [{tool}], "tool_choice": {{"function": {{"name": "f"}}}}}}"#),
+    ] {
+        let session = open(&model, defaults);
+        assert_eq!(unsafe { cactus_session_close(session) }, 0);
+    }
+}
+
+#[test]
 fn closing_a_session_cancels_its_request() {
     let model = Model::load();
     let session = open(&model, r#"{"options": {"max_tokens": 200, "ignore_eos": true}}"#);

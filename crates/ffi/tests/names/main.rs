@@ -138,7 +138,7 @@ fn wrong_options_name_themselves() {
             json!({"bits": 7}),
             "`bits` should be 1, 2, 3, 4, 5, 6, 8, 16 or 32, found 7",
         ),
-        (json!({"bits": "four"}), "found a string"),
+        (json!({"bits": "four"}), "found \"four\""),
         (json!({"calibrate": 1}), "`calibrate` should be true or false"),
         (json!({"offline": "yes"}), "`offline`"),
         (json!({"token": 5}), "`token` should be a string"),

@@ -91,7 +91,11 @@ pub(super) fn inputs(fields: &Fields<'_>, name: &str) -> Result<Vec<Prompt>> {
             let id = id.as_u64().and_then(|id| u32::try_from(id).ok());
             id.ok_or_else(|| {
                 let path = format!("{path}[{index}]");
-                let found = format!("`{path}`: found {}, expected a token id", json_type(&list[index]));
+                let found = match &list[index] {
+                    Value::Number(number) => number.to_string(),
+                    other => json_type(other).to_owned(),
+                };
+                let found = format!("`{path}`: found {found}, expected a token id, a whole number from 0");
                 ApiError::field(path, found)
             })
         });

@@ -208,7 +208,8 @@ impl Graph {
     /// Adds a weight file as a node.
     ///
     /// # Errors
-    /// [`ErrorKind::File`] where it cannot be read, [`ErrorKind::Unsupported`] for a layout that is not known here.
+    /// [`ErrorKind::Missing`] and [`ErrorKind::File`] where it cannot be read, [`ErrorKind::Damaged`] where it is no weight file,
+    /// [`ErrorKind::Unsupported`] for a layout that is not known here.
     pub(crate) fn weights(&mut self, path: &Path) -> Result<usize> {
         let file = WeightFile::open(path)?;
         let (shape, precision) = (file.shape().to_vec(), file.precision());

@@ -13,8 +13,14 @@ pub(crate) enum ErrorKind {
     Unsupported,
     /// Something must happen first: an input set, a weight bound, the graph executed.
     Order,
-    /// A file cannot be read or written, or is damaged.
+    /// There is no file at a path.
+    Missing,
+    /// A file cannot be read or written.
     File,
+    /// A file is of another form or version, or cut short.
+    Damaged,
+    /// The memory of a computation cannot be had.
+    Memory,
     /// The computation failed, by what it was given.
     Run,
     /// A defect of the library.
@@ -52,6 +58,26 @@ impl Error {
 
     pub(crate) fn order(message: impl Into<String>) -> Self {
         Error::new(ErrorKind::Order, message)
+    }
+
+    /// What reading or writing a file gave.
+    pub(crate) fn io(path: &std::path::Path, doing: &str, e: &std::io::Error) -> Self {
+        let kind = match e.kind() {
+            std::io::ErrorKind::NotFound => ErrorKind::Missing,
+            _ => ErrorKind::File,
+        };
+        Error::new(kind, format!("`{}` could not be {doing}: {e}", path.display()))
+    }
+
+    /// The same, of a file: what does not fit there is damage.
+    pub(crate) fn in_file(mut self, path: &std::path::Path) -> Self {
+        if matches!(
+            self.kind,
+            ErrorKind::Argument | ErrorKind::Node | ErrorKind::Shape | ErrorKind::Order
+        ) {
+            self.kind = ErrorKind::Damaged;
+        }
+        self.at(&format!("`{}`", path.display()))
     }
 
     /// The same, placed.
@@ -94,6 +120,7 @@ impl From<cactus_runtime::Error> for Error {
     fn from(e: cactus_runtime::Error) -> Self {
         let kind = match e.kind() {
             cactus_runtime::ErrorKind::Unsupported => ErrorKind::Unsupported,
+            cactus_runtime::ErrorKind::Memory => ErrorKind::Memory,
             _ => ErrorKind::Run,
         };
         Error::new(kind, e.to_string())
@@ -102,6 +129,23 @@ impl From<cactus_runtime::Error> for Error {
 
 impl From<cactus_base::Error> for Error {
     fn from(e: cactus_base::Error) -> Self {
-        Error::new(ErrorKind::Run, e.to_string())
+        let kind = match e.kind() {
+            cactus_base::ErrorKind::OutOfMemory => ErrorKind::Memory,
+            _ => ErrorKind::Run,
+        };
+        Error::new(kind, e.to_string())
+    }
+}
+
+impl From<cactus_bundle::Error> for Error {
+    fn from(e: cactus_bundle::Error) -> Self {
+        let kind = match e.kind() {
+            cactus_bundle::ErrorKind::NotFound => ErrorKind::Missing,
+            cactus_bundle::ErrorKind::Io | cactus_bundle::ErrorKind::NoSpace | cactus_bundle::ErrorKind::Exists => {
+                ErrorKind::File
+            }
+            _ => ErrorKind::Damaged,
+        };
+        Error::new(kind, e.to_string())
     }
 }

@@ -47,7 +47,7 @@ impl Graph {
     /// Writes the graph to a file; a file that is there is replaced whole, or not at all.
     ///
     /// # Errors
-    /// [`ErrorKind::File`] where it cannot be written, [`ErrorKind::Order`] where an embedded input has no value.
+    /// [`ErrorKind::Missing`] and [`ErrorKind::File`] where it cannot be written, [`ErrorKind::Order`] where an embedded input has no value.
     pub(crate) fn save(&self, path: &Path) -> Result<()> {
         let mut elements: Vec<u8> = Vec::new();
         let mut nodes = Vec::with_capacity(self.nodes.len());
@@ -70,13 +70,8 @@ impl Graph {
             });
         }
         let retained = self.retained.iter().copied().collect();
-        let fail = |e: String| {
-            Error::new(
-                ErrorKind::File,
-                format!("`{}` could not be written: {e}", path.display()),
-            )
-        };
-        let document = serde_json::to_vec(&Document { nodes, retained }).map_err(|e| fail(e.to_string()))?;
+        let document = serde_json::to_vec(&Document { nodes, retained })
+            .map_err(|e| Error::new(ErrorKind::Defect, format!("the nodes could not be written: {e}")))?;
         let start = (HEADER_BYTES + document.len()).next_multiple_of(ALIGNMENT);
         let mut bytes = Vec::with_capacity(start + elements.len());
         bytes.extend_from_slice(MAGIC);
@@ -85,22 +80,21 @@ impl Graph {
         bytes.extend_from_slice(&document);
         bytes.resize(start, 0);
         bytes.extend_from_slice(&elements);
-        replace(path, &bytes).map_err(fail)
+        replace(path, &bytes)
     }
 
     /// Reads a graph from a file. A weight file that is not there leaves its node unbound.
     ///
     /// # Errors
-    /// [`ErrorKind::File`] where it cannot be read or is damaged; otherwise those of adding its nodes.
+    /// [`ErrorKind::Missing`] and [`ErrorKind::File`] where it cannot be read, [`ErrorKind::Damaged`] where it is no whole graph,
+    /// [`ErrorKind::Unsupported`] for an operation that is not known here.
     pub(crate) fn load(path: &Path) -> Result<Graph> {
-        let place = |e: Error| e.at(&format!("`{}`", path.display()));
-        let bytes = std::fs::read(path)
-            .map_err(|e| Error::new(ErrorKind::File, format!("`{}` could not be read: {e}", path.display())))?;
-        Graph::from_bytes(&bytes).map_err(place)
+        let bytes = std::fs::read(path).map_err(|e| Error::io(path, "read", &e))?;
+        Graph::from_bytes(&bytes).map_err(|e| e.in_file(path))
     }
 
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Graph> {
-        let fail = |what: String| Error::new(ErrorKind::File, what);
+        let fail = |what: String| Error::new(ErrorKind::Damaged, what);
         let word = |at: usize| {
             let word = bytes.get(at..at + 8).and_then(|b| <[u8; 8]>::try_from(b).ok());
             word.map(u64::from_le_bytes).unwrap_or(0)
@@ -164,7 +158,7 @@ impl Graph {
         let made = self.node(id)?;
         if made.shape != shape || made.precision != precision {
             return Err(Error::new(
-                ErrorKind::File,
+                ErrorKind::Damaged,
                 format!(
                     "it is written as {precision:?} {shape:?}, and is {:?} {:?}",
                     made.precision, made.shape
@@ -178,7 +172,7 @@ impl Graph {
                 .and_then(|a| Some(a..a.checked_add(n.checked_mul(4)?)?));
             let values = span.and_then(|s| elements.get(s));
             let values =
-                values.ok_or_else(|| Error::new(ErrorKind::File, "its elements lie behind the end of the file"))?;
+                values.ok_or_else(|| Error::new(ErrorKind::Damaged, "its elements lie behind the end of the file"))?;
             self.mark_embedded_input(id)?;
             let source = Some(Source::Copied(decode(values, Precision::Fp32)?));
             self.given.insert(
@@ -200,8 +194,8 @@ impl Graph {
 }
 
 /// Writes a file beside its destination and moves it there.
-fn replace(path: &Path, bytes: &[u8]) -> std::result::Result<(), String> {
-    let scratch = cactus_bundle::Scratch::beside(path).map_err(|e| e.to_string())?;
+fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    let scratch = cactus_bundle::Scratch::beside(path)?;
     let whole = scratch.join("graph");
     let write = || {
         let mut file = std::fs::File::create(&whole)?;
@@ -209,5 +203,5 @@ fn replace(path: &Path, bytes: &[u8]) -> std::result::Result<(), String> {
         file.sync_all()?;
         std::fs::rename(&whole, path)
     };
-    write().map_err(|e: std::io::Error| e.to_string())
+    write().map_err(|e: std::io::Error| Error::io(path, "written", &e))
 }

@@ -445,10 +445,10 @@ pub(crate) enum GraphOp {
     },
     /// `logits […, n] -> [1]`: a token of the last row.
     Sample {
-        /// 0 for the likeliest.
+        /// 0 to 100; 0 for the likeliest.
         #[serde(with = "super::number")]
         temperature: f32,
-        /// Share of the probability that is kept.
+        /// Share of the probability that is kept, 0 to 1; 0 and 1 for all.
         #[serde(with = "super::number")]
         top_p: f32,
         /// How many are kept; 0 for all.

@@ -31,7 +31,8 @@ impl Graph {
     ///
     /// # Errors
     /// [`super::ErrorKind::Order`] where an input is not set or a weight not bound; [`super::ErrorKind::Shape`],
-    /// [`super::ErrorKind::Unsupported`] and [`super::ErrorKind::Run`] where it cannot be computed.
+    /// [`super::ErrorKind::Unsupported`] and [`super::ErrorKind::Run`] where it cannot be computed; [`super::ErrorKind::Memory`]
+    /// where the system refuses the memory for it.
     pub(crate) fn execute(&mut self) -> Result<()> {
         let key = Key {
             version: self.version,

@@ -37,8 +37,8 @@ pub(super) struct WeightFile {
 
 impl WeightFile {
     pub(super) fn open(path: &Path) -> Result<WeightFile> {
-        let fail = |what: String| Error::new(ErrorKind::File, format!("`{}`: {what}", path.display()));
-        let map = Mapped::open(path).map_err(|e| Error::new(ErrorKind::File, e.to_string()))?;
+        let fail = |what: String| Error::new(ErrorKind::Damaged, format!("`{}`: {what}", path.display()));
+        let map = Mapped::open(path)?;
         let Some(head) = map.get(..HEADER_BYTES) else {
             return Err(fail(format!(
                 "{} bytes are too few for a header of {HEADER_BYTES}",
@@ -150,9 +150,7 @@ impl WeightFile {
                 *v *= scales[i / width * self.groups + i % width / self.group];
             }
         }
-        self.map
-            .intact()
-            .map_err(|e| Error::new(ErrorKind::File, e.to_string()))?;
+        self.map.intact()?;
         Ok(Tensor::from_f32(self.shape.clone(), values)?)
     }
 }

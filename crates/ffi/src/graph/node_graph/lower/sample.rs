@@ -4,6 +4,30 @@ use super::{Lower, dims};
 use crate::graph::node_graph::{Error, Result};
 use cactus_ir::{BinaryFn as Bin, CompareFn, Dim, Op, ReduceFn, ValueId};
 
+/// Above it logits are so close to each other that all tokens are alike.
+const MAX_TEMPERATURE: f32 = 100.0;
+/// More tokens than any vocabulary has; what is above was no count.
+const MAX_TOP_K: usize = i32::MAX as usize;
+
+fn checked(temperature: f32, top_p: f32, top_k: usize) -> Result<()> {
+    if !(0.0..=MAX_TEMPERATURE).contains(&temperature) {
+        return Err(Error::argument(format!(
+            "`temperature`: expected a number from 0 to {MAX_TEMPERATURE} (0 takes the likeliest), found {temperature}"
+        )));
+    }
+    if !(0.0..=1.0).contains(&top_p) {
+        return Err(Error::argument(format!(
+            "`top_p`: expected a number from 0 to 1 (0 and 1 keep all), found {top_p}"
+        )));
+    }
+    if top_k > MAX_TOP_K {
+        return Err(Error::argument(format!(
+            "`top_k`: expected a whole number from 0 to {MAX_TOP_K} (0 keeps all), found {top_k}"
+        )));
+    }
+    Ok(())
+}
+
 impl Lower {
     /// See [`crate::graph::node_graph::GraphOp::Sample`]: top-k, then temperature, then top-p, then a draw.
     pub(super) fn sample(
@@ -14,6 +38,7 @@ impl Lower {
         top_p: f32,
         top_k: usize,
     ) -> Result<ValueId> {
+        checked(temperature, top_p, top_k)?;
         let shape = self.shape(logits)?;
         let (Some(&n), count) = (shape.last(), shape.iter().product::<usize>()) else {
             return Err(Error::shape("logits [tokens] are expected"));
