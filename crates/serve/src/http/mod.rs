@@ -168,6 +168,7 @@ pub const ROUTES: &[(&str, &str, bool)] = &[
     ("post", "/v1/responses", false),
     ("get", "/v1/responses/{id}", false),
     ("delete", "/v1/responses/{id}", false),
+    ("post", "/v1/decisions", false),
     ("post", "/v1/embeddings", false),
     ("post", "/v1/messages", false),
     ("post", "/v1/messages/count_tokens", false),
@@ -199,6 +200,7 @@ fn router(app: &Arc<App>) -> Router {
         .route("/v1/completions", post(openai::completions))
         .route("/v1/responses", post(openai::respond))
         .route("/v1/responses/{id}", get(openai::response).delete(openai::forget))
+        .route("/v1/decisions", post(openai::decisions))
         .route("/v1/embeddings", post(openai::embed))
         .route("/v1/messages", post(anthropic::answer))
         .route("/v1/messages/count_tokens", post(anthropic::count))

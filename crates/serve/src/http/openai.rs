@@ -4,12 +4,13 @@ use super::body::{self, Form};
 use super::guard::Tenant;
 use super::stream::{self, Asked, Wire};
 use super::{App, now};
-use crate::protocol::openai::{chat, completions, embeddings, model_list, responses};
-use crate::protocol::{ApiError, Encoder as _, Fields, Job, Kind};
+use crate::protocol::openai::{chat, completions, decisions, embeddings, model_list, responses};
+use crate::protocol::{ApiError, Encoder as _, Fields, Job, Kind, decisions::decide};
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::Response;
+use cactus_engine::CancelToken;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -131,6 +132,39 @@ pub(super) async fn forget(
         true => body::json(&json!({"id": id, "object": "response", "deleted": true})),
         false => failed(&unknown_response(&id)),
     }
+}
+
+/// `POST /v1/decisions`. Whoever goes away while it is computed has cancelled it.
+pub(super) async fn decisions(State(app): Shared, Extension(tenant): Extension<Tenant>, body: Body) -> Response {
+    struct Gone(CancelToken);
+    impl Drop for Gone {
+        fn drop(&mut self) {
+            self.0.cancel();
+        }
+    }
+    let result: Result<Value, ApiError> = async {
+        let request = body::read(&app, body, decisions::request).await?;
+        let active = app.begin()?;
+        let lease = app.models.acquire(&request.model).await?;
+        let gone = Gone(CancelToken::new());
+        let cancel = gone.0.clone();
+        let work = tokio::task::spawn_blocking(move || {
+            let _active = active;
+            let model = lease.model();
+            let decided = decide(&model.scheduler, &request, None, tenant.0, cancel)?;
+            Ok(decisions::answer(&request, &model.name, &decided))
+        });
+        match tokio::time::timeout(app.options.timeout, work).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(e)) => Err(ApiError::new(Kind::Server, e.to_string())),
+            Err(_) => {
+                let message = "the decisions took longer than this server allows; ask fewer questions at once";
+                Err(ApiError::new(Kind::Server, message).with_code("timeout"))
+            }
+        }
+    }
+    .await;
+    result.map_or_else(|e| failed(&e), |value| body::json(&value))
 }
 
 /// `POST /v1/embeddings`: the models that this server runs write text, and have no vector of a text.
