@@ -11,6 +11,7 @@ mod metrics;
 mod ollama;
 mod openai;
 mod page;
+mod route;
 mod store;
 mod stream;
 
@@ -21,6 +22,7 @@ use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Router, middleware};
+use cactus_router::Router as Routing;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -55,6 +57,8 @@ pub struct ServeOptions {
     pub stored_responses: usize,
     /// Certificate and key, as PEM files.
     pub tls: Option<Tls>,
+    /// Who else may answer. Without it nothing leaves this machine.
+    pub router: Option<Arc<Routing>>,
 }
 
 /// Where certificate and key are.
@@ -82,6 +86,7 @@ impl ServeOptions {
             connections: 1024,
             stored_responses: 1024,
             tls: None,
+            router: None,
         }
     }
 }
