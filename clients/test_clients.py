@@ -122,6 +122,43 @@ def test_openai_parallel_tools():
     print("calls at once:", sorted(seen))
 
 
+def test_openai_decisions():
+    asked = {
+        "model": MODEL,
+        "input": "The package arrived with a broken screen. I want my money back today.",
+        "questions": [
+            {"type": "predicate", "name": "damaged", "instructions": "Does the customer report a damaged item?"},
+            {"type": "predicate", "instructions": "Does the customer write about the weather?"},
+            {
+                "type": "choice",
+                "instructions": "Which language is the text written in?",
+                "choices": [{"value": "German"}, {"value": "English"}, {"value": "Japanese", "description": "日本語"}],
+            },
+            {
+                "type": "score",
+                "instructions": "How angry is the customer?",
+                "levels": [{"label": "calm"}, {"label": "annoyed"}, {"label": "furious"}],
+            },
+        ],
+    }
+    decision = client.decisions.create(**asked)
+    damaged, weather, language, anger = decision.answers
+    assert (damaged.type, damaged.name, weather.name) == ("predicate", "damaged", None)
+    assert damaged.probability > weather.probability
+    assert language.type == "choice" and language.choice == "English"
+    assert [one.value for one in language.probabilities] == ["German", "English", "Japanese"]
+    assert math.isclose(sum(one.probability for one in language.probabilities), 1, rel_tol=1e-9)
+    assert 0 <= language.confidence <= 1
+    levels = anger.probabilities
+    assert [(one.value, one.label) for one in levels] == [(0, "calm"), (1, "annoyed"), (2, "furious")]
+    assert math.isclose(anger.score, sum(one.value * one.probability for one in levels), rel_tol=1e-9)
+    assert decision.usage.total_tokens == decision.usage.input_tokens > 0 == decision.usage.output_tokens
+    assert client.decisions.create(**asked).answers == decision.answers, "the same bits"
+    with pytest.raises(openai.BadRequestError) as error:
+        client.decisions.create(model=MODEL, input="x", questions=[{"type": "predicate", "instructions": ""}])
+    assert error.value.param == "questions[0].instructions"
+
+
 def test_openai_errors():
     with pytest.raises(openai.NotFoundError) as error:
         client.chat.completions.create(model="gpt-none", messages=ASK)

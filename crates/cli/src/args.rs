@@ -96,6 +96,10 @@ pub(crate) struct ServeArgs {
     /// Private key as a PEM file
     #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "Access")]
     pub(crate) tls_key: Option<PathBuf>,
+    /// File that says who else may answer, what may leave, and for how much: models `local`, `auto` and `cloud:NAME` [default:
+    /// nothing leaves]
+    #[arg(long, value_name = "FILE", help_heading = "Access")]
+    pub(crate) policy: Option<PathBuf>,
     /// Most memory for all loaded models together, such as 4GB; idle ones are unloaded to make room [default: no limit]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Limits")]
     pub(crate) max_memory: Option<u64>,

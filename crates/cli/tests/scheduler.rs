@@ -3,6 +3,7 @@
 
 mod support;
 
+use cactus_engine::choices::Choices;
 use cactus_engine::scheduler::{Event, Priority, Request, SchedulerLimits, Sink};
 use cactus_engine::{CancelToken, Completion, ErrorKind, FinishReason, GenerateOptions, LoadOptions, Model, Scheduler};
 use cactus_testkit::Random;
@@ -337,7 +338,7 @@ fn prompts_are_scored_as_alone_among_other_requests() {
         // Twice: what is known of a prompt has no logits.
         for _ in 0..2 {
             let mut request = Request::new(prompt.clone(), options.clone());
-            request.score_prompt = true;
+            request.score_from = Some(1);
             let scored = scheduler.generate(request, &mut |_| {}).unwrap().prompt_logprobs;
             assert!(scored.iter().map(|t| t.token).eq(prompt[1..].iter().copied()), "{case}");
             assert!(
@@ -352,6 +353,117 @@ fn prompts_are_scored_as_alone_among_other_requests() {
         }
         for other in others {
             other.end().unwrap();
+        }
+    }
+}
+
+#[test]
+fn places_to_score_and_tokens_to_watch_that_there_are_not_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = model("llama", folder.path(), 1);
+    let scheduler = Scheduler::new(Arc::clone(&model), SchedulerLimits::default()).unwrap();
+    for (score_from, watch, expected) in [
+        (Some(0), vec![], "from 1 to 3, found 0"),
+        (Some(4), vec![], "from 1 to 3, found 4"),
+        (None, vec![3, 1 << 30], "found 1073741824"),
+    ] {
+        let request = Request {
+            score_from,
+            watch,
+            ..Request::new(vec![5, 6, 7], GenerateOptions::default())
+        };
+        let error = scheduler.submit(request, Box::new(|_| {})).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Argument);
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}
+
+/// The probability that a text begins with each answer and with no longer one, from whole sequences that are scored one by one.
+fn naive(model: &Arc<Model>, prompt: &[u32], answers: &[Vec<u32>]) -> Vec<f64> {
+    let begins: Vec<f64> = answers
+        .iter()
+        .map(|answer| {
+            let tokens = [prompt, answer].concat();
+            let score = model.session().unwrap().score(&tokens, prompt.len()).unwrap();
+            score.logprob.exp()
+        })
+        .collect();
+    let begin = |long: &[u32], short: &[u32]| long.len() > short.len() && long.starts_with(short);
+    let exact = |i: usize| {
+        let next = |j: &usize| {
+            let between = |k: usize| begin(&answers[k], &answers[i]) && begin(&answers[*j], &answers[k]);
+            begin(&answers[*j], &answers[i]) && !(0..answers.len()).any(between)
+        };
+        begins[i] - (0..answers.len()).filter(next).map(|j| begins[j]).sum::<f64>()
+    };
+    (0..answers.len()).map(exact).collect()
+}
+
+#[test]
+fn choices_are_those_of_direct_scoring_with_the_same_bits_however_they_are_computed() {
+    let folder = tempfile::tempdir().unwrap();
+    for case in ["llama", "lfm2"] {
+        let mut random = Random::new(11);
+        let shared: Vec<u32> = (0..130).map(|i| 3 + (i * 5) % 47).collect();
+        let asked: Vec<Choices> = (0..6)
+            .map(|i| {
+                let mut prompt = shared[..[130, 70][i % 2]].to_vec();
+                prompt.extend((0..1 + random.below(40)).map(|_| 3 + random.below(50) as u32));
+                let mut answers = vec![vec![4], vec![5, 6], vec![5, 6, 7, 8], vec![5], vec![9, 4]];
+                answers.truncate([2, 5, 4][i % 3]);
+                Choices::new(prompt, answers).unwrap()
+            })
+            .collect();
+        let mut expected: Option<Vec<Vec<u64>>> = None;
+        // Alone and in turn, then all at once in pieces of other sizes, among others, twice with what is known by then.
+        for (threads, at_once, prefix_cache) in [(1, false, false), (2, true, true), (1, false, true)] {
+            let model = model(case, folder.path(), threads);
+            let limits = SchedulerLimits {
+                prefix_cache,
+                ..SchedulerLimits::default()
+            };
+            let scheduler = Scheduler::new(Arc::clone(&model), limits).unwrap();
+            for _ in 0..2 {
+                let mut others = Vec::new();
+                if at_once {
+                    let prompt = (0..3).map(|_| prompt(&mut random));
+                    let request = |prompt| Request::new(prompt, options(&mut Random::new(3)));
+                    others.extend(prompt.map(|prompt| Waiting::submit(&scheduler, request(prompt))));
+                }
+                let mut submitted = Vec::new();
+                let mut completions: Vec<Vec<Completion>> = Vec::new();
+                for choices in &asked {
+                    let waiting = choices.requests().map(|request| Waiting::submit(&scheduler, request));
+                    match at_once {
+                        true => submitted.push(waiting.collect::<Vec<_>>()),
+                        false => completions.push(waiting.map(|w| w.end().unwrap()).collect()),
+                    }
+                }
+                let ended = submitted.into_iter();
+                completions.extend(ended.map(|all| all.into_iter().map(|w| w.end().unwrap()).collect()));
+                let found: Vec<Vec<f64>> = asked
+                    .iter()
+                    .zip(&completions)
+                    .map(|(choices, completions)| choices.logprobs(completions).unwrap())
+                    .collect();
+                let bits = |p: &Vec<f64>| p.iter().map(|p| p.to_bits()).collect();
+                let bits: Vec<Vec<u64>> = found.iter().map(bits).collect();
+                let first = expected.get_or_insert_with(|| bits.clone());
+                assert_eq!(*first, bits, "{case}, {threads} threads, prefix cache {prefix_cache}");
+                for other in others {
+                    other.end().unwrap();
+                }
+                if threads == 2 {
+                    continue;
+                }
+                for (choices, found) in asked.iter().zip(&found) {
+                    let expected = naive(&model, choices.prompt(), choices.answers());
+                    for (found, expected) in found.iter().zip(&expected) {
+                        assert!((found.exp() - expected).abs() < 1e-9, "{case}: {found} {expected}");
+                    }
+                    assert!(choices.logprobs(&completions[0][..0]).is_err());
+                }
+            }
         }
     }
 }

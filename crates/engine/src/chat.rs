@@ -100,6 +100,8 @@ pub struct Chat {
     pub reader: MessageReader,
     /// The tools that the model was told of.
     pub tools: Vec<Tool>,
+    /// Whether the answer's first token is its text: not reasoning, and not the name of a channel.
+    pub begins_with_text: bool,
     salt: u64,
 }
 
@@ -155,6 +157,7 @@ impl Chat {
             notes: Vec::new(),
             reader,
             tools: Vec::new(),
+            begins_with_text: true,
             salt: 0,
         })
     }
@@ -207,6 +210,7 @@ impl Chat {
             notes,
             reader: MessageReader::new(conversation.format, tokenizer, options),
             tools,
+            begins_with_text: !rendered.in_reasoning && !harmony,
             salt: request.salt,
         })
     }

@@ -88,6 +88,9 @@ pub struct TokenInfo {
     pub logprob: f64,
     /// The most likely alternatives, best first.
     pub top: Vec<TokenLogprob>,
+    /// The tokens of [`Request::watch`](crate::scheduler::Request::watch), in that order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub watched: Vec<TokenLogprob>,
 }
 
 /// Result of a generation.
@@ -133,7 +136,7 @@ pub struct Completion {
     /// Log-probabilities of each token, where asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub logprobs: Vec<TokenInfo>,
-    /// Log-probabilities of each token of the prompt but the first, each given all before it, where asked for.
+    /// Log-probabilities of the tokens of the prompt from the place that was asked for, each given all before it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub prompt_logprobs: Vec<TokenInfo>,
 }

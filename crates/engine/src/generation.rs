@@ -22,8 +22,10 @@ pub(crate) struct Rules {
     pub(crate) constraint: Option<Constraint>,
     /// Special tokens are given out by their spelling instead of being left out.
     pub(crate) keep_special: bool,
-    /// The tokens of the prompt are scored too.
-    pub(crate) score_prompt: bool,
+    /// The tokens of the prompt from this place on are scored too.
+    pub(crate) score_from: Option<usize>,
+    /// Tokens whose log-probabilities come with those of every token.
+    pub(crate) watch: Vec<u32>,
     /// How sure the model was of each token is told.
     pub(crate) signals: bool,
 }
@@ -68,6 +70,7 @@ impl Generation {
         if options.ignore_eos {
             sampler.ban(model.eos());
         }
+        sampler.watch(&rules.watch);
         // The prompt was made with tables of the bundle.
         model.bundle().intact()?;
         sampler.observe_prompt(prompt);
@@ -231,18 +234,23 @@ impl Generation {
             },
             logprob: sampled.logprob.unwrap_or(f64::NAN),
             top: sampled.top,
+            watched: sampled.watched,
         }
     }
 
-    /// Whether the tokens of the prompt are to be scored.
-    pub(crate) fn scores_prompt(&self) -> bool {
-        self.rules.score_prompt
+    /// The first token of the prompt that is to be scored.
+    pub(crate) fn scores_from(&self) -> Option<usize> {
+        self.rules.score_from
     }
 
     /// Scores token `place` of the prompt, which is `token`, by the logits of the row before it. Those before it have been.
     pub(crate) fn score(&mut self, place: usize, token: u32, logits: Logits<'_>) -> Result<()> {
         // Computed again after it was put back, a prompt is scored only once.
-        if place == self.prompt_logprobs.len() + 1 {
+        if self
+            .rules
+            .score_from
+            .is_some_and(|from| place == from + self.prompt_logprobs.len())
+        {
             let scored = self.sampler.describe(token, logits)?;
             let info = self.info(scored);
             self.prompt_logprobs.push(info);

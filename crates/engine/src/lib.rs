@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod chat;
+pub mod choices;
 mod completion;
 mod constraints;
 mod error;

@@ -72,6 +72,7 @@ impl Recompute {
                     text: String::new(),
                     logprob: sampled.logprob.unwrap_or(f64::NAN),
                     top: sampled.top,
+                    watched: sampled.watched,
                 });
             }
         };

@@ -31,7 +31,7 @@ mod arithmetic;
 mod random;
 mod select;
 
-pub(crate) use arithmetic::ln;
+pub(crate) use arithmetic::{exp, ln};
 
 use crate::Signal;
 use crate::options::{GenerateOptions, InvalidOption};
@@ -91,6 +91,8 @@ pub struct Sampled {
     pub logprob: Option<f64>,
     /// The most likely tokens by raw logits, best first; as many as `logprobs` asks for.
     pub top: Vec<TokenLogprob>,
+    /// The watched tokens, in the order in which they were named.
+    pub watched: Vec<TokenLogprob>,
     /// How sure the model was, where that was asked for and the token did not have to come.
     pub signal: Option<Signal>,
 }
@@ -102,6 +104,7 @@ impl Sampled {
             token,
             logprob: None,
             top: Vec::new(),
+            watched: Vec::new(),
             signal: None,
         }
     }
@@ -124,6 +127,8 @@ pub struct Sampler {
     sums: Vec<f64>,
     /// Tokens that a constraint allows, a bit for each.
     mask: Vec<u32>,
+    /// Tokens whose log-probabilities are told wherever any are.
+    watched: Vec<u32>,
 }
 
 impl Sampler {
@@ -154,6 +159,7 @@ impl Sampler {
             candidates: Vec::new(),
             sums: Vec::new(),
             mask: Vec::new(),
+            watched: Vec::new(),
         })
     }
 
@@ -170,6 +176,11 @@ impl Sampler {
             .extend(tokens.iter().filter(|&&t| (t as usize) < self.vocab_size));
         self.banned.sort_unstable();
         self.banned.dedup();
+    }
+
+    /// Tells the log-probabilities of these tokens wherever those of any are told. All are ids of the vocabulary.
+    pub(crate) fn watch(&mut self, tokens: &[u32]) {
+        self.watched = tokens.to_vec();
     }
 
     /// Tells the sampler the tokens of the prompt, which the repetition penalty looks at. Drawn tokens are
@@ -309,17 +320,17 @@ impl Sampler {
     fn with_logprobs(&mut self, token: u32, logits: Logits<'_>, raw_best: f32, top: usize) -> Sampled {
         let normalizer = log_sum_exp(logits, f64::from(raw_best));
         let logprob = |token: u32| f64::from(logits[token as usize]) - normalizer;
+        let of = |token: u32| TokenLogprob {
+            token,
+            logprob: logprob(token),
+        };
         top_k(logits, top.min(self.vocab_size), &mut self.candidates);
         let best = self.candidates.iter();
         Sampled {
             token,
             logprob: Some(logprob(token)),
-            top: best
-                .map(|c| TokenLogprob {
-                    token: c.token,
-                    logprob: logprob(c.token),
-                })
-                .collect(),
+            top: best.map(|c| of(c.token)).collect(),
+            watched: self.watched.iter().map(|&token| of(token)).collect(),
             signal: None,
         }
     }

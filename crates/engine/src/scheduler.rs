@@ -81,9 +81,13 @@ pub struct Request {
     pub constraint: Option<Constraint>,
     /// Special tokens are given out in [`Piece::special`] instead of being left out.
     pub keep_special: bool,
-    /// The tokens of the prompt are scored too ([`Completion::prompt_logprobs`]), with as many alternatives as
-    /// [`GenerateOptions::logprobs`] asks for. All of it is computed then, whatever is known of it.
-    pub score_prompt: bool,
+    /// The tokens of the prompt from this place on, at least 1, are scored too ([`Completion::prompt_logprobs`]), with as many
+    /// alternatives as [`GenerateOptions::logprobs`] asks for. What comes before the token in front of them is not computed where
+    /// it is known.
+    pub score_from: Option<usize>,
+    /// Tokens whose log-probabilities come with every token that is scored or, where [`GenerateOptions::logprobs`] asks for
+    /// any, drawn ([`TokenInfo::watched`]).
+    pub watch: Vec<u32>,
     /// How sure the model was of each token comes with it, in [`Piece::signal`].
     pub signals: bool,
     /// Who comes first.
@@ -103,7 +107,8 @@ impl Request {
             options,
             constraint: None,
             keep_special: false,
-            score_prompt: false,
+            score_from: None,
+            watch: Vec::new(),
             signals: false,
             priority: Priority::default(),
             salt: 0,
@@ -257,9 +262,11 @@ impl Scheduler {
     ///
     /// # Errors
     /// At once, and without an event: [`Error::Option`], [`Error::EmptyPrompt`], [`Error::PromptTooLong`] (the prompt and one
-    /// token must fit the context and the memory), [`Error::Busy`] where too many wait.
+    /// token must fit the context and the memory), [`Error::Argument`] for places or tokens to score that there are not,
+    /// [`Error::Busy`] where too many wait.
     pub fn submit(&self, request: Request, sink: Sink) -> Result<()> {
         check_length(&self.model, &request.prompt)?;
+        check_scoring(&self.model, &request)?;
         let busy = |inbox: &Inbox| {
             let waiting = inbox.jobs.len() + inbox.stats.waiting;
             let rounds = 1 + waiting / self.limits.sequences;
@@ -282,7 +289,8 @@ impl Scheduler {
         let rules = Rules {
             constraint: request.constraint,
             keep_special: request.keep_special,
-            score_prompt: request.score_prompt,
+            score_from: request.score_from,
+            watch: request.watch,
             signals: request.signals,
         };
         let start = Instant::now();
@@ -351,6 +359,21 @@ impl Drop for Scheduler {
         {
             let _ = thread.join();
         }
+    }
+}
+
+fn check_scoring(model: &Model, request: &Request) -> Result<()> {
+    let (tokens, vocab) = (request.prompt.len(), model.vocab_size());
+    if let Some(from) = request.score_from.filter(|from| !(1..=tokens).contains(from)) {
+        return Err(Error::Argument(format!(
+            "scoring must start at a token from 1 to {tokens}, found {from}"
+        )));
+    }
+    match request.watch.iter().find(|&&id| id as usize >= vocab) {
+        None => Ok(()),
+        Some(id) => Err(Error::Argument(format!(
+            "expected token ids below {vocab} to watch, found {id}"
+        ))),
     }
 }
 

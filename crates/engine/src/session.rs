@@ -168,7 +168,8 @@ impl Session {
         let rules = Rules {
             constraint: guides.constraint,
             keep_special: guides.keep_special,
-            score_prompt: false,
+            score_from: None,
+            watch: Vec::new(),
             signals: guides.signals,
         };
         let mut answer = Generation::new(&model, &prompt, options, rules, start)?;

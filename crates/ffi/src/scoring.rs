@@ -41,7 +41,7 @@ pub(crate) fn scores(model: &Arc<Loaded>, tokens: &[u32], first: usize) -> Resul
         ..GenerateOptions::default()
     };
     let request = Request {
-        score_prompt: true,
+        score_from: Some(first.max(1)),
         salt: model.salt(),
         cancel: work.cancel().clone(),
         ..Request::new(tokens.to_vec(), options)
@@ -50,7 +50,9 @@ pub(crate) fn scores(model: &Arc<Loaded>, tokens: &[u32], first: usize) -> Resul
     if completion.finish_reason == FinishReason::Cancelled {
         return Err(Failure::new(Code::Cancelled, "the computation was stopped"));
     }
-    // Entry `i` is about token `i + 1`.
-    let scored = completion.prompt_logprobs.iter().skip(first.saturating_sub(1));
-    Ok(scored.map(|info| Scored { logprob: info.logprob }).collect())
+    Ok(completion
+        .prompt_logprobs
+        .iter()
+        .map(|info| Scored { logprob: info.logprob })
+        .collect())
 }

@@ -34,6 +34,7 @@ pub(crate) fn http_request(data: &[u8]) -> bool {
             Err(error) => named(&error),
         };
     }
+    accepted |= openai::decisions::request(&body).map_or_else(|e| named(&e), |_| true);
     accepted |= openai::embeddings::request(&body).map_or_else(|e| named(&e), |_| true);
     accepted
 }
@@ -92,10 +93,11 @@ fn answered<E: Encoder>(request: Result<(Job, E), ApiError>, check: Check) -> bo
 }
 
 /// Requests that are answered by a model, and so are read by [`http_request`].
-const ANSWERED: [&str; 7] = [
+const ANSWERED: [&str; 8] = [
     "/v1/chat/completions",
     "/v1/completions",
     "/v1/responses",
+    "/v1/decisions",
     "/v1/embeddings",
     "/v1/messages",
     "/api/chat",

@@ -42,7 +42,7 @@ impl std::fmt::Debug for Answers {
 
 /// Cancels when it is dropped.
 #[derive(Debug)]
-struct Cancel(CancelToken);
+pub(crate) struct Cancel(pub(crate) CancelToken);
 
 impl Drop for Cancel {
     fn drop(&mut self) {
@@ -135,7 +135,7 @@ impl Ready {
         let options = options(&ids)?;
         let request = scheduler::Request {
             keep_special: spec.keep_special,
-            score_prompt: spec.score_prompt,
+            score_from: spec.score_prompt.then_some(1),
             salt,
             ..scheduler::Request::new(ids, options)
         };
@@ -276,7 +276,12 @@ impl Answers {
         };
         let mut events = Vec::new();
         let model = self.scheduler.model();
-        if let Some(&first) = ready.request.prompt.first().filter(|_| ready.request.score_prompt) {
+        if let Some(&first) = ready
+            .request
+            .prompt
+            .first()
+            .filter(|_| ready.request.score_from.is_some())
+        {
             let first = alternative(model, first, f64::NAN);
             let scored = completion.prompt_logprobs.iter().map(|t| token_log(model, t)).collect();
             events.push(Event::Prompt { first, scored });

@@ -14,6 +14,7 @@
 
 mod answers;
 mod content;
+pub mod decisions;
 mod error;
 mod event;
 mod fields;

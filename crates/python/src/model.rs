@@ -237,7 +237,7 @@ impl Model {
             return Err(errors::raise(py, "InvalidRequestError", &message, &[]));
         }
         let request = Request {
-            score_prompt: true,
+            score_from: Some(1),
             cancel: cancel.clone(),
             ..Request::new(ids, options)
         };

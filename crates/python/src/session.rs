@@ -84,7 +84,7 @@ impl Session {
             }
             let context = self.model.context_tokens();
             let mut ready = Answers::prepare(&self.model, job, context, 0, FORMAT_FIELD)?;
-            let Some(mut ready) = ready.pop().filter(|ready| !ready.request.score_prompt) else {
+            let Some(mut ready) = ready.pop().filter(|ready| ready.request.score_from.is_none()) else {
                 return Err(ApiError::field("echo", "a session does not score its prompt"));
             };
             let reading = Reading::new(ready.reader.take());

@@ -14,7 +14,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 /// Answers under way.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    lease: Lease,
+    /// Keeps the model loaded.
+    _lease: Lease,
     answers: Answers,
     receiver: UnboundedReceiver<(usize, scheduler::Event)>,
 }
@@ -50,16 +51,10 @@ impl Answer {
         let deliver = Arc::new(move |choice, event| drop(sender.send((choice, event))));
         let answers = Answers::submit(scheduler, ready, choices, (started, load), deliver)?;
         Ok(Answer {
-            lease,
+            _lease: lease,
             answers,
             receiver,
         })
-    }
-
-    /// The model that answers.
-    #[must_use]
-    pub(crate) fn lease(&self) -> &Lease {
-        &self.lease
     }
 
     /// The next event; `None` after all answers have ended.

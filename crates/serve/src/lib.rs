@@ -4,7 +4,7 @@
 //!
 //! - [`protocol`], a crate of its own: what the APIs say, without any I/O: bodies into jobs, events into answers.
 //! - [`models`]: the models that can be asked for, loaded and unloaded.
-//! - `answer`: the answers of a job, awaited.
+//! - `answer`: the answers of a job, awaited; `routed`: one under a policy, which may be a target's.
 //! - `http`: connections, who may ask, streams, metrics, the page.
 //!
 //! It may depend on the engine and what lies below it. It deliberately does not find, download or convert models (whoever
@@ -15,6 +15,8 @@
 mod answer;
 mod http;
 pub mod models;
+mod routed;
 
 pub use cactus_protocol as protocol;
+pub use cactus_router as router;
 pub use http::{Error, OPENAPI, ROUTES, ServeOptions, Tls, serve};

@@ -9,8 +9,9 @@ use crate::protocol::{ApiError, KeepAlive, Kind};
 use cactus_bundle::Bundle;
 use cactus_engine::scheduler::{SchedulerLimits, SchedulerStats};
 use cactus_engine::{GrammarStats, LoadOptions, Model, Scheduler};
+use cactus_router::Local;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
@@ -79,6 +80,22 @@ pub struct Loaded {
     pub scheduler: Arc<Scheduler>,
     /// Bytes that it takes.
     pub bytes: u64,
+    /// The same for a router, once one has asked.
+    local: OnceLock<Local>,
+}
+
+impl Loaded {
+    /// The model as a router takes it.
+    ///
+    /// # Errors
+    /// A calibration in the bundle that is damaged.
+    pub(crate) fn local(&self) -> cactus_router::Result<Local> {
+        if let Some(local) = self.local.get() {
+            return Ok(local.clone());
+        }
+        let local = Local::new(Arc::clone(&self.scheduler), Duration::ZERO)?;
+        Ok(self.local.get_or_init(|| local).clone())
+    }
 }
 
 #[derive(Debug)]
@@ -398,5 +415,10 @@ fn loaded(name: String, path: &Path, limits: &ModelLimits) -> cactus_engine::Res
         scheduler = Scheduler::new(Arc::clone(&model), fewer)?;
     }
     let bytes = bytes(&scheduler);
-    Ok(Loaded { name, scheduler, bytes })
+    Ok(Loaded {
+        name,
+        scheduler,
+        bytes,
+        local: OnceLock::new(),
+    })
 }

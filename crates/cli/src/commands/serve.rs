@@ -2,14 +2,18 @@
 //! `cactus-serve`.
 
 use crate::args::{ModelArgs, ServeArgs};
+use crate::commands::route;
 use crate::{model, output};
 use anyhow::{Context as _, Result};
 use cactus_engine::scheduler::SchedulerLimits;
 use cactus_hub::ModelRef;
+use cactus_router::Router;
+use cactus_router::setup::Setup;
 use cactus_serve::models::{ModelLimits, Models, Source};
 use cactus_serve::{ServeOptions, Tls};
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -148,8 +152,25 @@ fn options(args: &ServeArgs) -> Result<ServeOptions> {
         timeout: Duration::from_secs(args.timeout),
         drain: Duration::from_secs(args.drain),
         tls: tls.map(|(certificate, key)| Tls { certificate, key }),
+        router: args.policy.as_deref().map(router).transpose()?,
         ..ServeOptions::new(SocketAddr::new(args.host, args.port))
     })
+}
+
+/// The router of a policy file. A target without its key is told of, and the others work.
+fn router(policy: &Path) -> Result<Arc<Router>> {
+    let setup = Setup {
+        file: Some(policy),
+        ..Setup::default()
+    };
+    let configured = setup.read(&|name| std::env::var(name).ok())?;
+    let router = Router::new(configured, &route::folder()?, &route::keys()?)?;
+    for name in router.policy().targets.keys() {
+        if let Err(error) = router.check(name) {
+            output::warning(error);
+        }
+    }
+    Ok(Arc::new(router))
 }
 
 /// Waits until the user or the system wants the server to stop; a second time, that it does not wait for answers.

@@ -4,7 +4,7 @@
 /// e^x for x in -708..=0, to within 2 units in the last place. No branches, so that loops over it become
 /// vector code.
 #[inline(always)]
-pub(super) fn exp(x: f64) -> f64 {
+pub(crate) fn exp(x: f64) -> f64 {
     // Adding 1.5 * 2^52 rounds to a whole number and leaves it in the low bits.
     const ROUND: f64 = 6_755_399_441_055_744.0;
     // ln 2 in two parts, so that a whole number times the first is exact.

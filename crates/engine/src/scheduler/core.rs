@@ -315,7 +315,10 @@ impl Core {
                 let r = &mut self.running[i];
                 let station = r.stations.iter().find(|&&at| at > held[i]);
                 let pending = station.map_or(r.pending(held[i]), |at| at - held[i]);
-                let most = if r.job.is_scored() { MOST_SCORED } else { usize::MAX };
+                let most = match r.job.first_scored() {
+                    Some(first) => first.saturating_sub(held[i]) + MOST_SCORED,
+                    None => usize::MAX,
+                };
                 let given = (pending.min(most) - r.rows).min(left - kept);
                 r.rows += given;
                 left -= given;

@@ -55,17 +55,15 @@ impl Job {
         }
     }
 
-    /// The tokens that need not be computed where they are known from before: all but the last, and none that are scored.
+    /// The tokens that need not be computed where they are known from before: all before the first row with logits.
     pub(super) fn reusable(&self) -> &[u32] {
-        match self.is_scored() {
-            true => &[],
-            false => &self.tokens[..self.tokens.len() - 1],
-        }
+        &self.tokens[..self.first_scored().unwrap_or(self.tokens.len() - 1)]
     }
 
-    /// Whether tokens of the prompt are still to be scored.
-    pub(super) fn is_scored(&self) -> bool {
-        self.generation.scores_prompt() && !self.started
+    /// The first row whose logits score the token after it, while tokens of the prompt are still to be scored.
+    pub(super) fn first_scored(&self) -> Option<usize> {
+        let from = self.generation.scores_from().filter(|_| !self.started)?;
+        Some(from - 1)
     }
 
     /// Tokens for which memory is set aside.
@@ -151,20 +149,24 @@ impl Running {
 
     /// How many of the last rows of the pass need logits, `held` being computed before it.
     pub(super) fn wanted_rows(&self, held: usize) -> usize {
-        match held + self.rows == self.job.tokens.len() {
-            _ if self.job.is_scored() => self.rows,
+        let end = held + self.rows;
+        if let Some(first) = self.job.first_scored() {
+            return end.saturating_sub(first.max(held));
+        }
+        match end == self.job.tokens.len() {
             true => self.guessed + 1,
             false => 0,
         }
     }
 
-    /// Scores the tokens after the first rows of the pass, the first of which is row `first` of the batch's; returns the place
-    /// of the row after them.
+    /// Scores the tokens after the rows of the pass that are wanted, the first of which is row `first` of the batch's; returns
+    /// the place of the row after them. `held` counts the pass.
     pub(super) fn score(&mut self, batch: &Batch, first: usize, held: usize) -> Result<usize> {
+        let wanted = self.wanted_rows(held - self.rows);
         let job = &mut self.job;
-        let scored = self.rows - usize::from(held == job.tokens.len());
+        let scored = wanted - usize::from(held == job.tokens.len());
         for i in 0..scored {
-            let place = held - self.rows + i + 1;
+            let place = held - wanted + i + 1;
             job.generation
                 .score(place, job.tokens[place], batch.logits(first + i))?;
         }
@@ -189,7 +191,7 @@ impl Running {
     /// guesses are what is drawn. Some of the tokens then said may be forced.
     pub(super) fn advance(&mut self, batch: &Batch, mut first: usize) -> Result<Option<FinishReason>> {
         let held = batch.len(self.id);
-        if self.job.is_scored() {
+        if self.job.first_scored().is_some() {
             first = self.score(batch, first, held)?;
             if held < self.job.tokens.len() {
                 return Ok(None);

@@ -1,7 +1,8 @@
-//! The APIs of OpenAI: chat completions, completions, responses, embeddings, models.
+//! The APIs of OpenAI: chat completions, completions, responses, decisions, embeddings, models.
 
 pub mod chat;
 pub mod completions;
+pub mod decisions;
 pub mod embeddings;
 mod messages;
 pub mod responses;

@@ -3,12 +3,14 @@
 use super::App;
 use super::body::{self, Form};
 use super::guard::Tenant;
+use super::route::Hints;
 use super::stream::{self, Asked, Wire};
 use crate::answer::count_tokens;
 use crate::protocol::{ApiError, anthropic};
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::Response;
 use serde_json::Value;
 use std::sync::Arc;
@@ -17,13 +19,21 @@ use std::sync::Arc;
 const FORMAT: &str = "output_config.format";
 
 /// `POST /v1/messages`.
-pub(super) async fn answer(State(app): State<Arc<App>>, Extension(tenant): Extension<Tenant>, body: Body) -> Response {
-    let (job, encoder) = match body::read(&app, body, anthropic::request).await {
+pub(super) async fn answer(
+    State(app): State<Arc<App>>,
+    Extension(tenant): Extension<Tenant>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let reader = Arc::clone(&app);
+    let read = move |value: &Value| Ok((anthropic::request(value)?, Hints::read(&reader, &headers, value)?));
+    let ((job, encoder), hints) = match body::read(&app, body, read).await {
         Ok(request) => request,
         Err(e) => return body::error(Form::Anthropic, &e),
     };
     let asked = Asked {
         job,
+        hints,
         encoder,
         form: Form::Anthropic,
         wire: Wire::Events,
@@ -36,7 +46,7 @@ pub(super) async fn answer(State(app): State<Arc<App>>, Extension(tenant): Exten
 pub(super) async fn count(State(app): State<Arc<App>>, body: Body) -> Response {
     let counted: Result<Value, ApiError> = async {
         let job = body::read(&app, body, |value| anthropic::count_request(value).map(|(job, _)| job)).await?;
-        let lease = app.models.acquire(&job.model).await?;
+        let lease = app.models.acquire(app.here(&job.model)).await?;
         let tokens = count_tokens(job, &lease, FORMAT).await?;
         Ok(anthropic::count_answer(tokens))
     }

@@ -11,6 +11,7 @@ mod metrics;
 mod ollama;
 mod openai;
 mod page;
+mod route;
 mod store;
 mod stream;
 
@@ -21,6 +22,7 @@ use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Router, middleware};
+use cactus_router::Router as Routing;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -55,6 +57,8 @@ pub struct ServeOptions {
     pub stored_responses: usize,
     /// Certificate and key, as PEM files.
     pub tls: Option<Tls>,
+    /// Who else may answer. Without it nothing leaves this machine.
+    pub router: Option<Arc<Routing>>,
 }
 
 /// Where certificate and key are.
@@ -82,6 +86,7 @@ impl ServeOptions {
             connections: 1024,
             stored_responses: 1024,
             tls: None,
+            router: None,
         }
     }
 }
@@ -168,6 +173,7 @@ pub const ROUTES: &[(&str, &str, bool)] = &[
     ("post", "/v1/responses", false),
     ("get", "/v1/responses/{id}", false),
     ("delete", "/v1/responses/{id}", false),
+    ("post", "/v1/decisions", false),
     ("post", "/v1/embeddings", false),
     ("post", "/v1/messages", false),
     ("post", "/v1/messages/count_tokens", false),
@@ -199,6 +205,7 @@ fn router(app: &Arc<App>) -> Router {
         .route("/v1/completions", post(openai::completions))
         .route("/v1/responses", post(openai::respond))
         .route("/v1/responses/{id}", get(openai::response).delete(openai::forget))
+        .route("/v1/decisions", post(openai::decisions))
         .route("/v1/embeddings", post(openai::embed))
         .route("/v1/messages", post(anthropic::answer))
         .route("/v1/messages/count_tokens", post(anthropic::count))

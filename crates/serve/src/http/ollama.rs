@@ -3,12 +3,14 @@
 use super::App;
 use super::body::{self, Form};
 use super::guard::Tenant;
+use super::route::Hints;
 use super::stream::{self, Asked, Wire};
 use crate::models::Known;
 use crate::protocol::{ApiError, KeepAlive, ollama};
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::Response;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -21,24 +23,50 @@ fn failed(error: &ApiError) -> Response {
 }
 
 /// `POST /api/chat`.
-pub(super) async fn chat(State(app): Shared, Extension(tenant): Extension<Tenant>, body: Body) -> Response {
-    let request = body::read(&app, body, |value| ollama::chat(value, SystemTime::now())).await;
-    answer(app, tenant, request).await
+pub(super) async fn chat(
+    State(app): Shared,
+    Extension(tenant): Extension<Tenant>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    read(app, tenant, headers, body, ollama::chat).await
 }
 
 /// `POST /api/generate`.
-pub(super) async fn generate(State(app): Shared, Extension(tenant): Extension<Tenant>, body: Body) -> Response {
-    let request = body::read(&app, body, |value| ollama::generate(value, SystemTime::now())).await;
-    answer(app, tenant, request).await
+pub(super) async fn generate(
+    State(app): Shared,
+    Extension(tenant): Extension<Tenant>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    read(app, tenant, headers, body, ollama::generate).await
 }
 
-async fn answer(app: Arc<App>, tenant: Tenant, request: Result<ollama::Request, ApiError>) -> Response {
-    match request {
+async fn read(
+    app: Arc<App>,
+    tenant: Tenant,
+    headers: HeaderMap,
+    body: Body,
+    request: fn(&Value, SystemTime) -> Result<ollama::Request, ApiError>,
+) -> Response {
+    let reader = Arc::clone(&app);
+    let parse = move |value: &Value| {
+        let request = request(value, SystemTime::now())?;
+        Ok((request, Hints::read(&reader, &headers, value)?))
+    };
+    match body::read(&app, body, parse).await {
+        Ok((request, hints)) => answer(app, tenant, hints, request).await,
         Err(e) => failed(&e),
-        Ok(ollama::Request::Answer(parts)) => {
+    }
+}
+
+async fn answer(app: Arc<App>, tenant: Tenant, hints: Hints, request: ollama::Request) -> Response {
+    match request {
+        ollama::Request::Answer(parts) => {
             let (job, encoder) = *parts;
             let asked = Asked {
                 job,
+                hints,
                 encoder,
                 form: Form::Ollama,
                 wire: Wire::Lines,
@@ -46,11 +74,11 @@ async fn answer(app: Arc<App>, tenant: Tenant, request: Result<ollama::Request, 
             };
             stream::answer(app, tenant, asked, |_| {}).await
         }
-        Ok(ollama::Request::Load {
+        ollama::Request::Load {
             model,
             keep_alive,
             mut answer,
-        }) => match app.models.acquire(&model).await {
+        } => match app.models.acquire(app.here(&model)).await {
             Err(e) => failed(&e),
             Ok(mut lease) => {
                 lease.keep(keep_alive);

@@ -2,14 +2,17 @@
 
 use super::body::{self, Form};
 use super::guard::Tenant;
+use super::route::Hints;
 use super::stream::{self, Asked, Wire};
 use super::{App, now};
-use crate::protocol::openai::{chat, completions, embeddings, model_list, responses};
-use crate::protocol::{ApiError, Encoder as _, Fields, Job, Kind};
+use crate::protocol::openai::{chat, completions, decisions, embeddings, model_list, responses};
+use crate::protocol::{ApiError, Encoder as _, Fields, Job, Kind, decisions::decide};
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Path, State};
+use axum::http::HeaderMap;
 use axum::response::Response;
+use cactus_engine::CancelToken;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -21,22 +24,23 @@ fn failed(error: &ApiError) -> Response {
 
 /// `GET /v1/models`.
 pub(super) async fn models(State(app): Shared) -> Response {
-    let cards: Vec<_> = app.models.known().into_iter().map(|known| known.card).collect();
-    body::json(&model_list(&cards))
+    body::json(&model_list(&app.cards()))
 }
 
 /// `GET /v1/models/{id}`.
 pub(super) async fn model(State(app): Shared, Path(id): Path<String>) -> Response {
+    let added = || app.cards().into_iter().find(|card| card.id == id);
     match app.models.index(&id) {
         Ok(index) => body::json(&app.models.known()[index].card.json()),
-        Err(e) => failed(&e),
+        Err(e) => added().map_or_else(|| failed(&e), |card| body::json(&card.json())),
     }
 }
 
 /// What is answered in this API's form; `format_field` is where the request says what the answer must follow.
-fn asked<E>(job: Job, encoder: E, format_field: &'static str) -> Asked<E> {
+fn asked<E>(job: Job, hints: Hints, encoder: E, format_field: &'static str) -> Asked<E> {
     Asked {
         job,
+        hints,
         encoder,
         form: Form::OpenAi,
         wire: Wire::Events,
@@ -45,13 +49,20 @@ fn asked<E>(job: Job, encoder: E, format_field: &'static str) -> Asked<E> {
 }
 
 /// `POST /v1/chat/completions`.
-pub(super) async fn chat(State(app): Shared, Extension(tenant): Extension<Tenant>, body: Body) -> Response {
-    let (job, encoder) = match body::read(&app, body, |value| chat::request(value, now())).await {
+pub(super) async fn chat(
+    State(app): Shared,
+    Extension(tenant): Extension<Tenant>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let reader = Arc::clone(&app);
+    let read = move |value: &Value| Ok((chat::request(value, now())?, Hints::read(&reader, &headers, value)?));
+    let ((job, encoder), hints) = match body::read(&app, body, read).await {
         Ok(request) => request,
         Err(e) => return failed(&e),
     };
     let format_field = job.format_field("response_format");
-    stream::answer(app, tenant, asked(job, encoder, format_field), |_| {}).await
+    stream::answer(app, tenant, asked(job, hints, encoder, format_field), |_| {}).await
 }
 
 /// `POST /v1/completions`.
@@ -62,7 +73,7 @@ pub(super) async fn completions(State(app): Shared, Extension(tenant): Extension
     };
     if encoder.echoes_ids() {
         // Prompts of ids are echoed as text.
-        match app.models.acquire(&job.model).await {
+        match app.models.acquire(app.here(&job.model)).await {
             Ok(lease) => {
                 if let Ok(tokenizer) = lease.model().scheduler.model().tokenizer() {
                     encoder.spell(|ids| tokenizer.decode(ids, false));
@@ -71,7 +82,13 @@ pub(super) async fn completions(State(app): Shared, Extension(tenant): Extension
             Err(e) => return failed(&e),
         }
     }
-    stream::answer(app, tenant, asked(job, encoder, "response_format"), |_| {}).await
+    stream::answer(
+        app,
+        tenant,
+        asked(job, Hints::default(), encoder, "response_format"),
+        |_| {},
+    )
+    .await
 }
 
 fn unknown_response(id: &str) -> ApiError {
@@ -83,8 +100,18 @@ fn unknown_response(id: &str) -> ApiError {
 }
 
 /// `POST /v1/responses`.
-pub(super) async fn respond(State(app): Shared, Extension(tenant): Extension<Tenant>, body: Body) -> Response {
-    let mut request = match body::read(&app, body, |value| responses::request(value, now())).await {
+pub(super) async fn respond(
+    State(app): Shared,
+    Extension(tenant): Extension<Tenant>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let reader = Arc::clone(&app);
+    let read = move |value: &Value| {
+        let request = responses::request(value, now())?;
+        Ok((request, Hints::read(&reader, &headers, value)?))
+    };
+    let (mut request, hints) = match body::read(&app, body, read).await {
         Ok(request) => request,
         Err(e) => return failed(&e),
     };
@@ -98,7 +125,7 @@ pub(super) async fn respond(State(app): Shared, Extension(tenant): Extension<Ten
     }
     turns.append(&mut request.turns);
     let store = request.store;
-    let asked = asked(request.job, request.encoder, "text.format");
+    let asked = asked(request.job, hints, request.encoder, "text.format");
     let keeper = Arc::clone(&app);
     stream::answer(app, tenant, asked, move |encoder| {
         if store {
@@ -133,6 +160,39 @@ pub(super) async fn forget(
     }
 }
 
+/// `POST /v1/decisions`. Whoever goes away while it is computed has cancelled it.
+pub(super) async fn decisions(State(app): Shared, Extension(tenant): Extension<Tenant>, body: Body) -> Response {
+    struct Gone(CancelToken);
+    impl Drop for Gone {
+        fn drop(&mut self) {
+            self.0.cancel();
+        }
+    }
+    let result: Result<Value, ApiError> = async {
+        let request = body::read(&app, body, decisions::request).await?;
+        let active = app.begin()?;
+        let lease = app.models.acquire(app.here(&request.model)).await?;
+        let gone = Gone(CancelToken::new());
+        let cancel = gone.0.clone();
+        let work = tokio::task::spawn_blocking(move || {
+            let _active = active;
+            let model = lease.model();
+            let decided = decide(&model.scheduler, &request, None, tenant.0, cancel)?;
+            Ok(decisions::answer(&request, &model.name, &decided))
+        });
+        match tokio::time::timeout(app.options.timeout, work).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(e)) => Err(ApiError::new(Kind::Server, e.to_string())),
+            Err(_) => {
+                let message = "the decisions took longer than this server allows; ask fewer questions at once";
+                Err(ApiError::new(Kind::Server, message).with_code("timeout"))
+            }
+        }
+    }
+    .await;
+    result.map_or_else(|e| failed(&e), |value| body::json(&value))
+}
+
 /// `POST /v1/embeddings`: the models that this server runs write text, and have no vector of a text.
 pub(super) async fn embed(State(app): Shared, body: Body) -> Response {
     let request = match body::read(&app, body, embeddings::request).await {
@@ -164,7 +224,7 @@ pub(super) async fn tokenize(State(app): Shared, body: Body) -> Response {
     });
     let result: Result<Value, ApiError> = async {
         let (model, text, special) = read.await?;
-        let lease = app.models.acquire(&model).await?;
+        let lease = app.models.acquire(app.here(&model)).await?;
         let model = Arc::clone(lease.model().scheduler.model());
         let ids = tokio::task::spawn_blocking(move || {
             let context = model.program().context_tokens();
@@ -193,7 +253,7 @@ pub(super) async fn detokenize(State(app): Shared, body: Body) -> Response {
     });
     let result: Result<Value, ApiError> = async {
         let (model, ids) = read.await?;
-        let lease = app.models.acquire(&model).await?;
+        let lease = app.models.acquire(app.here(&model)).await?;
         let tokenizer = lease.model().scheduler.model().tokenizer();
         let text = tokenizer
             .map_err(|e| crate::protocol::api_error(&e, ""))?

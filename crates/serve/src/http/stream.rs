@@ -3,9 +3,11 @@
 use super::body::{self, Form};
 use super::guard::Tenant;
 use super::metrics::Watch;
+use super::route::{Facts, Hints, Way, side_name};
 use super::{Active, App};
 use crate::answer::Answer;
 use crate::protocol::{ApiError, Encoder, Event, Frame, Job, Kind};
+use crate::routed::{Order, Routed};
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
@@ -42,6 +44,7 @@ impl Wire {
 /// What a handler knows of a request that a model is to answer.
 pub(super) struct Asked<E> {
     pub(super) job: Job,
+    pub(super) hints: Hints,
     pub(super) encoder: E,
     pub(super) form: Form,
     pub(super) wire: Wire,
@@ -49,21 +52,70 @@ pub(super) struct Asked<E> {
     pub(super) format_field: &'static str,
 }
 
-/// Loads the model and submits the job.
-async fn start(app: &Arc<App>, job: Job, tenant: Tenant, format_field: &'static str) -> Result<Run, ApiError> {
+/// Loads the model and submits the job, or hands it to the router.
+async fn start(
+    app: &Arc<App>,
+    mut job: Job,
+    hints: Hints,
+    tenant: Tenant,
+    format_field: &'static str,
+) -> Result<Run, ApiError> {
     let active = app.begin()?;
     let started = Instant::now();
-    let mut lease = app.models.acquire(&job.model).await?;
-    lease.keep(job.keep_alive);
-    let watch = app.metrics.watch(&lease.model().name);
-    let answer = Answer::start(job, lease, tenant.0, started.elapsed(), format_field).await?;
+    let way = app.way(&mut job)?;
+    let mut lease = None;
+    if !matches!(way, Way::Target(_)) {
+        let taken = lease.insert(app.models.acquire(&job.model).await?);
+        taken.keep(job.keep_alive);
+    }
+    let mut name = lease
+        .as_ref()
+        .map_or_else(String::new, |lease| lease.model().name.clone());
+    let deadline = tokio::time::Instant::now() + app.options.timeout;
+    let by = match (way, lease, &app.options.router) {
+        (Way::Here, Some(lease), router) => {
+            let answer = Answer::start(job, lease, tenant.0, started.elapsed(), format_field).await?;
+            By::Model(answer, router.is_some())
+        }
+        (way, lease, Some(router)) => {
+            let order = Order {
+                job,
+                lease,
+                target: match way {
+                    Way::Target(target) => Some(target),
+                    _ => None,
+                },
+                session: hints.session,
+                user: hints.user,
+                consent: hints.consent,
+                salt: tenant.0,
+                format_field,
+            };
+            let mut routed = Routed::start(Arc::clone(router), order);
+            let begun = tokio::time::timeout_at(deadline, routed.begin()).await;
+            begun.unwrap_or_else(|_| Err(too_long()))?;
+            if let Some((side, target)) = routed.source()
+                && (target.is_some() || name.is_empty())
+            {
+                name = side_name(side, target);
+            }
+            By::Router(Box::new(routed))
+        }
+        _ => return Err(ApiError::new(Kind::Server, "there is nobody to answer this request")),
+    };
     Ok(Run {
-        answer,
-        watch,
-        deadline: tokio::time::Instant::now() + app.options.timeout,
+        by,
+        watch: app.metrics.watch(&name),
+        name,
+        deadline,
         ping: app.options.ping,
         _active: active,
     })
+}
+
+fn too_long() -> ApiError {
+    let message = "the answer took longer than this server allows; ask for fewer tokens";
+    ApiError::new(Kind::Server, message).with_code("timeout")
 }
 
 /// Answers a request. `done` gets the encoder after the last event of an answer that ended well.
@@ -75,12 +127,13 @@ pub(super) async fn answer<E: Encoder + 'static>(
 ) -> Response {
     let (form, wire, mut encoder) = (asked.form, asked.wire, asked.encoder);
     let stream = asked.job.stream;
-    let run = match start(&app, asked.job, tenant, asked.format_field).await {
+    let run = match start(&app, asked.job, asked.hints, tenant, asked.format_field).await {
         Ok(run) => run,
         Err(e) => return body::error(form, &e),
     };
     let mut out = Vec::new();
-    encoder.begin(&run.answer.lease().model().name, &mut out);
+    encoder.begin(&run.name, &mut out);
+    let known = run.facts();
     if stream {
         let (sender, receiver) = mpsc::channel(WAITING_PIECES);
         tokio::spawn(async move {
@@ -92,20 +145,41 @@ pub(super) async fn answer<E: Encoder + 'static>(
                 },
             }
         });
-        return streaming(wire, receiver);
+        let mut response = streaming(wire, receiver);
+        if let Some(facts) = known {
+            facts.into_headers(response.headers_mut());
+        }
+        return response;
     }
     match whole(run, &mut encoder).await {
-        Ok(()) => {
+        Ok(run) => {
             done(&encoder);
-            body::json(&encoder.whole())
+            let mut whole = encoder.whole();
+            if let Some(facts) = run.facts() {
+                facts.into_answer(&mut whole);
+            }
+            let mut response = body::json(&whole);
+            if let Some(facts) = run.facts() {
+                facts.into_headers(response.headers_mut());
+            }
+            response
         }
         Err(e) => body::error(form, &e),
     }
 }
 
+/// Who answers.
+enum By {
+    /// A model of this server, which is told where there is a policy.
+    Model(Answer, bool),
+    Router(Box<Routed>),
+}
+
 /// An answer under way, and what is counted of it.
 struct Run {
-    answer: Answer,
+    by: By,
+    /// What the answer calls who gives it.
+    name: String,
     watch: Watch,
     deadline: tokio::time::Instant,
     ping: Duration,
@@ -113,12 +187,23 @@ struct Run {
 }
 
 impl Run {
+    /// What is known of who answers, where there is a policy.
+    fn facts(&self) -> Option<Facts> {
+        match &self.by {
+            By::Model(_, told) => told.then(Facts::here),
+            By::Router(routed) => Some(Facts::of(routed)),
+        }
+    }
+
     async fn next(&mut self) -> Result<Option<(usize, Event)>, ApiError> {
-        let next = tokio::time::timeout_at(self.deadline, self.answer.next()).await;
-        let next = next.unwrap_or_else(|_| {
-            let message = "the answer took longer than this server allows; ask for fewer tokens";
-            Err(ApiError::new(Kind::Server, message).with_code("timeout"))
-        })?;
+        let next = async {
+            match &mut self.by {
+                By::Model(answer, _) => answer.next().await,
+                By::Router(routed) => Ok(routed.next().await?.map(|event| (0, event))),
+            }
+        };
+        let next = tokio::time::timeout_at(self.deadline, next).await;
+        let next = next.unwrap_or_else(|_| Err(too_long()))?;
         if let Some((_, event)) = &next {
             self.watch.saw(event);
         }
@@ -127,7 +212,10 @@ impl Run {
 
     /// What happened already.
     fn next_now(&mut self) -> Result<Option<(usize, Event)>, ApiError> {
-        let next = self.answer.next_now()?;
+        let next = match &mut self.by {
+            By::Model(answer, _) => answer.next_now()?,
+            By::Router(routed) => routed.next_now()?.map(|event| (0, event)),
+        };
         if let Some((_, event)) = &next {
             self.watch.saw(event);
         }
@@ -135,27 +223,37 @@ impl Run {
     }
 }
 
-async fn whole(mut run: Run, encoder: &mut dyn Encoder) -> Result<(), ApiError> {
+async fn whole(mut run: Run, encoder: &mut dyn Encoder) -> Result<Run, ApiError> {
     let mut out = Vec::new();
     while let Some((choice, event)) = run.next().await? {
         encoder.event(choice, &event, &mut out);
         out.clear();
     }
     encoder.end(&mut out);
-    Ok(())
+    Ok(run)
 }
 
 /// Encodes the next event and all that happened already; whether the answer has ended.
 async fn step(run: &mut Run, encoder: &mut dyn Encoder, out: &mut Vec<Frame>) -> Result<bool, ApiError> {
-    let Some((choice, event)) = run.next().await? else {
-        encoder.end(out);
-        return Ok(true);
-    };
-    encoder.event(choice, &event, out);
-    while let Some((choice, event)) = run.next_now()? {
+    let mut next = run.next().await?;
+    loop {
+        let Some((choice, event)) = next else {
+            encoder.end(out);
+            if let Some(facts) = run.facts() {
+                facts.into_frames(out);
+            }
+            return Ok(true);
+        };
         encoder.event(choice, &event, out);
+        next = match matches!(event, Event::End(_)) && run.facts().is_some() {
+            // The last of the answer goes out with what is known of it.
+            true => run.next().await?,
+            false => match run.next_now()? {
+                None => return Ok(false),
+                next => next,
+            },
+        };
     }
-    Ok(false)
 }
 
 /// Sends a stream. Whether it came to a good end.

@@ -1,0 +1,259 @@
+//! Names of models that a policy adds (`local`, `auto`, `cloud:NAME`), what requests say beside the APIs, and what answers tell of
+//! who gave them.
+
+use super::App;
+use crate::protocol::openai::ModelCard;
+use crate::protocol::{ApiError, Fields, Frame, Job, Kind, Prompt};
+use crate::routed::{CONSENT, Routed};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use cactus_router::hybrid::money::Pico;
+use cactus_router::hybrid::redact::Class;
+use cactus_router::hybrid::route::Side;
+use serde_json::{Map, Value, json};
+
+/// The model on this machine, and nothing else.
+const LOCAL: &str = "local";
+/// Whoever the policy says.
+const AUTO: &str = "auto";
+/// Before the name of a target.
+const CLOUD: &str = "cloud:";
+
+/// Whom a request asks.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// A model of this server, without the router.
+    Here,
+    /// The first model or a target, as the policy says.
+    Policy,
+    /// A target.
+    Target(String),
+}
+
+/// What a request says beside its API.
+#[derive(Debug, Default)]
+pub(super) struct Hints {
+    pub(super) session: String,
+    pub(super) user: String,
+    pub(super) consent: Vec<Class>,
+}
+
+impl Hints {
+    /// From the headers and the body of a request.
+    ///
+    /// # Errors
+    /// A class that there is not, or a field of another type.
+    pub(super) fn read(app: &App, headers: &HeaderMap, body: &Value) -> Result<Hints, ApiError> {
+        if app.options.router.is_none() {
+            return Ok(Hints::default());
+        }
+        let mut consent = Vec::new();
+        for value in headers.get_all(CONSENT) {
+            for word in value
+                .to_str()
+                .unwrap_or("?")
+                .split(',')
+                .map(str::trim)
+                .filter(|w| !w.is_empty())
+            {
+                let class = Class::ALL.into_iter().find(|class| class.name() == word);
+                consent.push(class.ok_or_else(|| {
+                    let known = Class::ALL.map(Class::name).join("`, `");
+                    let message =
+                        format!("the header `{CONSENT}`: found `{word}`, expected `{known}`, separated by commas");
+                    ApiError::field(CONSENT, message)
+                })?);
+            }
+        }
+        let fields = Fields::of_body(body)?;
+        let metadata = fields.object("metadata").ok().flatten();
+        let of_metadata = metadata.as_ref().and_then(|metadata| metadata.get("user_id")?.as_str());
+        let named = match fields.text("user")? {
+            Some(user) => Some(user),
+            None => fields.text("safety_identifier")?.or(of_metadata),
+        };
+        // Who has one key cannot spend in the name of who has another.
+        let user = [app.guard.payer(headers).as_str(), named.unwrap_or_default()].join("/");
+        Ok(Hints {
+            // Without a name, a request is a conversation of its own.
+            session: match fields.text("session")? {
+                Some(session) => format!("{user}/{session}"),
+                None => crate::protocol::new_id("session-"),
+            },
+            user,
+            consent,
+        })
+    }
+}
+
+impl App {
+    /// Whom a job asks; its model is then the name of one on this machine.
+    ///
+    /// # Errors
+    /// A target that the policy does not have, or one for what only this machine can do.
+    pub(super) fn way(&self, job: &mut Job) -> Result<Way, ApiError> {
+        let Some(router) = &self.options.router else {
+            return Ok(Way::Here);
+        };
+        if self.models.index(&job.model).is_ok() {
+            return Ok(Way::Here);
+        }
+        let name = std::mem::take(&mut job.model);
+        let name = name.strip_suffix(":latest").unwrap_or(&name);
+        let logprobs = job.spec.options.get("logprobs").is_some_and(|value| !value.is_null());
+        let portable = matches!(job.prompts[..], [Prompt::Chat(_)]) && job.choices <= 1 && !logprobs;
+        match name.strip_prefix(CLOUD) {
+            Some(target) if !router.policy().targets.contains_key(target) => {}
+            Some(target) if portable => return Ok(Way::Target(target.to_owned())),
+            Some(_) => {
+                let message = "a target gives one answer to a conversation, without log-probabilities";
+                return Err(ApiError::field("model", message).with_code("no_target"));
+            }
+            None if name == LOCAL => return Ok(Way::Here),
+            None if name == AUTO && portable => return Ok(Way::Policy),
+            None if name == AUTO => return Ok(Way::Here),
+            None => {}
+        }
+        let known: Vec<String> = self.cards().into_iter().map(|card| card.id).collect();
+        let message = format!("there is no model `{name}` here; there is `{}`", known.join("`, `"));
+        Err(ApiError {
+            param: Some("model".to_owned()),
+            ..ApiError::new(Kind::NotFound, message).with_code("model_not_found")
+        })
+    }
+
+    /// The name of the model on this machine that a name means, where nothing but it can be meant.
+    pub(super) fn here<'a>(&self, name: &'a str) -> &'a str {
+        match self.options.router.is_some() && self.models.index(name).is_err() && [LOCAL, AUTO].contains(&name) {
+            true => "",
+            false => name,
+        }
+    }
+
+    /// What can be asked for, as `/v1/models` lists it.
+    pub(super) fn cards(&self) -> Vec<ModelCard> {
+        let mut cards: Vec<ModelCard> = self.models.known().into_iter().map(|known| known.card).collect();
+        if let (Some(router), Some(first)) = (&self.options.router, cards.first().cloned()) {
+            let named = |id: String| ModelCard { id, ..first.clone() };
+            cards.extend([LOCAL, AUTO].map(|id| named(id.to_owned())));
+            let target = |name: &String| ModelCard {
+                context_tokens: None,
+                loaded: false,
+                ..named(format!("{CLOUD}{name}"))
+            };
+            cards.extend(router.policy().targets.keys().map(target));
+        }
+        cards
+    }
+}
+
+/// What a client calls who answers: `local` or `cloud:NAME`.
+pub(super) fn side_name(side: Side, target: Option<&str>) -> String {
+    match (side, target) {
+        (Side::Cloud, Some(target)) => format!("{CLOUD}{target}"),
+        (Side::Cloud, None) => "cloud".to_owned(),
+        (Side::Local, _) => LOCAL.to_owned(),
+    }
+}
+
+fn dollars(amount: Pico) -> f64 {
+    amount.0 as f64 / 1e12
+}
+
+/// What is known of an answer, for headers and for the end of the answer.
+#[derive(Debug, Default)]
+pub(super) struct Facts {
+    /// The model's name by which who answered can be asked again; empty where nobody has answered yet.
+    route: String,
+    /// What the answer says, in the words of `cactus run --json`.
+    told: Map<String, Value>,
+}
+
+impl Facts {
+    /// Of an answer by the router.
+    pub(super) fn of(routed: &Routed) -> Facts {
+        let (mut route, mut told) = (String::new(), Map::new());
+        let mut set = |name: &str, value: Value| drop(told.insert(name.to_owned(), value));
+        if let Some((side, target)) = routed.source() {
+            set("answered_by", Value::from(target.unwrap_or(LOCAL)));
+            route = side_name(side, target);
+        }
+        if let Some(answered) = routed.answered() {
+            let outcome = &answered.outcome;
+            set("reason", json!(routed.reason()));
+            set("wanted", json!(outcome.wanted));
+            set("confidence", json!(outcome.confidence));
+            set("error_bound", json!(outcome.bound));
+            set("cost_usd", json!(dollars(outcome.cost)));
+            // Where a target has not said what it counted, the cost is the most that it can be.
+            set("cost_is_exact", json!(outcome.billed));
+            set("attempts", json!(outcome.attempts));
+            if !answered.notes.is_empty() {
+                set("notes", json!(answered.notes));
+            }
+        }
+        if let Some(question) = routed.question() {
+            let classes: Vec<&str> = question.classes.iter().map(|class| class.name()).collect();
+            let asked =
+                json!({"classes": classes, "target": question.target, "host": question.host, "most": question.most});
+            set("consent_needed", asked);
+        }
+        Facts { route, told }
+    }
+
+    /// Of an answer by a model of this server that was asked for as such.
+    pub(super) fn here() -> Facts {
+        let told = [("answered_by", json!(LOCAL)), ("cost_usd", json!(0.0))];
+        Facts {
+            route: LOCAL.to_owned(),
+            told: told.map(|(name, value)| (name.to_owned(), value)).into_iter().collect(),
+        }
+    }
+
+    /// Puts what is known into headers.
+    pub(super) fn into_headers(self, headers: &mut HeaderMap) {
+        let mut set = |name: &'static str, text: &str| {
+            // Names of targets are letters, digits and dashes.
+            if let Ok(value) = HeaderValue::from_str(text) {
+                headers.insert(HeaderName::from_static(name), value);
+            }
+        };
+        if !self.route.is_empty() {
+            set("x-cactus-route", &self.route);
+        }
+        for (name, header) in [
+            ("reason", "x-cactus-reason"),
+            ("cost_usd", "x-cactus-cost-usd"),
+            ("confidence", "x-cactus-confidence"),
+        ] {
+            match self.told.get(name) {
+                None | Some(Value::Null) => {}
+                Some(Value::String(text)) => set(header, text),
+                Some(other) => set(header, &other.to_string()),
+            }
+        }
+    }
+
+    /// Puts them into a whole answer.
+    pub(super) fn into_answer(self, answer: &mut Value) {
+        answer["cactus"] = Value::Object(self.told);
+    }
+
+    /// Puts them into the last of the frames that end a stream that clients read: the one with the usage or the reason of the end.
+    pub(super) fn into_frames(self, frames: &mut [Frame]) {
+        for frame in frames.iter_mut().rev() {
+            let Ok(Value::Object(mut data)) = serde_json::from_str(&frame.data) else {
+                continue;
+            };
+            if data.get("type").is_some_and(|kind| kind == "message_stop") {
+                continue;
+            }
+            let inside = data.get_mut("response").filter(|inside| inside.is_object());
+            match inside {
+                Some(response) => self.into_answer(response),
+                None => drop(data.insert("cactus".to_owned(), Value::Object(self.told))),
+            }
+            frame.data = Value::Object(data).to_string();
+            return;
+        }
+    }
+}

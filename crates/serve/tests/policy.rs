@@ -1,0 +1,304 @@
+//! Answers under a policy: a second server of ours is the target. What a policy does not allow stays here, and every answer says who
+//! gave it, why and at what cost.
+
+mod support;
+
+use cactus_serve::protocol::order;
+use cactus_serve::router::hybrid::policy::Policy;
+use cactus_serve::router::setup::Configured;
+use cactus_serve::router::{Keys, Router};
+use serde_json::{Value, json};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use support::{Reply, Server};
+
+/// A server whose policy is `more` beside a target `near`, which is the server at `address`. Its folder lasts as long.
+fn under(address: SocketAddr, more: &str) -> (Server, tempfile::TempDir) {
+    let policy = format!(
+        "version = 1\n{more}\n[targets.near]\nprotocol = \"openai_chat\"\nbase_url = \"http://{address}/v1\"\n\
+         model = \"tiny\"\ninput_usd_per_million = 1\noutput_usd_per_million = 2\nmax_output_tokens = 100\n"
+    );
+    let policy = Policy::from_toml(&policy).unwrap_or_else(|e| panic!("{e}: {policy}"));
+    let folder = tempfile::tempdir().unwrap();
+    let configured = Configured {
+        policy,
+        ..Configured::default()
+    };
+    let keys = Keys::new(folder.path().join("keys"));
+    let router = Arc::new(Router::new(configured, folder.path(), &keys).unwrap());
+    (Server::with(|options, _| options.router = Some(router)), folder)
+}
+
+const ALWAYS: &str = "handoff = \"always\"\n[consent]\ntext = \"always\"";
+const ASK: &str = "handoff = \"always\"\n[consent]\ntext = \"ask\"";
+
+fn chat(model: &str) -> Value {
+    json!({"model": model, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 6, "temperature": 0})
+}
+
+fn with(mut body: Value, more: Value) -> Value {
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    body
+}
+
+fn ask(server: &Server, body: &Value, consent: &str) -> Reply {
+    let headers = [("x-cactus-consent", consent)];
+    server.send("POST", "/v1/chat/completions", &headers, body.to_string().as_bytes())
+}
+
+fn text(answer: &Value) -> &str {
+    answer["choices"][0]["message"]["content"].as_str().unwrap()
+}
+
+#[test]
+fn without_a_policy_nothing_changes() {
+    let server = Server::new();
+    for name in ["auto", "local", "cloud:near"] {
+        let error = server.post("/v1/chat/completions", &chat(name)).error(404);
+        assert_eq!(error["error"]["code"], "model_not_found");
+    }
+    let reply = ask(&server, &chat("tiny"), "nonsense");
+    assert!(reply.json().get("cactus").is_none());
+    assert!(reply.headers.iter().all(|(name, _)| !name.starts_with("x-cactus")));
+    let reply = server.post("/v1/chat/completions", &with(chat("tiny"), json!({"stream": true})));
+    assert!(!reply.body.contains("cactus"));
+    assert_eq!(server.get("/v1/models").json()["data"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn targets_answer_in_the_form_of_every_api_and_say_so() {
+    let cloud = Server::new();
+    let (server, _folder) = under(cloud.address, ALWAYS);
+    let models = server.get("/v1/models").json();
+    let names: Vec<&str> = models["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|m| m["id"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["tiny", "second", "local", "auto", "cloud:near"]);
+    assert_eq!(server.get("/v1/models/cloud:near").json()["id"], "cloud:near");
+
+    let expected = cloud.post("/v1/chat/completions", &chat("tiny")).json();
+    for name in ["auto", "cloud:near"] {
+        let reply = server.post("/v1/chat/completions", &chat(name));
+        assert_eq!(reply.header("x-cactus-route"), Some("cloud:near"));
+        let reason = if name == "auto" { "always" } else { "named" };
+        assert_eq!(reply.header("x-cactus-reason"), Some(reason));
+        let cost: f64 = reply.header("x-cactus-cost-usd").unwrap().parse().unwrap();
+        let answer = reply.json();
+        assert_eq!(
+            (text(&answer), &answer["model"]),
+            (text(&expected), &json!("cloud:near"))
+        );
+        let usage = &expected["usage"];
+        let price = usage["prompt_tokens"].as_f64().unwrap() + 2.0 * usage["completion_tokens"].as_f64().unwrap();
+        assert!((cost - price / 1e6).abs() < 1e-12, "{cost} {usage}");
+        let facts = &answer["cactus"];
+        assert_eq!(
+            (&facts["answered_by"], &facts["cost_is_exact"]),
+            (&json!("near"), &json!(true))
+        );
+        assert_eq!(facts["attempts"], 1);
+    }
+
+    let stream = with(chat("auto"), json!({"stream": true}));
+    let reply = server.post("/v1/chat/completions", &stream);
+    assert_eq!(reply.header("x-cactus-route"), Some("cloud:near"));
+    let frames = reply.events();
+    let streamed = order::chat(&frames).unwrap();
+    assert_eq!(streamed[0]["content"].as_str().unwrap(), text(&expected));
+    let last: Value = serde_json::from_str(&frames[frames.len() - 2].data).unwrap();
+    assert_eq!(
+        last["choices"][0]["finish_reason"],
+        expected["choices"][0]["finish_reason"]
+    );
+    assert_eq!(last["cactus"]["reason"], "always");
+    assert!(last["cactus"]["cost_usd"].as_f64().unwrap() > 0.0);
+
+    let message =
+        json!({"model": "auto", "max_tokens": 6, "temperature": 0, "messages": [{"role": "user", "content": "Hi"}]});
+    let answer = server.post("/v1/messages", &message).json();
+    assert_eq!(
+        (&answer["content"][0]["text"], &answer["cactus"]["answered_by"]),
+        (&json!(text(&expected)), &json!("near"))
+    );
+    let frames = server
+        .post("/v1/messages", &with(message, json!({"stream": true})))
+        .events();
+    order::messages(&frames).unwrap();
+    let last: Value = serde_json::from_str(&frames[frames.len() - 2].data).unwrap();
+    assert_eq!(
+        (&last["type"], &last["cactus"]["answered_by"]),
+        (&json!("message_delta"), &json!("near"))
+    );
+
+    let response = json!({"model": "auto", "input": "Hi", "max_output_tokens": 6, "temperature": 0});
+    let answer = server.post("/v1/responses", &response).json();
+    assert_eq!(answer["cactus"]["answered_by"], "near");
+    let frames = server
+        .post("/v1/responses", &with(response, json!({"stream": true})))
+        .events();
+    order::responses(&frames).unwrap();
+    let last: Value = serde_json::from_str(&frames[frames.len() - 1].data).unwrap();
+    assert_eq!(last["response"]["cactus"]["answered_by"], "near");
+
+    let lines = server
+        .post("/api/chat", &with(chat("auto"), json!({"options": {"num_predict": 6}})))
+        .lines();
+    order::ollama(&lines).unwrap();
+    let last: Value = serde_json::from_str(&lines[lines.len() - 1].data).unwrap();
+    assert_eq!(last["cactus"]["answered_by"], "near");
+}
+
+#[test]
+fn what_was_not_sent_elsewhere_by_name_stays_here() {
+    let cloud = Server::new();
+    let (server, _folder) = under(cloud.address, ALWAYS);
+    for name in ["local", "tiny", ""] {
+        let reply = server.post("/v1/chat/completions", &chat(name));
+        assert_eq!(reply.header("x-cactus-route"), Some("local"));
+        assert_eq!(reply.json()["cactus"], json!({"answered_by": "local", "cost_usd": 0.0}));
+    }
+    // What a target has no answer for.
+    for (path, body) in [
+        ("/v1/chat/completions", with(chat("auto"), json!({"n": 2}))),
+        ("/v1/chat/completions", with(chat("auto"), json!({"logprobs": true}))),
+        (
+            "/v1/completions",
+            json!({"model": "auto", "prompt": "Hi", "max_tokens": 2}),
+        ),
+        (
+            "/v1/decisions",
+            json!({"model": "auto", "input": "x", "questions": [{"type": "predicate", "instructions": "y"}]}),
+        ),
+        ("/tokenize", json!({"model": "local", "content": "Hi"})),
+    ] {
+        server.post(path, &body).json();
+        let mut elsewhere = body;
+        elsewhere["model"] = json!("cloud:near");
+        let reply = server.post(path, &elsewhere);
+        assert!([400, 404].contains(&reply.status), "{path}: {}", reply.body);
+    }
+    let streamed = server.post("/v1/chat/completions", &with(chat("local"), json!({"stream": true})));
+    let frames = streamed.events();
+    order::chat(&frames).unwrap();
+    let last: Value = serde_json::from_str(&frames[frames.len() - 2].data).unwrap();
+    assert_eq!(last["cactus"]["answered_by"], "local");
+    assert_eq!(cloud.metric("prompt_tokens"), 0.0, "nothing has left");
+}
+
+#[test]
+fn nothing_leaves_without_a_persons_yes() {
+    let cloud = Server::new();
+    let (server, _folder) = under(cloud.address, ASK);
+    let denied = ask(&server, &chat("auto"), "image");
+    assert_eq!(denied.header("x-cactus-route"), Some("local"));
+    assert_eq!(denied.header("x-cactus-reason"), Some("denied_by_person"));
+    let needed = &denied.json()["cactus"]["consent_needed"];
+    assert_eq!(
+        (&needed["classes"], &needed["target"]),
+        (&json!(["text"]), &json!("near"))
+    );
+    assert_eq!(needed["host"], cloud.address.to_string());
+    let error = ask(&server, &chat("cloud:near"), "").error(403);
+    assert_eq!(error["error"]["code"], "consent_denied", "{error}");
+    assert_eq!(error["error"]["param"], "x-cactus-consent");
+    assert!(
+        error["error"]["message"]
+            .as_str()
+            .unwrap()
+            .ends_with("`x-cactus-consent: text`"),
+        "{error}"
+    );
+    let streamed = ask(&server, &with(chat("cloud:near"), json!({"stream": true})), "");
+    assert_eq!(streamed.status, 403, "before the first byte");
+    assert_eq!(cloud.metric("prompt_tokens"), 0.0, "nothing has left");
+
+    let reply = ask(&server, &chat("auto"), "text, image");
+    assert_eq!(reply.header("x-cactus-route"), Some("cloud:near"));
+    assert!(reply.json()["cactus"].get("consent_needed").is_none());
+    let error = ask(&server, &chat("auto"), "text, words").error(400);
+    assert_eq!(error["error"]["param"], "x-cactus-consent");
+
+    let (server, _folder) = under(cloud.address, "handoff = \"always\"");
+    let reply = ask(&server, &chat("auto"), "text");
+    assert_eq!(
+        reply.header("x-cactus-reason"),
+        Some("denied_by_policy"),
+        "a yes is no policy"
+    );
+    let (server, _folder) = under(cloud.address, "handoff = \"never\"\n[consent]\ntext = \"always\"");
+    let error = ask(&server, &chat("cloud:near"), "text").error(403);
+    assert_eq!(error["error"]["code"], "handoff_off", "{error}");
+}
+
+#[test]
+fn budgets_hold_by_session_and_user() {
+    let cloud = Server::new();
+    let cap = |name: &str| format!("{ALWAYS}\n[budget]\nrequest_usd = \"none\"\n{name} = 0.0003");
+    for (name, field) in [("session_usd", "session"), ("user_month_usd", "user")] {
+        let (server, _folder) = under(cloud.address, &cap(name));
+        let of = |who: &str| with(chat("auto"), json!({field: who}));
+        let route = |who: &str| {
+            let reply = server.post("/v1/chat/completions", &of(who));
+            let reason = reply.header("x-cactus-reason").unwrap().to_owned();
+            (reply.header("x-cactus-route").unwrap().to_owned(), reason)
+        };
+        let mut answered = 0;
+        while route("a").0 == "cloud:near" {
+            answered += 1;
+            assert!(answered < 50, "the budget has an end");
+        }
+        assert!(answered > 0);
+        assert_eq!(route("a"), ("local".to_owned(), "over_cap".to_owned()));
+        assert_eq!(route("b").0, "cloud:near", "another's {field}");
+        let direct = with(of("a"), json!({"model": "cloud:near"}));
+        let error = server.post("/v1/chat/completions", &direct).error(403);
+        assert_eq!(error["error"]["code"], "budget_exhausted", "{error}");
+    }
+}
+
+#[test]
+fn targets_that_fail_and_names_that_are_wrong_say_so() {
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (server, _folder) = under(nobody, &format!("{ALWAYS}\n[routing]\nretries = 0"));
+    let reply = server.post("/v1/chat/completions", &chat("auto"));
+    assert_eq!(reply.header("x-cactus-route"), Some("local"));
+    let notes = reply.json()["cactus"]["notes"].to_string();
+    assert!(notes.contains("failed"), "{notes}");
+    for stream in [false, true] {
+        let body = with(chat("cloud:near"), json!({"stream": stream}));
+        let error = server.post("/v1/chat/completions", &body).error(500);
+        assert_eq!(error["error"]["code"], "target_failed", "{error}");
+    }
+    let error = server.post("/v1/chat/completions", &chat("cloud:far")).error(404);
+    assert!(
+        error["error"]["message"].as_str().unwrap().contains("cloud:near"),
+        "{error}"
+    );
+    let error = server
+        .post("/v1/chat/completions", &with(chat("auto"), json!({"session": 5})))
+        .error(400);
+    assert_eq!(error["error"]["param"], "session");
+}
+
+#[test]
+fn whoever_goes_away_stops_both_sides() {
+    let cloud = Server::new();
+    let none = "request_usd = \"none\"\nday_usd = \"none\"";
+    let (server, _folder) = under(cloud.address, &format!("{ALWAYS}\n[budget]\n{none}"));
+    let long = with(
+        chat("auto"),
+        json!({"max_tokens": 100, "ignore_eos": true, "stream": true,
+        "messages": [{"role": "user", "content": "word ".repeat(4000)}]}),
+    );
+    let stream = server.open("/v1/chat/completions", &long);
+    cloud.wait("it is asked", |cloud| cloud.metric("requests_running") > 0.0);
+    drop(stream);
+    for side in [&cloud, &server] {
+        side.wait("it has ended", |side| {
+            side.metric("requests_running") + side.metric("requests_waiting") == 0.0
+        });
+    }
+}
