@@ -46,6 +46,8 @@ pub(crate) struct Generation {
     logprobs: Vec<TokenInfo>,
     prompt_logprobs: Vec<TokenInfo>,
     stopped: Option<usize>,
+    /// Tokens that the constraint has taken and that are not said yet: where it is finished, they still have to be.
+    ahead: usize,
     start: Instant,
     first_token: Option<Duration>,
     prompt_tokens: usize,
@@ -86,6 +88,7 @@ impl Generation {
             logprobs: Vec::new(),
             prompt_logprobs: Vec::new(),
             stopped: None,
+            ahead: 0,
             start,
             first_token: None,
             prompt_tokens: prompt.len(),
@@ -109,6 +112,7 @@ impl Generation {
                 let sampled = self.sampler.sample_under(logits, constraint)?;
                 if !self.model.eos().contains(&sampled.token) {
                     constraint.commit(sampled.token)?;
+                    self.ahead += 1;
                 }
                 sampled
             }
@@ -140,6 +144,7 @@ impl Generation {
         forced.truncate(most);
         for &token in &forced {
             constraint.commit(token)?;
+            self.ahead += 1;
             self.sampler.observe_answer(token);
         }
         Ok(forced)
@@ -167,7 +172,8 @@ impl Generation {
             return Ok(Some(FinishReason::Stop));
         }
         self.push(sampled, on_delta)?;
-        let finished = self.rules.constraint.as_ref().is_some_and(Constraint::is_finished);
+        self.ahead = self.ahead.saturating_sub(1);
+        let finished = self.ahead == 0 && self.rules.constraint.as_ref().is_some_and(Constraint::is_finished);
         Ok(if self.stopped.is_some() || finished {
             Some(FinishReason::Stop)
         } else if self.tokens.len() >= self.options.max_tokens {
@@ -278,7 +284,7 @@ impl Generation {
 
     /// Whether the text so far satisfies what it was held to; `true` without a constraint.
     fn is_whole(&mut self) -> bool {
-        self.rules.constraint.as_mut().is_none_or(Constraint::is_accepting)
+        self.ahead == 0 && self.rules.constraint.as_mut().is_none_or(Constraint::is_accepting)
     }
 
     /// What came of it.
