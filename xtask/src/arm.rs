@@ -154,7 +154,11 @@ fn runs(highest: bool) -> Vec<Vec<&'static str>> {
     ];
     let mut kernels = vec!["-p", "cactus-simd", "-p", "cactus-kernels", "--lib", "--tests", "--"];
     kernels.extend(SLOW.iter().flat_map(|name| ["--skip", name]));
-    let mut all = vec![kernels, vec!["-p", "cactus-runtime", "--test", "same_bits"]];
+    let mut all = vec![
+        kernels,
+        vec!["-p", "cactus-runtime", "--test", "same_bits"],
+        vec!["-p", "cactus-quality", "--test", "same_confidence"],
+    ];
     if highest {
         all.push(vec!["-p", "cactus-quant", "-p", "cactus-reference", "--lib", "--tests"]);
     }

@@ -42,7 +42,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     (
         "quality",
         &[
-            "base", "bundle", "quant", "kernels", "passes", "import", "runtime", "text", "engine",
+            "base", "bundle", "quant", "kernels", "passes", "import", "runtime", "text", "engine", "hybrid",
         ],
     ),
     ("store", &["bundle", "passes", "import", "hub", "quality"]),

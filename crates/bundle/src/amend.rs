@@ -1,30 +1,42 @@
-//! Adding a file to a bundle that is complete but not yet in place, and putting it there.
+//! Adding a file to a bundle that is complete, and putting a bundle in place.
 
 use crate::writer::{check_destination, json, place, write_synced};
-use crate::{Bundle, Checksum, Error, ErrorKind, FileEntry, MANIFEST_PATH, Result};
+use crate::{Bundle, Checksum, Error, ErrorKind, FileEntry, MANIFEST_PATH, Manifest, Result};
 use std::fs;
 use std::path::Path;
 
-/// Adds the file `path` (relative with `/`) to the bundle in `folder`, or replaces it, and lists it in the manifest. For
-/// what can be known only once the bundle can be run, before [`install`]; a bundle in use is never changed.
+/// Adds the file `path` (relative with `/`) to the bundle in `folder`, or replaces it, and lists it in the manifest: for what
+/// can be known only once the bundle can be run. Whenever it ends, the bundle is whole: with the old file, without the file or
+/// with the new one. Who has the bundle open goes on with what it has read.
 ///
 /// # Errors
 /// Where the bundle is damaged; file errors.
 pub fn amend(folder: &Path, path: &str, bytes: &[u8]) -> Result<()> {
     let mut manifest = Bundle::open(folder)?.manifest().clone();
-    let full = folder.join(path);
-    write_synced(&full, bytes)?;
+    // A listed file and its checksum cannot change at once.
+    if manifest.files.remove(path).is_some() {
+        put_manifest(folder, &mut manifest)?;
+    }
+    put(&folder.join(path), bytes)?;
     let entry = FileEntry {
         bytes: bytes.len() as u64,
         xxh3: Checksum::of(bytes),
     };
     manifest.files.insert(path.to_owned(), entry);
+    put_manifest(folder, &mut manifest)
+}
+
+fn put_manifest(folder: &Path, manifest: &mut Manifest) -> Result<()> {
     manifest.checksum = Checksum(0);
     manifest.checksum = manifest.expected_checksum();
-    let manifest_path = folder.join(MANIFEST_PATH);
-    let beside = manifest_path.with_extension("new");
-    write_synced(&beside, &json(&manifest))?;
-    fs::rename(&beside, &manifest_path).map_err(|e| Error::io(&manifest_path, "replace it", e))
+    put(&folder.join(MANIFEST_PATH), &json(manifest))
+}
+
+/// Replaces a file by one that is whole.
+fn put(path: &Path, bytes: &[u8]) -> Result<()> {
+    let beside = path.with_extension("new");
+    write_synced(&beside, bytes)?;
+    fs::rename(&beside, path).map_err(|e| Error::io(path, "replace it", e))
 }
 
 /// Moves the bundle in `folder` to `destination`, on the same file system, as a writer does at its end: with `replace`, a

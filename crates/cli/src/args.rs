@@ -2,14 +2,15 @@
 
 mod answer;
 mod capture;
+mod measure;
 mod route;
 
 pub(crate) use answer::{AnswerArgs, Thinking, WrongArgument};
 use cactus_passes::Bits;
 pub(crate) use capture::CaptureArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+pub(crate) use measure::{CalibrateArgs, CalibrateTask, EvalArgs, EvalTask};
 pub(crate) use route::{AuthCommand, RouteArgs, RouteCommand};
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 /// Run language models on this machine's CPU.
@@ -59,6 +60,8 @@ pub(crate) enum Command {
     /// Keep the keys of models that others run
     #[command(subcommand)]
     Auth(AuthCommand),
+    /// Learn from questions with known answers how sure a model's answers are, and keep that in its bundle
+    Calibrate(CalibrateArgs),
 }
 
 const SERVE: &str = "\
@@ -669,75 +672,6 @@ pub(crate) struct ScoreArgs {
     /// Number format of the KV cache
     #[arg(long, value_enum, default_value_t = Kv::Int8)]
     pub(crate) kv: Kv,
-    /// Print the result as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Question sets with right and wrong answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "lowercase")]
-pub(crate) enum EvalTask {
-    /// Choose the best ending of a text
-    HellaSwag,
-    /// Solve word problems in arithmetic
-    Gsm8k,
-    /// Complete Python functions
-    HumanEval,
-    /// Call tools
-    Bfcl,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct EvalArgs {
-    /// The bundle
-    pub(crate) bundle: PathBuf,
-    /// Compare it with this bundle, usually one made from the same source with --bits 16 [default: measure perplexity]
-    #[arg(long, value_name = "BUNDLE", conflicts_with = "task")]
-    pub(crate) against: Option<PathBuf>,
-    /// Text file, or rows of JSON [default: a small built-in text]
-    #[arg(long, short, conflicts_with = "task")]
-    pub(crate) file: Option<PathBuf>,
-    /// Window length in tokens; the second half of each window is measured. With --task, the most tokens of a question
-    /// and its answer together
-    #[arg(long, value_name = "TOKENS")]
-    pub(crate) context: Option<usize>,
-    /// Measure at most this many windows [default: all]
-    #[arg(long)]
-    pub(crate) chunks: Option<NonZeroUsize>,
-    /// Ask the questions in --data instead
-    #[arg(long, requires = "data")]
-    pub(crate) task: Option<EvalTask>,
-    /// Questions of the task: the JSON lines file as published, or a gzip of it
-    #[arg(long, value_name = "FILE", requires = "task")]
-    pub(crate) data: Option<PathBuf>,
-    /// For BFCL: the file from its `possible_answer` folder that belongs to the data
-    #[arg(long, value_name = "FILE", requires = "task")]
-    pub(crate) answers: Option<PathBuf>,
-    /// Ask only the first N questions
-    #[arg(long, value_name = "N", requires = "task")]
-    pub(crate) limit: Option<NonZeroUsize>,
-    /// Save results to this file as they come; if it exists, continue where it ends
-    #[arg(long, value_name = "FILE", requires = "task")]
-    pub(crate) results: Option<PathBuf>,
-    /// Generate at most this many tokens for each answer
-    #[arg(long, value_name = "TOKENS", requires = "task")]
-    pub(crate) max_new_tokens: Option<usize>,
-    /// Ask in plain text, without the model's chat template
-    #[arg(long, requires = "task")]
-    pub(crate) raw: bool,
-    /// For BFCL: allow only calls that satisfy the schemas of the tools, and require one where the case expects calls
-    #[arg(long, requires = "task", conflicts_with = "raw")]
-    pub(crate) constrained: bool,
-    /// With `--constrained`, allow at most one call, as `parallel_tool_calls: false` does in a request
-    #[arg(long, requires = "constrained")]
-    pub(crate) one_call: bool,
-    /// Run the programs that the model writes. There are limits but no sandbox: the programs can read what you can read
-    #[arg(long, requires = "task")]
-    pub(crate) allow_code_execution: bool,
-    /// Number of threads [default: one for each fast core]
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) threads: Option<u16>,
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,

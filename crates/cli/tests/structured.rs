@@ -248,3 +248,23 @@ fn wrong_arguments_are_named() {
         "{said}"
     );
 }
+
+#[test]
+fn answer_whose_end_is_forced_is_whole() {
+    let c = Cactus::new();
+    // The first letter of a word decides all that follows.
+    c.write(
+        "last.json",
+        r#"{"type": "object", "properties": {"n": {"type": "integer", "maximum": 9, "minimum": 0},
+        "way": {"enum": ["driving slowly on small roads", "walking", "flying over them all"]}},
+        "required": ["n", "way"], "additionalProperties": false}"#,
+    );
+    for more in [&[][..], &["--prompt-lookup", "4"]] {
+        let args = [&["--json-schema", "last.json", "--max-new-tokens", "200"], more].concat();
+        let answer = c.asked(&args);
+        let text = answer["response"].as_str().unwrap();
+        let value: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        assert!(value["way"].is_string(), "{text}");
+        assert_eq!(answer["finish_reason"], "stop", "{answer}");
+    }
+}

@@ -3,7 +3,7 @@
 //! Depends on the bundle and the options. It deliberately knows nothing of scores and decisions.
 
 use crate::{GenerateOptions, Model, Result};
-use cactus_bundle::Checksum;
+use cactus_bundle::{Bundle, Checksum};
 use serde::{Deserialize, Serialize};
 
 /// Path in a bundle of what was measured of its confidence, beside `quality.json`.
@@ -26,7 +26,7 @@ const LEFT_OUT: [&str; 5] = [
 /// They do not cover the type of the KV cache, the context, and the code that computes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
-    /// Graph, weights and tokenizer: [`Bundle::digest`](crate::Bundle::digest) without documents, template and generation
+    /// Graph, weights and tokenizer: [`Bundle::digest`] without documents, template and generation
     /// options.
     pub bundle: String,
     /// The chat template; `none` without one.
@@ -35,13 +35,12 @@ pub struct Fingerprint {
     pub sampler: String,
 }
 
-impl Model {
-    /// What this model and `options` are. It reads nothing: manifests and headers have the checksums.
+impl Fingerprint {
+    /// What `bundle` and `options` are. It reads nothing: manifests and headers have the checksums.
     ///
     /// # Errors
-    /// Where the bundle's files were cut short under the model.
-    pub fn fingerprint(&self, options: &GenerateOptions) -> Result<Fingerprint> {
-        let bundle = self.bundle();
+    /// Where the bundle's files were cut short while it was open.
+    pub fn of(bundle: &Bundle, options: &GenerateOptions) -> Result<Fingerprint> {
         let digest = bundle.digest(|path| LEFT_OUT.contains(&path));
         let template = bundle.manifest().files.get(TEMPLATE_PATH);
         bundle.intact()?;
@@ -50,6 +49,16 @@ impl Model {
             template: template.map_or_else(|| "none".to_owned(), |file| file.xxh3.to_string()),
             sampler: sampler(options),
         })
+    }
+}
+
+impl Model {
+    /// What this model and `options` are.
+    ///
+    /// # Errors
+    /// As [`Fingerprint::of`].
+    pub fn fingerprint(&self, options: &GenerateOptions) -> Result<Fingerprint> {
+        Fingerprint::of(self.bundle(), options)
     }
 
     /// The document [`CONFIDENCE_PATH`] of the bundle as it is now; `None` where it has none. It is not parsed here.

@@ -48,6 +48,8 @@ pub(crate) struct Generation {
     logprobs: Vec<TokenInfo>,
     prompt_logprobs: Vec<TokenInfo>,
     stopped: Option<usize>,
+    /// Tokens that the constraint has taken and that are not said yet: where it is finished, they still have to be.
+    ahead: usize,
     start: Instant,
     first_token: Option<Duration>,
     prompt_tokens: usize,
@@ -89,6 +91,7 @@ impl Generation {
             logprobs: Vec::new(),
             prompt_logprobs: Vec::new(),
             stopped: None,
+            ahead: 0,
             start,
             first_token: None,
             prompt_tokens: prompt.len(),
@@ -112,6 +115,7 @@ impl Generation {
                 let sampled = self.sampler.sample_under(logits, constraint)?;
                 if !self.model.eos().contains(&sampled.token) {
                     constraint.commit(sampled.token)?;
+                    self.ahead += 1;
                 }
                 sampled
             }
@@ -143,6 +147,7 @@ impl Generation {
         forced.truncate(most);
         for &token in &forced {
             constraint.commit(token)?;
+            self.ahead += 1;
             self.sampler.observe_answer(token);
         }
         Ok(forced)
@@ -170,7 +175,8 @@ impl Generation {
             return Ok(Some(FinishReason::Stop));
         }
         self.push(sampled, on_delta)?;
-        let finished = self.rules.constraint.as_ref().is_some_and(Constraint::is_finished);
+        self.ahead = self.ahead.saturating_sub(1);
+        let finished = self.ahead == 0 && self.rules.constraint.as_ref().is_some_and(Constraint::is_finished);
         Ok(if self.stopped.is_some() || finished {
             Some(FinishReason::Stop)
         } else if self.tokens.len() >= self.options.max_tokens {
@@ -286,7 +292,7 @@ impl Generation {
 
     /// Whether the text so far satisfies what it was held to; `true` without a constraint.
     fn is_whole(&mut self) -> bool {
-        self.rules.constraint.as_mut().is_none_or(Constraint::is_accepting)
+        self.ahead == 0 && self.rules.constraint.as_mut().is_none_or(Constraint::is_accepting)
     }
 
     /// What came of it.

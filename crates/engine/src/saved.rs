@@ -17,7 +17,7 @@
 //! It may depend on the bundle's scratch folders and the runtime's snapshots. It deliberately does not decide where files
 //! lie or how many are kept.
 
-use crate::{Error, Model, Result, Session};
+use crate::{CONFIDENCE_PATH, Error, Model, Result, Session};
 use cactus_bundle::Scratch;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -45,7 +45,8 @@ struct Header {
 impl Header {
     fn of(model: &Model, tokens: usize, note_bytes: usize) -> Header {
         Header {
-            model: model.bundle().manifest().checksum.to_string(),
+            // What is learned of its confidence changes no state.
+            model: model.bundle().digest(|path| path == CONFIDENCE_PATH).to_string(),
             kv_dtype: format!("{:?}", model.program().kv_dtype()),
             tokens,
             note_bytes,

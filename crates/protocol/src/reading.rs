@@ -44,7 +44,8 @@ impl Reading {
             self.reasoning = matches!(last, Delta::Reasoning(_));
         }
         self.reasoning_tokens += usize::from(self.reasoning && piece.token.is_some());
-        let value = piece.signal.is_some() && self.values.push(&deltas);
+        // Tokens without a signal have their place in the call, too.
+        let value = self.values.push(&deltas) && piece.signal.is_some();
         out.extend(deltas.into_iter().map(Event::Delta));
         out.extend(piece.signal.map(|signal| Event::Signal { signal, value }));
     }

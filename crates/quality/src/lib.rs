@@ -6,18 +6,20 @@
 //!   needs.
 //! - [`sensitivity()`] measures what a coarser weight does to the model's output, [`allocate()`] spends bits accordingly.
 //! - [`perplexity()`] measures a bundle alone; [`tasks`] are questions with right and wrong answers.
+//! - [`fit_confidence`] learns from judged answers how sure a bundle's answers are.
 //! - [`Report`] is the document `quality.json` of a bundle.
 //!
 //! The bundle that others are compared with holds the source's weights in half or single precision; it is run by the same
 //! engine as everything else, so nothing but the weights differs.
 //!
-//! It may depend on `engine` and `import` and what is below them. It deliberately does not convert (see `import`), does not
+//! It may depend on `engine` and `import` and what is below them, and on `hybrid` for scores. It deliberately does not convert (see `import`), does not
 //! print and does not decide what is good enough but by the floor that its caller gives.
 #![forbid(unsafe_code)]
 
 mod allocate;
 mod captured;
 mod compare;
+mod confidence;
 mod data;
 mod error;
 mod finish;
@@ -34,6 +36,7 @@ pub mod tasks;
 pub use allocate::{Sensitivity, allocate};
 pub use captured::{NO_TOKENIZER, transpile_measured};
 pub use compare::{Comparison, Perplexity, compare, perplexity};
+pub use confidence::{Along, ConfidenceReport, Scored, fit_confidence, write_confidence};
 pub use data::read_file;
 pub use error::{Error, ErrorKind, Result};
 pub use finish::QUALITY_PATH;

@@ -1,20 +1,14 @@
 //! How good a bundle is: on a text, against another bundle, in a task.
 
+use super::asking::Asking;
 use crate::args::{EvalArgs, EvalTask};
-use crate::progress::{Unit, bar, spinner};
+use crate::progress::{Unit, bar};
 use crate::{model, output};
 use anyhow::{Context, Result, bail};
-use cactus_engine::{Bundle, CancelToken, KvDType, LoadOptions, Model};
-use cactus_quality::tasks::{Results, Setup, Task, TaskOptions, read_cases, run_task};
-use cactus_quality::{Runner, Text, WINDOW, Windows, compare, perplexity, read_file};
-use std::collections::BTreeSet;
+use cactus_engine::{KvDType, Model};
+use cactus_quality::tasks::{Task, TaskOptions};
+use cactus_quality::{Runner, Text, WINDOW, Windows, compare, perplexity};
 use std::path::Path;
-use std::time::{Duration, Instant};
-
-/// Tokens of question and answer together.
-const TASK_CONTEXT: usize = 4096;
-/// Results are written when the last ones are this old.
-const SAVE_EVERY: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     let threads = model::threads(args.threads);
@@ -95,95 +89,33 @@ fn measure_against(args: &EvalArgs, against: &Path, threads: usize) -> Result<()
 }
 
 fn ask(args: &EvalArgs, task: EvalTask, threads: usize) -> Result<()> {
-    let task = match task {
-        EvalTask::HellaSwag => Task::HellaSwag,
-        EvalTask::Gsm8k => Task::Gsm8k,
-        EvalTask::HumanEval => Task::HumanEval,
-        EvalTask::Bfcl => Task::Bfcl,
-    };
-    if task == Task::HumanEval && !args.allow_code_execution {
-        bail!(
-            "`humaneval` runs Python programs that the model writes. Their time and memory are limited, they start in an empty \
-             folder, and without network where `unshare` works; but that is no sandbox. To run them, give \
-             `--allow-code-execution`"
-        );
-    }
+    let task = task.into();
     if args.constrained && task != Task::Bfcl {
         bail!("`--constrained` holds calls of tools to their schemas, so it is for `--task bfcl`");
     }
-    let data = read_file(
-        args.data
+    let asked = Asking {
+        bundle: &args.bundle,
+        task,
+        data: args
+            .data
             .as_deref()
             .context("`--task` needs a file of questions: `--data FILE`")?,
-    )?;
-    let answers = args.answers.as_deref().map(read_file).transpose()?;
-    let mut cases = read_cases(task, &data, answers.as_deref())?;
-    cases.truncate(args.limit.map_or(usize::MAX, usize::from));
-    let options = TaskOptions {
-        max_tokens: args.max_new_tokens.unwrap_or(task.default_tokens()),
-        raw: args.raw,
-        constrained: args.constrained,
-        one_call: args.one_call,
-        allow_code_execution: args.allow_code_execution,
-        ..TaskOptions::default()
-    };
-    let loading = spinner("loading");
-    let load = LoadOptions {
-        context_tokens: args.context.unwrap_or(TASK_CONTEXT),
+        answers: args.answers.as_deref(),
+        limit: args.limit,
+        results: args.results.as_deref(),
+        context_tokens: args.context,
         kv_dtype: KvDType::F16,
-        threads: Some(threads),
-        ..LoadOptions::default()
-    };
-    let loaded = Model::load(&args.bundle, &load)?;
-    let setup = Setup {
-        task,
-        data: checksum(&[data.as_bytes(), answers.as_deref().unwrap_or_default().as_bytes()]),
-        bundle: identity(&args.bundle, loaded.bundle())?,
-        cases: cases.len(),
-        max_tokens: options.max_tokens,
-        raw: options.raw,
-        constrained: options.constrained,
-        one_call: options.one_call,
-    };
-    let mut results = match &args.results {
-        Some(file) => Results::open(file, setup, &cases)?,
-        None => Results::new(setup),
-    };
-    loading.finish_and_clear();
-    if !results.cases.is_empty() {
-        output::note(format!(
-            "continuing: {} of {} cases were answered before",
-            results.cases.len(),
-            cases.len()
-        ));
-    }
-    let bar = bar(cases.len() as u64, task.name(), Unit::Of("cases"));
-    bar.set_position(results.cases.len() as u64);
-    let mut saved = Instant::now();
-    let run = run_task(
-        &loaded,
-        &cases,
-        &options,
-        &CancelToken::new(),
-        &mut results,
-        &mut |results| {
-            bar.set_position(results.cases.len() as u64);
-            bar.set_message(format!("{:.1} % right", 100.0 * results.accuracy));
-            match &args.results {
-                Some(file) if saved.elapsed() > SAVE_EVERY => {
-                    saved = Instant::now();
-                    results.save(file)
-                }
-                _ => Ok(()),
-            }
+        threads,
+        options: TaskOptions {
+            max_tokens: args.max_new_tokens.unwrap_or(task.default_tokens()),
+            raw: args.raw,
+            constrained: args.constrained,
+            one_call: args.one_call,
+            allow_code_execution: args.allow_code_execution,
+            ..TaskOptions::default()
         },
-    );
-    bar.finish_and_clear();
-    // What was found before a failure is kept too.
-    if let Some(file) = &args.results {
-        results.save(file)?;
-    }
-    run?;
+    };
+    let results = asked.ask()?;
     if args.json {
         return output::json(&results);
     }
@@ -196,24 +128,4 @@ fn ask(args: &EvalArgs, task: EvalTask, threads: usize) -> Result<()> {
     ));
     output::note(format!("{} of {} cases right", results.correct, results.cases.len()));
     Ok(())
-}
-
-/// What tells a bundle from every other: its manifest does not have the checksums of weights.
-fn identity(folder: &Path, bundle: &Bundle) -> Result<String> {
-    let manifest = serde_json::to_vec(bundle.manifest())?;
-    let files: BTreeSet<&str> = bundle.weights().values().map(|w| w.file.as_str()).collect();
-    let mut out = checksum(&[&manifest]);
-    for file in files {
-        let bytes = cactus_bundle::Mapped::open(&folder.join(file))?;
-        out = format!("{out}-{}", checksum(&[bytes.as_ref()]));
-    }
-    Ok(out)
-}
-
-fn checksum(parts: &[&[u8]]) -> String {
-    let each: Vec<String> = parts
-        .iter()
-        .map(|p| cactus_bundle::Checksum::of(p).to_string())
-        .collect();
-    each.join("-")
 }

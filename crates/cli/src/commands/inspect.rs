@@ -4,7 +4,8 @@ use crate::args::InspectArgs;
 use crate::commands::{drawing, function};
 use crate::{model, output};
 use anyhow::{Context, Result, bail};
-use cactus_engine::{Bundle, LoadOptions, Model};
+use cactus_engine::{Bundle, CONFIDENCE_PATH, Fingerprint, GenerateOptions, LoadOptions, Model};
+use cactus_hybrid::score::{Key, Section};
 use cactus_import::WEIGHTS_TASK;
 use cactus_ir::{Graph, State, StateKind};
 use cactus_quality::QUALITY_PATH;
@@ -144,6 +145,9 @@ fn summary(bundle: &Bundle, tensors: bool) -> Result<()> {
     if let Some(quality) = &quality {
         output::line(format!("{:<11} {}", "quality", quality_text(quality)));
     }
+    if let Some(section) = confidence(bundle)? {
+        output::line(format!("{:<11} {}", "confidence", confidence_text(bundle, &section)?));
+    }
     if alone {
         output::line(
             "only weights, no program to run: use them with `cactus transpile my_model.py:MyModel FOLDER --weights-dir`",
@@ -237,6 +241,44 @@ fn quality_text(quality: &serde_json::Value) -> String {
     )
 }
 
+/// What the bundle has of its own confidence, if it was calibrated.
+fn confidence(bundle: &Bundle) -> Result<Option<Section>> {
+    if !bundle.has_file(CONFIDENCE_PATH) {
+        return Ok(None);
+    }
+    let section = Section::from_json(&bundle.file(CONFIDENCE_PATH)?);
+    Ok(Some(
+        section.with_context(|| format!("`{CONFIDENCE_PATH}` is not readable"))?,
+    ))
+}
+
+fn confidence_text(bundle: &Bundle, section: &Section) -> Result<String> {
+    let kept = match &section.certified {
+        Some(c) => format!(
+            "at most {:.0} % wrong from {:.3} on, with {:.0} % certainty",
+            100.0 * c.max_error,
+            c.threshold,
+            100.0 * (1.0 - c.delta)
+        ),
+        None => "no threshold with a guarantee".to_owned(),
+    };
+    let found = Fingerprint::of(bundle, &GenerateOptions::default())?;
+    let key = Key {
+        bundle: found.bundle,
+        template: found.template,
+        // How answers are drawn is known only when one is asked for.
+        sampler: section.key.sampler.clone(),
+    };
+    let other = match section.holds_for(&key) {
+        Ok(()) => String::new(),
+        Err(why) => format!("; not used: {why}"),
+    };
+    Ok(format!(
+        "learned from {} answers ({}); {kept}{other}",
+        section.cases, section.task
+    ))
+}
+
 /// What storing each matrix changed, relative to its squares, by name.
 fn losses(quality: Option<&serde_json::Value>) -> BTreeMap<&str, f64> {
     let tensors = quality.and_then(|q| q["tensors"].as_array());
@@ -279,6 +321,7 @@ fn json(bundle: &Bundle) -> Result<serde_json::Value> {
         "context_tokens": m.context_tokens, "vocab_size": m.vocab_size, "tokens": m.tokens,
         "components": components, "packings": packings, "tensors": bundle.weights(), "provenance": bundle.provenance()?,
         "quality": quality(bundle)?,
+        "confidence": confidence(bundle)?,
     }))
 }
 

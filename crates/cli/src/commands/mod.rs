@@ -1,8 +1,10 @@
 //! One file for each command.
 
+mod asking;
 mod auth;
 mod bench;
 mod bench_streams;
+mod calibrate;
 mod convert;
 mod download;
 mod drawing;
@@ -41,6 +43,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Eval(a) => eval::run(&a)?,
         Command::Route(a) => route::run(&a)?,
         Command::Auth(a) => auth::run(&a)?,
+        Command::Calibrate(a) => calibrate::run(&a)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -85,7 +85,8 @@ pub struct Certified {
 
 /// The lowest of the thresholds for which the share of errors among kept answers is at most `max_error` with 1 - `delta`
 /// confidence, tested in their order up to the first that fails: so the confidence holds for all of them together (fixed
-/// sequence). `None` where the first fails.
+/// sequence). Thresholds that keep too few answers to show anything are passed over, which does not look at the errors.
+/// `None` where the first of the others fails.
 #[must_use]
 pub fn certify(thresholds: &[f64], cases: &[(f64, bool)], max_error: f64, delta: f64) -> Option<Certified> {
     let mut certified = None;
@@ -96,8 +97,10 @@ pub fn certify(thresholds: &[f64], cases: &[(f64, bool)], max_error: f64, delta:
             n += 1;
             errors += u64::from(!right);
         }
-        if errors_allowed(n, max_error, delta).is_none_or(|allowed| errors > allowed) {
-            break;
+        match errors_allowed(n, max_error, delta) {
+            None => continue,
+            Some(allowed) if errors > allowed => break,
+            Some(_) => {}
         }
         certified = Some(Certified {
             threshold: *threshold,

@@ -13,6 +13,7 @@
 mod bound;
 mod calibrate;
 mod combine;
+mod fit;
 mod metrics;
 mod section;
 mod signals;
@@ -22,6 +23,7 @@ mod tests;
 pub use bound::{Certified, certify, errors_allowed, thresholds, upper_bound};
 pub use calibrate::Calibrator;
 pub use combine::{Combiner, NotFitted};
+pub use fit::{CrossValidated, Fit, Sample};
 pub use metrics::{Case, Floor, Routing, auroc, brier, ece, ece_floor, routing};
 pub use section::{Key, Section, SectionError, Uncalibrated};
 pub use signals::{FEATURES, Features, Signals, TokenSignal};

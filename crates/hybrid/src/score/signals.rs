@@ -19,7 +19,8 @@ pub struct TokenSignal {
 pub const FEATURES: usize = 10;
 
 /// What a combiner weighs: mean, minimum and 10 % quantile of the log-probability; mean and minimum of the margin; mean of the
-/// gap; mean and maximum of the entropy; logarithm of 1 + tokens; output of a probe of hidden states, or 0.
+/// gap; mean and maximum of the entropy; logarithm of 1 + tokens that count; output of a probe of hidden states, or 0. Tokens
+/// that do not count change nothing, so it makes no difference whether what a constraint forced is pushed.
 pub type Features = [f64; FEATURES];
 
 /// Statistics of the tokens so far. Tokens that are no values are counted, and nothing else.
@@ -90,7 +91,7 @@ impl Signals {
             self.gap_sum / n,
             self.entropy_sum / n,
             self.entropy_max,
-            libm::log1p(f64::from(self.tokens)),
+            libm::log1p(n),
             self.probe,
         ])
     }

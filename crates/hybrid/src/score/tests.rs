@@ -39,7 +39,7 @@ fn features_of_tokens_are_their_statistics() {
     }
     signals.set_probe(0.25);
     let features = signals.features().unwrap();
-    let expected = [-10.5, -20.0, -19.0, 10.5, 1.0, 0.25, 0.5, 0.5, libm::log1p(21.0), 0.25];
+    let expected = [-10.5, -20.0, -19.0, 10.5, 1.0, 0.25, 0.5, 0.5, libm::log1p(20.0), 0.25];
     assert_eq!(features, expected);
     for wrong in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         signals.push(token(wrong, wrong, wrong));
@@ -184,6 +184,12 @@ fn certified_bound_is_kept_in_at_least_90_of_100_splits() {
     assert!(certified > 300, "only {certified} of 400");
     assert!(violated * 10 <= certified, "{violated} of {certified}");
     assert_eq!(certify(&[0.5], &[(0.9, true); 5], 0.2, 0.1), None);
+    // The first threshold keeps too few to show anything.
+    let few_at_first = [vec![(0.95, false)], vec![(0.9, true); 40]].concat();
+    assert_eq!(
+        certify(&[0.94, 0.5], &few_at_first, 0.2, 0.1).map(|c| (c.kept, c.errors)),
+        Some((41, 1))
+    );
 }
 
 #[test]

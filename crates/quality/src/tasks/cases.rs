@@ -23,6 +23,18 @@ pub struct Case {
     pub question: Question,
 }
 
+impl Case {
+    /// What cases have in common that are alike, so that none of them says anything new of another: the function that has to
+    /// be called. `None` for a case like no other.
+    #[must_use]
+    pub fn group(&self) -> Option<&str> {
+        match &self.question {
+            Question::Calls { expected, .. } => expected.first().map(|call| call.name.as_str()),
+            _ => None,
+        }
+    }
+}
+
 /// What a case asks, and what is right.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Question {

@@ -5,7 +5,7 @@
 //! - [`run_task`] asks the model, case by case, and judges;
 //! - [`Results`] is the document that grows with every case and lets a run be continued.
 //!
-//! It may depend on `engine` and `text`. It deliberately holds no set, fetches none, and runs nothing that a model wrote
+//! It may depend on `engine` and `text`, and on `hybrid` for what is made of signals. It deliberately holds no set, fetches none, and runs nothing that a model wrote
 //! unless [`TaskOptions::allow_code_execution`] says so.
 
 mod answer;
@@ -16,10 +16,12 @@ mod matching;
 mod program;
 mod results;
 mod run;
+mod signals;
 
 pub use cases::{Case, Question, read_cases};
 pub use results::{Judged, Results, Setup};
 pub use run::{TaskOptions, run_task};
+pub use signals::{Gathered, SEEN_AT, Seen};
 
 use serde::{Deserialize, Serialize};
 

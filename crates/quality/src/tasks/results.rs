@@ -1,6 +1,6 @@
 //! What a run of a task found so far, on disk with every few cases, so that it can be continued.
 
-use super::{Case, Task};
+use super::{Case, Gathered, Task};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::io::Write;
@@ -16,8 +16,14 @@ pub struct Setup {
     pub task: Task,
     /// Checksum of data and answers.
     pub data: String,
-    /// Checksums of the bundle's manifest and weights.
+    /// Digest of the bundle: that of its [`Fingerprint`](cactus_engine::Fingerprint).
     pub bundle: String,
+    /// Digest of its chat template.
+    #[serde(default)]
+    pub template: String,
+    /// Digest of the options of the sampler.
+    #[serde(default)]
+    pub sampler: String,
     /// Cases asked for.
     pub cases: usize,
     /// Tokens an answer may have.
@@ -30,6 +36,9 @@ pub struct Setup {
     /// Whether at most one call was allowed.
     #[serde(default)]
     pub one_call: bool,
+    /// Whether it was kept how sure the model was.
+    #[serde(default)]
+    pub signals: bool,
 }
 
 /// A case that was asked.
@@ -44,6 +53,12 @@ pub struct Judged {
     /// Why it is wrong, where that can be said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// Cases of the same group are alike, see [`Case::group`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// How sure the model was, where that was asked for and the answer was generated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gathered: Option<Gathered>,
 }
 
 impl Judged {
@@ -54,6 +69,8 @@ impl Judged {
             correct: why.is_none(),
             answer,
             why,
+            group: case.group().map(str::to_owned),
+            gathered: None,
         }
     }
 }
@@ -96,8 +113,53 @@ impl Results {
     /// [`crate::ErrorKind::Task`] where the file is something else, or of another run.
     pub fn open(path: &Path, setup: Setup, cases: &[Case]) -> Result<Self> {
         let fail = |what: String| Error::Task(format!("`{}`: {what}", path.display()));
+        if let Err(e) = std::fs::metadata(path)
+            && e.kind() == std::io::ErrorKind::NotFound
+        {
+            return Ok(Self::new(setup));
+        }
+        let found = Self::read(path)?;
+        let (a, b) = (&found.setup, &setup);
+        let differs = [
+            ("another task", a.task != b.task),
+            ("other data", a.data != b.data),
+            ("another bundle", a.bundle != b.bundle),
+            ("another number of cases", a.cases != b.cases),
+            ("another length of answers", a.max_tokens != b.max_tokens),
+            ("other prompts", a.raw != b.raw),
+            ("another chat template", a.template != b.template),
+            ("other sampling options", a.sampler != b.sampler),
+            (
+                "other constraints",
+                (a.constrained, a.one_call) != (b.constrained, b.one_call),
+            ),
+            (
+                match b.signals {
+                    true => "a run that kept no signals",
+                    false => "a run that kept signals",
+                },
+                a.signals != b.signals,
+            ),
+        ];
+        if let Some((what, _)) = differs.iter().find(|(_, differs)| *differs) {
+            return Err(fail(format!(
+                "the file has results of {what}; name another file, or delete this one"
+            )));
+        }
+        let fits = found.cases.len() <= cases.len() && found.cases.iter().zip(cases).all(|(f, c)| f.id == c.id);
+        if !fits {
+            return Err(fail("its cases are not the first cases of the data".into()));
+        }
+        Ok(found)
+    }
+
+    /// The results in `path`.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Task`] where there are none.
+    pub fn read(path: &Path) -> Result<Self> {
+        let fail = |what: String| Error::Task(format!("`{}`: {what}", path.display()));
         let bytes = match std::fs::metadata(path) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Self::new(setup)),
             Err(e) => return Err(fail(e.to_string())),
             Ok(m) if m.len() > MAX_BYTES => {
                 return Err(fail(format!("{} bytes are too many for a file of results", m.len())));
@@ -108,24 +170,6 @@ impl Results {
             serde_json::from_slice(&bytes).map_err(|e| fail(format!("not a file of task results: {e}")))?;
         if found.version != 1 {
             return Err(fail(format!("expected version 1, found {}", found.version)));
-        }
-        let (a, b) = (&found.setup, &setup);
-        let differs = [
-            ("another task", a.task != b.task),
-            ("other data", a.data != b.data),
-            ("another bundle", a.bundle != b.bundle),
-            ("another number of cases", a.cases != b.cases),
-            ("another length of answers", a.max_tokens != b.max_tokens),
-            ("other prompts", a.raw != b.raw),
-        ];
-        if let Some((what, _)) = differs.iter().find(|(_, differs)| *differs) {
-            return Err(fail(format!(
-                "the file has results of {what}; name another file, or delete this one"
-            )));
-        }
-        let fits = found.cases.len() <= cases.len() && found.cases.iter().zip(cases).all(|(f, c)| f.id == c.id);
-        if !fits {
-            return Err(fail("its cases are not the first cases of the data".into()));
         }
         found.count();
         Ok(found)
@@ -174,11 +218,14 @@ mod tests {
             task: Task::Gsm8k,
             data: "d".into(),
             bundle: "b".into(),
+            template: "t".into(),
+            sampler: "s".into(),
             cases: 2,
             max_tokens: 8,
             raw: false,
             constrained: false,
             one_call: false,
+            signals: false,
         }
     }
 
@@ -188,6 +235,8 @@ mod tests {
             correct,
             answer: "é\n".into(),
             why: None,
+            group: None,
+            gathered: None,
         }
     }
 

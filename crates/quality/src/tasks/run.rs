@@ -3,10 +3,12 @@
 use super::answer::final_number;
 use super::literal::Call;
 use super::matching::difference;
-use super::{Case, Judged, Question, Results, calls, program};
+use super::signals::Gathering;
+use super::{Case, Gathered, Judged, Question, Results, calls, program};
 use crate::{Error, Result};
-use cactus_engine::chat::{Chat, ChatRequest, Message, Tool, ToolChoice};
-use cactus_engine::{CancelToken, Delta, GenerateOptions, Guides, Model, Session};
+use cactus_engine::chat::{Chat, ChatRequest, Message, MessageReader, Tool, ToolChoice};
+use cactus_engine::{CancelToken, Completion, Delta, GenerateOptions, Guides, Model, Session};
+use cactus_text::grammar::Constraint;
 use cactus_text::{RenderOptions, Tokenizer, message};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -27,6 +29,8 @@ pub struct TaskOptions {
     pub allow_code_execution: bool,
     /// Time for a program.
     pub time: Duration,
+    /// Keep how sure the model was, in [`Judged::gathered`].
+    pub signals: bool,
 }
 
 impl Default for TaskOptions {
@@ -38,6 +42,7 @@ impl Default for TaskOptions {
             one_call: false,
             allow_code_execution: false,
             time: Duration::from_secs(10),
+            signals: false,
         }
     }
 }
@@ -66,21 +71,20 @@ pub fn run_task(
         session: model.session()?,
         options,
         cancel,
+        gathered: None,
     };
     for case in cases.iter().skip(results.cases.len()) {
         let judged = match asked.judge(case) {
             // A case that does not fit is one that this model cannot answer.
-            Err(Error::Engine(e)) if e.kind() == cactus_engine::ErrorKind::ContextFull => Some(Judged {
-                id: case.id.clone(),
-                correct: false,
-                answer: String::new(),
-                why: Some(e.to_string()),
-            }),
+            Err(Error::Engine(e)) if e.kind() == cactus_engine::ErrorKind::ContextFull => {
+                Some(Judged::new(case, String::new(), Some(e.to_string())))
+            }
             other => other?,
         };
-        let Some(judged) = judged else {
+        let Some(mut judged) = judged else {
             return Ok(());
         };
+        judged.gathered = asked.gathered.take();
         results.push(judged);
         each(results)?;
     }
@@ -92,6 +96,8 @@ struct Asked<'a> {
     session: Session,
     options: &'a TaskOptions,
     cancel: &'a CancelToken,
+    /// Of the answer that was generated last.
+    gathered: Option<Gathered>,
 }
 
 impl Asked<'_> {
@@ -205,7 +211,9 @@ impl Asked<'_> {
             stop,
             ..GenerateOptions::default()
         };
-        let completion = self.session.generate(&tokens, &options, self.cancel, &mut |_| {})?;
+        // Of text every token is a value.
+        let reader = Chat::of_text(self.model, "", None)?.reader;
+        let (completion, _) = self.generate(&tokens, &options, None, false, reader)?;
         let marked = |id: &u32| tokenizer.is_special(*id);
         if !completion.completion_token_ids.iter().any(marked) {
             return Ok(completion.response);
@@ -238,18 +246,7 @@ impl Asked<'_> {
             max_tokens: self.options.max_tokens.max(1),
             ..GenerateOptions::default()
         };
-        let guides = Guides {
-            constraint: chat.constraint,
-            keep_special: true,
-            ..Guides::default()
-        };
-        let (mut reader, mut deltas) = (chat.reader, Vec::new());
-        let mut each = |delta: Delta<'_>| reader.push(delta.text, delta.special, &mut deltas);
-        self.session
-            .generate_with(&chat.prompt, &options, guides, self.cancel, &mut each)?;
-        reader.finish(&mut deltas);
-        let mut made = Message::default();
-        deltas.into_iter().for_each(|delta| made.add(delta));
+        let (_, made) = self.generate(&chat.prompt, &options, chat.constraint, true, chat.reader)?;
         let arguments = |text: &str| serde_json::from_str(text).unwrap_or_default();
         let calls: Vec<Call> = made
             .calls
@@ -262,6 +259,37 @@ impl Asked<'_> {
             .collect();
         let answer = json!({"text": made.text, "calls": shown, "unreadable": made.notes}).to_string();
         Ok((answer, calls))
+    }
+
+    /// What the model answers to `prompt`, and as a message. Keeps how sure it was, if that was asked for.
+    fn generate(
+        &mut self,
+        prompt: &[u32],
+        options: &GenerateOptions,
+        constraint: Option<Constraint>,
+        keep_special: bool,
+        mut reader: MessageReader,
+    ) -> Result<(Completion, Message)> {
+        let guides = Guides {
+            constraint,
+            keep_special,
+            signals: self.options.signals,
+            ..Guides::default()
+        };
+        let (mut made, mut said) = (Message::default(), Vec::new());
+        let mut gathering = Gathering::default();
+        let mut each = |delta: Delta<'_>| {
+            reader.push(delta.text, delta.special, &mut said);
+            gathering.push(&delta, &said);
+            said.drain(..).for_each(|said| made.add(said));
+        };
+        let completion = self
+            .session
+            .generate_with(prompt, options, guides, self.cancel, &mut each)?;
+        reader.finish(&mut said);
+        said.drain(..).for_each(|said| made.add(said));
+        self.gathered = self.options.signals.then(|| gathering.finish(prompt.len()));
+        Ok((completion, made))
     }
 
     /// The answer to a request for calls; models whose template knows no tools are told of them in words.
