@@ -20,6 +20,7 @@
 //! [`Event::Consent`]. What has no policy does not need it: then nothing here runs, and nothing is slower.
 #![forbid(unsafe_code)]
 
+mod answered;
 mod asked;
 mod error;
 mod keys;
@@ -31,10 +32,11 @@ mod router;
 mod running;
 pub mod setup;
 
+pub use answered::{Answered, dollars, word};
 pub use cactus_cloud as cloud;
 pub use cactus_hybrid as hybrid;
 pub use error::{Error, ErrorKind, Result};
 pub use keys::Keys;
 pub use log::Log;
 pub use router::{Ask, Local, Router, default_folder};
-pub use running::{Answered, Canceller, Event, Question, Running};
+pub use running::{Canceller, Event, NotYet, Question, Running};

@@ -1,5 +1,6 @@
 //! One request on its way: the machine's actions carried out, and what comes of them handed back to it.
 
+use crate::answered::Answered;
 use crate::asked::{Asked, Prepared};
 use crate::error::{Error, Result};
 use crate::local::{LocalSaid, calls_of};
@@ -17,7 +18,7 @@ use cactus_protocol::{Answers, ApiError, End, Event as Said, Kind, Ready, Reason
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Something that happened to a request.
 #[derive(Debug)]
@@ -52,20 +53,9 @@ pub struct Question {
     pub most: String,
 }
 
-/// How a request ended.
-#[derive(Debug)]
-pub struct Answered {
-    /// Route, reason, confidence, cost.
-    pub outcome: Outcome,
-    /// The target that was, or would have been, asked.
-    pub target: Option<String>,
-    /// What the target has counted.
-    pub usage: Usage,
-    /// What the client should know: what a target did not take, what was not recorded, why a side failed.
-    pub notes: Vec<String>,
-    /// Why nobody answered, where nobody did.
-    pub failure: Option<Error>,
-}
+/// No event came in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotYet;
 
 /// What arrives while a request is under way.
 enum Arrived {
@@ -534,7 +524,7 @@ impl Running {
             completion_tokens: self.machine.signals().tokens() as usize,
             reasoning_tokens: 0,
             times: Times {
-                answer: std::time::Duration::from_millis(outcome.total_ms),
+                answer: Duration::from_millis(outcome.total_ms),
                 ..Times::default()
             },
             notes: Vec::new(),
@@ -576,14 +566,26 @@ impl Running {
         }
     }
 
-    /// Waits for something to happen, or for the machine's time.
-    fn wait(&mut self) {
-        let wake = self
-            .machine
-            .wake_ms()
-            .map(|ms| self.begun + std::time::Duration::from_millis(ms));
+    /// The next event, as [`Iterator::next`] has it, if it comes in time.
+    ///
+    /// # Errors
+    /// [`NotYet`] where none does; the request goes on when it is asked again.
+    pub fn next_within(&mut self, time: Duration) -> std::result::Result<Option<Event>, NotYet> {
+        let until = Instant::now() + time;
+        while self.ready.is_empty() && !self.over && !self.asking {
+            if !self.wait(Some(until)) {
+                return Err(NotYet);
+            }
+        }
+        Ok(self.next())
+    }
+
+    /// Waits for something to happen, for the machine's time, or until `latest`; whether anything was done.
+    fn wait(&mut self, latest: Option<Instant>) -> bool {
+        let wake = self.machine.wake_ms().map(|ms| self.begun + Duration::from_millis(ms));
         let retry = self.retry.as_ref().map(|(at, ..)| *at);
-        let until = [wake, retry].into_iter().flatten().min();
+        let due = [wake, retry].into_iter().flatten().min();
+        let until = [due, latest].into_iter().flatten().min();
         let arrived = match until {
             None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Some(until) => self.inbox.recv_timeout(until.saturating_duration_since(Instant::now())),
@@ -601,9 +603,11 @@ impl Running {
                     let again = true;
                     self.tell(Input::CloudFailed { attempt, again, billed });
                 }
-                None => self.tell(Input::Tick),
+                None if due.is_some_and(|due| due <= Instant::now()) => self.tell(Input::Tick),
+                None => return false,
             },
         }
+        true
     }
 }
 
@@ -624,7 +628,7 @@ impl Iterator for Running {
                 self.tell(Input::Consent(false));
                 continue;
             }
-            self.wait();
+            self.wait(None);
         }
     }
 }

@@ -8,7 +8,7 @@ use cactus_router::hybrid::money::Pico;
 use cactus_router::hybrid::policy::Policy;
 use cactus_router::hybrid::record::{Record, Ring, replay, summary};
 use cactus_router::hybrid::route::{Reason, Side};
-use cactus_router::{Keys, Log};
+use cactus_router::{Keys, Log, dollars, word};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -90,14 +90,6 @@ fn cost(record: &Record) -> String {
         (0, _) => String::new(),
         (_, true) => record.cost.to_string(),
         (_, false) => format!("at most {}", record.cost),
-    }
-}
-
-/// The word for a reason, as JSON has it.
-pub(crate) fn word(reason: Reason) -> String {
-    match serde_json::to_value(reason) {
-        Ok(serde_json::Value::String(word)) => word,
-        _ => format!("{reason:?}"),
     }
 }
 
@@ -264,11 +256,6 @@ fn budget(as_json: bool) -> Result<()> {
         ));
     }
     Ok(())
-}
-
-/// Dollars for programs; sums are made before.
-pub(crate) fn dollars(amount: Pico) -> f64 {
-    amount.0 as f64 / 1e12
 }
 
 /// `2026-11-22 14:03:59`.

@@ -195,16 +195,6 @@ fn cost(outcome: &Outcome) -> String {
 pub(super) fn json(reply: &Reply) -> Value {
     let Reply { message, answered, end } = reply;
     let outcome = &answered.outcome;
-    let route = match (outcome.attempts, outcome.answered_by) {
-        (0, _) => "local",
-        (_, Some(Side::Cloud)) => "cloud",
-        _ => "both",
-    };
-    let answered_by = match outcome.answered_by {
-        Some(Side::Cloud) => answered.target.as_deref(),
-        Some(Side::Local) => Some("local"),
-        None => None,
-    };
     let mut fields = super::show::parts(message);
     let reason = end.as_ref().map(|end| match &end.reason {
         Ended::Stop | Ended::StopString(_) => "stop",
@@ -219,21 +209,12 @@ pub(super) fn json(reply: &Reply) -> Value {
     let Value::Object(rest) = json!({
         "finish_reason": reason.unwrap_or("cancelled"),
         "decode_tokens": end.as_ref().map(|end| end.completion_tokens),
-        "route": route,
-        "reason": route::word(outcome.reason),
-        "wanted": outcome.wanted.map(route::word),
-        "answered_by": answered_by,
-        "cloud_handoff": outcome.answered_by == Some(Side::Cloud),
-        "confidence": outcome.confidence,
-        "error_bound": outcome.bound,
-        "cost_usd": route::dollars(outcome.cost),
-        "cost_is_exact": outcome.billed,
-        "attempts": outcome.attempts,
         "time_to_first_token_ms": outcome.first_ms,
         "total_time_ms": outcome.total_ms,
     }) else {
         return Value::Object(fields);
     };
+    fields.extend(answered.to_json());
     fields.extend(rest);
     Value::Object(fields)
 }
