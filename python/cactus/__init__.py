@@ -22,6 +22,8 @@ _HOMES = {
     "AnswerStream": "answer",
     "Score": "answer",
     "ToolCall": "answer",
+    "Policy": "policy",
+    "Question": "policy",
     "Progress": "progress",
     "pipeline": "habits",
     "CactusError": "errors",
@@ -65,6 +67,8 @@ if TYPE_CHECKING:
     from .errors import UnsupportedError as UnsupportedError
     from .habits import pipeline as pipeline
     from .model import Model as Model
+    from .policy import Policy as Policy
+    from .policy import Question as Question
     from .progress import Progress as Progress
     from .session import Session as Session
 

@@ -44,6 +44,8 @@ class Answer:
     logprobs: list[dict[str, Any]] | None = None
     #: What the caller should know, such as what of a schema is not enforced.
     notes: list[str] = field(default_factory=list)
+    #: Who answered, why and for how much, where the model has a policy: `answered_by`, `reason`, `cost_usd` and more.
+    decision: dict[str, Any] | None = None
     #: The form that was asked for.
     schema: Any = field(default=None, repr=False)
 
@@ -102,7 +104,9 @@ class Score:
         return math.exp(-self.logprob / self.tokens)
 
 
-def answers_of(whole: dict[str, Any], ends: list[dict[str, Any]], schema: Any = None) -> list[Answer]:
+def answers_of(
+    whole: dict[str, Any], ends: list[dict[str, Any]], schema: Any = None, decision: str | None = None
+) -> list[Answer]:
     """The answers in the API's form, with what it has no place for."""
     usage = whole["usage"]
     answers = []
@@ -132,6 +136,7 @@ def answers_of(whole: dict[str, Any], ends: list[dict[str, Any]], schema: Any = 
                 total_time_ms=end["prompt_ms"] + end["answer_ms"],
                 logprobs=_logprobs(choice.get("logprobs")),
                 notes=end["notes"],
+                decision=None if decision is None else json.loads(decision),
                 schema=schema,
             )
         )
@@ -156,7 +161,7 @@ def whole_answers(stream: Stream, schema: Any = None) -> list[Answer]:
     except BaseException:
         stream.cancel()
         raise
-    answers = answers_of(whole, json.loads(stream.ends()), schema)
+    answers = answers_of(whole, json.loads(stream.ends()), schema, stream.decision())
     if answers and answers[0].finish_reason == "cancelled":
         raise ClosedError("the model was closed, or the interpreter is ending, before the answer was whole")
     return answers
@@ -196,7 +201,8 @@ class AnswerStream(Iterator[str]):
     def _take(self, frames: list[str] | None) -> None:
         if frames is None:
             self._over = True
-            answers = answers_of(json.loads(self._stream.whole()), json.loads(self._stream.ends()), self._schema)
+            ends = json.loads(self._stream.ends())
+            answers = answers_of(json.loads(self._stream.whole()), ends, self._schema, self._stream.decision())
             self._answer = answers[0]
             if self._done is not None:
                 self._done(self._answer)

@@ -16,6 +16,7 @@ from .answer import Answer, AnswerStream, Score, whole_answers
 from .asynchronous import AsyncAnswerStream, chunked, in_thread, streamed
 from .engine import native
 from .errors import InvalidRequestError, UnsupportedError
+from .policy import Policy
 from .options import Messages, Sampling, chat_body, checked, encoded, item, listed, path_of, prompt_of, refused, shown, text_of, token_ids, whole_number
 
 if TYPE_CHECKING:
@@ -80,11 +81,13 @@ class Model:
         chunk: int = 256,
         kv_tokens: int | None = None,
         prefix_cache: bool = True,
+        policy: Policy | None = None,
     ) -> Model:
         """Loads a bundle, a GGUF file, a Hugging Face folder or id, or a known model by name.
 
         What is no bundle is downloaded and converted into the cache first, with `bits` for each weight (1, 2, 3, 4, 5, 6, 8, 16
         or 32). `progress` is called with each step of that; by default a bar is shown on a terminal and in a notebook.
+        With a `policy`, others may answer conversations, as `set_policy` says.
         `context` is in tokens, of prompt and answer together. `batch` answers are computed together at most. Ctrl-C stops a
         download and a conversion.
         """
@@ -145,12 +148,28 @@ class Model:
             "kv_tokens": kv_tokens,
             "prefix_cache": prefix_cache,
         }
-        return _load(os.fspath(path), name, options)
+        loaded = _load(os.fspath(path), name, options)
+        if policy is not None:
+            loaded.set_policy(policy)
+        return loaded
 
     @classmethod
     async def aload(cls, model: str | os.PathLike[str], **options: Any) -> Model:
         """As `load`, awaited."""
         return await in_thread(lambda _: cls.load(model, **options))
+
+    def set_policy(self, policy: Policy | None) -> None:
+        """Lets others answer the conversations of this model, as the policy says; with None nobody any more.
+
+        What is asked afterwards carries `Answer.decision`. Sessions and plain texts stay on this machine. A pickled model has no
+        policy.
+        """
+        if policy is not None and not isinstance(policy, Policy):
+            raise refused("policy", "a cactus.Policy", policy)
+        if policy is None:
+            self._inner.set_policy(None)
+        else:
+            self._inner.set_policy(policy._inner, policy._asked)
 
     # ---- chat
 

@@ -72,7 +72,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     (
         "python",
         &[
-            "base", "bundle", "tensor", "passes", "runtime", "engine", "hub", "store", "protocol",
+            "base", "bundle", "tensor", "passes", "runtime", "engine", "hub", "store", "protocol", "router",
         ],
     ),
     (

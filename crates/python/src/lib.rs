@@ -11,7 +11,7 @@
 //!   a busy interpreter delays no other answer and an interpreter that ends finds nobody inside it.
 //! - A process that was forked has none of the threads; every function says so instead of waiting for them.
 //!
-//! It may depend on `store`, `protocol`, `engine` and what is below them. It deliberately serves no HTTP.
+//! It may depend on `store`, `router`, `protocol`, `engine` and what is below them. It deliberately serves no HTTP.
 
 mod array;
 mod dlpack;
@@ -19,6 +19,7 @@ mod errors;
 mod function;
 mod live;
 mod model;
+mod policy;
 mod session;
 mod store;
 mod stream;
@@ -35,6 +36,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     live::begin();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<model::Model>()?;
+    module.add_class::<policy::Policy>()?;
     module.add_class::<session::Session>()?;
     module.add_class::<stream::Stream>()?;
     module.add_class::<function::Function>()?;

@@ -1,5 +1,6 @@
 //! A loaded model and its scheduler.
 
+use crate::policy::Policy;
 use crate::session::Session;
 use crate::stream::{Source, Stream};
 use crate::{TICK, errors, live};
@@ -7,6 +8,7 @@ use cactus_engine::chat::Chat;
 use cactus_engine::scheduler::{Event, Request, SchedulerLimits};
 use cactus_engine::{CancelToken, GenerateOptions, KvDType, LoadOptions, Scheduler};
 use cactus_protocol::{Answers, ApiError, Encoder, Job, Prompt, api_error, openai};
+use cactus_router::Local;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -23,6 +25,15 @@ pub(crate) struct Model {
     scheduler: Mutex<Option<Arc<Scheduler>>>,
     id: u64,
     name: String,
+    routed: Mutex<Option<Under>>,
+}
+
+/// Who else may answer for a model.
+#[derive(Clone)]
+struct Under {
+    policy: Arc<Py<Policy>>,
+    local: Local,
+    ask: Option<Arc<Py<PyAny>>>,
 }
 
 /// A request of the OpenAI API.
@@ -50,6 +61,32 @@ impl Model {
         scheduler
             .clone()
             .ok_or_else(|| errors::raise(py, "ClosedError", "the model is closed", &[]))
+    }
+}
+
+impl Model {
+    /// Submits a conversation that others may answer.
+    fn submit_routed(&self, py: Python<'_>, under: Under, body: &str, begun: Instant) -> PyResult<Stream> {
+        let policy = under.policy.get();
+        let local = under.local.clone();
+        let made = live::outside(py, || {
+            let (job, encoder) = read("chat", body)?;
+            let stream = job.stream;
+            let routed = policy.start(local, job)?;
+            let (body, name) = (body.to_owned(), self.name.clone());
+            let fresh = move || {
+                let (_, mut encoder) = read("chat", &body).ok()?;
+                encoder.begin(&name, &mut Vec::new());
+                Some(encoder)
+            };
+            let source = Source::Routed(Box::new(routed));
+            let model = (self.id, self.name.as_str());
+            let (_, receiver) = channel();
+            let made = Stream::new(model, source, receiver, encoder, CancelToken::new(), begun);
+            Ok((made, stream, Box::new(fresh)))
+        });
+        let (made, stream, fresh) = made.map_err(|e: ApiError| errors::of_api(py, &e))?;
+        Ok(made.routed(stream, fresh, under.ask.map(|ask| ask.clone_ref(py))))
     }
 }
 
@@ -132,6 +169,7 @@ impl Model {
             scheduler: Mutex::new(Some(scheduler)),
             id: live::open(),
             name,
+            routed: Mutex::default(),
         })
     }
 
@@ -201,10 +239,35 @@ impl Model {
         made.map_err(|e| errors::of_api(py, &e))
     }
 
+    /// Lets others answer as a policy says, or nobody any more. `ask` is called with a question as JSON, and says whether that
+    /// may leave.
+    #[pyo3(signature = (policy, ask = None))]
+    fn set_policy(&self, py: Python<'_>, policy: Option<Py<Policy>>, ask: Option<Py<PyAny>>) -> PyResult<()> {
+        let scheduler = self.scheduler(py)?;
+        let under = match policy {
+            None => None,
+            Some(policy) => {
+                let local = live::outside(py, || Local::new(scheduler, Duration::ZERO));
+                let wrong = |e: cactus_router::Error| errors::raise(py, "CactusError", &e.to_string(), &[]);
+                Some(Under {
+                    policy: Arc::new(policy),
+                    local: local.map_err(wrong)?,
+                    ask: ask.map(Arc::new),
+                })
+            }
+        };
+        *self.routed.lock().unwrap_or_else(PoisonError::into_inner) = under;
+        Ok(())
+    }
+
     /// Submits a request: `api` is `chat` or `completion`, `body` the JSON of the OpenAI API.
     fn submit(&self, py: Python<'_>, api: &str, body: &str) -> PyResult<Stream> {
         let scheduler = self.scheduler(py)?;
         let begun = Instant::now();
+        let under = self.routed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(under) = under.filter(|_| api == "chat") {
+            return self.submit_routed(py, under, body, begun);
+        }
         let made = live::outside(py, || {
             let (job, encoder) = read(api, body)?;
             let choices = job.choices;
@@ -292,6 +355,7 @@ impl Model {
             return;
         }
         let scheduler = self.scheduler.lock().unwrap_or_else(PoisonError::into_inner).take();
+        *self.routed.lock().unwrap_or_else(PoisonError::into_inner) = None;
         live::close(self.id);
         live::outside(py, || drop(scheduler));
     }

@@ -1,5 +1,6 @@
 //! An answer under way: what the OpenAI API sends of it, as it comes.
 
+use crate::policy::{Came, Fresh, Routed};
 use crate::{TICK, errors, live};
 use cactus_engine::{CancelToken, Completion, Model, scheduler};
 use cactus_protocol::{Answers, ApiError, Encoder, End, Event, Frame, Kind, Reading, Reason, Times};
@@ -19,6 +20,8 @@ pub(crate) enum Source {
     Scheduled(Box<Answers>),
     /// A session.
     Alone(Box<Alone>),
+    /// The router: this model, or a target of a policy.
+    Routed(Box<Routed>),
 }
 
 /// An answer that a session makes.
@@ -69,6 +72,7 @@ impl Source {
         match self {
             Source::Scheduled(answers) => answers.take(index, event),
             Source::Alone(alone) => alone.take(event),
+            Source::Routed(_) => Ok(()),
         }
     }
 
@@ -76,6 +80,7 @@ impl Source {
         match self {
             Source::Scheduled(answers) => answers.next_event(),
             Source::Alone(alone) => alone.pending.pop_front(),
+            Source::Routed(_) => None,
         }
     }
 
@@ -83,12 +88,17 @@ impl Source {
         match self {
             Source::Scheduled(answers) => answers.is_over(),
             Source::Alone(alone) => alone.is_over && alone.pending.is_empty(),
+            Source::Routed(routed) => routed.decision().is_some(),
         }
     }
 }
 
 struct State {
     source: Source,
+    /// The answer is read as it comes.
+    stream: bool,
+    fresh: Option<Fresh>,
+    cancel: CancelToken,
     receiver: Receiver<Delivery>,
     encoder: Box<dyn Encoder>,
     frames: Vec<Frame>,
@@ -102,6 +112,8 @@ enum Got {
     Frames(Vec<String>),
     Over,
     Waiting,
+    /// A person has to be asked.
+    Ask(String),
 }
 
 impl State {
@@ -110,6 +122,9 @@ impl State {
         if self.frames.is_empty() {
             if self.over {
                 return Ok(Got::Over);
+            }
+            if let Source::Routed(_) = self.source {
+                return self.advance_routed();
             }
             match self.receiver.recv_timeout(TICK) {
                 Ok(delivery) => self.take(delivery)?,
@@ -124,11 +139,50 @@ impl State {
                 self.take(delivery)?;
             }
         }
-        Ok(match self.frames.is_empty() {
+        Ok(self.got())
+    }
+
+    fn got(&mut self) -> Got {
+        match self.frames.is_empty() {
             true if self.over => Got::Over,
             true => Got::Waiting,
             false => Got::Frames(self.frames.drain(..).map(|frame| frame.data).collect()),
-        })
+        }
+    }
+
+    fn advance_routed(&mut self) -> Result<Got, ApiError> {
+        let Source::Routed(routed) = &mut self.source else {
+            return Ok(Got::Waiting);
+        };
+        if self.cancel.is_cancelled() {
+            routed.cancel();
+        }
+        match routed.next(TICK, self.stream).inspect_err(|_| self.over = true)? {
+            Came::Said(event) => self.said(0, event),
+            Came::Void => {
+                if let Some(encoder) = self.fresh.as_ref().and_then(|fresh| fresh()) {
+                    (self.encoder, self.frames) = (encoder, Vec::new());
+                    self.first = None;
+                }
+            }
+            Came::Ask(question) => return Ok(Got::Ask(question)),
+            Came::Nothing => {}
+            Came::Over => {
+                self.over = true;
+                self.encoder.end(&mut self.frames);
+            }
+        }
+        Ok(self.got())
+    }
+
+    fn said(&mut self, choice: usize, event: Event) {
+        if matches!(event, Event::Delta(_)) {
+            self.first.get_or_insert_with(Instant::now);
+        }
+        self.encoder.event(choice, &event, &mut self.frames);
+        if let Event::End(end) = event {
+            self.ends.push((choice, end));
+        }
     }
 
     fn take(&mut self, delivery: Delivery) -> Result<(), ApiError> {
@@ -137,13 +191,7 @@ impl State {
             return Err(error);
         }
         while let Some((choice, event)) = self.source.next() {
-            if matches!(event, Event::Delta(_)) {
-                self.first.get_or_insert_with(Instant::now);
-            }
-            self.encoder.event(choice, &event, &mut self.frames);
-            if let Event::End(end) = event {
-                self.ends.push((choice, end));
-            }
+            self.said(choice, event);
         }
         if self.source.is_over() {
             self.over = true;
@@ -160,6 +208,8 @@ pub(crate) struct Stream {
     cancel: CancelToken,
     _answer: live::Answer,
     begun: Instant,
+    /// Asks a person.
+    ask: Option<Py<PyAny>>,
 }
 
 impl Stream {
@@ -176,6 +226,9 @@ impl Stream {
         Stream {
             state: Mutex::new(State {
                 source,
+                stream: false,
+                fresh: None,
+                cancel: cancel.clone(),
                 receiver,
                 encoder,
                 frames,
@@ -186,7 +239,18 @@ impl Stream {
             _answer: live::Answer::new(model.0, cancel.clone()),
             cancel,
             begun,
+            ask: None,
         }
+    }
+
+    /// This stream, of the router: `stream` says whether it is read as it comes, `fresh` makes its encoder anew, and `ask` is
+    /// asked what may leave.
+    pub(crate) fn routed(mut self, stream: bool, fresh: Fresh, ask: Option<Py<PyAny>>) -> Stream {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        state.stream = stream;
+        state.fresh = Some(fresh);
+        self.ask = ask;
+        self
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -201,6 +265,17 @@ impl Stream {
                 Ok(Got::Frames(frames)) => return Ok(Some(frames)),
                 Ok(Got::Over) => return Ok(None),
                 Ok(Got::Waiting) => {}
+                Ok(Got::Ask(question)) => {
+                    let yes = match &self.ask {
+                        None => Ok(false),
+                        Some(ask) => ask.call1(py, (question,)).and_then(|yes| yes.is_truthy(py)),
+                    };
+                    // What the function raises is raised here, and nothing leaves.
+                    let yes = yes.inspect_err(|_| self.cancel.cancel())?;
+                    if let Source::Routed(routed) = &mut self.state().source {
+                        routed.consent(yes);
+                    }
+                }
                 Err(error) => return Err(errors::of_api(py, &error)),
             }
             py.check_signals().inspect_err(|_| self.cancel.cancel())?;
@@ -255,6 +330,14 @@ impl Stream {
             })
         });
         serde_json::Value::from_iter(ends).to_string()
+    }
+
+    /// What the router decided, as JSON, after the end; `None` without a policy.
+    fn decision(&self) -> Option<String> {
+        match &self.state().source {
+            Source::Routed(routed) => routed.decision().map(|decision| decision.to_string()),
+            _ => None,
+        }
     }
 
     /// Ends the answers within a token, from any thread.

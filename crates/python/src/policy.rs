@@ -1,0 +1,204 @@
+//! Who else may answer: a policy and what it needs, shared by the models that it is given to.
+
+use crate::{errors, live};
+use cactus_protocol::Event as Said;
+use cactus_protocol::{ApiError, Encoder, Job, Kind};
+use cactus_router::hybrid::policy::Handoff;
+use cactus_router::hybrid::redact::Class;
+use cactus_router::setup::Setup;
+use cactus_router::{
+    Answered, Ask, Canceller, Error, Event, Keys, Local, NotYet, Question, Router, default_folder, dollars,
+};
+use pyo3::prelude::*;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A policy made ready.
+#[pyclass(frozen, module = "cactus._native")]
+pub(crate) struct Policy {
+    router: Arc<Router>,
+    target: Option<String>,
+}
+
+fn raise(py: Python<'_>, error: &Error) -> PyErr {
+    match error {
+        Error::Request(error) => errors::of_api(py, error),
+        Error::Unanswered(_) => errors::raise(py, "CactusError", &error.to_string(), &[]),
+        _ => errors::raise(py, "InvalidRequestError", &error.to_string(), &[]),
+    }
+}
+
+#[pymethods]
+impl Policy {
+    /// Reads a policy file, or makes a policy for one target.
+    #[staticmethod]
+    #[pyo3(signature = (*, file, target, handoff, budget, consent, state))]
+    fn open(
+        py: Python<'_>,
+        file: Option<PathBuf>,
+        target: Option<String>,
+        handoff: Option<&str>,
+        budget: Option<String>,
+        consent: Vec<String>,
+        state: Option<PathBuf>,
+    ) -> PyResult<Policy> {
+        live::check(py)?;
+        let wrong = |message: String| errors::raise(py, "InvalidRequestError", &message, &[]);
+        let handoff = match handoff {
+            None => None,
+            Some("auto") => Some(Handoff::Auto),
+            Some("never") => Some(Handoff::Never),
+            Some("always") => Some(Handoff::Always),
+            Some(other) => {
+                return Err(wrong(format!(
+                    "`handoff`: found `{other}`, expected `auto`, `never` or `always`"
+                )));
+            }
+        };
+        let mut classes = Vec::new();
+        for word in consent {
+            let class = Class::ALL.into_iter().find(|class| class.name() == word);
+            let known = Class::ALL.map(Class::name).join("`, `");
+            classes.push(class.ok_or_else(|| wrong(format!("`consent`: found `{word}`, expected some of `{known}`")))?);
+        }
+        let Some(folder) = state.or_else(|| default_folder(dirs::state_dir().or_else(dirs::data_local_dir))) else {
+            return Err(wrong(
+                "`state`: this system has no folder for budget and record; name one".to_owned(),
+            ));
+        };
+        let own = folder.join("targets.toml");
+        let setup = Setup {
+            file: file.as_deref(),
+            target: target.as_deref(),
+            handoff,
+            budget: budget.as_deref(),
+            consent: &classes,
+            targets: Some(&own),
+        };
+        let made = live::outside(py, || {
+            let configured = setup.read(&|name| std::env::var(name).ok())?;
+            let target = configured.target.clone();
+            let router = Router::new(configured, &folder, &Keys::new(folder.join("keys")))?;
+            if let Some(target) = &target {
+                router.check(target)?;
+            }
+            Ok((router, target))
+        });
+        let (router, target) = made.map_err(|e: Error| raise(py, &e))?;
+        Ok(Policy {
+            router: Arc::new(router),
+            target,
+        })
+    }
+
+    /// What was spent today and this month, as JSON.
+    fn spent(&self, py: Python<'_>) -> PyResult<String> {
+        let spent = live::outside(py, || self.router.spent("", "")).map_err(|e| raise(py, &e))?;
+        let sums = json!({
+            "day_usd": dollars(spent.day),
+            "month_usd": dollars(spent.month),
+            "unsettled": spent.open,
+        });
+        Ok(sums.to_string())
+    }
+}
+
+impl Policy {
+    /// Starts a request under this policy.
+    pub(crate) fn start(&self, local: Local, job: Job) -> Result<Routed, ApiError> {
+        let ask = Ask {
+            target: self.target.clone(),
+            ..Ask::new(Some(local), job)
+        };
+        let running = self.router.start(ask).map_err(api)?;
+        Ok(Routed {
+            canceller: running.canceller(),
+            running,
+            given: false,
+            answered: None,
+        })
+    }
+}
+
+fn api(error: Error) -> ApiError {
+    match error {
+        Error::Request(error) => error,
+        other => ApiError::new(Kind::Server, other.to_string()),
+    }
+}
+
+/// An answer that the router makes.
+pub(crate) struct Routed {
+    running: cactus_router::Running,
+    canceller: Canceller,
+    /// Something was given out, which cannot be taken back.
+    given: bool,
+    answered: Option<Box<Answered>>,
+}
+
+/// What came of a wait.
+pub(crate) enum Came {
+    /// A part of the answer.
+    Said(Said),
+    /// What was said so far is void.
+    Void,
+    /// A person has to be asked.
+    Ask(String),
+    Nothing,
+    Over,
+}
+
+impl Routed {
+    /// Waits for the next that comes.
+    pub(crate) fn next(&mut self, time: Duration, stream: bool) -> Result<Came, ApiError> {
+        match self.running.next_within(time) {
+            Err(NotYet) | Ok(Some(Event::Source { .. })) => Ok(Came::Nothing),
+            Ok(None) => Ok(Came::Over),
+            Ok(Some(Event::Said(said))) => {
+                self.given |= stream && matches!(said, Said::Delta(_));
+                Ok(Came::Said(said))
+            }
+            Ok(Some(Event::Replaced)) if self.given => {
+                self.canceller.cancel();
+                let message = "who answered has failed, and what was given out of the answer is void; ask again, or without `stream`";
+                Err(ApiError::new(Kind::Server, message).with_code("answer_replaced"))
+            }
+            Ok(Some(Event::Replaced)) => Ok(Came::Void),
+            Ok(Some(Event::Consent(question))) => Ok(Came::Ask(asked(&question))),
+            Ok(Some(Event::End(mut answered))) => match answered.failure.take() {
+                Some(failure) => Err(api(failure)),
+                None => {
+                    self.answered = Some(answered);
+                    Ok(Came::Nothing)
+                }
+            },
+        }
+    }
+
+    /// Answers [`Came::Ask`].
+    pub(crate) fn consent(&mut self, yes: bool) {
+        self.running.consent(yes);
+    }
+
+    pub(crate) fn cancel(&self) {
+        self.canceller.cancel();
+    }
+
+    /// What was decided, after the end.
+    pub(crate) fn decision(&self) -> Option<Value> {
+        let answered = self.answered.as_ref()?;
+        let mut fields = answered.to_json();
+        fields.insert("notes".to_owned(), json!(answered.notes));
+        Some(Value::Object(fields))
+    }
+}
+
+fn asked(question: &Question) -> String {
+    let classes: Vec<&str> = question.classes.iter().map(|class| class.name()).collect();
+    json!({"classes": classes, "target": question.target, "host": question.host, "most": question.most}).to_string()
+}
+
+/// The form of an encoder before anything was said.
+pub(crate) type Fresh = Box<dyn Fn() -> Option<Box<dyn Encoder>> + Send>;

@@ -1,0 +1,134 @@
+"""Answers of another server under a policy, with a tiny model here and a server that says what it was asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("cactus._native", reason="the extension module is not built: cargo xtask ci wheel, or pip install ./python")
+
+from cactus import InvalidRequestError, Model, Policy  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+QUESTION = "Mail jo@example.org, hello"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    bundle = tmp_path_factory.mktemp("bundles") / "tiny"
+    source = ROOT / "golden/models/smollm3"
+    subprocess.run([os.environ["CACTUS_PROGRAM"], "convert", str(source), str(bundle)], check=True, capture_output=True)
+    with Model.load(str(bundle), threads=1, context=256) as model:
+        yield model
+
+
+class Target:
+    """A server in the form of OpenAI's chat completions."""
+
+    def __init__(self, pieces: list[str], whole: bool = True):
+        target = self
+        self.asked: list[str] = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                target.asked.append(self.rfile.read(int(self.headers["content-length"])).decode())
+                self.send_response(200)
+                self.send_header("content-type", "text/event-stream")
+                self.end_headers()
+                for piece in pieces:
+                    self.chunk([{"index": 0, "delta": {"content": piece}, "finish_reason": None}])
+                if whole:
+                    self.chunk([{"index": 0, "delta": {}, "finish_reason": "stop"}])
+                    self.chunk([], {"prompt_tokens": 20, "completion_tokens": 5, "total_tokens": 25})
+                    self.wfile.write(b"data: [DONE]\n\n")
+
+            def chunk(self, choices, usage=None):
+                chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices, "usage": usage}
+                self.wfile.write(f"data: {json.dumps(chunk)}\n\n".encode())
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.address = f"http://127.0.0.1:{self.server.server_port}/v1#m"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def test_policy_sends_with_consent_and_says_what_was_decided(model, tmp_path):
+    with Target(["Sent to [EMA", "IL_1]."]) as target:
+        questions = []
+        policy = Policy(target.address, handoff="always", ask=lambda q: questions.append(q) or True, state=tmp_path)
+        model.set_policy(policy)
+        answer = model.chat(QUESTION, max_tokens=8)
+        assert answer.text == "Sent to jo@example.org."
+        assert answer.decision["answered_by"] == "m"
+        assert answer.decision["cost_usd"] == 0 and answer.decision["cost_is_exact"]
+        assert [(q.target, q.classes) for q in questions] == [("m", ["text"])]
+        assert "jo@example.org" not in target.asked[0] and "[EMAIL_1]" in target.asked[0]
+        stream = model.chat(QUESTION, stream=True, max_tokens=8)
+        assert "".join(stream) == "Sent to jo@example.org."
+        assert stream.answer.decision["route"] == "cloud"
+        assert asyncio.run(model.achat(QUESTION, max_tokens=8)).text == answer.text
+        assert policy.spent()["day_usd"] == 0
+    model.set_policy(None)
+    assert model.chat(QUESTION, max_tokens=8).decision is None
+
+
+def test_policy_without_a_yes_answers_here(model, tmp_path):
+    own = model.chat(QUESTION, temperature=0, max_tokens=8).text
+    with Target(["no"]) as target:
+
+        def fails(_):
+            raise RuntimeError("nobody is there")
+
+        for ask in (None, lambda q: False):
+            model.set_policy(Policy(target.address, handoff="always", ask=ask, state=tmp_path))
+            answer = model.chat(QUESTION, temperature=0, max_tokens=8)
+            assert (answer.text, answer.decision["reason"]) == (own, "denied_by_person")
+        model.set_policy(Policy(target.address, handoff="always", ask=fails, state=tmp_path))
+        with pytest.raises(RuntimeError, match="nobody is there"):
+            model.chat(QUESTION, max_tokens=8)
+        assert target.asked == []
+    model.set_policy(None)
+
+
+def test_target_that_breaks_off_is_replaced_or_said_to_be(model, tmp_path):
+    own = model.chat(QUESTION, temperature=0, max_tokens=8).text
+    with Target(["half an"], whole=False) as target:
+        model.set_policy(Policy(target.address, handoff="always", consent=["text"], state=tmp_path))
+        answer = model.chat(QUESTION, temperature=0, max_tokens=8)
+        assert (answer.text, answer.decision["reason"]) == (own, "cloud_failed")
+        with pytest.raises(Exception, match="void"):
+            "".join(model.chat(QUESTION, stream=True, temperature=0, max_tokens=8))
+    model.set_policy(None)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"target": "nobody"}, "claude-haiku-5-5"),
+        ({"target": "http://127.0.0.1:1/v1"}, "no model"),
+        ({"target": "http://127.0.0.1:1/v1#m", "handoff": "sometimes"}, "`handoff`"),
+        ({"target": "http://127.0.0.1:1/v1#m", "consent": ["everything"]}, "`consent`"),
+        ({"target": "http://127.0.0.1:1/v1#m", "budget": "much"}, "expected dollars"),
+        ({"file": "/nowhere/policy.toml"}, "/nowhere/policy.toml"),
+        ({}, "`target`"),
+    ],
+)
+def test_wrong_policies_say_what_is_expected(tmp_path, asked, message):
+    with pytest.raises(InvalidRequestError, match=message):
+        Policy(**asked, state=tmp_path)
