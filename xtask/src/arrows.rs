@@ -48,7 +48,10 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ("store", &["bundle", "passes", "import", "hub", "quality"]),
     ("protocol", &["text", "engine"]),
     ("router", &["base", "cloud", "hybrid", "text", "engine", "protocol"]),
-    ("serve", &["base", "bundle", "runtime", "text", "engine", "protocol", "router"]),
+    (
+        "serve",
+        &["base", "bundle", "runtime", "text", "engine", "protocol", "router"],
+    ),
     (
         "ffi",
         &[
