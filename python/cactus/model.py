@@ -16,8 +16,23 @@ from .answer import Answer, AnswerStream, Score, whole_answers
 from .asynchronous import AsyncAnswerStream, chunked, in_thread, streamed
 from .engine import native
 from .errors import InvalidRequestError, UnsupportedError
+from .options import (
+    Messages,
+    Sampling,
+    chat_body,
+    checked,
+    encoded,
+    item,
+    listed,
+    path_of,
+    prompt_of,
+    refused,
+    shown,
+    text_of,
+    token_ids,
+    whole_number,
+)
 from .policy import Policy
-from .options import Messages, Sampling, chat_body, checked, encoded, item, listed, path_of, prompt_of, refused, shown, text_of, token_ids, whole_number
 
 if TYPE_CHECKING:
     import numpy

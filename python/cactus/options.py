@@ -95,7 +95,11 @@ def _half(text: str) -> str | None:
         text.encode()
         return None
     except UnicodeEncodeError as error:
-        return f"half a character, U+{ord(text[error.start]):04X}, at {error.start}"
+        return _half_in(error)
+
+
+def _half_in(error: UnicodeEncodeError) -> str:
+    return f"half a character, U+{ord(error.object[error.start]):04X}, at {error.start}"
 
 
 def text_of(field: str, value: Any) -> str:
@@ -116,7 +120,7 @@ def path_of(field: str, value: Any) -> str:
     try:
         os.fsencode(name)
     except UnicodeEncodeError as error:
-        raise refused(field, "a name or a path", value, said=_half(name[error.start :]) or "what is no text") from None
+        raise refused(field, "a name or a path", value, said=_half_in(error)) from None
     if "\0" in name:
         raise refused(field, "a name or a path", value, said="a zero byte in it")
     return name
