@@ -229,7 +229,7 @@ pub fn answer(request: &Decide, model: &str, decided: &Decided) -> Value {
 }
 
 fn one(question: &Question, answer: &Answer) -> Value {
-    let each = question.choices.iter().zip(&answer.probabilities).enumerate();
+    let each = question.choices.iter().zip(&answer.probabilities);
     let mut json = match question.kind {
         Kind::Predicate => json!({"type": "predicate", "probability": answer.probabilities[0]}),
         Kind::Choice => json!({
@@ -237,7 +237,7 @@ fn one(question: &Question, answer: &Answer) -> Value {
             "choice": question.choices[answer.best()].value,
             "confidence": answer.confidence(),
             "probabilities": each
-                .map(|(_, (choice, p))| json!({"value": choice.value, "probability": p}))
+                .map(|(choice, p)| json!({"value": choice.value, "probability": p}))
                 .collect::<Vec<_>>(),
         }),
         Kind::Score => json!({
@@ -245,6 +245,7 @@ fn one(question: &Question, answer: &Answer) -> Value {
             "score": answer.expected(),
             "confidence": answer.confidence(),
             "probabilities": each
+                .enumerate()
                 .map(|(value, (level, p))| json!({"value": value, "label": level.value, "probability": p}))
                 .collect::<Vec<_>>(),
         }),
