@@ -116,7 +116,8 @@ impl Answer {
 
 /// A question in the words that the model gets. The input comes first, so that questions about one input begin alike.
 fn words(input: &str, question: &Question) -> String {
-    let mut text = format!("Read the input and answer the question about it.\n\nInput:\n{input}\n\nQuestion:\n");
+    let mut text =
+        format!("Read the input and answer the question about it.\n\nInput:\n\"\"\"\n{input}\n\"\"\"\n\nQuestion: ");
     text.push_str(&question.instructions);
     let list = |text: &mut String| {
         for choice in &question.choices {

@@ -8,7 +8,7 @@ use crate::models::Lease;
 use crate::protocol::{ApiError, Event, Job, Kind};
 use cactus_router::hybrid::redact::Class;
 use cactus_router::hybrid::route::{Reason, Side};
-use cactus_router::{Answered, Ask, Canceller, Error, Event as Routing, Question, Router};
+use cactus_router::{Answered, Ask, Canceller, Error, Event as Routing, Question, Router, word};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -203,12 +203,12 @@ impl Routed {
 
     /// Why this side answered, where it is known, in the words of the record; `named` where the request has named its target and
     /// nothing was weighed.
-    pub(crate) fn reason(&self) -> Option<serde_json::Value> {
+    pub(crate) fn reason(&self) -> Option<String> {
         let reason = self.answered()?.outcome.reason;
         Some(
             match self.named && matches!(reason, Reason::LocalUnable | Reason::Always) {
-                true => serde_json::Value::from("named"),
-                false => serde_json::json!(reason),
+                true => "named".to_owned(),
+                false => word(reason),
             },
         )
     }

@@ -158,7 +158,10 @@ fn what_was_not_sent_elsewhere_by_name_stays_here() {
     for name in ["local", "tiny", ""] {
         let reply = server.post("/v1/chat/completions", &chat(name));
         assert_eq!(reply.header("x-cactus-route"), Some("local"));
-        assert_eq!(reply.json()["cactus"], json!({"answered_by": "local", "cost_usd": 0.0}));
+        assert_eq!(
+            reply.json()["cactus"],
+            json!({"route": "local", "answered_by": "local", "cost_usd": 0.0})
+        );
     }
     // What a target has no answer for.
     for (path, body) in [
@@ -201,6 +204,9 @@ fn nothing_leaves_without_a_persons_yes() {
         (&json!(["text"]), &json!("near"))
     );
     assert_eq!(needed["host"], cloud.address.to_string());
+    let streamed = ask(&server, &with(chat("auto"), json!({"stream": true})), "");
+    let header: Value = serde_json::from_str(streamed.header("x-cactus-consent-needed").unwrap()).unwrap();
+    assert_eq!(header, *needed, "before the first byte");
     let error = ask(&server, &chat("cloud:near"), "").error(403);
     assert_eq!(error["error"]["code"], "consent_denied", "{error}");
     assert_eq!(error["error"]["param"], "x-cactus-consent");

@@ -6,7 +6,7 @@ use crate::protocol::openai::ModelCard;
 use crate::protocol::{ApiError, Fields, Frame, Job, Kind, Prompt};
 use crate::routed::{CONSENT, Routed};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use cactus_router::hybrid::money::Pico;
+use cactus_router::Answered;
 use cactus_router::hybrid::redact::Class;
 use cactus_router::hybrid::route::Side;
 use serde_json::{Map, Value, json};
@@ -155,10 +155,6 @@ pub(super) fn side_name(side: Side, target: Option<&str>) -> String {
     }
 }
 
-fn dollars(amount: Pico) -> f64 {
-    amount.0 as f64 / 1e12
-}
-
 /// What is known of an answer, for headers and for the end of the answer.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
@@ -171,25 +167,17 @@ pub(super) struct Facts {
 impl Facts {
     /// Of an answer by the router.
     pub(super) fn of(routed: &Routed) -> Facts {
-        let (mut route, mut told) = (String::new(), Map::new());
+        let mut told = routed.answered().map(Answered::to_json).unwrap_or_default();
         let mut set = |name: &str, value: Value| drop(told.insert(name.to_owned(), value));
-        if let Some((side, target)) = routed.source() {
-            set("answered_by", Value::from(target.unwrap_or(LOCAL)));
-            route = side_name(side, target);
+        if let Some(reason) = routed.reason() {
+            set("reason", Value::from(reason));
         }
-        if let Some(answered) = routed.answered() {
-            let outcome = &answered.outcome;
-            set("reason", json!(routed.reason()));
-            set("wanted", json!(outcome.wanted));
-            set("confidence", json!(outcome.confidence));
-            set("error_bound", json!(outcome.bound));
-            set("cost_usd", json!(dollars(outcome.cost)));
-            // Where a target has not said what it counted, the cost is the most that it can be.
-            set("cost_is_exact", json!(outcome.billed));
-            set("attempts", json!(outcome.attempts));
-            if !answered.notes.is_empty() {
-                set("notes", json!(answered.notes));
-            }
+        if let Some(notes) = routed
+            .answered()
+            .map(|answered| &answered.notes)
+            .filter(|notes| !notes.is_empty())
+        {
+            set("notes", json!(notes));
         }
         if let Some(question) = routed.question() {
             let classes: Vec<&str> = question.classes.iter().map(|class| class.name()).collect();
@@ -197,12 +185,20 @@ impl Facts {
                 json!({"classes": classes, "target": question.target, "host": question.host, "most": question.most});
             set("consent_needed", asked);
         }
-        Facts { route, told }
+        let source = routed.source();
+        Facts {
+            route: source.map_or_else(String::new, |(side, target)| side_name(side, target)),
+            told,
+        }
     }
 
     /// Of an answer by a model of this server that was asked for as such.
     pub(super) fn here() -> Facts {
-        let told = [("answered_by", json!(LOCAL)), ("cost_usd", json!(0.0))];
+        let told = [
+            ("route", json!(LOCAL)),
+            ("answered_by", json!(LOCAL)),
+            ("cost_usd", json!(0.0)),
+        ];
         Facts {
             route: LOCAL.to_owned(),
             told: told.map(|(name, value)| (name.to_owned(), value)).into_iter().collect(),
@@ -224,6 +220,7 @@ impl Facts {
             ("reason", "x-cactus-reason"),
             ("cost_usd", "x-cactus-cost-usd"),
             ("confidence", "x-cactus-confidence"),
+            ("consent_needed", "x-cactus-consent-needed"),
         ] {
             match self.told.get(name) {
                 None | Some(Value::Null) => {}
