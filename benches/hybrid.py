@@ -290,7 +290,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--local", action="append", required=True, metavar="NAME=FILE", help="output of calibrate --json")
     parser.add_argument("--cloud", action="append", required=True, type=Path, help="results of eval")
-    parser.add_argument("--speed", default="1000,60", help="local tokens a second of prompts and answers (%(default)s)")
+    parser.add_argument("--speed", default="1234,91", help="local tokens a second of prompts and answers (%(default)s)")
     parser.add_argument("--svg", type=Path)
     options = parser.parse_args(arguments)
     cloud = {}

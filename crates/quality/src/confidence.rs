@@ -34,6 +34,8 @@ pub struct ConfidenceReport {
     pub accuracy: f64,
     /// The chance that a right answer is surer than a wrong one.
     pub auroc: f64,
+    /// The same of the mean log-probability alone, which needs no fit.
+    pub auroc_of_mean_logprob: f64,
     /// Mean distance between confidence and share of right answers, in 10 bins of equally many cases.
     pub ece: f64,
     /// What a perfect confidence would have there, on average, as there are only so many cases.
@@ -145,7 +147,9 @@ pub fn fit_confidence(results: &[&Results], max_error: f64) -> Result<(Section, 
             })
         })
         .collect();
-    let report = measure(answers, asked, grouped, max_error);
+    let mut report = measure(answers, asked, grouped, max_error);
+    let plain: Vec<(f64, bool)> = samples.iter().map(|s| (s.features[0], s.right)).collect();
+    report.auroc_of_mean_logprob = auroc(&plain).unwrap_or(0.5);
     let tasks: BTreeSet<&str> = results.iter().map(|r| r.setup.task.name()).collect();
     let section = Section {
         version: 1,
@@ -187,6 +191,7 @@ fn measure(answers: Vec<Scored>, asked: usize, grouped: bool, max_error: f64) ->
         accuracy,
         // Both kinds are there, or nothing could have been fitted.
         auroc: auroc(&cases).unwrap_or(0.5),
+        auroc_of_mean_logprob: 0.5,
         ece: ece(&cases, BINS),
         ece_floor: floor.mean,
         ece_floor_p95: floor.p95,

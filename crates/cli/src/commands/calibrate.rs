@@ -97,7 +97,13 @@ fn show(report: &ConfidenceReport) {
             "answers",
             format!("{}, {} right{without}{alike}", report.cases, percent(report.accuracy)),
         ),
-        ("AUROC", format!("{:.3}  (0.5 is chance, 1 is perfect)", report.auroc)),
+        (
+            "AUROC",
+            format!(
+                "{:.3}  (0.5 is chance, 1 is perfect; the mean log-probability alone has {:.3})",
+                report.auroc, report.auroc_of_mean_logprob
+            ),
+        ),
         (
             "ECE",
             format!(

@@ -196,7 +196,7 @@ mod tests {
         for i in 0..samples.len() {
             let first = samples[i - i % 8];
             samples[i].features = first.features;
-            samples[i].right = first.group % 2 == 0;
+            samples[i].right = first.group.is_multiple_of(2);
         }
         let crossed = CrossValidated::of(&samples).unwrap();
         let scored = samples.iter().enumerate();
