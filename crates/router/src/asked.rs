@@ -54,7 +54,8 @@ impl Asked {
                 let prompt = ask.job.prompts.first().cloned().unwrap_or(Prompt::Tokens(Vec::new()));
                 let mut ready = Ready::new(model, prompt, &ask.job.spec, context, ask.salt, ask.format_field)?;
                 ready.request.signals = true;
-                let calibration = local.calibration(&ready.request.options);
+                let calls = chat.is_some_and(|chat| !chat.tools.is_empty());
+                let calibration = local.calibration(&ready.request.options, calls);
                 (Some(Prepared(ready)), calibration)
             }
             None => (None, Ok(None)),

@@ -41,6 +41,9 @@ pub(crate) struct Remote {
     pub(crate) seconds: Mutex<f64>,
 }
 
+/// The task of calibrations that were learned from calls of tools.
+const CALLS: &str = "bfcl";
+
 /// How long a target is thought to take that nobody has asked yet.
 const FIRST_SECONDS: f64 = 2.0;
 
@@ -84,11 +87,27 @@ impl Local {
         })
     }
 
-    /// The calibration, where it holds for what is asked; otherwise why it does not.
-    pub(crate) fn calibration(&self, options: &GenerateOptions) -> Result<Option<Arc<Calibration>>, String> {
+    /// The calibration, where it holds for what is asked (`calls`: whether tools may be called); otherwise why it does not.
+    pub(crate) fn calibration(
+        &self,
+        options: &GenerateOptions,
+        calls: bool,
+    ) -> Result<Option<Arc<Calibration>>, String> {
         let Some(calibration) = &self.calibration else {
             return Ok(None);
         };
+        // What was learned from calls says nothing of prose, nor the other way round.
+        let task = &calibration.section.task;
+        if (task == CALLS) != calls {
+            return Err(format!(
+                "the calibration of this bundle was learned from `{task}`, and does not hold for {}",
+                if calls {
+                    "calls of tools"
+                } else {
+                    "answers without tools"
+                }
+            ));
+        }
         let found = self.scheduler.model().fingerprint(options).map_err(|e| e.to_string())?;
         let key = Key {
             bundle: found.bundle,
