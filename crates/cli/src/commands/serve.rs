@@ -51,6 +51,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
         .build()
         .context("the server's thread cannot be started")?;
     let open = options.keys.is_empty();
+    let spends = options.router.is_some();
     let scheme = if options.tls.is_some() { "https" } else { "http" };
     let listening = move |address: SocketAddr| {
         let shown = match address.ip().is_unspecified() {
@@ -62,6 +63,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
         ));
         if open && !address.ip().is_loopback() {
             output::warning("anybody who reaches this machine can use the server; set a key with `--api-key`");
+            if spends {
+                output::warning("with `--policy`, whoever uses it spends what the policy's budget allows");
+            }
         }
     };
     runtime.block_on(async move {
