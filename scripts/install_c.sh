@@ -3,15 +3,15 @@
 #
 #   scripts/install_c.sh [PREFIX]     default /usr/local
 #
-# CACTUS_PROFILE=dev installs the development build, which tests use. CACTUS_FEATURES= (empty) leaves out the store: a library
-# without network code, which loads bundles alone.
+# CACTUS_PROFILE=dev installs the development build, which tests use. CACTUS_FEATURES= (empty) leaves out store and policies: a
+# library without network code, which loads bundles alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 prefix=${1:-/usr/local}
 profile=${CACTUS_PROFILE:-release}
 cargo rustc --locked --package cactus-ffi --lib --profile "$profile" --crate-type staticlib \
-    --no-default-features --features "${CACTUS_FEATURES-store}"
+    --no-default-features --features "${CACTUS_FEATURES-store,cloud}"
 built=${CARGO_TARGET_DIR:-target}/$([[ $profile == dev ]] && echo debug || echo "$profile")
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 

@@ -67,6 +67,8 @@ pub const ARROWS: &[(&str, &[&str])] = &[
             "engine",
             "hub",
             "store",
+            "protocol",
+            "router",
         ],
     ),
     (

@@ -58,9 +58,18 @@ pub fn below(repository: &Repository, package: &str, target: &str) -> Result<BTr
     Ok(tree.lines().filter_map(name_and_version).collect())
 }
 
-/// Builds without the feature `store`, and what none of them brings along.
+/// Builds without the features `store` and `cloud`, and what none of them brings along.
 const WITHOUT_STORE: &[(&str, &[&str])] = &[("cactus", &[]), ("cactus-ffi", &["--no-default-features"])];
-const OF_STORE: &[&str] = &["cactus-import", "cactus-hub", "hf-hub", "ureq", "rustls", "ring"];
+const OF_STORE: &[&str] = &[
+    "cactus-import",
+    "cactus-hub",
+    "cactus-router",
+    "cactus-cloud",
+    "hf-hub",
+    "ureq",
+    "rustls",
+    "ring",
+];
 
 /// What comes along with a build that is to have neither network nor converter.
 fn without_store(repository: &Repository) -> Result<Vec<Finding>> {
@@ -84,7 +93,7 @@ fn without_store(repository: &Repository) -> Result<Vec<Finding>> {
             findings.push(Finding::new(
                 format!("crates/{short}/Cargo.toml"),
                 0,
-                format!("brings `{name}` without the feature `store`"),
+                format!("brings `{name}` without the features `store` and `cloud`"),
             ));
         }
     }

@@ -122,6 +122,10 @@ enum cactus_code
    The service wants a token, or refuses the one that it got.
    */
   CACTUS_CODE_UNAUTHORIZED = -18,
+  /*
+   Under a policy, neither this machine nor a target has answered.
+   */
+  CACTUS_CODE_UNANSWERED = -19,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -168,6 +172,21 @@ enum cactus_event_kind
    The end of a request that failed: `code` says how, `text` why.
    */
   CACTUS_EVENT_KIND_FAILED = 7,
+  /*
+   Of a model with a policy: who answers, before the first of it. `json` has `side` (`local` or `cloud`) and `target`, the
+   target's name or null.
+   */
+  CACTUS_EVENT_KIND_SOURCE = 8,
+  /*
+   Of a model with a policy: what was said so far is void, as the side that said it failed. The other answers from the
+   beginning.
+   */
+  CACTUS_EVENT_KIND_REPLACED = 9,
+  /*
+   Of a model with a policy: a person has to say whether this may leave, with `cactus_request_consent`. `json` has `classes`
+   (of content), `target`, `host` and `most`, what it may cost at most in dollars, as text.
+   */
+  CACTUS_EVENT_KIND_CONSENT = 10,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -455,6 +474,14 @@ int cactus_request_wait(struct cactus_request *request,
  Asks a request to stop, from any thread; it ends within a token. May be called again.
  */
 int cactus_request_cancel(struct cactus_request *request);
+
+/*
+ Answers the event `CONSENT` of a request: whether what it lists may leave this machine. With a callback, before that returns,
+ from any thread. Without one, before `cactus_request_next` is called with a time to wait, or `cactus_request_wait`. Whoever goes
+ on without an answer has said no. Fails where nothing is asked.
+ */
+int cactus_request_consent(struct cactus_request *request,
+                           bool yes);
 
 /*
  Closes a request: cancels what is left of it, and waits until its callback has returned for the last time. Inside its own
@@ -1812,6 +1839,20 @@ int cactus_graph_prefetch_weight_pages(void *graph, uint64_t node);
  As `cactus_graph_release_weight_pages`, for all weight files.
  */
 int cactus_graph_release_all_weight_pages(void *graph);
+
+/*
+ Gives a model a policy for its requests from now on: what the model should not answer may be handed to a target. `policy_toml`
+ is the text of a policy file (docs/reference/policy.md), or NULL. `options_json` is NULL or an object, which comes after the
+ text: `target` (a name of the policy or of the table of targets, or an address with a model, as
+ `http://127.0.0.1:8081/v1#name`), `handoff` (`auto`, `never`, `always`), `budget` (the most that a session may cost, in dollars
+ as text), `consent` (an array of what may leave without a question: `text`, `tool_result`, `image`, `audio`, `document`) and
+ `state` (the folder of budget, record and keys; that of the command line where it is not given). With both NULL the model
+ answers alone again. Requests under way stay as they are. What is wrong changes nothing. A library that was built without the
+ cloud gives `CACTUS_CODE_NOT_IN_BUILD`.
+ */
+int cactus_model_set_policy(struct cactus_model *model,
+                            const char *policy_toml,
+                            const char *options_json);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -91,7 +91,7 @@ struct Event {
     std::string_view text;
     std::string_view json;
 
-    bool is_last() const noexcept { return kind >= CACTUS_EVENT_KIND_DONE; }
+    bool is_last() const noexcept { return kind >= CACTUS_EVENT_KIND_DONE && kind <= CACTUS_EVENT_KIND_FAILED; }
 };
 
 using OnEvent = std::function<void(const Event &)>;
@@ -300,6 +300,11 @@ public:
         char *info = nullptr;
         detail::check(cactus_model_info(handle_.get(), &info));
         return detail::take(info);
+    }
+
+    /// Gives it a policy, as the text of a policy file and options as JSON; with both empty it answers alone again.
+    void set_policy(const std::string &policy_toml, const std::string &options_json = {}) {
+        detail::check(cactus_model_set_policy(handle_.get(), detail::or_null(policy_toml), detail::or_null(options_json)));
     }
 
     void set_threads(size_t threads, size_t decode_threads) {

@@ -3,18 +3,19 @@
 //! Purpose: [`Reading`] takes events as they come and says what each adds; at the end it has the whole [`Answer`]. It deliberately
 //! does not know who listens.
 
-use crate::asked::Asked;
+use crate::asked::{Asked, Handoff};
 use crate::failure::{Code, Failure, Result};
 use crate::loaded::Work;
 use crate::log::{Level, say};
 use cactus_engine::chat::{Delta, Message, MessageReader};
 use cactus_engine::scheduler::{Event, Request};
 use cactus_engine::{Completion, FinishReason};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::sync::mpsc::{Receiver, channel};
 
 /// What an event adds.
 #[derive(Debug)]
+#[cfg_attr(not(feature = "cloud"), allow(dead_code, reason = "nobody else answers"))]
 pub(crate) enum Step {
     /// The prompt is computed.
     Started { prompt_tokens: usize, cached_tokens: usize },
@@ -22,6 +23,12 @@ pub(crate) enum Step {
     Written { text: String, token: Option<u32> },
     /// What that adds to the message.
     Added(Delta),
+    /// Who answers.
+    Source(Value),
+    /// What was added so far is void.
+    Replaced,
+    /// What a person has to say yes to, before the next step: [`Follow::consent`].
+    Consent(Value),
     /// The end.
     Ended(Result<Box<Answer>>),
 }
@@ -32,9 +39,60 @@ pub(crate) struct Answer {
     pub(crate) message: Message,
     pub(crate) completion: Completion,
     pub(crate) notes: Vec<String>,
+    /// Who answered, why and for how much, where a policy has decided that.
+    pub(crate) route: Option<Map<String, Value>>,
 }
 
-/// Follows one answer.
+/// An answer on its way.
+pub(crate) trait Follow: Send {
+    /// Waits for the next event, and gives what it adds to `take`. `false` after the end.
+    fn next(&mut self, take: &mut dyn FnMut(Step)) -> bool;
+
+    /// What a person said to [`Step::Consent`]; to go on without it is a no.
+    fn consent(&mut self, _yes: bool) {}
+}
+
+/// Begins to answer `asked`, as the policy of the model says, if it has one.
+///
+/// # Errors
+/// Those of submitting, and of a request that wants what the model has no policy for.
+pub(crate) fn begin(work: &Work, asked: Asked) -> Result<Box<dyn Follow>> {
+    #[cfg(feature = "cloud")]
+    if let Some(policy) = work.model().policy()
+        // A target gives none, and the router passes none on.
+        && asked.options.logprobs.is_none()
+    {
+        return Ok(Box::new(crate::routed::Routed::begin(&policy, work, asked)?));
+    }
+    if asked.routing.handoff == Some(Handoff::Always) {
+        return Err(Failure::argument(match work.model().policy() {
+            None => {
+                "`handoff`: `always` needs a policy, which the model does not have; cactus_model_set_policy gives it one"
+            }
+            Some(_) => "`handoff`: `always` cannot be had with `logprobs`, which only the model on this machine gives",
+        }));
+    }
+    Ok(Box::new(Reading::begin(work, asked)?))
+}
+
+/// Waits for the end of `reading`. `written` gets each text that the model wrote, with its token.
+///
+/// # Errors
+/// How it failed; [`Code::Cancelled`] is for the caller to make of the reason.
+pub(crate) fn whole(reading: &mut dyn Follow, written: &mut dyn FnMut(&str, Option<u32>)) -> Result<Answer> {
+    let mut whole = None;
+    while reading.next(&mut |step| match step {
+        Step::Written { text, token } => written(&text, token),
+        Step::Ended(answer) => whole = Some(answer),
+        _ => {}
+    }) {}
+    match whole {
+        Some(answer) => answer.map(|answer| *answer),
+        None => Err(Failure::new(Code::Internal, "an answer has not ended")),
+    }
+}
+
+/// Follows one answer of the model on this machine.
 #[derive(Debug)]
 pub(crate) struct Reading {
     events: Receiver<Event>,
@@ -71,9 +129,10 @@ impl Reading {
             ended: false,
         })
     }
+}
 
-    /// Waits for the next event, and gives what it adds to `take`. `false` after the end.
-    pub(crate) fn next(&mut self, take: &mut dyn FnMut(Step)) -> bool {
+impl Follow for Reading {
+    fn next(&mut self, take: &mut dyn FnMut(Step)) -> bool {
         if self.ended {
             return false;
         }
@@ -118,34 +177,24 @@ impl Reading {
                     message,
                     completion,
                     notes,
+                    route: None,
                 })
             });
             take(Step::Ended(answer));
         }
         true
     }
-
-    /// Waits for the end. `written` gets each text that the model wrote, with its token.
-    ///
-    /// # Errors
-    /// How it failed; [`Code::Cancelled`] is for the caller to make of the reason.
-    pub(crate) fn whole(mut self, written: &mut dyn FnMut(&str, Option<u32>)) -> Result<Answer> {
-        let mut whole = None;
-        while self.next(&mut |step| match step {
-            Step::Written { text, token } => written(&text, token),
-            Step::Ended(answer) => whole = Some(answer),
-            Step::Started { .. } | Step::Added(_) => {}
-        }) {}
-        match whole {
-            Some(answer) => answer.map(|answer| *answer),
-            None => Err(Failure::new(Code::Internal, "an answer has not ended")),
-        }
-    }
 }
 
 impl Answer {
     pub(crate) fn is_cancelled(&self) -> bool {
         self.completion.finish_reason == FinishReason::Cancelled
+    }
+
+    /// Whether a target has answered.
+    pub(crate) fn is_from_target(&self) -> bool {
+        let side = self.route.as_ref().and_then(|route| route.get("route"));
+        side.is_some_and(|side| side == "cloud")
     }
 
     /// The message as the OpenAI API has it.
@@ -168,7 +217,7 @@ impl Answer {
     pub(crate) fn json(&self) -> Value {
         let c = &self.completion;
         let notes: Vec<&String> = self.notes.iter().chain(&self.message.notes).collect();
-        json!({
+        let mut json = json!({
             "message": self.message_json(),
             "finish_reason": match c.finish_reason {
                 FinishReason::Stop if !self.message.calls.is_empty() => json!("tool_calls"),
@@ -192,6 +241,10 @@ impl Answer {
             "logprobs": c.logprobs,
             "seed": c.seed,
             "notes": notes,
-        })
+        });
+        if let (Some(route), Some(json)) = (&self.route, json.as_object_mut()) {
+            json.extend(route.clone());
+        }
+        json
     }
 }

@@ -14,7 +14,7 @@ use cactus_text::json_type;
 use serde_json::{Map, Value};
 
 /// Every field of a request.
-const FIELDS: [&str; 16] = [
+const FIELDS: [&str; 19] = [
     "messages",
     "prompt",
     "tokens",
@@ -30,6 +30,9 @@ const FIELDS: [&str; 16] = [
     "continue_final",
     "template_variables",
     "priority",
+    "handoff",
+    "session",
+    "user",
     "options",
 ];
 
@@ -50,6 +53,47 @@ pub(crate) struct Asked {
     pub(crate) chat: Chat,
     pub(crate) options: GenerateOptions,
     pub(crate) priority: Priority,
+    pub(crate) routing: Routing,
+}
+
+/// What a request says to the policy of its model.
+#[derive(Debug, Default)]
+#[cfg_attr(not(feature = "cloud"), allow(dead_code, reason = "nobody else answers"))]
+pub(crate) struct Routing {
+    /// The conversation, as a target would get it.
+    pub(crate) conversation: Option<Box<ChatRequest>>,
+    /// In place of the policy's.
+    pub(crate) handoff: Option<Handoff>,
+    /// Names the conversation to the budget.
+    pub(crate) session: Option<String>,
+    /// Names the user to the budget.
+    pub(crate) user: Option<String>,
+    /// Nobody sees the answer before its end.
+    pub(crate) whole: bool,
+}
+
+/// When a request is handed off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Handoff {
+    Auto,
+    Never,
+    Always,
+}
+
+impl Handoff {
+    /// # Errors
+    /// For another word.
+    pub(crate) fn read(map: &Map<String, Value>, field: &str) -> Result<Option<Handoff>> {
+        match text(map, field)? {
+            None => Ok(None),
+            Some("auto") => Ok(Some(Handoff::Auto)),
+            Some("never") => Ok(Some(Handoff::Never)),
+            Some("always") => Ok(Some(Handoff::Always)),
+            Some(other) => Err(Failure::argument(format!(
+                "`{field}`: expected auto, never or always, found `{other}`"
+            ))),
+        }
+    }
 }
 
 fn wrong(field: &str, expected: &str, found: &Value) -> Failure {
@@ -64,7 +108,7 @@ fn flag(map: &Map<String, Value>, field: &str) -> Result<Option<bool>> {
     }
 }
 
-fn text<'m>(map: &'m Map<String, Value>, field: &str) -> Result<Option<&'m str>> {
+pub(crate) fn text<'m>(map: &'m Map<String, Value>, field: &str) -> Result<Option<&'m str>> {
     match map.get(field) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
@@ -80,7 +124,7 @@ fn object(map: &Map<String, Value>, field: &str) -> Result<Map<String, Value>> {
     }
 }
 
-fn list(map: &Map<String, Value>, field: &str) -> Result<Option<Vec<Value>>> {
+pub(crate) fn list(map: &Map<String, Value>, field: &str) -> Result<Option<Vec<Value>>> {
     match map.get(field) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Array(items)) => Ok(Some(items.clone())),
@@ -179,6 +223,12 @@ impl Asked {
             )));
         }
         let format = format(map)?;
+        let mut routing = Routing {
+            handoff: Handoff::read(map, "handoff")?,
+            session: text(map, "session")?.map(str::to_owned),
+            user: text(map, "user")?.map(str::to_owned),
+            ..Routing::default()
+        };
         let chat = match given {
             (Some(messages), None, None) => {
                 let most_tools = match map.get("most_tools") {
@@ -199,7 +249,9 @@ impl Asked {
                     continue_final: flag(map, "continue_final")?.unwrap_or(false),
                     salt: 0,
                 };
-                Chat::new(model, &request)?
+                let chat = Chat::new(model, &request)?;
+                routing.conversation = Some(Box::new(request));
+                chat
             }
             (None, Some(prompt), None) => Chat::of_text(model, prompt, format.as_ref())?,
             (None, None, Some(tokens)) => {
@@ -227,6 +279,7 @@ impl Asked {
             chat,
             options,
             priority,
+            routing,
         })
     }
 }

@@ -48,11 +48,13 @@ pub enum Code {
     Offline = -17,
     /// The service wants a token, or refuses the one that it got.
     Unauthorized = -18,
+    /// Under a policy, neither this machine nor a target has answered.
+    Unanswered = -19,
 }
 
 impl Code {
     /// Every code.
-    pub(crate) const ALL: [Code; 19] = [
+    pub(crate) const ALL: [Code; 20] = [
         Code::Ok,
         Code::Internal,
         Code::BufferTooSmall,
@@ -72,6 +74,7 @@ impl Code {
         Code::NotFound,
         Code::Offline,
         Code::Unauthorized,
+        Code::Unanswered,
     ];
 
     /// A stable name for logs and exceptions.
@@ -96,6 +99,7 @@ impl Code {
             Code::NotFound => c"not_found",
             Code::Offline => c"offline",
             Code::Unauthorized => c"unauthorized",
+            Code::Unanswered => c"unanswered",
         }
     }
 }

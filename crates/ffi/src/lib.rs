@@ -5,14 +5,15 @@
 //!
 //! - `dropin` and `graph`: the functions of the public Cactus engine, with their names, argument order, JSON and return codes, so
 //!   that bindings written for it load this library instead. Answers are written into the caller's buffers.
-//! - `library`, `load`, `model`, `session`, `request`: our own functions. Answers are owned strings, streams come by callback or by
+//! - `library`, `load`, `model`, `policy`, `session`, `request`: our own functions. Answers are owned strings, streams come by callback or by
 //!   polling, errors have a code and a kind.
 //!
 //! Below them, for both: `failure` (codes, the last error of a thread), `guard` (no panic leaves the library), `handle` (what C
 //! holds is a number with a generation, never a pointer), `input` and `output` (C's strings and buffers), `log`.
 //!
-//! It may depend on the engine and what is below it, and with the feature `store` on what finds, fetches and converts models
-//! (module `store`; without it the library has no network code and says so). It deliberately decides nothing about prompts, tools, sampling or
+//! It may depend on the engine and what is below it, with the feature `store` on what finds, fetches and converts models (module
+//! `store`), and with the feature `cloud` on what hands requests off (modules `policy` and `routed`). Without both the library has
+//! no network code, and says so. It deliberately decides nothing about prompts, tools, sampling or
 //! scheduling: what a request means is in `cactus_engine::chat`, for HTTP and the command line as for C. The header, and the
 //! description from which bindings are generated, are made of these sources (`tests/description.rs`).
 #![allow(
@@ -35,7 +36,10 @@ mod loaded;
 mod log;
 mod model;
 mod output;
+mod policy;
 mod request;
+#[cfg(feature = "cloud")]
+mod routed;
 mod scoring;
 mod session;
 mod store;
@@ -48,6 +52,7 @@ pub use library::*;
 pub use load::*;
 pub use log::cactus_log_callback_t;
 pub use model::*;
+pub use policy::*;
 pub use request::*;
 pub use session::*;
 pub use types::*;

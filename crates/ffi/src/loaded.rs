@@ -7,8 +7,10 @@ use crate::callback::is_inside;
 use crate::failure::{Code, Failure, Result};
 use crate::handle::{Handles, Kind};
 use crate::log::{Level, say};
+use crate::policy::Policy;
 use cactus_engine::scheduler::{Scheduler, SchedulerLimits};
 use cactus_engine::{Bundle, CancelToken, LoadOptions, Model};
+use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -26,13 +28,56 @@ pub(crate) struct Loaded {
     process: u32,
     /// Prefixes computed under another salt are not found: what a reset changes.
     salt: AtomicU64,
+    /// Who else may answer.
+    policy: Mutex<Option<Arc<Policy>>>,
 }
 
 #[derive(Debug, Default)]
 struct Underway {
     closed: bool,
     next: u64,
-    work: Vec<(u64, CancelToken)>,
+    work: Vec<(u64, Stop)>,
+}
+
+/// Stops something under way, from any thread.
+#[derive(Clone, Default)]
+pub(crate) struct Stop {
+    token: CancelToken,
+    also: Arc<Mutex<Vec<Also>>>,
+}
+
+/// What else is done to stop something: little, and without waiting.
+type Also = Box<dyn Fn() + Send>;
+
+impl fmt::Debug for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.token.fmt(f)
+    }
+}
+
+impl Stop {
+    /// Stops it. May be called again.
+    pub(crate) fn stop(&self) {
+        self.token.cancel();
+        self.also().iter().for_each(|also| also());
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.token.is_cancelled()
+    }
+
+    /// Does `also`, too, to stop it; at once where it was stopped before.
+    pub(crate) fn and(&self, also: impl Fn() + Send + 'static) {
+        let mut list = self.also();
+        if self.is_stopped() {
+            also();
+        }
+        list.push(Box::new(also));
+    }
+
+    fn also(&self) -> MutexGuard<'_, Vec<Also>> {
+        self.also.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Something under way with a model, until it is dropped.
@@ -40,7 +85,7 @@ struct Underway {
 pub(crate) struct Work {
     model: Arc<Loaded>,
     number: u64,
-    cancel: CancelToken,
+    stop: Stop,
 }
 
 impl Loaded {
@@ -60,6 +105,7 @@ impl Loaded {
             ended: Condvar::new(),
             process: std::process::id(),
             salt: AtomicU64::new(0),
+            policy: Mutex::default(),
         }))
     }
 
@@ -89,19 +135,19 @@ impl Loaded {
             return Err(Failure::new(Code::Handle, "the model was closed"));
         }
         underway.next += 1;
-        let (number, cancel) = (underway.next, CancelToken::new());
-        underway.work.push((number, cancel.clone()));
+        let (number, stop) = (underway.next, Stop::default());
+        underway.work.push((number, stop.clone()));
         drop(underway);
         Ok(Work {
             model: Arc::clone(self),
             number,
-            cancel,
+            stop,
         })
     }
 
     /// Cancels what is under way now.
     pub(crate) fn stop(&self) {
-        self.underway().work.iter().for_each(|(_, cancel)| cancel.cancel());
+        self.underway().work.iter().for_each(|(_, stop)| stop.stop());
     }
 
     /// Cancels what is under way, and refuses what comes later. Waits until nothing is under way, unless this thread is inside a
@@ -114,7 +160,7 @@ impl Loaded {
         }
         let mut underway = self.underway();
         underway.closed = true;
-        underway.work.iter().for_each(|(_, cancel)| cancel.cancel());
+        underway.work.iter().for_each(|(_, stop)| stop.stop());
         if is_inside() {
             return;
         }
@@ -137,6 +183,16 @@ impl Loaded {
         self.salt.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Who else may answer, where a policy says.
+    pub(crate) fn policy(&self) -> Option<Arc<Policy>> {
+        self.policy.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes that for requests from now on.
+    pub(crate) fn set_policy(&self, policy: Option<Arc<Policy>>) {
+        *self.policy.lock().unwrap_or_else(PoisonError::into_inner) = policy;
+    }
+
     /// The salt of requests from now on.
     pub(crate) fn salt(&self) -> u64 {
         self.salt.load(Ordering::Relaxed)
@@ -148,9 +204,14 @@ impl Work {
         &self.model
     }
 
-    /// Cancels it.
+    /// Cancels what the engine computes of it.
     pub(crate) fn cancel(&self) -> &CancelToken {
-        &self.cancel
+        &self.stop.token
+    }
+
+    /// Stops it.
+    pub(crate) fn stop(&self) -> &Stop {
+        &self.stop
     }
 }
 

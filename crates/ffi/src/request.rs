@@ -3,16 +3,15 @@
 //! Each request has a thread that follows it, so that a slow function of the caller delays nobody else, and what was asked is
 //! finished whether somebody listens or not. It deliberately does not know what a conversation is.
 
-use crate::answer::{Answer, Reading, Step};
+use crate::answer::{self, Answer, Follow, Step};
 use crate::asked::Asked;
 use crate::callback::{UserData, Waiting, call, follow};
 use crate::failure::{Code, Failure, Result};
 use crate::handle::{Handles, Kind};
-use crate::loaded::{Loaded, MODELS, Work};
+use crate::loaded::{Loaded, MODELS, Stop, Work};
 use crate::output::{c_string, owned, put_required};
 use crate::types::{EventKind, cactus_event, cactus_event_callback, cactus_model, cactus_request};
 use crate::{guard, input};
-use cactus_engine::CancelToken;
 use cactus_engine::chat::Delta;
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
@@ -29,7 +28,9 @@ pub(crate) static REQUESTS: Handles<Underway> = Handles::new(Kind::Request);
 #[derive(Debug)]
 pub(crate) struct Underway {
     number: u64,
-    cancel: CancelToken,
+    stop: Stop,
+    /// There is no callback: events are kept until they are asked for.
+    is_polled: bool,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -40,10 +41,30 @@ struct State {
     events: VecDeque<Event>,
     /// The whole result, or why there is none.
     result: Option<Result<String>>,
+    /// What a person was asked, until it is known what they said.
+    question: Option<Question>,
     /// Nobody wants to hear of it any more.
     closed: bool,
     /// Its thread is done with it.
     ended: bool,
+}
+
+/// What a person says to [`EventKind::Consent`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Question {
+    Open,
+    Answered(bool),
+}
+
+impl State {
+    /// Answers what a person is asked; whether they are.
+    fn answer(&mut self, yes: bool) -> bool {
+        let open = self.question == Some(Question::Open);
+        if open {
+            self.question = Some(Question::Answered(yes));
+        }
+        open
+    }
 }
 
 /// An event, to keep.
@@ -113,11 +134,12 @@ impl Underway {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let request = Arc::new(Underway {
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
-            cancel: work.cancel().clone(),
+            stop: work.stop().clone(),
+            is_polled: listener.callback.is_none(),
             state: Mutex::default(),
             changed: Condvar::new(),
         });
-        let reading = Reading::begin(&work, asked)?;
+        let reading = answer::begin(&work, asked)?;
         let theirs = Arc::clone(&request);
         let thread = std::thread::Builder::new().name("cactus-request".to_owned());
         let spawned = thread.spawn(move || {
@@ -136,7 +158,7 @@ impl Underway {
             theirs.changed.notify_all();
         });
         if let Err(e) = spawned {
-            request.cancel.cancel();
+            request.stop.stop();
             return Err(Failure::new(Code::System, format!("a thread cannot be started: {e}")));
         }
         Ok(request)
@@ -146,8 +168,9 @@ impl Underway {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn follow(&self, mut reading: Reading, listener: Listener, at_end: AtEnd) {
+    fn follow(self: &Arc<Self>, mut reading: Box<dyn Follow>, listener: Listener, at_end: AtEnd) {
         let mut at_end = Some(at_end);
+        let mut asks = false;
         while reading.next(&mut |step| {
             let event = match step {
                 Step::Written { .. } => return,
@@ -162,6 +185,12 @@ impl Underway {
                     Some(event) => event,
                     None => return,
                 },
+                Step::Source(json) => Event::json(EventKind::Source, &json),
+                Step::Replaced => Event::text(EventKind::Replaced, String::new()),
+                Step::Consent(json) => {
+                    asks = true;
+                    Event::json(EventKind::Consent, &json)
+                }
                 Step::Ended(answer) => {
                     if let Some(at_end) = at_end.take() {
                         at_end(&answer);
@@ -170,7 +199,39 @@ impl Underway {
                 }
             };
             self.tell(event, listener);
-        }) {}
+        }) {
+            if std::mem::take(&mut asks) {
+                reading.consent(self.said());
+            }
+        }
+    }
+
+    /// What the person said. Whoever polls has time for it; a callback has returned, and so was the last to be asked.
+    fn said(self: &Arc<Self>) -> bool {
+        if self.is_polled {
+            let this = Arc::downgrade(self);
+            self.stop.and(move || {
+                if let Some(this) = this.upgrade() {
+                    // Whoever looks at the state now sees that it was stopped, or hears of it.
+                    drop(this.state());
+                    this.changed.notify_all();
+                }
+            });
+        }
+        let mut state = self.state();
+        while self.is_polled && state.question == Some(Question::Open) && !self.stop.is_stopped() {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.question.take() == Some(Question::Answered(true))
+    }
+
+    /// Gives the answer of the person to [`EventKind::Consent`].
+    fn consent(&self, yes: bool) -> Result<()> {
+        match self.state().answer(yes) {
+            true => self.changed.notify_all(),
+            false => return Err(Failure::argument("`request`: it asks for no consent now")),
+        }
+        Ok(())
     }
 
     /// Keeps the result, and makes the last event of it.
@@ -202,6 +263,9 @@ impl Underway {
         let mut state = self.state();
         if state.closed {
             return;
+        }
+        if event.kind == EventKind::Consent {
+            state.question = Some(Question::Open);
         }
         let Some(function) = listener.callback else {
             state.events.push_back(event);
@@ -236,6 +300,10 @@ impl Underway {
             if state.ended || state.closed {
                 return Ok(None);
             }
+            // Whoever was asked and waits for more has not said yes.
+            if timeout != Some(Duration::ZERO) && state.answer(false) {
+                self.changed.notify_all();
+            }
             if waiting.is_none() {
                 waiting = Some(Waiting::begin(self.number).ok_or_else(in_callback)?);
             }
@@ -257,6 +325,10 @@ impl Underway {
         let mut state = self.state();
         let mut waiting = None;
         while !state.ended {
+            // Whoever waits for the end is not there to be asked; a callback is.
+            if self.is_polled && state.answer(false) {
+                self.changed.notify_all();
+            }
             if waiting.is_none() {
                 waiting = Some(Waiting::begin(self.number).ok_or_else(in_callback)?);
             }
@@ -274,7 +346,7 @@ impl Underway {
 
     /// Asks it to stop.
     pub(crate) fn cancel(&self) {
-        self.cancel.cancel();
+        self.stop.stop();
     }
 
     /// Cancels it, and waits until nothing of it runs, unless that would be to wait for this thread.
@@ -422,6 +494,14 @@ pub unsafe extern "C" fn cactus_request_cancel(request: *mut cactus_request) -> 
         REQUESTS.get(request.cast())?.cancel();
         Ok(())
     })
+}
+
+/// Answers the event `CONSENT` of a request: whether what it lists may leave this machine. With a callback, before that returns,
+/// from any thread. Without one, before `cactus_request_next` is called with a time to wait, or `cactus_request_wait`. Whoever goes
+/// on without an answer has said no. Fails where nothing is asked.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cactus_request_consent(request: *mut cactus_request, yes: bool) -> c_int {
+    guard::code(|| REQUESTS.get(request.cast())?.consent(yes))
 }
 
 /// Closes a request: cancels what is left of it, and waits until its callback has returned for the last time. Inside its own

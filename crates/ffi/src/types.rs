@@ -39,6 +39,15 @@ pub enum EventKind {
     Cancelled = 6,
     /// The end of a request that failed: `code` says how, `text` why.
     Failed = 7,
+    /// Of a model with a policy: who answers, before the first of it. `json` has `side` (`local` or `cloud`) and `target`, the
+    /// target's name or null.
+    Source = 8,
+    /// Of a model with a policy: what was said so far is void, as the side that said it failed. The other answers from the
+    /// beginning.
+    Replaced = 9,
+    /// Of a model with a policy: a person has to say whether this may leave, with `cactus_request_consent`. `json` has `classes`
+    /// (of content), `target`, `host` and `most`, what it may cost at most in dollars, as text.
+    Consent = 10,
 }
 
 impl EventKind {
@@ -52,6 +61,9 @@ impl EventKind {
             EventKind::Done => "done",
             EventKind::Cancelled => "cancelled",
             EventKind::Failed => "failed",
+            EventKind::Source => "source",
+            EventKind::Replaced => "replaced",
+            EventKind::Consent => "consent",
         }
     }
 }

@@ -85,6 +85,7 @@ fn misbehave(what: usize) {
             4 => drop(cactus_model_close(held(&MODEL))),
             5 => cactus_stop(held(&MODEL)),
             6 => cactus_clear_error(),
+            7 => drop(cactus_request_consent(held(&REQUEST), true)),
             _ => {}
         }
     }
@@ -93,7 +94,7 @@ fn misbehave(what: usize) {
 unsafe extern "C" fn on_event(event: *const cactus_event, user_data: *mut c_void) {
     // SAFETY: as the module says.
     let (event, text, json) = unsafe { ((*event).kind, text((*event).text), text((*event).json)) };
-    assert!((1..=7).contains(&event), "event {event}");
+    assert!((1..=10).contains(&event), "event {event}");
     assert!(
         json.is_empty() || serde_json::from_str::<serde_json::Value>(&json).is_ok(),
         "{text} {json}"
@@ -149,7 +150,7 @@ fn last_error() -> i32 {
     // SAFETY: as the module says.
     assert_eq!(unsafe { cactus_last_error(&raw mut error) }, 0);
     let message = text(error.message);
-    assert!((-18..-1).contains(&error.code), "{} {message}", error.code);
+    assert!((-19..-1).contains(&error.code), "{} {message}", error.code);
     assert!(!message.is_empty() && text(error.kind) != "unknown");
     error.code
 }
@@ -481,7 +482,15 @@ impl Run<'_> {
                     taken(string, done);
                     done
                 }
-                14 => ours(cactus_request_cancel(self.handle(2))),
+                14 => match self.below(4) {
+                    0 => ours(cactus_request_consent(self.handle(2), self.flag())),
+                    1 => ours(cactus_model_set_policy(
+                        self.handle(0),
+                        start(&self.text()),
+                        start(&self.text()),
+                    )),
+                    _ => ours(cactus_request_cancel(self.handle(2))),
+                },
                 15 => ours(cactus_request_close(self.handle(2))),
                 16 => {
                     let (model, defaults, mut session) = (self.handle(0), self.text(), null_mut());

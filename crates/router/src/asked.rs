@@ -38,10 +38,11 @@ impl std::fmt::Debug for Prepared {
 }
 
 impl Asked {
-    pub(crate) fn new(router: &Router, ask: Ask) -> Result<Asked> {
+    pub(crate) fn new(router: &Router, mut ask: Ask) -> Result<Asked> {
         if let Some(name) = &ask.target {
             router.check(name)?;
         }
+        let made = ask.ready.take();
         let chat = match ask.job.prompts.as_slice() {
             [Prompt::Chat(chat)] if ask.job.choices <= 1 => Some(chat.as_ref()),
             _ => None,
@@ -51,8 +52,13 @@ impl Asked {
             Some(local) => {
                 let model = local.scheduler.model();
                 let context = model.program().context_tokens();
-                let prompt = ask.job.prompts.first().cloned().unwrap_or(Prompt::Tokens(Vec::new()));
-                let mut ready = Ready::new(model, prompt, &ask.job.spec, context, ask.salt, ask.format_field)?;
+                let mut ready = match made {
+                    Some(ready) => ready,
+                    None => {
+                        let prompt = ask.job.prompts.first().cloned().unwrap_or(Prompt::Tokens(Vec::new()));
+                        Ready::new(model, prompt, &ask.job.spec, context, ask.salt, ask.format_field)?
+                    }
+                };
                 ready.request.signals = true;
                 let calls = chat.is_some_and(|chat| !chat.tools.is_empty());
                 let calibration = local.calibration(&ready.request.options, calls);

@@ -11,7 +11,7 @@ use cactus_hybrid::budget::{Folder, History, Journal, Spent};
 use cactus_hybrid::money::Pico;
 use cactus_hybrid::policy::{self, Handoff, Policy};
 use cactus_hybrid::score::{Key, Section};
-use cactus_protocol::Job;
+use cactus_protocol::{Job, Ready};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -138,6 +138,8 @@ pub struct Ask {
     pub user: String,
     /// Keeps tenants of the engine's prefix cache apart, as [`cactus_engine::scheduler::Request::salt`].
     pub salt: u64,
+    /// The prompt of `job` as the model on this machine takes it, where the caller has made it already; `salt` is in it then.
+    pub ready: Option<Ready>,
 }
 
 impl Ask {
@@ -153,6 +155,7 @@ impl Ask {
             session: String::new(),
             user: String::new(),
             salt: 0,
+            ready: None,
         }
     }
 }

@@ -17,6 +17,8 @@ use std::path::Path;
 pub struct Setup<'a> {
     /// A policy file.
     pub file: Option<&'a Path>,
+    /// The text of one, where there is no file.
+    pub text: Option<&'a str>,
     /// A target: a name of the policy file, of the table of targets, or `http://HOST:PORT/v1#MODEL`.
     pub target: Option<&'a str>,
     /// Whether to hand off at all.
@@ -52,11 +54,15 @@ impl Setup<'_> {
             configured.policy =
                 Policy::from_toml(&text).map_err(|e| Error::Policy(format!("the policy `{}`, {e}", file.display())))?;
         }
+        if let Some(text) = self.text.filter(|_| self.file.is_none()) {
+            configured.policy =
+                Policy::from_toml(text).map_err(|e| Error::Policy(format!("the text of the policy, {e}")))?;
+        }
         if let Some(target) = self.target {
             let name = self.target(target, &mut configured)?;
             configured.policy.prefer = vec![name.clone()];
             configured.target = Some(name);
-            if self.file.is_none() {
+            if self.file.is_none() && self.text.is_none() {
                 // Whoever names a target wants it asked, and is asked what may leave.
                 configured.policy.consent.classes = Class::ALL.map(|class| (class, Leave::Ask)).into();
                 configured.policy.tool_default = policy::ToolUse::CloudMayCall;

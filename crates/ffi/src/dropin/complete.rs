@@ -1,7 +1,7 @@
 //! Answers of the public API: `cactus_complete` and `cactus_prefill`.
 
 use super::request::{Arguments, completion, failed, ram_usage_mb, rounded};
-use crate::answer::Reading;
+use crate::answer::{Reading, begin, whole};
 use crate::callback::call;
 use crate::failure::{Code, Failure, Result};
 use crate::loaded::MODELS;
@@ -57,9 +57,11 @@ pub unsafe extern "C" fn cactus_complete(
                 Arguments::new(messages_json, options_json, tools_json)?
             };
             let work = MODELS.get(model)?.begin()?;
-            let reading = Reading::begin(&work, arguments.read(work.model().engine())?)?;
+            let mut asked = arguments.read(work.model().engine())?;
+            asked.routing.whole = callback.is_none();
+            let mut reading = begin(&work, asked)?;
             let mut last = 0;
-            let answer = reading.whole(&mut |text, token| {
+            let answer = whole(reading.as_mut(), &mut |text, token| {
                 last = token.unwrap_or(last);
                 if let Some(function) = callback {
                     let text = CString::new(text.replace('\0', "")).unwrap_or_default();
@@ -103,7 +105,7 @@ pub unsafe extern "C" fn cactus_prefill(
             // The scheduler keeps what it computed of a prompt. One token is the least that it makes.
             asked.options.max_tokens = 1;
             asked.chat.constraint = None;
-            let answer = Reading::begin(&work, asked)?.whole(&mut |_, _| {})?;
+            let answer = whole(&mut Reading::begin(&work, asked)?, &mut |_, _| {})?;
             if answer.is_cancelled() {
                 return Err(Failure::new(Code::Cancelled, "the computation was stopped"));
             }

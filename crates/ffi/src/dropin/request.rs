@@ -4,7 +4,7 @@
 //! deliberately computes nothing.
 
 use crate::answer::Answer;
-use crate::asked::{Asked, tools};
+use crate::asked::{Asked, Routing, tools};
 use crate::failure::{Failure, Result};
 use crate::input;
 use cactus_engine::chat::{Chat, ChatRequest, ToolChoice};
@@ -78,6 +78,10 @@ impl<'a> Arguments<'a> {
             chat: Chat::new(model, &request)?,
             options: options.generate(model)?,
             priority: Priority::Normal,
+            routing: Routing {
+                conversation: Some(Box::new(request)),
+                ..Routing::default()
+            },
         })
     }
 
@@ -218,6 +222,10 @@ pub(super) fn completion(answer: &Answer, threshold: f64) -> Value {
         "cached_tokens": c.cached_tokens,
         "finish_reason": if c.finish_reason == FinishReason::Cancelled { json!("stopped") } else { json!(c.finish_reason) },
     });
+    if let Some(route) = &answer.route {
+        result["cloud_handoff"] = json!(answer.is_from_target());
+        result["confidence"] = route.get("confidence").cloned().unwrap_or_default();
+    }
     if !answer.message.reasoning.is_empty() {
         result["thinking"] = json!(answer.message.reasoning.trim());
     }

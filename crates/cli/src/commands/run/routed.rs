@@ -46,6 +46,7 @@ impl Routed {
             budget: args.budget.as_deref(),
             consent: &args.consent,
             targets: Some(&own),
+            ..Setup::default()
         };
         let configured = setup.read(&|name| std::env::var(name).ok())?;
         let target = configured.target.clone();

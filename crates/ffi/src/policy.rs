@@ -1,0 +1,65 @@
+//! Policies of models: who else may answer, what may leave, and for how much.
+//!
+//! Purpose: the one place that knows whether this build can hand off. With the feature `cloud` a policy is read as the command
+//! line reads one, and requests of its model go by `routed`. Without it nothing below this crate can send, and a policy gets an
+//! error that says so.
+
+use crate::loaded::MODELS;
+use crate::types::cactus_model;
+use crate::{guard, input};
+use std::ffi::{c_char, c_int};
+use std::sync::Arc;
+
+/// Gives a model a policy for its requests from now on: what the model should not answer may be handed to a target. `policy_toml`
+/// is the text of a policy file (docs/reference/policy.md), or NULL. `options_json` is NULL or an object, which comes after the
+/// text: `target` (a name of the policy or of the table of targets, or an address with a model, as
+/// `http://127.0.0.1:8081/v1#name`), `handoff` (`auto`, `never`, `always`), `budget` (the most that a session may cost, in dollars
+/// as text), `consent` (an array of what may leave without a question: `text`, `tool_result`, `image`, `audio`, `document`) and
+/// `state` (the folder of budget, record and keys; that of the command line where it is not given). With both NULL the model
+/// answers alone again. Requests under way stay as they are. What is wrong changes nothing. A library that was built without the
+/// cloud gives `CACTUS_CODE_NOT_IN_BUILD`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cactus_model_set_policy(
+    model: *mut cactus_model,
+    policy_toml: *const c_char,
+    options_json: *const c_char,
+) -> c_int {
+    guard::code(|| {
+        // SAFETY: the header's contract of strings.
+        let (text, options) = unsafe {
+            (
+                input::optional_text(policy_toml, "policy_toml")?,
+                input::optional_text(options_json, "options_json")?,
+            )
+        };
+        let model = MODELS.get(model.cast())?;
+        let policy = match (text, options) {
+            (None, None) => None,
+            (text, options) => {
+                let options = input::object(options, "options_json")?;
+                Some(Arc::new(Policy::new(&model, text, &options)?))
+            }
+        };
+        model.set_policy(policy);
+        Ok(())
+    })
+}
+
+#[cfg(feature = "cloud")]
+pub(crate) use crate::routed::Policy;
+
+/// There is none in this build.
+#[cfg(not(feature = "cloud"))]
+#[derive(Debug)]
+pub(crate) enum Policy {}
+
+#[cfg(not(feature = "cloud"))]
+impl Policy {
+    fn new(
+        _model: &Arc<crate::loaded::Loaded>,
+        _text: Option<&str>,
+        _options: &serde_json::Map<String, serde_json::Value>,
+    ) -> crate::failure::Result<Policy> {
+        Err(crate::failure::Failure::not_in_build("handing requests off"))
+    }
+}

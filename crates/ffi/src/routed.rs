@@ -1,0 +1,323 @@
+//! Answers of this machine or of a target, as the policy of a model says.
+//!
+//! Purpose: from what C gives to a router, and from the router's events to the steps that `answer` has for every request. It
+//! decides nothing; who asks a person is the caller's program, by the event `CONSENT`.
+
+use crate::answer::{Answer, Follow, Step};
+use crate::asked::{Asked, Handoff, list, text};
+use crate::failure::{Code, Failure, Result};
+use crate::loaded::{Loaded, Work};
+use cactus_engine::chat::{Delta, Message};
+use cactus_engine::{Completion, FinishReason, GenerateOptions};
+use cactus_protocol::{End, Event as Said, Job, KeepAlive, Kind, Prompt, Ready, Reason, Spec};
+use cactus_router::hybrid::policy;
+use cactus_router::hybrid::redact::Class;
+use cactus_router::hybrid::route::Side;
+use cactus_router::setup::Setup;
+use cactus_router::{Answered, Ask, Error, Event, Keys, Local, Question, Router, Running};
+use serde_json::{Map, Value, json};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Fields of the options.
+const FIELDS: [&str; 5] = ["target", "handoff", "budget", "consent", "state"];
+
+/// The policy of a model, ready to be followed.
+#[derive(Debug)]
+pub(crate) struct Policy {
+    router: Arc<Router>,
+    local: Local,
+    target: Option<String>,
+    /// Names the requests that name no session to the budget: all of them together.
+    session: String,
+}
+
+impl Policy {
+    /// Reads a policy for `model`. A target that the options name, and that cannot be asked, is an error here, before the first
+    /// request.
+    ///
+    /// # Errors
+    /// [`Code::Argument`] for what is wrong with text or options; [`Code::System`] for the folder.
+    pub(crate) fn new(model: &Arc<Loaded>, toml: Option<&str>, options: &Map<String, Value>) -> Result<Policy> {
+        let wrong = |failure: Failure| Failure::new(failure.code, format!("`options_json`: {}", failure.message));
+        if let Some(unknown) = options.keys().find(|key| !FIELDS.contains(&key.as_str())) {
+            let known = FIELDS.join(", ");
+            let what = format!("`options_json`: `{unknown}` is unknown; the options are {known}");
+            return Err(Failure::argument(what));
+        }
+        let consent = consent(options).map_err(wrong)?;
+        let state = match text(options, "state").map_err(wrong)? {
+            Some(folder) => PathBuf::from(folder),
+            None => {
+                let home = dirs::state_dir().or_else(dirs::data_local_dir);
+                cactus_router::default_folder(home).ok_or_else(|| {
+                    let what =
+                        "this system has no folder for budget and record; name one as `state`, or in CACTUS_STATE";
+                    Failure::new(Code::System, what)
+                })?
+            }
+        };
+        let own = state.join("targets.toml");
+        let setup = Setup {
+            text: toml,
+            target: text(options, "target").map_err(wrong)?,
+            handoff: Handoff::read(options, "handoff").map_err(wrong)?.map(Into::into),
+            budget: text(options, "budget").map_err(wrong)?,
+            consent: &consent,
+            targets: Some(&own),
+            ..Setup::default()
+        };
+        let configured = setup.read(&|name| std::env::var(name).ok())?;
+        let target = configured.target.clone();
+        let router = Router::new(configured, &state, &Keys::new(state.join("keys")))?;
+        if let Some(target) = &target {
+            router.check(target)?;
+        }
+        Ok(Policy {
+            router: Arc::new(router),
+            local: Local::new(Arc::clone(model.scheduler()), Duration::ZERO)?,
+            target,
+            session: format!("c-{}-{}", std::process::id(), cactus_protocol::new_id("")),
+        })
+    }
+}
+
+/// What may leave without a question.
+fn consent(options: &Map<String, Value>) -> Result<Vec<Class>> {
+    let class = |value: &Value| {
+        let found = Class::ALL.into_iter().find(|class| value == class.name());
+        found.ok_or_else(|| {
+            let known = Class::ALL.map(Class::name).join(", ");
+            Failure::argument(format!("`consent`: expected each to be one of {known}, found {value}"))
+        })
+    };
+    list(options, "consent")?
+        .unwrap_or_default()
+        .iter()
+        .map(class)
+        .collect()
+}
+
+/// Follows one answer, whoever gives it.
+#[derive(Debug)]
+pub(crate) struct Routed {
+    running: Running,
+    message: Message,
+    end: Option<End>,
+    /// Tokens of the prompt, and of these those found in the cache, by this machine's count.
+    prompt: (usize, usize),
+    is_constrained: bool,
+    ended: bool,
+}
+
+impl Routed {
+    /// Begins to answer `asked`, to be cancelled with `work`.
+    ///
+    /// # Errors
+    /// Those of [`Router::start`].
+    pub(crate) fn begin(policy: &Policy, work: &Work, asked: Asked) -> Result<Routed> {
+        let Asked {
+            chat,
+            options,
+            priority,
+            routing,
+        } = asked;
+        let salt = work.model().salt();
+        let is_constrained = chat.constraint.is_some();
+        let prompt = match routing.conversation {
+            Some(conversation) => Prompt::Chat(conversation),
+            None => Prompt::Tokens(chat.prompt.clone()),
+        };
+        let job = Job {
+            model: String::new(),
+            prompts: vec![prompt],
+            choices: 1,
+            spec: Spec {
+                options: given(&options, work.model().engine().default_options()),
+                ..Spec::default()
+            },
+            stream: !routing.whole,
+            keep_alive: KeepAlive::Default,
+        };
+        let (reader, notes) = (Some(chat.reader.clone()), chat.notes.clone());
+        let mut request = chat.request(options);
+        (request.priority, request.salt) = (priority, salt);
+        let ask = Ask {
+            target: policy.target.clone(),
+            handoff: routing.handoff.map(Into::into),
+            session: routing.session.unwrap_or_else(|| policy.session.clone()),
+            user: routing.user.unwrap_or_default(),
+            salt,
+            ready: Some(Ready { request, reader, notes }),
+            ..Ask::new(Some(policy.local.clone()), job)
+        };
+        let running = policy.router.start(ask)?;
+        let canceller = running.canceller();
+        work.stop().and(move || canceller.cancel());
+        Ok(Routed {
+            running,
+            message: Message::default(),
+            end: None,
+            prompt: (0, 0),
+            is_constrained,
+            ended: false,
+        })
+    }
+
+    /// The whole answer.
+    fn answer(&mut self, mut answered: Answered) -> Result<Box<Answer>> {
+        if let Some(failure) = answered.failure.take() {
+            return Err(failure.into());
+        }
+        let end = self.end.take();
+        let route = answered.to_json();
+        let outcome = &answered.outcome;
+        let is_local = outcome.answered_by == Some(Side::Local);
+        let (mut prompt_tokens, mut cached_tokens) = self.prompt;
+        if !is_local && let Some(counted) = answered.usage.input.and_then(|n| usize::try_from(n).ok()) {
+            (prompt_tokens, cached_tokens) = (counted, 0);
+        }
+        let reason = end.as_ref().map_or(&Reason::Cancelled, |end| &end.reason);
+        let (finish_reason, stop) = match reason {
+            Reason::Stop => (FinishReason::Stop, None),
+            Reason::StopString(stop) => (FinishReason::Stop, Some(stop.clone())),
+            Reason::Length => (FinishReason::Length, None),
+            Reason::Cancelled => (FinishReason::Cancelled, None),
+        };
+        let decode_tokens = end.as_ref().map_or(0, |end| end.completion_tokens);
+        let total = outcome.total_ms as f64;
+        let first = outcome.first_ms.map_or(total, |ms| ms as f64);
+        let rate = |tokens: usize, ms: f64| if ms > 0.0 { 1e3 * tokens as f64 / ms } else { 0.0 };
+        let completion = Completion {
+            response: self.message.text.clone(),
+            completion_token_ids: end.as_ref().map(|end| end.token_ids.clone()).unwrap_or_default(),
+            finish_reason,
+            whole: !self.is_constrained || finish_reason == FinishReason::Stop,
+            stop,
+            time_to_first_token_ms: first,
+            total_time_ms: total,
+            prefill_tps: match &end {
+                Some(end) if is_local => rate(prompt_tokens - cached_tokens, end.times.prompt.as_secs_f64() * 1e3),
+                _ => 0.0,
+            },
+            decode_tps: rate(decode_tokens.saturating_sub(1), total - first),
+            ram_usage_mb: None,
+            prefill_tokens: prompt_tokens,
+            cached_tokens,
+            decode_tokens,
+            drafted_tokens: 0,
+            accepted_tokens: 0,
+            total_tokens: prompt_tokens + decode_tokens,
+            seed: end.as_ref().map_or(0, |end| end.seed),
+            logprobs: Vec::new(),
+            prompt_logprobs: Vec::new(),
+        };
+        let mut notes = end.map(|end| end.notes).unwrap_or_default();
+        notes.extend(answered.notes);
+        Ok(Box::new(Answer {
+            message: std::mem::take(&mut self.message),
+            completion,
+            notes,
+            route: Some(route),
+        }))
+    }
+}
+
+impl Follow for Routed {
+    fn next(&mut self, take: &mut dyn FnMut(Step)) -> bool {
+        if self.ended {
+            return false;
+        }
+        match self.running.next() {
+            Some(Event::Consent(question)) => take(Step::Consent(asked(&question))),
+            Some(Event::Source { side, target }) => {
+                let side = match side {
+                    Side::Local => "local",
+                    Side::Cloud => "cloud",
+                };
+                take(Step::Source(json!({"side": side, "target": target})));
+            }
+            Some(Event::Replaced) => {
+                self.message = Message::default();
+                self.end = None;
+                take(Step::Replaced);
+            }
+            Some(Event::Said(Said::Started {
+                prompt_tokens,
+                cached_tokens,
+            })) => {
+                self.prompt = (prompt_tokens, cached_tokens);
+                take(Step::Started {
+                    prompt_tokens,
+                    cached_tokens,
+                });
+            }
+            Some(Event::Said(Said::Delta(delta))) => {
+                if let Delta::Text(text) = &delta {
+                    let (text, token) = (text.clone(), None);
+                    take(Step::Written { text, token });
+                }
+                self.message.add(delta.clone());
+                take(Step::Added(delta));
+            }
+            Some(Event::Said(Said::End(end))) => self.end = Some(end),
+            Some(Event::Said(_)) => {}
+            Some(Event::End(answered)) => {
+                self.ended = true;
+                take(Step::Ended(self.answer(*answered)));
+            }
+            None => {
+                self.ended = true;
+                let lost = Failure::new(Code::Internal, "an answer has not ended");
+                take(Step::Ended(Err(lost)));
+            }
+        }
+        true
+    }
+
+    fn consent(&mut self, yes: bool) {
+        self.running.consent(yes);
+    }
+}
+
+/// What a person is asked.
+fn asked(question: &Question) -> Value {
+    let classes: Vec<&str> = question.classes.iter().map(|class| class.name()).collect();
+    json!({"classes": classes, "target": question.target, "host": question.host, "most": question.most})
+}
+
+/// The options that are not the model's own, and the limit: what a target is told.
+fn given(options: &GenerateOptions, defaults: &GenerateOptions) -> Map<String, Value> {
+    let defaults = defaults.to_json();
+    let mut given = options.to_json();
+    given.retain(|name, value| name == "max_tokens" || defaults.get(name) != Some(value));
+    given
+}
+
+impl From<Handoff> for policy::Handoff {
+    fn from(handoff: Handoff) -> policy::Handoff {
+        match handoff {
+            Handoff::Auto => policy::Handoff::Auto,
+            Handoff::Never => policy::Handoff::Never,
+            Handoff::Always => policy::Handoff::Always,
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        let code = match &error {
+            Error::Policy(_) | Error::Target(_) => Code::Argument,
+            Error::File(_) => Code::System,
+            Error::Request(error) => match (error.kind, error.code) {
+                (_, Some("context_length_exceeded")) => Code::ContextFull,
+                (Kind::Invalid, _) => Code::Argument,
+                (Kind::Busy, _) => Code::Busy,
+                _ => Code::Unanswered,
+            },
+            _ => Code::Unanswered,
+        };
+        Failure::new(code, error.to_string())
+    }
+}

@@ -1,0 +1,293 @@
+//! Policies: who answers, what a person is asked, and what the result says of it, with a target on a real connection.
+
+use crate::support::*;
+use cactus_ffi::*;
+use serde_json::{Value, json};
+use std::ffi::c_void;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::ptr::{null, null_mut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A target that answers every request with `body`, and counts them.
+struct Target {
+    port: u16,
+    asked: Arc<AtomicUsize>,
+}
+
+/// A stream of chat completions that says "from afar".
+fn afar() -> Vec<u8> {
+    let mut text = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n".to_owned();
+    for (choices, usage) in [
+        (
+            json!([{"index": 0, "delta": {"content": "from afar"}, "finish_reason": null}]),
+            Value::Null,
+        ),
+        (
+            json!([{"index": 0, "delta": {}, "finish_reason": "stop"}]),
+            json!({"prompt_tokens": 20, "completion_tokens": 9, "total_tokens": 29}),
+        ),
+    ] {
+        let chunk = json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices, "usage": usage});
+        text += &format!("data: {chunk}\n\n");
+    }
+    (text + "data: [DONE]\n\n").into_bytes()
+}
+
+fn failure() -> Vec<u8> {
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}"
+        .to_vec()
+}
+
+fn read(stream: &mut TcpStream) {
+    let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        let count = stream.read(&mut buffer).unwrap_or(0);
+        bytes.extend_from_slice(&buffer[..count]);
+        let text = String::from_utf8_lossy(&bytes).to_ascii_lowercase();
+        let whole = text.split_once("\r\n\r\n").is_some_and(|(head, body)| {
+            let length = head.split("content-length: ").nth(1);
+            let length = length.and_then(|rest| rest.split("\r\n").next());
+            length.is_none_or(|n| body.len() >= n.parse().unwrap())
+        });
+        if count == 0 || whole {
+            return;
+        }
+    }
+}
+
+impl Target {
+    fn new(body: Vec<u8>) -> Target {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = Target {
+            port: listener.local_addr().unwrap().port(),
+            asked: Arc::default(),
+        };
+        let asked = Arc::clone(&target.asked);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                read(&mut stream);
+                asked.fetch_add(1, Ordering::SeqCst);
+                let _ = stream.write_all(&body);
+            }
+        });
+        target
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    /// A policy that hands everything to this target; a dollar for a million tokens.
+    fn toml(&self, text: &str) -> String {
+        format!(
+            "version = 1\nhandoff = \"always\"\n[consent]\ntext = \"{text}\"\n[targets.t]\nprotocol = \"openai_chat\"\n\
+             base_url = \"http://127.0.0.1:{}/v1\"\nmodel = \"m\"\nmax_output_tokens = 100\n\
+             input_usd_per_million = 1\noutput_usd_per_million = 1\n",
+            self.port
+        )
+    }
+}
+
+fn set(model: &Model, toml: Option<&str>, options: Option<&Value>) -> Result<(), (i32, String)> {
+    let (toml, options) = (toml.map(c), options.map(|options| c(&options.to_string())));
+    let place = |text: &Option<std::ffi::CString>| text.as_ref().map_or(null(), |text| text.as_ptr());
+    match unsafe { cactus_model_set_policy(model.0, place(&toml), place(&options)) } {
+        0 => Ok(()),
+        _ => Err(error()),
+    }
+}
+
+/// Events until the end; the question is answered with `yes`, where that is given.
+fn events(request: *mut cactus_request, yes: Option<bool>) -> Vec<Value> {
+    let mut events: Vec<Value> = Vec::new();
+    loop {
+        let (mut event, mut over) = (null_mut(), false);
+        assert_eq!(
+            unsafe { cactus_request_next(request, 10_000, &raw mut event, &raw mut over) },
+            0,
+            "{}",
+            error().1
+        );
+        if over {
+            return events;
+        }
+        if event.is_null() {
+            continue;
+        }
+        let event: Value = serde_json::from_str(&taken(event)).unwrap();
+        if let Some(yes) = yes.filter(|_| event["event"] == "consent") {
+            assert_eq!(unsafe { cactus_request_consent(request, yes) }, 0, "{}", error().1);
+        }
+        events.push(event);
+    }
+}
+
+fn kinds(events: &[Value]) -> Vec<&str> {
+    events.iter().map(|event| event["event"].as_str().unwrap()).collect()
+}
+
+fn hello() -> String {
+    json!({"messages": [{"role": "user", "content": "hello"}], "options": {"max_tokens": 5, "temperature": 0}})
+        .to_string()
+}
+
+#[test]
+fn a_target_answers_and_the_result_says_who_why_and_for_how_much() {
+    let (model, target, folder) = (Model::load(), Target::new(afar()), tempfile::tempdir().unwrap());
+    let options = json!({"state": folder.path()});
+    set(&model, Some(&target.toml("always")), Some(&options)).unwrap();
+    let request = start(&model, &hello(), None, null_mut()).unwrap();
+    let events = events(request, None);
+    let result = wait(request).unwrap();
+    close(request);
+    let source = events.iter().find(|event| event["event"] == "source").unwrap();
+    assert_eq!((&source["side"], &source["target"]), (&json!("cloud"), &json!("t")));
+    assert_eq!(result["message"]["content"], "from afar");
+    assert_eq!(events.last().unwrap()["result"], result);
+    assert_eq!(
+        (&result["route"], &result["answered_by"]),
+        (&json!("cloud"), &json!("t"))
+    );
+    assert_eq!(
+        (&result["cost_usd"], &result["cost_is_exact"]),
+        (&json!(29e-6), &json!(true))
+    );
+    assert_eq!(
+        (&result["attempts"], &result["finish_reason"]),
+        (&json!(1), &json!("stop"))
+    );
+    // The public functions go the same way.
+    let (bytes, text) = buffered(1 << 16, |buffer, size| unsafe {
+        cactus_complete(
+            model.public(),
+            c(HELLO).as_ptr(),
+            buffer,
+            size,
+            null(),
+            null(),
+            None,
+            null_mut(),
+            null(),
+            0,
+        )
+    });
+    assert!(bytes > 0, "{text}");
+    let public: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (&public["cloud_handoff"], &public["response"]),
+        (&json!(true), &json!("from afar"))
+    );
+    // One request may stay here, and so do all without a policy.
+    let mut local: Value = serde_json::from_str(&hello()).unwrap();
+    local["handoff"] = json!("never");
+    for policy in [true, false] {
+        if !policy {
+            set(&model, None, None).unwrap();
+        }
+        let request = start(&model, &local.to_string(), None, null_mut()).unwrap();
+        let result = wait(request).unwrap();
+        close(request);
+        assert_eq!(result.get("route"), policy.then_some(&json!("local")), "{result}");
+    }
+    assert_eq!(target.asked(), 2);
+}
+
+#[test]
+fn nothing_leaves_without_a_yes() {
+    let (model, target, folder) = (Model::load(), Target::new(afar()), tempfile::tempdir().unwrap());
+    let options = json!({"state": folder.path()});
+    set(&model, Some(&target.toml("ask")), Some(&options)).unwrap();
+    for (yes, route) in [(None, "local"), (Some(false), "local"), (Some(true), "cloud")] {
+        assert_eq!(target.asked(), 0);
+        let request = start(&model, &hello(), None, null_mut()).unwrap();
+        let events = events(request, yes);
+        let result = wait(request).unwrap();
+        assert_eq!(unsafe { cactus_request_consent(request, true) }, Code::Argument as i32);
+        close(request);
+        let question = events.iter().find(|event| event["event"] == "consent").unwrap();
+        assert_eq!(
+            (&question["classes"], &question["target"]),
+            (&json!(["text"]), &json!("t"))
+        );
+        assert_eq!(question["host"], format!("127.0.0.1:{}", target.port));
+        assert_eq!(result["route"], route, "{yes:?}: {:?}", kinds(&events));
+    }
+    // Whoever waits for the end is not there to be asked, and whoever closes or cancels is not waited for.
+    let request = start(&model, &hello(), None, null_mut()).unwrap();
+    assert_eq!(wait(request).unwrap()["reason"], "denied_by_person");
+    close(request);
+    let request = start(&model, &hello(), None, null_mut()).unwrap();
+    close(request);
+    let left = start(&model, &hello(), None, null_mut()).unwrap();
+    model.close();
+    close(left);
+    assert_eq!(target.asked(), 1);
+}
+
+#[test]
+fn a_callback_answers_before_it_returns() {
+    static REQUEST: AtomicUsize = AtomicUsize::new(0);
+    unsafe extern "C" fn hear(event: *const cactus_event, user: *mut c_void) {
+        if unsafe { (*event).kind } == EventKind::Consent as i32 && !user.is_null() {
+            let mut request = 0;
+            while request == 0 {
+                std::thread::yield_now();
+                request = REQUEST.load(Ordering::SeqCst);
+            }
+            let request = std::ptr::without_provenance_mut(request);
+            assert_eq!(unsafe { cactus_request_consent(request, true) }, 0);
+        }
+    }
+    let (model, target, folder) = (Model::load(), Target::new(afar()), tempfile::tempdir().unwrap());
+    let options = json!({"state": folder.path()});
+    set(&model, Some(&target.toml("ask")), Some(&options)).unwrap();
+    for (user, route) in [(null_mut(), "local"), (std::ptr::dangling_mut::<u8>().cast(), "cloud")] {
+        let request = start(&model, &hello(), Some(hear), user).unwrap();
+        REQUEST.store(request.addr(), Ordering::SeqCst);
+        assert_eq!(wait(request).unwrap()["route"], route);
+        close(request);
+    }
+}
+
+#[test]
+fn a_target_that_fails_is_replaced_and_what_is_wrong_is_said() {
+    let (model, target, folder) = (Model::load(), Target::new(failure()), tempfile::tempdir().unwrap());
+    let state = json!({"state": folder.path()});
+    set(&model, Some(&target.toml("always")), Some(&state)).unwrap();
+    let request = start(&model, &hello(), None, null_mut()).unwrap();
+    let result = wait(request).unwrap();
+    close(request);
+    assert_eq!(
+        (&result["answered_by"], &result["reason"]),
+        (&json!("local"), &json!("cloud_failed"))
+    );
+    // What is wrong changes nothing.
+    for (toml, options, want) in [
+        (Some("version = 1\nhandof = \"auto\"\n"), &state, "line 2"),
+        (None, &json!({"target": "nobody"}), "nobody"),
+        (None, &json!({"targets": "t"}), "targets"),
+        (None, &json!({"handoff": "maybe"}), "auto, never or always"),
+        (None, &json!({"consent": ["all"]}), "tool_result"),
+        (None, &json!({"budget": "much"}), "budget"),
+        (None, &json!({"target": "https://example.com/v1#m"}), "costs"),
+    ] {
+        let (code, message) = set(&model, toml, Some(options)).unwrap_err();
+        assert!(
+            code == Code::Argument as i32 && message.contains(want),
+            "{code} {message}"
+        );
+    }
+    let before = target.asked();
+    let request = start(&model, &hello(), None, null_mut()).unwrap();
+    wait(request).unwrap();
+    close(request);
+    assert!(target.asked() > before, "the policy is still there");
+    set(&model, None, None).unwrap();
+    let mut always: Value = serde_json::from_str(&hello()).unwrap();
+    always["handoff"] = json!("always");
+    let (code, message) = start(&model, &always.to_string(), None, null_mut()).unwrap_err();
+    assert!(code == Code::Argument as i32 && message.contains("policy"), "{message}");
+}
