@@ -76,6 +76,7 @@ impl Policy {
             budget: budget.as_deref(),
             consent: &classes,
             targets: Some(&own),
+            ..Setup::default()
         };
         let made = live::outside(py, || {
             let configured = setup.read(&|name| std::env::var(name).ok())?;
