@@ -11,10 +11,10 @@ use cactus_engine::chat::{Delta, Message};
 use cactus_engine::{Completion, FinishReason, GenerateOptions};
 use cactus_protocol::{End, Event as Said, Job, KeepAlive, Kind, Prompt, Ready, Reason, Spec};
 use cactus_router::hybrid::policy;
-use cactus_router::hybrid::redact::Class;
+use cactus_router::hybrid::redact::{Class, UnknownClass};
 use cactus_router::hybrid::route::Side;
 use cactus_router::setup::Setup;
-use cactus_router::{Answered, Ask, Error, Event, Keys, Local, Question, Router, Running};
+use cactus_router::{Answered, Ask, Error, Event, Keys, Local, Router, Running};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -86,11 +86,8 @@ impl Policy {
 /// What may leave without a question.
 fn consent(options: &Map<String, Value>) -> Result<Vec<Class>> {
     let class = |value: &Value| {
-        let found = Class::ALL.into_iter().find(|class| value == class.name());
-        found.ok_or_else(|| {
-            let known = Class::ALL.map(Class::name).join(", ");
-            Failure::argument(format!("`consent`: expected each to be one of {known}, found {value}"))
-        })
+        let found = value.as_str().unwrap_or_default().parse();
+        found.map_err(|expected: UnknownClass| Failure::argument(format!("`consent`: {expected}, found {value}")))
     };
     list(options, "consent")?
         .unwrap_or_default()
@@ -230,7 +227,7 @@ impl Follow for Routed {
             return false;
         }
         match self.running.next() {
-            Some(Event::Consent(question)) => take(Step::Consent(asked(&question))),
+            Some(Event::Consent(question)) => take(Step::Consent(question.to_json())),
             Some(Event::Source { side, target }) => {
                 let side = match side {
                     Side::Local => "local",
@@ -282,11 +279,6 @@ impl Follow for Routed {
 }
 
 /// What a person is asked.
-fn asked(question: &Question) -> Value {
-    let classes: Vec<&str> = question.classes.iter().map(|class| class.name()).collect();
-    json!({"classes": classes, "target": question.target, "host": question.host, "most": question.most})
-}
-
 /// The options that are not the model's own, and the limit: what a target is told.
 fn given(options: &GenerateOptions, defaults: &GenerateOptions) -> Map<String, Value> {
     let defaults = defaults.to_json();

@@ -6,9 +6,7 @@ use cactus_protocol::{ApiError, Encoder, Job, Kind};
 use cactus_router::hybrid::policy::Handoff;
 use cactus_router::hybrid::redact::Class;
 use cactus_router::setup::Setup;
-use cactus_router::{
-    Answered, Ask, Canceller, Error, Event, Keys, Local, NotYet, Question, Router, default_folder, dollars,
-};
+use cactus_router::{Answered, Ask, Canceller, Error, Event, Keys, Local, NotYet, Router, default_folder, dollars};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -59,9 +57,8 @@ impl Policy {
         };
         let mut classes = Vec::new();
         for word in consent {
-            let class = Class::ALL.into_iter().find(|class| class.name() == word);
-            let known = Class::ALL.map(Class::name).join("`, `");
-            classes.push(class.ok_or_else(|| wrong(format!("`consent`: found `{word}`, expected some of `{known}`")))?);
+            let class = word.parse::<Class>();
+            classes.push(class.map_err(|expected| wrong(format!("`consent`: found `{word}`, {expected}")))?);
         }
         let Some(folder) = state.or_else(|| default_folder(dirs::state_dir().or_else(dirs::data_local_dir))) else {
             return Err(wrong(
@@ -167,7 +164,7 @@ impl Routed {
                 Err(ApiError::new(Kind::Server, message).with_code("answer_replaced"))
             }
             Ok(Some(Event::Replaced)) => Ok(Came::Void),
-            Ok(Some(Event::Consent(question))) => Ok(Came::Ask(asked(&question))),
+            Ok(Some(Event::Consent(question))) => Ok(Came::Ask(question.to_json().to_string())),
             Ok(Some(Event::End(mut answered))) => match answered.failure.take() {
                 Some(failure) => Err(api(failure)),
                 None => {
@@ -194,11 +191,6 @@ impl Routed {
         fields.insert("notes".to_owned(), json!(answered.notes));
         Some(Value::Object(fields))
     }
-}
-
-fn asked(question: &Question) -> String {
-    let classes: Vec<&str> = question.classes.iter().map(|class| class.name()).collect();
-    json!({"classes": classes, "target": question.target, "host": question.host, "most": question.most}).to_string()
 }
 
 /// The form of an encoder before anything was said.

@@ -15,6 +15,7 @@ use cactus_hybrid::record::{Circumstances, Record};
 use cactus_hybrid::redact::{Class, Gate, Redactor};
 use cactus_hybrid::route::{Action, Billed, Event as Input, Machine, Outcome, Reason as Why, Side};
 use cactus_protocol::{Answers, ApiError, End, Event as Said, Kind, Ready, Reason, Times};
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -51,6 +52,15 @@ pub struct Question {
     pub host: String,
     /// What it may cost at most, in dollars as text.
     pub most: String,
+}
+
+impl Question {
+    /// What programs are told of it: `classes`, `target`, `host` and `most`.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let classes: Vec<&str> = self.classes.iter().map(|class| class.name()).collect();
+        json!({"classes": classes, "target": self.target, "host": self.host, "most": self.most})
+    }
 }
 
 /// No event came in time.

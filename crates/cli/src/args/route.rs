@@ -23,7 +23,7 @@ pub(crate) struct RouteArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["raw", "input_ids"])]
     pub(crate) policy: Option<PathBuf>,
     /// Kinds of content that may leave without a question: text, tool_result, image, audio, document
-    #[arg(long, value_name = "KINDS", value_delimiter = ',', value_parser = parse_class)]
+    #[arg(long, value_name = "KINDS", value_delimiter = ',')]
     pub(crate) consent: Vec<Class>,
 }
 
@@ -49,12 +49,6 @@ impl From<When> for Handoff {
             When::Always => Handoff::Always,
         }
     }
-}
-
-fn parse_class(word: &str) -> Result<Class, String> {
-    let known = Class::ALL.map(Class::name).join(", ");
-    let found = Class::ALL.into_iter().find(|class| class.name() == word);
-    found.ok_or_else(|| format!("expected one of {known}"))
 }
 
 /// What was decided, and what it cost.

@@ -43,6 +43,23 @@ impl Class {
     }
 }
 
+/// A word that names no class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected one of {}", Class::ALL.map(Class::name).join(", "))]
+pub struct UnknownClass;
+
+impl std::str::FromStr for Class {
+    type Err = UnknownClass;
+
+    /// From the word that [`Class::name`] gives.
+    fn from_str(word: &str) -> Result<Class, UnknownClass> {
+        Class::ALL
+            .into_iter()
+            .find(|class| class.name() == word)
+            .ok_or(UnknownClass)
+    }
+}
+
 /// What a part holds.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {

@@ -24,7 +24,7 @@ mod secrets;
 #[cfg(test)]
 mod tests;
 
-pub use gate::{Class, Content, Gate, Outgoing, Part, Refused};
+pub use gate::{Class, Content, Gate, Outgoing, Part, Refused, UnknownClass};
 pub use restore::Restorer;
 
 use serde_json::Value;

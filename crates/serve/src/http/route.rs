@@ -55,11 +55,9 @@ impl Hints {
                 .map(str::trim)
                 .filter(|w| !w.is_empty())
             {
-                let class = Class::ALL.into_iter().find(|class| class.name() == word);
-                consent.push(class.ok_or_else(|| {
-                    let known = Class::ALL.map(Class::name).join("`, `");
-                    let message =
-                        format!("the header `{CONSENT}`: found `{word}`, expected `{known}`, separated by commas");
+                let class = word.parse::<Class>();
+                consent.push(class.map_err(|expected| {
+                    let message = format!("the header `{CONSENT}`: found `{word}`, {expected}, separated by commas");
                     ApiError::field(CONSENT, message)
                 })?);
             }
@@ -180,10 +178,7 @@ impl Facts {
             set("notes", json!(notes));
         }
         if let Some(question) = routed.question() {
-            let classes: Vec<&str> = question.classes.iter().map(|class| class.name()).collect();
-            let asked =
-                json!({"classes": classes, "target": question.target, "host": question.host, "most": question.most});
-            set("consent_needed", asked);
+            set("consent_needed", question.to_json());
         }
         let source = routed.source();
         Facts {
