@@ -68,6 +68,8 @@ pub(crate) struct Routing {
     pub(crate) session: Option<String>,
     /// Names the user to the budget.
     pub(crate) user: Option<String>,
+    /// Options of the public engine that change the policy for this request.
+    pub(crate) options: Map<String, Value>,
     /// Nobody sees the answer before its end.
     pub(crate) whole: bool,
 }

@@ -143,6 +143,7 @@ impl Routed {
         let ask = Ask {
             target: policy.target.clone(),
             handoff: routing.handoff.map(Into::into),
+            options: routing.options,
             session: routing.session.unwrap_or_else(|| policy.session.clone()),
             user: routing.user.unwrap_or_default(),
             salt,

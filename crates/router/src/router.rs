@@ -12,6 +12,7 @@ use cactus_hybrid::money::Pico;
 use cactus_hybrid::policy::{self, Handoff, Policy};
 use cactus_hybrid::score::{Key, Section};
 use cactus_protocol::{Job, Ready};
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -132,6 +133,9 @@ pub struct Ask {
     pub target: Option<String>,
     /// In place of the policy's.
     pub handoff: Option<Handoff>,
+    /// Options under the names of the public Cactus engine ([`policy::CACTUS_OPTIONS`]), which change the policy for this request
+    /// alone.
+    pub options: Map<String, Value>,
     /// Names the conversation to the budget.
     pub session: String,
     /// Names the user to the budget; empty where there is but one.
@@ -152,6 +156,7 @@ impl Ask {
             format_field: "response_format",
             target: None,
             handoff: None,
+            options: Map::new(),
             session: String::new(),
             user: String::new(),
             salt: 0,

@@ -11,6 +11,7 @@ use cactus_cloud::{ErrorKind, RetryRules, Usage};
 use cactus_engine::chat::Delta;
 use cactus_engine::scheduler;
 use cactus_hybrid::budget::{Ask as Amount, Reservation};
+use cactus_hybrid::policy::set_cactus_option;
 use cactus_hybrid::record::{Circumstances, Record};
 use cactus_hybrid::redact::{Class, Gate, Redactor};
 use cactus_hybrid::route::{Action, Billed, Event as Input, Machine, Outcome, Reason as Why, Side};
@@ -137,6 +138,9 @@ impl Running {
     pub(crate) fn new(router: Arc<Router>, ask: Ask) -> Result<Running> {
         let asked = Asked::new(&router, ask)?;
         let mut policy = router.policy.clone();
+        for (name, value) in &asked.ask.options {
+            set_cactus_option(&mut policy, name, value).map_err(|e| Error::Policy(e.to_string()))?;
+        }
         if let Some(handoff) = asked.ask.handoff
             && policy.handoff != cactus_hybrid::policy::Handoff::Never
         {

@@ -80,6 +80,7 @@ impl<'a> Arguments<'a> {
             priority: Priority::Normal,
             routing: Routing {
                 conversation: Some(Box::new(request)),
+                options: options.of_policy(),
                 ..Routing::default()
             },
         })
@@ -114,7 +115,23 @@ fn plain(i: usize, mut message: Value) -> Result<Value> {
 /// Options by their public names.
 struct Options<'a>(&'a Map<String, Value>);
 
+/// Options of the public engine that say something about handing off. A policy reads and checks them; without one nothing is
+/// handed off, and they say nothing.
+const OF_POLICY: [&str; 5] = [
+    "confidence_threshold",
+    "auto_handoff",
+    "cloud_timeout_ms",
+    "handoff_with_images",
+    "telemetry_enabled",
+];
+
 impl Options<'_> {
+    fn of_policy(&self) -> Map<String, Value> {
+        let given = OF_POLICY.iter().filter_map(|name| Some((*name, self.0.get(*name)?)));
+        let given = given.filter(|(_, value)| !value.is_null());
+        given.map(|(name, value)| (name.to_owned(), value.clone())).collect()
+    }
+
     fn read<T>(&self, name: &str, expected: &str, read: impl FnOnce(&Value) -> Option<T>) -> Result<Option<T>> {
         let Some(value) = self.0.get(name).filter(|value| !value.is_null()) else {
             return Ok(None);

@@ -159,26 +159,36 @@ fn a_target_answers_and_the_result_says_who_why_and_for_how_much() {
         (&result["attempts"], &result["finish_reason"]),
         (&json!(1), &json!("stop"))
     );
-    // The public functions go the same way.
-    let (bytes, text) = buffered(1 << 16, |buffer, size| unsafe {
-        cactus_complete(
-            model.public(),
-            c(HELLO).as_ptr(),
-            buffer,
-            size,
-            null(),
-            null(),
-            None,
-            null_mut(),
-            null(),
-            0,
-        )
-    });
-    assert!(bytes > 0, "{text}");
-    let public: Value = serde_json::from_str(&text).unwrap();
+    // The public functions go the same way, and their options change the policy for one request.
+    let complete = |options: &str| {
+        let (bytes, text) = buffered(1 << 16, |buffer, size| unsafe {
+            cactus_complete(
+                model.public(),
+                c(HELLO).as_ptr(),
+                buffer,
+                size,
+                c(options).as_ptr(),
+                null(),
+                None,
+                null_mut(),
+                null(),
+                0,
+            )
+        });
+        (bytes, serde_json::from_str::<Value>(&text).unwrap())
+    };
+    let (bytes, public) = complete("{}");
+    assert!(bytes > 0, "{public}");
     assert_eq!(
         (&public["cloud_handoff"], &public["response"]),
         (&json!(true), &json!("from afar"))
+    );
+    let (_, kept) = complete(r#"{"auto_handoff": false, "telemetry_enabled": true}"#);
+    assert_eq!(kept["cloud_handoff"], false, "{kept}");
+    let (bytes, refused) = complete(r#"{"cloud_timeout_ms": "soon"}"#);
+    assert!(
+        bytes < 0 && refused.to_string().contains("cloud_timeout_ms"),
+        "{refused}"
     );
     // One request may stay here, and so do all without a policy.
     let mut local: Value = serde_json::from_str(&hello()).unwrap();
