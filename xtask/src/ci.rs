@@ -502,8 +502,8 @@ const NO_NETWORK: &str = "scripts/no_network.sh";
 
 fn tests(context: &Context) -> Result<Outcome> {
     let run: &[&str] = match context.answers("cargo", &["nextest", "--version"]) {
-        true => &["nextest", "run", "--workspace", "--locked", "--no-fail-fast"],
-        false => &["test", "--workspace", "--locked", "--no-fail-fast", "--all-targets"],
+        true => &["nextest", "run", "--workspace", "--locked"],
+        false => &["test", "--workspace", "--locked", "--all-targets"],
     };
     let mut command = if context.answers(NO_NETWORK, &["true"]) {
         // Building may need what the tests may not.
@@ -512,7 +512,7 @@ fn tests(context: &Context) -> Result<Outcome> {
             return Ok(failed);
         }
         let mut command = context.command(NO_NETWORK);
-        command.args(["cargo"]).args(run).arg("--offline");
+        command.arg("cargo").args(run).arg("--offline");
         command
     } else {
         eprintln!("the tests run with the network, as {NO_NETWORK} needs root and iproute2");
@@ -520,6 +520,7 @@ fn tests(context: &Context) -> Result<Outcome> {
         command.args(run);
         command
     };
+    command.arg("--no-fail-fast");
     let has_models = fs::read_dir(&context.models).is_ok_and(|mut entries| entries.next().is_some());
     if has_models {
         command.env("CACTUS_TEST_MODELS", &context.models);
