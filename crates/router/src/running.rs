@@ -293,10 +293,14 @@ impl Running {
                     self.heard(attempt, heard);
                 }
             }
-            Action::CancelCloud { .. } => {
+            Action::CancelCloud { late, .. } => {
                 self.attempt = None;
+                let now = self.router.now();
                 if let Some(remote) = self.remote() {
-                    remote.breaker().abandoned();
+                    match late {
+                        true => remote.breaker().failed(now, ErrorKind::Timeout),
+                        false => remote.breaker().abandoned(),
+                    }
                 }
             }
             Action::Settle { attempt, cost } => {
@@ -453,7 +457,8 @@ impl Running {
                 }
                 self.notes.push(format!("the target failed: {message}"));
                 self.cloud_error = Some(message);
-                if let Some(pause) = pause {
+                // What has begun to answer is not tried again, so nothing waits for it.
+                if let Some(pause) = pause.filter(|_| self.machine.winner() != Some(Side::Cloud)) {
                     self.retry = Some((Instant::now() + pause, attempt, billed));
                     return;
                 }

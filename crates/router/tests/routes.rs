@@ -347,6 +347,24 @@ fn target_that_refuses_the_key_is_left_alone_afterwards() {
 }
 
 #[test]
+fn target_that_never_answers_in_time_is_left_alone_after_five_requests() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let rest = format!("{MAY}\n[routing]\nretries = 0\n[deadlines]\nfirst_payload_ms = 30");
+    let router = router(folder.path(), listener.local_addr().unwrap().port(), &rest);
+    let reasons: Vec<Reason> = (0..6)
+        .map(|_| {
+            run(&router, Ask::new(Some(local()), question("hello")))
+                .1
+                .outcome
+                .reason
+        })
+        .collect();
+    assert_eq!(reasons[..5], [Reason::CloudFailed; 5]);
+    assert_eq!(reasons[5], Reason::Offline);
+}
+
+#[test]
 fn call_of_the_target_comes_once_with_its_values_and_tools_that_stay_here_keep_the_request_here() {
     let call = json!({"tool_calls": [{"index": 0, "id": "c1", "type": "function",
         "function": {"name": "mail", "arguments": "{\"to\": \"[EMAIL_1]\"}"}}]});

@@ -413,7 +413,8 @@ impl Machine {
         let attempt = self.attempts.len().saturating_sub(1) as u32;
         match self.cloud {
             Cloud::Running { .. } => {
-                self.actions.push(Action::CancelCloud { attempt });
+                let late = false;
+                self.actions.push(Action::CancelCloud { attempt, late });
                 // What came so far may be billed, and nobody says how much.
                 self.settle(attempt, None);
             }
@@ -615,7 +616,8 @@ impl Machine {
         );
         if total || quiet {
             let attempt = self.attempts.len().saturating_sub(1) as u32;
-            self.actions.push(Action::CancelCloud { attempt });
+            let late = true;
+            self.actions.push(Action::CancelCloud { attempt, late });
             self.cloud_failed(attempt, !total, Billed::Unknown);
         }
     }

@@ -247,6 +247,8 @@ pub enum Action {
     CancelCloud {
         /// Which try.
         attempt: u32,
+        /// Because nothing came from it in time, which says something about the target.
+        late: bool,
     },
     /// Settle a reservation; with `None` nobody knows, and it stays spent as it is.
     Settle {

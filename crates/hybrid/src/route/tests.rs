@@ -213,7 +213,7 @@ fn target_that_fails_is_asked_again_and_then_the_local_answer_is_shown() {
     // No payload for 8 s.
     assert_eq!(machine.wake_ms(), Some(8006));
     let late = machine.on(8006, Event::Tick);
-    let cancel = Action::CancelCloud { attempt: 1 };
+    let cancel = Action::CancelCloud { attempt: 1, late: true };
     assert_eq!(late, [cancel, Action::Settle { attempt: 1, cost: None }, show("aaa")]);
     let end = machine.on(8007, Event::LocalEnd { run: 0, valid: true });
     let outcome = outcome(&end);
@@ -422,7 +422,10 @@ fn hedge_takes_the_first_good_answer() {
     assert_eq!(begin(&mut machine), [Action::StartCloud { attempt: 0 }]);
     let end = machine.on(5, Event::LocalEnd { run: 0, valid: true });
     let cancel = [
-        Action::CancelCloud { attempt: 0 },
+        Action::CancelCloud {
+            attempt: 0,
+            late: false,
+        },
         Action::Settle { attempt: 0, cost: None },
         show("aaa"),
     ];
@@ -560,7 +563,7 @@ impl World {
                     self.sending = Some(attempt);
                     self.sent.push(attempt);
                 }
-                Action::CancelCloud { attempt } => assert_eq!(self.sending.take(), Some(attempt)),
+                Action::CancelCloud { attempt, .. } => assert_eq!(self.sending.take(), Some(attempt)),
                 Action::Settle { attempt, .. } => {
                     assert!(
                         self.reserved.contains(&attempt) && !self.settled.contains(&attempt),
