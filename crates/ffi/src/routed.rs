@@ -8,7 +8,7 @@ use crate::asked::{Asked, Handoff, list, text};
 use crate::failure::{Code, Failure, Result};
 use crate::loaded::{Loaded, Work};
 use cactus_engine::chat::{Delta, Message};
-use cactus_engine::{Completion, FinishReason, GenerateOptions};
+use cactus_engine::{Completion, FinishReason};
 use cactus_protocol::{End, Event as Said, Job, KeepAlive, Kind, Prompt, Ready, Reason, Spec};
 use cactus_router::hybrid::policy;
 use cactus_router::hybrid::redact::{Class, UnknownClass};
@@ -49,14 +49,10 @@ impl Policy {
         let consent = consent(options).map_err(wrong)?;
         let state = match text(options, "state").map_err(wrong)? {
             Some(folder) => PathBuf::from(folder),
-            None => {
-                let home = dirs::state_dir().or_else(dirs::data_local_dir);
-                cactus_router::default_folder(home).ok_or_else(|| {
-                    let what =
-                        "this system has no folder for budget and record; name one as `state`, or in CACTUS_STATE";
-                    Failure::new(Code::System, what)
-                })?
-            }
+            None => cactus_router::default_folder().ok_or_else(|| {
+                let what = "this system has no folder for budget and record; name one as `state`, or in CACTUS_STATE";
+                Failure::new(Code::System, what)
+            })?,
         };
         let own = state.join("targets.toml");
         let setup = Setup {
@@ -130,10 +126,7 @@ impl Routed {
             model: String::new(),
             prompts: vec![prompt],
             choices: 1,
-            spec: Spec {
-                options: given(&options, work.model().engine().default_options()),
-                ..Spec::default()
-            },
+            spec: Spec::other_than(work.model().engine().default_options(), &options),
             stream: !routing.whole,
             keep_alive: KeepAlive::Default,
         };
@@ -280,14 +273,6 @@ impl Follow for Routed {
 }
 
 /// What a person is asked.
-/// The options that are not the model's own, and the limit: what a target is told.
-fn given(options: &GenerateOptions, defaults: &GenerateOptions) -> Map<String, Value> {
-    let defaults = defaults.to_json();
-    let mut given = options.to_json();
-    given.retain(|name, value| name == "max_tokens" || defaults.get(name) != Some(value));
-    given
-}
-
 impl From<Handoff> for policy::Handoff {
     fn from(handoff: Handoff) -> policy::Handoff {
         match handoff {

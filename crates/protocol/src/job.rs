@@ -71,6 +71,18 @@ pub struct Spec {
 }
 
 impl Spec {
+    /// The options that are not a model's own, and the limit.
+    #[must_use]
+    pub fn other_than(defaults: &GenerateOptions, options: &GenerateOptions) -> Spec {
+        let defaults = defaults.to_json();
+        let mut options = options.to_json();
+        options.retain(|name, value| name == "max_tokens" || defaults.get(name) != Some(value));
+        Spec {
+            options,
+            ..Spec::default()
+        }
+    }
+
     /// Over the defaults of a model. Without a limit the answer may fill what the prompt leaves of the context.
     ///
     /// # Errors

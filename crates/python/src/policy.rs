@@ -60,7 +60,7 @@ impl Policy {
             let class = word.parse::<Class>();
             classes.push(class.map_err(|expected| wrong(format!("`consent`: found `{word}`, {expected}")))?);
         }
-        let Some(folder) = state.or_else(|| default_folder(dirs::state_dir().or_else(dirs::data_local_dir))) else {
+        let Some(folder) = state.or_else(default_folder) else {
             return Err(wrong(
                 "`state`: this system has no folder for budget and record; name one".to_owned(),
             ));

@@ -66,6 +66,8 @@ pub fn of_chat(chat: &ChatRequest, spec: &Spec, policy: &Policy, most_tokens: u3
             (Some(last), message) if last.role == Role::Tool && message.role == Role::Tool => {
                 last.parts.extend(message.parts);
             }
+            // An answer of nothing but reasoning, which does not leave.
+            (_, message) if message.parts.is_empty() => {}
             (_, message) => messages.push(message),
         }
     }

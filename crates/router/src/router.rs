@@ -340,11 +340,12 @@ pub(crate) fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
-/// Where budget, record and keys of a user lie: `CACTUS_STATE`, or the system's folder for such things.
+/// Where budget, record and keys of a user lie: `CACTUS_STATE`, or the folder `cactus` of the system's place for such files. `None`
+/// where there is neither.
 #[must_use]
-pub fn default_folder(home: Option<PathBuf>) -> Option<PathBuf> {
+pub fn default_folder() -> Option<PathBuf> {
     match std::env::var_os("CACTUS_STATE").filter(|path| !path.is_empty()) {
         Some(path) => Some(PathBuf::from(path)),
-        None => home.map(|home| home.join("cactus")),
+        None => Some(dirs::state_dir().or_else(dirs::data_local_dir)?.join("cactus")),
     }
 }

@@ -3,7 +3,7 @@
 use crate::args::RouteCommand;
 use crate::output;
 use anyhow::{Context, Result, bail};
-use cactus_router::hybrid::budget::{Folder, Journal};
+use cactus_router::hybrid::budget::{Folder, Journal, date_of};
 use cactus_router::hybrid::money::Pico;
 use cactus_router::hybrid::policy::Policy;
 use cactus_router::hybrid::record::{Record, Ring, replay, summary};
@@ -15,8 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Where budget, record and keys lie.
 pub(crate) fn folder() -> Result<PathBuf> {
-    let home = dirs::state_dir().or_else(dirs::data_local_dir);
-    cactus_router::default_folder(home).context("this system has no folder for such files; name one in CACTUS_STATE")
+    cactus_router::default_folder().context("this system has no folder for such files; name one in CACTUS_STATE")
 }
 
 /// The keys that `cactus auth` keeps.
@@ -260,17 +259,7 @@ fn budget(as_json: bool) -> Result<()> {
 
 /// `2026-11-22 14:03:59`.
 fn time(seconds: u64) -> String {
-    let days = (seconds / 86_400) as i64;
-    // The civil calendar from days, after Howard Hinnant's `civil_from_days`.
-    let z = days + 719_468;
-    let era = z.div_euclid(146_097);
-    let doe = z.rem_euclid(146_097);
-    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
-    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-    let mp = (5 * doy + 2) / 153;
-    let day = doy - (153 * mp + 2) / 5 + 1;
-    let month = if mp < 10 { mp + 3 } else { mp - 9 };
-    let year = yoe + era * 400 + i64::from(month <= 2);
+    let (year, month, day) = date_of(seconds);
     let rest = seconds % 86_400;
     format!(
         "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}",

@@ -24,7 +24,7 @@ mod storage;
 #[cfg(test)]
 mod tests;
 
-pub use calendar::{day_of, month_of};
+pub use calendar::{date_of, day_of, month_of};
 pub use journal::{Journal, Settled};
 pub use storage::{Folder, Storage};
 

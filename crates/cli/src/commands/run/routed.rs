@@ -13,7 +13,7 @@ use cactus_protocol::{End, Event as Said, Job, KeepAlive, Prompt, Reason as Ende
 use cactus_router::hybrid::route::{Outcome, Reason, Side};
 use cactus_router::setup::Setup;
 use cactus_router::{Answered, Ask, Event, Local, Question, Router};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::io::{BufRead, IsTerminal, Write};
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,10 +81,7 @@ impl Routed {
             model: String::new(),
             prompts: vec![Prompt::Chat(Box::new(request))],
             choices: 1,
-            spec: Spec {
-                options: given(options, defaults),
-                ..Spec::default()
-            },
+            spec: Spec::other_than(defaults, options),
             stream: !quiet,
             keep_alive: KeepAlive::Default,
         };
@@ -157,14 +154,6 @@ impl Routed {
         std::io::stdin().lock().read_line(&mut line)?;
         Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
     }
-}
-
-/// The options that are not the model's own, and the limit.
-fn given(options: &GenerateOptions, defaults: &GenerateOptions) -> Map<String, Value> {
-    let defaults = defaults.to_json();
-    let mut given = options.to_json();
-    given.retain(|name, value| name == "max_tokens" || defaults.get(name) != Some(value));
-    given
 }
 
 /// Where an answer came from, in a line; `None` where it came from here and nobody else was wanted.
