@@ -5,7 +5,7 @@ use crate::outgoing::{self, Outgoing};
 use crate::router::{Ask, Calibration, Remote, Router};
 use cactus_engine::chat::ChatRequest;
 use cactus_hybrid::policy::Verdict;
-use cactus_hybrid::redact::Class;
+use cactus_hybrid::redact::{Class, Gate, Redactor};
 use cactus_hybrid::route::Request;
 use cactus_protocol::{Prompt, Ready};
 use std::sync::Arc;
@@ -93,6 +93,9 @@ impl Asked {
         let request = Request {
             reachable: remote.is_some_and(|remote| remote.breaker().may_ask(router.now())),
             consent: match &name {
+                Some(_) if outgoing.as_ref().is_some_and(|outgoing| is_blocked(router, outgoing)) => {
+                    Verdict::Denied(Class::Text)
+                }
                 Some(name) => router.policy.consent.verdict(classes, name),
                 None => Verdict::Denied(Class::Text),
             },
@@ -154,6 +157,14 @@ fn target<'a>(
             (Ok(_), Ok(())) => (Some(outgoing), Some(remote), None),
         },
     }
+}
+
+/// Whether the rules of redaction keep a request from leaving, whoever consents.
+fn is_blocked(router: &Router, outgoing: &Outgoing) -> bool {
+    let rules = &router.policy.redaction;
+    let mut redactor = Redactor::new(rules.clone());
+    let gate = Gate::for_classes(&outgoing.classes);
+    rules.block_any() && outgoing::seal(outgoing.request.clone(), &gate, &mut redactor).is_err()
 }
 
 /// No less than the tokens of a conversation, where there is no tokenizer to count them.

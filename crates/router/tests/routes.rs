@@ -241,7 +241,7 @@ fn nothing_is_sent_without_consent_or_room_in_the_budget() {
         ),
         (
             "[consent]\ntext = \"always\"\n[redaction]\nemail = \"block\"",
-            Reason::CloudFailed,
+            Reason::DeniedByPolicy,
         ),
     ];
     let text = "Mail jo@example.org, hello";

@@ -128,6 +128,12 @@ impl Rules {
         self
     }
 
+    /// Whether any kind keeps a request from leaving.
+    #[must_use]
+    pub fn block_any(&self) -> bool {
+        self.0.values().any(|action| *action == Action::Block)
+    }
+
     /// What happens to a kind.
     #[must_use]
     pub fn action(&self, kind: Kind) -> Action {
