@@ -98,19 +98,10 @@ impl Setup<'_> {
             return self.address(given, &mut configured.policy);
         }
         let mut known: Vec<String> = configured.policy.targets.keys().cloned().collect();
-        let own = match self.targets.filter(|path| path.exists()) {
-            Some(path) => read(path)?,
-            None => String::new(),
-        };
-        for table in [own.as_str(), catalog::BUILT_IN]
-            .into_iter()
-            .filter(|text| !text.is_empty())
-        {
-            for target in catalog::read(table).map_err(|e| Error::Target(e.to_string()))? {
-                known.push(target.name.clone());
-                if target.name == given {
-                    return Ok(add(target, configured));
-                }
+        for target in table(self.targets)? {
+            known.push(target.name.clone());
+            if target.name == given {
+                return Ok(add(target, configured));
             }
         }
         Err(Error::Target(format!(
@@ -150,6 +141,20 @@ impl Setup<'_> {
         policy.targets.insert(model.to_owned(), target);
         Ok(model.to_owned())
     }
+}
+
+/// The targets of a user's own table, where there is one, and those that are built in.
+///
+/// # Errors
+/// [`Error::Policy`] for a file that cannot be read; [`Error::Target`] for one that is wrong.
+pub fn table(own: Option<&Path>) -> Result<Vec<cactus_cloud::Target>> {
+    let wrong = |e: cactus_cloud::Error| Error::Target(e.to_string());
+    let mut targets = match own.filter(|path| path.exists()) {
+        Some(path) => catalog::read(&read(path)?).map_err(wrong)?,
+        None => Vec::new(),
+    };
+    targets.extend(catalog::read(catalog::BUILT_IN).map_err(wrong)?);
+    Ok(targets)
 }
 
 /// Most tokens of an answer where nobody has said.

@@ -4,7 +4,8 @@ use crate::args::AuthCommand;
 use crate::commands::route;
 use crate::output;
 use anyhow::{Context, Result, bail};
-use cactus_router::cloud::{Base, Protocol, Target, catalog};
+use cactus_router::cloud::{Base, Protocol, Target};
+use cactus_router::setup::table;
 use std::io::{IsTerminal, Read};
 
 /// A key is a few bytes; more is something else.
@@ -45,18 +46,12 @@ fn find(given: &str) -> Result<Target> {
         let base = given.split('#').next().unwrap_or(given);
         return Ok(Target::new(given, Protocol::OpenAiChat, Base::parse(base, true)?, ""));
     }
-    let own = std::fs::read_to_string(route::own_targets()?).unwrap_or_default();
     let mut known = Vec::new();
-    for table in [own.as_str(), catalog::BUILT_IN]
-        .into_iter()
-        .filter(|table| !table.is_empty())
-    {
-        for target in catalog::read(table)? {
-            if target.name == given {
-                return Ok(target);
-            }
-            known.push(target.name);
+    for target in table(Some(&route::own_targets()?))? {
+        if target.name == given {
+            return Ok(target);
         }
+        known.push(target.name);
     }
     bail!(
         "there is no target `{given}`; expected an address, or one of {}",
