@@ -168,6 +168,10 @@ pub fn run(names: &[&str]) -> Result<bool> {
             Outcome::Failed(why) => eprintln!("FAILED {}: {why}", step.name),
             Outcome::Skipped(why) => eprintln!("SKIPPED {}: {why}", step.name),
         }
+        if let Some(free) = context.free_gigabytes() {
+            // A linker that meets a full disk dies of a bus error, which tells nobody why.
+            eprintln!("{}: {free:.1} GB are free now", step.name);
+        }
         results.push((step.name, outcome, begun.elapsed()));
     }
     Ok(summary(&results, started.elapsed()))
@@ -249,6 +253,14 @@ impl Context {
             .args(args)
             .output()
             .is_ok_and(|output| output.status.success())
+    }
+
+    /// What the disk under the repository has left, in units of 10⁹ bytes; `None` where `df` does not tell.
+    fn free_gigabytes(&self) -> Option<f64> {
+        let told = self.command("df").args(["-P", "-k", "."]).output().ok()?;
+        let text = String::from_utf8(told.stdout).ok()?;
+        let kibibytes: f64 = text.lines().nth(1)?.split_whitespace().nth(3)?.parse().ok()?;
+        Some(kibibytes * 1024.0 / 1e9)
     }
 
     /// The Python of the project's own environment (`scripts/setup.sh` makes it), or the system's.
