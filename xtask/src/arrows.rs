@@ -39,14 +39,14 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ("hub", &["base"]),
     ("cloud", &[]),
     ("hybrid", &["base"]),
+    ("protocol", &["text", "engine"]),
     (
         "quality",
         &[
-            "base", "bundle", "quant", "kernels", "passes", "import", "runtime", "text", "engine", "hybrid",
+            "base", "bundle", "quant", "kernels", "passes", "import", "runtime", "text", "engine", "protocol", "hybrid",
         ],
     ),
     ("store", &["bundle", "passes", "import", "hub", "quality"]),
-    ("protocol", &["text", "engine"]),
     ("router", &["base", "cloud", "hybrid", "text", "engine", "protocol"]),
     (
         "serve",

@@ -171,3 +171,58 @@ fn what_cannot_be_learned_from_is_refused_before_anything_is_asked() {
     let out = c.run(&ask(&["r.json", "--max-error", "1.5"]));
     assert_eq!(out.status.code(), Some(2));
 }
+
+#[test]
+fn decisions_are_learned_kind_by_kind_and_bound_to_their_bundle() {
+    let c = Cactus::new();
+    let ask = [
+        "calibrate",
+        "m",
+        "--task",
+        "decisions",
+        "--data",
+        "known.jsonl",
+        "--threads",
+        "1",
+    ];
+    let line = |i: usize| {
+        let mut questions = vec![
+            json!({"type": "predicate", "instructions": "Is it so?", "answer": i.is_multiple_of(3)}),
+            json!({"type": "choice", "instructions": "Which?", "answer": if i.is_multiple_of(2) { "a" } else { "b" },
+                "choices": [{"value": "a"}, {"value": "b"}, {"value": "c"}]}),
+        ];
+        if i < 20 {
+            questions.push(json!({"type": "score", "instructions": "How much?", "answer": "low",
+                "levels": [{"label": "low"}, {"label": "high"}]}));
+        }
+        json!({"input": format!("Number {}", i * i), "questions": questions})
+    };
+    c.write_lines("known.jsonl", (0..99).map(line));
+    let error = c.fails(&ask);
+    assert!(error.contains("at least 100 of one kind"), "{error}");
+    c.write_lines("known.jsonl", (0..120).map(line));
+    let error = c.fails(&[&ask[..], &["--results", "r.json"]].concat());
+    assert!(error.contains("`--results` is for answers that are written"), "{error}");
+    let found: Value = serde_json::from_str(&c.ok(&[&ask[..], &["--json", "--dry-run"]].concat())).unwrap();
+    assert!(!c.path("m/decisions.json").exists());
+    let kinds = found["kinds"].as_array().unwrap();
+    let names: Vec<&Value> = kinds.iter().map(|kind| &kind["kind"]).collect();
+    // Twenty levels are too few to learn from.
+    assert_eq!(names, ["predicate", "choice"]);
+    for kind in kinds {
+        assert_eq!(kind["cases"], 120);
+        let nats = |i: usize| kind["nats"][i].as_f64().unwrap();
+        assert!(nats(1) <= nats(0) + 0.05, "{kind}");
+    }
+    let text = c.ok(&ask);
+    assert!(text.contains("predicate") && text.contains("yes moved by"), "{text}");
+    let written = c.read("m/decisions.json");
+    assert_eq!(written["predicate"], kinds[0]["fitted"]);
+    assert_eq!(written["score"], json!(null));
+    let shown = c.ok(&["inspect", "m", "--verify"]);
+    let expected = "learned yes or no from 120 questions, choices from 120 questions";
+    assert!(shown.contains(expected) && !shown.contains("not used"), "{shown}");
+    let template = std::fs::read_to_string(c.path("m/chat_template.jinja")).unwrap();
+    cactus_bundle::amend(&c.path("m"), "chat_template.jinja", format!("{template} ").as_bytes()).unwrap();
+    assert!(c.ok(&["inspect", "m"]).contains("not used"));
+}

@@ -6,15 +6,20 @@ use crate::{GenerateOptions, Model, Result};
 use cactus_bundle::{Bundle, Checksum};
 use serde::{Deserialize, Serialize};
 
-/// Path in a bundle of what was measured of its confidence, beside `quality.json`.
+/// Path in a bundle of what was measured of its confidence in answers, beside `quality.json`.
 pub const CONFIDENCE_PATH: &str = "confidence.json";
-/// Most bytes of it that are read.
-pub const MAX_CONFIDENCE_BYTES: u64 = 4 << 20;
+/// Path in a bundle of what was measured of its decisions.
+pub const DECISIONS_PATH: &str = "decisions.json";
+/// Most bytes of either that are read.
+pub const MAX_DOCUMENT_BYTES: u64 = 4 << 20;
+/// What is learned of a bundle after it was made. It changes no answer.
+pub(crate) const LEARNED: [&str; 2] = [CONFIDENCE_PATH, DECISIONS_PATH];
 
 const TEMPLATE_PATH: &str = "chat_template.jinja";
 /// Files that say something of a bundle and change nothing of its answers, or have a digest of their own.
-const LEFT_OUT: [&str; 5] = [
+const LEFT_OUT: [&str; 6] = [
     CONFIDENCE_PATH,
+    DECISIONS_PATH,
     "quality.json",
     "tokenizer.json.gz",
     TEMPLATE_PATH,
@@ -61,22 +66,23 @@ impl Model {
         Fingerprint::of(self.bundle(), options)
     }
 
-    /// The document [`CONFIDENCE_PATH`] of the bundle as it is now; `None` where it has none. It is not parsed here.
+    /// The document `path` of the bundle as it is now, [`CONFIDENCE_PATH`] or [`DECISIONS_PATH`]; `None` where it has none. It is
+    /// not parsed here.
     ///
     /// # Errors
-    /// For a damaged document, or one of more than [`MAX_CONFIDENCE_BYTES`].
-    pub fn confidence(&self) -> Result<Option<Vec<u8>>> {
+    /// For a damaged document, or one of more than [`MAX_DOCUMENT_BYTES`].
+    pub fn document(&self, path: &str) -> Result<Option<Vec<u8>>> {
         let bundle = self.bundle();
-        let Some(entry) = bundle.manifest().files.get(CONFIDENCE_PATH) else {
+        let Some(entry) = bundle.manifest().files.get(path) else {
             return Ok(None);
         };
-        if entry.bytes > MAX_CONFIDENCE_BYTES {
+        if entry.bytes > MAX_DOCUMENT_BYTES {
             return Err(crate::Error::Argument(format!(
-                "`{CONFIDENCE_PATH}` has {} bytes; at most {MAX_CONFIDENCE_BYTES} are read",
+                "`{path}` has {} bytes; at most {MAX_DOCUMENT_BYTES} are read",
                 entry.bytes
             )));
         }
-        Ok(Some(bundle.file(CONFIDENCE_PATH)?))
+        Ok(Some(bundle.file(path)?))
     }
 }
 

@@ -32,7 +32,7 @@ pub use cactus_runtime::KvDType;
 pub use completion::{CancelToken, Completion, Delta, FinishReason, Overflow, Prefill, Score, TokenInfo};
 pub use constraints::GrammarStats;
 pub use error::{Error, ErrorKind, Result};
-pub use fingerprint::{CONFIDENCE_PATH, Fingerprint, MAX_CONFIDENCE_BYTES};
+pub use fingerprint::{CONFIDENCE_PATH, DECISIONS_PATH, Fingerprint, MAX_DOCUMENT_BYTES};
 pub use memory::ProcessMemory;
 pub use model::{LoadOptions, Model};
 pub use options::GenerateOptions;

@@ -17,7 +17,8 @@
 //! It may depend on the bundle's scratch folders and the runtime's snapshots. It deliberately does not decide where files
 //! lie or how many are kept.
 
-use crate::{CONFIDENCE_PATH, Error, Model, Result, Session};
+use crate::fingerprint::LEARNED;
+use crate::{Error, Model, Result, Session};
 use cactus_bundle::Scratch;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -46,7 +47,7 @@ impl Header {
     fn of(model: &Model, tokens: usize, note_bytes: usize) -> Header {
         Header {
             // What is learned of its confidence changes no state.
-            model: model.bundle().digest(|path| path == CONFIDENCE_PATH).to_string(),
+            model: model.bundle().digest(|path| LEARNED.contains(&path)).to_string(),
             kv_dtype: format!("{:?}", model.program().kv_dtype()),
             tokens,
             note_bytes,

@@ -21,6 +21,7 @@ mod captured;
 mod compare;
 mod confidence;
 mod data;
+mod decisions;
 mod error;
 mod finish;
 mod moments;
@@ -38,6 +39,10 @@ pub use captured::{NO_TOKENIZER, transpile_measured};
 pub use compare::{Comparison, Perplexity, compare, perplexity};
 pub use confidence::{Along, ConfidenceReport, Scored, fit_confidence, write_confidence};
 pub use data::read_file;
+pub use decisions::{
+    DecisionCase, DecisionReport, KnownDecisions, LEAST_DECISIONS, ask_decisions, fit_decisions, read_decisions,
+    write_decisions,
+};
 pub use error::{Error, ErrorKind, Result};
 pub use finish::QUALITY_PATH;
 pub use moments::Moments;

@@ -72,7 +72,9 @@ impl Local {
     /// [`Error::File`] for a calibration that is damaged.
     pub fn new(scheduler: Arc<Scheduler>, load: Duration) -> Result<Local> {
         let model = scheduler.model();
-        let bytes = model.confidence().map_err(|e| Error::File(e.to_string()))?;
+        let bytes = model
+            .document(cactus_engine::CONFIDENCE_PATH)
+            .map_err(|e| Error::File(e.to_string()))?;
         let listed = model.bundle().manifest().files.get(cactus_engine::CONFIDENCE_PATH);
         let calibration = match bytes.zip(listed) {
             None => None,

@@ -4,6 +4,7 @@
 //! happens on a thread of its own, one model after the other; whoever wants a model waits meanwhile. A model is never unloaded
 //! under an answer: an answer holds a [`Lease`].
 
+use crate::protocol::decisions::Calibration;
 use crate::protocol::openai::ModelCard;
 use crate::protocol::{ApiError, KeepAlive, Kind};
 use cactus_bundle::Bundle;
@@ -82,9 +83,23 @@ pub struct Loaded {
     pub bytes: u64,
     /// The same for a router, once one has asked.
     local: OnceLock<Local>,
+    /// What its bundle has of its decisions, once somebody asked.
+    decisions: OnceLock<Option<Calibration>>,
 }
 
 impl Loaded {
+    /// What makes probabilities of decisions come true, where its bundle has that.
+    ///
+    /// # Errors
+    /// A calibration in the bundle that is damaged.
+    pub(crate) fn decisions(&self) -> Result<Option<&Calibration>, ApiError> {
+        if let Some(read) = self.decisions.get() {
+            return Ok(read.as_ref());
+        }
+        let read = Calibration::of(self.scheduler.model()).map_err(|e| ApiError::new(Kind::Server, e))?;
+        Ok(self.decisions.get_or_init(|| read).as_ref())
+    }
+
     /// The model as a router takes it.
     ///
     /// # Errors
@@ -420,5 +435,6 @@ fn loaded(name: String, path: &Path, limits: &ModelLimits) -> cactus_engine::Res
         scheduler,
         bytes,
         local: OnceLock::new(),
+        decisions: OnceLock::new(),
     })
 }

@@ -4,6 +4,7 @@
 mod support;
 
 use cactus_engine::{LoadOptions, Model};
+use cactus_serve::models::Source;
 use cactus_serve::protocol::{decisions, openai};
 use serde_json::{Value, json};
 use support::{Server, bundle};
@@ -119,6 +120,83 @@ fn decisions_have_the_form_of_the_api_and_the_numbers_of_direct_scoring() {
             .is_ok_and(|c| c.answers()[1].starts_with(&c.answers()[0])),
         "one answer begins another"
     );
+}
+
+#[test]
+fn what_a_bundle_has_learned_moves_its_probabilities() {
+    let folder = tempfile::tempdir().unwrap();
+    let learned = folder.path().join("m");
+    copy(bundle(), &learned);
+    let load = LoadOptions {
+        context_tokens: 256,
+        threads: Some(1),
+        ..LoadOptions::default()
+    };
+    let mut calibration = decisions::Calibration::new(&Model::load(&learned, &load).unwrap()).unwrap();
+    let fitted = |temperature, shift| decisions::Fitted {
+        temperature,
+        shift,
+        cases: 100,
+    };
+    calibration.set(decisions::Kind::Predicate, fitted(2.0, -0.5));
+    calibration.set(decisions::Kind::Choice, fitted(0.5, 0.0));
+    let write = |document: &[u8]| cactus_bundle::amend(&learned, cactus_engine::DECISIONS_PATH, document).unwrap();
+    write(&calibration.to_json());
+    let source = |name: &str, folder: &std::path::Path| Source {
+        name: name.to_owned(),
+        ..Source::folder(folder)
+    };
+    let server = |learned| Server::of(vec![source("plain", bundle()), source("learned", learned)], |_, _| {});
+    let ask = |server: &Server, model: &str, questions: &[Value]| {
+        let body = json!({"model": model, "input": INPUT, "questions": questions});
+        server.post("/v1/decisions", &body)
+    };
+    let open = server(&learned);
+    let (plain, moved) = (
+        ask(&open, "plain", &questions()[..2]).json(),
+        ask(&open, "learned", &questions()[..2]).json(),
+    );
+    assert_eq!(
+        (&plain["calibrated"], &moved["calibrated"]),
+        (&json!(false), &json!(true))
+    );
+    let p = |reply: &Value| reply["answers"][0]["probability"].as_f64().unwrap();
+    let odds = |p: f64| (p / (1.0 - p)).ln();
+    assert!(
+        (odds(p(&moved)) - (odds(p(&plain)) / 2.0 - 0.5)).abs() < 1e-9,
+        "{moved}"
+    );
+    let [before, after] = [&plain, &moved].map(|reply| numbers(&reply["answers"][1]["probabilities"]));
+    let squares: f64 = before.iter().map(|p| p * p).sum();
+    for (before, after) in before.iter().zip(&after) {
+        assert!((after - before * before / squares).abs() < 1e-9, "{moved}");
+    }
+    // Nothing was learned of levels, so not all of these are calibrated, and those are as they were.
+    let all = ask(&open, "learned", &questions()[..3]).json();
+    assert_eq!(
+        (&all["calibrated"], &all["answers"][0]),
+        (&json!(false), &moved["answers"][0])
+    );
+
+    write(b"{\"version\": 1}");
+    let error = ask(&server(&learned), "learned", &questions()[..1]).error(500);
+    let message = error["error"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("decisions.json") && message.contains("calibrate the bundle again"),
+        "{error}"
+    );
+}
+
+fn copy(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &to),
+            false => drop(std::fs::copy(entry.path(), to).unwrap()),
+        }
+    }
 }
 
 #[test]

@@ -73,7 +73,7 @@ pub(crate) struct EvalArgs {
     pub(crate) json: bool,
 }
 
-/// Question sets whose answers are written word by word.
+/// Question sets to learn from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "lowercase")]
 pub(crate) enum CalibrateTask {
@@ -83,6 +83,8 @@ pub(crate) enum CalibrateTask {
     HumanEval,
     /// Call tools
     Bfcl,
+    /// Decide: yes or no, one of several, a level; the file has requests of /v1/decisions with an `answer` to each question
+    Decisions,
 }
 
 #[derive(Debug, Args)]

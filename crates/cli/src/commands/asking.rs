@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Tokens of question and answer together.
-const TASK_CONTEXT: usize = 4096;
+pub(super) const TASK_CONTEXT: usize = 4096;
 /// Results are written when the last ones are this old.
 const SAVE_EVERY: Duration = Duration::from_secs(2);
 
@@ -42,12 +42,14 @@ impl From<EvalTask> for Task {
     }
 }
 
-impl From<CalibrateTask> for Task {
-    fn from(task: CalibrateTask) -> Task {
-        match task {
-            CalibrateTask::Gsm8k => Task::Gsm8k,
-            CalibrateTask::HumanEval => Task::HumanEval,
-            CalibrateTask::Bfcl => Task::Bfcl,
+impl CalibrateTask {
+    /// The task, where answers are written word by word.
+    pub(super) fn written(self) -> Option<Task> {
+        match self {
+            CalibrateTask::Gsm8k => Some(Task::Gsm8k),
+            CalibrateTask::HumanEval => Some(Task::HumanEval),
+            CalibrateTask::Bfcl => Some(Task::Bfcl),
+            CalibrateTask::Decisions => None,
         }
     }
 }

@@ -1,12 +1,17 @@
 //! How sure a bundle's answers are: learned from questions with known answers, and kept in the bundle.
 
-use super::asking::Asking;
+use super::asking::{Asking, TASK_CONTEXT};
 use crate::args::CalibrateArgs;
+use crate::progress::{Unit, bar, spinner};
 use crate::{model, output};
-use anyhow::Result;
-use cactus_engine::LoadOptions;
+use anyhow::{Result, bail};
+use cactus_engine::scheduler::SchedulerLimits;
+use cactus_engine::{CancelToken, LoadOptions, Model, Scheduler};
 use cactus_quality::tasks::{Results, Task, TaskOptions};
-use cactus_quality::{ConfidenceReport, fit_confidence, write_confidence};
+use cactus_quality::{
+    ConfidenceReport, ask_decisions, fit_confidence, fit_decisions, read_decisions, read_file, write_confidence,
+    write_decisions,
+};
 use serde::Serialize;
 
 /// What `--json` prints.
@@ -18,7 +23,9 @@ struct Calibrated<'a> {
 }
 
 pub(crate) fn run(args: &CalibrateArgs) -> Result<()> {
-    let task = args.task.into();
+    let Some(task) = args.task.written() else {
+        return decisions(args);
+    };
     // Before hours of answers: a file that cannot be learned from.
     let also: Vec<Results> = args
         .also
@@ -59,10 +66,81 @@ pub(crate) fn run(args: &CalibrateArgs) -> Result<()> {
         });
     }
     show(&report);
-    match written {
-        true => output::note(format!("written into {}", args.bundle.display())),
-        false => output::note("nothing was written (--dry-run)"),
+    tell_written(args);
+    Ok(())
+}
+
+fn tell_written(args: &CalibrateArgs) {
+    match args.dry_run {
+        false => output::note(format!("written into {}", args.bundle.display())),
+        true => output::note("nothing was written (--dry-run)"),
     }
+}
+
+/// Learns from decisions, which are read off one row of logits each, so nothing is kept on the way.
+fn decisions(args: &CalibrateArgs) -> Result<()> {
+    let given = [
+        ("--answers", args.answers.is_some()),
+        ("--results", args.results.is_some()),
+        ("--also", !args.also.is_empty()),
+        ("--one-call", args.one_call),
+        ("--max-new-tokens", args.max_new_tokens.is_some()),
+        ("--allow-code-execution", args.allow_code_execution),
+    ];
+    if let Some((option, _)) = given.iter().find(|(_, given)| *given) {
+        bail!("`{option}` is for answers that are written; decisions generate nothing, so leave it out");
+    }
+    let mut known = read_decisions(&read_file(&args.data)?)?;
+    known.truncate(args.limit.map_or(usize::MAX, usize::from));
+    let loading = spinner("loading");
+    let load = LoadOptions {
+        context_tokens: args.context.unwrap_or(TASK_CONTEXT),
+        threads: Some(model::threads(args.threads)),
+        ..LoadOptions::default()
+    };
+    let scheduler = Scheduler::new(Model::load(&args.bundle, &load)?, SchedulerLimits::default())?;
+    loading.finish_and_clear();
+    let bar = bar(known.len() as u64, "decisions", Unit::Of("inputs"));
+    let cases = ask_decisions(&scheduler, &known, &CancelToken::new(), &mut |done| {
+        bar.set_position(done as u64);
+    });
+    bar.finish_and_clear();
+    let (calibration, reports) = fit_decisions(scheduler.model(), &cases?)?;
+    if !args.dry_run {
+        write_decisions(&args.bundle, &calibration)?;
+    }
+    if args.json {
+        return output::json(&serde_json::json!({"written": !args.dry_run, "kinds": reports}));
+    }
+    for report in &reports {
+        let pair = |[before, after]: [f64; 2]| format!("{before:.3} -> {after:.3}");
+        output::line(format!(
+            "{:<10} {} questions, {:.1} % right (before: {:.1} %)",
+            report.kind,
+            report.cases,
+            100.0 * report.accuracy[1],
+            100.0 * report.accuracy[0]
+        ));
+        let [floor, most] = report.ece_floor;
+        let ece = format!(
+            "{}  (a perfect probability: {floor:.3}, at most {most:.3} in 95 % of such sets)",
+            pair(report.ece)
+        );
+        let fitted = report.fitted;
+        let found = match fitted.shift {
+            0.0 => format!("temperature {:.3}", fitted.temperature),
+            shift => format!("temperature {:.3}, yes moved by {shift:+.3}", fitted.temperature),
+        };
+        for (what, text) in [
+            ("ECE", ece),
+            ("Brier score", pair(report.brier)),
+            ("nats", pair(report.nats)),
+            ("learned", found),
+        ] {
+            output::line(format!("  {what:<11} {text}"));
+        }
+    }
+    tell_written(args);
     Ok(())
 }
 

@@ -3,11 +3,12 @@
 use crate::args::InspectArgs;
 use crate::commands::{drawing, function};
 use crate::{model, output};
-use anyhow::{Context, Result, bail};
-use cactus_engine::{Bundle, CONFIDENCE_PATH, Fingerprint, GenerateOptions, LoadOptions, Model};
+use anyhow::{Context, Result, anyhow, bail};
+use cactus_engine::{Bundle, CONFIDENCE_PATH, DECISIONS_PATH, Fingerprint, GenerateOptions, LoadOptions, Model};
 use cactus_hybrid::score::{Key, Section};
 use cactus_import::WEIGHTS_TASK;
 use cactus_ir::{Graph, State, StateKind};
+use cactus_protocol::decisions::{Calibration, Kind};
 use cactus_quality::QUALITY_PATH;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -145,6 +146,9 @@ fn summary(bundle: &Bundle, tensors: bool) -> Result<()> {
     if let Some(quality) = &quality {
         output::line(format!("{:<11} {}", "quality", quality_text(quality)));
     }
+    if let Some(calibration) = decisions(bundle)? {
+        output::line(format!("{:<11} {}", "decisions", decisions_text(bundle, &calibration)?));
+    }
     if let Some(section) = confidence(bundle)? {
         output::line(format!("{:<11} {}", "confidence", confidence_text(bundle, &section)?));
     }
@@ -279,6 +283,34 @@ fn confidence_text(bundle: &Bundle, section: &Section) -> Result<String> {
     ))
 }
 
+/// What the bundle has of its decisions, if they were calibrated.
+fn decisions(bundle: &Bundle) -> Result<Option<Calibration>> {
+    if !bundle.has_file(DECISIONS_PATH) {
+        return Ok(None);
+    }
+    let read = Calibration::from_json(&bundle.file(DECISIONS_PATH)?);
+    Ok(Some(read.map_err(|e| anyhow!(e))?))
+}
+
+fn decisions_text(bundle: &Bundle, calibration: &Calibration) -> Result<String> {
+    let kinds = [
+        (Kind::Predicate, "yes or no"),
+        (Kind::Choice, "choices"),
+        (Kind::Score, "levels"),
+    ];
+    let learned = kinds.into_iter().filter_map(|(kind, name)| {
+        let fitted = calibration.get(kind)?;
+        Some(format!("{name} from {} questions", fitted.cases))
+    });
+    let learned: Vec<String> = learned.collect();
+    let found = Fingerprint::of(bundle, &GenerateOptions::default())?;
+    let other = match calibration.holds_for(&found) {
+        true => "",
+        false => "; not used: the calibration was fitted to another bundle or template: calibrate this bundle again",
+    };
+    Ok(format!("learned {}{other}", learned.join(", ")))
+}
+
 /// What storing each matrix changed, relative to its squares, by name.
 fn losses(quality: Option<&serde_json::Value>) -> BTreeMap<&str, f64> {
     let tensors = quality.and_then(|q| q["tensors"].as_array());
@@ -322,6 +354,7 @@ fn json(bundle: &Bundle) -> Result<serde_json::Value> {
         "components": components, "packings": packings, "tensors": bundle.weights(), "provenance": bundle.provenance()?,
         "quality": quality(bundle)?,
         "confidence": confidence(bundle)?,
+        "decisions": decisions(bundle)?,
     }))
 }
 

@@ -177,7 +177,7 @@ pub(super) async fn decisions(State(app): Shared, Extension(tenant): Extension<T
         let work = tokio::task::spawn_blocking(move || {
             let _active = active;
             let model = lease.model();
-            let decided = decide(&model.scheduler, &request, None, tenant.0, cancel)?;
+            let decided = decide(&model.scheduler, &request, model.decisions()?, tenant.0, cancel)?;
             Ok(decisions::answer(&request, &model.name, &decided))
         });
         match tokio::time::timeout(app.options.timeout, work).await {

@@ -3,12 +3,18 @@
 //! A question becomes a prompt by the model's chat template, the input first, so that all questions share its computation. How
 //! likely each answer is to come next is [`Choices`]' work.
 //!
+//! What makes a model's probabilities come true is learned for a bundle ([`Calibration`]).
+//!
 //! [`decide`] waits for the scheduler, so it runs on a thread that may wait.
+
+mod calibration;
+
+pub use calibration::{Calibration, Fitted, LIMIT};
 
 use crate::answers::Cancel;
 use crate::{ApiError, Kind as ErrorKind, Usage, api_error};
 use cactus_engine::chat::{Chat, ChatRequest};
-use cactus_engine::choices::{Choices, mass, probabilities};
+use cactus_engine::choices::{Choices, mass};
 use cactus_engine::scheduler::{self, Scheduler};
 use cactus_engine::{CancelToken, Completion, Error, FinishReason, Model};
 use serde_json::{Value, json};
@@ -75,7 +81,7 @@ pub struct Decided {
     pub answers: Vec<Answer>,
     /// Tokens that were read.
     pub usage: Usage,
-    /// Whether the probabilities were fitted to how often the model is right.
+    /// Whether the probabilities of all were fitted to how often the model is right.
     pub calibrated: bool,
 }
 
@@ -84,6 +90,8 @@ pub struct Decided {
 pub struct Answer {
     /// Of the choices, in their order; they add up to 1.
     pub probabilities: Vec<f64>,
+    /// Their natural logarithms as the model gives them, of all that it could write.
+    pub logprobs: Vec<f64>,
     /// What the choices have of all that the model could write, 0 to 1.
     pub mass: f64,
 }
@@ -191,8 +199,7 @@ struct Waiting {
 /// What comes back: which question, which of its computations, and its end.
 type Back = (usize, usize, cactus_engine::Result<Completion>);
 
-/// Asks `scheduler`'s model the questions of `request`. `temperature` divides the log-probabilities: 1, or what was fitted to the
-/// model, for which `calibrated` is true in the answer. `salt` is [`scheduler::Request::salt`].
+/// Asks `scheduler`'s model the questions of `request`, and makes probabilities by what was fitted to their kinds. `salt` is [`scheduler::Request::salt`].
 ///
 /// The same questions get the same bits, whatever else is computed, by however many threads.
 ///
@@ -201,16 +208,18 @@ type Back = (usize, usize, cactus_engine::Result<Completion>);
 pub fn decide(
     scheduler: &Scheduler,
     request: &Decide,
-    temperature: Option<f64>,
+    calibration: Option<&Calibration>,
     salt: u64,
     cancel: CancelToken,
 ) -> Result<Decided, ApiError> {
     // Whatever goes wrong, nothing goes on that nobody waits for.
     let cancel = Cancel(cancel);
     let (sender, receiver) = channel();
+    let fitted = request.questions.iter().map(|q| calibration?.get(q.kind));
+    let fitted: Vec<Option<Fitted>> = fitted.collect();
     let mut asking = Asking {
         scheduler,
-        temperature: temperature.unwrap_or(1.0),
+        fitted: &fitted,
         answers: vec![None; request.questions.len()],
         usage: Usage::default(),
         waiting: BTreeMap::new(),
@@ -240,7 +249,7 @@ pub fn decide(
         // Each was taken when the last of its computations ended.
         answers: answers.ok_or_else(stopped)?,
         usage: asking.usage,
-        calibrated: temperature.is_some(),
+        calibrated: fitted.iter().all(Option::is_some),
     })
 }
 
@@ -251,7 +260,8 @@ fn stopped() -> ApiError {
 /// Questions under way.
 struct Asking<'a> {
     scheduler: &'a Scheduler,
-    temperature: f64,
+    /// What was fitted to the kind of each question.
+    fitted: &'a [Option<Fitted>],
     answers: Vec<Option<Answer>>,
     usage: Usage,
     waiting: BTreeMap<usize, Waiting>,
@@ -302,8 +312,9 @@ impl Asking<'_> {
         if let Some(completions) = completions {
             let logprobs = waiting.choices.logprobs(&completions).map_err(|e| api_error(&e, ""))?;
             self.answers[question] = Some(Answer {
-                probabilities: probabilities(&logprobs, self.temperature),
+                probabilities: self.fitted[question].unwrap_or(Fitted::NONE).probabilities(&logprobs),
                 mass: mass(&logprobs),
+                logprobs,
             });
             self.waiting.remove(&question);
         }
