@@ -131,6 +131,8 @@ pub struct Ask {
     pub format_field: &'static str,
     /// This target, and no other.
     pub target: Option<String>,
+    /// Whether `target` is to answer whatever anybody is sure of. What the policy forbids stays forbidden.
+    pub named: bool,
     /// In place of the policy's.
     pub handoff: Option<Handoff>,
     /// Options under the names of the public Cactus engine ([`policy::CACTUS_OPTIONS`]), which change the policy for this request
@@ -155,6 +157,7 @@ impl Ask {
             job,
             format_field: "response_format",
             target: None,
+            named: false,
             handoff: None,
             options: Map::new(),
             session: String::new(),

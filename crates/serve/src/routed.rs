@@ -47,8 +47,6 @@ pub(crate) struct Routed {
     receiver: UnboundedReceiver<Heard>,
     gone: Arc<Gone>,
     streamed: bool,
-    /// Whether the request has named its target.
-    named: bool,
     pending: VecDeque<Event>,
     /// Something was given out.
     given: bool,
@@ -85,7 +83,7 @@ impl Routed {
     pub(crate) fn start(router: Arc<Router>, order: Order) -> Routed {
         let (sender, receiver) = unbounded_channel();
         let gone = Arc::new(Gone::default());
-        let (streamed, named) = (order.job.stream, order.target.is_some());
+        let streamed = order.job.stream;
         let theirs = Arc::clone(&gone);
         // A request's own thread: it may wait longer than the pool of the runtime should be kept from others.
         tokio::task::spawn_blocking(move || {
@@ -98,7 +96,6 @@ impl Routed {
             receiver,
             gone,
             streamed,
-            named,
             pending: VecDeque::new(),
             given: false,
             end: None,
@@ -201,18 +198,6 @@ impl Routed {
         Some((*side, target.as_deref()))
     }
 
-    /// Why this side answered, where it is known, in the words of the record; `named` where the request has named its target and
-    /// nothing was weighed.
-    pub(crate) fn reason(&self) -> Option<String> {
-        let reason = self.answered()?.outcome.reason;
-        Some(
-            match self.named && matches!(reason, Reason::LocalUnable | Reason::Always) {
-                true => "named".to_owned(),
-                false => word(reason),
-            },
-        )
-    }
-
     /// How it ended, where it has.
     pub(crate) fn answered(&self) -> Option<&Answered> {
         self.answered.as_deref()
@@ -232,7 +217,7 @@ fn drive(router: &Arc<Router>, order: Order, gone: &Gone, tell: &mut dyn FnMut(H
     let ask = Ask {
         format_field: order.format_field,
         // Who names a target wants it asked; the policy may still forbid that.
-        handoff: target.as_ref().map(|_| cactus_router::hybrid::policy::Handoff::Always),
+        named: target.is_some(),
         target,
         session: order.session,
         user: order.user,

@@ -5,8 +5,9 @@ mod support;
 
 use cactus_serve::protocol::order;
 use cactus_serve::router::hybrid::policy::Policy;
+use cactus_serve::router::hybrid::route::Reason;
 use cactus_serve::router::setup::Configured;
-use cactus_serve::router::{Keys, Router};
+use cactus_serve::router::{Keys, Log, Router};
 use serde_json::{Value, json};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -68,7 +69,7 @@ fn without_a_policy_nothing_changes() {
 #[test]
 fn targets_answer_in_the_form_of_every_api_and_say_so() {
     let cloud = Server::new();
-    let (server, _folder) = under(cloud.address, ALWAYS);
+    let (server, folder) = under(cloud.address, ALWAYS);
     let models = server.get("/v1/models").json();
     let names: Vec<&str> = models["data"]
         .as_array()
@@ -101,6 +102,12 @@ fn targets_answer_in_the_form_of_every_api_and_say_so() {
         );
         assert_eq!(facts["attempts"], 1);
     }
+    let (ring, others) = Log::new(folder.path()).read(2).unwrap();
+    let reasons: Vec<_> = ring.records().map(|record| (record.reason, record.named)).collect();
+    assert_eq!(
+        (reasons, others),
+        (vec![(Reason::Always, false), (Reason::Named, true)], 0)
+    );
 
     let stream = with(chat("auto"), json!({"stream": true}));
     let reply = server.post("/v1/chat/completions", &stream);

@@ -261,6 +261,7 @@ impl Machine {
         }
         self.start_ms = self.now_ms;
         let wish = before(
+            self.request.named,
             self.handoff,
             self.request.local_able,
             self.request.prompt_confidence,

@@ -167,9 +167,6 @@ impl Facts {
     pub(super) fn of(routed: &Routed) -> Facts {
         let mut told = routed.answered().map(Answered::to_json).unwrap_or_default();
         let mut set = |name: &str, value: Value| drop(told.insert(name.to_owned(), value));
-        if let Some(reason) = routed.reason() {
-            set("reason", Value::from(reason));
-        }
         if let Some(notes) = routed
             .answered()
             .map(|answered| &answered.notes)
