@@ -94,9 +94,13 @@ struct Seen {
 
 fn run(router: &Arc<Router>, ask: Ask) -> (Seen, Answered) {
     let mut seen = Seen::default();
+    let mut why = None;
     for event in router.start(ask).unwrap() {
         match event {
-            Event::Source { side, .. } => seen.sources.push(side),
+            Event::Source { side, reason, .. } => {
+                seen.sources.push(side);
+                why = Some(reason);
+            }
             Event::Replaced => {
                 seen.text.clear();
                 seen.replaced += 1;
@@ -105,7 +109,13 @@ fn run(router: &Arc<Router>, ask: Ask) -> (Seen, Answered) {
             Event::Said(Said::Delta(Delta::CallArguments { fragment, .. })) => seen.calls.push(fragment),
             Event::Said(Said::End(_)) => seen.ends += 1,
             Event::Said(_) | Event::Consent(_) => {}
-            Event::End(answered) => return (seen, *answered),
+            Event::End(answered) => {
+                // What was said before the answer holds after it.
+                if answered.outcome.answered_by.is_some() {
+                    assert_eq!(why, Some(answered.outcome.reason));
+                }
+                return (seen, *answered);
+            }
         }
     }
     panic!("no end")

@@ -277,7 +277,13 @@ mod tests {
     #[test]
     fn every_reason_of_the_reference_has_words() {
         let reference = include_str!("../../../../docs/reference/policy.md");
-        let table = reference.split("## Reasons").nth(1).unwrap().split("\n## ").next().unwrap();
+        let table = reference
+            .split("## Reasons")
+            .nth(1)
+            .unwrap()
+            .split("\n## ")
+            .next()
+            .unwrap();
         let mut words = 0;
         for row in table.lines().filter(|line| line.starts_with("| `")) {
             for word in row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2) {

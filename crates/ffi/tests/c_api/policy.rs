@@ -81,6 +81,10 @@ fn a_target_answers_and_the_result_says_who_why_and_for_how_much() {
     close(request);
     let source = events.iter().find(|event| event["event"] == "source").unwrap();
     assert_eq!((&source["side"], &source["target"]), (&json!("cloud"), &json!("t")));
+    assert_eq!(
+        (&source["reason"], &result["reason"]),
+        (&json!("always"), &json!("always"))
+    );
     assert_eq!(result["message"]["content"], "from afar");
     assert_eq!(events.last().unwrap()["result"], result);
     assert_eq!(
@@ -191,6 +195,8 @@ fn a_callback_answers_before_it_returns() {
     let options = json!({"state": folder.path()});
     set(&model, Some(&toml(&target, "ask")), Some(&options)).unwrap();
     for (user, route) in [(null_mut(), "local"), (std::ptr::dangling_mut::<u8>().cast(), "cloud")] {
+        // The callback waits for the request of this round.
+        REQUEST.store(0, Ordering::SeqCst);
         let request = start(&model, &hello(), Some(hear), user).unwrap();
         REQUEST.store(request.addr(), Ordering::SeqCst);
         assert_eq!(wait(request).unwrap()["route"], route);
