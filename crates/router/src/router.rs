@@ -5,7 +5,7 @@ use crate::keys::{Keys, private_folder};
 use crate::log::Log;
 use crate::running::Running;
 use crate::setup::Configured;
-use cactus_cloud::{Base, Breaker, Deadlines, Protocol, Target, Transport, Usage};
+use cactus_cloud::{Base, Breaker, Deadlines, LookUp, Protocol, Target, Transport, Usage};
 use cactus_engine::{GenerateOptions, Scheduler};
 use cactus_hybrid::budget::{Folder, History, Journal, Spent};
 use cactus_hybrid::money::Pico;
@@ -210,6 +210,13 @@ impl Router {
             journal: Mutex::new(Journal::new(Folder::new(folder))),
             begun: Instant::now(),
         })
+    }
+
+    /// This router, which looks names of hosts up in another way than the system's.
+    #[must_use]
+    pub fn with_look_up(mut self, look_up: LookUp) -> Router {
+        self.transport.look_up = look_up;
+        self
     }
 
     /// The policy.

@@ -9,13 +9,16 @@ use cactus_hybrid::policy::Policy;
 use cactus_hybrid::route::{Reason, Side};
 use cactus_import::{ConvertOptions, convert};
 use cactus_protocol::{Event as Said, Job, KeepAlive, Prompt, Spec};
+use cactus_router::cloud::LookUp;
 use cactus_router::setup::Configured;
 use cactus_router::{Answered, Ask, Event, Keys, Local, Router};
-use cactus_testkit::http::{Server, chat_stream as stream, json_answer as status};
+use cactus_testkit::http::{After, Server, chat_stream as stream, json_answer as status, kept_open};
 use serde_json::{Value, json};
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::Duration;
 
 /// The model on this machine.
@@ -42,15 +45,19 @@ fn local() -> Local {
 const TOKEN: u64 = 1_000_000;
 
 fn router(folder: &Path, port: u16, rest: &str) -> Arc<Router> {
+    Arc::new(router_to(folder, &format!("http://127.0.0.1:{port}/v1"), rest))
+}
+
+fn router_to(folder: &Path, base: &str, rest: &str) -> Router {
     let text = format!(
-        "version = 1\nhandoff = \"always\"\n{rest}\n[targets.t]\nprotocol = \"openai_chat\"\nbase_url = \"http://127.0.0.1:{port}/v1\"\n\
+        "version = 1\nhandoff = \"always\"\n{rest}\n[targets.t]\nprotocol = \"openai_chat\"\nbase_url = \"{base}\"\n\
          model = \"m\"\nmax_output_tokens = 100\ninput_usd_per_million = 1\noutput_usd_per_million = 1\n"
     );
     let configured = Configured {
         policy: Policy::from_toml(&text).unwrap(),
         ..Configured::default()
     };
-    Arc::new(Router::new(configured, folder, &Keys::new(folder.join("keys"))).unwrap())
+    Router::new(configured, folder, &Keys::new(folder.join("keys"))).unwrap()
 }
 
 const MAY: &str = "[consent]\ntext = \"always\"\ntool_result = \"always\"";
@@ -373,4 +380,76 @@ fn several_routers_of_one_folder_never_pass_the_cap() {
         over += reasons.iter().filter(|reason| **reason == Reason::OverCap).count();
     }
     assert!(over > 0);
+}
+
+#[test]
+fn names_that_lead_nowhere_cost_nothing_and_open_the_breaker() {
+    let (release, held) = mpsc::sync_channel::<()>(0);
+    let held = Mutex::new(held);
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let unknown = LookUp::new(move |_, _| {
+        count.fetch_add(1, Ordering::SeqCst);
+        Err(std::io::Error::other("no such name"))
+    });
+    let hangs = LookUp::new(move |_, _| {
+        let _ = held.lock().unwrap().recv();
+        Ok(Vec::new())
+    });
+    let empty = LookUp::new(|_, _| Ok(Vec::new()));
+    let rest = format!("{MAY}\n[routing]\nretries = 0\n[deadlines]\nconnect_ms = 50");
+    let own = alone("hello");
+    for (what, look_up) in [("unknown", unknown), ("hangs", hangs), ("empty", empty)] {
+        let folder = tempfile::tempdir().unwrap();
+        let router = router_to(folder.path(), "https://names.test/v1", &rest).with_look_up(look_up);
+        let router = Arc::new(router);
+        for number in 0..6 {
+            let (seen, answered) = run(&router, Ask::new(Some(local()), question("hello")));
+            let outcome = &answered.outcome;
+            let (reason, attempts) = match number {
+                5 => (Reason::Offline, 0),
+                _ => (Reason::CloudFailed, 1),
+            };
+            assert_eq!(
+                (outcome.reason, outcome.attempts),
+                (reason, attempts),
+                "{what} {number}"
+            );
+            assert_eq!((outcome.cost, outcome.billed), (Pico::ZERO, true), "{what} {number}");
+            assert_eq!((seen.text.as_str(), seen.replaced), (own.as_str(), 0), "{what}");
+        }
+        assert_eq!(spent(&router), Pico::ZERO, "{what}");
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), 5);
+    drop(release);
+}
+
+#[test]
+fn connection_that_waits_is_used_and_a_request_lost_with_it_is_sent_again_for_money_of_its_own() {
+    let answer = kept_open(&stream(&[json!({"content": "far"})], true));
+    let server = Server::new(move |number, stream| match number {
+        // It is read, and nobody can know what became of it.
+        2 => After::Close,
+        _ => {
+            stream.write_all(&answer).unwrap();
+            After::Keep
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let router = router(folder.path(), server.port(), MAY);
+    let ask = || run(&router, Ask::new(Some(local()), question("hello")));
+    for _ in 0..2 {
+        let (seen, answered) = ask();
+        assert_eq!((seen.text.as_str(), answered.outcome.cost), ("far", Pico(29 * TOKEN)));
+    }
+    assert_eq!((server.asked(), server.connections()), (2, 1));
+    let (seen, answered) = ask();
+    let worst = router.log().read(1).unwrap().0.records().next().unwrap().worst_case;
+    let outcome = &answered.outcome;
+    assert_eq!(
+        (seen.text.as_str(), outcome.attempts, outcome.billed),
+        ("far", 2, false)
+    );
+    assert_eq!(outcome.cost, worst.plus(Pico(29 * TOKEN)));
+    assert_eq!((server.asked(), server.connections()), (4, 2));
 }

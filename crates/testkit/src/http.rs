@@ -169,3 +169,21 @@ pub fn chat_stream(deltas: &[Value], whole: bool) -> Vec<u8> {
     }
     text.into_bytes()
 }
+
+/// An answer whose connection stays open for the next: its length says where it ends.
+///
+/// # Panics
+/// Where it has no head.
+#[must_use]
+pub fn kept_open(answer: &[u8]) -> Vec<u8> {
+    let end = answer
+        .windows(4)
+        .position(|four| four == b"\r\n\r\n")
+        .expect("an answer has a head");
+    let (head, body) = (String::from_utf8_lossy(&answer[..end]), &answer[end + 4..]);
+    let lines = head
+        .split("\r\n")
+        .filter(|line| !line.starts_with("connection: ") && !line.starts_with("content-length: "));
+    let head: String = lines.map(|line| format!("{line}\r\n")).collect();
+    [format!("{head}content-length: {}\r\n\r\n", body.len()).as_bytes(), body].concat()
+}
