@@ -39,6 +39,9 @@ const PROGRAMS: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
+/// The guide whose programs and parts of programs are compiled.
+const GUIDE: &str = "docs/guides/c.md";
+
 const C11: &[&str] = &["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 
 /// A model that is no bundle.
@@ -63,6 +66,9 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
         if let failed @ Outcome::Failed(_) = context.run(command)? {
             return Ok(failed);
         }
+    }
+    if let failed @ Outcome::Failed(_) = guide(context, &folder, &prefix)? {
+        return Ok(failed);
     }
     let mut left_out = Vec::new();
     for (compiler, dialect, source) in PROGRAMS {
@@ -145,6 +151,64 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
         None => Outcome::Passed,
         Some(why) => Outcome::Skipped((*why).to_owned()),
     })
+}
+
+/// Compiles what the guide shows.
+fn guide(context: &Context, folder: &Path, prefix: &Path) -> Result<Outcome> {
+    let text = std::fs::read_to_string(context.root.join(GUIDE))?;
+    for (number, (language, shown)) in shown(&text).into_iter().enumerate() {
+        let file = folder.join(format!("guide-{number}.{language}"));
+        std::fs::write(&file, whole(language, shown))?;
+        let (compiler, dialect) = match language {
+            "c" => ("cc", C11),
+            _ => ("c++", &["-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror"][..]),
+        };
+        let mut compile = context.command(compiler);
+        compile.args(dialect).args(["-Wno-unused-variable", "-fsyntax-only"]);
+        compile
+            .arg(format!("-I{}", prefix.join("include").display()))
+            .arg(&file);
+        if let failed @ Outcome::Failed(_) = context.run(&mut compile)? {
+            return Ok(failed);
+        }
+    }
+    Ok(Outcome::Passed)
+}
+
+/// The blocks of C and C++ in a text of Markdown, with their languages.
+fn shown(text: &str) -> Vec<(&str, &str)> {
+    let blocks = text.split("\n```").skip(1).step_by(2);
+    let code = blocks.filter_map(|block| block.split_once('\n'));
+    code.filter(|(language, _)| ["c", "cpp"].contains(language)).collect()
+}
+
+/// A block as a file that can be compiled: what is no program gets the headers and a function around it, but for functions that it
+/// begins with.
+fn whole(language: &str, shown: &str) -> String {
+    if shown.contains("int main(") {
+        return shown.to_owned();
+    }
+    let (functions, statements) = match shown.starts_with("static ") {
+        true => shown.split_once("\n}\n").unwrap_or((shown, "")),
+        false => ("", shown),
+    };
+    let functions = if functions.is_empty() {
+        String::new()
+    } else {
+        format!("{functions}\n}}\n")
+    };
+    match language {
+        "c" => format!(
+            "#include <cactus.h>\n#include <stdbool.h>\n#include <stdio.h>\n{functions}\
+             void part(cactus_model *model, cactus_request *request);\n\
+             void part(cactus_model *model, cactus_request *request) {{\n(void)model, (void)request;\n{statements}\n}}\n"
+        ),
+        _ => format!(
+            "#include <cactus.hpp>\n#include <iostream>\n{functions}\
+             void part(cactus::Model &model, const std::string &question);\n\
+             void part(cactus::Model &model, const std::string &question) {{\n{statements}\n}}\n"
+        ),
+    }
 }
 
 /// A command as a user gives it: cargo lets those that it starts find libraries of its own folders first.

@@ -1,62 +1,22 @@
 //! `cactus run --cloud`, `cactus route` and `cactus auth`, with a server of ours as the target.
 
+#[path = "support/cactus.rs"]
+mod cactus;
+
+use cactus::Cactus;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-
-/// A folder with a tiny model `m`, and a place for budget, record and keys.
-struct Cactus(tempfile::TempDir);
+use std::process::{Child, Stdio};
 
 impl Cactus {
-    fn new() -> Self {
-        let cactus = Cactus(tempfile::tempdir().unwrap());
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/models/qwen2_tied");
-        cactus.ok(&["convert", source.to_str().unwrap(), "m"]);
-        cactus
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_cactus"));
-        command.args(args).current_dir(self.0.path());
-        command
-            .env("CACTUS_CACHE", self.0.path().join("cache"))
-            .env("CACTUS_STATE", self.0.path().join("state"))
-            .env("NO_COLOR", "1")
-            .stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        self.command(args).output().unwrap()
-    }
-
-    fn ok(&self, args: &[&str]) -> String {
-        let out = self.run(args);
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert!(out.status.success(), "{args:?}: {said}");
-        String::from_utf8(out.stdout).unwrap()
-    }
-
     fn wrong(&self, args: &[&str]) -> String {
         let out = self.run(args);
         assert!(!out.status.success(), "{args:?}");
         String::from_utf8(out.stderr).unwrap()
     }
 
-    fn asked(&self, args: &[&str]) -> Value {
-        let fixed = [
-            "run",
-            "m",
-            "--prompt",
-            "Hello",
-            "--temperature",
-            "0",
-            "--max-new-tokens",
-            "6",
-            "--json",
-        ];
-        serde_json::from_str(&self.ok(&[&fixed, args].concat())).unwrap()
+    fn short(&self, args: &[&str]) -> Value {
+        self.asked(&[&["--max-new-tokens", "6"], args].concat())
     }
 }
 
@@ -102,14 +62,14 @@ fn conversation_goes_to_another_server_with_consent_and_key_and_is_recorded() {
     let server = Server::new(&cactus);
     let target = server.target();
     // Nobody is there to say yes.
-    let kept = cactus.asked(&["--cloud", &target, "--handoff", "always"]);
+    let kept = cactus.short(&["--cloud", &target, "--handoff", "always"]);
     assert_eq!(
         (kept["answered_by"].as_str(), kept["reason"].as_str()),
         (Some("local"), Some("denied_by_person"))
     );
     // Without its key the other server refuses, and the answer comes from here.
     let sent = ["--cloud", &target, "--handoff", "always", "--consent", "text"];
-    let refused = cactus.asked(&sent);
+    let refused = cactus.short(&sent);
     assert_eq!(
         (refused["answered_by"].as_str(), refused["route"].as_str()),
         (Some("local"), Some("both"))
@@ -123,7 +83,7 @@ fn conversation_goes_to_another_server_with_consent_and_key_and_is_recorded() {
     assert!(auth.wait().unwrap().success());
     assert_eq!(cactus.ok(&["auth", "list"]).trim(), server.address.replace(':', "_"));
 
-    let answered = cactus.asked(&sent);
+    let answered = cactus.short(&sent);
     assert_eq!(
         (answered["answered_by"].as_str(), answered["route"].as_str()),
         (Some("m"), Some("cloud"))

@@ -1,52 +1,16 @@
 //! Answers that follow a schema, an expression or a grammar, and tools, from the command line.
 
+#[path = "support/cactus.rs"]
+mod cactus;
+
+use cactus::Cactus;
 use serde_json::{Value, json};
 use std::io::Write;
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
-
-/// A folder with a tiny model `m`, which by itself answers nothing of sense.
-struct Cactus(tempfile::TempDir);
+use std::process::Stdio;
 
 impl Cactus {
-    fn new() -> Self {
-        let cactus = Cactus(tempfile::tempdir().unwrap());
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/models/qwen2_tied");
-        cactus.ok(&["convert", source.to_str().unwrap(), "m"]);
-        cactus
-    }
-
     fn write(&self, name: &str, text: &str) {
         std::fs::write(self.0.path().join(name), text).unwrap();
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_cactus"));
-        command.args(args).current_dir(self.0.path());
-        command
-            .env("CACTUS_CACHE", self.0.path().join("cache"))
-            .env("NO_COLOR", "1");
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        self.command(args).output().unwrap()
-    }
-
-    fn ok(&self, args: &[&str]) -> String {
-        let out = self.run(args);
-        assert!(
-            out.status.success(),
-            "{args:?}: {}",
-            String::from_utf8_lossy(&out.stderr)
-        );
-        String::from_utf8(out.stdout).unwrap()
-    }
-
-    /// The result of a prompt as JSON.
-    fn asked(&self, args: &[&str]) -> Value {
-        let fixed = ["run", "m", "--prompt", "Hello", "--temperature", "0", "--json"];
-        serde_json::from_str(&self.ok(&[&fixed, args].concat())).unwrap()
     }
 }
 

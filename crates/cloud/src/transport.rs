@@ -2,24 +2,29 @@
 //!
 //! A thread reads from the network and hands on what it reads with the time it came. The caller's thread makes events of it and
 //! keeps the deadlines, so that a name look-up that hangs delays nobody, and a slow caller is not taken for a slow target. A
-//! call that fails, is stopped or is dropped closes its connection.
+//! call that is stopped, or dropped before its end, closes its connection. One whose answer was read to the end leaves it to the
+//! next call.
+//!
+//! Nothing is sent a second time here. A connection that waited is looked at before it is used, and left alone where the other side
+//! has closed it. Where that happens just then, nobody can know whether the request was read: the call ends as
+//! [`ErrorKind::Cut`], may have been billed, and trying again is the caller's, who reserves money for it.
 
 use crate::codec::failure::{self, RetryHeaders};
 use crate::codec::{self, Decoder};
-use crate::target::is_private;
+use crate::names::{LookUp, Names, NoAddress};
+use crate::warm::{self, Purpose, Warm};
 use crate::{Error, ErrorKind, Event, Key, Request, Result, SseReader, Target};
 use secrecy::ExposeSecret as _;
 use std::collections::VecDeque;
 use std::io::Read as _;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use ureq::Agent;
 use ureq::config::Config;
-use ureq::http::Uri;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
-use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
-use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
+use ureq::unversioned::transport::DefaultConnector;
 
 /// How long a call may take. Keep-alives, pings and comments are no progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +77,27 @@ pub struct Transport {
     pub limits: Limits,
     /// Certificates in PEM form that are trusted *instead of* the system's; for a server of one's own.
     pub authorities: Option<Vec<u8>>,
+    /// How names of hosts are looked up.
+    pub look_up: LookUp,
+    /// Connections that wait for the next call.
+    pub warm: Warm,
+}
+
+/// How long the end of a body is waited for whose answer has ended: it mostly comes with it.
+const LINGER: Duration = Duration::from_millis(50);
+
+/// The agent of a call, until the call is over; whoever takes it decides what becomes of its connection.
+type Held = Arc<Mutex<Option<Agent>>>;
+
+fn take(held: &Held) -> Option<Agent> {
+    held.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+/// Closes the connection of a call that is not over.
+fn close(held: &Held) {
+    if let Some(agent) = take(held) {
+        agent.shutdown();
+    }
 }
 
 /// What the reading thread says, and when it came.
@@ -91,7 +117,11 @@ enum Said {
 /// there are no more.
 #[derive(Debug)]
 pub struct Call {
-    agent: Agent,
+    agent: Held,
+    purpose: Purpose,
+    warm: Warm,
+    /// The answer was read to the end of its body.
+    whole: bool,
     inbox: Receiver<(Instant, Said)>,
     cancel: Sender<(Instant, Said)>,
     key: Option<Key>,
@@ -117,7 +147,7 @@ pub struct Call {
 /// Stops a call from another thread.
 #[derive(Clone, Debug)]
 pub struct Cancel {
-    agent: Agent,
+    agent: Held,
     inbox: Sender<(Instant, Said)>,
 }
 
@@ -127,7 +157,7 @@ impl Cancel {
     pub fn cancel(&self) {
         // Who has gone needs no message.
         let _ = self.inbox.send((Instant::now(), Said::Cancelled));
-        self.agent.clone().shutdown();
+        close(&self.agent);
     }
 }
 
@@ -139,7 +169,11 @@ impl Transport {
     /// later is an item of the call.
     pub fn call(&self, target: &Target, key: Option<&Key>, request: &Request) -> Result<Call> {
         let wire = codec::encode(target, request)?;
-        let agent = self.agent(target)?;
+        let purpose = Purpose::new(target, self.deadlines, self.authorities.as_ref(), &self.look_up);
+        let agent = match self.warm.take(&purpose) {
+            Some(agent) => agent,
+            None => self.agent(target)?,
+        };
         let mut post = agent
             .post(target.base.join(&wire.path))
             .header("content-type", "application/json");
@@ -179,7 +213,10 @@ impl Transport {
             .map_err(|e| Error::new(ErrorKind::Unreachable, format!("no thread could be started: {e}")))?;
         let now = Instant::now();
         Ok(Call {
-            agent,
+            agent: Arc::new(Mutex::new(Some(agent))),
+            purpose,
+            warm: self.warm.clone(),
+            whole: false,
             inbox,
             cancel,
             key: key.cloned(),
@@ -217,6 +254,7 @@ impl Transport {
             .accept_encoding("identity")
             .user_agent(concat!("cactus/", env!("CARGO_PKG_VERSION")))
             .tls_config(TlsConfig::builder().root_certs(roots).build())
+            .max_idle_age(warm::WAIT)
             .timeout_resolve(Some(self.deadlines.connect))
             .timeout_connect(Some(self.deadlines.connect))
             .timeout_global(Some(self.deadlines.total));
@@ -224,11 +262,11 @@ impl Transport {
         if target.base.is_plain() || target.base.is_private() {
             config = config.proxy(None);
         }
-        let resolver = PrivateResolver {
+        let names = Names {
             only_private: target.base.is_plain(),
-            inner: DefaultResolver::default(),
+            look_up: self.look_up.clone(),
         };
-        Ok(Agent::with_parts(config.build(), DefaultConnector::default(), resolver))
+        Ok(Agent::with_parts(config.build(), DefaultConnector::default(), names))
     }
 }
 
@@ -242,28 +280,6 @@ impl std::io::Read for Watched<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         self.sent = true;
         self.rest.read(buffer)
-    }
-}
-
-/// Looks names up, and for plain HTTP accepts private addresses alone.
-#[derive(Debug)]
-struct PrivateResolver {
-    only_private: bool,
-    inner: DefaultResolver,
-}
-
-impl Resolver for PrivateResolver {
-    fn resolve(
-        &self,
-        uri: &Uri,
-        config: &Config,
-        timeout: NextTimeout,
-    ) -> std::result::Result<ResolvedSocketAddrs, ureq::Error> {
-        let found = self.inner.resolve(uri, config, timeout)?;
-        if self.only_private && found.iter().any(|a| !is_private(a.ip())) {
-            return Err(ureq::Error::RequireHttpsOnly(uri.to_string()));
-        }
-        Ok(found)
     }
 }
 
@@ -322,6 +338,13 @@ enum Stage {
 fn network(error: &ureq::Error, stage: Stage) -> Error {
     use std::io::ErrorKind as Io;
     use ureq::{Error as E, Timeout};
+    let no_address = match error {
+        E::Other(why) => why.downcast_ref::<NoAddress>(),
+        _ => None,
+    };
+    if let Some(why) = no_address {
+        return Error::new(ErrorKind::Unreachable, why.to_string()).with_bill(false);
+    }
     let (kind, sent) = match error {
         E::HostNotFound => (ErrorKind::Unreachable, false),
         E::Timeout(Timeout::Resolve | Timeout::Connect) => (ErrorKind::Timeout, false),
@@ -340,10 +363,6 @@ fn network(error: &ureq::Error, stage: Stage) -> Error {
             // A handshake's errors come wrapped. After it, a broken record is a broken connection.
             Io::InvalidData if stage == Stage::Connecting => (ErrorKind::Tls, false),
             Io::TimedOut => (ErrorKind::Timeout, true),
-            // The look-up of a name fails with an error of no kind of its own.
-            _ if stage == Stage::Connecting && e.to_string().contains("lookup address") => {
-                (ErrorKind::Unreachable, false)
-            }
             _ => (ErrorKind::Cut, true),
         },
         _ => (ErrorKind::Cut, true),
@@ -356,7 +375,7 @@ impl Call {
     #[must_use]
     pub fn canceller(&self) -> Cancel {
         Cancel {
-            agent: self.agent.clone(),
+            agent: Arc::clone(&self.agent),
             inbox: self.cancel.clone(),
         }
     }
@@ -413,6 +432,7 @@ impl Call {
                 self.take(&bytes, came)?;
             }
             Said::End => {
+                self.whole = true;
                 self.end()?;
                 return Ok(false);
             }
@@ -478,7 +498,9 @@ impl Iterator for Call {
             match self.step() {
                 Ok(more) => self.finished = !more,
                 Err(error) => {
-                    self.agent.clone().shutdown();
+                    if !self.whole {
+                        close(&self.agent);
+                    }
                     let error = match &self.key {
                         Some(key) => key.scrub(error),
                         None => error,
@@ -494,8 +516,29 @@ impl Iterator for Call {
     }
 }
 
+impl Call {
+    /// Waits shortly for the end of a body of which nothing more is needed; whether it came.
+    fn lingers(&self) -> bool {
+        let until = Instant::now() + LINGER;
+        while let Ok((_, said)) = self.inbox.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            match said {
+                Said::End => return true,
+                Said::Bytes(_) | Said::Head { .. } => {}
+                Said::Failed(_) | Said::Cancelled => return false,
+            }
+        }
+        false
+    }
+}
+
 impl Drop for Call {
     fn drop(&mut self) {
-        self.agent.clone().shutdown();
+        // Taken first, so that whoever cancels what is over changes nothing.
+        let ended = self.whole || (self.decoder.has_ended() && self.failed.is_none());
+        let Some(agent) = take(&self.agent) else { return };
+        match ended && (self.whole || self.lingers()) {
+            true => self.warm.give(self.purpose.clone(), agent),
+            false => agent.shutdown(),
+        }
     }
 }

@@ -5,68 +5,22 @@ use cactus_cloud::{
     Base, Deadlines, Delta, ErrorKind, Event, Key, Message, Protocol, Reply, Request, Result, Retry, Role, Target,
     Transport,
 };
+use cactus_testkit::http::{After, EVENTS as OK, Server};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 const STREAM: &str = include_str!("fixtures/chat.sse");
-const OK: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
-
-/// A server that reads each request whole and hands the connection to `answer`; gives its port, what it read, and how often it
-/// was asked.
-struct Server {
-    port: u16,
-    asked: Arc<AtomicUsize>,
-    requests: Arc<Mutex<Vec<String>>>,
-}
 
 fn serve(answer: impl Fn(&mut TcpStream) + Send + Sync + 'static) -> Server {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let server = Server {
-        port: listener.local_addr().unwrap().port(),
-        asked: Arc::default(),
-        requests: Arc::default(),
-    };
-    let (asked, requests, answer) = (server.asked.clone(), server.requests.clone(), Arc::new(answer));
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let (asked, requests, answer) = (asked.clone(), requests.clone(), answer.clone());
-            thread::spawn(move || {
-                let mut stream = stream.unwrap();
-                let request = read_request(&mut stream);
-                requests.lock().unwrap().push(request);
-                asked.fetch_add(1, Ordering::SeqCst);
-                answer(&mut stream);
-            });
-        }
-    });
-    server
-}
-
-fn read_request(stream: &mut TcpStream) -> String {
-    let mut bytes = Vec::new();
-    let mut buffer = [0; 4096];
-    loop {
-        let count = stream.read(&mut buffer).unwrap_or(0);
-        bytes.extend_from_slice(&buffer[..count]);
-        let text = String::from_utf8_lossy(&bytes);
-        let whole = text.split_once("\r\n\r\n").is_some_and(|(head, body)| {
-            let head = head.to_ascii_lowercase();
-            let length = head
-                .split("content-length: ")
-                .nth(1)
-                .and_then(|t| t.split("\r\n").next());
-            length.is_none_or(|n| body.len() >= n.parse().unwrap())
-        });
-        if count == 0 || whole {
-            return text.into_owned();
-        }
-    }
+    Server::new(move |_, stream| {
+        answer(stream);
+        After::Close
+    })
 }
 
 fn target(port: u16) -> Target {
@@ -114,9 +68,7 @@ fn reply(events: &[Event]) -> Reply {
 }
 
 fn once(bytes: Vec<u8>) -> Server {
-    serve(move |stream| {
-        let _ = stream.write_all(&bytes);
-    })
+    Server::of(vec![bytes])
 }
 
 #[test]
@@ -130,13 +82,13 @@ fn whole_stream_arrives_byte_by_byte() {
                 .chunks(size)
                 .for_each(|piece| stream.write_all(piece).unwrap());
         });
-        let (events, end) = call(&transport(), &target(server.port), &question());
+        let (events, end) = call(&transport(), &target(server.port()), &question());
         end.unwrap();
         let reply = reply(&events);
         assert_eq!(reply.message.joined_text(), "Grüße, Welt 😀");
         let arguments: Vec<_> = reply.calls().map(|c| c.arguments.clone()).collect();
         assert_eq!(arguments, ["{\"x\":\"ä\"}", "{}"]);
-        let request = server.requests.lock().unwrap()[0].clone();
+        let request = server.requests()[0].clone();
         assert!(
             request.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"),
             "{request}"
@@ -158,7 +110,7 @@ fn stream_that_is_cut_anywhere_is_no_answer() {
     let whole: String = {
         let (events, _) = call(
             &transport(),
-            &target(once([OK, STREAM].concat().into()).port),
+            &target(once([OK, STREAM].concat().into()).port()),
             &question(),
         );
         reply(&events).message.joined_text()
@@ -168,7 +120,7 @@ fn stream_that_is_cut_anywhere_is_no_answer() {
     let inside_letter = STREAM.find('ü').unwrap() + 1;
     for cut in [0, 3, 40, inside_letter, STREAM.find("\n\n").unwrap() + 2, end] {
         let bytes = [OK.as_bytes(), &STREAM.as_bytes()[..cut]].concat();
-        let (events, result) = call(&transport(), &target(once(bytes).port), &question());
+        let (events, result) = call(&transport(), &target(once(bytes).port()), &question());
         let error = result.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Cut, "{cut}: {error}");
         assert!(error.may_be_billed());
@@ -229,7 +181,7 @@ fn small_answers_that_unpack_to_large_ones_are_refused() {
         );
         assert!(body.len() < 100_000);
         let server = once([head.as_bytes(), &body].concat());
-        let (events, result) = call(&transport(), &target(server.port), &question());
+        let (events, result) = call(&transport(), &target(server.port()), &question());
         let error = result.unwrap_err();
         assert_eq!(error.kind(), want, "{kind}: {error}");
         assert!(error.may_be_billed() && events.is_empty());
@@ -296,12 +248,12 @@ fn answers_that_are_none_are_told_apart() {
     ];
     for (name, bytes, kind, billed) in cases {
         let server = once(bytes.into_bytes());
-        let (_, result) = call(&transport(), &target(server.port), &question());
+        let (_, result) = call(&transport(), &target(server.port()), &question());
         let error = result.expect_err(name);
         assert_eq!(error.kind(), kind, "{name}: {error}");
         assert_eq!(error.may_be_billed(), billed, "{name}");
         assert!(!format!("{error:?}").contains("sk-secret"), "{name}: {error:?}");
-        assert_eq!(server.asked.load(Ordering::SeqCst), 1, "{name} is asked once");
+        assert_eq!(server.asked(), 1, "{name} is asked once");
         if name == "429" {
             assert_eq!(error.retry(), Retry::After(Duration::from_secs(3)));
         }
@@ -333,7 +285,7 @@ fn keep_alives_are_no_progress() {
         let mut quick = transport();
         quick.deadlines.connect = Duration::from_millis(200);
         quick.deadlines.total = Duration::from_secs(30);
-        let (events, result) = call(&quick, &target(server.port), &question());
+        let (events, result) = call(&quick, &target(server.port()), &question());
         let error = result.expect_err(name);
         assert_eq!(error.kind(), ErrorKind::Timeout, "{name}: {error}");
         assert_eq!(reply(&events).message.joined_text(), text, "{name}");
@@ -353,7 +305,7 @@ fn total_deadline_ends_an_answer_that_goes_on() {
     });
     let mut short = transport();
     short.deadlines.total = Duration::from_millis(400);
-    let (events, result) = call(&short, &target(server.port), &question());
+    let (events, result) = call(&short, &target(server.port()), &question());
     assert_eq!(result.unwrap_err().kind(), ErrorKind::Timeout);
     assert!(!events.is_empty());
 }
@@ -370,11 +322,11 @@ fn hosts_that_cannot_be_reached_cost_nothing() {
     );
     // Speaks no TLS: nothing of the request has left.
     let server = once(b"HTTP/1.1 400 Bad\r\n\r\n".to_vec());
-    let base = Base::parse(&format!("https://127.0.0.1:{}/v1", server.port), false).unwrap();
+    let base = Base::parse(&format!("https://127.0.0.1:{}/v1", server.port()), false).unwrap();
     let tls = Target::new("t", Protocol::OpenAiChat, base, "m");
     let error = call(&transport(), &tls, &question()).1.unwrap_err();
     assert!(!error.may_be_billed(), "{error:?}");
-    assert!(server.requests.lock().unwrap().iter().all(|r| !r.contains("sk-secret")));
+    assert!(server.requests().iter().all(|r| !r.contains("sk-secret")));
 }
 
 #[test]
@@ -386,11 +338,11 @@ fn cancel_ends_a_call_in_flight() {
     let mut patient = transport();
     patient.deadlines.first = Duration::from_secs(60);
     patient.deadlines.total = Duration::from_secs(60);
-    let target = target(server.port);
+    let target = target(server.port());
     let mut call = patient.call(&target, None, &question()).unwrap();
     let cancel = call.canceller();
     let other = thread::spawn(move || {
-        while server.asked.load(Ordering::SeqCst) == 0 {
+        while server.asked() == 0 {
             thread::sleep(Duration::from_millis(1));
         }
         cancel.cancel();

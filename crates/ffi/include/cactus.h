@@ -173,8 +173,8 @@ enum cactus_event_kind
    */
   CACTUS_EVENT_KIND_FAILED = 7,
   /*
-   Of a model with a policy: who answers, before the first of it. `json` has `side` (`local` or `cloud`) and `target`, the
-   target's name or null.
+   Of a model with a policy: who answers, before the first of it. `json` has `side` (`local` or `cloud`), `target`, the
+   target's name or null, and `reason`, as the result has it in the end.
    */
   CACTUS_EVENT_KIND_SOURCE = 8,
   /*

@@ -8,6 +8,7 @@
 
 #include "cactus.h"
 
+#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -90,6 +91,9 @@ struct Event {
     int32_t code;
     std::string_view text;
     std::string_view json;
+    /// Of the event `CONSENT`, and empty otherwise: says whether what it lists may leave. To be called before the callback
+    /// returns, which is a no without it.
+    std::function<void(bool)> consent = {};
 
     bool is_last() const noexcept { return kind >= CACTUS_EVENT_KIND_DONE && kind <= CACTUS_EVENT_KIND_FAILED; }
 };
@@ -127,6 +131,10 @@ public:
     /// Whether `next` found that none will come any more.
     bool over() const noexcept { return over_; }
 
+    /// Answers the event `CONSENT` of a request without a callback, before `next` is called again: whether what it lists may leave.
+    /// A callback has `Event::consent`.
+    void consent(bool yes) { detail::check(cactus_request_consent(handle_.get(), yes)); }
+
     void cancel() { detail::check(cactus_request_cancel(handle_.get())); }
 
     /// Cancels what is left of it, and waits until its callback has returned for the last time.
@@ -155,6 +163,7 @@ private:
     struct Listener : std::enable_shared_from_this<Listener> {
         OnEvent on_event;
         std::mutex mutex;
+        std::condition_variable begun;
         std::exception_ptr thrown;
         /// Once it has begun.
         cactus_request *request = nullptr;
@@ -174,6 +183,7 @@ private:
         detail::check(begin(&Request::hear, request.listener_.get(), request.handle_.place()));
         std::lock_guard<std::mutex> lock(request.listener_->mutex);
         request.listener_->request = request.handle_.get();
+        request.listener_->begun.notify_all();
         if (request.listener_->thrown) cactus_request_cancel(request.listener_->request);
         return request;
     }
@@ -186,7 +196,15 @@ private:
             if (listener->thrown) return;
         }
         try {
-            listener->on_event(Event{event->kind, event->code, event->text, event->json});
+            Event heard{event->kind, event->code, event->text, event->json};
+            if (event->kind == CACTUS_EVENT_KIND_CONSENT) {
+                heard.consent = [listener = listener.get()](bool yes) {
+                    std::unique_lock<std::mutex> lock(listener->mutex);
+                    listener->begun.wait(lock, [&] { return listener->request != nullptr; });
+                    detail::check(cactus_request_consent(listener->request, yes));
+                };
+            }
+            listener->on_event(heard);
             std::lock_guard<std::mutex> lock(listener->mutex);
             listener->heard++;
         } catch (...) {

@@ -14,7 +14,7 @@ use cactus_router::hybrid::policy;
 use cactus_router::hybrid::redact::{Class, UnknownClass};
 use cactus_router::hybrid::route::Side;
 use cactus_router::setup::Setup;
-use cactus_router::{Answered, Ask, Error, Event, Keys, Local, Router, Running};
+use cactus_router::{Answered, Ask, Error, Event, Keys, Local, Router, Running, word};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -222,12 +222,14 @@ impl Follow for Routed {
         }
         match self.running.next() {
             Some(Event::Consent(question)) => take(Step::Consent(question.to_json())),
-            Some(Event::Source { side, target }) => {
+            Some(Event::Source { side, target, reason }) => {
                 let side = match side {
                     Side::Local => "local",
                     Side::Cloud => "cloud",
                 };
-                take(Step::Source(json!({"side": side, "target": target})));
+                take(Step::Source(
+                    json!({"side": side, "target": target, "reason": word(reason)}),
+                ));
             }
             Some(Event::Replaced) => {
                 self.message = Message::default();

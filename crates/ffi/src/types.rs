@@ -39,8 +39,8 @@ pub enum EventKind {
     Cancelled = 6,
     /// The end of a request that failed: `code` says how, `text` why.
     Failed = 7,
-    /// Of a model with a policy: who answers, before the first of it. `json` has `side` (`local` or `cloud`) and `target`, the
-    /// target's name or null.
+    /// Of a model with a policy: who answers, before the first of it. `json` has `side` (`local` or `cloud`), `target`, the
+    /// target's name or null, and `reason`, as the result has it in the end.
     Source = 8,
     /// Of a model with a policy: what was said so far is void, as the side that said it failed. The other answers from the
     /// beginning.

@@ -43,6 +43,7 @@ impl Host {
         let input_tokens = text.len() as u64;
         let request = Request {
             target: Some("cloud".to_owned()),
+            named: false,
             reachable: true,
             consent: self.policy.consent.verdict(&[Class::Text], "cloud"),
             local_able: true,

@@ -11,10 +11,10 @@ use cactus_hybrid::policy::Policy;
 use cactus_protocol::{Event as Said, Job, KeepAlive, Prompt, Ready, Spec};
 use cactus_router::setup::Configured;
 use cactus_router::{Ask, Event, Keys, Local, Router};
+use cactus_testkit::http::{After, Server, chat_stream};
 use serde_json::json;
 use std::error::Error;
-use std::io::{Read as _, Write as _};
-use std::net::TcpListener;
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -26,10 +26,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let model = Model::load(Path::new(&bundle), &LoadOptions::default())?;
     let scheduler = Scheduler::new(model, SchedulerLimits::default())?;
     let local = Local::new(Arc::clone(&scheduler), Duration::ZERO)?;
-    let (port, arrivals) = target()?;
+    let (target, arrivals) = target();
     let folder = tempfile::tempdir()?;
-    let auto = router(folder.path(), port, "auto")?;
-    let always = router(folder.path(), port, "always")?;
+    let auto = router(folder.path(), target.port(), "auto")?;
+    let always = router(folder.path(), target.port(), "always")?;
     let (mut plain, mut routed, mut handed) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..PAIRS {
         plain.push(first_alone(&scheduler)?);
@@ -121,30 +121,14 @@ fn router(folder: &Path, port: u16, handoff: &str) -> Result<Arc<Router>, Box<dy
 }
 
 /// A target that says when each request arrived.
-fn target() -> Result<(u16, mpsc::Receiver<Instant>), Box<dyn Error>> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let port = listener.local_addr()?.port();
+fn target() -> (Server, mpsc::Receiver<Instant>) {
     let (sender, arrivals) = mpsc::channel();
-    let chunk = |choices: serde_json::Value| {
-        let chunk = json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices,
-            "usage": {"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10}});
-        format!("data: {chunk}\n\n")
-    };
-    let body = format!(
-        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n{}{}data: [DONE]\n\n",
-        chunk(json!([{"index": 0, "delta": {"content": "hi"}, "finish_reason": null}])),
-        chunk(json!([{"index": 0, "delta": {}, "finish_reason": "stop"}]))
-    );
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let mut stream = stream;
-            let mut buffer = [0; 16_384];
-            let _ = stream.read(&mut buffer);
-            if sender.send(Instant::now()).is_err() {
-                return;
-            }
-            let _ = stream.write_all(body.as_bytes());
+    let body = chat_stream(&[json!({"content": "hi"})], true);
+    let server = Server::new(move |_, stream| {
+        if sender.send(Instant::now()).is_ok() {
+            let _ = stream.write_all(&body);
         }
+        After::Close
     });
-    Ok((port, arrivals))
+    (server, arrivals)
 }

@@ -91,6 +91,7 @@ impl Asked {
         let classes: &[Class] = outgoing.as_ref().map_or(&[], |outgoing| &outgoing.classes);
         let task = if structured { "tools" } else { "default" };
         let request = Request {
+            named: ask.named,
             reachable: remote.is_some_and(|remote| remote.breaker().may_ask(router.now())),
             consent: match &name {
                 Some(_) if outgoing.as_ref().is_some_and(|outgoing| is_blocked(router, outgoing)) => {

@@ -5,7 +5,7 @@ use crate::keys::{Keys, private_folder};
 use crate::log::Log;
 use crate::running::Running;
 use crate::setup::Configured;
-use cactus_cloud::{Base, Breaker, Deadlines, Protocol, Target, Transport, Usage};
+use cactus_cloud::{Base, Breaker, Deadlines, LookUp, Protocol, Target, Transport, Usage};
 use cactus_engine::{GenerateOptions, Scheduler};
 use cactus_hybrid::budget::{Folder, History, Journal, Spent};
 use cactus_hybrid::money::Pico;
@@ -133,6 +133,8 @@ pub struct Ask {
     pub format_field: &'static str,
     /// This target, and no other.
     pub target: Option<String>,
+    /// Whether `target` is to answer whatever anybody is sure of. What the policy forbids stays forbidden.
+    pub named: bool,
     /// In place of the policy's.
     pub handoff: Option<Handoff>,
     /// Options under the names of the public Cactus engine ([`policy::CACTUS_OPTIONS`]), which change the policy for this request
@@ -157,6 +159,7 @@ impl Ask {
             job,
             format_field: "response_format",
             target: None,
+            named: false,
             handoff: None,
             options: Map::new(),
             session: String::new(),
@@ -209,6 +212,13 @@ impl Router {
             journal: Mutex::new(Journal::new(Folder::new(folder))),
             begun: Instant::now(),
         })
+    }
+
+    /// This router, which looks names of hosts up in another way than the system's.
+    #[must_use]
+    pub fn with_look_up(mut self, look_up: LookUp) -> Router {
+        self.transport.look_up = look_up;
+        self
     }
 
     /// The policy.

@@ -33,6 +33,8 @@ pub enum Event {
         side: Side,
         /// The target's name, where it is the target.
         target: Option<String>,
+        /// Why this side: what the record will say, unless somebody cancels or the answer is replaced.
+        reason: Why,
     },
     /// What was said so far is void, as the side that said it failed. The other answers from the beginning.
     Replaced,
@@ -316,6 +318,7 @@ impl Running {
             }
             Action::Replaced => {
                 self.source = None;
+                self.started = false;
                 self.ready.push_back(Event::Replaced);
             }
             Action::Finish(outcome) => self.finish(*outcome),
@@ -327,7 +330,8 @@ impl Running {
         if self.source != Some(side) {
             self.source = Some(side);
             let target = self.ask.target.clone().filter(|_| side == Side::Cloud);
-            self.ready.push_back(Event::Source { side, target });
+            let reason = self.machine.reason();
+            self.ready.push_back(Event::Source { side, target, reason });
         }
         if !std::mem::replace(&mut self.started, true) {
             let (prompt_tokens, cached_tokens) = match (side, self.local_said.started) {

@@ -9,13 +9,16 @@ use cactus_hybrid::policy::Policy;
 use cactus_hybrid::route::{Reason, Side};
 use cactus_import::{ConvertOptions, convert};
 use cactus_protocol::{Event as Said, Job, KeepAlive, Prompt, Spec};
+use cactus_router::cloud::LookUp;
 use cactus_router::setup::Configured;
 use cactus_router::{Answered, Ask, Event, Keys, Local, Router};
+use cactus_testkit::http::{After, Server, chat_stream as stream, json_answer as status, kept_open};
 use serde_json::{Value, json};
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::io::Write as _;
+use std::net::TcpListener;
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::Duration;
 
 /// The model on this machine.
@@ -38,101 +41,23 @@ fn local() -> Local {
     local.clone()
 }
 
-/// A target that answers its requests in turn, the last of the answers again and again.
-struct Target {
-    port: u16,
-    asked: Arc<Mutex<Vec<String>>>,
-}
-
-impl Target {
-    fn new(answers: Vec<Vec<u8>>) -> Target {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let target = Target {
-            port: listener.local_addr().unwrap().port(),
-            asked: Arc::default(),
-        };
-        let asked = Arc::clone(&target.asked);
-        std::thread::spawn(move || {
-            for (i, stream) in listener.incoming().enumerate() {
-                let mut stream = stream.unwrap();
-                let request = read(&mut stream);
-                asked.lock().unwrap().push(request);
-                let _ = stream.write_all(&answers[i.min(answers.len() - 1)]);
-            }
-        });
-        target
-    }
-
-    fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().clone()
-    }
-}
-
-fn read(stream: &mut TcpStream) -> String {
-    let mut bytes = Vec::new();
-    let mut buffer = [0; 4096];
-    loop {
-        let count = stream.read(&mut buffer).unwrap_or(0);
-        bytes.extend_from_slice(&buffer[..count]);
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        let whole = text.split_once("\r\n\r\n").is_some_and(|(head, body)| {
-            let head = head.to_ascii_lowercase();
-            let length = head
-                .split("content-length: ")
-                .nth(1)
-                .and_then(|t| t.split("\r\n").next());
-            length.is_none_or(|n| body.len() >= n.parse().unwrap())
-        });
-        if count == 0 || whole {
-            return text;
-        }
-    }
-}
-
-/// A stream of chat completions; with `whole` it has its end.
-fn stream(deltas: &[Value], whole: bool) -> Vec<u8> {
-    let mut body = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n".to_owned();
-    let chunk = |choices: Value, usage: Value| {
-        let chunk = json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices, "usage": usage});
-        format!("data: {chunk}\n\n")
-    };
-    for delta in deltas {
-        body += &chunk(
-            json!([{"index": 0, "delta": delta, "finish_reason": null}]),
-            Value::Null,
-        );
-    }
-    if whole {
-        body += &chunk(json!([{"index": 0, "delta": {}, "finish_reason": "stop"}]), Value::Null);
-        let usage = json!({"prompt_tokens": 20, "completion_tokens": 9, "total_tokens": 29});
-        body += &chunk(json!([]), usage);
-        body += "data: [DONE]\n\n";
-    }
-    body.into_bytes()
-}
-
-fn status(line: &str, body: &Value) -> Vec<u8> {
-    let body = body.to_string();
-    format!(
-        "HTTP/1.1 {line}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
-        body.len()
-    )
-    .into_bytes()
-}
-
 /// A dollar for a million tokens of either kind, so that a token is a million picodollars.
 const TOKEN: u64 = 1_000_000;
 
 fn router(folder: &Path, port: u16, rest: &str) -> Arc<Router> {
+    Arc::new(router_to(folder, &format!("http://127.0.0.1:{port}/v1"), rest))
+}
+
+fn router_to(folder: &Path, base: &str, rest: &str) -> Router {
     let text = format!(
-        "version = 1\nhandoff = \"always\"\n{rest}\n[targets.t]\nprotocol = \"openai_chat\"\nbase_url = \"http://127.0.0.1:{port}/v1\"\n\
+        "version = 1\nhandoff = \"always\"\n{rest}\n[targets.t]\nprotocol = \"openai_chat\"\nbase_url = \"{base}\"\n\
          model = \"m\"\nmax_output_tokens = 100\ninput_usd_per_million = 1\noutput_usd_per_million = 1\n"
     );
     let configured = Configured {
         policy: Policy::from_toml(&text).unwrap(),
         ..Configured::default()
     };
-    Arc::new(Router::new(configured, folder, &Keys::new(folder.join("keys"))).unwrap())
+    Router::new(configured, folder, &Keys::new(folder.join("keys"))).unwrap()
 }
 
 const MAY: &str = "[consent]\ntext = \"always\"\ntool_result = \"always\"";
@@ -176,9 +101,13 @@ struct Seen {
 
 fn run(router: &Arc<Router>, ask: Ask) -> (Seen, Answered) {
     let mut seen = Seen::default();
+    let mut why = None;
     for event in router.start(ask).unwrap() {
         match event {
-            Event::Source { side, .. } => seen.sources.push(side),
+            Event::Source { side, reason, .. } => {
+                seen.sources.push(side);
+                why = Some(reason);
+            }
             Event::Replaced => {
                 seen.text.clear();
                 seen.replaced += 1;
@@ -187,7 +116,13 @@ fn run(router: &Arc<Router>, ask: Ask) -> (Seen, Answered) {
             Event::Said(Said::Delta(Delta::CallArguments { fragment, .. })) => seen.calls.push(fragment),
             Event::Said(Said::End(_)) => seen.ends += 1,
             Event::Said(_) | Event::Consent(_) => {}
-            Event::End(answered) => return (seen, *answered),
+            Event::End(answered) => {
+                // What was said before the answer holds after it.
+                if answered.outcome.answered_by.is_some() {
+                    assert_eq!(why, Some(answered.outcome.reason));
+                }
+                return (seen, *answered);
+            }
         }
     }
     panic!("no end")
@@ -209,16 +144,16 @@ fn spent(router: &Router) -> Pico {
 
 #[test]
 fn target_gets_placeholders_and_the_client_the_values_at_the_true_price() {
-    let target = Target::new(vec![stream(
+    let target = Server::of(vec![stream(
         &[json!({"content": "Sent to [EMA"}), json!({"content": "IL_1]."})],
         true,
     )]);
     let folder = tempfile::tempdir().unwrap();
-    let router = router(folder.path(), target.port, MAY);
+    let router = router(folder.path(), target.port(), MAY);
     let (seen, answered) = run(&router, Ask::new(Some(local()), question("Mail jo@example.org, hello")));
     assert_eq!(seen.text, "Sent to jo@example.org.");
     assert_eq!((seen.sources.as_slice(), seen.ends), ([Side::Cloud].as_slice(), 1));
-    let sent = &target.asked()[0];
+    let sent = &target.requests()[0];
     assert!(sent.contains("[EMAIL_1]") && !sent.contains("jo@example.org"), "{sent}");
     let outcome = &answered.outcome;
     assert_eq!((outcome.cost, outcome.billed), (Pico(29 * TOKEN), true));
@@ -247,22 +182,22 @@ fn nothing_is_sent_without_consent_or_room_in_the_budget() {
     let text = "Mail jo@example.org, hello";
     let own = alone(text);
     for (rest, reason) in cases {
-        let target = Target::new(vec![stream(&[json!({"content": "no"})], true)]);
+        let target = Server::of(vec![stream(&[json!({"content": "no"})], true)]);
         let folder = tempfile::tempdir().unwrap();
-        let router = router(folder.path(), target.port, rest);
+        let router = router(folder.path(), target.port(), rest);
         let (seen, answered) = run(&router, Ask::new(Some(local()), question(text)));
         assert_eq!(answered.outcome.reason, reason, "{rest}");
         assert_eq!(seen.text, own, "{rest}");
-        assert_eq!(target.asked().len(), 0, "{rest}");
+        assert_eq!(target.asked(), 0, "{rest}");
         assert_eq!(spent(&router), Pico::ZERO, "{rest}");
     }
 }
 
 #[test]
 fn person_is_asked_once_and_a_yes_sends() {
-    let target = Target::new(vec![stream(&[json!({"content": "far"})], true)]);
+    let target = Server::of(vec![stream(&[json!({"content": "far"})], true)]);
     let folder = tempfile::tempdir().unwrap();
-    let router = router(folder.path(), target.port, "[consent]\ntext = \"ask\"");
+    let router = router(folder.path(), target.port(), "[consent]\ntext = \"ask\"");
     let mut running = router.start(Ask::new(Some(local()), question("hello"))).unwrap();
     let mut asked = 0;
     let mut text = String::new();
@@ -312,15 +247,15 @@ fn target_that_misbehaves_costs_what_it_may_have_billed_and_the_answer_comes_fro
     ];
     let own = alone("hello");
     for (what, answers, asked, billed, replaced) in cases {
-        let target = Target::new(answers);
+        let target = Server::of(answers);
         let folder = tempfile::tempdir().unwrap();
-        let router = router(folder.path(), target.port, MAY);
+        let router = router(folder.path(), target.port(), MAY);
         let (seen, answered) = run(&router, Ask::new(Some(local()), question("hello")));
         assert_eq!(answered.outcome.answered_by, Some(Side::Local), "{what}");
         assert_eq!(answered.outcome.reason, Reason::CloudFailed, "{what}");
         assert_eq!(seen.text, own, "{what}");
         assert_eq!(
-            (target.asked().len(), seen.replaced, seen.ends),
+            (target.asked(), seen.replaced, seen.ends),
             (asked, replaced, 1),
             "{what}"
         );
@@ -328,22 +263,22 @@ fn target_that_misbehaves_costs_what_it_may_have_billed_and_the_answer_comes_fro
         assert_eq!(spent(&router), worst.times(billed), "{what}");
         assert_eq!(answered.outcome.cost, worst.times(billed), "{what}");
     }
-    let target = Target::new(vec![half]);
+    let target = Server::of(vec![half]);
     let folder = tempfile::tempdir().unwrap();
-    let router = router(folder.path(), target.port, MAY);
+    let router = router(folder.path(), target.port(), MAY);
     let (_, answered) = run(&router, Ask::new(None, question("hello")));
     assert!(answered.failure.unwrap().to_string().contains("the target failed"));
 }
 
 #[test]
 fn target_that_refuses_the_key_is_left_alone_afterwards() {
-    let target = Target::new(vec![status("401 Unauthorized", &json!({"error": {"message": "x"}}))]);
+    let target = Server::of(vec![status("401 Unauthorized", &json!({"error": {"message": "x"}}))]);
     let folder = tempfile::tempdir().unwrap();
-    let router = router(folder.path(), target.port, MAY);
+    let router = router(folder.path(), target.port(), MAY);
     run(&router, Ask::new(Some(local()), question("hello")));
     let (_, answered) = run(&router, Ask::new(Some(local()), question("hello")));
     assert_eq!(answered.outcome.reason, Reason::Offline);
-    assert_eq!(target.asked().len(), 1);
+    assert_eq!(target.asked(), 1);
 }
 
 #[test]
@@ -379,24 +314,24 @@ fn call_of_the_target_comes_once_with_its_values_and_tools_that_stay_here_keep_t
         }
         Ask::new(Some(local()), job)
     };
-    let target = Target::new(vec![stream(&[call], true)]);
+    let target = Server::of(vec![stream(&[call], true)]);
     let folder = tempfile::tempdir().unwrap();
     let may = format!("{MAY}\n[tools]\nnamed = {{ mail = \"cloud_may_call\" }}");
-    let (seen, answered) = run(&router(folder.path(), target.port, &may), ask());
+    let (seen, answered) = run(&router(folder.path(), target.port(), &may), ask());
     assert_eq!(seen.calls, [r#"{"to":"jo@example.org"}"#]);
     assert_eq!(answered.outcome.answered_by, Some(Side::Cloud));
-    let (_, answered) = run(&router(folder.path(), target.port, MAY), ask());
+    let (_, answered) = run(&router(folder.path(), target.port(), MAY), ask());
     assert_eq!(answered.outcome.reason, Reason::ToolLocalOnly);
-    assert_eq!(target.asked().len(), 1);
+    assert_eq!(target.asked(), 1);
 }
 
 #[test]
 fn cancelled_and_dropped_requests_are_recorded_and_stay_reserved() {
     let open = stream(&[json!({"content": "begin"})], false);
     for cancel in [true, false] {
-        let target = Target::new(vec![open.clone()]);
+        let target = Server::of(vec![open.clone()]);
         let folder = tempfile::tempdir().unwrap();
-        let router = router(folder.path(), target.port, MAY);
+        let router = router(folder.path(), target.port(), MAY);
         let mut running = router.start(Ask::new(Some(local()), question("hello"))).unwrap();
         let canceller = running.canceller();
         for event in running.by_ref() {
@@ -418,13 +353,13 @@ fn cancelled_and_dropped_requests_are_recorded_and_stay_reserved() {
 
 #[test]
 fn several_routers_of_one_folder_never_pass_the_cap() {
-    let target = Target::new(vec![stream(&[json!({"content": "far"})], false)]);
+    let target = Server::of(vec![stream(&[json!({"content": "far"})], false)]);
     let folder = tempfile::tempdir().unwrap();
     let rest = format!("{MAY}\n[routing]\nretries = 0\n[budget]\nrequest_usd = 1\nday_usd = 0.0002");
     let cap = Pico(200 * TOKEN);
     let threads: Vec<_> = (0..4)
         .map(|_| {
-            let router = router(folder.path(), target.port, &rest);
+            let router = router(folder.path(), target.port(), &rest);
             std::thread::spawn(move || {
                 let reasons: Vec<_> = (0..3)
                     .map(|_| {
@@ -445,4 +380,76 @@ fn several_routers_of_one_folder_never_pass_the_cap() {
         over += reasons.iter().filter(|reason| **reason == Reason::OverCap).count();
     }
     assert!(over > 0);
+}
+
+#[test]
+fn names_that_lead_nowhere_cost_nothing_and_open_the_breaker() {
+    let (release, held) = mpsc::sync_channel::<()>(0);
+    let held = Mutex::new(held);
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let unknown = LookUp::new(move |_, _| {
+        count.fetch_add(1, Ordering::SeqCst);
+        Err(std::io::Error::other("no such name"))
+    });
+    let hangs = LookUp::new(move |_, _| {
+        let _ = held.lock().unwrap().recv();
+        Ok(Vec::new())
+    });
+    let empty = LookUp::new(|_, _| Ok(Vec::new()));
+    let rest = format!("{MAY}\n[routing]\nretries = 0\n[deadlines]\nconnect_ms = 50");
+    let own = alone("hello");
+    for (what, look_up) in [("unknown", unknown), ("hangs", hangs), ("empty", empty)] {
+        let folder = tempfile::tempdir().unwrap();
+        let router = router_to(folder.path(), "https://names.test/v1", &rest).with_look_up(look_up);
+        let router = Arc::new(router);
+        for number in 0..6 {
+            let (seen, answered) = run(&router, Ask::new(Some(local()), question("hello")));
+            let outcome = &answered.outcome;
+            let (reason, attempts) = match number {
+                5 => (Reason::Offline, 0),
+                _ => (Reason::CloudFailed, 1),
+            };
+            assert_eq!(
+                (outcome.reason, outcome.attempts),
+                (reason, attempts),
+                "{what} {number}"
+            );
+            assert_eq!((outcome.cost, outcome.billed), (Pico::ZERO, true), "{what} {number}");
+            assert_eq!((seen.text.as_str(), seen.replaced), (own.as_str(), 0), "{what}");
+        }
+        assert_eq!(spent(&router), Pico::ZERO, "{what}");
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), 5);
+    drop(release);
+}
+
+#[test]
+fn connection_that_waits_is_used_and_a_request_lost_with_it_is_sent_again_for_money_of_its_own() {
+    let answer = kept_open(&stream(&[json!({"content": "far"})], true));
+    let server = Server::new(move |number, stream| match number {
+        // It is read, and nobody can know what became of it.
+        2 => After::Close,
+        _ => {
+            stream.write_all(&answer).unwrap();
+            After::Keep
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let router = router(folder.path(), server.port(), MAY);
+    let ask = || run(&router, Ask::new(Some(local()), question("hello")));
+    for _ in 0..2 {
+        let (seen, answered) = ask();
+        assert_eq!((seen.text.as_str(), answered.outcome.cost), ("far", Pico(29 * TOKEN)));
+    }
+    assert_eq!((server.asked(), server.connections()), (2, 1));
+    let (seen, answered) = ask();
+    let worst = router.log().read(1).unwrap().0.records().next().unwrap().worst_case;
+    let outcome = &answered.outcome;
+    assert_eq!(
+        (seen.text.as_str(), outcome.attempts, outcome.billed),
+        ("far", 2, false)
+    );
+    assert_eq!(outcome.cost, worst.plus(Pico(29 * TOKEN)));
+    assert_eq!((server.asked(), server.connections()), (4, 2));
 }

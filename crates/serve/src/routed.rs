@@ -1,14 +1,14 @@
 //! An answer under a policy, awaited: [`cactus_router`] drives it on a thread that may wait, and its events come by a queue.
 //!
-//! What a client gets is one answer of one side, with its end held back until it is known what it cost. A side that fails after a
-//! part of its answer was given out cannot be taken back from a stream, so that is an error; what nobody has seen yet is dropped
-//! silently. Whoever drops a [`Routed`] cancels it.
+//! What a client gets is one answer of one side, with its end held back until it is known what it cost. What nobody has seen yet of a
+//! side that fails is dropped silently. What was given out cannot be taken back from a stream, so that is an error, unless the client
+//! has said that it understands [`Given::Replaced`]. Whoever drops a [`Routed`] cancels it.
 
 use crate::models::Lease;
 use crate::protocol::{ApiError, Event, Job, Kind};
 use cactus_router::hybrid::redact::Class;
 use cactus_router::hybrid::route::{Reason, Side};
-use cactus_router::{Answered, Ask, Canceller, Error, Event as Routing, Question, Router, word};
+use cactus_router::{Answered, Ask, Canceller, Error, Event as Routing, Question, Router};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,6 +16,15 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// The header with the classes of content of which a person has said that they may leave.
 pub(crate) const CONSENT: &str = "x-cactus-consent";
+
+/// What a client gets of an answer.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Given {
+    /// A part of it.
+    Said(Event),
+    /// What came before is void; the other side answers from the beginning.
+    Replaced,
+}
 
 /// Who is asked, by whom, and what may leave.
 #[derive(Debug)]
@@ -29,6 +38,8 @@ pub(crate) struct Order {
     pub(crate) user: String,
     /// What a person has said may leave.
     pub(crate) consent: Vec<Class>,
+    /// The client understands that an answer is replaced.
+    pub(crate) replaceable: bool,
     pub(crate) salt: u64,
     pub(crate) format_field: &'static str,
 }
@@ -47,14 +58,13 @@ pub(crate) struct Routed {
     receiver: UnboundedReceiver<Heard>,
     gone: Arc<Gone>,
     streamed: bool,
-    /// Whether the request has named its target.
-    named: bool,
-    pending: VecDeque<Event>,
+    replaceable: bool,
+    pending: VecDeque<Given>,
     /// Something was given out.
     given: bool,
     /// The end of the answer, until it is known what it cost.
     end: Option<Event>,
-    source: Option<(Side, Option<String>)>,
+    source: Option<(Side, Option<String>, Reason)>,
     question: Option<Question>,
     answered: Option<Box<Answered>>,
 }
@@ -85,7 +95,7 @@ impl Routed {
     pub(crate) fn start(router: Arc<Router>, order: Order) -> Routed {
         let (sender, receiver) = unbounded_channel();
         let gone = Arc::new(Gone::default());
-        let (streamed, named) = (order.job.stream, order.target.is_some());
+        let (streamed, replaceable) = (order.job.stream, order.replaceable);
         let theirs = Arc::clone(&gone);
         // A request's own thread: it may wait longer than the pool of the runtime should be kept from others.
         tokio::task::spawn_blocking(move || {
@@ -98,7 +108,7 @@ impl Routed {
             receiver,
             gone,
             streamed,
-            named,
+            replaceable,
             pending: VecDeque::new(),
             given: false,
             end: None,
@@ -124,7 +134,7 @@ impl Routed {
     ///
     /// # Errors
     /// How it failed; nothing follows.
-    pub(crate) async fn next(&mut self) -> Result<Option<Event>, ApiError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Given>, ApiError> {
         loop {
             if let Some(event) = self.ready() {
                 return Ok(Some(event));
@@ -141,7 +151,7 @@ impl Routed {
     ///
     /// # Errors
     /// As [`Routed::next`].
-    pub(crate) fn next_now(&mut self) -> Result<Option<Event>, ApiError> {
+    pub(crate) fn next_now(&mut self) -> Result<Option<Given>, ApiError> {
         loop {
             if let Some(event) = self.ready() {
                 return Ok(Some(event));
@@ -153,13 +163,13 @@ impl Routed {
         }
     }
 
-    fn ready(&mut self) -> Option<Event> {
+    fn ready(&mut self) -> Option<Given> {
         if !self.streamed && self.answered.is_none() {
             return None;
         }
-        let event = self.pending.pop_front()?;
-        self.given = true;
-        Some(event)
+        let given = self.pending.pop_front()?;
+        self.given = given != Given::Replaced;
+        Some(given)
     }
 
     fn take(&mut self, heard: Option<Heard>) -> Result<(), ApiError> {
@@ -171,23 +181,27 @@ impl Routed {
             Some(Heard::Refused(question)) => self.question = Some(question),
             Some(Heard::Event(event)) => match *event {
                 Routing::Consent(_) => {}
-                Routing::Source { side, target } => self.source = Some((side, target)),
-                Routing::Replaced if self.given => {
+                Routing::Source { side, target, reason } => self.source = Some((side, target, reason)),
+                Routing::Replaced if self.given && !self.replaceable => {
                     let message = "who answered has failed, and a part of the answer was sent already; ask again";
                     return Err(ApiError::new(Kind::Server, message).with_code("answer_replaced"));
                 }
                 Routing::Replaced => {
                     self.pending.clear();
                     self.end = None;
+                    self.source = None;
+                    if self.given {
+                        self.pending.push_back(Given::Replaced);
+                    }
                 }
                 Routing::Said(end @ Event::End(_)) => self.end = Some(end),
-                Routing::Said(event) => self.pending.push_back(event),
+                Routing::Said(event) => self.pending.push_back(Given::Said(event)),
                 Routing::End(mut answered) => {
                     if let Some(failure) = answered.failure.take() {
                         let error = failed(failure, Some(answered.outcome.reason));
                         return Err(self.question.as_ref().map_or(error, consent_needed));
                     }
-                    self.pending.extend(self.end.take());
+                    self.pending.extend(self.end.take().map(Given::Said));
                     self.answered = Some(answered);
                 }
             },
@@ -197,20 +211,14 @@ impl Routed {
 
     /// Who answers, where it is known.
     pub(crate) fn source(&self) -> Option<(Side, Option<&str>)> {
-        let (side, target) = self.source.as_ref()?;
+        let (side, target, _) = self.source.as_ref()?;
         Some((*side, target.as_deref()))
     }
 
-    /// Why this side answered, where it is known, in the words of the record; `named` where the request has named its target and
-    /// nothing was weighed.
-    pub(crate) fn reason(&self) -> Option<String> {
-        let reason = self.answered()?.outcome.reason;
-        Some(
-            match self.named && matches!(reason, Reason::LocalUnable | Reason::Always) {
-                true => "named".to_owned(),
-                false => word(reason),
-            },
-        )
+    /// Why this side answers, where it is known.
+    pub(crate) fn reason(&self) -> Option<Reason> {
+        let said = self.source.as_ref().map(|(_, _, reason)| *reason);
+        self.answered().map(|answered| answered.outcome.reason).or(said)
     }
 
     /// How it ended, where it has.
@@ -232,7 +240,7 @@ fn drive(router: &Arc<Router>, order: Order, gone: &Gone, tell: &mut dyn FnMut(H
     let ask = Ask {
         format_field: order.format_field,
         // Who names a target wants it asked; the policy may still forbid that.
-        handoff: target.as_ref().map(|_| cactus_router::hybrid::policy::Handoff::Always),
+        named: target.is_some(),
         target,
         session: order.session,
         user: order.user,

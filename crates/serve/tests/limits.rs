@@ -141,6 +141,8 @@ fn web_pages_of_others_are_kept_out() {
         allowed.header("access-control-allow-origin"),
         Some("https://app.example")
     );
+    let exposed = allowed.header("access-control-expose-headers").unwrap();
+    assert!(exposed.split(", ").any(|name| name == "x-cactus-reason"), "{exposed}");
     for (origin, status) in [("https://app.example", 204), ("https://evil.example", 403)] {
         let preflight = server.send("OPTIONS", "/v1/chat/completions", &[("origin", origin)], b"");
         assert_eq!(preflight.status, status, "{origin}");

@@ -5,11 +5,16 @@ mod support;
 
 use cactus_serve::protocol::order;
 use cactus_serve::router::hybrid::policy::Policy;
+use cactus_serve::router::hybrid::route::Reason;
 use cactus_serve::router::setup::Configured;
-use cactus_serve::router::{Keys, Router};
+use cactus_serve::router::{Keys, Log, Router};
+use cactus_testkit::http::{After, Server as Target, chat_stream};
 use serde_json::{Value, json};
-use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use support::{Reply, Server};
 
 /// A server whose policy is `more` beside a target `near`, which is the server at `address`. Its folder lasts as long.
@@ -68,7 +73,7 @@ fn without_a_policy_nothing_changes() {
 #[test]
 fn targets_answer_in_the_form_of_every_api_and_say_so() {
     let cloud = Server::new();
-    let (server, _folder) = under(cloud.address, ALWAYS);
+    let (server, folder) = under(cloud.address, ALWAYS);
     let models = server.get("/v1/models").json();
     let names: Vec<&str> = models["data"]
         .as_array()
@@ -101,12 +106,21 @@ fn targets_answer_in_the_form_of_every_api_and_say_so() {
         );
         assert_eq!(facts["attempts"], 1);
     }
+    let (ring, others) = Log::new(folder.path()).read(2).unwrap();
+    let reasons: Vec<_> = ring.records().map(|record| (record.reason, record.named)).collect();
+    assert_eq!(
+        (reasons, others),
+        (vec![(Reason::Always, false), (Reason::Named, true)], 0)
+    );
 
     let stream = with(chat("auto"), json!({"stream": true}));
     let reply = server.post("/v1/chat/completions", &stream);
     assert_eq!(reply.header("x-cactus-route"), Some("cloud:near"));
+    assert_eq!(reply.header("x-cactus-reason"), Some("always"), "before the first byte");
     let frames = reply.events();
     let streamed = order::chat(&frames).unwrap();
+    let first: Value = serde_json::from_str(&frames[0].data).unwrap();
+    assert_eq!(first["cactus"], json!({"answered_by": "near", "reason": "always"}));
     assert_eq!(streamed[0]["content"].as_str().unwrap(), text(&expected));
     let last: Value = serde_json::from_str(&frames[frames.len() - 2].data).unwrap();
     assert_eq!(
@@ -127,6 +141,11 @@ fn targets_answer_in_the_form_of_every_api_and_say_so() {
         .post("/v1/messages", &with(message, json!({"stream": true})))
         .events();
     order::messages(&frames).unwrap();
+    let first: Value = serde_json::from_str(&frames[0].data).unwrap();
+    assert_eq!(
+        (&first["type"], &first["cactus"]["reason"]),
+        (&json!("message_start"), &json!("always"))
+    );
     let last: Value = serde_json::from_str(&frames[frames.len() - 2].data).unwrap();
     assert_eq!(
         (&last["type"], &last["cactus"]["answered_by"]),
@@ -140,6 +159,11 @@ fn targets_answer_in_the_form_of_every_api_and_say_so() {
         .post("/v1/responses", &with(response, json!({"stream": true})))
         .events();
     order::responses(&frames).unwrap();
+    let first: Value = serde_json::from_str(&frames[0].data).unwrap();
+    assert_eq!(
+        (&first["type"], &first["response"]["cactus"]["answered_by"]),
+        (&json!("response.created"), &json!("near"))
+    );
     let last: Value = serde_json::from_str(&frames[frames.len() - 1].data).unwrap();
     assert_eq!(last["response"]["cactus"]["answered_by"], "near");
 
@@ -205,6 +229,7 @@ fn nothing_leaves_without_a_persons_yes() {
     );
     assert_eq!(needed["host"], cloud.address.to_string());
     let streamed = ask(&server, &with(chat("auto"), json!({"stream": true})), "");
+    assert_eq!(streamed.header("x-cactus-reason"), Some("denied_by_person"));
     let header: Value = serde_json::from_str(streamed.header("x-cactus-consent-needed").unwrap()).unwrap();
     assert_eq!(header, *needed, "before the first byte");
     let error = ask(&server, &chat("cloud:near"), "").error(403);
@@ -307,4 +332,124 @@ fn whoever_goes_away_stops_both_sides() {
             side.metric("requests_running") + side.metric("requests_waiting") == 0.0
         });
     }
+}
+
+/// A target that begins to answer, and breaks off when it is told to.
+fn breaks_off() -> (Target, Sender<()>) {
+    let (release, wait) = channel();
+    let wait = Mutex::new(wait);
+    let target = Target::new(move |_, stream| {
+        let begun = chat_stream(&[json!({"content": "Half an answer"})], false);
+        let _ = stream.write_all(&begun);
+        let _ = wait.lock().unwrap().recv();
+        After::Close
+    });
+    (target, release)
+}
+
+#[test]
+fn answer_that_breaks_off_is_an_error_or_is_replaced_for_clients_that_understand_that() {
+    let (target, release) = breaks_off();
+    let (server, folder) = under(([127, 0, 0, 1], target.port()).into(), ALWAYS);
+    let alone = Server::new();
+    let own = alone.post("/v1/chat/completions", &chat("tiny")).json();
+    let stream = with(
+        chat("auto"),
+        json!({"stream": true, "stream_options": {"include_usage": true}}),
+    );
+    release.send(()).unwrap();
+    let frames = server.post("/v1/chat/completions", &stream).events();
+    let errors = frames.iter().filter(|frame| frame.data.contains("\"error\""));
+    let errors: Vec<Value> = errors.map(|frame| serde_json::from_str(&frame.data).unwrap()).collect();
+    assert_eq!(errors.len(), 1, "{frames:?}");
+    assert_eq!(errors[0]["error"]["code"], "answer_replaced");
+
+    let events = [("x-cactus-events", "replaced")];
+    let send = |path: &str, body: &Value| {
+        release.send(()).unwrap();
+        server.send("POST", path, &events, body.to_string().as_bytes())
+    };
+    // The client has seen something when the target breaks off.
+    let body = stream.to_string();
+    let mut connection = TcpStream::connect(server.address).unwrap();
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: {}\r\nconnection: close\r\nx-cactus-events: replaced\r\ncontent-length: {}",
+        server.address,
+        body.len()
+    );
+    connection
+        .write_all(format!("{head}\r\n\r\n{body}").as_bytes())
+        .unwrap();
+    let mut seen = [0; 1 << 14];
+    loop {
+        let count = connection.peek(&mut seen).unwrap();
+        assert!(count > 0);
+        if String::from_utf8_lossy(&seen[..count]).contains("Half an answer") {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    release.send(()).unwrap();
+    let reply = Reply::read(connection);
+    assert_eq!(
+        reply.header("x-cactus-route"),
+        Some("cloud:near"),
+        "as it was when the answer began"
+    );
+    let frames = reply.events();
+    let void = frames.iter().position(|frame| frame.name == Some("replaced")).unwrap();
+    let told: Value = serde_json::from_str(&frames[void].data).unwrap();
+    assert_eq!(
+        (&told["type"], &told["cactus"]["event"]),
+        (&json!("replaced"), &json!("replaced"))
+    );
+    assert!(frames[..void].iter().any(|frame| frame.data.contains("Half an answer")));
+    // What follows is a stream of its own, and says so.
+    let rest = &frames[void + 1..];
+    let answer = order::chat(rest).unwrap();
+    assert_eq!(answer[0]["content"].as_str().unwrap(), text(&own));
+    let json = |frame: &cactus_serve::protocol::Frame| serde_json::from_str::<Value>(&frame.data).unwrap();
+    let (first, last) = (json(&rest[0]), json(&rest[rest.len() - 2]));
+    assert_eq!(
+        first["cactus"],
+        json!({"answered_by": "local", "reason": "cloud_failed"})
+    );
+    assert_eq!(first["model"], "tiny");
+    assert_eq!(
+        (&last["cactus"]["route"], &last["usage"]),
+        (&json!("both"), &own["usage"])
+    );
+    assert!(!rest.iter().any(|frame| frame.data.contains("Half an answer")));
+
+    let message =
+        json!({"model": "auto", "max_tokens": 6, "temperature": 0, "messages": [{"role": "user", "content": "Hi"}]});
+    let frames = send("/v1/messages", &with(message, json!({"stream": true}))).events();
+    let void = frames.iter().position(|frame| frame.name == Some("replaced")).unwrap();
+    order::messages(&frames[void + 1..]).unwrap();
+    assert_eq!(json(&frames[void + 1])["cactus"]["answered_by"], "local");
+    let response = json!({"model": "auto", "input": "Hi", "max_output_tokens": 6, "temperature": 0, "stream": true});
+    let frames = send("/v1/responses", &response).events();
+    let void = frames.iter().position(|frame| frame.name == Some("replaced")).unwrap();
+    order::responses(&frames[void + 1..]).unwrap();
+    // The id that can be asked for has the answer that counts.
+    let last = json(&frames[frames.len() - 1]);
+    let kept = server
+        .get(&format!("/v1/responses/{}", last["response"]["id"].as_str().unwrap()))
+        .json();
+    assert_eq!(kept["output"], last["response"]["output"]);
+    let lines = send("/api/chat", &with(chat("auto"), json!({"options": {"num_predict": 6}}))).lines();
+    let void = lines.iter().position(|line| line.data.contains("replaced")).unwrap();
+    order::ollama(&lines[void + 1..]).unwrap();
+
+    // Nobody has seen anything of what is not streamed.
+    let whole = send("/v1/chat/completions", &chat("auto")).json();
+    assert_eq!(text(&whole), text(&own));
+    let wrong = [("x-cactus-events", "replaced, others")];
+    let error = server
+        .send("POST", "/v1/chat/completions", &wrong, body.as_bytes())
+        .error(400);
+    assert_eq!(error["error"]["param"], "x-cactus-events");
+    let (ring, _) = Log::new(folder.path()).read(9).unwrap();
+    let replaced = ring.records().filter(|record| record.replaced).count();
+    assert_eq!((ring.records().count(), replaced), (6, 5));
 }

@@ -1,11 +1,12 @@
-//! What tests of several crates share: seeded random tensors, comparison with a tolerance, lists of awkward sizes, and
-//! tiny models written in primitive operations as importers write them.
+//! What tests of several crates share: seeded random tensors, comparison with a tolerance, lists of awkward sizes, tiny models
+//! written in primitive operations as importers write them, and a server that misbehaves as it is told.
 //!
 //! It may depend on `ir` and `tensor`, and only tests depend on it. It deliberately does not compute: run a model of
 //! [`tiny`] in `reference` or in the runtime.
 #![forbid(unsafe_code)]
 
 mod compare;
+pub mod http;
 mod layers;
 mod random;
 pub mod tiny;

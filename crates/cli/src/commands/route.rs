@@ -112,6 +112,7 @@ pub(crate) fn because(reason: Reason) -> &'static str {
         Reason::Hedged => "the answer here is doubtful, and both were asked",
         Reason::LocalUnable => "the model here cannot take the request",
         Reason::Always => "everything is handed off",
+        Reason::Named => "the request asked for the target by name",
         Reason::Invalid => "the answer here does not have the form that was asked for",
         Reason::LocalFailed => "the model here failed",
         Reason::CloudFailed => "the target failed",
@@ -272,6 +273,27 @@ fn time(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_reason_of_the_reference_has_words() {
+        let reference = include_str!("../../../../docs/reference/policy.md");
+        let table = reference
+            .split("## Reasons")
+            .nth(1)
+            .unwrap()
+            .split("\n## ")
+            .next()
+            .unwrap();
+        let mut words = 0;
+        for row in table.lines().filter(|line| line.starts_with("| `")) {
+            for word in row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2) {
+                let reason: Reason = serde_json::from_value(json!(word)).unwrap();
+                assert!(!because(reason).contains("no words"), "{word}");
+                words += 1;
+            }
+        }
+        assert_eq!(words, 20);
+    }
 
     #[test]
     fn time_is_that_of_utc() {

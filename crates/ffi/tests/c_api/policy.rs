@@ -2,93 +2,29 @@
 
 use crate::support::*;
 use cactus_ffi::*;
+use cactus_testkit::http::{Server, chat_stream, json_answer};
 use serde_json::{Value, json};
 use std::ffi::c_void;
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
 use std::ptr::{null, null_mut};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A target that answers every request with `body`, and counts them.
-struct Target {
-    port: u16,
-    asked: Arc<AtomicUsize>,
+/// A target that says "from afar".
+fn afar() -> Server {
+    Server::of(vec![chat_stream(&[json!({"content": "from afar"})], true)])
 }
 
-/// A stream of chat completions that says "from afar".
-fn afar() -> Vec<u8> {
-    let mut text = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n".to_owned();
-    for (choices, usage) in [
-        (
-            json!([{"index": 0, "delta": {"content": "from afar"}, "finish_reason": null}]),
-            Value::Null,
-        ),
-        (
-            json!([{"index": 0, "delta": {}, "finish_reason": "stop"}]),
-            json!({"prompt_tokens": 20, "completion_tokens": 9, "total_tokens": 29}),
-        ),
-    ] {
-        let chunk = json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices, "usage": usage});
-        text += &format!("data: {chunk}\n\n");
-    }
-    (text + "data: [DONE]\n\n").into_bytes()
+fn failure() -> Server {
+    Server::of(vec![json_answer("400 Bad Request", &json!({}))])
 }
 
-fn failure() -> Vec<u8> {
-    b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}"
-        .to_vec()
-}
-
-fn read(stream: &mut TcpStream) {
-    let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
-    loop {
-        let count = stream.read(&mut buffer).unwrap_or(0);
-        bytes.extend_from_slice(&buffer[..count]);
-        let text = String::from_utf8_lossy(&bytes).to_ascii_lowercase();
-        let whole = text.split_once("\r\n\r\n").is_some_and(|(head, body)| {
-            let length = head.split("content-length: ").nth(1);
-            let length = length.and_then(|rest| rest.split("\r\n").next());
-            length.is_none_or(|n| body.len() >= n.parse().unwrap())
-        });
-        if count == 0 || whole {
-            return;
-        }
-    }
-}
-
-impl Target {
-    fn new(body: Vec<u8>) -> Target {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let target = Target {
-            port: listener.local_addr().unwrap().port(),
-            asked: Arc::default(),
-        };
-        let asked = Arc::clone(&target.asked);
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let mut stream = stream.unwrap();
-                read(&mut stream);
-                asked.fetch_add(1, Ordering::SeqCst);
-                let _ = stream.write_all(&body);
-            }
-        });
-        target
-    }
-
-    fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
-    }
-
-    /// A policy that hands everything to this target; a dollar for a million tokens.
-    fn toml(&self, text: &str) -> String {
-        format!(
-            "version = 1\nhandoff = \"always\"\n[consent]\ntext = \"{text}\"\n[targets.t]\nprotocol = \"openai_chat\"\n\
-             base_url = \"http://127.0.0.1:{}/v1\"\nmodel = \"m\"\nmax_output_tokens = 100\n\
-             input_usd_per_million = 1\noutput_usd_per_million = 1\n",
-            self.port
-        )
-    }
+/// A policy that hands everything to a target; a dollar for a million tokens.
+fn toml(target: &Server, text: &str) -> String {
+    format!(
+        "version = 1\nhandoff = \"always\"\n[consent]\ntext = \"{text}\"\n[targets.t]\nprotocol = \"openai_chat\"\n\
+         base_url = \"http://127.0.0.1:{}/v1\"\nmodel = \"m\"\nmax_output_tokens = 100\n\
+         input_usd_per_million = 1\noutput_usd_per_million = 1\n",
+        target.port()
+    )
 }
 
 fn set(model: &Model, toml: Option<&str>, options: Option<&Value>) -> Result<(), (i32, String)> {
@@ -136,15 +72,19 @@ fn hello() -> String {
 
 #[test]
 fn a_target_answers_and_the_result_says_who_why_and_for_how_much() {
-    let (model, target, folder) = (Model::load(), Target::new(afar()), tempfile::tempdir().unwrap());
+    let (model, target, folder) = (Model::load(), afar(), tempfile::tempdir().unwrap());
     let options = json!({"state": folder.path()});
-    set(&model, Some(&target.toml("always")), Some(&options)).unwrap();
+    set(&model, Some(&toml(&target, "always")), Some(&options)).unwrap();
     let request = start(&model, &hello(), None, null_mut()).unwrap();
     let events = events(request, None);
     let result = wait(request).unwrap();
     close(request);
     let source = events.iter().find(|event| event["event"] == "source").unwrap();
     assert_eq!((&source["side"], &source["target"]), (&json!("cloud"), &json!("t")));
+    assert_eq!(
+        (&source["reason"], &result["reason"]),
+        (&json!("always"), &json!("always"))
+    );
     assert_eq!(result["message"]["content"], "from afar");
     assert_eq!(events.last().unwrap()["result"], result);
     assert_eq!(
@@ -207,9 +147,9 @@ fn a_target_answers_and_the_result_says_who_why_and_for_how_much() {
 
 #[test]
 fn nothing_leaves_without_a_yes() {
-    let (model, target, folder) = (Model::load(), Target::new(afar()), tempfile::tempdir().unwrap());
+    let (model, target, folder) = (Model::load(), afar(), tempfile::tempdir().unwrap());
     let options = json!({"state": folder.path()});
-    set(&model, Some(&target.toml("ask")), Some(&options)).unwrap();
+    set(&model, Some(&toml(&target, "ask")), Some(&options)).unwrap();
     for (yes, route) in [(None, "local"), (Some(false), "local"), (Some(true), "cloud")] {
         assert_eq!(target.asked(), 0);
         let request = start(&model, &hello(), None, null_mut()).unwrap();
@@ -222,7 +162,7 @@ fn nothing_leaves_without_a_yes() {
             (&question["classes"], &question["target"]),
             (&json!(["text"]), &json!("t"))
         );
-        assert_eq!(question["host"], format!("127.0.0.1:{}", target.port));
+        assert_eq!(question["host"], format!("127.0.0.1:{}", target.port()));
         assert_eq!(result["route"], route, "{yes:?}: {:?}", kinds(&events));
     }
     // Whoever waits for the end is not there to be asked, and whoever closes or cancels is not waited for.
@@ -251,10 +191,12 @@ fn a_callback_answers_before_it_returns() {
             assert_eq!(unsafe { cactus_request_consent(request, true) }, 0);
         }
     }
-    let (model, target, folder) = (Model::load(), Target::new(afar()), tempfile::tempdir().unwrap());
+    let (model, target, folder) = (Model::load(), afar(), tempfile::tempdir().unwrap());
     let options = json!({"state": folder.path()});
-    set(&model, Some(&target.toml("ask")), Some(&options)).unwrap();
+    set(&model, Some(&toml(&target, "ask")), Some(&options)).unwrap();
     for (user, route) in [(null_mut(), "local"), (std::ptr::dangling_mut::<u8>().cast(), "cloud")] {
+        // The callback waits for the request of this round.
+        REQUEST.store(0, Ordering::SeqCst);
         let request = start(&model, &hello(), Some(hear), user).unwrap();
         REQUEST.store(request.addr(), Ordering::SeqCst);
         assert_eq!(wait(request).unwrap()["route"], route);
@@ -264,9 +206,9 @@ fn a_callback_answers_before_it_returns() {
 
 #[test]
 fn a_target_that_fails_is_replaced_and_what_is_wrong_is_said() {
-    let (model, target, folder) = (Model::load(), Target::new(failure()), tempfile::tempdir().unwrap());
+    let (model, target, folder) = (Model::load(), failure(), tempfile::tempdir().unwrap());
     let state = json!({"state": folder.path()});
-    set(&model, Some(&target.toml("always")), Some(&state)).unwrap();
+    set(&model, Some(&toml(&target, "always")), Some(&state)).unwrap();
     let request = start(&model, &hello(), None, null_mut()).unwrap();
     let result = wait(request).unwrap();
     close(request);

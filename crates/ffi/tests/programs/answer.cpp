@@ -84,6 +84,43 @@ static void exceptions(const cactus::Model &model) {
     }
 }
 
+// What may leave is asked about, and the answer of a poller and of a callback reaches the library. Nobody listens at the target.
+static void consenting(cactus::Model &model, const std::string &state) {
+    model.set_policy("", R"({"target": "http://127.0.0.1:9/v1#m", "handoff": "always", "state": ")" + state + "\"}");
+    for (const bool yes : {false, true}) {
+        const std::string reason = yes ? R"("reason":"cloud_failed")" : R"("reason":"denied_by_person")";
+        int asked = 0;
+        const std::string chat = R"({"messages": [{"role": "user", "content": "hello"}], "options": {"max_tokens": 3}})";
+        auto heard = model.start(chat, [&](const cactus::Event &event) {
+            CHECK((event.kind == CACTUS_EVENT_KIND_CONSENT) == static_cast<bool>(event.consent));
+            if (!event.consent) return;
+            CHECK(event.json.find("127.0.0.1:9") != std::string_view::npos);
+            asked++;
+            event.consent(yes);
+        });
+        CHECK(heard.wait().find(reason) != std::string::npos);
+        auto polled = model.start(chat);
+        std::string last;
+        while (!polled.over()) {
+            const auto event = polled.next();
+            if (!event) continue;
+            last = *event;
+            if (last.find("\"event\":\"consent\"") == std::string::npos) continue;
+            asked++;
+            polled.consent(yes);
+        }
+        CHECK(asked == 2);
+        CHECK(last.find(reason) != std::string::npos);
+        try {
+            polled.consent(true);
+            CHECK(false);
+        } catch (const cactus::Error &error) {
+            CHECK(error.code() == CACTUS_CODE_ARGUMENT);
+        }
+    }
+    model.set_policy("");
+}
+
 // Requests of many threads, one of which closes the model under the others.
 static void closing(const char *path) {
     cactus::Model model(path, R"({"context_tokens": 128, "threads": 1})");
@@ -120,6 +157,7 @@ int main(int argc, char **argv) {
     streams(model);
     exceptions(model);
     closing_others(model);
+    consenting(model, std::string(argv[1]) + "-state");
     const auto tokens = model.tokenize("hello there");
     CHECK(model.detokenize(tokens) == "hello there");
     CHECK(model.score(tokens).find("logprob") != std::string::npos);

@@ -31,6 +31,9 @@ pub struct Record {
     pub target: Option<String>,
     /// The classes of content in it.
     pub classes: Vec<Class>,
+    /// Whether the target was asked for by name. Older records do not say so.
+    #[serde(default)]
+    pub named: bool,
     /// Whether the target could be reached, as far as was known.
     pub reachable: bool,
     /// Whether the local model could take it.
@@ -104,6 +107,7 @@ impl Record {
             seconds: circumstances.seconds,
             target: request.target.clone(),
             classes: circumstances.classes,
+            named: request.named,
             reachable: request.reachable,
             local_able: request.local_able,
             local_tools: request.local_tools,

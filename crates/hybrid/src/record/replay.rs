@@ -76,6 +76,7 @@ fn one(record: &Record, policy: &Policy, spent: &mut Spent) -> Replayed {
         seconds: record.cloud_seconds,
     };
     let early = before(
+        record.named,
         policy.handoff,
         record.local_able,
         record.prompt_confidence,

@@ -26,6 +26,7 @@ confidence_threshold = 0.5
 fn run(prompt_confidence: f64, policy: &Policy, seconds: u64) -> Record {
     let request = Request {
         target: Some("t".to_owned()),
+        named: false,
         reachable: true,
         consent: policy.consent.verdict(&[Class::Text], "t"),
         local_able: true,
@@ -88,6 +89,33 @@ fn ring_keeps_the_last_records_without_content_and_skips_torn_lines() {
         Ring::from_lines(&lines, 1).0.records().next(),
         ring.records().next_back()
     );
+}
+
+#[test]
+fn records_without_a_word_on_names_are_still_read() {
+    let policy = Policy::from_toml(POLICY).unwrap();
+    let mut ring = Ring::new(3);
+    ring.push(run(0.1, &policy, 7));
+    let older = ring.to_lines().replace("\"named\":false,", "");
+    assert!(!older.contains("named"), "{older}");
+    assert_eq!(Ring::from_lines(&older, 3), (ring, 0));
+}
+
+#[test]
+fn target_that_was_asked_for_by_name_is_asked_for_in_a_replay() {
+    let policy = Policy::from_toml(POLICY).unwrap();
+    // Sure enough to be kept, had nobody named the target.
+    let mut record = run(0.9, &policy, 0);
+    assert_eq!(replay([&record], &policy)[0].route, Route::Local);
+    record.named = true;
+    let replayed = replay([&record], &policy)[0];
+    assert_eq!((replayed.route, replayed.reason), (Route::Cloud, Reason::Named));
+    let never = Policy {
+        handoff: Handoff::Never,
+        ..policy
+    };
+    let replayed = replay([&record], &never)[0];
+    assert_eq!((replayed.route, replayed.reason), (Route::Local, Reason::HandoffOff));
 }
 
 #[test]

@@ -85,12 +85,16 @@ pub fn prevented(
 /// Why the target is asked before the local model begins, where it is.
 #[must_use]
 pub fn before(
+    named: bool,
     handoff: Handoff,
     local_able: bool,
     prompt_confidence: Option<f64>,
     routing: &Routing,
     worth: &Worth,
 ) -> Option<Reason> {
+    if named {
+        return Some(Reason::Named);
+    }
     if !local_able {
         return Some(Reason::LocalUnable);
     }

@@ -168,6 +168,12 @@ impl Machine {
         self.winner
     }
 
+    /// Why the winner is the winner; says nothing before there is one.
+    #[must_use]
+    pub fn reason(&self) -> Reason {
+        self.reason
+    }
+
     /// What the tokens so far say.
     #[must_use]
     pub fn signals(&self) -> &Signals {
@@ -261,6 +267,7 @@ impl Machine {
         }
         self.start_ms = self.now_ms;
         let wish = before(
+            self.request.named,
             self.handoff,
             self.request.local_able,
             self.request.prompt_confidence,

@@ -78,6 +78,8 @@ pub enum Reason {
     LocalUnable,
     /// The policy says `handoff = "always"`.
     Always,
+    /// The request has named its target, and wants no other answer.
+    Named,
     /// The local answer does not have the form that was asked for.
     Invalid,
     /// The local model failed.
@@ -93,6 +95,8 @@ pub enum Reason {
 pub struct Request {
     /// The target's name, where one can take the request.
     pub target: Option<String>,
+    /// Whether it was asked for by name, so that nothing is weighed.
+    pub named: bool,
     /// Whether the target can be reached, as far as is known.
     pub reachable: bool,
     /// What consent says.

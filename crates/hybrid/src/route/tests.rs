@@ -31,6 +31,7 @@ fn section() -> Section {
 fn request() -> Request {
     Request {
         target: Some("t".to_owned()),
+        named: false,
         reachable: true,
         consent: Verdict::Granted,
         local_able: true,
@@ -266,6 +267,47 @@ fn local_model_that_fails_while_shown_is_replaced_by_the_target() {
         (outcome(&end).reason, outcome(&end).text.as_str()),
         (Reason::LocalFailed, "whole")
     );
+}
+
+#[test]
+fn target_that_is_named_is_asked_however_sure_anybody_is_and_only_what_prevents_it_says_no() {
+    for (handoff, denied, reason) in [
+        (Handoff::Auto, false, None),
+        (Handoff::Always, false, None),
+        (Handoff::Never, false, Some(Reason::HandoffOff)),
+        (Handoff::Auto, true, Some(Reason::DeniedByPolicy)),
+    ] {
+        for local_able in [true, false] {
+            let request = Request {
+                named: true,
+                local_able,
+                prompt_confidence: Some(1.0),
+                consent: match denied {
+                    true => Verdict::Denied(Class::Text),
+                    false => Verdict::Granted,
+                },
+                ..request()
+            };
+            let policy = Policy { handoff, ..policy() };
+            let mut machine = Machine::new(request, &policy, Some(section()));
+            let begun = machine.on(0, Event::Start);
+            if let Some(reason) = reason {
+                match local_able {
+                    true => assert_eq!(begun, [Action::StartLocal { run: 0 }], "{reason:?}"),
+                    false => assert_eq!((outcome(&begun).reason, outcome(&begun).answered_by), (reason, None)),
+                }
+                continue;
+            }
+            assert!(matches!(begun[..], [Action::Reserve { attempt: 0, .. }]), "{begun:?}");
+            machine.on(1, Event::Reserved { attempt: 0 });
+            machine.on(2, cloud_text(0, "far"));
+            let (attempt, valid, cost) = (0, true, Some(Pico(5)));
+            let end = machine.on(3, Event::CloudEnd { attempt, valid, cost });
+            let ended = outcome(&end);
+            assert_eq!((ended.reason, ended.wanted), (Reason::Named, Some(Reason::Named)));
+            assert_eq!(ended.answered_by, Some(Side::Cloud));
+        }
+    }
 }
 
 #[test]

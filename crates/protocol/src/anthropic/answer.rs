@@ -5,7 +5,7 @@ use cactus_text::tools::Delta;
 use serde_json::{Map, Value, json};
 
 /// Encodes messages.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct MessageEncoder {
     id: String,
     model: String,
@@ -17,7 +17,7 @@ pub struct MessageEncoder {
     usage: Usage,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Block {
     Text(String),
     Thinking(String),

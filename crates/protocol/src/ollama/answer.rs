@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Encodes answers to `/api/chat` and `/api/generate`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct OllamaEncoder {
     chat: bool,
     model: String,

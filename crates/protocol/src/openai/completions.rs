@@ -132,7 +132,7 @@ pub(super) fn inputs(fields: &Fields<'_>, name: &str) -> Result<Vec<Prompt>> {
 }
 
 /// Encodes completions.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct CompletionEncoder {
     id: String,
     created: u64,
@@ -148,7 +148,7 @@ pub struct CompletionEncoder {
     choices: Vec<Choice>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Choice {
     text: String,
     tokens: Vec<TokenLog>,

@@ -6,6 +6,7 @@
 //! asks for `localhost` directly says where it comes from in `Origin`, which is not ours either.
 
 use super::body::{self, Form};
+use super::route::TOLD;
 use super::{App, ROUTES, ServeOptions};
 use crate::protocol::{ApiError, Kind};
 use axum::extract::{MatchedPath, Request, State};
@@ -171,6 +172,10 @@ pub(super) async fn admit(State(app): State<Arc<App>>, mut request: Request, nex
             if let Some(origin) = origin {
                 let headers = response.headers_mut();
                 headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+                // Pages see no header of an answer that is not listed, and a star lists none where a key is sent.
+                if let Ok(told) = HeaderValue::from_str(&TOLD.join(", ")) {
+                    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, told);
+                }
                 headers.append(header::VARY, HeaderValue::from_static("origin"));
             }
             response

@@ -6,9 +6,9 @@ use crate::protocol::openai::ModelCard;
 use crate::protocol::{ApiError, Fields, Frame, Job, Kind, Prompt};
 use crate::routed::{CONSENT, Routed};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use cactus_router::Answered;
 use cactus_router::hybrid::redact::Class;
 use cactus_router::hybrid::route::Side;
+use cactus_router::{Answered, word};
 use serde_json::{Map, Value, json};
 
 /// The model on this machine, and nothing else.
@@ -29,12 +29,38 @@ pub(super) enum Way {
     Target(String),
 }
 
+/// The header with events beside those of its API that a client understands.
+const EVENTS: &str = "x-cactus-events";
+/// The one event that there is.
+const REPLACED: &str = "replaced";
+
 /// What a request says beside its API.
 #[derive(Debug, Default)]
 pub(super) struct Hints {
+    /// The client understands that an answer is replaced.
+    pub(super) replaceable: bool,
     pub(super) session: String,
     pub(super) user: String,
     pub(super) consent: Vec<Class>,
+}
+
+/// The words of a header, which commas separate.
+fn words<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a str> {
+    let texts = headers
+        .get_all(name)
+        .into_iter()
+        .map(|value| value.to_str().unwrap_or("?"));
+    texts
+        .flat_map(|text| text.split(','))
+        .map(str::trim)
+        .filter(|word| !word.is_empty())
+}
+
+/// What a client that understands it is told where what came before in a stream is void. The fields of the APIs that are in it let
+/// their clients pass over it.
+pub(super) fn replaced() -> Frame {
+    let data = json!({"type": REPLACED, "choices": [], "done": false, "cactus": {"event": REPLACED}});
+    Frame::named(REPLACED, &data)
 }
 
 impl Hints {
@@ -47,20 +73,16 @@ impl Hints {
             return Ok(Hints::default());
         }
         let mut consent = Vec::new();
-        for value in headers.get_all(CONSENT) {
-            for word in value
-                .to_str()
-                .unwrap_or("?")
-                .split(',')
-                .map(str::trim)
-                .filter(|w| !w.is_empty())
-            {
-                let class = word.parse::<Class>();
-                consent.push(class.map_err(|expected| {
-                    let message = format!("the header `{CONSENT}`: found `{word}`, {expected}, separated by commas");
-                    ApiError::field(CONSENT, message)
-                })?);
-            }
+        for word in words(headers, CONSENT) {
+            let class = word.parse::<Class>();
+            consent.push(class.map_err(|expected| {
+                let message = format!("the header `{CONSENT}`: found `{word}`, {expected}, separated by commas");
+                ApiError::field(CONSENT, message)
+            })?);
+        }
+        if let Some(word) = words(headers, EVENTS).find(|word| *word != REPLACED) {
+            let message = format!("the header `{EVENTS}`: found `{word}`, expected `{REPLACED}`");
+            return Err(ApiError::field(EVENTS, message));
         }
         let fields = Fields::of_body(body)?;
         let metadata = fields.object("metadata").ok().flatten();
@@ -79,6 +101,7 @@ impl Hints {
             },
             user,
             consent,
+            replaceable: words(headers, EVENTS).next().is_some(),
         })
     }
 }
@@ -153,7 +176,16 @@ pub(super) fn side_name(side: Side, target: Option<&str>) -> String {
     }
 }
 
-/// What is known of an answer, for headers and for the end of the answer.
+/// The headers of answers that say who gave them, why and at what cost.
+pub(super) const TOLD: [&str; 5] = [
+    "x-cactus-route",
+    "x-cactus-reason",
+    "x-cactus-cost-usd",
+    "x-cactus-confidence",
+    "x-cactus-consent-needed",
+];
+
+/// What is known of an answer, for headers and for the beginning and end of the answer.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
     /// The model's name by which who answered can be asked again; empty where nobody has answered yet.
@@ -166,9 +198,12 @@ impl Facts {
     /// Of an answer by the router.
     pub(super) fn of(routed: &Routed) -> Facts {
         let mut told = routed.answered().map(Answered::to_json).unwrap_or_default();
+        let source = routed.source();
         let mut set = |name: &str, value: Value| drop(told.insert(name.to_owned(), value));
-        if let Some(reason) = routed.reason() {
-            set("reason", Value::from(reason));
+        if let (Some((side, target)), None) = (source, routed.answered()) {
+            let target = target.filter(|_| side == Side::Cloud);
+            set("answered_by", Value::from(target.unwrap_or(LOCAL)));
+            set("reason", Value::from(routed.reason().map(word)));
         }
         if let Some(notes) = routed
             .answered()
@@ -180,7 +215,6 @@ impl Facts {
         if let Some(question) = routed.question() {
             set("consent_needed", question.to_json());
         }
-        let source = routed.source();
         Facts {
             route: source.map_or_else(String::new, |(side, target)| side_name(side, target)),
             told,
@@ -208,15 +242,14 @@ impl Facts {
                 headers.insert(HeaderName::from_static(name), value);
             }
         };
+        let [route, rest @ ..] = TOLD;
         if !self.route.is_empty() {
-            set("x-cactus-route", &self.route);
+            set(route, &self.route);
         }
-        for (name, header) in [
-            ("reason", "x-cactus-reason"),
-            ("cost_usd", "x-cactus-cost-usd"),
-            ("confidence", "x-cactus-confidence"),
-            ("consent_needed", "x-cactus-consent-needed"),
-        ] {
+        for (name, header) in ["reason", "cost_usd", "confidence", "consent_needed"]
+            .into_iter()
+            .zip(rest)
+        {
             match self.told.get(name) {
                 None | Some(Value::Null) => {}
                 Some(Value::String(text)) => set(header, text),
@@ -230,9 +263,19 @@ impl Facts {
         answer["cactus"] = Value::Object(self.told);
     }
 
+    /// Puts them into the first of the frames that begin a stream.
+    pub(super) fn into_beginning(self, frames: &mut [Frame]) {
+        self.into_one_of(frames.iter_mut());
+    }
+
     /// Puts them into the last of the frames that end a stream that clients read: the one with the usage or the reason of the end.
-    pub(super) fn into_frames(self, frames: &mut [Frame]) {
-        for frame in frames.iter_mut().rev() {
+    pub(super) fn into_end(self, frames: &mut [Frame]) {
+        self.into_one_of(frames.iter_mut().rev());
+    }
+
+    /// Puts them into the first of these frames that has a place for them.
+    fn into_one_of<'a>(self, frames: impl Iterator<Item = &'a mut Frame>) {
+        for frame in frames {
             let Ok(Value::Object(mut data)) = serde_json::from_str(&frame.data) else {
                 continue;
             };

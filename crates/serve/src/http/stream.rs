@@ -3,11 +3,11 @@
 use super::body::{self, Form};
 use super::guard::Tenant;
 use super::metrics::Watch;
-use super::route::{Facts, Hints, Way, side_name};
+use super::route::{Facts, Hints, Way, replaced, side_name};
 use super::{Active, App};
 use crate::answer::Answer;
 use crate::protocol::{ApiError, Encoder, Event, Frame, Job, Kind};
-use crate::routed::{Order, Routed};
+use crate::routed::{Given, Order, Routed};
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
@@ -68,7 +68,7 @@ async fn start(
         let taken = lease.insert(app.models.acquire(&job.model).await?);
         taken.keep(job.keep_alive);
     }
-    let mut name = lease
+    let here = lease
         .as_ref()
         .map_or_else(String::new, |lease| lease.model().name.clone());
     let deadline = tokio::time::Instant::now() + app.options.timeout;
@@ -88,24 +88,23 @@ async fn start(
                 session: hints.session,
                 user: hints.user,
                 consent: hints.consent,
+                replaceable: hints.replaceable,
                 salt: tenant.0,
                 format_field,
             };
             let mut routed = Routed::start(Arc::clone(router), order);
             let begun = tokio::time::timeout_at(deadline, routed.begin()).await;
             begun.unwrap_or_else(|_| Err(too_long()))?;
-            if let Some((side, target)) = routed.source()
-                && (target.is_some() || name.is_empty())
-            {
-                name = side_name(side, target);
-            }
             By::Router(Box::new(routed))
         }
         _ => return Err(ApiError::new(Kind::Server, "there is nobody to answer this request")),
     };
+    let name = by.name(&here);
     Ok(Run {
+        app: Arc::clone(app),
         by,
         watch: app.metrics.watch(&name),
+        here,
         name,
         deadline,
         ping: app.options.ping,
@@ -119,29 +118,30 @@ fn too_long() -> ApiError {
 }
 
 /// Answers a request. `done` gets the encoder after the last event of an answer that ended well.
-pub(super) async fn answer<E: Encoder + 'static>(
+pub(super) async fn answer<E: Encoder + Clone + 'static>(
     app: Arc<App>,
     tenant: Tenant,
     asked: Asked<E>,
     done: impl FnOnce(&E) + Send + 'static,
 ) -> Response {
-    let (form, wire, mut encoder) = (asked.form, asked.wire, asked.encoder);
+    let (form, wire) = (asked.form, asked.wire);
     let stream = asked.job.stream;
     let run = match start(&app, asked.job, asked.hints, tenant, asked.format_field).await {
         Ok(run) => run,
         Err(e) => return body::error(form, &e),
     };
     let mut out = Vec::new();
-    encoder.begin(&run.name, &mut out);
-    let known = run.facts();
+    let mut voice = Voice::new(asked.encoder);
+    voice.begin(&run, &mut out);
     if stream {
+        let known = run.facts();
         let (sender, receiver) = mpsc::channel(WAITING_PIECES);
         tokio::spawn(async move {
             tokio::select! {
                 // Whoever read has gone: the answer is dropped, and so cancelled.
                 () = sender.closed() => {}
-                ended = send(run, &mut encoder, out, wire, &sender) => if ended {
-                    done(&encoder);
+                ended = send(run, &mut voice, out, wire, &sender) => if ended {
+                    done(&voice.encoder);
                 },
             }
         });
@@ -151,10 +151,10 @@ pub(super) async fn answer<E: Encoder + 'static>(
         }
         return response;
     }
-    match whole(run, &mut encoder).await {
+    match whole(run, &mut voice).await {
         Ok(run) => {
-            done(&encoder);
-            let mut whole = encoder.whole();
+            done(&voice.encoder);
+            let mut whole = voice.encoder.whole();
             if let Some(facts) = run.facts() {
                 facts.into_answer(&mut whole);
             }
@@ -168,6 +168,83 @@ pub(super) async fn answer<E: Encoder + 'static>(
     }
 }
 
+/// What writes an answer, and writes it anew where it is replaced.
+struct Voice<E> {
+    encoder: E,
+    /// As it is before an answer.
+    fresh: E,
+    /// The answer has begun.
+    begun: bool,
+    /// Its first frame has said who gives it.
+    told: bool,
+}
+
+impl<E: Encoder + Clone> Voice<E> {
+    fn new(encoder: E) -> Self {
+        Self {
+            fresh: encoder.clone(),
+            encoder,
+            begun: false,
+            told: false,
+        }
+    }
+
+    fn begin(&mut self, run: &Run, out: &mut Vec<Frame>) {
+        let from = out.len();
+        self.encoder.begin(&run.name, out);
+        self.begun = true;
+        self.tell(run, &mut out[from..]);
+    }
+
+    /// Says in the first frame of an answer who gives it.
+    fn tell(&mut self, run: &Run, frames: &mut [Frame]) {
+        if frames.is_empty() || std::mem::replace(&mut self.told, true) {
+            return;
+        }
+        if let Some(facts) = run.facts() {
+            facts.into_beginning(frames);
+        }
+    }
+
+    fn say(&mut self, run: &mut Run, next: &Next, out: &mut Vec<Frame>) {
+        match next {
+            Next::Said(choice, event) => {
+                if !self.begun {
+                    // Who answers is known by now.
+                    run.begin_again();
+                    self.begin(run, out);
+                }
+                let from = out.len();
+                self.encoder.event(*choice, event, out);
+                self.tell(run, &mut out[from..]);
+            }
+            Next::Replaced => {
+                *self = Self::new(self.fresh.clone());
+                // What was not sent is void as well.
+                out.clear();
+                out.push(replaced());
+            }
+        }
+    }
+}
+
+/// What comes of an answer.
+enum Next {
+    /// Something happened to this one of its choices.
+    Said(usize, Event),
+    /// What came before is void.
+    Replaced,
+}
+
+impl From<Given> for Next {
+    fn from(given: Given) -> Next {
+        match given {
+            Given::Said(event) => Next::Said(0, event),
+            Given::Replaced => Next::Replaced,
+        }
+    }
+}
+
 /// Who answers.
 enum By {
     /// A model of this server, which is told where there is a policy.
@@ -175,9 +252,26 @@ enum By {
     Router(Box<Routed>),
 }
 
+impl By {
+    /// What an answer calls who gives it, where the model of this server is called `here`.
+    fn name(&self, here: &str) -> String {
+        let source = match self {
+            By::Model(..) => None,
+            By::Router(routed) => routed.source(),
+        };
+        match source {
+            Some((side, target)) if target.is_some() || here.is_empty() => side_name(side, target),
+            _ => here.to_owned(),
+        }
+    }
+}
+
 /// An answer under way, and what is counted of it.
 struct Run {
+    app: Arc<App>,
     by: By,
+    /// The name of the model of this server that may answer; empty where there is none.
+    here: String,
     /// What the answer calls who gives it.
     name: String,
     watch: Watch,
@@ -195,57 +289,64 @@ impl Run {
         }
     }
 
-    async fn next(&mut self) -> Result<Option<(usize, Event)>, ApiError> {
+    /// Another side answers.
+    fn begin_again(&mut self) {
+        self.name = self.by.name(&self.here);
+        self.watch = self.app.metrics.watch(&self.name);
+    }
+
+    fn saw(&mut self, next: Option<Next>) -> Option<Next> {
+        if let Some(Next::Said(_, event)) = &next {
+            self.watch.saw(event);
+        }
+        next
+    }
+
+    async fn next(&mut self) -> Result<Option<Next>, ApiError> {
         let next = async {
-            match &mut self.by {
-                By::Model(answer, _) => answer.next().await,
-                By::Router(routed) => Ok(routed.next().await?.map(|event| (0, event))),
-            }
+            Ok(match &mut self.by {
+                By::Model(answer, _) => answer.next().await?.map(|(choice, event)| Next::Said(choice, event)),
+                By::Router(routed) => routed.next().await?.map(Next::from),
+            })
         };
         let next = tokio::time::timeout_at(self.deadline, next).await;
         let next = next.unwrap_or_else(|_| Err(too_long()))?;
-        if let Some((_, event)) = &next {
-            self.watch.saw(event);
-        }
-        Ok(next)
+        Ok(self.saw(next))
     }
 
     /// What happened already.
-    fn next_now(&mut self) -> Result<Option<(usize, Event)>, ApiError> {
+    fn next_now(&mut self) -> Result<Option<Next>, ApiError> {
         let next = match &mut self.by {
-            By::Model(answer, _) => answer.next_now()?,
-            By::Router(routed) => routed.next_now()?.map(|event| (0, event)),
+            By::Model(answer, _) => answer.next_now()?.map(|(choice, event)| Next::Said(choice, event)),
+            By::Router(routed) => routed.next_now()?.map(Next::from),
         };
-        if let Some((_, event)) = &next {
-            self.watch.saw(event);
-        }
-        Ok(next)
+        Ok(self.saw(next))
     }
 }
 
-async fn whole(mut run: Run, encoder: &mut dyn Encoder) -> Result<Run, ApiError> {
+async fn whole<E: Encoder + Clone>(mut run: Run, voice: &mut Voice<E>) -> Result<Run, ApiError> {
     let mut out = Vec::new();
-    while let Some((choice, event)) = run.next().await? {
-        encoder.event(choice, &event, &mut out);
+    while let Some(next) = run.next().await? {
+        voice.say(&mut run, &next, &mut out);
         out.clear();
     }
-    encoder.end(&mut out);
+    voice.encoder.end(&mut out);
     Ok(run)
 }
 
-/// Encodes the next event and all that happened already; whether the answer has ended.
-async fn step(run: &mut Run, encoder: &mut dyn Encoder, out: &mut Vec<Frame>) -> Result<bool, ApiError> {
+/// Encodes what comes next and all that happened already; whether the answer has ended.
+async fn step<E: Encoder + Clone>(run: &mut Run, voice: &mut Voice<E>, out: &mut Vec<Frame>) -> Result<bool, ApiError> {
     let mut next = run.next().await?;
     loop {
-        let Some((choice, event)) = next else {
-            encoder.end(out);
+        let Some(this) = next else {
+            voice.encoder.end(out);
             if let Some(facts) = run.facts() {
-                facts.into_frames(out);
+                facts.into_end(out);
             }
             return Ok(true);
         };
-        encoder.event(choice, &event, out);
-        next = match matches!(event, Event::End(_)) && run.facts().is_some() {
+        voice.say(run, &this, out);
+        next = match matches!(this, Next::Said(_, Event::End(_))) && run.facts().is_some() {
             // The last of the answer goes out with what is known of it.
             true => run.next().await?,
             false => match run.next_now()? {
@@ -257,9 +358,9 @@ async fn step(run: &mut Run, encoder: &mut dyn Encoder, out: &mut Vec<Frame>) ->
 }
 
 /// Sends a stream. Whether it came to a good end.
-async fn send(
+async fn send<E: Encoder + Clone>(
     mut run: Run,
-    encoder: &mut dyn Encoder,
+    voice: &mut Voice<E>,
     mut out: Vec<Frame>,
     wire: Wire,
     to: &mpsc::Sender<Bytes>,
@@ -273,9 +374,9 @@ async fn send(
             return ended.is_ok();
         }
         // Waiting is interrupted, never encoding: what was taken is encoded before anything else is waited for.
-        match tokio::time::timeout(run.ping, step(&mut run, encoder, &mut out)).await {
+        match tokio::time::timeout(run.ping, step(&mut run, voice, &mut out)).await {
             Ok(Err(error)) => {
-                encoder.fail(&error, &mut out);
+                voice.encoder.fail(&error, &mut out);
                 ended = Err(());
             }
             Ok(Ok(over)) => ended = Ok(over),

@@ -10,7 +10,7 @@ use cactus_text::tools::Delta;
 use serde_json::{Map, Value, json};
 
 /// Encodes chat completions.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ChatEncoder {
     id: String,
     created: u64,
@@ -22,7 +22,7 @@ pub struct ChatEncoder {
     notes: Vec<String>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Choice {
     text: String,
     reasoning: String,

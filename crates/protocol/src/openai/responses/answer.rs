@@ -5,7 +5,7 @@ use cactus_text::tools::Delta;
 use serde_json::{Map, Value, json};
 
 /// Encodes responses.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ResponseEncoder {
     id: String,
     created: u64,
@@ -25,14 +25,14 @@ pub struct ResponseEncoder {
     notes: Vec<String>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Item {
     id: String,
     body: Body,
     status: &'static str,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Body {
     Message {
         text: String,
