@@ -20,7 +20,9 @@ _HOMES = {
     "Session": "session",
     "Answer": "answer",
     "AnswerStream": "answer",
+    "Replaced": "answer",
     "Score": "answer",
+    "Source": "answer",
     "ToolCall": "answer",
     "Policy": "policy",
     "Question": "policy",
@@ -48,7 +50,9 @@ __all__ = ["__version__", *_HOMES]
 if TYPE_CHECKING:
     from .answer import Answer as Answer
     from .answer import AnswerStream as AnswerStream
+    from .answer import Replaced as Replaced
     from .answer import Score as Score
+    from .answer import Source as Source
     from .answer import ToolCall as ToolCall
     from .errors import BundleError as BundleError
     from .errors import BusyError as BusyError

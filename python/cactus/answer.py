@@ -90,6 +90,21 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class Source:
+    """Who gives an answer under a policy."""
+
+    #: "local", or the name of the target.
+    answered_by: str
+    #: Why that side, as `Answer.decision` has it in the end.
+    reason: str
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """What was said so far is void: who said it failed, and the other side answers from the beginning."""
+
+
+@dataclass(frozen=True)
 class Score:
     """How likely a text is to the model."""
 
@@ -177,7 +192,7 @@ class AnswerStream(Iterator[str]):
         self._stream = stream
         self._schema = schema
         self._done = done
-        self._pieces: list[str] = []
+        self._pieces: list[str | Source | Replaced] = []
         self._answer: Answer | None = None
         self._over = False
         #: Reasoning so far.
@@ -187,6 +202,28 @@ class AnswerStream(Iterator[str]):
         return self
 
     def __next__(self) -> str:
+        while True:
+            piece = self._next()
+            if isinstance(piece, str):
+                return piece
+
+    def events(self) -> Iterator[str | Source | Replaced]:
+        """The pieces of text, and between them what happens to an answer under a policy.
+
+        A `Source` comes before the first piece of each side. A `Replaced` makes void what came before it, after which the other side
+        answers from the beginning. Without this, such an answer ends with an error once pieces were given out.
+        """
+        self._stream.tell_events()
+        return self._events()
+
+    def _events(self) -> Iterator[str | Source | Replaced]:
+        while True:
+            try:
+                yield self._next()
+            except StopIteration:
+                return
+
+    def _next(self) -> str | Source | Replaced:
         while not self._pieces:
             if self._over:
                 raise StopIteration
@@ -210,11 +247,24 @@ class AnswerStream(Iterator[str]):
         for frame in frames:
             if frame == "[DONE]":
                 continue
-            for choice in json.loads(frame)["choices"]:
+            chunk = json.loads(frame)
+            if told := chunk.get("cactus"):
+                if told["event"] == "source":
+                    self._pieces.append(Source(**told["source"]))
+                else:
+                    self.reasoning = ""
+                    self._pieces.append(Replaced())
+            for choice in chunk["choices"]:
                 delta = choice.get("delta") or {"content": choice.get("text")}
                 self.reasoning += delta.get("reasoning_content") or ""
                 if text := delta.get("content"):
                     self._pieces.append(text)
+
+    @property
+    def source(self) -> Source | None:
+        """Who answers, and why, from the first piece on; `None` before, and where the model has no policy."""
+        source = self._stream.source()
+        return None if source is None else Source(**json.loads(source))
 
     @property
     def answer(self) -> Answer:

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("cactus._native", reason="the extension module is not built: cargo xtask ci wheel, or pip install ./python")
 
-from cactus import InvalidRequestError, Model, Policy  # noqa: E402
+from cactus import InvalidRequestError, Model, Policy, Replaced, Source  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 QUESTION = "Mail jo@example.org, hello"
@@ -80,7 +80,10 @@ def test_policy_sends_with_consent_and_says_what_was_decided(model, tmp_path):
         assert [(q.target, q.classes) for q in questions] == [("m", ["text"])]
         assert "jo@example.org" not in target.asked[0] and "[EMAIL_1]" in target.asked[0]
         stream = model.chat(QUESTION, stream=True, max_tokens=8)
-        assert "".join(stream) == "Sent to jo@example.org."
+        assert stream.source is None
+        assert next(stream) == "Sent to "
+        assert (stream.source.answered_by, stream.source.reason) == ("m", "always")
+        assert "".join(stream) == "jo@example.org."
         assert stream.answer.decision["route"] == "cloud"
         assert asyncio.run(model.achat(QUESTION, max_tokens=8)).text == answer.text
         assert policy.spent()["day_usd"] == 0
@@ -114,6 +117,14 @@ def test_target_that_breaks_off_is_replaced_or_said_to_be(model, tmp_path):
         assert (answer.text, answer.decision["reason"]) == (own, "cloud_failed")
         with pytest.raises(Exception, match="void"):
             "".join(model.chat(QUESTION, stream=True, temperature=0, max_tokens=8))
+        # Who asks for events is told, and gets the other answer.
+        stream = model.chat(QUESTION, stream=True, temperature=0, max_tokens=8)
+        events = list(stream.events())
+        void = events.index(Replaced())
+        assert events[:void] == [Source("m", "always"), "half an"]
+        assert events[void + 1] == Source("local", "cloud_failed")
+        assert "".join(events[void + 2 :]) == own == stream.answer.text
+        assert stream.answer.decision["reason"] == "cloud_failed"
     model.set_policy(None)
 
 

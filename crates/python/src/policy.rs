@@ -5,8 +5,11 @@ use cactus_protocol::Event as Said;
 use cactus_protocol::{ApiError, Encoder, Job, Kind};
 use cactus_router::hybrid::policy::Handoff;
 use cactus_router::hybrid::redact::Class;
+use cactus_router::hybrid::route::Side;
 use cactus_router::setup::Setup;
-use cactus_router::{Answered, Ask, Canceller, Error, Event, Keys, Local, NotYet, Router, default_folder, dollars};
+use cactus_router::{
+    Answered, Ask, Canceller, Error, Event, Keys, Local, NotYet, Router, default_folder, dollars, word,
+};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -115,6 +118,7 @@ impl Policy {
             canceller: running.canceller(),
             running,
             given: false,
+            source: None,
             answered: None,
         })
     }
@@ -133,6 +137,7 @@ pub(crate) struct Routed {
     canceller: Canceller,
     /// Something was given out, which cannot be taken back.
     given: bool,
+    source: Option<Value>,
     answered: Option<Box<Answered>>,
 }
 
@@ -144,23 +149,34 @@ pub(crate) enum Came {
     Void,
     /// A person has to be asked.
     Ask(String),
+    /// Who answers is known: [`Routed::source`].
+    Source,
     Nothing,
     Over,
 }
 
 impl Routed {
-    /// Waits for the next that comes.
-    pub(crate) fn next(&mut self, time: Duration, stream: bool) -> Result<Came, ApiError> {
+    /// Waits for the next that comes. `given` says whether what was said has been given out to somebody who cannot be told that it
+    /// is void.
+    pub(crate) fn next(&mut self, time: Duration, given: bool) -> Result<Came, ApiError> {
         match self.running.next_within(time) {
-            Err(NotYet) | Ok(Some(Event::Source { .. })) => Ok(Came::Nothing),
+            Err(NotYet) => Ok(Came::Nothing),
+            Ok(Some(Event::Source { side, target, reason })) => {
+                let local = || "local".to_owned();
+                let target = target.filter(|_| side == Side::Cloud);
+                let source = json!({"answered_by": target.unwrap_or_else(local), "reason": word(reason)});
+                self.source = Some(source);
+                Ok(Came::Source)
+            }
             Ok(None) => Ok(Came::Over),
             Ok(Some(Event::Said(said))) => {
-                self.given |= stream && matches!(said, Said::Delta(_));
+                self.given |= given && matches!(said, Said::Delta(_));
                 Ok(Came::Said(said))
             }
             Ok(Some(Event::Replaced)) if self.given => {
                 self.canceller.cancel();
-                let message = "who answered has failed, and what was given out of the answer is void; ask again, or without `stream`";
+                let message = "who answered has failed, and what was given out of the answer is void; ask again, without `stream`, or read \
+                     `AnswerStream.events`";
                 Err(ApiError::new(Kind::Server, message).with_code("answer_replaced"))
             }
             Ok(Some(Event::Replaced)) => Ok(Came::Void),
@@ -182,6 +198,11 @@ impl Routed {
 
     pub(crate) fn cancel(&self) {
         self.canceller.cancel();
+    }
+
+    /// Who answers, and why, from its first piece on.
+    pub(crate) fn source(&self) -> Option<&Value> {
+        self.source.as_ref()
     }
 
     /// What was decided, after the end.

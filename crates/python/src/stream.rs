@@ -97,6 +97,8 @@ struct State {
     source: Source,
     /// The answer is read as it comes.
     stream: bool,
+    /// Whoever reads it is told who answers, and that what was said is void.
+    events: bool,
     fresh: Option<Fresh>,
     cancel: CancelToken,
     receiver: Receiver<Delivery>,
@@ -114,6 +116,11 @@ enum Got {
     Waiting,
     /// A person has to be asked.
     Ask(String),
+}
+
+/// A frame about the answer, which is none of the API.
+fn told(event: &serde_json::Value) -> Frame {
+    Frame::data(&json!({"choices": [], "cactus": event}))
 }
 
 impl State {
@@ -157,16 +164,25 @@ impl State {
         if self.cancel.is_cancelled() {
             routed.cancel();
         }
-        match routed.next(TICK, self.stream).inspect_err(|_| self.over = true)? {
+        let given = self.stream && !self.events;
+        match routed.next(TICK, given).inspect_err(|_| self.over = true)? {
             Came::Said(event) => self.said(0, event),
             Came::Void => {
                 if let Some(encoder) = self.fresh.as_ref().and_then(|fresh| fresh()) {
                     (self.encoder, self.frames) = (encoder, Vec::new());
                     self.first = None;
                 }
+                if self.events {
+                    self.frames.push(told(&json!({"event": "replaced"})));
+                }
             }
             Came::Ask(question) => return Ok(Got::Ask(question)),
-            Came::Nothing => {}
+            Came::Source if self.events => {
+                if let Some(source) = routed.source() {
+                    self.frames.push(told(&json!({"event": "source", "source": source})));
+                }
+            }
+            Came::Source | Came::Nothing => {}
             Came::Over => {
                 self.over = true;
                 self.encoder.end(&mut self.frames);
@@ -227,6 +243,7 @@ impl Stream {
             state: Mutex::new(State {
                 source,
                 stream: false,
+                events: false,
                 fresh: None,
                 cancel: cancel.clone(),
                 receiver,
@@ -296,6 +313,11 @@ impl Stream {
         self.pull(py)
     }
 
+    /// Frames say who answers, and that what was said is void, from here on: `cactus` of a frame without choices.
+    fn tell_events(&self) {
+        self.state().events = true;
+    }
+
     /// Waits for the end: the whole answer as JSON.
     fn whole(&self, py: Python<'_>) -> PyResult<String> {
         while self.pull(py)?.is_some() {}
@@ -330,6 +352,14 @@ impl Stream {
             })
         });
         serde_json::Value::from_iter(ends).to_string()
+    }
+
+    /// Who answers and why, as JSON, from the first piece on; `None` before, and without a policy.
+    fn source(&self) -> Option<String> {
+        match &self.state().source {
+            Source::Routed(routed) => routed.source().map(|source| source.to_string()),
+            _ => None,
+        }
     }
 
     /// What the router decided, as JSON, after the end; `None` without a policy.
