@@ -19,6 +19,7 @@ pub mod pt2;
 mod requantized;
 mod safetensors;
 mod source;
+mod speech;
 pub mod state_dict;
 mod stop;
 mod strided;

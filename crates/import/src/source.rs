@@ -54,6 +54,8 @@ pub struct TokenizerFiles {
 
 /// A model as a front end found it, before conversion.
 pub struct SourceModel {
+    /// What form the source has, as a provenance record names it: `huggingface`, `gguf`.
+    pub format: &'static str,
     /// `config.json`, or what it would be.
     pub config: Value,
     /// `generation_config.json`, or what it would be: sampling defaults, the ids that end an answer. An empty object

@@ -273,7 +273,7 @@ fn captured_and_native_models_have_one_optimized_graph() {
         let mut config = common.as_object().unwrap().clone();
         config.extend(own.as_object().unwrap().clone());
         let native = cactus_models::build(&serde_json::Value::Object(config)).unwrap();
-        let (native, _) = cactus_passes::optimize(&native.graph, &cactus_passes::Options::default()).unwrap();
+        let (native, _) = cactus_passes::optimize(native.decoder(), &cactus_passes::Options::default()).unwrap();
         let mut imported = import_file(&folder().join(format!("{case}.pt2"))).unwrap();
         let (_, captured, _) = optimize(&mut imported, &TranspileOptions::default()).unwrap();
         assert_eq!(
