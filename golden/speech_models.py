@@ -9,6 +9,8 @@ tokenizer whose ids are its ranks (as Whisper's are), and two files of expected 
 Expected results are computed from the folder as written, in F32 on one thread with eager attention.
 
 Run: python golden/speech_models.py [case ...]
+
+With --ctranslate2, the folders are converted to `ctranslate2/<case>/` instead, by CTranslate2 itself (pip install ctranslate2).
 """
 
 import json
@@ -183,8 +185,21 @@ def attempt(name, case, seed):
     return margin
 
 
+def to_ctranslate2():
+    from ctranslate2.converters import TransformersConverter
+
+    for case, quantization in (("whisper", "int8"), ("whisper_en", "float16")):
+        folder = OUT.parent / "ctranslate2" / case
+        converter = TransformersConverter(str(OUT / case), copy_files=["tokenizer.json"])
+        converter.convert(str(folder), quantization=quantization, force=True)
+        # The tokenizer says the same.
+        (folder / "vocabulary.json").unlink()
+
+
 def main():
     torch.set_num_threads(1)
+    if sys.argv[1:] == ["--ctranslate2"]:
+        return to_ctranslate2()
     for name in sys.argv[1:] or CASES:
         for seed in range(1, 100):
             margin = attempt(name, CASES[name], seed)
