@@ -1,5 +1,5 @@
 use super::*;
-use crate::{ErrorKind, TensorSource};
+use crate::ErrorKind;
 use cactus_testkit::Random;
 use half::f16;
 use proptest::prelude::*;
