@@ -6,7 +6,7 @@ use cactus_bundle::{Bundle, Decoding, Prompted};
 use cactus_import::{ConvertOptions, convert};
 use cactus_kernels::Kernels;
 use cactus_passes::{Bits, Policy};
-use cactus_runtime::{Execution, Function, Head, KvDType, Logits, Options, Program};
+use cactus_runtime::{Batch, Capacity, Execution, Function, Head, KvDType, Logits, Options, Part, Program, Wanted};
 use cactus_tensor::{DType, Tensor};
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -203,4 +203,58 @@ fn speech_record_says_how_to_transcribe() {
     } = p;
     assert!(languages.is_empty() && transcribe.is_none() && translate.is_none());
     assert_eq!(no_speech, Some(329));
+}
+
+/// Hypotheses about one sound: what was computed of it is shared, and each has the bits that it has alone.
+#[test]
+fn sequences_that_share_a_sound_compute_the_bits_of_each_alone() {
+    let (folder, pool) = (tempfile::tempdir().unwrap(), Pool::new(1));
+    let (bundle, expected) = (bundle(folder.path(), "whisper", 8), Expected::of("whisper"));
+    let encoder = Function::new(Arc::clone(&bundle), "encoder", None).unwrap();
+    let states = encoder.run(&pool, 1, &expected.inputs("input_features")).unwrap();
+    let states: BTreeMap<String, Tensor> = states.into_iter().collect();
+    let all = [expected.ids("/greedy/tokens"), expected.ids("/decoder_input_ids")].map(|ids| ids[..9].to_vec());
+    let alone = all.clone().map(|ids| {
+        let mut run = execution(&bundle, KvDType::I8G32, None);
+        run.give(&pool, 1, &states).unwrap();
+        logits(&mut run, &pool, 1, &ids, &[ids.len()])
+    });
+
+    let program = Arc::clone(execution(&bundle, KvDType::I8G32, None).program());
+    let capacity = Capacity {
+        sequences: 2,
+        tokens: 128,
+        snapshots: 0,
+    };
+    let mut batch = Batch::new(program, capacity).unwrap();
+    let [first, second] = [batch.open().unwrap(), batch.open().unwrap()];
+    let nothing = batch.share_given(first, second).unwrap_err().to_string();
+    assert!(nothing.contains("no inputs beside token ids"), "{nothing}");
+    batch.give(first, &pool, 1, &states).unwrap();
+    batch.share_given(first, second).unwrap();
+    let mut found = [Vec::new(), Vec::new()];
+    for i in 0..9 {
+        let parts = [(first, 0), (second, 1)].map(|(sequence, of)| Part {
+            sequence,
+            ids: &all[of][i..=i],
+            wanted: Wanted::Last,
+        });
+        batch.run(&pool, 1, &parts, None).unwrap();
+        for (row, found) in found.iter_mut().enumerate() {
+            found.extend_from_slice(&batch.logits(row));
+        }
+        // Who shared it may end: the other goes on with it.
+        if i == 8 {
+            batch.close(first);
+        }
+    }
+    for (found, alone) in found.iter().zip(&alone) {
+        assert!(found.iter().map(|v| v.to_bits()).eq(alone.iter().map(|v| v.to_bits())));
+    }
+    let next = Part {
+        sequence: second,
+        ids: &[7],
+        wanted: Wanted::Last,
+    };
+    batch.run(&pool, 1, &[next], None).unwrap();
 }
