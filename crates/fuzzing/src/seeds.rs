@@ -85,9 +85,10 @@ pub(crate) fn decoder(family: &str) -> (Graph, Graph) {
         types.dedup();
         types.resize(2, types[0].clone());
     }
-    let raw = cactus_models::build(&config).expect("a golden configuration").graph;
-    let (optimized, _) = cactus_passes::optimize(&raw, &Options::default()).expect("a golden graph");
-    (raw, optimized)
+    let def = cactus_models::build(&config).expect("a golden configuration");
+    let raw = def.decoder();
+    let (optimized, _) = cactus_passes::optimize(raw, &Options::default()).expect("a golden graph");
+    (raw.clone(), optimized)
 }
 
 fn graphs() -> Vec<Graph> {
@@ -155,7 +156,7 @@ pub(crate) fn safetensors_files() -> Vec<Vec<u8>> {
 }
 
 pub(crate) fn hf_configs() -> Vec<Vec<u8>> {
-    let mut all = files("models", "/config.json");
+    let mut all = [files("models", "/config.json"), files("speech", "/config.json")].concat();
     let scaling = [
         json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
             "original_max_position_embeddings": 64}),

@@ -46,6 +46,10 @@ pub enum Format {
     Gguf,
     /// A folder with `config.json` and safetensors.
     HuggingFace,
+    /// A Whisper folder of CTranslate2, with `model.bin`.
+    CTranslate2,
+    /// A Whisper file of whisper.cpp.
+    Ggml,
     /// A bundle of this project.
     Bundle,
 }
@@ -257,6 +261,7 @@ pub fn format_of(path: &Path) -> Result<(PathBuf, Format)> {
         file.take(4).read_to_end(&mut magic).at("read", path)?;
         return match &magic[..] {
             b"GGUF" => Ok((path.to_path_buf(), Format::Gguf)),
+            b"lmgg" => Ok((path.to_path_buf(), Format::Ggml)),
             begins => unsupported(&format!(
                 "expected a GGUF file, which begins with `GGUF`; this file begins with `{}`",
                 begins.escape_ascii()
@@ -278,6 +283,9 @@ pub fn format_of(path: &Path) -> Result<(PathBuf, Format)> {
     }
     if has_safetensors && path.join("config.json").is_file() {
         return Ok((path.to_path_buf(), Format::HuggingFace));
+    }
+    if !has_safetensors && path.join("model.bin").is_file() {
+        return Ok((path.to_path_buf(), Format::CTranslate2));
     }
     match &ggufs[..] {
         [file] => format_of(file),
@@ -306,6 +314,8 @@ mod tests {
         put("two/a.gguf", b"GGUF");
         put("two/b.gguf", b"GGUF");
         put("bad/m.gguf", b"PK\x03\x04");
+        put("ct2/model.bin", b"");
+        put("ggml-tiny.bin", b"lmgg");
         put("hf/config.json", b"{}");
         put("hf/model.safetensors", b"");
         put("half/config.json", b"{}");
@@ -315,6 +325,8 @@ mod tests {
         assert_eq!(of("g").unwrap(), Format::Gguf);
         assert_eq!(of("hf").unwrap(), Format::HuggingFace);
         assert_eq!(of("b").unwrap(), Format::Bundle);
+        assert_eq!(of("ct2").unwrap(), Format::CTranslate2);
+        assert_eq!(of("ggml-tiny.bin").unwrap(), Format::Ggml);
         for (path, kind, word) in [
             ("absent", ErrorKind::NotFound, "absent"),
             ("two", ErrorKind::Unsupported, "several"),

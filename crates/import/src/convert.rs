@@ -5,10 +5,10 @@
 
 use crate::encode::{Encoder, LARGE, Stored};
 use crate::{Error, ErrorKind, Result, SourceModel, Stop, TensorSource, TokenizerFiles, hf};
-use cactus_bundle::{About, BundleWriter, Provenance, TokenIds};
-use cactus_ir::WeightExpr;
-use cactus_models::ModelDef;
-use cactus_passes::{Bits, Policy, Storage};
+use cactus_bundle::{About, BundleWriter, Provenance, SPEECH_PATH, TokenIds};
+use cactus_ir::{Graph, WeightExpr};
+use cactus_models::{ComponentDef, ModelDef};
+use cactus_passes::{Bits, Options, Policy, Report, StatePolicy, Storage};
 use cactus_quant::{Packed, Packing};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -20,9 +20,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Task of a bundle that computes next-token logits.
-const CAUSAL_LM: &str = "causal_lm_logits";
-/// Name of its only component.
+/// Name of the component that continues a sequence.
 pub(crate) const DECODER: &str = "decoder";
 
 /// Choices of a conversion.
@@ -127,7 +125,7 @@ pub struct Outcome {
     pub explanation: String,
 }
 
-/// Converts the model at `source` (a Hugging Face folder or a GGUF file) into a bundle at `destination`. `progress` gets
+/// Converts the model at `source` (a form that [`crate::open`] knows) into a bundle at `destination`. `progress` gets
 /// the elements done and in all.
 ///
 /// # Errors
@@ -158,22 +156,36 @@ pub fn convert_calibrated(
         model.tensors = crate::lora::merge(model.tensors, folder)?;
     }
     let def = cactus_models::build(&model.config).map_err(|e| from_models(e, source))?;
-    let failed =
-        |e: &dyn std::error::Error| Error::new(ErrorKind::Unsupported, format!("the graph cannot be made: {e}"));
-    let (optimized, report) = cactus_passes::optimize(&def.graph, &options.passes).map_err(|e| failed(&e))?;
-    let storage = cactus_passes::choose_storage(&optimized, &options.policy);
+    let parts: Vec<Part<'_>> = def
+        .components
+        .iter()
+        .map(|component| Part::new(component, options))
+        .collect::<Result<_>>()?;
+    let mut storage = BTreeMap::new();
+    let mut weights: Vec<Planned<'_>> = Vec::new();
+    let mut known: BTreeMap<String, usize> = BTreeMap::new();
+    for part in &parts {
+        let chosen = cactus_passes::choose_storage(&part.optimized, &options.policy);
+        for (v, expr) in part.optimized.weights() {
+            let value = part.optimized.value(v);
+            let dims = value.ty.known_shape().unwrap_or_default();
+            // What two components read alike is stored once.
+            if let Some(&first) = known.get(&value.name) {
+                if (weights[first].1, &weights[first].2) != (expr, &dims) {
+                    let what = "two components read different weights by this name; this is a bug, please report it";
+                    return Err(Error::new(ErrorKind::Unsupported, what).of_tensor(&value.name));
+                }
+                continue;
+            }
+            known.insert(value.name.clone(), weights.len());
+            let packing = packing(&value.name, chosen.get(&value.name).map(|c| c.storage))?;
+            weights.push((value.name.clone(), expr, dims, packing));
+        }
+        storage.extend(chosen);
+    }
+    let (speech, unclear) = crate::speech::record(&def, &model).map_err(|e| e.in_file(source))?;
 
     let mut writer = BundleWriter::create(destination, options.replace).map_err(from_bundle)?;
-    let weights: Vec<Planned<'_>> = optimized
-        .weights()
-        .into_iter()
-        .map(|(v, expr)| {
-            let value = optimized.value(v);
-            let dims = value.ty.known_shape().unwrap_or_default();
-            let packing = packing(&value.name, storage.get(&value.name).map(|c| c.storage))?;
-            Ok((value.name.clone(), expr, dims, packing))
-        })
-        .collect::<Result<_>>()?;
     let (hashes, errors) = std::thread::scope(|scope| {
         let files = model.tensors.files();
         let hashing = scope.spawn(move || hash_files(&files, &options.stop));
@@ -184,21 +196,30 @@ pub fn convert_calibrated(
         written.and_then(|errors| Ok((hashes?, errors)))
     })?;
 
-    let bindings: BTreeMap<String, String> = weights.iter().map(|(n, ..)| (n.clone(), n.clone())).collect();
-    writer
-        .add_component(DECODER, &def.graph, &optimized, &bindings)
-        .map_err(from_bundle)?;
+    for Part { def, optimized, .. } in &parts {
+        let names = optimized.weights().into_iter().map(|(v, _)| &optimized.value(v).name);
+        let bindings: BTreeMap<String, String> = names.map(|n| (n.clone(), n.clone())).collect();
+        writer
+            .add_component(def.name, &def.graph, optimized, &bindings)
+            .map_err(from_bundle)?;
+    }
     add_text_files(&mut writer, &model)?;
+    if let Some(speech) = &speech {
+        let bytes = serde_json::to_vec_pretty(speech).unwrap_or_default();
+        writer.add_file(SPEECH_PATH, &bytes).map_err(from_bundle)?;
+    }
     let mut notes = notes(&unused_tensors(&def, &*model.tensors));
+    notes.extend(unclear);
     let chosen: Vec<_> = storage.iter().map(|(name, c)| (name.clone(), c.storage)).collect();
     notes.extend(options.policy.idle_rules(&chosen));
     let source_types = crate::requantized::note(&*model.tensors, &weights);
     let weights_bytes = writer.weights_bytes();
+    let explanation: String = parts.iter().map(|p| p.report.to_string()).collect();
     let name = options.name.clone().unwrap_or_else(|| stem(source));
     let about = About {
         name,
         family: def.family.to_owned(),
-        task: CAUSAL_LM.to_owned(),
+        task: def.task.to_owned(),
         context_tokens: def.context_tokens,
         vocab_size: def.vocab_size,
         tokens: token_ids(&def, &model),
@@ -212,7 +233,7 @@ pub fn convert_calibrated(
                 hashes,
                 &model,
                 &[&notes[..], source_types.as_slice()].concat(),
-                &report.to_string(),
+                &explanation,
             ),
         )
         .map_err(from_bundle)?;
@@ -224,8 +245,32 @@ pub fn convert_calibrated(
         notes,
         source_types,
         errors,
-        explanation: report.to_string(),
+        explanation,
     })
+}
+
+/// A component after the passes.
+struct Part<'a> {
+    def: &'a ComponentDef,
+    optimized: Graph,
+    report: Report,
+}
+
+impl<'a> Part<'a> {
+    fn new(def: &'a ComponentDef, options: &ConvertOptions) -> Result<Self> {
+        let passes = Options {
+            states: match def.continues {
+                true => options.passes.states,
+                false => StatePolicy::Never,
+            },
+            ..options.passes.clone()
+        };
+        let (optimized, report) = cactus_passes::optimize(&def.graph, &passes).map_err(|e| {
+            let what = format!("the graph of the component `{}` cannot be made: {e}", def.name);
+            Error::new(ErrorKind::Unsupported, what)
+        })?;
+        Ok(Part { def, optimized, report })
+    }
 }
 
 /// The packing of the weight `name` by what the passes chose; nothing chosen is plain rows.
@@ -457,7 +502,6 @@ fn provenance(
     notes: &[String],
     report: &str,
 ) -> Provenance {
-    let gguf = source.is_file();
     let mut all = vec![model.tensors.describe()];
     all.extend(notes.iter().cloned());
     let disabled: Vec<&str> = options.passes.disabled.iter().map(String::as_str).collect();
@@ -468,7 +512,7 @@ fn provenance(
     chosen.insert("passes".to_owned(), report.trim_end().to_owned());
     Provenance {
         source: file_name(source),
-        source_format: if gguf { "gguf" } else { "huggingface" }.to_owned(),
+        source_format: model.format.to_owned(),
         source_sha256: hashes,
         tool: format!("cactus {}", env!("CARGO_PKG_VERSION")),
         options: chosen,

@@ -35,6 +35,7 @@ pub fn open_folder(folder: &Path) -> Result<SourceModel> {
     } = open_texts(folder)?;
     let tensors = SafetensorsSource::open(folder)?;
     Ok(SourceModel {
+        format: "huggingface",
         config,
         generation_config,
         tokenizer,

@@ -1,6 +1,7 @@
-//! Front ends: Hugging Face folders, GGUF files, programs saved by `torch.export` and files of weights become bundles.
+//! Front ends: Hugging Face folders, GGUF files, Whisper models of CTranslate2 and whisper.cpp, programs saved by
+//! `torch.export` and files of weights become bundles.
 //!
-//! Purpose: to read a model from where it is published. Both front ends speak one convention, that of Hugging Face
+//! Purpose: to read a model from where it is published. All front ends of models speak one convention, that of Hugging Face
 //! `transformers`: its `config.json` keys, its weight names, shapes and values, its `tokenizer.json`; so a model
 //! family is written once and does not know which front end fed it. [`open`] looks at a path and picks the front end.
 //!
@@ -10,15 +11,21 @@
 
 mod bytes;
 mod convert;
+pub mod ctranslate2;
+mod cursor;
 mod encode;
 mod error;
+pub mod ggml;
 pub mod gguf;
 mod hf;
 pub mod lora;
+mod named;
 pub mod pt2;
+mod ranks;
 mod requantized;
 mod safetensors;
 mod source;
+mod speech;
 pub mod state_dict;
 mod stop;
 mod strided;

@@ -1,6 +1,6 @@
 //! What a front end hands to the converter.
 
-use crate::{Error, Result, gguf, hf};
+use crate::{Error, Result, ctranslate2, ggml, gguf, hf};
 use cactus_tensor::Tensor;
 use serde_json::Value;
 use std::ops::Range;
@@ -54,6 +54,8 @@ pub struct TokenizerFiles {
 
 /// A model as a front end found it, before conversion.
 pub struct SourceModel {
+    /// What form the source has, as a provenance record names it: `huggingface`, `gguf`, `ctranslate2`, `ggml`.
+    pub format: &'static str,
     /// `config.json`, or what it would be.
     pub config: Value,
     /// `generation_config.json`, or what it would be: sampling defaults, the ids that end an answer. An empty object
@@ -74,13 +76,17 @@ impl std::fmt::Debug for SourceModel {
     }
 }
 
-/// Opens a Hugging Face folder or a GGUF file, whichever `path` is.
+/// Opens a Hugging Face folder, a GGUF file, or a Whisper model as a folder of CTranslate2 or a file of whisper.cpp,
+/// whichever `path` is.
 ///
 /// # Errors
-/// [`crate::ErrorKind::Missing`] where nothing is there, [`crate::ErrorKind::Unsupported`] where it is neither of the
-/// two, otherwise as [`hf::open_folder`] and [`gguf::open_file`].
+/// [`crate::ErrorKind::Missing`] where nothing is there, [`crate::ErrorKind::Unsupported`] where it is none of them,
+/// otherwise as [`hf::open_folder`], [`gguf::open_file`], [`ctranslate2::open_folder`] and [`ggml::open_file`].
 pub fn open(path: &Path) -> Result<SourceModel> {
     let about = std::fs::metadata(path).map_err(|e| Error::reading(path, e))?;
+    if about.is_dir() && ctranslate2::is_folder(path) {
+        return ctranslate2::open_folder(path);
+    }
     if about.is_dir() {
         return hf::open_folder(path);
     }
@@ -88,6 +94,7 @@ pub fn open(path: &Path) -> Result<SourceModel> {
     let mut file = std::fs::File::open(path).map_err(|e| Error::reading(path, e))?;
     match std::io::Read::read_exact(&mut file, &mut magic) {
         Ok(()) if magic == gguf::MAGIC => gguf::open_file(path),
+        Ok(()) if magic == ggml::MAGIC => ggml::open_file(path),
         Ok(()) => Err(not_a_model(path)),
         Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => Err(not_a_model(path)),
         Err(e) => Err(Error::reading(path, e)),
@@ -96,7 +103,7 @@ pub fn open(path: &Path) -> Result<SourceModel> {
 
 fn not_a_model(path: &Path) -> Error {
     Error::unsupported(
-        "expected a GGUF file (which starts with `GGUF`) or a folder with `config.json` and `model.safetensors`",
+        "expected a GGUF file (which starts with `GGUF`), a Whisper file of whisper.cpp, or a folder with `config.json` and `model.safetensors`",
     )
     .in_file(path)
 }

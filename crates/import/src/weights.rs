@@ -26,7 +26,9 @@ const MAX_RANK: usize = 4;
 /// Whether a path is a file of tensors by name, without a program.
 pub fn is_weights_file(path: &Path) -> bool {
     let extension = path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
-    path.is_file() && extension.is_some_and(|e| e == "safetensors" || STATE_DICTS.contains(&e.as_str()))
+    let named = extension.is_some_and(|e| e == "safetensors" || STATE_DICTS.contains(&e.as_str()));
+    // Whole models of whisper.cpp are called `.bin`, too.
+    path.is_file() && named && !crate::ggml::is_file(path)
 }
 
 /// Opens a file of tensors by name.

@@ -9,11 +9,11 @@ pub(crate) const MAX_LAYERS: usize = 512;
 /// Largest width of hidden state or feed-forward layer.
 pub(crate) const MAX_WIDTH: usize = 1 << 18;
 /// Largest number of attention heads.
-const MAX_HEADS: usize = 1 << 10;
+pub(crate) const MAX_HEADS: usize = 1 << 10;
 /// Largest width of a head.
 const MAX_HEAD_DIM: usize = 1 << 12;
 /// Largest vocabulary.
-const MAX_VOCAB: usize = 1 << 22;
+pub(crate) const MAX_VOCAB: usize = 1 << 22;
 /// Largest context and window, in tokens.
 pub(crate) const MAX_CONTEXT: usize = 1 << 26;
 

@@ -69,7 +69,7 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
         tied: c.flag("tie_word_embeddings", true)?,
         dims,
     };
-    let mut b = GraphBuilder::new(registry::COMPONENT);
+    let mut b = GraphBuilder::new(registry::DECODER);
     let x = b.scope("model", |b| model.body(b))?;
     layers::head(&mut b, x, &model.dims, model.tied, model.softcap)?;
     registry::finish(c, &model.dims, b, model.tied)

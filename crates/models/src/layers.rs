@@ -20,6 +20,8 @@ pub(crate) const OUTPUT: &str = "logits";
 pub(crate) const EMBEDDING: &str = "model.embed_tokens.weight";
 /// The output head where it is not the embedding, `[vocab, hidden]`.
 pub(crate) const HEAD: &str = "lm_head.weight";
+/// The same in models of speech.
+pub(crate) const PROJECTION: &str = "proj_out.weight";
 
 fn batch() -> Dim {
     Dim::symbol(BATCH)

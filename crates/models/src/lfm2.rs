@@ -48,7 +48,7 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
         tied: c.flag(tie, true)?,
         dims,
     };
-    let mut b = GraphBuilder::new(registry::COMPONENT);
+    let mut b = GraphBuilder::new(registry::DECODER);
     let x = b.scope("model", |b| model.body(b))?;
     layers::head(&mut b, x, &model.dims, model.tied, None)?;
     registry::finish(c, &model.dims, b, model.tied)

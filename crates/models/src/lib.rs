@@ -1,4 +1,5 @@
-//! Model families: a Hugging Face configuration becomes a portable graph whose weights are named as in the checkpoint.
+//! Model families: a Hugging Face configuration becomes portable graphs whose weights are named as in the checkpoint: one
+//! of a language model, one for each component of a model that also hears.
 //!
 //! One file a family, called by its `model_type`; [`build`] finds it. A family reads its configuration (typed, bounded,
 //! each error naming the field) and writes a *stateless* forward pass in *primitive* operations, in the order of the
@@ -23,6 +24,7 @@ mod qwen3;
 mod registry;
 mod rope;
 mod smollm3;
+mod whisper;
 
 pub use error::{Error, ErrorKind, Result};
-pub use registry::{FAMILIES, Family, ModelDef, build};
+pub use registry::{ComponentDef, FAMILIES, Family, ModelDef, SoundDef, build};

@@ -62,7 +62,7 @@ impl PreNorm {
 
     /// The model of this description.
     pub(crate) fn build(self, c: &Config<'_>) -> Result<ModelDef> {
-        let mut b = GraphBuilder::new(registry::COMPONENT);
+        let mut b = GraphBuilder::new(registry::DECODER);
         let x = b.scope("model", |b| self.body(b))?;
         layers::head(&mut b, x, &self.dims, self.tied, None)?;
         registry::finish(c, &self.dims, b, self.tied)

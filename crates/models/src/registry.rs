@@ -1,13 +1,44 @@
 //! The table of families: `model_type` of a configuration to the function that builds its graph.
 
 use crate::config::{Config, Dims, describe};
-use crate::{Error, ErrorKind, Result, gemma3_text, layers, lfm2, llama, mistral, qwen2, qwen3, smollm3};
+use crate::{Error, ErrorKind, Result, gemma3_text, layers, lfm2, llama, mistral, qwen2, qwen3, smollm3, whisper};
 use cactus_ir::{Graph, GraphBuilder};
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// Name of the graph that every family builds.
-pub(crate) const COMPONENT: &str = "decoder";
+/// Name of the component that computes logits, and continues a sequence.
+pub(crate) const DECODER: &str = "decoder";
+/// Name of the component that hears.
+pub(crate) const ENCODER: &str = "encoder";
+/// Task of a model of one component, from token ids to next-token logits.
+pub(crate) const CAUSAL_LM: &str = "causal_lm_logits";
+/// Task of an encoder of sound, and a decoder that writes what was said.
+pub(crate) const TRANSCRIPTION: &str = "seq2seq_transcription";
+
+/// One graph of a model.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ComponentDef {
+    /// Its name, unique in the model.
+    pub name: &'static str,
+    /// The stateless graph of one forward pass in primitive operations. Weights are named and shaped as in the Hugging Face
+    /// checkpoint. What it gives under the name of another component's input is that input.
+    pub graph: Graph,
+    /// Whether it continues a sequence call by call, so that it needs states; otherwise it is a function.
+    pub continues: bool,
+}
+
+/// The sound that a model hears in one window, as a log-mel spectrogram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SoundDef {
+    /// Bands.
+    pub mels: usize,
+    /// Most frames; what the weights were made for.
+    pub frames: usize,
+    /// Positions that the encoder makes of so many frames.
+    pub positions: usize,
+}
 
 /// A model as its configuration describes it.
 #[derive(Clone, Debug)]
@@ -15,9 +46,13 @@ pub(crate) const COMPONENT: &str = "decoder";
 pub struct ModelDef {
     /// The `model_type` it was built by.
     pub family: &'static str,
-    /// The stateless graph of one forward pass in primitive operations: input `input_ids` `i64[batch, seq]`, output
-    /// `logits` `f32[batch, seq, vocab]`. Weights are named and shaped as in the Hugging Face checkpoint.
-    pub graph: Graph,
+    /// What it is for, as bundles say it: `causal_lm_logits`, `seq2seq_transcription`.
+    pub task: &'static str,
+    /// Its graphs, in the order in which they run. A language model has one, `decoder`, with the input `input_ids`
+    /// `i64[batch, seq]` and the output `logits` `f32[batch, seq, vocab]`.
+    pub components: Vec<ComponentDef>,
+    /// What it hears, where it does.
+    pub sound: Option<SoundDef>,
     /// Positions the model was made for.
     pub context_tokens: usize,
     /// Rows of the embedding; at least the number of tokens of the tokenizer.
@@ -38,13 +73,23 @@ pub struct ModelDef {
 }
 
 impl ModelDef {
+    /// The graph that continues a sequence: all of a language model.
+    ///
+    /// # Panics
+    /// Never: every family has one, which its tests hold.
+    pub fn decoder(&self) -> &Graph {
+        let decoder = self.components.iter().find(|c| c.continues);
+        &decoder.unwrap_or(&self.components[0]).graph
+    }
+
     /// Those of the source tensors `names` that the graph does not read and has no reason to leave: a sign that the
     /// configuration does not describe the weights (a bias it does not mention, say). In the order given.
     pub fn unread<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-        let weights = self.graph.weights();
-        let read: HashSet<&str> = weights.iter().flat_map(|(_, expr)| expr.sources()).collect();
+        let weights = self.components.iter().flat_map(|c| c.graph.weights());
+        let read: HashSet<&str> = weights.flat_map(|(_, expr)| expr.sources()).collect();
+        let head = |name: &str| name == layers::HEAD || name == layers::PROJECTION;
         // A tied head may be stored all the same, and old checkpoints hold the rotary frequencies.
-        let known = |name: &str| (self.tied_head && name == layers::HEAD) || name.ends_with(".rotary_emb.inv_freq");
+        let known = |name: &str| (self.tied_head && head(name)) || name.ends_with(".rotary_emb.inv_freq");
         names.into_iter().filter(|n| !read.contains(n) && !known(n)).collect()
     }
 }
@@ -97,6 +142,11 @@ pub const FAMILIES: &[Family] = &[
         models: "SmolLM3",
         build: smollm3::build,
     },
+    Family {
+        model_type: "whisper",
+        models: "Whisper (tiny to large-v3-turbo, English and multilingual), Distil-Whisper",
+        build: whisper::build,
+    },
 ];
 
 /// Builds the model that a Hugging Face `config.json` describes.
@@ -129,8 +179,18 @@ pub fn build(config: &Value) -> Result<ModelDef> {
     (family.build)(&Config::new(family.model_type, config)?)
 }
 
-/// The definition around a finished graph.
+/// The definition around the finished graph of a language model.
 pub(crate) fn finish(c: &Config<'_>, dims: &Dims, b: GraphBuilder, tied: bool) -> Result<ModelDef> {
+    let decoder = ComponentDef {
+        name: DECODER,
+        graph: b.finish()?,
+        continues: true,
+    };
+    assemble(c, dims, vec![decoder], tied)
+}
+
+/// The definition around finished graphs; that of a language model but for them.
+pub(crate) fn assemble(c: &Config<'_>, dims: &Dims, components: Vec<ComponentDef>, tied: bool) -> Result<ModelDef> {
     let one = |key: &str| -> Result<Option<u32>> { Ok(c.token_ids(key)?.first().copied()) };
     let (bos_token_id, pad_token_id) = (one("bos_token_id")?, one("pad_token_id")?);
     let family = FAMILIES
@@ -140,7 +200,9 @@ pub(crate) fn finish(c: &Config<'_>, dims: &Dims, b: GraphBuilder, tied: bool) -
         .unwrap_or_default();
     Ok(ModelDef {
         family,
-        graph: b.finish()?,
+        task: CAUSAL_LM,
+        components,
+        sound: None,
         context_tokens: dims.context,
         vocab_size: dims.vocab,
         hidden_size: dims.hidden,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 
-const GOLDEN: [&str; 8] = [
+const GOLDEN: [&str; 9] = [
     "gemma3_text",
     "lfm2",
     "llama",
@@ -15,11 +15,18 @@ const GOLDEN: [&str; 8] = [
     "qwen2_tied",
     "qwen3",
     "smollm3",
+    "whisper",
 ];
 
 fn golden(case: &str) -> Value {
+    let folder = if case.starts_with("whisper") {
+        "speech"
+    } else {
+        "models"
+    };
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../golden/models")
+        .join("../../golden")
+        .join(folder)
         .join(case)
         .join("config.json");
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
@@ -76,7 +83,7 @@ fn graph_of_each_family_is_as_before() {
         ("lfm2", "lfm2", json!({"num_hidden_layers": 2, "full_attn_idxs": [1]})),
     ];
     for (name, case, changes) in short {
-        insta::assert_snapshot!(name, built(with(case, changes)).graph.to_string());
+        insta::assert_snapshot!(name, built(with(case, changes)).decoder().to_string());
     }
 }
 
@@ -116,11 +123,11 @@ fn equal_configurations_build_equal_graphs() {
     ];
     for (case, changes) in cases {
         let (plain, other) = (built(golden(case)), built(with(case, changes.clone())));
-        assert!(plain.graph == other.graph, "{case} with {changes} differs");
+        assert!(plain.decoder() == other.decoder(), "{case} with {changes} differs");
     }
     let factors = json!({"rope_scaling": {"rope_type": "freq_factors", "freq_factors": vec![1.0; 8]}});
-    assert!(built(golden("llama")).graph == built(with("llama", factors)).graph);
-    assert!(built(golden("llama")).graph == built(mistral(json!({}))).graph);
+    assert!(built(golden("llama")).decoder() == built(with("llama", factors)).decoder());
+    assert!(built(golden("llama")).decoder() == built(mistral(json!({}))).decoder());
 }
 
 /// Fields that change the mathematics change the graph.
@@ -161,9 +168,9 @@ fn different_configurations_build_different_graphs() {
     ];
     for (case, changes) in cases {
         let (plain, other) = (built(golden(case)), built(with(case, changes.clone())));
-        assert!(plain.graph != other.graph, "{case} with {changes} is the same");
+        assert!(plain.decoder() != other.decoder(), "{case} with {changes} is the same");
     }
-    assert!(built(golden("llama")).graph != built(mistral(json!({"sliding_window": 8}))).graph);
+    assert!(built(golden("llama")).decoder() != built(mistral(json!({"sliding_window": 8}))).decoder());
 }
 
 #[test]
@@ -181,7 +188,7 @@ fn bad_configurations_name_the_field() {
         (
             json!({"model_type": "gpt_neox"}),
             Architecture,
-            "architecture `gpt_neox` is not supported; supported are gemma3_text, lfm2, llama, mistral, qwen2, qwen3, smollm3",
+            "architecture `gpt_neox` is not supported; supported are gemma3_text, lfm2, llama, mistral, qwen2, qwen3, smollm3, whisper",
         ),
         (json!({"model_type": long}), Architecture, "a string of 1048576 bytes"),
         (
@@ -302,6 +309,27 @@ fn bad_configurations_name_the_field() {
             "feed-forward size of 0",
         ),
         (
+            with("whisper", json!({"scale_embedding": true})),
+            Unsupported,
+            "`scale_embedding`",
+        ),
+        (
+            with("whisper", json!({"decoder_attention_heads": 3})),
+            Invalid,
+            "`decoder_attention_heads`: 3 does not divide `d_model`, which is 32",
+        ),
+        (
+            with("whisper", json!({"encoder_layers": 0})),
+            Invalid,
+            "`encoder_layers`",
+        ),
+        (
+            with("whisper", json!({"num_mel_bins": null})),
+            Missing,
+            "`num_mel_bins`",
+        ),
+        (with("whisper", json!({"d_model": 1u64 << 40})), Invalid, "`d_model`"),
+        (
             mistral(json!({"layer_types": ["full_attention", "full_attention"]})),
             Unsupported,
             "`layer_types`",
@@ -385,7 +413,7 @@ proptest! {
             config[at.get(&keys).as_str()] = value;
         }
         if let Ok(def) = build(&config) {
-            prop_assert!(def.graph.verify().is_ok());
+            prop_assert!(def.components.iter().all(|c| c.graph.verify().is_ok()));
         }
     }
 }
@@ -395,5 +423,5 @@ proptest! {
 fn deepest_model_builds() {
     let types = vec!["full_attention"; 512];
     let def = built(with("qwen3", json!({"num_hidden_layers": 512, "layer_types": types})));
-    assert_eq!(def.graph.weights().len(), 512 * 11 + 2);
+    assert_eq!(def.decoder().weights().len(), 512 * 11 + 2);
 }

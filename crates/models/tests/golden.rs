@@ -1,54 +1,20 @@
 //! Every family against what Hugging Face transformers computed from the same tiny checkpoint (see `golden/README.md`).
 
+mod support;
+
 use cactus_models::ModelDef;
 use cactus_reference::{Interpreter, States, Tensors};
 use cactus_tensor::Tensor;
-use half::{bf16, f16};
-use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use support::{argmax, json, read};
 
 fn folder(case: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../golden/models")
         .join(case)
-}
-
-fn json(path: &Path) -> Value {
-    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
-}
-
-/// Every tensor of a safetensors file, as F32.
-fn read(path: &Path) -> BTreeMap<String, Tensor> {
-    let bytes = fs::read(path).unwrap();
-    let file = SafeTensors::deserialize(&bytes).unwrap();
-    let pair = |c: &[u8]| [c[0], c[1]];
-    file.tensors()
-        .into_iter()
-        .map(|(name, t)| {
-            let values: Vec<f32> = match t.dtype() {
-                Dtype::F32 => t
-                    .data()
-                    .chunks(4)
-                    .map(|c| f32::from_le_bytes(c.try_into().unwrap()))
-                    .collect(),
-                Dtype::F16 => t
-                    .data()
-                    .chunks(2)
-                    .map(|c| f16::from_le_bytes(pair(c)).to_f32())
-                    .collect(),
-                Dtype::BF16 => t
-                    .data()
-                    .chunks(2)
-                    .map(|c| bf16::from_le_bytes(pair(c)).to_f32())
-                    .collect(),
-                other => panic!("{name} is {other:?}"),
-            };
-            (name, Tensor::from_f32(t.shape().to_vec(), values).unwrap())
-        })
-        .collect()
 }
 
 struct Case {
@@ -95,20 +61,15 @@ impl Case {
                 cactus_reference::Error::new(cactus_reference::ErrorKind::Weight, format!("no tensor `{name}`"))
             })
         };
-        let interpreter = Interpreter::new(&self.def.graph, &source).unwrap();
+        let interpreter = Interpreter::new(self.def.decoder(), &source).unwrap();
         let input = Tensor::from_i64([1, ids.len()], ids.to_vec()).unwrap();
         let inputs = Tensors::from([("input_ids".to_owned(), input)]);
-        let mut states = States::new(&self.def.graph).unwrap();
+        let mut states = States::new(self.def.decoder()).unwrap();
         let outputs = interpreter.run(&inputs, &mut states).unwrap();
         let logits = &outputs["logits"];
         assert_eq!(logits.shape(), [1, ids.len(), self.def.vocab_size]);
         logits.as_f32().unwrap().to_vec()
     }
-}
-
-fn argmax(row: &[f32]) -> i64 {
-    let best = (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b]));
-    best.unwrap() as i64
 }
 
 fn check(name: &str) {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Why a captured language model is neither calibrated nor measured, where it came without its tokenizer.
 pub const NO_TOKENIZER: &str = "there is no tokenizer";
 
-const NO_MODEL: &str = "it is not a causal language model with states";
+pub(crate) const NO_MODEL: &str = "it is not a causal language model with states";
 
 /// Makes a bundle at `destination` of the archive or capture at `source`, as [`cactus_import::pt2::transpile`] does, and
 /// calibrates and measures it as `request` says where weights have fewer than 8 bits. A causal model that the runtime cannot

@@ -5,10 +5,12 @@
 //! more than twice as fast. Both are removed at the end. The bundle itself is moved into place last, so a conversion that
 //! fails, or ends below the floor, leaves the destination as it was.
 
+use crate::captured::NO_MODEL;
 use crate::finish::{Temporary, install, measure};
 use crate::{Error, Floor, Moments, Report, Result, Runner, Sensitivity, Text, Windows, allocate, sensitivity};
 use cactus_bundle::Bundle;
 use cactus_engine::Model;
+use cactus_import::pt2::Task;
 use cactus_import::{Calibration, ConvertOptions, Outcome, Stop, convert_calibrated};
 use cactus_passes::{Bits, Policy};
 use std::collections::BTreeMap;
@@ -130,11 +132,11 @@ pub fn convert_measured(
     let job = Job {
         make: &make,
         runs: &|made| {
-            let has = Model::has_tokenizer(&Bundle::open(made)?);
-            Ok(if has {
-                Ok(())
-            } else {
-                Err("the source has no tokenizer".into())
+            let bundle = Bundle::open(made)?;
+            Ok(match bundle.manifest().task == Task::CausalLm.name() {
+                false => Err(NO_MODEL.into()),
+                true if Model::has_tokenizer(&bundle) => Ok(()),
+                true => Err("the source has no tokenizer".into()),
             })
         },
         never: None,

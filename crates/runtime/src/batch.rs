@@ -204,9 +204,25 @@ impl Batch {
             bindings,
         };
         if let Some(sequence) = &mut self.sequences[id.0] {
-            sequence.given = Some(held);
+            sequence.given = Some(Arc::new(held));
             sequence.clear(&mut self.pools);
         }
+        Ok(())
+    }
+
+    /// Gives `to` the inputs beside token ids that `from` was given ([`Batch::give`]), and forgets its positions. What was
+    /// computed of them is held once for both: hypotheses about one sound share its keys and values.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Argument`] where one of the sequences is not open or `from` was given nothing.
+    pub fn share_given(&mut self, from: SequenceId, to: SequenceId) -> Result<()> {
+        let Some(held) = self.sequence(from)?.given.clone() else {
+            let nothing = format!("sequence {} has no inputs beside token ids to share", from.0);
+            return Err(Error::Argument(nothing));
+        };
+        let (sequence, pools) = self.parts(to)?;
+        sequence.given = Some(held);
+        sequence.clear(pools);
         Ok(())
     }
 
@@ -395,7 +411,7 @@ impl Batch {
             let run = Run {
                 rows,
                 carried: &mut sequence.carried,
-                given: sequence.given.as_ref(),
+                given: sequence.given.as_deref(),
             };
             match count {
                 1 => one[0] = Some(run),

@@ -9,6 +9,7 @@ use crate::execute::Held;
 use crate::state::StatePlans;
 use cactus_base::AlignedBuf;
 use cactus_kernels::BLOCK_TOKENS;
+use std::sync::Arc;
 
 /// Pages of one group of layers.
 #[derive(Debug)]
@@ -157,7 +158,7 @@ pub(crate) struct Sequence {
     /// For each state; empty where it is in pages.
     pub(crate) carried: Vec<AlignedBuf>,
     /// What holds for the whole sequence.
-    pub(crate) given: Option<Held>,
+    pub(crate) given: Option<Arc<Held>>,
 }
 
 impl Sequence {

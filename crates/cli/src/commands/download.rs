@@ -29,6 +29,8 @@ pub(crate) fn run(args: &DownloadArgs) -> Result<()> {
 fn format_name(format: Format) -> &'static str {
     match format {
         Format::Gguf => "gguf",
+        Format::Ggml => "ggml",
+        Format::CTranslate2 => "ctranslate2",
         Format::HuggingFace => "huggingface",
         Format::Bundle => "bundle",
         _ => "other",

@@ -6,6 +6,7 @@
 //! length and UTF-8 bytes; an array a u32 type, a u64 length and the elements.
 
 use super::metadata::{Array, Metadata, Value};
+use crate::cursor::Cursor;
 use crate::{Error, Result};
 use cactus_quant::gguf::GgmlType;
 use std::collections::HashMap;
@@ -68,7 +69,7 @@ impl GgufFile {
     /// Errors name the byte offset and, past the metadata, the tensor. Nothing is allocated that the length of `bytes`
     /// does not warrant.
     pub fn parse(bytes: &[u8]) -> Result<GgufFile> {
-        let mut cursor = Cursor { bytes, at: 0 };
+        let mut cursor = Cursor::new(bytes);
         if cursor.take(4).ok() != Some(&MAGIC[..]) {
             return Err(Error::malformed("not a GGUF file: it does not start with `GGUF`").at_offset(0));
         }
@@ -199,44 +200,7 @@ fn check_overlap(tensors: &[TensorInfo]) -> Result<()> {
     Ok(())
 }
 
-/// A position in the file's bytes; every read is checked.
-struct Cursor<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
 impl<'a> Cursor<'a> {
-    fn remaining(&self) -> usize {
-        self.bytes.len() - self.at
-    }
-
-    fn take(&mut self, len: usize) -> Result<&'a [u8]> {
-        if len > self.remaining() {
-            return Err(Error::malformed(format!(
-                "the file ends early: expected {len} more bytes, found {}",
-                self.remaining()
-            ))
-            .at_offset(self.at));
-        }
-        let bytes = &self.bytes[self.at..self.at + len];
-        self.at += len;
-        Ok(bytes)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
-        let bytes = self.take(N)?;
-        // Invariant: `take` returned exactly N bytes.
-        Ok(bytes.try_into().expect("N bytes"))
-    }
-
-    fn u32(&mut self) -> Result<u32> {
-        Ok(u32::from_le_bytes(self.array()?))
-    }
-
-    fn u64(&mut self) -> Result<u64> {
-        Ok(u64::from_le_bytes(self.array()?))
-    }
-
     /// A number of things that take at least `min_bytes` each.
     fn count(&mut self, what: &str, min_bytes: usize) -> Result<usize> {
         let start = self.at;

@@ -29,6 +29,7 @@ pub fn open_file(path: &Path) -> Result<SourceModel> {
     let generation_config = config::generation_config(&file.metadata).map_err(in_file)?;
     let tokenizer = tokenizer::tokenizer(&file.metadata).map_err(in_file)?;
     Ok(SourceModel {
+        format: "gguf",
         config,
         generation_config,
         tokenizer,

@@ -1,0 +1,288 @@
+//! `speech.json`: what turns sound into a model's input, and its output into text, where a model hears.
+//!
+//! The record is declarative and names no family: a program that knows the kinds below can drive any model that has one.
+//! Unknown fields and kinds are refused, as in the other documents.
+
+use crate::{Bundle, Error, ErrorKind, Result, SPEECH_PATH};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Version of `speech.json` that this crate writes, and the only one it reads.
+pub const SPEECH_VERSION: u32 = 1;
+
+/// `speech.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Speech {
+    /// Version of this document.
+    pub version: u32,
+    /// How samples become the input of the component `encoder`.
+    pub front_end: FrontEnd,
+    /// The stretch of sound that the model was made for; absent where it takes any length.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
+    /// How the output becomes text.
+    pub decoding: Decoding,
+}
+
+/// How samples become an input. Samples are mono, from -1 to 1.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum FrontEnd {
+    /// The logarithm of the power in bands of the mel scale.
+    LogMel(LogMel),
+}
+
+/// A log-mel spectrogram.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogMel {
+    /// Samples a second.
+    pub sample_rate_hz: u32,
+    /// Window of each frame.
+    pub window: WindowFunction,
+    /// Samples under the window, which lies in the middle of the transform.
+    pub window_samples: u32,
+    /// Samples of the Fourier transform.
+    pub fft_samples: u32,
+    /// Samples from one frame to the next.
+    pub hop_samples: u32,
+    /// What the half transform before the first sample and after the last is filled with.
+    pub edges: Edges,
+    /// Whether the frame centered behind the last sample is left out.
+    pub drop_last_frame: bool,
+    /// Factor of the sample before that is taken from each sample; 0 for none.
+    pub preemphasis: f32,
+    /// Bands.
+    pub mels: u32,
+    /// Mel scale and norm of the bands.
+    pub mel_scale: MelScale,
+    /// Lower end of the lowest band.
+    pub min_hz: f32,
+    /// Upper end of the highest band.
+    pub max_hz: f32,
+    /// The logarithm.
+    pub log: Logarithm,
+    /// What is done with the logarithms.
+    pub normalization: Normalization,
+}
+
+/// A window function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum WindowFunction {
+    /// `sin²(pi i / n)`.
+    HannPeriodic,
+    /// `sin²(pi i / (n - 1))`.
+    HannSymmetric,
+}
+
+/// What lies beyond the sound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Edges {
+    /// The sound mirrored, without the sample at the end itself.
+    Reflect,
+    /// Zeros.
+    Zeros,
+}
+
+/// How bands divide the frequencies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum MelScale {
+    /// Slaney's scale, linear below 1 kHz, and bands of equal area.
+    Slaney,
+}
+
+/// The logarithm of a power.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum Logarithm {
+    /// `log10(max(x, floor))`.
+    Log10Floor {
+        /// The least power.
+        floor: f32,
+    },
+    /// `ln(x + guard)`.
+    LnGuard {
+        /// What is added to each power.
+        guard: f32,
+    },
+}
+
+/// What is done with the logarithms.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum Normalization {
+    /// `(max(x, largest - range) + add) / divide`, where `largest` is that of all bands and frames.
+    BelowLargest {
+        /// How far below the largest.
+        range: f32,
+        /// Added.
+        add: f32,
+        /// Divided by.
+        divide: f32,
+    },
+    /// `(x - mean) / (deviation + epsilon)` for each band over the frames with sound, with `n - 1` in the deviation.
+    EachBand {
+        /// Added to the deviation.
+        epsilon: f32,
+    },
+}
+
+/// A fixed stretch of sound.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Window {
+    /// Samples; shorter sound is filled up with zeros.
+    pub samples: u64,
+    /// Frames of the front end that it becomes.
+    pub frames: u32,
+    /// Positions that the encoder makes of them.
+    pub positions: u32,
+}
+
+/// How the output of a model becomes text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum Decoding {
+    /// The component `decoder` writes token after token, and a prompt of special tokens says what.
+    Prompted(Prompted),
+}
+
+/// Token ids of a decoder that is told by its prompt what to write.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prompted {
+    /// Begins a transcript.
+    pub start: u32,
+    /// Ends one.
+    pub end: u32,
+    /// Begins text from before, which stands in front of `start`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<u32>,
+    /// Its probability after `start` is that of no speech.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_speech: Option<u32>,
+    /// Follows the task where no timestamps are wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_timestamps: Option<u32>,
+    /// Task: write what is said. Absent, with `languages` empty, in a model of one language, whose prompt has neither.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transcribe: Option<u32>,
+    /// Task: translate into English.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub translate: Option<u32>,
+    /// By code, such as `de`.
+    #[serde(default)]
+    pub languages: BTreeMap<String, u32>,
+    /// Tokens that stand for times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timestamps: Option<Timestamps>,
+    /// Never written, in ascending order.
+    #[serde(default)]
+    pub suppressed: Vec<u32>,
+    /// Never written first, in ascending order.
+    #[serde(default)]
+    pub suppressed_first: Vec<u32>,
+    /// Heads of cross attention that follow the sound: layer and head, each from 0.
+    #[serde(default)]
+    pub alignment_heads: Vec<[u32; 2]>,
+}
+
+/// Tokens that stand for times, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Timestamps {
+    /// Stands for the beginning of the window.
+    pub first: u32,
+    /// How many there are.
+    pub count: u32,
+    /// Milliseconds from one to the next.
+    pub step_ms: u32,
+}
+
+impl Bundle {
+    /// What the model needs to hear; `None` where it does not.
+    ///
+    /// # Errors
+    /// Where the record is damaged, of another version, or says what cannot be: a token beyond the vocabulary, a front end
+    /// without bands or samples.
+    pub fn speech(&self) -> Result<Option<Speech>> {
+        if !self.has_file(SPEECH_PATH) {
+            return Ok(None);
+        }
+        let path = self.root().join(SPEECH_PATH);
+        // The version is read first and alone: a newer document may have fields that this program does not know.
+        #[derive(Deserialize)]
+        struct Head {
+            version: u32,
+        }
+        let head: Head = self.listed(SPEECH_PATH)?;
+        if head.version != SPEECH_VERSION {
+            let what = format!(
+                "has version {}, this program reads version {SPEECH_VERSION}",
+                head.version
+            );
+            return Err(Error::new(ErrorKind::Version, path, what));
+        }
+        let speech: Speech = self.listed(SPEECH_PATH)?;
+        match speech.check(self.manifest().vocab_size) {
+            Ok(()) => Ok(Some(speech)),
+            Err(what) => Err(Error::new(ErrorKind::Invalid, path, what)),
+        }
+    }
+}
+
+/// Most samples of a transform, and of a second.
+const MAX_SAMPLES: u32 = 1 << 20;
+/// Most bands.
+const MAX_MELS: u32 = 1 << 12;
+
+impl Speech {
+    /// Checks what a reader would otherwise rely on.
+    ///
+    /// # Errors
+    /// What cannot be, in words.
+    pub fn check(&self, vocab_size: usize) -> std::result::Result<(), String> {
+        let FrontEnd::LogMel(m) = &self.front_end;
+        let counts = [
+            ("sample_rate_hz", m.sample_rate_hz, MAX_SAMPLES),
+            ("fft_samples", m.fft_samples, MAX_SAMPLES),
+            ("window_samples", m.window_samples, m.fft_samples),
+            ("hop_samples", m.hop_samples, m.fft_samples),
+            ("mels", m.mels, MAX_MELS),
+        ];
+        for (name, found, most) in counts {
+            if !(1..=most).contains(&found) {
+                return Err(format!("`front_end.{name}` should be from 1 to {most}, found {found}"));
+            }
+        }
+        let numbers = [m.preemphasis, m.min_hz, m.max_hz];
+        if !(numbers.iter().all(|v| v.is_finite()) && 0.0 <= m.min_hz && m.min_hz < m.max_hz) {
+            return Err(format!(
+                "the front end's bands should lie between two frequencies, found {} to {}",
+                m.min_hz, m.max_hz
+            ));
+        }
+        let Decoding::Prompted(p) = &self.decoding;
+        let last_stamp = p.timestamps.map(|t| u64::from(t.first) + u64::from(t.count.max(1)) - 1);
+        let one = [p.previous, p.no_speech, p.no_timestamps, p.transcribe, p.translate];
+        let tokens = [p.start, p.end].into_iter().chain(one.into_iter().flatten());
+        let tokens = tokens.chain(p.languages.values().copied());
+        let tokens = tokens.chain(p.suppressed.iter().chain(&p.suppressed_first).copied());
+        let beyond = |t: &u64| usize::try_from(*t).map_or(true, |t| t >= vocab_size);
+        match tokens.map(u64::from).chain(last_stamp).find(beyond) {
+            Some(token) => Err(format!("token {token} is beyond the vocabulary of {vocab_size} tokens")),
+            None => Ok(()),
+        }
+    }
+}

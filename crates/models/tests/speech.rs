@@ -1,0 +1,136 @@
+//! Families that hear, against what Hugging Face transformers computed from the same tiny checkpoint (see
+//! `golden/README.md`).
+
+mod support;
+
+use cactus_models::ModelDef;
+use cactus_reference::{Interpreter, States, Tensors};
+use cactus_tensor::Tensor;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use support::{argmax, json, read};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/speech")
+}
+
+struct Case {
+    def: ModelDef,
+    weights: BTreeMap<String, Tensor>,
+    expected: BTreeMap<String, Tensor>,
+    said: Value,
+}
+
+impl Case {
+    fn open(case: &str) -> Case {
+        let folder = folder().join(case);
+        Case {
+            def: cactus_models::build(&json(&folder.join("config.json"))).unwrap(),
+            weights: read(&folder.join("model.safetensors")),
+            expected: read(&folder.join("expected.safetensors")),
+            said: json(&folder.join("expected.json")),
+        }
+    }
+
+    fn ids(&self, pointer: &str) -> Vec<i64> {
+        let ids = self.said.pointer(pointer).unwrap().as_array().unwrap();
+        ids.iter().map(|v| v.as_i64().unwrap()).collect()
+    }
+
+    /// The only output of a component.
+    fn run(&self, component: &str, inputs: Tensors) -> Tensor {
+        let graph = &self.def.components.iter().find(|c| c.name == component).unwrap().graph;
+        let source = |name: &str| -> cactus_reference::Result<Tensor> {
+            self.weights.get(name).cloned().ok_or_else(|| {
+                cactus_reference::Error::new(cactus_reference::ErrorKind::Weight, format!("no tensor `{name}`"))
+            })
+        };
+        let interpreter = Interpreter::new(graph, &source).unwrap();
+        let outputs = interpreter.run(&inputs, &mut States::new(graph).unwrap()).unwrap();
+        outputs.into_values().next().unwrap()
+    }
+
+    fn states(&self, features: Tensor) -> Tensor {
+        self.run("encoder", Tensors::from([("input_features".to_owned(), features)]))
+    }
+
+    fn logits(&self, ids: &[i64], states: &Tensor) -> Vec<f32> {
+        let inputs = Tensors::from([
+            (
+                "decoder_input_ids".to_owned(),
+                Tensor::from_i64([1, ids.len()], ids.to_vec()).unwrap(),
+            ),
+            ("encoder_hidden_states".to_owned(), states.clone()),
+        ]);
+        self.run("decoder", inputs).as_f32().unwrap().to_vec()
+    }
+}
+
+fn assert_near(what: &str, got: &[f32], want: &Tensor) {
+    let want = want.as_f32().unwrap();
+    let largest = want.iter().fold(0.0f32, |m, w| m.max(w.abs()));
+    let worst = got.iter().zip(want).map(|(g, w)| (g - w).abs()).fold(0.0, f32::max);
+    assert!(got.len() == want.len() && got.iter().all(|g| g.is_finite()), "{what}");
+    assert!(worst <= 1e-4 * largest, "{what} differ by {worst} of {largest}");
+}
+
+fn check(name: &str) {
+    let case = Case::open(name);
+    let stray = case.def.unread(case.weights.keys().map(String::as_str));
+    assert!(stray.is_empty(), "{name}: the graphs leave {stray:?}");
+    assert_eq!(case.def.task, "seq2seq_transcription");
+
+    let states = case.states(case.expected["input_features"].clone());
+    assert_near(
+        "states",
+        states.as_f32().unwrap(),
+        &case.expected["encoder_hidden_states"],
+    );
+    let sound = case.def.sound.unwrap();
+    assert_eq!(states.shape(), [1, sound.positions, case.def.hidden_size]);
+    assert_eq!(case.expected["input_features"].shape(), [1, sound.mels, sound.frames]);
+    let logits = case.logits(&case.ids("/decoder_input_ids"), &states);
+    assert_near("logits", &logits, &case.expected["logits"]);
+
+    // Greedy text in one pass: each of its tokens must be the best after what precedes it.
+    let (prompt, tokens) = (case.ids("/greedy/prompt_ids"), case.ids("/greedy/tokens"));
+    let text = [&prompt[..], &tokens[..]].concat();
+    let logits = case.logits(&text[..text.len() - 1], &states);
+    let rows: Vec<&[f32]> = logits.chunks(case.def.vocab_size).collect();
+    let chosen: Vec<i64> = rows[prompt.len() - 1..].iter().map(|r| argmax(r)).collect();
+    assert_eq!(chosen, tokens, "{name}");
+}
+
+#[test]
+fn whisper() {
+    check("whisper");
+}
+
+#[test]
+fn whisper_en() {
+    check("whisper_en");
+}
+
+#[test]
+fn golden_cases_are_all_tested() {
+    let cases = std::fs::read_dir(folder()).unwrap();
+    let mut cases: Vec<String> = cases.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    cases.sort();
+    assert_eq!(cases, ["whisper", "whisper_en"]);
+}
+
+/// A window of fewer frames has the first positions; one of an odd number ends in half a position.
+#[test]
+fn encoder_takes_shorter_windows() {
+    let case = Case::open("whisper");
+    let features = &case.expected["input_features"];
+    let (mels, frames) = (features.shape()[1], features.shape()[2]);
+    for n in [1, 2, 37, 38] {
+        let rows = features.as_f32().unwrap().chunks(frames);
+        let cut: Vec<f32> = rows.flat_map(|row| row[..n].to_vec()).collect();
+        let states = case.states(Tensor::from_f32([1, mels, n], cut).unwrap());
+        assert_eq!(states.shape()[1], n.div_ceil(2));
+        assert!(states.as_f32().unwrap().iter().all(|v| v.is_finite()));
+    }
+}

@@ -1,0 +1,49 @@
+//! Reading golden files.
+
+use cactus_tensor::Tensor;
+use half::{bf16, f16};
+use safetensors::{Dtype, SafeTensors};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+pub(crate) fn json(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+/// Every tensor of a safetensors file, as F32.
+pub(crate) fn read(path: &Path) -> BTreeMap<String, Tensor> {
+    let bytes = fs::read(path).unwrap();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let pair = |c: &[u8]| [c[0], c[1]];
+    file.tensors()
+        .into_iter()
+        .map(|(name, t)| {
+            let values: Vec<f32> = match t.dtype() {
+                Dtype::F32 => t
+                    .data()
+                    .chunks(4)
+                    .map(|c| f32::from_le_bytes(c.try_into().unwrap()))
+                    .collect(),
+                Dtype::F16 => t
+                    .data()
+                    .chunks(2)
+                    .map(|c| f16::from_le_bytes(pair(c)).to_f32())
+                    .collect(),
+                Dtype::BF16 => t
+                    .data()
+                    .chunks(2)
+                    .map(|c| bf16::from_le_bytes(pair(c)).to_f32())
+                    .collect(),
+                other => panic!("{name} is {other:?}"),
+            };
+            (name, Tensor::from_f32(t.shape().to_vec(), values).unwrap())
+        })
+        .collect()
+}
+
+pub(crate) fn argmax(row: &[f32]) -> i64 {
+    let best = (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b]));
+    best.unwrap() as i64
+}
