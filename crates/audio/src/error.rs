@@ -47,6 +47,18 @@ impl Error {
         }
     }
 
+    pub(crate) fn io(what: &str, error: std::io::Error) -> Self {
+        let mut made = Self::new(ErrorKind::Io, format!("{what}: {error}"));
+        made.source = Some(error.into());
+        made
+    }
+
+    /// The same error with the file in front.
+    pub(crate) fn within(mut self, file: impl std::fmt::Display) -> Self {
+        self.message = format!("{file}: {}", self.message);
+        self
+    }
+
     /// What went wrong, for programs.
     pub fn kind(&self) -> ErrorKind {
         self.kind

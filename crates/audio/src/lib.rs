@@ -1,7 +1,7 @@
 //! From sound to what speech models read: samples out of audio files, their change of rate, and features of them.
 //!
 //! Purpose: one way from a file or a microphone to the input of an encoder, with the same bits on every machine and for every way
-//! of cutting the samples into pushes. [`Resampler`] changes the rate, [`Frontend`] computes log-mel
+//! of cutting the samples into pushes. [`decode`] reads files block by block, [`Resampler`] changes the rate, [`Frontend`] computes log-mel
 //! features as a declarative [`Recipe`] says.
 //!
 //! All arithmetic is plain `f32` and `f64` in a fixed order, without instructions chosen at run time; logarithms and sines are
@@ -11,6 +11,7 @@
 //! recipe comes from a bundle), opens no microphone, starts no thread, finds no speech and writes no audio.
 #![forbid(unsafe_code)]
 
+pub mod decode;
 mod error;
 pub mod features;
 pub mod fft;
