@@ -5,7 +5,9 @@
 //! features as a declarative [`Recipe`] says.
 //!
 //! All arithmetic is plain `f32` and `f64` in a fixed order, without instructions chosen at run time; logarithms and sines are
-//! those of `libm`, compiled from Rust. So nothing here depends on the CPU or on the C library.
+//! those of `libm`, compiled from Rust. So features and resampled audio depend neither on the CPU nor on the C library. Nor does what is
+//! decoded of WAV, FLAC, ALAC and Opus. The decoders of MP3, AAC and Vorbis make tables with the standard library's powers and sines,
+//! whose last bit may differ between operating systems.
 //!
 //! It may depend on `base`, `tensor` and `simd`, and needs none of them today. It deliberately knows no model family (a
 //! recipe comes from a bundle), opens no microphone, starts no thread, finds no speech and writes no audio.

@@ -220,7 +220,7 @@ fn recipes() -> impl Strategy<Value = Recipe> {
     let sizes = (
         prop_oneof![Just(400usize), Just(512), Just(25), Just(30), Just(2)],
         1..=100usize,
-        1..=100usize,
+        2..=100usize,
     );
     (sizes, edge(), edge(), normalization, any::<bool>()).prop_map(
         |((fft, window, hop), left, right, normalization, emphasis)| Recipe {

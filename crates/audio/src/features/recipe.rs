@@ -23,7 +23,8 @@ pub struct Recipe {
     pub window_samples: usize,
     /// Length of the Fourier transform in samples. Frame `f` has its middle at sample `f * hop_samples`.
     pub fft_samples: usize,
-    /// Samples from one frame to the next. There are `samples / hop_samples` frames, rounded down.
+    /// Samples from one frame to the next. At least a 64th of the transform. There are
+    /// `samples / hop_samples` frames, rounded down.
     pub hop_samples: usize,
     /// What is taken of the transform.
     pub spectrum: Spectrum,
@@ -209,7 +210,12 @@ impl Recipe {
         }
         range("fft_samples", self.fft_samples, 2, fft::MAX_SAMPLES)?;
         range("window_samples", self.window_samples, 1, self.fft_samples)?;
-        range("hop_samples", self.hop_samples, 1, self.fft_samples)?;
+        range(
+            "hop_samples",
+            self.hop_samples,
+            (self.fft_samples / 64).max(1),
+            self.fft_samples,
+        )?;
         range("filters.bins", filters.bins, 1, 1024)?;
         range("padding_frames", self.padding_frames, 0, 1024)?;
         if !(0.0..=1.0).contains(&self.preemphasis) {
@@ -248,7 +254,7 @@ impl Recipe {
                 "normalization.peak.scope.window.samples",
                 samples,
                 self.hop_samples,
-                1 << 26,
+                1 << 24,
             )?;
             if !samples.is_multiple_of(self.hop_samples) {
                 return Err(refuse(
