@@ -197,3 +197,93 @@ impl<R: Read + Seek> Walk<'_, R> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    fn boxed(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
+        let mut out = (8 + content.len() as u32).to_be_bytes().to_vec();
+        out.extend(kind);
+        out.extend(content);
+        out
+    }
+
+    /// Content of version 0 with one number where all of these boxes have theirs.
+    fn numbered(kind: &[u8; 4], number: u32) -> Vec<u8> {
+        let mut content = vec![0; 12];
+        content.extend(number.to_be_bytes());
+        boxed(kind, &content)
+    }
+
+    /// A file with one track of id 7 with 44,100 ticks a second in a movie of 1,000, and these edits.
+    fn file(edits: &[(u32, i32)]) -> Vec<u8> {
+        let mut list = vec![0; 4];
+        list.extend((edits.len() as u32).to_be_bytes());
+        for (duration, position) in edits {
+            list.extend(duration.to_be_bytes());
+            list.extend(position.to_be_bytes());
+            list.extend([0, 1, 0, 0]);
+        }
+        let edts = boxed(b"edts", &boxed(b"elst", &list));
+        let mdia = boxed(b"mdia", &numbered(b"mdhd", 44_100));
+        let trak = boxed(b"trak", &[numbered(b"tkhd", 7), edts, mdia].concat());
+        let moov = boxed(b"moov", &[numbered(b"mvhd", 1000), trak].concat());
+        [boxed(b"ftyp", b"M4A \0\0\0\0"), boxed(b"mdat", &[0; 100]), moov].concat()
+    }
+
+    fn heard(edits: &[(u32, i32)], rate_hz: u32) -> Option<Heard> {
+        read(&mut Cursor::new(file(edits))).unwrap().unwrap().track(7, rate_hz)
+    }
+
+    #[test]
+    fn track_of_edits_gives_what_is_heard_in_frames() {
+        type Frames = Option<u64>;
+        let cases: &[(&[(u32, i32)], u32, Option<(u64, Frames)>)] = &[
+            (&[], 44_100, None),
+            (&[(600, 1024)], 44_100, Some((1024, Some(26_460)))),
+            // The rate of a codec may be half of the ticks.
+            (&[(600, 1024)], 22_050, Some((512, Some(13_230)))),
+            // Without a duration: to the end. After a pause: from the track's beginning.
+            (&[(0, 2112)], 44_100, Some((2112, None))),
+            (&[(500, -1), (600, 1024)], 44_100, Some((1024, Some(26_460)))),
+            (&[(100, 1024), (100, 9000)], 44_100, Some((1024, None))),
+            (&[(500, -1)], 44_100, None),
+            (
+                &[(u32::MAX, i32::MAX)],
+                u32::MAX,
+                Some((209_146_758_059_237, Some(18_446_744_065_119_618))),
+            ),
+        ];
+        for (edits, rate, want) in cases {
+            let want = want.map(|(skip, frames)| Heard { skip, frames });
+            assert_eq!(heard(edits, *rate), want, "{edits:?} at {rate} Hz");
+        }
+    }
+
+    #[test]
+    fn read_of_damaged_boxes_never_fails() {
+        let good = file(&[(600, 1024)]);
+        for at in 0..good.len() {
+            for value in [0, 1, 0x7f, 0xff] {
+                let mut bad = good.clone();
+                bad[at] = value;
+                let edits = read(&mut Cursor::new(bad)).unwrap();
+                drop(edits.map(|e| e.track(7, u32::MAX)));
+            }
+            read(&mut Cursor::new(&good[..at])).unwrap();
+        }
+    }
+
+    #[test]
+    fn read_of_other_files_finds_nothing() {
+        assert_eq!(read(&mut Cursor::new(b"RIFF....WAVEfmt ")).unwrap(), None);
+        // Boxes without end: as many as are allowed.
+        let many: Vec<u8> = std::iter::once(boxed(b"ftyp", b""))
+            .chain((0..10_000).map(|_| boxed(b"free", b"")))
+            .flatten()
+            .collect();
+        assert_eq!(read(&mut Cursor::new(many)).unwrap(), None);
+    }
+}

@@ -208,9 +208,14 @@ impl Reader {
             reader.codec.pre_skip(),
         ) {
             (Some(edit), _) => {
+                // Edits are often rounded to milliseconds; the length of the track is exact where it is known in frames.
+                let rest = frames.map(|f| f.saturating_sub(edit.skip)).filter(|&f| f > 0);
+                frames = match (edit.frames, rest) {
+                    (Some(edit), Some(rest)) => Some(edit.min(rest)),
+                    (edit, rest) => edit.or(rest),
+                };
                 reader.skip = edit.skip;
-                reader.left = edit.frames;
-                frames = edit.frames.or(frames.map(|f| f.saturating_sub(edit.skip)));
+                reader.left = frames;
             }
             (None, Some(pre_skip)) => {
                 reader.skip = pre_skip;
@@ -374,7 +379,7 @@ impl Reader {
                 self.block.resize(frames * self.info.channels, 0.0);
             }
         }
-        self.cut(&packet);
+        self.cut();
         Ok(true)
     }
 
@@ -408,14 +413,9 @@ impl Reader {
     }
 
     /// Removes what the container says is no audio.
-    fn cut(&mut self, packet: &Packet) {
+    fn cut(&mut self) {
         let channels = self.info.channels.max(1);
-        let mut frames = self.block.len() / channels;
-        if self.info.container == "isomp4" && packet.dur.get() > 0 {
-            // The last packet may state fewer frames than it decodes to.
-            frames = frames.min(self.frames_of(packet).max(1));
-            self.block.truncate(frames * channels);
-        }
+        let frames = self.block.len() / channels;
         let skipped = self.skip.min(frames as u64);
         self.skip -= skipped;
         self.block.drain(..skipped as usize * channels);
