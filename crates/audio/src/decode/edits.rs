@@ -239,8 +239,9 @@ mod tests {
 
     #[test]
     fn track_of_edits_gives_what_is_heard_in_frames() {
-        type Frames = Option<u64>;
-        let cases: &[(&[(u32, i32)], u32, Option<(u64, Frames)>)] = &[
+        type Skip = (u64, Option<u64>);
+        type Case = (&'static [(u32, i32)], u32, Option<Skip>);
+        let cases: &[Case] = &[
             (&[], 44_100, None),
             (&[(600, 1024)], 44_100, Some((1024, Some(26_460)))),
             // The rate of a codec may be half of the ticks.
@@ -270,7 +271,7 @@ mod tests {
                 let mut bad = good.clone();
                 bad[at] = value;
                 let edits = read(&mut Cursor::new(bad)).unwrap();
-                drop(edits.map(|e| e.track(7, u32::MAX)));
+                let _ = edits.and_then(|e| e.track(7, u32::MAX));
             }
             read(&mut Cursor::new(&good[..at])).unwrap();
         }
