@@ -20,6 +20,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ("models", &["tensor", "quant", "ir"]),
     ("passes", &["tensor", "quant", "ir", "reference"]),
     ("text", &[]),
+    ("audio", &["base", "simd", "tensor"]),
     (
         "import",
         &[
@@ -102,6 +103,7 @@ const ALL: &[&str] = &[
     "models",
     "passes",
     "text",
+    "audio",
     "import",
     "runtime",
     "engine",

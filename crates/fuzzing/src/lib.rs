@@ -10,6 +10,7 @@
 //! It depends on whatever has a parser, and nothing depends on it. It deliberately contains no parser itself.
 #![deny(unsafe_code)]
 
+mod audio;
 mod bundle;
 mod c_calls;
 mod cloud;
@@ -183,6 +184,18 @@ pub const TARGETS: &[Target] = &[
         form: Form::Text,
         run: cloud::cloud_stream,
         seeds: cloud::seeds,
+    },
+    Target {
+        name: "audio_file",
+        form: Form::Binary,
+        run: audio::audio_file,
+        seeds: audio::seeds,
+    },
+    Target {
+        name: "audio_recipe",
+        form: Form::Json,
+        run: audio::audio_recipe,
+        seeds: audio::recipe_seeds,
     },
 ];
 

@@ -110,4 +110,5 @@ targets! {
     tokenizer_json tokenizer_tables chat_template generate_options_json json_schema grammar_text tool_output saved_session http_request
     c_calls
     cloud_stream
+    audio_file audio_recipe
 }

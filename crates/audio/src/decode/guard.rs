@@ -1,0 +1,18 @@
+//! Panics of the libraries below, as errors.
+//!
+//! Symphonia and `ropus` are meant to return errors for damaged files and mostly do; damage still finds an overflow or an index
+//! now and then. Such a panic must not leave this crate. It costs nothing where none happens. The program's panic hook has seen it, so by
+//! default there is a message on stderr besides.
+
+use crate::{Error, ErrorKind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What `read` gives, or [`ErrorKind::Damaged`] where it panics. What it worked on must not be used again then.
+pub(super) fn guarded<T>(part: &str, read: impl FnOnce() -> T) -> Result<T, Error> {
+    catch_unwind(AssertUnwindSafe(read)).map_err(|_| {
+        Error::new(
+            ErrorKind::Damaged,
+            format!("the file is damaged in a way that its decoder cannot handle (in the {part})"),
+        )
+    })
+}
