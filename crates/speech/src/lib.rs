@@ -1,0 +1,26 @@
+//! Transcription: what is said in a recording, with times.
+//!
+//! ```text
+//! samples ─► features (audio) ─► windows ─► encoder ─► decoder, held to rules ─► segments with times
+//! ```
+//!
+//! A [`Transcriber`] is a bundle that hears, loaded: the components `encoder` and `decoder`, the tokenizer, and the record
+//! `speech.json`, which says how sound becomes features and what the special tokens are. It names no model family: a record of the
+//! kind *prompted* makes a model of Whisper's kind (Radford et al. 2022, arXiv 2212.04356), whose published decoding this follows:
+//! windows that begin where the last closed segment ended, rules for timestamps, higher temperatures where an answer looks
+//! wrong, and silence by the probability of no speech.
+//!
+//! It may depend on `engine`, `audio` and what is below them. It deliberately reads no files of sound (see `cactus_audio::decode`), opens
+//! no microphone, and knows no format of subtitles. Live streams and voice activity belong here and are not built yet.
+#![forbid(unsafe_code)]
+
+mod error;
+mod features;
+mod prompted;
+mod rules;
+mod transcriber;
+mod transcript;
+
+pub use error::{Error, ErrorKind, Result};
+pub use transcriber::{Progress, TranscribeOptions, Transcriber};
+pub use transcript::{Segment, Transcript};

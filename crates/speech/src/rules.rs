@@ -1,0 +1,185 @@
+//! Which tokens may come next, after Whisper's rules for timestamps (`ApplyTimestampRules` of its authors).
+//!
+//! Pure functions of what was written and a row of logits; sums are in `f64`, in order, with `libm`, so they have the same bits on
+//! every machine.
+
+use cactus_bundle::Timestamps;
+
+/// What holds for every window of a recording.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Rules {
+    /// Ends the window.
+    pub(crate) end: u32,
+    /// Tokens of times, where they are wanted.
+    pub(crate) stamps: Option<Timestamps>,
+    /// The last of them that may come first.
+    pub(crate) latest_first: Option<u32>,
+    /// Never written.
+    pub(crate) never: Vec<u32>,
+    /// Never written first.
+    pub(crate) never_first: Vec<u32>,
+}
+
+/// The least finite number: samplers refuse infinities.
+const NO: f32 = f32::MIN;
+
+impl Rules {
+    /// Whether a token stands for a time.
+    pub(crate) fn is_stamp(&self, token: u32) -> bool {
+        self.stamps.is_some_and(|t| (t.first..t.first + t.count).contains(&token))
+    }
+
+    /// Takes away from `logits` what may not follow `written`, the tokens of this window. What is not a number counts as
+    /// impossible.
+    pub(crate) fn apply(&self, written: &[u32], logits: &mut [f32]) {
+        for logit in logits.iter_mut().filter(|l| l.is_nan() || **l == f32::NEG_INFINITY) {
+            *logit = NO;
+        }
+        let mut without = |token: u32| {
+            if let Some(logit) = logits.get_mut(token as usize) {
+                *logit = NO;
+            }
+        };
+        self.never.iter().copied().for_each(&mut without);
+        if written.is_empty() {
+            self.never_first.iter().copied().for_each(&mut without);
+        }
+        if let Some(stamps) = self.stamps {
+            self.apply_stamps(stamps, written, logits);
+        }
+    }
+
+    fn apply_stamps(&self, stamps: Timestamps, written: &[u32], logits: &mut [f32]) {
+        let first = (stamps.first as usize).min(logits.len());
+        let behind = (first + stamps.count as usize).min(logits.len());
+        let (end, stamp) = (self.end as usize, |place: usize| written.len().checked_sub(place).map(|i| written[i]));
+        let last_is = stamp(1).is_some_and(|t| self.is_stamp(t));
+        let one_before_is = stamp(2).is_none_or(|t| self.is_stamp(t));
+        if last_is && one_before_is {
+            // A pair is closed: text follows, or the end.
+            logits[first..behind].fill(NO);
+        } else if last_is {
+            // Text was closed: the next segment begins, or it is the end.
+            text(logits, first, behind, end);
+        }
+        if let Some(&last) = written.iter().rev().find(|&&t| self.is_stamp(t)) {
+            // Times do not go back, and no segment has no length.
+            let open = last_is && !one_before_is;
+            let least = last as usize + usize::from(!open);
+            logits[first..least.clamp(first, behind)].fill(NO);
+        }
+        if written.is_empty() {
+            text(logits, first, behind, end);
+            if let Some(logit) = logits.get_mut(end) {
+                *logit = NO;
+            }
+            if let Some(latest) = self.latest_first {
+                let late = first + latest as usize + 1;
+                logits[late.min(behind)..behind].fill(NO);
+            }
+        }
+        // Where a time is likelier than any text, it is a time.
+        let largest = logits.iter().copied().fold(NO, f32::max);
+        if largest == NO {
+            return;
+        }
+        let chance = |l: f32| libm::exp(f64::from(l) - f64::from(largest));
+        let time: f64 = logits[first..behind].iter().map(|&l| chance(l)).sum();
+        let others = logits[..first].iter().chain(&logits[behind..]);
+        let most = others.copied().fold(NO, f32::max);
+        if time > chance(most) {
+            text(logits, first, behind, end);
+            if let Some(logit) = logits.get_mut(end) {
+                *logit = NO;
+            }
+        }
+    }
+}
+
+/// Takes away everything but times and the end.
+fn text(logits: &mut [f32], first: usize, behind: usize, end: usize) {
+    for (token, logit) in logits.iter_mut().enumerate() {
+        if !(first..behind).contains(&token) && token != end {
+            *logit = NO;
+        }
+    }
+}
+
+/// Natural logarithm of the probability of each token, of a row of logits that is not all impossible.
+pub(crate) fn logprob(logits: &[f32], token: u32) -> f64 {
+    let largest = logits.iter().copied().fold(NO, f32::max);
+    let sum: f64 = logits.iter().map(|&l| libm::exp(f64::from(l) - f64::from(largest))).sum();
+    f64::from(logits[token as usize]) - f64::from(largest) - libm::log(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Text 0 to 3, the end 4, times 5 to 9.
+    fn rules() -> Rules {
+        Rules {
+            end: 4,
+            stamps: Some(Timestamps {
+                first: 5,
+                count: 5,
+                step_ms: 20,
+            }),
+            latest_first: Some(2),
+            never: vec![3],
+            never_first: vec![2],
+        }
+    }
+
+    fn possible(written: &[u32], logits: &[f32]) -> Vec<u32> {
+        let mut logits = logits.to_vec();
+        rules().apply(written, &mut logits);
+        (0..).zip(&logits).filter(|(_, l)| **l > NO).map(|(t, _)| t).collect()
+    }
+
+    #[test]
+    fn times_come_in_pairs_that_do_not_go_back() {
+        // Text is likelier than all times together.
+        let likely_text = [4.0, 3.0, 2.0, 9.0, 1.0, -9.0, -9.0, -9.0, -9.0, -9.0];
+        for (written, expected) in [
+            // A window begins with a time, and not with a late one.
+            (&[][..], &[5, 6, 7][..]),
+            // After the first time: text or the end.
+            (&[6], &[0, 1, 2, 4]),
+            // In the text: anything but times before, or the same.
+            (&[6, 0], &[0, 1, 2, 4, 7, 8, 9]),
+            // After the time that closes text: the same or a later one, or the end.
+            (&[6, 0, 8], &[4, 8, 9]),
+            // After a pair: text or the end.
+            (&[6, 0, 8, 8], &[0, 1, 2, 4]),
+            (&[6, 0, 8, 8, 1], &[0, 1, 2, 4, 9]),
+        ] {
+            assert_eq!(possible(written, &likely_text), expected, "{written:?}");
+        }
+    }
+
+    #[test]
+    fn a_time_is_taken_where_times_together_are_likelier_than_any_text() {
+        let spread = [2.0, 1.0, 0.0, 0.0, 1.9, 1.5, 1.5, 1.5, 1.5, 1.5];
+        assert_eq!(possible(&[6, 0], &spread), [7, 8, 9]);
+        let single = [2.0, 1.0, 0.0, 0.0, 1.9, 1.5, 1.5, -9.0, -9.0, 0.0];
+        assert_eq!(possible(&[6, 0], &single), [0, 1, 2, 4, 7, 8, 9]);
+    }
+
+    #[test]
+    fn hostile_rows_and_records_break_nothing() {
+        let mut short = [0.0, f32::NAN, f32::INFINITY];
+        rules().apply(&[], &mut short);
+        rules().apply(&[1, 2, 3], &mut []);
+        let mut none = [NO; 10];
+        rules().apply(&[6, 0], &mut none);
+        assert_eq!(none, [NO; 10]);
+    }
+
+    #[test]
+    fn probabilities_add_up_to_one() {
+        let row = [1.0, 2.0, NO, -3.0];
+        let sum: f64 = (0..4).map(|t| logprob(&row, t).exp()).sum();
+        assert!((sum - 1.0).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,45 @@
+//! What was said.
+
+use serde::Serialize;
+
+/// What was said in a recording.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Transcript {
+    /// Code of the language, such as `de`; `None` of a model that knows only one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub language: Option<String>,
+    /// Length of the recording in seconds.
+    pub duration_s: f64,
+    /// In the order of time.
+    pub segments: Vec<Segment>,
+}
+
+impl Transcript {
+    /// The text of all segments.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let all: String = self.segments.iter().map(|segment| segment.text.as_str()).collect();
+        all.trim().to_owned()
+    }
+}
+
+/// A stretch of speech.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Segment {
+    /// Its number, from 0.
+    pub id: usize,
+    /// When it begins, in seconds.
+    pub start_s: f64,
+    /// When it ends, in seconds.
+    pub end_s: f64,
+    /// What is said, with the space that parts it from what is before.
+    pub text: String,
+    /// The tokens of the text.
+    pub tokens: Vec<u32>,
+    /// Mean natural logarithm of the probability of its window's tokens, the one that ends them included.
+    pub mean_logprob: f64,
+    /// Probability that nobody speaks in its window.
+    pub no_speech: f64,
+    /// Temperature at which its window was written.
+    pub temperature: f64,
+}
