@@ -37,7 +37,10 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("runtime", &["base", "tensor", "quant", "kernels", "ir", "bundle"]),
     ("engine", &["base", "bundle", "runtime", "text"]),
-    ("speech", &["base", "tensor", "bundle", "runtime", "text", "engine", "audio"]),
+    (
+        "speech",
+        &["base", "tensor", "bundle", "runtime", "text", "engine", "audio"],
+    ),
     ("hub", &["base"]),
     ("cloud", &[]),
     ("hybrid", &["base"]),

@@ -4,6 +4,7 @@ mod answer;
 mod capture;
 mod measure;
 mod route;
+mod transcribe;
 
 pub(crate) use answer::{AnswerArgs, Thinking, WrongArgument};
 use cactus_passes::Bits;
@@ -12,6 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use measure::{CalibrateArgs, CalibrateTask, EvalArgs, EvalTask};
 pub(crate) use route::{AuthCommand, RouteArgs, RouteCommand};
 use std::path::PathBuf;
+pub(crate) use transcribe::{TranscribeArgs, TranscriptFormat};
 
 /// Run language models on this machine's CPU.
 #[derive(Debug, Parser)]
@@ -29,6 +31,8 @@ A bundle is a folder with a converted model: its weights, its graph and its toke
 pub(crate) enum Command {
     /// Answer a prompt, or chat if there is none
     Run(Box<RunArgs>),
+    /// Write down what is said in recordings
+    Transcribe(Box<TranscribeArgs>),
     /// Serve models over HTTP, with the APIs of OpenAI, Anthropic and Ollama and a chat page
     #[command(after_help = SERVE, mut_arg("context", |arg| arg.default_value("8192")))]
     Serve(Box<ServeArgs>),

@@ -1,10 +1,10 @@
 //! From the record in a bundle to the recipe of `audio`.
 
 use crate::{Error, Result};
+use cactus_audio::Frontend;
 use cactus_audio::features::{
     Edge, Filterbank, Log, MelNorm, MelScale, Normalization, Recipe, Scope, Spectrum, WindowShape,
 };
-use cactus_audio::Frontend;
 use cactus_bundle::{self as bundle, FrontEnd, LogMel};
 
 /// The front end that a bundle asks for. What is normalized by the largest value is so over the whole recording.
@@ -16,7 +16,9 @@ pub(crate) fn frontend(record: &FrontEnd, windowed: bool) -> Result<Frontend> {
 }
 
 pub(crate) fn unknown(what: &str, found: &dyn std::fmt::Debug) -> Error {
-    Error::Model(format!("this program does not know the {what} of the model: {found:?}; a newer one may"))
+    Error::Model(format!(
+        "this program does not know the {what} of the model: {found:?}; a newer one may"
+    ))
 }
 
 fn recipe(mel: &LogMel, windowed: bool) -> Result<Recipe> {
@@ -46,7 +48,9 @@ fn recipe(mel: &LogMel, windowed: bool) -> Result<Recipe> {
             divide: exact(divide),
             scope: Scope::Input,
         },
-        bundle::Normalization::EachBand { epsilon } => Normalization::PerBin { epsilon: exact(epsilon) },
+        bundle::Normalization::EachBand { epsilon } => Normalization::PerBin {
+            epsilon: exact(epsilon),
+        },
         other => return Err(unknown("normalization", &other)),
     };
     if !mel.drop_last_frame {

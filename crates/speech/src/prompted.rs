@@ -121,12 +121,18 @@ impl Window<'_> {
             if written.tokens.len() >= self.most_tokens {
                 break;
             }
-            self.execution.run(self.pool, self.threads, &[drawn.token], Head::Last)?;
+            self.execution
+                .run(self.pool, self.threads, &[drawn.token], Head::Last)?;
             row.clear();
             row.extend_from_slice(&self.execution.logits());
         }
         written.mean_logprob = sum / (written.tokens.len() + 1) as f64;
-        let text: Vec<u32> = written.tokens.iter().copied().filter(|&t| !self.rules.is_stamp(t)).collect();
+        let text: Vec<u32> = written
+            .tokens
+            .iter()
+            .copied()
+            .filter(|&t| !self.rules.is_stamp(t))
+            .collect();
         written.compression = compression(&self.tokenizer.decode(&text, true));
         Ok(written)
     }

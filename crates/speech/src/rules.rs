@@ -26,7 +26,8 @@ const NO: f32 = f32::MIN;
 impl Rules {
     /// Whether a token stands for a time.
     pub(crate) fn is_stamp(&self, token: u32) -> bool {
-        self.stamps.is_some_and(|t| (t.first..t.first + t.count).contains(&token))
+        self.stamps
+            .is_some_and(|t| (t.first..t.first + t.count).contains(&token))
     }
 
     /// Takes away from `logits` what may not follow `written`, the tokens of this window. What is not a number counts as
@@ -52,7 +53,9 @@ impl Rules {
     fn apply_stamps(&self, stamps: Timestamps, written: &[u32], logits: &mut [f32]) {
         let first = (stamps.first as usize).min(logits.len());
         let behind = (first + stamps.count as usize).min(logits.len());
-        let (end, stamp) = (self.end as usize, |place: usize| written.len().checked_sub(place).map(|i| written[i]));
+        let (end, stamp) = (self.end as usize, |place: usize| {
+            written.len().checked_sub(place).map(|i| written[i])
+        });
         let last_is = stamp(1).is_some_and(|t| self.is_stamp(t));
         let one_before_is = stamp(2).is_none_or(|t| self.is_stamp(t));
         if last_is && one_before_is {
@@ -108,7 +111,10 @@ fn text(logits: &mut [f32], first: usize, behind: usize, end: usize) {
 /// Natural logarithm of the probability of each token, of a row of logits that is not all impossible.
 pub(crate) fn logprob(logits: &[f32], token: u32) -> f64 {
     let largest = logits.iter().copied().fold(NO, f32::max);
-    let sum: f64 = logits.iter().map(|&l| libm::exp(f64::from(l) - f64::from(largest))).sum();
+    let sum: f64 = logits
+        .iter()
+        .map(|&l| libm::exp(f64::from(l) - f64::from(largest)))
+        .sum();
     f64::from(logits[token as usize]) - f64::from(largest) - libm::log(sum)
 }
 

@@ -209,7 +209,8 @@ impl Transcriber {
     /// The likeliest language of the window.
     fn language(&mut self, prompted: &Prompted) -> Result<Option<String>> {
         self.execution.clear();
-        self.execution.run(&self.pool, self.threads, &[prompted.start], Head::Last)?;
+        self.execution
+            .run(&self.pool, self.threads, &[prompted.start], Head::Last)?;
         let row = self.execution.logits();
         let chance = |token: u32| logprob(&row, token);
         let each = prompted.languages.iter().map(|(code, &token)| (code, chance(token)));
@@ -226,7 +227,9 @@ impl Transcriber {
         carried: &[u32],
     ) -> (Vec<u32>, usize) {
         let mut prompt = Vec::new();
-        let most = options.carry_tokens.min((self.execution.program().context_tokens() / 2).saturating_sub(8));
+        let most = options
+            .carry_tokens
+            .min((self.execution.program().context_tokens() / 2).saturating_sub(8));
         let kept = &carried[carried.len() - carried.len().min(most)..];
         if let (Some(previous), false) = (prompted.previous, kept.is_empty()) {
             prompt.push(previous);
@@ -235,7 +238,11 @@ impl Transcriber {
         let start = prompt.len();
         prompt.push(prompted.start);
         prompt.extend(language.and_then(|code| prompted.languages.get(code)));
-        let task = if options.translate { prompted.translate } else { prompted.transcribe };
+        let task = if options.translate {
+            prompted.translate
+        } else {
+            prompted.transcribe
+        };
         prompt.extend(task);
         if prompted.timestamps.is_none() {
             prompt.extend(prompted.no_timestamps);
@@ -270,17 +277,28 @@ fn check(prompted: &Prompted, options: &TranscribeOptions) -> Result<()> {
         let known: Vec<&str> = prompted.languages.keys().map(String::as_str).collect();
         return Err(Error::Option(match known.is_empty() {
             true => format!("this model knows one language alone; leave the language out (found `{code}`)"),
-            false => format!("the language `{code}` is not among those of this model: {}", known.join(", ")),
+            false => format!(
+                "the language `{code}` is not among those of this model: {}",
+                known.join(", ")
+            ),
         }));
     }
     match options.translate && prompted.translate.is_none() {
-        true => Err(Error::Option("this model does not translate; a multilingual one may".into())),
+        true => Err(Error::Option(
+            "this model does not translate; a multilingual one may".into(),
+        )),
         false => Ok(()),
     }
 }
 
 fn rules(prompted: &Prompted) -> Rules {
-    let special = [prompted.previous, prompted.no_speech, prompted.no_timestamps, prompted.transcribe, prompted.translate];
+    let special = [
+        prompted.previous,
+        prompted.no_speech,
+        prompted.no_timestamps,
+        prompted.transcribe,
+        prompted.translate,
+    ];
     let mut never = prompted.suppressed.clone();
     never.extend(special.into_iter().flatten());
     never.push(prompted.start);
@@ -329,7 +347,10 @@ fn cut<'a>(tokens: &'a [u32], rules: &Rules, length_s: f64) -> Cut<'a> {
     let n = tokens.len();
     let closed = n >= 2 && is(n - 1) && !is(n - 2);
     if ends.is_empty() {
-        let first = tokens.first().filter(|t| rules.is_stamp(**t)).map_or(0.0, |t| seconds(*t));
+        let first = tokens
+            .first()
+            .filter(|t| rules.is_stamp(**t))
+            .map_or(0.0, |t| seconds(*t));
         let last = tokens.iter().rev().find(|t| rules.is_stamp(**t)).map(|t| seconds(*t));
         let end = last.filter(|&s| s > first).unwrap_or(length_s);
         let mut cut = whole(end);
@@ -382,7 +403,11 @@ mod tests {
     fn times(tokens: &[u32], length_s: f64) -> (Vec<(f64, f64, usize)>, f64) {
         let rules = rules();
         let cut = cut(tokens, &rules, length_s);
-        let pieces = cut.pieces.iter().map(|p| (p.start_s, p.end_s, p.tokens.len())).collect();
+        let pieces = cut
+            .pieces
+            .iter()
+            .map(|p| (p.start_s, p.end_s, p.tokens.len()))
+            .collect();
         (pieces, cut.until_s)
     }
 

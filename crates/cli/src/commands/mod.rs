@@ -20,6 +20,7 @@ mod run;
 mod score;
 mod serve;
 mod tokenize;
+mod transcribe;
 mod transpile;
 
 use crate::args::{Cli, Command};
@@ -29,6 +30,7 @@ use std::process::ExitCode;
 pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Run(a) => return run::run(&a),
+        Command::Transcribe(a) => transcribe::run(&a)?,
         Command::Serve(a) => serve::run(&a)?,
         Command::Convert(a) => convert::run(&a)?,
         Command::Transpile(a) => return transpile::run(&a),

@@ -1,0 +1,156 @@
+//! Writing down what is said in recordings.
+
+use crate::args::{ModelArgs, TranscribeArgs, TranscriptFormat};
+use crate::progress::{Unit, bar, spinner};
+use crate::{model, output};
+use anyhow::{Context as _, Result, bail};
+use cactus_audio::decode::{self, Limits};
+use cactus_engine::CancelToken;
+use cactus_speech::{Segment, TranscribeOptions, Transcriber, Transcript};
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+/// Transcribes one recording after the other; one that fails is named, and the others are transcribed all the same.
+pub(crate) fn run(args: &TranscribeArgs) -> Result<()> {
+    let bundle = model::bundle(&ModelArgs {
+        model: Some(args.model.clone()),
+        small: false,
+        source: args.source.clone(),
+        reconvert: args.reconvert,
+    })?;
+    let loading = spinner("loading");
+    let mut transcriber = Transcriber::load(&bundle, args.threads.map(usize::from))?;
+    loading.finish_and_clear();
+    let mut failed = 0;
+    for file in &args.files {
+        if let Err(error) = one(&mut transcriber, file, args) {
+            if args.files.len() == 1 {
+                return Err(error);
+            }
+            output::error(&error);
+            failed += 1;
+        }
+    }
+    match failed {
+        0 => Ok(()),
+        _ => bail!("{failed} of {} recordings could not be transcribed", args.files.len()),
+    }
+}
+
+fn one(transcriber: &mut Transcriber, file: &Path, args: &TranscribeArgs) -> Result<()> {
+    let named = || format!("`{}` cannot be transcribed", file.display());
+    let source = BufReader::new(File::open(file).with_context(named)?);
+    let samples = decode::load(source, transcriber.sample_rate_hz(), Limits::default()).with_context(named)?;
+    let several = args.files.len() > 1;
+    if several && args.format == TranscriptFormat::Text {
+        output::line(format!("# {}", file.display()));
+    }
+    let options = TranscribeOptions {
+        language: args.language.clone(),
+        translate: args.translate,
+        carry_tokens: args.carry,
+    };
+    let seconds = samples.len() as f64 / f64::from(transcriber.sample_rate_hz());
+    let bar = bar(seconds.ceil() as u64, "transcribing", Unit::Of("seconds"));
+    let told = transcriber.transcribe(&samples, &options, &CancelToken::new(), &mut |progress| {
+        bar.set_position(progress.done_s as u64);
+        if args.format == TranscriptFormat::Text {
+            bar.suspend(|| progress.segments.iter().for_each(|s| output::line(line(s))));
+        }
+    });
+    bar.finish_and_clear();
+    let transcript = told.with_context(named)?;
+    match args.format {
+        TranscriptFormat::Text => {}
+        TranscriptFormat::Json => output::json(&json(file, &transcript))?,
+        TranscriptFormat::Srt => output::line(srt(&transcript).trim_end()),
+        TranscriptFormat::Vtt => output::line(vtt(&transcript).trim_end()),
+    }
+    Ok(())
+}
+
+fn json(file: &Path, transcript: &Transcript) -> serde_json::Value {
+    serde_json::json!({
+        "file": file,
+        "language": transcript.language,
+        "duration_s": transcript.duration_s,
+        "text": transcript.text(),
+        "segments": transcript.segments,
+    })
+}
+
+/// `[00:01:02.340 --> 00:01:05.000] What is said`.
+fn line(segment: &Segment) -> String {
+    let (start, end) = (clock(segment.start_s, '.'), clock(segment.end_s, '.'));
+    format!("[{start} --> {end}] {}", segment.text.trim())
+}
+
+fn srt(transcript: &Transcript) -> String {
+    let mut out = String::new();
+    for segment in &transcript.segments {
+        let (start, end) = (clock(segment.start_s, ','), clock(segment.end_s, ','));
+        // Writing to a String cannot fail.
+        let _ = write!(
+            out,
+            "{}\n{start} --> {end}\n{}\n\n",
+            segment.id + 1,
+            segment.text.trim()
+        );
+    }
+    out
+}
+
+fn vtt(transcript: &Transcript) -> String {
+    let mut out = "WEBVTT\n\n".to_owned();
+    for segment in &transcript.segments {
+        let (start, end) = (clock(segment.start_s, '.'), clock(segment.end_s, '.'));
+        // An arrow in the text would begin a cue.
+        let text = segment
+            .text
+            .trim()
+            .replace('&', "&amp;")
+            .replace('<', "&lt;")
+            .replace('>', "&gt;");
+        let _ = write!(out, "{start} --> {end}\n{text}\n\n");
+    }
+    out
+}
+
+fn clock(seconds: f64, point: char) -> String {
+    let ms = (seconds.max(0.0) * 1000.0).round() as u64;
+    let (h, m, s) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
+    format!("{h:02}:{m:02}:{s:02}{point}{:03}", ms % 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subtitles_have_the_form_of_players() {
+        let segment = |id, start_s, end_s, text: &str| Segment {
+            id,
+            start_s,
+            end_s,
+            text: text.to_owned(),
+            tokens: Vec::new(),
+            mean_logprob: 0.0,
+            no_speech: 0.0,
+            temperature: 0.0,
+        };
+        let transcript = Transcript {
+            segments: vec![
+                segment(0, 0.0, 2.5, " A & b --> c"),
+                segment(1, 3661.02, 3662.0, " Next."),
+            ],
+            ..Transcript::default()
+        };
+        let expected = "1\n00:00:00,000 --> 00:00:02,500\nA & b --> c\n\n2\n01:01:01,020 --> 01:01:02,000\nNext.\n\n";
+        assert_eq!(srt(&transcript), expected);
+        let expected =
+            "WEBVTT\n\n00:00:00.000 --> 00:00:02.500\nA &amp; b --&gt; c\n\n01:01:01.020 --> 01:01:02.000\nNext.\n\n";
+        assert_eq!(vtt(&transcript), expected);
+    }
+}
