@@ -118,7 +118,7 @@ fn storage_follows_what_reads_a_weight() {
 fn counted(g: &Graph) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for (_, node) in g.nodes() {
-        *counts.entry(node.op.mnemonic().into()).or_default() += 1;
+        *counts.entry(node.op.mnemonic()).or_default() += 1;
     }
     counts
 }
