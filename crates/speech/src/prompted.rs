@@ -13,6 +13,8 @@ use std::io::Write as _;
 
 /// Temperatures of the tries, until one looks right.
 const TEMPERATURES: [f64; 6] = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0];
+/// Texts drawn at a temperature above 0, of which the likeliest counts.
+const DRAWS: u64 = 5;
 /// Text that zlib makes smaller than by this factor repeats itself.
 const MOST_COMPRESSION: f64 = 2.4;
 /// Mean log-probability below which a try looks wrong.
@@ -65,8 +67,13 @@ impl Window<'_> {
     /// Writes until a try looks right; of those that do not, the likeliest of those that do not repeat themselves.
     pub(crate) fn write(&mut self) -> Result<Written> {
         let mut tries: Vec<Written> = Vec::new();
+        let likelier = |a: &Written, b: &Written| a.mean_logprob.total_cmp(&b.mean_logprob);
         for temperature in TEMPERATURES {
-            let written = self.attempt(temperature)?;
+            let draws = if temperature > 0.0 { DRAWS } else { 1 };
+            let drawn: Result<Vec<Written>> = (0..draws).map(|seed| self.attempt(temperature, seed)).collect();
+            let Some(written) = drawn?.into_iter().max_by(likelier) else {
+                continue;
+            };
             if written.looks_right() {
                 return Ok(written);
             }
@@ -75,17 +82,17 @@ impl Window<'_> {
         let better = |a: &Written, b: &Written| {
             let repeats = |w: &Written| w.compression > MOST_COMPRESSION;
             let order = repeats(b).cmp(&repeats(a));
-            order.then(a.mean_logprob.total_cmp(&b.mean_logprob))
+            order.then(likelier(a, b))
         };
         Ok(tries.into_iter().max_by(better).unwrap_or_default())
     }
 
-    fn attempt(&mut self, temperature: f64) -> Result<Written> {
+    fn attempt(&mut self, temperature: f64, seed: u64) -> Result<Written> {
         let vocabulary = self.execution.program().vocab_size();
         let options = GenerateOptions {
             temperature: temperature as f32,
             // The same sound has the same text.
-            seed: Some(0),
+            seed: Some(seed),
             ..GenerateOptions::default()
         };
         let mut sampler = Sampler::new(&options, vocabulary).map_err(|e| Error::Option(e.to_string()))?;

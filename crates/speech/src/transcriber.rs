@@ -18,6 +18,9 @@ use std::sync::Arc;
 /// The latest time that a window's first segment may begin at, in milliseconds.
 const LATEST_FIRST_MS: u32 = 1000;
 
+/// Root of the mean square of a sound below which nobody speaks: -60 dB.
+const STILL: f64 = 1e-3;
+
 /// How a recording is transcribed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TranscribeOptions {
@@ -150,6 +153,18 @@ impl Transcriber {
         let mut at = 0;
         while at < features.valid_frames {
             let frames = window.min(features.valid_frames - at);
+            let hop = self.frontend.recipe().hop_samples;
+            let heard = &samples[(at * hop).min(samples.len())..((at + frames) * hop).min(samples.len())];
+            if is_still(heard, self.sample_rate_hz()) {
+                at += frames;
+                carried.clear();
+                each(Progress {
+                    done_s: (at as f64 * frame_s).min(transcript.duration_s),
+                    duration_s: transcript.duration_s,
+                    segments: &[],
+                });
+                continue;
+            }
             self.listen(features.channels_first(at, window), features.bins)?;
             if transcript.language.is_none() && !prompted.languages.is_empty() {
                 transcript.language = self.language(&prompted)?;
@@ -260,7 +275,7 @@ impl Transcriber {
         transcript.segments.push(Segment {
             id: transcript.segments.len(),
             start_s: begin_s + piece.start_s,
-            end_s: (begin_s + piece.end_s).min(transcript.duration_s),
+            end_s: begin_s + piece.end_s,
             text,
             tokens,
             mean_logprob: written.mean_logprob,
@@ -268,6 +283,13 @@ impl Transcriber {
             temperature: written.temperature,
         });
     }
+}
+
+/// Whether the loudest tenth of a second is too quiet for speech. Models of this kind write something of such windows, mostly "you".
+fn is_still(samples: &[f32], rate_hz: u32) -> bool {
+    let part = (rate_hz as usize / 10).max(1);
+    let power = |part: &[f32]| part.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>() / part.len() as f64;
+    samples.chunks(part).all(|part| power(part) < STILL * STILL)
 }
 
 fn check(prompted: &Prompted, options: &TranscribeOptions) -> Result<()> {
@@ -341,7 +363,8 @@ fn cut<'a>(tokens: &'a [u32], rules: &Rules, length_s: f64) -> Cut<'a> {
     let Some(stamps) = rules.stamps else {
         return whole(length_s);
     };
-    let seconds = |token: u32| f64::from(token - stamps.first) * f64::from(stamps.step_ms) / 1000.0;
+    // A time behind the end of the sound is its end.
+    let seconds = |token: u32| (f64::from(token - stamps.first) * f64::from(stamps.step_ms) / 1000.0).min(length_s);
     let is = |i: usize| rules.is_stamp(tokens[i]);
     let mut ends: Vec<usize> = (1..tokens.len()).filter(|&i| is(i) && is(i - 1)).collect();
     let n = tokens.len();
@@ -378,7 +401,7 @@ fn cut<'a>(tokens: &'a [u32], rules: &Rules, length_s: f64) -> Cut<'a> {
     }
     let until_s = match closed {
         true => length_s,
-        false => seconds(tokens[from - 1]).min(length_s),
+        false => seconds(tokens[from - 1]),
     };
     Cut { pieces, until_s }
 }
@@ -409,6 +432,16 @@ mod tests {
             .map(|p| (p.start_s, p.end_s, p.tokens.len()))
             .collect();
         (pieces, cut.until_s)
+    }
+
+    #[test]
+    fn a_whisper_is_not_still_and_noise_of_a_recorder_is() {
+        let tone = |loud: f32| -> Vec<f32> { (0..16_000).map(|i| loud * (i as f32 * 0.1).sin()).collect() };
+        assert!(is_still(&[], 16_000) && is_still(&tone(1e-3), 16_000));
+        assert!(!is_still(&tone(2e-3), 16_000));
+        let mut click = vec![0.0; 16_000];
+        click[8000..9600].copy_from_slice(&tone(0.1)[..1600]);
+        assert!(!is_still(&click, 16_000));
     }
 
     #[test]
