@@ -46,6 +46,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     if args.verify {
         model::verify(&bundle)?;
     }
+    if bundle.speech()?.is_some() && args.component.is_none() {
+        let path = path.display();
+        bail!("`{path}` writes down what is said: `cactus transcribe FILE --model {path}`");
+    }
     let is_function = function::is_function(&bundle);
     if args.input_ids.is_some() && args.max_new_tokens.is_some() && args.output_dir.is_none() && is_function {
         return function::generate(bundle, args, &generate_options(args, &GenerateOptions::default())?);
