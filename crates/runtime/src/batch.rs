@@ -199,8 +199,9 @@ impl Batch {
         let views = views.collect();
         let bindings = given.function.bind(&views)?;
         let outputs = given.function.run_views(pool, width, &views)?;
+        let values = outputs.iter().map(|(_, t)| AlignedBuf::from_slice(held(t)));
         let held = Held {
-            values: outputs.iter().map(|(_, t)| held(t).to_vec()).collect(),
+            values: values.collect::<std::result::Result<_, _>>()?,
             bindings,
         };
         if let Some(sequence) = &mut self.sequences[id.0] {

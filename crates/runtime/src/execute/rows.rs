@@ -10,19 +10,19 @@ use cactus_kernels::{DeltaRows, GatedDelta};
 use std::ops::Range;
 
 /// Rows of the arena, and what every position has.
-struct Rows<'a> {
+struct Rows<'a, 'g> {
     arena: &'a mut AlignedBuf,
     lowered: &'a Lowered,
     inputs: &'a [Input],
     outputs: &'a [(Buffer, usize)],
     info: &'a RowInfo,
-    given: Option<&'a Held>,
+    given: Option<&'g Held>,
     rows: Range<usize>,
     /// First row that the step computes.
     first: usize,
 }
 
-impl Rows<'_> {
+impl Rows<'_, '_> {
     /// Byte of the arena at which the rows begin in a buffer of rows of `stride` floats.
     fn at(&self, buffer: Buffer, stride: usize) -> usize {
         self.lowered.row_bytes(buffer, stride, self.rows.start, self.first)
@@ -32,11 +32,18 @@ impl Rows<'_> {
 /// What holds for a sequence: computed once.
 #[derive(Debug)]
 pub(crate) struct Held {
-    pub(crate) values: Vec<Vec<u8>>,
+    pub(crate) values: Vec<AlignedBuf>,
     pub(crate) bindings: Bindings,
 }
 
-impl Exchange for Rows<'_> {
+impl<'g> Exchange<'g> for Rows<'_, 'g> {
+    fn held(&self, index: usize) -> Option<&'g [u8]> {
+        match self.inputs[index] {
+            Input::Given(index) => self.given.and_then(|g| g.values.get(index)).map(|value| &**value),
+            _ => None,
+        }
+    }
+
     fn read(&self, index: usize, to: &mut [u8]) {
         let view = match self.inputs[index] {
             Input::Rows(view) => view,
@@ -44,12 +51,8 @@ impl Exchange for Rows<'_> {
                 let ids = self.info.ids[self.rows.clone()].iter().map(|&id| i64::from(id));
                 return numbers(to, ids);
             }
-            Input::Given(index) => {
-                if let Some(given) = self.given.and_then(|g| g.values.get(index)) {
-                    to.copy_from_slice(given);
-                }
-                return;
-            }
+            // Read where it lies.
+            Input::Given(_) => return,
             Input::Positions => {
                 let positions = self.info.positions[self.rows.clone()].iter().map(|&p| p as i64);
                 return numbers(to, positions);

@@ -18,8 +18,10 @@ use std::sync::{Arc, Mutex};
 const KEPT: usize = 3;
 
 /// Where an island's inputs come from and its results go, by their place in the graph.
-pub(crate) trait Exchange {
-    /// Writes input `index`.
+pub(crate) trait Exchange<'g> {
+    /// Input `index` where it lies, if it holds for the whole sequence; always or never for an index.
+    fn held(&self, index: usize) -> Option<&'g [u8]>;
+    /// Writes input `index`, which is not held.
     fn read(&self, index: usize, to: &mut [u8]);
     /// Takes output `index`.
     fn write(&mut self, index: usize, from: &[u8]);
@@ -39,7 +41,8 @@ struct Ready {
     bindings: Bindings,
     plan: Plan,
     memory: Memory,
-    inputs: Vec<AlignedBuf>,
+    /// Of those that are not held.
+    inputs: Vec<Option<AlignedBuf>>,
 }
 
 impl Island {
@@ -65,12 +68,12 @@ impl Island {
     ///
     /// # Errors
     /// [`crate::ErrorKind::Argument`] for an index outside of its axis, [`crate::ErrorKind::Memory`].
-    pub(crate) fn run(
+    pub(crate) fn run<'g>(
         &self,
         exec: Exec<'_>,
         rows: usize,
         given: Option<&Bindings>,
-        exchange: &mut dyn Exchange,
+        exchange: &mut dyn Exchange<'g>,
     ) -> Result<()> {
         let mut bindings = given.cloned().unwrap_or_default();
         bindings.insert(SEQ.to_owned(), rows);
@@ -84,9 +87,10 @@ impl Island {
             Some(found) => found,
             None => {
                 let plan = Plan::new(&self.graph, &self.constants, &bindings)?;
-                let inputs = self.graph.inputs().iter().map(|&v| {
+                let inputs = self.graph.inputs().iter().enumerate().map(|(i, &v)| {
                     let elements: usize = plan.shapes[v.index()].iter().product();
-                    AlignedBuf::zeroed(elements * held_bytes(self.graph.ty(v).dtype))
+                    let bytes = elements * held_bytes(self.graph.ty(v).dtype);
+                    exchange.held(i).is_none().then(|| AlignedBuf::zeroed(bytes)).transpose()
                 });
                 Ready {
                     inputs: inputs.collect::<std::result::Result<_, _>>()?,
@@ -96,10 +100,16 @@ impl Island {
                 }
             }
         };
+        let mut inputs: Vec<&[u8]> = Vec::with_capacity(at.inputs.len());
         for (i, input) in at.inputs.iter_mut().enumerate() {
-            exchange.read(i, input);
+            inputs.push(match input {
+                Some(input) => {
+                    exchange.read(i, input);
+                    input
+                }
+                None => exchange.held(i).unwrap_or_default(),
+            });
         }
-        let inputs: Vec<&[u8]> = at.inputs.iter().map(|input| &**input).collect();
         let mut run = Run {
             graph: &self.graph,
             constants: &self.constants,
