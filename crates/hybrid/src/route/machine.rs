@@ -29,6 +29,10 @@ enum Cloud {
         last_ms: u64,
         payload: bool,
     },
+    /// The last try failed, and the next waits until then.
+    Pausing {
+        until_ms: u64,
+    },
     Ended,
     /// It will not answer, for this reason.
     Out(Reason),
@@ -157,6 +161,7 @@ impl Machine {
                 let total = since_ms.saturating_add(self.deadlines.total_ms);
                 Some(last_ms.saturating_add(quiet).min(total))
             }
+            Cloud::Pausing { until_ms } if !self.finished => Some(until_ms),
             _ => None,
         };
         [hold, cloud].into_iter().flatten().min()
@@ -225,9 +230,11 @@ impl Machine {
             Event::CloudEnd { attempt, valid, cost } if self.is_cloud(attempt) => {
                 self.cloud_ended(attempt, valid, cost)
             }
-            Event::CloudFailed { attempt, again, billed } if self.is_cloud(attempt) => {
-                self.cloud_failed(attempt, again, billed);
-            }
+            Event::CloudFailed {
+                attempt,
+                again_ms,
+                billed,
+            } if self.is_cloud(attempt) => self.cloud_failed(attempt, again_ms, billed),
             Event::Tick => self.tick(),
             Event::Cancel => {
                 self.stop_local();
@@ -427,7 +434,7 @@ impl Machine {
             }
             // Not asked yet: it still may be, where the local model fails.
             Cloud::Ended | Cloud::Idle => return,
-            Cloud::Asking | Cloud::Reserving | Cloud::Out(_) => {}
+            Cloud::Asking | Cloud::Reserving | Cloud::Pausing { .. } | Cloud::Out(_) => {}
         }
         self.cloud = Cloud::Out(reason);
     }
@@ -540,7 +547,9 @@ impl Machine {
             (Cloud::Idle, Wish::HandOff(reason)) if valid => self.want(reason),
             (Cloud::Idle, _) => self.want(Reason::Invalid),
             // The first good answer of the two.
-            (Cloud::Asking | Cloud::Reserving | Cloud::Running { .. }, Wish::Keep(_)) if valid && self.hedged => {
+            (Cloud::Asking | Cloud::Reserving | Cloud::Running { .. } | Cloud::Pausing { .. }, Wish::Keep(_))
+                if valid && self.hedged =>
+            {
                 self.win(Side::Local, Reason::Hedged);
                 self.finish();
             }
@@ -555,7 +564,7 @@ impl Machine {
             self.winner = None;
         }
         match self.cloud {
-            Cloud::Asking | Cloud::Reserving | Cloud::Running { .. } => {}
+            Cloud::Asking | Cloud::Reserving | Cloud::Running { .. } | Cloud::Pausing { .. } => {}
             _ => self.want(Reason::LocalFailed),
         }
     }
@@ -570,14 +579,25 @@ impl Machine {
         self.finish();
     }
 
-    fn cloud_failed(&mut self, attempt: u32, again: bool, billed: Billed) {
+    fn cloud_failed(&mut self, attempt: u32, again_ms: Option<u64>, billed: Billed) {
         let payload = matches!(self.cloud, Cloud::Running { payload: true, .. });
         self.settle(attempt, (billed == Billed::Nothing && !payload).then_some(Pico::ZERO));
-        if again && !payload && self.retries > 0 {
-            self.retries -= 1;
-            return self.reserve();
+        match again_ms {
+            Some(pause_ms) if !payload && self.retries > 0 => {
+                self.retries -= 1;
+                // Nothing is reserved, and no deadline of a try runs, while it waits.
+                let until_ms = self.now_ms.saturating_add(pause_ms);
+                self.cloud = Cloud::Pausing { until_ms };
+                self.end_pause();
+            }
+            _ => self.cloud_is_out(Reason::CloudFailed),
         }
-        self.cloud_is_out(Reason::CloudFailed);
+    }
+
+    fn end_pause(&mut self) {
+        if matches!(self.cloud, Cloud::Pausing { until_ms } if self.now_ms >= until_ms) {
+            self.reserve();
+        }
     }
 
     /// The target will not answer: the local model does, or nobody.
@@ -603,6 +623,7 @@ impl Machine {
 
     fn tick(&mut self) {
         self.judge_beginning();
+        self.end_pause();
         let Cloud::Running {
             since_ms,
             last_ms,
@@ -625,7 +646,7 @@ impl Machine {
             let attempt = self.attempts.len().saturating_sub(1) as u32;
             let late = true;
             self.actions.push(Action::CancelCloud { attempt, late });
-            self.cloud_failed(attempt, !total, Billed::Unknown);
+            self.cloud_failed(attempt, (!total).then_some(0), Billed::Unknown);
         }
     }
 

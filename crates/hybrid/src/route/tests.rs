@@ -191,7 +191,7 @@ fn target_that_fails_is_asked_again_and_then_the_local_answer_is_shown() {
         5,
         Event::CloudFailed {
             attempt: 0,
-            again: true,
+            again_ms: Some(0),
             billed: Billed::Nothing,
         },
     );
@@ -227,6 +227,47 @@ fn target_that_fails_is_asked_again_and_then_the_local_answer_is_shown() {
 }
 
 #[test]
+fn pause_before_another_try_is_no_waiting_for_its_answer() {
+    let always = Policy {
+        handoff: Handoff::Always,
+        ..policy()
+    };
+    let mut machine = Machine::new(request(), &always, None);
+    machine.on(0, Event::Start);
+    machine.on(1, Event::Reserved { attempt: 0 });
+    let failed = Event::CloudFailed {
+        attempt: 0,
+        again_ms: Some(40_000),
+        billed: Billed::Nothing,
+    };
+    let free = Action::Settle {
+        attempt: 0,
+        cost: Some(Pico::ZERO),
+    };
+    // Settled at once, and no deadline of a try runs while nothing is asked.
+    assert_eq!(machine.on(100, failed), [free]);
+    assert_eq!(machine.wake_ms(), Some(40_100));
+    assert_eq!(machine.on(40_099, Event::Tick), []);
+    let reserve = machine.on(40_100, Event::Tick);
+    assert!(
+        matches!(
+            reserve[..],
+            [Action::Reserve {
+                attempt: 1,
+                so_far: Pico::ZERO,
+                ..
+            }]
+        ),
+        "{reserve:?}"
+    );
+    machine.on(40_101, Event::Reserved { attempt: 1 });
+    assert_eq!(machine.wake_ms(), Some(48_101));
+    machine.on(40_102, cloud_text(1, "far"));
+    let end = machine.on(40_103, cloud_end(1));
+    assert_eq!((outcome(&end).cost, outcome(&end).billed), (Pico(20), true));
+}
+
+#[test]
 fn target_that_fails_while_shown_is_replaced_by_a_new_local_answer() {
     let always = Policy {
         handoff: Handoff::Always,
@@ -240,7 +281,7 @@ fn target_that_fails_while_shown_is_replaced_by_a_new_local_answer() {
         3,
         Event::CloudFailed {
             attempt: 0,
-            again: true,
+            again_ms: Some(0),
             billed: Billed::Unknown,
         },
     );
@@ -685,7 +726,7 @@ proptest! {
                 (8, _, Some(attempt)) => {
                     (world.sending, world.broke) = (None, true);
                     let billed = if byte % 2 > 0 { Billed::Nothing } else { Billed::Unknown };
-                    Event::CloudFailed { attempt, again: byte % 3 > 0, billed }
+                    Event::CloudFailed { attempt, again_ms: (byte % 3 > 0).then_some(u64::from(byte % 64)), billed }
                 }
                 (9..=11 | 16, ..) if !world.reserving.is_empty() => {
                     let attempt = world.reserving.remove(usize::from(byte) % world.reserving.len());
