@@ -241,6 +241,7 @@ impl Running {
             Action::StartLocal { run } => {
                 self.local_run = run;
                 self.local_said = LocalSaid::default();
+                self.reasoning[place(Side::Local)].clear();
                 if let Err(error) = self.start_local(run) {
                     self.local_error = Some(error);
                     self.tell_later(Input::LocalFailed { run });
@@ -347,6 +348,7 @@ impl Running {
     fn reason(&mut self, side: Side) {
         let reasoning = std::mem::take(&mut self.reasoning[place(side)]);
         if !reasoning.is_empty() {
+            self.machine.reasoning_shown(side);
             self.say(side, Said::Delta(Delta::Reasoning(reasoning)));
         }
     }

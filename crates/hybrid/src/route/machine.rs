@@ -85,6 +85,8 @@ pub struct Machine {
     winner: Option<Side>,
     /// Whose text is shown, and how much of it.
     shown: Option<(Side, usize)>,
+    /// Whose reasoning is shown.
+    reasoned: Option<Side>,
     wanted: Option<Reason>,
     /// Why the winner is the winner.
     reason: Reason,
@@ -121,6 +123,7 @@ impl Machine {
             cloud_said: Said::default(),
             winner: None,
             shown: None,
+            reasoned: None,
             wanted: None,
             reason: Reason::Confident,
             over: None,
@@ -183,6 +186,11 @@ impl Machine {
     #[must_use]
     pub fn signals(&self) -> &Signals {
         &self.signals
+    }
+
+    /// Says that reasoning of a side was shown, which the machine does not keep. It is taken back like text.
+    pub fn reasoning_shown(&mut self, side: Side) {
+        self.reasoned = Some(side);
     }
 
     fn step(&mut self, event: Event) {
@@ -462,14 +470,11 @@ impl Machine {
             Side::Cloud => self.stop_local(),
             Side::Local => self.stop_cloud(reason),
         }
-        if let Some((shown, bytes)) = self.shown
-            && shown != side
-        {
-            if bytes > 0 {
-                self.actions.push(Action::Replaced);
-                self.replaced = true;
-            }
-            self.shown = None;
+        let text = self.shown.take_if(|(shown, _)| *shown != side);
+        let reasoning = self.reasoned.take_if(|shown| *shown != side);
+        if reasoning.is_some() || text.is_some_and(|(_, bytes)| bytes > 0) {
+            self.actions.push(Action::Replaced);
+            self.replaced = true;
         }
         self.show();
     }

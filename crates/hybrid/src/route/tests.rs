@@ -293,6 +293,34 @@ fn target_that_fails_while_shown_is_replaced_by_a_new_local_answer() {
 }
 
 #[test]
+fn reasoning_that_was_shown_is_taken_back_with_its_side() {
+    let always = Policy {
+        handoff: Handoff::Always,
+        ..policy()
+    };
+    for shown in [true, false] {
+        let mut machine = Machine::new(request(), &always, None);
+        machine.on(0, Event::Start);
+        machine.on(1, Event::Reserved { attempt: 0 });
+        // Reasoning is progress without text.
+        assert_eq!(machine.on(2, cloud_text(0, "")), []);
+        if shown {
+            machine.reasoning_shown(Side::Cloud);
+        }
+        let failed = Event::CloudFailed {
+            attempt: 0,
+            again_ms: None,
+            billed: Billed::Unknown,
+        };
+        let actions = machine.on(3, failed);
+        assert_eq!(actions.contains(&Action::Replaced), shown, "{actions:?}");
+        machine.on(4, token(0, "own", SURE));
+        let end = machine.on(5, Event::LocalEnd { run: 0, valid: true });
+        assert_eq!((outcome(&end).text.as_str(), outcome(&end).replaced), ("own", shown));
+    }
+}
+
+#[test]
 fn local_model_that_fails_while_shown_is_replaced_by_the_target() {
     let mut machine = Machine::new(request(), &policy(), None);
     machine.on(0, Event::Start);
