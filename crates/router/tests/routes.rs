@@ -271,6 +271,19 @@ fn target_that_misbehaves_costs_what_it_may_have_billed_and_the_answer_comes_fro
 }
 
 #[test]
+fn reasoning_of_a_target_that_fails_is_taken_back() {
+    let target = Server::of(vec![stream(&[json!({"reasoning_content": "hm, let me see"})], false)]);
+    let folder = tempfile::tempdir().unwrap();
+    let router = router(folder.path(), target.port(), MAY);
+    let (seen, answered) = run(&router, Ask::new(Some(local()), question("hello")));
+    assert_eq!(
+        (seen.replaced, seen.sources.as_slice()),
+        (1, [Side::Cloud, Side::Local].as_slice())
+    );
+    assert_eq!((seen.text, answered.outcome.replaced), (alone("hello"), true));
+}
+
+#[test]
 fn target_that_asks_for_a_pause_gets_all_of_it_and_its_refusal_is_free() {
     let body = json!({"error": {"message": "x", "type": "rate_limit"}}).to_string();
     let limited = format!(
