@@ -546,7 +546,9 @@ impl Machine {
                 self.finish();
             }
             (Cloud::Idle, Wish::Keep(reason)) if valid => {
-                self.win(Side::Local, reason);
+                // Nobody can be sure of it, and where nothing could have come of that, this is why.
+                let prevented = self.prevented().filter(|_| reason == Reason::Uncalibrated);
+                self.win(Side::Local, prevented.unwrap_or(reason));
                 self.finish();
             }
             (Cloud::Idle, Wish::HandOff(reason)) if valid => self.want(reason),

@@ -438,6 +438,15 @@ fn what_prevents_a_handoff_is_the_reason_and_nothing_waits() {
                 (reason, Some(Reason::LowConfidence))
             );
             assert_eq!(outcome(&end).answered_by, Some(Side::Local));
+            let uncalibrated = Request {
+                streamed,
+                ..request.clone()
+            };
+            let mut machine = Machine::new(uncalibrated, &policy, None);
+            machine.on(0, Event::Start);
+            machine.on(1, token(0, "a", DOUBTFUL));
+            let end = machine.on(2, Event::LocalEnd { run: 0, valid: true });
+            assert_eq!(outcome(&end).reason, reason);
         }
     }
 }
