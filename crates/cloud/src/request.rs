@@ -2,7 +2,7 @@
 
 use crate::{Error, ErrorKind, Message, Part, Result, Role};
 use serde_json::Value;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// A request for one answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,9 +105,25 @@ impl Request {
         }
     }
 
+    /// Numbers the calls anew, and their results with them: what an id was made of is its maker's. The form `call00001` is one
+    /// that each vendor takes.
+    pub fn number_calls(&mut self) {
+        let mut numbers: HashMap<String, String> = HashMap::new();
+        for part in self.messages.iter_mut().flat_map(|message| &mut message.parts) {
+            let id = match part {
+                Part::ToolCall(call) => &mut call.id,
+                Part::ToolResult(result) => &mut result.call_id,
+                _ => continue,
+            };
+            let next = format!("call{:05}", numbers.len() + 1);
+            *id = numbers.entry(std::mem::take(id)).or_insert(next).clone();
+        }
+    }
+
     /// Shows `visit` all content that leaves with this request and was written by a person, a model or a tool, always in the same
     /// order: texts, arguments and results of every turn, descriptions and schemas of tools and of the answer, stop strings,
-    /// pictures and recordings. Arguments that are not JSON are shown as text. Names of tools and ids are not shown. Opaque data
+    /// pictures and recordings. Arguments that are not JSON are shown as text. Names of tools are not shown, and neither are ids, which
+    /// [`Request::number_calls`] replaces. Opaque data
     /// is not shown either: it is its issuer's, and only its issuer gets it back. The text of reasoning never leaves: what its
     /// issuer needs is in the opaque data.
     pub fn visit_content(&mut self, visit: &mut dyn FnMut(Place, Content<'_>)) {
@@ -330,6 +346,18 @@ mod tests {
         assert!(request.check().unwrap_err().to_string().contains("`g`"));
         request.tool_choice = ToolChoice::Required;
         assert!(request.check().is_err());
+    }
+
+    #[test]
+    fn numbered_calls_keep_their_results_and_nothing_of_their_ids() {
+        let calls = message(Role::Assistant, vec![call("c-bob@example.com"), call("b")]);
+        let results = message(Role::Tool, vec![result("b"), result("c-bob@example.com")]);
+        let mut request = Request::new(vec![Message::text(Role::User, "hi"), calls, results], 5);
+        request.number_calls();
+        request.check().unwrap();
+        let calls = vec![call("call00001"), call("call00002")];
+        assert_eq!(request.messages[1].parts, calls);
+        assert_eq!(request.messages[2].parts, [result("call00002"), result("call00001")]);
     }
 
     #[test]

@@ -139,6 +139,7 @@ pub fn of_chat(chat: &ChatRequest, spec: &Spec, policy: &Policy, most_tokens: u3
 /// # Errors
 /// [`Refused`]: then nothing leaves.
 pub fn seal(mut request: Request, gate: &Gate, redactor: &mut Redactor) -> Result<Sealed, Refused> {
+    request.number_calls();
     let mut parts = Vec::new();
     request.visit_content(&mut |place, content| {
         let content = match content {

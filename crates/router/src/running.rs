@@ -123,8 +123,6 @@ pub struct Running {
     cloud_usage: Usage,
     cloud_end: Option<cactus_cloud::Reason>,
     cloud_error: Option<String>,
-    /// When a try that failed is told to the machine, which then tries again.
-    retry: Option<(Instant, u32, Billed)>,
 
     reasoning: [String; 2],
     started: bool,
@@ -179,7 +177,6 @@ impl Running {
             cloud_usage: Usage::default(),
             cloud_end: None,
             cloud_error: None,
-            retry: None,
             reasoning: Default::default(),
             started: false,
             source: None,
@@ -244,6 +241,7 @@ impl Running {
             Action::StartLocal { run } => {
                 self.local_run = run;
                 self.local_said = LocalSaid::default();
+                self.reasoning[place(Side::Local)].clear();
                 if let Err(error) = self.start_local(run) {
                     self.local_error = Some(error);
                     self.tell_later(Input::LocalFailed { run });
@@ -350,6 +348,7 @@ impl Running {
     fn reason(&mut self, side: Side) {
         let reasoning = std::mem::take(&mut self.reasoning[place(side)]);
         if !reasoning.is_empty() {
+            self.machine.reasoning_shown(side);
             self.say(side, Said::Delta(Delta::Reasoning(reasoning)));
         }
     }
@@ -461,13 +460,12 @@ impl Running {
                 }
                 self.notes.push(format!("the target failed: {message}"));
                 self.cloud_error = Some(message);
-                // What has begun to answer is not tried again, so nothing waits for it.
-                if let Some(pause) = pause.filter(|_| self.machine.winner() != Some(Side::Cloud)) {
-                    self.retry = Some((Instant::now() + pause, attempt, billed));
-                    return;
+                let again_ms = pause.map(|pause| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX));
+                Input::CloudFailed {
+                    attempt,
+                    again_ms,
+                    billed,
                 }
-                let again = false;
-                Input::CloudFailed { attempt, again, billed }
             }
         };
         self.tell_later(input);
@@ -606,9 +604,7 @@ impl Running {
     /// Waits for something to happen, for the machine's time, or until `latest`; whether anything was done.
     fn wait(&mut self, latest: Option<Instant>) -> bool {
         let wake = self.machine.wake_ms().map(|ms| self.begun + Duration::from_millis(ms));
-        let retry = self.retry.as_ref().map(|(at, ..)| *at);
-        let due = [wake, retry].into_iter().flatten().min();
-        let until = [due, latest].into_iter().flatten().min();
+        let until = [wake, latest].into_iter().flatten().min();
         let arrived = match until {
             None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Some(until) => self.inbox.recv_timeout(until.saturating_duration_since(Instant::now())),
@@ -621,14 +617,8 @@ impl Running {
                 self.tell(Input::Tick);
             }
             Ok(Arrived::Cancel) => self.tell(Input::Cancel),
-            Err(_) => match self.retry.take_if(|(at, ..)| *at <= Instant::now()) {
-                Some((_, attempt, billed)) => {
-                    let again = true;
-                    self.tell(Input::CloudFailed { attempt, again, billed });
-                }
-                None if due.is_some_and(|due| due <= Instant::now()) => self.tell(Input::Tick),
-                None => return false,
-            },
+            Err(_) if wake.is_some_and(|wake| wake <= Instant::now()) => self.tell(Input::Tick),
+            Err(_) => return false,
         }
         true
     }

@@ -271,6 +271,64 @@ fn target_that_misbehaves_costs_what_it_may_have_billed_and_the_answer_comes_fro
 }
 
 #[test]
+fn reasoning_of_a_target_that_fails_is_taken_back() {
+    let target = Server::of(vec![stream(&[json!({"reasoning_content": "hm, let me see"})], false)]);
+    let folder = tempfile::tempdir().unwrap();
+    let router = router(folder.path(), target.port(), MAY);
+    let (seen, answered) = run(&router, Ask::new(Some(local()), question("hello")));
+    assert_eq!(
+        (seen.replaced, seen.sources.as_slice()),
+        (1, [Side::Cloud, Side::Local].as_slice())
+    );
+    assert_eq!((seen.text, answered.outcome.replaced), (alone("hello"), true));
+}
+
+#[test]
+fn target_that_asks_for_a_pause_gets_all_of_it_and_its_refusal_is_free() {
+    let body = json!({"error": {"message": "x", "type": "rate_limit"}}).to_string();
+    let limited = format!(
+        "HTTP/1.1 429 Too Many Requests\r\nretry-after: 1\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let far = stream(&[json!({"content": "far"})], true);
+    let target = Server::of(vec![limited.into_bytes(), far]);
+    let folder = tempfile::tempdir().unwrap();
+    // Less than the pause, which is no waiting for an answer.
+    let rest = format!("{MAY}\n[deadlines]\nfirst_payload_ms = 900");
+    let router = router(folder.path(), target.port(), &rest);
+    let (seen, answered) = run(&router, Ask::new(Some(local()), question("hello")));
+    let outcome = &answered.outcome;
+    assert_eq!((seen.text.as_str(), outcome.attempts, target.asked()), ("far", 2, 2));
+    assert!(outcome.total_ms >= 1000, "{outcome:?}");
+    assert_eq!((outcome.cost, outcome.billed), (Pico(29 * TOKEN), true));
+}
+
+#[test]
+fn arguments_and_ids_of_calls_leave_without_their_secrets() {
+    let target = Server::of(vec![stream(&[json!({"content": "done"})], true)]);
+    let folder = tempfile::tempdir().unwrap();
+    let router = router(
+        folder.path(),
+        target.port(),
+        &format!("{MAY}\n[tools]\nnamed = {{ login = \"results_may_leave\" }}"),
+    );
+    let arguments = json!({"password": "hunter2-xyz!", "api_key": "abcdef0123456789abcdef"}).to_string();
+    let messages = vec![
+        json!({"role": "user", "content": "log in with hunter2-xyz!"}),
+        json!({"role": "assistant", "content": "", "tool_calls": [{"id": "c-bob@example.com", "type": "function",
+            "function": {"name": "login", "arguments": arguments}}]}),
+        json!({"role": "tool", "tool_call_id": "c-bob@example.com", "content": "abcdef0123456789abcdef is right"}),
+    ];
+    let (seen, _) = run(&router, Ask::new(Some(local()), job(messages)));
+    assert_eq!(seen.text, "done");
+    let sent = &target.requests()[0];
+    assert_eq!(sent.matches("call00001").count(), 2, "{sent}");
+    for secret in ["hunter2", "abcdef0123", "bob"] {
+        assert!(!sent.contains(secret), "{secret} in {sent}");
+    }
+}
+
+#[test]
 fn target_that_refuses_the_key_is_left_alone_afterwards() {
     let target = Server::of(vec![status("401 Unauthorized", &json!({"error": {"message": "x"}}))]);
     let folder = tempfile::tempdir().unwrap();

@@ -131,11 +131,12 @@ impl Gate {
     /// # Errors
     /// [`Refused`] where a part has a class without consent, or holds what the rules block.
     pub fn pass(&self, parts: Vec<Part>, redactor: &mut Redactor) -> Result<Outgoing, Refused> {
+        if let Some(part) = parts.iter().find(|part| !self.consented.contains(&part.class)) {
+            return Err(Refused::NoConsent(part.class));
+        }
+        redactor.learn(parts.iter().map(|part| &part.content))?;
         let mut outgoing = Vec::with_capacity(parts.len());
-        for Part { class, content } in parts {
-            if !self.consented.contains(&class) {
-                return Err(Refused::NoConsent(class));
-            }
+        for Part { content, .. } in parts {
             outgoing.push(match content {
                 Content::Text(text) => Content::Text(redactor.redact(&text)?),
                 Content::Json(mut value) => {

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A [`Redactor`] belongs to one conversation: the same value has the same placeholder in each turn. [`Gate`] applies it to
-//! whole requests, and is the only maker of [`Outgoing`], which is what a transport should ask for. [`Restorer`] puts values
+//! whole requests, in which a value that was found once is replaced wherever it stands, and is the only maker of [`Outgoing`], which is what a transport should ask for. [`Restorer`] puts values
 //! back into a stream cut anywhere, [`Redactor::restore_json`] into the arguments of a tool.
 //!
 //! Found is what has a form: email addresses, phone numbers, cards (Luhn), IBANs (length by country, modulo 97), national ids
@@ -19,6 +19,7 @@ mod detect;
 mod digits;
 mod gate;
 mod identity;
+mod known;
 mod restore;
 mod secrets;
 #[cfg(test)]
@@ -159,6 +160,8 @@ pub struct Redactor {
     placeholders: BTreeMap<(Kind, String, bool), String>,
     values: BTreeMap<String, (String, bool)>,
     replaced: BTreeMap<Kind, u64>,
+    /// What is replaced wherever it stands.
+    known: known::Known,
 }
 
 impl Redactor {
@@ -186,6 +189,7 @@ impl Redactor {
         const DEPTH: usize = 8;
         let mut found = detect::detect(text);
         found.retain(|span| self.rules.action(span.kind) != Action::Allow);
+        self.known.add(text, &mut found);
         if found.is_empty() {
             redacted.push_str(text);
             return Ok(());
@@ -212,18 +216,62 @@ impl Redactor {
         Ok(())
     }
 
-    /// Redacts each string, key and number of a JSON value. A number that is one becomes a string.
+    /// Takes in the values of texts that will be redacted, so that each is replaced wherever it stands, in earlier texts, too.
+    ///
+    /// # Errors
+    /// As [`Redactor::redact`].
+    fn learn<'a>(&mut self, contents: impl Iterator<Item = &'a Content>) -> Result<(), Blocked> {
+        let replaced = self.replaced.clone();
+        for content in contents {
+            match content {
+                Content::Text(text) => drop(self.redact(text)?),
+                Content::Json(value) => self.redact_json(&mut value.clone())?,
+                Content::Bytes(_) => {}
+            }
+        }
+        self.replaced = replaced;
+        let values = self.placeholders.keys().map(|(kind, value, _)| (*kind, value.as_str()));
+        self.known = known::Known::of(values);
+        Ok(())
+    }
+
+    /// Redacts each string, key and number of a JSON value, and what stands under a key such as `password`. A number that is
+    /// replaced becomes a string.
     ///
     /// # Errors
     /// As [`Redactor::redact`].
     pub fn redact_json(&mut self, value: &mut Value) -> Result<(), Blocked> {
+        self.redact_under("", value)
+    }
+
+    /// What stands under a key of JSON, itself or in a list.
+    fn redact_under(&mut self, key: &str, value: &mut Value) -> Result<(), Blocked> {
+        let plain = match &*value {
+            Value::String(text) => Some((text.clone(), false)),
+            Value::Number(number) => Some((number.to_string(), true)),
+            _ => None,
+        };
+        if let Some((text, number)) = plain.filter(|(text, _)| secrets::is_value_of(key, text)) {
+            match self.rules.action(Kind::Key) {
+                Action::Block => return Err(Blocked(Kind::Key)),
+                Action::Placeholder => {
+                    *value = Value::String(self.placeholder(Kind::Key, &text, number));
+                    return Ok(());
+                }
+                Action::Allow => {}
+            }
+        }
         match value {
             Value::String(text) => *text = self.redact(text)?,
             Value::Number(number) => {
                 let text = number.to_string();
-                let mut found = detect::detect(&text).into_iter();
-                let whole = found.find(|s| self.rules.action(s.kind) != Action::Allow);
-                if let Some(span) = whole {
+                let mut found = detect::detect(&text);
+                found.retain(|span| self.rules.action(span.kind) != Action::Allow);
+                if found.is_empty() {
+                    self.known.add(&text, &mut found);
+                    found.retain(|span| span.end - span.start == text.len());
+                }
+                if let Some(span) = found.first() {
                     if self.rules.action(span.kind) == Action::Block {
                         return Err(Blocked(span.kind));
                     }
@@ -232,7 +280,7 @@ impl Redactor {
             }
             Value::Array(items) => {
                 for item in items {
-                    self.redact_json(item)?;
+                    self.redact_under(key, item)?;
                 }
             }
             Value::Object(map) => {
@@ -247,7 +295,7 @@ impl Redactor {
                         (Some(text), Action::Placeholder) => {
                             item = Value::String(self.placeholder(Kind::Position, &text, true));
                         }
-                        _ => self.redact_json(&mut item)?,
+                        _ => self.redact_under(&key, &mut item)?,
                     }
                     map.insert(self.redact(&key)?, item);
                 }

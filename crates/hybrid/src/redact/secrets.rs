@@ -56,6 +56,17 @@ const LABELS: &[&str] = &[
 /// So many of [`LABELS`] have values that need not look like keys.
 const PASSWORDS: usize = 4;
 
+/// Whether a key of JSON names a secret, and its value is one. Words apart or together, as in `apiKey`, are the same.
+pub(super) fn is_value_of(key: &str, value: &str) -> bool {
+    let joined = |text: &str| text.replace(['_', '-', ' '], "").to_ascii_lowercase();
+    let key = joined(key);
+    match LABELS.iter().position(|known| key.ends_with(&joined(known))) {
+        Some(which) if which < PASSWORDS => !value.is_empty(),
+        Some(_) => value.len() >= 8 && value.bytes().any(|b| b.is_ascii_digit()),
+        None => false,
+    }
+}
+
 /// The run of `A-Za-z0-9_.-` around a place, found once for all starts within.
 #[derive(Default)]
 pub(super) struct Run {

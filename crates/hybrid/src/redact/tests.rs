@@ -144,6 +144,60 @@ fn json_is_redacted_within_and_restored_with_its_types() {
 }
 
 #[test]
+fn secret_under_a_key_of_json_leaves_nowhere_and_comes_back() {
+    let json = |value: &Value| Part {
+        class: Class::ToolResult,
+        content: Content::Json(value.clone()),
+    };
+    let text = |text: &str| Part {
+        class: Class::Text,
+        content: Content::Text(text.to_owned()),
+    };
+    let arguments = json!({"password": "hunter2-xyz!", "apiKey": "abcdef0123456789abcdef", "user": "bob", "pin": 4821,
+        "list": {"passwords": 3, "Client-Secret": ["s3cr3t 4567", {"x": 1}]}, "max_tokens": 12345678, "pwd": 4821});
+    let schema = json!({"properties": {"password": {"type": "string", "description": "password: string"}}, "required": ["password"]});
+    let parts = vec![
+        text(
+            "I am bob. Try hunter2-xyz! at https://h/?k=abcdef0123456789abcdef&x, then s3cr3t 4567 in 4821s or 148210.",
+        ),
+        json(&arguments),
+        json(&schema),
+        text("hunter2-xyz! works, 4821 too"),
+    ];
+    let gate = Gate::for_classes(&[Class::Text, Class::ToolResult]);
+    let mut redactor = Redactor::new(Rules::default());
+    let sent = gate.pass(parts.clone(), &mut redactor).unwrap().into_parts();
+    let all = format!("{sent:?}");
+    for secret in ["hunter2", "abcdef0123", "s3cr3t", " 4821 ", "Number(4821)"] {
+        assert!(!all.contains(secret), "{secret} in {all}");
+    }
+    assert!(
+        all.contains("bob") && all.contains("4821s or 148210") && all.contains("12345678"),
+        "{all}"
+    );
+    // The words of a schema stay what they are.
+    let Content::Json(sent_schema) = &sent[2] else { panic!() };
+    assert_eq!(sent_schema["properties"]["password"]["type"], "string");
+    assert_eq!(sent_schema["required"], json!(["password"]));
+    for (part, sent) in parts.iter().zip(sent) {
+        match (&part.content, sent) {
+            (Content::Text(text), Content::Text(sent)) => assert_eq!(&redactor.restore(&sent), text),
+            (Content::Json(value), Content::Json(mut sent)) => {
+                redactor.restore_json(&mut sent);
+                assert_eq!(&sent, value);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let mut blocking = Redactor::new(Rules::default().with(Kind::Key, Action::Block));
+    let refused = gate.pass(vec![json(&arguments)], &mut blocking).unwrap_err();
+    assert_eq!(refused, Refused::Blocked(Blocked(Kind::Key)));
+    let mut allowing = Redactor::new(Rules::default().with(Kind::Key, Action::Allow));
+    let sent = gate.pass(vec![json(&arguments)], &mut allowing).unwrap();
+    assert_eq!(sent.parts(), [Content::Json(arguments)]);
+}
+
+#[test]
 fn restored_arguments_of_a_tool_are_json_however_the_stream_is_cut() {
     let mut redactor = Redactor::new(Rules::default());
     redactor.redact("password: \"a\\b\u{1}c\"").unwrap();

@@ -29,6 +29,10 @@ enum Cloud {
         last_ms: u64,
         payload: bool,
     },
+    /// The last try failed, and the next waits until then.
+    Pausing {
+        until_ms: u64,
+    },
     Ended,
     /// It will not answer, for this reason.
     Out(Reason),
@@ -81,6 +85,8 @@ pub struct Machine {
     winner: Option<Side>,
     /// Whose text is shown, and how much of it.
     shown: Option<(Side, usize)>,
+    /// Whose reasoning is shown.
+    reasoned: Option<Side>,
     wanted: Option<Reason>,
     /// Why the winner is the winner.
     reason: Reason,
@@ -117,6 +123,7 @@ impl Machine {
             cloud_said: Said::default(),
             winner: None,
             shown: None,
+            reasoned: None,
             wanted: None,
             reason: Reason::Confident,
             over: None,
@@ -157,6 +164,7 @@ impl Machine {
                 let total = since_ms.saturating_add(self.deadlines.total_ms);
                 Some(last_ms.saturating_add(quiet).min(total))
             }
+            Cloud::Pausing { until_ms } if !self.finished => Some(until_ms),
             _ => None,
         };
         [hold, cloud].into_iter().flatten().min()
@@ -178,6 +186,11 @@ impl Machine {
     #[must_use]
     pub fn signals(&self) -> &Signals {
         &self.signals
+    }
+
+    /// Says that reasoning of a side was shown, which the machine does not keep. It is taken back like text.
+    pub fn reasoning_shown(&mut self, side: Side) {
+        self.reasoned = Some(side);
     }
 
     fn step(&mut self, event: Event) {
@@ -225,9 +238,11 @@ impl Machine {
             Event::CloudEnd { attempt, valid, cost } if self.is_cloud(attempt) => {
                 self.cloud_ended(attempt, valid, cost)
             }
-            Event::CloudFailed { attempt, again, billed } if self.is_cloud(attempt) => {
-                self.cloud_failed(attempt, again, billed);
-            }
+            Event::CloudFailed {
+                attempt,
+                again_ms,
+                billed,
+            } if self.is_cloud(attempt) => self.cloud_failed(attempt, again_ms, billed),
             Event::Tick => self.tick(),
             Event::Cancel => {
                 self.stop_local();
@@ -427,7 +442,7 @@ impl Machine {
             }
             // Not asked yet: it still may be, where the local model fails.
             Cloud::Ended | Cloud::Idle => return,
-            Cloud::Asking | Cloud::Reserving | Cloud::Out(_) => {}
+            Cloud::Asking | Cloud::Reserving | Cloud::Pausing { .. } | Cloud::Out(_) => {}
         }
         self.cloud = Cloud::Out(reason);
     }
@@ -455,14 +470,11 @@ impl Machine {
             Side::Cloud => self.stop_local(),
             Side::Local => self.stop_cloud(reason),
         }
-        if let Some((shown, bytes)) = self.shown
-            && shown != side
-        {
-            if bytes > 0 {
-                self.actions.push(Action::Replaced);
-                self.replaced = true;
-            }
-            self.shown = None;
+        let text = self.shown.take_if(|(shown, _)| *shown != side);
+        let reasoning = self.reasoned.take_if(|shown| *shown != side);
+        if reasoning.is_some() || text.is_some_and(|(_, bytes)| bytes > 0) {
+            self.actions.push(Action::Replaced);
+            self.replaced = true;
         }
         self.show();
     }
@@ -534,13 +546,17 @@ impl Machine {
                 self.finish();
             }
             (Cloud::Idle, Wish::Keep(reason)) if valid => {
-                self.win(Side::Local, reason);
+                // Nobody can be sure of it, and where nothing could have come of that, this is why.
+                let prevented = self.prevented().filter(|_| reason == Reason::Uncalibrated);
+                self.win(Side::Local, prevented.unwrap_or(reason));
                 self.finish();
             }
             (Cloud::Idle, Wish::HandOff(reason)) if valid => self.want(reason),
             (Cloud::Idle, _) => self.want(Reason::Invalid),
             // The first good answer of the two.
-            (Cloud::Asking | Cloud::Reserving | Cloud::Running { .. }, Wish::Keep(_)) if valid && self.hedged => {
+            (Cloud::Asking | Cloud::Reserving | Cloud::Running { .. } | Cloud::Pausing { .. }, Wish::Keep(_))
+                if valid && self.hedged =>
+            {
                 self.win(Side::Local, Reason::Hedged);
                 self.finish();
             }
@@ -555,7 +571,7 @@ impl Machine {
             self.winner = None;
         }
         match self.cloud {
-            Cloud::Asking | Cloud::Reserving | Cloud::Running { .. } => {}
+            Cloud::Asking | Cloud::Reserving | Cloud::Running { .. } | Cloud::Pausing { .. } => {}
             _ => self.want(Reason::LocalFailed),
         }
     }
@@ -570,14 +586,25 @@ impl Machine {
         self.finish();
     }
 
-    fn cloud_failed(&mut self, attempt: u32, again: bool, billed: Billed) {
+    fn cloud_failed(&mut self, attempt: u32, again_ms: Option<u64>, billed: Billed) {
         let payload = matches!(self.cloud, Cloud::Running { payload: true, .. });
         self.settle(attempt, (billed == Billed::Nothing && !payload).then_some(Pico::ZERO));
-        if again && !payload && self.retries > 0 {
-            self.retries -= 1;
-            return self.reserve();
+        match again_ms {
+            Some(pause_ms) if !payload && self.retries > 0 => {
+                self.retries -= 1;
+                // Nothing is reserved, and no deadline of a try runs, while it waits.
+                let until_ms = self.now_ms.saturating_add(pause_ms);
+                self.cloud = Cloud::Pausing { until_ms };
+                self.end_pause();
+            }
+            _ => self.cloud_is_out(Reason::CloudFailed),
         }
-        self.cloud_is_out(Reason::CloudFailed);
+    }
+
+    fn end_pause(&mut self) {
+        if matches!(self.cloud, Cloud::Pausing { until_ms } if self.now_ms >= until_ms) {
+            self.reserve();
+        }
     }
 
     /// The target will not answer: the local model does, or nobody.
@@ -603,6 +630,7 @@ impl Machine {
 
     fn tick(&mut self) {
         self.judge_beginning();
+        self.end_pause();
         let Cloud::Running {
             since_ms,
             last_ms,
@@ -625,7 +653,7 @@ impl Machine {
             let attempt = self.attempts.len().saturating_sub(1) as u32;
             let late = true;
             self.actions.push(Action::CancelCloud { attempt, late });
-            self.cloud_failed(attempt, !total, Billed::Unknown);
+            self.cloud_failed(attempt, (!total).then_some(0), Billed::Unknown);
         }
     }
 

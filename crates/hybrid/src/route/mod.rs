@@ -207,8 +207,8 @@ pub enum Event {
     CloudFailed {
         /// Which try.
         attempt: u32,
-        /// Whether the kind of failure may pass.
-        again: bool,
+        /// Milliseconds after which another try may help, where one can.
+        again_ms: Option<u64>,
         /// What it has cost.
         billed: Billed,
     },

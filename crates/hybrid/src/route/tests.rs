@@ -191,7 +191,7 @@ fn target_that_fails_is_asked_again_and_then_the_local_answer_is_shown() {
         5,
         Event::CloudFailed {
             attempt: 0,
-            again: true,
+            again_ms: Some(0),
             billed: Billed::Nothing,
         },
     );
@@ -227,6 +227,47 @@ fn target_that_fails_is_asked_again_and_then_the_local_answer_is_shown() {
 }
 
 #[test]
+fn pause_before_another_try_is_no_waiting_for_its_answer() {
+    let always = Policy {
+        handoff: Handoff::Always,
+        ..policy()
+    };
+    let mut machine = Machine::new(request(), &always, None);
+    machine.on(0, Event::Start);
+    machine.on(1, Event::Reserved { attempt: 0 });
+    let failed = Event::CloudFailed {
+        attempt: 0,
+        again_ms: Some(40_000),
+        billed: Billed::Nothing,
+    };
+    let free = Action::Settle {
+        attempt: 0,
+        cost: Some(Pico::ZERO),
+    };
+    // Settled at once, and no deadline of a try runs while nothing is asked.
+    assert_eq!(machine.on(100, failed), [free]);
+    assert_eq!(machine.wake_ms(), Some(40_100));
+    assert_eq!(machine.on(40_099, Event::Tick), []);
+    let reserve = machine.on(40_100, Event::Tick);
+    assert!(
+        matches!(
+            reserve[..],
+            [Action::Reserve {
+                attempt: 1,
+                so_far: Pico::ZERO,
+                ..
+            }]
+        ),
+        "{reserve:?}"
+    );
+    machine.on(40_101, Event::Reserved { attempt: 1 });
+    assert_eq!(machine.wake_ms(), Some(48_101));
+    machine.on(40_102, cloud_text(1, "far"));
+    let end = machine.on(40_103, cloud_end(1));
+    assert_eq!((outcome(&end).cost, outcome(&end).billed), (Pico(20), true));
+}
+
+#[test]
 fn target_that_fails_while_shown_is_replaced_by_a_new_local_answer() {
     let always = Policy {
         handoff: Handoff::Always,
@@ -240,7 +281,7 @@ fn target_that_fails_while_shown_is_replaced_by_a_new_local_answer() {
         3,
         Event::CloudFailed {
             attempt: 0,
-            again: true,
+            again_ms: Some(0),
             billed: Billed::Unknown,
         },
     );
@@ -249,6 +290,34 @@ fn target_that_fails_while_shown_is_replaced_by_a_new_local_answer() {
     assert_eq!(machine.on(4, token(0, "own", SURE)), [show("own")]);
     let end = machine.on(5, Event::LocalEnd { run: 0, valid: true });
     assert_eq!((outcome(&end).text.as_str(), outcome(&end).replaced), ("own", true));
+}
+
+#[test]
+fn reasoning_that_was_shown_is_taken_back_with_its_side() {
+    let always = Policy {
+        handoff: Handoff::Always,
+        ..policy()
+    };
+    for shown in [true, false] {
+        let mut machine = Machine::new(request(), &always, None);
+        machine.on(0, Event::Start);
+        machine.on(1, Event::Reserved { attempt: 0 });
+        // Reasoning is progress without text.
+        assert_eq!(machine.on(2, cloud_text(0, "")), []);
+        if shown {
+            machine.reasoning_shown(Side::Cloud);
+        }
+        let failed = Event::CloudFailed {
+            attempt: 0,
+            again_ms: None,
+            billed: Billed::Unknown,
+        };
+        let actions = machine.on(3, failed);
+        assert_eq!(actions.contains(&Action::Replaced), shown, "{actions:?}");
+        machine.on(4, token(0, "own", SURE));
+        let end = machine.on(5, Event::LocalEnd { run: 0, valid: true });
+        assert_eq!((outcome(&end).text.as_str(), outcome(&end).replaced), ("own", shown));
+    }
 }
 
 #[test]
@@ -369,6 +438,15 @@ fn what_prevents_a_handoff_is_the_reason_and_nothing_waits() {
                 (reason, Some(Reason::LowConfidence))
             );
             assert_eq!(outcome(&end).answered_by, Some(Side::Local));
+            let uncalibrated = Request {
+                streamed,
+                ..request.clone()
+            };
+            let mut machine = Machine::new(uncalibrated, &policy, None);
+            machine.on(0, Event::Start);
+            machine.on(1, token(0, "a", DOUBTFUL));
+            let end = machine.on(2, Event::LocalEnd { run: 0, valid: true });
+            assert_eq!(outcome(&end).reason, reason);
         }
     }
 }
@@ -685,7 +763,7 @@ proptest! {
                 (8, _, Some(attempt)) => {
                     (world.sending, world.broke) = (None, true);
                     let billed = if byte % 2 > 0 { Billed::Nothing } else { Billed::Unknown };
-                    Event::CloudFailed { attempt, again: byte % 3 > 0, billed }
+                    Event::CloudFailed { attempt, again_ms: (byte % 3 > 0).then_some(u64::from(byte % 64)), billed }
                 }
                 (9..=11 | 16, ..) if !world.reserving.is_empty() => {
                     let attempt = world.reserving.remove(usize::from(byte) % world.reserving.len());
