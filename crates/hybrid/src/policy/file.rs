@@ -1,6 +1,9 @@
 //! The TOML form of a policy, checked: an error names the line, what was expected and what is there.
 
-use super::{Consent, Deadlines, Handoff, HoldBack, KeySource, Leave, Policy, Protocol, Routing, Target, ToolUse};
+use super::{
+    Consent, Deadlines, Handoff, HoldBack, KeySource, Leave, Policy, Protocol, RESERVED_NAMES, Routing, TASKS, Target,
+    ToolUse,
+};
 use crate::budget::Caps;
 use crate::money::{Pico, Price};
 use crate::redact::{Action, Class, Kind, Rules};
@@ -29,12 +32,10 @@ const VERSION: i64 = 1;
 struct File {
     version: Spanned<i64>,
     handoff: Option<HandoffWord>,
-    #[serde(default)]
-    prefer: Vec<Spanned<String>>,
+    prefer: Option<Vec<Spanned<String>>>,
     #[serde(default)]
     targets: BTreeMap<String, Spanned<TargetTable>>,
-    #[serde(default)]
-    consent: ConsentTable,
+    consent: Option<Spanned<ConsentTable>>,
     #[serde(default)]
     budget: BudgetTable,
     #[serde(default)]
@@ -78,7 +79,7 @@ struct TargetTable {
     #[serde(default = "yes")]
     tools: bool,
     #[serde(default)]
-    accuracy: BTreeMap<String, Share>,
+    accuracy: BTreeMap<Spanned<String>, Share>,
 }
 
 fn default_output() -> Spanned<u32> {
@@ -309,13 +310,29 @@ impl File {
                 format!("expected the name of a target ({names}); found `{found}`"),
             ))
         };
-        let prefer = self.prefer.iter().map(known).collect::<Result<Vec<_>, _>>()?;
-        let listed = self.consent.listed.iter().map(known).collect::<Result<Vec<_>, _>>()?;
+        let prefer = self.prefer.as_ref();
+        let prefer = prefer
+            .map(|names| names.iter().map(known).collect::<Result<Vec<_>, _>>())
+            .transpose()?;
+        let consent_at = self.consent.as_ref().map_or(0..0, Spanned::span);
+        let consent = self.consent.map(Spanned::into_inner).unwrap_or_default();
+        let listed = consent.listed.iter().map(known).collect::<Result<Vec<_>, _>>()?;
+        let mut in_order: Vec<(usize, String)> = self
+            .targets
+            .iter()
+            .map(|(name, t)| (t.span().start, name.clone()))
+            .collect();
+        in_order.sort();
         let mut targets = BTreeMap::new();
         for (name, table) in self.targets {
+            if RESERVED_NAMES.contains(&name.as_str()) {
+                let what = format!(
+                    "a target cannot be called `{name}`, which requests call another thing; give it another name"
+                );
+                return Err((table.span(), what));
+            }
             targets.insert(name, table.into_inner().check()?);
         }
-        let consent = self.consent;
         let leave = [
             (Class::Text, consent.text),
             (Class::Image, consent.image),
@@ -323,6 +340,15 @@ impl File {
             (Class::ToolResult, consent.tool_result),
             (Class::Document, consent.document),
         ];
+        if let Some((class, _)) = leave.iter().find(|(_, leave)| *leave == Some(Leave::Listed))
+            && listed.is_empty()
+        {
+            let what = format!(
+                "`{} = \"listed\"` lets nothing leave without a list; add `listed = [\"NAME\"]` with names of targets to `[consent]`",
+                class.name()
+            );
+            return Err((consent_at, what));
+        }
         let classes = leave
             .into_iter()
             .filter_map(|(class, leave)| Some((class, leave?)))
@@ -335,11 +361,7 @@ impl File {
         let hold_back = HoldBack::default();
         Ok(Policy {
             handoff,
-            prefer: if prefer.is_empty() && targets.len() == 1 {
-                targets.keys().cloned().collect()
-            } else {
-                prefer
-            },
+            prefer: prefer.unwrap_or_else(|| in_order.into_iter().map(|(_, name)| name).collect()),
             targets,
             consent: Consent { classes, listed },
             caps: self.budget.caps(),
@@ -389,6 +411,17 @@ impl TargetTable {
                 format!("expected a day such as `2026-11-22`; found `{found}`"),
             ));
         }
+        if let Some(task) = self
+            .accuracy
+            .keys()
+            .find(|task| !TASKS.contains(&task.get_ref().as_str()))
+        {
+            let expected = TASKS.join("`, `");
+            return Err((
+                task.span(),
+                format!("expected a kind of task (`{expected}`); found `{}`", task.get_ref()),
+            ));
+        }
         let max_output_tokens = *self.max_output_tokens.get_ref();
         if max_output_tokens == 0 {
             return Err((
@@ -410,7 +443,11 @@ impl TargetTable {
             images: self.images,
             audio: self.audio,
             tools: self.tools,
-            accuracy: self.accuracy.into_iter().map(|(task, share)| (task, share.0)).collect(),
+            accuracy: self
+                .accuracy
+                .into_iter()
+                .map(|(task, share)| (task.into_inner(), share.0))
+                .collect(),
         })
     }
 }

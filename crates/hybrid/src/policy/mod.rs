@@ -48,6 +48,12 @@ pub enum Protocol {
     Gemini,
 }
 
+/// Names that no target can have: requests and answers call by them the model on this machine, and whoever the policy says.
+pub const RESERVED_NAMES: [&str; 2] = ["local", "auto"];
+
+/// Kinds of task that [`Target::accuracy`] tells apart: answers with tools or a form, and all others.
+pub const TASKS: [&str; 2] = ["default", "tools"];
+
 /// Where a key is to be found. Never the key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum KeySource {
@@ -85,7 +91,7 @@ pub struct Target {
     pub audio: bool,
     /// Whether it calls tools.
     pub tools: bool,
-    /// How often its answers are right, by kind of task; the key `default` is for the others.
+    /// How often its answers are right, by kind of task ([`TASKS`]); the key `default` is for the others.
     pub accuracy: BTreeMap<String, f64>,
 }
 
@@ -184,7 +190,8 @@ pub struct Policy {
     pub handoff: Handoff,
     /// The targets by name.
     pub targets: BTreeMap<String, Target>,
-    /// Names of targets, the preferred first. The others are only used where they are named.
+    /// Names of targets, the preferred first. The others are only used where they are named. In a file that has none, all of them in its
+    /// order.
     pub prefer: Vec<String>,
     /// What may leave.
     pub consent: Consent,

@@ -29,7 +29,7 @@ fn example_of_the_documentation_is_read() {
     );
     assert_eq!(haiku.key, KeySource::Environment("ANTHROPIC_API_KEY".to_owned()));
     assert_eq!(
-        (haiku.accuracy("math"), haiku.accuracy("other")),
+        (haiku.accuracy("tools"), haiku.accuracy("default")),
         (Some(0.95), Some(0.9))
     );
     assert_eq!(policy.caps.day, Some(Pico(1_000_000_000_000)));
@@ -48,9 +48,6 @@ fn example_of_the_documentation_is_read() {
         policy.consent.verdict(&[Class::Document], "haiku"),
         Verdict::Denied(Class::Document)
     );
-    assert_eq!(policy.preferred(false, false, true).unwrap().0, "lan");
-    assert_eq!(policy.preferred(true, false, false).unwrap().0, "haiku");
-    assert!(policy.preferred(false, true, false).is_none());
 }
 
 #[test]
@@ -61,7 +58,22 @@ fn empty_policy_lets_nothing_leave() {
         policy.consent.verdict(&[Class::Text], "x"),
         Verdict::Denied(Class::Text)
     );
-    assert!(policy.preferred(false, false, false).is_none());
+    assert!(policy.prefer.is_empty());
+}
+
+#[test]
+fn without_prefer_all_targets_are_asked_in_the_order_of_the_file() {
+    let target = |name: &str| {
+        format!(
+            "[targets.{name}]\nprotocol = \"gemini\"\nmodel = \"m\"\nbase_url = \"https://x\"\n\
+             input_usd_per_million = 0\noutput_usd_per_million = 0\n"
+        )
+    };
+    let targets = target("z") + &target("a") + &target("m");
+    let policy = Policy::from_toml(&format!("version = 1\n{targets}")).unwrap();
+    assert_eq!(policy.prefer, ["z", "a", "m"]);
+    let policy = Policy::from_toml(&format!("version = 1\nprefer = []\n{targets}")).unwrap();
+    assert!(policy.prefer.is_empty());
 }
 
 #[test]
@@ -152,6 +164,26 @@ fn wrong_file_names_the_line_and_what_was_expected() {
         (with_url("key = \"sk-12345\""), 8, "expected where the key is"),
         (with_url("priced_on = \"yesterday\""), 8, "expected a day such as"),
         (with_url("max_output_tokens = 0"), 8, "expected at least 1 token"),
+        (
+            with_url("accuracy = { default = 0.9, math = 0.95 }"),
+            8,
+            "expected a kind of task (`default`, `tools`); found `math`",
+        ),
+        (
+            with_url("").replace("targets.a", "targets.local"),
+            2,
+            "cannot be called `local`",
+        ),
+        (
+            with_url("").replace("targets.a", "targets.auto"),
+            2,
+            "cannot be called `auto`",
+        ),
+        (
+            "version = 1\n[consent]\ntext = \"listed\"".to_owned(),
+            2,
+            "`text = \"listed\"` lets nothing leave without a list",
+        ),
         (
             with_url("accuracy = { default = 90 }"),
             8,
