@@ -90,7 +90,11 @@ impl Island {
                 let inputs = self.graph.inputs().iter().enumerate().map(|(i, &v)| {
                     let elements: usize = plan.shapes[v.index()].iter().product();
                     let bytes = elements * held_bytes(self.graph.ty(v).dtype);
-                    exchange.held(i).is_none().then(|| AlignedBuf::zeroed(bytes)).transpose()
+                    exchange
+                        .held(i)
+                        .is_none()
+                        .then(|| AlignedBuf::zeroed(bytes))
+                        .transpose()
                 });
                 Ready {
                     inputs: inputs.collect::<std::result::Result<_, _>>()?,
