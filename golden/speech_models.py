@@ -190,9 +190,8 @@ def to_ctranslate2():
 
     for case, quantization in (("whisper", "int8"), ("whisper_en", "float16")):
         folder = OUT.parent / "ctranslate2" / case
-        converter = TransformersConverter(str(OUT / case), copy_files=["tokenizer.json"])
-        converter.convert(str(folder), quantization=quantization, force=True)
-        # The tokenizer says the same.
+        TransformersConverter(str(OUT / case)).convert(str(folder), quantization=quantization, force=True)
+        # The tokenizer beside the source says the same.
         (folder / "vocabulary.json").unlink()
 
 
