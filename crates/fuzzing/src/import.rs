@@ -51,6 +51,15 @@ pub(crate) fn safetensors(data: &[u8]) -> bool {
     })
 }
 
+/// Weights of Whisper as CTranslate2 stores them, and the model that they describe.
+pub(crate) fn ctranslate2(data: &[u8]) -> bool {
+    let bytes: SharedBytes = Arc::new(data.to_vec());
+    cactus_import::ctranslate2::read(Path::new("fuzzed.bin"), bytes).is_ok_and(|(config, source)| {
+        read_all(source.as_ref());
+        build(&config)
+    })
+}
+
 /// A file of `torch.save`.
 pub(crate) fn state_dict(data: &[u8]) -> bool {
     let bytes: SharedBytes = Arc::new(data.to_vec());

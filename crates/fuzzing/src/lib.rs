@@ -96,6 +96,12 @@ pub const TARGETS: &[Target] = &[
         seeds: seeds::safetensors_files,
     },
     Target {
+        name: "ctranslate2",
+        form: Form::Binary,
+        run: import::ctranslate2,
+        seeds: seeds::ctranslate2_files,
+    },
+    Target {
         name: "state_dict",
         form: Form::Binary,
         run: import::state_dict,

@@ -128,6 +128,10 @@ pub(crate) fn gguf_files() -> Vec<Vec<u8>> {
     files("gguf", ".gguf").into_iter().map(shrink).collect()
 }
 
+pub(crate) fn ctranslate2_files() -> Vec<Vec<u8>> {
+    files("ctranslate2", "/model.bin")
+}
+
 pub(crate) fn state_dicts() -> Vec<Vec<u8>> {
     files("pt2", ".pt")
 }
