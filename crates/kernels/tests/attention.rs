@@ -49,6 +49,7 @@ impl Case {
         let attention = Attention {
             q_heads: self.q_heads(),
             scale: self.scale(),
+            causal: true,
             window: self.window,
             chunk: self.chunk,
             softcap: self.softcap,
@@ -575,6 +576,42 @@ fn attention_of_several_sequences_in_one_call_equals_each_alone() {
                 .collect()
         });
         assert_same_bits(&format!("{case:?}"), &together, &alone);
+    }
+}
+
+#[test]
+fn queries_that_see_all_of_another_sequence_are_as_one_at_its_end() {
+    for case in cases() {
+        if case.window.is_some() || case.chunk.is_some() || case.slopes {
+            continue;
+        }
+        let (stride, k_at) = (case.stride(), case.q_heads() * case.head_dim);
+        let (inputs, pages, layout, sinks) = (case.inputs(23), case.pages(), case.layout(), case.sinks());
+        let last = &inputs[(case.tokens - 1) * stride..];
+        for count in [1, 5, 40] {
+            let what = format!("{count} of {case:?}");
+            let found = same_everywhere(&what, |exec| {
+                let mut kv = case.memory(pages.len());
+                let causal = case.run(exec, &mut kv, &pages, &inputs, &[case.tokens]);
+                let run = KvRun {
+                    rows: count,
+                    past: case.tokens,
+                    pages: &pages,
+                };
+                let attention = Attention {
+                    causal: false,
+                    softcap: case.softcap,
+                    sinks: sinks.as_deref(),
+                    ..Attention::plain(case.q_heads(), case.scale())
+                };
+                let mut out = vec![f32::NAN; count * k_at];
+                exec.attention(&layout, &kv, &[run], &attention, &last.repeat(count), stride, &mut out);
+                let end = &causal[(case.tokens - 1) * k_at..];
+                assert_same_bits(&what, &out, &end.repeat(count));
+                out
+            });
+            assert!(found.iter().all(|x| x.is_finite()), "{what}");
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 //! It deliberately does not decide who is computed when, waits for nobody and evicts nobody: where pages run out, the call
 //! says so and changes nothing.
 
-use crate::execute::{Call, HeadOut, Held, RowInfo, Run};
+use crate::execute::{Blocks, Call, HeadOut, Held, RowInfo, Run};
 use crate::function::held;
 use crate::observe::{Observer, Replaced};
 use crate::pages::{self, Sequence};
@@ -199,8 +199,20 @@ impl Batch {
         let views = views.collect();
         let bindings = given.function.bind(&views)?;
         let outputs = given.function.run_views(pool, width, &views)?;
-        let values = outputs.iter().map(|(_, t)| AlignedBuf::from_slice(held(t)));
+        let step = pool.step(width);
+        let exec = Exec {
+            kernels: self.program.kernels,
+            step: &step,
+        };
+        let numbers = |index: usize| bytemuck::cast_slice::<u8, f32>(held(&outputs[index].1));
+        let crossed = self.program.lowered.crossed.iter();
+        let crossed = crossed.map(|c| Blocks::new(&exec, &c.layout, numbers(c.keys), numbers(c.values)));
+        let values = outputs.iter().zip(&given.read).map(|((_, tensor), read)| match read {
+            true => AlignedBuf::from_slice(held(tensor)),
+            false => AlignedBuf::zeroed(0),
+        });
         let held = Held {
+            crossed: crossed.collect::<Result<_>>()?,
             values: values.collect::<std::result::Result<_, _>>()?,
             bindings,
         };

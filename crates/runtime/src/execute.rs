@@ -12,7 +12,7 @@ use cactus_kernels::{
     Activations, Attention, Epilogue, Exec, KvRun, Link, NextNorm, Norm, QuantizedRows, RotatedRows, UnaryOp,
 };
 use cactus_quant::PackedView;
-pub(crate) use rows::Held;
+pub(crate) use rows::{Blocks, Held};
 use std::ops::{ControlFlow, Range};
 use std::time::Instant;
 
@@ -446,6 +446,7 @@ impl Call<'_> {
                 let attention = Attention {
                     q_heads: *heads,
                     scale: attrs.scale,
+                    causal: true,
                     window: attrs.window,
                     chunk: attrs.chunk,
                     softcap: attrs.softcap,
@@ -454,6 +455,7 @@ impl Call<'_> {
                 };
                 exec.attention(layout, kv, runs, &attention, qs, q.stride, floats(os));
             }
+            Kind::CrossAttention { .. } => self.cross_attention(kind, rows)?,
             Kind::ShortConv {
                 state,
                 x,

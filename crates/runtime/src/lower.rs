@@ -23,10 +23,10 @@ use crate::step::{Buffer, Input, Kind, Lowered, PerHead, Rows, Step, TAIL_ROWS, 
 use crate::{Error, Result, kernel_names};
 use cactus_bundle::Bundle;
 use cactus_ir::{BinaryFn, Def, Dim, Graph, Literal, Node, NodeId, Op, TensorType, ValueId};
-use cactus_kernels::{Kernels, QuantizedRows, RotatedRows};
+use cactus_kernels::{Kernels, KvDType, QuantizedRows, RotatedRows};
 use cactus_quant::Packing;
-pub(crate) use given::Given;
 use given::Split;
+pub(crate) use given::{Crossed, Given};
 use head::Head;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -70,14 +70,18 @@ struct Lowerer<'a> {
     /// Nodes that no step computes and nobody has read yet.
     later: Vec<NodeId>,
     islands: Vec<Island>,
+    /// Keys and values among what is given.
+    crossed: Vec<Crossed>,
+    dtype: KvDType,
 }
 
-/// Lowers `graph` for calls of at most `rows` positions.
+/// Lowers `graph` for calls of at most `rows` positions; keys and values are stored as `dtype`.
 pub(crate) fn lower(
     graph: &Graph,
     bundle: &Arc<Bundle>,
     bindings: &BTreeMap<String, String>,
     rows: usize,
+    dtype: KvDType,
     kernels: &'static Kernels,
 ) -> Result<Lowered> {
     let unsupported = |message: &str| Error::Unsupported {
@@ -118,6 +122,8 @@ pub(crate) fn lower(
         placed: Vec::new(),
         later: Vec::new(),
         islands: Vec::new(),
+        crossed: Vec::new(),
+        dtype,
     };
     if let Some(split) = &split {
         l.place_given(split);
@@ -158,7 +164,11 @@ pub(crate) fn lower(
         vocab_size,
         tail_buffers,
         islands: l.islands,
-        given: split.map(|s| s.finish(bundle, bindings, kernels)).transpose()?,
+        given: match split {
+            Some(split) => Some(split.finish(bundle, bindings, kernels, &l.steps)?),
+            None => None,
+        },
+        crossed: l.crossed,
         steps: l.steps,
     })
 }
@@ -250,6 +260,7 @@ impl Lowerer<'_> {
                 touched.extend([q, k, v, decay, rate].map(|x| x.buffer));
                 touched.push(*out);
             }
+            Kind::CrossAttention { q, out, .. } => touched.extend([q.buffer, *out]),
             Kind::Attention { q, k, v, out, .. } => touched.extend([q.buffer, k.buffer, v.buffer, *out]),
             Kind::Binary { a, b, out, .. } => touched.extend([a.buffer, b.buffer, *out]),
             Kind::BinaryScalar { a, out, .. } | Kind::BinaryVector { a, out, .. } => touched.extend([a.buffer, *out]),
@@ -530,6 +541,9 @@ impl Lowerer<'_> {
             Op::NormAdd { eps } => self.norm_add(id, node, *eps),
             Op::Attention(a) => {
                 let Some(state) = a.state.as_deref() else {
+                    if let Some(crossed) = self.crossed(node, a) {
+                        return self.cross_attention(node, a, crossed);
+                    }
                     return self.fail(
                         node,
                         "expected attention with a KV state, which the pass `insert_states` adds",

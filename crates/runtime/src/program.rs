@@ -64,7 +64,7 @@ impl Program {
             Some(k) => k,
             None => Kernels::detect()?,
         };
-        let lowered = lower::lower(&graph, &bundle, &bindings, chunk_tokens, kernels)?;
+        let lowered = lower::lower(&graph, &bundle, &bindings, chunk_tokens, options.kv_dtype, kernels)?;
         let states = StatePlans::new(graph.states(), context_tokens, chunk_tokens, options.kv_dtype)?;
         // Some weights were read and kept in another form.
         bundle.intact()?;

@@ -1,7 +1,7 @@
 //! A lowered component as data: kernel calls over views of buffers.
 
 use crate::function::Island;
-use crate::lower::Given;
+use crate::lower::{Crossed, Given};
 use crate::{PEAK_LOGITS, Program};
 use cactus_ir::AttentionAttrs;
 use cactus_kernels::{Activation, BinaryOp, UnaryOp};
@@ -194,6 +194,15 @@ pub(crate) enum Kind {
         slopes: Option<PerHead>,
         out: Buffer,
     },
+    /// To keys and values that hold for the whole sequence, by their index in [`Lowered::crossed`].
+    CrossAttention {
+        crossed: usize,
+        q: View,
+        heads: usize,
+        attrs: AttentionAttrs,
+        sinks: Option<PerHead>,
+        out: Buffer,
+    },
     ShortConv {
         state: usize,
         x: View,
@@ -275,6 +284,7 @@ impl Kind {
             Kind::Head { .. } => "head",
             Kind::Logits { .. } => "logits",
             Kind::Attention { .. } => "attention",
+            Kind::CrossAttention { .. } => "cross_attention",
             Kind::ShortConv { .. } => "short_conv",
             Kind::Gated { .. } => "gated",
             Kind::GatedQuantize { .. } => "gated_quantize",
@@ -314,6 +324,7 @@ pub(crate) struct Lowered {
     pub(crate) tail_reads: Vec<(Buffer, usize)>,
     pub(crate) islands: Vec<Island>,
     pub(crate) given: Option<Given>,
+    pub(crate) crossed: Vec<Crossed>,
     /// Indices of stored tensors in the bundle.
     pub(crate) weights: Vec<usize>,
     /// Byte offset of each buffer in the arena.

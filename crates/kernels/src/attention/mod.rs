@@ -1,4 +1,5 @@
-//! Causal attention over the key-value cache (Vaswani et al. 2017, grouped query heads by Ainslie et al. 2023).
+//! Attention over the key-value cache (Vaswani et al. 2017, grouped query heads by Ainslie et al. 2023): causal, or to all
+//! that is held, as a decoder looks at what an encoder heard.
 //!
 //! # Algorithm
 //!
@@ -49,6 +50,9 @@ pub struct Attention<'a> {
     pub q_heads: usize,
     /// What products of queries and keys are multiplied by.
     pub scale: f32,
+    /// Whether a query sees the positions up to its own. If not, it sees those before its run, none of which is its own: keys
+    /// and values of another sequence.
+    pub causal: bool,
     /// How many positions up to its own a query sees; `None` for all.
     pub window: Option<usize>,
     /// How many positions a chunk has, within which a query sees; `None` for all.
@@ -68,6 +72,7 @@ impl Attention<'_> {
         Self {
             q_heads,
             scale,
+            causal: true,
             window: None,
             chunk: None,
             softcap: None,
@@ -93,16 +98,18 @@ impl Attention<'_> {
 }
 
 impl Exec<'_> {
-    /// Causal attention of the positions of `runs`, whose keys and values are in their pages of the memory `kv` already.
+    /// Attention of the positions of `runs`, whose keys and values are in their pages of the memory `kv` already.
     ///
     /// `q` holds a row for each position of the runs in order, `q_stride` elements apart, each beginning with `[q_heads,
     /// head_dim]`; `out [rows, q_heads * head_dim]`. Query head `h` reads KV head `h / (q_heads / kv_heads)`. The query at
-    /// position `p` of a sequence sees its positions `max(0, p + 1 - window, p - p % chunk)..=p`. Scores are `q·k * scale`,
+    /// position `p` of a sequence sees its positions `max(0, p + 1 - window, p - p % chunk)..=p`, or `0..past` of its run where
+    /// attention is not causal. Scores are `q·k * scale`,
     /// then `cap * tanh(score / cap)` with a `softcap`, then `slope * (key - p)` is added.
     ///
     /// # Panics
     /// When a slice is too short, `kv_heads` does not divide `q_heads`, the window or the chunk is 0, or a page of a block
-    /// that queries see is missing or beyond the memory.
+    /// that queries see is missing or beyond the memory; where attention that is not causal has a window, chunks or slopes, or
+    /// a run nothing to see.
     #[allow(clippy::too_many_arguments)]
     pub fn attention(
         &self,
@@ -133,6 +140,11 @@ impl Exec<'_> {
             attention.window != Some(0) && attention.chunk != Some(0),
             "attention: window or chunk of 0 positions"
         );
+        let distances = attention.window.is_some() || attention.chunk.is_some() || attention.slopes.is_some();
+        assert!(
+            attention.causal || !distances && runs.iter().all(|run| run.past > 0),
+            "attention to another sequence: nothing to see, or distances to it"
+        );
         for of_heads in [attention.sinks, attention.slopes].into_iter().flatten() {
             assert!(
                 of_heads.len() == q_heads,
@@ -143,8 +155,9 @@ impl Exec<'_> {
         if rows == 0 || q_heads == 0 {
             return;
         }
-        layout.check("attention", kv, runs, |run| {
-            attention.first_seen(run.past) / BLOCK_TOKENS..(run.past + run.rows).div_ceil(BLOCK_TOKENS)
+        layout.check("attention", kv, runs, |run| match attention.causal {
+            true => attention.first_seen(run.past) / BLOCK_TOKENS..(run.past + run.rows).div_ceil(BLOCK_TOKENS),
+            false => 0..run.past.div_ceil(BLOCK_TOKENS),
         });
 
         let group = q_heads / layout.kv_heads();
@@ -344,6 +357,9 @@ impl Tile<'_> {
     /// Positions that the queries of row `row` (counted within the run) see.
     #[inline(always)]
     fn seen(&self, row: usize) -> Range<usize> {
+        if !self.attention.causal {
+            return 0..self.run.past;
+        }
         let end = self.run.past + row + 1;
         self.attention.first_seen(end - 1)..end
     }
@@ -351,6 +367,9 @@ impl Tile<'_> {
     /// Queries that see any position of the block beginning at `base`.
     #[inline(always)]
     fn active(&self, base: usize) -> Range<usize> {
+        if !self.attention.causal {
+            return 0..self.queries();
+        }
         let first_position = self.run.past + self.rows.start;
         let begin = base.saturating_sub(first_position).min(self.rows.len());
         let end_position = self.attention.end_of_sight(base + BLOCK_TOKENS - 1);
@@ -382,7 +401,7 @@ impl Tile<'_> {
         let step = C::rows::<S>();
 
         let first_block = self.seen(self.rows.start).start / BLOCK_TOKENS;
-        let last_block = (self.run.past + self.rows.end - 1) / BLOCK_TOKENS;
+        let last_block = (self.seen(self.rows.end - 1).end - 1) / BLOCK_TOKENS;
         for block in first_block..=last_block {
             let base = block * BLOCK_TOKENS;
             let page = self.run.pages[block];

@@ -1,12 +1,13 @@
-//! Steps whose kernels are those of functions: rows go out of the arena and come back into it.
+//! Steps whose kernels are those of functions: rows go out of the arena and come back into it; and those that read what holds
+//! for a sequence.
 
-use super::{Call, RowInfo, floats};
+use super::{Call, RowInfo, floats, parts};
 use crate::function::Exchange;
 use crate::step::{Buffer, Input, Kind, Lowered, View};
 use crate::{Error, Result};
 use cactus_base::AlignedBuf;
 use cactus_ir::Bindings;
-use cactus_kernels::{DeltaRows, GatedDelta};
+use cactus_kernels::{Attention, BLOCK_TOKENS, DeltaRows, Exec, GatedDelta, KvLayout, KvRun};
 use std::ops::Range;
 
 /// Rows of the arena, and what every position has.
@@ -32,8 +33,41 @@ impl Rows<'_, '_> {
 /// What holds for a sequence: computed once.
 #[derive(Debug)]
 pub(crate) struct Held {
+    /// Empty where no step reads a value as it is.
     pub(crate) values: Vec<AlignedBuf>,
+    /// In the order of the program's.
+    pub(crate) crossed: Vec<Blocks>,
     pub(crate) bindings: Bindings,
+}
+
+/// Keys and values of a sequence that does not grow.
+#[derive(Debug)]
+pub(crate) struct Blocks {
+    memory: AlignedBuf,
+    pages: Vec<u32>,
+    positions: usize,
+}
+
+impl Blocks {
+    /// Stores `keys` and `values`, `[positions, heads, width]`.
+    pub(crate) fn new(exec: &Exec<'_>, layout: &KvLayout, keys: &[f32], values: &[f32]) -> Result<Blocks> {
+        let stride = layout.kv_heads() * layout.head_dim();
+        let positions = keys.len() / stride;
+        let blocks = positions.div_ceil(BLOCK_TOKENS);
+        let mut memory = AlignedBuf::zeroed(blocks * layout.bytes())?;
+        let pages: Vec<u32> = (0..u32::try_from(blocks).unwrap_or(u32::MAX)).collect();
+        let run = KvRun {
+            rows: positions,
+            past: 0,
+            pages: &pages,
+        };
+        exec.kv_append(layout, &mut memory, &[run], keys, stride, values, stride);
+        Ok(Blocks {
+            memory,
+            pages,
+            positions,
+        })
+    }
 }
 
 impl<'g> Exchange<'g> for Rows<'_, 'g> {
@@ -108,6 +142,63 @@ impl Call<'_> {
         for rows in self.rows.runs(rows.clone()) {
             let run = self.rows.runs[rows.start] as usize;
             compute(rows, self.runs[run].given)?;
+        }
+        Ok(())
+    }
+
+    /// Attention to what is given; queries of sequences that share it are computed together.
+    pub(super) fn cross_attention(&mut self, kind: &Kind, rows: &Range<usize>) -> Result<()> {
+        let Kind::CrossAttention {
+            crossed,
+            q,
+            heads,
+            attrs,
+            sinks,
+            out,
+        } = kind
+        else {
+            return Err(Error::Argument(
+                "a step has an unexpected kind; this is a bug, please report it".into(),
+            ));
+        };
+        let layout = &self.lowered.crossed[*crossed].layout;
+        let attention = Attention {
+            causal: false,
+            softcap: attrs.softcap,
+            sinks: sinks.as_ref().map(|x| x.numbers(self.program)),
+            ..Attention::plain(*heads, attrs.scale)
+        };
+        let (q_span, out_span) = (self.view_span(*q, rows), self.span(*out, q.width, rows));
+        let [queries, results] = parts(self.arena, [q_span, out_span]);
+        let (queries, results) = (floats(queries), floats(results));
+        let given = |rows: &Range<usize>| self.runs[self.rows.runs[rows.start] as usize].given;
+        let mut runs = self.rows.runs(rows.clone()).peekable();
+        while let Some(first) = runs.next() {
+            let held = given(&first);
+            let mut end = first.end;
+            while let Some(next) = runs.next_if(|next| held.zip(given(next)).is_some_and(|(a, b)| std::ptr::eq(a, b))) {
+                end = next.end;
+            }
+            let Some(blocks) = held.and_then(|held| held.crossed.get(*crossed)) else {
+                return Err(Error::Argument(
+                    "a sequence was given nothing to look at; this is a bug, please report it".into(),
+                ));
+            };
+            let here = first.start - rows.start..end - rows.start;
+            let run = KvRun {
+                rows: here.len(),
+                past: blocks.positions,
+                pages: &blocks.pages,
+            };
+            self.exec.attention(
+                layout,
+                &blocks.memory,
+                &[run],
+                &attention,
+                &queries[here.start * q.stride + q.offset..],
+                q.stride,
+                &mut results[here.start * q.width..here.end * q.width],
+            );
         }
         Ok(())
     }

@@ -3,10 +3,11 @@
 
 use super::{Lowerer, Place};
 use crate::function::Function;
+use crate::step::{Input, Kind, Step};
 use crate::{Error, Result};
 use cactus_bundle::Bundle;
-use cactus_ir::{Constraint, Def, Dim, Graph, NodeId, Op, PAST, SEQ, TensorType, ValueId};
-use cactus_kernels::Kernels;
+use cactus_ir::{AttentionAttrs, Constraint, Def, Dim, Graph, Node, NodeId, Op, PAST, SEQ, TensorType, ValueId};
+use cactus_kernels::{Kernels, KvLayout};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -17,6 +18,17 @@ pub(crate) struct Given {
     pub(crate) function: Function,
     /// Names of the inputs, in order.
     pub(crate) inputs: Vec<String>,
+    /// Of each value, whether a step reads it as it is; keys and values of attention are kept in blocks alone.
+    pub(crate) read: Vec<bool>,
+}
+
+/// Keys and values among what is given: they are kept as those of a cache are.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Crossed {
+    /// Indices of the keys and of the values, each `[1, positions, heads, width]`.
+    pub(crate) keys: usize,
+    pub(crate) values: usize,
+    pub(crate) layout: KvLayout,
 }
 
 /// Nodes that depend on `inputs` and constants alone.
@@ -120,8 +132,21 @@ impl Split {
         bundle: &Arc<Bundle>,
         bindings: &BTreeMap<String, String>,
         kernels: &'static Kernels,
+        steps: &[Step],
     ) -> Result<Given> {
+        let mut read = vec![false; self.values.len()];
+        for step in steps {
+            let Kind::Island { inputs, .. } = &step.kind else {
+                continue;
+            };
+            for input in inputs {
+                if let Input::Given(index) = input {
+                    read[*index] = true;
+                }
+            }
+        }
         Ok(Given {
+            read,
             function: Function::of(self.graph, Arc::clone(bundle), bindings, kernels)?,
             inputs: self.inputs,
         })
@@ -134,5 +159,53 @@ impl Lowerer<'_> {
         for (i, &v) in split.values.iter().enumerate() {
             self.places.insert(v, Place::Given(i));
         }
+    }
+
+    /// The keys and values that attention without a state reads, where they are given and every query sees all of them.
+    pub(super) fn crossed(&mut self, node: &Node, a: &AttentionAttrs) -> Option<usize> {
+        let given = |v: ValueId| match self.places.get(&v) {
+            Some(Place::Given(index)) => Some(*index),
+            _ => None,
+        };
+        let (Some(keys), Some(values)) = (given(node.inputs[1]), given(node.inputs[2])) else {
+            return None;
+        };
+        let sees_all = !a.causal && a.window.is_none() && a.chunk.is_none() && !a.slopes;
+        let shape = &self.graph.ty(node.inputs[1]).shape;
+        let (heads, width) = match (&shape[..], self.graph.ty(node.inputs[2]).shape == *shape) {
+            ([one, _, heads, width], true) if one.is(1) => (heads.as_known(), width.as_known()),
+            _ => return None,
+        };
+        let operands = 3 + usize::from(a.sinks);
+        let (true, Some(heads), Some(width)) = (sees_all && node.inputs.len() == operands, heads, width) else {
+            return None;
+        };
+        let Ok(layout) = KvLayout::new(heads, width, self.dtype) else {
+            return None;
+        };
+        let crossed = Crossed { keys, values, layout };
+        if let Some(index) = self.crossed.iter().position(|c| *c == crossed) {
+            return Some(index);
+        }
+        self.crossed.push(crossed);
+        Some(self.crossed.len() - 1)
+    }
+
+    pub(super) fn cross_attention(&mut self, node: &Node, a: &AttentionAttrs, crossed: usize) -> Result<()> {
+        let out = node.outputs[0];
+        let q = self.view(node, node.inputs[0])?;
+        let heads = self.graph.ty(out).shape[2].as_known().unwrap_or(0);
+        let sinks = a.sinks_operand().map(|i| self.of_heads(node, i)).transpose()?;
+        let buffer = self.fresh(node, out, q.width)?;
+        let kind = Kind::CrossAttention {
+            crossed,
+            q,
+            heads,
+            attrs: a.clone(),
+            sinks,
+            out: buffer,
+        };
+        self.push(node, kind);
+        Ok(())
     }
 }

@@ -16,6 +16,7 @@ struct Mark {
     steps: usize,
     requests: usize,
     islands: usize,
+    crossed: usize,
     placed: usize,
 }
 
@@ -64,6 +65,7 @@ impl Lowerer<'_> {
             steps: self.steps.len(),
             requests: self.requests.len(),
             islands: self.islands.len(),
+            crossed: self.crossed.len(),
             placed: self.placed.len(),
         }
     }
@@ -73,6 +75,7 @@ impl Lowerer<'_> {
         self.steps.truncate(mark.steps);
         self.requests.truncate(mark.requests);
         self.islands.truncate(mark.islands);
+        self.crossed.truncate(mark.crossed);
         for v in self.placed.drain(mark.placed..) {
             self.places.remove(&v);
         }
