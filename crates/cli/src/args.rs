@@ -5,6 +5,7 @@ mod capture;
 mod measure;
 mod route;
 mod transcribe;
+mod vad;
 
 pub(crate) use answer::{AnswerArgs, Thinking, WrongArgument};
 use cactus_passes::Bits;
@@ -14,6 +15,7 @@ pub(crate) use measure::{CalibrateArgs, CalibrateTask, EvalArgs, EvalTask};
 pub(crate) use route::{AuthCommand, RouteArgs, RouteCommand};
 use std::path::PathBuf;
 pub(crate) use transcribe::{TranscribeArgs, TranscriptFormat};
+pub(crate) use vad::{SpansFormat, VadArgs};
 
 /// Run language models on this machine's CPU.
 #[derive(Debug, Parser)]
@@ -33,6 +35,8 @@ pub(crate) enum Command {
     Run(Box<RunArgs>),
     /// Write down what is said in recordings
     Transcribe(Box<TranscribeArgs>),
+    /// Find where somebody speaks in recordings
+    Vad(Box<VadArgs>),
     /// Serve models over HTTP, with the APIs of OpenAI, Anthropic and Ollama and a chat page
     #[command(after_help = SERVE, mut_arg("context", |arg| arg.default_value("8192")))]
     Serve(Box<ServeArgs>),

@@ -41,9 +41,13 @@ pub(crate) fn gguf(data: &[u8]) -> bool {
     config::config(&source).is_ok_and(|config| build(&config))
 }
 
-/// A safetensors file.
+/// A safetensors file, and the model that it is where it says so by its tensors.
 pub(crate) fn safetensors(data: &[u8]) -> bool {
     let bytes: SharedBytes = Arc::new(data.to_vec());
+    if let Ok((config, source)) = cactus_import::silero::read(Path::new("fuzzed.safetensors"), Arc::clone(&bytes)) {
+        read_all(&source);
+        build(&config);
+    }
     let source = SafetensorsSource::from_bytes(Path::new("fuzzed.safetensors"), bytes);
     source.is_ok_and(|source| {
         read_all(&source);

@@ -156,11 +156,32 @@ pub(crate) fn safetensors_files() -> Vec<Vec<u8>> {
             }),
             &[0x3c; 18],
         ),
+        silero(&file),
     ]
+}
+
+/// The least Silero VAD.
+fn silero(file: &dyn Fn(&Value, &[u8]) -> Vec<u8>) -> Vec<u8> {
+    let tensors: &[(&str, &[usize])] = &[
+        ("stft_conv.weight", &[10, 1, 8]),
+        ("conv1.weight", &[1, 5, 3]),
+        ("conv2.weight", &[1, 1, 3]),
+        ("conv3.weight", &[1, 1, 3]),
+        ("conv4.weight", &[1, 1, 3]),
+        ("lstm_cell.weight_hh", &[4, 1]),
+    ];
+    let (mut header, mut end) = (json!({}), 0);
+    for (name, shape) in tensors {
+        let start = end;
+        end += 4 * shape.iter().product::<usize>();
+        header[*name] = json!({"dtype": "F32", "shape": shape, "data_offsets": [start, end]});
+    }
+    file(&header, &vec![0x3c; end])
 }
 
 pub(crate) fn hf_configs() -> Vec<Vec<u8>> {
     let mut all = [files("models", "/config.json"), files("speech", "/config.json")].concat();
+    all.push(br#"{"model_type": "silero_vad", "fft_samples": 8, "widths": [2, 1, 1, 2], "hidden_size": 1}"#.to_vec());
     let scaling = [
         json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
             "original_max_position_embeddings": 64}),

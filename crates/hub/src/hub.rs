@@ -50,6 +50,8 @@ pub enum Format {
     CTranslate2,
     /// A Whisper file of whisper.cpp.
     Ggml,
+    /// A file of tensors that is a model by itself, as Silero VAD is published.
+    Safetensors,
     /// A bundle of this project.
     Bundle,
 }
@@ -239,7 +241,15 @@ fn missing(path: &Path) -> Error {
     }
 }
 
-/// The form of the file or folder `path`, and the path to use: for a folder that holds one GGUF file, that file.
+/// The file of Silero VAD in the folder of its package.
+const SILERO: &str = "silero_vad_16k.safetensors";
+
+fn is_safetensors(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e.eq_ignore_ascii_case("safetensors"))
+}
+
+/// The form of the file or folder `path`, and the path to use: for a folder that holds one GGUF file or Silero VAD,
+/// that file.
 ///
 /// # Errors
 /// [`crate::ErrorKind::NotFound`] where it does not exist, [`crate::ErrorKind::Unsupported`] where it is none of the
@@ -260,6 +270,7 @@ pub fn format_of(path: &Path) -> Result<(PathBuf, Format)> {
         let file = File::open(path).at("open", path)?;
         file.take(4).read_to_end(&mut magic).at("read", path)?;
         return match &magic[..] {
+            _ if is_safetensors(path) => Ok((path.to_path_buf(), Format::Safetensors)),
             b"GGUF" => Ok((path.to_path_buf(), Format::Gguf)),
             b"lmgg" => Ok((path.to_path_buf(), Format::Ggml)),
             begins => unsupported(&format!(
@@ -283,6 +294,10 @@ pub fn format_of(path: &Path) -> Result<(PathBuf, Format)> {
     }
     if has_safetensors && path.join("config.json").is_file() {
         return Ok((path.to_path_buf(), Format::HuggingFace));
+    }
+    let silero = path.join(SILERO);
+    if silero.is_file() {
+        return Ok((silero, Format::Safetensors));
     }
     if !has_safetensors && path.join("model.bin").is_file() {
         return Ok((path.to_path_buf(), Format::CTranslate2));
@@ -316,6 +331,8 @@ mod tests {
         put("bad/m.gguf", b"PK\x03\x04");
         put("ct2/model.bin", b"");
         put("ggml-tiny.bin", b"lmgg");
+        put("vad/silero_vad_16k.safetensors", b"");
+        put("vad/silero_vad.onnx", b"");
         put("hf/config.json", b"{}");
         put("hf/model.safetensors", b"");
         put("half/config.json", b"{}");
@@ -327,6 +344,8 @@ mod tests {
         assert_eq!(of("b").unwrap(), Format::Bundle);
         assert_eq!(of("ct2").unwrap(), Format::CTranslate2);
         assert_eq!(of("ggml-tiny.bin").unwrap(), Format::Ggml);
+        assert_eq!(of("vad").unwrap(), Format::Safetensors);
+        assert_eq!(of("hf/model.safetensors").unwrap(), Format::Safetensors);
         for (path, kind, word) in [
             ("absent", ErrorKind::NotFound, "absent"),
             ("two", ErrorKind::Unsupported, "several"),

@@ -161,11 +161,13 @@ pub fn convert_calibrated(
         .iter()
         .map(|component| Part::new(component, options))
         .collect::<Result<_>>()?;
+    let exact = Policy::uniform(Bits::ThirtyTwo);
+    let policy = if def.exact { &exact } else { &options.policy };
     let mut storage = BTreeMap::new();
     let mut weights: Vec<Planned<'_>> = Vec::new();
     let mut known: BTreeMap<String, usize> = BTreeMap::new();
     for part in &parts {
-        let chosen = cactus_passes::choose_storage(&part.optimized, &options.policy);
+        let chosen = cactus_passes::choose_storage(&part.optimized, policy);
         for (v, expr) in part.optimized.weights() {
             let value = part.optimized.value(v);
             let dims = value.ty.known_shape().unwrap_or_default();
@@ -211,7 +213,11 @@ pub fn convert_calibrated(
     let mut notes = notes(&unused_tensors(&def, &*model.tensors));
     notes.extend(unclear);
     let chosen: Vec<_> = storage.iter().map(|(name, c)| (name.clone(), c.storage)).collect();
-    notes.extend(options.policy.idle_rules(&chosen));
+    notes.extend(policy.idle_rules(&chosen));
+    if *policy != options.policy {
+        let what = "the weights keep 32 bits: the model is small, and thresholds are set by its probabilities";
+        notes.push(what.to_owned());
+    }
     let source_types = crate::requantized::note(&*model.tensors, &weights);
     let weights_bytes = writer.weights_bytes();
     let explanation: String = parts.iter().map(|p| p.report.to_string()).collect();

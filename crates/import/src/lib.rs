@@ -1,4 +1,4 @@
-//! Front ends: Hugging Face folders, GGUF files, Whisper models of CTranslate2 and whisper.cpp, programs saved by
+//! Front ends: Hugging Face folders, GGUF files, Whisper models of CTranslate2 and whisper.cpp, Silero VAD, programs saved by
 //! `torch.export` and files of weights become bundles.
 //!
 //! Purpose: to read a model from where it is published. All front ends of models speak one convention, that of Hugging Face
@@ -24,6 +24,7 @@ pub mod pt2;
 mod ranks;
 mod requantized;
 mod safetensors;
+pub mod silero;
 mod source;
 mod speech;
 pub mod state_dict;

@@ -1,6 +1,6 @@
 //! What a front end hands to the converter.
 
-use crate::{Error, Result, ctranslate2, ggml, gguf, hf};
+use crate::{Error, Result, ctranslate2, ggml, gguf, hf, silero};
 use cactus_tensor::Tensor;
 use serde_json::Value;
 use std::ops::Range;
@@ -54,7 +54,7 @@ pub struct TokenizerFiles {
 
 /// A model as a front end found it, before conversion.
 pub struct SourceModel {
-    /// What form the source has, as a provenance record names it: `huggingface`, `gguf`, `ctranslate2`, `ggml`.
+    /// What form the source has, as a provenance record names it: `huggingface`, `gguf`, `ctranslate2`, `ggml`, `silero`.
     pub format: &'static str,
     /// `config.json`, or what it would be.
     pub config: Value,
@@ -76,14 +76,17 @@ impl std::fmt::Debug for SourceModel {
     }
 }
 
-/// Opens a Hugging Face folder, a GGUF file, or a Whisper model as a folder of CTranslate2 or a file of whisper.cpp,
-/// whichever `path` is.
+/// Opens a Hugging Face folder, a GGUF file, a Whisper model as a folder of CTranslate2 or a file of whisper.cpp, or the tensors
+/// of Silero VAD, whichever `path` is.
 ///
 /// # Errors
 /// [`crate::ErrorKind::Missing`] where nothing is there, [`crate::ErrorKind::Unsupported`] where it is none of them,
 /// otherwise as [`hf::open_folder`], [`gguf::open_file`], [`ctranslate2::open_folder`] and [`ggml::open_file`].
 pub fn open(path: &Path) -> Result<SourceModel> {
     let about = std::fs::metadata(path).map_err(|e| Error::reading(path, e))?;
+    if let Some(file) = silero::file_of(path) {
+        return silero::open_file(&file);
+    }
     if about.is_dir() && ctranslate2::is_folder(path) {
         return ctranslate2::open_folder(path);
     }
@@ -103,7 +106,7 @@ pub fn open(path: &Path) -> Result<SourceModel> {
 
 fn not_a_model(path: &Path) -> Error {
     Error::unsupported(
-        "expected a GGUF file (which starts with `GGUF`), a Whisper file of whisper.cpp, or a folder with `config.json` and `model.safetensors`",
+        "expected a GGUF file (which starts with `GGUF`), a Whisper file of whisper.cpp, Silero VAD's `silero_vad_16k.safetensors`, or a folder with `config.json` and `model.safetensors`",
     )
     .in_file(path)
 }

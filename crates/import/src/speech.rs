@@ -5,10 +5,10 @@
 
 use crate::{Error, Result, SourceModel};
 use cactus_bundle::{
-    Decoding, Edges, FrontEnd, LogMel, Logarithm, MelScale, Normalization, Prompted, SPEECH_VERSION, Speech,
+    Chunks, Decoding, Edges, FrontEnd, LogMel, Logarithm, MelScale, Normalization, Prompted, SPEECH_VERSION, Speech,
     Timestamps, Window, WindowFunction,
 };
-use cactus_models::{ModelDef, SoundDef};
+use cactus_models::{ActivityDef, ModelDef, SoundDef};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,6 +25,11 @@ const STAMP_MS: u32 = 20;
 /// # Errors
 /// Where a token is named that the vocabulary does not have.
 pub(crate) fn record(def: &ModelDef, model: &SourceModel) -> Result<(Option<Speech>, Option<String>)> {
+    if let Some(activity) = def.activity {
+        let speech = finder(activity);
+        speech.check(def.vocab_size).map_err(Error::malformed)?;
+        return Ok((Some(speech), None));
+    }
     let Some(sound) = def.sound else {
         return Ok((None, None));
     };
@@ -46,6 +51,22 @@ pub(crate) fn record(def: &ModelDef, model: &SourceModel) -> Result<(Option<Spee
     };
     speech.check(def.vocab_size).map_err(Error::malformed)?;
     Ok((Some(speech), None))
+}
+
+/// The record of a model that finds speech.
+fn finder(activity: ActivityDef) -> Speech {
+    // A family's sizes are small.
+    let samples = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    Speech {
+        version: SPEECH_VERSION,
+        window: None,
+        front_end: FrontEnd::Chunks(Chunks {
+            sample_rate_hz: activity.sample_rate_hz,
+            chunk_samples: samples(activity.chunk_samples),
+            context_samples: samples(activity.context_samples),
+        }),
+        decoding: Decoding::Activity {},
+    }
 }
 
 /// The front end of every Whisper (`log_mel_spectrogram` of OpenAI's implementation).

@@ -27,8 +27,8 @@ const MAX_RANK: usize = 4;
 pub fn is_weights_file(path: &Path) -> bool {
     let extension = path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
     let named = extension.is_some_and(|e| e == "safetensors" || STATE_DICTS.contains(&e.as_str()));
-    // Whole models of whisper.cpp are called `.bin`, too.
-    path.is_file() && named && !crate::ggml::is_file(path)
+    // Whole models of whisper.cpp are called `.bin`, too, and Silero VAD is tensors alone.
+    path.is_file() && named && !crate::ggml::is_file(path) && !crate::silero::is_file(path)
 }
 
 /// Opens a file of tensors by name.

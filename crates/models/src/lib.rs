@@ -23,8 +23,9 @@ mod qwen2;
 mod qwen3;
 mod registry;
 mod rope;
+mod silero_vad;
 mod smollm3;
 mod whisper;
 
 pub use error::{Error, ErrorKind, Result};
-pub use registry::{ComponentDef, FAMILIES, Family, ModelDef, SoundDef, build};
+pub use registry::{ActivityDef, ComponentDef, FAMILIES, Family, ModelDef, SoundDef, build};

@@ -1,7 +1,9 @@
 //! The table of families: `model_type` of a configuration to the function that builds its graph.
 
 use crate::config::{Config, Dims, describe};
-use crate::{Error, ErrorKind, Result, gemma3_text, layers, lfm2, llama, mistral, qwen2, qwen3, smollm3, whisper};
+use crate::{
+    Error, ErrorKind, Result, gemma3_text, layers, lfm2, llama, mistral, qwen2, qwen3, silero_vad, smollm3, whisper,
+};
 use cactus_ir::{Graph, GraphBuilder};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -10,10 +12,14 @@ use std::collections::HashSet;
 pub(crate) const DECODER: &str = "decoder";
 /// Name of the component that hears.
 pub(crate) const ENCODER: &str = "encoder";
+/// Name of the component that finds speech.
+pub(crate) const DETECTOR: &str = "detector";
 /// Task of a model of one component, from token ids to next-token logits.
 pub(crate) const CAUSAL_LM: &str = "causal_lm_logits";
 /// Task of an encoder of sound, and a decoder that writes what was said.
 pub(crate) const TRANSCRIPTION: &str = "seq2seq_transcription";
+/// Task of a model that says when somebody speaks.
+pub(crate) const ACTIVITY: &str = "voice_activity";
 
 /// One graph of a model.
 #[derive(Clone, Debug)]
@@ -40,19 +46,35 @@ pub struct SoundDef {
     pub positions: usize,
 }
 
+/// How a model that finds speech takes sound: chunk after chunk, with a few samples of the chunk before in front.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ActivityDef {
+    /// Samples a second.
+    pub sample_rate_hz: u32,
+    /// New samples for each probability.
+    pub chunk_samples: usize,
+    /// Samples before them.
+    pub context_samples: usize,
+}
+
 /// A model as its configuration describes it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ModelDef {
     /// The `model_type` it was built by.
     pub family: &'static str,
-    /// What it is for, as bundles say it: `causal_lm_logits`, `seq2seq_transcription`.
+    /// What it is for, as bundles say it: `causal_lm_logits`, `seq2seq_transcription`, `voice_activity`.
     pub task: &'static str,
     /// Its graphs, in the order in which they run. A language model has one, `decoder`, with the input `input_ids`
     /// `i64[batch, seq]` and the output `logits` `f32[batch, seq, vocab]`.
     pub components: Vec<ComponentDef>,
     /// What it hears, where it does.
     pub sound: Option<SoundDef>,
+    /// How it takes sound, where it finds speech.
+    pub activity: Option<ActivityDef>,
+    /// Whether its weights keep 32 bits, whatever is asked for: it is small, and thresholds are set by its results.
+    pub exact: bool,
     /// Positions the model was made for.
     pub context_tokens: usize,
     /// Rows of the embedding; at least the number of tokens of the tokenizer.
@@ -76,7 +98,7 @@ impl ModelDef {
     /// The graph that continues a sequence: all of a language model.
     ///
     /// # Panics
-    /// Never: every family has one, which its tests hold.
+    /// Never: every family has a component, which its tests hold. One that continues nothing has one alone.
     pub fn decoder(&self) -> &Graph {
         let decoder = self.components.iter().find(|c| c.continues);
         &decoder.unwrap_or(&self.components[0]).graph
@@ -136,6 +158,11 @@ pub const FAMILIES: &[Family] = &[
         model_type: "qwen3",
         models: "Qwen3 (dense)",
         build: qwen3::build,
+    },
+    Family {
+        model_type: "silero_vad",
+        models: "Silero VAD 5 and 6 (16 kHz)",
+        build: silero_vad::build,
     },
     Family {
         model_type: "smollm3",
@@ -203,6 +230,8 @@ pub(crate) fn assemble(c: &Config<'_>, dims: &Dims, components: Vec<ComponentDef
         task: CAUSAL_LM,
         components,
         sound: None,
+        activity: None,
+        exact: false,
         context_tokens: dims.context,
         vocab_size: dims.vocab,
         hidden_size: dims.hidden,

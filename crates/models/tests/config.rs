@@ -188,7 +188,7 @@ fn bad_configurations_name_the_field() {
         (
             json!({"model_type": "gpt_neox"}),
             Architecture,
-            "architecture `gpt_neox` is not supported; supported are gemma3_text, lfm2, llama, mistral, qwen2, qwen3, smollm3, whisper",
+            "architecture `gpt_neox` is not supported; supported are gemma3_text, lfm2, llama, mistral, qwen2, qwen3, silero_vad, smollm3, whisper",
         ),
         (json!({"model_type": long}), Architecture, "a string of 1048576 bytes"),
         (
@@ -424,4 +424,39 @@ fn deepest_model_builds() {
     let types = vec!["full_attention"; 512];
     let def = built(with("qwen3", json!({"num_hidden_layers": 512, "layer_types": types})));
     assert_eq!(def.decoder().weights().len(), 512 * 11 + 2);
+}
+
+#[test]
+fn silero_vad_names_the_field_that_is_wrong() {
+    let config = |changes: Value| {
+        let mut config = json!({
+            "model_type": "silero_vad", "fft_samples": 256, "widths": [128, 64, 64, 128], "hidden_size": 128,
+        });
+        for (key, value) in changes.as_object().unwrap() {
+            config[key] = value.clone();
+        }
+        config
+    };
+    let activity = built(config(json!({}))).activity.unwrap();
+    assert_eq!(
+        (
+            activity.sample_rate_hz,
+            activity.chunk_samples,
+            activity.context_samples
+        ),
+        (16_000, 512, 64)
+    );
+    for (changes, field) in [
+        (json!({"fft_samples": 0}), "fft_samples"),
+        (json!({"fft_samples": 252}), "fft_samples"),
+        (json!({"fft_samples": 1u64 << 40}), "fft_samples"),
+        (json!({"widths": [1, 2, 3]}), "widths"),
+        (json!({"widths": [1, 2, 3, 0]}), "widths"),
+        (json!({"widths": null}), "widths"),
+        (json!({"hidden_size": null}), "hidden_size"),
+        (json!({"hidden_size": 1 << 20}), "hidden_size"),
+    ] {
+        let error = build(&config(changes)).unwrap_err().to_string();
+        assert!(error.contains(field), "{error}");
+    }
 }

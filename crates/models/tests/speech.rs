@@ -112,12 +112,50 @@ fn whisper_en() {
     check("whisper_en");
 }
 
+/// Chunks one after the other, and all of them at once.
+#[test]
+fn silero_vad() {
+    let folder = folder().join("silero_vad");
+    let weights = read(&folder.join("silero_vad_16k.safetensors"));
+    let expected = read(&folder.join("expected.safetensors"));
+    let config = serde_json::json!({
+        "model_type": "silero_vad", "fft_samples": 32, "widths": [12, 8, 8, 10], "hidden_size": 20,
+    });
+    let def = cactus_models::build(&config).unwrap();
+    assert!(def.unread(weights.keys().map(String::as_str)).is_empty());
+    assert!(def.exact && def.sound.is_none() && def.task == "voice_activity");
+    let activity = def.activity.unwrap();
+    let (chunk, context) = (activity.chunk_samples, activity.context_samples);
+    assert_eq!((activity.sample_rate_hz, chunk, context), (2000, 64, 8));
+    let source = |name: &str| -> cactus_reference::Result<Tensor> { Ok(weights[name].clone()) };
+    let graph = &def.components[0].graph;
+    let interpreter = Interpreter::new(graph, &source).unwrap();
+    let mut sound = vec![0.0; context];
+    sound.extend_from_slice(expected["sound"].as_f32().unwrap());
+    let count = (sound.len() - context).div_ceil(chunk);
+    sound.resize(context + count * chunk, 0.0);
+    for at_once in [1, 7, count] {
+        let mut found = Vec::new();
+        let mut state = Tensor::from_f32([2, 1, 20], vec![0.0; 40]).unwrap();
+        let chunks: Vec<&[f32]> = (0..count).map(|i| &sound[i * chunk..][..context + chunk]).collect();
+        for part in chunks.chunks(at_once) {
+            let samples = Tensor::from_f32([part.len(), context + chunk], part.concat()).unwrap();
+            let inputs = Tensors::from([("samples".to_owned(), samples), ("state".to_owned(), state)]);
+            let mut outputs = interpreter.run(&inputs, &mut States::new(graph).unwrap()).unwrap();
+            found.extend_from_slice(outputs["probabilities"].as_f32().unwrap());
+            state = outputs.remove("next_state").unwrap();
+        }
+        assert_near("probabilities", &found, &expected["probabilities"]);
+        assert_near("the state", state.as_f32().unwrap(), &expected["state"]);
+    }
+}
+
 #[test]
 fn golden_cases_are_all_tested() {
     let cases = std::fs::read_dir(folder()).unwrap();
     let mut cases: Vec<String> = cases.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     cases.sort();
-    assert_eq!(cases, ["whisper", "whisper_en"]);
+    assert_eq!(cases, ["silero_vad", "whisper", "whisper_en"]);
 }
 
 /// A window of fewer frames has the first positions; one of an odd number ends in half a position.

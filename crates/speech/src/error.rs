@@ -36,6 +36,9 @@ pub enum Error {
     /// See [`ErrorKind::Sound`].
     #[error(transparent)]
     Sound(#[from] cactus_audio::Error),
+    /// A sample that is no number, with its place. See [`ErrorKind::Sound`].
+    #[error("{0}")]
+    Samples(String),
     /// See [`ErrorKind::Cancelled`].
     #[error("the transcription was stopped")]
     Cancelled,
@@ -48,7 +51,7 @@ impl Error {
         match self {
             Error::Model(_) | Error::Bundle(_) | Error::Runtime(_) | Error::Engine(_) => ErrorKind::Model,
             Error::Option(_) => ErrorKind::Option,
-            Error::Sound(_) => ErrorKind::Sound,
+            Error::Sound(_) | Error::Samples(_) => ErrorKind::Sound,
             Error::Cancelled => ErrorKind::Cancelled,
         }
     }

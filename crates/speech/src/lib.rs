@@ -1,4 +1,4 @@
-//! Transcription: what is said in a recording, with times.
+//! Transcription: what is said in a recording, with times; and where somebody speaks at all.
 //!
 //! ```text
 //! samples ─► features (audio) ─► windows ─► encoder ─► decoder, held to rules ─► segments with times
@@ -11,16 +11,24 @@
 //! wrong, and silence by the probability of no speech.
 //!
 //! It may depend on `engine`, `audio` and what is below them. It deliberately reads no files of sound (see `cactus_audio::decode`), opens
-//! no microphone, and knows no format of subtitles. Live streams and voice activity belong here and are not built yet.
+//! no microphone, and knows no format of subtitles. Live streams belong here and are not built yet.
+//!
+//! A [`Vad`] is a bundle that finds speech. It gives a probability for each chunk of sound; [`SpeechSpans`] makes spans of them,
+//! and a [`Transcriber`] can be given those alone ([`Transcriber::transcribe_spans`]).
 #![forbid(unsafe_code)]
 
 mod error;
 mod features;
 mod prompted;
 mod rules;
+mod silence;
+mod spans;
 mod transcriber;
 mod transcript;
+mod vad;
 
 pub use error::{Error, ErrorKind, Result};
+pub use spans::{Span, SpanOptions, SpeechSpans};
 pub use transcriber::{Progress, TranscribeOptions, Transcriber};
 pub use transcript::{Segment, Transcript};
+pub use vad::Vad;

@@ -73,6 +73,13 @@ impl Transcriber {
                 folder.display()
             )));
         };
+        if let Decoding::Activity {} = speech.decoding {
+            let what = format!(
+                "`{}` does not transcribe: it finds where somebody speaks",
+                folder.display()
+            );
+            return Err(Error::Model(what));
+        }
         let Some(stretch) = speech.window else {
             return Err(unknown("decoding without windows", &speech.decoding));
         };

@@ -149,7 +149,15 @@ pub fn bundle(hub: &Hub, name: &str, wanted: &Wanted, watcher: &Rc<dyn Watcher>)
         Some(key) => key.clone(),
         None => local_key(&fetched.path)?,
     };
-    let path = hub.cache().bundle_dir(&key, &variant)?;
+    // What is a file of tensors alone is small, and keeps its 32 bits.
+    let wanted = &match fetched.format {
+        Format::Safetensors => Wanted {
+            bits: Bits::ThirtyTwo,
+            ..wanted.clone()
+        },
+        _ => wanted.clone(),
+    };
+    let path = hub.cache().bundle_dir(&key, &self::variant(wanted))?;
     let _held = hub.cache().lock(&key, &mut Fetching(&**watcher))?;
     if !wanted.reconvert && is_made(&path, wanted.bits) {
         return Ok(path);

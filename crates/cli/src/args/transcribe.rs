@@ -40,6 +40,12 @@ pub(crate) struct TranscribeArgs {
     /// Write English, whatever is spoken
     #[arg(long)]
     pub(crate) translate: bool,
+    /// Find speech first, with this model (see `cactus vad`), and transcribe it alone
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) vad: Option<String>,
+    /// With `--vad`: speech begins at this probability. Lower it where speech is missed
+    #[arg(long, value_name = "PROBABILITY", default_value_t = 0.5, requires = "vad")]
+    pub(crate) vad_threshold: f64,
     /// Let the model read so many tokens of the text before. Names are spelled alike then, but mistakes carry on
     #[arg(long, value_name = "TOKENS", default_value_t = 0)]
     pub(crate) carry: usize,

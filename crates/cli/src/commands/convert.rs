@@ -34,7 +34,11 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
     }
     cactus_bundle::check_destination(&args.destination, args.force)?;
     let options = ConvertOptions {
-        policy: chosen_policy(args)?,
+        policy: match fetched.format {
+            // A model of tensors alone is small, and keeps its 32 bits.
+            Format::Safetensors => Policy::uniform(Bits::ThirtyTwo),
+            _ => chosen_policy(args)?,
+        },
         replace: args.force,
         adapter: args.lora.clone(),
         name: fetched.record.as_ref().map(|r| r.id.clone()),

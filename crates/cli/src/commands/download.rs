@@ -32,6 +32,7 @@ fn format_name(format: Format) -> &'static str {
         Format::Ggml => "ggml",
         Format::CTranslate2 => "ctranslate2",
         Format::HuggingFace => "huggingface",
+        Format::Safetensors => "safetensors",
         Format::Bundle => "bundle",
         _ => "other",
     }

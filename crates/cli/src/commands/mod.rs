@@ -22,6 +22,7 @@ mod serve;
 mod tokenize;
 mod transcribe;
 mod transpile;
+mod vad;
 
 use crate::args::{Cli, Command};
 use anyhow::Result;
@@ -31,6 +32,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Run(a) => return run::run(&a),
         Command::Transcribe(a) => transcribe::run(&a)?,
+        Command::Vad(a) => vad::run(&a)?,
         Command::Serve(a) => serve::run(&a)?,
         Command::Convert(a) => convert::run(&a)?,
         Command::Transpile(a) => return transpile::run(&a),

@@ -1,12 +1,13 @@
 //! Writing down what is said in recordings.
 
+use super::vad;
 use crate::args::{ModelArgs, TranscribeArgs, TranscriptFormat};
 use crate::progress::{Unit, bar, spinner};
 use crate::{model, output};
 use anyhow::{Context as _, Result, bail};
 use cactus_audio::decode::{self, Limits};
 use cactus_engine::CancelToken;
-use cactus_speech::{Segment, TranscribeOptions, Transcriber, Transcript};
+use cactus_speech::{Progress, Segment, SpanOptions, TranscribeOptions, Transcriber, Transcript, Vad};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::BufReader;
@@ -22,10 +23,23 @@ pub(crate) fn run(args: &TranscribeArgs) -> Result<()> {
     })?;
     let loading = spinner("loading");
     let mut transcriber = Transcriber::load(&bundle, args.threads.map(usize::from))?;
+    let vad = args
+        .vad
+        .as_ref()
+        .map(|name| vad::load(name, args.reconvert, args.source.offline));
     loading.finish_and_clear();
+    let mut vad = vad.transpose()?;
+    if let Some(vad) = &vad
+        && vad.sample_rate_hz() != transcriber.sample_rate_hz()
+    {
+        let (one, other) = (vad.sample_rate_hz(), transcriber.sample_rate_hz());
+        bail!(
+            "the model of `--vad` takes {one} samples a second, and the one that transcribes {other}; they should take as many"
+        );
+    }
     let mut failed = 0;
     for file in &args.files {
-        if let Err(error) = one(&mut transcriber, file, args) {
+        if let Err(error) = one(&mut transcriber, vad.as_mut(), file, args) {
             if args.files.len() == 1 {
                 return Err(error);
             }
@@ -39,7 +53,7 @@ pub(crate) fn run(args: &TranscribeArgs) -> Result<()> {
     }
 }
 
-fn one(transcriber: &mut Transcriber, file: &Path, args: &TranscribeArgs) -> Result<()> {
+fn one(transcriber: &mut Transcriber, vad: Option<&mut Vad>, file: &Path, args: &TranscribeArgs) -> Result<()> {
     let named = || format!("`{}` cannot be transcribed", file.display());
     let source = BufReader::new(File::open(file).with_context(named)?);
     let samples = decode::load(source, transcriber.sample_rate_hz(), Limits::default()).with_context(named)?;
@@ -53,13 +67,26 @@ fn one(transcriber: &mut Transcriber, file: &Path, args: &TranscribeArgs) -> Res
         carry_tokens: args.carry,
     };
     let seconds = samples.len() as f64 / f64::from(transcriber.sample_rate_hz());
+    let found = SpanOptions {
+        threshold: args.vad_threshold,
+        ..SpanOptions::for_transcription()
+    };
+    let spans = vad
+        .map(|vad| vad.spans(&samples, &found))
+        .transpose()
+        .with_context(named)?;
     let bar = bar(seconds.ceil() as u64, "transcribing", Unit::Of("seconds"));
-    let told = transcriber.transcribe(&samples, &options, &CancelToken::new(), &mut |progress| {
+    let mut each = |progress: Progress<'_>| {
         bar.set_position(progress.done_s as u64);
         if args.format == TranscriptFormat::Text {
             bar.suspend(|| progress.segments.iter().for_each(|s| output::line(line(s))));
         }
-    });
+    };
+    let cancel = CancelToken::new();
+    let told = match &spans {
+        Some(spans) => transcriber.transcribe_spans(&samples, spans, &options, &cancel, &mut each),
+        None => transcriber.transcribe(&samples, &options, &cancel, &mut each),
+    };
     bar.finish_and_clear();
     let transcript = told.with_context(named)?;
     match args.format {
@@ -118,7 +145,7 @@ fn vtt(transcript: &Transcript) -> String {
     out
 }
 
-fn clock(seconds: f64, point: char) -> String {
+pub(super) fn clock(seconds: f64, point: char) -> String {
     let ms = (seconds.max(0.0) * 1000.0).round() as u64;
     let (h, m, s) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
     format!("{h:02}:{m:02}:{s:02}{point}{:03}", ms % 1000)

@@ -18,7 +18,7 @@ use cactus_kernels::dense::{
 };
 use cactus_kernels::{BinaryOp, Exec, NextNorm, Norm, QuantizedRows, RotatedRows};
 use cactus_quant::Packing;
-use cactus_tensor::{DType, Data, Tensor, strides_row_major};
+use cactus_tensor::{DType, Elements, TensorView, strides_row_major};
 
 /// A call under way.
 pub(super) struct Run<'a> {
@@ -120,16 +120,20 @@ impl Run<'_> {
         self.operands().bytes(v)
     }
 
-    /// A value as a tensor.
-    pub(super) fn tensor(&self, v: ValueId) -> Result<Tensor> {
+    /// Shows a value to `f`.
+    pub(super) fn read(&self, v: ValueId, f: impl FnOnce(TensorView<'_>) -> Result<()>) -> Result<()> {
         let operands = self.operands();
-        let shape = operands.shape(v).to_vec();
-        let data = match super::held_type(self.graph.ty(v).dtype) {
-            DType::F32 => Data::F32(operands.f32(v)?.to_vec()),
-            DType::I64 => Data::I64(operands.i64(v)?.to_vec()),
-            _ => Data::Bool(operands.bytes(v)?.iter().map(|&b| b != 0).collect()),
+        let shape = operands.shape(v);
+        let bools: Vec<bool>;
+        let elements = match super::held_type(self.graph.ty(v).dtype) {
+            DType::F32 => Elements::F32(operands.f32(v)?),
+            DType::I64 => Elements::I64(operands.i64(v)?),
+            _ => {
+                bools = operands.bytes(v)?.iter().map(|&b| b != 0).collect();
+                Elements::Bool(&bools)
+            }
         };
-        Tensor::new(shape, data).map_err(|e| Error::Argument(e.to_string()))
+        f(TensorView::new(shape, elements).map_err(|e| Error::Argument(e.to_string()))?)
     }
 
     fn operands(&self) -> Operands<'_> {

@@ -20,7 +20,7 @@ use cactus_base::Pool;
 use cactus_bundle::Bundle;
 use cactus_ir::{Bindings, Graph, ValueId};
 use cactus_kernels::{Exec, Kernels};
-use cactus_tensor::{DType, Elements, Tensor, TensorView};
+use cactus_tensor::{DType, Data, Elements, Tensor, TensorView};
 use constants::Constants;
 use memory::Memory;
 use plan::Plan;
@@ -136,7 +136,24 @@ impl Function {
     /// # Errors
     /// As [`Function::run`].
     pub fn run_views(&self, pool: &Pool, width: usize, inputs: &BTreeMap<String, TensorView<'_>>) -> Result<Named> {
-        self.call(pool, width, inputs, None)
+        self.call_named(pool, width, inputs, None)
+    }
+
+    /// As [`Function::run_views`]; `read` sees every output by name where it lies, in the order of the graph.
+    ///
+    /// # Errors
+    /// As [`Function::run`].
+    pub fn run_reading(
+        &self,
+        pool: &Pool,
+        width: usize,
+        inputs: &BTreeMap<String, TensorView<'_>>,
+        read: &mut dyn FnMut(&str, TensorView<'_>),
+    ) -> Result<()> {
+        self.call(pool, width, inputs, None, &mut |name, view| {
+            read(name, view);
+            Ok(())
+        })
     }
 
     /// As [`Function::run`]; `observe` is called after every operation.
@@ -151,7 +168,29 @@ impl Function {
         observe: Option<&mut NodeObserver<'_>>,
     ) -> Result<Named> {
         let inputs = inputs.iter().map(|(name, tensor)| (name.clone(), tensor.view()));
-        self.call(pool, width, &inputs.collect(), observe)
+        self.call_named(pool, width, &inputs.collect(), observe)
+    }
+
+    fn call_named(
+        &self,
+        pool: &Pool,
+        width: usize,
+        inputs: &BTreeMap<String, TensorView<'_>>,
+        observe: Option<&mut NodeObserver<'_>>,
+    ) -> Result<Named> {
+        let mut named = Named::new();
+        self.call(pool, width, inputs, observe, &mut |name, view| {
+            let data = match view.elements() {
+                Elements::F32(v) => Data::F32(v.to_vec()),
+                Elements::I64(v) => Data::I64(v.to_vec()),
+                Elements::Bool(v) => Data::Bool(v.to_vec()),
+                _ => Data::F32(Vec::new()),
+            };
+            let tensor = Tensor::new(view.shape(), data).map_err(|e| Error::Argument(e.to_string()))?;
+            named.push((name.to_owned(), tensor));
+            Ok(())
+        })?;
+        Ok(named)
     }
 
     fn call(
@@ -160,7 +199,8 @@ impl Function {
         width: usize,
         inputs: &BTreeMap<String, TensorView<'_>>,
         mut observe: Option<&mut NodeObserver<'_>>,
-    ) -> Result<Named> {
+        read: &mut dyn FnMut(&str, TensorView<'_>) -> Result<()>,
+    ) -> Result<()> {
         let bindings = self.bind(inputs)?;
         let mut held = self.prepared.lock().unwrap_or_else(|e| e.into_inner());
         if held.as_ref().is_none_or(|p| p.bindings != bindings) {
@@ -205,8 +245,7 @@ impl Function {
         self.graph
             .outputs()
             .iter()
-            .map(|(name, v)| Ok((name.clone(), run.tensor(*v)?)))
-            .collect()
+            .try_for_each(|(name, v)| run.read(*v, |view| read(name, view)))
     }
 
     /// Bytes of activations for the sizes of the last call.
