@@ -2,8 +2,11 @@
 
 mod support;
 
-use cactus_kernels::dense::{DenseAttention, ReduceOp, ScoreBias, ScoreOperands, Window, conv_scratch_bytes};
-use support::{Random, assert_close, same_everywhere};
+use cactus_kernels::dense::{
+    DenseAttention, ReduceOp, ScoreBias, ScoreOperands, Window, conv_few_scratch_elems, conv_scratch_bytes,
+};
+use cactus_quant::{Packing, pack};
+use support::{Random, assert_close, assert_same_bits, same_everywhere};
 
 /// Of each axis: places, taps, stride, zeros before, zeros after, dilation.
 type Axis = [usize; 6];
@@ -95,6 +98,19 @@ fn conv_matches_definition() {
                 }
             }
             assert_close(&format!("conv {axes:?} {groups}"), &found, &exact, 1e-5, 1e-4);
+            if groups > 1 {
+                continue;
+            }
+            // The other way, of two samples.
+            let packed = pack(Packing::F32N16, filters, channels * taps, &weight).unwrap();
+            let twice = x.repeat(2);
+            let few = same_everywhere(&format!("conv_few {axes:?}"), |exec| {
+                let mut scratch = vec![f32::NAN; conv_few_scratch_elems(&w, 2, channels, filters)];
+                let mut out = vec![f32::NAN; 2 * filters * reads.len()];
+                exec.conv_few(&w, 2, &twice, &packed.view(), Some(&bias), &mut scratch, &mut out);
+                out
+            });
+            assert_same_bits(&format!("conv_few {axes:?}"), &few, &found.repeat(2));
         }
     }
 }

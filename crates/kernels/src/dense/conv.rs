@@ -43,7 +43,7 @@ impl Window {
 
     /// Where tap `tap` of window `window` reads along `axis`, if it is inside.
     #[inline(always)]
-    fn at(&self, axis: usize, window: usize, tap: usize) -> Option<usize> {
+    pub(super) fn at(&self, axis: usize, window: usize, tap: usize) -> Option<usize> {
         let at = (window * self.stride[axis] + tap * self.dilation[axis]).checked_sub(self.before[axis])?;
         (at < self.size[axis]).then_some(at)
     }

@@ -4,7 +4,8 @@ use super::{held, held_type};
 use crate::{Error, Result};
 use cactus_base::AlignedBuf;
 use cactus_bundle::Bundle;
-use cactus_ir::{Def, Graph, Literal, Op, ValueId};
+use cactus_ir::{ConvAttrs, Def, Dim, Graph, Literal, Node, Op, ValueId};
+use cactus_kernels::dense::FEW_WINDOWS;
 use cactus_quant::{Packed, PackedView, Packing};
 use cactus_tensor::{Data, Tensor};
 use std::collections::{BTreeMap, HashMap};
@@ -25,10 +26,19 @@ pub(super) struct Constants {
     parts: HashMap<ValueId, Vec<Packed>>,
 }
 
-/// Operands that a product reads packed.
-fn product_operand(op: &Op) -> Option<usize> {
-    match op {
+/// The operand that a node reads packed.
+fn product_operand(graph: &Graph, node: &Node) -> Option<usize> {
+    let few = || {
+        let places = graph.ty(node.outputs[0]).shape.get(2..)?;
+        let windows = places
+            .iter()
+            .map(Dim::as_known)
+            .try_fold(1usize, |n, d| n.checked_mul(d?))?;
+        (windows < FEW_WINDOWS).then_some(1)
+    };
+    match &node.op {
         Op::Linear | Op::Lstm { .. } | Op::Gru { .. } => Some(1),
+        Op::Conv(ConvAttrs { groups: 1, .. }) | Op::Conv1d { groups: 1, .. } => few(),
         _ => None,
     }
 }
@@ -114,7 +124,7 @@ impl Constants {
                     self.pack_parts(graph, down, n)?;
                 }
             }
-            if let Some(v) = product_operand(&node.op).and_then(|i| node.inputs.get(i)) {
+            if let Some(v) = product_operand(graph, node).and_then(|i| node.inputs.get(i)) {
                 self.pack(graph, *v)?;
             }
         }
@@ -132,19 +142,13 @@ impl Constants {
             Some((bundle, i)) => bundle.weight_at(i).packing == Packing::RowMajor,
             None => self.literals.contains_key(&v),
         };
-        let (true, false, Some(&[n, k])) = (
-            plain,
-            self.packed.contains_key(&v),
-            graph
-                .ty(v)
-                .known_shape()
-                .as_deref()
-                .map(|s| s as &[usize])
-                .and_then(|s| <&[usize; 2]>::try_from(s).ok()),
-        ) else {
+        let shape = graph.ty(v).known_shape().unwrap_or_default();
+        let (true, false, [n, axes @ ..]) = (plain, self.packed.contains_key(&v), &shape[..]) else {
             return Ok(());
         };
-        if n == 0 || k == 0 {
+        // The axes of a filter are one.
+        let (n, k): (usize, usize) = (*n, axes.iter().product());
+        if axes.is_empty() || n == 0 || k == 0 {
             return Ok(());
         }
         let values: &[f32] = match self.plain(v) {
@@ -203,6 +207,11 @@ impl Constants {
 
     pub(super) fn is_constant(&self, v: ValueId) -> bool {
         self.weights.contains_key(&v) || self.literals.contains_key(&v)
+    }
+
+    /// The filters of a convolution as products read them, where they were packed: it has few windows then.
+    pub(super) fn filters(&self, v: ValueId) -> Option<PackedView<'_>> {
+        Some(self.packed.get(&v)?.view())
     }
 
     /// A constant matrix as products read it.

@@ -205,7 +205,12 @@ impl Run<'_> {
             }
             Op::Conv1d { .. } | Op::Conv(_) => {
                 let (w, channels) = (self.window(node), self.shape(node.inputs[1])[1]);
-                dense::conv_scratch_bytes(&w, channels)
+                match self.few_windows(node, &w) {
+                    Some(filters) => {
+                        dense::conv_few_scratch_elems(&w, shape(0)[0], channels, filters.n()).saturating_mul(4)
+                    }
+                    None => dense::conv_scratch_bytes(&w, channels),
+                }
             }
             Op::ConvTranspose { conv, .. } => {
                 let (x, weight) = (shape(0), shape(1));

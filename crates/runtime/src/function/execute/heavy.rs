@@ -3,10 +3,12 @@
 
 use super::{Run, around, block, floats, recurrent};
 use crate::{Error, Result};
-use cactus_ir::{AttentionAttrs, Node, Op, ReduceFn, ValueId};
-use cactus_kernels::dense::{self, DenseAttention, ReduceOp, ScoreBias, broadcast_strides, recurrent_scratch_elems};
+use cactus_ir::{AttentionAttrs, ConvAttrs, Node, Op, ReduceFn, ValueId};
+use cactus_kernels::dense::{
+    self, DenseAttention, FEW_WINDOWS, ReduceOp, ScoreBias, Window, broadcast_strides, recurrent_scratch_elems,
+};
 use cactus_kernels::{Activations, DeltaRows, Epilogue, GatedDelta, Norm, QuantizedRows, RotatedRows};
-use cactus_quant::Packing;
+use cactus_quant::{PackedView, Packing};
 use cactus_tensor::{DType, strides_row_major};
 
 impl Run<'_> {
@@ -176,6 +178,10 @@ impl Run<'_> {
         if batch == 0 {
             return Ok(());
         }
+        if let Some(filters) = self.few_windows(node, &w) {
+            self.exec.conv_few(&w, batch, x, &filters, bias, scratch, floats(out));
+            return Ok(());
+        }
         let (each_in, each_out) = (x.len() / batch, out.len() / 4 / batch);
         for b in 0..batch {
             let x = &x[b * each_in..(b + 1) * each_in];
@@ -190,6 +196,17 @@ impl Run<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The packed filters of a convolution that reads them so, as it has few windows `w`.
+    pub(super) fn few_windows(&self, node: &Node, w: &Window) -> Option<PackedView<'_>> {
+        // The filters of one convolution may be a transposed one's, too, or have many windows there.
+        let few = w.out.iter().product::<usize>() < FEW_WINDOWS
+            && matches!(
+                node.op,
+                Op::Conv(ConvAttrs { groups: 1, .. }) | Op::Conv1d { groups: 1, .. }
+            );
+        self.constants.filters(node.inputs[1]).filter(|_| few)
     }
 
     pub(super) fn recurrent(&self, node: &Node, out: &mut [u8], scratch: &mut [f32]) -> Result<()> {
