@@ -406,3 +406,88 @@ fn convert_few_bits_calibrates_measures_and_refuses_what_is_too_far() {
         assert!(!c.dir.path().join("x").exists());
     }
 }
+
+#[test]
+fn vad_finds_spans_and_says_what_it_needs() {
+    let c = Cactus::new();
+    let model = golden("speech/silero_vad");
+    let model = model.to_str().unwrap();
+    c.ok(&["convert", model, "vad", "--bits", "4"]);
+    let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("../audio/tests/files");
+    let [clip, other] = ["alaw_8k.wav", "stereo_44k.ogg"].map(|f| files.join(f).to_str().unwrap().to_owned());
+    // Weights are made up, and so are the spans; options have their effect all the same.
+    let json = |more: &[&str]| -> serde_json::Value {
+        let told = c.ok(&[&["vad", &clip, "--model", "vad", "--format", "json"], more].concat());
+        serde_json::from_str(&told).unwrap()
+    };
+    let all = json(&[
+        "--threshold",
+        "0",
+        "--neg-threshold",
+        "0",
+        "--min-speech-ms",
+        "0",
+        "--probabilities",
+    ]);
+    let duration = all["duration_s"].as_f64().unwrap();
+    assert_eq!(all["sample_rate_hz"], 2000);
+    assert_eq!(all["speech_s"].as_f64(), Some(duration), "{all}");
+    let chunks = (duration * 2000.0 / 64.0).ceil() as usize;
+    assert_eq!(all["probabilities"].as_array().unwrap().len(), chunks);
+    assert_eq!(json(&["--threshold", "1"])["spans"], serde_json::json!([]));
+    let text = c.ok(&[
+        "vad",
+        &clip,
+        &other,
+        "-m",
+        model,
+        "--threshold",
+        "0",
+        "--neg-threshold",
+        "0",
+        "--min-speech-ms",
+        "0",
+    ]);
+    assert_eq!(text.matches("[00:00:00.000 --> ").count(), 2, "{text}");
+
+    let none = c.fails(&["vad", &clip]);
+    assert!(
+        none.contains("pip download silero-vad") && none.contains("cactus convert"),
+        "{none}"
+    );
+    let wrong = c.fails(&["vad", &clip, "--model", "nothing-here"]);
+    assert!(
+        wrong.contains("`nothing-here`") && wrong.contains("pip download silero-vad"),
+        "{wrong}"
+    );
+    let text = files.join("make.py");
+    for (args, said) in [
+        (vec!["vad", "absent.wav", "--model", "vad"], "absent.wav"),
+        (vec!["vad", text.to_str().unwrap(), "--model", "vad"], "text file"),
+        (vec!["vad", &clip, "--model", "vad", "--threshold", "2"], "`threshold`"),
+        (vec!["vad", &clip, "--model", "vad", "--probabilities"], "--format json"),
+        (vec!["transcribe", &clip, "--model", "vad"], "does not transcribe"),
+        (vec!["run", "vad"], "cactus vad FILE"),
+    ] {
+        let error = c.fails(&args);
+        assert!(error.contains(said), "{args:?}: {error}");
+    }
+    // One that cannot be read does not keep the others from it.
+    let some = c.run(&[
+        "vad",
+        "absent.wav",
+        &clip,
+        "--model",
+        "vad",
+        "--threshold",
+        "0",
+        "--neg-threshold",
+        "0",
+    ]);
+    assert_eq!(some.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&some.stdout).contains("-->"));
+    // A model that hears at another rate.
+    c.ok(&["convert", golden("speech/whisper").to_str().unwrap(), "whisper"]);
+    let rates = c.fails(&["transcribe", &clip, "--model", "whisper", "--vad", "vad"]);
+    assert!(rates.contains("2000") && rates.contains("16000"), "{rates}");
+}
