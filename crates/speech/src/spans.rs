@@ -69,7 +69,7 @@ impl SpanOptions {
             )));
         }
         match self.max_speech_duration_s {
-            Some(s) if !(s > 0.0) => Err(Error::Option(format!(
+            Some(s) if s.is_nan() || s <= 0.0 => Err(Error::Option(format!(
                 "`max_speech_duration_s` should be above 0, found {s}"
             ))),
             _ => Ok(()),
