@@ -176,7 +176,7 @@ impl Router {
     /// # Errors
     /// [`Error::Target`] for an address that cannot be used; [`Error::File`] where `folder` cannot be made.
     pub fn new(configured: Configured, folder: &Path, keys: &Keys) -> Result<Router> {
-        let Configured { policy, prices, .. } = configured;
+        let Configured { policy, known, .. } = configured;
         let failed = |e| Error::File(format!("cannot make the folder `{}`: {e}", folder.display()));
         private_folder(folder).map_err(failed)?;
         let ms = Duration::from_millis;
@@ -191,9 +191,11 @@ impl Router {
         };
         let mut targets = BTreeMap::new();
         for (name, asked) in &policy.targets {
-            let target = target(name, asked)?;
-            let mut target = target;
-            target.price = prices.get(name).cloned();
+            let mut target = match known.get(name) {
+                Some(known) => known.clone(),
+                None => target(name, asked)?,
+            };
+            target.capabilities.max_output_tokens = Some(asked.max_output_tokens);
             let key = keys.find(&target, &asked.key).map_err(|e| e.to_string());
             let remote = Remote {
                 policy: asked.clone(),

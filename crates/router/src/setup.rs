@@ -38,8 +38,8 @@ pub struct Configured {
     pub policy: Policy,
     /// The target that was given.
     pub target: Option<String>,
-    /// Prices with steps and hours, of targets that have some.
-    pub prices: BTreeMap<String, cactus_cloud::Price>,
+    /// Targets of tables as they are there: with dialect, abilities, and prices with steps and hours.
+    pub known: BTreeMap<String, cactus_cloud::Target>,
 }
 
 impl Setup<'_> {
@@ -192,10 +192,8 @@ fn add(target: cactus_cloud::Target, configured: &mut Configured) -> String {
         tools: target.capabilities.tools,
         accuracy: BTreeMap::new(),
     };
-    if let Some(price) = target.price {
-        configured.prices.insert(name.clone(), price);
-    }
     configured.policy.targets.insert(name.clone(), entry);
+    configured.known.insert(name.clone(), target);
     name
 }
 
@@ -237,7 +235,10 @@ mod tests {
         };
         let configured = setup.read(&none).unwrap();
         assert_eq!(configured.policy.handoff, Handoff::Always);
-        assert_eq!(configured.prices["claude-haiku-5-5"].tiers.len(), 2);
+        assert_eq!(
+            configured.known["claude-haiku-5-5"].price.as_ref().unwrap().tiers.len(),
+            2
+        );
         let off = |name: &str| (name == "CACTUS_DISABLE_CLOUD_HANDOFF").then(|| "1".to_owned());
         assert_eq!(setup.read(&off).unwrap().policy.handoff, Handoff::Never);
     }
