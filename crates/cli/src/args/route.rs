@@ -1,5 +1,6 @@
 //! Options that say who else may answer, and what that may cost.
 
+use super::{CactusArgs, WrongArgument};
 use cactus_router::hybrid::policy::Handoff;
 use cactus_router::hybrid::redact::Class;
 use clap::{Args, Subcommand, ValueEnum};
@@ -25,12 +26,28 @@ pub(crate) struct RouteArgs {
     /// Kinds of content that may leave without a question: text, tool_result, image, audio, document
     #[arg(long, value_name = "KINDS", value_delimiter = ',')]
     pub(crate) consent: Vec<Class>,
+    #[command(flatten)]
+    pub(crate) cactus: CactusArgs,
 }
 
 impl RouteArgs {
     /// Whether anything could leave.
     pub(crate) fn is_given(&self) -> bool {
         self.cloud.is_some() || self.policy.is_some()
+    }
+
+    /// Refuses options that mean nothing without a target.
+    pub(crate) fn check(&self) -> Result<(), WrongArgument> {
+        if self.is_given() {
+            return Ok(());
+        }
+        let others = [
+            ("handoff", self.handoff.is_some_and(|when| when != When::Never)),
+            ("budget", self.budget.is_some()),
+            ("consent", !self.consent.is_empty()),
+        ];
+        let add = "`--cloud TARGET` or `--policy FILE`";
+        self.cactus.check_without_target(&others, add)
     }
 }
 

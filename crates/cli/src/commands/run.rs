@@ -41,6 +41,7 @@ Ctrl-C stops an answer. A line that ends with \\ continues on the next.";
 const INTERRUPTED: u8 = 130;
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
+    args.route.check()?;
     let path = model::bundle(&args.model)?;
     let bundle = Arc::new(Bundle::open(&path)?);
     if args.verify {

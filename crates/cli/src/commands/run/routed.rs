@@ -45,6 +45,7 @@ impl Routed {
             handoff: args.handoff.map(Into::into),
             budget: args.budget.as_deref(),
             consent: &args.consent,
+            options: args.cactus.0.clone(),
             targets: Some(&own),
             ..Setup::default()
         };
