@@ -201,6 +201,12 @@ impl Running {
         }
     }
 
+    /// Ends it, as [`Canceller::cancel`] does, and where a person was asked instead of an answer.
+    pub fn cancel(&mut self) {
+        self.asking = false;
+        self.tell(Input::Cancel);
+    }
+
     /// The target that may be asked.
     #[must_use]
     pub fn target(&self) -> Option<&str> {

@@ -228,6 +228,14 @@ impl Interrupt {
         out
     }
 
+    /// While a person is asked within an answer: Ctrl-C ends the program where the question does not see it as a key.
+    fn while_asking<T>(&self, f: impl FnOnce() -> T) -> T {
+        self.answering.store(false, Ordering::Relaxed);
+        let out = f();
+        self.answering.store(true, Ordering::Relaxed);
+        out
+    }
+
     fn while_answering<T>(&self, f: impl FnOnce(&CancelToken) -> T) -> T {
         self.cancel.reset();
         self.answering.store(true, Ordering::Relaxed);
@@ -304,6 +312,19 @@ impl Chat<'_> {
                 .for_each(output::note);
             if let Some(origin) = routed::origin(&reply.answered) {
                 output::note(origin);
+            }
+        }
+        if reply.answered.outcome.reason == Reason::Cancelled {
+            if !self.args.json {
+                output::note("(stopped)");
+            }
+            if reply.message == Message::default() {
+                // Nobody has answered: the question is forgotten, and the result of a call kept.
+                if asked["role"] == "tool" {
+                    self.messages.push(asked);
+                    self.keep()?;
+                }
+                return Ok(reply);
             }
         }
         self.messages.push(asked);

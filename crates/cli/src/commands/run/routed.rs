@@ -14,7 +14,7 @@ use cactus_router::hybrid::route::{Outcome, Reason, Side};
 use cactus_router::setup::Setup;
 use cactus_router::{Answered, Ask, Event, Local, Question, Router};
 use serde_json::{Value, json};
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -108,8 +108,10 @@ impl Routed {
                             output::note("(that answer failed; the other side answers from the beginning)");
                         }
                         Some(Event::Consent(question)) => {
-                            let yes = self.may_leave(&question)?;
-                            running.consent(yes);
+                            match interrupt.while_asking(|| self.may_leave(&question))? {
+                                Some(yes) => running.consent(yes),
+                                None => running.cancel(),
+                            }
                         }
                         Some(Event::Said(_) | Event::Source { .. }) => {}
                         Some(Event::End(answered)) => return Ok(*answered),
@@ -134,8 +136,8 @@ impl Routed {
         })
     }
 
-    /// Asks the person at the terminal.
-    fn may_leave(&mut self, question: &Question) -> Result<bool> {
+    /// Asks the person at the terminal; `None` where the answer is Ctrl-C.
+    fn may_leave(&mut self, question: &Question) -> Result<Option<bool>> {
         let classes: Vec<&str> = question.classes.iter().map(|class| class.name()).collect();
         let classes = classes.join(", ");
         if !std::io::stdin().is_terminal() {
@@ -146,14 +148,20 @@ impl Routed {
                     classes.replace(' ', "")
                 ));
             }
-            return Ok(false);
+            return Ok(Some(false));
         }
         let Question { target, host, most, .. } = question;
-        anstream::eprint!("Send this conversation ({classes}) to {target} at {host}, for at most {most}? [y/N] ");
-        std::io::stderr().flush()?;
-        let mut line = String::new();
-        std::io::stdin().lock().read_line(&mut line)?;
-        Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+        let prompt = format!("Send this conversation ({classes}) to {target} at {host}, for at most {most}? [y/N] ");
+        // The terminal itself, as standard output may be a file.
+        let config = rustyline::Config::builder().behavior(Behavior::PreferTerm).build();
+        let editor = rustyline::Editor::<(), DefaultHistory>::with_history(config, DefaultHistory::new());
+        let mut editor = editor.context("cannot read from the terminal")?;
+        match editor.readline(&prompt) {
+            Ok(line) => Ok(Some(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))),
+            Err(ReadlineError::Interrupted) => Ok(None),
+            Err(ReadlineError::Eof) => Ok(Some(false)),
+            Err(e) => Err(e).context("cannot read from the terminal"),
+        }
     }
 }
 
