@@ -578,11 +578,13 @@ impl Running {
     }
 
     fn record(&mut self, outcome: &Outcome) {
-        let Some(outgoing) = &self.ask.outgoing else { return };
         let replaced = self.redactor.replaced();
         let circumstances = Circumstances {
             seconds: unix_seconds(),
-            classes: outgoing.classes.clone(),
+            classes: match &self.ask.outgoing {
+                Some(outgoing) => outgoing.classes.clone(),
+                None => outgoing::classes_of(&self.ask.ask.job.prompts),
+            },
             consented: self.consented,
             calibration: self.ask.calibration.as_ref().map(|c| c.digest.clone()),
             redactions: replaced.iter().map(|(kind, n)| (kind.name().to_owned(), *n)).collect(),

@@ -15,6 +15,7 @@ use cactus_engine::speculate::{Drafter, ModelDrafter, PromptLookup};
 use cactus_engine::{
     Bundle, CancelToken, Completion, Delta, FinishReason, GenerateOptions, Guides, Model, Overflow, Session,
 };
+use cactus_router::Kept as KeptHere;
 use cactus_router::hybrid::route::Reason;
 use cactus_text::message;
 use kept::Kept;
@@ -268,15 +269,19 @@ struct Chat<'a> {
 impl Chat<'_> {
     /// Answers one prompt.
     fn once(&mut self, prompt: &str) -> Result<ExitCode> {
-        let (result, cancelled) = match self.routed.is_some() {
+        let (result, cancelled) = match self.is_routed() {
             true => {
                 let reply = self.routed_answer(message("user", prompt))?;
                 (routed::json(&reply), reply.answered.outcome.reason == Reason::Cancelled)
             }
             false => {
-                let (completion, answer) = self.answer(prompt)?;
+                let (completion, answer, kept) = self.answer(prompt)?;
                 let cancelled = completion.finish_reason == FinishReason::Cancelled;
-                (show::json(&completion, &answer)?, cancelled)
+                let mut result = show::json(&completion, &answer)?;
+                if let (Some(kept), Value::Object(fields)) = (kept, &mut result) {
+                    fields.extend(kept.answered().to_json());
+                }
+                (result, cancelled)
             }
         };
         if let Some(path) = &self.args.result_json {
@@ -290,6 +295,11 @@ impl Chat<'_> {
             true => ExitCode::from(INTERRUPTED),
             false => ExitCode::SUCCESS,
         })
+    }
+
+    /// Whether somebody else may answer: not where log-probabilities are asked for, which no target gives.
+    fn is_routed(&self) -> bool {
+        self.routed.is_some() && self.options.logprobs.is_none()
     }
 
     /// Has the question answered here or elsewhere, and remembers both.
@@ -376,7 +386,7 @@ impl Chat<'_> {
     }
 
     /// Streams the answer to `prompt` and remembers both.
-    fn answer(&mut self, prompt: &str) -> Result<(Completion, Message)> {
+    fn answer(&mut self, prompt: &str) -> Result<(Completion, Message, Option<KeptHere>)> {
         if prompt.trim().is_empty() {
             bail!("the prompt is empty");
         }
@@ -387,7 +397,11 @@ impl Chat<'_> {
     }
 
     /// Streams the answer to what was prepared, and remembers it after `asked`.
-    fn reply(&mut self, asked: Value, prepared: Prepared) -> Result<(Completion, Message)> {
+    fn reply(&mut self, asked: Value, prepared: Prepared) -> Result<(Completion, Message, Option<KeptHere>)> {
+        let kept = self
+            .routed
+            .as_ref()
+            .map(|routed| routed.keep_here(self.with(asked.clone())));
         for note in prepared.notes {
             if self.noted.insert(note.clone()) {
                 output::note(note);
@@ -442,7 +456,7 @@ impl Chat<'_> {
         self.pending = answer.calls.iter().cloned().collect();
         self.last = Some(completion.clone());
         self.keep()?;
-        Ok((completion, answer))
+        Ok((completion, answer, kept))
     }
 
     /// Saves the conversation, if it is to be kept.
@@ -495,7 +509,7 @@ impl Chat<'_> {
             self.messages.push(result);
             return self.keep();
         }
-        if self.routed.is_some() {
+        if self.is_routed() {
             return self.routed_answer(result).map(drop);
         }
         let prepared = self.prepare(self.with(result.clone()), "")?;
@@ -587,7 +601,7 @@ impl Chat<'_> {
                 output::note(format!("there is no command `{command}`; /help lists the commands"));
             }
             _ => {
-                let answered = match self.routed.is_some() {
+                let answered = match self.is_routed() {
                     true => self.routed_answer(message("user", line)).map(drop),
                     false => self.answer(line).map(drop),
                 };

@@ -12,7 +12,10 @@ use cactus_engine::{GenerateOptions, Model, Scheduler};
 use cactus_protocol::{End, Event as Said, Job, KeepAlive, Prompt, Reason as Ended, Spec};
 use cactus_router::hybrid::route::{Outcome, Reason, Side};
 use cactus_router::setup::Setup;
-use cactus_router::{Answered, Ask, Event, Local, Question, Router};
+use cactus_router::{Answered, Ask, Event, Kept, Local, Question, Router};
+use rustyline::Behavior;
+use rustyline::error::ReadlineError;
+use rustyline::history::DefaultHistory;
 use serde_json::{Value, json};
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -67,6 +70,15 @@ impl Routed {
             session: format!("run-{}-{}", std::process::id(), cactus_protocol::new_id("")),
             told: false,
         })
+    }
+
+    /// Takes note that a conversation is answered here, as no target can be asked.
+    pub(super) fn keep_here(&self, messages: Vec<Value>) -> Kept {
+        let request = ChatRequest {
+            messages,
+            ..ChatRequest::default()
+        };
+        self.router.keep_here(&[Prompt::Chat(Box::new(request))])
     }
 
     /// Answers, and shows the answer as it comes.
