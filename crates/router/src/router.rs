@@ -95,6 +95,12 @@ impl Local {
         })
     }
 
+    /// Whether somebody has calibrated the bundle; it may still not hold for a request.
+    #[must_use]
+    pub fn is_calibrated(&self) -> bool {
+        self.calibration.is_some()
+    }
+
     /// The calibration, where it holds for what is asked (`calls`: whether tools may be called); otherwise why it does not.
     pub(crate) fn calibration(
         &self,

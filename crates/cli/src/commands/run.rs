@@ -314,12 +314,13 @@ impl Chat<'_> {
         let defaults = self.model.default_options();
         let reply = routed.answer(request, &self.options, defaults, &self.interrupt, self.args.json)?;
         if !self.args.json {
-            reply
-                .message
-                .notes
-                .iter()
-                .chain(&reply.answered.notes)
-                .for_each(output::note);
+            reply.message.notes.iter().for_each(output::note);
+            for note in &reply.answered.notes {
+                // What holds for the whole chat is said once.
+                if reply.answered.outcome.reason != Reason::Uncalibrated || self.noted.insert(note.clone()) {
+                    output::note(note);
+                }
+            }
             if let Some(origin) = routed::origin(&reply.answered) {
                 output::note(origin);
             }

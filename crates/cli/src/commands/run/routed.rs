@@ -134,9 +134,12 @@ impl Routed {
         )?;
         shown.end().context("cannot write the answer")?;
         let mut answered = answered;
-        let uncalibrated = answered.outcome.reason == Reason::Uncalibrated;
+        // Where one does not hold for the request, a note of the answer says why.
+        let uncalibrated = answered.outcome.reason == Reason::Uncalibrated && !self.local.is_calibrated();
         if uncalibrated && !quiet && !std::mem::replace(&mut self.told, true) {
-            output::note(format!("(answered here; {})", route::because(Reason::Uncalibrated)));
+            output::note(
+                "(answered here: nobody knows how sure the model is, as nobody has calibrated this bundle; `cactus calibrate` does)",
+            );
         }
         if let Some(failure) = answered.failure.take() {
             return Err(failure.into());
