@@ -107,13 +107,19 @@ pub(crate) enum RouteCommand {
 pub(crate) enum AuthCommand {
     /// Keep the key of a target, in a file that only you can read. It is read from the terminal or from standard input
     Set {
-        /// A name of the table of targets, or an address such as `https://api.example.com/v1`
+        /// A name of the table of targets or of the policy, or an address such as `https://api.example.com/v1`
         target: String,
+        /// Policy file that has the target
+        #[arg(long, value_name = "FILE")]
+        policy: Option<PathBuf>,
     },
     /// Remove the key of a target
     Remove {
-        /// As for `set`
+        /// As for `set`, or a host as `list` shows it
         target: String,
+        /// Policy file that has the target
+        #[arg(long, value_name = "FILE")]
+        policy: Option<PathBuf>,
     },
     /// List the hosts that have a key
     List,
