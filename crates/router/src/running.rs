@@ -182,7 +182,6 @@ impl Running {
             source: None,
             notes: Vec::new(),
         };
-        running.notes.extend(running.ask.uncalibrated.clone());
         running.tell(Input::Start);
         Ok(running)
     }
@@ -499,6 +498,9 @@ impl Running {
     /// The end: what is whole is given out, and the decision recorded.
     fn finish(&mut self, outcome: Outcome) {
         let side = outcome.answered_by;
+        if outcome.reason == Why::Uncalibrated {
+            self.notes.extend(self.ask.uncalibrated.take());
+        }
         if let Some(side) = side {
             self.reason(side);
             for (index, call) in calls_of(&outcome.calls).into_iter().enumerate() {
