@@ -71,7 +71,8 @@ class _Held:
     def begin(self, messages: list[dict[str, Any]], asked: dict[str, Any], handing_off: dict[str, Any]) -> AnswerStream:
         """An answer of this machine, or under a policy of whoever it says."""
         if not self.routed:
-            self.session.messages = messages
+            # A copy: the caller keeps its list as it is, and the session appends to its own.
+            self.session.messages = list(messages)
             stream = self.session.chat(stream=True, **asked)
             assert isinstance(stream, AnswerStream)
             return stream

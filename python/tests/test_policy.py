@@ -134,6 +134,7 @@ def test_the_public_functions_hand_off_as_their_options_say(model, tmp_path):
     messages = [{"role": "user", "content": QUESTION}]
     number = compat.cactus_init(model.path)
     own = compat.cactus_complete(number, messages, {"max_tokens": 8, "confidence_threshold": 1.0})
+    assert len(messages) == 1, "the list is the caller's"
     assert own["cloud_handoff"] is False
     with Target(["From there."]) as target:
         compat.cactus_model_set_policy(number, Policy(target.address, consent=["text"], state=tmp_path))
