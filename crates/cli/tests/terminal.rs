@@ -1,6 +1,7 @@
 //! What a person at a terminal is asked, and what the keys do. The terminal is that of `script` (util-linux); without it there
 //! is nothing to test.
 #![cfg(target_os = "linux")]
+#![allow(clippy::print_stderr, reason = "a skipped test must be seen")]
 
 #[path = "support/cactus.rs"]
 mod cactus;
