@@ -27,8 +27,8 @@ from openai.types.responses.response_create_params import ResponseCreateParams
 
 FIXTURES = Path(__file__).resolve().parent.parent / "crates" / "cloud" / "tests" / "fixtures"
 HOSTS = {
-    "openai-chat": "api.openai.com",
-    "openai-responses": "api.openai.com",
+    "openai_chat": "api.openai.com",
+    "openai_responses": "api.openai.com",
     "anthropic": "api.anthropic.com",
     "gemini": "generativelanguage.googleapis.com",
 }
@@ -36,13 +36,13 @@ PROTOCOLS = list(HOSTS)
 FILES = dict(zip(PROTOCOLS, ["chat", "responses", "anthropic", "gemini"], strict=True))
 STRICT = pydantic.ConfigDict(extra="forbid")
 REQUESTS = {
-    "openai-chat": pydantic.TypeAdapter(CompletionCreateParams, config=STRICT),
-    "openai-responses": pydantic.TypeAdapter(ResponseCreateParams, config=STRICT),
+    "openai_chat": pydantic.TypeAdapter(CompletionCreateParams, config=STRICT),
+    "openai_responses": pydantic.TypeAdapter(ResponseCreateParams, config=STRICT),
     "anthropic": pydantic.TypeAdapter(MessageCreateParams, config=STRICT),
 }
 ANSWERS = {
-    "openai-chat": (ChatCompletion, ChatCompletionChunk),
-    "openai-responses": (Response, ResponseStreamEvent),
+    "openai_chat": (ChatCompletion, ChatCompletionChunk),
+    "openai_responses": (Response, ResponseStreamEvent),
     "anthropic": (AnthropicMessage, RawMessageStreamEvent),
     "gemini": (gemini.GenerateContentResponse, gemini.GenerateContentResponse),
 }
@@ -86,10 +86,10 @@ CASES = {
     "sampling": {"messages": [ASK], "temperature": 0.5, "stop": ["END"]},
 }
 CASES_OF_ONE = [
-    ("openai-chat", {"messages": [ASK], "format": "object"}),
-    ("openai-responses", {"messages": [ASK], "format": "object"}),
+    ("openai_chat", {"messages": [ASK], "format": "object"}),
+    ("openai_responses", {"messages": [ASK], "format": "object"}),
     ("gemini", {"messages": [ASK], "format": "object"}),
-    ("openai-chat", {"messages": [{"role": "user", "parts": [{"mime": "audio/wav", "base64": PNG}]}]}),
+    ("openai_chat", {"messages": [{"role": "user", "parts": [{"mime": "audio/wav", "base64": PNG}]}]}),
     ("gemini", {"messages": [{"role": "user", "parts": [{"mime": "audio/wav", "base64": PNG}]}]}),
 ]
 
@@ -152,7 +152,7 @@ def test_requests_of_some_protocols_are_what_the_types_describe(codec, protocol,
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_the_check_refuses_what_the_types_do_not_describe(codec, protocol):
     body = codec("encode", protocol, request=CASES["result"])["body"]
-    turns = {"openai-responses": "input", "gemini": "contents"}.get(protocol, "messages")
+    turns = {"openai_responses": "input", "gemini": "contents"}.get(protocol, "messages")
     for spoil in (
         lambda b: b.update(invented=1),
         lambda b: b.update({turns: 5}),
@@ -188,7 +188,7 @@ def test_answers_of_the_types_are_read(codec, protocol):
     # The client package has no type for pings.
     pieces = [event if event.get("type") == "ping" else rebuilt(piece, event) for event in events(protocol)]
     stream = "".join(f"data: {json.dumps(event)}\n\n" for event in pieces)
-    if protocol == "openai-chat":
+    if protocol == "openai_chat":
         stream += "data: [DONE]\n\n"
     assert codec("decode", protocol, stream=stream) == from_fixture
 
@@ -204,12 +204,12 @@ def test_answers_go_back_as_the_types_describe(codec, protocol):
     messages = [ASK, message, {"role": "tool", "parts": results}]
     sent = codec("encode", protocol, request={"messages": messages, "tools": tools})["body"]
     check_request(protocol, sent)
-    signature = {"openai-responses": "ZW5j", "anthropic": "c2ln", "gemini": "c2ln"}.get(protocol)
+    signature = {"openai_responses": "ZW5j", "anthropic": "c2ln", "gemini": "c2ln"}.get(protocol)
     assert signature is None or signature in json.dumps(sent)
 
 
 ENDS = [
-    ("openai-chat", ["choices", 0, "finish_reason"], {"stop": "Stop", "length": "Length", "content_filter": "Refused"}),
+    ("openai_chat", ["choices", 0, "finish_reason"], {"stop": "Stop", "length": "Length", "content_filter": "Refused"}),
     ("anthropic", ["stop_reason"], {"end_turn": "Stop", "max_tokens": "Length", "refusal": "Refused"}),
     ("gemini", ["candidates", 0, "finishReason"], {"STOP": "Stop", "MAX_TOKENS": "Length", "SAFETY": "Refused"}),
 ]
@@ -224,7 +224,7 @@ def test_reasons_of_the_types_are_read(codec, protocol, path, words):
             place = place[key]
         place[path[-1]] = word
         # Text alone: calls are a reason of their own.
-        if protocol == "openai-chat":
+        if protocol == "openai_chat":
             del answer["choices"][0]["message"]["tool_calls"]
         elif protocol == "gemini":
             answer["candidates"][0]["content"]["parts"].pop()
@@ -260,7 +260,7 @@ def vendor():
 def by_client(protocol: str, url: str) -> tuple[str, list[tuple[str, dict]], tuple[int, int]]:
     """Text, calls and counts of prompt and answer, as the vendor's client puts the stream together."""
     ask = [{"role": "user", "content": "hi"}]
-    if protocol == "openai-chat":
+    if protocol == "openai_chat":
         client = openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0)
         options = {"stream_options": {"include_usage": True}}
         with client.chat.completions.stream(model="m", messages=ask, **options) as stream:
@@ -268,7 +268,7 @@ def by_client(protocol: str, url: str) -> tuple[str, list[tuple[str, dict]], tup
         message = done.choices[0].message
         calls = [(call.function.name, json.loads(call.function.arguments)) for call in message.tool_calls]
         return message.content, calls, (done.usage.prompt_tokens, done.usage.completion_tokens)
-    if protocol == "openai-responses":
+    if protocol == "openai_responses":
         client = openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0)
         with client.responses.stream(model="m", input=ask) as stream:
             done = stream.get_final_response()

@@ -2,7 +2,10 @@
 
 A model is a number that `cactus_init` gives. Messages, options and tools are lists and dicts, or the JSON of them. Results are dicts
 with the keys that those functions have; an error is a RuntimeError, and its text is `cactus_get_last_error()` too. What this engine
-does not do (speech, images, retrieval, a cloud) raises one that says so.
+does not do (speech, images, retrieval) raises one that says so.
+
+Nothing leaves this machine unless `cactus_model_set_policy` has given the model a `cactus.Policy`. Then the options on handing off
+(`confidence_threshold` and the others) change it for their request.
 
     from cactus.compat import cactus_complete, cactus_destroy, cactus_init
 """
@@ -20,7 +23,8 @@ from typing import Any
 from .answer import Answer, AnswerStream
 from .errors import CactusError
 from .model import Model
-from .options import token_ids
+from .options import chat_body, encoded, token_ids
+from .policy import Policy
 from .session import Session
 
 _NUMBERS = itertools.count(1)
@@ -30,15 +34,16 @@ _ERROR = threading.local()
 #: Options by their names there, and here. What is not listed has the same name.
 _RENAMED = {"stop_sequences": "stop"}
 #: Options that mean something only for parts that are not here.
-_IGNORED = {
+_IGNORED = {"include_stop_sequences", "timestamps", "use_vad"}
+#: Options on handing off, which a policy reads and checks. Without one nothing is handed off, and they say nothing.
+_OF_POLICY = {
     "auto_handoff",
     "cloud_timeout_ms",
     "confidence_threshold",
     "handoff_with_images",
-    "include_stop_sequences",
+    "no_cloud_handoff",
+    "no_cloud_tele",
     "telemetry_enabled",
-    "timestamps",
-    "use_vad",
 }
 
 
@@ -47,6 +52,7 @@ class _Held:
         self.model = model
         self.session: Session = model.session()
         self.stream: AnswerStream | None = None
+        self.routed = False
         self._turn = threading.Lock()
         self._asks: int | None = None
 
@@ -61,6 +67,18 @@ class _Held:
                 yield
             finally:
                 self._asks = None
+
+    def begin(self, messages: list[dict[str, Any]], asked: dict[str, Any], handing_off: dict[str, Any]) -> AnswerStream:
+        """An answer of this machine, or under a policy of whoever it says."""
+        if not self.routed:
+            # A copy: the caller keeps its list as it is, and the session appends to its own.
+            self.session.messages = list(messages)
+            stream = self.session.chat(stream=True, **asked)
+            assert isinstance(stream, AnswerStream)
+            return stream
+        given = {name: asked.pop(name) for name in ("tools", "tool_choice", "reasoning") if name in asked}
+        body = chat_body(messages, stream=True, options=asked, **given)
+        return AnswerStream(self.model._inner.submit("chat", body, encoded(handing_off, "options")))
 
 
 _HELD: dict[int, _Held] = {}
@@ -115,6 +133,16 @@ def cactus_destroy(model: int) -> None:
         held.model.close()
 
 
+def cactus_model_set_policy(model: int, policy: Policy | None) -> None:
+    """Lets others answer what this machine should not, as a `cactus.Policy` says; with None nobody any more. The public package has
+    no such function: there, who answers is given by its vendor."""
+    with _told("cactus_model_set_policy"):
+        held = _held(model)
+        with held.turn():
+            held.model.set_policy(policy)
+            held.routed = policy is not None
+
+
 def cactus_stop(model: int) -> None:
     """Ends the answer under way within a token."""
     with _told("cactus_stop"):
@@ -147,13 +175,18 @@ def _asked(options: Any, tools: Any) -> dict[str, Any]:
             continue
         elif name == "top_p" and not 0 < value <= 1:
             continue
-        elif name not in _IGNORED and name != "tool_rag_top_k":
+        elif name not in _IGNORED | _OF_POLICY and name != "tool_rag_top_k":
             asked[_RENAMED.get(name, name)] = value
     if tools := _value(tools):
         asked["tools"] = tools
     else:
         asked.pop("tool_choice", None)
     return {name: value for name, value in asked.items() if value is not None}
+
+
+def _handing_off(options: Any) -> dict[str, Any]:
+    given = _value(options) or {}
+    return {name: value for name, value in given.items() if name in _OF_POLICY and value is not None}
 
 
 def _messages(messages: Any) -> list[dict[str, Any]]:
@@ -167,16 +200,17 @@ def _messages(messages: Any) -> list[dict[str, Any]]:
 
 def _result(answer: Answer, seconds: float) -> dict[str, Any]:
     first = answer.time_to_first_token_ms or 0.0
+    decision = answer.decision or {}
     return {
         "success": True,
         "error": None,
-        "cloud_handoff": False,
+        "cloud_handoff": decision.get("answered_by", "local") != "local",
         "response": answer.text,
         **({"thinking": answer.reasoning} if answer.reasoning else {}),
         "function_calls": [{"name": call.name, "arguments": call.arguments} for call in answer.tool_calls],
         "segments": [],
-        # The confidence of that package is a probe of its own models; there is none here.
-        "confidence": None,
+        # That package has a probe of its own models. Here a calibrated bundle has one, and a policy asks for it.
+        "confidence": decision.get("confidence"),
         "time_to_first_token_ms": first,
         "total_time_ms": seconds * 1e3,
         "prefill_tps": answer.prompt_tokens / first * 1e3 if first else 0.0,
@@ -196,7 +230,8 @@ def cactus_complete(
     pcm_data: bytes | None = None,
 ) -> dict[str, Any]:
     """Answers a conversation; `callback` gets each piece of text, and 0 (pieces are whole characters, not tokens). What it raises
-    ends the answer and comes through. It may ask other models, and tokenize, stop or destroy this one."""
+    ends the answer and comes through. It may ask other models, and tokenize, stop or destroy this one. Under a policy the answer of
+    another side may replace what the callback was given; the result is what counts."""
     begun = time.perf_counter()
     raised: BaseException | None = None
     with _told("cactus_complete"):
@@ -204,13 +239,11 @@ def cactus_complete(
         if pcm_data is not None:
             raise ValueError("speech is not in this build")
         with held.turn():
-            held.session.messages = _messages(messages)
-            stream = held.session.chat(stream=True, **_asked(options, tools))
-            assert isinstance(stream, AnswerStream)
+            stream = held.begin(_messages(messages), _asked(options, tools), _handing_off(options))
             held.stream = stream
             try:
-                for piece in stream:
-                    if callback is None:
+                for piece in stream.events():
+                    if callback is None or not isinstance(piece, str):
                         continue
                     try:
                         callback(piece, 0)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from .engine import native
-from .options import path_of, refused, text_of
+from .options import encoded, path_of, refused, text_of
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,9 @@ class Policy:
     `target` is a name of the table of targets (`cactus run --cloud nobody` lists them) or of the policy file, or an address with a
     model, such as `http://127.0.0.1:8081/v1#name`. `file` is a policy file. With a target alone nothing leaves before `ask`, called
     with a `Question`, has said yes; `consent` names kinds of content that need no question. `budget`, in dollars, is for all
-    requests of this policy together; a request costs at most a cent and a day a dollar unless a file says otherwise. Budget, record
-    and keys lie in `state`, by default where the `cactus` command has them.
+    requests of this policy together; a request costs at most a cent and a day a dollar unless a file says otherwise. `options` are
+    those of the public Cactus package on handing off, such as `{"confidence_threshold": 0.7}`. Budget, record and keys lie in
+    `state`, by default where the `cactus` command has them.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Policy:
         budget: str | float | None = None,
         consent: Iterable[str] = (),
         ask: Callable[[Question], bool] | None = None,
+        options: Mapping[str, Any] | None = None,
         state: str | os.PathLike[str] | None = None,
     ):
         if target is None and file is None:
@@ -56,6 +58,8 @@ class Policy:
             raise refused("consent", "a list of kinds of content, such as ['text']", consent)
         if isinstance(budget, bool) or not (budget is None or isinstance(budget, (str, int, float))):
             raise refused("budget", "dollars", budget)
+        if not (options is None or isinstance(options, Mapping)):
+            raise refused("options", "a dict of options by name", options)
         self._ask = ask
         self._inner = native.Policy.open(
             file=None if file is None else Path(path_of("file", file)),
@@ -64,6 +68,7 @@ class Policy:
             # The shortest decimal that is this number is what was written.
             budget=budget if budget is None or isinstance(budget, str) else f"{budget:.12f}",
             consent=[text_of("consent", word) for word in consent],
+            options=encoded(dict(options or {}), "options"),
             state=None if state is None else Path(path_of("state", state)),
         )
 

@@ -128,6 +128,34 @@ def test_target_that_breaks_off_is_replaced_or_said_to_be(model, tmp_path):
     model.set_policy(None)
 
 
+def test_the_public_functions_hand_off_as_their_options_say(model, tmp_path):
+    from cactus import compat
+
+    messages = [{"role": "user", "content": QUESTION}]
+    number = compat.cactus_init(model.path)
+    own = compat.cactus_complete(number, messages, {"max_tokens": 8, "confidence_threshold": 1.0})
+    assert len(messages) == 1, "the list is the caller's"
+    assert own["cloud_handoff"] is False
+    with Target(["From there."]) as target:
+        compat.cactus_model_set_policy(number, Policy(target.address, consent=["text"], state=tmp_path))
+        pieces = []
+        sure = {"max_tokens": 8, "confidence_threshold": 1.0, "telemetry_enabled": True}
+        sent = compat.cactus_complete(number, messages, sure, None, lambda text, _: pieces.append(text))
+        assert (sent["cloud_handoff"], sent["response"]) == (True, "From there.") and "".join(pieces) == "From there."
+        for off in ({"auto_handoff": False}, {"no_cloud_handoff": True}):
+            kept = compat.cactus_complete(number, json.dumps(messages), json.dumps({**sure, **off}))
+            assert (kept["cloud_handoff"], kept["response"]) == (False, own["response"])
+        assert len(target.asked) == 1
+        with pytest.raises(RuntimeError, match="cloud_timeout_ms.*milliseconds"):
+            compat.cactus_complete(number, messages, {"cloud_timeout_ms": 0})
+        always = Policy(target.address, consent=["text"], options={"confidence_threshold": 1}, state=tmp_path)
+        compat.cactus_model_set_policy(number, always)
+        assert compat.cactus_complete(number, messages)["cloud_handoff"]
+    compat.cactus_model_set_policy(number, None)
+    assert compat.cactus_complete(number, messages, {"max_tokens": 8})["response"] == own["response"]
+    compat.cactus_destroy(number)
+
+
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
@@ -136,6 +164,8 @@ def test_target_that_breaks_off_is_replaced_or_said_to_be(model, tmp_path):
         ({"target": "http://127.0.0.1:1/v1#m", "handoff": "sometimes"}, "`handoff`"),
         ({"target": "http://127.0.0.1:1/v1#m", "consent": ["everything"]}, "`consent`"),
         ({"target": "http://127.0.0.1:1/v1#m", "budget": "much"}, "expected dollars"),
+        ({"target": "http://127.0.0.1:1/v1#m", "options": {"confidence": 1}}, "confidence_threshold"),
+        ({"target": "http://127.0.0.1:1/v1#m", "options": ["no_cloud_handoff"]}, "`options`"),
         ({"file": "/nowhere/policy.toml"}, "/nowhere/policy.toml"),
         ({}, "`target`"),
     ],

@@ -1,6 +1,7 @@
 //! Commands and options, apart from what they do.
 
 mod answer;
+mod cactus;
 mod capture;
 mod measure;
 mod route;
@@ -8,6 +9,7 @@ mod transcribe;
 mod vad;
 
 pub(crate) use answer::{AnswerArgs, Thinking, WrongArgument};
+pub(crate) use cactus::CactusArgs;
 use cactus_passes::Bits;
 pub(crate) use capture::CaptureArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -111,6 +113,8 @@ pub(crate) struct ServeArgs {
     /// nothing leaves]
     #[arg(long, value_name = "FILE", help_heading = "Access")]
     pub(crate) policy: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) cactus: CactusArgs,
     /// Most memory for all loaded models together, such as 4GB; idle ones are unloaded to make room [default: no limit]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Limits")]
     pub(crate) max_memory: Option<u64>,

@@ -57,6 +57,11 @@ pub(crate) fn for_error(error: &anyhow::Error) -> Option<String> {
         if let Some(e) = e.downcast_ref::<cactus_import::Error>() {
             return import(e);
         }
+        if let Some(cactus_router::hybrid::Error::Damaged { .. }) = e.downcast_ref() {
+            let text =
+                "keep a copy of the file, then remove it: the budgets begin anew, and what was spent is forgotten";
+            return Some(text.to_owned());
+        }
         None
     })
 }

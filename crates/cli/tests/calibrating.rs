@@ -25,6 +25,7 @@ impl Cactus {
             .args(args)
             .current_dir(self.0.path())
             .env("CACTUS_CACHE", self.path("cache"))
+            .env("CACTUS_STATE", self.path("state"))
             .env("NO_COLOR", "1")
             .output()
             .unwrap()
@@ -146,6 +147,33 @@ fn calibration_is_written_shown_and_bound_to_its_bundle() {
         shown.contains("learned from 120 answers (bfcl)") && !shown.contains("not used"),
         "{shown}"
     );
+
+    // Asked in other words than it was learned with, it is not sure of anything, and says why.
+    let tools = r#"{"name": "pick", "parameters": {"type": "object", "properties": {}}}"#;
+    let routed = [
+        "run",
+        "m",
+        "--cloud",
+        "http://127.0.0.1:9/v1#x",
+        "--prompt",
+        "Hi",
+        "--max-new-tokens",
+        "200",
+    ];
+    for (more, want) in [
+        (
+            &["--tools", tools, "--tool-choice", "required", "--temperature", "0.5"][..],
+            "made for other sampling",
+        ),
+        (&["--temperature", "0"], "does not hold for answers without tools"),
+    ] {
+        let out = c.run(&[&routed[..], more].concat());
+        let said = String::from_utf8(out.stderr).unwrap();
+        assert!(said.contains(want) && !said.contains("nobody has calibrated"), "{said}");
+    }
+    // Where nothing is handed off, nobody asks how sure it is.
+    let out = c.run(&[&routed[..], &["--handoff", "never"]].concat());
+    assert!(!String::from_utf8(out.stderr).unwrap().contains("does not hold"));
 
     // With another template the bundle answers something else.
     let template = std::fs::read_to_string(c.path("m/chat_template.jinja")).unwrap();

@@ -81,7 +81,7 @@ fn conversation_goes_to_another_server_with_consent_and_key_and_is_recorded() {
     let mut auth = auth.stdin(Stdio::piped()).spawn().unwrap();
     auth.stdin.take().unwrap().write_all(b"house\n").unwrap();
     assert!(auth.wait().unwrap().success());
-    assert_eq!(cactus.ok(&["auth", "list"]).trim(), server.address.replace(':', "_"));
+    assert_eq!(cactus.ok(&["auth", "list"]).trim(), server.address);
 
     let answered = cactus.short(&sent);
     assert_eq!(
@@ -117,8 +117,161 @@ fn conversation_goes_to_another_server_with_consent_and_key_and_is_recorded() {
         (budget["day_usd"].as_f64(), budget["unsettled"].as_u64()),
         (Some(0.0), Some(0))
     );
-    cactus.ok(&["auth", "remove", &target]);
+
+    let always = ["--cloud", &target, "--consent", "text", "--confidence-threshold", "1"];
+    assert_eq!(cactus.short(&always)["answered_by"], "m");
+    let never = ["--no-cloud-handoff", "--no-cloud-tele", "--handoff", "always"];
+    let kept = cactus.short(&[&always[..], &never[..]].concat());
+    assert_eq!(
+        (kept["answered_by"].as_str(), kept["reason"].as_str()),
+        (Some("local"), Some("handoff_off"))
+    );
+
+    // What nobody but the model here can do is answered here as without a target, and recorded.
+    let logprobs = cactus.short(&[
+        "--cloud",
+        &target,
+        "--handoff",
+        "always",
+        "--consent",
+        "text",
+        "--logprobs",
+        "2",
+    ]);
+    assert_eq!(
+        (logprobs["answered_by"].as_str(), logprobs["reason"].as_str()),
+        (Some("local"), Some("no_target"))
+    );
+    assert_eq!(logprobs["logprobs"].as_array().map(Vec::len), Some(6), "{logprobs}");
+    let regex = cactus.short(&[
+        "--cloud",
+        &target,
+        "--handoff",
+        "always",
+        "--consent",
+        "text",
+        "--regex",
+        "[a-z]+",
+    ]);
+    assert_eq!(
+        (regex["answered_by"].as_str(), regex["reason"].as_str()),
+        (Some("local"), Some("no_target"))
+    );
+    let log = cactus.ok(&["route", "log", "--json", "-n", "2"]);
+    let recorded: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(recorded.len(), 2);
+    assert!(
+        recorded
+            .iter()
+            .all(|record| record["reason"] == "no_target" && record["classes"][0] == "text"),
+        "{log}"
+    );
+
+    cactus.ok(&["auth", "remove", &server.address]);
     assert!(cactus.wrong(&["auth", "remove", &target]).contains("no key"));
+}
+
+#[test]
+fn options_of_cactus_are_options_of_run_and_serve() {
+    let cactus = Cactus::new();
+    for command in ["run", "serve"] {
+        let help = cactus.ok(&[command, "--help"]);
+        for option in cactus_router::hybrid::policy::CACTUS_OPTIONS {
+            let flag = format!("--{}", option.name.replace('_', "-"));
+            assert_eq!(
+                help.contains(&flag),
+                option.name == option.name.to_lowercase(),
+                "{command} {flag}"
+            );
+        }
+    }
+    // What forbids is true without a target, and a switch does not take the model's name.
+    let quiet = [
+        "run",
+        "--no-cloud-handoff",
+        "m",
+        "--no-cloud-tele",
+        "--handoff",
+        "never",
+        "--max-new-tokens",
+        "1",
+    ];
+    cactus.ok(&[
+        &quiet[..],
+        &[
+            "--handoff-with-images=false",
+            "--auto-handoff=false",
+            "--prompt",
+            "Hello",
+        ],
+    ]
+    .concat());
+    let add = "add `--cloud TARGET` or `--policy FILE`";
+    let cases: [(&[&str], &str); 9] = [
+        (&["run", "m", "--confidence-threshold", "0.7"], add),
+        (&["run", "m", "--cloud-timeout-ms", "900"], add),
+        (&["run", "m", "--handoff", "always"], add),
+        (&["run", "m", "--handoff", "auto"], add),
+        (&["run", "m", "--consent", "text"], add),
+        (&["run", "m", "--budget", "1"], add),
+        (&["serve", "m", "--confidence-threshold", "0.7"], "add `--policy FILE`"),
+        (
+            &["run", "m", "--confidence-threshold", "much"],
+            "expected a number up to 1",
+        ),
+        (
+            &["serve", "m", "--cloud-timeout-ms", "0"],
+            "expected milliseconds, from 1 on",
+        ),
+    ];
+    for (args, want) in cases {
+        let out = cactus.run(args);
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.code() == Some(2) && said.contains(want), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn keys_are_kept_for_targets_of_a_policy_and_removed_as_they_are_listed() {
+    let cactus = Cactus::new();
+    let policy = "version = 1\n[targets.house]\nprotocol = \"openai-chat\"\nbase_url = \"http://[::1]:81/v1\"\nmodel = \"m\"\n\
+                  input_usd_per_million = 0\noutput_usd_per_million = 0\n";
+    std::fs::write(cactus.0.path().join("house.toml"), policy).unwrap();
+    let set = |target: &[&str]| {
+        let mut auth = cactus.command(&[&["auth", "set"], target].concat());
+        let mut auth = auth.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // Who refuses the target does not read.
+        let _ = auth.stdin.take().unwrap().write_all(b"secret\n");
+        let out = auth.wait_with_output().unwrap();
+        (out.status.success(), String::from_utf8(out.stderr).unwrap())
+    };
+    assert!(set(&["house", "--policy", "house.toml"]).0);
+    let (kept, said) = set(&["http://house.example/v1"]);
+    assert!(kept && said.contains("private networks alone"), "{said}");
+    let (kept, said) = set(&["house"]);
+    assert!(!kept && said.contains("--policy FILE"), "{said}");
+    assert_eq!(cactus.ok(&["auth", "list"]), "[::1]:81\nhouse.example\n");
+    cactus.ok(&["auth", "remove", "[::1]:81"]);
+    cactus.ok(&["auth", "remove", "house.example"]);
+    assert_eq!(cactus.ok(&["auth", "list"]), "");
+}
+
+#[test]
+fn a_damaged_budget_says_what_to_do_and_the_record_is_private() {
+    let cactus = Cactus::new();
+    cactus.short(&["--cloud", "http://127.0.0.1:9/v1#m", "--handoff", "never"]);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let record = cactus.0.path().join("state/decisions.jsonl");
+        assert_eq!(std::fs::metadata(record).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    std::fs::write(cactus.0.path().join("state/budget.journal"), vec![7; 64]).unwrap();
+    let said = cactus.wrong(&["route", "budget"]);
+    assert!(
+        said.contains("budget.journal") && said.contains("then remove it"),
+        "{said}"
+    );
 }
 
 #[test]

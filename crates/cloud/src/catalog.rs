@@ -169,7 +169,7 @@ mod tests {
         let head = "date = \"d\"\nsource = \"s\"\n[[target]]\nname = \"t\"\n";
         let good = "protocol = \"anthropic\"\nbase = \"https://h/v1\"\n";
         let cases = [
-            ("protocol = \"x\"\nbase = \"https://h\"", "expected one of openai-chat"),
+            ("protocol = \"x\"\nbase = \"https://h\"", "expected one of openai_chat"),
             ("protocol = \"anthropic\"\nbase = \"http://h\"", "not encrypted"),
             (
                 "protocol = \"anthropic\"\nbase = \"https://h\"\nkey = \"sk\"",
@@ -187,5 +187,9 @@ mod tests {
             assert!(error.to_string().contains(want), "{want}: {error}");
         }
         assert!(read(&format!("{head}{good}")).unwrap()[0].price.is_none());
+        for word in ["openai_responses", "openai-responses"] {
+            let target = read(&format!("{head}protocol = \"{word}\"\nbase = \"https://h\"")).unwrap();
+            assert_eq!(target[0].protocol, Protocol::OpenAiResponses, "{word}");
+        }
     }
 }

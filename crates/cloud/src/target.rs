@@ -104,8 +104,8 @@ pub enum Protocol {
 
 /// Words of the protocols and dialects, as users write them.
 const PROTOCOLS: &[(&str, Protocol)] = &[
-    ("openai-chat", Protocol::OpenAiChat),
-    ("openai-responses", Protocol::OpenAiResponses),
+    ("openai_chat", Protocol::OpenAiChat),
+    ("openai_responses", Protocol::OpenAiResponses),
     ("anthropic", Protocol::Anthropic),
     ("gemini", Protocol::Gemini),
 ];
@@ -118,9 +118,10 @@ const DIALECTS: &[(&str, Dialect)] = &[
 ];
 
 impl Protocol {
-    /// From the word for it: `openai-chat`, `openai-responses`, `anthropic` or `gemini`.
+    /// From the word for it: `openai_chat`, `openai_responses`, `anthropic` or `gemini`. Hyphens are as good.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
+        let word = word.replace('-', "_");
         PROTOCOLS.iter().find(|(w, _)| *w == word).map(|(_, p)| *p)
     }
 

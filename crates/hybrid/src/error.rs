@@ -39,7 +39,10 @@ pub enum Error {
     #[error(transparent)]
     OverCap(#[from] OverCap),
     /// A file holds other bytes than were written.
-    #[error("{}: expected {expected} at byte {offset}; found other bytes", path.display())]
+    #[error(
+        "{}: expected {expected} at byte {offset}; found other bytes. No budget can be reckoned with while it is so",
+        path.display()
+    )]
     Damaged {
         /// The file.
         path: PathBuf,

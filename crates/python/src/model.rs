@@ -66,13 +66,20 @@ impl Model {
 
 impl Model {
     /// Submits a conversation that others may answer.
-    fn submit_routed(&self, py: Python<'_>, under: Under, body: &str, begun: Instant) -> PyResult<Stream> {
+    fn submit_routed(
+        &self,
+        py: Python<'_>,
+        under: Under,
+        body: &str,
+        options: &str,
+        begun: Instant,
+    ) -> PyResult<Stream> {
         let policy = under.policy.get();
         let local = under.local.clone();
         let made = live::outside(py, || {
             let (job, encoder) = read("chat", body)?;
             let stream = job.stream;
-            let routed = policy.start(local, job)?;
+            let routed = policy.start(local, job, options)?;
             let (body, name) = (body.to_owned(), self.name.clone());
             let fresh = move || {
                 let (_, mut encoder) = read("chat", &body).ok()?;
@@ -260,13 +267,15 @@ impl Model {
         Ok(())
     }
 
-    /// Submits a request: `api` is `chat` or `completion`, `body` the JSON of the OpenAI API.
-    fn submit(&self, py: Python<'_>, api: &str, body: &str) -> PyResult<Stream> {
+    /// Submits a request: `api` is `chat` or `completion`, `body` the JSON of the OpenAI API. `options` are for a policy, under the names
+    /// of the public Cactus engine, as JSON.
+    #[pyo3(signature = (api, body, options = "{}"))]
+    fn submit(&self, py: Python<'_>, api: &str, body: &str, options: &str) -> PyResult<Stream> {
         let scheduler = self.scheduler(py)?;
         let begun = Instant::now();
         let under = self.routed.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(under) = under.filter(|_| api == "chat") {
-            return self.submit_routed(py, under, body, begun);
+            return self.submit_routed(py, under, body, options, begun);
         }
         let made = live::outside(py, || {
             let (job, encoder) = read(api, body)?;

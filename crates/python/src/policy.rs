@@ -11,7 +11,7 @@ use cactus_router::{
     Answered, Ask, Canceller, Error, Event, Keys, Local, NotYet, Router, default_folder, dollars, word,
 };
 use pyo3::prelude::*;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,8 @@ fn raise(py: Python<'_>, error: &Error) -> PyErr {
 impl Policy {
     /// Reads a policy file, or makes a policy for one target.
     #[staticmethod]
-    #[pyo3(signature = (*, file, target, handoff, budget, consent, state))]
+    #[pyo3(signature = (*, file, target, handoff, budget, consent, options, state))]
+    #[allow(clippy::too_many_arguments, reason = "they are keywords")]
     fn open(
         py: Python<'_>,
         file: Option<PathBuf>,
@@ -43,6 +44,7 @@ impl Policy {
         handoff: Option<&str>,
         budget: Option<String>,
         consent: Vec<String>,
+        options: &str,
         state: Option<PathBuf>,
     ) -> PyResult<Policy> {
         live::check(py)?;
@@ -63,6 +65,7 @@ impl Policy {
             let class = word.parse::<Class>();
             classes.push(class.map_err(|expected| wrong(format!("`consent`: found `{word}`, {expected}")))?);
         }
+        let options = of_cactus(options).map_err(|e| wrong(e.message))?;
         let Some(folder) = state.or_else(default_folder) else {
             return Err(wrong(
                 "`state`: this system has no folder for budget and record; name one".to_owned(),
@@ -75,6 +78,7 @@ impl Policy {
             handoff,
             budget: budget.as_deref(),
             consent: &classes,
+            options,
             targets: Some(&own),
             ..Setup::default()
         };
@@ -107,10 +111,11 @@ impl Policy {
 }
 
 impl Policy {
-    /// Starts a request under this policy.
-    pub(crate) fn start(&self, local: Local, job: Job) -> Result<Routed, ApiError> {
+    /// Starts a request under this policy, and under `options` as the public Cactus engine names them.
+    pub(crate) fn start(&self, local: Local, job: Job, options: &str) -> Result<Routed, ApiError> {
         let ask = Ask {
             target: self.target.clone(),
+            options: of_cactus(options)?,
             ..Ask::new(Some(local), job)
         };
         let running = self.router.start(ask).map_err(api)?;
@@ -124,9 +129,16 @@ impl Policy {
     }
 }
 
+/// An object of options in JSON.
+fn of_cactus(json: &str) -> Result<Map<String, Value>, ApiError> {
+    let wrong = |e: serde_json::Error| ApiError::field("options", format!("expected options by name: {e}"));
+    serde_json::from_str(json).map_err(wrong)
+}
+
 fn api(error: Error) -> ApiError {
     match error {
         Error::Request(error) => error,
+        Error::Policy(what) => ApiError::field("options", what),
         other => ApiError::new(Kind::Server, other.to_string()),
     }
 }

@@ -22,6 +22,18 @@ pub struct Answered {
 }
 
 impl Answered {
+    /// Of an answer by the model on this machine alone.
+    #[must_use]
+    pub fn here(outcome: Outcome) -> Answered {
+        Answered {
+            outcome,
+            target: None,
+            usage: Usage::default(),
+            notes: Vec::new(),
+            failure: None,
+        }
+    }
+
     /// What programs are told of the decision, under the same names everywhere: `route`, `reason`, `wanted`, `answered_by`,
     /// `cloud_handoff`, `confidence`, `error_bound`, `cost_usd`, `cost_is_exact` and `attempts`.
     #[must_use]

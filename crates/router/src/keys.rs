@@ -24,14 +24,12 @@ impl Keys {
     /// Where the key of a host and port lies.
     #[must_use]
     pub fn path(&self, authority: &str) -> PathBuf {
-        let safe = |c: char| {
-            if c.is_ascii_alphanumeric() || matches!(c, '.' | '-') {
-                c
-            } else {
-                '_'
-            }
+        let safe = |byte: u8| match byte {
+            b':' => "_".to_owned(),
+            byte if byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-') => char::from(byte).to_string(),
+            byte => format!("%{byte:02X}"),
         };
-        self.0.join(authority.chars().map(safe).collect::<String>())
+        self.0.join(authority.bytes().map(safe).collect::<String>())
     }
 
     /// Keeps a key for the host of `target`, in place of an earlier one.
@@ -70,14 +68,15 @@ impl Keys {
         }
     }
 
-    /// Names of the files, sorted: one for each host.
+    /// The hosts and ports that have a key, sorted.
     #[must_use]
     pub fn list(&self) -> Vec<String> {
         let files = fs::read_dir(&self.0).into_iter().flatten().flatten();
         let mut names: Vec<String> = files.filter_map(|file| file.file_name().into_string().ok()).collect();
         names.retain(|name| !name.ends_with(".new"));
-        names.sort();
-        names
+        let mut hosts: Vec<String> = names.iter().filter_map(|name| authority(name)).collect();
+        hosts.sort();
+        hosts
     }
 
     /// The key of a target by what the policy says; where that says nothing, from the variable that the vendor's own clients
@@ -113,6 +112,18 @@ impl Keys {
             )),
         }
     }
+}
+
+/// The host and port whose key lies in a file, as [`Keys::path`] names it.
+fn authority(file: &str) -> Option<String> {
+    let mut parts = file.split('%');
+    let mut bytes = parts.next()?.replace('_', ":").into_bytes();
+    for part in parts {
+        let (code, rest) = part.split_at_checked(2)?;
+        bytes.push(u8::from_str_radix(code, 16).ok()?);
+        bytes.extend(rest.replace('_', ":").bytes());
+    }
+    String::from_utf8(bytes).ok()
 }
 
 /// Makes a folder that nobody but its owner can enter.
@@ -151,7 +162,12 @@ mod tests {
                 .unwrap()
                 .is_none()
         );
-        assert_eq!(keys.list(), ["a.example_8443"]);
+        assert_eq!(keys.list(), ["a.example:8443"]);
+        for other in ["http://[::1]:80/v1", "https://my_host:1/v1"] {
+            keys.keep(&target(other), "sk-2").unwrap();
+        }
+        assert_eq!(keys.list(), ["[::1]:80", "a.example:8443", "my_host:1"]);
+        assert!(keys.remove("[::1]:80").unwrap() && keys.remove("my_host:1").unwrap());
         assert!(keys.keep(&home, "two words").is_err());
         assert!(keys.remove("a.example:8443").unwrap() && !keys.remove("a.example:8443").unwrap());
     }

@@ -38,5 +38,5 @@ pub use cactus_hybrid as hybrid;
 pub use error::{Error, ErrorKind, Result};
 pub use keys::Keys;
 pub use log::Log;
-pub use router::{Ask, Local, Router, default_folder};
+pub use router::{Ask, Kept, Local, Router, default_folder};
 pub use running::{Canceller, Event, NotYet, Question, Running};

@@ -55,11 +55,7 @@ impl Log {
             tries < 2000
         });
         let held = held.map_err(failed)?;
-        let mut file = File::options()
-            .create(true)
-            .append(true)
-            .open(&self.file)
-            .map_err(failed)?;
+        let mut file = private_file(&self.file).map_err(failed)?;
         // A line that a crash has torn ends here.
         let length = file.metadata().map_err(failed)?.len();
         let torn = length > 0 && !ends_with_line(&self.file, length).map_err(failed)?;
@@ -68,7 +64,9 @@ impl Log {
         if length > LONG_BYTES && held.is_some() {
             let (ring, _) = self.read(KEPT)?;
             let beside = self.file.with_extension("new");
-            fs::write(&beside, ring.to_lines()).map_err(failed)?;
+            let mut file = private_file(&beside).map_err(failed)?;
+            file.set_len(0).map_err(failed)?;
+            file.write_all(ring.to_lines().as_bytes()).map_err(failed)?;
             fs::rename(&beside, &self.file).map_err(failed)?;
         }
         Ok(())
@@ -85,6 +83,23 @@ impl Log {
             Err(e) => Err(Error::File(format!("cannot read `{}`: {e}", self.file.display()))),
         }
     }
+}
+
+/// A file to append to that nobody but its owner can read, also where it was made otherwise.
+fn private_file(path: &Path) -> std::io::Result<File> {
+    let mut options = File::options();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(path)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        if file.metadata()?.permissions().mode() & 0o077 != 0 {
+            file.set_permissions(fs::Permissions::from_mode(0o600))?;
+        }
+    }
+    Ok(file)
 }
 
 fn ends_with_line(path: &Path, length: u64) -> std::io::Result<bool> {

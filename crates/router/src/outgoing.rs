@@ -9,7 +9,7 @@ use cactus_cloud::{
 use cactus_engine::chat::{self, ChatRequest};
 use cactus_hybrid::policy::{Policy, ToolUse};
 use cactus_hybrid::redact::{self, Class, Gate, Redactor, Refused};
-use cactus_protocol::Spec;
+use cactus_protocol::{Job, Prompt, Spec};
 use cactus_text::grammar::Grammar;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -42,6 +42,47 @@ pub struct Outgoing {
 /// What of a request no target could be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotPortable(pub &'static str);
+
+/// Why a job can only be computed on this machine and without the router, where it is so: the router gives one answer, and no target
+/// gives log-probabilities.
+#[must_use]
+pub fn stays(job: &Job) -> Option<NotPortable> {
+    let logprobs = job.spec.options.get("logprobs").is_some_and(|value| !value.is_null());
+    match job.prompts.as_slice() {
+        _ if logprobs || job.spec.score_prompt => Some(NotPortable("log-probabilities")),
+        [Prompt::Chat(_)] if job.choices <= 1 => None,
+        [Prompt::Chat(_)] => Some(NotPortable("several answers")),
+        _ => Some(NotPortable("more of a text")),
+    }
+}
+
+/// The classes of content in prompts of any kind, for the record.
+pub(crate) fn classes_of(prompts: &[Prompt]) -> Vec<Class> {
+    let mut found = vec![Class::Text];
+    let chats = prompts.iter().filter_map(|prompt| match prompt {
+        Prompt::Chat(chat) => Some(&chat.messages),
+        _ => None,
+    });
+    for message in chats.flatten() {
+        if message["role"] == "tool" || message.get("tool_calls").is_some() {
+            found.push(Class::ToolResult);
+        }
+        let parts = message.get("content").and_then(Value::as_array).into_iter().flatten();
+        found.extend(parts.filter_map(|part| match part.get("type")?.as_str()? {
+            "image_url" | "input_image" | "image" => Some(Class::Image),
+            "input_audio" | "audio" => Some(Class::Audio),
+            "file" | "input_file" | "document" => Some(Class::Document),
+            _ => None,
+        }));
+    }
+    let mut classes = Vec::new();
+    found.into_iter().for_each(|class| {
+        if !classes.contains(&class) {
+            classes.push(class);
+        }
+    });
+    classes
+}
 
 /// Translates a conversation. `most_tokens` is the most that the target may answer.
 ///

@@ -176,6 +176,8 @@ fn listen(
             }
             Event::Usage(counted) => usage = counted,
             Event::Done(done) => {
+                // Some protocols do not say where reasoning ends.
+                hear(Heard::Reasoning(reasoning.finish()));
                 show(text.finish());
                 reason = Some(done);
             }

@@ -1,8 +1,10 @@
 //! What lasts longer than a request.
 
+use crate::answered::Answered;
 use crate::error::{Error, Result};
 use crate::keys::{Keys, private_folder};
 use crate::log::Log;
+use crate::outgoing;
 use crate::running::Running;
 use crate::setup::Configured;
 use cactus_cloud::{Base, Breaker, Deadlines, LookUp, Protocol, Target, Transport, Usage};
@@ -10,8 +12,11 @@ use cactus_engine::{GenerateOptions, Scheduler};
 use cactus_hybrid::budget::{Folder, History, Journal, Spent};
 use cactus_hybrid::money::Pico;
 use cactus_hybrid::policy::{self, Handoff, Policy};
+use cactus_hybrid::record::{Circumstances, Record};
+use cactus_hybrid::redact::Class;
+use cactus_hybrid::route::{Outcome, Reason};
 use cactus_hybrid::score::{Key, Section};
-use cactus_protocol::{Job, Ready};
+use cactus_protocol::{Job, Prompt, Ready};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -88,6 +93,12 @@ impl Local {
             load,
             calibration,
         })
+    }
+
+    /// Whether somebody has calibrated the bundle; it may still not hold for a request.
+    #[must_use]
+    pub fn is_calibrated(&self) -> bool {
+        self.calibration.is_some()
     }
 
     /// The calibration, where it holds for what is asked (`calls`: whether tools may be called); otherwise why it does not.
@@ -176,7 +187,7 @@ impl Router {
     /// # Errors
     /// [`Error::Target`] for an address that cannot be used; [`Error::File`] where `folder` cannot be made.
     pub fn new(configured: Configured, folder: &Path, keys: &Keys) -> Result<Router> {
-        let Configured { policy, prices, .. } = configured;
+        let Configured { policy, known, .. } = configured;
         let failed = |e| Error::File(format!("cannot make the folder `{}`: {e}", folder.display()));
         private_folder(folder).map_err(failed)?;
         let ms = Duration::from_millis;
@@ -191,9 +202,11 @@ impl Router {
         };
         let mut targets = BTreeMap::new();
         for (name, asked) in &policy.targets {
-            let target = target(name, asked)?;
-            let mut target = target;
-            target.price = prices.get(name).cloned();
+            let mut target = match known.get(name) {
+                Some(known) => known.clone(),
+                None => target(name, asked)?,
+            };
+            target.capabilities.max_output_tokens = Some(asked.max_output_tokens);
             let key = keys.find(&target, &asked.key).map_err(|e| e.to_string());
             let remote = Remote {
                 policy: asked.clone(),
@@ -282,6 +295,17 @@ impl Router {
         self.journal().history().map_err(|e| Error::File(e.to_string()))
     }
 
+    /// Takes note that the model on this machine answers, without the router, what no target can be asked ([`outgoing::stays`]). It
+    /// is recorded when what this gives is dropped.
+    #[must_use]
+    pub fn keep_here(self: &Arc<Self>, prompts: &[Prompt]) -> Kept {
+        Kept {
+            router: Arc::clone(self),
+            classes: outgoing::classes_of(prompts),
+            begun: Instant::now(),
+        }
+    }
+
     pub(crate) fn journal(&self) -> MutexGuard<'_, Journal<Folder>> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -289,6 +313,42 @@ impl Router {
     /// Time of a clock that never goes back.
     pub(crate) fn now(&self) -> Duration {
         self.begun.elapsed()
+    }
+}
+
+/// An answer of the model on this machine to what no target can be asked, until it ends.
+#[derive(Debug)]
+pub struct Kept {
+    router: Arc<Router>,
+    classes: Vec<Class>,
+    begun: Instant,
+}
+
+impl Kept {
+    /// How it ended.
+    #[must_use]
+    pub fn answered(&self) -> Answered {
+        Answered::here(self.outcome())
+    }
+
+    fn outcome(&self) -> Outcome {
+        let total = self.begun.elapsed().as_millis();
+        Outcome::here(Reason::NoTarget, u64::try_from(total).unwrap_or(u64::MAX))
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let circumstances = Circumstances {
+            seconds: unix_seconds(),
+            classes: std::mem::take(&mut self.classes),
+            ..Circumstances::default()
+        };
+        // The answer is there, and whoever has it cannot be told any more.
+        let _ = self
+            .router
+            .log
+            .add(&Record::without_target(&self.outcome(), circumstances));
     }
 }
 

@@ -182,7 +182,6 @@ impl Running {
             source: None,
             notes: Vec::new(),
         };
-        running.notes.extend(running.ask.uncalibrated.clone());
         running.tell(Input::Start);
         Ok(running)
     }
@@ -199,6 +198,12 @@ impl Running {
             self.consented = Some(yes);
             self.tell(Input::Consent(yes));
         }
+    }
+
+    /// Ends it, as [`Canceller::cancel`] does, and where a person was asked instead of an answer.
+    pub fn cancel(&mut self) {
+        self.asking = false;
+        self.tell(Input::Cancel);
     }
 
     /// The target that may be asked.
@@ -493,6 +498,9 @@ impl Running {
     /// The end: what is whole is given out, and the decision recorded.
     fn finish(&mut self, outcome: Outcome) {
         let side = outcome.answered_by;
+        if outcome.reason == Why::Uncalibrated {
+            self.notes.extend(self.ask.uncalibrated.take());
+        }
         if let Some(side) = side {
             self.reason(side);
             for (index, call) in calls_of(&outcome.calls).into_iter().enumerate() {
@@ -572,11 +580,13 @@ impl Running {
     }
 
     fn record(&mut self, outcome: &Outcome) {
-        let Some(outgoing) = &self.ask.outgoing else { return };
         let replaced = self.redactor.replaced();
         let circumstances = Circumstances {
             seconds: unix_seconds(),
-            classes: outgoing.classes.clone(),
+            classes: match &self.ask.outgoing {
+                Some(outgoing) => outgoing.classes.clone(),
+                None => outgoing::classes_of(&self.ask.ask.job.prompts),
+            },
             consented: self.consented,
             calibration: self.ask.calibration.as_ref().map(|c| c.digest.clone()),
             redactions: replaced.iter().map(|(kind, n)| (kind.name().to_owned(), *n)).collect(),

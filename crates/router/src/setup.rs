@@ -1,6 +1,6 @@
 //! From what a user gives (a policy file, a target by name or address, options, the environment) to what a router works with.
 //!
-//! The file comes first, then flags. What switches handoffs off in the environment comes last and wins, so that nothing that a
+//! The file comes first, then flags, then options as the public Cactus engine names them. What switches handoffs off in the environment comes last and wins, so that nothing that a
 //! program was given can take it back.
 
 use crate::error::{Error, Result};
@@ -8,7 +8,7 @@ use cactus_cloud::{Base, Protocol, catalog};
 use cactus_hybrid::money::{Pico, Price};
 use cactus_hybrid::policy::{self, CACTUS_OPTIONS, Handoff, KeySource, Leave, Policy, set_cactus_option};
 use cactus_hybrid::redact::Class;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -27,6 +27,8 @@ pub struct Setup<'a> {
     pub budget: Option<&'a str>,
     /// Classes that may leave without being asked about.
     pub consent: &'a [Class],
+    /// Options under the names of the public Cactus engine ([`policy::CACTUS_OPTIONS`]).
+    pub options: Map<String, Value>,
     /// A table of targets beside the one that is built in, in the same form.
     pub targets: Option<&'a Path>,
 }
@@ -38,8 +40,8 @@ pub struct Configured {
     pub policy: Policy,
     /// The target that was given.
     pub target: Option<String>,
-    /// Prices with steps and hours, of targets that have some.
-    pub prices: BTreeMap<String, cactus_cloud::Price>,
+    /// Targets of tables as they are there: with dialect, abilities, and prices with steps and hours.
+    pub known: BTreeMap<String, cactus_cloud::Target>,
 }
 
 impl Setup<'_> {
@@ -80,11 +82,12 @@ impl Setup<'_> {
             policy.caps.session = Some(most);
             policy.caps.request = Some(policy.caps.request.map_or(most, |request| request.min(most)));
         }
-        for option in CACTUS_OPTIONS {
-            if let Some(value) = variable(option.name).filter(|_| option.name.starts_with("CACTUS_")) {
-                set_cactus_option(policy, option.name, &Value::from(value))
-                    .map_err(|e| Error::Policy(e.to_string()))?;
-            }
+        let variables = CACTUS_OPTIONS.iter().map(|option| option.name);
+        let variables = variables.filter(|name| name.starts_with("CACTUS_"));
+        let variables = variables.filter_map(|name| Some((name, Value::from(variable(name)?))));
+        let options = self.options.iter().map(|(name, value)| (name.as_str(), value.clone()));
+        for (name, value) in options.chain(variables) {
+            set_cactus_option(policy, name, &value).map_err(|e| Error::Policy(e.to_string()))?;
         }
         Ok(configured)
     }
@@ -192,10 +195,8 @@ fn add(target: cactus_cloud::Target, configured: &mut Configured) -> String {
         tools: target.capabilities.tools,
         accuracy: BTreeMap::new(),
     };
-    if let Some(price) = target.price {
-        configured.prices.insert(name.clone(), price);
-    }
     configured.policy.targets.insert(name.clone(), entry);
+    configured.known.insert(name.clone(), target);
     name
 }
 
@@ -237,9 +238,58 @@ mod tests {
         };
         let configured = setup.read(&none).unwrap();
         assert_eq!(configured.policy.handoff, Handoff::Always);
-        assert_eq!(configured.prices["claude-haiku-5-5"].tiers.len(), 2);
+        assert_eq!(
+            configured.known["claude-haiku-5-5"].price.as_ref().unwrap().tiers.len(),
+            2
+        );
         let off = |name: &str| (name == "CACTUS_DISABLE_CLOUD_HANDOFF").then(|| "1".to_owned());
         assert_eq!(setup.read(&off).unwrap().policy.handoff, Handoff::Never);
+    }
+
+    #[test]
+    fn own_table_keeps_what_it_says_of_a_target() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path().join("targets.toml");
+        let text = "date = \"d\"\nsource = \"s\"\n[[target]]\nname = \"house\"\nprotocol = \"openai_chat\"\n\
+                    base = \"https://house.example/v1\"\ndialect = \"openrouter\"\njson_schema = false\ncontext_tokens = 4096\n\
+                    max_output_tokens = 100\nprice = [{ input = \"1\", output = \"2\" }]\n";
+        std::fs::write(&own, text).unwrap();
+        let setup = Setup {
+            target: Some("house"),
+            targets: Some(&own),
+            ..Setup::default()
+        };
+        let keys = crate::Keys::new(folder.path().join("keys"));
+        let router = crate::Router::new(setup.read(&none).unwrap(), folder.path(), &keys).unwrap();
+        let target = &router.targets["house"].target;
+        assert_eq!(target.dialect, cactus_cloud::Dialect::OpenRouter);
+        let can = &target.capabilities;
+        assert_eq!(
+            (can.json_schema, can.context_tokens, can.max_output_tokens),
+            (false, Some(4096), Some(100))
+        );
+        assert!(target.price.is_some());
+    }
+
+    #[test]
+    fn options_as_cactus_names_them_come_after_flags_and_before_the_environment() {
+        let options = |given: Value| given.as_object().cloned().unwrap_or_default();
+        let setup = |given: Value| Setup {
+            target: Some("http://127.0.0.1:8081/v1#m"),
+            handoff: Some(Handoff::Auto),
+            options: options(given),
+            ..Setup::default()
+        };
+        let given = serde_json::json!({"confidence_threshold": "0.7", "cloud_timeout_ms": 900, "no_cloud_tele": true});
+        let Configured { policy, .. } = setup(given).read(&none).unwrap();
+        assert_eq!(policy.routing.confidence_threshold, Some(0.7));
+        assert_eq!((policy.deadlines.total_ms, policy.handoff), (900, Handoff::Auto));
+        let always = setup(serde_json::json!({"confidence_threshold": 1}));
+        assert_eq!(always.read(&none).unwrap().policy.handoff, Handoff::Always);
+        let off = |name: &str| (name == "CACTUS_DISABLE_CLOUD_HANDOFF").then(|| "1".to_owned());
+        assert_eq!(always.read(&off).unwrap().policy.handoff, Handoff::Never);
+        let error = setup(serde_json::json!({"confidence": 1})).read(&none).unwrap_err();
+        assert!(error.to_string().contains("confidence_threshold"), "{error}");
     }
 
     #[test]

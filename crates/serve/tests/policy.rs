@@ -14,7 +14,7 @@ use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::{Reply, Server};
 
 /// A server whose policy is `more` beside a target `near`, which is the server at `address`. Its folder lasts as long.
@@ -178,15 +178,24 @@ fn targets_answer_in_the_form_of_every_api_and_say_so() {
 #[test]
 fn what_was_not_sent_elsewhere_by_name_stays_here() {
     let cloud = Server::new();
-    let (server, _folder) = under(cloud.address, ALWAYS);
+    let (server, folder) = under(cloud.address, ALWAYS);
     for name in ["local", "tiny", ""] {
         let reply = server.post("/v1/chat/completions", &chat(name));
         assert_eq!(reply.header("x-cactus-route"), Some("local"));
+        assert_eq!(reply.header("x-cactus-reason"), Some("named"));
         assert_eq!(
             reply.json()["cactus"],
-            json!({"route": "local", "answered_by": "local", "cost_usd": 0.0})
+            json!({
+                "route": "local", "reason": "named", "wanted": null, "answered_by": "local", "cloud_handoff": false,
+                "confidence": null, "error_bound": null, "cost_usd": 0.0, "cost_is_exact": true, "attempts": 0
+            })
         );
     }
+    assert_eq!(
+        Log::new(folder.path()).read(9).unwrap().0.records().count(),
+        0,
+        "nothing was decided"
+    );
     // What a target has no answer for.
     for (path, body) in [
         ("/v1/chat/completions", with(chat("auto"), json!({"n": 2}))),
@@ -207,6 +216,18 @@ fn what_was_not_sent_elsewhere_by_name_stays_here() {
         let reply = server.post(path, &elsewhere);
         assert!([400, 404].contains(&reply.status), "{path}: {}", reply.body);
     }
+    // What `auto` could send nowhere is recorded: the first three.
+    let until = Instant::now() + Duration::from_secs(10);
+    let recorded = || {
+        let (ring, _) = Log::new(folder.path()).read(9).unwrap();
+        ring.records().map(|record| record.reason).collect::<Vec<_>>()
+    };
+    while recorded().len() < 3 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(recorded(), [Reason::NoTarget; 3]);
+    let logprobs = server.post("/v1/chat/completions", &with(chat("auto"), json!({"logprobs": true})));
+    assert_eq!(logprobs.header("x-cactus-reason"), Some("no_target"));
     let streamed = server.post("/v1/chat/completions", &with(chat("local"), json!({"stream": true})));
     let frames = streamed.events();
     order::chat(&frames).unwrap();

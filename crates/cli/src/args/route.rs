@@ -1,5 +1,6 @@
 //! Options that say who else may answer, and what that may cost.
 
+use super::{CactusArgs, WrongArgument};
 use cactus_router::hybrid::policy::Handoff;
 use cactus_router::hybrid::redact::Class;
 use clap::{Args, Subcommand, ValueEnum};
@@ -25,12 +26,28 @@ pub(crate) struct RouteArgs {
     /// Kinds of content that may leave without a question: text, tool_result, image, audio, document
     #[arg(long, value_name = "KINDS", value_delimiter = ',')]
     pub(crate) consent: Vec<Class>,
+    #[command(flatten)]
+    pub(crate) cactus: CactusArgs,
 }
 
 impl RouteArgs {
     /// Whether anything could leave.
     pub(crate) fn is_given(&self) -> bool {
         self.cloud.is_some() || self.policy.is_some()
+    }
+
+    /// Refuses options that mean nothing without a target.
+    pub(crate) fn check(&self) -> Result<(), WrongArgument> {
+        if self.is_given() {
+            return Ok(());
+        }
+        let others = [
+            ("handoff", self.handoff.is_some_and(|when| when != When::Never)),
+            ("budget", self.budget.is_some()),
+            ("consent", !self.consent.is_empty()),
+        ];
+        let add = "`--cloud TARGET` or `--policy FILE`";
+        self.cactus.check_without_target(&others, add)
     }
 }
 
@@ -90,13 +107,19 @@ pub(crate) enum RouteCommand {
 pub(crate) enum AuthCommand {
     /// Keep the key of a target, in a file that only you can read. It is read from the terminal or from standard input
     Set {
-        /// A name of the table of targets, or an address such as `https://api.example.com/v1`
+        /// A name of the table of targets or of the policy, or an address such as `https://api.example.com/v1`
         target: String,
+        /// Policy file that has the target
+        #[arg(long, value_name = "FILE")]
+        policy: Option<PathBuf>,
     },
     /// Remove the key of a target
     Remove {
-        /// As for `set`
+        /// As for `set`, or a host as `list` shows it
         target: String,
+        /// Policy file that has the target
+        #[arg(long, value_name = "FILE")]
+        policy: Option<PathBuf>,
     },
     /// List the hosts that have a key
     List,

@@ -5,8 +5,9 @@ use crate::commands::route;
 use crate::output;
 use anyhow::{Context, Result, bail};
 use cactus_router::cloud::{Base, Protocol, Target};
-use cactus_router::setup::table;
+use cactus_router::setup::{Setup, table};
 use std::io::{IsTerminal, Read};
+use std::path::Path;
 
 /// A key is a few bytes; more is something else.
 const MAX_BYTES: u64 = 4096;
@@ -14,8 +15,14 @@ const MAX_BYTES: u64 = 4096;
 pub(crate) fn run(command: &AuthCommand) -> Result<()> {
     let keys = route::keys()?;
     match command {
-        AuthCommand::Set { target } => {
-            let target = find(target)?;
+        AuthCommand::Set { target, policy } => {
+            let target = find(target, policy.as_deref())?;
+            if target.base.is_plain() && !target.base.is_private() {
+                output::warning(format!(
+                    "plain HTTP goes to private networks alone: where `{}` is not in one, this key is never used; `https` goes anywhere",
+                    target.base.host()
+                ));
+            }
             let text = key(&target)?;
             let path = keys.keep(&target, &text)?;
             output::note(format!(
@@ -24,9 +31,15 @@ pub(crate) fn run(command: &AuthCommand) -> Result<()> {
                 path.display()
             ));
         }
-        AuthCommand::Remove { target } => {
-            let target = find(target)?;
-            let host = target.base.authority();
+        AuthCommand::Remove { target, policy } => {
+            let found;
+            let host = match keys.list().contains(target) {
+                true => target,
+                false => {
+                    found = find(target, policy.as_deref())?;
+                    found.base.authority()
+                }
+            };
             match keys.remove(host)? {
                 true => output::note(format!("the key for {host} is gone")),
                 false => bail!("there is no key for {host}"),
@@ -41,12 +54,30 @@ pub(crate) fn run(command: &AuthCommand) -> Result<()> {
 }
 
 /// A target by name or address; of an address only the host counts.
-fn find(given: &str) -> Result<Target> {
+fn find(given: &str, policy: Option<&Path>) -> Result<Target> {
     if given.contains("://") {
-        let base = given.split('#').next().unwrap_or(given);
-        return Ok(Target::new(given, Protocol::OpenAiChat, Base::parse(base, true)?, ""));
+        let address = given.split('#').next().unwrap_or(given);
+        let base = Base::parse(address, true)?;
+        return Ok(Target::new(given, Protocol::OpenAiChat, base, ""));
     }
     let mut known = Vec::new();
+    if let Some(file) = policy {
+        let setup = Setup {
+            file: Some(file),
+            ..Setup::default()
+        };
+        for (name, target) in setup.read(&|_| None)?.policy.targets {
+            if name == given {
+                return Ok(Target::new(
+                    name,
+                    Protocol::OpenAiChat,
+                    Base::parse(&target.base_url, true)?,
+                    "",
+                ));
+            }
+            known.push(name);
+        }
+    }
     for target in table(Some(&route::own_targets()?))? {
         if target.name == given {
             return Ok(target);
@@ -54,7 +85,7 @@ fn find(given: &str) -> Result<Target> {
         known.push(target.name);
     }
     bail!(
-        "there is no target `{given}`; expected an address, or one of {}",
+        "there is no target `{given}`; expected an address, one of {}, or one of a policy file (`--policy FILE`)",
         known.join(", ")
     )
 }

@@ -104,7 +104,7 @@ pub(crate) fn because(reason: Reason) -> &'static str {
         Reason::OverCap => "a budget has no room for it",
         Reason::BudgetFailed => "the budget's file cannot be used",
         Reason::Uncalibrated => {
-            "nobody has calibrated this bundle (`cactus calibrate`), so nobody knows how sure it is"
+            "no calibration (`cactus calibrate`) holds for such a request, so nobody knows how sure the model is"
         }
         Reason::Confident => "the answer here is sure enough",
         Reason::NotWorthIt => "the target is not enough better for its price",

@@ -16,6 +16,7 @@ use cactus_engine::speculate::{Drafter, ModelDrafter, PromptLookup};
 use cactus_engine::{
     Bundle, CancelToken, Completion, Delta, FinishReason, GenerateOptions, Guides, Model, Overflow, Session,
 };
+use cactus_router::Kept as KeptHere;
 use cactus_router::hybrid::route::Reason;
 use cactus_text::message;
 use kept::Kept;
@@ -42,6 +43,7 @@ Ctrl-C stops an answer. A line that ends with \\ continues on the next.";
 const INTERRUPTED: u8 = 130;
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
+    args.route.check()?;
     let path = model::bundle(&args.model)?;
     let bundle = Arc::new(Bundle::open(&path)?);
     if args.verify {
@@ -231,6 +233,14 @@ impl Interrupt {
         out
     }
 
+    /// While a person is asked within an answer: Ctrl-C ends the program where the question does not see it as a key.
+    fn while_asking<T>(&self, f: impl FnOnce() -> T) -> T {
+        self.answering.store(false, Ordering::Relaxed);
+        let out = f();
+        self.answering.store(true, Ordering::Relaxed);
+        out
+    }
+
     fn while_answering<T>(&self, f: impl FnOnce(&CancelToken) -> T) -> T {
         self.cancel.reset();
         self.answering.store(true, Ordering::Relaxed);
@@ -263,15 +273,19 @@ struct Chat<'a> {
 impl Chat<'_> {
     /// Answers one prompt.
     fn once(&mut self, prompt: &str) -> Result<ExitCode> {
-        let (result, cancelled) = match self.routed.is_some() {
+        let (result, cancelled) = match self.is_routed() {
             true => {
                 let reply = self.routed_answer(message("user", prompt))?;
                 (routed::json(&reply), reply.answered.outcome.reason == Reason::Cancelled)
             }
             false => {
-                let (completion, answer) = self.answer(prompt)?;
+                let (completion, answer, kept) = self.answer(prompt)?;
                 let cancelled = completion.finish_reason == FinishReason::Cancelled;
-                (show::json(&completion, &answer)?, cancelled)
+                let mut result = show::json(&completion, &answer)?;
+                if let (Some(kept), Value::Object(fields)) = (kept, &mut result) {
+                    fields.extend(kept.answered().to_json());
+                }
+                (result, cancelled)
             }
         };
         if let Some(path) = &self.args.result_json {
@@ -287,6 +301,11 @@ impl Chat<'_> {
         })
     }
 
+    /// Whether somebody else may answer: not where log-probabilities are asked for, which no target gives.
+    fn is_routed(&self) -> bool {
+        self.routed.is_some() && self.options.logprobs.is_none()
+    }
+
     /// Has the question answered here or elsewhere, and remembers both.
     fn routed_answer(&mut self, asked: Value) -> Result<routed::Reply> {
         let request = ChatRequest {
@@ -299,14 +318,28 @@ impl Chat<'_> {
         let defaults = self.model.default_options();
         let reply = routed.answer(request, &self.options, defaults, &self.interrupt, self.args.json)?;
         if !self.args.json {
-            reply
-                .message
-                .notes
-                .iter()
-                .chain(&reply.answered.notes)
-                .for_each(output::note);
+            reply.message.notes.iter().for_each(output::note);
+            for note in &reply.answered.notes {
+                // What holds for the whole chat is said once.
+                if reply.answered.outcome.reason != Reason::Uncalibrated || self.noted.insert(note.clone()) {
+                    output::note(note);
+                }
+            }
             if let Some(origin) = routed::origin(&reply.answered) {
                 output::note(origin);
+            }
+        }
+        if reply.answered.outcome.reason == Reason::Cancelled {
+            if !self.args.json {
+                output::note("(stopped)");
+            }
+            if reply.message == Message::default() {
+                // Nobody has answered: the question is forgotten, and the result of a call kept.
+                if asked["role"] == "tool" {
+                    self.messages.push(asked);
+                    self.keep()?;
+                }
+                return Ok(reply);
             }
         }
         self.messages.push(asked);
@@ -358,7 +391,7 @@ impl Chat<'_> {
     }
 
     /// Streams the answer to `prompt` and remembers both.
-    fn answer(&mut self, prompt: &str) -> Result<(Completion, Message)> {
+    fn answer(&mut self, prompt: &str) -> Result<(Completion, Message, Option<KeptHere>)> {
         if prompt.trim().is_empty() {
             bail!("the prompt is empty");
         }
@@ -369,7 +402,11 @@ impl Chat<'_> {
     }
 
     /// Streams the answer to what was prepared, and remembers it after `asked`.
-    fn reply(&mut self, asked: Value, prepared: Prepared) -> Result<(Completion, Message)> {
+    fn reply(&mut self, asked: Value, prepared: Prepared) -> Result<(Completion, Message, Option<KeptHere>)> {
+        let kept = self
+            .routed
+            .as_ref()
+            .map(|routed| routed.keep_here(self.with(asked.clone())));
         for note in prepared.notes {
             if self.noted.insert(note.clone()) {
                 output::note(note);
@@ -424,7 +461,7 @@ impl Chat<'_> {
         self.pending = answer.calls.iter().cloned().collect();
         self.last = Some(completion.clone());
         self.keep()?;
-        Ok((completion, answer))
+        Ok((completion, answer, kept))
     }
 
     /// Saves the conversation, if it is to be kept.
@@ -477,7 +514,7 @@ impl Chat<'_> {
             self.messages.push(result);
             return self.keep();
         }
-        if self.routed.is_some() {
+        if self.is_routed() {
             return self.routed_answer(result).map(drop);
         }
         let prepared = self.prepare(self.with(result.clone()), "")?;
@@ -569,7 +606,7 @@ impl Chat<'_> {
                 output::note(format!("there is no command `{command}`; /help lists the commands"));
             }
             _ => {
-                let answered = match self.routed.is_some() {
+                let answered = match self.is_routed() {
                     true => self.routed_answer(message("user", line)).map(drop),
                     false => self.answer(line).map(drop),
                 };

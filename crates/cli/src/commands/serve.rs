@@ -21,6 +21,9 @@ use std::time::Duration;
 const KEY_VARIABLE: &str = "CACTUS_API_KEY";
 
 pub(crate) fn run(args: &ServeArgs) -> Result<()> {
+    if args.policy.is_none() {
+        args.cactus.check_without_target(&[], "`--policy FILE`")?;
+    }
     log();
     let limits = ModelLimits {
         load: model::load_options(&args.engine),
@@ -156,15 +159,16 @@ fn options(args: &ServeArgs) -> Result<ServeOptions> {
         timeout: Duration::from_secs(args.timeout),
         drain: Duration::from_secs(args.drain),
         tls: tls.map(|(certificate, key)| Tls { certificate, key }),
-        router: args.policy.as_deref().map(router).transpose()?,
+        router: args.policy.as_deref().map(|policy| router(args, policy)).transpose()?,
         ..ServeOptions::new(SocketAddr::new(args.host, args.port))
     })
 }
 
 /// The router of a policy file. A target without its key is told of, and the others work.
-fn router(policy: &Path) -> Result<Arc<Router>> {
+fn router(args: &ServeArgs, policy: &Path) -> Result<Arc<Router>> {
     let setup = Setup {
         file: Some(policy),
+        options: args.cactus.0.clone(),
         ..Setup::default()
     };
     let configured = setup.read(&|name| std::env::var(name).ok())?;

@@ -38,6 +38,7 @@ impl Cactus {
     }
 
     /// The result of a prompt as JSON.
+    #[allow(dead_code, reason = "not every test program asks")]
     pub(crate) fn asked(&self, args: &[&str]) -> Value {
         let fixed = ["run", "m", "--prompt", "Hello", "--temperature", "0", "--json"];
         serde_json::from_str(&self.ok(&[&fixed, args].concat())).unwrap()

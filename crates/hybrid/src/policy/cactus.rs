@@ -13,6 +13,8 @@ pub struct CactusOption {
     pub expects: &'static str,
     /// What it does here.
     pub effect: &'static str,
+    /// Whether it is a switch: on where it is named without a value.
+    pub is_switch: bool,
     set: fn(&mut Policy, &Value) -> bool,
 }
 
@@ -53,12 +55,14 @@ pub const CACTUS_OPTIONS: &[CactusOption] = &[
         name: "auto_handoff",
         expects: "true or false",
         effect: "`false` sets `handoff = \"never\"`; `true` leaves what the policy says.",
+        is_switch: true,
         set: |policy, value| switch(value).map(|on| never_if(policy, !on)).is_some(),
     },
     CactusOption {
         name: "confidence_threshold",
         expects: "a number up to 1; below 0 is the default",
         effect: "Sets `routing.confidence_threshold`. From 1 on it sets `handoff = \"always\"`, unless that is `never`.",
+        is_switch: false,
         set: |policy, value| {
             let Some(threshold) = number(value) else { return false };
             policy.routing.confidence_threshold = (0.0..1.0).contains(&threshold).then_some(threshold);
@@ -72,6 +76,7 @@ pub const CACTUS_OPTIONS: &[CactusOption] = &[
         name: "cloud_timeout_ms",
         expects: "milliseconds, from 1 on",
         effect: "Sets `deadlines.total_ms`, and lowers the others to it.",
+        is_switch: false,
         set: |policy, value| {
             let Some(ms) = number(value).filter(|ms| (1.0..=86_400_000.0).contains(ms)) else {
                 return false;
@@ -93,6 +98,7 @@ pub const CACTUS_OPTIONS: &[CactusOption] = &[
         name: "handoff_with_images",
         expects: "true or false",
         effect: "`false` sets `consent.image = \"never\"`; `true` leaves what the policy says, as an option is no consent.",
+        is_switch: true,
         set: |policy, value| {
             let on = switch(value);
             if on == Some(false) {
@@ -105,42 +111,49 @@ pub const CACTUS_OPTIONS: &[CactusOption] = &[
         name: "telemetry_enabled",
         expects: "true or false",
         effect: "Nothing: there is no telemetry.",
+        is_switch: true,
         set: nothing,
     },
     CactusOption {
         name: "no_cloud_handoff",
         expects: "true or false",
         effect: "`true` sets `handoff = \"never\"`.",
+        is_switch: true,
         set: |policy, value| switch(value).map(|on| never_if(policy, on)).is_some(),
     },
     CactusOption {
         name: "no_cloud_tele",
         expects: "true or false",
         effect: "Nothing: there is no telemetry.",
+        is_switch: true,
         set: nothing,
     },
     CactusOption {
         name: "CACTUS_DISABLE_CLOUD_HANDOFF",
         expects: "1 or 0",
         effect: "`1` sets `handoff = \"never\"`.",
+        is_switch: true,
         set: |policy, value| switch(value).map(|on| never_if(policy, on)).is_some(),
     },
     CactusOption {
         name: "CACTUS_NO_CLOUD_TELE",
         expects: "1 or 0",
         effect: "Nothing: there is no telemetry.",
+        is_switch: true,
         set: nothing,
     },
     CactusOption {
         name: "CACTUS_CLOUD_STRICT_SSL",
         expects: "1 or 0",
         effect: "Nothing: certificates are always verified.",
+        is_switch: true,
         set: nothing,
     },
     CactusOption {
         name: "CACTUS_CLOUD_INSECURE_SSL",
         expects: "1 or 0",
         effect: "Nothing: certificates are always verified.",
+        is_switch: true,
         set: nothing,
     },
 ];
@@ -154,7 +167,8 @@ pub struct UnknownOption {
     found: String,
 }
 
-/// Changes a policy as an option of the public Cactus engine says. A policy file or flag of ours comes after it, and wins.
+/// Changes a policy as an option of the public Cactus engine says. It comes after the policy file and flags of ours, and wins over
+/// them; none of these options lets anything leave that the policy keeps.
 ///
 /// # Errors
 /// [`UnknownOption`] for a name that is not in [`CACTUS_OPTIONS`], or a value of another kind.

@@ -41,8 +41,10 @@ pub enum Protocol {
     /// Anthropic's Messages.
     Anthropic,
     /// OpenAI's chat completions, and what is compatible with it.
+    #[serde(alias = "openai-chat")]
     OpenaiChat,
     /// OpenAI's responses.
+    #[serde(alias = "openai-responses")]
     OpenaiResponses,
     /// Google's generateContent.
     Gemini,

@@ -15,6 +15,7 @@ pub use replay::{Replayed, Route, Summary, replay, summary};
 
 use crate::budget::Scope;
 use crate::money::Pico;
+use crate::policy::Verdict;
 use crate::redact::Class;
 use crate::route::{Outcome, Reason, Request, Side};
 use crate::score::{Features, Signals};
@@ -100,6 +101,25 @@ pub struct Circumstances {
 }
 
 impl Record {
+    /// The record of a request that no target can take, answered by the model on this machine.
+    #[must_use]
+    pub fn without_target(outcome: &Outcome, circumstances: Circumstances) -> Record {
+        let request = Request {
+            target: None,
+            named: false,
+            reachable: false,
+            consent: Verdict::Denied(Class::Text),
+            local_able: true,
+            local_tools: false,
+            streamed: false,
+            prompt_confidence: None,
+            cloud_accuracy: None,
+            cloud_seconds: 0.0,
+            worst_case: Pico::default(),
+        };
+        Record::new(&request, &Signals::default(), outcome, circumstances)
+    }
+
     /// The record of a request that has ended.
     #[must_use]
     pub fn new(request: &Request, signals: &Signals, outcome: &Outcome, circumstances: Circumstances) -> Record {

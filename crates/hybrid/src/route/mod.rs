@@ -306,3 +306,26 @@ pub struct Outcome {
     /// Milliseconds until the end.
     pub total_ms: u64,
 }
+
+impl Outcome {
+    /// Of an answer by the model on this machine, about which nothing had to be weighed.
+    #[must_use]
+    pub fn here(reason: Reason, total_ms: u64) -> Outcome {
+        Outcome {
+            answered_by: Some(Side::Local),
+            reason,
+            wanted: None,
+            over: None,
+            text: String::new(),
+            calls: Vec::new(),
+            confidence: None,
+            bound: None,
+            cost: Pico::default(),
+            billed: true,
+            attempts: 0,
+            replaced: false,
+            first_ms: None,
+            total_ms,
+        }
+    }
+}

@@ -48,11 +48,25 @@ pub struct SectionError {
 
 /// Why an answer has no calibrated confidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the calibration was fitted to another {what}: calibrate this bundle again")]
+#[error("{}", self.in_words())]
 pub struct Uncalibrated {
     /// Bundle, template or sampler.
     pub what: &'static str,
 }
+
+impl Uncalibrated {
+    fn in_words(self) -> String {
+        match self.what {
+            // All calibrations are made so.
+            SAMPLER => "the calibration of this bundle was made for other sampling: it holds where the likeliest token is taken each time, \
+                        with a temperature of 0"
+                .to_owned(),
+            what => format!("the calibration of this bundle was made for another {what}, and does not hold"),
+        }
+    }
+}
+
+const SAMPLER: &str = "sampler";
 
 /// The version of the form.
 const VERSION: u32 = 1;
@@ -98,7 +112,7 @@ impl Section {
         let pairs = [
             ("bundle", &self.key.bundle, &key.bundle),
             ("template", &self.key.template, &key.template),
-            ("sampler", &self.key.sampler, &key.sampler),
+            (SAMPLER, &self.key.sampler, &key.sampler),
         ];
         match pairs.iter().find(|(_, fitted, found)| fitted != found) {
             Some((what, ..)) => Err(Uncalibrated { what }),

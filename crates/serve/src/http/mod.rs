@@ -12,6 +12,7 @@ mod ollama;
 mod openai;
 mod page;
 mod route;
+mod run;
 mod store;
 mod stream;
 

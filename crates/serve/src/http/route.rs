@@ -3,12 +3,12 @@
 
 use super::App;
 use crate::protocol::openai::ModelCard;
-use crate::protocol::{ApiError, Fields, Frame, Job, Kind, Prompt};
+use crate::protocol::{ApiError, Fields, Frame, Job, Kind};
 use crate::routed::{CONSENT, Routed};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use cactus_router::hybrid::redact::Class;
-use cactus_router::hybrid::route::Side;
-use cactus_router::{Answered, word};
+use cactus_router::hybrid::route::{Outcome, Reason, Side};
+use cactus_router::{Answered, outgoing, word};
 use serde_json::{Map, Value, json};
 
 /// The model on this machine, and nothing else.
@@ -23,6 +23,8 @@ const CLOUD: &str = "cloud:";
 pub(super) enum Way {
     /// A model of this server, without the router.
     Here,
+    /// The same, as no target can be asked what the policy would have decided about.
+    Kept,
     /// The first model or a target, as the policy says.
     Policy,
     /// A target.
@@ -120,8 +122,7 @@ impl App {
         }
         let name = std::mem::take(&mut job.model);
         let name = name.strip_suffix(":latest").unwrap_or(&name);
-        let logprobs = job.spec.options.get("logprobs").is_some_and(|value| !value.is_null());
-        let portable = matches!(job.prompts[..], [Prompt::Chat(_)]) && job.choices <= 1 && !logprobs;
+        let portable = outgoing::stays(job).is_none();
         match name.strip_prefix(CLOUD) {
             Some(target) if !router.policy().targets.contains_key(target) => {}
             Some(target) if portable => return Ok(Way::Target(target.to_owned())),
@@ -131,7 +132,7 @@ impl App {
             }
             None if name == LOCAL => return Ok(Way::Here),
             None if name == AUTO && portable => return Ok(Way::Policy),
-            None if name == AUTO => return Ok(Way::Here),
+            None if name == AUTO => return Ok(Way::Kept),
             None => {}
         }
         let known: Vec<String> = self.cards().into_iter().map(|card| card.id).collect();
@@ -221,16 +222,11 @@ impl Facts {
         }
     }
 
-    /// Of an answer by a model of this server that was asked for as such.
-    pub(super) fn here() -> Facts {
-        let told = [
-            ("route", json!(LOCAL)),
-            ("answered_by", json!(LOCAL)),
-            ("cost_usd", json!(0.0)),
-        ];
+    /// Of an answer by a model of this server, and why it was not the router's.
+    pub(super) fn here(reason: Reason) -> Facts {
         Facts {
             route: LOCAL.to_owned(),
-            told: told.map(|(name, value)| (name.to_owned(), value)).into_iter().collect(),
+            told: Answered::here(Outcome::here(reason, 0)).to_json(),
         }
     }
 

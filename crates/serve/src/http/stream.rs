@@ -1,13 +1,11 @@
 //! Answers as responses: whole, or as they come.
 
+use super::App;
 use super::body::{self, Form};
 use super::guard::Tenant;
-use super::metrics::Watch;
-use super::route::{Facts, Hints, Way, replaced, side_name};
-use super::{Active, App};
-use crate::answer::Answer;
-use crate::protocol::{ApiError, Encoder, Event, Frame, Job, Kind};
-use crate::routed::{Given, Order, Routed};
+use super::route::{Hints, replaced};
+use super::run::{Next, Run, start};
+use crate::protocol::{ApiError, Encoder, Event, Frame, Job};
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
@@ -15,7 +13,6 @@ use bytes::Bytes;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 /// Pieces that wait for a reader; then the answer goes on, and its events wait in their own queue.
@@ -50,71 +47,6 @@ pub(super) struct Asked<E> {
     pub(super) wire: Wire,
     /// Where the request says what the answer must follow, for errors.
     pub(super) format_field: &'static str,
-}
-
-/// Loads the model and submits the job, or hands it to the router.
-async fn start(
-    app: &Arc<App>,
-    mut job: Job,
-    hints: Hints,
-    tenant: Tenant,
-    format_field: &'static str,
-) -> Result<Run, ApiError> {
-    let active = app.begin()?;
-    let started = Instant::now();
-    let way = app.way(&mut job)?;
-    let mut lease = None;
-    if !matches!(way, Way::Target(_)) {
-        let taken = lease.insert(app.models.acquire(&job.model).await?);
-        taken.keep(job.keep_alive);
-    }
-    let here = lease
-        .as_ref()
-        .map_or_else(String::new, |lease| lease.model().name.clone());
-    let deadline = tokio::time::Instant::now() + app.options.timeout;
-    let by = match (way, lease, &app.options.router) {
-        (Way::Here, Some(lease), router) => {
-            let answer = Answer::start(job, lease, tenant.0, started.elapsed(), format_field).await?;
-            By::Model(answer, router.is_some())
-        }
-        (way, lease, Some(router)) => {
-            let order = Order {
-                job,
-                lease,
-                target: match way {
-                    Way::Target(target) => Some(target),
-                    _ => None,
-                },
-                session: hints.session,
-                user: hints.user,
-                consent: hints.consent,
-                replaceable: hints.replaceable,
-                salt: tenant.0,
-                format_field,
-            };
-            let mut routed = Routed::start(Arc::clone(router), order);
-            let begun = tokio::time::timeout_at(deadline, routed.begin()).await;
-            begun.unwrap_or_else(|_| Err(too_long()))?;
-            By::Router(Box::new(routed))
-        }
-        _ => return Err(ApiError::new(Kind::Server, "there is nobody to answer this request")),
-    };
-    let name = by.name(&here);
-    Ok(Run {
-        app: Arc::clone(app),
-        by,
-        watch: app.metrics.watch(&name),
-        here,
-        name,
-        deadline,
-        ping: app.options.ping,
-        _active: active,
-    })
-}
-
-fn too_long() -> ApiError {
-    let message = "the answer took longer than this server allows; ask for fewer tokens";
-    ApiError::new(Kind::Server, message).with_code("timeout")
 }
 
 /// Answers a request. `done` gets the encoder after the last event of an answer that ended well.
@@ -225,102 +157,6 @@ impl<E: Encoder + Clone> Voice<E> {
                 out.push(replaced());
             }
         }
-    }
-}
-
-/// What comes of an answer.
-enum Next {
-    /// Something happened to this one of its choices.
-    Said(usize, Event),
-    /// What came before is void.
-    Replaced,
-}
-
-impl From<Given> for Next {
-    fn from(given: Given) -> Next {
-        match given {
-            Given::Said(event) => Next::Said(0, event),
-            Given::Replaced => Next::Replaced,
-        }
-    }
-}
-
-/// Who answers.
-enum By {
-    /// A model of this server, which is told where there is a policy.
-    Model(Answer, bool),
-    Router(Box<Routed>),
-}
-
-impl By {
-    /// What an answer calls who gives it, where the model of this server is called `here`.
-    fn name(&self, here: &str) -> String {
-        let source = match self {
-            By::Model(..) => None,
-            By::Router(routed) => routed.source(),
-        };
-        match source {
-            Some((side, target)) if target.is_some() || here.is_empty() => side_name(side, target),
-            _ => here.to_owned(),
-        }
-    }
-}
-
-/// An answer under way, and what is counted of it.
-struct Run {
-    app: Arc<App>,
-    by: By,
-    /// The name of the model of this server that may answer; empty where there is none.
-    here: String,
-    /// What the answer calls who gives it.
-    name: String,
-    watch: Watch,
-    deadline: tokio::time::Instant,
-    ping: Duration,
-    _active: Active,
-}
-
-impl Run {
-    /// What is known of who answers, where there is a policy.
-    fn facts(&self) -> Option<Facts> {
-        match &self.by {
-            By::Model(_, told) => told.then(Facts::here),
-            By::Router(routed) => Some(Facts::of(routed)),
-        }
-    }
-
-    /// Another side answers.
-    fn begin_again(&mut self) {
-        self.name = self.by.name(&self.here);
-        self.watch = self.app.metrics.watch(&self.name);
-    }
-
-    fn saw(&mut self, next: Option<Next>) -> Option<Next> {
-        if let Some(Next::Said(_, event)) = &next {
-            self.watch.saw(event);
-        }
-        next
-    }
-
-    async fn next(&mut self) -> Result<Option<Next>, ApiError> {
-        let next = async {
-            Ok(match &mut self.by {
-                By::Model(answer, _) => answer.next().await?.map(|(choice, event)| Next::Said(choice, event)),
-                By::Router(routed) => routed.next().await?.map(Next::from),
-            })
-        };
-        let next = tokio::time::timeout_at(self.deadline, next).await;
-        let next = next.unwrap_or_else(|_| Err(too_long()))?;
-        Ok(self.saw(next))
-    }
-
-    /// What happened already.
-    fn next_now(&mut self) -> Result<Option<Next>, ApiError> {
-        let next = match &mut self.by {
-            By::Model(answer, _) => answer.next_now()?.map(|(choice, event)| Next::Said(choice, event)),
-            By::Router(routed) => routed.next_now()?.map(Next::from),
-        };
-        Ok(self.saw(next))
     }
 }
 

@@ -12,9 +12,12 @@ use cactus_engine::{GenerateOptions, Model, Scheduler};
 use cactus_protocol::{End, Event as Said, Job, KeepAlive, Prompt, Reason as Ended, Spec};
 use cactus_router::hybrid::route::{Outcome, Reason, Side};
 use cactus_router::setup::Setup;
-use cactus_router::{Answered, Ask, Event, Local, Question, Router};
+use cactus_router::{Answered, Ask, Event, Kept, Local, Question, Router};
+use rustyline::Behavior;
+use rustyline::error::ReadlineError;
+use rustyline::history::DefaultHistory;
 use serde_json::{Value, json};
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,6 +48,7 @@ impl Routed {
             handoff: args.handoff.map(Into::into),
             budget: args.budget.as_deref(),
             consent: &args.consent,
+            options: args.cactus.0.clone(),
             targets: Some(&own),
             ..Setup::default()
         };
@@ -66,6 +70,15 @@ impl Routed {
             session: format!("run-{}-{}", std::process::id(), cactus_protocol::new_id("")),
             told: false,
         })
+    }
+
+    /// Takes note that a conversation is answered here, as no target can be asked.
+    pub(super) fn keep_here(&self, messages: Vec<Value>) -> Kept {
+        let request = ChatRequest {
+            messages,
+            ..ChatRequest::default()
+        };
+        self.router.keep_here(&[Prompt::Chat(Box::new(request))])
     }
 
     /// Answers, and shows the answer as it comes.
@@ -107,8 +120,10 @@ impl Routed {
                             output::note("(that answer failed; the other side answers from the beginning)");
                         }
                         Some(Event::Consent(question)) => {
-                            let yes = self.may_leave(&question)?;
-                            running.consent(yes);
+                            match interrupt.while_asking(|| self.may_leave(&question))? {
+                                Some(yes) => running.consent(yes),
+                                None => running.cancel(),
+                            }
                         }
                         Some(Event::Said(_) | Event::Source { .. }) => {}
                         Some(Event::End(answered)) => return Ok(*answered),
@@ -119,9 +134,12 @@ impl Routed {
         )?;
         shown.end().context("cannot write the answer")?;
         let mut answered = answered;
-        let uncalibrated = answered.outcome.reason == Reason::Uncalibrated;
+        // Where one does not hold for the request, a note of the answer says why.
+        let uncalibrated = answered.outcome.reason == Reason::Uncalibrated && !self.local.is_calibrated();
         if uncalibrated && !quiet && !std::mem::replace(&mut self.told, true) {
-            output::note(format!("(answered here; {})", route::because(Reason::Uncalibrated)));
+            output::note(
+                "(answered here: nobody knows how sure the model is, as nobody has calibrated this bundle; `cactus calibrate` does)",
+            );
         }
         if let Some(failure) = answered.failure.take() {
             return Err(failure.into());
@@ -133,8 +151,8 @@ impl Routed {
         })
     }
 
-    /// Asks the person at the terminal.
-    fn may_leave(&mut self, question: &Question) -> Result<bool> {
+    /// Asks the person at the terminal; `None` where the answer is Ctrl-C.
+    fn may_leave(&mut self, question: &Question) -> Result<Option<bool>> {
         let classes: Vec<&str> = question.classes.iter().map(|class| class.name()).collect();
         let classes = classes.join(", ");
         if !std::io::stdin().is_terminal() {
@@ -145,14 +163,20 @@ impl Routed {
                     classes.replace(' ', "")
                 ));
             }
-            return Ok(false);
+            return Ok(Some(false));
         }
         let Question { target, host, most, .. } = question;
-        anstream::eprint!("Send this conversation ({classes}) to {target} at {host}, for at most {most}? [y/N] ");
-        std::io::stderr().flush()?;
-        let mut line = String::new();
-        std::io::stdin().lock().read_line(&mut line)?;
-        Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+        let prompt = format!("Send this conversation ({classes}) to {target} at {host}, for at most {most}? [y/N] ");
+        // The terminal itself, as standard output may be a file.
+        let config = rustyline::Config::builder().behavior(Behavior::PreferTerm).build();
+        let editor = rustyline::Editor::<(), DefaultHistory>::with_history(config, DefaultHistory::new());
+        let mut editor = editor.context("cannot read from the terminal")?;
+        match editor.readline(&prompt) {
+            Ok(line) => Ok(Some(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))),
+            Err(ReadlineError::Interrupted) => Ok(None),
+            Err(ReadlineError::Eof) => Ok(Some(false)),
+            Err(e) => Err(e).context("cannot read from the terminal"),
+        }
     }
 }
 
