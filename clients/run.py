@@ -6,7 +6,8 @@ and Google are compared with `cactus-cloud`: their types with what it sends and 
 
 `cargo build --workspace --example codec` builds what this comparison asks. The clients are installed into target/clients
 once, and again when the lists of versions change. Each suite gets the address of a server in CACTUS_URL; Python also that of an
-encrypted one in CACTUS_TLS_URL, with its authority in CACTUS_TLS_CA. Exit code 77 says that what is needed cannot be had here.
+encrypted one in CACTUS_TLS_URL, with its authority in CACTUS_TLS_CA. The server hears, too, with a tiny model of random weights and, where
+CACTUS_TEST_MODELS has them, with Whisper tiny.en and Silero VAD. Exit code 77 says that what is needed cannot be had here.
 """
 
 import argparse
@@ -72,6 +73,12 @@ def default_model() -> Path:
     named = os.environ.get("CACTUS_TEST_MODELS")
     folder = Path(named) if named else Path.home() / ".cache" / "cactus" / "test-models"
     return folder / "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
+
+
+def hearing() -> list[Path]:
+    """Models that hear, by whose folders the server calls them."""
+    real = [default_model().parent / name for name in ("whisper-tiny.en", "silero-vad")]
+    return [ROOT / "golden" / "speech" / "whisper", *(folder for folder in real if folder.is_dir())]
 
 
 class Server:
@@ -148,7 +155,7 @@ def main() -> int:
             suites.append(([python, HERE / "page.py"], ROOT))
         else:
             missing.append("chromium")
-    server = Server(args.cactus, args.model)
+    server = Server(args.cactus, args.model, *hearing())
     encrypted = None
     try:
         environment = {**os.environ, "CACTUS_URL": server.url}

@@ -1,11 +1,13 @@
 """The official Python clients, unmodified. Run by `clients/run.py`, which starts a server and sets CACTUS_URL."""
 
+import asyncio
 import json
 import math
 import os
 import ssl
 import time
 import urllib.request
+from pathlib import Path
 from typing import Literal
 
 import anthropic
@@ -120,6 +122,75 @@ def test_openai_parallel_tools():
     )
     assert len(one.choices[0].message.tool_calls) == 1
     print("calls at once:", sorted(seen))
+
+
+RECORDING = Path(__file__).resolve().parent.parent / "crates" / "speech" / "tests" / "files" / "jfk.opus"
+
+
+def test_openai_transcriptions():
+    def heard(**options):
+        with RECORDING.open("rb") as file:
+            return client.audio.transcriptions.create(model="whisper", file=file, **options)
+
+    plain = heard()
+    assert plain.text and plain.usage.type == "duration" and 10 < plain.usage.seconds < 12
+    assert heard(response_format="text").strip() == plain.text
+    verbose = heard(response_format="verbose_json", timestamp_granularities=["segment"])
+    assert verbose.text == plain.text and verbose.language and 10 < verbose.duration < 12
+    times = [time for segment in verbose.segments for time in (segment.start, segment.end)]
+    assert times == sorted(times) and times[-1] <= verbose.duration
+    for segment in verbose.segments:
+        assert set(type(segment).model_fields) <= set(segment.model_dump(exclude_none=True))
+    assert " --> " in heard(response_format="srt") and heard(response_format="vtt").startswith("WEBVTT\n")
+    events = list(heard(stream=True))
+    assert [event.type for event in events[:-1]] == ["transcript.text.delta"] * (len(events) - 1)
+    assert "".join(event.delta for event in events[:-1]) == events[-1].text == plain.text
+    with RECORDING.open("rb") as file:
+        translated = client.audio.translations.create(model="whisper", file=file, response_format="verbose_json")
+    assert translated.language == "english" and translated.segments
+    asyncio.run(cancelled())
+
+
+async def cancelled():
+    """A client that leaves in the middle of a stream frees the model."""
+    patient = openai.AsyncOpenAI(base_url=f"{URL}/v1", api_key="none", max_retries=0)
+    stream = await patient.audio.transcriptions.create(model="whisper", file=RECORDING, stream=True)
+    async for _ in stream:
+        break
+    await stream.response.aclose()
+    for _ in range(100):
+        if metric("requests_running") == 0:
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError("the model is still busy")
+
+
+def test_openai_transcription_errors():
+    def refused(error=openai.BadRequestError, model="whisper", file=("speech.wav", b"Dear Sir or Madam"), **options):
+        with pytest.raises(error) as caught:
+            client.audio.transcriptions.create(model=model, file=file, **options)
+        return caught.value
+
+    assert refused().param == "file" and "text" in refused().message
+    assert refused(file=("a.wav", b"")).param == "file"
+    assert refused(file=RECORDING, include=["logprobs"]).param == "include"
+    assert "/v1/chat/completions" in refused(file=RECORDING, model=MODEL).message
+    assert refused(openai.NotFoundError, file=RECORDING, model="whisper-1").code == "model_not_found"
+    with pytest.raises(openai.BadRequestError, match="/v1/audio/transcriptions"):
+        client.chat.completions.create(model="whisper", messages=ASK)
+
+
+def test_openai_transcription_of_speech():
+    names = [model.id for model in client.models.list().data]
+    if "whisper-tiny.en" not in names:
+        pytest.skip("CACTUS_TEST_MODELS has no whisper-tiny.en; scripts/fetch_models.py fetches it")
+    text = client.audio.transcriptions.create(model="whisper-tiny.en", file=RECORDING, response_format="text")
+    assert "ask not what your country can do for you" in text
+    if "silero-vad" in names:
+        options = {"type": "server_vad", "threshold": 0.4, "silence_duration_ms": 500}
+        for strategy in ("auto", options):
+            cut = client.audio.transcriptions.create(model="whisper-tiny.en", file=RECORDING, chunking_strategy=strategy)
+            assert "what you can do for your country" in cut.text
 
 
 def test_openai_decisions():

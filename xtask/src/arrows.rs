@@ -55,7 +55,9 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ("router", &["base", "cloud", "hybrid", "text", "engine", "protocol"]),
     (
         "serve",
-        &["base", "bundle", "runtime", "text", "engine", "protocol", "router"],
+        &[
+            "base", "bundle", "audio", "runtime", "text", "engine", "speech", "protocol", "router",
+        ],
     ),
     (
         "ffi",

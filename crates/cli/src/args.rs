@@ -82,7 +82,8 @@ them out of the list of processes.";
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Models to serve, named as for `cactus run`; the first one answers where a request names none, and is loaded at once
+    /// Models to serve, named as for `cactus run` or `cactus transcribe`; the first of its kind answers where a request names none, and
+    /// the first of all is loaded at once
     /// [default: as for `cactus run`]
     pub(crate) models: Vec<String>,
     /// If no model is named, take the small one: smollm2-135m-instruct
@@ -136,6 +137,15 @@ pub(crate) struct ServeArgs {
     /// Longest body of a request
     #[arg(long, default_value = "16MB", value_name = "BYTES", value_parser = parse_bytes, help_heading = "Limits")]
     pub(crate) max_body: u64,
+    /// Longest body of a request with a recording
+    #[arg(long, default_value = "100MB", value_name = "BYTES", value_parser = parse_bytes, help_heading = "Limits")]
+    pub(crate) max_audio: u64,
+    /// Longest recording
+    #[arg(long, default_value_t = 120, value_name = "MINUTES", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Limits")]
+    pub(crate) max_audio_minutes: u32,
+    /// Recordings that are received, wait or are transcribed at once; more are refused with status 429
+    #[arg(long, default_value_t = 8, value_name = "N", help_heading = "Limits")]
+    pub(crate) recordings: usize,
     /// Longest time of an answer
     #[arg(long, default_value_t = 600, value_name = "SECONDS", help_heading = "Limits")]
     pub(crate) timeout: u64,

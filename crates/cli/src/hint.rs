@@ -154,6 +154,10 @@ fn engine(e: &cactus_engine::Error) -> Option<String> {
     match e {
         cactus_engine::Error::Bundle(e) => return bundle(e.kind()),
         cactus_engine::Error::Runtime(e @ cactus_runtime::Error::Bundle(_)) => return runtime(e),
+        cactus_engine::Error::Hears { path, finds } => {
+            let command = if *finds { "vad" } else { "transcribe" };
+            return Some(format!("`cactus {command} FILE --model {}`", path.display()));
+        }
         _ => {}
     }
     let text = match e.kind() {

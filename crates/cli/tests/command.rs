@@ -468,6 +468,7 @@ fn vad_finds_spans_and_says_what_it_needs() {
         (vec!["vad", &clip, "--model", "vad", "--probabilities"], "--format json"),
         (vec!["transcribe", &clip, "--model", "vad"], "does not transcribe"),
         (vec!["run", "vad"], "cactus vad FILE"),
+        (vec!["bench", "vad"], "cactus vad FILE"),
     ] {
         let error = c.fails(&args);
         assert!(error.contains(said), "{args:?}: {error}");
@@ -490,4 +491,13 @@ fn vad_finds_spans_and_says_what_it_needs() {
     c.ok(&["convert", golden("speech/whisper").to_str().unwrap(), "whisper"]);
     let rates = c.fails(&["transcribe", &clip, "--model", "whisper", "--vad", "vad"]);
     assert!(rates.contains("2000") && rates.contains("16000"), "{rates}");
+    for command in [
+        &["run", "whisper", "--prompt", "Hi"][..],
+        &["bench", "whisper"],
+        &["score", "whisper", "--file", text.to_str().unwrap()],
+        &["eval", "whisper", "--file", text.to_str().unwrap()],
+    ] {
+        let error = c.fails(command);
+        assert!(error.contains("cactus transcribe FILE --model"), "{command:?}: {error}");
+    }
 }

@@ -40,6 +40,14 @@ pub enum Error {
     /// Tokenizer or template.
     #[error(transparent)]
     Text(#[from] cactus_text::Error),
+    /// The bundle hears: `cactus-speech` runs it.
+    #[error("`{}` {} and does not answer prompts", path.display(), if *finds { "finds where somebody speaks" } else { "writes down what is said" })]
+    Hears {
+        /// The bundle.
+        path: std::path::PathBuf,
+        /// It finds speech, and writes nothing.
+        finds: bool,
+    },
     /// The bundle has no tokenizer, so only token ids can be given.
     #[error("the bundle has no tokenizer, so it takes token ids instead of text")]
     NoTokenizer,
@@ -105,6 +113,7 @@ impl Error {
                 cactus_runtime::ErrorKind::Memory => ErrorKind::Memory,
                 _ => ErrorKind::Unsupported,
             },
+            Error::Hears { .. } => ErrorKind::Unsupported,
             Error::Text(_) | Error::NoTokenizer => ErrorKind::Text,
             Error::Option(_) | Error::Argument(_) | Error::Request { .. } | Error::EmptyPrompt => ErrorKind::Argument,
             Error::Sampler(_) => ErrorKind::Numeric,

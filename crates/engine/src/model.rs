@@ -4,7 +4,7 @@ use crate::constraints::{Constraints, GrammarStats};
 use crate::options::GenerateOptions;
 use crate::{Error, Result, Session};
 use cactus_base::{Cores, Pool};
-use cactus_bundle::Bundle;
+use cactus_bundle::{Bundle, Decoding};
 use cactus_runtime::{KvDType, Options, Program};
 use cactus_text::grammar::GrammarCompiler;
 use cactus_text::{ChatTemplate, ChatTemplateSource, Tokenizer, TokenizerSource, TokenizerTables};
@@ -79,6 +79,7 @@ impl Model {
     /// As [`Model::load`].
     #[doc(hidden)]
     pub fn of(bundle: Arc<Bundle>, options: &LoadOptions) -> Result<Arc<Model>> {
+        Self::check_answers(&bundle)?;
         let loading = Self::has_tokenizer(&bundle).then(|| {
             let bundle = Arc::clone(&bundle);
             std::thread::spawn(move || {
@@ -233,6 +234,21 @@ impl Model {
             None => Err(Error::NoTokenizer),
             Some(Ok(parts)) => Ok(parts),
             Some(Err(e)) => Err(Error::Argument(e.to_string())),
+        }
+    }
+
+    /// Whether `bundle` answers prompts; one that hears does not.
+    ///
+    /// # Errors
+    /// [`Error::Hears`], or why it cannot be found out.
+    #[doc(hidden)]
+    pub fn check_answers(bundle: &Bundle) -> Result<()> {
+        match bundle.speech()? {
+            None => Ok(()),
+            Some(speech) => Err(Error::Hears {
+                path: bundle.root().to_owned(),
+                finds: matches!(speech.decoding, Decoding::Activity {}),
+            }),
         }
     }
 

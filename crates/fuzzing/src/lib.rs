@@ -174,6 +174,12 @@ pub const TARGETS: &[Target] = &[
         seeds: session::saved_session_seeds,
     },
     Target {
+        name: "audio_form",
+        form: Form::Binary,
+        run: requests::audio_form,
+        seeds: requests::form_seeds,
+    },
+    Target {
         name: "http_request",
         form: Form::Json,
         run: requests::http_request,

@@ -1,6 +1,7 @@
 //! Requests to the server, and the streams that answer them.
 
 use cactus_serve::OPENAPI;
+use cactus_serve::protocol::openai::audio;
 use cactus_serve::protocol::{
     ApiError, Encoder, End, Event, Job, Prompt, Reason, Times, anthropic, ollama, openai, order,
 };
@@ -37,6 +38,53 @@ pub(crate) fn http_request(data: &[u8]) -> bool {
     accepted |= openai::decisions::request(&body).map_or_else(|e| named(&e), |_| true);
     accepted |= openai::embeddings::request(&body).map_or_else(|e| named(&e), |_| true);
     accepted
+}
+
+/// A `Content-Type`, a zero byte, and a body with a recording. An accepted request has a recording that lies in the body.
+pub(crate) fn audio_form(data: &[u8]) -> bool {
+    let Some(zero) = data.iter().position(|&byte| byte == 0) else {
+        return false;
+    };
+    let (kind, body) = (std::str::from_utf8(&data[..zero]).ok(), &data[zero + 1..]);
+    let mut accepted = false;
+    for task in [audio::Task::Transcribe, audio::Task::Translate] {
+        accepted |= match audio::request(task, kind, body) {
+            Ok(request) => {
+                assert!(!request.file.is_empty() && body.as_ptr_range().contains(&request.file.as_ptr()));
+                assert!((0.0..=1.0).contains(&request.temperature), "{request:?}");
+                true
+            }
+            Err(error) => named(&error),
+        };
+    }
+    accepted
+}
+
+/// Forms of both tasks, with every field.
+pub(crate) fn form_seeds() -> Vec<Vec<u8>> {
+    let form = |kind: &str, boundary: &str, fields: &[(&str, &str)]| {
+        let mut seed = format!("{kind}\0");
+        for (name, value) in fields {
+            seed += &format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n");
+        }
+        (seed + &format!("--{boundary}--\r\n")).into_bytes()
+    };
+    let all = [
+        ("file", "RIFF\0\0\0\0WAVE"),
+        ("model", "whisper"),
+        ("language", "de"),
+        ("temperature", "0.2"),
+        ("response_format", "verbose_json"),
+        ("timestamp_granularities[]", "segment"),
+        ("chunking_strategy[type]", "server_vad"),
+        ("chunking_strategy[threshold]", "0.5"),
+    ];
+    let server_vad = "{\"type\": \"server_vad\", \"silence_duration_ms\": 500}";
+    let some = [("stream", "true"), ("chunking_strategy", server_vad), ("file", "fLaC")];
+    vec![
+        form("multipart/form-data; boundary=XX", "XX", &all),
+        form("multipart/form-data; charset=utf-8; boundary=\"a b\"", "a b", &some),
+    ]
 }
 
 fn named(error: &ApiError) -> bool {

@@ -20,6 +20,7 @@ mod event;
 mod fields;
 mod ids;
 mod job;
+pub mod multipart;
 mod reading;
 mod sampling;
 mod tools;

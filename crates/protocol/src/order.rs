@@ -4,6 +4,7 @@
 //! end, or says what is wrong. Tests compare that answer with the one of a client that does not stream.
 
 use super::Frame;
+use super::openai::audio;
 use serde_json::{Map, Value, json};
 
 type Checked = std::result::Result<Value, String>;
@@ -426,4 +427,24 @@ pub fn ollama(frames: &[Frame]) -> Checked {
         to["tool_calls"] = Value::from(calls);
     }
     Ok(whole)
+}
+
+/// A stream of a transcription; gives the event that ends it.
+///
+/// # Errors
+/// What is wrong.
+pub fn transcription(frames: &[Frame]) -> Checked {
+    let (last, frames) = frames.split_last().ok_or("the stream is empty")?;
+    let mut whole = String::new();
+    for frame in frames {
+        let event = parse(frame)?;
+        check(event["type"] == audio::DELTA, "is no piece of text", &event)?;
+        let delta = text(&event["delta"], "a piece")?;
+        check(!delta.is_empty(), "is empty", &event)?;
+        whole.push_str(delta);
+    }
+    let event = parse(last)?;
+    check(event["type"] == audio::DONE, "does not end the stream", &event)?;
+    check(event["text"] == whole, "is not the text of its pieces", &event)?;
+    Ok(event)
 }

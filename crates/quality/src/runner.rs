@@ -3,6 +3,7 @@
 use crate::Result;
 use cactus_base::Pool;
 use cactus_bundle::Bundle;
+use cactus_engine::Model;
 use cactus_quant::Packed;
 use cactus_runtime::{Execution, Head, KvDType, Logits, Observer, Options, Program};
 use std::path::Path;
@@ -31,6 +32,7 @@ impl Runner {
     /// What is missing, damaged or not supported.
     pub fn open(folder: &Path, context: usize, threads: usize) -> Result<Self> {
         let bundle = Arc::new(Bundle::open(folder)?);
+        Model::check_answers(&bundle)?;
         let options = Options {
             context_tokens: context,
             chunk_tokens: CHUNK_TOKENS,

@@ -4,15 +4,17 @@
 //!
 //! - [`protocol`], a crate of its own: what the APIs say, without any I/O: bodies into jobs, events into answers.
 //! - [`models`]: the models that can be asked for, loaded and unloaded.
+//! - `hearing`: a recording under way to its transcript.
 //! - `answer`: the answers of a job, awaited; `routed`: one under a policy, which may be a target's.
 //! - `http`: connections, who may ask, streams, metrics, the page.
 //!
-//! It may depend on the engine and what lies below it. It deliberately does not find, download or convert models (whoever
+//! It may depend on the engine, on `speech` and what lies below them. It deliberately does not find, download or convert models (whoever
 //! starts it says where they are), does not print (events go to `tracing`, and never a prompt or an answer), and decides
 //! nothing about what a request means to a model: that is `cactus_engine::chat`.
 #![forbid(unsafe_code)]
 
 mod answer;
+mod hearing;
 mod http;
 pub mod models;
 mod routed;

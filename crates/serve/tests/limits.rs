@@ -252,6 +252,7 @@ fn models_make_room_for_each_other_but_never_under_an_answer() {
     let source = |name: &str| Source {
         name: name.to_owned(),
         aliases: Vec::new(),
+        does: None,
         find: Arc::new(|| Ok(bundle().to_owned())),
     };
     let one = Server::with(|_, _| {});
@@ -287,6 +288,7 @@ fn models_make_room_for_each_other_but_never_under_an_answer() {
 #[test]
 fn models_that_cannot_be_loaded_say_why() {
     let missing = Source {
+        does: None,
         name: "missing".to_owned(),
         aliases: Vec::new(),
         find: Arc::new(|| Err("there is no model at `/nowhere`".to_owned())),

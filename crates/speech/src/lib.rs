@@ -10,8 +10,8 @@
 //! windows that begin where the last closed segment ended, rules for timestamps, higher temperatures where an answer looks
 //! wrong, and silence by the probability of no speech.
 //!
-//! It may depend on `engine`, `audio` and what is below them. It deliberately reads no files of sound (see `cactus_audio::decode`), opens
-//! no microphone, and knows no format of subtitles. Live streams belong here and are not built yet.
+//! It may depend on `engine`, `audio` and what is below them. It deliberately reads no files of sound (see `cactus_audio::decode`), and
+//! opens no microphone. [`subtitles`] are the one format of files that it writes. Live streams belong here and are not built yet.
 //!
 //! A [`Vad`] is a bundle that finds speech. It gives a probability for each chunk of sound; [`SpeechSpans`] makes spans of them,
 //! and a [`Transcriber`] can be given those alone ([`Transcriber::transcribe_spans`]).
@@ -23,6 +23,7 @@ mod prompted;
 mod rules;
 mod silence;
 mod spans;
+pub mod subtitles;
 mod transcriber;
 mod transcript;
 mod vad;

@@ -60,6 +60,8 @@ pub(crate) struct Window<'a> {
     pub(crate) start: usize,
     pub(crate) no_speech: Option<u32>,
     pub(crate) most_tokens: usize,
+    /// The only temperature to try; 0 tries all.
+    pub(crate) temperature: f64,
     pub(crate) cancel: &'a CancelToken,
 }
 
@@ -68,7 +70,13 @@ impl Window<'_> {
     pub(crate) fn write(&mut self) -> Result<Written> {
         let mut tries: Vec<Written> = Vec::new();
         let likelier = |a: &Written, b: &Written| a.mean_logprob.total_cmp(&b.mean_logprob);
-        for temperature in TEMPERATURES {
+        let only = [self.temperature];
+        let temperatures = if self.temperature > 0.0 {
+            &only[..]
+        } else {
+            &TEMPERATURES
+        };
+        for &temperature in temperatures {
             let draws = if temperature > 0.0 { DRAWS } else { 1 };
             let drawn: Result<Vec<Written>> = (0..draws).map(|seed| self.attempt(temperature, seed)).collect();
             let Some(written) = drawn?.into_iter().max_by(likelier) else {

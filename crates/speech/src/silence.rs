@@ -132,6 +132,7 @@ impl Cuts {
         Segment {
             start_s,
             end_s,
+            window_s: self.stretch(segment.window_s, segment.window_s).0,
             ..segment.clone()
         }
     }

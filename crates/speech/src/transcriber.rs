@@ -31,6 +31,9 @@ pub struct TranscribeOptions {
     /// Tokens of the text before that each window gets to read, at most half of the decoder's context. With 0 a mistake does not
     /// carry on, with more names are spelled alike.
     pub carry_tokens: usize,
+    /// How freely tokens are drawn, from 0 to 1. With 0 the likeliest are taken, and higher temperatures tried where the text looks
+    /// wrong; any other is the only one.
+    pub temperature: f64,
 }
 
 /// How far it is.
@@ -128,6 +131,24 @@ impl Transcriber {
         known.into_iter().flatten().map(String::as_str)
     }
 
+    /// Whether this model has these options.
+    ///
+    /// # Errors
+    /// [`Error::Option`] with what it has.
+    pub fn check(&self, options: &TranscribeOptions) -> Result<()> {
+        match &self.speech.decoding {
+            Decoding::Prompted(prompted) => check(prompted, options),
+            other => Err(unknown("decoding", other)),
+        }
+    }
+
+    /// Bytes of memory beside the mapped weights: states and activations of the decoder.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let memory = self.execution.program().memory();
+        memory.arena_bytes + memory.state_bytes + memory.logits_bytes
+    }
+
     /// Transcribes `samples`: mono, from -1 to 1, [`Transcriber::sample_rate_hz`] of them a second. `each` is told of every window.
     ///
     /// The text is the same for any number of threads and on every machine.
@@ -187,6 +208,7 @@ impl Transcriber {
                 prompt: &prompt,
                 start,
                 no_speech: prompted.no_speech,
+                temperature: options.temperature,
                 cancel,
             }
             .write()?;
@@ -288,6 +310,8 @@ impl Transcriber {
             mean_logprob: written.mean_logprob,
             no_speech: written.no_speech,
             temperature: written.temperature,
+            compression: written.compression,
+            window_s: begin_s,
         });
     }
 }
@@ -311,6 +335,12 @@ fn check(prompted: &Prompted, options: &TranscribeOptions) -> Result<()> {
                 known.join(", ")
             ),
         }));
+    }
+    if !(0.0..=1.0).contains(&options.temperature) {
+        return Err(Error::Option(format!(
+            "the temperature should be from 0 to 1, found {}",
+            options.temperature
+        )));
     }
     match options.translate && prompted.translate.is_none() {
         true => Err(Error::Option(

@@ -24,7 +24,7 @@ impl Transcript {
 }
 
 /// A stretch of speech.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Segment {
     /// Its number, from 0.
     pub id: usize,
@@ -42,4 +42,8 @@ pub struct Segment {
     pub no_speech: f64,
     /// Temperature at which its window was written.
     pub temperature: f64,
+    /// Bytes of its window's text by bytes of it compressed: text that repeats itself has a large one.
+    pub compression: f64,
+    /// When its window begins, in seconds.
+    pub window_s: f64,
 }

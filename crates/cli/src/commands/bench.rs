@@ -56,6 +56,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     }
     let path = model::bundle(&args.model)?;
     let bundle = Arc::new(Bundle::open(&path)?);
+    Model::check_answers(&bundle)?;
     if function::is_function(&bundle) {
         return function_bench::run(bundle, args);
     }

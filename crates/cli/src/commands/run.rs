@@ -10,7 +10,6 @@ use crate::commands::function;
 use crate::{model, output};
 use anyhow::{Context, Result, bail};
 use cactus_base::Pool;
-use cactus_bundle::Decoding;
 use cactus_engine::chat::{Chat as Prepared, ChatRequest, Message, ToolCall};
 use cactus_engine::speculate::{Drafter, ModelDrafter, PromptLookup};
 use cactus_engine::{
@@ -49,12 +48,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     if args.verify {
         model::verify(&bundle)?;
     }
-    if let (Some(speech), None) = (bundle.speech()?, &args.component) {
-        let path = path.display();
-        match speech.decoding {
-            Decoding::Activity {} => bail!("`{path}` finds where somebody speaks: `cactus vad FILE --model {path}`"),
-            _ => bail!("`{path}` writes down what is said: `cactus transcribe FILE --model {path}`"),
-        }
+    if args.component.is_none() {
+        Model::check_answers(&bundle)?;
     }
     let is_function = function::is_function(&bundle);
     if args.input_ids.is_some() && args.max_new_tokens.is_some() && args.output_dir.is_none() && is_function {

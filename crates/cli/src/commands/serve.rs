@@ -9,7 +9,7 @@ use cactus_engine::scheduler::SchedulerLimits;
 use cactus_hub::ModelRef;
 use cactus_router::Router;
 use cactus_router::setup::Setup;
-use cactus_serve::models::{ModelLimits, Models, Source};
+use cactus_serve::models::{Does, ModelLimits, Models, Source};
 use cactus_serve::{ServeOptions, Tls};
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
@@ -128,6 +128,10 @@ fn source(args: &ServeArgs, name: &str) -> Result<Source> {
     Ok(Source {
         name: own,
         aliases: vec![name.to_owned()],
+        does: match &reference {
+            ModelRef::Local(path) => Does::of(path).ok(),
+            _ => None,
+        },
         find: Arc::new(move || {
             let find = || -> Result<std::path::PathBuf> {
                 let path = model::bundle(&model)?;
@@ -156,6 +160,9 @@ fn options(args: &ServeArgs) -> Result<ServeOptions> {
         allowed_hosts: args.allow_host.clone(),
         allowed_origins: args.allow_origin.clone(),
         body_bytes: usize::try_from(args.max_body).unwrap_or(usize::MAX),
+        audio_bytes: usize::try_from(args.max_audio).unwrap_or(usize::MAX),
+        audio_time: Duration::from_secs(60 * u64::from(args.max_audio_minutes)),
+        recordings: args.recordings,
         timeout: Duration::from_secs(args.timeout),
         drain: Duration::from_secs(args.drain),
         tls: tls.map(|(certificate, key)| Tls { certificate, key }),

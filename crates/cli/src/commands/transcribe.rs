@@ -7,8 +7,8 @@ use crate::{model, output};
 use anyhow::{Context as _, Result, bail};
 use cactus_audio::decode::{self, Limits};
 use cactus_engine::CancelToken;
+use cactus_speech::subtitles::{clock, srt, vtt};
 use cactus_speech::{Progress, Segment, SpanOptions, TranscribeOptions, Transcriber, Transcript, Vad};
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
@@ -65,6 +65,7 @@ fn one(transcriber: &mut Transcriber, vad: Option<&mut Vad>, file: &Path, args: 
         language: args.language.clone(),
         translate: args.translate,
         carry_tokens: args.carry,
+        ..TranscribeOptions::default()
     };
     let seconds = samples.len() as f64 / f64::from(transcriber.sample_rate_hz());
     let found = SpanOptions {
@@ -112,72 +113,4 @@ fn json(file: &Path, transcript: &Transcript) -> serde_json::Value {
 fn line(segment: &Segment) -> String {
     let (start, end) = (clock(segment.start_s, '.'), clock(segment.end_s, '.'));
     format!("[{start} --> {end}] {}", segment.text.trim())
-}
-
-fn srt(transcript: &Transcript) -> String {
-    let mut out = String::new();
-    for segment in &transcript.segments {
-        let (start, end) = (clock(segment.start_s, ','), clock(segment.end_s, ','));
-        // Writing to a String cannot fail.
-        let _ = write!(
-            out,
-            "{}\n{start} --> {end}\n{}\n\n",
-            segment.id + 1,
-            segment.text.trim()
-        );
-    }
-    out
-}
-
-fn vtt(transcript: &Transcript) -> String {
-    let mut out = "WEBVTT\n\n".to_owned();
-    for segment in &transcript.segments {
-        let (start, end) = (clock(segment.start_s, '.'), clock(segment.end_s, '.'));
-        // An arrow in the text would begin a cue.
-        let text = segment
-            .text
-            .trim()
-            .replace('&', "&amp;")
-            .replace('<', "&lt;")
-            .replace('>', "&gt;");
-        let _ = write!(out, "{start} --> {end}\n{text}\n\n");
-    }
-    out
-}
-
-pub(super) fn clock(seconds: f64, point: char) -> String {
-    let ms = (seconds.max(0.0) * 1000.0).round() as u64;
-    let (h, m, s) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
-    format!("{h:02}:{m:02}:{s:02}{point}{:03}", ms % 1000)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn subtitles_have_the_form_of_players() {
-        let segment = |id, start_s, end_s, text: &str| Segment {
-            id,
-            start_s,
-            end_s,
-            text: text.to_owned(),
-            tokens: Vec::new(),
-            mean_logprob: 0.0,
-            no_speech: 0.0,
-            temperature: 0.0,
-        };
-        let transcript = Transcript {
-            segments: vec![
-                segment(0, 0.0, 2.5, " A & b --> c"),
-                segment(1, 3661.02, 3662.0, " Next."),
-            ],
-            ..Transcript::default()
-        };
-        let expected = "1\n00:00:00,000 --> 00:00:02,500\nA & b --> c\n\n2\n01:01:01,020 --> 01:01:02,000\nNext.\n\n";
-        assert_eq!(srt(&transcript), expected);
-        let expected =
-            "WEBVTT\n\n00:00:00.000 --> 00:00:02.500\nA &amp; b --&gt; c\n\n01:01:01.020 --> 01:01:02.000\nNext.\n\n";
-        assert_eq!(vtt(&transcript), expected);
-    }
 }

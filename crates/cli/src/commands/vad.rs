@@ -1,12 +1,12 @@
 //! Where somebody speaks in recordings.
 
-use super::transcribe::clock;
 use crate::args::{ModelArgs, SourceArgs, SpansFormat, VadArgs};
 use crate::progress::{Unit, bar};
 use crate::{model, output};
 use anyhow::{Context as _, Result, bail};
 use cactus_audio::decode::{Limits, Mono, Reader};
 use cactus_passes::Bits;
+use cactus_speech::subtitles::clock;
 use cactus_speech::{Span, SpanOptions, SpeechSpans, Vad};
 use std::path::Path;
 

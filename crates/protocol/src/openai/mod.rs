@@ -1,5 +1,7 @@
-//! The APIs of OpenAI: chat completions, completions, responses, decisions, embeddings, models.
+//! The APIs of OpenAI: chat completions, completions, responses, decisions, embeddings, audio,
+//! models.
 
+pub mod audio;
 pub mod chat;
 pub mod completions;
 pub mod decisions;
@@ -23,6 +25,8 @@ pub struct ModelCard {
     pub context_tokens: Option<usize>,
     /// Whether it is loaded.
     pub loaded: bool,
+    /// What it is for, if that is known by now.
+    pub model_type: Option<&'static str>,
 }
 
 impl ModelCard {
@@ -35,6 +39,7 @@ impl ModelCard {
             "created": self.created,
             "owned_by": "cactus",
             "loaded": self.loaded,
+            "model_type": self.model_type,
             "context_window": self.context_tokens,
         })
     }

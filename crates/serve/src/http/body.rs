@@ -5,6 +5,7 @@ use crate::protocol::{ApiError, Kind};
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
+use bytes::Bytes;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde_json::Value;
 use std::time::Duration;
@@ -64,16 +65,11 @@ pub(super) fn json(value: &Value) -> Response {
     response
 }
 
-/// Reads a body of JSON, and what `parse` makes of it. JSON nested 128 deep is refused, as serde_json does.
-pub(super) async fn read<T: Send + 'static>(
-    app: &App,
-    body: Body,
-    parse: impl FnOnce(&Value) -> Result<T, ApiError> + Send + 'static,
-) -> Result<T, ApiError> {
-    let limit = app.options.body_bytes;
-    let collected = tokio::time::timeout(BODY_TIME, Limited::new(body, limit).collect()).await;
+/// The bytes of a body, at most `limit` of them, which have to arrive within `time`.
+pub(super) async fn collect(body: Body, limit: usize, time: Duration) -> Result<Bytes, ApiError> {
+    let collected = tokio::time::timeout(time, Limited::new(body, limit).collect()).await;
     let collected = collected.map_err(|_| {
-        let message = format!("the body did not arrive within {} s", BODY_TIME.as_secs());
+        let message = format!("the body did not arrive within {} s", time.as_secs());
         ApiError::new(Kind::Timeout, message)
     })?;
     let bytes = collected.map_err(|e| match e.downcast_ref::<LengthLimitError>() {
@@ -83,7 +79,16 @@ pub(super) async fn read<T: Send + 'static>(
         }
         None => ApiError::new(Kind::Invalid, format!("the body cannot be read: {e}")),
     })?;
-    let bytes = bytes.to_bytes();
+    Ok(bytes.to_bytes())
+}
+
+/// Reads a body of JSON, and what `parse` makes of it. JSON nested 128 deep is refused, as serde_json does.
+pub(super) async fn read<T: Send + 'static>(
+    app: &App,
+    body: Body,
+    parse: impl FnOnce(&Value) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let bytes = collect(body, app.options.body_bytes, BODY_TIME).await?;
     let long = bytes.len() > LONG_BYTES;
     let work = move || {
         let value: Value = serde_json::from_slice(&bytes)

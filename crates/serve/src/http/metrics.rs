@@ -12,7 +12,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
 
 type Labels = Vec<(&'static str, String)>;
 type Times = Family<Labels, Histogram, fn() -> Histogram>;
@@ -23,6 +24,8 @@ pub(super) struct Metrics {
     requests: Family<Labels, Counter>,
     first_token: Times,
     gap: Times,
+    transcription: Times,
+    audio: Family<Labels, Counter<f64, AtomicU64>>,
     loaded: Family<Labels, Gauge>,
     of_models: Vec<Family<Labels, Gauge>>,
 }
@@ -77,6 +80,12 @@ impl Metrics {
         let gap: Times = Family::new_with_constructor(seconds);
         let help = "Time between pieces of an answer";
         registry.register_with_unit("time_between_pieces", help, Unit::Seconds, gap.clone());
+        let transcription: Times = Family::new_with_constructor(seconds);
+        let help = "Time to transcribe a recording, from when it was received";
+        registry.register_with_unit("transcription", help, Unit::Seconds, transcription.clone());
+        let audio = Family::default();
+        let help = "Length of the recordings that were transcribed";
+        registry.register_with_unit("audio", help, Unit::Seconds, audio.clone());
         let loaded = Family::default();
         registry.register("model_loaded", "Whether the model is loaded", loaded.clone());
         let of_models = OF_MODELS.map(|(name, help)| {
@@ -89,6 +98,8 @@ impl Metrics {
             requests,
             first_token,
             gap,
+            transcription,
+            audio,
             loaded,
             of_models: of_models.into(),
         }
@@ -97,6 +108,13 @@ impl Metrics {
     pub(super) fn count_request(&self, route: &str, status: u16) {
         let labels = vec![("route", route.to_owned()), ("status", status.to_string())];
         self.requests.get_or_create(&labels).inc();
+    }
+
+    /// Counts a recording that was transcribed.
+    pub(super) fn transcribed(&self, model: &str, seconds: f64, took: Duration) {
+        let labels = vec![("model", model.to_owned())];
+        self.audio.get_or_create(&labels).inc_by(seconds);
+        self.transcription.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
     /// Watches an answer of a model.
@@ -140,8 +158,8 @@ pub(super) async fn show(State(app): State<Arc<App>>) -> Response {
         metrics.loaded.get_or_create(&labels).set(loaded);
         let stats = known.stats.unwrap_or_default();
         let values = [
-            stats.running as u64,
-            stats.waiting as u64,
+            known.busy.0 as u64,
+            known.busy.1 as u64,
             stats.kv_tokens as u64,
             stats.kv_tokens_used as u64,
             stats.prompt_tokens,

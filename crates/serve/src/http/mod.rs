@@ -4,6 +4,7 @@
 //! computes on the scheduler's. A request passes the doors of `guard` before its body is read.
 
 mod anthropic;
+mod audio;
 mod body;
 mod connection;
 mod guard;
@@ -29,7 +30,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 pub use connection::Error;
 
@@ -46,6 +47,12 @@ pub struct ServeOptions {
     pub allowed_origins: Vec<String>,
     /// Most bytes of a request's body.
     pub body_bytes: usize,
+    /// Most bytes of a request with a recording.
+    pub audio_bytes: usize,
+    /// Longest recording.
+    pub audio_time: Duration,
+    /// Most recordings that are received, wait or are transcribed at once.
+    pub recordings: usize,
     /// Longest time of an answer.
     pub timeout: Duration,
     /// A comment is sent where a stream has been silent for so long, so that nobody between gives the connection up.
@@ -81,6 +88,9 @@ impl ServeOptions {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             body_bytes: 16 << 20,
+            audio_bytes: 100 << 20,
+            audio_time: Duration::from_secs(2 * 3600),
+            recordings: 8,
             timeout: Duration::from_secs(600),
             ping: Duration::from_secs(10),
             drain: Duration::from_secs(30),
@@ -100,6 +110,7 @@ pub(crate) struct App {
     guard: guard::Guard,
     metrics: metrics::Metrics,
     store: store::Store,
+    recordings: Arc<Semaphore>,
     page: page::Page,
     draining: AtomicBool,
     preloaded: AtomicBool,
@@ -124,6 +135,7 @@ impl App {
             guard: guard::Guard::new(&options),
             metrics: metrics::Metrics::new(),
             store: store::Store::new(options.stored_responses),
+            recordings: Arc::new(Semaphore::new(options.recordings)),
             page: page::Page::new(),
             models,
             options,
@@ -176,6 +188,8 @@ pub const ROUTES: &[(&str, &str, bool)] = &[
     ("delete", "/v1/responses/{id}", false),
     ("post", "/v1/decisions", false),
     ("post", "/v1/embeddings", false),
+    ("post", "/v1/audio/transcriptions", false),
+    ("post", "/v1/audio/translations", false),
     ("post", "/v1/messages", false),
     ("post", "/v1/messages/count_tokens", false),
     ("post", "/tokenize", false),
@@ -208,6 +222,8 @@ fn router(app: &Arc<App>) -> Router {
         .route("/v1/responses/{id}", get(openai::response).delete(openai::forget))
         .route("/v1/decisions", post(openai::decisions))
         .route("/v1/embeddings", post(openai::embed))
+        .route("/v1/audio/transcriptions", post(audio::transcribe))
+        .route("/v1/audio/translations", post(audio::translate))
         .route("/v1/messages", post(anthropic::answer))
         .route("/v1/messages/count_tokens", post(anthropic::count))
         .route("/tokenize", post(openai::tokenize))
@@ -285,7 +301,7 @@ pub async fn serve(
             let mut all = true;
             for name in preload {
                 // What went wrong is in the log, and the next request for the model says it.
-                all &= app.models.acquire(&name).await.is_ok();
+                all &= app.models.preload(&name).await.is_ok();
             }
             app.preloaded.store(all, Ordering::Release);
         }

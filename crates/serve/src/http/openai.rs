@@ -204,7 +204,7 @@ pub(super) async fn embed(State(app): Shared, body: Body) -> Response {
         Err(e) => return failed(&e),
     };
     let name = &app.models.known()[index].card.id;
-    let message = format!("the model `{name}` writes text and has no embeddings");
+    let message = format!("the model `{name}` has no embeddings of texts");
     failed(&ApiError::field("model", message).with_code("no_embeddings"))
 }
 

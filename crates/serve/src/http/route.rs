@@ -2,6 +2,7 @@
 //! who gave them.
 
 use super::App;
+use crate::models::Does;
 use crate::protocol::openai::ModelCard;
 use crate::protocol::{ApiError, Fields, Frame, Job, Kind};
 use crate::routed::{CONSENT, Routed};
@@ -154,7 +155,10 @@ impl App {
     /// What can be asked for, as `/v1/models` lists it.
     pub(super) fn cards(&self) -> Vec<ModelCard> {
         let mut cards: Vec<ModelCard> = self.models.known().into_iter().map(|known| known.card).collect();
-        if let (Some(router), Some(first)) = (&self.options.router, cards.first().cloned()) {
+        let mut writers = cards
+            .iter()
+            .filter(|card| card.model_type.is_none_or(|kind| kind == Does::Writes.word()));
+        if let (Some(router), Some(first)) = (&self.options.router, writers.next().cloned()) {
             let named = |id: String| ModelCard { id, ..first.clone() };
             cards.extend([LOCAL, AUTO].map(|id| named(id.to_owned())));
             let target = |name: &String| ModelCard {

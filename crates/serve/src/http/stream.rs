@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 use tokio::sync::mpsc;
 
 /// Pieces that wait for a reader; then the answer goes on, and its events wait in their own queue.
-const WAITING_PIECES: usize = 16;
+pub(super) const WAITING_PIECES: usize = 16;
 
 /// How a stream is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(super) enum Wire {
 }
 
 impl Wire {
-    fn write(self, frames: &mut Vec<Frame>) -> Bytes {
+    pub(super) fn write(self, frames: &mut Vec<Frame>) -> Bytes {
         let text: String = match self {
             Self::Events => frames.iter().map(Frame::sse).collect(),
             Self::Lines => frames.iter().map(Frame::line).collect(),
@@ -227,7 +227,7 @@ async fn send<E: Encoder + Clone>(
     }
 }
 
-fn streaming(wire: Wire, receiver: mpsc::Receiver<Bytes>) -> Response {
+pub(super) fn streaming(wire: Wire, receiver: mpsc::Receiver<Bytes>) -> Response {
     let mut response = Response::new(Body::from_stream(Pieces(receiver)));
     let kind = match wire {
         Wire::Events => "text/event-stream; charset=utf-8",

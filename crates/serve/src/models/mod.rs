@@ -2,19 +2,21 @@
 //!
 //! Only models that the server was started with can be asked for: no request makes it download or open anything else. Loading
 //! happens on a thread of its own, one model after the other; whoever wants a model waits meanwhile. A model is never unloaded
-//! under an answer: an answer holds a [`Lease`].
+//! under an answer: an answer holds a [`Lease`]. What a model is for ([`Does`]) is known once its bundle is; a request for something
+//! else is an error before the model is loaded.
 
-use crate::protocol::decisions::Calibration;
+mod loaded;
+
 use crate::protocol::openai::ModelCard;
 use crate::protocol::{ApiError, KeepAlive, Kind};
-use cactus_bundle::Bundle;
 use cactus_engine::scheduler::{SchedulerLimits, SchedulerStats};
-use cactus_engine::{GrammarStats, LoadOptions, Model, Scheduler};
-use cactus_router::Local;
+use cactus_engine::{GrammarStats, LoadOptions};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Mutex as AsyncMutex, Notify};
+
+pub use loaded::{Detector, Does, Hearer, Loaded, OneByOne, Role, Writer};
 
 /// Longest wait for memory that other models hold.
 const MEMORY_WAIT: Duration = Duration::from_secs(60);
@@ -31,6 +33,8 @@ pub struct Source {
     pub aliases: Vec<String>,
     /// Finds its bundle.
     pub find: Find,
+    /// What it is for, where that is known before it is found.
+    pub does: Option<Does>,
 }
 
 impl std::fmt::Debug for Source {
@@ -54,6 +58,7 @@ impl Source {
         Source {
             name,
             aliases: vec![path.display().to_string()],
+            does: Does::of(&path).ok(),
             find: Arc::new(move || Ok(path.clone())),
         }
     }
@@ -72,52 +77,12 @@ pub struct ModelLimits {
     pub idle: Option<Duration>,
 }
 
-/// A model that is loaded.
-#[derive(Debug)]
-pub struct Loaded {
-    /// Its name.
-    pub name: String,
-    /// Computes its requests.
-    pub scheduler: Arc<Scheduler>,
-    /// Bytes that it takes.
-    pub bytes: u64,
-    /// The same for a router, once one has asked.
-    local: OnceLock<Local>,
-    /// What its bundle has of its decisions, once somebody asked.
-    decisions: OnceLock<Option<Calibration>>,
-}
-
-impl Loaded {
-    /// What makes probabilities of decisions come true, where its bundle has that.
-    ///
-    /// # Errors
-    /// A calibration in the bundle that is damaged.
-    pub(crate) fn decisions(&self) -> Result<Option<&Calibration>, ApiError> {
-        if let Some(read) = self.decisions.get() {
-            return Ok(read.as_ref());
-        }
-        let read = Calibration::of(self.scheduler.model()).map_err(|e| ApiError::new(Kind::Server, e))?;
-        Ok(self.decisions.get_or_init(|| read).as_ref())
-    }
-
-    /// The model as a router takes it.
-    ///
-    /// # Errors
-    /// A calibration in the bundle that is damaged.
-    pub(crate) fn local(&self) -> cactus_router::Result<Local> {
-        if let Some(local) = self.local.get() {
-            return Ok(local.clone());
-        }
-        let local = Local::new(Arc::clone(&self.scheduler), Duration::ZERO)?;
-        Ok(self.local.get_or_init(|| local).clone())
-    }
-}
-
 #[derive(Debug)]
 struct Slot {
     source: Source,
     created: u64,
-    loaded: Option<Arc<Loaded>>,
+    does: Option<Does>,
+    loaded: Option<Loaded>,
     leases: usize,
     used: Instant,
     unload_soon: bool,
@@ -136,17 +101,17 @@ pub struct Models {
 
 /// A model in use.
 #[derive(Debug)]
-pub struct Lease {
+pub struct Lease<T: Role = Writer> {
     models: Arc<Models>,
     index: usize,
-    loaded: Arc<Loaded>,
+    loaded: Arc<T>,
     keep_alive: KeepAlive,
 }
 
-impl Lease {
+impl<T: Role> Lease<T> {
     /// The model.
     #[must_use]
-    pub fn model(&self) -> &Loaded {
+    pub fn model(&self) -> &T {
         &self.loaded
     }
 
@@ -156,7 +121,7 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
+impl<T: Role> Drop for Lease<T> {
     fn drop(&mut self) {
         let mut slots = self.models.slots();
         let slot = &mut slots[self.index];
@@ -173,9 +138,11 @@ impl Drop for Lease {
 pub struct Known {
     /// Name, context, whether it is loaded.
     pub card: ModelCard,
-    /// What it did, if it is loaded.
+    /// Requests that are computed, and those that wait.
+    pub busy: (usize, usize),
+    /// What it did, if it is loaded and writes.
     pub stats: Option<SchedulerStats>,
-    /// How often constraints were compiled and used again, if it is loaded.
+    /// How often constraints were compiled and used again, if it is loaded and writes.
     pub grammars: GrammarStats,
     /// Bytes that it takes, if it is loaded.
     pub bytes: u64,
@@ -190,6 +157,7 @@ impl Models {
             .unwrap_or_default()
             .as_secs();
         let slots = sources.into_iter().map(|source| Slot {
+            does: source.does,
             source,
             created,
             loaded: None,
@@ -215,16 +183,19 @@ impl Models {
         let slots = self.slots();
         let known = slots.iter().map(|slot| {
             let loaded = slot.loaded.as_ref();
+            let writer = loaded.and_then(Loaded::writer);
             Known {
                 card: ModelCard {
                     id: slot.source.name.clone(),
                     created: slot.created,
-                    context_tokens: loaded.map(|l| l.scheduler.model().program().context_tokens()),
+                    context_tokens: writer.map(|w| w.scheduler.model().program().context_tokens()),
                     loaded: loaded.is_some(),
+                    model_type: slot.does.map(Does::word),
                 },
-                stats: loaded.map(|l| l.scheduler.stats()),
-                grammars: loaded.map_or_else(GrammarStats::default, |l| l.scheduler.model().grammar_stats()),
-                bytes: loaded.map_or(0, |l| l.bytes),
+                busy: loaded.map_or((0, 0), Loaded::busy),
+                stats: writer.map(|w| w.scheduler.stats()),
+                grammars: writer.map_or_else(GrammarStats::default, |w| w.scheduler.model().grammar_stats()),
+                bytes: loaded.map_or(0, Loaded::bytes),
             }
         });
         known.collect()
@@ -255,10 +226,10 @@ impl Models {
         })
     }
 
-    fn lease(self: &Arc<Self>, index: usize) -> Option<Lease> {
+    fn lease<T: Role>(self: &Arc<Self>, index: usize) -> Option<Lease<T>> {
         let mut slots = self.slots();
         let slot = &mut slots[index];
-        let loaded = Arc::clone(slot.loaded.as_ref()?);
+        let loaded = T::of(slot.loaded.as_ref()?)?;
         slot.leases += 1;
         slot.used = Instant::now();
         slot.unload_soon = false;
@@ -270,12 +241,25 @@ impl Models {
         })
     }
 
-    /// The model that `name` means, loaded.
+    /// The model that writes and that `name` means, loaded.
     ///
     /// # Errors
-    /// [`Kind::NotFound`]; [`Kind::Unavailable`] where there is no memory for it now; [`Kind::Server`] where it cannot be loaded.
+    /// As [`Models::acquire_as`].
     pub async fn acquire(self: &Arc<Self>, name: &str) -> Result<Lease, ApiError> {
-        let index = self.index(name)?;
+        self.acquire_as(name).await
+    }
+
+    /// The model that `name` means, loaded; without a name the first of its kind.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`]; [`Kind::Invalid`] where the model does something else; [`Kind::Unavailable`] where there is no memory for it
+    /// now; [`Kind::Server`] where it cannot be loaded.
+    pub async fn acquire_as<T: Role>(self: &Arc<Self>, name: &str) -> Result<Lease<T>, ApiError> {
+        let index = match name.is_empty() {
+            true => self.first(T::DOES).await?,
+            false => self.index(name)?,
+        };
+        self.check(index, T::DOES)?;
         if let Some(lease) = self.lease(index) {
             return Ok(lease);
         }
@@ -288,33 +272,109 @@ impl Models {
         }
     }
 
-    async fn load(self: Arc<Self>, index: usize) -> Result<Lease, ApiError> {
+    /// Loads the model that `name` means, whatever it does.
+    ///
+    /// # Errors
+    /// As [`Models::acquire_as`].
+    pub async fn preload(self: &Arc<Self>, name: &str) -> Result<(), ApiError> {
+        let index = self.index(name)?;
+        match self.learn(index).await? {
+            Does::Writes => self.acquire_as::<Writer>(name).await.map(drop),
+            Does::Hears => self.acquire_as::<Hearer>(name).await.map(drop),
+            Does::FindsSpeech => self.acquire_as::<Detector>(name).await.map(drop),
+        }
+    }
+
+    /// The first model that does something.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`] where there is none; [`Kind::Server`] where one before it cannot be found.
+    pub(crate) async fn first(self: &Arc<Self>, does: Does) -> Result<usize, ApiError> {
+        let count = self.slots().len();
+        for index in 0..count {
+            if self.learn(index).await? == does {
+                return Ok(index);
+            }
+        }
+        let names: Vec<String> = self.slots().iter().map(|slot| slot.source.name.clone()).collect();
+        let what = match does {
+            Does::Writes => "writes text",
+            Does::Hears => "hears",
+            Does::FindsSpeech => "finds speech",
+        };
+        let message = format!("no model here {what}; there is `{}`", names.join("`, `"));
+        Err(ApiError {
+            param: Some("model".to_owned()),
+            ..ApiError::new(Kind::NotFound, message).with_code("model_not_found")
+        })
+    }
+
+    /// Whether a model does what is wanted, where it is known what it does.
+    fn check(&self, index: usize, wanted: Does) -> Result<(), ApiError> {
+        let slots = self.slots();
+        match slots[index].does {
+            Some(does) if does != wanted => {
+                let others = slots.iter().filter(|slot| slot.does == Some(wanted));
+                let others: Vec<String> = others.map(|slot| slot.source.name.clone()).collect();
+                Err(loaded::other(&slots[index].source.name, does, wanted, &others))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What a model is for, found out where it is not known yet.
+    async fn learn(self: &Arc<Self>, index: usize) -> Result<Does, ApiError> {
+        if let Some(does) = self.slots()[index].does {
+            return Ok(does);
+        }
+        let models = Arc::clone(self);
+        let task = tokio::spawn(async move {
+            let _turn = models.loading.lock().await;
+            models.find(index).await.map(|(_, does)| does)
+        });
+        match task.await {
+            Ok(result) => result,
+            Err(e) => Err(ApiError::new(Kind::Server, format!("the model cannot be found: {e}"))),
+        }
+    }
+
+    /// Finds the bundle of a model.
+    async fn find(&self, index: usize) -> Result<(PathBuf, Does), ApiError> {
+        let source = self.slots()[index].source.clone();
+        let find = Arc::clone(&source.find);
+        let found = blocking(move || {
+            let path = find()?;
+            let does = Does::of(&path).map_err(|e| e.to_string())?;
+            Ok((path, does))
+        });
+        let (path, does) = found.await.map_err(|message| failed(&source.name, &message))?;
+        self.slots()[index].does = Some(does);
+        Ok((path, does))
+    }
+
+    async fn load<T: Role>(self: Arc<Self>, index: usize) -> Result<Lease<T>, ApiError> {
         let _turn = self.loading.lock().await;
         if let Some(lease) = self.lease(index) {
             return Ok(lease);
         }
-        let source = self.slots()[index].source.clone();
-        let failed = |message: String| {
-            tracing::error!(model = source.name, error = message, "the model cannot be loaded");
-            let message = format!("the model `{}` cannot be loaded: {message}", source.name);
-            ApiError::new(Kind::Server, message).with_code("model_load_failed")
-        };
-        let find = Arc::clone(&source.find);
-        let path = blocking(move || find()).await.map_err(&failed)?;
+        let (path, does) = self.find(index).await?;
+        self.check(index, T::DOES)?;
+        let name = self.slots()[index].source.name.clone();
+        let failed = |message: String| failed(&name, &message);
         let of_path = path.clone();
         let weights = blocking(move || folder_bytes(&of_path).map_err(|e| e.to_string()));
         let weights = weights.await.map_err(&failed)?;
-        self.make_room(&source.name, weights).await?;
+        self.make_room(&name, weights).await?;
         let limits = self.limits.clone();
-        let name = source.name.clone();
+        let own = name.clone();
         let started = Instant::now();
-        let loaded = blocking(move || loaded(name, &path, &limits).map_err(|e| e.to_string()));
-        let loaded = Arc::new(loaded.await.map_err(&failed)?);
+        let loaded = blocking(move || Loaded::load(does, own, &path, weights, &limits));
+        let loaded = loaded.await.map_err(&failed)?;
         // More than its weights, as is known now. Nothing of it but mapped files is in memory yet.
-        self.make_room(&source.name, loaded.bytes).await?;
+        self.make_room(&name, loaded.bytes()).await?;
         tracing::info!(
-            model = source.name,
-            bytes = loaded.bytes,
+            model = name,
+            bytes = loaded.bytes(),
             seconds = started.elapsed().as_secs_f64(),
             "loaded"
         );
@@ -353,7 +413,10 @@ impl Models {
         };
         let mut slots = self.slots();
         loop {
-            let used: u64 = slots.iter().filter_map(|slot| Some(slot.loaded.as_ref()?.bytes)).sum();
+            let used: u64 = slots
+                .iter()
+                .filter_map(|slot| Some(slot.loaded.as_ref()?.bytes()))
+                .sum();
             if used.saturating_add(bytes) <= limit {
                 return true;
             }
@@ -387,6 +450,13 @@ fn unload(slot: &mut Slot) {
     }
 }
 
+/// The error of a model that cannot be loaded, which the log has as well.
+fn failed(name: &str, message: &str) -> ApiError {
+    tracing::error!(model = name, error = message, "the model cannot be loaded");
+    let message = format!("the model `{name}` cannot be loaded: {message}");
+    ApiError::new(Kind::Server, message).with_code("model_load_failed")
+}
+
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, String> + Send + 'static) -> Result<T, String> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
@@ -406,35 +476,4 @@ fn folder_bytes(path: &Path) -> std::io::Result<u64> {
         };
     }
     Ok(bytes)
-}
-
-fn loaded(name: String, path: &Path, limits: &ModelLimits) -> cactus_engine::Result<Loaded> {
-    let model = Model::of(Arc::new(Bundle::open(path)?), &limits.load)?;
-    // Builds the tokenizer and the template now rather than under the first request.
-    model.tokenizer()?;
-    let program = model.program();
-    let memory = program.memory();
-    let position = (memory.state_bytes / program.context_tokens().max(1)).max(1);
-    let fixed = memory.mapped_bytes + memory.arena_bytes;
-    let bytes = |scheduler: &Scheduler| (fixed + position * scheduler.stats().kv_tokens) as u64;
-    let mut scheduler = Scheduler::new(Arc::clone(&model), limits.scheduler)?;
-    if let Some(limit) = limits.memory_bytes
-        && bytes(&scheduler) > limit
-    {
-        // Keys and values take what the rest leaves of the limit.
-        let left = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(fixed);
-        let fewer = SchedulerLimits {
-            kv_tokens: Some(left / position),
-            ..limits.scheduler
-        };
-        scheduler = Scheduler::new(Arc::clone(&model), fewer)?;
-    }
-    let bytes = bytes(&scheduler);
-    Ok(Loaded {
-        name,
-        scheduler,
-        bytes,
-        local: OnceLock::new(),
-        decisions: OnceLock::new(),
-    })
 }

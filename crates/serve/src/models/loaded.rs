@@ -1,0 +1,307 @@
+//! What models are for, and what is kept of each kind when it is loaded.
+
+use super::ModelLimits;
+use crate::protocol::decisions::Calibration;
+use crate::protocol::{ApiError, Kind};
+use cactus_bundle::{Bundle, Decoding};
+use cactus_engine::scheduler::SchedulerLimits;
+use cactus_engine::{Model, Scheduler};
+use cactus_router::Local;
+use cactus_speech::{Transcriber, Vad};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::sync::{Mutex, OwnedMutexGuard};
+
+/// What a model is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Does {
+    /// It writes text.
+    Writes,
+    /// It writes down what is said in a recording.
+    Hears,
+    /// It finds where somebody speaks.
+    FindsSpeech,
+}
+
+impl Does {
+    /// What the bundle in a folder is for.
+    ///
+    /// # Errors
+    /// A folder that is no bundle, or a damaged one.
+    pub fn of(path: &Path) -> cactus_bundle::Result<Does> {
+        let speech = Bundle::open(path)?.speech()?;
+        Ok(match speech.map(|speech| speech.decoding) {
+            None => Does::Writes,
+            Some(Decoding::Activity {}) => Does::FindsSpeech,
+            Some(_) => Does::Hears,
+        })
+    }
+
+    /// As lists of models call it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Does::Writes => "text",
+            Does::Hears => "speech_to_text",
+            Does::FindsSpeech => "voice_activity",
+        }
+    }
+
+    /// What a model does, and where to ask it.
+    fn told(self) -> (&'static str, &'static str) {
+        match self {
+            Does::Writes => ("writes text", "ask it at /v1/chat/completions"),
+            Does::Hears => (
+                "writes down what is said",
+                "send it a recording at /v1/audio/transcriptions",
+            ),
+            Does::FindsSpeech => (
+                "finds speech",
+                "/v1/audio/transcriptions uses it where the field `chunking_strategy` is `auto`",
+            ),
+        }
+    }
+}
+
+/// The error of a request for a model that does something else. `others` do what is wanted.
+pub(super) fn other(name: &str, does: Does, wanted: Does, others: &[String]) -> ApiError {
+    let (what, how) = does.told();
+    let not = match wanted {
+        Does::Writes => "chat",
+        Does::Hears => "hear",
+        Does::FindsSpeech => "find speech",
+    };
+    let others = match others.is_empty() {
+        true => String::new(),
+        false => format!("; `{}` can do what was asked", others.join("`, `")),
+    };
+    let message = format!("the model `{name}` {what} and does not {not}: {how}{others}");
+    ApiError::field("model", message).with_code("wrong_model_type")
+}
+
+/// A model that is loaded.
+#[derive(Debug, Clone)]
+pub enum Loaded {
+    /// It writes text.
+    Writes(Arc<Writer>),
+    /// It writes down what is said.
+    Hears(Arc<Hearer>),
+    /// It finds speech.
+    FindsSpeech(Arc<Detector>),
+}
+
+impl Loaded {
+    /// Loads the bundle at `path`.
+    pub(super) fn load(
+        does: Does,
+        name: String,
+        path: &Path,
+        weights: u64,
+        limits: &ModelLimits,
+    ) -> Result<Loaded, String> {
+        let threads = limits.load.threads;
+        Ok(match does {
+            Does::Writes => {
+                let writer = Writer::load(name, path, limits).map_err(|e| e.to_string())?;
+                Loaded::Writes(Arc::new(writer))
+            }
+            Does::Hears => {
+                let transcriber = Transcriber::load(path, threads).map_err(|e| e.to_string())?;
+                let bytes = weights + transcriber.memory_bytes() as u64;
+                let rate_hz = transcriber.sample_rate_hz();
+                Loaded::Hears(Arc::new(OneByOne::new(name, bytes, rate_hz, transcriber)))
+            }
+            Does::FindsSpeech => {
+                let vad = Vad::load(path, 1).map_err(|e| e.to_string())?;
+                let rate_hz = vad.sample_rate_hz();
+                Loaded::FindsSpeech(Arc::new(OneByOne::new(name, weights, rate_hz, vad)))
+            }
+        })
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Loaded::Writes(writer) => writer.bytes,
+            Loaded::Hears(hearer) => hearer.bytes,
+            Loaded::FindsSpeech(detector) => detector.bytes,
+        }
+    }
+
+    /// Requests that are computed, and those that wait.
+    pub(super) fn busy(&self) -> (usize, usize) {
+        match self {
+            Loaded::Writes(writer) => {
+                let stats = writer.scheduler.stats();
+                (stats.running, stats.waiting)
+            }
+            Loaded::Hears(hearer) => hearer.busy(),
+            Loaded::FindsSpeech(detector) => detector.busy(),
+        }
+    }
+
+    pub(super) fn writer(&self) -> Option<&Arc<Writer>> {
+        match self {
+            Loaded::Writes(writer) => Some(writer),
+            _ => None,
+        }
+    }
+}
+
+/// A kind of loaded models.
+pub trait Role: Send + Sync + Sized + 'static {
+    /// What they do.
+    const DOES: Does;
+    /// The model, if it is of this kind.
+    fn of(loaded: &Loaded) -> Option<Arc<Self>>;
+}
+
+impl Role for Writer {
+    const DOES: Does = Does::Writes;
+    fn of(loaded: &Loaded) -> Option<Arc<Self>> {
+        loaded.writer().cloned()
+    }
+}
+
+impl Role for Hearer {
+    const DOES: Does = Does::Hears;
+    fn of(loaded: &Loaded) -> Option<Arc<Self>> {
+        match loaded {
+            Loaded::Hears(hearer) => Some(Arc::clone(hearer)),
+            _ => None,
+        }
+    }
+}
+
+impl Role for Detector {
+    const DOES: Does = Does::FindsSpeech;
+    fn of(loaded: &Loaded) -> Option<Arc<Self>> {
+        match loaded {
+            Loaded::FindsSpeech(detector) => Some(Arc::clone(detector)),
+            _ => None,
+        }
+    }
+}
+
+/// A model that writes.
+#[derive(Debug)]
+pub struct Writer {
+    /// Its name.
+    pub name: String,
+    /// Computes its requests.
+    pub scheduler: Arc<Scheduler>,
+    /// Bytes that it takes.
+    pub bytes: u64,
+    /// The same for a router, once one has asked.
+    local: OnceLock<Local>,
+    /// What its bundle has of its decisions, once somebody asked.
+    decisions: OnceLock<Option<Calibration>>,
+}
+
+impl Writer {
+    fn load(name: String, path: &Path, limits: &ModelLimits) -> cactus_engine::Result<Writer> {
+        let model = Model::of(Arc::new(Bundle::open(path)?), &limits.load)?;
+        // Builds the tokenizer and the template now rather than under the first request.
+        model.tokenizer()?;
+        let program = model.program();
+        let memory = program.memory();
+        let position = (memory.state_bytes / program.context_tokens().max(1)).max(1);
+        let fixed = memory.mapped_bytes + memory.arena_bytes;
+        let bytes = |scheduler: &Scheduler| (fixed + position * scheduler.stats().kv_tokens) as u64;
+        let mut scheduler = Scheduler::new(Arc::clone(&model), limits.scheduler)?;
+        if let Some(limit) = limits.memory_bytes
+            && bytes(&scheduler) > limit
+        {
+            // Keys and values take what the rest leaves of the limit.
+            let left = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(fixed);
+            let fewer = SchedulerLimits {
+                kv_tokens: Some(left / position),
+                ..limits.scheduler
+            };
+            scheduler = Scheduler::new(Arc::clone(&model), fewer)?;
+        }
+        let bytes = bytes(&scheduler);
+        Ok(Writer {
+            name,
+            scheduler,
+            bytes,
+            local: OnceLock::new(),
+            decisions: OnceLock::new(),
+        })
+    }
+
+    /// What makes probabilities of decisions come true, where its bundle has that.
+    ///
+    /// # Errors
+    /// A calibration in the bundle that is damaged.
+    pub(crate) fn decisions(&self) -> Result<Option<&Calibration>, ApiError> {
+        if let Some(read) = self.decisions.get() {
+            return Ok(read.as_ref());
+        }
+        let read = Calibration::of(self.scheduler.model()).map_err(|e| ApiError::new(Kind::Server, e))?;
+        Ok(self.decisions.get_or_init(|| read).as_ref())
+    }
+
+    /// The model as a router takes it.
+    ///
+    /// # Errors
+    /// A calibration in the bundle that is damaged.
+    pub(crate) fn local(&self) -> cactus_router::Result<Local> {
+        if let Some(local) = self.local.get() {
+            return Ok(local.clone());
+        }
+        let local = Local::new(Arc::clone(&self.scheduler), Duration::ZERO)?;
+        Ok(self.local.get_or_init(|| local).clone())
+    }
+}
+
+/// A model that hears.
+pub type Hearer = OneByOne<Transcriber>;
+/// A model that finds speech.
+pub type Detector = OneByOne<Vad>;
+
+/// A model that has one recording at a time, with all its threads. Whoever comes meanwhile waits, in the order of coming.
+#[derive(Debug)]
+pub struct OneByOne<M> {
+    /// Its name.
+    pub name: String,
+    /// Bytes that it takes.
+    pub bytes: u64,
+    /// Samples a second that it takes.
+    pub sample_rate_hz: u32,
+    model: Arc<Mutex<M>>,
+    waiting: AtomicUsize,
+}
+
+impl<M> OneByOne<M> {
+    fn new(name: String, bytes: u64, sample_rate_hz: u32, model: M) -> Self {
+        Self {
+            name,
+            bytes,
+            sample_rate_hz,
+            model: Arc::new(Mutex::new(model)),
+            waiting: AtomicUsize::new(0),
+        }
+    }
+
+    /// The model, when nobody else has it.
+    pub(crate) async fn turn(&self) -> OwnedMutexGuard<M> {
+        struct Waiting<'a>(&'a AtomicUsize);
+        impl Drop for Waiting<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        let _waiting = Waiting(&self.waiting);
+        Arc::clone(&self.model).lock_owned().await
+    }
+
+    /// Recordings that are listened to, and those that wait.
+    fn busy(&self) -> (usize, usize) {
+        let running = usize::from(self.model.try_lock().is_err());
+        (running, self.waiting.load(Ordering::Acquire))
+    }
+}
