@@ -51,11 +51,15 @@ impl Hearing {
     ///
     /// # Errors
     /// What is no recording; an option that the model does not have.
-    pub(crate) async fn start(lease: Lease<Hearer>, order: Order) -> Result<Hearing, ApiError> {
+    pub(crate) async fn start(lease: Lease<Hearer>, mut order: Order) -> Result<Hearing, ApiError> {
         let (file, limits) = (order.file.clone(), order.limits);
         let looked = tokio::task::spawn_blocking(move || open(file, limits).map(drop)).await;
         looked.map_err(|e| stopped(&e))??;
         let transcriber = lease.model().turn().await;
+        if transcriber.languages().next().is_none() {
+            // It knows English alone, and has no token for it.
+            order.options.language = order.options.language.filter(|code| code != "en");
+        }
         transcriber.check(&order.options).map_err(|e| refused(&e))?;
         let vad = match &order.speech {
             Some((lease, _)) => Some(lease.model().turn().await),

@@ -202,6 +202,9 @@ fn options_reach_the_engine() {
         (&json!("translate"), &json!("english"))
     );
     assert_eq!(found["text"], expected(&file, &translated).text());
+    // A model that knows English alone may be told so.
+    let english = with(TRANSCRIBE, &[("model", "whisper_en"), ("language", "en")]);
+    assert_eq!(english["language"], "english");
     let warm = TranscribeOptions {
         temperature: 0.8,
         ..TranscribeOptions::default()
