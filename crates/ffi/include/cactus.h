@@ -562,20 +562,6 @@ int cactus_preprocess_audio_features(const char *_wav_path,
                                      size_t *_out_frames);
 
 /*
- Not in this build. Returns -1, with the reason in the buffer, too.
- */
-int cactus_transcribe(void *model,
-                      const char *_audio_path,
-                      const char *_prompt,
-                      char *response_buffer,
-                      size_t buffer_size,
-                      const char *_options_json,
-                      cactus_token_callback _callback,
-                      void *_user_data,
-                      const uint8_t *_pcm_buffer,
-                      size_t _pcm_buffer_size);
-
-/*
  Not in this build. Returns NULL.
  */
 void *cactus_stream_transcribe_start(void *model, const char *_options_json);
@@ -686,8 +672,41 @@ int cactus_prefill(void *model,
                    size_t pcm_buffer_size);
 
 /*
+ Writes down what is said in the file `audio_file_path`, of any format, or in `pcm_buffer` (mono, 16 bits, little-endian, 16,000
+ samples a second): one of the two. The result, a JSON object with `response`, `segments` and `language`, goes to `response_buffer`, and the
+ function returns its bytes; a negative number where it failed, with the reason in the buffer, too. `prompt` is NULL, empty, or special
+ tokens of Whisper's, of which language and task count. `callback` gets the text of each segment. `prompt`, `options_json`
+ (`language`, `translate`, `temperature`) and `callback` may be NULL.
+ */
+int cactus_transcribe(void *model,
+                      const char *audio_file_path,
+                      const char *prompt,
+                      char *response_buffer,
+                      size_t buffer_size,
+                      const char *options_json,
+                      cactus_token_callback callback,
+                      void *user_data,
+                      const uint8_t *pcm_buffer,
+                      size_t pcm_buffer_size);
+
+/*
+ Finds where somebody speaks in the file `audio_file_path`, of any format, or in `pcm_buffer` (mono, 16 bits, little-endian, 16,000
+ samples a second): one of the two. The result, a JSON object whose `segments` have `start` and `end` in samples of the model's rate,
+ goes to `response_buffer`, and the function returns its bytes; a negative number where it failed, with the reason in the buffer, too.
+ `options_json` has the names and defaults of Silero's `get_speech_timestamps`, and may be NULL.
+ */
+int cactus_vad(void *model,
+               const char *audio_file_path,
+               char *response_buffer,
+               size_t buffer_size,
+               const char *options_json,
+               const uint8_t *pcm_buffer,
+               size_t pcm_buffer_size);
+
+/*
  Loads the bundle in the folder `model_path`. NULL where that fails. `corpus_dir` has to be NULL or empty: this build has no
- retrieval. The handle is a `cactus_model *` of our own functions, too.
+ retrieval. The handle is a `cactus_model *` of our own functions, too, unless the bundle hears: then it is for `cactus_transcribe` or
+ `cactus_vad` alone.
  */
 void *cactus_init(const char *model_path,
                   const char *corpus_dir,

@@ -21,6 +21,7 @@ pub(crate) enum Kind {
     Session = 0xA,
     Request = 0xB,
     Graph = 0xC,
+    Hearer = 0xD,
 }
 
 impl Kind {
@@ -30,6 +31,7 @@ impl Kind {
             Kind::Session => "session",
             Kind::Request => "request",
             Kind::Graph => "graph",
+            Kind::Hearer => "model that hears",
         }
     }
 

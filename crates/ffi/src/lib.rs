@@ -9,9 +9,9 @@
 //!   polling, errors have a code and a kind.
 //!
 //! Below them, for both: `failure` (codes, the last error of a thread), `guard` (no panic leaves the library), `handle` (what C
-//! holds is a number with a generation, never a pointer), `input` and `output` (C's strings and buffers), `log`.
+//! holds is a number with a generation, never a pointer), `input` and `output` (C's strings and buffers), `log`, `hearer` (models that hear).
 //!
-//! It may depend on the engine and what is below it, with the feature `store` on what finds, fetches and converts models (module
+//! It may depend on the engine, on `speech` and what is below them, with the feature `store` on what finds, fetches and converts models (module
 //! `store`), and with the feature `cloud` on what hands requests off (modules `policy` and `routed`). Without both the library has
 //! no network code, and says so. It deliberately decides nothing about prompts, tools, sampling or
 //! scheduling: what a request means is in `cactus_engine::chat`, for HTTP and the command line as for C. The header, and the
@@ -29,6 +29,7 @@ mod failure;
 mod graph;
 mod guard;
 mod handle;
+mod hearer;
 mod input;
 mod library;
 mod load;

@@ -6,6 +6,7 @@
 
 mod absent;
 mod complete;
+mod hear;
 mod model;
 mod quiet;
 mod request;
@@ -13,6 +14,7 @@ mod text;
 
 pub use absent::*;
 pub use complete::*;
+pub use hear::*;
 pub use model::*;
 pub use quiet::*;
 pub use text::*;

@@ -1,6 +1,7 @@
 //! Loading, forgetting, stopping and closing a model of the public API.
 
 use crate::failure::{Code, Failure};
+use crate::hearer::{HEARERS, Hearer};
 use crate::loaded::{Loaded, MODELS};
 use crate::{guard, input};
 use cactus_engine::LoadOptions;
@@ -9,7 +10,8 @@ use std::ffi::{c_char, c_int, c_void};
 use std::path::Path;
 
 /// Loads the bundle in the folder `model_path`. NULL where that fails. `corpus_dir` has to be NULL or empty: this build has no
-/// retrieval. The handle is a `cactus_model *` of our own functions, too.
+/// retrieval. The handle is a `cactus_model *` of our own functions, too, unless the bundle hears: then it is for `cactus_transcribe` or
+/// `cactus_vad` alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cactus_init(
     model_path: *const c_char,
@@ -29,16 +31,20 @@ pub unsafe extern "C" fn cactus_init(
                 "retrieval from a folder of documents (`corpus_dir`)",
             ));
         }
-        let loaded = Loaded::open(Path::new(path), &LoadOptions::default(), SchedulerLimits::default());
-        let loaded = loaded.map_err(|mut failure| {
+        let hint = |mut failure: Failure| {
             if !Path::new(path).exists() {
                 failure
                     .message
                     .push_str("; a bundle is a folder with `config.json` and `components/manifest.json`");
             }
             failure
-        })?;
-        MODELS.insert(loaded)
+        };
+        let path = Path::new(path);
+        if let Some(hearer) = Hearer::open(path).map_err(hint)? {
+            return HEARERS.insert(hearer);
+        }
+        let loaded = Loaded::open(path, &LoadOptions::default(), SchedulerLimits::default());
+        MODELS.insert(loaded.map_err(hint)?)
     })
 }
 
@@ -46,7 +52,10 @@ pub unsafe extern "C" fn cactus_init(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cactus_destroy(model: *mut c_void) {
     guard::quiet(|| {
-        MODELS.remove(model)?.close();
+        match MODELS.remove(model) {
+            Ok(model) => model.close(),
+            Err(failure) => HEARERS.remove(model).map_err(|_| failure)?.close(),
+        }
         Ok(())
     });
 }
@@ -55,7 +64,11 @@ pub unsafe extern "C" fn cactus_destroy(model: *mut c_void) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cactus_reset(model: *mut c_void) {
     guard::quiet(|| {
-        MODELS.get(model)?.reset();
+        match MODELS.get(model) {
+            Ok(model) => model.reset(),
+            // Nothing of a recording is left for the next.
+            Err(failure) => drop(HEARERS.get(model).map_err(|_| failure)?),
+        }
         Ok(())
     });
 }
@@ -64,7 +77,10 @@ pub unsafe extern "C" fn cactus_reset(model: *mut c_void) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cactus_stop(model: *mut c_void) {
     guard::quiet(|| {
-        MODELS.get(model)?.stop();
+        match MODELS.get(model) {
+            Ok(model) => model.stop(),
+            Err(failure) => HEARERS.get(model).map_err(|_| failure)?.stop(),
+        }
         Ok(())
     });
 }

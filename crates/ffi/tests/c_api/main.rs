@@ -11,5 +11,6 @@ mod policy;
 mod public;
 mod requests;
 mod sessions;
+mod speech;
 mod stress;
 mod support;

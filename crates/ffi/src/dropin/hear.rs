@@ -1,0 +1,214 @@
+//! Recordings in the public API: `cactus_transcribe` and `cactus_vad`.
+
+use super::cactus_token_callback;
+use super::request::{failed, ram_usage_mb, rounded};
+use crate::callback::call;
+use crate::failure::{Failure, Result};
+use crate::hearer::{self, Machine, Sound, unsupported};
+use crate::output::{TextBuffer, c_string};
+use crate::{guard, input};
+use cactus_speech::{Progress, SpanOptions, TranscribeOptions, Transcript};
+use serde_json::{Map, Value, json};
+use std::ffi::{c_char, c_int, c_void};
+use std::time::Instant;
+
+/// Writes down what is said in the file `audio_file_path`, of any format, or in `pcm_buffer` (mono, 16 bits, little-endian, 16,000
+/// samples a second): one of the two. The result, a JSON object with `response`, `segments` and `language`, goes to `response_buffer`, and the
+/// function returns its bytes; a negative number where it failed, with the reason in the buffer, too. `prompt` is NULL, empty, or special
+/// tokens of Whisper's, of which language and task count. `callback` gets the text of each segment. `prompt`, `options_json`
+/// (`language`, `translate`, `temperature`) and `callback` may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cactus_transcribe(
+    model: *mut c_void,
+    audio_file_path: *const c_char,
+    prompt: *const c_char,
+    response_buffer: *mut c_char,
+    buffer_size: usize,
+    options_json: *const c_char,
+    callback: cactus_token_callback,
+    user_data: *mut c_void,
+    pcm_buffer: *const u8,
+    pcm_buffer_size: usize,
+) -> c_int {
+    guard::count(|| {
+        // SAFETY: the header's contract of buffers.
+        let buffer = unsafe { TextBuffer::new(response_buffer, buffer_size, "response_buffer") }?;
+        let heard = (|| {
+            let hearer = hearer::get(model)?;
+            // SAFETY: the header's contract of strings and buffers.
+            let (sound, prompt, options) = unsafe {
+                (
+                    Sound::new(audio_file_path, pcm_buffer, pcm_buffer_size)?,
+                    input::optional_text(prompt, "prompt")?,
+                    input::object(input::optional_text(options_json, "options_json")?, "options_json")?,
+                )
+            };
+            let mut options = transcribe_options(prompt.unwrap_or_default(), &options)?;
+            let started = Instant::now();
+            hearer.with(|machine, cancel| {
+                let Machine::Writes(transcriber) = machine else {
+                    return Err(unsupported(
+                        "the model finds speech and writes nothing; use `cactus_vad`",
+                    ));
+                };
+                if transcriber.languages().next().is_none() {
+                    // It knows English alone, and has no token for it.
+                    options.language = options.language.filter(|code| code != "en");
+                }
+                let samples = sound.samples(transcriber.sample_rate_hz(), cancel)?;
+                let mut first_ms = None;
+                let mut each = |progress: Progress<'_>| {
+                    first_ms.get_or_insert_with(|| milliseconds(started));
+                    let Some(function) = callback else { return };
+                    for segment in progress.segments {
+                        let text = c_string(segment.text.replace('\0', ""));
+                        let token = segment.tokens.last().copied().unwrap_or(0);
+                        // SAFETY: the caller gave a function of this type, and what belongs to it.
+                        call(0, || unsafe { function(text.as_ptr(), token, user_data) });
+                    }
+                };
+                let transcript = transcriber.transcribe(&samples, &options, cancel, &mut each)?;
+                let times = (first_ms.unwrap_or(0.0), milliseconds(started));
+                Ok(transcript_json(&transcript, times).to_string())
+            })
+        })();
+        buffer.settle(heard, |failure| failed(failure).to_string())
+    })
+}
+
+/// Finds where somebody speaks in the file `audio_file_path`, of any format, or in `pcm_buffer` (mono, 16 bits, little-endian, 16,000
+/// samples a second): one of the two. The result, a JSON object whose `segments` have `start` and `end` in samples of the model's rate,
+/// goes to `response_buffer`, and the function returns its bytes; a negative number where it failed, with the reason in the buffer, too.
+/// `options_json` has the names and defaults of Silero's `get_speech_timestamps`, and may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cactus_vad(
+    model: *mut c_void,
+    audio_file_path: *const c_char,
+    response_buffer: *mut c_char,
+    buffer_size: usize,
+    options_json: *const c_char,
+    pcm_buffer: *const u8,
+    pcm_buffer_size: usize,
+) -> c_int {
+    guard::count(|| {
+        // SAFETY: the header's contract of buffers.
+        let buffer = unsafe { TextBuffer::new(response_buffer, buffer_size, "response_buffer") }?;
+        let found = (|| {
+            let hearer = hearer::get(model)?;
+            // SAFETY: the header's contract of strings and buffers.
+            let (sound, options) = unsafe {
+                (
+                    Sound::new(audio_file_path, pcm_buffer, pcm_buffer_size)?,
+                    input::object(input::optional_text(options_json, "options_json")?, "options_json")?,
+                )
+            };
+            let options = span_options(&options)?;
+            let started = Instant::now();
+            hearer.with(|machine, cancel| {
+                let Machine::Finds(vad) = machine else {
+                    return Err(unsupported(
+                        "the model writes down what is said; use `cactus_transcribe`",
+                    ));
+                };
+                let samples = sound.samples(vad.sample_rate_hz(), cancel)?;
+                let spans = vad.spans(&samples, &options)?;
+                let segments = spans.iter().map(|span| json!({"start": span.start, "end": span.end}));
+                Ok(json!({
+                    "success": true,
+                    "error": null,
+                    "segments": segments.collect::<Vec<_>>(),
+                    "total_time_ms": milliseconds(started),
+                    "ram_usage_mb": ram_usage_mb(),
+                })
+                .to_string())
+            })
+        })();
+        buffer.settle(found, |failure| failed(failure).to_string())
+    })
+}
+
+fn milliseconds(since: Instant) -> f64 {
+    rounded(since.elapsed().as_secs_f64() * 1e3)
+}
+
+fn option<T>(
+    options: &Map<String, Value>,
+    name: &str,
+    expected: &str,
+    read: impl FnOnce(&Value) -> Option<T>,
+) -> Result<Option<T>> {
+    let Some(value) = options.get(name).filter(|value| !value.is_null()) else {
+        return Ok(None);
+    };
+    let wrong = || Failure::argument(format!("`{name}`: expected {expected}, found {value}"));
+    read(value).map(Some).ok_or_else(wrong)
+}
+
+/// The prompt of the public API, `<|startoftranscript|><|de|><|transcribe|>`, and options.
+fn transcribe_options(prompt: &str, options: &Map<String, Value>) -> Result<TranscribeOptions> {
+    let mut found = TranscribeOptions {
+        language: option(options, "language", "a text", |v| v.as_str().map(str::to_owned))?
+            .filter(|code| !code.is_empty()),
+        translate: option(options, "translate", "true or false", Value::as_bool)?.unwrap_or(false),
+        temperature: option(options, "temperature", "a number", Value::as_f64)?
+            .unwrap_or(0.0)
+            .max(0.0),
+        ..TranscribeOptions::default()
+    };
+    let mut rest = prompt.trim();
+    while let Some((token, behind)) = rest.strip_prefix("<|").and_then(|rest| rest.split_once("|>")) {
+        rest = behind.trim_start();
+        match token {
+            "translate" => found.translate = true,
+            "startoftranscript" | "transcribe" | "notimestamps" => {}
+            code => found.language = found.language.or_else(|| Some(code.to_owned())),
+        }
+    }
+    match rest.is_empty() {
+        true => Ok(found),
+        false => Err(Failure::not_in_build("a text before the recording (`prompt`)")),
+    }
+}
+
+fn span_options(options: &Map<String, Value>) -> Result<SpanOptions> {
+    let usual = SpanOptions::default();
+    let number = |name| option(options, name, "a number", Value::as_f64);
+    let count = |name| {
+        let read = |value: &Value| value.as_u64().and_then(|count| u32::try_from(count).ok());
+        option(options, name, "a whole number", read)
+    };
+    Ok(SpanOptions {
+        threshold: number("threshold")?.unwrap_or(usual.threshold),
+        // 0 is the public way to say nothing.
+        neg_threshold: number("neg_threshold")?.filter(|p| *p > 0.0),
+        min_speech_duration_ms: count("min_speech_duration_ms")?.unwrap_or(usual.min_speech_duration_ms),
+        max_speech_duration_s: number("max_speech_duration_s")?,
+        min_silence_duration_ms: count("min_silence_duration_ms")?.unwrap_or(usual.min_silence_duration_ms),
+        speech_pad_ms: count("speech_pad_ms")?.unwrap_or(usual.speech_pad_ms),
+        ..usual
+    })
+}
+
+fn transcript_json(transcript: &Transcript, (first_ms, total_ms): (f64, f64)) -> Value {
+    let segments = transcript.segments.iter();
+    let tokens: usize = segments.clone().map(|segment| segment.tokens.len()).sum();
+    let segments = segments.map(|s| json!({"start": rounded(s.start_s), "end": rounded(s.end_s), "text": s.text}));
+    json!({
+        "success": true,
+        "error": null,
+        "cloud_handoff": false,
+        "response": transcript.text(),
+        "function_calls": [],
+        "segments": segments.collect::<Vec<_>>(),
+        "language": transcript.language,
+        "confidence": null,
+        "time_to_first_token_ms": first_ms,
+        "total_time_ms": total_ms,
+        "prefill_tps": 0.0,
+        "decode_tps": rounded(tokens as f64 / (total_ms / 1e3).max(1e-9)),
+        "ram_usage_mb": ram_usage_mb(),
+        "prefill_tokens": 0,
+        "decode_tokens": tokens,
+        "total_tokens": tokens,
+    })
+}

@@ -1,0 +1,244 @@
+//! A model that hears, or finds speech, as C holds it.
+//!
+//! One recording at a time has it; who comes meanwhile waits. As with [`crate::loaded`] it can be closed at any time: closing cancels what is
+//! under way and waits for it, and refuses what comes later.
+
+use crate::callback::is_inside;
+use crate::failure::{Code, Failure, Result};
+use crate::handle::{Handles, Kind};
+use crate::input;
+use crate::loaded::MODELS;
+use crate::log::{Level, say};
+use cactus_audio::decode::{Limits, Mono, Reader};
+use cactus_audio::resample;
+use cactus_bundle::{Bundle, Decoding};
+use cactus_engine::CancelToken;
+use cactus_speech::{Transcriber, Vad};
+use std::ffi::{c_char, c_void};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+/// Every one that is open.
+pub(crate) static HEARERS: Handles<Hearer> = Handles::new(Kind::Hearer);
+
+/// Samples a second of what C gives in a buffer.
+const PCM_HZ: u32 = 16_000;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Hearer {
+    machine: Mutex<Machine>,
+    underway: Mutex<Underway>,
+    /// The process that loaded it: its threads are not in another.
+    process: u32,
+}
+
+/// What is loaded.
+#[derive(Debug)]
+pub(crate) enum Machine {
+    /// It writes down what is said.
+    Writes(Box<Transcriber>),
+    /// It finds speech.
+    Finds(Box<Vad>),
+}
+
+#[derive(Debug, Default)]
+struct Underway {
+    closed: bool,
+    next: u64,
+    work: Vec<(u64, CancelToken)>,
+}
+
+/// Something under way, until it is dropped.
+struct Work<'a> {
+    hearer: &'a Hearer,
+    number: u64,
+    cancel: CancelToken,
+}
+
+impl Drop for Work<'_> {
+    fn drop(&mut self) {
+        self.hearer.underway().work.retain(|(number, _)| *number != self.number);
+    }
+}
+
+/// The model of a handle. One that writes text is an error that says so.
+///
+/// # Errors
+/// [`Code::Handle`], or [`Code::Unsupported`].
+pub(crate) fn get(handle: *mut c_void) -> Result<Arc<Hearer>> {
+    HEARERS.get(handle).map_err(|failure| match MODELS.get(handle) {
+        Ok(_) => unsupported("the model writes text and does not hear; load a bundle that does"),
+        Err(_) => failure,
+    })
+}
+
+/// A model that does something else.
+pub(crate) fn unsupported(what: &str) -> Failure {
+    Failure::new(Code::Unsupported, what)
+}
+
+impl Hearer {
+    /// Loads the bundle at `path`, if it is one that hears.
+    ///
+    /// # Errors
+    /// What is missing, damaged or not supported.
+    pub(crate) fn open(path: &Path) -> Result<Option<Arc<Hearer>>> {
+        let machine = match Bundle::open(path)?.speech()?.map(|speech| speech.decoding) {
+            None => return Ok(None),
+            Some(Decoding::Activity {}) => Machine::Finds(Box::new(Vad::load(path, 1)?)),
+            Some(_) => Machine::Writes(Box::new(Transcriber::load(path, None)?)),
+        };
+        say(Level::Info, "model", &format!("loaded {}", path.display()));
+        Ok(Some(Arc::new(Hearer {
+            machine: Mutex::new(machine),
+            underway: Mutex::default(),
+            process: std::process::id(),
+        })))
+    }
+
+    fn underway(&self) -> MutexGuard<'_, Underway> {
+        self.underway.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self) -> Result<Work<'_>> {
+        if self.process != std::process::id() {
+            let what = "the model was loaded before this process was forked; load it after forking";
+            return Err(Failure::new(Code::System, what));
+        }
+        let mut underway = self.underway();
+        if underway.closed {
+            return Err(Failure::new(Code::Handle, "the model was closed"));
+        }
+        underway.next += 1;
+        let (number, cancel) = (underway.next, CancelToken::new());
+        underway.work.push((number, cancel.clone()));
+        Ok(Work {
+            hearer: self,
+            number,
+            cancel,
+        })
+    }
+
+    /// Waits for the model, and does `work` with it.
+    ///
+    /// # Errors
+    /// Those of `work`; [`Code::InCallback`] inside a callback of this model's, [`Code::Cancelled`] after a stop or close.
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Machine, &CancelToken) -> Result<T>) -> Result<T> {
+        let this = self.begin()?;
+        let mut machine = match self.machine.try_lock() {
+            Ok(machine) => machine,
+            Err(TryLockError::Poisoned(e)) => e.into_inner(),
+            Err(TryLockError::WouldBlock) if is_inside() => {
+                let what =
+                    "the model listens to another recording, for which a callback may be what calls; ask it afterwards";
+                return Err(Failure::new(Code::InCallback, what));
+            }
+            Err(TryLockError::WouldBlock) => self.machine.lock().unwrap_or_else(PoisonError::into_inner),
+        };
+        if this.cancel.is_cancelled() {
+            return Err(cactus_speech::Error::Cancelled.into());
+        }
+        work(&mut machine, &this.cancel)
+    }
+
+    /// Cancels what is under way now.
+    pub(crate) fn stop(&self) {
+        self.underway().work.iter().for_each(|(_, cancel)| cancel.cancel());
+    }
+
+    /// Cancels what is under way, and refuses what comes later. Waits until nothing is under way, unless this thread is inside a
+    /// function of the caller, which may be what it would wait for.
+    pub(crate) fn close(self: Arc<Self>) {
+        if self.process != std::process::id() {
+            // Its threads are in another process.
+            std::mem::forget(self);
+            return;
+        }
+        self.underway().closed = true;
+        self.stop();
+        if !is_inside() {
+            drop(self.machine.lock());
+        }
+    }
+}
+
+/// A recording of the caller: a file, or samples of 16 bits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sound<'a> {
+    File(&'a str),
+    Pcm(&'a [u8]),
+}
+
+impl<'a> Sound<'a> {
+    /// # Errors
+    /// Where there are both or neither, or half a sample.
+    ///
+    /// # Safety
+    /// As [`input::text`] and [`input::values`].
+    pub(crate) unsafe fn new(path: *const c_char, pcm: *const u8, bytes: usize) -> Result<Sound<'a>> {
+        // SAFETY: the caller's promise.
+        let (path, pcm) = unsafe {
+            (
+                input::optional_text(path, "audio_file_path")?,
+                input::values(pcm, bytes, "pcm_buffer")?,
+            )
+        };
+        match (path, pcm) {
+            (Some(path), []) => Ok(Sound::File(path)),
+            (None, [_, _, ..]) if pcm.len() % 2 == 0 => Ok(Sound::Pcm(pcm)),
+            (None, [_, ..]) => Err(Failure::argument(format!(
+                "`pcm_buffer`: expected samples of 16 bits, found {bytes} bytes"
+            ))),
+            (Some(_), _) => Err(Failure::argument(
+                "`audio_file_path`: found a file beside `pcm_buffer`, expected one of them",
+            )),
+            (None, []) => Err(Failure::argument(
+                "`audio_file_path`: found neither a file nor `pcm_buffer`, expected one of them",
+            )),
+        }
+    }
+
+    /// As a model takes it.
+    ///
+    /// # Errors
+    /// A file that cannot be read; after `cancel`.
+    pub(crate) fn samples(self, rate_hz: u32, cancel: &CancelToken) -> Result<Vec<f32>> {
+        let wrong = |e: cactus_audio::Error| Failure::from(cactus_speech::Error::from(e));
+        match self {
+            Sound::Pcm(bytes) => {
+                let sample = |pair: &[u8]| f32::from(i16::from_le_bytes([pair[0], pair[1]])) / 32768.0;
+                let samples: Vec<f32> = bytes.chunks_exact(2).map(sample).collect();
+                match rate_hz {
+                    PCM_HZ => Ok(samples),
+                    _ => resample(&samples, PCM_HZ, rate_hz).map_err(wrong),
+                }
+            }
+            Sound::File(path) => {
+                let reader = Reader::open(Path::new(path), Limits::default()).map_err(wrong)?;
+                let mut mono = Mono::new(reader, rate_hz).map_err(wrong)?;
+                let mut samples = Vec::new();
+                while mono.read(&mut samples).map_err(wrong)? {
+                    if cancel.is_cancelled() {
+                        return Err(cactus_speech::Error::Cancelled.into());
+                    }
+                }
+                Ok(samples)
+            }
+        }
+    }
+}
+
+impl From<cactus_speech::Error> for Failure {
+    fn from(error: cactus_speech::Error) -> Failure {
+        use cactus_speech::{Error, ErrorKind as Kind};
+        let code = match (&error, error.kind()) {
+            (Error::Bundle(_), _) => Code::Bundle,
+            (Error::Sound(e), _) if e.kind() == cactus_audio::ErrorKind::Io => Code::System,
+            (_, Kind::Option | Kind::Sound) => Code::Argument,
+            (_, Kind::Cancelled) => Code::Cancelled,
+            _ => Code::Unsupported,
+        };
+        Failure::new(code, error.to_string())
+    }
+}
