@@ -27,6 +27,8 @@ const SILENT: f64 = 0.6;
 pub(crate) struct Written {
     /// Without the token that ends it.
     pub(crate) tokens: Vec<u32>,
+    /// Of each token.
+    pub(crate) logprobs: Vec<f64>,
     /// Mean over the tokens and the one that ends them.
     pub(crate) mean_logprob: f64,
     pub(crate) no_speech: f64,
@@ -120,11 +122,13 @@ impl Window<'_> {
             }
             self.rules.apply(&written.tokens, &mut row);
             let drawn = sampler.sample(&row).map_err(|e| Error::Model(e.to_string()))?;
-            sum += logprob(&row, drawn.token);
+            let chance = logprob(&row, drawn.token);
+            sum += chance;
             if drawn.token == self.rules.end {
                 break;
             }
             written.tokens.push(drawn.token);
+            written.logprobs.push(chance);
             if written.tokens.len() >= self.most_tokens {
                 break;
             }

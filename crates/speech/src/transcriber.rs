@@ -1,8 +1,11 @@
 //! A bundle that hears, and whole recordings.
 
+use crate::alignment::{Alignment, Reading};
+use crate::cut::{Cut, Piece, cut};
 use crate::features::{frontend, unknown};
 use crate::prompted::{Window, Written};
 use crate::rules::{Rules, logprob};
+use crate::words;
 use crate::{Error, Result, Segment, Transcript};
 use cactus_audio::Frontend;
 use cactus_base::{Cores, Pool};
@@ -31,6 +34,8 @@ pub struct TranscribeOptions {
     /// Tokens of the text before that each window gets to read, at most half of the decoder's context. With 0 a mistake does not
     /// carry on, with more names are spelled alike.
     pub carry_tokens: usize,
+    /// Find out when each word is said, and let those times move the segments' own.
+    pub words: bool,
 }
 
 /// How far it is.
@@ -47,6 +52,7 @@ pub struct Progress<'a> {
 /// A loaded model that hears.
 #[derive(Debug)]
 pub struct Transcriber {
+    bundle: Arc<Bundle>,
     speech: Speech,
     stretch: Stretch,
     frontend: Frontend,
@@ -54,6 +60,10 @@ pub struct Transcriber {
     /// Names of the encoder's input and output.
     ports: [String; 2],
     execution: Execution,
+    /// Loaded when words are first asked for.
+    alignment: Option<Alignment>,
+    /// What the encoder gave of the window.
+    states: Option<Tensor>,
     tokenizer: Tokenizer,
     pool: Pool,
     threads: usize,
@@ -106,10 +116,13 @@ impl Transcriber {
             encoder,
             ports,
             execution: Execution::new(Arc::new(program))?,
+            alignment: None,
+            states: None,
             tokenizer,
             pool: Pool::new(threads),
             threads,
             speech,
+            bundle,
         })
     }
 
@@ -146,6 +159,9 @@ impl Transcriber {
         };
         let prompted = prompted.clone();
         check(&prompted, options)?;
+        if options.words && self.alignment.is_none() {
+            self.alignment = Some(Alignment::load(&self.bundle, &self.ports[1])?);
+        }
         let features = self.frontend.extract(samples)?;
         let rate = f64::from(self.sample_rate_hz());
         let frame_s = self.frontend.recipe().hop_samples as f64 / rate;
@@ -157,7 +173,7 @@ impl Transcriber {
         let rules = rules(&prompted);
         let window = self.stretch.frames as usize;
         let mut carried: Vec<u32> = Vec::new();
-        let mut at = 0;
+        let (mut at, mut spoken_s) = (0, 0.0);
         while at < features.valid_frames {
             let frames = window.min(features.valid_frames - at);
             let hop = self.frontend.recipe().hop_samples;
@@ -196,11 +212,25 @@ impl Transcriber {
                 true => frames,
                 false => {
                     let cut = cut(&written.tokens, &rules, frames as f64 * frame_s);
-                    for piece in &cut.pieces {
-                        self.keep(&mut transcript, piece, begin_s, &written, &rules);
+                    let each = cut.pieces.iter();
+                    let mut segments: Vec<Segment> = each.map(|p| self.segment(p, begin_s, &written, &rules)).collect();
+                    let mut until_s = cut.until_s;
+                    if options.words {
+                        let language = transcript.language.as_deref();
+                        let (mut prompt, _) = self.prompt(&prompted, options, language, &[]);
+                        prompt.extend(prompted.no_timestamps.filter(|_| rules.stamps.is_some()));
+                        let words = self.words(&prompt, language, &cut, &written, &rules, frames)?;
+                        spoken_s = words::place(&mut segments, words, begin_s, spoken_s);
+                        let last = segments.iter().rev().find_map(|s| s.words.last());
+                        // What follows the last word is read again, unless the model has said that nothing does.
+                        until_s = match last.map(|word| word.end_s - begin_s) {
+                            Some(end_s) if end_s > 0.0 && !cut.closed => end_s,
+                            _ => until_s,
+                        };
                     }
+                    transcript.add(segments);
                     // A window of which nothing is closed would be read for ever.
-                    ((cut.until_s / frame_s).round() as usize).clamp(1, frames)
+                    ((until_s / frame_s).round() as usize).clamp(1, frames)
                 }
             };
             let new = &transcript.segments[before..];
@@ -224,8 +254,11 @@ impl Transcriber {
         let input = Tensor::from_f32([1, bins, frames], features).map_err(|e| Error::Model(e.to_string()))?;
         let inputs = BTreeMap::from([(self.ports[0].clone(), input)]);
         let states = self.encoder.run(&self.pool, self.threads, &inputs)?;
-        let states = states.into_iter().filter(|(name, _)| *name == self.ports[1]).collect();
-        Ok(self.execution.give(&self.pool, self.threads, &states)?)
+        let states: BTreeMap<String, Tensor> = states.into_iter().filter(|(name, _)| *name == self.ports[1]).collect();
+        self.execution.give(&self.pool, self.threads, &states)?;
+        // Words are read off them again.
+        self.states = states.into_values().next().filter(|_| self.alignment.is_some());
+        Ok(())
     }
 
     /// The likeliest language of the window.
@@ -272,23 +305,53 @@ impl Transcriber {
         (prompt, start)
     }
 
-    fn keep(&self, transcript: &mut Transcript, piece: &Piece<'_>, begin_s: f64, written: &Written, rules: &Rules) {
-        let tokens: Vec<u32> = piece.tokens.iter().copied().filter(|&t| !rules.is_stamp(t)).collect();
-        let text = self.tokenizer.decode(&tokens, true);
-        // No text, or no time for one.
-        if text.trim().is_empty() || piece.end_s <= piece.start_s {
-            return;
-        }
-        transcript.segments.push(Segment {
-            id: transcript.segments.len(),
+    fn segment(&self, piece: &Piece, begin_s: f64, written: &Written, rules: &Rules) -> Segment {
+        let tokens = written.tokens[piece.tokens.clone()].iter();
+        let tokens: Vec<u32> = tokens.copied().filter(|&t| !rules.is_stamp(t)).collect();
+        Segment {
+            id: 0,
             start_s: begin_s + piece.start_s,
             end_s: begin_s + piece.end_s,
-            text,
+            text: self.tokenizer.decode(&tokens, true),
             tokens,
             mean_logprob: written.mean_logprob,
             no_speech: written.no_speech,
             temperature: written.temperature,
-        });
+            words: Vec::new(),
+        }
+    }
+
+    /// The words of a window of so many frames, in seconds from its beginning.
+    fn words(
+        &self,
+        prompt: &[u32],
+        language: Option<&str>,
+        cut: &Cut,
+        written: &Written,
+        rules: &Rules,
+        frames: usize,
+    ) -> Result<Vec<words::Timed>> {
+        let (Some(alignment), Some(states)) = (&self.alignment, &self.states) else {
+            return Ok(Vec::new());
+        };
+        let kept = cut.pieces.iter().flat_map(|piece| piece.tokens.clone());
+        let kept = kept.filter(|&i| !rules.is_stamp(written.tokens[i]));
+        let (tokens, probabilities): (Vec<u32>, Vec<f64>) = kept
+            .map(|i| (written.tokens[i], libm::exp(written.logprobs[i])))
+            .unzip();
+        let frames_each = (self.stretch.frames / self.stretch.positions.max(1)).max(1) as usize;
+        let hop_s = self.frontend.recipe().hop_samples as f64 / f64::from(self.sample_rate_hz());
+        let reading = Reading {
+            prompt,
+            tokens: &tokens,
+            probabilities: &probabilities,
+            end: rules.end,
+            language,
+            states,
+            heard: frames / frames_each,
+            step_s: frames_each as f64 * hop_s,
+        };
+        alignment.words(&self.pool, self.threads, &self.tokenizer, &reading)
     }
 }
 
@@ -341,105 +404,9 @@ fn rules(prompted: &Prompted) -> Rules {
     }
 }
 
-/// Tokens between two times of a window, in seconds from its beginning.
-#[derive(Debug, PartialEq)]
-struct Piece<'a> {
-    tokens: &'a [u32],
-    start_s: f64,
-    end_s: f64,
-}
-
-/// A window's tokens, cut where they say.
-#[derive(Debug, PartialEq)]
-struct Cut<'a> {
-    pieces: Vec<Piece<'a>>,
-    /// Where the next window begins.
-    until_s: f64,
-}
-
-/// Cuts at two times in a row. What follows the last of them is read again by the next window, unless its end is closed, too.
-fn cut<'a>(tokens: &'a [u32], rules: &Rules, length_s: f64) -> Cut<'a> {
-    let whole = |end_s: f64| Cut {
-        pieces: vec![Piece {
-            tokens,
-            start_s: 0.0,
-            end_s,
-        }],
-        until_s: length_s,
-    };
-    let Some(stamps) = rules.stamps else {
-        return whole(length_s);
-    };
-    // A time behind the end of the sound is its end.
-    let seconds = |token: u32| (f64::from(token - stamps.first) * f64::from(stamps.step_ms) / 1000.0).min(length_s);
-    let is = |i: usize| rules.is_stamp(tokens[i]);
-    let mut ends: Vec<usize> = (1..tokens.len()).filter(|&i| is(i) && is(i - 1)).collect();
-    let n = tokens.len();
-    let closed = n >= 2 && is(n - 1) && !is(n - 2);
-    if ends.is_empty() {
-        let first = tokens
-            .first()
-            .filter(|t| rules.is_stamp(**t))
-            .map_or(0.0, |t| seconds(*t));
-        let last = tokens.iter().rev().find(|t| rules.is_stamp(**t)).map(|t| seconds(*t));
-        let end = last.filter(|&s| s > first).unwrap_or(length_s);
-        let mut cut = whole(end);
-        cut.pieces[0].start_s = first;
-        return cut;
-    }
-    if closed {
-        ends.push(n);
-    }
-    let mut from = 0;
-    let mut pieces = Vec::new();
-    for end in ends {
-        let tokens = &tokens[from..end];
-        if let [first, .., last] = tokens
-            && rules.is_stamp(*first)
-            && rules.is_stamp(*last)
-        {
-            pieces.push(Piece {
-                tokens,
-                start_s: seconds(*first),
-                end_s: seconds(*last),
-            });
-        }
-        from = end;
-    }
-    let until_s = match closed {
-        true => length_s,
-        false => seconds(tokens[from - 1]),
-    };
-    Cut { pieces, until_s }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cactus_bundle::Timestamps;
-
-    fn rules() -> Rules {
-        Rules {
-            end: 4,
-            stamps: Some(Timestamps {
-                first: 10,
-                count: 1501,
-                step_ms: 20,
-            }),
-            ..Rules::default()
-        }
-    }
-
-    fn times(tokens: &[u32], length_s: f64) -> (Vec<(f64, f64, usize)>, f64) {
-        let rules = rules();
-        let cut = cut(tokens, &rules, length_s);
-        let pieces = cut
-            .pieces
-            .iter()
-            .map(|p| (p.start_s, p.end_s, p.tokens.len()))
-            .collect();
-        (pieces, cut.until_s)
-    }
 
     #[test]
     fn a_whisper_is_not_still_and_noise_of_a_recorder_is() {
@@ -449,20 +416,5 @@ mod tests {
         let mut click = vec![0.0; 16_000];
         click[8000..9600].copy_from_slice(&tone(0.1)[..1600]);
         assert!(!is_still(&click, 16_000));
-    }
-
-    #[test]
-    fn windows_are_cut_where_times_meet() {
-        let at = |s: f64| 10 + (s * 50.0) as u32;
-        // Two closed segments, and text that goes on: it is read again.
-        let tokens = [at(0.0), 1, 2, at(2.0), at(2.0), 3, at(4.0), at(4.0), 1];
-        assert_eq!(times(&tokens, 30.0), (vec![(0.0, 2.0, 4), (2.0, 4.0, 3)], 4.0));
-        // The last one is closed at the end of the window's text.
-        let tokens = [at(0.0), 1, 2, at(2.0), at(3.0), 3, at(4.0)];
-        assert_eq!(times(&tokens, 30.0), (vec![(0.0, 2.0, 4), (3.0, 4.0, 3)], 30.0));
-        // One segment alone, closed or not.
-        assert_eq!(times(&[at(0.5), 1, at(4.0)], 11.0), (vec![(0.5, 4.0, 3)], 11.0));
-        assert_eq!(times(&[at(0.0), 1, 2], 11.0), (vec![(0.0, 11.0, 3)], 11.0));
-        assert_eq!(times(&[], 11.0), (vec![(0.0, 11.0, 0)], 11.0));
     }
 }

@@ -34,6 +34,9 @@ pub(crate) struct TranscribeArgs {
     /// How to write what is said
     #[arg(long, value_enum, default_value_t = TranscriptFormat::Text)]
     pub(crate) format: TranscriptFormat,
+    /// Say when each word is said: in JSON, and as a line or subtitle for each
+    #[arg(long)]
+    pub(crate) words: bool,
     /// Code of the language that is spoken, such as `de` [default: found out from the first half minute]
     #[arg(long, value_name = "CODE")]
     pub(crate) language: Option<String>,

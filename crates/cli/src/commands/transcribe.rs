@@ -65,6 +65,7 @@ fn one(transcriber: &mut Transcriber, vad: Option<&mut Vad>, file: &Path, args: 
         language: args.language.clone(),
         translate: args.translate,
         carry_tokens: args.carry,
+        words: args.words,
     };
     let seconds = samples.len() as f64 / f64::from(transcriber.sample_rate_hz());
     let found = SpanOptions {
@@ -79,7 +80,8 @@ fn one(transcriber: &mut Transcriber, vad: Option<&mut Vad>, file: &Path, args: 
     let mut each = |progress: Progress<'_>| {
         bar.set_position(progress.done_s as u64);
         if args.format == TranscriptFormat::Text {
-            bar.suspend(|| progress.segments.iter().for_each(|s| output::line(line(s))));
+            let lines = progress.segments.iter().flat_map(parts);
+            bar.suspend(|| lines.for_each(|part| output::line(part.line())));
         }
     };
     let cancel = CancelToken::new();
@@ -108,39 +110,55 @@ fn json(file: &Path, transcript: &Transcript) -> serde_json::Value {
     })
 }
 
-/// `[00:01:02.340 --> 00:01:05.000] What is said`.
-fn line(segment: &Segment) -> String {
-    let (start, end) = (clock(segment.start_s, '.'), clock(segment.end_s, '.'));
-    format!("[{start} --> {end}] {}", segment.text.trim())
+/// What a line or a subtitle shows: a segment, or one of its words where they were asked for.
+struct Part<'a> {
+    start_s: f64,
+    end_s: f64,
+    text: &'a str,
+}
+
+fn parts(segment: &Segment) -> Vec<Part<'_>> {
+    let part = |start_s, end_s, text: &'_ str| Part { start_s, end_s, text };
+    match segment.words.is_empty() {
+        true => vec![part(segment.start_s, segment.end_s, segment.text.trim())],
+        false => segment
+            .words
+            .iter()
+            .map(|w| part(w.start_s, w.end_s, w.text.trim()))
+            .collect(),
+    }
+}
+
+impl Part<'_> {
+    /// `[00:01:02.340 --> 00:01:05.000] What is said`.
+    fn line(&self) -> String {
+        format!("[{}] {}", self.times('.'), self.text)
+    }
+
+    fn times(&self, point: char) -> String {
+        format!("{} --> {}", clock(self.start_s, point), clock(self.end_s, point))
+    }
 }
 
 fn srt(transcript: &Transcript) -> String {
     let mut out = String::new();
-    for segment in &transcript.segments {
-        let (start, end) = (clock(segment.start_s, ','), clock(segment.end_s, ','));
+    for (number, part) in (1..).zip(transcript.segments.iter().flat_map(parts)) {
         // Writing to a String cannot fail.
-        let _ = write!(
-            out,
-            "{}\n{start} --> {end}\n{}\n\n",
-            segment.id + 1,
-            segment.text.trim()
-        );
+        let _ = write!(out, "{number}\n{}\n{}\n\n", part.times(','), part.text);
     }
     out
 }
 
 fn vtt(transcript: &Transcript) -> String {
     let mut out = "WEBVTT\n\n".to_owned();
-    for segment in &transcript.segments {
-        let (start, end) = (clock(segment.start_s, '.'), clock(segment.end_s, '.'));
+    for part in transcript.segments.iter().flat_map(parts) {
         // An arrow in the text would begin a cue.
-        let text = segment
+        let text = part
             .text
-            .trim()
             .replace('&', "&amp;")
             .replace('<', "&lt;")
             .replace('>', "&gt;");
-        let _ = write!(out, "{start} --> {end}\n{text}\n\n");
+        let _ = write!(out, "{}\n{text}\n\n", part.times('.'));
     }
     out
 }
@@ -154,6 +172,7 @@ pub(super) fn clock(seconds: f64, point: char) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cactus_speech::Word;
 
     #[test]
     fn subtitles_have_the_form_of_players() {
@@ -166,6 +185,7 @@ mod tests {
             mean_logprob: 0.0,
             no_speech: 0.0,
             temperature: 0.0,
+            words: Vec::new(),
         };
         let transcript = Transcript {
             segments: vec![
@@ -179,5 +199,25 @@ mod tests {
         let expected =
             "WEBVTT\n\n00:00:00.000 --> 00:00:02.500\nA &amp; b --&gt; c\n\n01:01:01.020 --> 01:01:02.000\nNext.\n\n";
         assert_eq!(vtt(&transcript), expected);
+
+        // With words, each is shown alone.
+        let word = |start_s, end_s, text: &str| Word {
+            text: text.to_owned(),
+            start_s,
+            end_s,
+            probability: 0.5,
+        };
+        let transcript = Transcript {
+            segments: vec![Segment {
+                words: vec![word(0.0, 1.0, " A & b"), word(1.5, 2.5, " c.")],
+                ..segment(0, 0.0, 2.5, " A & b c.")
+            }],
+            ..Transcript::default()
+        };
+        let expected = "1\n00:00:00,000 --> 00:00:01,000\nA & b\n\n2\n00:00:01,500 --> 00:00:02,500\nc.\n\n";
+        assert_eq!(srt(&transcript), expected);
+        assert!(vtt(&transcript).ends_with("00:00:01.500 --> 00:00:02.500\nc.\n\n"));
+        let lines: Vec<String> = transcript.segments.iter().flat_map(parts).map(|p| p.line()).collect();
+        assert_eq!(lines[1], "[00:00:01.500 --> 00:00:02.500] c.");
     }
 }
