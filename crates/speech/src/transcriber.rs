@@ -3,23 +3,22 @@
 use crate::alignment::{Alignment, Reading};
 use crate::cut::{Cut, Piece, cut};
 use crate::features::{frontend, unknown};
-use crate::prompted::{Window, Written};
-use crate::rules::{Rules, logprob};
+use crate::hypotheses::Hypotheses;
+use crate::prompt::Prompts;
+use crate::prompted::{DRAWS, Window, Written};
+use crate::rules::{Chances, Rules};
 use crate::words;
 use crate::{Error, Result, Segment, Transcript};
 use cactus_audio::Frontend;
-use cactus_base::{Cores, Pool};
+use cactus_base::Cores;
 use cactus_bundle::{Bundle, Decoding, Prompted, Speech, Window as Stretch};
 use cactus_engine::{CancelToken, Model};
-use cactus_runtime::{Execution, Function, Head, KvDType, Options, Program};
+use cactus_runtime::{Function, KvDType, Options, Program};
 use cactus_tensor::Tensor;
 use cactus_text::Tokenizer;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-
-/// The latest time that a window's first segment may begin at, in milliseconds.
-const LATEST_FIRST_MS: u32 = 1000;
 
 /// Root of the mean square of a sound below which nobody speaks: -60 dB.
 const STILL: f64 = 1e-3;
@@ -36,7 +35,18 @@ pub struct TranscribeOptions {
     pub carry_tokens: usize,
     /// Find out when each word is said, and let those times move the segments' own.
     pub words: bool,
+    /// Texts that are followed side by side (beam search), at most [`MOST_BEAMS`]; with 0 or 1 the likeliest token is taken after
+    /// each. A window that has to be written again at a higher temperature is drawn, five times.
+    pub beams: usize,
+    /// Text as if it had been said before the recording: it shows how names are spelled, and punctuation set. Only the first
+    /// window reads it, unless [`TranscribeOptions::carry_tokens`] keeps it.
+    pub initial_prompt: String,
+    /// Words that may be said, which every window gets to read.
+    pub hotwords: Vec<String>,
 }
+
+/// Most of [`TranscribeOptions::beams`].
+pub const MOST_BEAMS: usize = 32;
 
 /// How far it is.
 #[derive(Debug)]
@@ -49,6 +59,18 @@ pub struct Progress<'a> {
     pub segments: &'a [Segment],
 }
 
+/// A recording on its way.
+struct Recording<'a> {
+    options: &'a TranscribeOptions,
+    prompted: &'a Prompted,
+    prompts: Prompts<'a>,
+    rules: Rules,
+    cancel: &'a CancelToken,
+    transcript: Transcript,
+    /// Where the last segment with words ends.
+    spoken_s: f64,
+}
+
 /// A loaded model that hears.
 #[derive(Debug)]
 pub struct Transcriber {
@@ -59,14 +81,12 @@ pub struct Transcriber {
     encoder: Function,
     /// Names of the encoder's input and output.
     ports: [String; 2],
-    execution: Execution,
+    hypotheses: Hypotheses,
     /// Loaded when words are first asked for.
     alignment: Option<Alignment>,
     /// What the encoder gave of the window.
     states: Option<Tensor>,
     tokenizer: Tokenizer,
-    pool: Pool,
-    threads: usize,
 }
 
 impl Transcriber {
@@ -115,12 +135,10 @@ impl Transcriber {
             frontend,
             encoder,
             ports,
-            execution: Execution::new(Arc::new(program))?,
+            hypotheses: Hypotheses::new(Arc::new(program), DRAWS, threads)?,
             alignment: None,
             states: None,
             tokenizer,
-            pool: Pool::new(threads),
-            threads,
             speech,
             bundle,
         })
@@ -158,151 +176,141 @@ impl Transcriber {
             return Err(unknown("decoding", &self.speech.decoding));
         };
         let prompted = prompted.clone();
-        check(&prompted, options)?;
+        let context = self.hypotheses.program().context_tokens();
+        let prompts = Prompts::new(&prompted, options, &self.tokenizer, context)?;
+        self.hypotheses.reserve(options.beams)?;
         if options.words && self.alignment.is_none() {
             self.alignment = Some(Alignment::load(&self.bundle, &self.ports[1])?);
         }
         let features = self.frontend.extract(samples)?;
         let rate = f64::from(self.sample_rate_hz());
-        let frame_s = self.frontend.recipe().hop_samples as f64 / rate;
-        let mut transcript = Transcript {
-            language: options.language.clone(),
-            duration_s: samples.len() as f64 / rate,
-            segments: Vec::new(),
+        let hop = self.frontend.recipe().hop_samples;
+        let frame_s = hop as f64 / rate;
+        let mut recording = Recording {
+            options,
+            prompts,
+            rules: Rules::of(&prompted),
+            prompted: &prompted,
+            cancel,
+            transcript: Transcript {
+                language: options.language.clone(),
+                duration_s: samples.len() as f64 / rate,
+                segments: Vec::new(),
+            },
+            spoken_s: 0.0,
         };
-        let rules = rules(&prompted);
         let window = self.stretch.frames as usize;
-        let mut carried: Vec<u32> = Vec::new();
-        let (mut at, mut spoken_s) = (0, 0.0);
+        let mut at = 0;
         while at < features.valid_frames {
             let frames = window.min(features.valid_frames - at);
-            let hop = self.frontend.recipe().hop_samples;
             let heard = &samples[(at * hop).min(samples.len())..((at + frames) * hop).min(samples.len())];
-            if is_still(heard, self.sample_rate_hz()) {
-                at += frames;
-                carried.clear();
-                each(Progress {
-                    done_s: (at as f64 * frame_s).min(transcript.duration_s),
-                    duration_s: transcript.duration_s,
-                    segments: &[],
-                });
-                continue;
-            }
-            self.listen(features.channels_first(at, window), features.bins)?;
-            if transcript.language.is_none() && !prompted.languages.is_empty() {
-                transcript.language = self.language(&prompted)?;
-            }
-            let (prompt, start) = self.prompt(&prompted, options, transcript.language.as_deref(), &carried);
-            let written = Window {
-                most_tokens: (self.execution.program().context_tokens() / 2).saturating_sub(1).max(1),
-                execution: &mut self.execution,
-                pool: &self.pool,
-                threads: self.threads,
-                tokenizer: &self.tokenizer,
-                rules: &rules,
-                prompt: &prompt,
-                start,
-                no_speech: prompted.no_speech,
-                cancel,
-            }
-            .write()?;
-            let before = transcript.segments.len();
-            let begin_s = at as f64 * frame_s;
-            at += match written.is_silent() {
-                true => frames,
+            let known = recording.transcript.segments.len();
+            at += match is_still(heard, self.sample_rate_hz()) {
+                true => {
+                    recording.prompts.pause();
+                    frames
+                }
                 false => {
-                    let cut = cut(&written.tokens, &rules, frames as f64 * frame_s);
-                    let each = cut.pieces.iter();
-                    let mut segments: Vec<Segment> = each.map(|p| self.segment(p, begin_s, &written, &rules)).collect();
-                    let mut until_s = cut.until_s;
-                    if options.words {
-                        let language = transcript.language.as_deref();
-                        let (mut prompt, _) = self.prompt(&prompted, options, language, &[]);
-                        prompt.extend(prompted.no_timestamps.filter(|_| rules.stamps.is_some()));
-                        let words = self.words(&prompt, language, &cut, &written, &rules, frames)?;
-                        spoken_s = words::place(&mut segments, words, begin_s, spoken_s);
-                        let last = segments.iter().rev().find_map(|s| s.words.last());
-                        // What follows the last word is read again, unless the model has said that nothing does.
-                        until_s = match last.map(|word| word.end_s - begin_s) {
-                            Some(end_s) if end_s > 0.0 && !cut.closed => end_s,
-                            _ => until_s,
-                        };
-                    }
-                    transcript.add(segments);
+                    let window = features.channels_first(at, window);
+                    self.listen(window, features.bins, options.words)?;
+                    let until_s = self.window(&mut recording, at as f64 * frame_s, frames)?;
                     // A window of which nothing is closed would be read for ever.
                     ((until_s / frame_s).round() as usize).clamp(1, frames)
                 }
             };
-            let new = &transcript.segments[before..];
-            // What was drawn at a high temperature is no example.
-            if written.temperature > 0.5 {
-                carried.clear();
-            }
-            carried.extend(new.iter().flat_map(|s| &s.tokens));
+            let transcript = &recording.transcript;
             each(Progress {
                 done_s: (at as f64 * frame_s).min(transcript.duration_s),
                 duration_s: transcript.duration_s,
-                segments: new,
+                segments: &transcript.segments[known..],
             });
         }
-        Ok(transcript)
+        Ok(recording.transcript)
+    }
+
+    /// Adds what is said in the window that was listened to last, with sound in so many frames, and says up to which second of it.
+    fn window(&mut self, recording: &mut Recording<'_>, begin_s: f64, frames: usize) -> Result<f64> {
+        let Recording { options, prompted, .. } = *recording;
+        let length_s = self.seconds(frames);
+        if recording.transcript.language.is_none() && !prompted.languages.is_empty() {
+            recording.transcript.language = self.language(prompted)?;
+        }
+        let language = recording.transcript.language.clone();
+        let before = recording.prompts.before();
+        let written = Window {
+            most_tokens: (self.hypotheses.program().context_tokens() / 2)
+                .saturating_sub(1)
+                .max(1),
+            hypotheses: &mut self.hypotheses,
+            tokenizer: &self.tokenizer,
+            rules: &recording.rules,
+            start: before.len(),
+            prompt: &[before, recording.prompts.start(language.as_deref())].concat(),
+            no_speech: prompted.no_speech,
+            beams: options.beams,
+            cancel: recording.cancel,
+        }
+        .write()?;
+        if written.is_silent() {
+            recording.prompts.add(&[], written.temperature);
+            return Ok(length_s);
+        }
+        let cut = cut(&written.tokens, &recording.rules, length_s);
+        let pieces = cut.pieces.iter();
+        let mut segments: Vec<Segment> = pieces
+            .map(|piece| self.segment(piece, begin_s, &written, &recording.rules))
+            .collect();
+        let mut until_s = cut.until_s;
+        if options.words {
+            let prompt = recording.prompts.start_without_times(language.as_deref());
+            let words = self.words(&prompt, language.as_deref(), &cut, &written, &recording.rules, frames)?;
+            recording.spoken_s = words::place(&mut segments, words, begin_s, recording.spoken_s);
+            let last = segments.iter().rev().find_map(|s| s.words.last());
+            // What follows the last word is read again, unless the model has said that nothing does.
+            until_s = match last.map(|word| word.end_s - begin_s) {
+                Some(end_s) if end_s > 0.0 && !cut.closed => end_s,
+                _ => until_s,
+            };
+        }
+        let known = recording.transcript.segments.len();
+        recording.transcript.add(segments);
+        let new = &recording.transcript.segments[known..];
+        recording.prompts.add(new, written.temperature);
+        Ok(until_s)
+    }
+
+    /// So many frames of the front end.
+    fn seconds(&self, frames: usize) -> f64 {
+        let hop_s = self.frontend.recipe().hop_samples as f64 / f64::from(self.sample_rate_hz());
+        frames as f64 * hop_s
     }
 
     /// Computes what the decoder reads of a window, `[bins, frames]`.
-    fn listen(&mut self, features: Vec<f32>, bins: usize) -> Result<()> {
+    fn listen(&mut self, features: Vec<f32>, bins: usize, words: bool) -> Result<()> {
         let frames = features.len() / bins.max(1);
         let input = Tensor::from_f32([1, bins, frames], features).map_err(|e| Error::Model(e.to_string()))?;
         let inputs = BTreeMap::from([(self.ports[0].clone(), input)]);
-        let states = self.encoder.run(&self.pool, self.threads, &inputs)?;
+        let (pool, threads) = self.hypotheses.pool();
+        let states = self.encoder.run(pool, threads, &inputs)?;
         let states: BTreeMap<String, Tensor> = states.into_iter().filter(|(name, _)| *name == self.ports[1]).collect();
-        self.execution.give(&self.pool, self.threads, &states)?;
-        // Words are read off them again.
-        self.states = states.into_values().next().filter(|_| self.alignment.is_some());
+        self.hypotheses.hear(&states)?;
+        // Words are found in them.
+        self.states = states.into_values().next().filter(|_| words);
         Ok(())
     }
 
     /// The likeliest language of the window.
     fn language(&mut self, prompted: &Prompted) -> Result<Option<String>> {
-        self.execution.clear();
-        self.execution
-            .run(&self.pool, self.threads, &[prompted.start], Head::Last)?;
-        let row = self.execution.logits();
-        let chance = |token: u32| logprob(&row, token);
-        let each = prompted.languages.iter().map(|(code, &token)| (code, chance(token)));
-        let best = each.max_by(|a, b| a.1.total_cmp(&b.1));
-        Ok(best.map(|(code, _)| code.clone()))
-    }
-
-    /// The prompt, and where the start stands in it.
-    fn prompt(
-        &self,
-        prompted: &Prompted,
-        options: &TranscribeOptions,
-        language: Option<&str>,
-        carried: &[u32],
-    ) -> (Vec<u32>, usize) {
-        let mut prompt = Vec::new();
-        let most = options
-            .carry_tokens
-            .min((self.execution.program().context_tokens() / 2).saturating_sub(8));
-        let kept = &carried[carried.len() - carried.len().min(most)..];
-        if let (Some(previous), false) = (prompted.previous, kept.is_empty()) {
-            prompt.push(previous);
-            prompt.extend_from_slice(kept);
-        }
-        let start = prompt.len();
-        prompt.push(prompted.start);
-        prompt.extend(language.and_then(|code| prompted.languages.get(code)));
-        let task = if options.translate {
-            prompted.translate
-        } else {
-            prompted.transcribe
-        };
-        prompt.extend(task);
-        if prompted.timestamps.is_none() {
-            prompt.extend(prompted.no_timestamps);
-        }
-        (prompt, start)
+        let mut best: Option<(f64, &String)> = None;
+        self.hypotheses.read(&[prompted.start], 0, &mut |_, logits| {
+            let chances = Chances::of(&logits);
+            let each = prompted
+                .languages
+                .iter()
+                .map(|(code, &token)| (chances.logprob(token), code));
+            best = each.max_by(|a, b| a.0.total_cmp(&b.0));
+        })?;
+        Ok(best.map(|(_, code)| code.clone()))
     }
 
     fn segment(&self, piece: &Piece, begin_s: f64, written: &Written, rules: &Rules) -> Segment {
@@ -340,7 +348,6 @@ impl Transcriber {
             .map(|i| (written.tokens[i], libm::exp(written.logprobs[i])))
             .unzip();
         let frames_each = (self.stretch.frames / self.stretch.positions.max(1)).max(1) as usize;
-        let hop_s = self.frontend.recipe().hop_samples as f64 / f64::from(self.sample_rate_hz());
         let reading = Reading {
             prompt,
             tokens: &tokens,
@@ -349,9 +356,10 @@ impl Transcriber {
             language,
             states,
             heard: frames / frames_each,
-            step_s: frames_each as f64 * hop_s,
+            step_s: self.seconds(frames_each),
         };
-        alignment.words(&self.pool, self.threads, &self.tokenizer, &reading)
+        let (pool, threads) = self.hypotheses.pool();
+        alignment.words(pool, threads, &self.tokenizer, &reading)
     }
 }
 
@@ -360,48 +368,6 @@ fn is_still(samples: &[f32], rate_hz: u32) -> bool {
     let part = (rate_hz as usize / 10).max(1);
     let power = |part: &[f32]| part.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>() / part.len() as f64;
     samples.chunks(part).all(|part| power(part) < STILL * STILL)
-}
-
-fn check(prompted: &Prompted, options: &TranscribeOptions) -> Result<()> {
-    if let Some(code) = &options.language
-        && !prompted.languages.contains_key(code)
-    {
-        let known: Vec<&str> = prompted.languages.keys().map(String::as_str).collect();
-        return Err(Error::Option(match known.is_empty() {
-            true => format!("this model knows one language alone; leave the language out (found `{code}`)"),
-            false => format!(
-                "the language `{code}` is not among those of this model: {}",
-                known.join(", ")
-            ),
-        }));
-    }
-    match options.translate && prompted.translate.is_none() {
-        true => Err(Error::Option(
-            "this model does not translate; a multilingual one may".into(),
-        )),
-        false => Ok(()),
-    }
-}
-
-fn rules(prompted: &Prompted) -> Rules {
-    let special = [
-        prompted.previous,
-        prompted.no_speech,
-        prompted.no_timestamps,
-        prompted.transcribe,
-        prompted.translate,
-    ];
-    let mut never = prompted.suppressed.clone();
-    never.extend(special.into_iter().flatten());
-    never.push(prompted.start);
-    never.extend(prompted.languages.values());
-    Rules {
-        end: prompted.end,
-        stamps: prompted.timestamps,
-        latest_first: prompted.timestamps.map(|t| LATEST_FIRST_MS / t.step_ms.max(1)),
-        never,
-        never_first: prompted.suppressed_first.clone(),
-    }
 }
 
 #[cfg(test)]

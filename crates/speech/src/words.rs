@@ -341,16 +341,16 @@ fn placed(words: &[Timed], usual: Usual, begin_s: f64, heard_s: f64, times: &mut
     }
     let [start_s, end_s] = times;
     if let Some(first) = words.first_mut() {
-        match *start_s < first.end_s && *start_s - SEGMENT_S > first.start_s {
-            true => first.start_s = (first.end_s - median_s).min(*start_s).max(0.0),
-            false => *start_s = first.start_s,
+        if *start_s < first.end_s && *start_s - SEGMENT_S > first.start_s {
+            first.start_s = (first.end_s - median_s).min(*start_s).max(0.0);
         }
+        *start_s = first.start_s;
     }
     if let Some(last) = words.last_mut() {
-        match *end_s > last.start_s && *end_s + SEGMENT_S < last.end_s {
-            true => last.end_s = (last.start_s + median_s).max(*end_s),
-            false => *end_s = last.end_s,
+        if *end_s > last.start_s && *end_s + SEGMENT_S < last.end_s {
+            last.end_s = (last.start_s + median_s).max(*end_s);
         }
+        *end_s = last.end_s;
     }
     words
 }

@@ -126,6 +126,42 @@ fn words_are_the_text_of_their_segment_and_follow_each_other() {
 }
 
 #[test]
+fn beams_and_hints_change_the_text_and_threads_do_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = tiny(folder.path());
+    let samples = sound(2.5);
+    let options = |beams| TranscribeOptions {
+        language: Some("de".to_owned()),
+        beams,
+        ..TranscribeOptions::default()
+    };
+    let mut transcriber = Transcriber::load(&path, Some(1)).unwrap();
+    let greedy = said(&mut transcriber, &samples, &options(0)).unwrap();
+    assert_eq!(said(&mut transcriber, &samples, &options(1)).unwrap(), greedy);
+    let mut three = Transcriber::load(&path, Some(3)).unwrap();
+    for beams in [2, 5, 9] {
+        let found = said(&mut transcriber, &samples, &options(beams)).unwrap();
+        assert_eq!(said(&mut three, &samples, &options(beams)).unwrap(), found);
+        // What is found at temperature 0 is as likely as what taking the likeliest token finds, or likelier.
+        let first = |t: &Transcript| t.segments.first().map(|s| (s.temperature, s.mean_logprob));
+        if let (Some((0.0, beam)), Some((0.0, one))) = (first(&found), first(&greedy)) {
+            assert!(beam >= one, "{beams} beams");
+        }
+    }
+    let hinted = |initial_prompt: &str, hotwords: &[&str]| TranscribeOptions {
+        initial_prompt: initial_prompt.to_owned(),
+        hotwords: hotwords.iter().map(|&w| w.to_owned()).collect(),
+        ..options(0)
+    };
+    for options in [hinted("the the", &[]), hinted("", &["the", "of"])] {
+        assert_ne!(said(&mut transcriber, &samples, &options).unwrap(), greedy);
+    }
+    assert_eq!(said(&mut transcriber, &samples, &hinted(" ", &[""])).unwrap(), greedy);
+    let error = said(&mut transcriber, &samples, &options(33)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Option);
+}
+
+#[test]
 fn awkward_sound_is_transcribed_or_refused() {
     let folder = tempfile::tempdir().unwrap();
     let mut transcriber = Transcriber::load(&tiny(folder.path()), Some(1)).unwrap();

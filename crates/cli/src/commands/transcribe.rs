@@ -66,6 +66,9 @@ fn one(transcriber: &mut Transcriber, vad: Option<&mut Vad>, file: &Path, args: 
         translate: args.translate,
         carry_tokens: args.carry,
         words: args.words,
+        beams: usize::from(args.beams),
+        initial_prompt: args.prompt.clone(),
+        hotwords: args.hotwords.clone(),
     };
     let seconds = samples.len() as f64 / f64::from(transcriber.sample_rate_hz());
     let found = SpanOptions {
@@ -118,15 +121,19 @@ struct Part<'a> {
 }
 
 fn parts(segment: &Segment) -> Vec<Part<'_>> {
-    let part = |start_s, end_s, text: &'_ str| Part { start_s, end_s, text };
-    match segment.words.is_empty() {
-        true => vec![part(segment.start_s, segment.end_s, segment.text.trim())],
-        false => segment
-            .words
-            .iter()
-            .map(|w| part(w.start_s, w.end_s, w.text.trim()))
-            .collect(),
+    if segment.words.is_empty() {
+        let (start_s, end_s) = (segment.start_s, segment.end_s);
+        let text = segment.text.trim();
+        return vec![Part { start_s, end_s, text }];
     }
+    let words = segment.words.iter();
+    words
+        .map(|word| Part {
+            start_s: word.start_s,
+            end_s: word.end_s,
+            text: word.text.trim(),
+        })
+        .collect()
 }
 
 impl Part<'_> {
