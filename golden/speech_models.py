@@ -4,11 +4,14 @@ For every case in CASES this writes `speech/<case>/` with config.json, generatio
 tokenizer whose ids are its ranks (as Whisper's are), and two files of expected results:
 
   expected.safetensors   `input_features`, `encoder_hidden_states`, and `logits` of every position of `decoder_input_ids`
+                         `alignment_shares` of the greedy text: what the alignment heads look at, `[1, heads, seq, positions]`
   expected.json          `decoder_input_ids`; `greedy`: prompt, tokens, and the smallest gap between the two best logits on the way
 
 Expected results are computed from the folder as written, in F32 on one thread with eager attention.
 
 Run: python golden/speech_models.py [case ...]
+
+With --shares, `alignment_shares` are computed again for the folders as they are.
 
 With --ctranslate2, the folders are converted to `ctranslate2/<case>/` instead, by CTranslate2 itself (pip install ctranslate2).
 """
@@ -20,7 +23,7 @@ import sys
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tiny_models import CORPUS, write_json
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import WhisperConfig, WhisperForConditionalGeneration
@@ -150,6 +153,24 @@ def greedy(model, states, prompt):
 
 
 @torch.no_grad()
+def shares(model, states, ids, heads):
+    inputs = dict(encoder_outputs=(states,), decoder_input_ids=torch.tensor([ids]), use_cache=False)
+    attentions = model(**inputs, output_attentions=True).cross_attentions
+    return torch.stack([attentions[layer][:, head] for layer, head in sorted(heads)], dim=1)
+
+
+def add_shares(name):
+    folder = OUT / name
+    model = WhisperForConditionalGeneration.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    expected = load_file(folder / "expected.safetensors")
+    greedy_json = json.loads((folder / "expected.json").read_text())["greedy"]
+    heads = json.loads((folder / "generation_config.json").read_text())["alignment_heads"]
+    ids = greedy_json["prompt_ids"] + greedy_json["tokens"]
+    expected["alignment_shares"] = shares(model, expected["encoder_hidden_states"], ids, heads)
+    save_file({k: v.contiguous() for k, v in expected.items()}, folder / "expected.safetensors")
+
+
+@torch.no_grad()
 def attempt(name, case, seed):
     folder = OUT / name
     shutil.rmtree(folder, ignore_errors=True)
@@ -179,6 +200,8 @@ def attempt(name, case, seed):
     sequence = torch.randint(0, config.vocab_size, (1, 14), generator=generator)
     logits = model(encoder_outputs=(states,), decoder_input_ids=sequence, use_cache=False).logits
     expected = {"input_features": features, "encoder_hidden_states": states, "logits": logits}
+    heads = generation_config(case, config, ids)["alignment_heads"]
+    expected["alignment_shares"] = shares(model, states, prompt + tokens, heads)
     save_file({k: v.contiguous() for k, v in expected.items()}, folder / "expected.safetensors")
     greedy_json = {"prompt_ids": prompt, "tokens": tokens, "min_margin": margin}
     write_json(folder / "expected.json", {"decoder_input_ids": sequence[0].tolist(), "greedy": greedy_json})
@@ -199,6 +222,8 @@ def main():
     torch.set_num_threads(1)
     if sys.argv[1:] == ["--ctranslate2"]:
         return to_ctranslate2()
+    if sys.argv[1:] == ["--shares"]:
+        return [add_shares(name) for name in CASES]
     for name in sys.argv[1:] or CASES:
         for seed in range(1, 100):
             margin = attempt(name, CASES[name], seed)

@@ -155,7 +155,7 @@ pub fn convert_calibrated(
     if let Some(folder) = &options.adapter {
         model.tensors = crate::lora::merge(model.tensors, folder)?;
     }
-    let def = cactus_models::build(&model.config).map_err(|e| from_models(e, source))?;
+    let def = cactus_models::build(&crate::speech::complete(&model)).map_err(|e| from_models(e, source))?;
     let parts: Vec<Part<'_>> = def
         .components
         .iter()

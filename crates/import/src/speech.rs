@@ -20,6 +20,22 @@ const STAMPS: u32 = 1501;
 /// Milliseconds between two.
 const STAMP_MS: u32 = 20;
 
+/// Heads of cross attention that follow the sound, in a generation configuration.
+const ALIGNMENT_HEADS: &str = "alignment_heads";
+
+/// The configuration of `model`, with what its graphs need of how it generates.
+pub(crate) fn complete(model: &SourceModel) -> Value {
+    let mut config = model.config.clone();
+    let heads = model
+        .generation_config
+        .get(ALIGNMENT_HEADS)
+        .filter(|heads| !heads.is_null());
+    if let (Some(fields), Some(heads)) = (config.as_object_mut(), heads) {
+        fields.insert(ALIGNMENT_HEADS.to_owned(), heads.clone());
+    }
+    config
+}
+
 /// The record of `model`, and what is unclear about it; no record for a model that does not hear.
 ///
 /// # Errors
@@ -185,24 +201,11 @@ fn prompted(def: &ModelDef, model: &SourceModel) -> Result<Option<Prompted>> {
         count: left(first).min(STAMPS),
         step_ms: STAMP_MS,
     });
-    let heads = generation.get("alignment_heads").and_then(Value::as_array);
-    let heads = heads
-        .into_iter()
-        .flatten()
-        .map(|pair| match pair.as_array().map(Vec::as_slice) {
-            Some([layer, head]) => Some([token(layer)?, token(head)?]),
-            _ => None,
-        });
-    let alignment_heads = heads.collect::<Option<Vec<_>>>().ok_or_else(|| {
-        Error::malformed("`alignment_heads` of the generation configuration should be a list of pairs: layer and head")
-    })?;
-    if let Some([layer, head]) = alignment_heads.iter().find(|[layer, _]| *layer as usize >= def.layers) {
-        let what = format!(
-            "alignment head {head} of layer {layer} does not exist; the decoder has {} layers",
-            def.layers
-        );
-        return Err(Error::malformed(what));
-    }
+    let heads = generation.get(ALIGNMENT_HEADS).and_then(Value::as_array);
+    let pair = |pair: &Value| match pair.as_array().map(Vec::as_slice) {
+        Some([layer, head]) => Some([token(layer)?, token(head)?]),
+        _ => None,
+    };
     Ok(Some(Prompted {
         start,
         end,
@@ -215,6 +218,7 @@ fn prompted(def: &ModelDef, model: &SourceModel) -> Result<Option<Prompted>> {
         timestamps,
         suppressed: tokens("suppress_tokens"),
         suppressed_first: tokens("begin_suppress_tokens"),
-        alignment_heads,
+        // The graph was built with them, so they are pairs of what there is.
+        alignment_heads: heads.into_iter().flatten().filter_map(pair).collect(),
     }))
 }

@@ -147,6 +147,20 @@ impl<'a> Config<'a> {
         })
     }
 
+    /// A list of pairs of integers, each in its range, where the field is there.
+    pub(crate) fn pairs(&self, key: &str, ranges: [RangeInclusive<usize>; 2]) -> Result<Option<Vec<[usize; 2]>>> {
+        let [first, second] = &ranges;
+        let what = format!("a list of pairs, {} with {}", integers(first), integers(second));
+        let one = |v: &Value, range: &RangeInclusive<usize>| {
+            let n = v.as_u64().and_then(|n| usize::try_from(n).ok());
+            n.filter(|n| range.contains(n))
+        };
+        self.list(key, &what, |v| match v.as_array()?.as_slice() {
+            [a, b] => Some([one(a, first)?, one(b, second)?]),
+            _ => None,
+        })
+    }
+
     /// A list of numbers in `range`, where the field is there.
     pub(crate) fn numbers(&self, key: &str, range: RangeInclusive<f64>) -> Result<Option<Vec<f64>>> {
         let what = format!("a list, each {}", numbers(&range));

@@ -12,6 +12,8 @@ use std::collections::HashSet;
 pub(crate) const DECODER: &str = "decoder";
 /// Name of the component that hears.
 pub(crate) const ENCODER: &str = "encoder";
+/// Name of the component that says which sound each token was written of.
+pub(crate) const ALIGNMENT: &str = "alignment";
 /// Name of the component that finds speech.
 pub(crate) const DETECTOR: &str = "detector";
 /// Task of a model of one component, from token ids to next-token logits.

@@ -1,8 +1,9 @@
 //! Whisper (`model_type` `whisper`): tiny to large-v3-turbo, of English and of many languages, and the distilled ones.
 //! Radford et al. 2022.
 //!
-//! Two components. The encoder hears the log-mel spectrogram of a window at once; the decoder writes tokens one after the
-//! other and looks at what the encoder gave in every layer.
+//! Three components. The encoder hears the log-mel spectrogram of a window at once; the decoder writes tokens one after the
+//! other and looks at what the encoder gave in every layer; the alignment reads a whole text with the decoder's weights and says
+//! how much of each position some heads look at, of which times of words are made.
 
 use crate::config::{Config, Dims, MAX_CONTEXT, MAX_HEADS, MAX_LAYERS, MAX_VOCAB};
 use crate::layers::{self, linear};
@@ -18,6 +19,10 @@ const FEATURES: &str = "input_features";
 const STATES: &str = "encoder_hidden_states";
 /// Input of the decoder, `i64[1, seq]`.
 const IDS: &str = "decoder_input_ids";
+/// Output of the alignment, `f32[1, heads, seq, positions]`; each row adds up to 1.
+const SHARES: &str = "alignment_shares";
+/// Heads whose shares the alignment gives, of the generation configuration: pairs of layer and head.
+const HEADS: &str = "alignment_heads";
 /// Symbol of the frames of a window.
 const FRAMES: &str = "frames";
 /// Symbol of the positions that the decoder looks at.
@@ -48,6 +53,8 @@ struct Whisper {
     decoder: Stack,
     activation: UnaryFn,
     tied: bool,
+    /// Layers and heads of cross attention that follow the sound, in ascending order.
+    alignment: Vec<[usize; 2]>,
 }
 
 pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
@@ -82,6 +89,7 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
         head_dim: 0,
         context: c.size("max_target_positions", 1..=MAX_CONTEXT)?,
     };
+    let decoder = stack("decoder")?;
     let model = Whisper {
         hidden,
         vocab: dims.vocab,
@@ -89,7 +97,8 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
         positions: c.size("max_source_positions", 1..=MAX_CONTEXT)?,
         context: dims.context,
         encoder: stack("encoder")?,
-        decoder: stack("decoder")?,
+        alignment: alignment(c, &decoder)?,
+        decoder,
         activation: activation(c, "activation_function", "gelu")?,
         tied: c.flag("tie_word_embeddings", true)?,
     };
@@ -104,6 +113,11 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
             graph: model.decoder()?,
             continues: true,
         },
+        ComponentDef {
+            name: registry::ALIGNMENT,
+            graph: model.alignment()?,
+            continues: false,
+        },
     ];
     let sound = SoundDef {
         mels: model.mels,
@@ -117,6 +131,22 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
     })
 }
 
+/// The heads that the configuration names; without any, those of the later half of the layers, as OpenAI's implementation has it.
+fn alignment(c: &Config<'_>, decoder: &Stack) -> Result<Vec<[usize; 2]>> {
+    let layers = decoder.layers;
+    let mut pairs = c
+        .pairs(HEADS, [0..=layers - 1, 0..=decoder.heads - 1])?
+        .unwrap_or_default();
+    if pairs.is_empty() {
+        pairs = (layers / 2..layers)
+            .flat_map(|layer| (0..decoder.heads).map(move |head| [layer, head]))
+            .collect();
+    }
+    pairs.sort_unstable();
+    pairs.dedup();
+    Ok(pairs)
+}
+
 /// What one attention looks at and how.
 struct Attention<'a> {
     prefix: &'a str,
@@ -125,6 +155,15 @@ struct Attention<'a> {
     lengths: [&'a Dim; 2],
     /// An additive mask, `[queries, keys]`.
     mask: Option<ValueId>,
+}
+
+/// What a text was read to.
+struct Read {
+    /// `[1, seq, hidden]`.
+    x: ValueId,
+    embedding: ValueId,
+    /// Of each layer's cross attention: queries `[1, heads, seq, dim]`, and keys `[1, heads, dim, positions]`.
+    seen: Vec<[ValueId; 2]>,
 }
 
 impl Whisper {
@@ -158,7 +197,7 @@ impl Whisper {
                         mask: None,
                     };
                     let y = self.norm(b, x, &format!("{at}.self_attn_layer_norm"))?;
-                    let y = b.scope("self_attn", |b| self.attention(b, [y, y], &attention))?;
+                    let (y, _) = b.scope("self_attn", |b| self.attention(b, [y, y], &attention))?;
                     let x = b.add(x, y)?;
                     self.feed_forward(b, x, &at, &self.encoder)
                 })?;
@@ -178,13 +217,54 @@ impl Whisper {
 
     /// From tokens and states to logits.
     fn decoder(&self) -> Result<cactus_ir::Graph> {
-        let mut b = GraphBuilder::new(registry::DECODER);
+        self.reader(registry::DECODER, self.decoder.layers, |b, read| {
+            let x = b.scope("decoder", |b| self.norm(b, read.x, "model.decoder.layer_norm"))?;
+            let head = match self.tied {
+                true => read.embedding,
+                false => b.weight(layers::PROJECTION, &[self.vocab, self.hidden]),
+            };
+            let logits = b.scope("proj_out", |b| b.linear(x, head, None))?;
+            b.output(layers::OUTPUT, logits);
+            Ok(())
+        })
+    }
+
+    /// From a whole text and states to what the alignment heads look at.
+    fn alignment(&self) -> Result<cactus_ir::Graph> {
+        let last = self.alignment.last().map_or(0, |[layer, _]| *layer);
+        self.reader(registry::ALIGNMENT, last + 1, |b, read| {
+            let mut shares = Vec::new();
+            for [layer, head] in &self.alignment {
+                let one = |b: &mut GraphBuilder, x: ValueId| {
+                    let (start, end) = (Dim::known(*head), Dim::known(head + 1));
+                    b.op(Op::Slice { axis: 1, start, end }, &[x])
+                };
+                let [q, k] = read.seen[*layer];
+                let (q, k) = (one(b, q)?, one(b, k)?);
+                let scores = b.matmul(q, k)?;
+                shares.push(b.softmax_last(scores)?);
+            }
+            let shares = b.op(Op::Concat { axis: 1 }, &shares)?;
+            b.output(SHARES, shares);
+            Ok(())
+        })
+    }
+
+    /// The first `count` layers of the decoder, and what `end` makes of them.
+    fn reader(
+        &self,
+        name: &str,
+        count: usize,
+        end: impl FnOnce(&mut GraphBuilder, &Read) -> cactus_ir::Result<()>,
+    ) -> Result<cactus_ir::Graph> {
+        let mut b = GraphBuilder::new(name);
         let (hidden, one, seq) = (self.hidden, Dim::known(1), Dim::symbol(SEQ));
         let ids = b.input(IDS, TensorType::new(DType::I64, [one.clone(), seq.clone()]));
         let heard = Dim::symbol(POSITIONS);
         let shape = [one.clone(), heard.clone(), hidden.into()];
         let states = b.input(STATES, TensorType::new(DType::F32, shape));
         let embedding = b.weight("model.decoder.embed_tokens.weight", &[self.vocab, hidden]);
+        let mut seen = Vec::new();
         let x = b.scope("decoder", |b| {
             let x = b.scope("embed_tokens", |b| b.embedding(embedding, ids))?;
             let positions = layers::positions(b)?;
@@ -193,7 +273,7 @@ impl Whisper {
             let rows = b.scope("embed_positions", |b| b.op(Op::Take { axis: 0 }, &[table, rows]))?;
             let mut x = b.add(x, rows)?;
             let mask = layers::causal_mask(b, positions, None)?;
-            for layer in 0..self.decoder.layers {
+            for layer in 0..count {
                 let at = format!("model.decoder.layers.{layer}");
                 x = b.scope(format!("layers.{layer}"), |b| {
                     let attention = Attention {
@@ -203,7 +283,7 @@ impl Whisper {
                         mask: Some(mask),
                     };
                     let y = self.norm(b, x, &format!("{at}.self_attn_layer_norm"))?;
-                    let y = b.scope("self_attn", |b| self.attention(b, [y, y], &attention))?;
+                    let (y, _) = b.scope("self_attn", |b| self.attention(b, [y, y], &attention))?;
                     let x = b.add(x, y)?;
                     let attention = Attention {
                         prefix: &format!("{at}.encoder_attn"),
@@ -212,19 +292,15 @@ impl Whisper {
                         mask: None,
                     };
                     let y = self.norm(b, x, &format!("{at}.encoder_attn_layer_norm"))?;
-                    let y = b.scope("encoder_attn", |b| self.attention(b, [y, states], &attention))?;
+                    let (y, compared) = b.scope("encoder_attn", |b| self.attention(b, [y, states], &attention))?;
+                    seen.push(compared);
                     let x = b.add(x, y)?;
                     self.feed_forward(b, x, &at, &self.decoder)
                 })?;
             }
-            self.norm(b, x, "model.decoder.layer_norm")
+            Ok(x)
         })?;
-        let head = match self.tied {
-            true => embedding,
-            false => b.weight(layers::PROJECTION, &[self.vocab, hidden]),
-        };
-        let logits = b.scope("proj_out", |b| b.linear(x, head, None))?;
-        b.output(layers::OUTPUT, logits);
+        end(&mut b, &Read { x, embedding, seen })?;
         let mut graph = b.finish()?;
         graph.set_constraints(vec![
             Constraint::at_least(Dim::known(self.context).sub(&seq)?, 0),
@@ -281,13 +357,14 @@ impl Whisper {
         })
     }
 
-    /// Attention of `x` `[1, queries, hidden]` to `seen` `[1, keys, hidden]`. Queries are scaled, not scores; keys have no bias.
+    /// Attention of `x` `[1, queries, hidden]` to `seen` `[1, keys, hidden]`, and the queries and keys that are compared. Queries
+    /// are scaled, not scores; keys have no bias.
     fn attention(
         &self,
         b: &mut GraphBuilder,
         [x, seen]: [ValueId; 2],
         a: &Attention<'_>,
-    ) -> cactus_ir::Result<ValueId> {
+    ) -> cactus_ir::Result<(ValueId, [ValueId; 2])> {
         let (hidden, heads) = (self.hidden, a.heads);
         let head_dim = hidden / heads;
         let project = |b: &mut GraphBuilder, x: ValueId, name: &str, bias: bool| {
@@ -313,7 +390,7 @@ impl Whisper {
         let y = b.matmul(shares, v)?;
         let y = b.permute(y, &[0, 2, 1, 3])?;
         let y = b.reshape(y, [Dim::known(1), a.lengths[0].clone(), hidden.into()])?;
-        project(b, y, "out_proj", true)
+        Ok((project(b, y, "out_proj", true)?, [q, k]))
     }
 
     /// `x + fc2(act(fc1(norm(x))))`.

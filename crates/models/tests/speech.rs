@@ -15,6 +15,13 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/speech")
 }
 
+/// The configuration, with the heads of the generation configuration, as the importer has it.
+fn config(folder: &Path) -> Value {
+    let mut config = json(&folder.join("config.json"));
+    config["alignment_heads"] = json(&folder.join("generation_config.json"))["alignment_heads"].clone();
+    config
+}
+
 struct Case {
     def: ModelDef,
     weights: BTreeMap<String, Tensor>,
@@ -26,7 +33,7 @@ impl Case {
     fn open(case: &str) -> Case {
         let folder = folder().join(case);
         Case {
-            def: cactus_models::build(&json(&folder.join("config.json"))).unwrap(),
+            def: cactus_models::build(&config(&folder)).unwrap(),
             weights: read(&folder.join("model.safetensors")),
             expected: read(&folder.join("expected.safetensors")),
             said: json(&folder.join("expected.json")),
@@ -55,15 +62,19 @@ impl Case {
         self.run("encoder", Tensors::from([("input_features".to_owned(), features)]))
     }
 
-    fn logits(&self, ids: &[i64], states: &Tensor) -> Vec<f32> {
-        let inputs = Tensors::from([
-            (
-                "decoder_input_ids".to_owned(),
-                Tensor::from_i64([1, ids.len()], ids.to_vec()).unwrap(),
-            ),
+    fn decoding(&self, ids: &[i64], states: &Tensor) -> Tensors {
+        let ids = Tensor::from_i64([1, ids.len()], ids.to_vec()).unwrap();
+        Tensors::from([
+            ("decoder_input_ids".to_owned(), ids),
             ("encoder_hidden_states".to_owned(), states.clone()),
-        ]);
-        self.run("decoder", inputs).as_f32().unwrap().to_vec()
+        ])
+    }
+
+    fn logits(&self, ids: &[i64], states: &Tensor) -> Vec<f32> {
+        self.run("decoder", self.decoding(ids, states))
+            .as_f32()
+            .unwrap()
+            .to_vec()
     }
 }
 
@@ -100,6 +111,11 @@ fn check(name: &str) {
     let rows: Vec<&[f32]> = logits.chunks(case.def.vocab_size).collect();
     let chosen: Vec<i64> = rows[prompt.len() - 1..].iter().map(|r| argmax(r)).collect();
     assert_eq!(chosen, tokens, "{name}");
+
+    let shares = case.run("alignment", case.decoding(&text, &states));
+    let want = &case.expected["alignment_shares"];
+    assert_eq!(shares.shape(), want.shape(), "{name}");
+    assert_near("shares", shares.as_f32().unwrap(), want);
 }
 
 #[test]
@@ -170,5 +186,35 @@ fn encoder_takes_shorter_windows() {
         let states = case.states(Tensor::from_f32([1, mels, n], cut).unwrap());
         assert_eq!(states.shape()[1], n.div_ceil(2));
         assert!(states.as_f32().unwrap().iter().all(|v| v.is_finite()));
+    }
+}
+
+#[test]
+fn alignment_heads_are_those_of_the_configuration_or_of_the_later_half() {
+    let mut config = config(&folder().join("whisper"));
+    let heads = |config: &Value| -> Result<usize, String> {
+        let def = cactus_models::build(config).map_err(|e| e.to_string())?;
+        let alignment = def.components.iter().find(|c| c.name == "alignment").unwrap();
+        let (_, shares) = &alignment.graph.outputs()[0];
+        Ok(alignment.graph.value(*shares).ty.shape[1].as_known().unwrap())
+    };
+    for (given, expected) in [
+        (serde_json::json!([[0, 1]]), 1),
+        (serde_json::json!([[1, 0], [0, 1], [1, 1], [1, 0]]), 3),
+        (serde_json::json!([]), 2),
+        (Value::Null, 2),
+    ] {
+        config["alignment_heads"] = given.clone();
+        assert_eq!(heads(&config), Ok(expected), "{given}");
+    }
+    for given in [
+        serde_json::json!([[2, 0]]),
+        serde_json::json!([[0, 2]]),
+        serde_json::json!([[0]]),
+        serde_json::json!(7),
+    ] {
+        config["alignment_heads"] = given.clone();
+        let error = heads(&config).unwrap_err();
+        assert!(error.contains("alignment_heads"), "{given}: {error}");
     }
 }

@@ -128,7 +128,7 @@ fn counted(g: &Graph) -> BTreeMap<String, usize> {
 #[test]
 fn golden_speech_model_fuses_completely() {
     for (name, def) in definitions("speech") {
-        let [encoder, decoder] = &def.components[..] else {
+        let [encoder, decoder, alignment] = &def.components[..] else {
             panic!("{name} has {} components", def.components.len());
         };
         let function = Options {
@@ -169,6 +169,21 @@ fn golden_speech_model_fuses_completely() {
         );
         // Keys of all layers, and values of all layers, of what the encoder gave are one product each.
         assert_eq!(found["linear"], 7 * layers + 3, "{name}:\n{report}\n{g}");
+
+        // Of the last layer, cross attention is read and not used.
+        let (g, report) = optimize(&alignment.graph, &function).unwrap();
+        let found = counted(&g);
+        let heads: usize = g
+            .outputs()
+            .iter()
+            .map(|(_, v)| g.value(*v).ty.shape[1].as_known().unwrap())
+            .sum();
+        assert_eq!(found["softmax"], heads, "{name}:\n{report}\n{g}");
+        assert_eq!(
+            found.get("attention").copied().unwrap_or(0),
+            2 * layers - 1,
+            "{name}:\n{report}\n{g}"
+        );
     }
 }
 

@@ -8,7 +8,9 @@
 //! `speech.json`, which says how sound becomes features and what the special tokens are. It names no model family: a record of the
 //! kind *prompted* makes a model of Whisper's kind (Radford et al. 2022, arXiv 2212.04356), whose published decoding this follows:
 //! windows that begin where the last closed segment ended, rules for timestamps, higher temperatures where an answer looks
-//! wrong, and silence by the probability of no speech.
+//! wrong, and silence by the probability of no speech. Texts about one sound, as those of a beam search, are sequences of one
+//! batch. Times of words come of the component `alignment`, which reads a window's text again and says what the heads that
+//! follow the sound look at.
 //!
 //! It may depend on `engine`, `audio` and what is below them. It deliberately reads no files of sound (see `cactus_audio::decode`), and
 //! opens no microphone. [`subtitles`] are the one format of files that it writes. Live streams belong here and are not built yet.
@@ -17,8 +19,12 @@
 //! and a [`Transcriber`] can be given those alone ([`Transcriber::transcribe_spans`]).
 #![forbid(unsafe_code)]
 
+mod alignment;
+mod cut;
 mod error;
 mod features;
+mod hypotheses;
+mod prompt;
 mod prompted;
 mod rules;
 mod silence;
@@ -27,9 +33,10 @@ pub mod subtitles;
 mod transcriber;
 mod transcript;
 mod vad;
+mod words;
 
 pub use error::{Error, ErrorKind, Result};
 pub use spans::{Span, SpanOptions, SpeechSpans};
-pub use transcriber::{Progress, TranscribeOptions, Transcriber};
-pub use transcript::{Segment, Transcript};
+pub use transcriber::{MOST_BEAMS, Progress, TranscribeOptions, Transcriber};
+pub use transcript::{Segment, Transcript, Word};
 pub use vad::Vad;

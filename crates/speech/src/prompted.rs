@@ -1,11 +1,10 @@
 //! One window of sound: from the encoder's states to the tokens that the decoder writes, at one temperature after the other.
 
-use crate::rules::{Rules, logprob};
+use crate::hypotheses::Hypotheses;
+use crate::rules::{Chances, Rules};
 use crate::{Error, Result};
-use cactus_base::Pool;
 use cactus_engine::sampler::Sampler;
 use cactus_engine::{CancelToken, GenerateOptions};
-use cactus_runtime::{Execution, Head, Logits};
 use cactus_text::Tokenizer;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
@@ -14,7 +13,7 @@ use std::io::Write as _;
 /// Temperatures of the tries, until one looks right.
 const TEMPERATURES: [f64; 6] = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0];
 /// Texts drawn at a temperature above 0, of which the likeliest counts.
-const DRAWS: u64 = 5;
+pub(crate) const DRAWS: usize = 5;
 /// Text that zlib makes smaller than by this factor repeats itself.
 const MOST_COMPRESSION: f64 = 2.4;
 /// Mean log-probability below which a try looks wrong.
@@ -27,6 +26,8 @@ const SILENT: f64 = 0.6;
 pub(crate) struct Written {
     /// Without the token that ends it.
     pub(crate) tokens: Vec<u32>,
+    /// Of each token.
+    pub(crate) logprobs: Vec<f64>,
     /// Mean over the tokens and the one that ends them.
     pub(crate) mean_logprob: f64,
     pub(crate) no_speech: f64,
@@ -49,9 +50,7 @@ impl Written {
 
 /// What a window is decoded with.
 pub(crate) struct Window<'a> {
-    pub(crate) execution: &'a mut Execution,
-    pub(crate) pool: &'a Pool,
-    pub(crate) threads: usize,
+    pub(crate) hypotheses: &'a mut Hypotheses,
     pub(crate) tokenizer: &'a Tokenizer,
     pub(crate) rules: &'a Rules,
     /// Text from before, the start, language and task.
@@ -60,26 +59,61 @@ pub(crate) struct Window<'a> {
     pub(crate) start: usize,
     pub(crate) no_speech: Option<u32>,
     pub(crate) most_tokens: usize,
+    /// Texts that are followed side by side at temperature 0; 1 for the likeliest token after each.
+    pub(crate) beams: usize,
     /// The only temperature to try; 0 tries all.
     pub(crate) temperature: f64,
     pub(crate) cancel: &'a CancelToken,
 }
 
+/// What follows the prompt, before anything is written.
+struct Beginning {
+    row: Vec<f32>,
+    no_speech: f64,
+}
+
+/// A text on its way.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Text {
+    tokens: Vec<u32>,
+    logprobs: Vec<f64>,
+    /// Sum of the log-probabilities, that of its end included.
+    sum: f64,
+}
+
+impl Text {
+    fn mean_logprob(&self) -> f64 {
+        self.sum / (self.tokens.len() + 1) as f64
+    }
+
+    fn push(&mut self, token: u32, logprob: f64) {
+        self.tokens.push(token);
+        self.logprobs.push(logprob);
+        self.sum += logprob;
+    }
+}
+
 impl Window<'_> {
     /// Writes until a try looks right; of those that do not, the likeliest of those that do not repeat themselves.
     pub(crate) fn write(&mut self) -> Result<Written> {
+        let beginning = self.begin()?;
         let mut tries: Vec<Written> = Vec::new();
         let likelier = |a: &Written, b: &Written| a.mean_logprob.total_cmp(&b.mean_logprob);
         let only = [self.temperature];
-        let temperatures = if self.temperature > 0.0 {
-            &only[..]
-        } else {
-            &TEMPERATURES
+        let temperatures = match self.temperature > 0.0 {
+            true => &only[..],
+            false => &TEMPERATURES,
         };
         for &temperature in temperatures {
-            let draws = if temperature > 0.0 { DRAWS } else { 1 };
-            let drawn: Result<Vec<Written>> = (0..draws).map(|seed| self.attempt(temperature, seed)).collect();
-            let Some(written) = drawn?.into_iter().max_by(likelier) else {
+            let texts = match (temperature > 0.0, self.beams) {
+                (true, _) => self.draw(&beginning, temperature, DRAWS)?,
+                (false, 0 | 1) => self.draw(&beginning, temperature, 1)?,
+                (false, beams) => self.search(&beginning, beams)?,
+            };
+            let written = texts
+                .into_iter()
+                .map(|text| self.written(text, &beginning, temperature));
+            let Some(written) = written.max_by(likelier) else {
                 continue;
             };
             if written.looks_right() {
@@ -95,61 +129,139 @@ impl Window<'_> {
         Ok(tries.into_iter().max_by(better).unwrap_or_default())
     }
 
-    fn attempt(&mut self, temperature: f64, seed: u64) -> Result<Written> {
-        let vocabulary = self.execution.program().vocab_size();
-        let options = GenerateOptions {
-            temperature: temperature as f32,
-            // The same sound has the same text.
-            seed: Some(seed),
-            ..GenerateOptions::default()
+    fn begin(&mut self) -> Result<Beginning> {
+        let mut beginning = Beginning {
+            row: Vec::new(),
+            no_speech: 0.0,
         };
-        let mut sampler = Sampler::new(&options, vocabulary).map_err(|e| Error::Option(e.to_string()))?;
-        self.execution.clear();
-        let (mut row, mut no_speech) = (Vec::new(), 0.0);
-        let (start, token) = (self.start, self.no_speech);
-        let mut each = |position: usize, logits: Logits<'_>| {
-            if position == start {
-                no_speech = token.map_or(0.0, |token| logprob(&logits, token).exp());
+        let token = self.no_speech;
+        self.hypotheses.read(self.prompt, self.start, &mut |place, logits| {
+            if let (0, Some(token)) = (place, token) {
+                beginning.no_speech = Chances::of(&logits).logprob(token).exp();
             }
-            row.clear();
-            row.extend_from_slice(&logits);
-        };
-        let head = Head::From(start, &mut each);
-        self.execution.run(self.pool, self.threads, self.prompt, head)?;
-        let mut written = Written {
-            no_speech,
-            temperature,
-            ..Written::default()
-        };
-        let mut sum = 0.0;
-        loop {
-            if self.cancel.is_cancelled() {
-                return Err(Error::Cancelled);
-            }
-            self.rules.apply(&written.tokens, &mut row);
-            let drawn = sampler.sample(&row).map_err(|e| Error::Model(e.to_string()))?;
-            sum += logprob(&row, drawn.token);
-            if drawn.token == self.rules.end {
-                break;
-            }
-            written.tokens.push(drawn.token);
-            if written.tokens.len() >= self.most_tokens {
-                break;
-            }
-            self.execution
-                .run(self.pool, self.threads, &[drawn.token], Head::Last)?;
-            row.clear();
-            row.extend_from_slice(&self.execution.logits());
+            beginning.row.clear();
+            beginning.row.extend_from_slice(&logits);
+        })?;
+        Ok(beginning)
+    }
+
+    fn check_cancel(&self) -> Result<()> {
+        match self.cancel.is_cancelled() {
+            true => Err(Error::Cancelled),
+            false => Ok(()),
         }
-        written.mean_logprob = sum / (written.tokens.len() + 1) as f64;
-        let text: Vec<u32> = written
-            .tokens
-            .iter()
-            .copied()
-            .filter(|&t| !self.rules.is_stamp(t))
-            .collect();
-        written.compression = compression(&self.tokenizer.decode(&text, true));
-        Ok(written)
+    }
+
+    /// Writes `count` texts, each token drawn at `temperature`.
+    fn draw(&mut self, beginning: &Beginning, temperature: f64, count: usize) -> Result<Vec<Text>> {
+        let vocabulary = self.hypotheses.program().vocab_size();
+        let sampler = |seed| {
+            let options = GenerateOptions {
+                temperature: temperature as f32,
+                // The same sound has the same text.
+                seed: Some(seed),
+                ..GenerateOptions::default()
+            };
+            Sampler::new(&options, vocabulary).map_err(|e| Error::Option(e.to_string()))
+        };
+        let mut samplers = (0..count as u64).map(sampler).collect::<Result<Vec<Sampler>>>()?;
+        let mut texts = vec![Text::default(); count];
+        let mut rows = vec![beginning.row.clone(); count];
+        let mut open: Vec<usize> = (0..count).collect();
+        self.hypotheses.begin(count, self.prompt.len())?;
+        loop {
+            self.check_cancel()?;
+            let mut next: Vec<(usize, u32)> = Vec::with_capacity(open.len());
+            for &i in &open {
+                let (text, row) = (&mut texts[i], &mut rows[i]);
+                self.rules.apply(&text.tokens, row);
+                let drawn = samplers[i].sample(&row[..]).map_err(|e| Error::Model(e.to_string()))?;
+                let chance = Chances::of(row).logprob(drawn.token);
+                if drawn.token == self.rules.end {
+                    text.sum += chance;
+                    continue;
+                }
+                text.push(drawn.token, chance);
+                if text.tokens.len() < self.most_tokens {
+                    next.push((i, drawn.token));
+                }
+            }
+            if next.is_empty() {
+                return Ok(texts);
+            }
+            self.hypotheses.write(&next, &mut |place, logits| {
+                let row = &mut rows[next[place].0];
+                row.clear();
+                row.extend_from_slice(&logits);
+            })?;
+            open = next.into_iter().map(|(i, _)| i).collect();
+        }
+    }
+
+    /// Beam search: follows the `beams` likeliest texts, until as many have ended (`BeamSearchDecoder` of OpenAI's implementation).
+    fn search(&mut self, beginning: &Beginning, beams: usize) -> Result<Vec<Text>> {
+        let mut texts = vec![Text::default()];
+        let mut rows = vec![beginning.row.clone()];
+        let mut ended: Vec<Text> = Vec::new();
+        self.hypotheses.begin(1, self.prompt.len())?;
+        loop {
+            self.check_cancel()?;
+            // Text, token and its log-probability; the sort is stable, so of equals the first text's likelier token counts.
+            let mut candidates: Vec<(usize, u32, f64)> = Vec::new();
+            for (i, (text, row)) in texts.iter().zip(&mut rows).enumerate() {
+                self.rules.apply(&text.tokens, row);
+                let chances = Chances::of(row);
+                // One more than are followed, as one may be the end.
+                let best = chances.best(beams + 1).into_iter();
+                candidates.extend(best.map(|token| (i, token, chances.logprob(token))));
+            }
+            let sum = |c: &(usize, u32, f64)| texts[c.0].sum + c.2;
+            candidates.sort_by(|a, b| sum(b).total_cmp(&sum(a)));
+            let (mut followed, mut parents): (Vec<Text>, Vec<usize>) = (Vec::new(), Vec::new());
+            for (i, token, logprob) in candidates {
+                if followed.len() == beams {
+                    break;
+                }
+                let mut text = texts[i].clone();
+                if token != self.rules.end {
+                    text.push(token, logprob);
+                    followed.push(text);
+                    parents.push(i);
+                } else if ended.len() < beams {
+                    text.sum += logprob;
+                    ended.push(text);
+                }
+            }
+            let is_full = followed.iter().any(|text| text.tokens.len() >= self.most_tokens);
+            if ended.len() == beams || is_full || followed.is_empty() {
+                // What has not ended counts where too little has.
+                let missing = beams - ended.len();
+                ended.extend(followed.into_iter().take(missing));
+                return Ok(ended);
+            }
+            self.hypotheses.follow(&parents)?;
+            let last = |text: &Text| text.tokens.last().copied().unwrap_or(self.rules.end);
+            let next: Vec<(usize, u32)> = followed.iter().map(last).enumerate().collect();
+            rows.resize(followed.len(), Vec::new());
+            self.hypotheses.write(&next, &mut |place, logits| {
+                rows[place].clear();
+                rows[place].extend_from_slice(&logits);
+            })?;
+            texts = followed;
+        }
+    }
+
+    fn written(&self, text: Text, beginning: &Beginning, temperature: f64) -> Written {
+        let words = text.tokens.iter().copied().filter(|&t| !self.rules.is_stamp(t));
+        let words: Vec<u32> = words.collect();
+        Written {
+            mean_logprob: text.mean_logprob(),
+            no_speech: beginning.no_speech,
+            temperature,
+            compression: compression(&self.tokenizer.decode(&words, true)),
+            tokens: text.tokens,
+            logprobs: text.logprobs,
+        }
     }
 }
 

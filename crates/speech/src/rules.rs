@@ -3,7 +3,10 @@
 //! Pure functions of what was written and a row of logits; sums are in `f64`, in order, with `libm`, so they have the same bits on
 //! every machine.
 
-use cactus_bundle::Timestamps;
+use cactus_bundle::{Prompted, Timestamps};
+
+/// The latest time that a window's first segment may begin at, in milliseconds.
+const LATEST_FIRST_MS: u32 = 1000;
 
 /// What holds for every window of a recording.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,6 +27,27 @@ pub(crate) struct Rules {
 const NO: f32 = f32::MIN;
 
 impl Rules {
+    pub(crate) fn of(prompted: &Prompted) -> Rules {
+        let special = [
+            prompted.previous,
+            prompted.no_speech,
+            prompted.no_timestamps,
+            prompted.transcribe,
+            prompted.translate,
+        ];
+        let mut never = prompted.suppressed.clone();
+        never.extend(special.into_iter().flatten());
+        never.push(prompted.start);
+        never.extend(prompted.languages.values());
+        Rules {
+            end: prompted.end,
+            stamps: prompted.timestamps,
+            latest_first: prompted.timestamps.map(|t| LATEST_FIRST_MS / t.step_ms.max(1)),
+            never,
+            never_first: prompted.suppressed_first.clone(),
+        }
+    }
+
     /// Whether a token stands for a time.
     pub(crate) fn is_stamp(&self, token: u32) -> bool {
         self.stamps
@@ -108,14 +132,43 @@ fn text(logits: &mut [f32], first: usize, behind: usize, end: usize) {
     }
 }
 
-/// Natural logarithm of the probability of each token, of a row of logits that is not all impossible.
-pub(crate) fn logprob(logits: &[f32], token: u32) -> f64 {
-    let largest = logits.iter().copied().fold(NO, f32::max);
-    let sum: f64 = logits
-        .iter()
-        .map(|&l| libm::exp(f64::from(l) - f64::from(largest)))
-        .sum();
-    f64::from(logits[token as usize]) - f64::from(largest) - libm::log(sum)
+/// Natural logarithms of the probabilities of tokens, of a row of logits that is not all impossible.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chances<'a> {
+    logits: &'a [f32],
+    largest: f64,
+    log_sum: f64,
+}
+
+impl<'a> Chances<'a> {
+    pub(crate) fn of(logits: &'a [f32]) -> Chances<'a> {
+        let largest = f64::from(logits.iter().copied().fold(NO, f32::max));
+        let sum: f64 = logits.iter().map(|&l| libm::exp(f64::from(l) - largest)).sum();
+        Chances {
+            logits,
+            largest,
+            log_sum: libm::log(sum),
+        }
+    }
+
+    pub(crate) fn logprob(&self, token: u32) -> f64 {
+        f64::from(self.logits[token as usize]) - self.largest - self.log_sum
+    }
+
+    /// The `count` likeliest tokens that are possible at all, the likeliest first, and of equals the one with the least id.
+    pub(crate) fn best(&self, count: usize) -> Vec<u32> {
+        let mut best: Vec<(f32, u32)> = Vec::with_capacity(count + 1);
+        for (token, &logit) in (0..).zip(self.logits) {
+            let full = best.len() == count;
+            if logit <= NO || full && best.last().is_none_or(|(least, _)| logit <= *least) {
+                continue;
+            }
+            let place = best.partition_point(|(other, _)| *other >= logit);
+            best.insert(place, (logit, token));
+            best.truncate(count);
+        }
+        best.into_iter().map(|(_, token)| token).collect()
+    }
 }
 
 #[cfg(test)]
@@ -185,7 +238,13 @@ mod tests {
     #[test]
     fn probabilities_add_up_to_one() {
         let row = [1.0, 2.0, NO, -3.0];
-        let sum: f64 = (0..4).map(|t| logprob(&row, t).exp()).sum();
+        let chances = Chances::of(&row);
+        let sum: f64 = (0..4).map(|t| chances.logprob(t).exp()).sum();
         assert!((sum - 1.0).abs() < 1e-12);
+        assert_eq!(chances.best(2), [1, 0]);
+        assert_eq!(chances.best(9), [1, 0, 3], "what is impossible is none of the best");
+        assert_eq!(Chances::of(&[1.0, 2.0, 2.0, 1.0]).best(3), [1, 2, 0]);
+        assert_eq!(Chances::of(&[]).best(3), []);
+        assert_eq!(chances.best(0), []);
     }
 }

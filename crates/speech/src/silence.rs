@@ -128,11 +128,20 @@ impl Cuts {
     }
 
     fn restored(&self, segment: &Segment) -> Segment {
-        let (start_s, end_s) = self.stretch(segment.start_s, segment.end_s);
+        let mut words = segment.words.clone();
+        for word in &mut words {
+            (word.start_s, word.end_s) = self.stretch(word.start_s, word.end_s);
+        }
+        let (start_s, end_s) = match (words.first(), words.last()) {
+            // They begin and end with the segment.
+            (Some(first), Some(last)) => (first.start_s, last.end_s),
+            _ => self.stretch(segment.start_s, segment.end_s),
+        };
         Segment {
             start_s,
             end_s,
             window_s: self.stretch(segment.window_s, segment.window_s).0,
+            words,
             ..segment.clone()
         }
     }

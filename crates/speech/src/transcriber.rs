@@ -1,22 +1,24 @@
 //! A bundle that hears, and whole recordings.
 
+use crate::alignment::{Alignment, Reading};
+use crate::cut::{Cut, Piece, cut};
 use crate::features::{frontend, unknown};
-use crate::prompted::{Window, Written};
-use crate::rules::{Rules, logprob};
+use crate::hypotheses::Hypotheses;
+use crate::prompt::Prompts;
+use crate::prompted::{DRAWS, Window, Written};
+use crate::rules::{Chances, Rules};
+use crate::words;
 use crate::{Error, Result, Segment, Transcript};
 use cactus_audio::Frontend;
-use cactus_base::{Cores, Pool};
+use cactus_base::Cores;
 use cactus_bundle::{Bundle, Decoding, Prompted, Speech, Window as Stretch};
 use cactus_engine::{CancelToken, Model};
-use cactus_runtime::{Execution, Function, Head, KvDType, Options, Program};
+use cactus_runtime::{Function, KvDType, Options, Program};
 use cactus_tensor::Tensor;
 use cactus_text::Tokenizer;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-
-/// The latest time that a window's first segment may begin at, in milliseconds.
-const LATEST_FIRST_MS: u32 = 1000;
 
 /// Root of the mean square of a sound below which nobody speaks: -60 dB.
 const STILL: f64 = 1e-3;
@@ -31,10 +33,23 @@ pub struct TranscribeOptions {
     /// Tokens of the text before that each window gets to read, at most half of the decoder's context. With 0 a mistake does not
     /// carry on, with more names are spelled alike.
     pub carry_tokens: usize,
+    /// Find out when each word is said, and let those times move the segments' own.
+    pub words: bool,
+    /// Texts that are followed side by side (beam search), at most [`MOST_BEAMS`]; with 0 or 1 the likeliest token is taken after
+    /// each. A window that has to be written again at a higher temperature is drawn, five times.
+    pub beams: usize,
+    /// Text as if it had been said before the recording: it shows how names are spelled, and punctuation set. Only the first
+    /// window reads it, unless [`TranscribeOptions::carry_tokens`] keeps it.
+    pub initial_prompt: String,
+    /// Words that may be said, which every window gets to read.
+    pub hotwords: Vec<String>,
     /// How freely tokens are drawn, from 0 to 1. With 0 the likeliest are taken, and higher temperatures tried where the text looks
     /// wrong; any other is the only one.
     pub temperature: f64,
 }
+
+/// Most of [`TranscribeOptions::beams`].
+pub const MOST_BEAMS: usize = 32;
 
 /// How far it is.
 #[derive(Debug)]
@@ -47,19 +62,34 @@ pub struct Progress<'a> {
     pub segments: &'a [Segment],
 }
 
+/// A recording on its way.
+struct Recording<'a> {
+    options: &'a TranscribeOptions,
+    prompted: &'a Prompted,
+    prompts: Prompts<'a>,
+    rules: Rules,
+    cancel: &'a CancelToken,
+    transcript: Transcript,
+    /// Where the last segment with words ends.
+    spoken_s: f64,
+}
+
 /// A loaded model that hears.
 #[derive(Debug)]
 pub struct Transcriber {
+    bundle: Arc<Bundle>,
     speech: Speech,
     stretch: Stretch,
     frontend: Frontend,
     encoder: Function,
     /// Names of the encoder's input and output.
     ports: [String; 2],
-    execution: Execution,
+    hypotheses: Hypotheses,
+    /// Loaded when words are first asked for.
+    alignment: Option<Alignment>,
+    /// What the encoder gave of the window.
+    states: Option<Tensor>,
     tokenizer: Tokenizer,
-    pool: Pool,
-    threads: usize,
 }
 
 impl Transcriber {
@@ -108,11 +138,12 @@ impl Transcriber {
             frontend,
             encoder,
             ports,
-            execution: Execution::new(Arc::new(program))?,
+            hypotheses: Hypotheses::new(Arc::new(program), DRAWS, threads)?,
+            alignment: None,
+            states: None,
             tokenizer,
-            pool: Pool::new(threads),
-            threads,
             speech,
+            bundle,
         })
     }
 
@@ -136,16 +167,17 @@ impl Transcriber {
     /// # Errors
     /// [`Error::Option`] with what it has.
     pub fn check(&self, options: &TranscribeOptions) -> Result<()> {
-        match &self.speech.decoding {
-            Decoding::Prompted(prompted) => check(prompted, options),
-            other => Err(unknown("decoding", other)),
-        }
+        let Decoding::Prompted(prompted) = &self.speech.decoding else {
+            return Err(unknown("decoding", &self.speech.decoding));
+        };
+        let context = self.hypotheses.program().context_tokens();
+        Prompts::new(prompted, options, &self.tokenizer, context).map(drop)
     }
 
     /// Bytes of memory beside the mapped weights: states and activations of the decoder.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let memory = self.execution.program().memory();
+        let memory = self.hypotheses.program().memory();
         memory.arena_bytes + memory.state_bytes + memory.logits_bytes
     }
 
@@ -166,153 +198,193 @@ impl Transcriber {
             return Err(unknown("decoding", &self.speech.decoding));
         };
         let prompted = prompted.clone();
-        check(&prompted, options)?;
+        let context = self.hypotheses.program().context_tokens();
+        let prompts = Prompts::new(&prompted, options, &self.tokenizer, context)?;
+        self.hypotheses.reserve(options.beams)?;
+        if options.words && self.alignment.is_none() {
+            self.alignment = Some(Alignment::load(&self.bundle, &self.ports[1])?);
+        }
         let features = self.frontend.extract(samples)?;
         let rate = f64::from(self.sample_rate_hz());
-        let frame_s = self.frontend.recipe().hop_samples as f64 / rate;
-        let mut transcript = Transcript {
-            language: options.language.clone(),
-            duration_s: samples.len() as f64 / rate,
-            segments: Vec::new(),
+        let hop = self.frontend.recipe().hop_samples;
+        let frame_s = hop as f64 / rate;
+        let mut recording = Recording {
+            options,
+            prompts,
+            rules: Rules::of(&prompted),
+            prompted: &prompted,
+            cancel,
+            transcript: Transcript {
+                language: options.language.clone(),
+                duration_s: samples.len() as f64 / rate,
+                segments: Vec::new(),
+            },
+            spoken_s: 0.0,
         };
-        let rules = rules(&prompted);
         let window = self.stretch.frames as usize;
-        let mut carried: Vec<u32> = Vec::new();
         let mut at = 0;
         while at < features.valid_frames {
             let frames = window.min(features.valid_frames - at);
-            let hop = self.frontend.recipe().hop_samples;
             let heard = &samples[(at * hop).min(samples.len())..((at + frames) * hop).min(samples.len())];
-            if is_still(heard, self.sample_rate_hz()) {
-                at += frames;
-                carried.clear();
-                each(Progress {
-                    done_s: (at as f64 * frame_s).min(transcript.duration_s),
-                    duration_s: transcript.duration_s,
-                    segments: &[],
-                });
-                continue;
-            }
-            self.listen(features.channels_first(at, window), features.bins)?;
-            if transcript.language.is_none() && !prompted.languages.is_empty() {
-                transcript.language = self.language(&prompted)?;
-            }
-            let (prompt, start) = self.prompt(&prompted, options, transcript.language.as_deref(), &carried);
-            let written = Window {
-                most_tokens: (self.execution.program().context_tokens() / 2).saturating_sub(1).max(1),
-                execution: &mut self.execution,
-                pool: &self.pool,
-                threads: self.threads,
-                tokenizer: &self.tokenizer,
-                rules: &rules,
-                prompt: &prompt,
-                start,
-                no_speech: prompted.no_speech,
-                temperature: options.temperature,
-                cancel,
-            }
-            .write()?;
-            let before = transcript.segments.len();
-            let begin_s = at as f64 * frame_s;
-            at += match written.is_silent() {
-                true => frames,
+            let known = recording.transcript.segments.len();
+            at += match is_still(heard, self.sample_rate_hz()) {
+                true => {
+                    recording.prompts.pause();
+                    frames
+                }
                 false => {
-                    let cut = cut(&written.tokens, &rules, frames as f64 * frame_s);
-                    for piece in &cut.pieces {
-                        self.keep(&mut transcript, piece, begin_s, &written, &rules);
-                    }
+                    let window = features.channels_first(at, window);
+                    self.listen(window, features.bins, options.words)?;
+                    let until_s = self.window(&mut recording, at as f64 * frame_s, frames)?;
                     // A window of which nothing is closed would be read for ever.
-                    ((cut.until_s / frame_s).round() as usize).clamp(1, frames)
+                    ((until_s / frame_s).round() as usize).clamp(1, frames)
                 }
             };
-            let new = &transcript.segments[before..];
-            // What was drawn at a high temperature is no example.
-            if written.temperature > 0.5 {
-                carried.clear();
-            }
-            carried.extend(new.iter().flat_map(|s| &s.tokens));
+            let transcript = &recording.transcript;
             each(Progress {
                 done_s: (at as f64 * frame_s).min(transcript.duration_s),
                 duration_s: transcript.duration_s,
-                segments: new,
+                segments: &transcript.segments[known..],
             });
         }
-        Ok(transcript)
+        Ok(recording.transcript)
+    }
+
+    /// Adds what is said in the window that was listened to last, with sound in so many frames, and says up to which second of it.
+    fn window(&mut self, recording: &mut Recording<'_>, begin_s: f64, frames: usize) -> Result<f64> {
+        let Recording { options, prompted, .. } = *recording;
+        let length_s = self.seconds(frames);
+        if recording.transcript.language.is_none() && !prompted.languages.is_empty() {
+            recording.transcript.language = self.language(prompted)?;
+        }
+        let language = recording.transcript.language.clone();
+        let before = recording.prompts.before();
+        let written = Window {
+            most_tokens: (self.hypotheses.program().context_tokens() / 2)
+                .saturating_sub(1)
+                .max(1),
+            hypotheses: &mut self.hypotheses,
+            tokenizer: &self.tokenizer,
+            rules: &recording.rules,
+            start: before.len(),
+            prompt: &[before, recording.prompts.start(language.as_deref())].concat(),
+            no_speech: prompted.no_speech,
+            beams: options.beams,
+            temperature: options.temperature,
+            cancel: recording.cancel,
+        }
+        .write()?;
+        if written.is_silent() {
+            recording.prompts.add(&[], written.temperature);
+            return Ok(length_s);
+        }
+        let cut = cut(&written.tokens, &recording.rules, length_s);
+        let pieces = cut.pieces.iter();
+        let mut segments: Vec<Segment> = pieces
+            .map(|piece| self.segment(piece, begin_s, &written, &recording.rules))
+            .collect();
+        let mut until_s = cut.until_s;
+        if options.words {
+            let prompt = recording.prompts.start_without_times(language.as_deref());
+            let words = self.words(&prompt, language.as_deref(), &cut, &written, &recording.rules, frames)?;
+            recording.spoken_s = words::place(&mut segments, words, begin_s, recording.spoken_s);
+            let last = segments.iter().rev().find_map(|s| s.words.last());
+            // What follows the last word is read again, unless the model has said that nothing does.
+            until_s = match last.map(|word| word.end_s - begin_s) {
+                Some(end_s) if end_s > 0.0 && !cut.closed => end_s,
+                _ => until_s,
+            };
+        }
+        let known = recording.transcript.segments.len();
+        recording.transcript.add(segments);
+        let new = &recording.transcript.segments[known..];
+        recording.prompts.add(new, written.temperature);
+        Ok(until_s)
+    }
+
+    /// So many frames of the front end.
+    fn seconds(&self, frames: usize) -> f64 {
+        let hop_s = self.frontend.recipe().hop_samples as f64 / f64::from(self.sample_rate_hz());
+        frames as f64 * hop_s
     }
 
     /// Computes what the decoder reads of a window, `[bins, frames]`.
-    fn listen(&mut self, features: Vec<f32>, bins: usize) -> Result<()> {
+    fn listen(&mut self, features: Vec<f32>, bins: usize, words: bool) -> Result<()> {
         let frames = features.len() / bins.max(1);
         let input = Tensor::from_f32([1, bins, frames], features).map_err(|e| Error::Model(e.to_string()))?;
         let inputs = BTreeMap::from([(self.ports[0].clone(), input)]);
-        let states = self.encoder.run(&self.pool, self.threads, &inputs)?;
-        let states = states.into_iter().filter(|(name, _)| *name == self.ports[1]).collect();
-        Ok(self.execution.give(&self.pool, self.threads, &states)?)
+        let (pool, threads) = self.hypotheses.pool();
+        let states = self.encoder.run(pool, threads, &inputs)?;
+        let states: BTreeMap<String, Tensor> = states.into_iter().filter(|(name, _)| *name == self.ports[1]).collect();
+        self.hypotheses.hear(&states)?;
+        // Words are found in them.
+        self.states = states.into_values().next().filter(|_| words);
+        Ok(())
     }
 
     /// The likeliest language of the window.
     fn language(&mut self, prompted: &Prompted) -> Result<Option<String>> {
-        self.execution.clear();
-        self.execution
-            .run(&self.pool, self.threads, &[prompted.start], Head::Last)?;
-        let row = self.execution.logits();
-        let chance = |token: u32| logprob(&row, token);
-        let each = prompted.languages.iter().map(|(code, &token)| (code, chance(token)));
-        let best = each.max_by(|a, b| a.1.total_cmp(&b.1));
-        Ok(best.map(|(code, _)| code.clone()))
+        let mut best: Option<(f64, &String)> = None;
+        self.hypotheses.read(&[prompted.start], 0, &mut |_, logits| {
+            let chances = Chances::of(&logits);
+            let each = prompted
+                .languages
+                .iter()
+                .map(|(code, &token)| (chances.logprob(token), code));
+            best = each.max_by(|a, b| a.0.total_cmp(&b.0));
+        })?;
+        Ok(best.map(|(_, code)| code.clone()))
     }
 
-    /// The prompt, and where the start stands in it.
-    fn prompt(
-        &self,
-        prompted: &Prompted,
-        options: &TranscribeOptions,
-        language: Option<&str>,
-        carried: &[u32],
-    ) -> (Vec<u32>, usize) {
-        let mut prompt = Vec::new();
-        let most = options
-            .carry_tokens
-            .min((self.execution.program().context_tokens() / 2).saturating_sub(8));
-        let kept = &carried[carried.len() - carried.len().min(most)..];
-        if let (Some(previous), false) = (prompted.previous, kept.is_empty()) {
-            prompt.push(previous);
-            prompt.extend_from_slice(kept);
-        }
-        let start = prompt.len();
-        prompt.push(prompted.start);
-        prompt.extend(language.and_then(|code| prompted.languages.get(code)));
-        let task = if options.translate {
-            prompted.translate
-        } else {
-            prompted.transcribe
-        };
-        prompt.extend(task);
-        if prompted.timestamps.is_none() {
-            prompt.extend(prompted.no_timestamps);
-        }
-        (prompt, start)
-    }
-
-    fn keep(&self, transcript: &mut Transcript, piece: &Piece<'_>, begin_s: f64, written: &Written, rules: &Rules) {
-        let tokens: Vec<u32> = piece.tokens.iter().copied().filter(|&t| !rules.is_stamp(t)).collect();
-        let text = self.tokenizer.decode(&tokens, true);
-        // No text, or no time for one.
-        if text.trim().is_empty() || piece.end_s <= piece.start_s {
-            return;
-        }
-        transcript.segments.push(Segment {
-            id: transcript.segments.len(),
+    fn segment(&self, piece: &Piece, begin_s: f64, written: &Written, rules: &Rules) -> Segment {
+        let tokens = written.tokens[piece.tokens.clone()].iter();
+        let tokens: Vec<u32> = tokens.copied().filter(|&t| !rules.is_stamp(t)).collect();
+        Segment {
+            id: 0,
             start_s: begin_s + piece.start_s,
             end_s: begin_s + piece.end_s,
-            text,
+            text: self.tokenizer.decode(&tokens, true),
             tokens,
             mean_logprob: written.mean_logprob,
             no_speech: written.no_speech,
             temperature: written.temperature,
             compression: written.compression,
             window_s: begin_s,
-        });
+            words: Vec::new(),
+        }
+    }
+
+    /// The words of a window of so many frames, in seconds from its beginning.
+    fn words(
+        &self,
+        prompt: &[u32],
+        language: Option<&str>,
+        cut: &Cut,
+        written: &Written,
+        rules: &Rules,
+        frames: usize,
+    ) -> Result<Vec<words::Timed>> {
+        let (Some(alignment), Some(states)) = (&self.alignment, &self.states) else {
+            return Ok(Vec::new());
+        };
+        let kept = cut.pieces.iter().flat_map(|piece| piece.tokens.clone());
+        let kept = kept.filter(|&i| !rules.is_stamp(written.tokens[i]));
+        let (tokens, probabilities): (Vec<u32>, Vec<f64>) = kept
+            .map(|i| (written.tokens[i], libm::exp(written.logprobs[i])))
+            .unzip();
+        let frames_each = (self.stretch.frames / self.stretch.positions.max(1)).max(1) as usize;
+        let reading = Reading {
+            prompt,
+            tokens: &tokens,
+            probabilities: &probabilities,
+            end: rules.end,
+            language,
+            states,
+            heard: frames / frames_each,
+            step_s: self.seconds(frames_each),
+        };
+        let (pool, threads) = self.hypotheses.pool();
+        alignment.words(pool, threads, &self.tokenizer, &reading)
     }
 }
 
@@ -323,153 +395,9 @@ fn is_still(samples: &[f32], rate_hz: u32) -> bool {
     samples.chunks(part).all(|part| power(part) < STILL * STILL)
 }
 
-fn check(prompted: &Prompted, options: &TranscribeOptions) -> Result<()> {
-    if let Some(code) = &options.language
-        && !prompted.languages.contains_key(code)
-    {
-        let known: Vec<&str> = prompted.languages.keys().map(String::as_str).collect();
-        return Err(Error::Option(match known.is_empty() {
-            true => format!("this model knows one language alone; leave the language out (found `{code}`)"),
-            false => format!(
-                "the language `{code}` is not among those of this model: {}",
-                known.join(", ")
-            ),
-        }));
-    }
-    if !(0.0..=1.0).contains(&options.temperature) {
-        return Err(Error::Option(format!(
-            "the temperature should be from 0 to 1, found {}",
-            options.temperature
-        )));
-    }
-    match options.translate && prompted.translate.is_none() {
-        true => Err(Error::Option(
-            "this model does not translate; a multilingual one may".into(),
-        )),
-        false => Ok(()),
-    }
-}
-
-fn rules(prompted: &Prompted) -> Rules {
-    let special = [
-        prompted.previous,
-        prompted.no_speech,
-        prompted.no_timestamps,
-        prompted.transcribe,
-        prompted.translate,
-    ];
-    let mut never = prompted.suppressed.clone();
-    never.extend(special.into_iter().flatten());
-    never.push(prompted.start);
-    never.extend(prompted.languages.values());
-    Rules {
-        end: prompted.end,
-        stamps: prompted.timestamps,
-        latest_first: prompted.timestamps.map(|t| LATEST_FIRST_MS / t.step_ms.max(1)),
-        never,
-        never_first: prompted.suppressed_first.clone(),
-    }
-}
-
-/// Tokens between two times of a window, in seconds from its beginning.
-#[derive(Debug, PartialEq)]
-struct Piece<'a> {
-    tokens: &'a [u32],
-    start_s: f64,
-    end_s: f64,
-}
-
-/// A window's tokens, cut where they say.
-#[derive(Debug, PartialEq)]
-struct Cut<'a> {
-    pieces: Vec<Piece<'a>>,
-    /// Where the next window begins.
-    until_s: f64,
-}
-
-/// Cuts at two times in a row. What follows the last of them is read again by the next window, unless its end is closed, too.
-fn cut<'a>(tokens: &'a [u32], rules: &Rules, length_s: f64) -> Cut<'a> {
-    let whole = |end_s: f64| Cut {
-        pieces: vec![Piece {
-            tokens,
-            start_s: 0.0,
-            end_s,
-        }],
-        until_s: length_s,
-    };
-    let Some(stamps) = rules.stamps else {
-        return whole(length_s);
-    };
-    // A time behind the end of the sound is its end.
-    let seconds = |token: u32| (f64::from(token - stamps.first) * f64::from(stamps.step_ms) / 1000.0).min(length_s);
-    let is = |i: usize| rules.is_stamp(tokens[i]);
-    let mut ends: Vec<usize> = (1..tokens.len()).filter(|&i| is(i) && is(i - 1)).collect();
-    let n = tokens.len();
-    let closed = n >= 2 && is(n - 1) && !is(n - 2);
-    if ends.is_empty() {
-        let first = tokens
-            .first()
-            .filter(|t| rules.is_stamp(**t))
-            .map_or(0.0, |t| seconds(*t));
-        let last = tokens.iter().rev().find(|t| rules.is_stamp(**t)).map(|t| seconds(*t));
-        let end = last.filter(|&s| s > first).unwrap_or(length_s);
-        let mut cut = whole(end);
-        cut.pieces[0].start_s = first;
-        return cut;
-    }
-    if closed {
-        ends.push(n);
-    }
-    let mut from = 0;
-    let mut pieces = Vec::new();
-    for end in ends {
-        let tokens = &tokens[from..end];
-        if let [first, .., last] = tokens
-            && rules.is_stamp(*first)
-            && rules.is_stamp(*last)
-        {
-            pieces.push(Piece {
-                tokens,
-                start_s: seconds(*first),
-                end_s: seconds(*last),
-            });
-        }
-        from = end;
-    }
-    let until_s = match closed {
-        true => length_s,
-        false => seconds(tokens[from - 1]),
-    };
-    Cut { pieces, until_s }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cactus_bundle::Timestamps;
-
-    fn rules() -> Rules {
-        Rules {
-            end: 4,
-            stamps: Some(Timestamps {
-                first: 10,
-                count: 1501,
-                step_ms: 20,
-            }),
-            ..Rules::default()
-        }
-    }
-
-    fn times(tokens: &[u32], length_s: f64) -> (Vec<(f64, f64, usize)>, f64) {
-        let rules = rules();
-        let cut = cut(tokens, &rules, length_s);
-        let pieces = cut
-            .pieces
-            .iter()
-            .map(|p| (p.start_s, p.end_s, p.tokens.len()))
-            .collect();
-        (pieces, cut.until_s)
-    }
 
     #[test]
     fn a_whisper_is_not_still_and_noise_of_a_recorder_is() {
@@ -479,20 +407,5 @@ mod tests {
         let mut click = vec![0.0; 16_000];
         click[8000..9600].copy_from_slice(&tone(0.1)[..1600]);
         assert!(!is_still(&click, 16_000));
-    }
-
-    #[test]
-    fn windows_are_cut_where_times_meet() {
-        let at = |s: f64| 10 + (s * 50.0) as u32;
-        // Two closed segments, and text that goes on: it is read again.
-        let tokens = [at(0.0), 1, 2, at(2.0), at(2.0), 3, at(4.0), at(4.0), 1];
-        assert_eq!(times(&tokens, 30.0), (vec![(0.0, 2.0, 4), (2.0, 4.0, 3)], 4.0));
-        // The last one is closed at the end of the window's text.
-        let tokens = [at(0.0), 1, 2, at(2.0), at(3.0), 3, at(4.0)];
-        assert_eq!(times(&tokens, 30.0), (vec![(0.0, 2.0, 4), (3.0, 4.0, 3)], 30.0));
-        // One segment alone, closed or not.
-        assert_eq!(times(&[at(0.5), 1, at(4.0)], 11.0), (vec![(0.5, 4.0, 3)], 11.0));
-        assert_eq!(times(&[at(0.0), 1, 2], 11.0), (vec![(0.0, 11.0, 3)], 11.0));
-        assert_eq!(times(&[], 11.0), (vec![(0.0, 11.0, 0)], 11.0));
     }
 }

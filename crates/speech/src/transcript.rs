@@ -21,6 +21,16 @@ impl Transcript {
         let all: String = self.segments.iter().map(|segment| segment.text.as_str()).collect();
         all.trim().to_owned()
     }
+
+    /// Adds what was said after all others, but for what has no text, or no time for one.
+    pub(crate) fn add(&mut self, segments: Vec<Segment>) {
+        for segment in segments {
+            if !segment.text.trim().is_empty() && segment.end_s > segment.start_s {
+                let id = self.segments.len();
+                self.segments.push(Segment { id, ..segment });
+            }
+        }
+    }
 }
 
 /// A stretch of speech.
@@ -46,4 +56,20 @@ pub struct Segment {
     pub compression: f64,
     /// When its window begins, in seconds.
     pub window_s: f64,
+    /// Its words, where they were asked for ([`crate::TranscribeOptions::words`]). They begin and end with the segment.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub words: Vec<Word>,
+}
+
+/// A word, with the punctuation that belongs to it. In languages without spaces it is a character or a few.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Word {
+    /// What is said, with the space that parts it from what is before.
+    pub text: String,
+    /// When it begins, in seconds.
+    pub start_s: f64,
+    /// When it ends, in seconds.
+    pub end_s: f64,
+    /// Mean probability of its tokens, as they were written: a sign of how sure the model was.
+    pub probability: f64,
 }

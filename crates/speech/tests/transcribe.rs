@@ -80,14 +80,99 @@ fn transcripts_are_the_same_with_any_number_of_threads_and_times_do_not_go_back(
 }
 
 #[test]
+fn words_are_the_text_of_their_segment_and_follow_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = tiny(folder.path());
+    let samples = sound(4.5);
+    let options = |language: &str| TranscribeOptions {
+        language: Some(language.to_owned()),
+        words: true,
+        ..TranscribeOptions::default()
+    };
+    for language in ["de", "zh"] {
+        let mut first = None;
+        for threads in [1, 3] {
+            let mut transcriber = Transcriber::load(&path, Some(threads)).unwrap();
+            let found = said(&mut transcriber, &samples, &options(language)).unwrap();
+            assert!(!found.segments.is_empty());
+            for segment in &found.segments {
+                let text: String = segment.words.iter().map(|w| w.text.as_str()).collect();
+                assert_eq!(text, segment.text);
+                let (first, last) = (segment.words.first().unwrap(), segment.words.last().unwrap());
+                assert_eq!((first.start_s, last.end_s), (segment.start_s, segment.end_s));
+                assert!(
+                    segment
+                        .words
+                        .iter()
+                        .all(|w| w.start_s <= w.end_s && (0.0..=1.0).contains(&w.probability))
+                );
+            }
+            let words: Vec<_> = found.segments.iter().flat_map(|s| &s.words).collect();
+            assert!(words.windows(2).all(|w| w[0].start_s <= w[1].start_s), "{words:?}");
+            let want = first.get_or_insert_with(|| found.clone());
+            assert_eq!(found, *want, "{threads} threads");
+            // Words of one recording leave nothing behind for another without them.
+            let without = said(
+                &mut transcriber,
+                &samples,
+                &TranscribeOptions {
+                    words: false,
+                    ..options(language)
+                },
+            );
+            assert!(without.unwrap().segments.iter().all(|s| s.words.is_empty()));
+        }
+    }
+}
+
+#[test]
+fn beams_and_hints_change_the_text_and_threads_do_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = tiny(folder.path());
+    let samples = sound(2.5);
+    let options = |beams| TranscribeOptions {
+        language: Some("de".to_owned()),
+        beams,
+        ..TranscribeOptions::default()
+    };
+    let mut transcriber = Transcriber::load(&path, Some(1)).unwrap();
+    let greedy = said(&mut transcriber, &samples, &options(0)).unwrap();
+    assert_eq!(said(&mut transcriber, &samples, &options(1)).unwrap(), greedy);
+    let mut three = Transcriber::load(&path, Some(3)).unwrap();
+    for beams in [2, 5, 9] {
+        let found = said(&mut transcriber, &samples, &options(beams)).unwrap();
+        assert_eq!(said(&mut three, &samples, &options(beams)).unwrap(), found);
+        // What is found at temperature 0 is as likely as what taking the likeliest token finds, or likelier.
+        let first = |t: &Transcript| t.segments.first().map(|s| (s.temperature, s.mean_logprob));
+        if let (Some((0.0, beam)), Some((0.0, one))) = (first(&found), first(&greedy)) {
+            assert!(beam >= one, "{beams} beams");
+        }
+    }
+    let hinted = |initial_prompt: &str, hotwords: &[&str]| TranscribeOptions {
+        initial_prompt: initial_prompt.to_owned(),
+        hotwords: hotwords.iter().map(|&w| w.to_owned()).collect(),
+        ..options(0)
+    };
+    for options in [hinted("the the", &[]), hinted("", &["the", "of"])] {
+        assert_ne!(said(&mut transcriber, &samples, &options).unwrap(), greedy);
+    }
+    assert_eq!(said(&mut transcriber, &samples, &hinted(" ", &[""])).unwrap(), greedy);
+    let error = said(&mut transcriber, &samples, &options(33)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Option);
+}
+
+#[test]
 fn awkward_sound_is_transcribed_or_refused() {
     let folder = tempfile::tempdir().unwrap();
     let mut transcriber = Transcriber::load(&tiny(folder.path()), Some(1)).unwrap();
-    let options = TranscribeOptions::default();
-    assert_eq!(said(&mut transcriber, &[], &options).unwrap().segments, []);
-    for seconds in [0.001, 0.01, 0.1] {
-        let found = said(&mut transcriber, &sound(seconds), &options).unwrap();
-        assert!(found.segments.iter().all(|s| s.end_s <= seconds), "{found:?}");
+    let mut options = TranscribeOptions::default();
+    for words in [true, false] {
+        options.words = words;
+        assert_eq!(said(&mut transcriber, &[], &options).unwrap().segments, []);
+        for seconds in [0.001, 0.01, 0.1] {
+            let found = said(&mut transcriber, &sound(seconds), &options).unwrap();
+            assert!(found.segments.iter().all(|s| s.end_s <= seconds), "{found:?}");
+        }
     }
     for bad in [f32::NAN, f32::INFINITY] {
         let mut samples = sound(0.2);

@@ -1,6 +1,7 @@
 //! Options of `cactus transcribe`.
 
 use super::SourceArgs;
+use cactus_speech::MOST_BEAMS;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -34,12 +35,24 @@ pub(crate) struct TranscribeArgs {
     /// How to write what is said
     #[arg(long, value_enum, default_value_t = TranscriptFormat::Text)]
     pub(crate) format: TranscriptFormat,
+    /// Say when each word is said: in JSON, and as a line or subtitle for each
+    #[arg(long)]
+    pub(crate) words: bool,
     /// Code of the language that is spoken, such as `de` [default: found out from the first half minute]
     #[arg(long, value_name = "CODE")]
     pub(crate) language: Option<String>,
     /// Write English, whatever is spoken
     #[arg(long)]
     pub(crate) translate: bool,
+    /// Text as if it had been said before, which shows how names are spelled; the first half minute is written after it
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub(crate) prompt: String,
+    /// Words that may be said, parted by commas, such as names
+    #[arg(long, value_name = "WORDS", value_delimiter = ',')]
+    pub(crate) hotwords: Vec<String>,
+    /// Follow so many texts side by side (beam search): slower, and a little more exact
+    #[arg(long, value_name = "TEXTS", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=i64::try_from(MOST_BEAMS).unwrap_or(1)))]
+    pub(crate) beams: u8,
     /// Find speech first, with this model (see `cactus vad`), and transcribe it alone
     #[arg(long, value_name = "MODEL")]
     pub(crate) vad: Option<String>,

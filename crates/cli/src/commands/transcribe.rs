@@ -7,8 +7,8 @@ use crate::{model, output};
 use anyhow::{Context as _, Result, bail};
 use cactus_audio::decode::{self, Limits};
 use cactus_engine::CancelToken;
-use cactus_speech::subtitles::{clock, srt, vtt};
-use cactus_speech::{Progress, Segment, SpanOptions, TranscribeOptions, Transcriber, Transcript, Vad};
+use cactus_speech::subtitles::{Cue, cues, srt, vtt};
+use cactus_speech::{Progress, SpanOptions, TranscribeOptions, Transcriber, Transcript, Vad};
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
@@ -65,6 +65,10 @@ fn one(transcriber: &mut Transcriber, vad: Option<&mut Vad>, file: &Path, args: 
         language: args.language.clone(),
         translate: args.translate,
         carry_tokens: args.carry,
+        words: args.words,
+        beams: usize::from(args.beams),
+        initial_prompt: args.prompt.clone(),
+        hotwords: args.hotwords.clone(),
         ..TranscribeOptions::default()
     };
     let seconds = samples.len() as f64 / f64::from(transcriber.sample_rate_hz());
@@ -80,7 +84,8 @@ fn one(transcriber: &mut Transcriber, vad: Option<&mut Vad>, file: &Path, args: 
     let mut each = |progress: Progress<'_>| {
         bar.set_position(progress.done_s as u64);
         if args.format == TranscriptFormat::Text {
-            bar.suspend(|| progress.segments.iter().for_each(|s| output::line(line(s))));
+            let cues = progress.segments.iter().flat_map(cues);
+            bar.suspend(|| cues.for_each(|cue| output::line(line(&cue))));
         }
     };
     let cancel = CancelToken::new();
@@ -110,7 +115,6 @@ fn json(file: &Path, transcript: &Transcript) -> serde_json::Value {
 }
 
 /// `[00:01:02.340 --> 00:01:05.000] What is said`.
-fn line(segment: &Segment) -> String {
-    let (start, end) = (clock(segment.start_s, '.'), clock(segment.end_s, '.'));
-    format!("[{start} --> {end}] {}", segment.text.trim())
+fn line(cue: &Cue<'_>) -> String {
+    format!("[{}] {}", cue.times('.'), cue.text)
 }

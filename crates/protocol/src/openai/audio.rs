@@ -68,6 +68,8 @@ pub struct Request<'a> {
     pub language: Option<String>,
     /// Text that comes before the recording.
     pub prompt: Option<String>,
+    /// Words that may be said.
+    pub keywords: Vec<String>,
     /// From 0 to 1.
     pub temperature: f64,
     /// How the answer is written.
@@ -128,6 +130,7 @@ pub fn request<'a>(task: Task, content_type: Option<&str>, body: &'a [u8]) -> Re
         file,
         language: None,
         prompt: form.text("prompt")?.map(str::to_owned),
+        keywords: form.texts("keywords")?.into_iter().map(str::to_owned).collect(),
         temperature,
         format,
         words: false,
@@ -268,7 +271,7 @@ impl<'a> Form<'a> {
             );
             return Err(wrong("include", message));
         }
-        for name in ["keywords", "known_speaker_names", "known_speaker_references"] {
+        for name in ["known_speaker_names", "known_speaker_references"] {
             if self.all(name).next().is_some() {
                 return Err(wrong(name, "this server has nothing of the kind; leave it out"));
             }
@@ -356,6 +359,17 @@ pub struct Segment {
     pub no_speech_prob: f64,
 }
 
+/// A word, as the API has it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Word {
+    /// What is said.
+    pub word: String,
+    /// When it begins, in seconds.
+    pub start: f64,
+    /// When it ends, in seconds.
+    pub end: f64,
+}
+
 /// What was heard in a whole recording.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Heard {
@@ -367,8 +381,10 @@ pub struct Heard {
     pub duration: f64,
     /// All of the text.
     pub text: String,
-    /// The text with its times.
-    pub segments: Vec<Segment>,
+    /// The text with its times, where they are wanted.
+    pub segments: Option<Vec<Segment>>,
+    /// The words with their times, where they are wanted.
+    pub words: Option<Vec<Word>>,
 }
 
 impl Heard {
@@ -388,14 +404,20 @@ impl Heard {
             (Task::Transcribe, Some(code)) => language_name(code),
             (Task::Transcribe, None) | (Task::Translate, _) => "english",
         };
-        json!({
+        let mut answer = json!({
             "task": self.task.word(),
             "language": language,
             "duration": self.duration,
             "text": self.text,
-            "segments": self.segments,
-            "usage": self.usage(),
-        })
+        });
+        if let Some(segments) = &self.segments {
+            answer["segments"] = json!(segments);
+        }
+        if let Some(words) = &self.words {
+            answer["words"] = json!(words);
+        }
+        answer["usage"] = self.usage();
+        answer
     }
 
     /// The event that ends a stream.
@@ -525,6 +547,8 @@ mod tests {
             ("timestamp_granularities[]", "segment"),
             ("timestamp_granularities[]", "word"),
             ("prompt", ""),
+            ("keywords[]", "Cactus"),
+            ("keywords[]", "Ada"),
             ("chunking_strategy[type]", "server_vad"),
             ("chunking_strategy[threshold]", "0.6"),
             ("chunking_strategy[silence_duration_ms]", "300"),
@@ -535,6 +559,7 @@ mod tests {
             assert_eq!((found.file, found.model.as_str()), (&b"RIFF"[..], "whisper"));
             assert_eq!(found.language.as_deref(), Some("de"));
             assert_eq!((found.temperature, found.format), (0.4, Format::VerboseJson));
+            assert_eq!(found.keywords, ["Cactus", "Ada"]);
             assert!(found.words && found.segments && !found.stream && found.prompt.is_none());
             let chunking = found.chunking.unwrap();
             assert_eq!(
@@ -602,7 +627,11 @@ mod tests {
                 "include",
                 "log-probabilities",
             ),
-            (&[("file", "a"), ("keywords[]", "Cactus")], "keywords", "leave it out"),
+            (
+                &[("file", "a"), ("known_speaker_names[]", "Ada")],
+                "known_speaker_names",
+                "leave it out",
+            ),
             (
                 &[("file", "a"), ("languages[]", "de"), ("languages[]", "en")],
                 "languages",
@@ -640,7 +669,8 @@ mod tests {
             language: Some("en".to_owned()),
             duration: 1.5,
             text: "And so my fellow Americans.".to_owned(),
-            segments: Vec::new(),
+            segments: None,
+            words: None,
         };
         let all = [frames, vec![heard.done()]].concat();
         let found = super::super::super::order::transcription(&all).unwrap();

@@ -15,7 +15,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use bytes::Bytes;
 use cactus_audio::decode::Limits;
-use cactus_speech::{Segment, SpanOptions, TranscribeOptions, Transcript, subtitles};
+use cactus_speech::{Segment, SpanOptions, TranscribeOptions, Transcript, Word, subtitles};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -36,7 +36,7 @@ pub(super) async fn translate(State(app): State<Arc<App>>, headers: HeaderMap, b
 async fn answer(app: Arc<App>, task: Task, headers: &HeaderMap, body: Body) -> Response {
     let answered = async {
         let mut run = Run::start(&app, task, headers, body).await?;
-        match run.stream {
+        match run.request.stream {
             true => run.streamed().await,
             false => run.whole().await,
         }
@@ -50,9 +50,7 @@ async fn answer(app: Arc<App>, task: Task, headers: &HeaderMap, body: Body) -> R
 struct Run {
     app: Arc<App>,
     hearing: Hearing,
-    task: Task,
-    format: Format,
-    stream: bool,
+    request: Request<'static>,
     /// The name of the model.
     name: String,
     received: Instant,
@@ -82,21 +80,16 @@ async fn read(app: &App, task: Task, headers: &HeaderMap, body: Body) -> Result<
 }
 
 /// The request as the engine takes it.
-fn options(request: &Request<'_>) -> Result<TranscribeOptions, ApiError> {
-    if request.prompt.is_some() {
-        let message = "`prompt`: this server cannot begin with a text yet; leave it out";
-        return Err(ApiError::field("prompt", message));
-    }
-    if request.words {
-        let message = "`timestamp_granularities`: found `word`; this server has no times of words yet, only `segment`";
-        return Err(ApiError::field("timestamp_granularities", message));
-    }
-    Ok(TranscribeOptions {
+fn options(request: &Request<'_>) -> TranscribeOptions {
+    TranscribeOptions {
         language: request.language.clone(),
         translate: request.task == Task::Translate,
+        words: request.words,
+        initial_prompt: request.prompt.clone().unwrap_or_default(),
+        hotwords: request.keywords.clone(),
         temperature: request.temperature,
         ..TranscribeOptions::default()
-    })
+    }
 }
 
 fn spans(chunking: &Chunking) -> SpanOptions {
@@ -124,7 +117,7 @@ impl Run {
         let active = app.begin()?;
         let (request, file) = read(app, task, headers, body).await?;
         let received = Instant::now();
-        let options = options(&request)?;
+        let options = options(&request);
         let lease = app.models.acquire_as::<Hearer>(app.here(&request.model)).await?;
         let name = lease.model().name.clone();
         let speech = match &request.chunking {
@@ -144,9 +137,7 @@ impl Run {
         Ok(Run {
             app: Arc::clone(app),
             hearing: hearing.unwrap_or_else(|_| Err(too_long()))?,
-            task,
-            format: request.format,
-            stream: request.stream,
+            request,
             name,
             received,
             deadline,
@@ -171,9 +162,9 @@ impl Run {
                 break transcript;
             }
         };
-        Ok(match self.format {
-            Format::Json => body::json(&heard(self.task, &transcript).json()),
-            Format::VerboseJson => body::json(&heard(self.task, &transcript).verbose_json()),
+        Ok(match self.request.format {
+            Format::Json => body::json(&heard(&self.request, &transcript).json()),
+            Format::VerboseJson => body::json(&heard(&self.request, &transcript).verbose_json()),
             Format::Text => text(transcript.text() + "\n"),
             Format::Srt => text(subtitles::srt(&transcript)),
             Format::Vtt => text(subtitles::vtt(&transcript)),
@@ -206,7 +197,7 @@ impl Run {
                     let texts = segments.iter().map(|segment| segment.text.as_str());
                     frames.extend(stream.delta(&texts.collect::<String>()));
                 }
-                Ok(Event::Done(transcript)) => frames.push(heard(self.task, &transcript).done()),
+                Ok(Event::Done(transcript)) => frames.push(heard(&self.request, &transcript).done()),
                 Err(error) => frames.push(Stream::fail(&error)),
             }
             if !frames.is_empty() && to.send(Wire::Events.write(&mut frames)).await.is_err() || over {
@@ -243,7 +234,7 @@ async fn detector(app: &Arc<App>, hearer: &Hearer) -> Result<crate::models::Leas
     }
 }
 
-fn heard(task: Task, transcript: &Transcript) -> Heard {
+fn heard(request: &Request<'_>, transcript: &Transcript) -> Heard {
     let segment = |segment: &Segment| audio::Segment {
         id: segment.id,
         seek: (segment.window_s * 100.0).round() as u64,
@@ -256,12 +247,21 @@ fn heard(task: Task, transcript: &Transcript) -> Heard {
         compression_ratio: segment.compression,
         no_speech_prob: segment.no_speech,
     };
+    let word = |word: &Word| audio::Word {
+        word: word.text.trim().to_owned(),
+        start: word.start_s,
+        end: word.end_s,
+    };
+    let segments = transcript.segments.iter();
+    let words = segments.clone().flat_map(|segment| &segment.words);
     Heard {
-        task,
+        task: request.task,
         language: transcript.language.clone(),
         duration: transcript.duration_s,
         text: transcript.text(),
-        segments: transcript.segments.iter().map(segment).collect(),
+        // As the API has it, whoever asks for words alone gets them alone.
+        segments: (request.segments || !request.words).then(|| segments.map(segment).collect()),
+        words: request.words.then(|| words.map(word).collect()),
     }
 }
 

@@ -1,0 +1,100 @@
+//! The component that says what sound each token of a text was written of, and the words of a window that come of it.
+
+use crate::words::{Shares, Timed, timed};
+use crate::{Error, Result};
+use cactus_base::Pool;
+use cactus_bundle::Bundle;
+use cactus_runtime::Function;
+use cactus_tensor::{Elements, Tensor};
+use cactus_text::Tokenizer;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const NAME: &str = "alignment";
+
+/// A loaded component `alignment`.
+#[derive(Debug)]
+pub(crate) struct Alignment {
+    function: Function,
+    /// Names of the inputs that take the text, and what the encoder gave.
+    inputs: [String; 2],
+}
+
+/// A window's text and sound.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading<'a> {
+    pub(crate) prompt: &'a [u32],
+    /// What was written, without times.
+    pub(crate) tokens: &'a [u32],
+    /// Of each of them.
+    pub(crate) probabilities: &'a [f64],
+    /// Ends a text.
+    pub(crate) end: u32,
+    pub(crate) language: Option<&'a str>,
+    /// What the encoder gave of the window.
+    pub(crate) states: &'a Tensor,
+    /// Positions of it that have sound.
+    pub(crate) heard: usize,
+    /// Seconds of a position.
+    pub(crate) step_s: f64,
+}
+
+impl Alignment {
+    /// Loads it from `bundle`, whose encoder gives `states`.
+    pub(crate) fn load(bundle: &Arc<Bundle>, states: &str) -> Result<Alignment> {
+        let Some(declared) = bundle.manifest().components.iter().find(|c| c.name == NAME) else {
+            return Err(Error::Option(format!(
+                "times of words are made by a component `{NAME}`, which this bundle does not have; convert its source again (`--reconvert`)"
+            )));
+        };
+        let ids = declared.inputs.iter().find(|input| input.name != states);
+        let ids = ids.ok_or_else(|| Error::Model(format!("its component `{NAME}` takes no text")))?;
+        Ok(Alignment {
+            inputs: [ids.name.clone(), states.to_owned()],
+            function: Function::new(Arc::clone(bundle), NAME, None)?,
+        })
+    }
+
+    /// The words of a window, in seconds from its beginning.
+    pub(crate) fn words(
+        &self,
+        pool: &Pool,
+        threads: usize,
+        tokenizer: &Tokenizer,
+        reading: &Reading<'_>,
+    ) -> Result<Vec<Timed>> {
+        let Reading { prompt, tokens, .. } = *reading;
+        if tokens.is_empty() {
+            return Ok(Vec::new());
+        }
+        let text = prompt.iter().chain(tokens).copied().chain([reading.end]);
+        let ids: Vec<i64> = text.map(i64::from).collect();
+        let ids = Tensor::from_i64([1, ids.len()], ids).map_err(|e| Error::Model(e.to_string()))?;
+        let [takes_ids, takes_states] = &self.inputs;
+        let inputs = BTreeMap::from([
+            (takes_ids.clone(), ids.view()),
+            (takes_states.clone(), reading.states.view()),
+        ]);
+        let mut starts = Vec::new();
+        self.function.run_reading(pool, threads, &inputs, &mut |_, shares| {
+            if let ([1, heads, rows, positions], Elements::F32(values)) = (shares.shape(), shares.elements()) {
+                let shares = Shares {
+                    values,
+                    heads: *heads,
+                    rows: *rows,
+                    positions: *positions,
+                };
+                // The row of the prompt's last token is what the first one of the text was written of.
+                starts = shares.starts(prompt.len().saturating_sub(1), reading.heard);
+            }
+        })?;
+        if starts.len() != tokens.len() + 1 {
+            return Err(Error::Model(format!(
+                "its component `{NAME}` gives no shares of attention"
+            )));
+        }
+        let starts: Vec<f64> = starts.into_iter().map(|at| at as f64 * reading.step_s).collect();
+        let decode = |tokens: &[u32]| tokenizer.decode(tokens, true);
+        Ok(timed(tokens, &starts, reading.probabilities, reading.language, &decode))
+    }
+}
