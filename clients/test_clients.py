@@ -141,6 +141,9 @@ def test_openai_transcriptions():
     assert times == sorted(times) and times[-1] <= verbose.duration
     for segment in verbose.segments:
         assert set(type(segment).model_fields) <= set(segment.model_dump(exclude_none=True))
+    timed = heard(response_format="verbose_json", timestamp_granularities=["word"])
+    assert timed.segments is None and timed.words and all(word.start <= word.end for word in timed.words)
+    assert heard(prompt="Cactus.", keywords=["Ada", "Grace"]).text
     assert " --> " in heard(response_format="srt") and heard(response_format="vtt").startswith("WEBVTT\n")
     events = list(heard(stream=True))
     assert [event.type for event in events[:-1]] == ["transcript.text.delta"] * (len(events) - 1)

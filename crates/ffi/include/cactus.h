@@ -674,9 +674,9 @@ int cactus_prefill(void *model,
 /*
  Writes down what is said in the file `audio_file_path`, of any format, or in `pcm_buffer` (mono, 16 bits, little-endian, 16,000
  samples a second): one of the two. The result, a JSON object with `response`, `segments` and `language`, goes to `response_buffer`, and the
- function returns its bytes; a negative number where it failed, with the reason in the buffer, too. `prompt` is NULL, empty, or special
- tokens of Whisper's, of which language and task count. `callback` gets the text of each segment. `prompt`, `options_json`
- (`language`, `translate`, `temperature`) and `callback` may be NULL.
+ function returns its bytes; a negative number where it failed, with the reason in the buffer, too. `prompt` is text
+ as if said before, after special tokens of Whisper's, of which language and task count. `callback` gets the text of each segment.
+ `prompt`, `options_json` (`language`, `translate`, `temperature`, `custom_vocabulary`) and `callback` may be NULL.
  */
 int cactus_transcribe(void *model,
                       const char *audio_file_path,
@@ -688,6 +688,20 @@ int cactus_transcribe(void *model,
                       void *user_data,
                       const uint8_t *pcm_buffer,
                       size_t pcm_buffer_size);
+
+/*
+ Finds out which language is spoken at the beginning of the file `audio_file_path`, of any format, or of `pcm_buffer` (mono, 16 bits,
+ little-endian, 16,000 samples a second): one of the two. The result, a JSON object with `language` (`unknown` where nobody speaks),
+ `confidence` and `entropy`, goes to `response_buffer`, and the function returns its bytes; a negative number where it failed, with the
+ reason in the buffer, too. `options_json` is not read, and may be NULL.
+ */
+int cactus_detect_language(void *model,
+                           const char *audio_file_path,
+                           char *response_buffer,
+                           size_t buffer_size,
+                           const char *options_json,
+                           const uint8_t *pcm_buffer,
+                           size_t pcm_buffer_size);
 
 /*
  Finds where somebody speaks in the file `audio_file_path`, of any format, or in `pcm_buffer` (mono, 16 bits, little-endian, 16,000

@@ -205,6 +205,34 @@ fn options_reach_the_engine() {
     // A model that knows English alone may be told so.
     let english = with(TRANSCRIBE, &[("model", "whisper_en"), ("language", "en")]);
     assert_eq!(english["language"], "english");
+    let hints = TranscribeOptions {
+        initial_prompt: "Cactus".to_owned(),
+        hotwords: vec!["Ada".to_owned(), "Grace".to_owned()],
+        ..TranscribeOptions::default()
+    };
+    let found = with(
+        TRANSCRIBE,
+        &[("prompt", "Cactus"), ("keywords[]", "Ada"), ("keywords[]", "Grace")],
+    );
+    assert_eq!(found["text"], expected(&file, &hints).text());
+    assert_ne!(found["text"], expected(&file, &TranscribeOptions::default()).text());
+    let words = TranscribeOptions {
+        words: true,
+        ..TranscribeOptions::default()
+    };
+    let want = expected(&file, &words);
+    let want: Vec<Value> = want
+        .segments
+        .iter()
+        .flat_map(|s| &s.words)
+        .map(|w| json!({"word": w.text.trim(), "start": w.start_s, "end": w.end_s}))
+        .collect();
+    let word = ("timestamp_granularities[]", "word");
+    let found = with(TRANSCRIBE, &[word]);
+    assert!(!want.is_empty() && found.get("segments").is_none(), "{found}");
+    assert_eq!(found["words"], json!(want));
+    let found = with(TRANSCRIBE, &[word, ("timestamp_granularities[]", "segment")]);
+    assert!(found["words"] == json!(want) && found["segments"].is_array(), "{found}");
     let warm = TranscribeOptions {
         temperature: 0.8,
         ..TranscribeOptions::default()
@@ -337,19 +365,16 @@ fn forms_that_are_wrong_are_refused_and_unknown_fields_are_ignored() {
     let huge = form(&[("file", &file), ("prompt", &vec![b'x'; 1 << 20])]);
     refused(&send(FORM.1, &huge), 400, Some("prompt"), "1048576 bytes");
     for (fields, param, expected) in [
-        (&[("prompt", "Cactus")][..], Some("prompt"), "leave it out"),
-        (&[("language", "xx")], None, "`xx`"),
+        (&[("language", "xx")][..], None, "`xx`"),
         (&[("temperature", "2")], Some("temperature"), "`2`"),
         (&[("response_format", "yaml")], Some("response_format"), "`yaml`"),
         (&[("include[]", "logprobs")], Some("include"), "no log-probabilities"),
         (
-            &[
-                ("response_format", "verbose_json"),
-                ("timestamp_granularities[]", "word"),
-            ],
+            &[("timestamp_granularities[]", "word")],
             Some("timestamp_granularities"),
-            "only `segment`",
+            "`verbose_json`",
         ),
+        (&[("keywords[]", "word ".repeat(400).as_str())], None, "hotwords"),
         (
             &[("model", "whisper_en"), ("language", "de")],
             None,

@@ -37,6 +37,6 @@ mod words;
 
 pub use error::{Error, ErrorKind, Result};
 pub use spans::{Span, SpanOptions, SpeechSpans};
-pub use transcriber::{MOST_BEAMS, Progress, TranscribeOptions, Transcriber};
+pub use transcriber::{LanguageChance, MOST_BEAMS, Progress, TranscribeOptions, Transcriber};
 pub use transcript::{Segment, Transcript, Word};
 pub use vad::Vad;

@@ -51,6 +51,17 @@ pub struct TranscribeOptions {
 /// Most of [`TranscribeOptions::beams`].
 pub const MOST_BEAMS: usize = 32;
 
+/// How likely it is that a language is spoken.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LanguageChance {
+    /// Its code.
+    pub code: String,
+    /// The token that stands for it.
+    pub token: u32,
+    /// From 0 to 1; those of all languages together are 1.
+    pub probability: f64,
+}
+
 /// How far it is.
 #[derive(Debug)]
 pub struct Progress<'a> {
@@ -179,6 +190,29 @@ impl Transcriber {
     pub fn memory_bytes(&self) -> usize {
         let memory = self.hypotheses.program().memory();
         memory.arena_bytes + memory.state_bytes + memory.logits_bytes
+    }
+
+    /// How likely each of its languages is in the first window of `samples`, the likeliest first. There are none where nobody speaks, or
+    /// of a model that knows one alone.
+    ///
+    /// # Errors
+    /// As [`Transcriber::transcribe`].
+    pub fn detect_language(&mut self, samples: &[f32]) -> Result<Vec<LanguageChance>> {
+        let Decoding::Prompted(prompted) = &self.speech.decoding else {
+            return Err(unknown("decoding", &self.speech.decoding));
+        };
+        let prompted = prompted.clone();
+        let window = self.stretch.frames as usize;
+        let most = window * self.frontend.recipe().hop_samples;
+        let first = &samples[..samples.len().min(most)];
+        if prompted.languages.is_empty() || is_still(first, self.sample_rate_hz()) {
+            return Ok(Vec::new());
+        }
+        let features = self.frontend.extract(first)?;
+        self.listen(features.channels_first(0, window), features.bins, false)?;
+        let mut found = self.language_chances(&prompted)?;
+        found.sort_by(|a, b| b.probability.total_cmp(&a.probability));
+        Ok(found)
     }
 
     /// Transcribes `samples`: mono, from -1 to 1, [`Transcriber::sample_rate_hz`] of them a second. `each` is told of every window.
@@ -324,16 +358,28 @@ impl Transcriber {
 
     /// The likeliest language of the window.
     fn language(&mut self, prompted: &Prompted) -> Result<Option<String>> {
-        let mut best: Option<(f64, &String)> = None;
+        let best = self.language_chances(prompted)?.into_iter();
+        let best = best.max_by(|a, b| a.probability.total_cmp(&b.probability));
+        Ok(best.map(|chance| chance.code))
+    }
+
+    /// How likely each language is in the window.
+    fn language_chances(&mut self, prompted: &Prompted) -> Result<Vec<LanguageChance>> {
+        let mut found = Vec::new();
         self.hypotheses.read(&[prompted.start], 0, &mut |_, logits| {
             let chances = Chances::of(&logits);
-            let each = prompted
-                .languages
-                .iter()
-                .map(|(code, &token)| (chances.logprob(token), code));
-            best = each.max_by(|a, b| a.0.total_cmp(&b.0));
+            let largest = prompted.languages.values().map(|&token| chances.logprob(token));
+            let largest = largest.fold(f64::NEG_INFINITY, f64::max);
+            let each = prompted.languages.iter().map(|(code, &token)| LanguageChance {
+                code: code.clone(),
+                token,
+                probability: libm::exp(chances.logprob(token) - largest),
+            });
+            found = each.collect::<Vec<_>>();
         })?;
-        Ok(best.map(|(_, code)| code.clone()))
+        let sum: f64 = found.iter().map(|chance| chance.probability).sum();
+        found.iter_mut().for_each(|chance| chance.probability /= sum);
+        Ok(found)
     }
 
     fn segment(&self, piece: &Piece, begin_s: f64, written: &Written, rules: &Rules) -> Segment {

@@ -162,6 +162,27 @@ fn beams_and_hints_change_the_text_and_threads_do_not() {
 }
 
 #[test]
+fn languages_are_told_with_their_chances() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut transcriber = Transcriber::load(&tiny(folder.path()), Some(1)).unwrap();
+    let found = transcriber.detect_language(&sound(0.9)).unwrap();
+    assert_eq!(found.len(), 3);
+    assert!(
+        found.windows(2).all(|w| w[0].probability >= w[1].probability),
+        "{found:?}"
+    );
+    let sum: f64 = found.iter().map(|chance| chance.probability).sum();
+    assert!((sum - 1.0).abs() < 1e-12, "{found:?}");
+    let said = said(&mut transcriber, &sound(0.9), &TranscribeOptions::default()).unwrap();
+    assert_eq!(said.language.as_ref(), Some(&found[0].code));
+    // The first window alone counts.
+    assert_eq!(transcriber.detect_language(&sound(5.0)).unwrap().len(), 3);
+    assert_eq!(transcriber.detect_language(&[]).unwrap(), []);
+    assert_eq!(transcriber.detect_language(&[0.0; 8000]).unwrap(), []);
+    assert!(transcriber.detect_language(&[f32::NAN]).is_err());
+}
+
+#[test]
 fn awkward_sound_is_transcribed_or_refused() {
     let folder = tempfile::tempdir().unwrap();
     let mut transcriber = Transcriber::load(&tiny(folder.path()), Some(1)).unwrap();

@@ -6,7 +6,7 @@ use crate::commands::route;
 use crate::{model, output};
 use anyhow::{Context as _, Result};
 use cactus_engine::scheduler::SchedulerLimits;
-use cactus_hub::ModelRef;
+use cactus_hub::{ModelRef, preferred};
 use cactus_router::Router;
 use cactus_router::setup::Setup;
 use cactus_serve::models::{Does, ModelLimits, Models, Source};
@@ -130,6 +130,8 @@ fn source(args: &ServeArgs, name: &str) -> Result<Source> {
         aliases: vec![name.to_owned()],
         does: match &reference {
             ModelRef::Local(path) => Does::of(path).ok(),
+            ModelRef::Catalog(_) => Some(Does::Writes),
+            ModelRef::HuggingFace(repo) if *repo == preferred().repo => Some(Does::Writes),
             _ => None,
         },
         find: Arc::new(move || {

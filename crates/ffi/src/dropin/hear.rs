@@ -1,4 +1,4 @@
-//! Recordings in the public API: `cactus_transcribe` and `cactus_vad`.
+//! Recordings in the public API: `cactus_transcribe`, `cactus_detect_language` and `cactus_vad`.
 
 use super::cactus_token_callback;
 use super::request::{failed, ram_usage_mb, rounded};
@@ -7,16 +7,16 @@ use crate::failure::{Failure, Result};
 use crate::hearer::{self, Machine, Sound, unsupported};
 use crate::output::{TextBuffer, c_string};
 use crate::{guard, input};
-use cactus_speech::{Progress, SpanOptions, TranscribeOptions, Transcript};
+use cactus_speech::{LanguageChance, Progress, SpanOptions, TranscribeOptions, Transcript};
 use serde_json::{Map, Value, json};
 use std::ffi::{c_char, c_int, c_void};
 use std::time::Instant;
 
 /// Writes down what is said in the file `audio_file_path`, of any format, or in `pcm_buffer` (mono, 16 bits, little-endian, 16,000
 /// samples a second): one of the two. The result, a JSON object with `response`, `segments` and `language`, goes to `response_buffer`, and the
-/// function returns its bytes; a negative number where it failed, with the reason in the buffer, too. `prompt` is NULL, empty, or special
-/// tokens of Whisper's, of which language and task count. `callback` gets the text of each segment. `prompt`, `options_json`
-/// (`language`, `translate`, `temperature`) and `callback` may be NULL.
+/// function returns its bytes; a negative number where it failed, with the reason in the buffer, too. `prompt` is text
+/// as if said before, after special tokens of Whisper's, of which language and task count. `callback` gets the text of each segment.
+/// `prompt`, `options_json` (`language`, `translate`, `temperature`, `custom_vocabulary`) and `callback` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cactus_transcribe(
     model: *mut c_void,
@@ -73,6 +73,51 @@ pub unsafe extern "C" fn cactus_transcribe(
             })
         })();
         buffer.settle(heard, |failure| failed(failure).to_string())
+    })
+}
+
+/// Finds out which language is spoken at the beginning of the file `audio_file_path`, of any format, or of `pcm_buffer` (mono, 16 bits,
+/// little-endian, 16,000 samples a second): one of the two. The result, a JSON object with `language` (`unknown` where nobody speaks),
+/// `confidence` and `entropy`, goes to `response_buffer`, and the function returns its bytes; a negative number where it failed, with the
+/// reason in the buffer, too. `options_json` is not read, and may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cactus_detect_language(
+    model: *mut c_void,
+    audio_file_path: *const c_char,
+    response_buffer: *mut c_char,
+    buffer_size: usize,
+    options_json: *const c_char,
+    pcm_buffer: *const u8,
+    pcm_buffer_size: usize,
+) -> c_int {
+    guard::count(|| {
+        // SAFETY: the header's contract of buffers.
+        let buffer = unsafe { TextBuffer::new(response_buffer, buffer_size, "response_buffer") }?;
+        let found = (|| {
+            let hearer = hearer::get(model)?;
+            // SAFETY: the header's contract of strings and buffers.
+            let sound = unsafe {
+                input::object(input::optional_text(options_json, "options_json")?, "options_json")?;
+                Sound::new(audio_file_path, pcm_buffer, pcm_buffer_size)?
+            };
+            let started = Instant::now();
+            hearer.with(|machine, cancel| {
+                let Machine::Writes(transcriber) = machine else {
+                    return Err(unsupported(
+                        "the model finds speech and knows no languages; use `cactus_vad`",
+                    ));
+                };
+                if transcriber.languages().next().is_none() {
+                    return Err(unsupported(
+                        "the model knows English alone; a multilingual one tells languages apart",
+                    ));
+                }
+                let samples = sound.samples(transcriber.sample_rate_hz(), cancel)?;
+                let chances = transcriber.detect_language(&samples)?;
+                Ok(language_json(&chances, milliseconds(started)).to_string())
+            })
+        })();
+        buffer.settle(found, |failure| failed(failure).to_string())
     })
 }
 
@@ -149,6 +194,7 @@ fn transcribe_options(prompt: &str, options: &Map<String, Value>) -> Result<Tran
     let mut found = TranscribeOptions {
         language: option(options, "language", "a text", |v| v.as_str().map(str::to_owned))?
             .filter(|code| !code.is_empty()),
+        hotwords: option(options, "custom_vocabulary", "a list of texts", texts)?.unwrap_or_default(),
         translate: option(options, "translate", "true or false", Value::as_bool)?.unwrap_or(false),
         temperature: option(options, "temperature", "a number", Value::as_f64)?
             .unwrap_or(0.0)
@@ -164,10 +210,13 @@ fn transcribe_options(prompt: &str, options: &Map<String, Value>) -> Result<Tran
             code => found.language = found.language.or_else(|| Some(code.to_owned())),
         }
     }
-    match rest.is_empty() {
-        true => Ok(found),
-        false => Err(Failure::not_in_build("a text before the recording (`prompt`)")),
-    }
+    found.initial_prompt = rest.to_owned();
+    Ok(found)
+}
+
+fn texts(value: &Value) -> Option<Vec<String>> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    value.as_array()?.iter().map(text).collect()
 }
 
 fn span_options(options: &Map<String, Value>) -> Result<SpanOptions> {
@@ -186,6 +235,27 @@ fn span_options(options: &Map<String, Value>) -> Result<SpanOptions> {
         min_silence_duration_ms: count("min_silence_duration_ms")?.unwrap_or(usual.min_silence_duration_ms),
         speech_pad_ms: count("speech_pad_ms")?.unwrap_or(usual.speech_pad_ms),
         ..usual
+    })
+}
+
+fn language_json(chances: &[LanguageChance], total_ms: f64) -> Value {
+    let plogp = |p: f64| if p > 0.0 { p * p.ln() } else { 0.0 };
+    let entropy = match chances.len() {
+        0 => 1.0,
+        1 => 0.0,
+        n => -chances.iter().map(|chance| plogp(chance.probability)).sum::<f64>() / (n as f64).ln(),
+    };
+    let best = chances.first();
+    json!({
+        "success": true,
+        "error": null,
+        "language": best.map_or("unknown", |chance| &chance.code),
+        "language_token": best.map(|chance| format!("<|{}|>", chance.code)),
+        "token_id": best.map(|chance| chance.token),
+        "confidence": 1.0 - entropy,
+        "entropy": entropy,
+        "total_time_ms": total_ms,
+        "ram_usage_mb": ram_usage_mb(),
     })
 }
 

@@ -145,6 +145,19 @@ fn recordings_have_the_text_that_the_engine_hears() {
         let (_, found) = transcribe(&model, Ask { prompt, options, ..ask });
         assert_eq!(found["response"], want);
     }
+    // Hints.
+    let hints = TranscribeOptions {
+        initial_prompt: "Cactus".to_owned(),
+        hotwords: vec!["Ada".to_owned()],
+        ..TranscribeOptions::default()
+    };
+    let want = Transcriber::load(&bundles()[0], None)
+        .unwrap()
+        .transcribe(&samples, &hints, &CancelToken::new(), &mut |_| {})
+        .unwrap();
+    let (prompt, options) = (Some(c"Cactus"), Some(c"{\"custom_vocabulary\": [\"Ada\"]}"));
+    let (_, found) = transcribe(&model, Ask { prompt, options, ..ask });
+    assert_eq!(found["response"], want.text());
     let flac = load(File::open(clip().to_str().unwrap()).unwrap(), 16_000, Limits::default()).unwrap();
     let file = clip();
     let ask = Ask {
@@ -160,6 +173,50 @@ fn recordings_have_the_text_that_the_engine_hears() {
     let english = Public::open(&bundles()[1]);
     let prompt = Some(c"<|startoftranscript|><|en|><|transcribe|><|notimestamps|>");
     assert_eq!(transcribe(&english, Ask { prompt, ..ask }).1["success"], true);
+}
+
+fn language(model: &Public, ask: Ask<'_>) -> (c_int, Value) {
+    let (code, text) = buffered(1 << 12, |buffer, size| unsafe {
+        let (file, options) = (pointer(ask.file), pointer(ask.options));
+        cactus_detect_language(model.0, file, buffer, size, options, ask.pcm.as_ptr(), ask.pcm.len())
+    });
+    (code, serde_json::from_str(&text).unwrap())
+}
+
+#[test]
+fn languages_are_those_of_the_engine() {
+    let model = Public::open(&bundles()[0]);
+    let file = clip();
+    let ask = Ask {
+        file: Some(&file),
+        ..Ask::default()
+    };
+    let samples = load(File::open(file.to_str().unwrap()).unwrap(), 16_000, Limits::default()).unwrap();
+    let mut engine = Transcriber::load(&bundles()[0], None).unwrap();
+    let want = engine.detect_language(&samples).unwrap();
+    let (code, found) = language(&model, ask);
+    assert!(code > 0, "{found}");
+    assert_eq!(found["language"], want[0].code);
+    assert_eq!(found["language_token"], format!("<|{}|>", want[0].code));
+    assert_eq!(found["token_id"], want[0].token);
+    let (confidence, entropy) = (
+        found["confidence"].as_f64().unwrap(),
+        found["entropy"].as_f64().unwrap(),
+    );
+    assert!(
+        (0.0..=1.0).contains(&entropy) && (confidence + entropy - 1.0).abs() < 1e-9,
+        "{found}"
+    );
+    let silence = [0; 16_000];
+    let nobody = Ask {
+        pcm: &silence,
+        ..Ask::default()
+    };
+    assert_eq!(language(&model, nobody).1["language"], "unknown");
+    for (path, says) in [(&bundles()[1], "English alone"), (&bundles()[2], "`cactus_vad`")] {
+        let (code, found) = language(&Public::open(path), ask);
+        assert!(code == -1 && found["error"].as_str().unwrap().contains(says), "{found}");
+    }
 }
 
 #[test]
@@ -242,13 +299,7 @@ fn wrong_calls_say_what_is_wrong() {
         (with(c"{\"language\": \"xx\"}"), "`xx`"),
         (with(c"{\"language\": 5}"), "`language`"),
         (with(c"{\"temperature\": 3}"), "temperature"),
-        (
-            Ask {
-                prompt: Some(c"Cactus, with a C"),
-                ..ask
-            },
-            "not in this build",
-        ),
+        (with(c"{\"custom_vocabulary\": [5]}"), "`custom_vocabulary`"),
     ] {
         let (code, found) = transcribe(&hears, ask);
         assert_eq!((code, &found["success"]), (-1, &json!(false)));
