@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(chances.best(2), [1, 0]);
         assert_eq!(chances.best(9), [1, 0, 3], "what is impossible is none of the best");
         assert_eq!(Chances::of(&[1.0, 2.0, 2.0, 1.0]).best(3), [1, 2, 0]);
-        assert_eq!(Chances::of(&[]).best(3), []);
-        assert_eq!(chances.best(0), []);
+        assert!(Chances::of(&[]).best(3).is_empty());
+        assert!(chances.best(0).is_empty());
     }
 }

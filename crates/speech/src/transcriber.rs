@@ -1,7 +1,7 @@
 //! A bundle that hears, and whole recordings.
 
 use crate::alignment::{Alignment, Reading};
-use crate::cut::{Cut, Piece, cut};
+use crate::cut::{Piece, cut};
 use crate::features::{frontend, unknown};
 use crate::hypotheses::Hypotheses;
 use crate::prompt::Prompts;
@@ -263,7 +263,10 @@ impl Transcriber {
         let mut until_s = cut.until_s;
         if options.words {
             let prompt = recording.prompts.start_without_times(language.as_deref());
-            let words = self.words(&prompt, language.as_deref(), &cut, &written, &recording.rules, frames)?;
+            let kept = cut.pieces.iter().flat_map(|piece| piece.tokens.clone());
+            let kept = kept.filter(|&i| !recording.rules.is_stamp(written.tokens[i]));
+            let probabilities: Vec<f64> = kept.map(|i| libm::exp(written.logprobs[i])).collect();
+            let words = self.words(&prompt, language.as_deref(), &segments, &probabilities, frames)?;
             recording.spoken_s = words::place(&mut segments, words, begin_s, recording.spoken_s);
             let last = segments.iter().rev().find_map(|s| s.words.last());
             // What follows the last word is read again, unless the model has said that nothing does.
@@ -334,25 +337,23 @@ impl Transcriber {
         &self,
         prompt: &[u32],
         language: Option<&str>,
-        cut: &Cut,
-        written: &Written,
-        rules: &Rules,
+        segments: &[Segment],
+        probabilities: &[f64],
         frames: usize,
     ) -> Result<Vec<words::Timed>> {
         let (Some(alignment), Some(states)) = (&self.alignment, &self.states) else {
             return Ok(Vec::new());
         };
-        let kept = cut.pieces.iter().flat_map(|piece| piece.tokens.clone());
-        let kept = kept.filter(|&i| !rules.is_stamp(written.tokens[i]));
-        let (tokens, probabilities): (Vec<u32>, Vec<f64>) = kept
-            .map(|i| (written.tokens[i], libm::exp(written.logprobs[i])))
-            .unzip();
+        let Decoding::Prompted(Prompted { end, .. }) = self.speech.decoding else {
+            return Ok(Vec::new());
+        };
+        let segments: Vec<&[u32]> = segments.iter().map(|segment| &segment.tokens[..]).collect();
         let frames_each = (self.stretch.frames / self.stretch.positions.max(1)).max(1) as usize;
         let reading = Reading {
             prompt,
-            tokens: &tokens,
-            probabilities: &probabilities,
-            end: rules.end,
+            segments: &segments,
+            probabilities,
+            end,
             language,
             states,
             heard: frames / frames_each,
