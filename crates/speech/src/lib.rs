@@ -24,6 +24,8 @@ mod cut;
 mod error;
 mod features;
 mod hypotheses;
+mod live;
+mod phrases;
 mod prompt;
 mod prompted;
 mod rules;
@@ -35,6 +37,7 @@ mod vad;
 mod words;
 
 pub use error::{Error, ErrorKind, Result};
+pub use live::{FinalReason, Stream, StreamEvent, StreamOptions};
 pub use spans::{Span, SpanOptions, SpeechSpans};
 pub use transcriber::{MOST_BEAMS, Progress, TranscribeOptions, Transcriber};
 pub use transcript::{Segment, Transcript, Word};

@@ -11,8 +11,8 @@ const LEFT: usize = 8;
 
 /// The prompts of one recording.
 #[derive(Debug)]
-pub(crate) struct Prompts<'a> {
-    prompted: &'a Prompted,
+pub(crate) struct Prompts {
+    prompted: Prompted,
     /// Tokens of words that may be said.
     hotwords: Vec<u32>,
     /// Tokens of the text before, or as if before.
@@ -25,17 +25,17 @@ pub(crate) struct Prompts<'a> {
     begun: bool,
 }
 
-impl<'a> Prompts<'a> {
+impl Prompts {
     /// For a decoder with room for `context` tokens.
     ///
     /// # Errors
     /// An option that the model does not have, hints that are too long.
     pub(crate) fn new(
-        prompted: &'a Prompted,
+        prompted: &Prompted,
         options: &TranscribeOptions,
         tokenizer: &Tokenizer,
         context: usize,
-    ) -> Result<Prompts<'a>> {
+    ) -> Result<Prompts> {
         check(prompted, options)?;
         let most = (context / 2).saturating_sub(LEFT);
         let encode = |text: &str, what: &str| -> Result<Vec<u32>> {
@@ -69,7 +69,6 @@ impl<'a> Prompts<'a> {
         // Of a long text, its end is nearest.
         keep_last(&mut carried, most - hotwords.len());
         Ok(Prompts {
-            prompted,
             hotwords,
             carried,
             carry: options.carry_tokens,
@@ -79,7 +78,12 @@ impl<'a> Prompts<'a> {
                 false => prompted.transcribe,
             },
             begun: false,
+            prompted: prompted.clone(),
         })
+    }
+
+    pub(crate) fn prompted(&self) -> &Prompted {
+        &self.prompted
     }
 
     /// What stands before the start.

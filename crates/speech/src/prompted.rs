@@ -72,9 +72,9 @@ struct Beginning {
 
 /// A text on its way.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Text {
-    tokens: Vec<u32>,
-    logprobs: Vec<f64>,
+pub(crate) struct Text {
+    pub(crate) tokens: Vec<u32>,
+    pub(crate) logprobs: Vec<f64>,
     /// Sum of the log-probabilities, that of its end included.
     sum: f64,
 }
@@ -256,6 +256,58 @@ impl Window<'_> {
             logprobs: text.logprobs,
         }
     }
+}
+
+/// The text that taking the likeliest token finds behind `prompt`, at most `most` tokens. As much of `draft` as it begins with is found in
+/// one pass; a draft changes the time alone.
+pub(crate) fn continued(
+    hypotheses: &mut Hypotheses,
+    prompt: &[u32],
+    draft: &[u32],
+    rules: &Rules,
+    most: usize,
+    cancel: &CancelToken,
+) -> Result<Text> {
+    let draft = &draft[..draft.len().min(most)];
+    let mut text = Text::default();
+    // The first token that is not in the draft, or the end.
+    let mut next = None;
+    let mut row = Vec::new();
+    let mut take = |text: &mut Text, logits: &[f32]| {
+        row.clear();
+        row.extend_from_slice(logits);
+        rules.apply(&text.tokens, &mut row);
+        let chances = Chances::of(&row);
+        let token = chances.best(1).first().copied().unwrap_or(rules.end);
+        match token == rules.end || text.tokens.len() == most {
+            true => None,
+            false => {
+                text.push(token, chances.logprob(token));
+                Some(token)
+            }
+        }
+    };
+    let read = [prompt, draft].concat();
+    hypotheses.read(&read, prompt.len().saturating_sub(1), &mut |place, logits| {
+        // Rows behind the first difference continue another text.
+        if text.tokens.len() == place && text.tokens == draft[..place] {
+            next = take(&mut text, &logits);
+        }
+    })?;
+    let agreed = text.tokens.iter().zip(draft).take_while(|(a, b)| a == b).count();
+    hypotheses.begin(1, prompt.len() + agreed)?;
+    while let Some(token) = next {
+        if cancel.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        hypotheses.write(&[(0, token)], &mut |_, logits| next = take(&mut text, &logits))?;
+    }
+    Ok(text)
+}
+
+/// Whether a text repeats itself.
+pub(crate) fn repeats(text: &str) -> bool {
+    compression(text) > MOST_COMPRESSION
 }
 
 /// Bytes of a text by bytes of it compressed; 1 for none.

@@ -48,6 +48,24 @@ impl Rules {
         }
     }
 
+    /// The same for texts without times.
+    pub(crate) fn without_times(mut self) -> Rules {
+        let stamps = self.stamps.take();
+        self.never.extend(
+            stamps
+                .into_iter()
+                .flat_map(|t| t.first..t.first.saturating_add(t.count)),
+        );
+        self.latest_first = None;
+        self
+    }
+
+    /// The same behind the beginning of a text.
+    pub(crate) fn continued(mut self) -> Rules {
+        self.never_first.clear();
+        self
+    }
+
     /// Whether a token stands for a time.
     pub(crate) fn is_stamp(&self, token: u32) -> bool {
         self.stamps

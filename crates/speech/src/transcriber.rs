@@ -63,7 +63,7 @@ pub struct Progress<'a> {
 struct Recording<'a> {
     options: &'a TranscribeOptions,
     prompted: &'a Prompted,
-    prompts: Prompts<'a>,
+    prompts: Prompts,
     rules: Rules,
     cancel: &'a CancelToken,
     transcript: Transcript,
@@ -76,17 +76,17 @@ struct Recording<'a> {
 pub struct Transcriber {
     bundle: Arc<Bundle>,
     speech: Speech,
-    stretch: Stretch,
-    frontend: Frontend,
+    pub(crate) stretch: Stretch,
+    pub(crate) frontend: Frontend,
     encoder: Function,
     /// Names of the encoder's input and output.
     ports: [String; 2],
-    hypotheses: Hypotheses,
+    pub(crate) hypotheses: Hypotheses,
     /// Loaded when words are first asked for.
     alignment: Option<Alignment>,
     /// What the encoder gave of the window.
     states: Option<Tensor>,
-    tokenizer: Tokenizer,
+    pub(crate) tokenizer: Tokenizer,
 }
 
 impl Transcriber {
@@ -172,16 +172,8 @@ impl Transcriber {
         cancel: &CancelToken,
         each: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Transcript> {
-        let Decoding::Prompted(prompted) = &self.speech.decoding else {
-            return Err(unknown("decoding", &self.speech.decoding));
-        };
-        let prompted = prompted.clone();
-        let context = self.hypotheses.program().context_tokens();
-        let prompts = Prompts::new(&prompted, options, &self.tokenizer, context)?;
-        self.hypotheses.reserve(options.beams)?;
-        if options.words && self.alignment.is_none() {
-            self.alignment = Some(Alignment::load(&self.bundle, &self.ports[1])?);
-        }
+        let prompts = self.prepare(options)?;
+        let prompted = prompts.prompted().clone();
         let features = self.frontend.extract(samples)?;
         let rate = f64::from(self.sample_rate_hz());
         let hop = self.frontend.recipe().hop_samples;
@@ -226,6 +218,27 @@ impl Transcriber {
             });
         }
         Ok(recording.transcript)
+    }
+
+    /// The prompts for `options`, with what they need loaded.
+    pub(crate) fn prepare(&mut self, options: &TranscribeOptions) -> Result<Prompts> {
+        let Decoding::Prompted(prompted) = &self.speech.decoding else {
+            return Err(unknown("decoding", &self.speech.decoding));
+        };
+        let context = self.hypotheses.program().context_tokens();
+        let prompts = Prompts::new(prompted, options, &self.tokenizer, context)?;
+        self.hypotheses.reserve(options.beams)?;
+        if options.words && self.alignment.is_none() {
+            self.alignment = Some(Alignment::load(&self.bundle, &self.ports[1])?);
+        }
+        Ok(prompts)
+    }
+
+    /// Most tokens of a window's text.
+    pub(crate) fn most_tokens(&self) -> usize {
+        (self.hypotheses.program().context_tokens() / 2)
+            .saturating_sub(1)
+            .max(1)
     }
 
     /// Adds what is said in the window that was listened to last, with sound in so many frames, and says up to which second of it.
@@ -283,13 +296,13 @@ impl Transcriber {
     }
 
     /// So many frames of the front end.
-    fn seconds(&self, frames: usize) -> f64 {
+    pub(crate) fn seconds(&self, frames: usize) -> f64 {
         let hop_s = self.frontend.recipe().hop_samples as f64 / f64::from(self.sample_rate_hz());
         frames as f64 * hop_s
     }
 
     /// Computes what the decoder reads of a window, `[bins, frames]`.
-    fn listen(&mut self, features: Vec<f32>, bins: usize, words: bool) -> Result<()> {
+    pub(crate) fn listen(&mut self, features: Vec<f32>, bins: usize, words: bool) -> Result<()> {
         let frames = features.len() / bins.max(1);
         let input = Tensor::from_f32([1, bins, frames], features).map_err(|e| Error::Model(e.to_string()))?;
         let inputs = BTreeMap::from([(self.ports[0].clone(), input)]);
@@ -303,7 +316,7 @@ impl Transcriber {
     }
 
     /// The likeliest language of the window.
-    fn language(&mut self, prompted: &Prompted) -> Result<Option<String>> {
+    pub(crate) fn language(&mut self, prompted: &Prompted) -> Result<Option<String>> {
         let mut best: Option<(f64, &String)> = None;
         self.hypotheses.read(&[prompted.start], 0, &mut |_, logits| {
             let chances = Chances::of(&logits);
@@ -333,7 +346,7 @@ impl Transcriber {
     }
 
     /// The words of a window of so many frames, in seconds from its beginning.
-    fn words(
+    pub(crate) fn words(
         &self,
         prompt: &[u32],
         language: Option<&str>,

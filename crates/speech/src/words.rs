@@ -183,7 +183,7 @@ pub(crate) fn timed(
 
 /// Words with the number of their tokens. Spaces stand before the words that they part.
 fn split(tokens: &[u32], language: Option<&str>, decode: &dyn Fn(&[u32]) -> String) -> Vec<(String, usize)> {
-    let spaced = !language.is_some_and(|code| UNSPACED.contains(&code));
+    let spaced = is_spaced(language);
     let mut words: Vec<(String, usize)> = Vec::new();
     for (text, count) in characters(tokens, decode) {
         let trimmed = text.trim();
@@ -198,6 +198,11 @@ fn split(tokens: &[u32], language: Option<&str>, decode: &dyn Fn(&[u32]) -> Stri
         }
     }
     words
+}
+
+/// Whether a language is written with spaces between its words.
+pub(crate) fn is_spaced(language: Option<&str>) -> bool {
+    !language.is_some_and(|code| UNSPACED.contains(&code))
 }
 
 /// The shortest runs of tokens that are whole characters.
