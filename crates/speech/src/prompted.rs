@@ -325,6 +325,37 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_draft_changes_nothing() {
+        let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/speech/whisper");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m");
+        cactus_import::convert(&source, &path, &Default::default(), &mut |_, _| {}).unwrap();
+        let mut model = crate::Transcriber::load(&path, Some(1)).unwrap();
+        let prompts = model.prepare(&crate::TranscribeOptions::default()).unwrap();
+        let samples: Vec<f32> = (0..9000).map(|i| (i as f32 * i as f32 * 1e-5).sin()).collect();
+        let features = model.frontend.extract(&samples).unwrap();
+        let window = features.channels_first(0, model.stretch.frames as usize);
+        model.listen(window, features.bins, false).unwrap();
+        let rules = Rules::of(prompts.prompted()).without_times();
+        let prompt = prompts.start_without_times(Some("de"));
+        let mut found = |draft: &[u32], most| {
+            let cancel = CancelToken::new();
+            continued(&mut model.hypotheses, &prompt, draft, &rules, most, &cancel).unwrap()
+        };
+        let text = found(&[], 20);
+        assert!(text.tokens.len() > 3, "{text:?}");
+        for at in 0..=text.tokens.len() {
+            let mut draft = text.tokens[..at].to_vec();
+            assert_eq!(found(&draft, 20), text, "the first {at}");
+            draft.extend([7, 8, 9]);
+            assert_eq!(found(&draft, 20), text, "others behind the first {at}");
+        }
+        let short = found(&text.tokens, 2);
+        assert_eq!(short.tokens, text.tokens[..2]);
+        assert_eq!(found(&[], 2), short);
+    }
+
+    #[test]
     fn repeated_text_is_found_by_its_compression() {
         assert_eq!(compression(""), 1.0);
         assert!(compression("And so my fellow Americans, ask not what your country can do for you.") < 1.5);
