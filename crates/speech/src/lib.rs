@@ -13,7 +13,9 @@
 //! follow the sound look at.
 //!
 //! It may depend on `engine`, `audio` and what is below them. It deliberately reads no files of sound (see `cactus_audio::decode`), opens
-//! no microphone, and knows no format of subtitles. Live streams belong here and are not built yet.
+//! no microphone, and knows no format of subtitles.
+//!
+//! A [`Stream`] is live speech: a [`Vad`] cuts it into phrases, whose text comes while they are spoken.
 //!
 //! A [`Vad`] is a bundle that finds speech. It gives a probability for each chunk of sound; [`SpeechSpans`] makes spans of them,
 //! and a [`Transcriber`] can be given those alone ([`Transcriber::transcribe_spans`]).

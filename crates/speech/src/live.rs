@@ -21,6 +21,8 @@ use std::collections::VecDeque;
 const BEFORE_MS: u32 = 400;
 /// Less speech is no phrase.
 const LEAST_MS: u32 = 250;
+/// Longest phrase, in seconds.
+const MOST_S: f64 = 25.0;
 /// How far the probability may fall below the threshold within a phrase.
 const LOWER: f64 = 0.15;
 
@@ -33,8 +35,8 @@ pub struct StreamOptions {
     pub step_ms: u32,
     /// Silence that ends a phrase, in milliseconds. Default 500.
     pub silence_ms: u32,
-    /// Longer phrases are cut, in seconds, at their longest silence. Default 25; at most the window of the model.
-    pub most_s: f64,
+    /// Longer phrases are cut, in seconds, at their longest silence. At most the window of the model, and by default that or 25.
+    pub most_s: Option<f64>,
     /// Probability at which speech begins, from 0 to 1. Default 0.5.
     pub threshold: f64,
 }
@@ -45,7 +47,7 @@ impl Default for StreamOptions {
             transcribe: TranscribeOptions::default(),
             step_ms: 1000,
             silence_ms: 500,
-            most_s: 25.0,
+            most_s: None,
             threshold: 0.5,
         }
     }
@@ -66,6 +68,7 @@ pub enum FinalReason {
 /// What happens in live speech. Times are in seconds from the beginning of the sound.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum StreamEvent {
     /// Somebody begins to speak.
     SpeechStart {
@@ -159,8 +162,9 @@ impl Stream {
             )));
         }
         let window_s = transcriber.seconds(transcriber.stretch.frames as usize);
-        if !(options.most_s >= 1.0_f64.min(window_s) && options.most_s <= window_s) {
-            let found = options.most_s;
+        let most_s = options.most_s.unwrap_or(MOST_S.min(window_s));
+        if !(most_s >= 1.0_f64.min(window_s) && most_s <= window_s) {
+            let found = most_s;
             return Err(Error::Option(format!(
                 "`most_s` should be from 1 to {window_s}, the window of the model, found {found}"
             )));
@@ -181,7 +185,7 @@ impl Stream {
             silence: chunks(options.silence_ms.into()),
             least: chunks(LEAST_MS.into()),
             // Room for the sound before.
-            most: ((options.most_s * f64::from(rate)) as usize / chunk)
+            most: ((most_s * f64::from(rate)) as usize / chunk)
                 .saturating_sub(chunks(BEFORE_MS.into()))
                 .max(2),
         };

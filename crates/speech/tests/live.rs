@@ -6,12 +6,9 @@ use cactus_audio::decode::{Limits, load};
 use cactus_engine::CancelToken;
 use cactus_import::{ConvertOptions, convert};
 use cactus_speech::{ErrorKind, FinalReason, Stream, StreamEvent, StreamOptions, TranscribeOptions, Transcriber, Vad};
-use safetensors::tensor::{Dtype, TensorView};
-use std::collections::BTreeMap;
+use cactus_testkit::tone::{self, RATE, sound};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-
-const RATE: usize = 16_000;
 
 fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -21,58 +18,6 @@ fn bundle(folder: &Path, name: &str, source: &Path) -> PathBuf {
     let path = folder.join(name);
     convert(source, &path, &ConvertOptions::default(), &mut |_, _| {}).unwrap();
     path
-}
-
-/// A detector with the shapes of the real one but for its widths, which are 1. It hears 250 Hz: the fourth bin alone goes on, and
-/// the cell, whose gates stand open, forgets at once.
-fn hears_a_tone(folder: &Path) -> PathBuf {
-    let wave = |i: usize| 2.0 * std::f32::consts::PI * 4.0 * i as f32 / 256.0;
-    let mut basis = vec![0.0; 258 * 256];
-    for i in 0..256 {
-        basis[4 * 256 + i] = wave(i).cos();
-        basis[(129 + 4) * 256 + i] = wave(i).sin();
-    }
-    let mut first = vec![0.0; 129 * 3];
-    first[4 * 3..][..3].fill(1.0);
-    let tensors = [
-        ("stft_conv.weight", vec![258, 1, 256], basis),
-        ("conv1.weight", vec![1, 129, 3], first),
-        ("conv1.bias", vec![1], vec![0.0]),
-        ("conv2.weight", vec![1, 1, 3], vec![1.0; 3]),
-        ("conv2.bias", vec![1], vec![0.0]),
-        ("conv3.weight", vec![1, 1, 3], vec![1.0; 3]),
-        ("conv3.bias", vec![1], vec![0.0]),
-        ("conv4.weight", vec![1, 1, 3], vec![1.0; 3]),
-        ("conv4.bias", vec![1], vec![0.0]),
-        ("lstm_cell.weight_ih", vec![4, 1], vec![0.0, 0.0, 0.1, 0.0]),
-        ("lstm_cell.weight_hh", vec![4, 1], vec![0.0; 4]),
-        ("lstm_cell.bias_ih", vec![4], vec![10.0, -10.0, 0.0, 10.0]),
-        ("lstm_cell.bias_hh", vec![4], vec![0.0; 4]),
-        ("final_conv.weight", vec![1, 1, 1], vec![20.0]),
-        ("final_conv.bias", vec![1], vec![-10.0]),
-    ];
-    let bytes: BTreeMap<&str, (Vec<usize>, Vec<u8>)> = tensors
-        .into_iter()
-        .map(|(name, shape, values)| (name, (shape, values.iter().flat_map(|v| v.to_le_bytes()).collect())))
-        .collect();
-    let views = bytes
-        .iter()
-        .map(|(name, (shape, data))| (*name, TensorView::new(Dtype::F32, shape.clone(), data).unwrap()));
-    let file = folder.join("silero_vad_16k.safetensors");
-    std::fs::write(&file, safetensors::serialize(views, None).unwrap()).unwrap();
-    bundle(folder, "vad", &file)
-}
-
-/// Tones of 250 Hz that last so many seconds, each after so many seconds of silence.
-fn sound(parts: &[(f64, f64)]) -> Vec<f32> {
-    let mut all = Vec::new();
-    for &(silence, tone) in parts {
-        all.resize(all.len() + (silence * RATE as f64) as usize, 0.0);
-        let begin = all.len();
-        let wave = |i: usize| ((i - begin) as f64 * 250.0 * std::f64::consts::TAU / RATE as f64).sin();
-        all.extend((begin..begin + (tone * RATE as f64) as usize).map(|i| (0.3 * wave(i)) as f32));
-    }
-    all
 }
 
 struct Models {
@@ -86,7 +31,7 @@ fn models(threads: usize) -> Models {
     let whisper = bundle(folder.path(), "whisper", &here("../../golden/speech/whisper"));
     Models {
         transcriber: Transcriber::load(&whisper, Some(threads)).unwrap(),
-        vad: hears_a_tone(folder.path()),
+        vad: bundle(folder.path(), "vad", &tone::write_detector(folder.path()).unwrap()),
         _folder: folder,
     }
 }
@@ -102,7 +47,7 @@ fn options() -> StreamOptions {
         },
         step_ms: 100,
         silence_ms: 200,
-        most_s: 1.0,
+        most_s: Some(1.0),
         ..StreamOptions::default()
     }
 }
@@ -179,6 +124,7 @@ fn events_do_not_depend_on_pushes_and_committed_text_only_grows() {
                 assert!(*end_s >= ended, "{event:?}");
                 ended = *end_s;
             }
+            other => panic!("{other:?}"),
         }
     }
     assert!(open.is_none() && partials >= 10 && kept > 0, "{all:?}");
@@ -218,7 +164,7 @@ fn what_makes_no_sense_is_refused() {
     };
     let with = |most_s, threshold, language: &str| {
         let mut options = options();
-        (options.most_s, options.threshold) = (most_s, threshold);
+        (options.most_s, options.threshold) = (Some(most_s), threshold);
         options.transcribe.language = Some(language.to_owned());
         options
     };
