@@ -3,6 +3,7 @@
 mod answer;
 mod cactus;
 mod capture;
+mod listen;
 mod measure;
 mod route;
 mod transcribe;
@@ -13,10 +14,11 @@ pub(crate) use cactus::CactusArgs;
 use cactus_passes::Bits;
 pub(crate) use capture::CaptureArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+pub(crate) use listen::{ListenArgs, LiveFormat};
 pub(crate) use measure::{CalibrateArgs, CalibrateTask, EvalArgs, EvalTask};
 pub(crate) use route::{AuthCommand, RouteArgs, RouteCommand};
 use std::path::PathBuf;
-pub(crate) use transcribe::{TranscribeArgs, TranscriptFormat};
+pub(crate) use transcribe::{HearArgs, TranscribeArgs, TranscriptFormat};
 pub(crate) use vad::{SpansFormat, VadArgs};
 
 /// Run language models on this machine's CPU.
@@ -37,6 +39,8 @@ pub(crate) enum Command {
     Run(Box<RunArgs>),
     /// Write down what is said in recordings
     Transcribe(Box<TranscribeArgs>),
+    /// Write down what is said right now, at the microphone
+    Listen(Box<ListenArgs>),
     /// Find where somebody speaks in recordings
     Vad(Box<VadArgs>),
     /// Serve models over HTTP, with the APIs of OpenAI, Anthropic and Ollama and a chat page

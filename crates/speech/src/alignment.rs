@@ -24,8 +24,8 @@ pub(crate) struct Alignment {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading<'a> {
     pub(crate) prompt: &'a [u32],
-    /// What was written, without times.
-    pub(crate) tokens: &'a [u32],
+    /// What was written, without times, by segments.
+    pub(crate) segments: &'a [&'a [u32]],
     /// Of each of them.
     pub(crate) probabilities: &'a [f64],
     /// Ends a text.
@@ -63,11 +63,12 @@ impl Alignment {
         tokenizer: &Tokenizer,
         reading: &Reading<'_>,
     ) -> Result<Vec<Timed>> {
-        let Reading { prompt, tokens, .. } = *reading;
+        let Reading { prompt, segments, .. } = *reading;
+        let tokens = segments.concat();
         if tokens.is_empty() {
             return Ok(Vec::new());
         }
-        let text = prompt.iter().chain(tokens).copied().chain([reading.end]);
+        let text = prompt.iter().chain(&tokens).copied().chain([reading.end]);
         let ids: Vec<i64> = text.map(i64::from).collect();
         let ids = Tensor::from_i64([1, ids.len()], ids).map_err(|e| Error::Model(e.to_string()))?;
         let [takes_ids, takes_states] = &self.inputs;
@@ -95,6 +96,12 @@ impl Alignment {
         }
         let starts: Vec<f64> = starts.into_iter().map(|at| at as f64 * reading.step_s).collect();
         let decode = |tokens: &[u32]| tokenizer.decode(tokens, true);
-        Ok(timed(tokens, &starts, reading.probabilities, reading.language, &decode))
+        Ok(timed(
+            segments,
+            &starts,
+            reading.probabilities,
+            reading.language,
+            &decode,
+        ))
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::{Error, Result};
 use cactus_base::Pool;
-use cactus_runtime::{Batch, Capacity, EachRow, Part, Program, SequenceId, Wanted};
+use cactus_runtime::{Batch, Capacity, EachRow, Logits, Part, Program, SequenceId, Wanted};
 use cactus_tensor::Tensor;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -73,7 +73,8 @@ impl Hypotheses {
             ids: prompt,
             wanted: Wanted::From(from),
         };
-        Ok(self.batch.run(&self.pool, self.threads, &[part], Some(each))?)
+        let mut each = |row: usize, logits: Logits<'_>| each(row - from, logits);
+        Ok(self.batch.run(&self.pool, self.threads, &[part], Some(&mut each))?)
     }
 
     /// Lets the first `count` texts begin behind the first `prompt` tokens of the first one.

@@ -13,7 +13,9 @@
 //! follow the sound look at.
 //!
 //! It may depend on `engine`, `audio` and what is below them. It deliberately reads no files of sound (see `cactus_audio::decode`), and
-//! opens no microphone. [`subtitles`] are the one format of files that it writes. Live streams belong here and are not built yet.
+//! opens no microphone. [`subtitles`] are the one format of files that it writes.
+//!
+//! A [`Stream`] is live speech: a [`Vad`] cuts it into phrases, whose text comes while they are spoken.
 //!
 //! A [`Vad`] is a bundle that finds speech. It gives a probability for each chunk of sound; [`SpeechSpans`] makes spans of them,
 //! and a [`Transcriber`] can be given those alone ([`Transcriber::transcribe_spans`]).
@@ -24,6 +26,8 @@ mod cut;
 mod error;
 mod features;
 mod hypotheses;
+mod live;
+mod phrases;
 mod prompt;
 mod prompted;
 mod rules;
@@ -36,6 +40,7 @@ mod vad;
 mod words;
 
 pub use error::{Error, ErrorKind, Result};
+pub use live::{FinalReason, Stream, StreamEvent, StreamOptions};
 pub use spans::{Span, SpanOptions, SpeechSpans};
 pub use transcriber::{LanguageChance, MOST_BEAMS, Progress, TranscribeOptions, Transcriber};
 pub use transcript::{Segment, Transcript, Word};

@@ -11,8 +11,8 @@ const LEFT: usize = 8;
 
 /// The prompts of one recording.
 #[derive(Debug)]
-pub(crate) struct Prompts<'a> {
-    prompted: &'a Prompted,
+pub(crate) struct Prompts {
+    prompted: Prompted,
     /// Tokens of words that may be said.
     hotwords: Vec<u32>,
     /// Tokens of the text before, or as if before.
@@ -25,17 +25,17 @@ pub(crate) struct Prompts<'a> {
     begun: bool,
 }
 
-impl<'a> Prompts<'a> {
+impl Prompts {
     /// For a decoder with room for `context` tokens.
     ///
     /// # Errors
     /// An option that the model does not have, hints that are too long.
     pub(crate) fn new(
-        prompted: &'a Prompted,
+        prompted: &Prompted,
         options: &TranscribeOptions,
         tokenizer: &Tokenizer,
         context: usize,
-    ) -> Result<Prompts<'a>> {
+    ) -> Result<Prompts> {
         check(prompted, options)?;
         let most = (context / 2).saturating_sub(LEFT);
         let encode = |text: &str, what: &str| -> Result<Vec<u32>> {
@@ -69,7 +69,6 @@ impl<'a> Prompts<'a> {
         // Of a long text, its end is nearest.
         keep_last(&mut carried, most - hotwords.len());
         Ok(Prompts {
-            prompted,
             hotwords,
             carried,
             carry: options.carry_tokens,
@@ -79,7 +78,12 @@ impl<'a> Prompts<'a> {
                 false => prompted.transcribe,
             },
             begun: false,
+            prompted: prompted.clone(),
         })
+    }
+
+    pub(crate) fn prompted(&self) -> &Prompted {
+        &self.prompted
     }
 
     /// What stands before the start.
@@ -193,15 +197,8 @@ mod tests {
 
     fn said(tokens: Vec<u32>) -> Segment {
         Segment {
-            id: 0,
-            start_s: 0.0,
-            end_s: 1.0,
-            text: String::new(),
             tokens,
-            mean_logprob: 0.0,
-            no_speech: 0.0,
-            temperature: 0.0,
-            words: Vec::new(),
+            ..Segment::default()
         }
     }
 
@@ -230,13 +227,13 @@ mod tests {
             ..TranscribeOptions::default()
         };
         let mut prompts = Prompts::new(&prompted, &options, &tokenizer, 200).unwrap();
-        assert_eq!(prompts.before(), []);
+        assert!(prompts.before().is_empty());
         prompts.add(&[said(vec![1, 2, 3]), said(vec![4, 5])], 0.0);
         assert_eq!(prompts.before(), [302, 2, 3, 4, 5]);
         prompts.add(&[said(vec![6])], 0.6);
         assert_eq!(prompts.before(), [302, 6]);
         prompts.pause();
-        assert_eq!(prompts.before(), []);
+        assert!(prompts.before().is_empty());
     }
 
     #[test]

@@ -74,9 +74,9 @@ struct Beginning {
 
 /// A text on its way.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Text {
-    tokens: Vec<u32>,
-    logprobs: Vec<f64>,
+pub(crate) struct Text {
+    pub(crate) tokens: Vec<u32>,
+    pub(crate) logprobs: Vec<f64>,
     /// Sum of the log-probabilities, that of its end included.
     sum: f64,
 }
@@ -265,6 +265,58 @@ impl Window<'_> {
     }
 }
 
+/// The text that taking the likeliest token finds behind `prompt`, at most `most` tokens. As much of `draft` as it begins with is found in
+/// one pass; a draft changes the time alone.
+pub(crate) fn continued(
+    hypotheses: &mut Hypotheses,
+    prompt: &[u32],
+    draft: &[u32],
+    rules: &Rules,
+    most: usize,
+    cancel: &CancelToken,
+) -> Result<Text> {
+    let draft = &draft[..draft.len().min(most)];
+    let mut text = Text::default();
+    // The first token that is not in the draft, or the end.
+    let mut next = None;
+    let mut row = Vec::new();
+    let mut take = |text: &mut Text, logits: &[f32]| {
+        row.clear();
+        row.extend_from_slice(logits);
+        rules.apply(&text.tokens, &mut row);
+        let chances = Chances::of(&row);
+        let token = chances.best(1).first().copied().unwrap_or(rules.end);
+        match token == rules.end || text.tokens.len() == most {
+            true => None,
+            false => {
+                text.push(token, chances.logprob(token));
+                Some(token)
+            }
+        }
+    };
+    let read = [prompt, draft].concat();
+    hypotheses.read(&read, prompt.len().saturating_sub(1), &mut |place, logits| {
+        // Rows behind the first difference continue another text.
+        if text.tokens.len() == place && text.tokens == draft[..place] {
+            next = take(&mut text, &logits);
+        }
+    })?;
+    let agreed = text.tokens.iter().zip(draft).take_while(|(a, b)| a == b).count();
+    hypotheses.begin(1, prompt.len() + agreed)?;
+    while let Some(token) = next {
+        if cancel.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        hypotheses.write(&[(0, token)], &mut |_, logits| next = take(&mut text, &logits))?;
+    }
+    Ok(text)
+}
+
+/// Whether a text repeats itself.
+pub(crate) fn repeats(text: &str) -> bool {
+    compression(text) > MOST_COMPRESSION
+}
+
 /// Bytes of a text by bytes of it compressed; 1 for none.
 fn compression(text: &str) -> f64 {
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
@@ -278,6 +330,37 @@ fn compression(text: &str) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_draft_changes_nothing() {
+        let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/speech/whisper");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m");
+        cactus_import::convert(&source, &path, &Default::default(), &mut |_, _| {}).unwrap();
+        let mut model = crate::Transcriber::load(&path, Some(1)).unwrap();
+        let prompts = model.prepare(&crate::TranscribeOptions::default()).unwrap();
+        let samples: Vec<f32> = (0..9000).map(|i| (i as f32 * i as f32 * 1e-5).sin()).collect();
+        let features = model.frontend.extract(&samples).unwrap();
+        let window = features.channels_first(0, model.stretch.frames as usize);
+        model.listen(window, features.bins, false).unwrap();
+        let rules = Rules::of(prompts.prompted()).without_times();
+        let prompt = prompts.start_without_times(Some("de"));
+        let mut found = |draft: &[u32], most| {
+            let cancel = CancelToken::new();
+            continued(&mut model.hypotheses, &prompt, draft, &rules, most, &cancel).unwrap()
+        };
+        let text = found(&[], 20);
+        assert!(text.tokens.len() > 3, "{text:?}");
+        for at in 0..=text.tokens.len() {
+            let mut draft = text.tokens[..at].to_vec();
+            assert_eq!(found(&draft, 20), text, "the first {at}");
+            draft.extend([7, 8, 9]);
+            assert_eq!(found(&draft, 20), text, "others behind the first {at}");
+        }
+        let short = found(&text.tokens, 2);
+        assert_eq!(short.tokens, text.tokens[..2]);
+        assert_eq!(found(&[], 2), short);
+    }
 
     #[test]
     fn repeated_text_is_found_by_its_compression() {

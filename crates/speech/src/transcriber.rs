@@ -1,7 +1,7 @@
 //! A bundle that hears, and whole recordings.
 
 use crate::alignment::{Alignment, Reading};
-use crate::cut::{Cut, Piece, cut};
+use crate::cut::{Piece, cut};
 use crate::features::{frontend, unknown};
 use crate::hypotheses::Hypotheses;
 use crate::prompt::Prompts;
@@ -77,7 +77,7 @@ pub struct Progress<'a> {
 struct Recording<'a> {
     options: &'a TranscribeOptions,
     prompted: &'a Prompted,
-    prompts: Prompts<'a>,
+    prompts: Prompts,
     rules: Rules,
     cancel: &'a CancelToken,
     transcript: Transcript,
@@ -90,17 +90,17 @@ struct Recording<'a> {
 pub struct Transcriber {
     bundle: Arc<Bundle>,
     speech: Speech,
-    stretch: Stretch,
-    frontend: Frontend,
+    pub(crate) stretch: Stretch,
+    pub(crate) frontend: Frontend,
     encoder: Function,
     /// Names of the encoder's input and output.
     ports: [String; 2],
-    hypotheses: Hypotheses,
+    pub(crate) hypotheses: Hypotheses,
     /// Loaded when words are first asked for.
     alignment: Option<Alignment>,
     /// What the encoder gave of the window.
     states: Option<Tensor>,
-    tokenizer: Tokenizer,
+    pub(crate) tokenizer: Tokenizer,
 }
 
 impl Transcriber {
@@ -228,16 +228,8 @@ impl Transcriber {
         cancel: &CancelToken,
         each: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Transcript> {
-        let Decoding::Prompted(prompted) = &self.speech.decoding else {
-            return Err(unknown("decoding", &self.speech.decoding));
-        };
-        let prompted = prompted.clone();
-        let context = self.hypotheses.program().context_tokens();
-        let prompts = Prompts::new(&prompted, options, &self.tokenizer, context)?;
-        self.hypotheses.reserve(options.beams)?;
-        if options.words && self.alignment.is_none() {
-            self.alignment = Some(Alignment::load(&self.bundle, &self.ports[1])?);
-        }
+        let prompts = self.prepare(options)?;
+        let prompted = prompts.prompted().clone();
         let features = self.frontend.extract(samples)?;
         let rate = f64::from(self.sample_rate_hz());
         let hop = self.frontend.recipe().hop_samples;
@@ -284,6 +276,27 @@ impl Transcriber {
         Ok(recording.transcript)
     }
 
+    /// The prompts for `options`, with what they need loaded.
+    pub(crate) fn prepare(&mut self, options: &TranscribeOptions) -> Result<Prompts> {
+        let Decoding::Prompted(prompted) = &self.speech.decoding else {
+            return Err(unknown("decoding", &self.speech.decoding));
+        };
+        let context = self.hypotheses.program().context_tokens();
+        let prompts = Prompts::new(prompted, options, &self.tokenizer, context)?;
+        self.hypotheses.reserve(options.beams)?;
+        if options.words && self.alignment.is_none() {
+            self.alignment = Some(Alignment::load(&self.bundle, &self.ports[1])?);
+        }
+        Ok(prompts)
+    }
+
+    /// Most tokens of a window's text.
+    pub(crate) fn most_tokens(&self) -> usize {
+        (self.hypotheses.program().context_tokens() / 2)
+            .saturating_sub(1)
+            .max(1)
+    }
+
     /// Adds what is said in the window that was listened to last, with sound in so many frames, and says up to which second of it.
     fn window(&mut self, recording: &mut Recording<'_>, begin_s: f64, frames: usize) -> Result<f64> {
         let Recording { options, prompted, .. } = *recording;
@@ -320,7 +333,10 @@ impl Transcriber {
         let mut until_s = cut.until_s;
         if options.words {
             let prompt = recording.prompts.start_without_times(language.as_deref());
-            let words = self.words(&prompt, language.as_deref(), &cut, &written, &recording.rules, frames)?;
+            let kept = cut.pieces.iter().flat_map(|piece| piece.tokens.clone());
+            let kept = kept.filter(|&i| !recording.rules.is_stamp(written.tokens[i]));
+            let probabilities: Vec<f64> = kept.map(|i| libm::exp(written.logprobs[i])).collect();
+            let words = self.words(&prompt, language.as_deref(), &segments, &probabilities, frames)?;
             recording.spoken_s = words::place(&mut segments, words, begin_s, recording.spoken_s);
             let last = segments.iter().rev().find_map(|s| s.words.last());
             // What follows the last word is read again, unless the model has said that nothing does.
@@ -337,13 +353,13 @@ impl Transcriber {
     }
 
     /// So many frames of the front end.
-    fn seconds(&self, frames: usize) -> f64 {
+    pub(crate) fn seconds(&self, frames: usize) -> f64 {
         let hop_s = self.frontend.recipe().hop_samples as f64 / f64::from(self.sample_rate_hz());
         frames as f64 * hop_s
     }
 
     /// Computes what the decoder reads of a window, `[bins, frames]`.
-    fn listen(&mut self, features: Vec<f32>, bins: usize, words: bool) -> Result<()> {
+    pub(crate) fn listen(&mut self, features: Vec<f32>, bins: usize, words: bool) -> Result<()> {
         let frames = features.len() / bins.max(1);
         let input = Tensor::from_f32([1, bins, frames], features).map_err(|e| Error::Model(e.to_string()))?;
         let inputs = BTreeMap::from([(self.ports[0].clone(), input)]);
@@ -357,7 +373,7 @@ impl Transcriber {
     }
 
     /// The likeliest language of the window.
-    fn language(&mut self, prompted: &Prompted) -> Result<Option<String>> {
+    pub(crate) fn language(&mut self, prompted: &Prompted) -> Result<Option<String>> {
         let best = self.language_chances(prompted)?.into_iter();
         let best = best.max_by(|a, b| a.probability.total_cmp(&b.probability));
         Ok(best.map(|chance| chance.code))
@@ -401,29 +417,27 @@ impl Transcriber {
     }
 
     /// The words of a window of so many frames, in seconds from its beginning.
-    fn words(
+    pub(crate) fn words(
         &self,
         prompt: &[u32],
         language: Option<&str>,
-        cut: &Cut,
-        written: &Written,
-        rules: &Rules,
+        segments: &[Segment],
+        probabilities: &[f64],
         frames: usize,
     ) -> Result<Vec<words::Timed>> {
         let (Some(alignment), Some(states)) = (&self.alignment, &self.states) else {
             return Ok(Vec::new());
         };
-        let kept = cut.pieces.iter().flat_map(|piece| piece.tokens.clone());
-        let kept = kept.filter(|&i| !rules.is_stamp(written.tokens[i]));
-        let (tokens, probabilities): (Vec<u32>, Vec<f64>) = kept
-            .map(|i| (written.tokens[i], libm::exp(written.logprobs[i])))
-            .unzip();
+        let Decoding::Prompted(Prompted { end, .. }) = self.speech.decoding else {
+            return Ok(Vec::new());
+        };
+        let segments: Vec<&[u32]> = segments.iter().map(|segment| &segment.tokens[..]).collect();
         let frames_each = (self.stretch.frames / self.stretch.positions.max(1)).max(1) as usize;
         let reading = Reading {
             prompt,
-            tokens: &tokens,
-            probabilities: &probabilities,
-            end: rules.end,
+            segments: &segments,
+            probabilities,
+            end,
             language,
             states,
             heard: frames / frames_each,

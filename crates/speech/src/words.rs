@@ -153,10 +153,10 @@ pub(crate) struct Timed {
     pub(crate) probability: f64,
 }
 
-/// The words of `tokens`. `starts` has the second at which each begins, and behind them where the text ends; `probabilities` are
-/// those of the tokens.
+/// The words of `segments`, each so many tokens of a window. `starts` has the second at which each token begins, and behind them where the
+/// text ends; `probabilities` are those of the tokens.
 pub(crate) fn timed(
-    tokens: &[u32],
+    segments: &[&[u32]],
     starts: &[f64],
     probabilities: &[f64],
     language: Option<&str>,
@@ -164,7 +164,7 @@ pub(crate) fn timed(
 ) -> Vec<Timed> {
     let mut words = Vec::new();
     let mut from = 0;
-    for (text, count) in split(tokens, language, decode) {
+    for (text, count) in segments.iter().flat_map(|tokens| split(tokens, language, decode)) {
         let until = from + count;
         if let (Some(&start_s), Some(&end_s)) = (starts.get(from), starts.get(until)) {
             let sum: f64 = probabilities.get(from..until).unwrap_or_default().iter().sum();
@@ -183,7 +183,7 @@ pub(crate) fn timed(
 
 /// Words with the number of their tokens. Spaces stand before the words that they part.
 fn split(tokens: &[u32], language: Option<&str>, decode: &dyn Fn(&[u32]) -> String) -> Vec<(String, usize)> {
-    let spaced = !language.is_some_and(|code| UNSPACED.contains(&code));
+    let spaced = is_spaced(language);
     let mut words: Vec<(String, usize)> = Vec::new();
     for (text, count) in characters(tokens, decode) {
         let trimmed = text.trim();
@@ -198,6 +198,11 @@ fn split(tokens: &[u32], language: Option<&str>, decode: &dyn Fn(&[u32]) -> Stri
         }
     }
     words
+}
+
+/// Whether a language is written with spaces between its words.
+pub(crate) fn is_spaced(language: Option<&str>) -> bool {
+    !language.is_some_and(|code| UNSPACED.contains(&code))
 }
 
 /// The shortest runs of tokens that are whole characters.
@@ -220,8 +225,8 @@ fn characters(tokens: &[u32], decode: &dyn Fn(&[u32]) -> String) -> Vec<(String,
 
 /// Gives each of a window's segments its words, which move its times. `begin_s` is where the window begins; `spoken_s` where the
 /// last segment before ended, and what comes back where this window's last does.
-pub(crate) fn place(segments: &mut [Segment], words: Vec<Timed>, begin_s: f64, mut spoken_s: f64) -> f64 {
-    let (words, usual) = joined(words);
+pub(crate) fn place(segments: &mut [Segment], mut words: Vec<Timed>, begin_s: f64, mut spoken_s: f64) -> f64 {
+    let usual = shorten(&mut words);
     let mut rest = &words[..];
     for segment in segments {
         let mut tokens = 0;
@@ -233,7 +238,7 @@ pub(crate) fn place(segments: &mut [Segment], words: Vec<Timed>, begin_s: f64, m
         let (own, others) = rest.split_at(own.count());
         rest = others;
         let mut times = [segment.start_s, segment.end_s];
-        segment.words = placed(own, usual, begin_s, spoken_s, &mut times);
+        segment.words = placed(&joined(own.to_vec()), usual, begin_s, spoken_s, &mut times);
         [segment.start_s, segment.end_s] = times;
         if !own.is_empty() {
             spoken_s = segment.end_s;
@@ -249,8 +254,8 @@ struct Usual {
     most_s: f64,
 }
 
-/// Shortens words at the ends of sentences, which hold the silence there, and joins punctuation to its words.
-fn joined(mut words: Vec<Timed>) -> (Vec<Timed>, Usual) {
+/// Shortens words at the ends of sentences, which hold the silence there.
+fn shorten(words: &mut [Timed]) -> Usual {
     let mut lengths: Vec<f64> = words
         .iter()
         .map(|w| w.end_s - w.start_s)
@@ -258,27 +263,26 @@ fn joined(mut words: Vec<Timed>) -> (Vec<Timed>, Usual) {
         .collect();
     lengths.sort_unstable_by(f64::total_cmp);
     let n = lengths.len();
-    let median = if n == 0 {
-        0.0
-    } else {
-        (lengths[(n - 1) / 2] + lengths[n / 2]) / 2.0
+    let median = match n {
+        0 => 0.0,
+        _ => (lengths[(n - 1) / 2] + lengths[n / 2]) / 2.0,
     };
     let median_s = median.min(USUAL_S);
-    let usual = Usual {
-        median_s,
-        most_s: 2.0 * median_s,
-    };
-    if n > 0 {
-        for i in 1..words.len() {
-            if words[i].end_s - words[i].start_s > usual.most_s {
-                if is_one_of(&words[i].text, ENDS) {
-                    words[i].end_s = words[i].start_s + usual.most_s;
-                } else if is_one_of(&words[i - 1].text, ENDS) {
-                    words[i].start_s = words[i].end_s - usual.most_s;
-                }
+    let most_s = 2.0 * median_s;
+    for i in 1..words.len() {
+        if n > 0 && words[i].end_s - words[i].start_s > most_s {
+            if is_one_of(&words[i].text, ENDS) {
+                words[i].end_s = words[i].start_s + most_s;
+            } else if is_one_of(&words[i - 1].text, ENDS) {
+                words[i].start_s = words[i].end_s - most_s;
             }
         }
     }
+    Usual { median_s, most_s }
+}
+
+/// Joins punctuation to its words. A word keeps its own times.
+fn joined(mut words: Vec<Timed>) -> Vec<Timed> {
     let mut behind: Option<usize> = None;
     for i in (0..words.len()).rev() {
         match behind {
@@ -300,7 +304,7 @@ fn joined(mut words: Vec<Timed>) -> (Vec<Timed>, Usual) {
             _ => done.push(word),
         }
     }
-    (done, usual)
+    done
 }
 
 /// Whether a text is nothing, or one of these characters.
@@ -413,8 +417,8 @@ mod tests {
         assert_eq!(words(None), [" Well", ",", " I'm", " \"here", ".", "\""]);
         assert_eq!(words(Some("ja")), PIECES);
         let alone = vec![word(" (", 1, 0.0, 1.0), word(" x", 1, 1.0, 2.0), word(")", 1, 2.0, 3.0)];
-        assert_eq!(joined(alone).0, [word(" ( x)", 3, 1.0, 2.0)]);
-        let (joined, _) = joined(
+        assert_eq!(joined(alone), [word(" ( x)", 3, 1.0, 2.0)]);
+        let joined = joined(
             (0..)
                 .zip(split(&tokens, None, &decode))
                 .map(|(i, (text, n))| word(&text, n, f64::from(i), f64::from(i + 1)))
@@ -450,14 +454,15 @@ mod tests {
 
     #[test]
     fn silence_at_the_end_of_a_sentence_belongs_to_no_word() {
-        let words = vec![
+        let mut words = vec![
             word(" a", 1, 0.0, 0.2),
             word(" b", 1, 0.2, 0.4),
             word(".", 1, 0.4, 3.0),
             word(" c", 1, 3.0, 5.0),
             word(" d", 1, 5.0, 5.2),
         ];
-        let (words, usual) = joined(words);
+        let usual = shorten(&mut words);
+        let words = joined(words);
         assert_eq!((usual.median_s * 10.0).round(), 2.0);
         let times: Vec<f64> = words.iter().map(|w| (w.start_s * 10.0).round()).collect();
         assert_eq!(times, [0.0, 2.0, 46.0, 50.0], "{words:?}");
@@ -502,8 +507,11 @@ mod tests {
         fn words_are_the_text(tokens in prop::collection::vec(0u32..8, 0..20), spaced: bool) {
             let language = (!spaced).then_some("zh");
             let starts: Vec<f64> = (0..=tokens.len()).map(|i| i as f64 / 10.0).collect();
-            let words = timed(&tokens, &starts, &vec![0.5; tokens.len()], language, &decode);
-            let (words, _) = joined(words);
+            let (one, other) = tokens.split_at(tokens.len() / 2);
+            let words = timed(&[one, other], &starts, &vec![0.5; tokens.len()], language, &decode);
+            let until = words.iter().scan(0, |sum, w| { *sum += w.tokens; Some(*sum) });
+            prop_assert!(one.is_empty() || until.clone().any(|n| n == one.len()), "a word of two segments");
+            let words = joined(words);
             let text: String = words.iter().map(|w| w.text.as_str()).collect();
             prop_assert_eq!(text, decode(&tokens));
             prop_assert_eq!(words.iter().map(|w| w.tokens).sum::<usize>(), tokens.len());

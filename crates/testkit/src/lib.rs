@@ -1,5 +1,6 @@
 //! What tests of several crates share: seeded random tensors, comparison with a tolerance, lists of awkward sizes, tiny models
-//! written in primitive operations as importers write them, and a server that misbehaves as it is told.
+//! written in primitive operations as importers write them, a server that misbehaves as it is told, and a detector of speech
+//! that hears one tone.
 //!
 //! It may depend on `ir` and `tensor`, and only tests depend on it. It deliberately does not compute: run a model of
 //! [`tiny`] in `reference` or in the runtime.
@@ -10,6 +11,7 @@ pub mod http;
 mod layers;
 mod random;
 pub mod tiny;
+pub mod tone;
 
 pub use compare::{assert_close, difference};
 pub use layers::operations_of_layers;

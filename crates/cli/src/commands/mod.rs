@@ -14,6 +14,7 @@ mod function_bench;
 mod inspect;
 mod kernels;
 mod list;
+mod listen;
 pub(crate) mod policy;
 mod route;
 mod run;
@@ -32,6 +33,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Run(a) => return run::run(&a),
         Command::Transcribe(a) => transcribe::run(&a)?,
+        Command::Listen(a) => listen::run(&a)?,
         Command::Vad(a) => vad::run(&a)?,
         Command::Serve(a) => serve::run(&a)?,
         Command::Convert(a) => convert::run(&a)?,

@@ -1,32 +1,27 @@
 //! Writing down what is said in recordings.
 
 use super::vad;
-use crate::args::{ModelArgs, TranscribeArgs, TranscriptFormat};
+use crate::args::{HearArgs, ModelArgs, TranscribeArgs, TranscriptFormat};
 use crate::progress::{Unit, bar, spinner};
 use crate::{model, output};
 use anyhow::{Context as _, Result, bail};
 use cactus_audio::decode::{self, Limits};
 use cactus_engine::CancelToken;
 use cactus_speech::subtitles::{Cue, cues, srt, vtt};
-use cactus_speech::{Progress, SpanOptions, TranscribeOptions, Transcriber, Transcript, Vad};
+use cactus_speech::{Progress, SpanOptions, Transcriber, Transcript, Vad};
 use std::fs::File;
 use std::io::BufReader;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Transcribes one recording after the other; one that fails is named, and the others are transcribed all the same.
 pub(crate) fn run(args: &TranscribeArgs) -> Result<()> {
-    let bundle = model::bundle(&ModelArgs {
-        model: Some(args.model.clone()),
-        small: false,
-        source: args.source.clone(),
-        reconvert: args.reconvert,
-    })?;
+    let bundle = bundle(&args.hear)?;
     let loading = spinner("loading");
-    let mut transcriber = Transcriber::load(&bundle, args.threads.map(usize::from))?;
+    let mut transcriber = Transcriber::load(&bundle, args.hear.threads.map(usize::from))?;
     let vad = args
         .vad
         .as_ref()
-        .map(|name| vad::load(name, args.reconvert, args.source.offline));
+        .map(|name| vad::load(name, args.hear.reconvert, args.hear.source.offline));
     loading.finish_and_clear();
     let mut vad = vad.transpose()?;
     if let Some(vad) = &vad
@@ -53,6 +48,15 @@ pub(crate) fn run(args: &TranscribeArgs) -> Result<()> {
     }
 }
 
+pub(super) fn bundle(hear: &HearArgs) -> Result<PathBuf> {
+    model::bundle(&ModelArgs {
+        model: Some(hear.model.clone()),
+        small: false,
+        source: hear.source.clone(),
+        reconvert: hear.reconvert,
+    })
+}
+
 fn one(transcriber: &mut Transcriber, vad: Option<&mut Vad>, file: &Path, args: &TranscribeArgs) -> Result<()> {
     let named = || format!("`{}` cannot be transcribed", file.display());
     let source = BufReader::new(File::open(file).with_context(named)?);
@@ -61,16 +65,7 @@ fn one(transcriber: &mut Transcriber, vad: Option<&mut Vad>, file: &Path, args: 
     if several && args.format == TranscriptFormat::Text {
         output::line(format!("# {}", file.display()));
     }
-    let options = TranscribeOptions {
-        language: args.language.clone(),
-        translate: args.translate,
-        carry_tokens: args.carry,
-        words: args.words,
-        beams: usize::from(args.beams),
-        initial_prompt: args.prompt.clone(),
-        hotwords: args.hotwords.clone(),
-        ..TranscribeOptions::default()
-    };
+    let options = args.hear.options();
     let seconds = samples.len() as f64 / f64::from(transcriber.sample_rate_hz());
     let found = SpanOptions {
         threshold: args.vad_threshold,
@@ -115,6 +110,6 @@ fn json(file: &Path, transcript: &Transcript) -> serde_json::Value {
 }
 
 /// `[00:01:02.340 --> 00:01:05.000] What is said`.
-fn line(cue: &Cue<'_>) -> String {
+pub(super) fn line(cue: &Cue<'_>) -> String {
     format!("[{}] {}", cue.times('.'), cue.text)
 }

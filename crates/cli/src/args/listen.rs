@@ -1,0 +1,44 @@
+//! Options of `cactus listen`.
+
+use super::HearArgs;
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+/// How live text is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "lowercase")]
+pub(crate) enum LiveFormat {
+    /// A line for each phrase once it is final; on a terminal, below it what is said right now
+    Text,
+    /// A line of JSON for everything that happens
+    Json,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListenArgs {
+    /// A recording to listen to as if it came live, or `-` for samples on standard input: 16 bits, little-endian, mono, as many a
+    /// second as the model takes (16,000) [default: the microphone]
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) hear: HearArgs,
+    /// The model that finds speech (see `cactus vad`)
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) vad: String,
+    /// Speech begins at this probability. Lower it where speech is missed
+    #[arg(long, value_name = "PROBABILITY", default_value_t = 0.5)]
+    pub(crate) vad_threshold: f64,
+    /// Write a phrase again after so many milliseconds of it; 0 writes it once, when it is over
+    #[arg(long, value_name = "MS", default_value_t = 1000)]
+    pub(crate) step_ms: u32,
+    /// Silence that ends a phrase, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 500)]
+    pub(crate) silence_ms: u32,
+    /// How to write what is said
+    #[arg(long, value_enum, default_value_t = LiveFormat::Text)]
+    pub(crate) format: LiveFormat,
+    /// Program that records from the microphone, with its options; it writes samples to its standard output
+    /// [default: arecord, parecord, sox or ffmpeg, whichever is there]
+    #[arg(long, value_name = "COMMAND", conflicts_with = "file")]
+    pub(crate) recorder: Option<String>,
+}

@@ -1,0 +1,540 @@
+//! Live speech: sound comes in pieces of any size, and text comes while somebody speaks.
+//!
+//! A [`Vad`] cuts the sound into phrases. While one is spoken it is written again and again, each time with the last text as a
+//! draft that is verified in one pass; what two texts in a row agree on is committed (LocalAgreement-2, Macháček et al. 2023,
+//! arXiv 2307.14743), and everything later continues it. When the phrase ends, its text is final.
+//!
+//! Everything happens at fixed places of the sound, so no event depends on how the sound was cut into pieces, nor on how fast
+//! the machine is.
+
+use crate::phrases::{Change, Limits, Phrases};
+use crate::prompt::Prompts;
+use crate::prompted::{Window, continued, repeats};
+use crate::rules::Rules;
+use crate::words::{self, is_spaced};
+use crate::{Error, Result, Segment, TranscribeOptions, Transcriber, Vad};
+use cactus_engine::CancelToken;
+use serde::Serialize;
+use std::collections::VecDeque;
+
+/// Sound before a phrase that belongs to it, in milliseconds: first consonants are quiet.
+const BEFORE_MS: u32 = 400;
+/// Less speech is no phrase.
+const LEAST_MS: u32 = 250;
+/// Longest phrase, in seconds.
+const MOST_S: f64 = 25.0;
+/// How far the probability may fall below the threshold within a phrase.
+const LOWER: f64 = 0.15;
+
+/// How live speech is written down.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StreamOptions {
+    /// How each phrase is transcribed. The text before, which `carry_tokens` keeps, is that of the phrases before.
+    pub transcribe: TranscribeOptions,
+    /// New sound after which a phrase is written again while it is spoken, in milliseconds; with 0 only finals come. Default 1000.
+    pub step_ms: u32,
+    /// Silence that ends a phrase, in milliseconds. Default 500.
+    pub silence_ms: u32,
+    /// Longer phrases are cut, in seconds, at their longest silence. At most the window of the model, and by default that or 25.
+    pub most_s: Option<f64>,
+    /// Probability at which speech begins, from 0 to 1. Default 0.5.
+    pub threshold: f64,
+}
+
+impl Default for StreamOptions {
+    fn default() -> Self {
+        StreamOptions {
+            transcribe: TranscribeOptions::default(),
+            step_ms: 1000,
+            silence_ms: 500,
+            most_s: None,
+            threshold: 0.5,
+        }
+    }
+}
+
+/// Why a phrase is final.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FinalReason {
+    /// Nobody speaks any more.
+    Silence,
+    /// It became too long.
+    Length,
+    /// The sound is over.
+    End,
+}
+
+/// What happens in live speech. Times are in seconds from the beginning of the sound.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum StreamEvent {
+    /// Somebody begins to speak.
+    SpeechStart {
+        /// Number of the phrase, from 0.
+        id: usize,
+        /// When.
+        start_s: f64,
+    },
+    /// What is said so far.
+    Partial {
+        /// Number of the phrase.
+        id: usize,
+        /// Text that stays: each event of the phrase has the one before and perhaps more, and so has its final text.
+        committed: String,
+        /// Text after it that may still change.
+        volatile: String,
+        /// Up to where the sound was heard.
+        until_s: f64,
+    },
+    /// What was said. Nothing of it changes any more.
+    Final {
+        /// The text; its `id` is that of the phrase.
+        segment: Segment,
+        /// Code of the language; `None` of a model that knows only one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        language: Option<String>,
+        /// Why now.
+        reason: FinalReason,
+    },
+    /// The phrase is over, with a final text or without: noise has none.
+    SpeechEnd {
+        /// Number of the phrase.
+        id: usize,
+        /// When.
+        end_s: f64,
+    },
+}
+
+/// Live speech on its way. It holds no model that writes: one [`Transcriber`] can serve several streams by turns.
+#[derive(Debug)]
+pub struct Stream {
+    options: StreamOptions,
+    vad: Vad,
+    phrases: Phrases,
+    /// Samples of silence that end a phrase.
+    silence: usize,
+    prompts: Prompts,
+    /// At the beginning of a text, and behind it.
+    rules: [Rules; 2],
+    /// Samples of the chunk that is not whole, and before them the end of the silence.
+    pending: Vec<f32>,
+    before: VecDeque<f32>,
+    before_samples: usize,
+    /// Samples up to the end of the last whole chunk.
+    heard: u64,
+    next_id: usize,
+    phrase: Option<Phrase>,
+    spoken_s: f64,
+    probabilities: Vec<f32>,
+}
+
+/// The phrase that is spoken.
+#[derive(Debug, Default)]
+struct Phrase {
+    id: usize,
+    /// Where it begins, in samples.
+    start: u64,
+    samples: Vec<f32>,
+    /// How many of them lie before the chunk in which it begins.
+    lead: usize,
+    language: Option<String>,
+    /// Tokens that stay, and their log-probabilities.
+    committed: Vec<u32>,
+    logprobs: Vec<f64>,
+    /// The last text behind them.
+    draft: Vec<u32>,
+    /// Samples of the phrase after which it is written again.
+    next: usize,
+}
+
+impl Stream {
+    /// Sound that `vad` cuts into phrases and `transcriber` writes down; both take the same samples a second.
+    ///
+    /// # Errors
+    /// Options that the model does not have, or that make no sense; models that do not go together.
+    pub fn new(transcriber: &mut Transcriber, mut vad: Vad, options: StreamOptions) -> Result<Stream> {
+        let (rate, found) = (transcriber.sample_rate_hz(), vad.sample_rate_hz());
+        if rate != found {
+            return Err(Error::Option(format!(
+                "the model that finds speech takes {found} samples a second and the one that writes {rate}; they should take as many"
+            )));
+        }
+        let window_s = transcriber.seconds(transcriber.stretch.frames as usize);
+        let most_s = options.most_s.unwrap_or(MOST_S.min(window_s));
+        if !(most_s >= 1.0_f64.min(window_s) && most_s <= window_s) {
+            let found = most_s;
+            return Err(Error::Option(format!(
+                "`most_s` should be from 1 to {window_s}, the window of the model, found {found}"
+            )));
+        }
+        if !(0.0..=1.0).contains(&options.threshold) {
+            let found = options.threshold;
+            return Err(Error::Option(format!(
+                "`threshold` should be from 0 to 1, found {found}"
+            )));
+        }
+        let prompts = transcriber.prepare(&options.transcribe)?;
+        let rules = Rules::of(prompts.prompted()).without_times();
+        let chunk = vad.chunk_samples();
+        let chunks = |ms: f64| ((ms * f64::from(rate) / 1000.0 / chunk as f64).ceil() as usize).max(1);
+        let limits = Limits {
+            threshold: options.threshold,
+            lower: (options.threshold - LOWER).max(0.01),
+            silence: chunks(options.silence_ms.into()),
+            least: chunks(LEAST_MS.into()),
+            // Room for the sound before.
+            most: ((most_s * f64::from(rate)) as usize / chunk)
+                .saturating_sub(chunks(BEFORE_MS.into()))
+                .max(2),
+        };
+        vad.reset();
+        Ok(Stream {
+            rules: [rules.clone(), rules.continued()],
+            phrases: Phrases::new(limits),
+            silence: limits.silence * chunk,
+            prompts,
+            pending: Vec::with_capacity(chunk),
+            before: VecDeque::new(),
+            before_samples: (u64::from(rate) * u64::from(BEFORE_MS) / 1000) as usize,
+            heard: 0,
+            next_id: 0,
+            phrase: None,
+            spoken_s: 0.0,
+            probabilities: Vec::new(),
+            options,
+            vad,
+        })
+    }
+
+    /// Takes samples: mono, from -1 to 1, [`Transcriber::sample_rate_hz`] of them a second, as many as there are. `transcriber` is the
+    /// one that the stream was made for.
+    ///
+    /// # Errors
+    /// A sample that is no number, or far beyond 1: nothing was taken then. After `cancel`, the phrase is lost.
+    pub fn push(
+        &mut self,
+        transcriber: &mut Transcriber,
+        samples: &[f32],
+        cancel: &CancelToken,
+        each: &mut dyn FnMut(StreamEvent),
+    ) -> Result<()> {
+        let mut probabilities = std::mem::take(&mut self.probabilities);
+        probabilities.clear();
+        probabilities.extend_from_slice(self.vad.push(samples)?);
+        let mut rest = samples;
+        let chunk = self.vad.chunk_samples();
+        let mut done = Ok(());
+        for &probability in &probabilities {
+            let (now, later) = rest.split_at(chunk - self.pending.len());
+            self.pending.extend_from_slice(now);
+            rest = later;
+            let whole = std::mem::take(&mut self.pending);
+            done = done.and_then(|()| self.chunk(transcriber, &whole, probability, cancel, each));
+            self.pending = whole;
+            self.pending.clear();
+        }
+        self.pending.extend_from_slice(rest);
+        self.probabilities = probabilities;
+        done
+    }
+
+    /// The sound is over: what is spoken becomes final. A new one may begin after it.
+    ///
+    /// # Errors
+    /// After `cancel`.
+    pub fn finish(
+        &mut self,
+        transcriber: &mut Transcriber,
+        cancel: &CancelToken,
+        each: &mut dyn FnMut(StreamEvent),
+    ) -> Result<()> {
+        let rest = std::mem::take(&mut self.pending);
+        self.heard += rest.len() as u64;
+        let is_speech = self.phrases.finish();
+        self.vad.reset();
+        self.before.clear();
+        let Some(mut phrase) = self.phrase.take() else {
+            return Ok(());
+        };
+        phrase.samples.extend_from_slice(&rest);
+        if is_speech {
+            self.close(transcriber, &mut phrase, FinalReason::End, cancel, each)?;
+        }
+        each(StreamEvent::SpeechEnd {
+            id: phrase.id,
+            end_s: self.seconds(self.heard),
+        });
+        Ok(())
+    }
+
+    fn seconds(&self, samples: u64) -> f64 {
+        samples as f64 / f64::from(self.vad.sample_rate_hz())
+    }
+
+    fn chunk(
+        &mut self,
+        transcriber: &mut Transcriber,
+        samples: &[f32],
+        probability: f32,
+        cancel: &CancelToken,
+        each: &mut dyn FnMut(StreamEvent),
+    ) -> Result<()> {
+        let change = self.phrases.push(f64::from(probability));
+        if change == Change::Begin {
+            let before = self.before.len() as u64;
+            let samples = self.before.drain(..).collect();
+            self.begin(self.heard - before, samples, before as usize, each);
+        }
+        self.heard += samples.len() as u64;
+        let Some(phrase) = &mut self.phrase else {
+            let surplus = (self.before.len() + samples.len()).saturating_sub(self.before_samples);
+            self.before.extend(samples);
+            self.before.drain(..surplus.min(self.before.len()));
+            return Ok(());
+        };
+        phrase.samples.extend_from_slice(samples);
+        match change {
+            Change::End | Change::Drop => {
+                let Some(mut phrase) = self.phrase.take() else {
+                    return Ok(());
+                };
+                let closed = match change {
+                    Change::End => self.close(transcriber, &mut phrase, FinalReason::Silence, cancel, each),
+                    _ => Ok(()),
+                };
+                each(StreamEvent::SpeechEnd {
+                    id: phrase.id,
+                    end_s: self.seconds(self.heard - self.silence as u64),
+                });
+                // The silence may be the beginning of what comes.
+                let kept = self.silence.min(self.before_samples).min(phrase.samples.len());
+                self.before.extend(&phrase.samples[phrase.samples.len() - kept..]);
+                closed
+            }
+            Change::Cut(chunks) => {
+                let Some(mut phrase) = self.phrase.take() else {
+                    return Ok(());
+                };
+                let at = (phrase.lead + chunks * samples.len()).min(phrase.samples.len());
+                let later = phrase.samples.split_off(at);
+                let start = phrase.start + at as u64;
+                let closed = self.close(transcriber, &mut phrase, FinalReason::Length, cancel, each);
+                each(StreamEvent::SpeechEnd {
+                    id: phrase.id,
+                    end_s: self.seconds(start),
+                });
+                self.begin(start, later, 0, each);
+                closed
+            }
+            Change::None | Change::Begin => self.step(transcriber, cancel, each),
+        }
+    }
+
+    fn begin(&mut self, start: u64, samples: Vec<f32>, lead: usize, each: &mut dyn FnMut(StreamEvent)) {
+        let id = self.next_id;
+        self.next_id += 1;
+        each(StreamEvent::SpeechStart {
+            id,
+            start_s: self.seconds(start + lead as u64),
+        });
+        self.phrase = Some(Phrase {
+            id,
+            start,
+            lead,
+            next: samples.len() + self.step_samples(),
+            samples,
+            ..Phrase::default()
+        });
+    }
+
+    fn step_samples(&self) -> usize {
+        let rate = u64::from(self.vad.sample_rate_hz());
+        (rate * u64::from(self.options.step_ms) / 1000) as usize
+    }
+
+    /// Writes the phrase so far, where enough was said since the last time.
+    fn step(
+        &mut self,
+        transcriber: &mut Transcriber,
+        cancel: &CancelToken,
+        each: &mut dyn FnMut(StreamEvent),
+    ) -> Result<()> {
+        let step = self.step_samples();
+        let is_due = |phrase: &mut Phrase| step > 0 && phrase.samples.len() >= phrase.next;
+        let Some(mut phrase) = self.phrase.take_if(is_due) else {
+            return Ok(());
+        };
+        phrase.next = phrase.samples.len() + step;
+        let written = self.write(transcriber, &mut phrase, cancel);
+        let event = StreamEvent::Partial {
+            id: phrase.id,
+            committed: transcriber.tokenizer.decode(&phrase.committed, true),
+            volatile: transcriber.tokenizer.decode(&phrase.draft, true),
+            until_s: self.seconds(self.heard),
+        };
+        self.phrase = Some(phrase);
+        written.map(|()| each(event))
+    }
+
+    /// Commits what the text before and that of now agree on, but for the last word, which may not be whole.
+    fn write(&mut self, transcriber: &mut Transcriber, phrase: &mut Phrase, cancel: &CancelToken) -> Result<()> {
+        transcriber.hear(&phrase.samples, false)?;
+        self.find_language(transcriber, phrase)?;
+        let prompt = [self.prompts.before(), self.prompt(phrase)].concat();
+        let most = transcriber.most_tokens().saturating_sub(phrase.committed.len());
+        let hypotheses = &mut transcriber.hypotheses;
+        let text = continued(hypotheses, &prompt, &phrase.draft, self.rules(phrase), most, cancel)?;
+        let decode = |tokens: &[u32]| transcriber.tokenizer.decode(tokens, true);
+        let agreed = match repeats(&decode(&text.tokens)) {
+            true => 0,
+            false => agreed(&phrase.draft, &text.tokens, phrase.language.as_deref(), &decode),
+        };
+        phrase.committed.extend_from_slice(&text.tokens[..agreed]);
+        phrase.logprobs.extend_from_slice(&text.logprobs[..agreed]);
+        phrase.draft = text.tokens[agreed..].to_vec();
+        Ok(())
+    }
+
+    /// What the decoder continues: language and task, and the text that stays.
+    fn prompt(&self, phrase: &Phrase) -> Vec<u32> {
+        let mut prompt = self.prompts.start_without_times(phrase.language.as_deref());
+        prompt.extend_from_slice(&phrase.committed);
+        prompt
+    }
+
+    fn rules(&self, phrase: &Phrase) -> &Rules {
+        &self.rules[usize::from(!phrase.committed.is_empty())]
+    }
+
+    /// The language of the phrase, unless there is text in it that stays.
+    fn find_language(&self, transcriber: &mut Transcriber, phrase: &mut Phrase) -> Result<()> {
+        let given = &self.options.transcribe.language;
+        if given.is_some() {
+            phrase.language.clone_from(given);
+        } else if phrase.committed.is_empty() && !self.prompts.prompted().languages.is_empty() {
+            phrase.language = transcriber.language(self.prompts.prompted())?;
+        }
+        Ok(())
+    }
+
+    /// Writes the final text of a phrase.
+    fn close(
+        &mut self,
+        transcriber: &mut Transcriber,
+        phrase: &mut Phrase,
+        reason: FinalReason,
+        cancel: &CancelToken,
+        each: &mut dyn FnMut(StreamEvent),
+    ) -> Result<()> {
+        let options = &self.options.transcribe;
+        transcriber.prepare(options)?;
+        let frames = transcriber.hear(&phrase.samples, options.words)?;
+        self.find_language(transcriber, phrase)?;
+        let before = self.prompts.before();
+        let prompt = self.prompt(phrase);
+        let written = Window {
+            most_tokens: transcriber.most_tokens().saturating_sub(phrase.committed.len()).max(1),
+            hypotheses: &mut transcriber.hypotheses,
+            tokenizer: &transcriber.tokenizer,
+            rules: self.rules(phrase),
+            start: before.len(),
+            prompt: &[before, prompt].concat(),
+            no_speech: self.prompts.prompted().no_speech,
+            beams: options.beams,
+            temperature: options.temperature,
+            cancel,
+        }
+        .write()?;
+        if phrase.committed.is_empty() && written.is_silent() {
+            self.prompts.pause();
+            return Ok(());
+        }
+        let known: f64 = phrase.logprobs.iter().sum();
+        let new = written.mean_logprob * (written.tokens.len() + 1) as f64;
+        let tokens = [&phrase.committed[..], &written.tokens].concat();
+        let (start_s, end_s) = (
+            self.seconds(phrase.start),
+            self.seconds(phrase.start + phrase.samples.len() as u64),
+        );
+        let mut segment = [Segment {
+            id: phrase.id,
+            start_s: start_s + self.seconds(phrase.lead as u64),
+            end_s: match reason {
+                FinalReason::Silence => end_s - self.seconds(self.silence as u64),
+                _ => end_s,
+            },
+            text: transcriber.tokenizer.decode(&tokens, true),
+            mean_logprob: (known + new) / (tokens.len() + 1) as f64,
+            no_speech: written.no_speech,
+            temperature: written.temperature,
+            compression: written.compression,
+            window_s: start_s,
+            words: Vec::new(),
+            tokens,
+        }];
+        if options.words {
+            let language = phrase.language.as_deref();
+            let logprobs = phrase.logprobs.iter().chain(&written.logprobs);
+            let probabilities: Vec<f64> = logprobs.map(|&l| libm::exp(l)).collect();
+            let prompt = self.prompts.start_without_times(language);
+            let words = transcriber.words(&prompt, language, &segment, &probabilities, frames)?;
+            self.spoken_s = words::place(&mut segment, words, start_s, self.spoken_s);
+        }
+        if segment[0].text.trim().is_empty() {
+            return Ok(());
+        }
+        self.prompts.add(&segment, written.temperature);
+        let [segment] = segment;
+        each(StreamEvent::Final {
+            segment,
+            language: phrase.language.clone(),
+            reason,
+        });
+        Ok(())
+    }
+}
+
+impl Transcriber {
+    /// Lets the model hear one window, and says how many of its frames have sound.
+    fn hear(&mut self, samples: &[f32], words: bool) -> Result<usize> {
+        let features = self.frontend.extract(samples)?;
+        let window = self.stretch.frames as usize;
+        self.listen(features.channels_first(0, window), features.bins, words)?;
+        Ok(features.valid_frames.min(window))
+    }
+}
+
+/// How many tokens two texts in a row begin with alike, up to the beginning of a word of the second.
+fn agreed(before: &[u32], now: &[u32], language: Option<&str>, decode: &dyn Fn(&[u32]) -> String) -> usize {
+    let common = before.iter().zip(now).take_while(|(a, b)| a == b).count();
+    let begins_word = |at: usize| match is_spaced(language) {
+        true => decode(&now[at..=at]).starts_with(' '),
+        false => !decode(&now[..at]).ends_with(char::REPLACEMENT_CHARACTER),
+    };
+    let places = (1..=common).rev().filter(|&at| at < now.len());
+    places.into_iter().find(|&at| begins_word(at)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_two_texts_agree_on_is_committed_up_to_the_last_word() {
+        let pieces = [" a", " b", "c", " d", "x"];
+        let decode = |tokens: &[u32]| tokens.iter().map(|&t| pieces[t as usize]).collect::<String>();
+        for (before, now, spaced, unspaced) in [
+            (&[][..], &[0, 1][..], 0, 0),
+            (&[0, 1, 2], &[0, 1, 2], 1, 2),
+            (&[0, 1, 2], &[0, 1, 2, 3], 3, 3),
+            (&[0, 1, 2, 3], &[0, 1, 4, 3], 1, 2),
+            (&[0, 1, 2, 3], &[4], 0, 0),
+            (&[0, 1], &[], 0, 0),
+        ] {
+            assert_eq!(agreed(before, now, Some("de"), &decode), spaced, "{before:?} {now:?}");
+            assert_eq!(agreed(before, now, Some("ja"), &decode), unspaced, "{before:?} {now:?}");
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Live speech: with a tiny Whisper of random weights, and a detector whose weights are made so that it hears one tone; and with the
+//! real models (`whisper-tiny.en` and `silero-vad` of `scripts/fetch_models.py`, where `CACTUS_TEST_MODELS` points to).
+#![allow(clippy::print_stderr, reason = "a skipped test must be seen")]
+
+use cactus_audio::decode::{Limits, load};
+use cactus_engine::CancelToken;
+use cactus_import::{ConvertOptions, convert};
+use cactus_speech::{ErrorKind, FinalReason, Stream, StreamEvent, StreamOptions, TranscribeOptions, Transcriber, Vad};
+use cactus_testkit::tone::{self, RATE, sound};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+fn here(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn bundle(folder: &Path, name: &str, source: &Path) -> PathBuf {
+    let path = folder.join(name);
+    convert(source, &path, &ConvertOptions::default(), &mut |_, _| {}).unwrap();
+    path
+}
+
+struct Models {
+    _folder: tempfile::TempDir,
+    transcriber: Transcriber,
+    vad: PathBuf,
+}
+
+fn models(threads: usize) -> Models {
+    let folder = tempfile::tempdir().unwrap();
+    let whisper = bundle(folder.path(), "whisper", &here("../../golden/speech/whisper"));
+    Models {
+        transcriber: Transcriber::load(&whisper, Some(threads)).unwrap(),
+        vad: bundle(folder.path(), "vad", &tone::write_detector(folder.path()).unwrap()),
+        _folder: folder,
+    }
+}
+
+/// The window of the tiny model is one second long.
+fn options() -> StreamOptions {
+    StreamOptions {
+        transcribe: TranscribeOptions {
+            // In a language without spaces, characters are committed.
+            language: Some("zh".to_owned()),
+            words: true,
+            ..TranscribeOptions::default()
+        },
+        step_ms: 100,
+        silence_ms: 200,
+        most_s: Some(1.0),
+        ..StreamOptions::default()
+    }
+}
+
+/// All events of a sound that comes in pieces of these sizes, over and over.
+fn events(models: &mut Models, options: &StreamOptions, samples: &[f32], sizes: &[usize]) -> Vec<StreamEvent> {
+    let (cancel, mut found) = (CancelToken::new(), Vec::new());
+    let vad = Vad::load(&models.vad, 1).unwrap();
+    let mut stream = Stream::new(&mut models.transcriber, vad, options.clone()).unwrap();
+    let (mut rest, mut sizes) = (samples, sizes.iter().cycle());
+    while !rest.is_empty() {
+        let (now, later) = rest.split_at((*sizes.next().unwrap()).min(rest.len()));
+        stream
+            .push(&mut models.transcriber, now, &cancel, &mut |e| found.push(e))
+            .unwrap();
+        rest = later;
+    }
+    stream
+        .finish(&mut models.transcriber, &cancel, &mut |e| found.push(e))
+        .unwrap();
+    found
+}
+
+#[test]
+fn events_do_not_depend_on_pushes_and_committed_text_only_grows() {
+    let mut models_of_one = models(1);
+    // A phrase, one that is too long, a click, and one that the end cuts.
+    let samples = sound(&[(0.5, 0.3), (0.6, 2.2), (0.6, 0.05), (0.6, 0.5)]);
+    let all = events(&mut models_of_one, &options(), &samples, &[samples.len()]);
+    for sizes in [&[1000][..], &[1, 511, 7, 4000], &[512], &[20_000, 3]] {
+        assert_eq!(
+            events(&mut models_of_one, &options(), &samples, sizes),
+            all,
+            "{sizes:?}"
+        );
+    }
+    assert_eq!(
+        events(&mut models(3), &options(), &samples, &[777]),
+        all,
+        "three threads"
+    );
+
+    let (mut committed, mut open, mut ended, mut partials, mut kept) = (String::new(), None, 0.0, 0, 0);
+    let mut reasons = Vec::new();
+    for event in &all {
+        match event {
+            StreamEvent::SpeechStart { id, start_s } => {
+                assert!(open.is_none() && *start_s >= ended, "{event:?}");
+                (open, committed) = (Some(*id), String::new());
+            }
+            StreamEvent::Partial { id, committed: now, .. } => {
+                assert!(open == Some(*id) && now.starts_with(&committed), "{event:?}");
+                kept += now.len() - committed.len();
+                committed.clone_from(now);
+                partials += 1;
+            }
+            StreamEvent::Final {
+                segment,
+                reason,
+                language,
+            } => {
+                assert!(
+                    open == Some(segment.id) && segment.text.starts_with(&committed),
+                    "{event:?}"
+                );
+                assert_eq!(language.as_deref(), Some("zh"));
+                let words: String = segment.words.iter().map(|w| w.text.as_str()).collect();
+                assert_eq!(words, segment.text);
+                assert!(segment.start_s >= ended - 0.4 && segment.end_s <= samples.len() as f64 / RATE as f64);
+                reasons.push(*reason);
+            }
+            StreamEvent::SpeechEnd { id, end_s } => {
+                assert_eq!(open.take(), Some(*id));
+                assert!(*end_s >= ended, "{event:?}");
+                ended = *end_s;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(open.is_none() && partials >= 10 && kept > 0, "{all:?}");
+    assert!(
+        reasons.starts_with(&[FinalReason::Silence, FinalReason::Length]),
+        "{reasons:?}"
+    );
+    assert_eq!(reasons.last(), Some(&FinalReason::End));
+    let click = all
+        .iter()
+        .filter(|e| matches!(e, StreamEvent::SpeechStart { .. }))
+        .count();
+    let finals = reasons.len();
+    assert_eq!(click, finals + 1, "the click begins and has no text: {all:?}");
+}
+
+#[test]
+fn silence_and_noise_have_no_events() {
+    let mut models = models(1);
+    let mut state = 1u32;
+    let noise: Vec<f32> = (0..20 * RATE)
+        .map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as f32 / (1 << 24) as f32 * 0.02 - 0.01
+        })
+        .collect();
+    assert!(events(&mut models, &options(), &noise, &[1600]).is_empty());
+    assert!(events(&mut models, &options(), &[], &[1]).is_empty());
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let mut models = models(1);
+    let mut refused = |options: StreamOptions| {
+        let vad = Vad::load(&models.vad, 1).unwrap();
+        Stream::new(&mut models.transcriber, vad, options).unwrap_err()
+    };
+    let with = |most_s, threshold, language: &str| {
+        let mut options = options();
+        (options.most_s, options.threshold) = (Some(most_s), threshold);
+        options.transcribe.language = Some(language.to_owned());
+        options
+    };
+    for (options, expected) in [
+        (with(1.5, 0.5, "de"), "`most_s`"),
+        (with(f64::NAN, 0.5, "de"), "`most_s`"),
+        (with(1.0, 7.0, "de"), "`threshold`"),
+        (with(1.0, 0.5, "xx"), "`xx`"),
+    ] {
+        let error = refused(options);
+        assert_eq!(error.kind(), ErrorKind::Option);
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let slow = bundle(folder.path(), "slow", &here("../../golden/speech/silero_vad"));
+    let slow = Vad::load(&slow, 1).unwrap();
+    let error = Stream::new(&mut models.transcriber, slow, options()).unwrap_err();
+    assert!(error.to_string().contains("2000"), "{error}");
+
+    let vad = Vad::load(&models.vad, 1).unwrap();
+    let mut stream = Stream::new(&mut models.transcriber, vad, options()).unwrap();
+    let cancel = CancelToken::new();
+    let bad = stream.push(&mut models.transcriber, &[0.0, f32::NAN], &cancel, &mut |_| {});
+    assert_eq!(bad.unwrap_err().kind(), ErrorKind::Sound);
+    cancel.cancel();
+    let stopped = stream.push(&mut models.transcriber, &sound(&[(0.0, 0.9)]), &cancel, &mut |_| {});
+    assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Cancelled);
+}
+
+#[test]
+fn whisper_and_silero_write_while_somebody_speaks() {
+    let cache = std::env::var_os("CACTUS_TEST_MODELS").map(PathBuf::from);
+    let sources = cache.map(|c| (c.join("whisper-tiny.en"), c.join("silero-vad")));
+    let Some((whisper, silero)) = sources.filter(|(w, s)| w.join("model.bin").is_file() && s.is_dir()) else {
+        eprintln!(
+            "SKIPPED: CACTUS_TEST_MODELS has no whisper-tiny.en and silero-vad; scripts/fetch_models.py fetches them"
+        );
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let mut models = Models {
+        transcriber: Transcriber::load(&bundle(folder.path(), "whisper", &whisper), None).unwrap(),
+        vad: bundle(folder.path(), "vad", &silero.join("silero_vad_16k.safetensors")),
+        _folder: folder,
+    };
+    let file = File::open(here("tests/files/jfk.opus")).unwrap();
+    let samples = load(file, RATE as u32, Limits::default()).unwrap();
+    let found = events(&mut models, &StreamOptions::default(), &samples, &[1600]);
+    let finals: Vec<&str> = found
+        .iter()
+        .filter_map(|e| match e {
+            StreamEvent::Final { segment, .. } => Some(segment.text.as_str()),
+            _ => None,
+        })
+        .collect();
+    let text = finals.concat().to_lowercase();
+    for said in [
+        "fellow americans",
+        "ask not what your country can do for you",
+        "ask what you can do for your country",
+    ] {
+        assert!(text.contains(said), "{text}");
+    }
+    let committed = found
+        .iter()
+        .any(|e| matches!(e, StreamEvent::Partial { committed, .. } if committed.len() > 10));
+    assert!(committed, "{found:?}");
+}
