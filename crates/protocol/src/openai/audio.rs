@@ -592,7 +592,8 @@ mod tests {
     #[test]
     fn wrong_fields_are_named_with_what_was_found() {
         let long = "x".repeat(MAX_TEXT + 1);
-        let cases: [(&[(&str, &str)], &str, &str); 17] = [
+        type Given<'a> = &'a [(&'a str, &'a str)];
+        let cases: [(Given<'_>, &str, &str); 17] = [
             (&[], "file", "no field at all"),
             (&[("model", "x")], "file", "`model`"),
             (&[("file", "")], "file", "no bytes"),
