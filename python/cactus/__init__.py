@@ -24,6 +24,12 @@ _HOMES = {
     "Score": "answer",
     "Source": "answer",
     "ToolCall": "answer",
+    "Transcriber": "hear",
+    "Transcript": "hear",
+    "Segment": "hear",
+    "Word": "hear",
+    "Vad": "hear",
+    "Span": "hear",
     "Policy": "policy",
     "Question": "policy",
     "Progress": "progress",
@@ -70,6 +76,12 @@ if TYPE_CHECKING:
     from .errors import StorageError as StorageError
     from .errors import UnsupportedError as UnsupportedError
     from .habits import pipeline as pipeline
+    from .hear import Segment as Segment
+    from .hear import Span as Span
+    from .hear import Transcriber as Transcriber
+    from .hear import Transcript as Transcript
+    from .hear import Vad as Vad
+    from .hear import Word as Word
     from .model import Model as Model
     from .policy import Policy as Policy
     from .policy import Question as Question

@@ -48,6 +48,58 @@ class Model:
     def closed(self) -> bool: ...
 
 @final
+class Transcriber:
+    @staticmethod
+    def open(path: str | os.PathLike[str], threads: int | None) -> Transcriber: ...
+    @property
+    def languages(self) -> list[str]: ...
+    @property
+    def sample_rate(self) -> int: ...
+    def begin(
+        self,
+        sound: tuple[Input, int] | str | os.PathLike[str],
+        *,
+        language: str | None,
+        translate: bool,
+        words: bool,
+        prompt: str,
+        hotwords: Sequence[str],
+        beams: int,
+        carry_tokens: int,
+        temperature: float,
+    ) -> Hearing: ...
+    def detect_language(self, sound: tuple[Input, int] | str | os.PathLike[str]) -> list[tuple[str, float]]: ...
+    def close(self) -> None: ...
+
+@final
+class Hearing:
+    def next(self) -> str | None: ...
+    def cancel(self) -> None: ...
+
+@final
+class Vad:
+    @staticmethod
+    def open(path: str | os.PathLike[str]) -> Vad: ...
+    @property
+    def sample_rate(self) -> int: ...
+    @property
+    def chunk_samples(self) -> int: ...
+    def spans(
+        self,
+        sound: tuple[Input, int] | str | os.PathLike[str],
+        *,
+        threshold: float,
+        neg_threshold: float | None,
+        min_speech_ms: int,
+        max_speech_s: float | None,
+        min_silence_ms: int,
+        pad_ms: int,
+    ) -> list[tuple[int, int]]: ...
+    def push(self, samples: Input) -> list[float]: ...
+    def finish(self) -> float | None: ...
+    def reset(self) -> None: ...
+
+@final
 class Policy:
     @staticmethod
     def open(

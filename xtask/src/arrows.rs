@@ -83,7 +83,8 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     (
         "python",
         &[
-            "base", "bundle", "tensor", "passes", "runtime", "engine", "hub", "store", "protocol", "router",
+            "base", "bundle", "tensor", "audio", "passes", "runtime", "engine", "speech", "hub", "store", "protocol",
+            "router",
         ],
     ),
     (

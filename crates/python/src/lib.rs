@@ -11,12 +11,13 @@
 //!   a busy interpreter delays no other answer and an interpreter that ends finds nobody inside it.
 //! - A process that was forked has none of the threads; every function says so instead of waiting for them.
 //!
-//! It may depend on `store`, `router`, `protocol`, `engine` and what is below them. It deliberately serves no HTTP.
+//! It may depend on `store`, `router`, `protocol`, `speech`, `engine` and what is below them. It deliberately serves no HTTP.
 
 mod array;
 mod dlpack;
 mod errors;
 mod function;
+mod hear;
 mod live;
 mod model;
 mod policy;
@@ -39,6 +40,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<policy::Policy>()?;
     module.add_class::<session::Session>()?;
     module.add_class::<stream::Stream>()?;
+    module.add_class::<hear::Transcriber>()?;
+    module.add_class::<hear::Hearing>()?;
+    module.add_class::<hear::Vad>()?;
     module.add_class::<function::Function>()?;
     module.add_class::<array::Array>()?;
     module.add_class::<array::Input>()?;

@@ -1,0 +1,327 @@
+//! Models that hear, and that find speech. A recording at a time has a model; others wait.
+//!
+//! A transcription runs on a thread of its own, which never enters the interpreter: what it has to say goes through a channel.
+
+use crate::array::Input;
+use crate::{TICK, errors, live};
+use cactus_audio::decode::{Limits, Mono, Reader};
+use cactus_audio::resample;
+use cactus_engine::CancelToken;
+use cactus_speech::{Error, ErrorKind, SpanOptions, TranscribeOptions};
+use cactus_tensor::{DType, Elements};
+use pyo3::prelude::*;
+use serde_json::json;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Samples, mono, and how many a second; or a file.
+#[derive(FromPyObject)]
+pub(crate) enum Sound {
+    Samples(Py<Input>, u32),
+    File(PathBuf),
+}
+
+/// A recording that needs no interpreter any more.
+enum Owned {
+    Samples(Vec<f32>, u32),
+    File(PathBuf),
+}
+
+impl Sound {
+    fn owned(self) -> Result<Owned, Error> {
+        match self {
+            Sound::File(path) => Ok(Owned::File(path)),
+            Sound::Samples(input, rate_hz) => {
+                let input = input.get();
+                if input.sizes().len() != 1 {
+                    let what = format!(
+                        "samples should have one dimension (mono), found {}",
+                        input.sizes().len()
+                    );
+                    return Err(Error::Samples(what));
+                }
+                match input.given(DType::F32).elements() {
+                    Elements::F32(samples) => Ok(Owned::Samples(samples.to_vec(), rate_hz)),
+                    _ => Err(Error::Samples("samples should be floats from -1 to 1".to_owned())),
+                }
+            }
+        }
+    }
+}
+
+impl Owned {
+    /// As a model takes them.
+    fn samples(self, rate_hz: u32, cancel: &CancelToken) -> Result<Vec<f32>, Error> {
+        match self {
+            Owned::Samples(samples, own) if own == rate_hz => Ok(samples),
+            Owned::Samples(samples, own) => Ok(resample(&samples, own, rate_hz)?),
+            Owned::File(path) => {
+                let mut mono = Mono::new(Reader::open(&path, Limits::default())?, rate_hz)?;
+                let mut samples = Vec::new();
+                while mono.read(&mut samples)? {
+                    if cancel.is_cancelled() {
+                        return Err(Error::Cancelled);
+                    }
+                }
+                Ok(samples)
+            }
+        }
+    }
+}
+
+fn raised(py: Python<'_>, error: &Error) -> PyErr {
+    let class = match (error, error.kind()) {
+        (Error::Bundle(_), _) => "BundleError",
+        (_, ErrorKind::Option | ErrorKind::Sound) => "InvalidRequestError",
+        (_, ErrorKind::Cancelled) => "CancelledError",
+        _ => "UnsupportedError",
+    };
+    errors::raise(py, class, &error.to_string(), &[])
+}
+
+fn locked<T>(machine: &Mutex<T>) -> MutexGuard<'_, T> {
+    machine.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A model that writes down what is said.
+#[pyclass(frozen, module = "cactus._native")]
+pub(crate) struct Transcriber {
+    machine: Arc<Mutex<cactus_speech::Transcriber>>,
+    languages: Vec<String>,
+    rate_hz: u32,
+    id: u64,
+}
+
+impl Drop for Transcriber {
+    fn drop(&mut self) {
+        if !live::is_forked() {
+            live::close(self.id);
+        }
+    }
+}
+
+#[pymethods]
+impl Transcriber {
+    /// Opens a bundle.
+    #[staticmethod]
+    fn open(py: Python<'_>, path: PathBuf, threads: Option<usize>) -> PyResult<Transcriber> {
+        live::check(py)?;
+        let made = live::outside(py, || cactus_speech::Transcriber::load(&path, threads));
+        let machine = made.map_err(|e| raised(py, &e))?;
+        Ok(Transcriber {
+            languages: machine.languages().map(str::to_owned).collect(),
+            rate_hz: machine.sample_rate_hz(),
+            machine: Arc::new(Mutex::new(machine)),
+            id: live::open(),
+        })
+    }
+
+    /// Codes of the languages that it knows.
+    #[getter]
+    fn languages(&self) -> Vec<String> {
+        self.languages.clone()
+    }
+
+    /// Samples a second that it takes.
+    #[getter]
+    fn sample_rate(&self) -> u32 {
+        self.rate_hz
+    }
+
+    /// Begins to transcribe.
+    #[pyo3(signature = (sound, *, language, translate, words, prompt, hotwords, beams, carry_tokens, temperature))]
+    #[allow(clippy::too_many_arguments, reason = "they are options by name")]
+    fn begin(
+        &self,
+        py: Python<'_>,
+        sound: Sound,
+        language: Option<String>,
+        translate: bool,
+        words: bool,
+        prompt: String,
+        hotwords: Vec<String>,
+        beams: usize,
+        carry_tokens: usize,
+        temperature: f64,
+    ) -> PyResult<Hearing> {
+        live::check_model(py, self.id)?;
+        let sound = sound.owned().map_err(|e| raised(py, &e))?;
+        let options = TranscribeOptions {
+            language,
+            translate,
+            carry_tokens,
+            words,
+            beams,
+            initial_prompt: prompt,
+            hotwords,
+            temperature,
+        };
+        let (sender, receiver) = channel();
+        let cancel = CancelToken::new();
+        let answer = live::Answer::new(self.id, cancel.clone());
+        let (machine, rate_hz, stop) = (Arc::clone(&self.machine), self.rate_hz, cancel.clone());
+        std::thread::spawn(move || {
+            let heard = sound.samples(rate_hz, &stop).and_then(|samples| {
+                let mut machine = locked(&machine);
+                let mut each = |progress: cactus_speech::Progress<'_>| {
+                    let event = json!({"segments": progress.segments, "done_s": progress.done_s, "duration_s": progress.duration_s});
+                    if sender.send(Ok(event.to_string())).is_err() {
+                        stop.cancel();
+                    }
+                };
+                machine.transcribe(&samples, &options, &stop, &mut each)
+            });
+            let event =
+                heard.map(|transcript| json!({"transcript": transcript, "text": transcript.text()}).to_string());
+            // Nobody may listen any more.
+            let _ = sender.send(event);
+        });
+        Ok(Hearing {
+            receiver: Mutex::new(receiver),
+            cancel,
+            _answer: answer,
+        })
+    }
+
+    /// The languages of the first window with their probabilities, the likeliest first.
+    fn detect_language(&self, py: Python<'_>, sound: Sound) -> PyResult<Vec<(String, f64)>> {
+        live::check_model(py, self.id)?;
+        let sound = sound.owned().map_err(|e| raised(py, &e))?;
+        let found = live::outside(py, || {
+            let samples = sound.samples(self.rate_hz, &CancelToken::new())?;
+            locked(&self.machine).detect_language(&samples)
+        });
+        let found = found.map_err(|e| raised(py, &e))?;
+        Ok(found
+            .into_iter()
+            .map(|chance| (chance.code, chance.probability))
+            .collect())
+    }
+
+    /// Ends what is under way, and refuses what comes later.
+    fn close(&self) {
+        live::close(self.id);
+    }
+}
+
+/// A transcription under way. Dropping it cancels it.
+#[pyclass(frozen, module = "cactus._native")]
+pub(crate) struct Hearing {
+    receiver: Mutex<Receiver<Result<String, Error>>>,
+    cancel: CancelToken,
+    _answer: live::Answer,
+}
+
+impl Drop for Hearing {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+    }
+}
+
+#[pymethods]
+impl Hearing {
+    /// What was heard next, as JSON: `segments`, or in the end `transcript`; `None` after that. Waits without the interpreter.
+    fn next(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        live::check(py)?;
+        loop {
+            match live::outside(py, || locked(&self.receiver).recv_timeout(TICK)) {
+                Ok(event) => return event.map(Some).map_err(|e| raised(py, &e)),
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => py.check_signals().inspect_err(|_| self.cancel.cancel())?,
+            }
+        }
+    }
+
+    /// Ends it.
+    fn cancel(&self) {
+        self.cancel.cancel();
+    }
+}
+
+/// A model that finds speech.
+#[pyclass(frozen, module = "cactus._native")]
+pub(crate) struct Vad {
+    machine: Mutex<cactus_speech::Vad>,
+}
+
+#[pymethods]
+impl Vad {
+    /// Opens a bundle.
+    #[staticmethod]
+    fn open(py: Python<'_>, path: PathBuf) -> PyResult<Vad> {
+        live::check(py)?;
+        let made = live::outside(py, || cactus_speech::Vad::load(&path, 1));
+        let machine = Mutex::new(made.map_err(|e| raised(py, &e))?);
+        Ok(Vad { machine })
+    }
+
+    /// Samples a second that it takes.
+    #[getter]
+    fn sample_rate(&self) -> u32 {
+        locked(&self.machine).sample_rate_hz()
+    }
+
+    /// Samples for each probability.
+    #[getter]
+    fn chunk_samples(&self) -> usize {
+        locked(&self.machine).chunk_samples()
+    }
+
+    /// The spans of speech in a whole recording, in samples at the model's rate.
+    #[pyo3(signature = (sound, *, threshold, neg_threshold, min_speech_ms, max_speech_s, min_silence_ms, pad_ms))]
+    #[allow(clippy::too_many_arguments, reason = "they are options by name")]
+    fn spans(
+        &self,
+        py: Python<'_>,
+        sound: Sound,
+        threshold: f64,
+        neg_threshold: Option<f64>,
+        min_speech_ms: u32,
+        max_speech_s: Option<f64>,
+        min_silence_ms: u32,
+        pad_ms: u32,
+    ) -> PyResult<Vec<(u64, u64)>> {
+        live::check(py)?;
+        let sound = sound.owned().map_err(|e| raised(py, &e))?;
+        let options = SpanOptions {
+            threshold,
+            neg_threshold,
+            min_speech_duration_ms: min_speech_ms,
+            max_speech_duration_s: max_speech_s,
+            min_silence_duration_ms: min_silence_ms,
+            speech_pad_ms: pad_ms,
+            ..SpanOptions::default()
+        };
+        let found = live::outside(py, || {
+            let mut machine = locked(&self.machine);
+            let samples = sound.samples(machine.sample_rate_hz(), &CancelToken::new())?;
+            machine.spans(&samples, &options)
+        });
+        let found = found.map_err(|e| raised(py, &e))?;
+        Ok(found.into_iter().map(|span| (span.start, span.end)).collect())
+    }
+
+    /// The probabilities of the chunks that are whole with these samples, which are at the model's rate.
+    fn push(&self, py: Python<'_>, samples: Py<Input>) -> PyResult<Vec<f32>> {
+        live::check(py)?;
+        let samples = match Sound::Samples(samples, 0).owned() {
+            Ok(Owned::Samples(samples, _)) => samples,
+            Ok(Owned::File(_)) => Vec::new(),
+            Err(e) => return Err(raised(py, &e)),
+        };
+        let found = live::outside(py, || locked(&self.machine).push(&samples).map(<[f32]>::to_vec));
+        found.map_err(|e| raised(py, &e))
+    }
+
+    /// The probability of the chunk under way, with silence after it. Begins anew.
+    fn finish(&self, py: Python<'_>) -> PyResult<Option<f32>> {
+        live::check(py)?;
+        live::outside(py, || locked(&self.machine).finish()).map_err(|e| raised(py, &e))
+    }
+
+    /// Forgets the sound so far.
+    fn reset(&self) {
+        locked(&self.machine).reset();
+    }
+}

@@ -1,0 +1,298 @@
+"""Recordings: what is said in them (`Transcriber`), and where somebody speaks (`Vad`).
+
+    transcriber = Transcriber.load("whisper-tiny.en")
+    for segment in transcriber.stream("talk.mp3"):
+        print(segment.start, segment.end, segment.text)
+
+A recording is a file of any format, or samples: an array with one dimension, floats from -1 to 1 or integers of 16 bits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .asynchronous import in_thread
+from .engine import native
+from .options import listed, path_of, refused, text_of, whole_number
+
+#: Samples a second of arrays where nobody says how many.
+_RATE = 16_000
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word with its times in seconds, and how sure the model was of it."""
+
+    text: str
+    start: float
+    end: float
+    probability: float
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of speech with its times in seconds."""
+
+    id: int
+    start: float
+    end: float
+    text: str
+    tokens: list[int] = field(repr=False)
+    #: Mean natural logarithm of the probability of its window's tokens.
+    mean_logprob: float
+    #: Probability that nobody speaks in its window.
+    no_speech: float
+    #: Temperature at which its window was written.
+    temperature: float
+    #: Bytes of its window's text by bytes of it compressed.
+    compression: float
+    #: Its words, where they were asked for.
+    words: list[Word] = field(default_factory=list, repr=False)
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """What was said in a recording."""
+
+    text: str
+    #: Code of the language; None of a model that knows one alone.
+    language: str | None
+    #: Length of the recording in seconds.
+    duration: float
+    segments: list[Segment] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Span:
+    """Where somebody speaks, in seconds."""
+
+    start: float
+    end: float
+
+
+def _segment(of: dict[str, Any]) -> Segment:
+    words = [Word(w["text"], w["start_s"], w["end_s"], w["probability"]) for w in of.get("words", ())]
+    names = ("tokens", "mean_logprob", "no_speech", "temperature", "compression")
+    return Segment(of["id"], of["start_s"], of["end_s"], of["text"].strip(), *(of[name] for name in names), words)
+
+
+def _samples(audio: Any) -> native.Input:
+    """An array as floats."""
+    if getattr(getattr(audio, "dtype", None), "name", "") == "int16":
+        import numpy
+
+        audio = numpy.asarray(audio, dtype=numpy.float32) / numpy.float32(32768)
+    try:
+        return native.Input(audio)
+    except BufferError:
+        # NumPy hands over nothing that is read-only or has another order.
+        import numpy
+
+        return native.Input(numpy.array(audio, dtype=numpy.float32))
+
+
+def _sound(audio: Any, sample_rate: int | None) -> tuple[native.Input, int] | str:
+    if isinstance(audio, (str, bytes, os.PathLike)):
+        if sample_rate is not None:
+            raise refused("sample_rate", "None beside a file, which states its own", sample_rate)
+        return path_of("audio", audio)
+    if not hasattr(audio, "__dlpack__"):
+        raise refused("audio", "a path, or an array of samples", audio)
+    rate = whole_number("sample_rate", _RATE if sample_rate is None else sample_rate, 1, 1 << 31)
+    return _samples(audio), rate
+
+
+def _bundle(model: str | os.PathLike[str], bits: int, offline: bool) -> os.PathLike[str]:
+    name = path_of("model", model)
+    return native.prepare(
+        name, bits=bits, calibrate=False, reconvert=False, token=None, offline=offline, progress=None
+    )
+
+
+class Transcriber:
+    """A model that writes down what is said. `Transcriber.load` makes one; `with` or `close` frees it.
+
+    It may be asked from any thread; one recording at a time has it, and the others wait.
+    """
+
+    def __init__(self, inner: native.Transcriber):
+        if not isinstance(inner, native.Transcriber):
+            raise TypeError("a Transcriber is made by Transcriber.load(path)")
+        self._inner = inner
+
+    @classmethod
+    def load(
+        cls, model: str | os.PathLike[str], *, bits: int = 8, threads: int | None = None, offline: bool = False
+    ) -> Transcriber:
+        """Loads a bundle of Whisper. What is no bundle is converted into the cache first: a folder of Hugging Face or
+        CTranslate2, or a file of whisper.cpp."""
+        if threads is not None:
+            whole_number("threads", threads, 1, 1024)
+        return cls(native.Transcriber.open(_bundle(model, bits, offline), threads))
+
+    @classmethod
+    async def aload(cls, model: str | os.PathLike[str], **options: Any) -> Transcriber:
+        """As `load`, awaited."""
+        return await in_thread(lambda _: cls.load(model, **options))
+
+    @property
+    def languages(self) -> list[str]:
+        """Codes of the languages that it knows; none where it knows English alone."""
+        return self._inner.languages
+
+    @property
+    def sample_rate(self) -> int:
+        """Samples a second that it takes. Other rates are resampled."""
+        return self._inner.sample_rate
+
+    def _begin(
+        self,
+        audio: Any,
+        *,
+        sample_rate: int | None = None,
+        language: str | None = None,
+        translate: bool = False,
+        words: bool = False,
+        prompt: str = "",
+        hotwords: Sequence[str] = (),
+        beams: int = 1,
+        carry_tokens: int = 0,
+        temperature: float = 0.0,
+    ) -> native.Hearing:
+        for name, flag in {"translate": translate, "words": words}.items():
+            if not isinstance(flag, bool):
+                raise refused(name, "True or False", flag)
+        if isinstance(temperature, bool) or not isinstance(temperature, (int, float)):
+            raise refused("temperature", "a number from 0 to 1", temperature)
+        return self._inner.begin(
+            _sound(audio, sample_rate),
+            language=None if language is None else text_of("language", language),
+            translate=translate,
+            words=words,
+            prompt=text_of("prompt", prompt),
+            hotwords=[text_of("hotwords", word) for word in listed("hotwords", "a list of texts", hotwords)],
+            beams=whole_number("beams", beams, 0, 1 << 16),
+            carry_tokens=whole_number("carry_tokens", carry_tokens, 0, 1 << 16),
+            temperature=float(temperature),
+        )
+
+    def transcribe(self, audio: Any, **options: Any) -> Transcript:
+        """What is said in a recording: a file of any format, or an array of samples (`sample_rate` of them a second, 16,000
+        unless told otherwise).
+
+        `language` is a code such as "de"; without it the model finds out. `translate` writes English. `words` adds when each word
+        is said. `prompt` is text as if said before, `hotwords` are words that may be said. `beams` texts are followed side by
+        side. `carry_tokens` of the text before are read by each window. `temperature` 0 takes the likeliest words; above it they
+        are drawn. Ctrl-C ends it.
+        """
+        return _whole(self._begin(audio, **options))
+
+    def stream(self, audio: Any, **options: Any) -> Iterator[Segment]:
+        """As `transcribe`, segment by segment as they are known. Whoever stops reading cancels the rest."""
+        return _segments(self._begin(audio, **options))
+
+    async def atranscribe(self, audio: Any, **options: Any) -> Transcript:
+        """As `transcribe`, awaited. Cancelling the task cancels the work."""
+        return await in_thread(lambda held: _whole(held(self._begin(audio, **options))))
+
+    def detect_language(self, audio: Any, *, sample_rate: int | None = None) -> dict[str, float]:
+        """The languages at the beginning of a recording with their probabilities, the likeliest first; empty where nobody
+        speaks."""
+        return dict(self._inner.detect_language(_sound(audio, sample_rate)))
+
+    def close(self) -> None:
+        """Ends what is under way. Whatever is asked later is a ClosedError."""
+        self._inner.close()
+
+    def __enter__(self) -> Transcriber:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _events(hearing: native.Hearing) -> Iterator[dict[str, Any]]:
+    while (event := hearing.next()) is not None:
+        yield json.loads(event)
+
+
+def _whole(hearing: native.Hearing) -> Transcript:
+    for event in _events(hearing):
+        if found := event.get("transcript"):
+            segments = [_segment(segment) for segment in found["segments"]]
+            return Transcript(event["text"], found.get("language"), found["duration_s"], segments)
+    raise RuntimeError("the model has stopped after a failure")
+
+
+def _segments(hearing: native.Hearing) -> Iterator[Segment]:
+    try:
+        for event in _events(hearing):
+            yield from map(_segment, event.get("segments", ()))
+    finally:
+        hearing.cancel()
+
+
+class Vad:
+    """A model that finds speech. Whole recordings have `spans`; live sound is given to `push`, piece by piece."""
+
+    def __init__(self, inner: native.Vad):
+        if not isinstance(inner, native.Vad):
+            raise TypeError("a Vad is made by Vad.load(path)")
+        self._inner = inner
+
+    @classmethod
+    def load(cls, model: str | os.PathLike[str], *, offline: bool = False) -> Vad:
+        """Loads a bundle of Silero VAD, or converts `silero_vad_16k.safetensors` of its package first."""
+        return cls(native.Vad.open(_bundle(model, 32, offline)))
+
+    @property
+    def sample_rate(self) -> int:
+        """Samples a second that `push` takes."""
+        return self._inner.sample_rate
+
+    @property
+    def chunk_samples(self) -> int:
+        """Samples for each probability."""
+        return self._inner.chunk_samples
+
+    def spans(
+        self,
+        audio: Any,
+        *,
+        sample_rate: int | None = None,
+        threshold: float = 0.5,
+        neg_threshold: float | None = None,
+        min_speech_ms: int = 250,
+        max_speech_s: float | None = None,
+        min_silence_ms: int = 100,
+        pad_ms: int = 30,
+    ) -> list[Span]:
+        """Where somebody speaks in a recording. Options have the meaning and the defaults of Silero's
+        `get_speech_timestamps`. Forgets what was pushed."""
+        found = self._inner.spans(
+            _sound(audio, sample_rate),
+            threshold=threshold,
+            neg_threshold=neg_threshold,
+            min_speech_ms=whole_number("min_speech_ms", min_speech_ms, 0, 1 << 31),
+            max_speech_s=max_speech_s,
+            min_silence_ms=whole_number("min_silence_ms", min_silence_ms, 0, 1 << 31),
+            pad_ms=whole_number("pad_ms", pad_ms, 0, 1 << 31),
+        )
+        rate = self.sample_rate
+        return [Span(start / rate, end / rate) for start, end in found]
+
+    def push(self, samples: Any) -> list[float]:
+        """The probability of speech in each chunk that is whole now. Samples may come in pieces of any size."""
+        return self._inner.push(_samples(samples))
+
+    def finish(self) -> float | None:
+        """The probability of the chunk under way, with silence after it, if it has a sample. Begins anew."""
+        return self._inner.finish()
+
+    def reset(self) -> None:
+        """Forgets what was pushed."""
+        self._inner.reset()

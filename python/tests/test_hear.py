@@ -1,0 +1,150 @@
+"""Recordings, with tiny models of random weights: what they write is nonsense that never changes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("cactus._native", reason="the extension module is not built: cargo xtask ci wheel, or pip install ./python")
+numpy = pytest.importorskip("numpy")
+
+from cactus import CancelledError, ClosedError, InvalidRequestError, Transcriber, UnsupportedError, Vad  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+CLIP = ROOT / "crates/audio/tests/files/mono_16k.flac"
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("bundles")
+    made = {}
+    for name in ("whisper", "whisper_en", "silero_vad"):
+        made[name] = str(folder / name)
+        command = [os.environ["CACTUS_PROGRAM"], "convert", str(ROOT / "golden/speech" / name), made[name]]
+        subprocess.run(command, check=True, capture_output=True)
+    return made
+
+
+@pytest.fixture(scope="module")
+def transcriber(bundles):
+    with Transcriber.load(bundles["whisper"], threads=1) as transcriber:
+        yield transcriber
+
+
+def sound(seconds: float, rate: int = 16_000):
+    i = numpy.arange(int(seconds * rate)) * (16_000 / rate)
+    return (0.5 * numpy.sin(i * i * 1e-5)).astype(numpy.float32)
+
+
+def test_files_and_samples_have_the_text_of_the_command(transcriber, bundles):
+    command = [os.environ["CACTUS_PROGRAM"], "transcribe", CLIP, "--model", bundles["whisper"], "--format", "json", "--words"]
+    expected = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    found = transcriber.transcribe(CLIP, words=True)
+    assert (found.text, found.language, found.duration) == (expected["text"], expected["language"], expected["duration_s"])
+    assert [s.tokens for s in found.segments] == [s["tokens"] for s in expected["segments"]]
+    assert found.segments and all(s.words and s.start <= s.end and s.compression > 0 for s in found.segments)
+    whole = transcriber.transcribe(sound(3.0))
+    assert list(transcriber.stream(sound(3.0))) == whole.segments
+    # Other types and orders of the same samples.
+    sixteen = (sound(3.0) * 32768).astype(numpy.int16)
+    exact = sixteen.astype(numpy.float32) / 32768
+    assert transcriber.transcribe(sixteen) == transcriber.transcribe(exact)
+    assert transcriber.transcribe(sound(3.0).astype(numpy.float64)) == whole
+    apart = numpy.zeros((len(exact), 2), numpy.float32)
+    apart[:, 0] = exact
+    assert transcriber.transcribe(apart[:, 0]) == transcriber.transcribe(exact)
+    assert abs(transcriber.transcribe(sound(3.0, 8_000), sample_rate=8_000).duration - 3.0) < 0.01
+
+
+def test_options_are_those_of_the_engine(transcriber):
+    plain = transcriber.transcribe(sound(2.0))
+    assert transcriber.languages == ["de", "en", "zh"] and transcriber.sample_rate == 16_000
+    assert transcriber.transcribe(sound(2.0), language="de").language == "de"
+    hinted = transcriber.transcribe(sound(2.0), hotwords=["Ada"], prompt="Cactus")
+    assert [s.mean_logprob for s in hinted.segments] != [s.mean_logprob for s in plain.segments]
+    assert all(s.temperature == 0.8 for s in transcriber.transcribe(sound(2.0), temperature=0.8).segments)
+    chances = transcriber.detect_language(sound(1.0))
+    assert sum(chances.values()) == pytest.approx(1) and next(iter(chances)) == plain.language
+    assert transcriber.detect_language(numpy.zeros(16_000, numpy.float32)) == {}
+
+
+def test_wrong_calls_say_what_is_wrong(transcriber, bundles, tmp_path):
+    text = tmp_path / "text.wav"
+    text.write_text("Dear Sir or Madam")
+    for audio, options, says in [
+        (text, {}, "text"),
+        ("nowhere.wav", {}, "nowhere.wav"),
+        (5, {}, "a path, or an array"),
+        (CLIP, {"sample_rate": 8_000}, "`sample_rate`"),
+        (CLIP, {"language": "xx"}, "`xx`"),
+        (CLIP, {"translate": 1}, "`translate`"),
+        (CLIP, {"temperature": 2}, "temperature"),
+        (CLIP, {"beams": 99}, "beams"),
+        (numpy.zeros((2, 8), numpy.float32), {}, "one dimension"),
+        (numpy.full(100, numpy.nan, numpy.float32), {}, "nan"),
+    ]:
+        with pytest.raises(InvalidRequestError) as caught:
+            transcriber.transcribe(audio, **options)
+        assert says.lower() in str(caught.value).lower()
+    with pytest.raises(UnsupportedError, match="does not transcribe"):
+        Transcriber.load(bundles["silero_vad"])
+    with pytest.raises(UnsupportedError, match="does not find speech"):
+        Vad.load(bundles["whisper"])
+    with Transcriber.load(bundles["whisper_en"]) as english:
+        assert english.languages == [] and english.transcribe(CLIP).language is None
+    with pytest.raises(ClosedError):
+        english.transcribe(CLIP)
+
+
+def test_whoever_stops_frees_the_model(transcriber):
+    long = sound(1_800.0)
+    begun = time.monotonic()
+    for _ in transcriber.stream(long):
+        break
+    transcriber.transcribe(sound(0.5))
+
+    async def cancelled():
+        task = asyncio.create_task(transcriber.atranscribe(long))
+        await asyncio.sleep(0.2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return await transcriber.atranscribe(sound(0.5))
+
+    assert asyncio.run(cancelled()) == transcriber.transcribe(sound(0.5))
+    assert time.monotonic() - begun < 60
+
+
+def test_closing_ends_what_is_under_way(bundles):
+    transcriber = Transcriber.load(bundles["whisper"], threads=1)
+    # The first segment says that it is under way.
+    segments = transcriber.stream(sound(1_800.0))
+    next(segments)
+    threading.Timer(0.1, transcriber.close).start()
+    with pytest.raises(CancelledError):
+        for _ in segments:
+            pass
+
+
+def test_speech_is_found_in_pieces_as_in_the_whole(bundles):
+    vad = Vad.load(bundles["silero_vad"])
+    samples = sound(2.0, vad.sample_rate)
+    whole = vad.push(samples)
+    last = vad.finish()
+    assert len(whole) == len(samples) // vad.chunk_samples and (last is None) == (len(samples) % vad.chunk_samples == 0)
+    pieces = [p for piece in numpy.array_split(samples, 7) for p in vad.push(piece)]
+    assert pieces == whole and vad.finish() == last
+    options = ["--threshold", "0.02", "--neg-threshold", "0.01", "--min-speech-ms", "0", "--format", "json"]
+    command = [os.environ["CACTUS_PROGRAM"], "vad", CLIP, "--model", bundles["silero_vad"], *options]
+    expected = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["spans"]
+    found = vad.spans(CLIP, threshold=0.02, neg_threshold=0.01, min_speech_ms=0)
+    assert expected and [(s.start, s.end) for s in found] == [(s["start_s"], s["end_s"]) for s in expected]
+    with pytest.raises(InvalidRequestError, match="threshold"):
+        vad.spans(CLIP, threshold=7)
