@@ -31,6 +31,7 @@ mod remote;
 mod router;
 mod running;
 pub mod setup;
+mod tries;
 
 pub use answered::{Answered, dollars, word};
 pub use cactus_cloud as cloud;

@@ -4,20 +4,19 @@ use crate::answered::Answered;
 use crate::asked::{Asked, Prepared};
 use crate::error::{Error, Result};
 use crate::local::{LocalSaid, calls_of};
-use crate::outgoing::{self, Sealed};
-use crate::remote::{self, Heard, Sending, Try};
-use crate::router::{Ask, Remote, Router, unix_seconds};
-use cactus_cloud::{ErrorKind, RetryRules, Usage};
+use crate::outgoing;
+use crate::remote::Heard;
+use crate::router::{Ask, Router, unix_seconds};
+use crate::tries::{Tries, refused};
 use cactus_engine::chat::Delta;
 use cactus_engine::scheduler;
-use cactus_hybrid::budget::{Ask as Amount, Reservation};
 use cactus_hybrid::policy::set_cactus_option;
 use cactus_hybrid::record::{Circumstances, Record};
-use cactus_hybrid::redact::{Class, Gate, Redactor};
-use cactus_hybrid::route::{Action, Billed, Event as Input, Machine, Outcome, Reason as Why, Side};
+use cactus_hybrid::redact::{Class, Redactor};
+use cactus_hybrid::route::{Action, Event as Input, Machine, Outcome, Reason as Why, Side};
 use cactus_protocol::{Answers, ApiError, End, Event as Said, Kind, Ready, Reason, Times};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -114,15 +113,8 @@ pub struct Running {
     local_said: LocalSaid,
     local_error: Option<ApiError>,
 
-    attempt: Option<Try>,
-    reservations: BTreeMap<u32, Reservation>,
-    sealed: Option<Sealed>,
-    redactor: Redactor,
+    tries: Tries,
     consented: Option<bool>,
-    sent: Option<Instant>,
-    cloud_usage: Usage,
-    cloud_end: Option<cactus_cloud::Reason>,
-    cloud_error: Option<String>,
 
     reasoning: [String; 2],
     started: bool,
@@ -152,7 +144,7 @@ impl Running {
             .map(|calibration| calibration.section.clone());
         let machine = Machine::new(asked.request.clone(), &policy, section);
         let (sender, inbox) = channel();
-        let redactor = Redactor::new(policy.redaction.clone());
+        let tries = Tries::new(Arc::clone(&router), Redactor::new(policy.redaction));
         let mut running = Running {
             router,
             ask: asked,
@@ -168,15 +160,8 @@ impl Running {
             local_run: 0,
             local_said: LocalSaid::default(),
             local_error: None,
-            attempt: None,
-            reservations: BTreeMap::new(),
-            sealed: None,
-            redactor,
+            tries,
             consented: None,
-            sent: None,
-            cloud_usage: Usage::default(),
-            cloud_end: None,
-            cloud_error: None,
             reasoning: Default::default(),
             started: false,
             source: None,
@@ -216,10 +201,6 @@ impl Running {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn remote(&self) -> Option<&Remote> {
-        self.router.targets.get(self.ask.target.as_deref()?)
-    }
-
     /// Hands something to the machine, and does what it says.
     fn tell(&mut self, input: Input) {
         let actions = self.machine.on(self.now_ms(), input);
@@ -254,7 +235,12 @@ impl Running {
             }
             Action::CancelLocal { .. } => self.local = None,
             Action::AskConsent(classes) => {
-                let Some(remote) = self.remote() else { return };
+                let remote = self
+                    .ask
+                    .target
+                    .as_deref()
+                    .and_then(|name| self.router.targets.get(name));
+                let Some(remote) = remote else { return };
                 let question = Question {
                     classes,
                     target: remote.target.name.clone(),
@@ -269,28 +255,9 @@ impl Running {
                 amount,
                 so_far,
             } => {
-                let amount = Amount {
-                    amount,
-                    request_so_far: so_far,
-                    session: &self.ask.ask.session,
-                    user: &self.ask.ask.user,
-                };
-                let router = Arc::clone(&self.router);
-                let reserved = router.journal().reserve(&amount, &router.policy.caps, unix_seconds());
-                let input = match reserved {
-                    Ok(reservation) => {
-                        self.reservations.insert(attempt, reservation);
-                        Input::Reserved { attempt }
-                    }
-                    Err(error) => {
-                        self.notes.push(error.to_string());
-                        let scope = match &error {
-                            cactus_hybrid::Error::OverCap(over) => Some(over.scope),
-                            _ => None,
-                        };
-                        Input::NotReserved { attempt, scope }
-                    }
-                };
+                let input = self
+                    .tries
+                    .reserve(attempt, amount, so_far, &self.ask.ask, &mut self.notes);
                 self.tell_later(input);
             }
             Action::StartCloud { attempt } => {
@@ -299,22 +266,11 @@ impl Running {
                 }
             }
             Action::CancelCloud { late, .. } => {
-                self.attempt = None;
-                let now = self.router.now();
-                if let Some(remote) = self.remote() {
-                    match late {
-                        true => remote.breaker().failed(now, ErrorKind::Timeout),
-                        false => remote.breaker().abandoned(),
-                    }
-                }
+                let router = Arc::clone(&self.router);
+                let remote = self.ask.target.as_deref().and_then(|name| router.targets.get(name));
+                self.tries.stop(late, remote);
             }
-            Action::Settle { attempt, cost } => {
-                if let (Some(cost), Some(reservation)) = (cost, self.reservations.remove(&attempt))
-                    && let Err(error) = self.router.journal().settle(&reservation, cost, unix_seconds())
-                {
-                    self.notes.push(error.to_string());
-                }
-            }
+            Action::Settle { attempt, cost } => self.tries.settle(attempt, cost, &mut self.notes),
             Action::Show { side, text } => {
                 self.reason(side);
                 self.say(side, Said::Delta(Delta::Text(text)));
@@ -383,98 +339,31 @@ impl Running {
         Ok(())
     }
 
-    /// Sends the request, redacted.
+    /// Sends the request.
     fn send(&mut self, attempt: u32) -> Result<(), Heard> {
-        let refused = |message: String| Heard::Failed {
-            kind: ErrorKind::InvalidRequest,
-            message,
-            pause: None,
-            billed: Billed::Nothing,
-        };
         let router = Arc::clone(&self.router);
         let remote = self.ask.target.as_deref().and_then(|name| router.targets.get(name));
         let (Some(remote), Some(outgoing)) = (remote, &self.ask.outgoing) else {
             return Err(refused("there is no target for this request".to_owned()));
         };
-        if self.sealed.is_none() {
-            // What the policy grants, and what a person has granted: the machine sends nothing without either.
-            let gate = Gate::for_classes(&outgoing.classes);
-            let sealed = outgoing::seal(outgoing.request.clone(), &gate, &mut self.redactor);
-            self.sealed = Some(sealed.map_err(|e| refused(e.to_string()))?);
-        }
-        let Some(sealed) = &self.sealed else {
-            return Err(refused("nothing may leave".to_owned()));
-        };
-        let key = remote.key.as_ref().map_err(|why| refused(why.clone()))?;
-        if let Err(error) = remote.breaker().ask(router.now()) {
-            return Err(refused(error.to_string()));
-        }
-        self.sent = Some(Instant::now());
-        let sending = Sending {
-            transport: &router.transport,
-            target: &remote.target,
-            key: key.as_ref(),
-            sealed,
-            redactor: self.redactor.clone(),
-            rules: RetryRules {
-                retries: router.policy.routing.retries,
-                ..RetryRules::default()
-            },
-            tries: attempt,
-        };
         let sender = self.sender.clone();
         let hear = move |heard| drop(sender.send(Arrived::Cloud(attempt, heard)));
-        self.attempt = Some(remote::send(sending, hear)?);
-        Ok(())
+        self.tries.send(attempt, remote, outgoing, hear)
     }
 
     /// Takes what came of a try. Within an action, as the actions that follow come later.
     fn heard(&mut self, attempt: u32, heard: Heard) {
-        let input = match heard {
-            Heard::Text(text) => Input::CloudText { attempt, text },
-            Heard::Reasoning(text) => {
-                self.reasoning[place(Side::Cloud)].push_str(&text);
-                // Progress, and nothing to show yet.
-                let text = String::new();
-                Input::CloudText { attempt, text }
-            }
-            Heard::Call(call) => Input::CloudCall { attempt, call },
-            Heard::End { reason, usage, valid } => {
-                self.cloud_usage = usage;
-                let cut = reason == cactus_cloud::Reason::Length && self.ask.structured;
-                self.cloud_end = Some(reason);
-                let now = self.router.now();
-                let mut cost = None;
-                if let Some(remote) = self.remote() {
-                    remote.breaker().succeeded(now);
-                    remote.took(self.sent.map_or(0.0, |sent| sent.elapsed().as_secs_f64()));
-                    cost = remote.cost(&usage);
-                }
-                let valid = valid && !cut;
-                Input::CloudEnd { attempt, valid, cost }
-            }
-            Heard::Failed {
-                kind,
-                message,
-                pause,
-                billed,
-            } => {
-                let now = self.router.now();
-                if let Some(remote) = self.remote() {
-                    remote.breaker().failed(now, kind);
-                }
-                self.notes.push(format!("the target failed: {message}"));
-                self.cloud_error = Some(message);
-                let again_ms = pause.map(|pause| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX));
-                Input::CloudFailed {
-                    attempt,
-                    again_ms,
-                    billed,
-                }
-            }
-        };
+        if let Heard::Reasoning(text) = &heard {
+            self.reasoning[place(Side::Cloud)].push_str(text);
+        }
+        let router = Arc::clone(&self.router);
+        let remote = self.ask.target.as_deref().and_then(|name| router.targets.get(name));
+        let input = self
+            .tries
+            .heard(attempt, heard, remote, self.ask.structured, &mut self.notes);
         self.tell_later(input);
     }
+
     /// Takes what the model on this machine has brought.
     fn local_brings(&mut self, run: u32, choice: usize, event: scheduler::Event) {
         if run != self.local_run {
@@ -519,12 +408,12 @@ impl Running {
         let failure = (side.is_none() && outcome.reason != Why::Cancelled).then(|| self.failure(&outcome));
         self.record(&outcome);
         self.local = None;
-        self.attempt = None;
+        self.tries.let_go();
         self.over = true;
         self.ready.push_back(Event::End(Box::new(Answered {
             outcome,
             target: self.ask.target.clone(),
-            usage: self.cloud_usage,
+            usage: self.tries.usage,
             notes: std::mem::take(&mut self.notes),
             failure,
         })));
@@ -532,15 +421,15 @@ impl Running {
 
     /// The end of a target's answer as the protocols have it. The target has neither ids of tokens nor a seed.
     fn cloud_end(&mut self, outcome: &Outcome) -> End {
-        let reason = match &self.cloud_end {
+        let reason = match &self.tries.end {
             Some(cactus_cloud::Reason::Length) => Reason::Length,
             _ => Reason::Stop,
         };
         let count = |n: Option<u64>| n.and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
         End {
             reason,
-            completion_tokens: count(self.cloud_usage.output),
-            reasoning_tokens: count(self.cloud_usage.reasoning),
+            completion_tokens: count(self.tries.usage.output),
+            reasoning_tokens: count(self.tries.usage.reasoning),
             ..self.cut_end(outcome)
         }
     }
@@ -561,7 +450,7 @@ impl Running {
     }
 
     fn failure(&mut self, outcome: &Outcome) -> Error {
-        match (self.local_error.take(), &self.cloud_error) {
+        match (self.local_error.take(), &self.tries.error) {
             (Some(error), None) => Error::Request(error),
             (Some(error), Some(cloud)) => Error::Unanswered(format!(
                 "nobody answered: the target failed ({cloud}), and so did this machine ({error})"
@@ -580,7 +469,7 @@ impl Running {
     }
 
     fn record(&mut self, outcome: &Outcome) {
-        let replaced = self.redactor.replaced();
+        let replaced = self.tries.redactor.replaced();
         let circumstances = Circumstances {
             seconds: unix_seconds(),
             classes: match &self.ask.outgoing {
