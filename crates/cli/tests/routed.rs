@@ -65,7 +65,7 @@ fn conversation_goes_to_another_server_with_consent_and_key_and_is_recorded() {
     let kept = cactus.short(&["--cloud", &target, "--handoff", "always"]);
     assert_eq!(
         (kept["answered_by"].as_str(), kept["reason"].as_str()),
-        (Some("local"), Some("denied_by_person"))
+        (Some("local"), Some("nobody_to_ask"))
     );
     // Without its key the other server refuses, and the answer comes from here.
     let sent = ["--cloud", &target, "--handoff", "always", "--consent", "text"];
@@ -101,10 +101,14 @@ fn conversation_goes_to_another_server_with_consent_and_key_and_is_recorded() {
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap()["reason"].clone())
         .collect();
-    assert_eq!(reasons, ["denied_by_person", "cloud_failed", "always"]);
+    assert_eq!(reasons, ["nobody_to_ask", "cloud_failed", "always"]);
     assert!(!log.contains("Hello"), "{log}");
     assert!(cactus.ok(&["route", "explain"]).contains("everything is handed off"));
-    assert!(cactus.ok(&["route", "explain", "3"]).contains("a person said no"));
+    assert!(
+        cactus
+            .ok(&["route", "explain", "3"])
+            .contains("nobody was there to say yes")
+    );
     assert!(cactus.wrong(&["route", "explain", "4"]).contains("has 3 decisions"));
     std::fs::write(cactus.0.path().join("never.toml"), "version = 1\nhandoff = \"never\"\n").unwrap();
     let replayed: Value = serde_json::from_str(&cactus.ok(&["route", "replay", "never.toml", "--json"])).unwrap();

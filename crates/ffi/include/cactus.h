@@ -477,8 +477,8 @@ int cactus_request_cancel(struct cactus_request *request);
 
 /*
  Answers the event `CONSENT` of a request: whether what it lists may leave this machine. With a callback, before that returns,
- from any thread. Without one, before `cactus_request_next` is called with a time to wait, or `cactus_request_wait`. Whoever goes
- on without an answer has said no. Fails where nothing is asked.
+ from any thread. Without one, before `cactus_request_next` is called with a time to wait, or `cactus_request_wait`. Where somebody
+ goes on without an answer, nothing leaves, as nobody was there to be asked. Fails where nothing is asked.
  */
 int cactus_request_consent(struct cactus_request *request,
                            bool yes);

@@ -497,8 +497,8 @@ pub unsafe extern "C" fn cactus_request_cancel(request: *mut cactus_request) -> 
 }
 
 /// Answers the event `CONSENT` of a request: whether what it lists may leave this machine. With a callback, before that returns,
-/// from any thread. Without one, before `cactus_request_next` is called with a time to wait, or `cactus_request_wait`. Whoever goes
-/// on without an answer has said no. Fails where nothing is asked.
+/// from any thread. Without one, before `cactus_request_next` is called with a time to wait, or `cactus_request_wait`. Where somebody
+/// goes on without an answer, nothing leaves, as nobody was there to be asked. Fails where nothing is asked.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cactus_request_consent(request: *mut cactus_request, yes: bool) -> c_int {
     guard::code(|| REQUESTS.get(request.cast())?.consent(yes))

@@ -26,6 +26,10 @@ pub(crate) struct Asked {
     pub(crate) structured: bool,
     /// Why no target can be asked.
     pub(crate) why_not: Option<String>,
+    /// What of it the rules do not let leave, where there is something.
+    pub(crate) blocked: Option<String>,
+    /// Why the target is left alone for a while, where it is.
+    pub(crate) rest: Option<cactus_cloud::Error>,
 }
 
 /// The prompt, ready for the model on this machine.
@@ -74,29 +78,29 @@ impl Asked {
             context.is_some_and(|context| ready.request.prompt.len() < context)
         };
         let local_able = prompt.as_ref().is_some_and(fits);
+        let tokens = match (&prompt, chat) {
+            (Some(Prepared(ready)), _) => ready.request.prompt.len(),
+            (None, Some(chat)) => most_tokens(chat),
+            (None, None) => 0,
+        };
         let (outgoing, remote, why_not) = match chat {
-            Some(chat) => target(router, &ask, chat),
+            Some(chat) => target(router, &ask, chat, tokens),
             None => (
                 None,
                 None,
                 Some("it asks for several answers, or for more of a text".to_owned()),
             ),
         };
-        let tokens = match (&prompt, chat) {
-            (Some(Prepared(ready)), _) => ready.request.prompt.len(),
-            (None, Some(chat)) => most_tokens(chat),
-            (None, None) => 0,
-        };
+        let rest = remote.and_then(|remote| remote.rest(router.now()));
+        let blocked = outgoing.as_ref().and_then(|outgoing| blocked(router, outgoing));
         let name = remote.map(|remote| remote.target.name.clone());
         let classes: &[Class] = outgoing.as_ref().map_or(&[], |outgoing| &outgoing.classes);
         let task = if structured { "tools" } else { "default" };
         let request = Request {
             named: ask.named,
-            reachable: remote.is_some_and(|remote| remote.breaker().may_ask(router.now())),
+            reachable: remote.is_some() && rest.is_none(),
             consent: match &name {
-                Some(_) if outgoing.as_ref().is_some_and(|outgoing| is_blocked(router, outgoing)) => {
-                    Verdict::Denied(Class::Text)
-                }
+                Some(_) if blocked.is_some() => Verdict::Denied(Class::Text),
                 Some(name) => router.policy.consent.verdict(classes, name),
                 None => Verdict::Denied(Class::Text),
             },
@@ -123,6 +127,8 @@ impl Asked {
             calibration: calibration.ok().flatten(),
             structured,
             why_not,
+            blocked,
+            rest,
         })
     }
 
@@ -139,6 +145,7 @@ fn target<'a>(
     router: &'a Router,
     ask: &Ask,
     chat: &ChatRequest,
+    tokens: usize,
 ) -> (Option<Outgoing>, Option<&'a Remote>, Option<String>) {
     let policy = &router.policy;
     let remote = match &ask.target {
@@ -152,20 +159,27 @@ fn target<'a>(
     };
     match outgoing::of_chat(chat, &ask.job.spec, policy, remote.policy.max_output_tokens) {
         Err(outgoing::NotPortable(what)) => (None, None, Some(format!("it needs {what}"))),
-        Ok(outgoing) => match (&remote.key, remote.target.check(&outgoing.request)) {
-            (Err(why), _) => (Some(outgoing), None, Some(why.clone())),
+        Ok(outgoing) => match (remote.key(), remote.target.check(&outgoing.request)) {
+            (Err(why), _) => (Some(outgoing), None, Some(why)),
             (Ok(_), Err(error)) => (Some(outgoing), None, Some(error.to_string())),
-            (Ok(_), Ok(())) => (Some(outgoing), Some(remote), None),
+            (Ok(_), Ok(())) => match remote.fits(tokens, outgoing.request.max_output_tokens) {
+                Ok(()) => (Some(outgoing), Some(remote), None),
+                Err(why) => (Some(outgoing), None, Some(why)),
+            },
         },
     }
 }
 
-/// Whether the rules of redaction keep a request from leaving, whoever consents.
-fn is_blocked(router: &Router, outgoing: &Outgoing) -> bool {
+/// Why the rules of redaction keep a request from leaving, whoever consents, where they do.
+fn blocked(router: &Router, outgoing: &Outgoing) -> Option<String> {
     let rules = &router.policy.redaction;
+    if !rules.block_any() {
+        return None;
+    }
     let mut redactor = Redactor::new(rules.clone());
     let gate = Gate::for_classes(&outgoing.classes);
-    rules.block_any() && outgoing::seal(outgoing.request.clone(), &gate, &mut redactor).is_err()
+    let sealed = outgoing::seal(outgoing.request.clone(), &gate, &mut redactor);
+    sealed.err().map(|why| why.to_string())
 }
 
 /// No less than the tokens of a conversation, where there is no tokenizer to count them.

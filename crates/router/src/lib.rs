@@ -22,6 +22,7 @@
 
 mod answered;
 mod asked;
+mod bill;
 mod error;
 mod keys;
 mod local;

@@ -1,6 +1,6 @@
 //! One request on its way: the machine's actions carried out, and what comes of them handed back to it.
 
-use crate::answered::Answered;
+use crate::answered::{Answered, word};
 use crate::asked::{Asked, Prepared};
 use crate::error::{Error, Result};
 use crate::local::{LocalSaid, calls_of};
@@ -8,13 +8,14 @@ use crate::outgoing;
 use crate::remote::Heard;
 use crate::router::{Ask, Router, unix_seconds};
 use crate::tries::{Tries, refused};
+use cactus_cloud::Retry;
 use cactus_engine::chat::Delta;
 use cactus_engine::scheduler;
 use cactus_hybrid::policy::set_cactus_option;
 use cactus_hybrid::record::{Circumstances, Record};
 use cactus_hybrid::redact::{Class, Redactor};
 use cactus_hybrid::route::{Action, Event as Input, Machine, Outcome, Reason as Why, Side};
-use cactus_protocol::{Answers, ApiError, End, Event as Said, Kind, Ready, Reason, Times};
+use cactus_protocol::{Answers, ApiError, End, Event as Said, Kind, PromptCount, Ready, Reason, Times};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use std::time::{Duration, Instant};
 /// Something that happened to a request.
 #[derive(Debug)]
 pub enum Event {
-    /// A person has to say whether this may leave: [`Running::consent`]. Nothing else follows until then.
+    /// A person has to say whether this may leave: [`Running::consent`], or [`Running::nobody_to_ask`]. Nothing else follows until then.
     Consent(Question),
     /// Who answers, before the first of it.
     Source {
@@ -182,6 +183,13 @@ impl Running {
         if std::mem::take(&mut self.asking) {
             self.consented = Some(yes);
             self.tell(Input::Consent(yes));
+        }
+    }
+
+    /// Answers [`Event::Consent`] where nobody is there to be asked: nothing leaves. So it is for whoever goes on without an answer.
+    pub fn nobody_to_ask(&mut self) {
+        if std::mem::take(&mut self.asking) {
+            self.tell(Input::NobodyToAsk);
         }
     }
 
@@ -387,8 +395,16 @@ impl Running {
     /// The end: what is whole is given out, and the decision recorded.
     fn finish(&mut self, outcome: Outcome) {
         let side = outcome.answered_by;
-        if outcome.reason == Why::Uncalibrated {
-            self.notes.extend(self.ask.uncalibrated.take());
+        match outcome.reason {
+            Why::Uncalibrated => self.notes.extend(self.ask.uncalibrated.take()),
+            // Who gets no answer is told by the error.
+            Why::DeniedByPolicy if side.is_some() => self.notes.extend(self.ask.blocked.take()),
+            // Of a policy without a target, and of what no target could take, the reason says enough.
+            Why::NoTarget if side.is_some() && self.ask.outgoing.is_some() => {
+                self.notes.extend(self.ask.why_not.clone())
+            }
+            Why::Offline if side.is_some() => self.notes.extend(self.ask.rest.as_ref().map(ToString::to_string)),
+            _ => {}
         }
         if let Some(side) = side {
             self.reason(side);
@@ -425,11 +441,17 @@ impl Running {
             Some(cactus_cloud::Reason::Length) => Reason::Length,
             _ => Reason::Stop,
         };
-        let count = |n: Option<u64>| n.and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+        let usage = &self.tries.usage;
+        let known = |n: Option<u64>| n.and_then(|n| usize::try_from(n).ok());
+        let count = |n: Option<u64>| known(n).unwrap_or(0);
         End {
             reason,
-            completion_tokens: count(self.tries.usage.output),
-            reasoning_tokens: count(self.tries.usage.reasoning),
+            prompt: known(usage.input).map(|tokens| PromptCount {
+                tokens,
+                cached: count(usage.cached),
+            }),
+            completion_tokens: count(usage.output),
+            reasoning_tokens: count(usage.reasoning),
             ..self.cut_end(outcome)
         }
     }
@@ -439,6 +461,7 @@ impl Running {
             reason: Reason::Cancelled,
             token_ids: Vec::new(),
             seed: 0,
+            prompt: None,
             completion_tokens: self.machine.signals().tokens() as usize,
             reasoning_tokens: 0,
             times: Times {
@@ -452,18 +475,31 @@ impl Running {
     fn failure(&mut self, outcome: &Outcome) -> Error {
         match (self.local_error.take(), &self.tries.error) {
             (Some(error), None) => Error::Request(error),
-            (Some(error), Some(cloud)) => Error::Unanswered(format!(
-                "nobody answered: the target failed ({cloud}), and so did this machine ({error})"
-            )),
-            (None, Some(cloud)) => Error::Unanswered(format!("the target failed: {cloud}")),
+            (Some(error), Some(cloud)) => Error::Unanswered {
+                message: format!("nobody answered: the target failed ({cloud}), and so did this machine ({error})"),
+                retry: self.tries.retry,
+            },
+            (None, Some(cloud)) => Error::Unanswered {
+                message: format!("the target failed: {cloud}"),
+                retry: self.tries.retry,
+            },
             (None, None) => {
-                let why = self.notes.pop().unwrap_or_else(|| match self.ask.why_not.clone() {
-                    Some(why) => why,
-                    None => format!("{:?}", outcome.reason),
-                });
-                Error::Unanswered(format!(
-                    "nobody can answer this request: this machine cannot take it, and the target may not: {why}"
-                ))
+                let (why, retry) = match (outcome.reason, &self.ask.rest, &self.ask.why_not) {
+                    (Why::Offline, Some(rest), _) => (rest.to_string(), rest.retry()),
+                    // Another process may hold the file.
+                    (Why::BudgetFailed, ..) => (self.notes.pop().unwrap_or_default(), Retry::Soon),
+                    (Why::DeniedByPolicy, ..) if self.ask.blocked.is_some() => {
+                        (self.ask.blocked.take().unwrap_or_default(), Retry::Never)
+                    }
+                    (Why::NoTarget, _, Some(why)) => (why.clone(), Retry::Never),
+                    (reason, ..) => (self.notes.pop().unwrap_or_else(|| word(reason)), Retry::Never),
+                };
+                Error::Unanswered {
+                    message: format!(
+                        "nobody can answer this request: this machine cannot take it, and the target may not: {why}"
+                    ),
+                    retry,
+                }
             }
         }
     }
@@ -478,6 +514,7 @@ impl Running {
             },
             consented: self.consented,
             calibration: self.ask.calibration.as_ref().map(|c| c.digest.clone()),
+            claim: self.tries.claim,
             redactions: replaced.iter().map(|(kind, n)| (kind.name().to_owned(), *n)).collect(),
         };
         let record = Record::new(&self.ask.request, self.machine.signals(), outcome, circumstances);
@@ -534,10 +571,8 @@ impl Iterator for Running {
             if self.over {
                 return None;
             }
-            if std::mem::take(&mut self.asking) {
-                // Whoever asks for more without an answer has none.
-                self.consented = Some(false);
-                self.tell(Input::Consent(false));
+            if self.asking {
+                self.nobody_to_ask();
                 continue;
             }
             self.wait(None);

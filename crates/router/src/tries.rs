@@ -1,11 +1,13 @@
 //! The target's side of a request: its tries, from the money that each reserves to the bill that each is settled with.
 
+use crate::bill;
 use crate::outgoing::{self, Outgoing, Sealed};
 use crate::remote::{self, Heard, Sending, Try};
 use crate::router::{Ask, Remote, Router, unix_seconds};
-use cactus_cloud::{ErrorKind, Reason, RetryRules, Usage};
+use cactus_cloud::{ErrorKind, Key, Reason, Retry, RetryRules, Usage, codec};
 use cactus_hybrid::budget::{Ask as Amount, Reservation};
 use cactus_hybrid::money::Pico;
+use cactus_hybrid::record::Claim;
 use cactus_hybrid::redact::{Gate, Redactor};
 use cactus_hybrid::route::{Billed, Event as Input};
 use std::collections::BTreeMap;
@@ -22,13 +24,19 @@ pub(crate) struct Tries {
     /// The one under way.
     current: Option<Try>,
     sent: Option<Instant>,
+    /// The key that it was sent with.
+    key: Option<Key>,
     reservations: BTreeMap<u32, Reservation>,
+    /// What a target claims beyond the most that was expected.
+    pub(crate) claim: Option<Claim>,
     /// What the target has counted.
     pub(crate) usage: Usage,
     /// Why the answer ended, where it did.
     pub(crate) end: Option<Reason>,
     /// What went wrong last.
     pub(crate) error: Option<String>,
+    /// Whether asking again can help then.
+    pub(crate) retry: Retry,
 }
 
 impl Tries {
@@ -39,10 +47,13 @@ impl Tries {
             sealed: None,
             current: None,
             sent: None,
+            key: None,
             reservations: BTreeMap::new(),
+            claim: None,
             usage: Usage::default(),
             end: None,
             error: None,
+            retry: Retry::Never,
         }
     }
 
@@ -99,15 +110,15 @@ impl Tries {
         let Some(sealed) = &self.sealed else {
             return Err(refused("nothing may leave".to_owned()));
         };
-        let key = remote.key.as_ref().map_err(|why| refused(why.clone()))?;
-        if let Err(error) = remote.breaker().ask(self.router.now()) {
+        self.key = remote.key().map_err(refused)?;
+        if let Err(error) = remote.breaker().ask(self.router.now(), self.key.as_ref()) {
             return Err(refused(error.to_string()));
         }
         self.sent = Some(Instant::now());
         let sending = Sending {
             transport: &self.router.transport,
             target: &remote.target,
-            key: key.as_ref(),
+            key: self.key.as_ref(),
             sealed,
             redactor: self.redactor.clone(),
             rules: RetryRules {
@@ -143,24 +154,31 @@ impl Tries {
                 self.end = Some(reason);
                 let mut cost = None;
                 if let Some(remote) = remote {
-                    remote.breaker().succeeded(self.router.now());
                     remote.took(self.sent.map_or(0.0, |sent| sent.elapsed().as_secs_f64()));
-                    cost = remote.cost(&usage);
+                    cost = self.bill(attempt, remote, notes);
                 }
                 let valid = valid && !cut;
                 Input::CloudEnd { attempt, valid, cost }
             }
             Heard::Failed {
                 kind,
-                message,
+                mut message,
                 pause,
+                retry,
                 billed,
             } => {
                 if let Some(remote) = remote {
-                    remote.breaker().failed(self.router.now(), kind);
+                    let (now, key) = (self.router.now(), self.key.as_ref());
+                    let mut breaker = remote.breaker();
+                    breaker.failed(now, kind, key);
+                    if let (ErrorKind::Unauthorized | ErrorKind::Forbidden | ErrorKind::NoCredit, Err(rest)) =
+                        (kind, breaker.check(now, key))
+                    {
+                        message = format!("{message}; {rest}");
+                    }
                 }
                 notes.push(format!("the target failed: {message}"));
-                self.error = Some(message);
+                (self.error, self.retry) = (Some(message), retry);
                 let again_ms = pause.map(|pause| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX));
                 Input::CloudFailed {
                     attempt,
@@ -171,12 +189,68 @@ impl Tries {
         }
     }
 
+    /// What a try costs, as far as the target's count of it is believed. One that claims more than was reserved rests.
+    fn bill(&mut self, attempt: u32, remote: &Remote, notes: &mut Vec<String>) -> Option<Pico> {
+        let now = self.router.now();
+        let reserved = self.reservations.get(&attempt).map_or(Pico::ZERO, |r| r.amount);
+        let (claimed, allowed) = match (remote.cost(&self.usage), &self.sealed) {
+            (Some(claimed), Some(sealed)) => (claimed, self.allowed(reserved, remote, sealed)),
+            _ => {
+                remote.breaker().succeeded(now);
+                return None;
+            }
+        };
+        let verdict = bill::judge(&allowed, &self.usage, claimed);
+        if verdict == bill::Verdict::Within {
+            remote.breaker().succeeded(now);
+            return Some(claimed);
+        }
+        remote.breaker().overcharged(now);
+        let count = |n: Option<u64>| n.map_or("?".to_owned(), |n| n.to_string());
+        let what = format!(
+            "`{}` claims {claimed} for {} tokens sent and {} tokens of answer, and {reserved} was the most that was expected",
+            remote.target.name,
+            count(self.usage.input),
+            count(self.usage.output)
+        );
+        let believed = verdict == bill::Verdict::Above;
+        self.claim = Some(Claim {
+            amount: claimed,
+            believed,
+        });
+        if !believed {
+            self.settle(attempt, Some(reserved), notes);
+        }
+        notes.push(match believed {
+            true => format!("{what}: it is paid, and the target is left alone for a while"),
+            false => format!(
+                "FALSE BILL: {what}. That cannot be: {} bytes were sent, and {} tokens asked for. What was reserved is counted as \
+                 spent, and the target is left alone for a while; look at its own account of what it charges",
+                allowed.sent_bytes, allowed.answer_tokens
+            ),
+        });
+        believed.then_some(claimed)
+    }
+
+    fn allowed(&self, money: Pico, remote: &Remote, sealed: &Sealed) -> bill::Allowed {
+        let request = sealed.request();
+        // It was sent, so it can be written down.
+        let sent = codec::encode(&remote.target, request).map_or(0, |wire| wire.body.len());
+        bill::Allowed {
+            money,
+            sent_bytes: sent as u64,
+            answer_tokens: u64::from(request.max_output_tokens),
+            context_tokens: remote.target.capabilities.context_tokens,
+        }
+    }
+
     /// Stops the try under way, because nothing came in time (`late`) or nobody waits for it.
     pub(crate) fn stop(&mut self, late: bool, remote: Option<&Remote>) {
         self.current = None;
         let Some(remote) = remote else { return };
         if late {
-            remote.breaker().failed(self.router.now(), ErrorKind::Timeout);
+            let key = self.key.as_ref();
+            remote.breaker().failed(self.router.now(), ErrorKind::Timeout, key);
         } else {
             remote.breaker().abandoned();
         }
@@ -203,6 +277,7 @@ pub(crate) fn refused(message: String) -> Heard {
         kind: ErrorKind::InvalidRequest,
         message,
         pause: None,
+        retry: Retry::Never,
         billed: Billed::Nothing,
     }
 }

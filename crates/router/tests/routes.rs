@@ -169,7 +169,7 @@ fn target_gets_placeholders_and_the_client_the_values_at_the_true_price() {
 fn nothing_is_sent_without_consent_or_room_in_the_budget() {
     let cases = [
         ("", Reason::DeniedByPolicy),
-        ("[consent]\ntext = \"ask\"", Reason::DeniedByPerson),
+        ("[consent]\ntext = \"ask\"", Reason::NobodyToAsk),
         (
             "[consent]\ntext = \"always\"\n[budget]\nrequest_usd = 0.00001",
             Reason::OverCap,
@@ -188,6 +188,11 @@ fn nothing_is_sent_without_consent_or_room_in_the_budget() {
         let (seen, answered) = run(&router, Ask::new(Some(local()), question(text)));
         assert_eq!(answered.outcome.reason, reason, "{rest}");
         assert_eq!(seen.text, own, "{rest}");
+        let blocked = answered
+            .notes
+            .iter()
+            .any(|note| note.contains("`email`, which the policy does not let leave"));
+        assert_eq!(blocked, rest.contains("block"), "{rest}: {:?}", answered.notes);
         assert_eq!(target.asked(), 0, "{rest}");
         assert_eq!(spent(&router), Pico::ZERO, "{rest}");
     }

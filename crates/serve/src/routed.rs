@@ -6,6 +6,7 @@
 
 use crate::models::Lease;
 use crate::protocol::{ApiError, Event, Job, Kind};
+use cactus_router::cloud::Retry;
 use cactus_router::hybrid::redact::Class;
 use cactus_router::hybrid::route::{Reason, Side};
 use cactus_router::{Answered, Ask, Canceller, Error, Event as Routing, Question, Router};
@@ -255,8 +256,11 @@ fn drive(router: &Arc<Router>, order: Order, gone: &Gone, tell: &mut dyn FnMut(H
     while let Some(event) = running.next() {
         if let Routing::Consent(question) = event {
             let yes = question.classes.iter().all(|class| order.consent.contains(class));
-            running.consent(yes);
-            if !yes {
+            if yes {
+                running.consent(true);
+            } else {
+                // A client that has not said yes is nobody who has said no.
+                running.nobody_to_ask();
                 tell(Heard::Refused(question));
             }
         } else if !tell(Heard::Event(Box::new(event))) {
@@ -285,13 +289,24 @@ fn failed(error: Error, reason: Option<Reason>) -> ApiError {
     let message = error.to_string();
     match (error, reason) {
         (Error::Request(error), _) => error,
-        (_, Some(Reason::DeniedByPolicy | Reason::DeniedByPerson | Reason::ToolLocalOnly)) => {
+        (_, Some(Reason::DeniedByPolicy | Reason::DeniedByPerson | Reason::NobodyToAsk | Reason::ToolLocalOnly)) => {
             ApiError::new(Kind::Forbidden, message).with_code("consent_denied")
         }
         (_, Some(Reason::OverCap)) => ApiError::new(Kind::Forbidden, message).with_code("budget_exhausted"),
         (_, Some(Reason::HandoffOff)) => ApiError::new(Kind::Forbidden, message).with_code("handoff_off"),
         (_, Some(Reason::NoTarget)) => ApiError::new(Kind::Invalid, message).with_code("no_target"),
-        (Error::Target(_), _) => ApiError::new(Kind::Unavailable, message).with_code("target_unusable"),
+        (Error::Target(_), _) => ApiError::new(Kind::Unavailable, message)
+            .with_code("target_unusable")
+            .with_should_retry(false),
+        (Error::Unanswered { retry, .. }, _) => {
+            let error = ApiError::new(Kind::Unavailable, message)
+                .with_code("target_failed")
+                .with_should_retry(retry != Retry::Never);
+            match retry {
+                Retry::After(pause) => error.with_retry_after(pause),
+                Retry::Soon | Retry::Never => error,
+            }
+        }
         _ => ApiError::new(Kind::Server, message).with_code("target_failed"),
     }
 }

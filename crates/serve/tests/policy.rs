@@ -8,7 +8,7 @@ use cactus_serve::router::hybrid::policy::Policy;
 use cactus_serve::router::hybrid::route::Reason;
 use cactus_serve::router::setup::Configured;
 use cactus_serve::router::{Keys, Log, Router};
-use cactus_testkit::http::{After, Server as Target, chat_stream};
+use cactus_testkit::http::{After, EVENTS, Server as Target, chat_stream, json_answer};
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -176,6 +176,69 @@ fn targets_answer_in_the_form_of_every_api_and_say_so() {
 }
 
 #[test]
+fn usage_is_the_count_of_the_target_that_answered() {
+    let choice = |delta: Value, end: Value| json!({"choices": [{"index": 0, "delta": delta, "finish_reason": end}]});
+    let usage = json!({"prompt_tokens": 120, "completion_tokens": 9, "prompt_tokens_details": {"cached_tokens": 100}});
+    let said = [
+        choice(json!({"content": "far"}), Value::Null),
+        choice(json!({}), json!("stop")),
+        json!({"choices": [], "usage": usage}),
+    ];
+    let lines: String = said.iter().map(|data| format!("data: {data}\n\n")).collect();
+    let target = Target::of(vec![format!("{EVENTS}{lines}data: [DONE]\n\n").into_bytes()]);
+    let (server, _folder) = under(([127, 0, 0, 1], target.port()).into(), ALWAYS);
+    for name in ["auto", "cloud:near"] {
+        let of_chat = server.post("/v1/chat/completions", &chat(name)).json()["usage"].clone();
+        assert_eq!(
+            (
+                &of_chat["prompt_tokens"],
+                &of_chat["prompt_tokens_details"]["cached_tokens"]
+            ),
+            (&json!(120), &json!(100))
+        );
+        assert_eq!(of_chat["total_tokens"], 129);
+        let more = json!({"stream": true, "stream_options": {"include_usage": true}});
+        let frames = server.post("/v1/chat/completions", &with(chat(name), more)).events();
+        let last: Value = serde_json::from_str(&frames[frames.len() - 2].data).unwrap();
+        assert_eq!(last["usage"], of_chat);
+
+        let message = with(chat(name), json!({"max_tokens": 6}));
+        let of_message = server.post("/v1/messages", &message).json()["usage"].clone();
+        assert_eq!(
+            (&of_message["input_tokens"], &of_message["cache_read_input_tokens"]),
+            (&json!(20), &json!(100))
+        );
+        let frames = server
+            .post("/v1/messages", &with(message, json!({"stream": true})))
+            .events();
+        let last: Value = serde_json::from_str(&frames[frames.len() - 2].data).unwrap();
+        assert_eq!((&last["type"], &last["usage"]), (&json!("message_delta"), &of_message));
+
+        let response = json!({"model": name, "input": "Hi", "max_output_tokens": 6});
+        let of_response = server.post("/v1/responses", &response).json()["usage"].clone();
+        assert_eq!(
+            (
+                &of_response["input_tokens"],
+                &of_response["input_tokens_details"]["cached_tokens"]
+            ),
+            (&json!(120), &json!(100))
+        );
+        let frames = server
+            .post("/v1/responses", &with(response, json!({"stream": true})))
+            .events();
+        let last: Value = serde_json::from_str(&frames[frames.len() - 1].data).unwrap();
+        assert_eq!(last["response"]["usage"], of_response);
+
+        let lines = server.post("/api/chat", &chat(name)).lines();
+        let last: Value = serde_json::from_str(&lines[lines.len() - 1].data).unwrap();
+        assert_eq!(
+            (&last["prompt_eval_count"], &last["eval_count"]),
+            (&json!(120), &json!(9))
+        );
+    }
+}
+
+#[test]
 fn what_was_not_sent_elsewhere_by_name_stays_here() {
     let cloud = Server::new();
     let (server, folder) = under(cloud.address, ALWAYS);
@@ -216,16 +279,16 @@ fn what_was_not_sent_elsewhere_by_name_stays_here() {
         let reply = server.post(path, &elsewhere);
         assert!([400, 404].contains(&reply.status), "{path}: {}", reply.body);
     }
-    // What `auto` could send nowhere is recorded: the first three.
+    // What `auto` could send nowhere is recorded: the first four.
     let until = Instant::now() + Duration::from_secs(10);
     let recorded = || {
         let (ring, _) = Log::new(folder.path()).read(9).unwrap();
         ring.records().map(|record| record.reason).collect::<Vec<_>>()
     };
-    while recorded().len() < 3 && Instant::now() < until {
+    while recorded().len() < 4 && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert_eq!(recorded(), [Reason::NoTarget; 3]);
+    assert_eq!(recorded(), [Reason::NoTarget; 4]);
     let logprobs = server.post("/v1/chat/completions", &with(chat("auto"), json!({"logprobs": true})));
     assert_eq!(logprobs.header("x-cactus-reason"), Some("no_target"));
     let streamed = server.post("/v1/chat/completions", &with(chat("local"), json!({"stream": true})));
@@ -242,7 +305,7 @@ fn nothing_leaves_without_a_persons_yes() {
     let (server, _folder) = under(cloud.address, ASK);
     let denied = ask(&server, &chat("auto"), "image");
     assert_eq!(denied.header("x-cactus-route"), Some("local"));
-    assert_eq!(denied.header("x-cactus-reason"), Some("denied_by_person"));
+    assert_eq!(denied.header("x-cactus-reason"), Some("nobody_to_ask"));
     let needed = &denied.json()["cactus"]["consent_needed"];
     assert_eq!(
         (&needed["classes"], &needed["target"]),
@@ -250,7 +313,7 @@ fn nothing_leaves_without_a_persons_yes() {
     );
     assert_eq!(needed["host"], cloud.address.to_string());
     let streamed = ask(&server, &with(chat("auto"), json!({"stream": true})), "");
-    assert_eq!(streamed.header("x-cactus-reason"), Some("denied_by_person"));
+    assert_eq!(streamed.header("x-cactus-reason"), Some("nobody_to_ask"));
     let header: Value = serde_json::from_str(streamed.header("x-cactus-consent-needed").unwrap()).unwrap();
     assert_eq!(header, *needed, "before the first byte");
     let error = ask(&server, &chat("cloud:near"), "").error(403);
@@ -321,9 +384,25 @@ fn targets_that_fail_and_names_that_are_wrong_say_so() {
     assert!(notes.contains("failed"), "{notes}");
     for stream in [false, true] {
         let body = with(chat("cloud:near"), json!({"stream": stream}));
-        let error = server.post("/v1/chat/completions", &body).error(500);
+        let reply = server.post("/v1/chat/completions", &body);
+        // It may be there again.
+        assert_eq!(reply.header("x-should-retry"), Some("true"), "{}", reply.body);
+        let error = reply.error(503);
         assert_eq!(error["error"]["code"], "target_failed", "{error}");
     }
+    let refuses = Target::of(vec![json_answer(
+        "401 Unauthorized",
+        &json!({"error": {"message": "no"}}),
+    )]);
+    let (refused, _folder) = under(([127, 0, 0, 1], refuses.port()).into(), ALWAYS);
+    // Refused, and then left alone: to repeat it would not help.
+    for path in ["/v1/chat/completions", "/v1/messages", "/api/chat"] {
+        let reply = refused.post(path, &chat("cloud:near"));
+        assert_eq!(reply.header("x-should-retry"), Some("false"), "{path}: {}", reply.body);
+        assert!(reply.body.contains("at once with another key"), "{}", reply.body);
+        assert_eq!(reply.status, 503, "{path}");
+    }
+    assert_eq!(refuses.asked(), 1);
     let error = server.post("/v1/chat/completions", &chat("cloud:far")).error(404);
     assert!(
         error["error"]["message"].as_str().unwrap().contains("cloud:near"),

@@ -85,10 +85,15 @@ fn answered_by(record: &Record) -> String {
 }
 
 fn cost(record: &Record) -> String {
-    match (record.attempts, record.billed) {
+    let cost = match (record.attempts, record.billed) {
         (0, _) => String::new(),
         (_, true) => record.cost.to_string(),
         (_, false) => format!("at most {}", record.cost),
+    };
+    match record.claim {
+        Some(claim) if claim.believed => format!("{cost}, more than expected"),
+        Some(claim) => format!("{cost}, FALSE BILL of {}", claim.amount),
+        None => cost,
     }
 }
 
@@ -100,6 +105,7 @@ pub(crate) fn because(reason: Reason) -> &'static str {
         Reason::Offline => "the target cannot be reached, or has failed too often of late",
         Reason::DeniedByPolicy => "the policy does not let its content leave",
         Reason::DeniedByPerson => "a person said no",
+        Reason::NobodyToAsk => "nobody was there to say yes",
         Reason::ToolLocalOnly => "it uses a tool that stays on this machine",
         Reason::OverCap => "a budget has no room for it",
         Reason::BudgetFailed => "the budget's file cannot be used",

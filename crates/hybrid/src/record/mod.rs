@@ -75,6 +75,9 @@ pub struct Record {
     pub cost: Pico,
     /// Whether each try has a bill.
     pub billed: bool,
+    /// What a target has claimed beyond the most that was expected, where one has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<Claim>,
     /// Whether something shown was taken back.
     pub replaced: bool,
     /// Milliseconds until something was shown.
@@ -83,6 +86,16 @@ pub struct Record {
     pub total_ms: u64,
     /// How many texts of each kind were replaced on their way out.
     pub redactions: BTreeMap<String, u64>,
+}
+
+/// The bill of a target that claims more than the most that was expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// What it claims.
+    pub amount: Pico,
+    /// Whether it counts as spent. Where it cannot be true, what was reserved does.
+    pub believed: bool,
 }
 
 /// What a record says beside the request and its outcome.
@@ -96,6 +109,8 @@ pub struct Circumstances {
     pub consented: Option<bool>,
     /// Digest of the calibration, where one held.
     pub calibration: Option<String>,
+    /// What a target has claimed beyond the most that was expected.
+    pub claim: Option<Claim>,
     /// How many texts of each kind were replaced on their way out.
     pub redactions: BTreeMap<String, u64>,
 }
@@ -148,6 +163,7 @@ impl Record {
             attempts: outcome.attempts,
             cost: outcome.cost,
             billed: outcome.billed,
+            claim: circumstances.claim,
             replaced: outcome.replaced,
             first_ms: outcome.first_ms,
             total_ms: outcome.total_ms,

@@ -217,6 +217,7 @@ impl Machine {
                     self.cloud_is_out(Reason::DeniedByPerson);
                 }
             }
+            Event::NobodyToAsk if self.cloud == Cloud::Asking => self.cloud_is_out(Reason::NobodyToAsk),
             Event::Reserved { attempt } => self.reserved(attempt),
             Event::NotReserved { attempt, scope } if self.is_last(attempt) && self.cloud == Cloud::Reserving => {
                 self.refuse(attempt);

@@ -58,6 +58,8 @@ pub enum Reason {
     DeniedByPolicy,
     /// A person said no.
     DeniedByPerson,
+    /// A person would have had to say yes, and nobody was there to be asked.
+    NobodyToAsk,
     /// The conversation has used a tool whose results stay here.
     ToolLocalOnly,
     /// A budget has no room.
@@ -168,6 +170,8 @@ pub enum Event {
     },
     /// A person answered [`Action::AskConsent`].
     Consent(bool),
+    /// Nobody is there to answer it.
+    NobodyToAsk,
     /// [`Action::Reserve`] is done: the money is reserved, on disk.
     Reserved {
         /// Which try.
