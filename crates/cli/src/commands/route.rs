@@ -117,6 +117,7 @@ pub(crate) fn because(reason: Reason) -> &'static str {
         Reason::LocalFailed => "the model here failed",
         Reason::CloudFailed => "the target failed",
         Reason::Cancelled => "it was cancelled",
+        Reason::Unjudged => "nothing is decided yet",
         _ => "of something that this version has no words for",
     }
 }
@@ -292,7 +293,7 @@ mod tests {
                 words += 1;
             }
         }
-        assert_eq!(words, 20);
+        assert_eq!(words, 21);
     }
 
     #[test]

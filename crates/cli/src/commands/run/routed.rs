@@ -117,7 +117,7 @@ impl Routed {
                         Some(Event::Replaced) => {
                             shown.end()?;
                             shown = Shown::new(quiet);
-                            output::note("(that answer failed; the other side answers from the beginning)");
+                            output::note("(what is above is void; another answers from the beginning)");
                         }
                         Some(Event::Consent(question)) => {
                             match interrupt.while_asking(|| self.may_leave(&question))? {
