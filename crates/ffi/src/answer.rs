@@ -50,6 +50,9 @@ pub(crate) trait Follow: Send {
 
     /// What a person said to [`Step::Consent`]; without it, nobody is there to be asked.
     fn consent(&mut self, _yes: bool) {}
+
+    /// Whoever reads cannot be told that what was said is void: nothing is said before it is decided who answers.
+    fn never_replaced(&mut self) {}
 }
 
 /// Begins to answer `asked`, as the policy of the model says, if it has one.
@@ -85,6 +88,7 @@ pub(crate) fn begin(work: &Work, asked: Asked) -> Result<Box<dyn Follow>> {
 /// # Errors
 /// How it failed; [`Code::Cancelled`] is for the caller to make of the reason.
 pub(crate) fn whole(reading: &mut dyn Follow, written: &mut dyn FnMut(&str, Option<u32>)) -> Result<Answer> {
+    reading.never_replaced();
     let mut whole = None;
     while reading.next(&mut |step| match step {
         Step::Written { text, token } => written(&text, token),

@@ -272,6 +272,10 @@ impl Follow for Routed {
     fn consent(&mut self, yes: bool) {
         self.running.consent(yes);
     }
+
+    fn never_replaced(&mut self) {
+        self.running.set_replaceable(false);
+    }
 }
 
 /// Follows an answer of the model on this machine to what no target could be asked, and has it recorded.

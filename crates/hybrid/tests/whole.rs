@@ -155,7 +155,7 @@ impl Host {
             redactions,
             ..Circumstances::default()
         };
-        let record = Record::new(&request, machine.signals(), &outcome, circumstances);
+        let record = Record::new(&request, machine.judged(), &outcome, circumstances);
         (shown, outcome, record)
     }
 }

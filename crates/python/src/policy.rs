@@ -176,6 +176,7 @@ impl Routed {
     /// Waits for the next that comes. `given` says whether what was said has been given out to somebody who cannot be told that it
     /// is void.
     pub(crate) fn next(&mut self, time: Duration, given: bool) -> Result<Came, ApiError> {
+        self.running.set_replaceable(!given);
         match self.running.next_within(time) {
             Err(NotYet) => Ok(Came::Nothing),
             Ok(Some(Event::Source { side, target, reason })) => {

@@ -33,10 +33,12 @@ pub enum Event {
         side: Side,
         /// The target's name, where it is the target.
         target: Option<String>,
-        /// Why this side: what the record will say, unless somebody cancels or the answer is replaced.
+        /// Why this side: what the record will say, unless somebody cancels or the answer is replaced. [`Why::Unjudged`] where the
+        /// beginning is shown before anything is decided.
         reason: Why,
     },
-    /// What was said so far is void, as the side that said it failed. The other answers from the beginning.
+    /// What was said so far is void, as who said it failed, or was judged after the beginning was shown. Another answers from the
+    /// beginning.
     Replaced,
     /// A part of the answer, as the model on this machine would have brought it.
     Said(Said),
@@ -199,6 +201,12 @@ impl Running {
         self.tell(Input::Cancel);
     }
 
+    /// Says whether what was said may be taken back, as it may unless this says otherwise. Where it may not, the beginning of an
+    /// answer waits until it is judged, however slow it comes. [`Event::Replaced`] still follows where who answers fails.
+    pub fn set_replaceable(&mut self, replaceable: bool) {
+        self.machine.set_replaceable(replaceable);
+    }
+
     /// The target that may be asked.
     #[must_use]
     pub fn target(&self) -> Option<&str> {
@@ -218,7 +226,7 @@ impl Running {
             self.act(action);
         }
         if self.ask.request.streamed
-            && let Some(side) = self.machine.winner()
+            && let Some(side) = self.machine.showing()
         {
             self.reason(side);
         }
@@ -517,7 +525,7 @@ impl Running {
             claim: self.tries.claim,
             redactions: replaced.iter().map(|(kind, n)| (kind.name().to_owned(), *n)).collect(),
         };
-        let record = Record::new(&self.ask.request, self.machine.signals(), outcome, circumstances);
+        let record = Record::new(&self.ask.request, self.machine.judged(), outcome, circumstances);
         if let Err(error) = self.router.log.add(&record) {
             self.notes.push(error.to_string());
         }

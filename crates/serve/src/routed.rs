@@ -23,7 +23,7 @@ pub(crate) const CONSENT: &str = "x-cactus-consent";
 pub(crate) enum Given {
     /// A part of it.
     Said(Event),
-    /// What came before is void; the other side answers from the beginning.
+    /// What came before is void; another answers from the beginning.
     Replaced,
 }
 
@@ -249,6 +249,7 @@ fn drive(router: &Arc<Router>, order: Order, gone: &Gone, tell: &mut dyn FnMut(H
         ..Ask::new(local, order.job)
     };
     let mut running = router.start(ask)?;
+    running.set_replaceable(order.replaceable);
     let _ = gone.cancel.set(running.canceller());
     if gone.gone.load(Ordering::SeqCst) {
         return Ok(());

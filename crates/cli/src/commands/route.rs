@@ -123,6 +123,7 @@ pub(crate) fn because(reason: Reason) -> &'static str {
         Reason::LocalFailed => "the model here failed",
         Reason::CloudFailed => "the target failed",
         Reason::Cancelled => "it was cancelled",
+        Reason::Unjudged => "nothing is decided yet",
         _ => "of something that this version has no words for",
     }
 }
@@ -298,7 +299,7 @@ mod tests {
                 words += 1;
             }
         }
-        assert_eq!(words, 20);
+        assert_eq!(words, 21);
     }
 
     #[test]

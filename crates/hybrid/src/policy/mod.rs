@@ -134,12 +134,12 @@ impl Default for Deadlines {
     }
 }
 
-/// How much of a local answer waits unseen, so that it can still be replaced.
+/// How much of a local answer that is shown as it comes is judged, and how long it waits unseen until then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldBack {
-    /// Until so many tokens are there,
+    /// It is judged after so many tokens, or at the end of a shorter one.
     pub tokens: u32,
-    /// or so many milliseconds since the first of them have passed.
+    /// Milliseconds since the first of them after which it is shown, judged or not.
     pub ms: u64,
 }
 

@@ -17,8 +17,8 @@ use crate::budget::Scope;
 use crate::money::Pico;
 use crate::policy::Verdict;
 use crate::redact::Class;
-use crate::route::{Outcome, Reason, Request, Side};
-use crate::score::{Features, Signals};
+use crate::route::{Judged, Outcome, Reason, Request, Side};
+use crate::score::Features;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -51,10 +51,13 @@ pub struct Record {
     pub cloud_seconds: f64,
     /// The most that a try could cost.
     pub worst_case: Pico,
-    /// Statistics of the local answer's tokens ([`crate::score::FEATURES`] of them).
+    /// Statistics of the tokens of the local answer that were judged ([`crate::score::FEATURES`] of them).
     pub features: Option<Features>,
-    /// Tokens of the local answer.
+    /// Tokens that were judged.
     pub tokens: u32,
+    /// Whether that was the whole answer. Older records do not say so.
+    #[serde(default)]
+    pub whole: bool,
     /// Digest of the calibration, where one held.
     pub calibration: Option<String>,
     /// How sure the local answer was, calibrated.
@@ -132,12 +135,12 @@ impl Record {
             cloud_seconds: 0.0,
             worst_case: Pico::default(),
         };
-        Record::new(&request, &Signals::default(), outcome, circumstances)
+        Record::new(&request, None, outcome, circumstances)
     }
 
-    /// The record of a request that has ended.
+    /// The record of a request that has ended. `judged` is [`crate::route::Machine::judged`].
     #[must_use]
-    pub fn new(request: &Request, signals: &Signals, outcome: &Outcome, circumstances: Circumstances) -> Record {
+    pub fn new(request: &Request, judged: Option<&Judged>, outcome: &Outcome, circumstances: Circumstances) -> Record {
         Record {
             seconds: circumstances.seconds,
             target: request.target.clone(),
@@ -151,8 +154,9 @@ impl Record {
             cloud_accuracy: request.cloud_accuracy,
             cloud_seconds: request.cloud_seconds,
             worst_case: request.worst_case,
-            features: signals.features(),
-            tokens: signals.tokens(),
+            features: judged.and_then(|judged| judged.signals.features()),
+            tokens: judged.map_or(0, |judged| judged.signals.tokens()),
+            whole: judged.is_some_and(|judged| judged.whole),
             calibration: circumstances.calibration,
             confidence: outcome.confidence,
             bound: outcome.bound,

@@ -3,7 +3,7 @@
 use super::Record;
 use crate::budget::{day_of, month_of};
 use crate::money::Pico;
-use crate::policy::{Policy, Verdict};
+use crate::policy::{Policy, Routing, Verdict};
 use crate::route::{Reason, Side, Wish, Worth, before, decide, prevented};
 
 /// Where a request would have gone.
@@ -30,8 +30,9 @@ pub struct Replayed {
     pub cost: Pico,
 }
 
-/// The records under a policy, in their order. Caps of requests, days and months count; those of sessions and users do not, as
-/// records know neither. Whether the target or the local model would have failed is not known either.
+/// The records under a policy, in their order. What was judged then is judged now, on the same tokens. Caps of requests, days and
+/// months count; those of sessions and users do not, as records know neither. Whether the target or the local model would have
+/// failed is not known either.
 #[must_use]
 pub fn replay<'a>(records: impl IntoIterator<Item = &'a Record>, policy: &Policy) -> Vec<Replayed> {
     let mut spent = Spent::default();
@@ -89,7 +90,15 @@ fn one(record: &Record, policy: &Policy, spent: &mut Spent) -> Replayed {
         None if matches!(record.wanted, Some(Reason::Invalid | Reason::LocalFailed)) => {
             Wish::HandOff(record.wanted.unwrap_or(Reason::Invalid))
         }
-        None => decide(record.confidence, &policy.routing, &worth),
+        None => {
+            // There is no waiting for both where one is there.
+            let hedge = policy.routing.hedge && !record.whole;
+            let routing = Routing {
+                hedge,
+                ..policy.routing.clone()
+            };
+            decide(record.confidence, &routing, &worth)
+        }
     };
     let prevented = prevented(
         policy.handoff,

@@ -68,7 +68,7 @@ fn run(prompt_confidence: f64, policy: &Policy, seconds: u64) -> Record {
         ..Circumstances::default()
     };
     circumstances.redactions.insert("email".to_owned(), 2);
-    Record::new(&request, machine.signals(), &outcome.unwrap(), circumstances)
+    Record::new(&request, machine.judged(), &outcome.unwrap(), circumstances)
 }
 
 #[test]

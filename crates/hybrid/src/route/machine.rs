@@ -1,6 +1,10 @@
 //! The states of a request and what leads from one to the next.
 
-use super::decide::{Wish, Worth, before, decide, prevented};
+mod judging;
+
+pub use judging::Judged;
+
+use super::decide::{Wish, Worth, before, prevented};
 use super::{Action, Billed, Event, Outcome, Reason, Request, Side};
 use crate::budget::Scope;
 use crate::money::Pico;
@@ -74,7 +78,11 @@ pub struct Machine {
     run: u32,
     local_said: Said,
     signals: Signals,
-    confidence: Option<f64>,
+    judged: Option<Judged>,
+    /// What is shown may be taken back.
+    replaceable: bool,
+    /// The local answer is shown before it is judged, as that takes too long.
+    early: bool,
 
     cloud: Cloud,
     attempts: Vec<Attempt>,
@@ -117,7 +125,9 @@ impl Machine {
             run: 0,
             local_said: Said::default(),
             signals: Signals::default(),
-            confidence: None,
+            judged: None,
+            replaceable: true,
+            early: false,
             cloud: Cloud::Idle,
             attempts: Vec::new(),
             cloud_said: Said::default(),
@@ -125,7 +135,7 @@ impl Machine {
             shown: None,
             reasoned: None,
             wanted: None,
-            reason: Reason::Confident,
+            reason: Reason::Unjudged,
             over: None,
             hedged: false,
             replaced: false,
@@ -148,7 +158,7 @@ impl Machine {
     pub fn wake_ms(&self) -> Option<u64> {
         let hold = self
             .first_token_ms
-            .filter(|_| self.is_holding())
+            .filter(|_| self.is_holding() && self.replaceable)
             .map(|first| first.saturating_add(self.hold_back.ms));
         let cloud = match self.cloud {
             Cloud::Running {
@@ -176,16 +186,34 @@ impl Machine {
         self.winner
     }
 
-    /// Why the winner is the winner; says nothing before there is one.
+    /// Why the winner is the winner; [`Reason::Unjudged`] before there is one.
     #[must_use]
     pub fn reason(&self) -> Reason {
         self.reason
+    }
+
+    /// Whose words are shown as they come: the winner's, or the local model's where its judgement takes too long.
+    #[must_use]
+    pub fn showing(&self) -> Option<Side> {
+        self.winner.or(self.early.then_some(Side::Local))
+    }
+
+    /// Says whether what is shown may be taken back, as it may unless this says otherwise. Where it may not, the beginning waits
+    /// until it is judged, however long that takes.
+    pub fn set_replaceable(&mut self, replaceable: bool) {
+        self.replaceable = replaceable;
     }
 
     /// What the tokens so far say.
     #[must_use]
     pub fn signals(&self) -> &Signals {
         &self.signals
+    }
+
+    /// What was judged of the local answer, once it was.
+    #[must_use]
+    pub fn judged(&self) -> Option<&Judged> {
+        self.judged.as_ref()
     }
 
     /// Says that reasoning of a side was shown, which the machine does not keep. It is taken back like text.
@@ -200,8 +228,9 @@ impl Machine {
                 self.signals.push(signal);
                 self.local_said.text.push_str(&text);
                 self.first_token_ms.get_or_insert(self.now_ms);
-                self.show();
                 self.judge_beginning();
+                self.show_early();
+                self.show();
             }
             Event::LocalText { run, text } if self.is_local(run) => {
                 self.local_said.text.push_str(&text);
@@ -246,6 +275,7 @@ impl Machine {
             } if self.is_cloud(attempt) => self.cloud_failed(attempt, again_ms, billed),
             Event::Tick => self.tick(),
             Event::Cancel => {
+                self.winner = self.showing();
                 self.stop_local();
                 self.stop_cloud(Reason::Cancelled);
                 self.reason = Reason::Cancelled;
@@ -268,15 +298,6 @@ impl Machine {
         self.is_last(attempt) && matches!(self.cloud, Cloud::Running { .. })
     }
 
-    fn is_holding(&self) -> bool {
-        !self.finished
-            && self.winner.is_none()
-            && self.local == Local::Running
-            && self.cloud == Cloud::Idle
-            && self.shown.is_none()
-            && self.request.streamed
-    }
-
     fn start(&mut self) {
         if self.local != Local::Idle || self.cloud != Cloud::Idle {
             return;
@@ -291,7 +312,7 @@ impl Machine {
             &self.worth(),
         );
         if wish == Some(Reason::LowConfidence) {
-            self.confidence = self.request.prompt_confidence;
+            self.judged = Some(Judged::of_prompt(self.request.prompt_confidence));
         }
         match wish {
             Some(reason) => self.want(reason),
@@ -482,7 +503,7 @@ impl Machine {
 
     /// Shows what the winner has said and is not shown yet.
     fn show(&mut self) {
-        let Some(side) = self.winner.filter(|_| self.request.streamed || self.finished) else {
+        let Some(side) = self.showing().filter(|_| self.request.streamed || self.finished) else {
             return;
         };
         let text = match side {
@@ -499,75 +520,44 @@ impl Machine {
         }
     }
 
-    /// Whether the held-back beginning is long enough, and then what becomes of it.
-    fn judge_beginning(&mut self) {
-        let waited = self
-            .first_token_ms
-            .is_some_and(|first| self.now_ms >= first.saturating_add(self.hold_back.ms));
-        let long = self.signals.tokens() >= self.hold_back.tokens;
-        if !self.is_holding() || self.first_token_ms.is_none() || !(waited || long) {
-            return;
-        }
-        match self.wish(self.routing.hedge) {
-            Wish::Keep(reason) => self.win(Side::Local, reason),
-            Wish::HandOff(reason) => self.want(reason),
-            Wish::Hedge => {
-                self.hedged = true;
-                self.want(Reason::Hedged);
-            }
-        }
-    }
-
-    fn wish(&mut self, hedge: bool) -> Wish {
-        self.confidence = self
-            .section
-            .as_ref()
-            .and_then(|section| section.confidence(&self.signals));
-        let routing = Routing {
-            hedge,
-            ..self.routing.clone()
-        };
-        decide(self.confidence, &routing, &self.worth())
-    }
-
     fn local_ended(&mut self, valid: bool) {
         self.local = Local::Ended { valid };
+        let wish = self.judge(true);
         if self.winner == Some(Side::Local) {
-            if self.confidence.is_none()
-                && let Wish::HandOff(reason) = self.wish(false)
-            {
-                self.wanted.get_or_insert(reason);
-            }
             return self.finish();
         }
-        let wish = self.wish(false);
-        match (self.cloud, wish) {
-            (Cloud::Out(reason), _) => {
+        match self.cloud {
+            Cloud::Out(reason) => {
                 self.win(Side::Local, reason);
                 self.finish();
             }
-            (Cloud::Idle, Wish::Keep(reason)) if valid => {
-                // Nobody can be sure of it, and where nothing could have come of that, this is why.
-                let prevented = self.prevented().filter(|_| reason == Reason::Uncalibrated);
-                self.win(Side::Local, prevented.unwrap_or(reason));
-                self.finish();
-            }
-            (Cloud::Idle, Wish::HandOff(reason)) if valid => self.want(reason),
-            (Cloud::Idle, _) => self.want(Reason::Invalid),
+            Cloud::Idle => match wish {
+                _ if !valid => self.want(Reason::Invalid),
+                Some(Wish::HandOff(reason)) => self.want(reason),
+                Some(Wish::Keep(reason)) => {
+                    // Nobody can be sure of it, and where nothing could have come of that, this is why.
+                    let prevented = self.prevented().filter(|_| reason == Reason::Uncalibrated);
+                    self.win(Side::Local, prevented.unwrap_or(reason));
+                    self.finish();
+                }
+                // What was judged before has a winner, or has asked the target; a whole answer is not hedged.
+                Some(Wish::Hedge) | None => self.want(Reason::Hedged),
+            },
             // The first good answer of the two.
-            (Cloud::Asking | Cloud::Reserving | Cloud::Running { .. } | Cloud::Pausing { .. }, Wish::Keep(_))
-                if valid && self.hedged =>
-            {
-                self.win(Side::Local, Reason::Hedged);
-                self.finish();
+            Cloud::Asking | Cloud::Reserving | Cloud::Running { .. } | Cloud::Pausing { .. } => {
+                if valid && self.hedged && matches!(self.weigh(false).1, Wish::Keep(_)) {
+                    self.win(Side::Local, Reason::Hedged);
+                    self.finish();
+                }
+                // Otherwise the target was wanted, and still may answer.
             }
-            // The target was wanted, and still may answer.
-            _ => {}
+            Cloud::Ended => {}
         }
     }
 
     fn local_failed(&mut self) {
         self.local = Local::Failed;
+        self.early = false;
         if self.winner == Some(Side::Local) {
             self.winner = None;
         }
@@ -630,7 +620,7 @@ impl Machine {
     }
 
     fn tick(&mut self) {
-        self.judge_beginning();
+        self.show_early();
         self.end_pause();
         let Cloud::Running {
             since_ms,
@@ -676,6 +666,7 @@ impl Machine {
         } else {
             said.text[..self.shown.map_or(0, |(_, bytes)| bytes)].to_owned()
         };
+        let confidence = self.judged.as_ref().and_then(|judged| judged.confidence);
         let since = |ms: u64| ms.saturating_sub(self.start_ms);
         let outcome = Outcome {
             answered_by,
@@ -684,9 +675,8 @@ impl Machine {
             over: self.over,
             text,
             calls: if whole { said.calls } else { Vec::new() },
-            confidence: self.confidence,
-            bound: self
-                .confidence
+            confidence,
+            bound: confidence
                 .zip(self.section.as_ref())
                 .and_then(|(c, section)| section.bound(c)),
             cost,

@@ -8,10 +8,11 @@
 //!   ticks of a clock, cancellation
 //! ```
 //!
-//! **Before** the answer a rule, or what the prompt alone tells, sends a request to the target. **During** it, the beginning
-//! waits unseen (24 tokens or 400 ms), so that who is asked in the end is who is seen. What is shown stays, unless the side that
-//! answers fails: then [`Action::Replaced`] says so before anything of the other side. **After** it, what is not streamed
-//! (tool calls, JSON) is judged as a whole.
+//! **Before** the answer a rule, or what the prompt alone tells, sends a request to the target. **During** it, the beginning (24
+//! tokens) is judged. It waits unseen for at most 400 ms, so that who is asked in the end is who is seen; a slower one is shown
+//! before it is judged. What is shown stays, unless the judgement goes against it or the side that answers fails: then
+//! [`Action::Replaced`] says so before anything of the other side. **After** it, what is not streamed (tool calls, JSON) is judged
+//! as a whole. The clock decides what is shown when, and nothing else.
 //!
 //! Tool calls come with the one [`Action::Finish`], so that none runs twice. Each reservation is settled exactly once, a late
 //! one too. Whoever runs a machine passes on what comes for older runs and tries; it ignores that.
@@ -25,7 +26,7 @@ mod machine;
 mod tests;
 
 pub use decide::{Wish, Worth, before, decide, prevented};
-pub use machine::Machine;
+pub use machine::{Judged, Machine};
 
 use crate::budget::Scope;
 use crate::money::Pico;
@@ -90,6 +91,8 @@ pub enum Reason {
     CloudFailed,
     /// Whoever asked no longer wants an answer.
     Cancelled,
+    /// Nothing is decided yet, and what is shown may still be replaced. No request ends so.
+    Unjudged,
 }
 
 /// What is known of a request before it starts.
@@ -272,7 +275,7 @@ pub enum Action {
         /// The text.
         text: String,
     },
-    /// What is shown is void: the other side answers from the beginning.
+    /// What is shown is void: another answers from the beginning.
     Replaced,
     /// The end. Only settlements come after it.
     Finish(Box<Outcome>),

@@ -1,5 +1,7 @@
 //! Requests step by step, and in any order.
 
+mod judging;
+
 use super::*;
 use crate::policy::{Handoff, Policy};
 use crate::score::{Calibrator, Combiner, FEATURES, Key, Section};
@@ -785,6 +787,8 @@ proptest! {
                 }
             };
             let actions = machine.on(now, event);
+            // What is shown before it is judged may be replaced, too.
+            world.broke |= machine.winner() != machine.showing();
             world.take(actions, &request);
         }
         let outcome = world.finished.as_ref();

@@ -133,7 +133,7 @@ impl Routed {
                             shown.end()?;
                             shown = Shown::new(quiet);
                             usage = Usage::default();
-                            output::note("(that answer failed; the other side answers from the beginning)");
+                            output::note("(what is above is void; another answers from the beginning)");
                         }
                         Some(Event::Consent(question)) => {
                             match interrupt.while_asking(|| self.may_leave(&question))? {
