@@ -91,6 +91,8 @@ fn conversation_goes_to_another_server_with_consent_and_key_and_is_recorded() {
     // The same weights, asked the same.
     assert_eq!(answered["response"], kept["response"]);
     assert_eq!(answered["cloud_handoff"], true);
+    assert_eq!(answered["prefill_tokens"], kept["prefill_tokens"], "the same tokenizer");
+    assert!(answered["prefill_tokens"].as_u64().is_some_and(|tokens| tokens > 0));
     assert_eq!(
         (answered["cost_usd"].as_f64(), answered["cost_is_exact"].as_bool()),
         (Some(0.0), Some(true))

@@ -516,3 +516,17 @@ fn connection_that_waits_is_used_and_a_request_lost_with_it_is_sent_again_for_mo
     assert_eq!(outcome.cost, worst.plus(Pico(29 * TOKEN)));
     assert_eq!((server.asked(), server.connections()), (4, 2));
 }
+
+#[test]
+fn where_handing_off_is_off_nobody_is_told_of_calibrations() {
+    let folder = tempfile::tempdir().unwrap();
+    let router = router(folder.path(), 1, MAY);
+    for stream in [true, false] {
+        let mut ask = Ask::new(Some(local()), question("hello"));
+        ask.handoff = Some(cactus_hybrid::policy::Handoff::Never);
+        ask.job.stream = stream;
+        let (_, answered) = run(&router, ask);
+        assert_eq!(answered.outcome.reason, Reason::HandoffOff);
+        assert_eq!(answered.notes, [""; 0], "stream: {stream}");
+    }
+}
