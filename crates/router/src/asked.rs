@@ -6,7 +6,7 @@ use crate::router::{Ask, Calibration, Remote, Router};
 use cactus_engine::chat::ChatRequest;
 use cactus_hybrid::policy::Verdict;
 use cactus_hybrid::redact::{Class, Gate, Redactor};
-use cactus_hybrid::route::Request;
+use cactus_hybrid::route::{Offer, Request};
 use cactus_protocol::{Prompt, Ready};
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ pub(crate) struct Asked {
     pub(crate) request: Request,
     pub(crate) prompt: Option<Prepared>,
     pub(crate) outgoing: Option<Outgoing>,
-    pub(crate) target: Option<String>,
+    /// The most tokens that each target of the request may answer.
+    pub(crate) limits: Vec<u32>,
     /// The calibration that holds for the model on this machine.
     pub(crate) calibration: Option<Arc<Calibration>>,
     /// Why there is none that holds.
@@ -74,11 +75,11 @@ impl Asked {
             context.is_some_and(|context| ready.request.prompt.len() < context)
         };
         let local_able = prompt.as_ref().is_some_and(fits);
-        let (outgoing, remote, why_not) = match chat {
-            Some(chat) => target(router, &ask, chat),
+        let (outgoing, remotes, why_not) = match chat {
+            Some(chat) => targets(router, &ask, chat),
             None => (
                 None,
-                None,
+                Vec::new(),
                 Some("it asks for several answers, or for more of a text".to_owned()),
             ),
         };
@@ -87,38 +88,35 @@ impl Asked {
             (None, Some(chat)) => most_tokens(chat),
             (None, None) => 0,
         };
-        let name = remote.map(|remote| remote.target.name.clone());
         let classes: &[Class] = outgoing.as_ref().map_or(&[], |outgoing| &outgoing.classes);
         let task = if structured { "tools" } else { "default" };
+        let blocked = outgoing.as_ref().is_some_and(|outgoing| is_blocked(router, outgoing));
+        let offer = |(remote, limit): &(&Remote, u32)| Offer {
+            target: remote.target.name.clone(),
+            reachable: remote.breaker().may_ask(router.now()),
+            consent: match blocked {
+                true => Verdict::Denied(Class::Text),
+                false => router.policy.consent.verdict(classes, &remote.target.name),
+            },
+            accuracy: remote.policy.accuracy(task),
+            seconds: remote.seconds(),
+            worst_case: remote.worst_case(tokens, *limit),
+        };
         let request = Request {
             named: ask.named,
-            reachable: remote.is_some_and(|remote| remote.breaker().may_ask(router.now())),
-            consent: match &name {
-                Some(_) if outgoing.as_ref().is_some_and(|outgoing| is_blocked(router, outgoing)) => {
-                    Verdict::Denied(Class::Text)
-                }
-                Some(name) => router.policy.consent.verdict(classes, name),
-                None => Verdict::Denied(Class::Text),
-            },
-            target: name.clone(),
+            offers: remotes.iter().map(offer).collect(),
             local_able,
             local_tools: outgoing.as_ref().is_some_and(|outgoing| outgoing.local_tools),
             // What nobody sees before its end can be judged as a whole.
             streamed: !structured && ask.job.stream,
             prompt_confidence: None,
-            cloud_accuracy: remote.and_then(|remote| remote.policy.accuracy(task)),
-            cloud_seconds: remote.map_or(0.0, Remote::seconds),
-            worst_case: match (remote, &outgoing) {
-                (Some(remote), Some(outgoing)) => remote.worst_case(tokens, outgoing.request.max_output_tokens),
-                _ => Default::default(),
-            },
         };
         Ok(Asked {
             ask,
             request,
             prompt,
+            limits: remotes.iter().map(|(_, limit)| *limit).collect(),
             outgoing,
-            target: name,
             uncalibrated: calibration.as_ref().err().cloned(),
             calibration: calibration.ok().flatten(),
             structured,
@@ -134,30 +132,40 @@ impl Asked {
     }
 }
 
-/// What would be sent, to whom; or why nobody can be asked.
-fn target<'a>(
+/// What would be sent, to whom, and the most tokens that each may answer; or why nobody can be asked.
+fn targets<'a>(
     router: &'a Router,
     ask: &Ask,
     chat: &ChatRequest,
-) -> (Option<Outgoing>, Option<&'a Remote>, Option<String>) {
+) -> (Option<Outgoing>, Vec<(&'a Remote, u32)>, Option<String>) {
     let policy = &router.policy;
-    let remote = match &ask.target {
-        Some(name) => router.targets.get(name),
-        None => policy
-            .preferred(false, false, !chat.tools.is_empty())
-            .and_then(|(name, _)| router.targets.get(name)),
+    let names: Vec<&str> = match &ask.target {
+        Some(name) => vec![name],
+        None => {
+            let able = policy.preferred(false, false, !chat.tools.is_empty());
+            able.map(|(name, _)| name).collect()
+        }
     };
-    let Some(remote) = remote else {
-        return (None, None, Some("the policy names no target for it".to_owned()));
+    let remotes = names.into_iter().filter_map(|name| router.targets.get(name));
+    let mut why_not = None;
+    let outgoing = match outgoing::of_chat(chat, &ask.job.spec, policy, u32::MAX) {
+        Ok(outgoing) => outgoing,
+        Err(outgoing::NotPortable(what)) => return (None, Vec::new(), Some(format!("it needs {what}"))),
     };
-    match outgoing::of_chat(chat, &ask.job.spec, policy, remote.policy.max_output_tokens) {
-        Err(outgoing::NotPortable(what)) => (None, None, Some(format!("it needs {what}"))),
-        Ok(outgoing) => match (&remote.key, remote.target.check(&outgoing.request)) {
-            (Err(why), _) => (Some(outgoing), None, Some(why.clone())),
-            (Ok(_), Err(error)) => (Some(outgoing), None, Some(error.to_string())),
-            (Ok(_), Ok(())) => (Some(outgoing), Some(remote), None),
-        },
+    let mut able = Vec::new();
+    for remote in remotes {
+        let mut request = outgoing.request.clone();
+        request.max_output_tokens = request.max_output_tokens.min(remote.policy.max_output_tokens);
+        match (&remote.key, remote.target.check(&request)) {
+            (Err(why), _) => drop(why_not.get_or_insert_with(|| why.clone())),
+            (Ok(_), Err(error)) => drop(why_not.get_or_insert_with(|| error.to_string())),
+            (Ok(_), Ok(())) => able.push((remote, request.max_output_tokens)),
+        }
     }
+    if able.is_empty() {
+        why_not.get_or_insert_with(|| "the policy names no target for it".to_owned());
+    }
+    (Some(outgoing), able, why_not)
 }
 
 /// Whether the rules of redaction keep a request from leaving, whoever consents.

@@ -12,6 +12,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// A try that was sent.
+#[derive(Debug)]
+struct Current {
+    attempt: u32,
+    /// The target's name.
+    target: String,
+    begun: Instant,
+    /// Stops it when it is dropped; not there where nothing was sent.
+    running: Option<Try>,
+}
+
 /// The tries of a request.
 #[derive(Debug)]
 pub(crate) struct Tries {
@@ -20,14 +31,15 @@ pub(crate) struct Tries {
     pub(crate) redactor: Redactor,
     sealed: Option<Sealed>,
     /// The one under way.
-    current: Option<Try>,
-    sent: Option<Instant>,
+    current: Option<Current>,
+    /// Tries of the same target before the one under way.
+    before: u32,
     reservations: BTreeMap<u32, Reservation>,
     /// What the target has counted.
     pub(crate) usage: Usage,
     /// Why the answer ended, where it did.
     pub(crate) end: Option<Reason>,
-    /// What went wrong last.
+    /// What went wrong last, and with which target.
     pub(crate) error: Option<String>,
 }
 
@@ -38,7 +50,7 @@ impl Tries {
             redactor,
             sealed: None,
             current: None,
-            sent: None,
+            before: 0,
             reservations: BTreeMap::new(),
             usage: Usage::default(),
             end: None,
@@ -79,56 +91,83 @@ impl Tries {
         }
     }
 
-    /// Sends the request, redacted. `hear` gets what comes of it.
+    /// Sends the request to a target, redacted, which may answer at most so many tokens. `hear` gets what comes of it.
     ///
     /// # Errors
     /// What failed before anything was sent.
     pub(crate) fn send(
         &mut self,
         attempt: u32,
-        remote: &Remote,
+        target: &str,
         outgoing: &Outgoing,
+        most_tokens: u32,
         hear: impl Fn(Heard) + Send + 'static,
     ) -> Result<(), Heard> {
-        if self.sealed.is_none() {
-            // What the policy grants, and what a person has granted: the machine sends nothing without either.
-            let gate = Gate::for_classes(&outgoing.classes);
-            let sealed = outgoing::seal(outgoing.request.clone(), &gate, &mut self.redactor);
-            self.sealed = Some(sealed.map_err(|e| refused(e.to_string()))?);
+        let again = self.current.as_ref().is_some_and(|current| current.target == target);
+        self.before = if again { self.before + 1 } else { 0 };
+        (self.usage, self.end) = (Usage::default(), None);
+        self.current = Some(Current {
+            attempt,
+            target: target.to_owned(),
+            begun: Instant::now(),
+            running: None,
+        });
+        let running = self.begin(target, outgoing, most_tokens, hear)?;
+        if let Some(current) = &mut self.current {
+            current.running = Some(running);
         }
-        let Some(sealed) = &self.sealed else {
-            return Err(refused("nothing may leave".to_owned()));
+        Ok(())
+    }
+
+    fn begin(
+        &mut self,
+        target: &str,
+        outgoing: &Outgoing,
+        most_tokens: u32,
+        hear: impl Fn(Heard) + Send + 'static,
+    ) -> Result<Try, Heard> {
+        let Some(remote) = self.router.targets.get(target) else {
+            return Err(refused("there is no target for this request".to_owned()));
+        };
+        let sealed = match &self.sealed {
+            Some(sealed) => sealed,
+            None => {
+                // What the policy grants, and what a person has granted: the machine sends nothing without either.
+                let gate = Gate::for_classes(&outgoing.classes);
+                let sealed = outgoing::seal(outgoing.request.clone(), &gate, &mut self.redactor);
+                self.sealed.insert(sealed.map_err(|e| refused(e.to_string()))?)
+            }
         };
         let key = remote.key.as_ref().map_err(|why| refused(why.clone()))?;
         if let Err(error) = remote.breaker().ask(self.router.now()) {
             return Err(refused(error.to_string()));
         }
-        self.sent = Some(Instant::now());
         let sending = Sending {
             transport: &self.router.transport,
             target: &remote.target,
             key: key.as_ref(),
-            sealed,
+            sealed: &sealed.limited(most_tokens),
             redactor: self.redactor.clone(),
             rules: RetryRules {
                 retries: self.router.policy.routing.retries,
                 ..RetryRules::default()
             },
-            tries: attempt,
+            tries: self.before,
         };
-        self.current = Some(remote::send(sending, hear)?);
-        Ok(())
+        remote::send(sending, hear)
     }
 
-    /// What the machine is to be told of something that came of a try. `structured` answers have a form that they can miss.
-    pub(crate) fn heard(
-        &mut self,
-        attempt: u32,
-        heard: Heard,
-        remote: Option<&Remote>,
-        structured: bool,
-        notes: &mut Vec<String>,
-    ) -> Input {
+    /// Whether a try is the one under way. What comes of others is old.
+    pub(crate) fn is_current(&self, attempt: u32) -> bool {
+        self.current.as_ref().is_some_and(|current| current.attempt == attempt)
+    }
+
+    fn remote(&self) -> Option<&Remote> {
+        self.router.targets.get(&self.current.as_ref()?.target)
+    }
+
+    /// What the machine is to be told of something that came of the try under way. `structured` answers have a form that they can miss.
+    pub(crate) fn heard(&mut self, attempt: u32, heard: Heard, structured: bool, notes: &mut Vec<String>) -> Input {
         match heard {
             // Reasoning is progress, and nothing to show yet.
             Heard::Reasoning(_) => Input::CloudText {
@@ -142,12 +181,15 @@ impl Tries {
                 let cut = reason == Reason::Length && structured;
                 self.end = Some(reason);
                 let mut cost = None;
-                if let Some(remote) = remote {
+                if let (Some(remote), Some(current)) = (self.remote(), &self.current) {
                     remote.breaker().succeeded(self.router.now());
-                    remote.took(self.sent.map_or(0.0, |sent| sent.elapsed().as_secs_f64()));
+                    remote.took(current.begun.elapsed().as_secs_f64());
                     cost = remote.cost(&usage);
                 }
                 let valid = valid && !cut;
+                if !valid {
+                    self.note_failure("its answer does not have the form that was asked for", notes);
+                }
                 Input::CloudEnd { attempt, valid, cost }
             }
             Heard::Failed {
@@ -156,11 +198,10 @@ impl Tries {
                 pause,
                 billed,
             } => {
-                if let Some(remote) = remote {
+                if let Some(remote) = self.remote() {
                     remote.breaker().failed(self.router.now(), kind);
                 }
-                notes.push(format!("the target failed: {message}"));
-                self.error = Some(message);
+                self.note_failure(&message, notes);
                 let again_ms = pause.map(|pause| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX));
                 Input::CloudFailed {
                     attempt,
@@ -171,15 +212,25 @@ impl Tries {
         }
     }
 
+    fn note_failure(&mut self, message: &str, notes: &mut Vec<String>) {
+        let target = self.current.as_ref().map_or("", |current| current.target.as_str());
+        let failed = format!("the target `{target}` failed: {message}");
+        notes.push(failed.clone());
+        self.error = Some(failed);
+    }
+
     /// Stops the try under way, because nothing came in time (`late`) or nobody waits for it.
-    pub(crate) fn stop(&mut self, late: bool, remote: Option<&Remote>) {
-        self.current = None;
-        let Some(remote) = remote else { return };
-        if late {
-            remote.breaker().failed(self.router.now(), ErrorKind::Timeout);
-        } else {
-            remote.breaker().abandoned();
+    pub(crate) fn stop(&mut self, late: bool, notes: &mut Vec<String>) {
+        if let Some(remote) = self.remote() {
+            match late {
+                true => remote.breaker().failed(self.router.now(), ErrorKind::Timeout),
+                false => remote.breaker().abandoned(),
+            }
         }
+        if late {
+            self.note_failure("nothing came from it in time", notes);
+        }
+        self.let_go();
     }
 
     /// Settles what a try has reserved. Without a cost it stays spent as it is.
@@ -193,7 +244,9 @@ impl Tries {
 
     /// Lets go of the try under way, at the end of the request.
     pub(crate) fn let_go(&mut self) {
-        self.current = None;
+        if let Some(current) = &mut self.current {
+            current.running = None;
+        }
     }
 }
 
