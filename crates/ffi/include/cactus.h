@@ -174,12 +174,12 @@ enum cactus_event_kind
   CACTUS_EVENT_KIND_FAILED = 7,
   /*
    Of a model with a policy: who answers, before the first of it. `json` has `side` (`local` or `cloud`), `target`, the
-   target's name or null, and `reason`, as the result has it in the end.
+   target's name or null, and `reason`, as the result has it in the end, or `unjudged` where nothing is decided yet.
    */
   CACTUS_EVENT_KIND_SOURCE = 8,
   /*
-   Of a model with a policy: what was said so far is void, as the side that said it failed. The other answers from the
-   beginning.
+   Of a model with a policy: what was said so far is void, as who said it failed or was judged too unsure after a slow
+   beginning. Another answers from the beginning.
    */
   CACTUS_EVENT_KIND_REPLACED = 9,
   /*

@@ -40,7 +40,7 @@ pub enum EventKind {
     /// The end of a request that failed: `code` says how, `text` why.
     Failed = 7,
     /// Of a model with a policy: who answers, before the first of it. `json` has `side` (`local` or `cloud`), `target`, the
-    /// target's name or null, and `reason`, as the result has it in the end (or `unjudged`, where nothing is decided yet).
+    /// target's name or null, and `reason`, as the result has it in the end, or `unjudged` where nothing is decided yet.
     Source = 8,
     /// Of a model with a policy: what was said so far is void, as who said it failed or was judged too unsure after a slow
     /// beginning. Another answers from the beginning.

@@ -6,7 +6,7 @@ use crate::router::{Ask, Calibration, Remote, Router};
 use cactus_engine::chat::ChatRequest;
 use cactus_hybrid::policy::Verdict;
 use cactus_hybrid::redact::{Class, Gate, Redactor};
-use cactus_hybrid::route::Request;
+use cactus_hybrid::route::{Offer, Request};
 use cactus_protocol::{Prompt, Ready};
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ pub(crate) struct Asked {
     pub(crate) request: Request,
     pub(crate) prompt: Option<Prepared>,
     pub(crate) outgoing: Option<Outgoing>,
-    pub(crate) target: Option<String>,
+    /// The most tokens that each target of the request may answer.
+    pub(crate) limits: Vec<u32>,
     /// The calibration that holds for the model on this machine.
     pub(crate) calibration: Option<Arc<Calibration>>,
     /// Why there is none that holds.
@@ -28,7 +29,7 @@ pub(crate) struct Asked {
     pub(crate) why_not: Option<String>,
     /// What of it the rules do not let leave, where there is something.
     pub(crate) blocked: Option<String>,
-    /// Why the target is left alone for a while, where it is.
+    /// Why a target is left alone for a while, where one is.
     pub(crate) rest: Option<cactus_cloud::Error>,
 }
 
@@ -83,52 +84,51 @@ impl Asked {
             (None, Some(chat)) => most_tokens(chat),
             (None, None) => 0,
         };
-        let (outgoing, remote, why_not) = match chat {
-            Some(chat) => target(router, &ask, chat, tokens),
+        let (outgoing, remotes, why_not) = match chat {
+            Some(chat) => targets(router, &ask, chat, tokens),
             None => (
                 None,
-                None,
+                Vec::new(),
                 Some("it asks for several answers, or for more of a text".to_owned()),
             ),
         };
-        let rest = remote.and_then(|remote| remote.rest(router.now()));
-        let blocked = outgoing.as_ref().and_then(|outgoing| blocked(router, outgoing));
-        let name = remote.map(|remote| remote.target.name.clone());
         let classes: &[Class] = outgoing.as_ref().map_or(&[], |outgoing| &outgoing.classes);
         let task = if structured { "tools" } else { "default" };
+        let blocked = outgoing.as_ref().and_then(|outgoing| blocked(router, outgoing));
+        let rests = remotes.iter().map(|(remote, _)| remote.rest(router.now()));
+        let rests: Vec<Option<cactus_cloud::Error>> = rests.collect();
+        let offer = |((remote, limit), rest): (&(&Remote, u32), &Option<cactus_cloud::Error>)| Offer {
+            target: remote.target.name.clone(),
+            reachable: rest.is_none(),
+            consent: match blocked.is_some() {
+                true => Verdict::Denied(Class::Text),
+                false => router.policy.consent.verdict(classes, &remote.target.name),
+            },
+            accuracy: remote.policy.accuracy(task),
+            seconds: remote.seconds(),
+            worst_case: remote.worst_case(tokens, *limit),
+        };
         let request = Request {
             named: ask.named,
-            reachable: remote.is_some() && rest.is_none(),
-            consent: match &name {
-                Some(_) if blocked.is_some() => Verdict::Denied(Class::Text),
-                Some(name) => router.policy.consent.verdict(classes, name),
-                None => Verdict::Denied(Class::Text),
-            },
-            target: name.clone(),
+            offers: remotes.iter().zip(&rests).map(offer).collect(),
             local_able,
             local_tools: outgoing.as_ref().is_some_and(|outgoing| outgoing.local_tools),
             // What nobody sees before its end can be judged as a whole.
             streamed: !structured && ask.job.stream,
             prompt_confidence: None,
-            cloud_accuracy: remote.and_then(|remote| remote.policy.accuracy(task)),
-            cloud_seconds: remote.map_or(0.0, Remote::seconds),
-            worst_case: match (remote, &outgoing) {
-                (Some(remote), Some(outgoing)) => remote.worst_case(tokens, outgoing.request.max_output_tokens),
-                _ => Default::default(),
-            },
         };
         Ok(Asked {
             ask,
             request,
             prompt,
+            limits: remotes.iter().map(|(_, limit)| *limit).collect(),
             outgoing,
-            target: name,
             uncalibrated: calibration.as_ref().err().cloned(),
             calibration: calibration.ok().flatten(),
             structured,
             why_not,
             blocked,
-            rest,
+            rest: rests.into_iter().flatten().next(),
         })
     }
 
@@ -140,34 +140,42 @@ impl Asked {
     }
 }
 
-/// What would be sent, to whom; or why nobody can be asked.
-fn target<'a>(
+/// What would be sent, to whom, and the most tokens that each may answer; or why nobody can be asked.
+fn targets<'a>(
     router: &'a Router,
     ask: &Ask,
     chat: &ChatRequest,
     tokens: usize,
-) -> (Option<Outgoing>, Option<&'a Remote>, Option<String>) {
+) -> (Option<Outgoing>, Vec<(&'a Remote, u32)>, Option<String>) {
     let policy = &router.policy;
-    let remote = match &ask.target {
-        Some(name) => router.targets.get(name),
-        None => policy
-            .preferred(false, false, !chat.tools.is_empty())
-            .and_then(|(name, _)| router.targets.get(name)),
+    let names: Vec<&str> = match &ask.target {
+        Some(name) => vec![name],
+        None => {
+            let able = policy.preferred(false, false, !chat.tools.is_empty());
+            able.map(|(name, _)| name).collect()
+        }
     };
-    let Some(remote) = remote else {
-        return (None, None, Some("the policy names no target for it".to_owned()));
+    let remotes = names.into_iter().filter_map(|name| router.targets.get(name));
+    let mut why_not = None;
+    let outgoing = match outgoing::of_chat(chat, &ask.job.spec, policy, u32::MAX) {
+        Ok(outgoing) => outgoing,
+        Err(outgoing::NotPortable(what)) => return (None, Vec::new(), Some(format!("it needs {what}"))),
     };
-    match outgoing::of_chat(chat, &ask.job.spec, policy, remote.policy.max_output_tokens) {
-        Err(outgoing::NotPortable(what)) => (None, None, Some(format!("it needs {what}"))),
-        Ok(outgoing) => match (remote.key(), remote.target.check(&outgoing.request)) {
-            (Err(why), _) => (Some(outgoing), None, Some(why)),
-            (Ok(_), Err(error)) => (Some(outgoing), None, Some(error.to_string())),
-            (Ok(_), Ok(())) => match remote.fits(tokens, outgoing.request.max_output_tokens) {
-                Ok(()) => (Some(outgoing), Some(remote), None),
-                Err(why) => (Some(outgoing), None, Some(why)),
-            },
-        },
+    let mut able = Vec::new();
+    for remote in remotes {
+        let mut request = outgoing.request.clone();
+        request.max_output_tokens = request.max_output_tokens.min(remote.policy.max_output_tokens);
+        let limit = request.max_output_tokens;
+        let checked = remote.target.check(&request).map_err(|e| e.to_string());
+        match remote.key().and(checked).and_then(|()| remote.fits(tokens, limit)) {
+            Ok(()) => able.push((remote, limit)),
+            Err(why) => why_not = why_not.or(Some(why)),
+        }
     }
+    if able.is_empty() {
+        why_not.get_or_insert_with(|| "the policy names no target for it".to_owned());
+    }
+    (Some(outgoing), able, why_not)
 }
 
 /// Why the rules of redaction keep a request from leaving, whoever consents, where they do.

@@ -117,11 +117,10 @@ pub struct Running {
     local_error: Option<ApiError>,
 
     tries: Tries,
-    consented: Option<bool>,
 
     reasoning: [String; 2],
     started: bool,
-    source: Option<Side>,
+    source: Option<(Side, Option<String>)>,
     notes: Vec<String>,
 }
 
@@ -164,7 +163,6 @@ impl Running {
             local_said: LocalSaid::default(),
             local_error: None,
             tries,
-            consented: None,
             reasoning: Default::default(),
             started: false,
             source: None,
@@ -183,7 +181,6 @@ impl Running {
     /// A person's answer to [`Event::Consent`].
     pub fn consent(&mut self, yes: bool) {
         if std::mem::take(&mut self.asking) {
-            self.consented = Some(yes);
             self.tell(Input::Consent(yes));
         }
     }
@@ -207,10 +204,11 @@ impl Running {
         self.machine.set_replaceable(replaceable);
     }
 
-    /// The target that may be asked.
+    /// The target that is asked, or would be.
     #[must_use]
     pub fn target(&self) -> Option<&str> {
-        self.ask.target.as_deref()
+        let offer = self.ask.request.offers.get(self.machine.target()?)?;
+        Some(&offer.target)
     }
 
     fn now_ms(&self) -> u64 {
@@ -250,18 +248,18 @@ impl Running {
                 }
             }
             Action::CancelLocal { .. } => self.local = None,
-            Action::AskConsent(classes) => {
-                let remote = self
-                    .ask
-                    .target
-                    .as_deref()
-                    .and_then(|name| self.router.targets.get(name));
-                let Some(remote) = remote else { return };
+            Action::AskConsent { offer, classes } => {
+                let Some(offer) = self.ask.request.offers.get(offer) else {
+                    return;
+                };
+                let Some(remote) = self.router.targets.get(&offer.target) else {
+                    return;
+                };
                 let question = Question {
                     classes,
-                    target: remote.target.name.clone(),
+                    target: offer.target.clone(),
                     host: remote.target.base.authority().to_owned(),
-                    most: self.ask.request.worst_case.to_string(),
+                    most: offer.worst_case.to_string(),
                 };
                 self.asking = true;
                 self.ready.push_back(Event::Consent(question));
@@ -270,22 +268,21 @@ impl Running {
                 attempt,
                 amount,
                 so_far,
+                ..
             } => {
                 let input = self
                     .tries
                     .reserve(attempt, amount, so_far, &self.ask.ask, &mut self.notes);
                 self.tell_later(input);
             }
-            Action::StartCloud { attempt } => {
-                if let Err(heard) = self.send(attempt) {
+            Action::StartCloud { attempt, offer } => {
+                // What another has said is no part of this answer.
+                self.reasoning[place(Side::Cloud)].clear();
+                if let Err(heard) = self.send(attempt, offer) {
                     self.heard(attempt, heard);
                 }
             }
-            Action::CancelCloud { late, .. } => {
-                let router = Arc::clone(&self.router);
-                let remote = self.ask.target.as_deref().and_then(|name| router.targets.get(name));
-                self.tries.stop(late, remote);
-            }
+            Action::CancelCloud { late, .. } => self.tries.stop(late, &mut self.notes),
             Action::Settle { attempt, cost } => self.tries.settle(attempt, cost, &mut self.notes),
             Action::Show { side, text } => {
                 self.reason(side);
@@ -302,9 +299,10 @@ impl Running {
 
     /// Gives out something of a side's answer.
     fn say(&mut self, side: Side, said: Said) {
-        if self.source != Some(side) {
-            self.source = Some(side);
-            let target = self.ask.target.clone().filter(|_| side == Side::Cloud);
+        let target = self.target().filter(|_| side == Side::Cloud).map(str::to_owned);
+        let source = Some((side, target.clone()));
+        if self.source != source {
+            self.source = source;
             let reason = self.machine.reason();
             self.ready.push_back(Event::Source { side, target, reason });
         }
@@ -355,28 +353,25 @@ impl Running {
         Ok(())
     }
 
-    /// Sends the request.
-    fn send(&mut self, attempt: u32) -> Result<(), Heard> {
-        let router = Arc::clone(&self.router);
-        let remote = self.ask.target.as_deref().and_then(|name| router.targets.get(name));
-        let (Some(remote), Some(outgoing)) = (remote, &self.ask.outgoing) else {
+    /// Sends the request to one of its targets.
+    fn send(&mut self, attempt: u32, offer: usize) -> Result<(), Heard> {
+        let target = self.ask.request.offers.get(offer).map(|offer| offer.target.as_str());
+        let limit = self.ask.limits.get(offer);
+        let (Some(target), Some(limit), Some(outgoing)) = (target, limit, &self.ask.outgoing) else {
             return Err(refused("there is no target for this request".to_owned()));
         };
         let sender = self.sender.clone();
         let hear = move |heard| drop(sender.send(Arrived::Cloud(attempt, heard)));
-        self.tries.send(attempt, remote, outgoing, hear)
+        self.tries.send(attempt, target, outgoing, *limit, hear)
     }
 
-    /// Takes what came of a try. Within an action, as the actions that follow come later.
+    /// Takes what came of the try under way. Within an action, as the actions that follow come later.
     fn heard(&mut self, attempt: u32, heard: Heard) {
         if let Heard::Reasoning(text) = &heard {
             self.reasoning[place(Side::Cloud)].push_str(text);
         }
-        let router = Arc::clone(&self.router);
-        let remote = self.ask.target.as_deref().and_then(|name| router.targets.get(name));
-        let input = self
-            .tries
-            .heard(attempt, heard, remote, self.ask.structured, &mut self.notes);
+        let structured = self.ask.structured;
+        let input = self.tries.heard(attempt, heard, structured, &mut self.notes);
         self.tell_later(input);
     }
 
@@ -408,8 +403,10 @@ impl Running {
             // Who gets no answer is told by the error.
             Why::DeniedByPolicy if side.is_some() => self.notes.extend(self.ask.blocked.take()),
             // Of a policy without a target, and of what no target could take, the reason says enough.
-            Why::NoTarget if side.is_some() && self.ask.outgoing.is_some() => {
-                self.notes.extend(self.ask.why_not.clone())
+            Why::NoTarget
+                if side.is_some() && self.ask.outgoing.is_some() && !self.router.policy.targets.is_empty() =>
+            {
+                self.notes.extend(self.ask.why_not.clone());
             }
             Why::Offline if side.is_some() => self.notes.extend(self.ask.rest.as_ref().map(ToString::to_string)),
             _ => {}
@@ -436,7 +433,7 @@ impl Running {
         self.over = true;
         self.ready.push_back(Event::End(Box::new(Answered {
             outcome,
-            target: self.ask.target.clone(),
+            target: self.target().map(str::to_owned),
             usage: self.tries.usage,
             notes: std::mem::take(&mut self.notes),
             failure,
@@ -484,11 +481,11 @@ impl Running {
         match (self.local_error.take(), &self.tries.error) {
             (Some(error), None) => Error::Request(error),
             (Some(error), Some(cloud)) => Error::Unanswered {
-                message: format!("nobody answered: the target failed ({cloud}), and so did this machine ({error})"),
+                message: format!("nobody answered: {cloud}; and this machine failed: {error}"),
                 retry: self.tries.retry,
             },
             (None, Some(cloud)) => Error::Unanswered {
-                message: format!("the target failed: {cloud}"),
+                message: cloud.clone(),
                 retry: self.tries.retry,
             },
             (None, None) => {
@@ -520,7 +517,6 @@ impl Running {
                 Some(outgoing) => outgoing.classes.clone(),
                 None => outgoing::classes_of(&self.ask.ask.job.prompts),
             },
-            consented: self.consented,
             calibration: self.ask.calibration.as_ref().map(|c| c.digest.clone()),
             claim: self.tries.claim,
             redactions: replaced.iter().map(|(kind, n)| (kind.name().to_owned(), *n)).collect(),
@@ -555,6 +551,7 @@ impl Running {
         };
         match arrived {
             Ok(Arrived::Local(run, choice, event)) => self.local_brings(run, choice, event),
+            Ok(Arrived::Cloud(attempt, _)) if !self.tries.is_current(attempt) => {}
             Ok(Arrived::Cloud(attempt, heard)) => {
                 self.heard(attempt, heard);
                 // Carries out what came of it.

@@ -553,3 +553,66 @@ fn answer_that_breaks_off_is_an_error_or_is_replaced_for_clients_that_understand
     let replaced = ring.records().filter(|record| record.replaced).count();
     assert_eq!((ring.records().count(), replaced), (6, 5));
 }
+
+#[test]
+fn answer_of_the_next_target_has_its_name_in_headers_events_and_facts() {
+    let cloud = Server::new();
+    let more = |port: u16| {
+        format!(
+            "prefer = [\"broken\", \"near\"]\n{ALWAYS}\n[routing]\nretries = 0\n[targets.broken]\nprotocol = \"openai_chat\"\n\
+             base_url = \"http://127.0.0.1:{port}/v1\"\nmodel = \"m\"\ninput_usd_per_million = 1\noutput_usd_per_million = 1\n\
+             max_output_tokens = 50"
+        )
+    };
+    let expected = cloud.post("/v1/chat/completions", &chat("tiny")).json();
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (server, _folder) = under(cloud.address, &more(nobody));
+    for stream in [false, true] {
+        let reply = server.post("/v1/chat/completions", &with(chat("auto"), json!({"stream": stream})));
+        assert_eq!(reply.header("x-cactus-route"), Some("cloud:near"));
+        assert_eq!(reply.header("x-cactus-reason"), Some("always"));
+        if !stream {
+            let answer = reply.json();
+            assert_eq!(
+                (text(&answer), &answer["model"], &answer["cactus"]["answered_by"]),
+                (text(&expected), &json!("cloud:near"), &json!("near"))
+            );
+            assert_eq!(answer["cactus"]["attempts"], 2);
+            let notes = answer["cactus"]["notes"].to_string();
+            assert!(notes.contains("the target `broken` failed"), "{notes}");
+        }
+    }
+
+    // What was sent of the first is void for those who understand that, and an error for others.
+    let (target, release) = breaks_off();
+    let (server, _folder) = under(cloud.address, &more(target.port()));
+    let body = with(chat("auto"), json!({"stream": true})).to_string();
+    let mut connection = TcpStream::connect(server.address).unwrap();
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: {}\r\nconnection: close\r\nx-cactus-events: replaced\r\ncontent-length: {}",
+        server.address,
+        body.len()
+    );
+    connection
+        .write_all(format!("{head}\r\n\r\n{body}").as_bytes())
+        .unwrap();
+    let mut seen = [0; 1 << 14];
+    while !String::from_utf8_lossy(&seen).contains("Half an answer") {
+        assert!(connection.peek(&mut seen).unwrap() > 0);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    release.send(()).unwrap();
+    let reply = Reply::read(connection);
+    assert_eq!(reply.header("x-cactus-route"), Some("cloud:broken"), "as it began");
+    let frames = reply.events();
+    let void = frames.iter().position(|frame| frame.name == Some("replaced")).unwrap();
+    let rest = &frames[void + 1..];
+    assert_eq!(
+        order::chat(rest).unwrap()[0]["content"].as_str().unwrap(),
+        text(&expected)
+    );
+    let json = |frame: &cactus_serve::protocol::Frame| serde_json::from_str::<Value>(&frame.data).unwrap();
+    assert_eq!(json(&rest[0])["cactus"]["answered_by"], "near");
+    assert_eq!(json(&rest[0])["model"], "cloud:near");
+    assert_eq!(json(&rest[rest.len() - 2])["cactus"]["answered_by"], "near");
+}

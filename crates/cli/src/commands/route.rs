@@ -144,6 +144,11 @@ fn explain(number: usize) -> Result<()> {
     if let Some(wanted) = record.wanted {
         rows.push(("target wanted because", because(wanted).to_owned()));
     }
+    for offer in &record.offers {
+        if let Some(passed) = offer.passed.filter(|_| record.target.as_ref() != Some(&offer.target)) {
+            rows.push(("not answered by", format!("{}: {}", offer.target, because(passed))));
+        }
+    }
     if let Some(target) = &record.target {
         rows.push(("target", target.clone()));
     }

@@ -220,13 +220,14 @@ impl Policy {
         self.tools.get(name).copied().unwrap_or(self.tool_default)
     }
 
-    /// The target that is preferred of those that can take such a request.
-    #[must_use]
-    pub fn preferred(&self, images: bool, audio: bool, tools: bool) -> Option<(&str, &Target)> {
+    /// The targets that can take such a request, the preferred first.
+    pub fn preferred(&self, images: bool, audio: bool, tools: bool) -> impl Iterator<Item = (&str, &Target)> {
         let named = self.prefer.iter().filter_map(|name| self.targets.get_key_value(name));
-        let able = |target: &Target| (target.images || !images) && (target.audio || !audio) && (target.tools || !tools);
-        let mut named = named.map(|(name, target)| (name.as_str(), target));
-        named.find(|(_, target)| able(target))
+        let able =
+            move |target: &Target| (target.images || !images) && (target.audio || !audio) && (target.tools || !tools);
+        named
+            .map(|(name, target)| (name.as_str(), target))
+            .filter(move |(_, target)| able(target))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Requests step by step, and in any order.
 
 mod judging;
+mod targets;
 
 use super::*;
 use crate::policy::{Handoff, Policy};
@@ -30,19 +31,33 @@ fn section() -> Section {
     }
 }
 
-fn request() -> Request {
-    Request {
-        target: Some("t".to_owned()),
-        named: false,
+fn offer(target: &str) -> Offer {
+    Offer {
+        target: target.to_owned(),
         reachable: true,
         consent: Verdict::Granted,
+        accuracy: None,
+        seconds: 1.0,
+        worst_case: Pico(1000),
+    }
+}
+
+fn request() -> Request {
+    Request {
+        offers: vec![offer("t")],
+        named: false,
         local_able: true,
         local_tools: false,
         streamed: true,
         prompt_confidence: None,
-        cloud_accuracy: None,
-        cloud_seconds: 1.0,
-        worst_case: Pico(1000),
+    }
+}
+
+/// A request whose one target is like this.
+fn of(offer: Offer) -> Request {
+    Request {
+        offers: vec![offer],
+        ..request()
     }
 }
 
@@ -148,13 +163,14 @@ fn doubtful_beginning_is_never_seen_and_the_target_is_paid() {
         asked,
         [Action::Reserve {
             attempt: 0,
+            offer: 0,
             amount: Pico(1000),
             so_far: Pico::ZERO
         }]
     );
     assert_eq!(
         machine.on(4, Event::Reserved { attempt: 0 }),
-        [Action::StartCloud { attempt: 0 }]
+        [Action::StartCloud { attempt: 0, offer: 0 }]
     );
     assert_eq!(machine.on(5, token(0, "d", SURE)), []);
     assert_eq!(
@@ -199,6 +215,7 @@ fn target_that_fails_is_asked_again_and_then_the_local_answer_is_shown() {
     );
     let again = Action::Reserve {
         attempt: 1,
+        offer: 0,
         amount: Pico(1000),
         so_far: Pico::ZERO,
     };
@@ -353,11 +370,13 @@ fn target_that_is_named_is_asked_however_sure_anybody_is_and_only_what_prevents_
                 named: true,
                 local_able,
                 prompt_confidence: Some(1.0),
-                consent: match denied {
-                    true => Verdict::Denied(Class::Text),
-                    false => Verdict::Granted,
-                },
-                ..request()
+                ..of(Offer {
+                    consent: match denied {
+                        true => Verdict::Denied(Class::Text),
+                        false => Verdict::Granted,
+                    },
+                    ..offer("t")
+                })
             };
             let policy = Policy { handoff, ..policy() };
             let mut machine = Machine::new(request, &policy, Some(section()));
@@ -392,25 +411,25 @@ fn what_prevents_a_handoff_is_the_reason_and_nothing_waits() {
         (
             policy(),
             Request {
-                target: None,
+                offers: Vec::new(),
                 ..request()
             },
             Reason::NoTarget,
         ),
         (
             policy(),
-            Request {
+            of(Offer {
                 reachable: false,
-                ..request()
-            },
+                ..offer("t")
+            }),
             Reason::Offline,
         ),
         (
             policy(),
-            Request {
+            of(Offer {
                 consent: Verdict::Denied(Class::Text),
-                ..request()
-            },
+                ..offer("t")
+            }),
             Reason::DeniedByPolicy,
         ),
         (
@@ -455,16 +474,19 @@ fn what_prevents_a_handoff_is_the_reason_and_nothing_waits() {
 
 #[test]
 fn person_or_budget_that_says_no_keeps_the_answer_here() {
-    let ask = Request {
+    let ask = of(Offer {
         consent: Verdict::Ask(vec![Class::Text]),
-        ..request()
-    };
+        ..offer("t")
+    });
     let mut machine = Machine::new(ask, &policy(), Some(section()));
     machine.on(0, Event::Start);
     machine.on(1, token(0, "a", DOUBTFUL));
     assert_eq!(
         machine.on(2, Event::LocalEnd { run: 0, valid: true }),
-        [Action::AskConsent(vec![Class::Text])]
+        [Action::AskConsent {
+            offer: 0,
+            classes: vec![Class::Text]
+        }]
     );
     let end = machine.on(3, Event::Consent(false));
     assert_eq!(
@@ -541,7 +563,7 @@ fn hedge_takes_the_first_good_answer() {
         machine.on(4, Event::Reserved { attempt: 0 })
     };
     let mut machine = Machine::new(request(), &hedging, Some(section()));
-    assert_eq!(begin(&mut machine), [Action::StartCloud { attempt: 0 }]);
+    assert_eq!(begin(&mut machine), [Action::StartCloud { attempt: 0, offer: 0 }]);
     let end = machine.on(5, Event::LocalEnd { run: 0, valid: true });
     let cancel = [
         Action::CancelCloud {
@@ -653,8 +675,10 @@ struct World {
     reserving: Vec<u32>,
     reserved: Vec<u32>,
     settled: Vec<u32>,
-    asked: bool,
-    consented: bool,
+    asked: Option<usize>,
+    consented: Vec<usize>,
+    /// The target of each try that was sent, and which of them have failed.
+    targets: Vec<usize>,
     broke: bool,
     finished: Option<Outcome>,
 }
@@ -673,17 +697,23 @@ impl World {
                     self.local.clear();
                 }
                 Action::CancelLocal { run } => assert_eq!(self.run.take(), Some(run)),
-                Action::AskConsent(_) => self.asked = true,
+                Action::AskConsent { offer, .. } => self.asked = Some(offer),
                 Action::Reserve { attempt, .. } => self.reserving.push(attempt),
-                Action::StartCloud { attempt } => {
+                Action::StartCloud { attempt, offer } => {
                     assert!(self.reserved.contains(&attempt) && !self.sent.contains(&attempt));
                     assert!(
-                        self.consented || request.consent == Verdict::Granted,
+                        self.consented.contains(&offer) || request.offers[offer].consent == Verdict::Granted,
                         "sent without consent"
                     );
                     assert!(self.sending.is_none());
                     self.sending = Some(attempt);
                     self.sent.push(attempt);
+                    assert!(
+                        self.targets.last().is_none_or(|last| *last <= offer),
+                        "asked in their order"
+                    );
+                    self.targets.push(offer);
+                    self.cloud.clear();
                 }
                 Action::CancelCloud { attempt, .. } => assert_eq!(self.sending.take(), Some(attempt)),
                 Action::Settle { attempt, .. } => {
@@ -709,7 +739,12 @@ impl World {
                     }
                     assert_eq!(outcome.text, self.visible, "shown is not what there is");
                     assert_eq!((self.run, self.sending), (None, None), "something still runs");
-                    assert!(outcome.attempts as usize == self.sent.len() && self.sent.len() <= 2);
+                    assert_eq!(outcome.attempts as usize, self.sent.len());
+                    let tries = |offer| self.targets.iter().filter(|target| **target == offer).count();
+                    assert!((0..request.offers.len()).all(|offer| tries(offer) <= 2));
+                    if outcome.answered_by == Some(Side::Cloud) && outcome.reason != Reason::Cancelled {
+                        assert_eq!(outcome.target, self.targets.last().copied(), "who has answered");
+                    }
                     self.finished = Some(*outcome);
                 }
             }
@@ -718,20 +753,23 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(20000) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(100_000) })]
 
     #[test]
     fn no_text_is_lost_or_doubled_and_money_settled_once_in_any_order(
         steps in prop::collection::vec((0u8..20, 0u64..6000, any::<u8>()), 0..60),
-        always in any::<bool>(), hedge in any::<bool>(), ask in any::<bool>(), streamed in any::<bool>(),
+        always in any::<bool>(), hedge in any::<bool>(), asks in prop::collection::vec(any::<bool>(), 1..4), streamed in any::<bool>(),
         able in prop::bool::weighted(0.9), calibrated in prop::bool::weighted(0.8),
     ) {
         let mut policy = policy();
         policy.routing.hedge = hedge;
         policy.routing.hedge_range = [0.2, 0.95];
         policy.handoff = if always { Handoff::Always } else { Handoff::Auto };
-        let consent = if ask { Verdict::Ask(vec![Class::Text]) } else { Verdict::Granted };
-        let request = Request { consent, streamed, local_able: able, ..request() };
+        let offers = asks.iter().map(|ask| Offer {
+            consent: if *ask { Verdict::Ask(vec![Class::Text]) } else { Verdict::Granted },
+            ..offer("t")
+        });
+        let request = Request { offers: offers.collect(), streamed, local_able: able, ..request() };
         let mut machine = Machine::new(request.clone(), &policy, calibrated.then(section));
         let mut world = World::default();
         let mut now = 0;
@@ -749,10 +787,10 @@ proptest! {
                 }
                 (3, Some(run), _) => { world.run = None; Event::LocalEnd { run, valid: byte % 4 > 0 } }
                 (4, Some(run), _) => { (world.run, world.broke) = (None, true); Event::LocalFailed { run } }
-                (5, ..) if world.asked => {
-                    world.asked = false;
-                    world.consented = byte % 2 > 0;
-                    Event::Consent(world.consented)
+                (5, ..) if world.asked.is_some() => {
+                    let offer = world.asked.take().filter(|_| byte % 2 > 0);
+                    world.consented.extend(offer);
+                    Event::Consent(offer.is_some())
                 }
                 (6, _, Some(attempt)) | (14 | 15, _, Some(attempt)) => { world.cloud.push_str(&text); cloud_text(attempt, &text) }
                 (7, _, Some(attempt)) => {

@@ -64,6 +64,8 @@ impl Machine {
             whole,
             confidence,
         });
+        // What is shown already stays until something takes its place.
+        self.early = false;
         if self.winner.is_some() {
             match wish {
                 Wish::HandOff(reason) => drop(self.wanted.get_or_insert(reason)),
@@ -82,8 +84,6 @@ impl Machine {
         let Some(wish) = self.judge(false).filter(|_| self.winner.is_none()) else {
             return;
         };
-        // What is shown already stays until something takes its place.
-        self.early = false;
         match wish {
             Wish::Keep(reason) => self.win(Side::Local, reason),
             Wish::HandOff(reason) => self.want(reason),

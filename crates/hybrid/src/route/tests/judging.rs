@@ -84,6 +84,30 @@ fn slow_beginning_that_is_cancelled_is_what_was_shown() {
     assert_eq!((outcome.reason, outcome.confidence), (Reason::Cancelled, None));
 }
 
+#[test]
+fn slow_answer_that_ends_before_it_is_judged_is_replaced_by_one_target_after_the_other() {
+    let two = Request {
+        offers: vec![offer("a"), offer("b")],
+        ..request()
+    };
+    let mut machine = Machine::new(two, &policy(), Some(section()));
+    machine.on(0, Event::Start);
+    machine.on(0, token(0, "dn", DOUBTFUL));
+    assert_eq!(machine.on(400, Event::Tick), [show("dn")]);
+    machine.on(410, Event::LocalEnd { run: 0, valid: true });
+    assert_eq!(machine.showing(), None);
+    machine.on(420, Event::Reserved { attempt: 0 });
+    assert_eq!(machine.on(430, cloud_text(0, "e")), [Action::Replaced, show_cloud("e")]);
+    let failed = Event::CloudFailed {
+        attempt: 0,
+        again_ms: None,
+        billed: Billed::Unknown,
+    };
+    machine.on(440, failed);
+    let end = machine.on(450, Event::Cancel);
+    assert_eq!((outcome(&end).answered_by, outcome(&end).text.as_str()), (None, "e"));
+}
+
 /// What became of an answer whose target nobody can pay, and whether it was asked.
 fn decided(logprobs: &[f64], clock: &[(u64, bool)], policy: &Policy, streamed: bool) -> (bool, Record) {
     let request = Request { streamed, ..request() };
