@@ -4,7 +4,8 @@
 mod cactus;
 
 use cactus::Cactus;
-use serde_json::Value;
+use cactus_testkit::http::{EVENTS, Server as Target};
+use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Stdio};
 
@@ -300,4 +301,38 @@ fn what_cannot_be_routed_is_said_before_anything_is_computed() {
         let said = String::from_utf8_lossy(&out.stderr);
         assert!(!out.status.success() && said.contains(want), "{args:?}: {said}");
     }
+}
+
+#[test]
+fn a_false_bill_is_told_with_the_answer_and_in_the_record() {
+    let cactus = Cactus::new();
+    let choice = |delta: Value, end: Value| json!({"choices": [{"index": 0, "delta": delta, "finish_reason": end}]});
+    let said = [
+        choice(json!({"content": "far"}), Value::Null),
+        choice(json!({}), json!("stop")),
+        json!({"choices": [], "usage": {"prompt_tokens": 1_000_000_000_000_u64, "completion_tokens": 9}}),
+    ];
+    let lines: String = said.iter().map(|data| format!("data: {data}\n\n")).collect();
+    let target = Target::of(vec![format!("{EVENTS}{lines}data: [DONE]\n\n").into_bytes()]);
+    let policy = format!(
+        "version = 1\nhandoff = \"always\"\n[consent]\ntext = \"always\"\n[targets.t]\nprotocol = \"openai_chat\"\n\
+         base_url = \"http://127.0.0.1:{}/v1\"\nmodel = \"m\"\nmax_output_tokens = 100\ninput_usd_per_million = 1\n\
+         output_usd_per_million = 1\n",
+        target.port()
+    );
+    std::fs::write(cactus.0.path().join("policy.toml"), policy).unwrap();
+    let answer = cactus.short(&["--policy", "policy.toml"]);
+    assert_eq!(
+        (&answer["response"], &answer["cost_is_exact"]),
+        (&json!("far"), &json!(false))
+    );
+    assert!(answer["notes"].to_string().contains("FALSE BILL"), "{answer}");
+    for told in [cactus.ok(&["route", "log"]), cactus.ok(&["route", "explain"])] {
+        assert!(told.contains("FALSE BILL of $1000000"), "{told}");
+    }
+    // The budget of the day is not closed by it.
+    let budget: Value = serde_json::from_str(&cactus.ok(&["route", "budget", "--json"])).unwrap();
+    let spent = budget["day_usd"].as_f64().unwrap();
+    assert!(spent > 0.0 && spent < 0.001, "{budget}");
+    assert_eq!(budget["unsettled"], 0);
 }

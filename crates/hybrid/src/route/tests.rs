@@ -478,21 +478,25 @@ fn person_or_budget_that_says_no_keeps_the_answer_here() {
         consent: Verdict::Ask(vec![Class::Text]),
         ..offer("t")
     });
-    let mut machine = Machine::new(ask, &policy(), Some(section()));
-    machine.on(0, Event::Start);
-    machine.on(1, token(0, "a", DOUBTFUL));
-    assert_eq!(
-        machine.on(2, Event::LocalEnd { run: 0, valid: true }),
-        [Action::AskConsent {
-            offer: 0,
-            classes: vec![Class::Text]
-        }]
-    );
-    let end = machine.on(3, Event::Consent(false));
-    assert_eq!(
-        (end[0].clone(), outcome(&end).reason),
-        (show("a"), Reason::DeniedByPerson)
-    );
+    let said = [
+        (Event::Consent(false), Reason::DeniedByPerson, Some(false)),
+        (Event::NobodyToAsk, Reason::NobodyToAsk, None),
+    ];
+    for (event, reason, consented) in said {
+        let mut machine = Machine::new(ask.clone(), &policy(), Some(section()));
+        machine.on(0, Event::Start);
+        machine.on(1, token(0, "a", DOUBTFUL));
+        assert_eq!(
+            machine.on(2, Event::LocalEnd { run: 0, valid: true }),
+            [Action::AskConsent {
+                offer: 0,
+                classes: vec![Class::Text]
+            }]
+        );
+        let end = machine.on(3, event);
+        assert_eq!((end[0].clone(), outcome(&end).reason), (show("a"), reason));
+        assert_eq!(outcome(&end).fates[0].consented, consented, "nobody has said anything");
+    }
 
     let mut machine = Machine::new(request(), &policy(), Some(section()));
     machine.on(0, Event::Start);
