@@ -174,6 +174,24 @@ fn conversation_goes_to_another_server_with_consent_and_key_and_is_recorded() {
         "{log}"
     );
 
+    // The first target is not there, and the second answers.
+    let policy = format!(
+        "version = 1\nhandoff = \"always\"\nprefer = [\"gone\", \"house\"]\n[consent]\ntext = \"always\"\n[routing]\nretries = 0\n\
+         [targets.gone]\nprotocol = \"openai_chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\ninput_usd_per_million = 0\n\
+         output_usd_per_million = 0\n[targets.house]\nprotocol = \"openai_chat\"\nbase_url = \"http://{}/v1\"\nmodel = \"m\"\n\
+         input_usd_per_million = 0\noutput_usd_per_million = 0\n",
+        server.address
+    );
+    std::fs::write(cactus.0.path().join("two.toml"), policy).unwrap();
+    let next = cactus.short(&["--policy", "two.toml"]);
+    assert_eq!(
+        (next["answered_by"].as_str(), next["attempts"].as_u64()),
+        (Some("house"), Some(2))
+    );
+    assert!(next["notes"][0].as_str().unwrap().contains("`gone` failed"), "{next}");
+    let explained = cactus.ok(&["route", "explain"]);
+    assert!(explained.contains("gone: the target failed"), "{explained}");
+
     cactus.ok(&["auth", "remove", &server.address]);
     assert!(cactus.wrong(&["auth", "remove", &target]).contains("no key"));
 }

@@ -130,15 +130,15 @@ impl Program {
                     Err(error) => panic!("{error}"),
                 }
             }
-            (1, ..) if std::mem::take(&mut self.asked) => Event::Consent(byte % 4 > 0),
+            (1, ..) if std::mem::take(&mut self.asked) => Event::Consent(!byte.is_multiple_of(4)),
             (5, Some(attempt), _) => Event::CloudText {
                 attempt,
                 text: "x".to_owned(),
             },
             (6, Some(attempt), _) => {
                 self.sending = None;
-                let cost = (byte % 3 > 0).then_some(self.bills[&attempt]);
-                let valid = byte % 4 > 0;
+                let cost = (!byte.is_multiple_of(3)).then_some(self.bills[&attempt]);
+                let valid = !byte.is_multiple_of(4);
                 Event::CloudEnd { attempt, valid, cost }
             }
             (7 | 8, Some(attempt), _) => {
@@ -150,7 +150,7 @@ impl Program {
                     }
                     _ => Billed::Unknown,
                 };
-                let again_ms = (byte % 3 == 0).then_some(u64::from(byte));
+                let again_ms = (byte.is_multiple_of(3)).then_some(u64::from(byte));
                 Event::CloudFailed {
                     attempt,
                     again_ms,

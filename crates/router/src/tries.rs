@@ -176,7 +176,8 @@ impl Tries {
 
     /// Whether a try is the one under way. What comes of others is old.
     pub(crate) fn is_current(&self, attempt: u32) -> bool {
-        self.current.as_ref().is_some_and(|current| current.attempt == attempt)
+        let current = self.current.as_ref();
+        current.is_some_and(|current| current.attempt == attempt && current.running.is_some())
     }
 
     fn remote(&self) -> Option<&Remote> {

@@ -3,10 +3,12 @@
 
 use cactus_engine::chat::{ChatRequest, Delta, Tool};
 use cactus_engine::scheduler::SchedulerLimits;
-use cactus_engine::{LoadOptions, Model, Scheduler};
+use cactus_engine::{CONFIDENCE_PATH, GenerateOptions, LoadOptions, Model, Scheduler};
 use cactus_hybrid::money::Pico;
-use cactus_hybrid::policy::Policy;
+use cactus_hybrid::policy::{Handoff, Policy};
+use cactus_hybrid::record::{Route, replay};
 use cactus_hybrid::route::{Reason, Side};
+use cactus_hybrid::score::FEATURES;
 use cactus_import::{ConvertOptions, convert};
 use cactus_protocol::{Event as Said, Job, KeepAlive, Prompt, Spec};
 use cactus_router::cloud::LookUp;
@@ -20,6 +22,36 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::Duration;
+
+/// The model on this machine, which a calibration says is never sure.
+fn doubtful() -> (tempfile::TempDir, Local) {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = folder.path().join("tiny");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/models/qwen2");
+    convert(&golden, &bundle, &ConvertOptions::default(), &mut |_, _| {}).unwrap();
+    let options = LoadOptions {
+        context_tokens: 256,
+        threads: Some(1),
+        ..LoadOptions::default()
+    };
+    let greedy = GenerateOptions {
+        temperature: 0.0,
+        ignore_eos: true,
+        ..GenerateOptions::default()
+    };
+    let found = Model::load(&bundle, &options).unwrap().fingerprint(&greedy).unwrap();
+    let (zeros, ones) = ([0.0; FEATURES], [1.0; FEATURES]);
+    let section = json!({
+        "version": 1, "task": "gsm8k", "cases": 100, "certified": null,
+        "key": {"bundle": found.bundle, "template": found.template, "sampler": found.sampler},
+        "combiner": {"mean": zeros, "scale": ones, "weight": zeros, "bias": -5.0},
+        "calibrator": {"kind": "temperature", "temperature": 1.0},
+    });
+    cactus_bundle::amend(&bundle, CONFIDENCE_PATH, section.to_string().as_bytes()).unwrap();
+    let model = Model::load(&bundle, &options).unwrap();
+    let scheduler = Scheduler::new(model, SchedulerLimits::default()).unwrap();
+    (folder, Local::new(scheduler, Duration::ZERO).unwrap())
+}
 
 /// The model on this machine.
 fn local() -> Local {
@@ -711,4 +743,51 @@ fn person_is_asked_about_the_host_of_each_target() {
         assert_eq!(said, [Some(answers[0]), Some(answers[1])]);
     }
     assert_eq!(second.asked(), 1);
+}
+
+#[test]
+fn slow_beginning_is_judged_like_a_fast_one_and_replaced_where_that_was_shown() {
+    let (_bundle, local) = doubtful();
+    let mut confidences = Vec::new();
+    // How long the beginning waits unseen, whether it can be taken back, and whether it is seen before it is judged.
+    for (ms, replaceable, early) in [(0, true, true), (0, false, false), (60_000, true, false)] {
+        let target = Server::of(vec![stream(&[json!({"content": "far"})], true)]);
+        let folder = tempfile::tempdir().unwrap();
+        let rest = format!("{MAY}\n[hold_back]\ntokens = 10\nms = {ms}\n[routing]\nconfidence_threshold = 0.5");
+        let router = router(folder.path(), target.port(), &rest);
+        let mut running = router
+            .start(Ask {
+                handoff: Some(Handoff::Auto),
+                ..Ask::new(Some(local.clone()), question("hello"))
+            })
+            .unwrap();
+        running.set_replaceable(replaceable);
+        let (mut sources, mut text, mut void) = (Vec::new(), String::new(), None);
+        for event in running.by_ref() {
+            match event {
+                Event::Source { side, reason, .. } => sources.push((side, reason)),
+                Event::Replaced => void = Some(std::mem::take(&mut text)),
+                Event::Said(Said::Delta(Delta::Text(piece))) => text.push_str(&piece),
+                _ => {}
+            }
+        }
+        let judged = (Side::Cloud, Reason::LowConfidence);
+        match early {
+            true => assert_eq!(sources, [(Side::Local, Reason::Unjudged), judged]),
+            false => assert_eq!(sources, [judged]),
+        }
+        assert_eq!(
+            (text.as_str(), void.is_some_and(|void| !void.is_empty())),
+            ("far", early)
+        );
+        let record = router.log().read(1).unwrap().0.records().next().unwrap().clone();
+        assert_eq!((record.tokens, record.whole, record.replaced), (10, false, early));
+        confidences.push((record.confidence.unwrap().to_bits(), record.features));
+        let auto = Policy {
+            handoff: Handoff::Auto,
+            ..router.policy().clone()
+        };
+        assert_eq!(replay([&record], &auto)[0].route, Route::Cloud);
+    }
+    assert!(confidences.iter().all(|one| *one == confidences[0]), "{confidences:?}");
 }

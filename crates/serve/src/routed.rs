@@ -17,6 +17,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// The header with the classes of content of which a person has said that they may leave.
 pub(crate) const CONSENT: &str = "x-cactus-consent";
+/// The header with the targets to which they may go, where it is not the first that is asked about.
+pub(crate) const CONSENT_TO: &str = "x-cactus-consent-to";
 
 /// What a client gets of an answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,6 +41,8 @@ pub(crate) struct Order {
     pub(crate) user: String,
     /// What a person has said may leave.
     pub(crate) consent: Vec<Class>,
+    /// To which targets; where none is named, to the first that is asked about.
+    pub(crate) consent_to: Vec<String>,
     /// The client understands that an answer is replaced.
     pub(crate) replaceable: bool,
     pub(crate) salt: u64,
@@ -254,10 +258,16 @@ fn drive(router: &Arc<Router>, order: Order, gone: &Gone, tell: &mut dyn FnMut(H
     if gone.gone.load(Ordering::SeqCst) {
         return Ok(());
     }
+    let mut asked = false;
     while let Some(event) = running.next() {
         if let Routing::Consent(question) = event {
-            let yes = question.classes.iter().all(|class| order.consent.contains(class));
-            if yes {
+            // A yes to one target is none to the next.
+            let first = !std::mem::replace(&mut asked, true);
+            let meant = match order.consent_to.as_slice() {
+                [] => first,
+                named => named.contains(&question.target),
+            };
+            if meant && question.classes.iter().all(|class| order.consent.contains(class)) {
                 running.consent(true);
             } else {
                 // A client that has not said yes is nobody who has said no.

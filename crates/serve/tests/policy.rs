@@ -618,3 +618,32 @@ fn answer_of_the_next_target_has_its_name_in_headers_events_and_facts() {
     assert_eq!(json(&rest[0])["model"], "cloud:near");
     assert_eq!(json(&rest[rest.len() - 2])["cactus"]["answered_by"], "near");
 }
+
+#[test]
+fn yes_to_one_target_is_none_to_the_next() {
+    let cloud = Server::new();
+    let more = format!(
+        "prefer = [\"broken\", \"near\"]\n{ASK}\n[routing]\nretries = 0\n[targets.broken]\nprotocol = \"openai_chat\"\n\
+         base_url = \"http://{}/v1\"\nmodel = \"m\"\ninput_usd_per_million = 1\noutput_usd_per_million = 1",
+        TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    );
+    let (server, _folder) = under(cloud.address, &more);
+    let send = |to: &str| {
+        let headers = [("x-cactus-consent", "text"), ("x-cactus-consent-to", to)];
+        let body = chat("auto").to_string();
+        server.send("POST", "/v1/chat/completions", &headers, body.as_bytes())
+    };
+    let first = ask(&server, &chat("auto"), "text");
+    for reply in [first, send("broken")] {
+        assert_eq!(reply.header("x-cactus-route"), Some("local"));
+        let facts = &reply.json()["cactus"];
+        assert_eq!(
+            (&facts["reason"], &facts["consent_needed"]["target"], &facts["attempts"]),
+            (&json!("denied_by_person"), &json!("near"), &json!(1))
+        );
+    }
+    let other = send("near").json();
+    assert_eq!(other["cactus"]["consent_needed"]["target"], "broken");
+    assert_eq!(cloud.metric("prompt_tokens"), 0.0, "nothing has left");
+    assert_eq!(send("broken, near").header("x-cactus-route"), Some("cloud:near"));
+}

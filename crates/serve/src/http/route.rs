@@ -4,7 +4,7 @@
 use super::App;
 use crate::protocol::openai::ModelCard;
 use crate::protocol::{ApiError, Fields, Frame, Job, Kind};
-use crate::routed::{CONSENT, Routed};
+use crate::routed::{CONSENT, CONSENT_TO, Routed};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use cactus_router::hybrid::redact::Class;
 use cactus_router::hybrid::route::{Outcome, Reason, Side};
@@ -44,6 +44,7 @@ pub(super) struct Hints {
     pub(super) session: String,
     pub(super) user: String,
     pub(super) consent: Vec<Class>,
+    pub(super) consent_to: Vec<String>,
 }
 
 /// The words of a header, which commas separate.
@@ -103,6 +104,7 @@ impl Hints {
             },
             user,
             consent,
+            consent_to: words(headers, CONSENT_TO).map(str::to_owned).collect(),
             replaceable: words(headers, EVENTS).next().is_some(),
         })
     }

@@ -5,9 +5,8 @@ use crate::record::{Circumstances, Record, Ring, Route, replay};
 
 fn beginning(machine: &mut Machine, text: &str, times: [u64; 3], logprob: f64) -> Vec<Action> {
     machine.on(0, Event::Start);
-    let mut pieces = text.chars().zip(times);
     let mut actions = Vec::new();
-    while let Some((piece, at)) = pieces.next() {
+    for (piece, at) in text.chars().zip(times) {
         actions.extend(machine.on(at, token(0, &piece.to_string(), logprob)));
     }
     actions
