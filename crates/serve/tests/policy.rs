@@ -639,7 +639,7 @@ fn yes_to_one_target_is_none_to_the_next() {
         let facts = &reply.json()["cactus"];
         assert_eq!(
             (&facts["reason"], &facts["consent_needed"]["target"], &facts["attempts"]),
-            (&json!("denied_by_person"), &json!("near"), &json!(1))
+            (&json!("nobody_to_ask"), &json!("near"), &json!(1))
         );
     }
     let other = send("near").json();
