@@ -49,7 +49,7 @@ pub(crate) trait Follow: Send {
     fn next(&mut self, take: &mut dyn FnMut(Step)) -> bool;
 
     /// What a person said to [`Step::Consent`]; without it, nobody is there to be asked.
-    fn consent(&mut self, _yes: bool) {}
+    fn consent(&mut self, _yes: Option<bool>) {}
 
     /// Whoever reads cannot be told that what was said is void: nothing is said before it is decided who answers.
     fn never_replaced(&mut self) {}

@@ -269,8 +269,11 @@ impl Follow for Routed {
         true
     }
 
-    fn consent(&mut self, yes: bool) {
-        self.running.consent(yes);
+    fn consent(&mut self, yes: Option<bool>) {
+        match yes {
+            Some(yes) => self.running.consent(yes),
+            None => self.running.nobody_to_ask(),
+        }
     }
 
     fn never_replaced(&mut self) {
