@@ -585,7 +585,7 @@ fn target_that_fails_is_followed_by_the_next_which_is_named_and_paid() {
     let cases = [
         ("unauthorized", Some(unauthorized), 0, 0),
         ("overloaded", Some(overloaded), 1, 0),
-        ("cut", Some(stream(&[begun.clone()], false)), 1, 1),
+        ("cut", Some(stream(std::slice::from_ref(&begun), false)), 1, 1),
         ("cut after a call", Some(stream(&[begun, call], false)), 1, 1),
         ("not there", None, 0, 0),
     ];
