@@ -95,13 +95,16 @@ class Source:
 
     #: "local", or the name of the target.
     answered_by: str
-    #: Why that side, as `Answer.decision` has it in the end.
+    #: Why that side, as `Answer.decision` has it in the end; "unjudged" where nothing is decided yet.
     reason: str
 
 
 @dataclass(frozen=True)
 class Replaced:
-    """What was said so far is void: who said it failed, and the other side answers from the beginning."""
+    """What was said so far is void, and another answers from the beginning.
+
+    Who said it failed, or was judged too unsure after a slow beginning had been given out.
+    """
 
 
 @dataclass(frozen=True)
@@ -210,8 +213,9 @@ class AnswerStream(Iterator[str]):
     def events(self) -> Iterator[str | Source | Replaced]:
         """The pieces of text, and between them what happens to an answer under a policy.
 
-        A `Source` comes before the first piece of each side. A `Replaced` makes void what came before it, after which the other side
-        answers from the beginning. Without this, such an answer ends with an error once pieces were given out.
+        A `Source` comes before the first piece of each side. A `Replaced` makes void what came before it, after which another
+        answers from the beginning. Without this, nothing is given out before it is decided who answers, and an answer of who
+        fails after that ends with an error.
         """
         self._stream.tell_events()
         return self._events()

@@ -91,6 +91,21 @@ def test_policy_sends_with_consent_and_says_what_was_decided(model, tmp_path):
     assert model.chat(QUESTION, max_tokens=8).decision is None
 
 
+def test_log_probabilities_come_from_here_and_are_recorded(model, tmp_path):
+    with Target(["no"]) as target:
+        model.set_policy(Policy(target.address, handoff="always", ask=lambda q: True, state=tmp_path))
+        answer = model.chat(QUESTION, temperature=0, max_tokens=4, logprobs=1)
+        assert len(answer.logprobs) == len(answer.token_ids) > 0
+        assert (answer.decision["answered_by"], answer.decision["reason"]) == ("local", "no_target")
+        stream = model.chat(QUESTION, stream=True, max_tokens=4, logprobs=1)
+        "".join(stream)
+        assert stream.answer.logprobs and stream.source.reason == "no_target"
+        assert target.asked == []
+    records = [json.loads(line) for line in (tmp_path / "decisions.jsonl").read_text().splitlines()]
+    assert [record["reason"] for record in records] == ["no_target", "no_target"]
+    model.set_policy(None)
+
+
 def test_policy_without_a_yes_answers_here(model, tmp_path):
     own = model.chat(QUESTION, temperature=0, max_tokens=8).text
     with Target(["no"]) as target:
@@ -98,10 +113,10 @@ def test_policy_without_a_yes_answers_here(model, tmp_path):
         def fails(_):
             raise RuntimeError("nobody is there")
 
-        for ask in (None, lambda q: False):
+        for ask, reason in ((None, "nobody_to_ask"), (lambda q: False, "denied_by_person")):
             model.set_policy(Policy(target.address, handoff="always", ask=ask, state=tmp_path))
             answer = model.chat(QUESTION, temperature=0, max_tokens=8)
-            assert (answer.text, answer.decision["reason"]) == (own, "denied_by_person")
+            assert (answer.text, answer.decision["reason"]) == (own, reason)
         model.set_policy(Policy(target.address, handoff="always", ask=fails, state=tmp_path))
         with pytest.raises(RuntimeError, match="nobody is there"):
             model.chat(QUESTION, max_tokens=8)

@@ -4,7 +4,8 @@
 mod cactus;
 
 use cactus::Cactus;
-use serde_json::Value;
+use cactus_testkit::http::{EVENTS, Server as Target};
+use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Stdio};
 
@@ -65,7 +66,7 @@ fn conversation_goes_to_another_server_with_consent_and_key_and_is_recorded() {
     let kept = cactus.short(&["--cloud", &target, "--handoff", "always"]);
     assert_eq!(
         (kept["answered_by"].as_str(), kept["reason"].as_str()),
-        (Some("local"), Some("denied_by_person"))
+        (Some("local"), Some("nobody_to_ask"))
     );
     // Without its key the other server refuses, and the answer comes from here.
     let sent = ["--cloud", &target, "--handoff", "always", "--consent", "text"];
@@ -91,6 +92,8 @@ fn conversation_goes_to_another_server_with_consent_and_key_and_is_recorded() {
     // The same weights, asked the same.
     assert_eq!(answered["response"], kept["response"]);
     assert_eq!(answered["cloud_handoff"], true);
+    assert_eq!(answered["prefill_tokens"], kept["prefill_tokens"], "the same tokenizer");
+    assert!(answered["prefill_tokens"].as_u64().is_some_and(|tokens| tokens > 0));
     assert_eq!(
         (answered["cost_usd"].as_f64(), answered["cost_is_exact"].as_bool()),
         (Some(0.0), Some(true))
@@ -101,10 +104,14 @@ fn conversation_goes_to_another_server_with_consent_and_key_and_is_recorded() {
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap()["reason"].clone())
         .collect();
-    assert_eq!(reasons, ["denied_by_person", "cloud_failed", "always"]);
+    assert_eq!(reasons, ["nobody_to_ask", "cloud_failed", "always"]);
     assert!(!log.contains("Hello"), "{log}");
     assert!(cactus.ok(&["route", "explain"]).contains("everything is handed off"));
-    assert!(cactus.ok(&["route", "explain", "3"]).contains("a person said no"));
+    assert!(
+        cactus
+            .ok(&["route", "explain", "3"])
+            .contains("nobody was there to say yes")
+    );
     assert!(cactus.wrong(&["route", "explain", "4"]).contains("has 3 decisions"));
     std::fs::write(cactus.0.path().join("never.toml"), "version = 1\nhandoff = \"never\"\n").unwrap();
     let replayed: Value = serde_json::from_str(&cactus.ok(&["route", "replay", "never.toml", "--json"])).unwrap();
@@ -166,6 +173,24 @@ fn conversation_goes_to_another_server_with_consent_and_key_and_is_recorded() {
             .all(|record| record["reason"] == "no_target" && record["classes"][0] == "text"),
         "{log}"
     );
+
+    // The first target is not there, and the second answers.
+    let policy = format!(
+        "version = 1\nhandoff = \"always\"\nprefer = [\"gone\", \"house\"]\n[consent]\ntext = \"always\"\n[routing]\nretries = 0\n\
+         [targets.gone]\nprotocol = \"openai_chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\ninput_usd_per_million = 0\n\
+         output_usd_per_million = 0\n[targets.house]\nprotocol = \"openai_chat\"\nbase_url = \"http://{}/v1\"\nmodel = \"m\"\n\
+         input_usd_per_million = 0\noutput_usd_per_million = 0\n",
+        server.address
+    );
+    std::fs::write(cactus.0.path().join("two.toml"), policy).unwrap();
+    let next = cactus.short(&["--policy", "two.toml"]);
+    assert_eq!(
+        (next["answered_by"].as_str(), next["attempts"].as_u64()),
+        (Some("house"), Some(2))
+    );
+    assert!(next["notes"][0].as_str().unwrap().contains("`gone` failed"), "{next}");
+    let explained = cactus.ok(&["route", "explain"]);
+    assert!(explained.contains("gone: the target failed"), "{explained}");
 
     cactus.ok(&["auth", "remove", &server.address]);
     assert!(cactus.wrong(&["auth", "remove", &target]).contains("no key"));
@@ -294,4 +319,38 @@ fn what_cannot_be_routed_is_said_before_anything_is_computed() {
         let said = String::from_utf8_lossy(&out.stderr);
         assert!(!out.status.success() && said.contains(want), "{args:?}: {said}");
     }
+}
+
+#[test]
+fn a_false_bill_is_told_with_the_answer_and_in_the_record() {
+    let cactus = Cactus::new();
+    let choice = |delta: Value, end: Value| json!({"choices": [{"index": 0, "delta": delta, "finish_reason": end}]});
+    let said = [
+        choice(json!({"content": "far"}), Value::Null),
+        choice(json!({}), json!("stop")),
+        json!({"choices": [], "usage": {"prompt_tokens": 1_000_000_000_000_u64, "completion_tokens": 9}}),
+    ];
+    let lines: String = said.iter().map(|data| format!("data: {data}\n\n")).collect();
+    let target = Target::of(vec![format!("{EVENTS}{lines}data: [DONE]\n\n").into_bytes()]);
+    let policy = format!(
+        "version = 1\nhandoff = \"always\"\n[consent]\ntext = \"always\"\n[targets.t]\nprotocol = \"openai_chat\"\n\
+         base_url = \"http://127.0.0.1:{}/v1\"\nmodel = \"m\"\nmax_output_tokens = 100\ninput_usd_per_million = 1\n\
+         output_usd_per_million = 1\n",
+        target.port()
+    );
+    std::fs::write(cactus.0.path().join("policy.toml"), policy).unwrap();
+    let answer = cactus.short(&["--policy", "policy.toml"]);
+    assert_eq!(
+        (&answer["response"], &answer["cost_is_exact"]),
+        (&json!("far"), &json!(false))
+    );
+    assert!(answer["notes"].to_string().contains("FALSE BILL"), "{answer}");
+    for told in [cactus.ok(&["route", "log"]), cactus.ok(&["route", "explain"])] {
+        assert!(told.contains("FALSE BILL of $1000000"), "{told}");
+    }
+    // The budget of the day is not closed by it.
+    let budget: Value = serde_json::from_str(&cactus.ok(&["route", "budget", "--json"])).unwrap();
+    let spent = budget["day_usd"].as_f64().unwrap();
+    assert!(spent > 0.0 && spent < 0.001, "{budget}");
+    assert_eq!(budget["unsettled"], 0);
 }

@@ -3,11 +3,16 @@
 use crate::{Error, ErrorKind, Protocol, Result, Target, codec};
 use secrecy::{ExposeSecret, SecretString};
 use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 /// A key file is a few bytes; more is something else.
 const MAX_FILE_BYTES: u64 = 4096;
+
+/// Makes the marks of keys, which say nothing of them outside of this process.
+static MARKS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 /// A key, and the one host and port that it may be sent to. Its text is in neither `Debug` nor an error, and is overwritten in
 /// memory when it is dropped.
@@ -15,6 +20,17 @@ const MAX_FILE_BYTES: u64 = 4096;
 pub struct Key {
     secret: SecretString,
     authority: String,
+    place: Place,
+    /// Tells keys apart within this process.
+    mark: u64,
+}
+
+/// Where a key comes from.
+#[derive(Clone)]
+enum Place {
+    Call,
+    Variable(String),
+    File(PathBuf),
 }
 
 impl fmt::Debug for Key {
@@ -37,7 +53,24 @@ impl Key {
         Ok(Self {
             secret: SecretString::from(text.to_owned()),
             authority: target.base.authority().to_owned(),
+            place: Place::Call,
+            mark: MARKS.hash_one(text),
         })
+    }
+
+    /// The key in a variable of the environment; `None` where it is not set.
+    ///
+    /// # Errors
+    /// As [`Key::new`].
+    pub fn from_variable(name: &str, target: &Target) -> Result<Option<Self>> {
+        let Ok(text) = std::env::var(name) else {
+            return Ok(None);
+        };
+        let key = Self::new(SecretString::from(text).expose_secret(), target)?;
+        Ok(Some(Self {
+            place: Place::Variable(name.to_owned()),
+            ..key
+        }))
     }
 
     /// The first of: the key given by the call, the variable of the environment, the file. None of them is an error only where
@@ -55,11 +88,9 @@ impl Key {
             return Self::new(text, target).map(Some);
         }
         let variable = variable.or_else(|| usual_variable(target));
-        if let Some(text) = variable
-            .and_then(|name| std::env::var(name).ok())
-            .filter(|t| !t.trim().is_empty())
-        {
-            return Self::new(SecretString::from(text).expose_secret(), target).map(Some);
+        let is_there = |name: &&str| std::env::var(name).is_ok_and(|text| !text.trim().is_empty());
+        if let Some(name) = variable.filter(is_there) {
+            return Self::from_variable(name, target);
         }
         match file {
             Some(path) => Self::from_file(path, target),
@@ -102,7 +133,23 @@ impl Key {
                 "is longer than {MAX_FILE_BYTES} bytes; expected a key alone"
             )));
         }
-        Self::new(text.expose_secret(), target).map(Some)
+        let place = Place::File(path.to_owned());
+        Self::new(text.expose_secret(), target).map(|key| Some(Self { place, ..key }))
+    }
+
+    /// Where it comes from, as `from the variable …`, for people who have to change it.
+    #[must_use]
+    pub fn place(&self) -> String {
+        match &self.place {
+            Place::Call => "given by the call".to_owned(),
+            Place::Variable(name) => format!("from the variable `{name}`"),
+            Place::File(path) => format!("from the file `{}`", path.display()),
+        }
+    }
+
+    /// What tells it from another key within this process.
+    pub(crate) fn mark(&self) -> u64 {
+        self.mark
     }
 
     /// The header that carries it to `target`.
@@ -197,7 +244,11 @@ mod tests {
         }
         let found = Key::find(Some("sk-call"), None, Some(&path), &home).unwrap().unwrap();
         assert_eq!(found.header(&home).unwrap().1.expose_secret(), "sk-call");
+        assert_eq!(found.place(), "given by the call");
         let found = Key::find(None, None, Some(&path), &home).unwrap().unwrap();
         assert_eq!(found.header(&home).unwrap().1.expose_secret(), "sk-file");
+        assert!(found.place().contains(path.to_str().unwrap()) && !found.place().contains("sk-file"));
+        assert_eq!(found.mark(), Key::new("sk-file", &home).unwrap().mark());
+        assert_ne!(found.mark(), Key::new("sk-call", &home).unwrap().mark());
     }
 }

@@ -18,6 +18,7 @@
 //! - It tells kinds of errors apart by status, type and code, never by the words of a message.
 #![forbid(unsafe_code)]
 
+mod breaker;
 pub mod catalog;
 pub mod codec;
 mod error;
@@ -36,6 +37,7 @@ mod transport;
 mod usage;
 mod warm;
 
+pub use breaker::Breaker;
 pub use error::{Error, ErrorKind, Result, Retry};
 pub use event::{Delta, Event, Reason};
 pub use key::Key;
@@ -45,7 +47,7 @@ pub use names::LookUp;
 pub use price::{Hours, Price, Rates, Tier};
 pub use reply::{Misplaced, Reply};
 pub use request::{Content, Effort, Format, Place, Request, Sampling, Tool, ToolChoice};
-pub use retry::{Breaker, RetryRules};
+pub use retry::RetryRules;
 pub use sse::{SseEvent, SseReader};
 pub use target::{Base, Capabilities, Dialect, Protocol, Target, Thinking};
 pub use transport::{Call, Cancel, Deadlines, Limits, Transport};

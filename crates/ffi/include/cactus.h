@@ -174,12 +174,12 @@ enum cactus_event_kind
   CACTUS_EVENT_KIND_FAILED = 7,
   /*
    Of a model with a policy: who answers, before the first of it. `json` has `side` (`local` or `cloud`), `target`, the
-   target's name or null, and `reason`, as the result has it in the end.
+   target's name or null, and `reason`, as the result has it in the end, or `unjudged` where nothing is decided yet.
    */
   CACTUS_EVENT_KIND_SOURCE = 8,
   /*
-   Of a model with a policy: what was said so far is void, as the side that said it failed. The other answers from the
-   beginning.
+   Of a model with a policy: what was said so far is void, as who said it failed or was judged too unsure after a slow
+   beginning. Another answers from the beginning.
    */
   CACTUS_EVENT_KIND_REPLACED = 9,
   /*
@@ -477,8 +477,8 @@ int cactus_request_cancel(struct cactus_request *request);
 
 /*
  Answers the event `CONSENT` of a request: whether what it lists may leave this machine. With a callback, before that returns,
- from any thread. Without one, before `cactus_request_next` is called with a time to wait, or `cactus_request_wait`. Whoever goes
- on without an answer has said no. Fails where nothing is asked.
+ from any thread. Without one, before `cactus_request_next` is called with a time to wait, or `cactus_request_wait`. Where somebody
+ goes on without an answer, nothing leaves, as nobody was there to be asked. Fails where nothing is asked.
  */
 int cactus_request_consent(struct cactus_request *request,
                            bool yes);

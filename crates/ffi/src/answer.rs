@@ -48,8 +48,11 @@ pub(crate) trait Follow: Send {
     /// Waits for the next event, and gives what it adds to `take`. `false` after the end.
     fn next(&mut self, take: &mut dyn FnMut(Step)) -> bool;
 
-    /// What a person said to [`Step::Consent`]; to go on without it is a no.
-    fn consent(&mut self, _yes: bool) {}
+    /// What a person said to [`Step::Consent`]; without it, nobody is there to be asked.
+    fn consent(&mut self, _yes: Option<bool>) {}
+
+    /// Whoever reads cannot be told that what was said is void: nothing is said before it is decided who answers.
+    fn never_replaced(&mut self) {}
 }
 
 /// Begins to answer `asked`, as the policy of the model says, if it has one.
@@ -58,11 +61,16 @@ pub(crate) trait Follow: Send {
 /// Those of submitting, and of a request that wants what the model has no policy for.
 pub(crate) fn begin(work: &Work, asked: Asked) -> Result<Box<dyn Follow>> {
     #[cfg(feature = "cloud")]
-    if let Some(policy) = work.model().policy()
-        // A target gives none, and the router passes none on.
-        && asked.options.logprobs.is_none()
-    {
-        return Ok(Box::new(crate::routed::Routed::begin(&policy, work, asked)?));
+    if let Some(policy) = work.model().policy() {
+        use crate::routed::{Kept, Routed};
+        match asked.options.logprobs {
+            None => return Ok(Box::new(Routed::begin(&policy, work, asked)?)),
+            // A target gives none, and the router passes none on.
+            Some(_) if asked.routing.handoff != Some(Handoff::Always) => {
+                return Ok(Box::new(Kept::begin(&policy, work, asked)?));
+            }
+            Some(_) => {}
+        }
     }
     if asked.routing.handoff == Some(Handoff::Always) {
         return Err(Failure::argument(match work.model().policy() {
@@ -80,6 +88,7 @@ pub(crate) fn begin(work: &Work, asked: Asked) -> Result<Box<dyn Follow>> {
 /// # Errors
 /// How it failed; [`Code::Cancelled`] is for the caller to make of the reason.
 pub(crate) fn whole(reading: &mut dyn Follow, written: &mut dyn FnMut(&str, Option<u32>)) -> Result<Answer> {
+    reading.never_replaced();
     let mut whole = None;
     while reading.next(&mut |step| match step {
         Step::Written { text, token } => written(&text, token),

@@ -53,15 +53,17 @@ struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Question {
     Open,
+    /// Somebody went on without an answer.
+    Unanswered,
     Answered(bool),
 }
 
 impl State {
     /// Answers what a person is asked; whether they are.
-    fn answer(&mut self, yes: bool) -> bool {
+    fn answer(&mut self, answer: Question) -> bool {
         let open = self.question == Some(Question::Open);
         if open {
-            self.question = Some(Question::Answered(yes));
+            self.question = Some(answer);
         }
         open
     }
@@ -206,8 +208,8 @@ impl Underway {
         }
     }
 
-    /// What the person said. Whoever polls has time for it; a callback has returned, and so was the last to be asked.
-    fn said(self: &Arc<Self>) -> bool {
+    /// What the person said, if anything. Whoever polls has time for it; a callback has returned, and so was the last to be asked.
+    fn said(self: &Arc<Self>) -> Option<bool> {
         if self.is_polled {
             let this = Arc::downgrade(self);
             self.stop.and(move || {
@@ -222,12 +224,15 @@ impl Underway {
         while self.is_polled && state.question == Some(Question::Open) && !self.stop.is_stopped() {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        state.question.take() == Some(Question::Answered(true))
+        match state.question.take() {
+            Some(Question::Answered(yes)) => Some(yes),
+            _ => None,
+        }
     }
 
     /// Gives the answer of the person to [`EventKind::Consent`].
     fn consent(&self, yes: bool) -> Result<()> {
-        match self.state().answer(yes) {
+        match self.state().answer(Question::Answered(yes)) {
             true => self.changed.notify_all(),
             false => return Err(Failure::argument("`request`: it asks for no consent now")),
         }
@@ -301,7 +306,7 @@ impl Underway {
                 return Ok(None);
             }
             // Whoever was asked and waits for more has not said yes.
-            if timeout != Some(Duration::ZERO) && state.answer(false) {
+            if timeout != Some(Duration::ZERO) && state.answer(Question::Unanswered) {
                 self.changed.notify_all();
             }
             if waiting.is_none() {
@@ -326,7 +331,7 @@ impl Underway {
         let mut waiting = None;
         while !state.ended {
             // Whoever waits for the end is not there to be asked; a callback is.
-            if self.is_polled && state.answer(false) {
+            if self.is_polled && state.answer(Question::Unanswered) {
                 self.changed.notify_all();
             }
             if waiting.is_none() {
@@ -497,8 +502,8 @@ pub unsafe extern "C" fn cactus_request_cancel(request: *mut cactus_request) -> 
 }
 
 /// Answers the event `CONSENT` of a request: whether what it lists may leave this machine. With a callback, before that returns,
-/// from any thread. Without one, before `cactus_request_next` is called with a time to wait, or `cactus_request_wait`. Whoever goes
-/// on without an answer has said no. Fails where nothing is asked.
+/// from any thread. Without one, before `cactus_request_next` is called with a time to wait, or `cactus_request_wait`. Where somebody
+/// goes on without an answer, nothing leaves, as nobody was there to be asked. Fails where nothing is asked.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cactus_request_consent(request: *mut cactus_request, yes: bool) -> c_int {
     guard::code(|| REQUESTS.get(request.cast())?.consent(yes))

@@ -3,7 +3,7 @@
 //! Purpose: from what C gives to a router, and from the router's events to the steps that `answer` has for every request. It
 //! decides nothing; who asks a person is the caller's program, by the event `CONSENT`.
 
-use crate::answer::{Answer, Follow, Step};
+use crate::answer::{Answer, Follow, Reading, Step};
 use crate::asked::{Asked, Handoff, list, text};
 use crate::failure::{Code, Failure, Result};
 use crate::loaded::{Loaded, Work};
@@ -14,7 +14,7 @@ use cactus_router::hybrid::policy;
 use cactus_router::hybrid::redact::{Class, UnknownClass};
 use cactus_router::hybrid::route::Side;
 use cactus_router::setup::Setup;
-use cactus_router::{Answered, Ask, Error, Event, Keys, Local, Router, Running, word};
+use cactus_router::{Answered, Ask, Error, Event, Kept as KeptHere, Keys, Local, Router, Running, word};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -166,8 +166,8 @@ impl Routed {
         let outcome = &answered.outcome;
         let is_local = outcome.answered_by == Some(Side::Local);
         let (mut prompt_tokens, mut cached_tokens) = self.prompt;
-        if !is_local && let Some(counted) = answered.usage.input.and_then(|n| usize::try_from(n).ok()) {
-            (prompt_tokens, cached_tokens) = (counted, 0);
+        if let Some(counted) = end.as_ref().and_then(|end| end.prompt) {
+            (prompt_tokens, cached_tokens) = (counted.tokens, counted.cached.min(counted.tokens));
         }
         let reason = end.as_ref().map_or(&Reason::Cancelled, |end| &end.reason);
         let (finish_reason, stop) = match reason {
@@ -269,12 +269,56 @@ impl Follow for Routed {
         true
     }
 
-    fn consent(&mut self, yes: bool) {
-        self.running.consent(yes);
+    fn consent(&mut self, yes: Option<bool>) {
+        match yes {
+            Some(yes) => self.running.consent(yes),
+            None => self.running.nobody_to_ask(),
+        }
+    }
+
+    fn never_replaced(&mut self) {
+        self.running.set_replaceable(false);
     }
 }
 
-/// What a person is asked.
+/// Follows an answer of the model on this machine to what no target could be asked, and has it recorded.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    reading: Reading,
+    kept: Option<KeptHere>,
+}
+
+impl Kept {
+    /// Begins to answer `asked`, to be cancelled with `work`.
+    ///
+    /// # Errors
+    /// Those of [`Reading::begin`].
+    pub(crate) fn begin(policy: &Policy, work: &Work, mut asked: Asked) -> Result<Kept> {
+        let prompt = asked.routing.conversation.take().map(Prompt::Chat);
+        let kept = Some(policy.router.keep_here(prompt.as_slice()));
+        let reading = Reading::begin(work, asked)?;
+        Ok(Kept { reading, kept })
+    }
+}
+
+impl Follow for Kept {
+    fn next(&mut self, take: &mut dyn FnMut(Step)) -> bool {
+        let kept = &mut self.kept;
+        self.reading.next(&mut |step| {
+            take(match step {
+                Step::Ended(end) => {
+                    let kept = kept.take();
+                    Step::Ended(end.map(|mut answer| {
+                        answer.route = kept.map(|kept| kept.answered().to_json());
+                        answer
+                    }))
+                }
+                step => step,
+            });
+        })
+    }
+}
+
 impl From<Handoff> for policy::Handoff {
     fn from(handoff: Handoff) -> policy::Handoff {
         match handoff {

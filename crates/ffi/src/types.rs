@@ -40,10 +40,10 @@ pub enum EventKind {
     /// The end of a request that failed: `code` says how, `text` why.
     Failed = 7,
     /// Of a model with a policy: who answers, before the first of it. `json` has `side` (`local` or `cloud`), `target`, the
-    /// target's name or null, and `reason`, as the result has it in the end.
+    /// target's name or null, and `reason`, as the result has it in the end, or `unjudged` where nothing is decided yet.
     Source = 8,
-    /// Of a model with a policy: what was said so far is void, as the side that said it failed. The other answers from the
-    /// beginning.
+    /// Of a model with a policy: what was said so far is void, as who said it failed or was judged too unsure after a slow
+    /// beginning. Another answers from the beginning.
     Replaced = 9,
     /// Of a model with a policy: a person has to say whether this may leave, with `cactus_request_consent`. `json` has `classes`
     /// (of content), `target`, `host` and `most`, what it may cost at most in dollars, as text.

@@ -111,6 +111,7 @@ fn answered<E: Encoder>(request: Result<(Job, E), ApiError>, check: Check) -> bo
         reason: Reason::Stop,
         token_ids: vec![5, 6],
         seed: 7,
+        prompt: None,
         completion_tokens: 2,
         reasoning_tokens: 0,
         times: Times::default(),

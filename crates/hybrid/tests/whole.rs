@@ -5,7 +5,7 @@ use cactus_hybrid::money::Pico;
 use cactus_hybrid::policy::Policy;
 use cactus_hybrid::record::{Circumstances, Record, Ring, Route, replay};
 use cactus_hybrid::redact::{Class, Content, Gate, Kind, Part, Redactor, Restorer};
-use cactus_hybrid::route::{Action, Event, Machine, Outcome, Reason, Request, Side};
+use cactus_hybrid::route::{Action, Event, Machine, Offer, Outcome, Reason, Request, Side};
 use cactus_hybrid::{Error, ErrorKind};
 
 const POLICY: &str = r#"
@@ -42,17 +42,19 @@ impl Host {
         let price = target.price;
         let input_tokens = text.len() as u64;
         let request = Request {
-            target: Some("cloud".to_owned()),
+            offers: vec![Offer {
+                target: "cloud".to_owned(),
+                reachable: true,
+                consent: self.policy.consent.verdict(&[Class::Text], "cloud"),
+                accuracy: target.accuracy("default"),
+                seconds: 1.0,
+                worst_case: price.worst_case(input_tokens, u64::from(target.max_output_tokens)),
+            }],
             named: false,
-            reachable: true,
-            consent: self.policy.consent.verdict(&[Class::Text], "cloud"),
             local_able: true,
             local_tools: false,
             streamed: true,
             prompt_confidence: None,
-            cloud_accuracy: target.accuracy("default"),
-            cloud_seconds: 1.0,
-            worst_case: price.worst_case(input_tokens, u64::from(target.max_output_tokens)),
         };
         let mut machine = Machine::new(request.clone(), &self.policy, None);
         let mut restorer = Restorer::of_text();
@@ -81,6 +83,7 @@ impl Host {
                         attempt,
                         amount,
                         so_far,
+                        ..
                     } => {
                         let ask = Ask {
                             amount,
@@ -100,7 +103,7 @@ impl Host {
                             Err(error) => panic!("{error}"),
                         });
                     }
-                    Action::StartCloud { attempt } => {
+                    Action::StartCloud { attempt, .. } => {
                         let part = Part {
                             class: Class::Text,
                             content: Content::Text(text.to_owned()),
@@ -155,7 +158,7 @@ impl Host {
             redactions,
             ..Circumstances::default()
         };
-        let record = Record::new(&request, machine.signals(), &outcome, circumstances);
+        let record = Record::new(&request, machine.judged(), &outcome, circumstances);
         (shown, outcome, record)
     }
 }

@@ -22,7 +22,7 @@ pub enum Kind {
     Timeout,
     /// Too many requests wait already.
     Busy,
-    /// The server is stopping, or the model cannot be loaded now.
+    /// The server is stopping, the model cannot be loaded now, or nobody can answer.
     Unavailable,
     /// The fault is the server's or the model's.
     Server,
@@ -90,6 +90,9 @@ pub struct ApiError {
     pub code: Option<&'static str>,
     /// When to try again.
     pub retry_after: Option<Duration>,
+    /// Whether to try again at all, where the kind does not say so: clients of OpenAI and Anthropic repeat whatever is the server's
+    /// fault unless they are told.
+    pub should_retry: Option<bool>,
 }
 
 impl ApiError {
@@ -101,6 +104,7 @@ impl ApiError {
             param: None,
             code: None,
             retry_after: None,
+            should_retry: None,
         }
     }
 
@@ -126,6 +130,15 @@ impl ApiError {
     pub fn with_retry_after(self, after: Duration) -> Self {
         Self {
             retry_after: Some(after),
+            ..self
+        }
+    }
+
+    /// This error with whether trying again can help.
+    #[must_use]
+    pub fn with_should_retry(self, should_retry: bool) -> Self {
+        Self {
+            should_retry: Some(should_retry),
             ..self
         }
     }

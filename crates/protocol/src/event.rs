@@ -80,6 +80,9 @@ pub struct End {
     pub token_ids: Vec<u32>,
     /// Seed that repeats the answer.
     pub seed: u64,
+    /// Tokens of the prompt as somebody else has counted them who answered. They hold in place of those that
+    /// [`Event::Started`] told, and only jobs of one answer have them.
+    pub prompt: Option<PromptCount>,
     /// Tokens of the answer.
     pub completion_tokens: usize,
     /// Of these, tokens of reasoning.
@@ -88,6 +91,15 @@ pub struct End {
     pub times: Times,
     /// What the client should know, such as calls that could not be read.
     pub notes: Vec<String>,
+}
+
+/// Tokens of a prompt.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PromptCount {
+    /// All of them.
+    pub tokens: usize,
+    /// Of these, found in a cache.
+    pub cached: usize,
 }
 
 /// How long the parts of an answer took.
@@ -139,6 +151,10 @@ impl Usage {
                 self.cached_tokens += cached_tokens;
             }
             Event::End(end) => {
+                if let Some(counted) = end.prompt {
+                    self.prompt_tokens = counted.tokens;
+                    self.cached_tokens = counted.cached.min(counted.tokens);
+                }
                 self.completion_tokens += end.completion_tokens;
                 self.reasoning_tokens += end.reasoning_tokens;
             }

@@ -33,7 +33,7 @@ pub mod order;
 pub use answers::{Answers, Deliver, Ready, api_error};
 pub use cactus_text::json_type;
 pub use error::{ApiError, Kind};
-pub use event::{Alternative, Encoder, End, Event, Frame, Reason, Times, TokenLog, Usage};
+pub use event::{Alternative, Encoder, End, Event, Frame, PromptCount, Reason, Times, TokenLog, Usage};
 pub use fields::{Fields, Result, objects};
 pub use ids::new_id;
 pub use job::{Job, KeepAlive, Prompt, Spec};

@@ -67,6 +67,7 @@ impl Reading {
             reason,
             token_ids: completion.completion_token_ids.clone(),
             seed: completion.seed,
+            prompt: None,
             completion_tokens: completion.decode_tokens,
             reasoning_tokens: self.reasoning_tokens.min(completion.decode_tokens),
             times,

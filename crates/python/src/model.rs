@@ -8,7 +8,7 @@ use cactus_engine::chat::Chat;
 use cactus_engine::scheduler::{Event, Request, SchedulerLimits};
 use cactus_engine::{CancelToken, GenerateOptions, KvDType, LoadOptions, Scheduler};
 use cactus_protocol::{Answers, ApiError, Encoder, Job, Prompt, api_error, openai};
-use cactus_router::Local;
+use cactus_router::{Local, outgoing};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -65,7 +65,7 @@ impl Model {
 }
 
 impl Model {
-    /// Submits a conversation that others may answer.
+    /// Submits a conversation that others may answer; `None` for one that no target can be asked.
     fn submit_routed(
         &self,
         py: Python<'_>,
@@ -73,12 +73,15 @@ impl Model {
         body: &str,
         options: &str,
         begun: Instant,
-    ) -> PyResult<Stream> {
+    ) -> PyResult<Option<Stream>> {
         let policy = under.policy.get();
         let local = under.local.clone();
         let made = live::outside(py, || {
             let (job, encoder) = read("chat", body)?;
             let stream = job.stream;
+            if outgoing::stays(&job).is_some() {
+                return Ok(None);
+            }
             let routed = policy.start(local, job, options)?;
             let (body, name) = (body.to_owned(), self.name.clone());
             let fresh = move || {
@@ -90,10 +93,10 @@ impl Model {
             let model = (self.id, self.name.as_str());
             let (_, receiver) = channel();
             let made = Stream::new(model, source, receiver, encoder, CancelToken::new(), begun);
-            Ok((made, stream, Box::new(fresh)))
+            Ok(Some((made, stream, Box::new(fresh))))
         });
-        let (made, stream, fresh) = made.map_err(|e: ApiError| errors::of_api(py, &e))?;
-        Ok(made.routed(stream, fresh, under.ask.map(|ask| ask.clone_ref(py))))
+        let made = made.map_err(|e: ApiError| errors::of_api(py, &e))?;
+        Ok(made.map(|(made, stream, fresh)| made.routed(stream, fresh, under.ask.map(|ask| ask.clone_ref(py)))))
     }
 }
 
@@ -274,11 +277,15 @@ impl Model {
         let scheduler = self.scheduler(py)?;
         let begun = Instant::now();
         let under = self.routed.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(under) = under.filter(|_| api == "chat") {
-            return self.submit_routed(py, under, body, options, begun);
+        let under = under.filter(|_| api == "chat");
+        if let Some(under) = &under
+            && let Some(stream) = self.submit_routed(py, under.clone(), body, options, begun)?
+        {
+            return Ok(stream);
         }
         let made = live::outside(py, || {
             let (job, encoder) = read(api, body)?;
+            let kept = under.map(|under| under.policy.get().keep_here(&job.prompts));
             let choices = job.choices;
             let model = scheduler.model();
             let ready = Answers::prepare(model, job, model.context_tokens(), 0, FORMAT_FIELD)?;
@@ -289,7 +296,8 @@ impl Model {
             let cancel = answers.cancel_token();
             let source = Source::Scheduled(Box::new(answers));
             let model = (self.id, self.name.as_str());
-            Ok(Stream::new(model, source, receiver, encoder, cancel, begun))
+            let stream = Stream::new(model, source, receiver, encoder, cancel, begun);
+            Ok(stream.kept_here(kept))
         });
         made.map_err(|e: ApiError| errors::of_api(py, &e))
     }

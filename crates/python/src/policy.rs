@@ -2,13 +2,13 @@
 
 use crate::{errors, live};
 use cactus_protocol::Event as Said;
-use cactus_protocol::{ApiError, Encoder, Job, Kind};
+use cactus_protocol::{ApiError, Encoder, Job, Kind, Prompt};
 use cactus_router::hybrid::policy::Handoff;
 use cactus_router::hybrid::redact::Class;
 use cactus_router::hybrid::route::Side;
 use cactus_router::setup::Setup;
 use cactus_router::{
-    Answered, Ask, Canceller, Error, Event, Keys, Local, NotYet, Router, default_folder, dollars, word,
+    Answered, Ask, Canceller, Error, Event, Kept, Keys, Local, NotYet, Router, default_folder, dollars, word,
 };
 use pyo3::prelude::*;
 use serde_json::{Map, Value, json};
@@ -26,7 +26,7 @@ pub(crate) struct Policy {
 fn raise(py: Python<'_>, error: &Error) -> PyErr {
     match error {
         Error::Request(error) => errors::of_api(py, error),
-        Error::Unanswered(_) => errors::raise(py, "CactusError", &error.to_string(), &[]),
+        Error::Unanswered { .. } => errors::raise(py, "CactusError", &error.to_string(), &[]),
         _ => errors::raise(py, "InvalidRequestError", &error.to_string(), &[]),
     }
 }
@@ -111,6 +111,11 @@ impl Policy {
 }
 
 impl Policy {
+    /// Takes note that this machine answers what no target can be asked.
+    pub(crate) fn keep_here(&self, prompts: &[Prompt]) -> Kept {
+        self.router.keep_here(prompts)
+    }
+
     /// Starts a request under this policy, and under `options` as the public Cactus engine names them.
     pub(crate) fn start(&self, local: Local, job: Job, options: &str) -> Result<Routed, ApiError> {
         let ask = Ask {
@@ -171,6 +176,7 @@ impl Routed {
     /// Waits for the next that comes. `given` says whether what was said has been given out to somebody who cannot be told that it
     /// is void.
     pub(crate) fn next(&mut self, time: Duration, given: bool) -> Result<Came, ApiError> {
+        self.running.set_replaceable(!given);
         match self.running.next_within(time) {
             Err(NotYet) => Ok(Came::Nothing),
             Ok(Some(Event::Source { side, target, reason })) => {
@@ -203,9 +209,12 @@ impl Routed {
         }
     }
 
-    /// Answers [`Came::Ask`].
-    pub(crate) fn consent(&mut self, yes: bool) {
-        self.running.consent(yes);
+    /// Answers [`Came::Ask`]; with `None` nobody is there to be asked.
+    pub(crate) fn consent(&mut self, yes: Option<bool>) {
+        match yes {
+            Some(yes) => self.running.consent(yes),
+            None => self.running.nobody_to_ask(),
+        }
     }
 
     pub(crate) fn cancel(&self) {
@@ -219,11 +228,15 @@ impl Routed {
 
     /// What was decided, after the end.
     pub(crate) fn decision(&self) -> Option<Value> {
-        let answered = self.answered.as_ref()?;
-        let mut fields = answered.to_json();
-        fields.insert("notes".to_owned(), json!(answered.notes));
-        Some(Value::Object(fields))
+        self.answered.as_deref().map(decision)
     }
+}
+
+/// What is told of a decision.
+pub(crate) fn decision(answered: &Answered) -> Value {
+    let mut fields = answered.to_json();
+    fields.insert("notes".to_owned(), json!(answered.notes));
+    Value::Object(fields)
 }
 
 /// The form of an encoder before anything was said.

@@ -1,11 +1,13 @@
 //! An answer under way: what the OpenAI API sends of it, as it comes.
 
-use crate::policy::{Came, Fresh, Routed};
+use crate::policy::{Came, Fresh, Routed, decision};
 use crate::{TICK, errors, live};
 use cactus_engine::{CancelToken, Completion, Model, scheduler};
 use cactus_protocol::{Answers, ApiError, Encoder, End, Event, Frame, Kind, Reading, Reason, Times};
+use cactus_router::hybrid::route::Reason as Why;
+use cactus_router::{Kept, word};
 use pyo3::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -101,6 +103,10 @@ struct State {
     events: bool,
     fresh: Option<Fresh>,
     cancel: CancelToken,
+    /// What is recorded of the answer when it ends, where a policy would have decided about another.
+    kept: Option<Kept>,
+    /// What was recorded so.
+    decided: Option<Value>,
     receiver: Receiver<Delivery>,
     encoder: Box<dyn Encoder>,
     frames: Vec<Frame>,
@@ -119,7 +125,7 @@ enum Got {
 }
 
 /// A frame about the answer, which is none of the API.
-fn told(event: &serde_json::Value) -> Frame {
+fn told(event: &Value) -> Frame {
     Frame::data(&json!({"choices": [], "cactus": event}))
 }
 
@@ -211,6 +217,7 @@ impl State {
         }
         if self.source.is_over() {
             self.over = true;
+            self.decided = self.kept.take().map(|kept| decision(&kept.answered()));
             self.encoder.end(&mut self.frames);
         }
         Ok(())
@@ -246,6 +253,8 @@ impl Stream {
                 events: false,
                 fresh: None,
                 cancel: cancel.clone(),
+                kept: None,
+                decided: None,
                 receiver,
                 encoder,
                 frames,
@@ -270,6 +279,12 @@ impl Stream {
         self
     }
 
+    /// This stream, whose answer is recorded when it ends.
+    pub(crate) fn kept_here(mut self, kept: Option<Kept>) -> Stream {
+        self.state.get_mut().unwrap_or_else(PoisonError::into_inner).kept = kept;
+        self
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -283,11 +298,9 @@ impl Stream {
                 Ok(Got::Over) => return Ok(None),
                 Ok(Got::Waiting) => {}
                 Ok(Got::Ask(question)) => {
-                    let yes = match &self.ask {
-                        None => Ok(false),
-                        Some(ask) => ask.call1(py, (question,)).and_then(|yes| yes.is_truthy(py)),
-                    };
+                    let ask = |ask: &Py<PyAny>| ask.call1(py, (question,)).and_then(|yes| yes.is_truthy(py));
                     // What the function raises is raised here, and nothing leaves.
+                    let yes = self.ask.as_ref().map(ask).transpose();
                     let yes = yes.inspect_err(|_| self.cancel.cancel())?;
                     if let Source::Routed(routed) = &mut self.state().source {
                         routed.consent(yes);
@@ -351,23 +364,27 @@ impl Stream {
                 "notes": end.notes,
             })
         });
-        serde_json::Value::from_iter(ends).to_string()
+        Value::from_iter(ends).to_string()
     }
 
     /// Who answers and why, as JSON, from the first piece on; `None` before, and without a policy.
     fn source(&self) -> Option<String> {
-        match &self.state().source {
+        let state = self.state();
+        match &state.source {
             Source::Routed(routed) => routed.source().map(|source| source.to_string()),
-            _ => None,
+            _ if state.kept.is_none() && state.decided.is_none() => None,
+            _ => Some(json!({"answered_by": "local", "reason": word(Why::NoTarget)}).to_string()),
         }
     }
 
     /// What the router decided, as JSON, after the end; `None` without a policy.
     fn decision(&self) -> Option<String> {
-        match &self.state().source {
-            Source::Routed(routed) => routed.decision().map(|decision| decision.to_string()),
-            _ => None,
-        }
+        let state = self.state();
+        let decided = match &state.source {
+            Source::Routed(routed) => routed.decision(),
+            _ => state.decided.clone(),
+        };
+        decided.map(|decided| decided.to_string())
     }
 
     /// Ends the answers within a token, from any thread.

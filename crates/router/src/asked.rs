@@ -6,7 +6,7 @@ use crate::router::{Ask, Calibration, Remote, Router};
 use cactus_engine::chat::ChatRequest;
 use cactus_hybrid::policy::Verdict;
 use cactus_hybrid::redact::{Class, Gate, Redactor};
-use cactus_hybrid::route::Request;
+use cactus_hybrid::route::{Offer, Request};
 use cactus_protocol::{Prompt, Ready};
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ pub(crate) struct Asked {
     pub(crate) request: Request,
     pub(crate) prompt: Option<Prepared>,
     pub(crate) outgoing: Option<Outgoing>,
-    pub(crate) target: Option<String>,
+    /// The most tokens that each target of the request may answer.
+    pub(crate) limits: Vec<u32>,
     /// The calibration that holds for the model on this machine.
     pub(crate) calibration: Option<Arc<Calibration>>,
     /// Why there is none that holds.
@@ -26,6 +27,10 @@ pub(crate) struct Asked {
     pub(crate) structured: bool,
     /// Why no target can be asked.
     pub(crate) why_not: Option<String>,
+    /// What of it the rules do not let leave, where there is something.
+    pub(crate) blocked: Option<String>,
+    /// Why a target is left alone for a while, where one is.
+    pub(crate) rest: Option<cactus_cloud::Error>,
 }
 
 /// The prompt, ready for the model on this machine.
@@ -74,55 +79,56 @@ impl Asked {
             context.is_some_and(|context| ready.request.prompt.len() < context)
         };
         let local_able = prompt.as_ref().is_some_and(fits);
-        let (outgoing, remote, why_not) = match chat {
-            Some(chat) => target(router, &ask, chat),
-            None => (
-                None,
-                None,
-                Some("it asks for several answers, or for more of a text".to_owned()),
-            ),
-        };
         let tokens = match (&prompt, chat) {
             (Some(Prepared(ready)), _) => ready.request.prompt.len(),
             (None, Some(chat)) => most_tokens(chat),
             (None, None) => 0,
         };
-        let name = remote.map(|remote| remote.target.name.clone());
+        let (outgoing, remotes, why_not) = match chat {
+            Some(chat) => targets(router, &ask, chat, tokens),
+            None => (
+                None,
+                Vec::new(),
+                Some("it asks for several answers, or for more of a text".to_owned()),
+            ),
+        };
         let classes: &[Class] = outgoing.as_ref().map_or(&[], |outgoing| &outgoing.classes);
         let task = if structured { "tools" } else { "default" };
+        let blocked = outgoing.as_ref().and_then(|outgoing| blocked(router, outgoing));
+        let rests = remotes.iter().map(|(remote, _)| remote.rest(router.now()));
+        let rests: Vec<Option<cactus_cloud::Error>> = rests.collect();
+        let offer = |((remote, limit), rest): (&(&Remote, u32), &Option<cactus_cloud::Error>)| Offer {
+            target: remote.target.name.clone(),
+            reachable: rest.is_none(),
+            consent: match blocked.is_some() {
+                true => Verdict::Denied(Class::Text),
+                false => router.policy.consent.verdict(classes, &remote.target.name),
+            },
+            accuracy: remote.policy.accuracy(task),
+            seconds: remote.seconds(),
+            worst_case: remote.worst_case(tokens, *limit),
+        };
         let request = Request {
             named: ask.named,
-            reachable: remote.is_some_and(|remote| remote.breaker().may_ask(router.now())),
-            consent: match &name {
-                Some(_) if outgoing.as_ref().is_some_and(|outgoing| is_blocked(router, outgoing)) => {
-                    Verdict::Denied(Class::Text)
-                }
-                Some(name) => router.policy.consent.verdict(classes, name),
-                None => Verdict::Denied(Class::Text),
-            },
-            target: name.clone(),
+            offers: remotes.iter().zip(&rests).map(offer).collect(),
             local_able,
             local_tools: outgoing.as_ref().is_some_and(|outgoing| outgoing.local_tools),
             // What nobody sees before its end can be judged as a whole.
             streamed: !structured && ask.job.stream,
             prompt_confidence: None,
-            cloud_accuracy: remote.and_then(|remote| remote.policy.accuracy(task)),
-            cloud_seconds: remote.map_or(0.0, Remote::seconds),
-            worst_case: match (remote, &outgoing) {
-                (Some(remote), Some(outgoing)) => remote.worst_case(tokens, outgoing.request.max_output_tokens),
-                _ => Default::default(),
-            },
         };
         Ok(Asked {
             ask,
             request,
             prompt,
+            limits: remotes.iter().map(|(_, limit)| *limit).collect(),
             outgoing,
-            target: name,
             uncalibrated: calibration.as_ref().err().cloned(),
             calibration: calibration.ok().flatten(),
             structured,
             why_not,
+            blocked,
+            rest: rests.into_iter().flatten().next(),
         })
     }
 
@@ -134,38 +140,54 @@ impl Asked {
     }
 }
 
-/// What would be sent, to whom; or why nobody can be asked.
-fn target<'a>(
+/// What would be sent, to whom, and the most tokens that each may answer; or why nobody can be asked.
+fn targets<'a>(
     router: &'a Router,
     ask: &Ask,
     chat: &ChatRequest,
-) -> (Option<Outgoing>, Option<&'a Remote>, Option<String>) {
+    tokens: usize,
+) -> (Option<Outgoing>, Vec<(&'a Remote, u32)>, Option<String>) {
     let policy = &router.policy;
-    let remote = match &ask.target {
-        Some(name) => router.targets.get(name),
-        None => policy
-            .preferred(false, false, !chat.tools.is_empty())
-            .and_then(|(name, _)| router.targets.get(name)),
+    let names: Vec<&str> = match &ask.target {
+        Some(name) => vec![name],
+        None => {
+            let able = policy.preferred(false, false, !chat.tools.is_empty());
+            able.map(|(name, _)| name).collect()
+        }
     };
-    let Some(remote) = remote else {
-        return (None, None, Some("the policy names no target for it".to_owned()));
+    let remotes = names.into_iter().filter_map(|name| router.targets.get(name));
+    let mut why_not = None;
+    let outgoing = match outgoing::of_chat(chat, &ask.job.spec, policy, u32::MAX) {
+        Ok(outgoing) => outgoing,
+        Err(outgoing::NotPortable(what)) => return (None, Vec::new(), Some(format!("it needs {what}"))),
     };
-    match outgoing::of_chat(chat, &ask.job.spec, policy, remote.policy.max_output_tokens) {
-        Err(outgoing::NotPortable(what)) => (None, None, Some(format!("it needs {what}"))),
-        Ok(outgoing) => match (&remote.key, remote.target.check(&outgoing.request)) {
-            (Err(why), _) => (Some(outgoing), None, Some(why.clone())),
-            (Ok(_), Err(error)) => (Some(outgoing), None, Some(error.to_string())),
-            (Ok(_), Ok(())) => (Some(outgoing), Some(remote), None),
-        },
+    let mut able = Vec::new();
+    for remote in remotes {
+        let mut request = outgoing.request.clone();
+        request.max_output_tokens = request.max_output_tokens.min(remote.policy.max_output_tokens);
+        let limit = request.max_output_tokens;
+        let checked = remote.target.check(&request).map_err(|e| e.to_string());
+        match remote.key().and(checked).and_then(|()| remote.fits(tokens, limit)) {
+            Ok(()) => able.push((remote, limit)),
+            Err(why) => why_not = why_not.or(Some(why)),
+        }
     }
+    if able.is_empty() {
+        why_not.get_or_insert_with(|| "the policy names no target for it".to_owned());
+    }
+    (Some(outgoing), able, why_not)
 }
 
-/// Whether the rules of redaction keep a request from leaving, whoever consents.
-fn is_blocked(router: &Router, outgoing: &Outgoing) -> bool {
+/// Why the rules of redaction keep a request from leaving, whoever consents, where they do.
+fn blocked(router: &Router, outgoing: &Outgoing) -> Option<String> {
     let rules = &router.policy.redaction;
+    if !rules.block_any() {
+        return None;
+    }
     let mut redactor = Redactor::new(rules.clone());
     let gate = Gate::for_classes(&outgoing.classes);
-    rules.block_any() && outgoing::seal(outgoing.request.clone(), &gate, &mut redactor).is_err()
+    let sealed = outgoing::seal(outgoing.request.clone(), &gate, &mut redactor);
+    sealed.err().map(|why| why.to_string())
 }
 
 /// No less than the tokens of a conversation, where there is no tokenizer to count them.

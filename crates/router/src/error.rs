@@ -1,5 +1,6 @@
 //! What can go wrong before an answer, apart from what the answer's own [`Reason`](cactus_hybrid::route::Reason) says.
 
+use cactus_cloud::Retry;
 use cactus_protocol::ApiError;
 
 /// What went wrong, for callers that branch on it.
@@ -35,8 +36,13 @@ pub enum Error {
     #[error("{0}")]
     Request(ApiError),
     /// Neither this machine nor a target has answered.
-    #[error("{0}")]
-    Unanswered(String),
+    #[error("{message}")]
+    Unanswered {
+        /// Why.
+        message: String,
+        /// Whether asking again can help.
+        retry: Retry,
+    },
 }
 
 impl Error {
@@ -48,7 +54,7 @@ impl Error {
             Error::Target(_) => ErrorKind::Target,
             Error::File(_) => ErrorKind::File,
             Error::Request(_) => ErrorKind::Request,
-            Error::Unanswered(_) => ErrorKind::Unanswered,
+            Error::Unanswered { .. } => ErrorKind::Unanswered,
         }
     }
 }

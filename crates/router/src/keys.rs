@@ -99,9 +99,9 @@ impl Keys {
                     )),
                 }
             }
-            KeySource::Environment(name) => match std::env::var(name) {
-                Ok(text) => Key::new(&text, target).map(Some).map_err(wrong),
-                Err(_) => missing(format!("takes its key from the variable `{name}`, which is not set")),
+            KeySource::Environment(name) => match Key::from_variable(name, target).map_err(wrong)? {
+                None => missing(format!("takes its key from the variable `{name}`, which is not set")),
+                key => Ok(key),
             },
             KeySource::File(path) => match Key::from_file(Path::new(path), target).map_err(wrong)? {
                 None => missing(format!("takes its key from the file `{path}`, which is not there")),

@@ -22,6 +22,7 @@
 
 mod answered;
 mod asked;
+mod bill;
 mod error;
 mod keys;
 mod local;
@@ -31,6 +32,7 @@ mod remote;
 mod router;
 mod running;
 pub mod setup;
+mod tries;
 
 pub use answered::{Answered, dollars, word};
 pub use cactus_cloud as cloud;

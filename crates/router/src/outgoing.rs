@@ -26,6 +26,13 @@ impl Sealed {
     pub fn request(&self) -> &Request {
         &self.request
     }
+
+    /// The same for a target that may answer at most so many tokens.
+    pub(crate) fn limited(&self, most_tokens: u32) -> Sealed {
+        let mut request = self.request.clone();
+        request.max_output_tokens = request.max_output_tokens.min(most_tokens);
+        Sealed { request }
+    }
 }
 
 /// A conversation as a target is asked, as far as it can be.

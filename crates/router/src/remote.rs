@@ -2,7 +2,7 @@
 
 use crate::outgoing::Sealed;
 use cactus_cloud::{
-    Call, Cancel, Delta, ErrorKind, Event, Format, Key, Reason, Request, RetryRules, Target, Transport, Usage,
+    Call, Cancel, Delta, ErrorKind, Event, Format, Key, Reason, Request, Retry, RetryRules, Target, Transport, Usage,
 };
 use cactus_hybrid::redact::{Redactor, Restorer};
 use cactus_hybrid::route::Billed;
@@ -32,6 +32,8 @@ pub(crate) enum Heard {
         message: String,
         /// How long to wait before another try, where one can help.
         pause: Option<Duration>,
+        /// Whether another request can help.
+        retry: Retry,
         billed: Billed,
     },
 }
@@ -67,13 +69,13 @@ pub(crate) fn send(sending: Sending<'_>, hear: impl Fn(Heard) + Send + 'static) 
     let Sending { rules, tries, .. } = sending;
     let request = sending.sealed.request();
     let call = sending.transport.call(sending.target, sending.key, request);
-    let call = call.map_err(|error| failed(&error, rules, tries))?;
+    let redactor = sending.redactor;
+    let call = call.map_err(|error| failed(&error, &redactor, rules, tries))?;
     let cancel = Try(call.canceller());
     let expected = Expected::of(request);
-    let redactor = sending.redactor;
     let listen = move || {
         let heard = listen(call, &redactor, &expected, &hear);
-        hear(heard.unwrap_or_else(|error| failed(&error, rules, tries)));
+        hear(heard.unwrap_or_else(|error| failed(&error, &redactor, rules, tries)));
     };
     std::thread::Builder::new()
         .name("cactus-router".to_owned())
@@ -82,19 +84,22 @@ pub(crate) fn send(sending: Sending<'_>, hear: impl Fn(Heard) + Send + 'static) 
             kind: ErrorKind::Unreachable,
             message: format!("no thread could be started: {e}"),
             pause: None,
+            retry: Retry::Soon,
             billed: Billed::Unknown,
         })?;
     Ok(cancel)
 }
 
-fn failed(error: &cactus_cloud::Error, rules: RetryRules, tries: u32) -> Heard {
+/// How a try failed. A target may repeat what it was sent in the words of its errors.
+fn failed(error: &cactus_cloud::Error, redactor: &Redactor, rules: RetryRules, tries: u32) -> Heard {
     // Any number in [0, 1) keeps callers apart; the clock's is good enough.
     let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let random = f64::from(nanos.map_or(0, |d| d.subsec_nanos()) % 1000) / 1000.0;
     Heard::Failed {
         kind: error.kind(),
-        message: error.to_string(),
+        message: redactor.restore(&error.to_string()),
         pause: rules.pause_after(error, tries, random),
+        retry: error.retry(),
         billed: if error.may_be_billed() {
             Billed::Unknown
         } else {

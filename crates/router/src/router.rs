@@ -40,8 +40,7 @@ pub struct Router {
 pub(crate) struct Remote {
     pub(crate) policy: policy::Target,
     pub(crate) target: Target,
-    /// Its key, or why there is none.
-    pub(crate) key: Result<Option<cactus_cloud::Key>, String>,
+    keys: Keys,
     pub(crate) breaker: Mutex<Breaker>,
     /// Seconds that its answers take of late.
     pub(crate) seconds: Mutex<f64>,
@@ -207,11 +206,10 @@ impl Router {
                 None => target(name, asked)?,
             };
             target.capabilities.max_output_tokens = Some(asked.max_output_tokens);
-            let key = keys.find(&target, &asked.key).map_err(|e| e.to_string());
             let remote = Remote {
                 policy: asked.clone(),
                 target,
-                key,
+                keys: keys.clone(),
                 breaker: Mutex::default(),
                 seconds: Mutex::new(FIRST_SECONDS),
             };
@@ -252,9 +250,9 @@ impl Router {
     /// [`Error::Target`] for a name that the policy does not have, or a key that is not there.
     pub fn check(&self, name: &str) -> Result<()> {
         match self.targets.get(name) {
-            Some(remote) => match &remote.key {
+            Some(remote) => match remote.key() {
                 Ok(_) => Ok(()),
-                Err(why) => Err(Error::Target(why.clone())),
+                Err(why) => Err(Error::Target(why)),
             },
             None => {
                 let known: Vec<&str> = self.targets.keys().map(String::as_str).collect();
@@ -353,6 +351,18 @@ impl Drop for Kept {
 }
 
 impl Remote {
+    /// Its key as it is now, which somebody may have changed since the last request; or why there is none.
+    pub(crate) fn key(&self) -> Result<Option<cactus_cloud::Key>, String> {
+        let found = self.keys.find(&self.target, &self.policy.key);
+        found.map_err(|e| e.to_string())
+    }
+
+    /// Why it is left alone for a while, where it is.
+    pub(crate) fn rest(&self, now: Duration) -> Option<cactus_cloud::Error> {
+        let key = self.key().ok().flatten();
+        self.breaker().check(now, key.as_ref()).err()
+    }
+
     pub(crate) fn breaker(&self) -> MutexGuard<'_, Breaker> {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -367,12 +377,30 @@ impl Remote {
         *held += 0.3 * (seconds - *held);
     }
 
+    /// Whether prompt and answer fit its context, as far as that is known.
+    ///
+    /// # Errors
+    /// A sentence that says why not.
+    pub(crate) fn fits(&self, input_tokens: usize, output_tokens: u32) -> Result<(), String> {
+        let Some(context) = self.target.capabilities.context_tokens else {
+            return Ok(());
+        };
+        let input = most_input(input_tokens);
+        match input.saturating_add(u64::from(output_tokens)) <= context {
+            true => Ok(()),
+            false => Err(format!(
+                "the target `{}` takes {context} tokens of prompt and answer together; found a prompt of up to {input}, and an \
+                 answer of up to {output_tokens}",
+                self.target.name
+            )),
+        }
+    }
+
     /// The most that one try may cost, for a prompt of so many tokens by our own count.
     pub(crate) fn worst_case(&self, input_tokens: usize, output_tokens: u32) -> Pico {
         let (input, output) = (input_tokens as u64, u64::from(output_tokens));
         match &self.target.price {
-            // As many again by half, as the target's own tokenizer may cut finer.
-            Some(price) => Pico(price.most(input.saturating_add(input.div_ceil(2)), output).pico()),
+            Some(price) => Pico(price.most(most_input(input_tokens), output).pico()),
             None => self.policy.price.worst_case(input, output),
         }
     }
@@ -384,6 +412,12 @@ impl Remote {
             None => Some(self.policy.price.of(usage.input?, usage.output?)),
         }
     }
+}
+
+/// The most tokens that a target may count in a prompt, by our own count: as many again by half, as its tokenizer may cut finer.
+fn most_input(tokens: usize) -> u64 {
+    let tokens = tokens as u64;
+    tokens.saturating_add(tokens.div_ceil(2))
 }
 
 /// A target of a policy as `cloud` has it.

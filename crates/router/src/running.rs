@@ -1,23 +1,23 @@
 //! One request on its way: the machine's actions carried out, and what comes of them handed back to it.
 
-use crate::answered::Answered;
+use crate::answered::{Answered, word};
 use crate::asked::{Asked, Prepared};
 use crate::error::{Error, Result};
 use crate::local::{LocalSaid, calls_of};
-use crate::outgoing::{self, Sealed};
-use crate::remote::{self, Heard, Sending, Try};
-use crate::router::{Ask, Remote, Router, unix_seconds};
-use cactus_cloud::{ErrorKind, RetryRules, Usage};
+use crate::outgoing;
+use crate::remote::Heard;
+use crate::router::{Ask, Router, unix_seconds};
+use crate::tries::{Tries, refused};
+use cactus_cloud::Retry;
 use cactus_engine::chat::Delta;
 use cactus_engine::scheduler;
-use cactus_hybrid::budget::{Ask as Amount, Reservation};
 use cactus_hybrid::policy::set_cactus_option;
 use cactus_hybrid::record::{Circumstances, Record};
-use cactus_hybrid::redact::{Class, Gate, Redactor};
-use cactus_hybrid::route::{Action, Billed, Event as Input, Machine, Outcome, Reason as Why, Side};
-use cactus_protocol::{Answers, ApiError, End, Event as Said, Kind, Ready, Reason, Times};
+use cactus_hybrid::redact::{Class, Redactor};
+use cactus_hybrid::route::{Action, Event as Input, Machine, Outcome, Reason as Why, Side};
+use cactus_protocol::{Answers, ApiError, End, Event as Said, Kind, PromptCount, Ready, Reason, Times};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 /// Something that happened to a request.
 #[derive(Debug)]
 pub enum Event {
-    /// A person has to say whether this may leave: [`Running::consent`]. Nothing else follows until then.
+    /// A person has to say whether this may leave: [`Running::consent`], or [`Running::nobody_to_ask`]. Nothing else follows until then.
     Consent(Question),
     /// Who answers, before the first of it.
     Source {
@@ -33,10 +33,12 @@ pub enum Event {
         side: Side,
         /// The target's name, where it is the target.
         target: Option<String>,
-        /// Why this side: what the record will say, unless somebody cancels or the answer is replaced.
+        /// Why this side: what the record will say, unless somebody cancels or the answer is replaced. [`Why::Unjudged`] where the
+        /// beginning is shown before anything is decided.
         reason: Why,
     },
-    /// What was said so far is void, as the side that said it failed. The other answers from the beginning.
+    /// What was said so far is void, as who said it failed, or was judged after the beginning was shown. Another answers from the
+    /// beginning.
     Replaced,
     /// A part of the answer, as the model on this machine would have brought it.
     Said(Said),
@@ -114,19 +116,11 @@ pub struct Running {
     local_said: LocalSaid,
     local_error: Option<ApiError>,
 
-    attempt: Option<Try>,
-    reservations: BTreeMap<u32, Reservation>,
-    sealed: Option<Sealed>,
-    redactor: Redactor,
-    consented: Option<bool>,
-    sent: Option<Instant>,
-    cloud_usage: Usage,
-    cloud_end: Option<cactus_cloud::Reason>,
-    cloud_error: Option<String>,
+    tries: Tries,
 
     reasoning: [String; 2],
     started: bool,
-    source: Option<Side>,
+    source: Option<(Side, Option<String>)>,
     notes: Vec<String>,
 }
 
@@ -152,7 +146,7 @@ impl Running {
             .map(|calibration| calibration.section.clone());
         let machine = Machine::new(asked.request.clone(), &policy, section);
         let (sender, inbox) = channel();
-        let redactor = Redactor::new(policy.redaction.clone());
+        let tries = Tries::new(Arc::clone(&router), Redactor::new(policy.redaction));
         let mut running = Running {
             router,
             ask: asked,
@@ -168,15 +162,7 @@ impl Running {
             local_run: 0,
             local_said: LocalSaid::default(),
             local_error: None,
-            attempt: None,
-            reservations: BTreeMap::new(),
-            sealed: None,
-            redactor,
-            consented: None,
-            sent: None,
-            cloud_usage: Usage::default(),
-            cloud_end: None,
-            cloud_error: None,
+            tries,
             reasoning: Default::default(),
             started: false,
             source: None,
@@ -195,8 +181,14 @@ impl Running {
     /// A person's answer to [`Event::Consent`].
     pub fn consent(&mut self, yes: bool) {
         if std::mem::take(&mut self.asking) {
-            self.consented = Some(yes);
             self.tell(Input::Consent(yes));
+        }
+    }
+
+    /// Answers [`Event::Consent`] where nobody is there to be asked: nothing leaves. So it is for whoever goes on without an answer.
+    pub fn nobody_to_ask(&mut self) {
+        if std::mem::take(&mut self.asking) {
+            self.tell(Input::NobodyToAsk);
         }
     }
 
@@ -206,18 +198,21 @@ impl Running {
         self.tell(Input::Cancel);
     }
 
-    /// The target that may be asked.
+    /// Says whether what was said may be taken back, as it may unless this says otherwise. Where it may not, the beginning of an
+    /// answer waits until it is judged, however slow it comes. [`Event::Replaced`] still follows where who answers fails.
+    pub fn set_replaceable(&mut self, replaceable: bool) {
+        self.machine.set_replaceable(replaceable);
+    }
+
+    /// The target that is asked, or would be.
     #[must_use]
     pub fn target(&self) -> Option<&str> {
-        self.ask.target.as_deref()
+        let offer = self.ask.request.offers.get(self.machine.target()?)?;
+        Some(&offer.target)
     }
 
     fn now_ms(&self) -> u64 {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
-
-    fn remote(&self) -> Option<&Remote> {
-        self.router.targets.get(self.ask.target.as_deref()?)
     }
 
     /// Hands something to the machine, and does what it says.
@@ -229,7 +224,7 @@ impl Running {
             self.act(action);
         }
         if self.ask.request.streamed
-            && let Some(side) = self.machine.winner()
+            && let Some(side) = self.machine.showing()
         {
             self.reason(side);
         }
@@ -253,13 +248,18 @@ impl Running {
                 }
             }
             Action::CancelLocal { .. } => self.local = None,
-            Action::AskConsent(classes) => {
-                let Some(remote) = self.remote() else { return };
+            Action::AskConsent { offer, classes } => {
+                let Some(offer) = self.ask.request.offers.get(offer) else {
+                    return;
+                };
+                let Some(remote) = self.router.targets.get(&offer.target) else {
+                    return;
+                };
                 let question = Question {
                     classes,
-                    target: remote.target.name.clone(),
+                    target: offer.target.clone(),
                     host: remote.target.base.authority().to_owned(),
-                    most: self.ask.request.worst_case.to_string(),
+                    most: offer.worst_case.to_string(),
                 };
                 self.asking = true;
                 self.ready.push_back(Event::Consent(question));
@@ -268,53 +268,22 @@ impl Running {
                 attempt,
                 amount,
                 so_far,
+                ..
             } => {
-                let amount = Amount {
-                    amount,
-                    request_so_far: so_far,
-                    session: &self.ask.ask.session,
-                    user: &self.ask.ask.user,
-                };
-                let router = Arc::clone(&self.router);
-                let reserved = router.journal().reserve(&amount, &router.policy.caps, unix_seconds());
-                let input = match reserved {
-                    Ok(reservation) => {
-                        self.reservations.insert(attempt, reservation);
-                        Input::Reserved { attempt }
-                    }
-                    Err(error) => {
-                        self.notes.push(error.to_string());
-                        let scope = match &error {
-                            cactus_hybrid::Error::OverCap(over) => Some(over.scope),
-                            _ => None,
-                        };
-                        Input::NotReserved { attempt, scope }
-                    }
-                };
+                let input = self
+                    .tries
+                    .reserve(attempt, amount, so_far, &self.ask.ask, &mut self.notes);
                 self.tell_later(input);
             }
-            Action::StartCloud { attempt } => {
-                if let Err(heard) = self.send(attempt) {
+            Action::StartCloud { attempt, offer } => {
+                // What another has said is no part of this answer.
+                self.reasoning[place(Side::Cloud)].clear();
+                if let Err(heard) = self.send(attempt, offer) {
                     self.heard(attempt, heard);
                 }
             }
-            Action::CancelCloud { late, .. } => {
-                self.attempt = None;
-                let now = self.router.now();
-                if let Some(remote) = self.remote() {
-                    match late {
-                        true => remote.breaker().failed(now, ErrorKind::Timeout),
-                        false => remote.breaker().abandoned(),
-                    }
-                }
-            }
-            Action::Settle { attempt, cost } => {
-                if let (Some(cost), Some(reservation)) = (cost, self.reservations.remove(&attempt))
-                    && let Err(error) = self.router.journal().settle(&reservation, cost, unix_seconds())
-                {
-                    self.notes.push(error.to_string());
-                }
-            }
+            Action::CancelCloud { late, .. } => self.tries.stop(late, &mut self.notes),
+            Action::Settle { attempt, cost } => self.tries.settle(attempt, cost, &mut self.notes),
             Action::Show { side, text } => {
                 self.reason(side);
                 self.say(side, Said::Delta(Delta::Text(text)));
@@ -330,9 +299,10 @@ impl Running {
 
     /// Gives out something of a side's answer.
     fn say(&mut self, side: Side, said: Said) {
-        if self.source != Some(side) {
-            self.source = Some(side);
-            let target = self.ask.target.clone().filter(|_| side == Side::Cloud);
+        let target = self.target().filter(|_| side == Side::Cloud).map(str::to_owned);
+        let source = Some((side, target.clone()));
+        if self.source != source {
+            self.source = source;
             let reason = self.machine.reason();
             self.ready.push_back(Event::Source { side, target, reason });
         }
@@ -383,98 +353,28 @@ impl Running {
         Ok(())
     }
 
-    /// Sends the request, redacted.
-    fn send(&mut self, attempt: u32) -> Result<(), Heard> {
-        let refused = |message: String| Heard::Failed {
-            kind: ErrorKind::InvalidRequest,
-            message,
-            pause: None,
-            billed: Billed::Nothing,
-        };
-        let router = Arc::clone(&self.router);
-        let remote = self.ask.target.as_deref().and_then(|name| router.targets.get(name));
-        let (Some(remote), Some(outgoing)) = (remote, &self.ask.outgoing) else {
+    /// Sends the request to one of its targets.
+    fn send(&mut self, attempt: u32, offer: usize) -> Result<(), Heard> {
+        let target = self.ask.request.offers.get(offer).map(|offer| offer.target.as_str());
+        let limit = self.ask.limits.get(offer);
+        let (Some(target), Some(limit), Some(outgoing)) = (target, limit, &self.ask.outgoing) else {
             return Err(refused("there is no target for this request".to_owned()));
-        };
-        if self.sealed.is_none() {
-            // What the policy grants, and what a person has granted: the machine sends nothing without either.
-            let gate = Gate::for_classes(&outgoing.classes);
-            let sealed = outgoing::seal(outgoing.request.clone(), &gate, &mut self.redactor);
-            self.sealed = Some(sealed.map_err(|e| refused(e.to_string()))?);
-        }
-        let Some(sealed) = &self.sealed else {
-            return Err(refused("nothing may leave".to_owned()));
-        };
-        let key = remote.key.as_ref().map_err(|why| refused(why.clone()))?;
-        if let Err(error) = remote.breaker().ask(router.now()) {
-            return Err(refused(error.to_string()));
-        }
-        self.sent = Some(Instant::now());
-        let sending = Sending {
-            transport: &router.transport,
-            target: &remote.target,
-            key: key.as_ref(),
-            sealed,
-            redactor: self.redactor.clone(),
-            rules: RetryRules {
-                retries: router.policy.routing.retries,
-                ..RetryRules::default()
-            },
-            tries: attempt,
         };
         let sender = self.sender.clone();
         let hear = move |heard| drop(sender.send(Arrived::Cloud(attempt, heard)));
-        self.attempt = Some(remote::send(sending, hear)?);
-        Ok(())
+        self.tries.send(attempt, target, outgoing, *limit, hear)
     }
 
-    /// Takes what came of a try. Within an action, as the actions that follow come later.
+    /// Takes what came of the try under way. Within an action, as the actions that follow come later.
     fn heard(&mut self, attempt: u32, heard: Heard) {
-        let input = match heard {
-            Heard::Text(text) => Input::CloudText { attempt, text },
-            Heard::Reasoning(text) => {
-                self.reasoning[place(Side::Cloud)].push_str(&text);
-                // Progress, and nothing to show yet.
-                let text = String::new();
-                Input::CloudText { attempt, text }
-            }
-            Heard::Call(call) => Input::CloudCall { attempt, call },
-            Heard::End { reason, usage, valid } => {
-                self.cloud_usage = usage;
-                let cut = reason == cactus_cloud::Reason::Length && self.ask.structured;
-                self.cloud_end = Some(reason);
-                let now = self.router.now();
-                let mut cost = None;
-                if let Some(remote) = self.remote() {
-                    remote.breaker().succeeded(now);
-                    remote.took(self.sent.map_or(0.0, |sent| sent.elapsed().as_secs_f64()));
-                    cost = remote.cost(&usage);
-                }
-                let valid = valid && !cut;
-                Input::CloudEnd { attempt, valid, cost }
-            }
-            Heard::Failed {
-                kind,
-                message,
-                pause,
-                billed,
-            } => {
-                let now = self.router.now();
-                if let Some(remote) = self.remote() {
-                    remote.breaker().failed(now, kind);
-                }
-                self.notes.push(format!("the target failed: {message}"));
-                self.cloud_error = Some(message);
-                let again_ms = pause.map(|pause| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX));
-                Input::CloudFailed {
-                    attempt,
-                    again_ms,
-                    billed,
-                }
-            }
-        };
+        if let Heard::Reasoning(text) = &heard {
+            self.reasoning[place(Side::Cloud)].push_str(text);
+        }
+        let structured = self.ask.structured;
+        let input = self.tries.heard(attempt, heard, structured, &mut self.notes);
         self.tell_later(input);
     }
+
     /// Takes what the model on this machine has brought.
     fn local_brings(&mut self, run: u32, choice: usize, event: scheduler::Event) {
         if run != self.local_run {
@@ -498,8 +398,18 @@ impl Running {
     /// The end: what is whole is given out, and the decision recorded.
     fn finish(&mut self, outcome: Outcome) {
         let side = outcome.answered_by;
-        if outcome.reason == Why::Uncalibrated {
-            self.notes.extend(self.ask.uncalibrated.take());
+        match outcome.reason {
+            Why::Uncalibrated => self.notes.extend(self.ask.uncalibrated.take()),
+            // Who gets no answer is told by the error.
+            Why::DeniedByPolicy if side.is_some() => self.notes.extend(self.ask.blocked.take()),
+            // Of a policy without a target, and of what no target could take, the reason says enough.
+            Why::NoTarget
+                if side.is_some() && self.ask.outgoing.is_some() && !self.router.policy.targets.is_empty() =>
+            {
+                self.notes.extend(self.ask.why_not.clone());
+            }
+            Why::Offline if side.is_some() => self.notes.extend(self.ask.rest.as_ref().map(ToString::to_string)),
+            _ => {}
         }
         if let Some(side) = side {
             self.reason(side);
@@ -519,12 +429,12 @@ impl Running {
         let failure = (side.is_none() && outcome.reason != Why::Cancelled).then(|| self.failure(&outcome));
         self.record(&outcome);
         self.local = None;
-        self.attempt = None;
+        self.tries.let_go();
         self.over = true;
         self.ready.push_back(Event::End(Box::new(Answered {
             outcome,
-            target: self.ask.target.clone(),
-            usage: self.cloud_usage,
+            target: self.target().map(str::to_owned),
+            usage: self.tries.usage,
             notes: std::mem::take(&mut self.notes),
             failure,
         })));
@@ -532,15 +442,21 @@ impl Running {
 
     /// The end of a target's answer as the protocols have it. The target has neither ids of tokens nor a seed.
     fn cloud_end(&mut self, outcome: &Outcome) -> End {
-        let reason = match &self.cloud_end {
+        let reason = match &self.tries.end {
             Some(cactus_cloud::Reason::Length) => Reason::Length,
             _ => Reason::Stop,
         };
-        let count = |n: Option<u64>| n.and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+        let usage = &self.tries.usage;
+        let known = |n: Option<u64>| n.and_then(|n| usize::try_from(n).ok());
+        let count = |n: Option<u64>| known(n).unwrap_or(0);
         End {
             reason,
-            completion_tokens: count(self.cloud_usage.output),
-            reasoning_tokens: count(self.cloud_usage.reasoning),
+            prompt: known(usage.input).map(|tokens| PromptCount {
+                tokens,
+                cached: count(usage.cached),
+            }),
+            completion_tokens: count(usage.output),
+            reasoning_tokens: count(usage.reasoning),
             ..self.cut_end(outcome)
         }
     }
@@ -550,6 +466,7 @@ impl Running {
             reason: Reason::Cancelled,
             token_ids: Vec::new(),
             seed: 0,
+            prompt: None,
             completion_tokens: self.machine.signals().tokens() as usize,
             reasoning_tokens: 0,
             times: Times {
@@ -561,37 +478,50 @@ impl Running {
     }
 
     fn failure(&mut self, outcome: &Outcome) -> Error {
-        match (self.local_error.take(), &self.cloud_error) {
+        match (self.local_error.take(), &self.tries.error) {
             (Some(error), None) => Error::Request(error),
-            (Some(error), Some(cloud)) => Error::Unanswered(format!(
-                "nobody answered: the target failed ({cloud}), and so did this machine ({error})"
-            )),
-            (None, Some(cloud)) => Error::Unanswered(format!("the target failed: {cloud}")),
+            (Some(error), Some(cloud)) => Error::Unanswered {
+                message: format!("nobody answered: {cloud}; and this machine failed: {error}"),
+                retry: self.tries.retry,
+            },
+            (None, Some(cloud)) => Error::Unanswered {
+                message: cloud.clone(),
+                retry: self.tries.retry,
+            },
             (None, None) => {
-                let why = self.notes.pop().unwrap_or_else(|| match self.ask.why_not.clone() {
-                    Some(why) => why,
-                    None => format!("{:?}", outcome.reason),
-                });
-                Error::Unanswered(format!(
-                    "nobody can answer this request: this machine cannot take it, and the target may not: {why}"
-                ))
+                let (why, retry) = match (outcome.reason, &self.ask.rest, &self.ask.why_not) {
+                    (Why::Offline, Some(rest), _) => (rest.to_string(), rest.retry()),
+                    // Another process may hold the file.
+                    (Why::BudgetFailed, ..) => (self.notes.pop().unwrap_or_default(), Retry::Soon),
+                    (Why::DeniedByPolicy, ..) if self.ask.blocked.is_some() => {
+                        (self.ask.blocked.take().unwrap_or_default(), Retry::Never)
+                    }
+                    (Why::NoTarget, _, Some(why)) => (why.clone(), Retry::Never),
+                    (reason, ..) => (self.notes.pop().unwrap_or_else(|| word(reason)), Retry::Never),
+                };
+                Error::Unanswered {
+                    message: format!(
+                        "nobody can answer this request: this machine cannot take it, and the target may not: {why}"
+                    ),
+                    retry,
+                }
             }
         }
     }
 
     fn record(&mut self, outcome: &Outcome) {
-        let replaced = self.redactor.replaced();
+        let replaced = self.tries.redactor.replaced();
         let circumstances = Circumstances {
             seconds: unix_seconds(),
             classes: match &self.ask.outgoing {
                 Some(outgoing) => outgoing.classes.clone(),
                 None => outgoing::classes_of(&self.ask.ask.job.prompts),
             },
-            consented: self.consented,
             calibration: self.ask.calibration.as_ref().map(|c| c.digest.clone()),
+            claim: self.tries.claim,
             redactions: replaced.iter().map(|(kind, n)| (kind.name().to_owned(), *n)).collect(),
         };
-        let record = Record::new(&self.ask.request, self.machine.signals(), outcome, circumstances);
+        let record = Record::new(&self.ask.request, self.machine.judged(), outcome, circumstances);
         if let Err(error) = self.router.log.add(&record) {
             self.notes.push(error.to_string());
         }
@@ -621,6 +551,7 @@ impl Running {
         };
         match arrived {
             Ok(Arrived::Local(run, choice, event)) => self.local_brings(run, choice, event),
+            Ok(Arrived::Cloud(attempt, _)) if !self.tries.is_current(attempt) => {}
             Ok(Arrived::Cloud(attempt, heard)) => {
                 self.heard(attempt, heard);
                 // Carries out what came of it.
@@ -645,10 +576,8 @@ impl Iterator for Running {
             if self.over {
                 return None;
             }
-            if std::mem::take(&mut self.asking) {
-                // Whoever asks for more without an answer has none.
-                self.consented = Some(false);
-                self.tell(Input::Consent(false));
+            if self.asking {
+                self.nobody_to_ask();
                 continue;
             }
             self.wait(None);

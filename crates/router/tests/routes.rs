@@ -3,10 +3,12 @@
 
 use cactus_engine::chat::{ChatRequest, Delta, Tool};
 use cactus_engine::scheduler::SchedulerLimits;
-use cactus_engine::{LoadOptions, Model, Scheduler};
+use cactus_engine::{CONFIDENCE_PATH, GenerateOptions, LoadOptions, Model, Scheduler};
 use cactus_hybrid::money::Pico;
-use cactus_hybrid::policy::Policy;
+use cactus_hybrid::policy::{Handoff, Policy};
+use cactus_hybrid::record::{Route, replay};
 use cactus_hybrid::route::{Reason, Side};
+use cactus_hybrid::score::FEATURES;
 use cactus_import::{ConvertOptions, convert};
 use cactus_protocol::{Event as Said, Job, KeepAlive, Prompt, Spec};
 use cactus_router::cloud::LookUp;
@@ -20,6 +22,36 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::Duration;
+
+/// The model on this machine, which a calibration says is never sure.
+fn doubtful() -> (tempfile::TempDir, Local) {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = folder.path().join("tiny");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/models/qwen2");
+    convert(&golden, &bundle, &ConvertOptions::default(), &mut |_, _| {}).unwrap();
+    let options = LoadOptions {
+        context_tokens: 256,
+        threads: Some(1),
+        ..LoadOptions::default()
+    };
+    let greedy = GenerateOptions {
+        temperature: 0.0,
+        ignore_eos: true,
+        ..GenerateOptions::default()
+    };
+    let found = Model::load(&bundle, &options).unwrap().fingerprint(&greedy).unwrap();
+    let (zeros, ones) = ([0.0; FEATURES], [1.0; FEATURES]);
+    let section = json!({
+        "version": 1, "task": "gsm8k", "cases": 100, "certified": null,
+        "key": {"bundle": found.bundle, "template": found.template, "sampler": found.sampler},
+        "combiner": {"mean": zeros, "scale": ones, "weight": zeros, "bias": -5.0},
+        "calibrator": {"kind": "temperature", "temperature": 1.0},
+    });
+    cactus_bundle::amend(&bundle, CONFIDENCE_PATH, section.to_string().as_bytes()).unwrap();
+    let model = Model::load(&bundle, &options).unwrap();
+    let scheduler = Scheduler::new(model, SchedulerLimits::default()).unwrap();
+    (folder, Local::new(scheduler, Duration::ZERO).unwrap())
+}
 
 /// The model on this machine.
 fn local() -> Local {
@@ -169,7 +201,7 @@ fn target_gets_placeholders_and_the_client_the_values_at_the_true_price() {
 fn nothing_is_sent_without_consent_or_room_in_the_budget() {
     let cases = [
         ("", Reason::DeniedByPolicy),
-        ("[consent]\ntext = \"ask\"", Reason::DeniedByPerson),
+        ("[consent]\ntext = \"ask\"", Reason::NobodyToAsk),
         (
             "[consent]\ntext = \"always\"\n[budget]\nrequest_usd = 0.00001",
             Reason::OverCap,
@@ -188,6 +220,11 @@ fn nothing_is_sent_without_consent_or_room_in_the_budget() {
         let (seen, answered) = run(&router, Ask::new(Some(local()), question(text)));
         assert_eq!(answered.outcome.reason, reason, "{rest}");
         assert_eq!(seen.text, own, "{rest}");
+        let blocked = answered
+            .notes
+            .iter()
+            .any(|note| note.contains("`email`, which the policy does not let leave"));
+        assert_eq!(blocked, rest.contains("block"), "{rest}: {:?}", answered.notes);
         assert_eq!(target.asked(), 0, "{rest}");
         assert_eq!(spent(&router), Pico::ZERO, "{rest}");
     }
@@ -267,7 +304,7 @@ fn target_that_misbehaves_costs_what_it_may_have_billed_and_the_answer_comes_fro
     let folder = tempfile::tempdir().unwrap();
     let router = router(folder.path(), target.port(), MAY);
     let (_, answered) = run(&router, Ask::new(None, question("hello")));
-    assert!(answered.failure.unwrap().to_string().contains("the target failed"));
+    assert!(answered.failure.unwrap().to_string().contains("the target `t` failed"));
 }
 
 #[test]
@@ -510,4 +547,247 @@ fn connection_that_waits_is_used_and_a_request_lost_with_it_is_sent_again_for_mo
     );
     assert_eq!(outcome.cost, worst.plus(Pico(29 * TOKEN)));
     assert_eq!((server.asked(), server.connections()), (4, 2));
+}
+
+#[test]
+fn where_handing_off_is_off_nobody_is_told_of_calibrations() {
+    let folder = tempfile::tempdir().unwrap();
+    let router = router(folder.path(), 1, MAY);
+    for stream in [true, false] {
+        let mut ask = Ask::new(Some(local()), question("hello"));
+        ask.handoff = Some(cactus_hybrid::policy::Handoff::Never);
+        ask.job.stream = stream;
+        let (_, answered) = run(&router, ask);
+        assert_eq!(answered.outcome.reason, Reason::HandoffOff);
+        assert_eq!(answered.notes, [""; 0], "stream: {stream}");
+    }
+}
+
+/// A router that asks `t` first and then `u`, which costs twice as much and answers with 7 tokens at most.
+fn two(folder: &Path, first: u16, second: u16, rest: &str) -> Arc<Router> {
+    let rest = format!(
+        "prefer = [\"t\", \"u\"]\n{rest}\n[routing]\nretries = 0\n[targets.u]\nprotocol = \"openai_chat\"\n\
+         base_url = \"http://127.0.0.1:{second}/v1\"\nmodel = \"n\"\nmax_output_tokens = 7\ninput_usd_per_million = 2\n\
+         output_usd_per_million = 2"
+    );
+    router(folder, first, &rest)
+}
+
+#[test]
+fn target_that_fails_is_followed_by_the_next_which_is_named_and_paid() {
+    let unauthorized = status("401 Unauthorized", &json!({"error": {"message": "x"}}));
+    let overloaded = status("503 Service Unavailable", &json!({"error": {"message": "x"}}));
+    let begun = json!({"content": "To [EMAIL_1], and"});
+    let call = json!({"tool_calls": [{"index": 0, "id": "c1", "type": "function",
+        "function": {"name": "mail", "arguments": "{}"}}]});
+    let refused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    // What the first answers, its tries that may be billed, whether something shown was taken back.
+    let cases = [
+        ("unauthorized", Some(unauthorized), 0, 0),
+        ("overloaded", Some(overloaded), 1, 0),
+        ("cut", Some(stream(std::slice::from_ref(&begun), false)), 1, 1),
+        ("cut after a call", Some(stream(&[begun, call], false)), 1, 1),
+        ("not there", None, 0, 0),
+    ];
+    for (what, answer, billed, replaced) in cases {
+        let first = answer.map(|answer| Server::of(vec![answer]));
+        let second = Server::of(vec![stream(&[json!({"content": "Sent to [EMAIL_1]."})], true)]);
+        let folder = tempfile::tempdir().unwrap();
+        let port = first.as_ref().map_or(refused, Server::port);
+        let router = two(folder.path(), port, second.port(), MAY);
+        let mut names = Vec::new();
+        let mut text = String::new();
+        let mut voids = 0;
+        let mut end = None;
+        for event in router
+            .start(Ask::new(Some(local()), question("Mail jo@example.org")))
+            .unwrap()
+        {
+            match event {
+                Event::Source { target, .. } => names.push(target.unwrap()),
+                Event::Replaced => {
+                    text.clear();
+                    voids += 1;
+                }
+                Event::Said(Said::Delta(Delta::Text(piece))) => text.push_str(&piece),
+                Event::Said(Said::Delta(Delta::CallBegin { .. })) => panic!("{what}: a call of who failed"),
+                Event::End(answered) => end = Some(*answered),
+                Event::Said(_) | Event::Consent(_) => {}
+            }
+        }
+        let answered = end.unwrap();
+        assert_eq!((text.as_str(), voids), ("Sent to jo@example.org.", replaced), "{what}");
+        assert_eq!(names, ["t", "u"][1 - replaced..], "{what}");
+        assert_eq!(answered.target.as_deref(), Some("u"), "{what}");
+        let json = answered.to_json();
+        assert_eq!(
+            (&json["answered_by"], &json["attempts"], &json["route"]),
+            (&json!("u"), &json!(2), &json!("cloud")),
+            "{what}"
+        );
+        assert!(
+            answered.notes.iter().any(|note| note.contains("the target `t` failed")),
+            "{what}"
+        );
+        let sent = &second.requests()[0];
+        assert!(
+            sent.contains("[EMAIL_1]") && !sent.contains("jo@example.org"),
+            "{what}: {sent}"
+        );
+        assert!(
+            sent.contains(":7") && sent.contains("\"n\""),
+            "its own limit and model: {sent}"
+        );
+
+        let record = router.log().read(1).unwrap().0.records().next().unwrap().clone();
+        let offers: Vec<_> = record
+            .offers
+            .iter()
+            .map(|offer| (offer.target.as_str(), offer.passed))
+            .collect();
+        assert_eq!(offers, [("t", Some(Reason::CloudFailed)), ("u", None)], "{what}");
+        assert_eq!(
+            (record.target.as_deref(), record.reason),
+            (Some("u"), Reason::Always),
+            "{what}"
+        );
+        assert_eq!(record.redactions.get("email"), Some(&1), "{what}: counted once");
+        let cost = record.offers[0].worst_case.times(billed).plus(Pico(58 * TOKEN));
+        assert_eq!((spent(&router), record.cost), (cost, cost), "{what}");
+    }
+}
+
+#[test]
+fn target_without_a_key_or_at_rest_or_too_dear_is_left_out() {
+    let answer = || Server::of(vec![stream(&[json!({"content": "far"})], true)]);
+    let (near, far) = (answer(), answer());
+    let folder = tempfile::tempdir().unwrap();
+    let rest = format!(
+        "prefer = [\"u\", \"t\"]\n{MAY}\n[targets.u]\nprotocol = \"openai_chat\"\nbase_url = \"http://127.0.0.1:{}/v1\"\n\
+         model = \"n\"\nkey = \"env:CACTUS_TEST_NOBODY_SETS_THIS\"\ninput_usd_per_million = 1\noutput_usd_per_million = 1",
+        near.port()
+    );
+    let (_, answered) = run(
+        &router(folder.path(), far.port(), &rest),
+        Ask::new(Some(local()), question("hello")),
+    );
+    assert_eq!(
+        (answered.target.as_deref(), near.asked(), far.asked()),
+        (Some("t"), 0, 1),
+        "no key"
+    );
+
+    let refuses = Server::of(vec![status("401 Unauthorized", &json!({"error": {"message": "x"}}))]);
+    let folder = tempfile::tempdir().unwrap();
+    let resting = two(folder.path(), refuses.port(), far.port(), MAY);
+    for _ in 0..2 {
+        let (seen, answered) = run(&resting, Ask::new(Some(local()), question("hello")));
+        assert_eq!((seen.text.as_str(), answered.target.as_deref()), ("far", Some("u")));
+    }
+    assert_eq!(refuses.asked(), 1, "at rest");
+
+    // A dear first target, and a cap between the two worst cases: 100 tokens at one dollar, 7 at two.
+    let (near, far) = (answer(), answer());
+    let folder = tempfile::tempdir().unwrap();
+    let dear = two(
+        folder.path(),
+        near.port(),
+        far.port(),
+        &format!("{MAY}\n[budget]\nrequest_usd = 0.00008"),
+    );
+    let (_, answered) = run(&dear, Ask::new(Some(local()), long("hello")));
+    assert_eq!(
+        (answered.target.as_deref(), near.asked(), far.asked()),
+        (Some("u"), 0, 1),
+        "too dear"
+    );
+    assert_eq!(answered.outcome.over, None);
+}
+
+/// A question whose answer may be as long as a target lets it.
+fn long(text: &str) -> Job {
+    let mut job = question(text);
+    job.spec.options.remove("max_tokens");
+    job.spec.options.remove("ignore_eos");
+    job
+}
+
+#[test]
+fn person_is_asked_about_the_host_of_each_target() {
+    let first = Server::of(vec![status(
+        "503 Service Unavailable",
+        &json!({"error": {"message": "x"}}),
+    )]);
+    let second = Server::of(vec![stream(&[json!({"content": "far"})], true)]);
+    for (answers, want) in [([true, true], Reason::Always), ([true, false], Reason::DeniedByPerson)] {
+        let folder = tempfile::tempdir().unwrap();
+        let router = two(folder.path(), first.port(), second.port(), "[consent]\ntext = \"ask\"");
+        let mut running = router.start(Ask::new(Some(local()), question("hello"))).unwrap();
+        let mut asked = Vec::new();
+        let mut end = None;
+        while let Some(event) = running.next() {
+            match event {
+                Event::Consent(question) => {
+                    running.consent(answers[asked.len()]);
+                    asked.push((question.target, question.host));
+                }
+                Event::End(answered) => end = Some(answered),
+                _ => {}
+            }
+        }
+        let host = |server: &Server| format!("127.0.0.1:{}", server.port());
+        assert_eq!(asked, [("t".to_owned(), host(&first)), ("u".to_owned(), host(&second))]);
+        assert_eq!(end.unwrap().outcome.reason, want);
+        let record = router.log().read(1).unwrap().0.records().next().unwrap().clone();
+        let said: Vec<_> = record.offers.iter().map(|offer| offer.consented).collect();
+        assert_eq!(said, [Some(answers[0]), Some(answers[1])]);
+    }
+    assert_eq!(second.asked(), 1);
+}
+
+#[test]
+fn slow_beginning_is_judged_like_a_fast_one_and_replaced_where_that_was_shown() {
+    let (_bundle, local) = doubtful();
+    let mut confidences = Vec::new();
+    // How long the beginning waits unseen, whether it can be taken back, and whether it is seen before it is judged.
+    for (ms, replaceable, early) in [(0, true, true), (0, false, false), (60_000, true, false)] {
+        let target = Server::of(vec![stream(&[json!({"content": "far"})], true)]);
+        let folder = tempfile::tempdir().unwrap();
+        let rest = format!("{MAY}\n[hold_back]\ntokens = 10\nms = {ms}\n[routing]\nconfidence_threshold = 0.5");
+        let router = router(folder.path(), target.port(), &rest);
+        let mut running = router
+            .start(Ask {
+                handoff: Some(Handoff::Auto),
+                ..Ask::new(Some(local.clone()), question("hello"))
+            })
+            .unwrap();
+        running.set_replaceable(replaceable);
+        let (mut sources, mut text, mut void) = (Vec::new(), String::new(), None);
+        for event in running.by_ref() {
+            match event {
+                Event::Source { side, reason, .. } => sources.push((side, reason)),
+                Event::Replaced => void = Some(std::mem::take(&mut text)),
+                Event::Said(Said::Delta(Delta::Text(piece))) => text.push_str(&piece),
+                _ => {}
+            }
+        }
+        let judged = (Side::Cloud, Reason::LowConfidence);
+        match early {
+            true => assert_eq!(sources, [(Side::Local, Reason::Unjudged), judged]),
+            false => assert_eq!(sources, [judged]),
+        }
+        assert_eq!(
+            (text.as_str(), void.is_some_and(|void| !void.is_empty())),
+            ("far", early)
+        );
+        let record = router.log().read(1).unwrap().0.records().next().unwrap().clone();
+        assert_eq!((record.tokens, record.whole, record.replaced), (10, false, early));
+        confidences.push((record.confidence.unwrap().to_bits(), record.features));
+        let auto = Policy {
+            handoff: Handoff::Auto,
+            ..router.policy().clone()
+        };
+        assert_eq!(replay([&record], &auto)[0].route, Route::Cloud);
+    }
+    assert!(confidences.iter().all(|one| *one == confidences[0]), "{confidences:?}");
 }

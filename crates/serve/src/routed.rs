@@ -6,6 +6,7 @@
 
 use crate::models::Lease;
 use crate::protocol::{ApiError, Event, Job, Kind};
+use cactus_router::cloud::Retry;
 use cactus_router::hybrid::redact::Class;
 use cactus_router::hybrid::route::{Reason, Side};
 use cactus_router::{Answered, Ask, Canceller, Error, Event as Routing, Question, Router};
@@ -16,13 +17,15 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// The header with the classes of content of which a person has said that they may leave.
 pub(crate) const CONSENT: &str = "x-cactus-consent";
+/// The header with the targets to which they may go, where it is not the first that is asked about.
+pub(crate) const CONSENT_TO: &str = "x-cactus-consent-to";
 
 /// What a client gets of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Given {
     /// A part of it.
     Said(Event),
-    /// What came before is void; the other side answers from the beginning.
+    /// What came before is void; another answers from the beginning.
     Replaced,
 }
 
@@ -38,6 +41,8 @@ pub(crate) struct Order {
     pub(crate) user: String,
     /// What a person has said may leave.
     pub(crate) consent: Vec<Class>,
+    /// To which targets; where none is named, to the first that is asked about.
+    pub(crate) consent_to: Vec<String>,
     /// The client understands that an answer is replaced.
     pub(crate) replaceable: bool,
     pub(crate) salt: u64,
@@ -248,15 +253,25 @@ fn drive(router: &Arc<Router>, order: Order, gone: &Gone, tell: &mut dyn FnMut(H
         ..Ask::new(local, order.job)
     };
     let mut running = router.start(ask)?;
+    running.set_replaceable(order.replaceable);
     let _ = gone.cancel.set(running.canceller());
     if gone.gone.load(Ordering::SeqCst) {
         return Ok(());
     }
+    let mut asked = false;
     while let Some(event) = running.next() {
         if let Routing::Consent(question) = event {
-            let yes = question.classes.iter().all(|class| order.consent.contains(class));
-            running.consent(yes);
-            if !yes {
+            // A yes to one target is none to the next.
+            let first = !std::mem::replace(&mut asked, true);
+            let meant = match order.consent_to.as_slice() {
+                [] => first,
+                named => named.contains(&question.target),
+            };
+            if meant && question.classes.iter().all(|class| order.consent.contains(class)) {
+                running.consent(true);
+            } else {
+                // A client that has not said yes is nobody who has said no.
+                running.nobody_to_ask();
                 tell(Heard::Refused(question));
             }
         } else if !tell(Heard::Event(Box::new(event))) {
@@ -285,13 +300,24 @@ fn failed(error: Error, reason: Option<Reason>) -> ApiError {
     let message = error.to_string();
     match (error, reason) {
         (Error::Request(error), _) => error,
-        (_, Some(Reason::DeniedByPolicy | Reason::DeniedByPerson | Reason::ToolLocalOnly)) => {
+        (_, Some(Reason::DeniedByPolicy | Reason::DeniedByPerson | Reason::NobodyToAsk | Reason::ToolLocalOnly)) => {
             ApiError::new(Kind::Forbidden, message).with_code("consent_denied")
         }
         (_, Some(Reason::OverCap)) => ApiError::new(Kind::Forbidden, message).with_code("budget_exhausted"),
         (_, Some(Reason::HandoffOff)) => ApiError::new(Kind::Forbidden, message).with_code("handoff_off"),
         (_, Some(Reason::NoTarget)) => ApiError::new(Kind::Invalid, message).with_code("no_target"),
-        (Error::Target(_), _) => ApiError::new(Kind::Unavailable, message).with_code("target_unusable"),
+        (Error::Target(_), _) => ApiError::new(Kind::Unavailable, message)
+            .with_code("target_unusable")
+            .with_should_retry(false),
+        (Error::Unanswered { retry, .. }, _) => {
+            let error = ApiError::new(Kind::Unavailable, message)
+                .with_code("target_failed")
+                .with_should_retry(retry != Retry::Never);
+            match retry {
+                Retry::After(pause) => error.with_retry_after(pause),
+                Retry::Soon | Retry::Never => error,
+            }
+        }
         _ => ApiError::new(Kind::Server, message).with_code("target_failed"),
     }
 }

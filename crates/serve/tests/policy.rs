@@ -8,7 +8,7 @@ use cactus_serve::router::hybrid::policy::Policy;
 use cactus_serve::router::hybrid::route::Reason;
 use cactus_serve::router::setup::Configured;
 use cactus_serve::router::{Keys, Log, Router};
-use cactus_testkit::http::{After, Server as Target, chat_stream};
+use cactus_testkit::http::{After, EVENTS, Server as Target, chat_stream, json_answer};
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -176,6 +176,71 @@ fn targets_answer_in_the_form_of_every_api_and_say_so() {
 }
 
 #[test]
+fn usage_is_the_count_of_the_target_that_answered() {
+    let choice = |delta: Value, end: Value| json!({"choices": [{"index": 0, "delta": delta, "finish_reason": end}]});
+    let usage = json!({"prompt_tokens": 120, "completion_tokens": 9, "prompt_tokens_details": {"cached_tokens": 100}});
+    let said = [
+        choice(json!({"content": "far"}), Value::Null),
+        choice(json!({}), json!("stop")),
+        json!({"choices": [], "usage": usage}),
+    ];
+    let lines: String = said.iter().map(|data| format!("data: {data}\n\n")).collect();
+    let target = Target::of(vec![format!("{EVENTS}{lines}data: [DONE]\n\n").into_bytes()]);
+    let (server, _folder) = under(([127, 0, 0, 1], target.port()).into(), ALWAYS);
+    for name in ["auto", "cloud:near"] {
+        // Room enough for such a bill.
+        let chat = || with(chat(name), json!({"max_tokens": 100}));
+        let of_chat = server.post("/v1/chat/completions", &chat()).json()["usage"].clone();
+        assert_eq!(
+            (
+                &of_chat["prompt_tokens"],
+                &of_chat["prompt_tokens_details"]["cached_tokens"]
+            ),
+            (&json!(120), &json!(100))
+        );
+        assert_eq!(of_chat["total_tokens"], 129);
+        let more = json!({"stream": true, "stream_options": {"include_usage": true}});
+        let frames = server.post("/v1/chat/completions", &with(chat(), more)).events();
+        let last: Value = serde_json::from_str(&frames[frames.len() - 2].data).unwrap();
+        assert_eq!(last["usage"], of_chat);
+
+        let message = chat();
+        let of_message = server.post("/v1/messages", &message).json()["usage"].clone();
+        assert_eq!(
+            (&of_message["input_tokens"], &of_message["cache_read_input_tokens"]),
+            (&json!(20), &json!(100))
+        );
+        let frames = server
+            .post("/v1/messages", &with(message, json!({"stream": true})))
+            .events();
+        let last: Value = serde_json::from_str(&frames[frames.len() - 2].data).unwrap();
+        assert_eq!((&last["type"], &last["usage"]), (&json!("message_delta"), &of_message));
+
+        let response = json!({"model": name, "input": "Hi", "max_output_tokens": 100});
+        let of_response = server.post("/v1/responses", &response).json()["usage"].clone();
+        assert_eq!(
+            (
+                &of_response["input_tokens"],
+                &of_response["input_tokens_details"]["cached_tokens"]
+            ),
+            (&json!(120), &json!(100))
+        );
+        let frames = server
+            .post("/v1/responses", &with(response, json!({"stream": true})))
+            .events();
+        let last: Value = serde_json::from_str(&frames[frames.len() - 1].data).unwrap();
+        assert_eq!(last["response"]["usage"], of_response);
+
+        let lines = server.post("/api/chat", &chat()).lines();
+        let last: Value = serde_json::from_str(&lines[lines.len() - 1].data).unwrap();
+        assert_eq!(
+            (&last["prompt_eval_count"], &last["eval_count"]),
+            (&json!(120), &json!(9))
+        );
+    }
+}
+
+#[test]
 fn what_was_not_sent_elsewhere_by_name_stays_here() {
     let cloud = Server::new();
     let (server, folder) = under(cloud.address, ALWAYS);
@@ -216,16 +281,16 @@ fn what_was_not_sent_elsewhere_by_name_stays_here() {
         let reply = server.post(path, &elsewhere);
         assert!([400, 404].contains(&reply.status), "{path}: {}", reply.body);
     }
-    // What `auto` could send nowhere is recorded: the first three.
+    // What `auto` could send nowhere is recorded: the first four.
     let until = Instant::now() + Duration::from_secs(10);
     let recorded = || {
         let (ring, _) = Log::new(folder.path()).read(9).unwrap();
         ring.records().map(|record| record.reason).collect::<Vec<_>>()
     };
-    while recorded().len() < 3 && Instant::now() < until {
+    while recorded().len() < 4 && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert_eq!(recorded(), [Reason::NoTarget; 3]);
+    assert_eq!(recorded(), [Reason::NoTarget; 4]);
     let logprobs = server.post("/v1/chat/completions", &with(chat("auto"), json!({"logprobs": true})));
     assert_eq!(logprobs.header("x-cactus-reason"), Some("no_target"));
     let streamed = server.post("/v1/chat/completions", &with(chat("local"), json!({"stream": true})));
@@ -242,7 +307,7 @@ fn nothing_leaves_without_a_persons_yes() {
     let (server, _folder) = under(cloud.address, ASK);
     let denied = ask(&server, &chat("auto"), "image");
     assert_eq!(denied.header("x-cactus-route"), Some("local"));
-    assert_eq!(denied.header("x-cactus-reason"), Some("denied_by_person"));
+    assert_eq!(denied.header("x-cactus-reason"), Some("nobody_to_ask"));
     let needed = &denied.json()["cactus"]["consent_needed"];
     assert_eq!(
         (&needed["classes"], &needed["target"]),
@@ -250,7 +315,7 @@ fn nothing_leaves_without_a_persons_yes() {
     );
     assert_eq!(needed["host"], cloud.address.to_string());
     let streamed = ask(&server, &with(chat("auto"), json!({"stream": true})), "");
-    assert_eq!(streamed.header("x-cactus-reason"), Some("denied_by_person"));
+    assert_eq!(streamed.header("x-cactus-reason"), Some("nobody_to_ask"));
     let header: Value = serde_json::from_str(streamed.header("x-cactus-consent-needed").unwrap()).unwrap();
     assert_eq!(header, *needed, "before the first byte");
     let error = ask(&server, &chat("cloud:near"), "").error(403);
@@ -321,9 +386,25 @@ fn targets_that_fail_and_names_that_are_wrong_say_so() {
     assert!(notes.contains("failed"), "{notes}");
     for stream in [false, true] {
         let body = with(chat("cloud:near"), json!({"stream": stream}));
-        let error = server.post("/v1/chat/completions", &body).error(500);
+        let reply = server.post("/v1/chat/completions", &body);
+        // It may be there again.
+        assert_eq!(reply.header("x-should-retry"), Some("true"), "{}", reply.body);
+        let error = reply.error(503);
         assert_eq!(error["error"]["code"], "target_failed", "{error}");
     }
+    let refuses = Target::of(vec![json_answer(
+        "401 Unauthorized",
+        &json!({"error": {"message": "no"}}),
+    )]);
+    let (refused, _folder) = under(([127, 0, 0, 1], refuses.port()).into(), ALWAYS);
+    // Refused, and then left alone: to repeat it would not help.
+    for path in ["/v1/chat/completions", "/v1/messages", "/api/chat"] {
+        let reply = refused.post(path, &chat("cloud:near"));
+        assert_eq!(reply.header("x-should-retry"), Some("false"), "{path}: {}", reply.body);
+        assert!(reply.body.contains("at once with another key"), "{}", reply.body);
+        assert_eq!(reply.status, 503, "{path}");
+    }
+    assert_eq!(refuses.asked(), 1);
     let error = server.post("/v1/chat/completions", &chat("cloud:far")).error(404);
     assert!(
         error["error"]["message"].as_str().unwrap().contains("cloud:near"),
@@ -473,4 +554,96 @@ fn answer_that_breaks_off_is_an_error_or_is_replaced_for_clients_that_understand
     let (ring, _) = Log::new(folder.path()).read(9).unwrap();
     let replaced = ring.records().filter(|record| record.replaced).count();
     assert_eq!((ring.records().count(), replaced), (6, 5));
+}
+
+#[test]
+fn answer_of_the_next_target_has_its_name_in_headers_events_and_facts() {
+    let cloud = Server::new();
+    let more = |port: u16| {
+        format!(
+            "prefer = [\"broken\", \"near\"]\n{ALWAYS}\n[routing]\nretries = 0\n[targets.broken]\nprotocol = \"openai_chat\"\n\
+             base_url = \"http://127.0.0.1:{port}/v1\"\nmodel = \"m\"\ninput_usd_per_million = 1\noutput_usd_per_million = 1\n\
+             max_output_tokens = 50"
+        )
+    };
+    let expected = cloud.post("/v1/chat/completions", &chat("tiny")).json();
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (server, _folder) = under(cloud.address, &more(nobody));
+    for stream in [false, true] {
+        let reply = server.post("/v1/chat/completions", &with(chat("auto"), json!({"stream": stream})));
+        assert_eq!(reply.header("x-cactus-route"), Some("cloud:near"));
+        assert_eq!(reply.header("x-cactus-reason"), Some("always"));
+        if !stream {
+            let answer = reply.json();
+            assert_eq!(
+                (text(&answer), &answer["model"], &answer["cactus"]["answered_by"]),
+                (text(&expected), &json!("cloud:near"), &json!("near"))
+            );
+            assert_eq!(answer["cactus"]["attempts"], 2);
+            let notes = answer["cactus"]["notes"].to_string();
+            assert!(notes.contains("the target `broken` failed"), "{notes}");
+        }
+    }
+
+    // What was sent of the first is void for those who understand that, and an error for others.
+    let (target, release) = breaks_off();
+    let (server, _folder) = under(cloud.address, &more(target.port()));
+    let body = with(chat("auto"), json!({"stream": true})).to_string();
+    let mut connection = TcpStream::connect(server.address).unwrap();
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: {}\r\nconnection: close\r\nx-cactus-events: replaced\r\ncontent-length: {}",
+        server.address,
+        body.len()
+    );
+    connection
+        .write_all(format!("{head}\r\n\r\n{body}").as_bytes())
+        .unwrap();
+    let mut seen = [0; 1 << 14];
+    while !String::from_utf8_lossy(&seen).contains("Half an answer") {
+        assert!(connection.peek(&mut seen).unwrap() > 0);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    release.send(()).unwrap();
+    let reply = Reply::read(connection);
+    assert_eq!(reply.header("x-cactus-route"), Some("cloud:broken"), "as it began");
+    let frames = reply.events();
+    let void = frames.iter().position(|frame| frame.name == Some("replaced")).unwrap();
+    let rest = &frames[void + 1..];
+    assert_eq!(
+        order::chat(rest).unwrap()[0]["content"].as_str().unwrap(),
+        text(&expected)
+    );
+    let json = |frame: &cactus_serve::protocol::Frame| serde_json::from_str::<Value>(&frame.data).unwrap();
+    assert_eq!(json(&rest[0])["cactus"]["answered_by"], "near");
+    assert_eq!(json(&rest[0])["model"], "cloud:near");
+    assert_eq!(json(&rest[rest.len() - 2])["cactus"]["answered_by"], "near");
+}
+
+#[test]
+fn yes_to_one_target_is_none_to_the_next() {
+    let cloud = Server::new();
+    let more = format!(
+        "prefer = [\"broken\", \"near\"]\n{ASK}\n[routing]\nretries = 0\n[targets.broken]\nprotocol = \"openai_chat\"\n\
+         base_url = \"http://{}/v1\"\nmodel = \"m\"\ninput_usd_per_million = 1\noutput_usd_per_million = 1",
+        TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    );
+    let (server, _folder) = under(cloud.address, &more);
+    let send = |to: &str| {
+        let headers = [("x-cactus-consent", "text"), ("x-cactus-consent-to", to)];
+        let body = chat("auto").to_string();
+        server.send("POST", "/v1/chat/completions", &headers, body.as_bytes())
+    };
+    let first = ask(&server, &chat("auto"), "text");
+    for reply in [first, send("broken")] {
+        assert_eq!(reply.header("x-cactus-route"), Some("local"));
+        let facts = &reply.json()["cactus"];
+        assert_eq!(
+            (&facts["reason"], &facts["consent_needed"]["target"], &facts["attempts"]),
+            (&json!("nobody_to_ask"), &json!("near"), &json!(1))
+        );
+    }
+    let other = send("near").json();
+    assert_eq!(other["cactus"]["consent_needed"]["target"], "broken");
+    assert_eq!(cloud.metric("prompt_tokens"), 0.0, "nothing has left");
+    assert_eq!(send("broken, near").header("x-cactus-route"), Some("cloud:near"));
 }

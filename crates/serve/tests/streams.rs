@@ -14,6 +14,7 @@ fn end(reason: Reason) -> Event {
         reason,
         token_ids: Vec::new(),
         seed: 0,
+        prompt: None,
         completion_tokens: 7,
         reasoning_tokens: 2,
         times: Times {

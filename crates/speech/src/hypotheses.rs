@@ -68,13 +68,18 @@ impl Hypotheses {
     pub(crate) fn read(&mut self, prompt: &[u32], from: usize, each: EachRow<'_>) -> Result<()> {
         let sequence = self.sequences[0];
         self.batch.clear(sequence);
-        let part = Part {
-            sequence,
-            ids: prompt,
-            wanted: Wanted::From(from),
-        };
-        let mut each = |row: usize, logits: Logits<'_>| each(row - from, logits);
-        Ok(self.batch.run(&self.pool, self.threads, &[part], Some(&mut each))?)
+        let chunk = self.program().chunk_tokens().max(1);
+        for (i, ids) in prompt.chunks(chunk).enumerate() {
+            let begin = i * chunk;
+            let wanted = match from < begin + ids.len() {
+                true => Wanted::From(from.saturating_sub(begin)),
+                false => Wanted::Nothing,
+            };
+            let part = Part { sequence, ids, wanted };
+            let mut each = |row: usize, logits: Logits<'_>| each(begin + row - from, logits);
+            self.batch.run(&self.pool, self.threads, &[part], Some(&mut each))?;
+        }
+        Ok(())
     }
 
     /// Lets the first `count` texts begin behind the first `prompt` tokens of the first one.

@@ -20,6 +20,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+/// Tokens of a prompt that are read at once. Most prompts have four; more of them would only take memory.
+const CHUNK_TOKENS: usize = 64;
+
 /// Root of the mean square of a sound below which nobody speaks: -60 dB.
 const STILL: f64 = 1e-3;
 
@@ -137,7 +140,7 @@ impl Transcriber {
         let context_tokens = bundle.manifest().context_tokens;
         let options = Options {
             context_tokens,
-            chunk_tokens: context_tokens,
+            chunk_tokens: CHUNK_TOKENS.min(context_tokens),
             kv_dtype: KvDType::F16,
             ..Options::default()
         };

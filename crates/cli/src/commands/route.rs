@@ -85,10 +85,15 @@ fn answered_by(record: &Record) -> String {
 }
 
 fn cost(record: &Record) -> String {
-    match (record.attempts, record.billed) {
+    let cost = match (record.attempts, record.billed) {
         (0, _) => String::new(),
         (_, true) => record.cost.to_string(),
         (_, false) => format!("at most {}", record.cost),
+    };
+    match record.claim {
+        Some(claim) if claim.believed => format!("{cost}, more than expected"),
+        Some(claim) => format!("{cost}, FALSE BILL of {}", claim.amount),
+        None => cost,
     }
 }
 
@@ -100,6 +105,7 @@ pub(crate) fn because(reason: Reason) -> &'static str {
         Reason::Offline => "the target cannot be reached, or has failed too often of late",
         Reason::DeniedByPolicy => "the policy does not let its content leave",
         Reason::DeniedByPerson => "a person said no",
+        Reason::NobodyToAsk => "nobody was there to say yes",
         Reason::ToolLocalOnly => "it uses a tool that stays on this machine",
         Reason::OverCap => "a budget has no room for it",
         Reason::BudgetFailed => "the budget's file cannot be used",
@@ -117,6 +123,7 @@ pub(crate) fn because(reason: Reason) -> &'static str {
         Reason::LocalFailed => "the model here failed",
         Reason::CloudFailed => "the target failed",
         Reason::Cancelled => "it was cancelled",
+        Reason::Unjudged => "nothing is decided yet",
         _ => "of something that this version has no words for",
     }
 }
@@ -136,6 +143,11 @@ fn explain(number: usize) -> Result<()> {
     ];
     if let Some(wanted) = record.wanted {
         rows.push(("target wanted because", because(wanted).to_owned()));
+    }
+    for offer in &record.offers {
+        if let Some(passed) = offer.passed.filter(|_| record.target.as_ref() != Some(&offer.target)) {
+            rows.push(("not answered by", format!("{}: {}", offer.target, because(passed))));
+        }
     }
     if let Some(target) = &record.target {
         rows.push(("target", target.clone()));
@@ -292,7 +304,7 @@ mod tests {
                 words += 1;
             }
         }
-        assert_eq!(words, 20);
+        assert_eq!(words, 21);
     }
 
     #[test]

@@ -99,6 +99,23 @@ fn a_target_answers_and_the_result_says_who_why_and_for_how_much() {
         (&result["attempts"], &result["finish_reason"]),
         (&json!(1), &json!("stop"))
     );
+    assert_eq!(result["usage"]["prompt_tokens"], 20, "the target's count");
+    // What no target gives comes from here, and is recorded.
+    let mut scored: Value = serde_json::from_str(&hello()).unwrap();
+    scored["options"]["logprobs"] = json!(1);
+    let request = start(&model, &scored.to_string(), None, null_mut()).unwrap();
+    let result = wait(request).unwrap();
+    close(request);
+    assert!(!result["logprobs"].as_array().unwrap().is_empty());
+    assert_eq!(
+        (&result["answered_by"], &result["reason"]),
+        (&json!("local"), &json!("no_target"))
+    );
+    let log = std::fs::read_to_string(folder.path().join("decisions.jsonl")).unwrap();
+    assert!(
+        log.lines().nth(1).is_some_and(|line| line.contains("no_target")),
+        "{log}"
+    );
     // The public functions go the same way, and their options change the policy for one request.
     let complete = |options: &str| {
         let (bytes, text) = buffered(1 << 16, |buffer, size| unsafe {
@@ -167,7 +184,7 @@ fn nothing_leaves_without_a_yes() {
     }
     // Whoever waits for the end is not there to be asked, and whoever closes or cancels is not waited for.
     let request = start(&model, &hello(), None, null_mut()).unwrap();
-    assert_eq!(wait(request).unwrap()["reason"], "denied_by_person");
+    assert_eq!(wait(request).unwrap()["reason"], "nobody_to_ask");
     close(request);
     let request = start(&model, &hello(), None, null_mut()).unwrap();
     close(request);

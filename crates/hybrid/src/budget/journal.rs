@@ -24,15 +24,6 @@ pub struct Journal<S> {
     needed_records: u64,
 }
 
-/// What a settlement did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settled {
-    /// What the request cost.
-    pub cost: Pico,
-    /// By how much that is more than was reserved: then the worst case was estimated too low, or the bill is wrong.
-    pub overrun: Pico,
-}
-
 impl<S: Storage> Journal<S> {
     /// The budget in `storage`. Nothing is read or written yet.
     pub fn new(storage: S) -> Journal<S> {
@@ -72,7 +63,7 @@ impl<S: Storage> Journal<S> {
     /// # Errors
     /// [`crate::ErrorKind::Settled`] where that was done before, or the reservation is too old; otherwise as
     /// [`Journal::reserve`]. After an error what was reserved stays spent, or what it cost is.
-    pub fn settle(&mut self, reservation: &Reservation, cost: Pico, now: u64) -> Result<Settled> {
+    pub fn settle(&mut self, reservation: &Reservation, cost: Pico, now: u64) -> Result<()> {
         let held = self.storage.lock()?;
         self.catch_up()?;
         let id = reservation.id;
@@ -88,8 +79,7 @@ impl<S: Storage> Journal<S> {
         })?;
         self.compact_if_long();
         drop(held);
-        let overrun = cost.minus(reservation.amount);
-        Ok(Settled { cost, overrun })
+        Ok(())
     }
 
     /// What is spent or reserved now, by a session and a user too.

@@ -6,7 +6,7 @@
 //!
 //! What is reserved counts as spent until it is settled, and stays so if it never is: after a crash, a lost answer or an
 //! answer without a bill. So the true bill is at most what is spent, and that is at most the cap, as long as no bill exceeds
-//! its reservation. One that does is recorded as it is, and nothing is left for others then.
+//! its reservation. Whoever settles one that does says what of it is believed; that is recorded as it is.
 //!
 //! Several processes share a folder. Each operation holds one lock, reads what others have appended, appends one record
 //! and syncs it. Days and months are those of UTC, by the latest time that anybody has recorded: a clock set back reopens
@@ -25,7 +25,7 @@ mod storage;
 mod tests;
 
 pub use calendar::{date_of, day_of, month_of};
-pub use journal::{Journal, Settled};
+pub use journal::Journal;
 pub use storage::{Folder, Storage};
 
 use crate::money::Pico;

@@ -124,14 +124,7 @@ fn settle_twice_or_of_another_budget_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut journal = Journal::new(Folder::new(folder.path()));
     let first = journal.reserve(&ask(6), &none(), NOW).unwrap();
-    let overrun = journal.settle(&first, Pico(9), NOW).unwrap();
-    assert_eq!(
-        overrun,
-        Settled {
-            cost: Pico(9),
-            overrun: Pico(3)
-        }
-    );
+    journal.settle(&first, Pico(9), NOW).unwrap();
     let other = Reservation { id: 99, ..first };
     for again in [first, other] {
         let error = journal.settle(&again, Pico::ZERO, NOW).unwrap_err();

@@ -134,12 +134,12 @@ impl Default for Deadlines {
     }
 }
 
-/// How much of a local answer waits unseen, so that it can still be replaced.
+/// How much of a local answer that is shown as it comes is judged, and how long it waits unseen until then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldBack {
-    /// Until so many tokens are there,
+    /// It is judged after so many tokens, or at the end of a shorter one.
     pub tokens: u32,
-    /// or so many milliseconds since the first of them have passed.
+    /// Milliseconds since the first of them after which it is shown, judged or not.
     pub ms: u64,
 }
 
@@ -220,13 +220,14 @@ impl Policy {
         self.tools.get(name).copied().unwrap_or(self.tool_default)
     }
 
-    /// The target that is preferred of those that can take such a request.
-    #[must_use]
-    pub fn preferred(&self, images: bool, audio: bool, tools: bool) -> Option<(&str, &Target)> {
+    /// The targets that can take such a request, the preferred first.
+    pub fn preferred(&self, images: bool, audio: bool, tools: bool) -> impl Iterator<Item = (&str, &Target)> {
         let named = self.prefer.iter().filter_map(|name| self.targets.get_key_value(name));
-        let able = |target: &Target| (target.images || !images) && (target.audio || !audio) && (target.tools || !tools);
-        let mut named = named.map(|(name, target)| (name.as_str(), target));
-        named.find(|(_, target)| able(target))
+        let able =
+            move |target: &Target| (target.images || !images) && (target.audio || !audio) && (target.tools || !tools);
+        named
+            .map(|(name, target)| (name.as_str(), target))
+            .filter(move |(_, target)| able(target))
     }
 }
 

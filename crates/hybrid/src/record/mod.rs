@@ -15,10 +15,9 @@ pub use replay::{Replayed, Route, Summary, replay, summary};
 
 use crate::budget::Scope;
 use crate::money::Pico;
-use crate::policy::Verdict;
 use crate::redact::Class;
-use crate::route::{Outcome, Reason, Request, Side};
-use crate::score::{Features, Signals};
+use crate::route::{Fate, Judged, Offer, Outcome, Reason, Request, Side};
+use crate::score::Features;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -28,8 +27,11 @@ use std::collections::{BTreeMap, VecDeque};
 pub struct Record {
     /// Seconds since 1970.
     pub seconds: u64,
-    /// The target's name, where one could take the request.
+    /// The target that has answered, was asked last, or would have been asked, where one could take the request.
     pub target: Option<String>,
+    /// All that could take it, in the order in which they are asked, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub offers: Vec<Offered>,
     /// The classes of content in it.
     pub classes: Vec<Class>,
     /// Whether the target was asked for by name. Older records do not say so.
@@ -51,10 +53,13 @@ pub struct Record {
     pub cloud_seconds: f64,
     /// The most that a try could cost.
     pub worst_case: Pico,
-    /// Statistics of the local answer's tokens ([`crate::score::FEATURES`] of them).
+    /// Statistics of the tokens of the local answer that were judged ([`crate::score::FEATURES`] of them).
     pub features: Option<Features>,
-    /// Tokens of the local answer.
+    /// Tokens that were judged.
     pub tokens: u32,
+    /// Whether that was the whole answer. Older records do not say so.
+    #[serde(default)]
+    pub whole: bool,
     /// Digest of the calibration, where one held.
     pub calibration: Option<String>,
     /// How sure the local answer was, calibrated.
@@ -75,6 +80,9 @@ pub struct Record {
     pub cost: Pico,
     /// Whether each try has a bill.
     pub billed: bool,
+    /// What a target has claimed beyond the most that was expected, where one has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<Claim>,
     /// Whether something shown was taken back.
     pub replaced: bool,
     /// Milliseconds until something was shown.
@@ -85,6 +93,50 @@ pub struct Record {
     pub redactions: BTreeMap<String, u64>,
 }
 
+/// The bill of a target that claims more than the most that was expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// What it claims.
+    pub amount: Pico,
+    /// Whether it counts as spent. Where it cannot be true, what was reserved does.
+    pub believed: bool,
+}
+
+/// One of several targets of a request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Offered {
+    /// Its name.
+    pub target: String,
+    /// Whether it could be reached, as far as was known.
+    pub reachable: bool,
+    /// Whether a person had to be asked about it, and what was said.
+    pub consented: Option<bool>,
+    /// How often it is right with such tasks.
+    pub accuracy: Option<f64>,
+    /// How much longer it was thought to take, in seconds.
+    pub seconds: f64,
+    /// The most that a try could cost.
+    pub worst_case: Pico,
+    /// Why it was wanted, and did not answer.
+    pub passed: Option<Reason>,
+}
+
+impl Offered {
+    fn new(offer: &Offer, fate: Fate) -> Offered {
+        Offered {
+            target: offer.target.clone(),
+            reachable: offer.reachable,
+            consented: fate.consented,
+            accuracy: offer.accuracy,
+            seconds: offer.seconds,
+            worst_case: offer.worst_case,
+            passed: fate.passed,
+        }
+    }
+}
+
 /// What a record says beside the request and its outcome.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Circumstances {
@@ -92,10 +144,10 @@ pub struct Circumstances {
     pub seconds: u64,
     /// The classes of content in the request.
     pub classes: Vec<Class>,
-    /// What a person said, where one was asked.
-    pub consented: Option<bool>,
     /// Digest of the calibration, where one held.
     pub calibration: Option<String>,
+    /// What a target has claimed beyond the most that was expected.
+    pub claim: Option<Claim>,
     /// How many texts of each kind were replaced on their way out.
     pub redactions: BTreeMap<String, u64>,
 }
@@ -105,39 +157,44 @@ impl Record {
     #[must_use]
     pub fn without_target(outcome: &Outcome, circumstances: Circumstances) -> Record {
         let request = Request {
-            target: None,
+            offers: Vec::new(),
             named: false,
-            reachable: false,
-            consent: Verdict::Denied(Class::Text),
             local_able: true,
             local_tools: false,
             streamed: false,
             prompt_confidence: None,
-            cloud_accuracy: None,
-            cloud_seconds: 0.0,
-            worst_case: Pico::default(),
         };
-        Record::new(&request, &Signals::default(), outcome, circumstances)
+        Record::new(&request, None, outcome, circumstances)
     }
 
-    /// The record of a request that has ended.
+    /// The record of a request that has ended. `judged` is [`crate::route::Machine::judged`].
     #[must_use]
-    pub fn new(request: &Request, signals: &Signals, outcome: &Outcome, circumstances: Circumstances) -> Record {
+    pub fn new(request: &Request, judged: Option<&Judged>, outcome: &Outcome, circumstances: Circumstances) -> Record {
+        let fate = |at: usize| outcome.fates.get(at).copied().unwrap_or_default();
+        let offers = request.offers.iter().enumerate();
+        let mut offers: Vec<Offered> = offers.map(|(at, offer)| Offered::new(offer, fate(at))).collect();
+        let counted = outcome.target.and_then(|at| offers.get(at)).cloned();
+        let counted = counted.as_ref();
+        if offers.len() < 2 {
+            offers.clear();
+        }
         Record {
             seconds: circumstances.seconds,
-            target: request.target.clone(),
+            target: counted.map(|offer| offer.target.clone()),
+            offers,
             classes: circumstances.classes,
             named: request.named,
-            reachable: request.reachable,
+            reachable: counted.is_some_and(|offer| offer.reachable),
             local_able: request.local_able,
             local_tools: request.local_tools,
-            consented: circumstances.consented,
+            consented: counted.and_then(|offer| offer.consented),
             prompt_confidence: request.prompt_confidence,
-            cloud_accuracy: request.cloud_accuracy,
-            cloud_seconds: request.cloud_seconds,
-            worst_case: request.worst_case,
-            features: signals.features(),
-            tokens: signals.tokens(),
+            cloud_accuracy: counted.and_then(|offer| offer.accuracy),
+            cloud_seconds: counted.map_or(0.0, |offer| offer.seconds),
+            worst_case: counted.map_or(Pico::ZERO, |offer| offer.worst_case),
+            features: judged.and_then(|judged| judged.signals.features()),
+            tokens: judged.map_or(0, |judged| judged.signals.tokens()),
+            whole: judged.is_some_and(|judged| judged.whole),
             calibration: circumstances.calibration,
             confidence: outcome.confidence,
             bound: outcome.bound,
@@ -148,6 +205,7 @@ impl Record {
             attempts: outcome.attempts,
             cost: outcome.cost,
             billed: outcome.billed,
+            claim: circumstances.claim,
             replaced: outcome.replaced,
             first_ms: outcome.first_ms,
             total_ms: outcome.total_ms,

@@ -1,10 +1,10 @@
 //! Yesterday's requests under another policy.
 
-use super::Record;
+use super::{Offered, Record};
 use crate::budget::{day_of, month_of};
 use crate::money::Pico;
-use crate::policy::{Policy, Verdict};
-use crate::route::{Reason, Side, Wish, Worth, before, decide, prevented};
+use crate::policy::{Policy, Routing, Verdict};
+use crate::route::{Offer, Reason, Side, Wish, before, decide, prevented};
 
 /// Where a request would have gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +30,9 @@ pub struct Replayed {
     pub cost: Pico,
 }
 
-/// The records under a policy, in their order. Caps of requests, days and months count; those of sessions and users do not, as
-/// records know neither. Whether the target or the local model would have failed is not known either.
+/// The records under a policy, in their order. What was judged then is judged now, on the same tokens. Caps of requests, days and
+/// months count; those of sessions and users do not, as records know neither. Whether the target or the local model would have
+/// failed is not known either.
 #[must_use]
 pub fn replay<'a>(records: impl IntoIterator<Item = &'a Record>, policy: &Policy) -> Vec<Replayed> {
     let mut spent = Spent::default();
@@ -65,16 +66,20 @@ fn one(record: &Record, policy: &Policy, spent: &mut Spent) -> Replayed {
         reason,
         cost: Pico::ZERO,
     };
-    let target = record.target.as_ref().filter(|name| policy.targets.contains_key(*name));
-    let verdict = match target {
-        Some(name) => policy.consent.verdict(&record.classes, name),
-        None => Verdict::Granted,
+    let offers = offers(record, policy);
+    let prevents = |offer: Option<&Offer>| match offer {
+        Some(offer) => prevented(
+            policy.handoff,
+            true,
+            record.local_tools,
+            &offer.consent,
+            offer.reachable,
+        ),
+        None => prevented(policy.handoff, false, record.local_tools, &Verdict::Granted, false),
     };
-    let worth = Worth {
-        cloud_accuracy: record.cloud_accuracy,
-        price_usd: record.worst_case.0 as f64 / 1e12,
-        seconds: record.cloud_seconds,
-    };
+    let open = |offer: &&(Offer, Option<bool>)| prevents(Some(&offer.0)).is_none();
+    let first = offers.iter().find(open).or(offers.first()).map(|(offer, _)| offer);
+    let worth = first.map(Offer::worth).unwrap_or_default();
     let early = before(
         record.named,
         policy.handoff,
@@ -89,52 +94,87 @@ fn one(record: &Record, policy: &Policy, spent: &mut Spent) -> Replayed {
         None if matches!(record.wanted, Some(Reason::Invalid | Reason::LocalFailed)) => {
             Wish::HandOff(record.wanted.unwrap_or(Reason::Invalid))
         }
-        None => decide(record.confidence, &policy.routing, &worth),
+        None => {
+            // There is no waiting for both where one is there.
+            let hedge = policy.routing.hedge && !record.whole;
+            let routing = Routing {
+                hedge,
+                ..policy.routing.clone()
+            };
+            decide(record.confidence, &routing, &worth)
+        }
     };
-    let prevented = prevented(
-        policy.handoff,
-        target.is_some(),
-        record.local_tools,
-        &verdict,
-        record.reachable,
-    );
-    let (route, reason) = match (wish, prevented) {
+    let reason = match (wish, prevents(first)) {
         (_, Some(reason)) => return local(reason),
         (Wish::Keep(reason), None) => return local(reason),
-        (Wish::HandOff(reason), None) => (Route::Cloud, reason),
-        (Wish::Hedge, None) => (Route::Both, Reason::Hedged),
+        (Wish::HandOff(reason), None) => reason,
+        (Wish::Hedge, None) => Reason::Hedged,
     };
-    match (verdict, record.consented) {
-        (Verdict::Ask(_), Some(false)) => return local(Reason::DeniedByPerson),
-        (Verdict::Ask(_), None) => {
-            return Replayed {
-                route: Route::Ask,
-                reason,
-                cost: Pico::ZERO,
-            };
-        }
-        _ => {}
-    }
+    let route = match wish {
+        Wish::Hedge => Route::Both,
+        _ => Route::Cloud,
+    };
     spent.at(record.seconds);
-    let over = [
-        (policy.caps.request, Pico::ZERO),
-        (policy.caps.day, spent.day.1),
-        (policy.caps.month, spent.month.1),
-    ];
-    if over
-        .iter()
-        .any(|(cap, spent)| cap.is_some_and(|cap| spent.plus(record.worst_case) > cap))
-    {
-        return local(Reason::OverCap);
+    for (offer, consented) in offers.iter().filter(open) {
+        match (&offer.consent, consented) {
+            (Verdict::Ask(_), Some(false)) => return local(Reason::DeniedByPerson),
+            (Verdict::Ask(_), None) => {
+                return Replayed {
+                    route: Route::Ask,
+                    reason,
+                    cost: Pico::ZERO,
+                };
+            }
+            _ => {}
+        }
+        let sums = [
+            (policy.caps.request, Pico::ZERO),
+            (policy.caps.day, spent.day.1),
+            (policy.caps.month, spent.month.1),
+        ];
+        let over = |(cap, spent): &(Option<Pico>, Pico)| cap.is_some_and(|cap| spent.plus(offer.worst_case) > cap);
+        // One that is too dear is followed by the next.
+        if sums.iter().any(over) {
+            continue;
+        }
+        let cost = if record.attempts > 0 {
+            record.cost
+        } else {
+            offer.worst_case
+        };
+        spent.day.1 = spent.day.1.plus(cost);
+        spent.month.1 = spent.month.1.plus(cost);
+        return Replayed { route, reason, cost };
     }
-    let cost = if record.attempts > 0 {
-        record.cost
-    } else {
-        record.worst_case
+    local(Reason::OverCap)
+}
+
+/// The targets of a record that a policy has, in the order of then, and what a person said about each.
+fn offers(record: &Record, policy: &Policy) -> Vec<(Offer, Option<bool>)> {
+    let one = record.target.as_ref().map(|target| Offered {
+        target: target.clone(),
+        reachable: record.reachable,
+        consented: record.consented,
+        accuracy: record.cloud_accuracy,
+        seconds: record.cloud_seconds,
+        worst_case: record.worst_case,
+        passed: None,
+    });
+    // Records of one target do not list it.
+    let offered = record
+        .offers
+        .iter()
+        .chain(one.iter().filter(|_| record.offers.is_empty()));
+    let known = offered.filter(|offered| policy.targets.contains_key(&offered.target));
+    let offer = |offered: &Offered| Offer {
+        target: offered.target.clone(),
+        reachable: offered.reachable,
+        consent: policy.consent.verdict(&record.classes, &offered.target),
+        accuracy: offered.accuracy,
+        seconds: offered.seconds,
+        worst_case: offered.worst_case,
     };
-    spent.day.1 = spent.day.1.plus(cost);
-    spent.month.1 = spent.month.1.plus(cost);
-    Replayed { route, reason, cost }
+    known.map(|offered| (offer(offered), offered.consented)).collect()
 }
 
 /// Counts of a replay beside what happened.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::policy::{Handoff, Leave, Policy, Verdict};
-use crate::route::{Action, Request};
+use crate::route::{Action, Offer, Request};
 use crate::route::{Event, Machine};
 
 const POLICY: &str = "
@@ -25,17 +25,19 @@ confidence_threshold = 0.5
 /// A request that a prompt's confidence decides, run by a machine.
 fn run(prompt_confidence: f64, policy: &Policy, seconds: u64) -> Record {
     let request = Request {
-        target: Some("t".to_owned()),
+        offers: vec![Offer {
+            target: "t".to_owned(),
+            reachable: true,
+            consent: policy.consent.verdict(&[Class::Text], "t"),
+            accuracy: Some(0.9),
+            seconds: 1.0,
+            worst_case: Pico(8_000_000_000),
+        }],
         named: false,
-        reachable: true,
-        consent: policy.consent.verdict(&[Class::Text], "t"),
         local_able: true,
         local_tools: false,
         streamed: true,
         prompt_confidence: Some(prompt_confidence),
-        cloud_accuracy: Some(0.9),
-        cloud_seconds: 1.0,
-        worst_case: Pico(8_000_000_000),
     };
     let mut machine = Machine::new(request.clone(), policy, None);
     let mut queue = vec![Event::Start];
@@ -45,7 +47,7 @@ fn run(prompt_confidence: f64, policy: &Policy, seconds: u64) -> Record {
             match action {
                 Action::StartLocal { run } => queue.push(Event::LocalEnd { run, valid: true }),
                 Action::Reserve { attempt, .. } => queue.push(Event::Reserved { attempt }),
-                Action::StartCloud { attempt } => {
+                Action::StartCloud { attempt, .. } => {
                     let cost = Some(Pico(1_500_000_000));
                     queue.push(Event::CloudEnd {
                         attempt,
@@ -68,7 +70,7 @@ fn run(prompt_confidence: f64, policy: &Policy, seconds: u64) -> Record {
         ..Circumstances::default()
     };
     circumstances.redactions.insert("email".to_owned(), 2);
-    Record::new(&request, machine.signals(), &outcome.unwrap(), circumstances)
+    Record::new(&request, machine.judged(), &outcome.unwrap(), circumstances)
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub enum Wish {
 }
 
 /// What a handoff brings and costs.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Worth {
     /// How often the target is right with such requests.
     pub cloud_accuracy: Option<f64>,

@@ -1,10 +1,15 @@
 //! The states of a request and what leads from one to the next.
 
-use super::decide::{Wish, Worth, before, decide, prevented};
-use super::{Action, Billed, Event, Outcome, Reason, Request, Side};
+mod asking;
+mod judging;
+
+pub use judging::Judged;
+
+use super::decide::{Wish, Worth, before};
+use super::{Action, Event, Fate, Outcome, Reason, Request, Side};
 use crate::budget::Scope;
 use crate::money::Pico;
-use crate::policy::{Deadlines, Handoff, HoldBack, Policy, Routing, Verdict};
+use crate::policy::{Deadlines, Handoff, HoldBack, Policy, Routing};
 use crate::score::{Section, Signals};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,13 +39,15 @@ enum Cloud {
         until_ms: u64,
     },
     Ended,
-    /// It will not answer, for this reason.
+    /// None will answer, for this reason.
     Out(Reason),
 }
 
 /// One try.
 #[derive(Clone, Copy, Debug, Default)]
 struct Attempt {
+    /// Of which target.
+    offer: usize,
     reserved: bool,
     sent: bool,
     /// What it was settled with.
@@ -48,12 +55,25 @@ struct Attempt {
     refused: bool,
 }
 
-/// What one side has said.
+/// Who says something.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Voice {
+    Local,
+    /// A target, by its place among the request's.
+    Target(usize),
+}
+
+/// What one of them has said.
 #[derive(Clone, Debug, Default)]
 struct Said {
     text: String,
     calls: Vec<String>,
 }
+
+const NOTHING: &Said = &Said {
+    text: String::new(),
+    calls: Vec::new(),
+};
 
 /// A request on its way.
 #[derive(Clone, Debug)]
@@ -74,19 +94,30 @@ pub struct Machine {
     run: u32,
     local_said: Said,
     signals: Signals,
-    confidence: Option<f64>,
+    judged: Option<Judged>,
+    /// What is shown may be taken back.
+    replaceable: bool,
+    /// The local answer is shown before it is judged, as that takes too long.
+    early: bool,
 
     cloud: Cloud,
+    /// The target whose turn it is.
+    at: usize,
+    /// The one by whose price and accuracy it is decided.
+    weighed: usize,
+    fates: Vec<Fate>,
+    /// What each target has said.
+    cloud_said: Vec<Said>,
     attempts: Vec<Attempt>,
+    /// Tries that the target whose turn it is has left.
     retries: u32,
-    cloud_said: Said,
 
     /// Who will answer, once that is decided.
     winner: Option<Side>,
     /// Whose text is shown, and how much of it.
-    shown: Option<(Side, usize)>,
+    shown: Option<(Voice, usize)>,
     /// Whose reasoning is shown.
-    reasoned: Option<Side>,
+    reasoned: Option<Voice>,
     wanted: Option<Reason>,
     /// Why the winner is the winner.
     reason: Reason,
@@ -101,6 +132,7 @@ impl Machine {
     /// A request under a policy. `section` is the calibration that holds for the local model, where there is one.
     #[must_use]
     pub fn new(request: Request, policy: &Policy, section: Option<Section>) -> Machine {
+        let targets = request.offers.len();
         Machine {
             request,
             handoff: policy.handoff,
@@ -117,15 +149,20 @@ impl Machine {
             run: 0,
             local_said: Said::default(),
             signals: Signals::default(),
-            confidence: None,
+            judged: None,
+            replaceable: true,
+            early: false,
             cloud: Cloud::Idle,
+            at: 0,
+            weighed: 0,
+            fates: vec![Fate::default(); targets],
+            cloud_said: vec![Said::default(); targets],
             attempts: Vec::new(),
-            cloud_said: Said::default(),
             winner: None,
             shown: None,
             reasoned: None,
             wanted: None,
-            reason: Reason::Confident,
+            reason: Reason::Unjudged,
             over: None,
             hedged: false,
             replaced: false,
@@ -148,7 +185,7 @@ impl Machine {
     pub fn wake_ms(&self) -> Option<u64> {
         let hold = self
             .first_token_ms
-            .filter(|_| self.is_holding())
+            .filter(|_| self.is_holding() && self.replaceable)
             .map(|first| first.saturating_add(self.hold_back.ms));
         let cloud = match self.cloud {
             Cloud::Running {
@@ -176,10 +213,28 @@ impl Machine {
         self.winner
     }
 
-    /// Why the winner is the winner; says nothing before there is one.
+    /// Why the winner is the winner; [`Reason::Unjudged`] before there is one.
     #[must_use]
     pub fn reason(&self) -> Reason {
         self.reason
+    }
+
+    /// Whose words are shown as they come: the winner's, or the local model's where its judgement takes too long.
+    #[must_use]
+    pub fn showing(&self) -> Option<Side> {
+        self.winner.or(self.early.then_some(Side::Local))
+    }
+
+    /// Says whether what is shown may be taken back, as it may unless this says otherwise. Where it may not, the beginning waits
+    /// until it is judged, however long that takes.
+    pub fn set_replaceable(&mut self, replaceable: bool) {
+        self.replaceable = replaceable;
+    }
+
+    /// Which of the request's targets answers, was asked last, or would be asked.
+    #[must_use]
+    pub fn target(&self) -> Option<usize> {
+        (!self.request.offers.is_empty()).then_some(self.at)
     }
 
     /// What the tokens so far say.
@@ -188,9 +243,15 @@ impl Machine {
         &self.signals
     }
 
+    /// What was judged of the local answer, once it was.
+    #[must_use]
+    pub fn judged(&self) -> Option<&Judged> {
+        self.judged.as_ref()
+    }
+
     /// Says that reasoning of a side was shown, which the machine does not keep. It is taken back like text.
     pub fn reasoning_shown(&mut self, side: Side) {
-        self.reasoned = Some(side);
+        self.reasoned = Some(self.voice(side));
     }
 
     fn step(&mut self, event: Event) {
@@ -200,8 +261,9 @@ impl Machine {
                 self.signals.push(signal);
                 self.local_said.text.push_str(&text);
                 self.first_token_ms.get_or_insert(self.now_ms);
-                self.show();
                 self.judge_beginning();
+                self.show_early();
+                self.show();
             }
             Event::LocalText { run, text } if self.is_local(run) => {
                 self.local_said.text.push_str(&text);
@@ -210,30 +272,17 @@ impl Machine {
             Event::LocalCall { run, call } if self.is_local(run) => self.local_said.calls.push(call),
             Event::LocalEnd { run, valid } if self.is_local(run) => self.local_ended(valid),
             Event::LocalFailed { run } if self.is_local(run) => self.local_failed(),
-            Event::Consent(yes) if self.cloud == Cloud::Asking => {
-                if yes {
-                    self.reserve();
-                } else {
-                    self.cloud_is_out(Reason::DeniedByPerson);
-                }
-            }
+            Event::Consent(yes) if self.cloud == Cloud::Asking => self.consented(yes),
+            Event::NobodyToAsk if self.cloud == Cloud::Asking => self.nobody_to_ask(),
             Event::Reserved { attempt } => self.reserved(attempt),
             Event::NotReserved { attempt, scope } if self.is_last(attempt) && self.cloud == Cloud::Reserving => {
-                self.refuse(attempt);
-                self.over = scope;
-                self.cloud_is_out(if scope.is_some() {
-                    Reason::OverCap
-                } else {
-                    Reason::BudgetFailed
-                });
+                self.not_reserved(attempt, scope);
             }
             Event::CloudText { attempt, text } if self.is_cloud(attempt) => {
-                self.cloud_said.text.push_str(&text);
-                self.payload();
+                self.cloud_says(|said| said.text.push_str(&text));
             }
             Event::CloudCall { attempt, call } if self.is_cloud(attempt) => {
-                self.cloud_said.calls.push(call);
-                self.payload();
+                self.cloud_says(|said| said.calls.push(call));
             }
             Event::CloudEnd { attempt, valid, cost } if self.is_cloud(attempt) => {
                 self.cloud_ended(attempt, valid, cost)
@@ -243,8 +292,12 @@ impl Machine {
                 again_ms,
                 billed,
             } if self.is_cloud(attempt) => self.cloud_failed(attempt, again_ms, billed),
-            Event::Tick => self.tick(),
+            Event::Tick => {
+                self.show_early();
+                self.tick_cloud();
+            }
             Event::Cancel => {
+                self.winner = self.showing();
                 self.stop_local();
                 self.stop_cloud(Reason::Cancelled);
                 self.reason = Reason::Cancelled;
@@ -259,28 +312,13 @@ impl Machine {
         run == self.run && self.local == Local::Running
     }
 
-    fn is_last(&self, attempt: u32) -> bool {
-        self.attempts.len() == attempt as usize + 1
-    }
-
-    fn is_cloud(&self, attempt: u32) -> bool {
-        self.is_last(attempt) && matches!(self.cloud, Cloud::Running { .. })
-    }
-
-    fn is_holding(&self) -> bool {
-        !self.finished
-            && self.winner.is_none()
-            && self.local == Local::Running
-            && self.cloud == Cloud::Idle
-            && self.shown.is_none()
-            && self.request.streamed
-    }
-
     fn start(&mut self) {
         if self.local != Local::Idle || self.cloud != Cloud::Idle {
             return;
         }
         self.start_ms = self.now_ms;
+        self.at = self.open_from(0).unwrap_or_default();
+        self.weighed = self.at;
         let wish = before(
             self.request.named,
             self.handoff,
@@ -290,7 +328,7 @@ impl Machine {
             &self.worth(),
         );
         if wish == Some(Reason::LowConfidence) {
-            self.confidence = self.request.prompt_confidence;
+            self.judged = Some(Judged::of_prompt(self.request.prompt_confidence));
         }
         match wish {
             Some(reason) => self.want(reason),
@@ -306,22 +344,10 @@ impl Machine {
     }
 
     fn worth(&self) -> Worth {
-        Worth {
-            cloud_accuracy: self.request.cloud_accuracy,
-            price_usd: self.request.worst_case.0 as f64 / 1e12,
-            seconds: self.request.cloud_seconds,
+        match self.request.offers.get(self.weighed) {
+            Some(offer) => offer.worth(),
+            None => Worth::default(),
         }
-    }
-
-    fn prevented(&self) -> Option<Reason> {
-        let Request {
-            target,
-            local_tools,
-            consent,
-            reachable,
-            ..
-        } = &self.request;
-        prevented(self.handoff, target.is_some(), *local_tools, consent, *reachable)
     }
 
     fn start_local(&mut self) {
@@ -342,127 +368,6 @@ impl Machine {
         }
     }
 
-    /// Asks the target, as far as that is allowed.
-    fn want(&mut self, reason: Reason) {
-        self.wanted.get_or_insert(reason);
-        if let Cloud::Out(reason) = self.cloud {
-            return self.cloud_is_out(reason);
-        }
-        if let Some(prevented) = self.prevented() {
-            return self.cloud_is_out(prevented);
-        }
-        if self.cloud != Cloud::Idle {
-            return;
-        }
-        match self.request.consent.clone() {
-            Verdict::Ask(classes) => {
-                self.cloud = Cloud::Asking;
-                self.actions.push(Action::AskConsent(classes));
-            }
-            Verdict::Granted | Verdict::Denied(_) => self.reserve(),
-        }
-    }
-
-    fn reserve(&mut self) {
-        let attempt = self.attempts.len() as u32;
-        let (so_far, _) = self.cost();
-        self.attempts.push(Attempt::default());
-        self.cloud = Cloud::Reserving;
-        let amount = self.request.worst_case;
-        self.actions.push(Action::Reserve {
-            attempt,
-            amount,
-            so_far,
-        });
-    }
-
-    fn refuse(&mut self, attempt: u32) {
-        if let Some(refused) = self.attempts.get_mut(attempt as usize) {
-            refused.refused = true;
-        }
-    }
-
-    fn reserved(&mut self, attempt: u32) {
-        let current = self.is_last(attempt) && self.cloud == Cloud::Reserving && !self.finished;
-        let Some(this) = self.attempts.get_mut(attempt as usize) else {
-            return;
-        };
-        if this.reserved || this.refused {
-            return;
-        }
-        this.reserved = true;
-        if !current {
-            // Nobody waits for it any more, and nothing was sent.
-            return self.settle(attempt, Some(Pico::ZERO));
-        }
-        this.sent = true;
-        self.cloud = Cloud::Running {
-            since_ms: self.now_ms,
-            last_ms: self.now_ms,
-            payload: false,
-        };
-        self.actions.push(Action::StartCloud { attempt });
-    }
-
-    fn settle(&mut self, attempt: u32, cost: Option<Pico>) {
-        let this = self.attempts.get_mut(attempt as usize);
-        if let Some(this) = this.filter(|this| this.reserved && this.settled.is_none()) {
-            this.settled = Some(cost);
-            self.actions.push(Action::Settle { attempt, cost });
-        }
-    }
-
-    /// What the tries cost at most, and whether that is exact.
-    fn cost(&self) -> (Pico, bool) {
-        let worst = self.request.worst_case;
-        let mut billed = true;
-        let each = self
-            .attempts
-            .iter()
-            .filter(|a| a.sent)
-            .map(|attempt| match attempt.settled {
-                Some(Some(cost)) => cost,
-                _ => {
-                    billed = false;
-                    worst
-                }
-            });
-        let cost = each.fold(Pico::ZERO, Pico::plus);
-        (cost, billed)
-    }
-
-    fn stop_cloud(&mut self, reason: Reason) {
-        let attempt = self.attempts.len().saturating_sub(1) as u32;
-        match self.cloud {
-            Cloud::Running { .. } => {
-                let late = false;
-                self.actions.push(Action::CancelCloud { attempt, late });
-                // What came so far may be billed, and nobody says how much.
-                self.settle(attempt, None);
-            }
-            // Not asked yet: it still may be, where the local model fails.
-            Cloud::Ended | Cloud::Idle => return,
-            Cloud::Asking | Cloud::Reserving | Cloud::Pausing { .. } | Cloud::Out(_) => {}
-        }
-        self.cloud = Cloud::Out(reason);
-    }
-
-    /// The first piece, or another one.
-    fn payload(&mut self) {
-        if let Cloud::Running { last_ms, payload, .. } = &mut self.cloud {
-            (*last_ms, *payload) = (self.now_ms, true);
-        }
-        if self.winner.is_none() {
-            let reason = if self.hedged {
-                Reason::Hedged
-            } else {
-                self.wanted.unwrap_or(Reason::Hedged)
-            };
-            self.win(Side::Cloud, reason);
-        }
-        self.show();
-    }
-
     fn win(&mut self, side: Side, reason: Reason) {
         self.winner = Some(side);
         self.reason = reason;
@@ -470,8 +375,9 @@ impl Machine {
             Side::Cloud => self.stop_local(),
             Side::Local => self.stop_cloud(reason),
         }
-        let text = self.shown.take_if(|(shown, _)| *shown != side);
-        let reasoning = self.reasoned.take_if(|shown| *shown != side);
+        let voice = self.voice(side);
+        let text = self.shown.take_if(|(shown, _)| *shown != voice);
+        let reasoning = self.reasoned.take_if(|shown| *shown != voice);
         if reasoning.is_some() || text.is_some_and(|(_, bytes)| bytes > 0) {
             self.actions.push(Action::Replaced);
             self.replaced = true;
@@ -479,94 +385,77 @@ impl Machine {
         self.show();
     }
 
+    /// Who speaks for a side.
+    fn voice(&self, side: Side) -> Voice {
+        match side {
+            Side::Local => Voice::Local,
+            Side::Cloud => Voice::Target(self.at),
+        }
+    }
+
+    fn said(&self, voice: Voice) -> &Said {
+        match voice {
+            Voice::Target(at) => self.cloud_said.get(at).unwrap_or(NOTHING),
+            Voice::Local => &self.local_said,
+        }
+    }
+
     /// Shows what the winner has said and is not shown yet.
     fn show(&mut self) {
-        let Some(side) = self.winner.filter(|_| self.request.streamed || self.finished) else {
+        let Some(side) = self.showing().filter(|_| self.request.streamed || self.finished) else {
             return;
         };
-        let text = match side {
-            Side::Local => &self.local_said.text,
-            Side::Cloud => &self.cloud_said.text,
-        };
+        let voice = self.voice(side);
+        let text = &self.said(voice).text;
         let from = self.shown.map_or(0, |(_, bytes)| bytes);
         let new = text.get(from..).unwrap_or_default();
         if !new.is_empty() {
-            self.shown = Some((side, text.len()));
-            let text = new.to_owned();
+            let (new, end) = (new.to_owned(), text.len());
+            self.shown = Some((voice, end));
+            let text = new;
             self.actions.push(Action::Show { side, text });
             self.first_shown_ms.get_or_insert(self.now_ms);
         }
     }
 
-    /// Whether the held-back beginning is long enough, and then what becomes of it.
-    fn judge_beginning(&mut self) {
-        let waited = self
-            .first_token_ms
-            .is_some_and(|first| self.now_ms >= first.saturating_add(self.hold_back.ms));
-        let long = self.signals.tokens() >= self.hold_back.tokens;
-        if !self.is_holding() || self.first_token_ms.is_none() || !(waited || long) {
-            return;
-        }
-        match self.wish(self.routing.hedge) {
-            Wish::Keep(reason) => self.win(Side::Local, reason),
-            Wish::HandOff(reason) => self.want(reason),
-            Wish::Hedge => {
-                self.hedged = true;
-                self.want(Reason::Hedged);
-            }
-        }
-    }
-
-    fn wish(&mut self, hedge: bool) -> Wish {
-        self.confidence = self
-            .section
-            .as_ref()
-            .and_then(|section| section.confidence(&self.signals));
-        let routing = Routing {
-            hedge,
-            ..self.routing.clone()
-        };
-        decide(self.confidence, &routing, &self.worth())
-    }
-
     fn local_ended(&mut self, valid: bool) {
         self.local = Local::Ended { valid };
+        let wish = self.judge(true);
         if self.winner == Some(Side::Local) {
-            if self.confidence.is_none()
-                && let Wish::HandOff(reason) = self.wish(false)
-            {
-                self.wanted.get_or_insert(reason);
-            }
             return self.finish();
         }
-        let wish = self.wish(false);
-        match (self.cloud, wish) {
-            (Cloud::Out(reason), _) => {
+        match self.cloud {
+            Cloud::Out(reason) => {
                 self.win(Side::Local, reason);
                 self.finish();
             }
-            (Cloud::Idle, Wish::Keep(reason)) if valid => {
-                // Nobody can be sure of it, and where nothing could have come of that, this is why.
-                let prevented = self.prevented().filter(|_| reason == Reason::Uncalibrated);
-                self.win(Side::Local, prevented.unwrap_or(reason));
-                self.finish();
-            }
-            (Cloud::Idle, Wish::HandOff(reason)) if valid => self.want(reason),
-            (Cloud::Idle, _) => self.want(Reason::Invalid),
+            Cloud::Idle => match wish {
+                _ if !valid => self.want(Reason::Invalid),
+                Some(Wish::HandOff(reason)) => self.want(reason),
+                Some(Wish::Keep(reason)) => {
+                    // Nobody can be sure of it, and where nothing could have come of that, this is why.
+                    let prevented = self.prevented().filter(|_| reason == Reason::Uncalibrated);
+                    self.win(Side::Local, prevented.unwrap_or(reason));
+                    self.finish();
+                }
+                // What was judged before has a winner, or has asked the target; a whole answer is not hedged.
+                Some(Wish::Hedge) | None => self.want(Reason::Hedged),
+            },
             // The first good answer of the two.
-            (Cloud::Asking | Cloud::Reserving | Cloud::Running { .. } | Cloud::Pausing { .. }, Wish::Keep(_))
-                if valid && self.hedged =>
-            {
-                self.win(Side::Local, Reason::Hedged);
-                self.finish();
+            Cloud::Asking | Cloud::Reserving | Cloud::Running { .. } | Cloud::Pausing { .. } => {
+                if valid && self.hedged && matches!(self.weigh(false).1, Wish::Keep(_)) {
+                    self.win(Side::Local, Reason::Hedged);
+                    self.finish();
+                }
+                // Otherwise the target was wanted, and still may answer.
             }
-            // The target was wanted, and still may answer.
-            _ => {}
+            Cloud::Ended => {}
         }
     }
 
     fn local_failed(&mut self) {
         self.local = Local::Failed;
+        self.early = false;
         if self.winner == Some(Side::Local) {
             self.winner = None;
         }
@@ -576,95 +465,14 @@ impl Machine {
         }
     }
 
-    fn cloud_ended(&mut self, attempt: u32, valid: bool, cost: Option<Pico>) {
-        let empty = self.cloud_said.text.is_empty() && self.cloud_said.calls.is_empty();
-        self.settle(attempt, cost);
-        if empty || !valid {
-            return self.cloud_is_out(Reason::CloudFailed);
-        }
-        self.cloud = Cloud::Ended;
-        self.finish();
-    }
-
-    fn cloud_failed(&mut self, attempt: u32, again_ms: Option<u64>, billed: Billed) {
-        let payload = matches!(self.cloud, Cloud::Running { payload: true, .. });
-        self.settle(attempt, (billed == Billed::Nothing && !payload).then_some(Pico::ZERO));
-        match again_ms {
-            Some(pause_ms) if !payload && self.retries > 0 => {
-                self.retries -= 1;
-                // Nothing is reserved, and no deadline of a try runs, while it waits.
-                let until_ms = self.now_ms.saturating_add(pause_ms);
-                self.cloud = Cloud::Pausing { until_ms };
-                self.end_pause();
-            }
-            _ => self.cloud_is_out(Reason::CloudFailed),
-        }
-    }
-
-    fn end_pause(&mut self) {
-        if matches!(self.cloud, Cloud::Pausing { until_ms } if self.now_ms >= until_ms) {
-            self.reserve();
-        }
-    }
-
-    /// The target will not answer: the local model does, or nobody.
-    fn cloud_is_out(&mut self, reason: Reason) {
-        self.cloud = Cloud::Out(reason);
-        match self.local {
-            Local::Ended { .. } => {
-                self.win(Side::Local, reason);
-                self.finish();
-            }
-            Local::Running => self.win(Side::Local, reason),
-            Local::Idle | Local::Cancelled if self.request.local_able => {
-                self.start_local();
-                self.win(Side::Local, reason);
-            }
-            Local::Idle | Local::Cancelled | Local::Failed => {
-                self.winner = None;
-                self.reason = reason;
-                self.finish();
-            }
-        }
-    }
-
-    fn tick(&mut self) {
-        self.judge_beginning();
-        self.end_pause();
-        let Cloud::Running {
-            since_ms,
-            last_ms,
-            payload,
-        } = self.cloud
-        else {
-            return;
-        };
-        let after = |start: u64, ms: u64| self.now_ms >= start.saturating_add(ms);
-        let total = after(since_ms, self.deadlines.total_ms);
-        let quiet = after(
-            last_ms,
-            if payload {
-                self.deadlines.gap_ms
-            } else {
-                self.deadlines.first_payload_ms
-            },
-        );
-        if total || quiet {
-            let attempt = self.attempts.len().saturating_sub(1) as u32;
-            let late = true;
-            self.actions.push(Action::CancelCloud { attempt, late });
-            self.cloud_failed(attempt, (!total).then_some(0), Billed::Unknown);
-        }
-    }
-
     fn finish(&mut self) {
         self.finished = true;
         self.show();
         // Where nobody answers in the end, what was shown is what there is.
         let answered_by = self.winner;
-        let said = match answered_by.or(self.shown.map(|(side, _)| side)) {
-            Some(Side::Local) => self.local_said.clone(),
-            Some(Side::Cloud) => self.cloud_said.clone(),
+        let voice = answered_by.map(|side| self.voice(side));
+        let said = match voice.or(self.shown.map(|(voice, _)| voice)) {
+            Some(voice) => self.said(voice).clone(),
             None => Said::default(),
         };
         let (cost, billed) = self.cost();
@@ -675,17 +483,19 @@ impl Machine {
         } else {
             said.text[..self.shown.map_or(0, |(_, bytes)| bytes)].to_owned()
         };
+        let confidence = self.judged.as_ref().and_then(|judged| judged.confidence);
         let since = |ms: u64| ms.saturating_sub(self.start_ms);
         let outcome = Outcome {
             answered_by,
             reason: self.reason,
             wanted: self.wanted,
             over: self.over,
+            target: self.target(),
+            fates: self.fates.clone(),
             text,
             calls: if whole { said.calls } else { Vec::new() },
-            confidence: self.confidence,
-            bound: self
-                .confidence
+            confidence,
+            bound: confidence
                 .zip(self.section.as_ref())
                 .and_then(|(c, section)| section.bound(c)),
             cost,

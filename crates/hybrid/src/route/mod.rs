@@ -8,10 +8,14 @@
 //!   ticks of a clock, cancellation
 //! ```
 //!
-//! **Before** the answer a rule, or what the prompt alone tells, sends a request to the target. **During** it, the beginning
-//! waits unseen (24 tokens or 400 ms), so that who is asked in the end is who is seen. What is shown stays, unless the side that
-//! answers fails: then [`Action::Replaced`] says so before anything of the other side. **After** it, what is not streamed
-//! (tool calls, JSON) is judged as a whole.
+//! **Before** the answer a rule, or what the prompt alone tells, sends a request to the target. **During** it, the beginning (24
+//! tokens) is judged. It waits unseen for at most 400 ms, so that who is asked in the end is who is seen; a slower one is shown
+//! before it is judged. What is shown stays, unless the judgement goes against it or the side that answers fails: then
+//! [`Action::Replaced`] says so before anything of another. **After** it, what is not streamed (tool calls, JSON) is judged
+//! as a whole. The clock decides what is shown when, and nothing else.
+//!
+//! A target that fails, or that no budget has room for, is followed by the next one that may be asked, and the last of them by the
+//! local model.
 //!
 //! Tool calls come with the one [`Action::Finish`], so that none runs twice. Each reservation is settled exactly once, a late
 //! one too. Whoever runs a machine passes on what comes for older runs and tries; it ignores that.
@@ -25,7 +29,7 @@ mod machine;
 mod tests;
 
 pub use decide::{Wish, Worth, before, decide, prevented};
-pub use machine::Machine;
+pub use machine::{Judged, Machine};
 
 use crate::budget::Scope;
 use crate::money::Pico;
@@ -58,6 +62,8 @@ pub enum Reason {
     DeniedByPolicy,
     /// A person said no.
     DeniedByPerson,
+    /// A person would have had to say yes, and nobody was there to be asked.
+    NobodyToAsk,
     /// The conversation has used a tool whose results stay here.
     ToolLocalOnly,
     /// A budget has no room.
@@ -88,19 +94,17 @@ pub enum Reason {
     CloudFailed,
     /// Whoever asked no longer wants an answer.
     Cancelled,
+    /// Nothing is decided yet, and what is shown may still be replaced. No request ends so.
+    Unjudged,
 }
 
 /// What is known of a request before it starts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// The target's name, where one can take the request.
-    pub target: Option<String>,
-    /// Whether it was asked for by name, so that nothing is weighed.
+    /// The targets that can take the request, in the order in which they are asked.
+    pub offers: Vec<Offer>,
+    /// Whether the target was asked for by name, so that nothing is weighed.
     pub named: bool,
-    /// Whether the target can be reached, as far as is known.
-    pub reachable: bool,
-    /// What consent says.
-    pub consent: Verdict,
     /// Whether the local model can take it.
     pub local_able: bool,
     /// Whether it uses or has used a tool that is `local_only`.
@@ -109,12 +113,44 @@ pub struct Request {
     pub streamed: bool,
     /// How sure the prompt alone makes the local model, calibrated.
     pub prompt_confidence: Option<f64>,
-    /// How often the target is right with this kind of task.
-    pub cloud_accuracy: Option<f64>,
-    /// How much longer the target takes, in seconds.
-    pub cloud_seconds: f64,
+}
+
+/// A target that can take a request, as far as it concerns this request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Offer {
+    /// The target's name.
+    pub target: String,
+    /// Whether it can be reached, as far as is known.
+    pub reachable: bool,
+    /// What consent says.
+    pub consent: Verdict,
+    /// How often it is right with this kind of task.
+    pub accuracy: Option<f64>,
+    /// How much longer it takes, in seconds.
+    pub seconds: f64,
     /// The most that one try may cost.
     pub worst_case: Pico,
+}
+
+impl Offer {
+    /// What a handoff to it brings and costs.
+    #[must_use]
+    pub fn worth(&self) -> Worth {
+        Worth {
+            cloud_accuracy: self.accuracy,
+            price_usd: self.worst_case.0 as f64 / 1e12,
+            seconds: self.seconds,
+        }
+    }
+}
+
+/// What became of a target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fate {
+    /// What a person said, where one was asked about it.
+    pub consented: Option<bool>,
+    /// Why it was wanted, and did not answer.
+    pub passed: Option<Reason>,
 }
 
 /// What a failed try has cost.
@@ -168,6 +204,8 @@ pub enum Event {
     },
     /// A person answered [`Action::AskConsent`].
     Consent(bool),
+    /// Nobody is there to answer it.
+    NobodyToAsk,
     /// [`Action::Reserve`] is done: the money is reserved, on disk.
     Reserved {
         /// Which try.
@@ -232,11 +270,18 @@ pub enum Action {
         run: u32,
     },
     /// Ask a person whether these classes may leave.
-    AskConsent(Vec<Class>),
+    AskConsent {
+        /// To which of the request's targets.
+        offer: usize,
+        /// The classes.
+        classes: Vec<Class>,
+    },
     /// Reserve money.
     Reserve {
         /// Which try.
         attempt: u32,
+        /// Of which of the request's targets.
+        offer: usize,
         /// The most that it may cost.
         amount: Pico,
         /// What earlier tries have reserved or cost.
@@ -246,6 +291,8 @@ pub enum Action {
     StartCloud {
         /// Which try.
         attempt: u32,
+        /// To which of the request's targets.
+        offer: usize,
     },
     /// Stop it.
     CancelCloud {
@@ -268,7 +315,7 @@ pub enum Action {
         /// The text.
         text: String,
     },
-    /// What is shown is void: the other side answers from the beginning.
+    /// What is shown is void: another answers from the beginning.
     Replaced,
     /// The end. Only settlements come after it.
     Finish(Box<Outcome>),
@@ -285,6 +332,10 @@ pub struct Outcome {
     pub wanted: Option<Reason>,
     /// The budget that had no room, where one had none.
     pub over: Option<Scope>,
+    /// Which of the request's targets has answered, was asked last, or would have been asked.
+    pub target: Option<usize>,
+    /// What became of each of them.
+    pub fates: Vec<Fate>,
     /// The answer's text: what is shown.
     pub text: String,
     /// Its tool calls. They are run once, now.
@@ -316,6 +367,8 @@ impl Outcome {
             reason,
             wanted: None,
             over: None,
+            target: None,
+            fates: Vec::new(),
             text: String::new(),
             calls: Vec::new(),
             confidence: None,

@@ -1,5 +1,9 @@
 //! Requests step by step, and in any order.
 
+mod any_order;
+mod judging;
+mod targets;
+
 use super::*;
 use crate::policy::{Handoff, Policy};
 use crate::score::{Calibrator, Combiner, FEATURES, Key, Section};
@@ -28,19 +32,33 @@ fn section() -> Section {
     }
 }
 
-fn request() -> Request {
-    Request {
-        target: Some("t".to_owned()),
-        named: false,
+fn offer(target: &str) -> Offer {
+    Offer {
+        target: target.to_owned(),
         reachable: true,
         consent: Verdict::Granted,
+        accuracy: None,
+        seconds: 1.0,
+        worst_case: Pico(1000),
+    }
+}
+
+fn request() -> Request {
+    Request {
+        offers: vec![offer("t")],
+        named: false,
         local_able: true,
         local_tools: false,
         streamed: true,
         prompt_confidence: None,
-        cloud_accuracy: None,
-        cloud_seconds: 1.0,
-        worst_case: Pico(1000),
+    }
+}
+
+/// A request whose one target is like this.
+fn of(offer: Offer) -> Request {
+    Request {
+        offers: vec![offer],
+        ..request()
     }
 }
 
@@ -146,13 +164,14 @@ fn doubtful_beginning_is_never_seen_and_the_target_is_paid() {
         asked,
         [Action::Reserve {
             attempt: 0,
+            offer: 0,
             amount: Pico(1000),
             so_far: Pico::ZERO
         }]
     );
     assert_eq!(
         machine.on(4, Event::Reserved { attempt: 0 }),
-        [Action::StartCloud { attempt: 0 }]
+        [Action::StartCloud { attempt: 0, offer: 0 }]
     );
     assert_eq!(machine.on(5, token(0, "d", SURE)), []);
     assert_eq!(
@@ -197,6 +216,7 @@ fn target_that_fails_is_asked_again_and_then_the_local_answer_is_shown() {
     );
     let again = Action::Reserve {
         attempt: 1,
+        offer: 0,
         amount: Pico(1000),
         so_far: Pico::ZERO,
     };
@@ -351,11 +371,13 @@ fn target_that_is_named_is_asked_however_sure_anybody_is_and_only_what_prevents_
                 named: true,
                 local_able,
                 prompt_confidence: Some(1.0),
-                consent: match denied {
-                    true => Verdict::Denied(Class::Text),
-                    false => Verdict::Granted,
-                },
-                ..request()
+                ..of(Offer {
+                    consent: match denied {
+                        true => Verdict::Denied(Class::Text),
+                        false => Verdict::Granted,
+                    },
+                    ..offer("t")
+                })
             };
             let policy = Policy { handoff, ..policy() };
             let mut machine = Machine::new(request, &policy, Some(section()));
@@ -390,25 +412,25 @@ fn what_prevents_a_handoff_is_the_reason_and_nothing_waits() {
         (
             policy(),
             Request {
-                target: None,
+                offers: Vec::new(),
                 ..request()
             },
             Reason::NoTarget,
         ),
         (
             policy(),
-            Request {
+            of(Offer {
                 reachable: false,
-                ..request()
-            },
+                ..offer("t")
+            }),
             Reason::Offline,
         ),
         (
             policy(),
-            Request {
+            of(Offer {
                 consent: Verdict::Denied(Class::Text),
-                ..request()
-            },
+                ..offer("t")
+            }),
             Reason::DeniedByPolicy,
         ),
         (
@@ -453,22 +475,29 @@ fn what_prevents_a_handoff_is_the_reason_and_nothing_waits() {
 
 #[test]
 fn person_or_budget_that_says_no_keeps_the_answer_here() {
-    let ask = Request {
+    let ask = of(Offer {
         consent: Verdict::Ask(vec![Class::Text]),
-        ..request()
-    };
-    let mut machine = Machine::new(ask, &policy(), Some(section()));
-    machine.on(0, Event::Start);
-    machine.on(1, token(0, "a", DOUBTFUL));
-    assert_eq!(
-        machine.on(2, Event::LocalEnd { run: 0, valid: true }),
-        [Action::AskConsent(vec![Class::Text])]
-    );
-    let end = machine.on(3, Event::Consent(false));
-    assert_eq!(
-        (end[0].clone(), outcome(&end).reason),
-        (show("a"), Reason::DeniedByPerson)
-    );
+        ..offer("t")
+    });
+    let said = [
+        (Event::Consent(false), Reason::DeniedByPerson, Some(false)),
+        (Event::NobodyToAsk, Reason::NobodyToAsk, None),
+    ];
+    for (event, reason, consented) in said {
+        let mut machine = Machine::new(ask.clone(), &policy(), Some(section()));
+        machine.on(0, Event::Start);
+        machine.on(1, token(0, "a", DOUBTFUL));
+        assert_eq!(
+            machine.on(2, Event::LocalEnd { run: 0, valid: true }),
+            [Action::AskConsent {
+                offer: 0,
+                classes: vec![Class::Text]
+            }]
+        );
+        let end = machine.on(3, event);
+        assert_eq!((end[0].clone(), outcome(&end).reason), (show("a"), reason));
+        assert_eq!(outcome(&end).fates[0].consented, consented, "nobody has said anything");
+    }
 
     let mut machine = Machine::new(request(), &policy(), Some(section()));
     machine.on(0, Event::Start);
@@ -539,7 +568,7 @@ fn hedge_takes_the_first_good_answer() {
         machine.on(4, Event::Reserved { attempt: 0 })
     };
     let mut machine = Machine::new(request(), &hedging, Some(section()));
-    assert_eq!(begin(&mut machine), [Action::StartCloud { attempt: 0 }]);
+    assert_eq!(begin(&mut machine), [Action::StartCloud { attempt: 0, offer: 0 }]);
     let end = machine.on(5, Event::LocalEnd { run: 0, valid: true });
     let cancel = [
         Action::CancelCloud {
@@ -636,161 +665,5 @@ fn decide_compares_gain_and_price() {
         ),
     ] {
         assert_eq!(decide(confidence, routing, &worth), wish, "{confidence:?} {worth:?}");
-    }
-}
-
-/// What a machine was told to do, and whether that makes sense.
-#[derive(Default)]
-struct World {
-    visible: String,
-    run: Option<u32>,
-    local: String,
-    cloud: String,
-    sent: Vec<u32>,
-    sending: Option<u32>,
-    reserving: Vec<u32>,
-    reserved: Vec<u32>,
-    settled: Vec<u32>,
-    asked: bool,
-    consented: bool,
-    broke: bool,
-    finished: Option<Outcome>,
-}
-
-impl World {
-    fn take(&mut self, actions: Vec<Action>, request: &Request) {
-        for action in actions {
-            assert!(
-                self.finished.is_none() || matches!(action, Action::Settle { .. }),
-                "{action:?} after the end"
-            );
-            match action {
-                Action::StartLocal { run } => {
-                    assert!(self.run.is_none());
-                    self.run = Some(run);
-                    self.local.clear();
-                }
-                Action::CancelLocal { run } => assert_eq!(self.run.take(), Some(run)),
-                Action::AskConsent(_) => self.asked = true,
-                Action::Reserve { attempt, .. } => self.reserving.push(attempt),
-                Action::StartCloud { attempt } => {
-                    assert!(self.reserved.contains(&attempt) && !self.sent.contains(&attempt));
-                    assert!(
-                        self.consented || request.consent == Verdict::Granted,
-                        "sent without consent"
-                    );
-                    assert!(self.sending.is_none());
-                    self.sending = Some(attempt);
-                    self.sent.push(attempt);
-                }
-                Action::CancelCloud { attempt, .. } => assert_eq!(self.sending.take(), Some(attempt)),
-                Action::Settle { attempt, .. } => {
-                    assert!(
-                        self.reserved.contains(&attempt) && !self.settled.contains(&attempt),
-                        "settled twice"
-                    );
-                    self.settled.push(attempt);
-                }
-                Action::Show { text, .. } => self.visible.push_str(&text),
-                Action::Replaced => {
-                    assert!(self.broke && !self.visible.is_empty(), "taken back without a failure");
-                    self.visible.clear();
-                }
-                Action::Finish(outcome) => {
-                    if outcome.reason != Reason::Cancelled {
-                        let said = match outcome.answered_by {
-                            Some(Side::Local) => self.local.clone(),
-                            Some(Side::Cloud) => self.cloud.clone(),
-                            None => self.visible.clone(),
-                        };
-                        assert_eq!(outcome.text, said, "lost or doubled");
-                    }
-                    assert_eq!(outcome.text, self.visible, "shown is not what there is");
-                    assert_eq!((self.run, self.sending), (None, None), "something still runs");
-                    assert!(outcome.attempts as usize == self.sent.len() && self.sent.len() <= 2);
-                    self.finished = Some(*outcome);
-                }
-            }
-        }
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(20000) })]
-
-    #[test]
-    fn no_text_is_lost_or_doubled_and_money_settled_once_in_any_order(
-        steps in prop::collection::vec((0u8..20, 0u64..6000, any::<u8>()), 0..60),
-        always in any::<bool>(), hedge in any::<bool>(), ask in any::<bool>(), streamed in any::<bool>(),
-        able in prop::bool::weighted(0.9), calibrated in prop::bool::weighted(0.8),
-    ) {
-        let mut policy = policy();
-        policy.routing.hedge = hedge;
-        policy.routing.hedge_range = [0.2, 0.95];
-        policy.handoff = if always { Handoff::Always } else { Handoff::Auto };
-        let consent = if ask { Verdict::Ask(vec![Class::Text]) } else { Verdict::Granted };
-        let request = Request { consent, streamed, local_able: able, ..request() };
-        let mut machine = Machine::new(request.clone(), &policy, calibrated.then(section));
-        let mut world = World::default();
-        let mut now = 0;
-        world.take(machine.on(0, Event::Start), &request);
-        // What is left at the end is driven to it.
-        let drive = (0..40).flat_map(|_| [(3, 0, 0), (8, 1, 0), (11, 2, 0), (5, 0, 0)]);
-        for (kind, wait, byte) in steps.into_iter().chain(drive) {
-            now += wait;
-            let text = char::from(b'a' + byte % 26).to_string();
-            let (run, attempt) = (world.run, world.sending);
-            let event = match (kind, run, attempt) {
-                (0..=2 | 12 | 13, Some(run), _) => {
-                    world.local.push_str(&text);
-                    token(run, &text, -f64::from(byte % 8))
-                }
-                (3, Some(run), _) => { world.run = None; Event::LocalEnd { run, valid: byte % 4 > 0 } }
-                (4, Some(run), _) => { (world.run, world.broke) = (None, true); Event::LocalFailed { run } }
-                (5, ..) if world.asked => {
-                    world.asked = false;
-                    world.consented = byte % 2 > 0;
-                    Event::Consent(world.consented)
-                }
-                (6, _, Some(attempt)) | (14 | 15, _, Some(attempt)) => { world.cloud.push_str(&text); cloud_text(attempt, &text) }
-                (7, _, Some(attempt)) => {
-                    world.sending = None;
-                    let valid = byte % 4 > 0;
-                    world.broke |= !valid;
-                    let cost = (byte % 3 > 0).then_some(Pico(25));
-                    Event::CloudEnd { attempt, valid, cost }
-                }
-                (8, _, Some(attempt)) => {
-                    (world.sending, world.broke) = (None, true);
-                    let billed = if byte % 2 > 0 { Billed::Nothing } else { Billed::Unknown };
-                    Event::CloudFailed { attempt, again_ms: (byte % 3 > 0).then_some(u64::from(byte % 64)), billed }
-                }
-                (9..=11 | 16, ..) if !world.reserving.is_empty() => {
-                    let attempt = world.reserving.remove(usize::from(byte) % world.reserving.len());
-                    if byte % 5 == 4 {
-                        Event::NotReserved { attempt, scope: Some(Scope::Day) }
-                    } else {
-                        world.reserved.push(attempt);
-                        Event::Reserved { attempt }
-                    }
-                }
-                // Late news of what is gone.
-                (17, ..) => token(run.map_or(7, |run| run + 1), "?", SURE),
-                (18, ..) => cloud_text(attempt.map_or(9, |attempt| attempt + 1), "?"),
-                (19, ..) if byte < 20 => Event::Cancel,
-                _ => {
-                    // A deadline may break the target off.
-                    world.broke = true;
-                    Event::Tick
-                }
-            };
-            let actions = machine.on(now, event);
-            world.take(actions, &request);
-        }
-        let outcome = world.finished.as_ref();
-        prop_assert!(outcome.is_some(), "no end");
-        world.settled.sort_unstable();
-        world.reserved.sort_unstable();
-        prop_assert_eq!(&world.settled, &world.reserved, "each reservation is settled");
     }
 }

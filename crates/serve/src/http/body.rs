@@ -47,6 +47,11 @@ pub(super) fn error(form: Form, error: &ApiError) -> Response {
     if let Some(after) = error.retry_after {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs().clamp(1, 120)));
     }
+    if let Some(should_retry) = error.should_retry {
+        // The official clients of OpenAI and Anthropic go by it, and otherwise repeat what has a status of 500 or more.
+        let word = if should_retry { "true" } else { "false" };
+        headers.insert("x-should-retry", HeaderValue::from_static(word));
+    }
     if error.kind == Kind::Unauthorized {
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }

@@ -171,11 +171,12 @@ pub(super) async fn decisions(State(app): Shared, Extension(tenant): Extension<T
     let result: Result<Value, ApiError> = async {
         let request = body::read(&app, body, decisions::request).await?;
         let active = app.begin()?;
+        let kept = app.keeps(&request.model);
         let lease = app.models.acquire(app.here(&request.model)).await?;
         let gone = Gone(CancelToken::new());
         let cancel = gone.0.clone();
         let work = tokio::task::spawn_blocking(move || {
-            let _active = active;
+            let (_active, _kept) = (active, kept);
             let model = lease.model();
             let decided = decide(&model.scheduler, &request, model.decisions()?, tenant.0, cancel)?;
             Ok(decisions::answer(&request, &model.name, &decided))

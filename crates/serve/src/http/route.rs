@@ -5,11 +5,11 @@ use super::App;
 use crate::models::Does;
 use crate::protocol::openai::ModelCard;
 use crate::protocol::{ApiError, Fields, Frame, Job, Kind};
-use crate::routed::{CONSENT, Routed};
+use crate::routed::{CONSENT, CONSENT_TO, Routed};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use cactus_router::hybrid::redact::Class;
 use cactus_router::hybrid::route::{Outcome, Reason, Side};
-use cactus_router::{Answered, outgoing, word};
+use cactus_router::{Answered, Kept, outgoing, word};
 use serde_json::{Map, Value, json};
 
 /// The model on this machine, and nothing else.
@@ -45,6 +45,7 @@ pub(super) struct Hints {
     pub(super) session: String,
     pub(super) user: String,
     pub(super) consent: Vec<Class>,
+    pub(super) consent_to: Vec<String>,
 }
 
 /// The words of a header, which commas separate.
@@ -104,6 +105,7 @@ impl Hints {
             },
             user,
             consent,
+            consent_to: words(headers, CONSENT_TO).map(str::to_owned).collect(),
             replaceable: words(headers, EVENTS).next().is_some(),
         })
     }
@@ -142,6 +144,13 @@ impl App {
             param: Some("model".to_owned()),
             ..ApiError::new(Kind::NotFound, message).with_code("model_not_found")
         })
+    }
+
+    /// Takes note of a request to whoever the policy says, where it is of a kind that no target can be asked. It is recorded when what
+    /// this gives is dropped.
+    pub(super) fn keeps(&self, name: &str) -> Option<Kept> {
+        let router = self.options.router.as_ref()?;
+        (name == AUTO && self.models.index(name).is_err()).then(|| router.keep_here(&[]))
     }
 
     /// The name of the model on this machine that a name means, where nothing but it can be meant.

@@ -59,6 +59,7 @@ pub(super) async fn start(
                 session: hints.session,
                 user: hints.user,
                 consent: hints.consent,
+                consent_to: hints.consent_to,
                 replaceable: hints.replaceable,
                 salt: tenant.0,
                 format_field,

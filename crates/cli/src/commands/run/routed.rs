@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use cactus_engine::chat::{ChatRequest, Message};
 use cactus_engine::scheduler::SchedulerLimits;
 use cactus_engine::{GenerateOptions, Model, Scheduler};
-use cactus_protocol::{End, Event as Said, Job, KeepAlive, Prompt, Reason as Ended, Spec};
+use cactus_protocol::{End, Event as Said, Job, KeepAlive, Prompt, Reason as Ended, Spec, Usage};
 use cactus_router::hybrid::route::{Outcome, Reason, Side};
 use cactus_router::setup::Setup;
 use cactus_router::{Answered, Ask, Event, Kept, Local, Question, Router};
@@ -36,6 +36,17 @@ pub(super) struct Reply {
     pub(super) message: Message,
     pub(super) answered: Answered,
     pub(super) end: Option<End>,
+    /// Tokens by the count of who answered.
+    pub(super) usage: Usage,
+}
+
+/// What came of asking a person.
+enum Word {
+    Said(bool),
+    /// Nobody is there.
+    Nobody,
+    /// Ctrl-C.
+    Stop,
 }
 
 impl Routed {
@@ -104,25 +115,33 @@ impl Routed {
             ..Ask::new(Some(self.local.clone()), job)
         };
         let mut running = self.router.start(ask)?;
+        // Whoever reads a file or a pipe cannot be told what of it is void.
+        running.set_replaceable(std::io::stdout().is_terminal());
         let canceller = running.canceller();
         let mut shown = Shown::new(quiet);
-        let mut ended = None;
+        let (mut ended, mut usage) = (None, Usage::default());
         let answered = interrupt.while_stopping(
             move || canceller.cancel(),
             || -> Result<Answered> {
                 loop {
-                    match running.next() {
+                    let event = running.next();
+                    if let Some(Event::Said(said)) = &event {
+                        usage.add(0, 1, said);
+                    }
+                    match event {
                         Some(Event::Said(Said::Delta(delta))) => shown.add(std::iter::once(delta))?,
                         Some(Event::Said(Said::End(end))) => ended = Some(end),
                         Some(Event::Replaced) => {
                             shown.end()?;
                             shown = Shown::new(quiet);
-                            output::note("(that answer failed; the other side answers from the beginning)");
+                            usage = Usage::default();
+                            output::note("(what is above is void; another answers from the beginning)");
                         }
                         Some(Event::Consent(question)) => {
                             match interrupt.while_asking(|| self.may_leave(&question))? {
-                                Some(yes) => running.consent(yes),
-                                None => running.cancel(),
+                                Word::Said(yes) => running.consent(yes),
+                                Word::Nobody => running.nobody_to_ask(),
+                                Word::Stop => running.cancel(),
                             }
                         }
                         Some(Event::Said(_) | Event::Source { .. }) => {}
@@ -148,11 +167,12 @@ impl Routed {
             message: shown.message,
             answered,
             end: ended,
+            usage,
         })
     }
 
-    /// Asks the person at the terminal; `None` where the answer is Ctrl-C.
-    fn may_leave(&mut self, question: &Question) -> Result<Option<bool>> {
+    /// Asks the person at the terminal.
+    fn may_leave(&mut self, question: &Question) -> Result<Word> {
         let classes: Vec<&str> = question.classes.iter().map(|class| class.name()).collect();
         let classes = classes.join(", ");
         if !std::io::stdin().is_terminal() {
@@ -163,7 +183,7 @@ impl Routed {
                     classes.replace(' ', "")
                 ));
             }
-            return Ok(Some(false));
+            return Ok(Word::Nobody);
         }
         let Question { target, host, most, .. } = question;
         let prompt = format!("Send this conversation ({classes}) to {target} at {host}, for at most {most}? [y/N] ");
@@ -172,9 +192,12 @@ impl Routed {
         let editor = rustyline::Editor::<(), DefaultHistory>::with_history(config, DefaultHistory::new());
         let mut editor = editor.context("cannot read from the terminal")?;
         match editor.readline(&prompt) {
-            Ok(line) => Ok(Some(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))),
-            Err(ReadlineError::Interrupted) => Ok(None),
-            Err(ReadlineError::Eof) => Ok(Some(false)),
+            Ok(line) => Ok(Word::Said(matches!(
+                line.trim().to_ascii_lowercase().as_str(),
+                "y" | "yes"
+            ))),
+            Err(ReadlineError::Interrupted) => Ok(Word::Stop),
+            Err(ReadlineError::Eof) => Ok(Word::Said(false)),
             Err(e) => Err(e).context("cannot read from the terminal"),
         }
     }
@@ -207,7 +230,12 @@ fn cost(outcome: &Outcome) -> String {
 
 /// What JSON says of a routed answer.
 pub(super) fn json(reply: &Reply) -> Value {
-    let Reply { message, answered, end } = reply;
+    let Reply {
+        message,
+        answered,
+        end,
+        usage,
+    } = reply;
     let outcome = &answered.outcome;
     let mut fields = super::show::parts(message);
     let reason = end.as_ref().map(|end| match &end.reason {
@@ -222,6 +250,8 @@ pub(super) fn json(reply: &Reply) -> Value {
     }
     let Value::Object(rest) = json!({
         "finish_reason": reason.unwrap_or("cancelled"),
+        "prefill_tokens": usage.prompt_tokens,
+        "cached_tokens": usage.cached_tokens,
         "decode_tokens": end.as_ref().map(|end| end.completion_tokens),
         "time_to_first_token_ms": outcome.first_ms,
         "total_time_ms": outcome.total_ms,

@@ -1,0 +1,351 @@
+//! The target's side of a request: its tries, from the money that each reserves to the bill that each is settled with.
+
+use crate::bill;
+use crate::outgoing::{self, Outgoing, Sealed};
+use crate::remote::{self, Heard, Sending, Try};
+use crate::router::{Ask, Remote, Router, unix_seconds};
+use cactus_cloud::{ErrorKind, Key, Reason, Retry, RetryRules, Usage, codec};
+use cactus_hybrid::budget::{Ask as Amount, Reservation};
+use cactus_hybrid::money::Pico;
+use cactus_hybrid::record::Claim;
+use cactus_hybrid::redact::{Gate, Redactor};
+use cactus_hybrid::route::{Billed, Event as Input};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A try that was sent.
+#[derive(Debug)]
+struct Current {
+    attempt: u32,
+    /// The target's name.
+    target: String,
+    begun: Instant,
+    /// The most that it may answer.
+    most_tokens: u32,
+    /// The key that it was sent with.
+    key: Option<Key>,
+    /// Stops it when it is dropped; not there where nothing was sent.
+    running: Option<Try>,
+}
+
+/// The tries of a request.
+#[derive(Debug)]
+pub(crate) struct Tries {
+    router: Arc<Router>,
+    /// Replaces what may not leave, and puts it back into what comes.
+    pub(crate) redactor: Redactor,
+    sealed: Option<Sealed>,
+    /// The one under way.
+    current: Option<Current>,
+    /// Tries of the same target before the one under way.
+    before: u32,
+    reservations: BTreeMap<u32, Reservation>,
+    /// What a target claims beyond the most that was expected.
+    pub(crate) claim: Option<Claim>,
+    /// What the target has counted.
+    pub(crate) usage: Usage,
+    /// Why the answer ended, where it did.
+    pub(crate) end: Option<Reason>,
+    /// What went wrong last, and with which target.
+    pub(crate) error: Option<String>,
+    /// Whether asking again can help then.
+    pub(crate) retry: Retry,
+}
+
+impl Tries {
+    pub(crate) fn new(router: Arc<Router>, redactor: Redactor) -> Tries {
+        Tries {
+            router,
+            redactor,
+            sealed: None,
+            current: None,
+            before: 0,
+            reservations: BTreeMap::new(),
+            claim: None,
+            usage: Usage::default(),
+            end: None,
+            error: None,
+            retry: Retry::Never,
+        }
+    }
+
+    /// Reserves what a try may cost, and what the machine is to be told of it.
+    pub(crate) fn reserve(
+        &mut self,
+        attempt: u32,
+        amount: Pico,
+        so_far: Pico,
+        ask: &Ask,
+        notes: &mut Vec<String>,
+    ) -> Input {
+        let amount = Amount {
+            amount,
+            request_so_far: so_far,
+            session: &ask.session,
+            user: &ask.user,
+        };
+        let caps = &self.router.policy.caps;
+        let reserved = self.router.journal().reserve(&amount, caps, unix_seconds());
+        match reserved {
+            Ok(reservation) => {
+                self.reservations.insert(attempt, reservation);
+                Input::Reserved { attempt }
+            }
+            Err(error) => {
+                notes.push(error.to_string());
+                let scope = match &error {
+                    cactus_hybrid::Error::OverCap(over) => Some(over.scope),
+                    _ => None,
+                };
+                Input::NotReserved { attempt, scope }
+            }
+        }
+    }
+
+    /// Sends the request to a target, redacted, which may answer at most so many tokens. `hear` gets what comes of it.
+    ///
+    /// # Errors
+    /// What failed before anything was sent.
+    pub(crate) fn send(
+        &mut self,
+        attempt: u32,
+        target: &str,
+        outgoing: &Outgoing,
+        most_tokens: u32,
+        hear: impl Fn(Heard) + Send + 'static,
+    ) -> Result<(), Heard> {
+        let again = self.current.as_ref().is_some_and(|current| current.target == target);
+        self.before = if again { self.before + 1 } else { 0 };
+        (self.usage, self.end) = (Usage::default(), None);
+        self.current = Some(Current {
+            attempt,
+            target: target.to_owned(),
+            begun: Instant::now(),
+            most_tokens,
+            key: None,
+            running: None,
+        });
+        let running = self.begin(target, outgoing, most_tokens, hear)?;
+        if let Some(current) = &mut self.current {
+            current.running = Some(running);
+        }
+        Ok(())
+    }
+
+    fn begin(
+        &mut self,
+        target: &str,
+        outgoing: &Outgoing,
+        most_tokens: u32,
+        hear: impl Fn(Heard) + Send + 'static,
+    ) -> Result<Try, Heard> {
+        let Some(remote) = self.router.targets.get(target) else {
+            return Err(refused("there is no target for this request".to_owned()));
+        };
+        let sealed = match &self.sealed {
+            Some(sealed) => sealed,
+            None => {
+                // What the policy grants, and what a person has granted: the machine sends nothing without either.
+                let gate = Gate::for_classes(&outgoing.classes);
+                let sealed = outgoing::seal(outgoing.request.clone(), &gate, &mut self.redactor);
+                self.sealed.insert(sealed.map_err(|e| refused(e.to_string()))?)
+            }
+        };
+        let key = remote.key().map_err(refused)?;
+        if let Err(error) = remote.breaker().ask(self.router.now(), key.as_ref()) {
+            return Err(refused(error.to_string()));
+        }
+        if let Some(current) = &mut self.current {
+            current.key = key.clone();
+        }
+        let sending = Sending {
+            transport: &self.router.transport,
+            target: &remote.target,
+            key: key.as_ref(),
+            sealed: &sealed.limited(most_tokens),
+            redactor: self.redactor.clone(),
+            rules: RetryRules {
+                retries: self.router.policy.routing.retries,
+                ..RetryRules::default()
+            },
+            tries: self.before,
+        };
+        remote::send(sending, hear)
+    }
+
+    /// Whether a try is the one under way. What comes of others is old.
+    pub(crate) fn is_current(&self, attempt: u32) -> bool {
+        let current = self.current.as_ref();
+        current.is_some_and(|current| current.attempt == attempt && current.running.is_some())
+    }
+
+    fn remote(&self) -> Option<&Remote> {
+        self.router.targets.get(&self.current.as_ref()?.target)
+    }
+
+    /// What the machine is to be told of something that came of the try under way. `structured` answers have a form that they can miss.
+    pub(crate) fn heard(&mut self, attempt: u32, heard: Heard, structured: bool, notes: &mut Vec<String>) -> Input {
+        match heard {
+            // Reasoning is progress, and nothing to show yet.
+            Heard::Reasoning(_) => Input::CloudText {
+                attempt,
+                text: String::new(),
+            },
+            Heard::Text(text) => Input::CloudText { attempt, text },
+            Heard::Call(call) => Input::CloudCall { attempt, call },
+            Heard::End { reason, usage, valid } => {
+                self.usage = usage;
+                let cut = reason == Reason::Length && structured;
+                self.end = Some(reason);
+                let mut cost = None;
+                if let Some(current) = &self.current {
+                    let took = current.begun.elapsed().as_secs_f64();
+                    self.remote().into_iter().for_each(|remote| remote.took(took));
+                    cost = self.bill(attempt, notes);
+                }
+                let valid = valid && !cut;
+                if !valid {
+                    self.note_failure(
+                        "its answer does not have the form that was asked for",
+                        Retry::Soon,
+                        notes,
+                    );
+                }
+                Input::CloudEnd { attempt, valid, cost }
+            }
+            Heard::Failed {
+                kind,
+                mut message,
+                pause,
+                retry,
+                billed,
+            } => {
+                let (now, key) = (self.router.now(), self.key());
+                if let Some(remote) = self.remote() {
+                    let mut breaker = remote.breaker();
+                    breaker.failed(now, kind, key);
+                    if let (ErrorKind::Unauthorized | ErrorKind::Forbidden | ErrorKind::NoCredit, Err(rest)) =
+                        (kind, breaker.check(now, key))
+                    {
+                        message = format!("{message}; {rest}");
+                    }
+                }
+                self.note_failure(&message, retry, notes);
+                let again_ms = pause.map(|pause| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX));
+                Input::CloudFailed {
+                    attempt,
+                    again_ms,
+                    billed,
+                }
+            }
+        }
+    }
+
+    /// What the try under way costs, as far as the target's count of it is believed. A target that claims more than was reserved
+    /// rests.
+    fn bill(&mut self, attempt: u32, notes: &mut Vec<String>) -> Option<Pico> {
+        let router = Arc::clone(&self.router);
+        let current = self.current.as_ref()?;
+        let remote = router.targets.get(&current.target)?;
+        let reserved = self.reservations.get(&attempt).map_or(Pico::ZERO, |r| r.amount);
+        let (Some(claimed), Some(sealed)) = (remote.cost(&self.usage), &self.sealed) else {
+            remote.breaker().succeeded(router.now());
+            return None;
+        };
+        let sealed = sealed.limited(current.most_tokens);
+        let allowed = bill::Allowed {
+            money: reserved,
+            // It was sent, so it can be written down.
+            sent_bytes: codec::encode(&remote.target, sealed.request()).map_or(0, |wire| wire.body.len() as u64),
+            answer_tokens: u64::from(sealed.request().max_output_tokens),
+            context_tokens: remote.target.capabilities.context_tokens,
+        };
+        let verdict = bill::judge(&allowed, &self.usage, claimed);
+        if verdict == bill::Verdict::Within {
+            remote.breaker().succeeded(router.now());
+            return Some(claimed);
+        }
+        remote.breaker().overcharged(router.now());
+        let count = |n: Option<u64>| n.map_or("?".to_owned(), |n| n.to_string());
+        let what = format!(
+            "the target `{}` claims {claimed} for {} tokens sent and {} tokens of answer, and {reserved} was the most that was expected",
+            remote.target.name,
+            count(self.usage.input),
+            count(self.usage.output)
+        );
+        let believed = verdict == bill::Verdict::Above;
+        self.claim = Some(Claim {
+            amount: claimed,
+            believed,
+        });
+        if believed {
+            notes.push(format!("{what}: it is paid, and the target is left alone for a while"));
+            return Some(claimed);
+        }
+        notes.push(format!(
+            "FALSE BILL: {what}. That cannot be: {} bytes were sent, and {} tokens asked for. What was reserved is counted as spent, \
+             and the target is left alone for a while; look at its own account of what it charges",
+            allowed.sent_bytes, allowed.answer_tokens
+        ));
+        self.settle(attempt, Some(reserved), notes);
+        None
+    }
+
+    fn key(&self) -> Option<&Key> {
+        self.current.as_ref()?.key.as_ref()
+    }
+
+    fn note_failure(&mut self, message: &str, retry: Retry, notes: &mut Vec<String>) {
+        let target = self.current.as_ref().map_or("", |current| current.target.as_str());
+        let failed = format!("the target `{target}` failed: {message}");
+        notes.push(failed.clone());
+        self.error = Some(failed);
+        if retry != Retry::Never {
+            self.retry = retry;
+        }
+    }
+
+    /// Stops the try under way, because nothing came in time (`late`) or nobody waits for it.
+    pub(crate) fn stop(&mut self, late: bool, notes: &mut Vec<String>) {
+        if let Some(remote) = self.remote() {
+            match late {
+                true => remote
+                    .breaker()
+                    .failed(self.router.now(), ErrorKind::Timeout, self.key()),
+                false => remote.breaker().abandoned(),
+            }
+        }
+        if late {
+            self.note_failure("nothing came from it in time", Retry::Soon, notes);
+        }
+        self.let_go();
+    }
+
+    /// Settles what a try has reserved. Without a cost it stays spent as it is.
+    pub(crate) fn settle(&mut self, attempt: u32, cost: Option<Pico>, notes: &mut Vec<String>) {
+        if let (Some(cost), Some(reservation)) = (cost, self.reservations.remove(&attempt))
+            && let Err(error) = self.router.journal().settle(&reservation, cost, unix_seconds())
+        {
+            notes.push(error.to_string());
+        }
+    }
+
+    /// Lets go of the try under way, at the end of the request.
+    pub(crate) fn let_go(&mut self) {
+        if let Some(current) = &mut self.current {
+            current.running = None;
+        }
+    }
+}
+
+/// A try that came to nothing before anything left.
+pub(crate) fn refused(message: String) -> Heard {
+    Heard::Failed {
+        kind: ErrorKind::InvalidRequest,
+        message,
+        pause: None,
+        retry: Retry::Never,
+        billed: Billed::Nothing,
+    }
+}
