@@ -193,13 +193,12 @@ impl Routed {
             }
             Ok(Some(Event::Replaced)) if self.given => {
                 self.canceller.cancel();
-                let message = "who answered has failed, and what was given out of the answer is void; ask again, without `stream`, or read \
-                     `AnswerStream.events`";
-                Err(ApiError::new(Kind::Server, message).with_code("answer_replaced"))
+                Err(void())
             }
             Ok(Some(Event::Replaced)) => Ok(Came::Void),
             Ok(Some(Event::Consent(question))) => Ok(Came::Ask(question.to_json().to_string())),
             Ok(Some(Event::End(mut answered))) => match answered.failure.take() {
+                Some(_) if self.given && answered.outcome.reason != Reason::Cancelled => Err(void()),
                 Some(failure) => Err(api(failure)),
                 None => {
                     self.answered = Some(answered);
@@ -230,6 +229,13 @@ impl Routed {
     pub(crate) fn decision(&self) -> Option<Value> {
         self.answered.as_deref().map(decision)
     }
+}
+
+/// An answer that breaks off, for somebody who cannot be told that what was given out is void.
+fn void() -> ApiError {
+    let message = "who answered has failed, and what was given out of the answer is void; ask again, without `stream`, or read \
+                   `AnswerStream.events`";
+    ApiError::new(Kind::Server, message).with_code("answer_replaced")
 }
 
 /// What is told of a decision.

@@ -8,6 +8,7 @@ use cactus_hybrid::policy::Verdict;
 use cactus_hybrid::redact::{Class, Gate, Redactor};
 use cactus_hybrid::route::{Offer, Request};
 use cactus_protocol::{Prompt, Ready};
+use cactus_text::grammar::Grammar;
 use std::sync::Arc;
 
 /// What is known of a request.
@@ -80,7 +81,8 @@ impl Asked {
         };
         let local_able = prompt.as_ref().is_some_and(fits);
         let tokens = match (&prompt, chat) {
-            (Some(Prepared(ready)), _) => ready.request.prompt.len(),
+            // A schema is no part of the prompt here, and a target reads it as text.
+            (Some(Prepared(ready)), chat) => ready.request.prompt.len() + chat.map_or(0, schema_bytes),
             (None, Some(chat)) => most_tokens(chat),
             (None, None) => 0,
         };
@@ -197,5 +199,13 @@ fn most_tokens(chat: &ChatRequest) -> usize {
         .tools
         .iter()
         .map(|tool| tool.description.len() + tool.parameters.to_string().len());
-    messages + tools.sum::<usize>()
+    messages + tools.sum::<usize>() + schema_bytes(chat)
+}
+
+/// No less than the tokens of the schema that an answer has to follow.
+fn schema_bytes(chat: &ChatRequest) -> usize {
+    match &chat.format {
+        Some(Grammar::JsonSchema { schema, .. }) => schema.to_string().len(),
+        _ => 0,
+    }
 }

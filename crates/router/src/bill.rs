@@ -38,6 +38,11 @@ pub(crate) enum Verdict {
     Impossible,
 }
 
+/// Whether a count is one: a prompt has tokens, and so has an answer with text. What counts none has not counted.
+pub(crate) fn is_count(usage: &Usage, said_something: bool) -> bool {
+    usage.input != Some(0) && !(said_something && usage.output == Some(0))
+}
+
 /// Judges the claim of a target that it has counted `usage` and wants `claimed` for it.
 pub(crate) fn judge(allowed: &Allowed, usage: &Usage, claimed: Pico) -> Verdict {
     if claimed <= allowed.money {
@@ -109,6 +114,12 @@ mod tests {
         for (allowed, usage, claimed, want) in cases {
             assert_eq!(judge(&allowed, &usage, Pico(claimed)), want, "{usage:?} {claimed}");
         }
+    }
+
+    #[test]
+    fn nothing_is_no_count_of_something() {
+        assert!(is_count(&usage(3, 1), true) && is_count(&usage(3, 0), false) && is_count(&Usage::default(), true));
+        assert!(!is_count(&usage(0, 5), true) && !is_count(&usage(3, 0), true) && !is_count(&usage(0, 0), false));
     }
 
     proptest! {

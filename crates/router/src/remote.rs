@@ -130,7 +130,11 @@ fn listen(
     expected: &Expected,
     hear: &impl Fn(Heard),
 ) -> Result<Heard, cactus_cloud::Error> {
-    let mut text = Restorer::of_text();
+    // Values are put back as parts of JSON's strings where the answer is JSON.
+    let mut text = match expected.json {
+        true => Restorer::of_json(),
+        false => Restorer::of_text(),
+    };
     let mut reasoning = Restorer::of_text();
     let mut calls: HashMap<usize, (String, String, String)> = HashMap::new();
     let mut whole = String::new();

@@ -11,6 +11,7 @@ use crate::tries::{Tries, refused};
 use cactus_cloud::Retry;
 use cactus_engine::chat::Delta;
 use cactus_engine::scheduler;
+use cactus_hybrid::money::Pico;
 use cactus_hybrid::policy::set_cactus_option;
 use cactus_hybrid::record::{Circumstances, Record};
 use cactus_hybrid::redact::{Class, Redactor};
@@ -259,7 +260,7 @@ impl Running {
                     classes,
                     target: offer.target.clone(),
                     host: remote.target.base.authority().to_owned(),
-                    most: offer.worst_case.to_string(),
+                    most: self.most(offer.worst_case).to_string(),
                 };
                 self.asking = true;
                 self.ready.push_back(Event::Consent(question));
@@ -295,6 +296,13 @@ impl Running {
             }
             Action::Finish(outcome) => self.finish(*outcome),
         }
+    }
+
+    /// The most that asking a target may cost, with every try: what a person says yes to.
+    fn most(&self, one_try: Pico) -> Pico {
+        let policy = &self.router.policy;
+        let most = one_try.times(u64::from(policy.routing.retries) + 1);
+        policy.caps.request.map_or(most, |cap| most.min(cap))
     }
 
     /// Gives out something of a side's answer.

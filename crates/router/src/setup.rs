@@ -141,8 +141,14 @@ impl Setup<'_> {
             tools: true,
             accuracy: BTreeMap::new(),
         };
-        policy.targets.insert(model.to_owned(), target);
-        Ok(model.to_owned())
+        // A name that means somebody else already would stand for the wrong one in the record.
+        let taken = matches!(model, "local" | "auto") || policy.targets.contains_key(model);
+        let name = match taken {
+            true => format!("{}#{model}", parsed.authority()),
+            false => model.to_owned(),
+        };
+        policy.targets.insert(name.clone(), target);
+        Ok(name)
     }
 }
 

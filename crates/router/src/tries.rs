@@ -25,6 +25,8 @@ struct Current {
     most_tokens: u32,
     /// The key that it was sent with.
     key: Option<Key>,
+    /// Whether anything of an answer has come.
+    said: bool,
     /// Stops it when it is dropped; not there where nothing was sent.
     running: Option<Try>,
 }
@@ -124,6 +126,7 @@ impl Tries {
             begun: Instant::now(),
             most_tokens,
             key: None,
+            said: false,
             running: None,
         });
         let running = self.begin(target, outgoing, most_tokens, hear)?;
@@ -186,6 +189,9 @@ impl Tries {
 
     /// What the machine is to be told of something that came of the try under way. `structured` answers have a form that they can miss.
     pub(crate) fn heard(&mut self, attempt: u32, heard: Heard, structured: bool, notes: &mut Vec<String>) -> Input {
+        if let (Heard::Text(_) | Heard::Reasoning(_) | Heard::Call(_), Some(current)) = (&heard, &mut self.current) {
+            current.said = true;
+        }
         match heard {
             // Reasoning is progress, and nothing to show yet.
             Heard::Reasoning(_) => Input::CloudText {
@@ -253,6 +259,14 @@ impl Tries {
             remote.breaker().succeeded(router.now());
             return None;
         };
+        if !bill::is_count(&self.usage, current.said) {
+            remote.breaker().succeeded(router.now());
+            notes.push(format!(
+                "the target `{}` has counted no tokens; what was reserved is counted as spent",
+                remote.target.name
+            ));
+            return None;
+        }
         let sealed = sealed.limited(current.most_tokens);
         let allowed = bill::Allowed {
             money: reserved,

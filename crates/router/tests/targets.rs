@@ -11,6 +11,7 @@ use cactus_router::cloud::{Base, Protocol, Retry, Target};
 use cactus_router::setup::Configured;
 use cactus_router::{Answered, Ask, Error, Event, Keys, Router};
 use cactus_testkit::http::{EVENTS, Server, chat_stream, json_answer};
+use cactus_text::grammar::{Grammar, Spacing};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -101,9 +102,13 @@ fn last(router: &Router) -> Record {
 
 /// An answer whose tokens the target counts so.
 fn counted(usage: &Value) -> Vec<u8> {
+    counted_of("far", usage)
+}
+
+fn counted_of(text: &str, usage: &Value) -> Vec<u8> {
     let choice = |delta: Value, end: Value| json!({"choices": [{"index": 0, "delta": delta, "finish_reason": end}]});
     let said = [
-        choice(json!({"content": "far"}), Value::Null),
+        choice(json!({"content": text}), Value::Null),
         choice(json!({}), json!("stop")),
         json!({"choices": [], "usage": usage}),
     ];
@@ -257,6 +262,40 @@ fn honest_bills_leave_no_trace_and_the_targets_count_is_the_usage() {
         assert_eq!((answered.notes.as_slice(), last(&router).claim), ([].as_slice(), None));
         assert_eq!(spent(&router), Pico(number * 29 * TOKEN));
     }
+}
+
+#[test]
+fn schema_is_reserved_for_and_values_come_back_as_parts_of_its_strings() {
+    let usage = json!({"prompt_tokens": 2900, "completion_tokens": 9});
+    let server = Server::of(vec![counted_of(r#"{"p": "[KEY_1]"}"#, &usage)]);
+    let folder = tempfile::tempdir().unwrap();
+    let router = router(folder.path(), server.port());
+    let mut ask = ask(r"password: C:\q1234x");
+    if let [Prompt::Chat(chat)] = ask.job.prompts.as_mut_slice() {
+        chat.format = Some(Grammar::JsonSchema {
+            schema: json!({"type": "object", "properties": {"p": {"type": "string"}}, "description": "x".repeat(4000)}),
+            spacing: Spacing::default(),
+        });
+    }
+    let (answered, _) = run(&router, ask);
+    let said: Value = serde_json::from_str(&answered.outcome.text).unwrap();
+    assert_eq!(said, json!({"p": r"C:\q1234x"}), "{:?}", answered.notes);
+    assert_eq!((answered.notes.as_slice(), last(&router).claim), ([].as_slice(), None));
+    assert_eq!(spent(&router), Pico(2909 * TOKEN));
+}
+
+#[test]
+fn answer_without_a_count_costs_what_was_reserved() {
+    let server = Server::of(vec![counted(&json!({"prompt_tokens": 0, "completion_tokens": 0}))]);
+    let folder = tempfile::tempdir().unwrap();
+    let router = router(folder.path(), server.port());
+    let (answered, _) = run(&router, ask("hello"));
+    assert!(
+        answered.notes[0].contains("has counted no tokens"),
+        "{:?}",
+        answered.notes
+    );
+    assert!(spent(&router) > Pico(20 * TOKEN));
 }
 
 #[test]

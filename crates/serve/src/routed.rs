@@ -188,8 +188,7 @@ impl Routed {
                 Routing::Consent(_) => {}
                 Routing::Source { side, target, reason } => self.source = Some((side, target, reason)),
                 Routing::Replaced if self.given && !self.replaceable => {
-                    let message = "who answered has failed, and a part of the answer was sent already; ask again";
-                    return Err(ApiError::new(Kind::Server, message).with_code("answer_replaced"));
+                    return Err(void());
                 }
                 Routing::Replaced => {
                     self.pending.clear();
@@ -203,6 +202,9 @@ impl Routed {
                 Routing::Said(event) => self.pending.push_back(Given::Said(event)),
                 Routing::End(mut answered) => {
                     if let Some(failure) = answered.failure.take() {
+                        if self.given && !self.replaceable && answered.outcome.reason != Reason::Cancelled {
+                            return Err(void());
+                        }
                         let error = failed(failure, Some(answered.outcome.reason));
                         return Err(self.question.as_ref().map_or(error, consent_needed));
                     }
@@ -235,6 +237,12 @@ impl Routed {
     pub(crate) fn question(&self) -> Option<&Question> {
         self.question.as_ref()
     }
+}
+
+/// An answer that breaks off, for a client that cannot be told that what it has is void.
+fn void() -> ApiError {
+    let message = "who answered has failed, and a part of the answer was sent already; ask again";
+    ApiError::new(Kind::Server, message).with_code("answer_replaced")
 }
 
 /// Drives a request to its end, on a thread that may wait.

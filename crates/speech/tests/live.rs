@@ -220,7 +220,9 @@ fn whisper_and_silero_write_while_somebody_speaks() {
             _ => None,
         })
         .collect();
-    let text = finals.concat().to_lowercase();
+    // Phrases are cut where he pauses, and begin and end as sentences do.
+    let is_text = |c: char| c.is_alphabetic() || c == ' ';
+    let text: String = finals.concat().to_lowercase().chars().filter(|&c| is_text(c)).collect();
     for said in [
         "fellow americans",
         "ask not what your country can do for you",

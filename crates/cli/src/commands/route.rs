@@ -183,7 +183,7 @@ fn explain(number: usize) -> Result<()> {
         rows.push(("tries", record.attempts.to_string()));
         rows.push(("cost", cost(record)));
     }
-    rows.push(("cost at worst", record.worst_case.to_string()));
+    rows.push(("a try at worst", record.worst_case.to_string()));
     if !record.redactions.is_empty() {
         let each: Vec<String> = record
             .redactions
@@ -304,7 +304,7 @@ mod tests {
                 words += 1;
             }
         }
-        assert_eq!(words, 21);
+        assert_eq!(words, 22);
     }
 
     #[test]

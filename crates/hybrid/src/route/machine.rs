@@ -459,10 +459,22 @@ impl Machine {
         if self.winner == Some(Side::Local) {
             self.winner = None;
         }
+        if matches!(self.shown, Some((Voice::Local, bytes)) if bytes > 0) && !self.replaceable {
+            return self.end_in(Reason::LocalFailed);
+        }
         match self.cloud {
             Cloud::Asking | Cloud::Reserving | Cloud::Running { .. } | Cloud::Pausing { .. } => {}
             _ => self.want(Reason::LocalFailed),
         }
+    }
+
+    /// Ends without an answer: who has said what is shown has failed, and it cannot be taken back.
+    fn end_in(&mut self, reason: Reason) {
+        self.stop_local();
+        self.stop_cloud(reason);
+        self.winner = None;
+        self.reason = reason;
+        self.finish();
     }
 
     fn finish(&mut self) {

@@ -116,7 +116,7 @@ impl Routed {
         };
         let mut running = self.router.start(ask)?;
         // Whoever reads a file or a pipe cannot be told what of it is void.
-        running.set_replaceable(std::io::stdout().is_terminal());
+        running.set_replaceable(quiet || std::io::stdout().is_terminal());
         let canceller = running.canceller();
         let mut shown = Shown::new(quiet);
         let (mut ended, mut usage) = (None, Usage::default());

@@ -6,7 +6,7 @@
 
 use super::super::decide::prevented;
 use super::super::{Action, Billed, Reason, Side};
-use super::{Attempt, Cloud, Local, Machine, Said};
+use super::{Attempt, Cloud, Local, Machine, Said, Voice};
 use crate::budget::Scope;
 use crate::money::Pico;
 use crate::policy::Verdict;
@@ -231,6 +231,10 @@ impl Machine {
     fn pass(&mut self, reason: Reason) {
         if let Some(fate) = self.fates.get_mut(self.at) {
             fate.passed = Some(reason);
+        }
+        // What was shown has to stay, so nobody else can answer any more.
+        if matches!(self.shown, Some((Voice::Target(_), bytes)) if bytes > 0) && !self.replaceable {
+            return self.end_in(reason);
         }
         let others_may = matches!(reason, Reason::CloudFailed | Reason::OverCap);
         let Some(next) = self.open_from(self.at + 1).filter(|_| others_may) else {

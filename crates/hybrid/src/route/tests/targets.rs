@@ -93,6 +93,34 @@ fn what_a_target_that_fails_has_shown_is_replaced_and_its_calls_are_gone() {
 }
 
 #[test]
+fn nobody_else_is_asked_or_paid_once_something_is_shown_that_has_to_stay() {
+    let (mut machine, _) = asking(vec![offer("a"), offer("b")]);
+    machine.set_replaceable(false);
+    machine.on(1, Event::Reserved { attempt: 0 });
+    assert_eq!(machine.on(2, cloud_text(0, "half")), [show_cloud("half")]);
+    let end = machine.on(3, failed(0, Billed::Unknown));
+    assert!(
+        !end.iter()
+            .any(|action| matches!(action, Action::Reserve { .. } | Action::StartLocal { .. }))
+    );
+    let found = outcome(&end);
+    assert_eq!(
+        (found.answered_by, found.reason, found.attempts),
+        (None, Reason::CloudFailed, 1)
+    );
+    assert_eq!(found.text, "half");
+    // Before that, the next one may.
+    let (mut machine, _) = asking(vec![offer("a"), offer("b")]);
+    machine.set_replaceable(false);
+    machine.on(1, Event::Reserved { attempt: 0 });
+    let next = machine.on(3, failed(0, Billed::Unknown));
+    assert!(
+        next.iter().any(|action| matches!(action, Action::Reserve { .. })),
+        "{next:?}"
+    );
+}
+
+#[test]
 fn shown_text_of_targets_that_fail_is_replaced_once_by_the_answer_here_or_is_what_there_is() {
     for able in [true, false] {
         let request = Request {
