@@ -1,7 +1,7 @@
 //! Finds spans of each kind, from left to right. Each start looks ahead by a bounded number of bytes, or takes all that it has
 //! looked at, so that the work is linear.
 
-use super::{Kind, digits, identity, secrets};
+use super::{Kind, digits, identity, labels, secrets};
 
 /// A part of a text, by its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,18 +11,34 @@ pub(super) struct Span {
     pub(super) end: usize,
 }
 
-/// The spans of a text, in order and apart.
-pub(super) fn detect(text: &str) -> Vec<Span> {
+/// The spans of the wanted kinds in a text, in order and apart.
+pub(super) fn detect(text: &str, wanted: impl Fn(Kind) -> bool) -> Vec<Span> {
     let mut spans = Vec::new();
     let mut end = 0;
-    // Addresses first, as other kinds would find parts of them.
-    for email in emails(text) {
-        scan(text, end, email.start, &mut spans);
-        end = email.end;
-        spans.push(email);
+    // What is named a secret first, whole, as other kinds would find parts of it: those that matter where a secret does not.
+    for secret in labels::labeled(text).into_iter().filter(|span| wanted(span.kind)) {
+        unlabeled(text, end, secret.start, &mut spans);
+        end = secret.end;
+        spans.push(secret);
     }
-    scan(text, end, text.len(), &mut spans);
+    unlabeled(text, end, text.len(), &mut spans);
+    spans.retain(|span| wanted(span.kind));
     spans
+}
+
+/// Addresses before other kinds, which would find parts of them.
+fn unlabeled(text: &str, start: usize, end: usize, spans: &mut Vec<Span>) {
+    let mut at = start;
+    for email in emails(&text[start..end]) {
+        scan(text, at, start + email.start, spans);
+        at = start + email.end;
+        spans.push(Span {
+            start: start + email.start,
+            end: at,
+            ..email
+        });
+    }
+    scan(text, at, end, spans);
 }
 
 fn scan(text: &str, start: usize, end: usize, spans: &mut Vec<Span>) {
@@ -86,7 +102,7 @@ fn at_start(bytes: &[u8], at: usize, run: &mut secrets::Run) -> Option<(Kind, us
 }
 
 /// `[EMAIL_12]`: what [`super::Redactor`] writes, and nothing longer.
-fn placeholder(rest: &[u8]) -> Option<usize> {
+pub(super) fn placeholder(rest: &[u8]) -> Option<usize> {
     let inside = rest.get(1..)?;
     let letters = inside.iter().take(9).take_while(|b| b.is_ascii_uppercase()).count();
     let digits = inside.get(letters + 1..)?;

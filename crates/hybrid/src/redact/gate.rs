@@ -134,17 +134,10 @@ impl Gate {
         if let Some(part) = parts.iter().find(|part| !self.consented.contains(&part.class)) {
             return Err(Refused::NoConsent(part.class));
         }
-        redactor.learn(parts.iter().map(|part| &part.content))?;
+        redactor.learn(&parts)?;
         let mut outgoing = Vec::with_capacity(parts.len());
-        for Part { content, .. } in parts {
-            outgoing.push(match content {
-                Content::Text(text) => Content::Text(redactor.redact(&text)?),
-                Content::Json(mut value) => {
-                    redactor.redact_json(&mut value)?;
-                    Content::Json(value)
-                }
-                bytes @ Content::Bytes(_) => bytes,
-            });
+        for part in parts {
+            outgoing.push(redactor.redact_part(part)?);
         }
         Ok(Outgoing { parts: outgoing })
     }

@@ -1,7 +1,7 @@
 //! Values that were found somewhere, looked for everywhere: a password has a label once, and none where it is repeated.
 
-use super::Kind;
 use super::detect::Span;
+use super::{Kind, labels};
 use aho_corasick::{AhoCorasick, MatchKind};
 
 /// The values of a conversation.
@@ -13,7 +13,14 @@ pub(super) struct Known {
 
 impl Known {
     pub(super) fn of<'a>(values: impl Iterator<Item = (Kind, &'a str)>) -> Known {
-        let (kinds, values): (Vec<Kind>, Vec<&str>) = values.filter(|(kind, value)| stands_out(*kind, value)).unzip();
+        let forms = values.flat_map(|(kind, value)| {
+            let forms = match kind {
+                Kind::Key => labels::repeats(value),
+                _ => vec![value.to_owned()],
+            };
+            forms.into_iter().map(move |form| (kind, form))
+        });
+        let (kinds, values): (Vec<Kind>, Vec<String>) = forms.filter(|(kind, form)| stands_out(*kind, form)).unzip();
         // Building fails for more than 4 GiB of values; what has a form is found without it.
         let finder = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
@@ -55,6 +62,7 @@ impl Known {
 
 /// Whether a value is no word that a text has for other reasons, as `string` behind `password:` in the description of a tool.
 fn stands_out(kind: Kind, value: &str) -> bool {
+    let value = labels::core(value);
     let plain = value.chars().all(char::is_alphabetic) && !value.chars().skip(1).any(char::is_uppercase);
     let length = value.chars().count();
     match kind {

@@ -20,6 +20,7 @@ mod digits;
 mod gate;
 mod identity;
 mod known;
+mod labels;
 mod restore;
 mod secrets;
 #[cfg(test)]
@@ -187,8 +188,7 @@ impl Redactor {
     /// Scans what lies between matches again, as each placeholder ends a word, so that what became one is found, too.
     fn redact_into(&mut self, text: &str, redacted: &mut String, depth: usize) -> Result<(), Blocked> {
         const DEPTH: usize = 8;
-        let mut found = detect::detect(text);
-        found.retain(|span| self.rules.action(span.kind) != Action::Allow);
+        let mut found = detect::detect(text, |kind| self.rules.action(kind) != Action::Allow);
         self.known.add(text, &mut found);
         if found.is_empty() {
             redacted.push_str(text);
@@ -220,14 +220,10 @@ impl Redactor {
     ///
     /// # Errors
     /// As [`Redactor::redact`].
-    fn learn<'a>(&mut self, contents: impl Iterator<Item = &'a Content>) -> Result<(), Blocked> {
+    fn learn(&mut self, parts: &[Part]) -> Result<(), Blocked> {
         let replaced = self.replaced.clone();
-        for content in contents {
-            match content {
-                Content::Text(text) => drop(self.redact(text)?),
-                Content::Json(value) => self.redact_json(&mut value.clone())?,
-                Content::Bytes(_) => {}
-            }
+        for part in parts.iter().filter(|part| !matches!(part.content, Content::Bytes(_))) {
+            self.redact_part(part.clone())?;
         }
         self.replaced = replaced;
         let values = self.placeholders.keys().map(|(kind, value, _)| (*kind, value.as_str()));
@@ -241,17 +237,46 @@ impl Redactor {
     /// # Errors
     /// As [`Redactor::redact`].
     pub fn redact_json(&mut self, value: &mut Value) -> Result<(), Blocked> {
-        self.redact_under("", value)
+        self.redact_under(labels::Under::default(), value)
     }
 
-    /// What stands under a key of JSON, itself or in a list.
-    fn redact_under(&mut self, key: &str, value: &mut Value) -> Result<(), Blocked> {
+    /// The result of a tool. JSON is redacted as such, and changes its white space where anything was replaced.
+    ///
+    /// # Errors
+    /// As [`Redactor::redact`].
+    fn redact_result(&mut self, text: &str) -> Result<String, Blocked> {
+        if let Ok(value @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str(text) {
+            let mut redacted = value.clone();
+            self.redact_json(&mut redacted)?;
+            if redacted != value {
+                return Ok(redacted.to_string());
+            }
+        }
+        // A key that comes twice is in the text twice, and in the value once.
+        self.redact(text)
+    }
+
+    /// A part of a request.
+    fn redact_part(&mut self, Part { class, content }: Part) -> Result<Content, Blocked> {
+        Ok(match content {
+            Content::Text(text) if class == Class::ToolResult => Content::Text(self.redact_result(&text)?),
+            Content::Text(text) => Content::Text(self.redact(&text)?),
+            Content::Json(mut value) => {
+                self.redact_json(&mut value)?;
+                Content::Json(value)
+            }
+            bytes @ Content::Bytes(_) => bytes,
+        })
+    }
+
+    /// What stands under a key of JSON, itself, in a list or in an object.
+    fn redact_under(&mut self, under: labels::Under<'_>, value: &mut Value) -> Result<(), Blocked> {
         let plain = match &*value {
             Value::String(text) => Some((text.clone(), false)),
             Value::Number(number) => Some((number.to_string(), true)),
             _ => None,
         };
-        if let Some((text, number)) = plain.filter(|(text, _)| secrets::is_value_of(key, text)) {
+        if let Some((text, number)) = plain.filter(|(text, _)| under.names(text)) {
             match self.rules.action(Kind::Key) {
                 Action::Block => return Err(Blocked(Kind::Key)),
                 Action::Placeholder => {
@@ -265,8 +290,7 @@ impl Redactor {
             Value::String(text) => *text = self.redact(text)?,
             Value::Number(number) => {
                 let text = number.to_string();
-                let mut found = detect::detect(&text);
-                found.retain(|span| self.rules.action(span.kind) != Action::Allow);
+                let mut found = detect::detect(&text, |kind| self.rules.action(kind) != Action::Allow);
                 if found.is_empty() {
                     self.known.add(&text, &mut found);
                     found.retain(|span| span.end - span.start == text.len());
@@ -280,7 +304,7 @@ impl Redactor {
             }
             Value::Array(items) => {
                 for item in items {
-                    self.redact_under(key, item)?;
+                    self.redact_under(under, item)?;
                 }
             }
             Value::Object(map) => {
@@ -295,7 +319,7 @@ impl Redactor {
                         (Some(text), Action::Placeholder) => {
                             item = Value::String(self.placeholder(Kind::Position, &text, true));
                         }
-                        _ => self.redact_under(&key, &mut item)?,
+                        _ => self.redact_under(under.entry(&key), &mut item)?,
                     }
                     map.insert(self.redact(&key)?, item);
                 }

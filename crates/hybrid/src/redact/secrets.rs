@@ -1,4 +1,4 @@
-//! Keys, passwords, private keys and JSON web tokens, by their prefixes and labels.
+//! Keys, private keys and JSON web tokens, by their form.
 
 use super::Kind;
 
@@ -35,37 +35,6 @@ const PREFIXES: &[(&str, usize)] = &[
     ("dop_v1_", 30),
     ("AGE-SECRET-KEY-", 40),
 ];
-
-/// Words before `:` or `=` that name a secret.
-const LABELS: &[&str] = &[
-    "password",
-    "passwd",
-    "passphrase",
-    "pwd",
-    "secret",
-    "client_secret",
-    "token",
-    "access_token",
-    "api_key",
-    "api-key",
-    "apikey",
-    "access_key",
-    "secret_key",
-    "private_key",
-];
-/// So many of [`LABELS`] have values that need not look like keys.
-const PASSWORDS: usize = 4;
-
-/// Whether a key of JSON names a secret, and its value is one. Words apart or together, as in `apiKey`, are the same.
-pub(super) fn is_value_of(key: &str, value: &str) -> bool {
-    let joined = |text: &str| text.replace(['_', '-', ' '], "").to_ascii_lowercase();
-    let key = joined(key);
-    match LABELS.iter().position(|known| key.ends_with(&joined(known))) {
-        Some(which) if which < PASSWORDS => !value.is_empty(),
-        Some(_) => value.len() >= 8 && value.bytes().any(|b| b.is_ascii_digit()),
-        None => false,
-    }
-}
 
 /// The run of `A-Za-z0-9_.-` around a place, found once for all starts within.
 #[derive(Default)]
@@ -109,7 +78,7 @@ pub(super) fn at(bytes: &[u8], at: usize, run: &mut Run) -> Option<(Kind, usize)
             }
         }
     }
-    labeled(bytes, at).map(|length| (Kind::Key, length))
+    None
 }
 
 /// Three parts and more of base64url, of which the first is an object of JSON.
@@ -124,50 +93,6 @@ fn jwt(at: usize, run: &Run) -> Option<usize> {
         run.end
     };
     long.then_some(end - at)
-}
-
-/// A value behind `password:`, `api_key=` or `Bearer`. The value alone is the match, so this looks back.
-fn labeled(bytes: &[u8], at: usize) -> Option<usize> {
-    let is_value = |b: &u8| {
-        !b.is_ascii_whitespace() && !matches!(b, b'"' | b'\'' | b',' | b';' | b'<' | b'>' | b'[' | b']' | b'`')
-    };
-    let before = &bytes[at.saturating_sub(24)..at];
-    let quote = before.last().filter(|b| matches!(b, b'"' | b'\''));
-    let before = if quote.is_some() {
-        &before[..before.len() - 1]
-    } else {
-        before
-    };
-    let trimmed = before.trim_ascii_end();
-    let value = &bytes[at..];
-    // Enough to see whether it looks like one; a match takes all of it.
-    let head = || value.iter().take(512).take_while(|b| is_value(b));
-    let bearer = trimmed.len() < before.len() && trimmed.to_ascii_lowercase().ends_with(b"bearer");
-    let found = if bearer {
-        head().count() >= 16
-    } else {
-        let named = trimmed
-            .strip_suffix(b":")
-            .or_else(|| trimmed.strip_suffix(b"="))?
-            .trim_ascii_end();
-        let named = named
-            .strip_suffix(b"\"")
-            .or_else(|| named.strip_suffix(b"'"))
-            .unwrap_or(named);
-        let letters = named
-            .iter()
-            .rev()
-            .take_while(|b| b.is_ascii_alphabetic() || matches!(b, b'_' | b'-'))
-            .count();
-        let label = named[named.len() - letters..].to_ascii_lowercase();
-        let which = LABELS.iter().position(|known| label.ends_with(known.as_bytes()))?;
-        if which < PASSWORDS {
-            head().count() >= 4
-        } else {
-            head().count() >= 8 && head().any(u8::is_ascii_digit)
-        }
-    };
-    found.then(|| value.iter().take_while(|b| is_value(b)).count())
 }
 
 /// From `-----BEGIN … PRIVATE KEY-----` to the end of the block, or of the text.

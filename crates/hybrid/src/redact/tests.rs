@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 fn found(text: &str) -> Vec<(Kind, &str)> {
-    detect(text)
+    detect(text, |_| true)
         .into_iter()
         .map(|s| (s.kind, &text[s.start..s.end]))
         .collect()
@@ -86,11 +86,39 @@ fn values_behind_labels_are_found() {
             "Authorization: Bearer abcdefgh.ijklmnop",
             "abcdefgh.ijklmnop",
         ),
+        (Kind::Key, "https://user:pass@host.example.com/x", "pass"),
+        (Kind::Key, "postgres://u:p4ssw0rd@db/x", "p4ssw0rd"),
+        (Kind::Key, "redis://:p4@ss@[::1]:6379", "p4@ss"),
+        (Kind::Key, "password: Tr0ub4,dor&3", "Tr0ub4,dor&3"),
+        (Kind::Key, "password: $ecret;99 x", "$ecret;99"),
         (
-            Kind::Email,
-            "https://user:pass@host.example.com/x",
-            "pass@host.example.com",
+            Kind::Key,
+            "password: \"correct horse battery 9\" is",
+            "correct horse battery 9",
         ),
+        (
+            Kind::Key,
+            "pwd='correct;horse;battery9', it's",
+            "correct;horse;battery9",
+        ),
+        (Kind::Key, "password: 'it's 1 dog'.", "it's 1 dog"),
+        (Kind::Key, "password: \"my dog 1\"", "my dog 1"),
+        (Kind::Key, "password: `my jo@b.example` and", "my jo@b.example"),
+        (Kind::Key, r#"{"password": "ab\"cdefgh9"}"#, r#"ab\"cdefgh9"#),
+        (Kind::Key, r#"{"password": "ab\\", "x": "y"}"#, r"ab\\"),
+        (
+            Kind::Key,
+            r#""{\"password\": \"my \\\"dog\\\" 1\"}""#,
+            r#"my \\\"dog\\\" 1"#,
+        ),
+        (Kind::Key, "password: \"hunter2 is\nopen\"", "hunter2"),
+        (Kind::Key, "/?password=hunter2xyz&user=bob, then", "hunter2xyz"),
+        (Kind::Key, "Server=db;Password=hunter2xyz;Database=x", "hunter2xyz"),
+        (Kind::Key, "my api key: 9f8e7d6c5b4a", "9f8e7d6c5b4a"),
+        (Kind::Key, "Access-Key = 9f8e7d6c5b4a", "9f8e7d6c5b4a"),
+        (Kind::Key, "Authorization: Basic dXNlcjpwYXNz", "dXNlcjpwYXNz"),
+        (Kind::Key, "{\"authorization\": \"basic dXNlcjpwYXNz\"}", "dXNlcjpwYXNz"),
+        (Kind::Jwt, "token: eyJhbGciOiJI.eyJz1.abc.", "eyJhbGciOiJI.eyJz1.abc"),
         (Kind::Position, "{\"lat\": 52.51, \"x\": 1.25}", "52.51"),
         (Kind::Position, "longitude = -13.37", "-13.37"),
     ] {
@@ -107,6 +135,10 @@ fn text_that_only_resembles_is_left() {
         "token: the thing that a parser eats; key = value",
         "user@localhost, @handle, a@b, [EMAIL], [email_1], [_1], [X_]",
         "3.14159265358979323846, 1e-12, 0xdeadbeef, 100 200 300 400",
+        "the password: is required; pwd: yes, token: 5, {password: [a-z]+} and password: ********",
+        "password := read(); if password == \"x\" { password = ${P4SSW0RD} } password: <y0ur-password>",
+        "a basic understanding, Basic authentication; https://example.org/@jo:x and http://h:8080/a@b",
+        "api key: see page 12, ?token=a&b=12345678, private key: needed",
         "sk-short, eyJ.a, -----BEGIN CERTIFICATE-----",
         "05-11-2024 10:30, 05/11/2024 10:30, 2026-11-22T12:34:56Z, 1732276800000",
         "tel 12345, room 0815, 2000-2024, 1/2/2024",
@@ -198,6 +230,98 @@ fn secret_under_a_key_of_json_leaves_nowhere_and_comes_back() {
 }
 
 #[test]
+fn secret_that_has_a_label_once_leaves_nowhere() {
+    let one = |class, text: &str| {
+        vec![Part {
+            class,
+            content: Content::Text(text.to_owned()),
+        }]
+    };
+    let gate = Gate::for_classes(&[Class::Text, Class::ToolResult]);
+    for (text, sent) in [
+        (
+            "My password: hunter2xyz. Remember it. Log in with hunter2xyz please",
+            "My password: [KEY_1] Remember it. Log in with [KEY_2] please",
+        ),
+        (
+            "(password: hunter2xyz) and hunter2xyz",
+            "(password: [KEY_1] and [KEY_2]",
+        ),
+        (
+            "password=hunter2xyz&user=bob, then hunter2xyz",
+            "password=[KEY_1]&user=bob, then [KEY_1]",
+        ),
+        (
+            "password: hunter2xyz,user:bob and hunter2xyz",
+            "password: [KEY_1] and [KEY_2]",
+        ),
+        (
+            r#"{"password": "ab\"cdefgh9"} is ab"cdefgh9"#,
+            r#"{"password": "[KEY_1]"} is [KEY_2]"#,
+        ),
+        (
+            "postgres://u:p4ssw0rd@db/x, p4ssw0rd",
+            "postgres://u:[KEY_1]@db/x, [KEY_1]",
+        ),
+        (
+            "password: string, name: string, all strings",
+            "password: [KEY_1] name: string, all strings",
+        ),
+        ("password: \"my dog, 1\" of my dog", "password: \"[KEY_1]\" of my dog"),
+    ] {
+        let mut redactor = Redactor::default();
+        let parts = gate.pass(one(Class::Text, text), &mut redactor).unwrap().into_parts();
+        assert_eq!(parts, [Content::Text(sent.to_owned())], "{text}");
+        assert_eq!(redactor.restore(sent), text);
+    }
+    // Where secrets may leave, what else they hold may not.
+    let mut allowing = Redactor::new(Rules::default().with(Kind::Key, Action::Allow));
+    let sent = allowing.redact("password: \"jo@b.example 9\", api_key=abcd1234&x=10.1.2.3");
+    assert_eq!(sent.unwrap(), "password: \"[EMAIL_1] 9\", api_key=abcd1234&x=[IP_1]");
+}
+
+#[test]
+fn result_that_is_json_is_redacted_as_json() {
+    let part = |class, text: String| Part {
+        class,
+        content: Content::Text(text),
+    };
+    let result = json!({"password": "my dog 1", "login": {"password": {"value": "hunter2xyz", "old": ["corr\"ect", 4821],
+        "hint": "ask your colleague", "type": "string", "minLength": 8}}, "headers": {"Authorization": "Basic dXNlcjpwYXNz"},
+        "text": "{\"password\": \"my cat 2\"}"});
+    let gate = Gate::for_classes(&[Class::Text, Class::ToolResult]);
+    let mut redactor = Redactor::default();
+    let said = "my dog 1, hunter2xyz, corr\"ect, my cat 2 and dXNlcjpwYXNz";
+    let parts = vec![
+        part(Class::Text, said.to_owned()),
+        part(Class::ToolResult, result.to_string()),
+        part(Class::ToolResult, "{\"n\":  1}".to_owned()),
+        part(
+            Class::ToolResult,
+            "{\"password\": \"my owl 3\", \"password\": \"\"}".to_owned(),
+        ),
+    ];
+    let sent = gate.pass(parts, &mut redactor).unwrap().into_parts();
+    let all = format!("{sent:?}");
+    for secret in ["dog", "hunter2", "corr", "4821", "dXN", "cat", "owl"] {
+        assert!(!all.contains(secret), "{secret} in {all}");
+    }
+    let [Content::Text(text), Content::Text(json), Content::Text(same), _] = &sent[..] else {
+        panic!("{all}")
+    };
+    assert_eq!(redactor.restore(text), said);
+    assert_eq!(same, "{\"n\":  1}");
+    let mut json: Value = serde_json::from_str(json).unwrap();
+    let about = &json["login"]["password"];
+    assert_eq!(
+        (&about["hint"], &about["type"], &about["minLength"]),
+        (&json!("ask your colleague"), &json!("string"), &json!(8))
+    );
+    redactor.restore_json(&mut json);
+    assert_eq!(json, result);
+}
+
+#[test]
 fn restored_arguments_of_a_tool_are_json_however_the_stream_is_cut() {
     let mut redactor = Redactor::new(Rules::default());
     redactor.redact("password: \"a\\b\u{1}c\"").unwrap();
@@ -251,6 +375,14 @@ fn hostile_text_takes_linear_work() {
         "A1 ",
         "1.",
         "lat:",
+        "pwd:'",
+        "pwd:\\\"a ",
+        "password=&",
+        "api key: \"a ",
+        "://",
+        "://a:",
+        "bearer ",
+        "token:\"&a",
     ] {
         let text = unit.repeat(200_000 / unit.len());
         let mut redactor = Redactor::new(Rules::default());
@@ -283,6 +415,17 @@ fn texts() -> impl Strategy<Value = String> {
         "lat=",
         "Bearer ",
         "token=",
+        "password=",
+        "api key: ",
+        "://u:",
+        "Authorization: Basic ",
+        "-----BEGIN PRIVATE KEY-----\n",
+        "&a=",
+        "&",
+        ";",
+        "\\",
+        "'",
+        "ab1234",
         "AB123456C",
         "é",
         "-",
