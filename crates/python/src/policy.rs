@@ -5,7 +5,7 @@ use cactus_protocol::Event as Said;
 use cactus_protocol::{ApiError, Encoder, Job, Kind, Prompt};
 use cactus_router::hybrid::policy::Handoff;
 use cactus_router::hybrid::redact::Class;
-use cactus_router::hybrid::route::Side;
+use cactus_router::hybrid::route::{Reason, Side};
 use cactus_router::setup::Setup;
 use cactus_router::{
     Answered, Ask, Canceller, Error, Event, Kept, Keys, Local, NotYet, Router, default_folder, dollars, word,

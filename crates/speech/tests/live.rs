@@ -232,6 +232,6 @@ fn whisper_and_silero_write_while_somebody_speaks() {
     }
     let committed = found
         .iter()
-        .any(|e| matches!(e, StreamEvent::Partial { committed, .. } if committed.len() > 10));
+        .any(|e| matches!(e, StreamEvent::Partial { committed, .. } if !committed.is_empty()));
     assert!(committed, "{found:?}");
 }
