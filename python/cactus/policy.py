@@ -76,5 +76,7 @@ class Policy:
         """Dollars spent or reserved today and this month (UTC), by all programs that share the budget; requests without a bill."""
         return json.loads(self._inner.spent())
 
-    def _asked(self, question: str) -> bool:
-        return bool(self._ask is not None and self._ask(Question(**json.loads(question))))
+    def _asked(self, question: str) -> bool | None:
+        if self._ask is None:
+            return None  # Nobody is there to be asked, which is not a no.
+        return bool(self._ask(Question(**json.loads(question))))

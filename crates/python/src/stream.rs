@@ -298,10 +298,18 @@ impl Stream {
                 Ok(Got::Over) => return Ok(None),
                 Ok(Got::Waiting) => {}
                 Ok(Got::Ask(question)) => {
-                    let ask = |ask: &Py<PyAny>| ask.call1(py, (question,)).and_then(|yes| yes.is_truthy(py));
+                    let ask = |ask: &Py<PyAny>| -> PyResult<Option<bool>> {
+                        let yes = ask.call1(py, (question,))?;
+                        // `None` is nobody's answer.
+                        Ok(if yes.is_none(py) {
+                            None
+                        } else {
+                            Some(yes.is_truthy(py)?)
+                        })
+                    };
                     // What the function raises is raised here, and nothing leaves.
                     let yes = self.ask.as_ref().map(ask).transpose();
-                    let yes = yes.inspect_err(|_| self.cancel.cancel())?;
+                    let yes = yes.inspect_err(|_| self.cancel.cancel())?.flatten();
                     if let Source::Routed(routed) = &mut self.state().source {
                         routed.consent(yes);
                     }
