@@ -104,6 +104,8 @@ pub struct Running {
     router: Arc<Router>,
     ask: Asked,
     machine: Machine,
+    /// The time that all targets have together.
+    targets_ms: u64,
     begun: Instant,
     sender: Sender<Arrived>,
     inbox: Receiver<Arrived>,
@@ -152,6 +154,7 @@ impl Running {
             router,
             ask: asked,
             machine,
+            targets_ms: policy.deadlines.total_ms,
             begun: Instant::now(),
             sender,
             inbox,
@@ -416,6 +419,7 @@ impl Running {
             {
                 self.notes.extend(self.ask.why_not.clone());
             }
+            Why::Timeout if side.is_some() => self.notes.push(self.out_of_time()),
             Why::Offline if side.is_some() => self.notes.extend(self.ask.rest.as_ref().map(ToString::to_string)),
             _ => {}
         }
@@ -485,7 +489,22 @@ impl Running {
         }
     }
 
+    fn out_of_time(&self) -> String {
+        format!(
+            "the {} ms that targets have together (`deadlines.total_ms`) are over",
+            self.targets_ms
+        )
+    }
+
     fn failure(&mut self, outcome: &Outcome) -> Error {
+        if outcome.reason == Why::Timeout {
+            let over = self.out_of_time();
+            self.tries.error = Some(match self.tries.error.take() {
+                Some(error) => format!("{over}; before that {error}"),
+                None => over,
+            });
+            self.tries.retry = Retry::Soon;
+        }
         match (self.local_error.take(), &self.tries.error) {
             (Some(error), None) => Error::Request(error),
             (Some(error), Some(cloud)) => Error::Unanswered {

@@ -122,6 +122,7 @@ pub(crate) fn because(reason: Reason) -> &'static str {
         Reason::Invalid => "the answer here does not have the form that was asked for",
         Reason::LocalFailed => "the model here failed",
         Reason::CloudFailed => "the target failed",
+        Reason::Timeout => "the time that the targets have together was over",
         Reason::Cancelled => "it was cancelled",
         Reason::Unjudged => "nothing is decided yet",
         _ => "of something that this version has no words for",
@@ -304,7 +305,7 @@ mod tests {
                 words += 1;
             }
         }
-        assert_eq!(words, 22);
+        assert_eq!(words, 23);
     }
 
     #[test]

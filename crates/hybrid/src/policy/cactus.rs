@@ -75,7 +75,7 @@ pub const CACTUS_OPTIONS: &[CactusOption] = &[
     CactusOption {
         name: "cloud_timeout_ms",
         expects: "milliseconds, from 1 on",
-        effect: "Sets `deadlines.total_ms`, and lowers the others to it.",
+        effect: "Sets `deadlines.total_ms`, and lowers the others to it. It is the time for all targets and tries of a request.",
         is_switch: false,
         set: |policy, value| {
             let Some(ms) = number(value).filter(|ms| (1.0..=86_400_000.0).contains(ms)) else {

@@ -119,7 +119,7 @@ pub struct Deadlines {
     pub first_payload_ms: u64,
     /// Between two pieces.
     pub gap_ms: u64,
-    /// For a whole answer.
+    /// For all targets and tries of a request together, from when the first is sent to.
     pub total_ms: u64,
 }
 

@@ -109,6 +109,10 @@ pub struct Machine {
     /// What each target has said.
     cloud_said: Vec<Said>,
     attempts: Vec<Attempt>,
+    /// When the time of all targets is over, once the first was sent to.
+    over_ms: Option<u64>,
+    /// When a person was asked last.
+    asked_ms: u64,
     /// Tries that the target whose turn it is has left.
     retries: u32,
 
@@ -158,6 +162,8 @@ impl Machine {
             fates: vec![Fate::default(); targets],
             cloud_said: vec![Said::default(); targets],
             attempts: Vec::new(),
+            over_ms: None,
+            asked_ms: 0,
             winner: None,
             shown: None,
             reasoned: None,
@@ -188,18 +194,14 @@ impl Machine {
             .filter(|_| self.is_holding() && self.replaceable)
             .map(|first| first.saturating_add(self.hold_back.ms));
         let cloud = match self.cloud {
-            Cloud::Running {
-                since_ms,
-                last_ms,
-                payload,
-            } if !self.finished => {
+            Cloud::Running { last_ms, payload, .. } if !self.finished => {
                 let quiet = if payload {
                     self.deadlines.gap_ms
                 } else {
                     self.deadlines.first_payload_ms
                 };
-                let total = since_ms.saturating_add(self.deadlines.total_ms);
-                Some(last_ms.saturating_add(quiet).min(total))
+                let over = self.over_ms.unwrap_or(u64::MAX);
+                Some(last_ms.saturating_add(quiet).min(over))
             }
             Cloud::Pausing { until_ms } if !self.finished => Some(until_ms),
             _ => None,

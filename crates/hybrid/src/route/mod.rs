@@ -92,6 +92,8 @@ pub enum Reason {
     LocalFailed,
     /// The target failed.
     CloudFailed,
+    /// The time that all targets have together is over.
+    Timeout,
     /// Whoever asked no longer wants an answer.
     Cancelled,
     /// Nothing is decided yet, and what is shown may still be replaced. No request ends so.

@@ -1,6 +1,7 @@
 //! Requests step by step, and in any order.
 
 mod any_order;
+mod deadlines;
 mod judging;
 mod targets;
 

@@ -3,6 +3,9 @@
 //! A target that fails, or whose price no budget has room for, is followed by the next of the request's that may be asked. That one
 //! is asked as the first was: with a person's yes to it where one is needed, and with money reserved for each of its tries. A
 //! person's no ends it, as it is about what would leave; so it does where nobody is there to be asked.
+//!
+//! All of them together have the time of [`crate::policy::Deadlines::total_ms`], from when the first is sent to. It stands still
+//! while a person is asked. A pause that does not fit in is not made, and what has too little of it left is not begun.
 
 use super::super::decide::prevented;
 use super::super::{Action, Billed, Reason, Side};
@@ -10,6 +13,9 @@ use super::{Attempt, Cloud, Local, Machine, Said, Voice};
 use crate::budget::Scope;
 use crate::money::Pico;
 use crate::policy::Verdict;
+
+/// A try is not begun with less time than this, or than a tenth of all of it.
+const LEAST_MS: u64 = 1000;
 
 impl Machine {
     pub(super) fn is_last(&self, attempt: u32) -> bool {
@@ -55,6 +61,7 @@ impl Machine {
     /// Asks the target whose turn it is.
     fn ask(&mut self) {
         let offer = self.at;
+        self.asked_ms = self.now_ms;
         match self.request.offers.get(offer).map(|offer| offer.consent.clone()) {
             Some(Verdict::Ask(classes)) => {
                 self.cloud = Cloud::Asking;
@@ -68,6 +75,8 @@ impl Machine {
         if let Some(fate) = self.fates.get_mut(self.at) {
             fate.consented = Some(yes);
         }
+        let thought_ms = self.now_ms.saturating_sub(self.asked_ms);
+        self.over_ms = self.over_ms.map(|over_ms| over_ms.saturating_add(thought_ms));
         if yes {
             self.reserve();
         } else {
@@ -77,6 +86,13 @@ impl Machine {
 
     pub(super) fn nobody_to_ask(&mut self) {
         self.pass(Reason::NobodyToAsk);
+    }
+
+    /// Whether the targets have so much time left, and enough beyond it for a try.
+    fn is_time_for(&self, ms: u64) -> bool {
+        let least_ms = (self.deadlines.total_ms / 10).clamp(1, LEAST_MS);
+        let needed = self.now_ms.saturating_add(ms).saturating_add(least_ms);
+        self.over_ms.is_none_or(|over_ms| needed <= over_ms)
     }
 
     fn worst_case(&self, offer: usize) -> Pico {
@@ -127,8 +143,18 @@ impl Machine {
             // Nobody waits for it any more, and nothing was sent.
             return self.settle(attempt, Some(Pico::ZERO));
         }
+        // Others may have held the budget's file for long.
+        if !self.is_time_for(0) {
+            self.settle(attempt, Some(Pico::ZERO));
+            return self.pass(Reason::Timeout);
+        }
+        let Some(this) = self.attempts.get_mut(attempt as usize) else {
+            return;
+        };
         this.sent = true;
         let offer = this.offer;
+        let over_ms = self.now_ms.saturating_add(self.deadlines.total_ms);
+        self.over_ms.get_or_insert(over_ms);
         self.cloud = Cloud::Running {
             since_ms: self.now_ms,
             last_ms: self.now_ms,
@@ -193,6 +219,9 @@ impl Machine {
             self.win(Side::Cloud, reason);
         }
         self.show();
+        if self.over_ms.is_some_and(|over_ms| self.now_ms >= over_ms) {
+            self.tick_cloud();
+        }
     }
 
     pub(super) fn cloud_ended(&mut self, attempt: u32, valid: bool, cost: Option<Pico>) {
@@ -209,10 +238,11 @@ impl Machine {
     pub(super) fn cloud_failed(&mut self, attempt: u32, again_ms: Option<u64>, billed: Billed) {
         let payload = matches!(self.cloud, Cloud::Running { payload: true, .. });
         self.settle(attempt, (billed == Billed::Nothing && !payload).then_some(Pico::ZERO));
-        match again_ms {
-            Some(pause_ms) if !payload && self.retries > 0 => {
+        match again_ms.filter(|_| !payload && self.retries > 0) {
+            Some(_) if !self.is_time_for(0) => self.pass(Reason::Timeout),
+            Some(pause_ms) if self.is_time_for(pause_ms) => {
                 self.retries -= 1;
-                // Nothing is reserved, and no deadline of a try runs, while it waits.
+                // Nothing is reserved while it waits.
                 let until_ms = self.now_ms.saturating_add(pause_ms);
                 self.cloud = Cloud::Pausing { until_ms };
                 self.end_pause();
@@ -240,6 +270,9 @@ impl Machine {
         let Some(next) = self.open_from(self.at + 1).filter(|_| others_may) else {
             return self.cloud_is_out(reason);
         };
+        if !self.is_time_for(0) {
+            return self.cloud_is_out(Reason::Timeout);
+        }
         // Who answers is open again. What is shown stays until something takes its place.
         self.winner.take_if(|side| *side == Side::Cloud);
         self.reason = Reason::Unjudged;
@@ -281,7 +314,7 @@ impl Machine {
             return;
         };
         let after = |start: u64, ms: u64| self.now_ms >= start.saturating_add(ms);
-        let total = after(since_ms, self.deadlines.total_ms);
+        let over = self.over_ms.is_some_and(|over_ms| self.now_ms >= over_ms);
         let quiet = after(
             last_ms,
             if payload {
@@ -290,11 +323,19 @@ impl Machine {
                 self.deadlines.first_payload_ms
             },
         );
-        if total || quiet {
-            let attempt = self.attempts.len().saturating_sub(1) as u32;
-            let late = true;
-            self.actions.push(Action::CancelCloud { attempt, late });
-            self.cloud_failed(attempt, (!total).then_some(0), Billed::Unknown);
+        if !over && !quiet {
+            return;
+        }
+        let attempt = self.attempts.len().saturating_sub(1) as u32;
+        // One that had but what others left of the time is no slow target for that.
+        let late = quiet || after(since_ms, self.deadlines.total_ms);
+        self.actions.push(Action::CancelCloud { attempt, late });
+        match over {
+            true => {
+                self.settle(attempt, None);
+                self.pass(Reason::Timeout);
+            }
+            false => self.cloud_failed(attempt, Some(0), Billed::Unknown),
         }
     }
 }
