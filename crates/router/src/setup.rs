@@ -75,6 +75,17 @@ impl Setup<'_> {
             policy.handoff = handoff;
         }
         for class in self.consent {
+            if let Some(line) = policy.consent.denied.get(class) {
+                let name = class.name();
+                let place = match self.file {
+                    Some(file) => format!("the policy `{}`, line {line}", file.display()),
+                    None => format!("the text of the policy, line {line}"),
+                };
+                return Err(Error::Policy(format!(
+                    "{place}: `{name}` never leaves, and consent to it was given as an option; expected one of the two: leave `{name}` \
+                     out of the option, or write `{name} = \"ask\"` in the file"
+                )));
+            }
             policy.consent.classes.insert(*class, Leave::Always);
         }
         if let Some(budget) = self.budget {
@@ -250,6 +261,46 @@ mod tests {
         );
         let off = |name: &str| (name == "CACTUS_DISABLE_CLOUD_HANDOFF").then(|| "1".to_owned());
         assert_eq!(setup.read(&off).unwrap().policy.handoff, Handoff::Never);
+    }
+
+    #[test]
+    fn what_a_file_denies_no_option_gives() {
+        let text = "version = 1\n[targets.t]\nprotocol = \"openai_chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\n\
+                    input_usd_per_million = 0\noutput_usd_per_million = 0\n[consent]\ntext = \"ask\"\ntool_result = \"never\"\n";
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("policy.toml");
+        std::fs::write(&file, text).unwrap();
+        let setup = Setup {
+            consent: &[Class::Text, Class::ToolResult],
+            ..Setup::default()
+        };
+        let error = |setup: &Setup<'_>| setup.read(&none).unwrap_err().to_string();
+        let by_text = Setup {
+            text: Some(text),
+            ..setup.clone()
+        };
+        assert!(
+            error(&by_text).starts_with("the text of the policy, line 10: `tool_result` never leaves"),
+            "{}",
+            error(&by_text)
+        );
+        let by_file = Setup {
+            file: Some(&file),
+            ..setup
+        };
+        let told = error(&by_file);
+        assert!(
+            told.contains("policy.toml`, line 10") && told.contains("tool_result = \"ask\""),
+            "{told}"
+        );
+        // What it asks about, or says nothing of, may be said yes to.
+        let fine = Setup {
+            consent: &[Class::Text, Class::Image],
+            ..by_file
+        };
+        let Configured { policy, .. } = fine.read(&none).unwrap();
+        assert_eq!(policy.consent.classes[&Class::Text], Leave::Always);
+        assert_eq!(policy.consent.classes[&Class::Image], Leave::Always);
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub struct Consent {
     pub classes: BTreeMap<Class, Leave>,
     /// The targets to which `listed` classes may go.
     pub listed: Vec<String>,
+    /// The classes of which a file says that they never leave, and in which line: no option raises that.
+    pub denied: BTreeMap<Class, usize>,
 }
 
 /// What consent says about a request.

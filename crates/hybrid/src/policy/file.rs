@@ -93,11 +93,11 @@ fn yes() -> bool {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ConsentTable {
-    text: Option<Leave>,
-    image: Option<Leave>,
-    audio: Option<Leave>,
-    tool_result: Option<Leave>,
-    document: Option<Leave>,
+    text: Option<Spanned<Leave>>,
+    image: Option<Spanned<Leave>>,
+    audio: Option<Spanned<Leave>>,
+    tool_result: Option<Spanned<Leave>>,
+    document: Option<Spanned<Leave>>,
     #[serde(default)]
     listed: Vec<Spanned<String>>,
 }
@@ -275,7 +275,7 @@ impl Policy {
             line: line(error.span().map_or(0, |span| span.start)),
             what: error.message().to_owned(),
         })?;
-        file.check().map_err(|(span, what)| PolicyError {
+        file.check(&line).map_err(|(span, what)| PolicyError {
             line: line(span.start),
             what,
         })
@@ -286,7 +286,8 @@ impl Policy {
 type Wrong = (Range<usize>, String);
 
 impl File {
-    fn check(self) -> Result<Policy, Wrong> {
+    /// `line` is that of a place in the file.
+    fn check(self, line: &dyn Fn(usize) -> usize) -> Result<Policy, Wrong> {
         if *self.version.get_ref() != VERSION {
             let found = self.version.get_ref();
             return Err((
@@ -340,7 +341,11 @@ impl File {
             (Class::ToolResult, consent.tool_result),
             (Class::Document, consent.document),
         ];
-        if let Some((class, _)) = leave.iter().find(|(_, leave)| *leave == Some(Leave::Listed))
+        let says = |found: &Option<Spanned<Leave>>, word| found.as_ref().is_some_and(|leave| *leave.get_ref() == word);
+        let denied = leave.iter().filter(|(_, leave)| says(leave, Leave::Never));
+        let denied = denied.filter_map(|(class, leave)| Some((*class, line(leave.as_ref()?.span().start))));
+        let denied = denied.collect();
+        if let Some((class, _)) = leave.iter().find(|(_, leave)| says(leave, Leave::Listed))
             && listed.is_empty()
         {
             let what = format!(
@@ -351,7 +356,7 @@ impl File {
         }
         let classes = leave
             .into_iter()
-            .filter_map(|(class, leave)| Some((class, leave?)))
+            .filter_map(|(class, leave)| Some((class, leave?.into_inner())))
             .collect();
         let handoff = match self.handoff {
             Some(HandoffWord::Never) => Handoff::Never,
@@ -363,7 +368,11 @@ impl File {
             handoff,
             prefer: prefer.unwrap_or_else(|| in_order.into_iter().map(|(_, name)| name).collect()),
             targets,
-            consent: Consent { classes, listed },
+            consent: Consent {
+                classes,
+                listed,
+                denied,
+            },
             caps: self.budget.caps(),
             redaction: self.redaction.rules(),
             tools: self.tools.named,
