@@ -24,6 +24,7 @@ mod answered;
 mod asked;
 mod bill;
 mod error;
+mod form;
 mod keys;
 mod local;
 mod log;

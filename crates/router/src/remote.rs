@@ -1,9 +1,8 @@
 //! One try of a target: what it says, restored, on a thread of its own.
 
+use crate::form::{Form, Verdict};
 use crate::outgoing::Sealed;
-use cactus_cloud::{
-    Call, Cancel, Delta, ErrorKind, Event, Format, Key, Reason, Request, Retry, RetryRules, Target, Transport, Usage,
-};
+use cactus_cloud::{Call, Cancel, Delta, ErrorKind, Event, Key, Reason, Retry, RetryRules, Target, Transport, Usage};
 use cactus_hybrid::redact::{Redactor, Restorer};
 use cactus_hybrid::route::Billed;
 use serde_json::{Value, json};
@@ -23,8 +22,10 @@ pub(crate) enum Heard {
     End {
         reason: Reason,
         usage: Usage,
-        /// Whether it has the form that was asked for.
-        valid: bool,
+        /// What is wrong with its form, where something is.
+        fault: Option<String>,
+        /// What of its form nobody has checked.
+        unchecked: Vec<String>,
     },
     /// It failed.
     Failed {
@@ -55,6 +56,7 @@ pub(crate) struct Sending<'a> {
     pub(crate) target: &'a Target,
     pub(crate) key: Option<&'a Key>,
     pub(crate) sealed: &'a Sealed,
+    pub(crate) form: Form,
     pub(crate) redactor: Redactor,
     pub(crate) rules: RetryRules,
     /// Tries before this one.
@@ -67,14 +69,15 @@ pub(crate) struct Sending<'a> {
 /// What failed before anything was sent.
 pub(crate) fn send(sending: Sending<'_>, hear: impl Fn(Heard) + Send + 'static) -> Result<Try, Heard> {
     let Sending { rules, tries, .. } = sending;
-    let request = sending.sealed.request();
-    let call = sending.transport.call(sending.target, sending.key, request);
+    let call = sending
+        .transport
+        .call(sending.target, sending.key, sending.sealed.request());
     let redactor = sending.redactor;
     let call = call.map_err(|error| failed(&error, &redactor, rules, tries))?;
     let cancel = Try(call.canceller());
-    let expected = Expected::of(request);
+    let form = sending.form;
     let listen = move || {
-        let heard = listen(call, &redactor, &expected, &hear);
+        let heard = listen(call, &redactor, &form, &hear);
         hear(heard.unwrap_or_else(|error| failed(&error, &redactor, rules, tries)));
     };
     std::thread::Builder::new()
@@ -108,39 +111,24 @@ fn failed(error: &cactus_cloud::Error, redactor: &Redactor, rules: RetryRules, t
     }
 }
 
-/// The form that an answer has to have.
-#[derive(Debug)]
-struct Expected {
-    tools: Vec<String>,
-    json: bool,
-}
-
-impl Expected {
-    fn of(request: &Request) -> Expected {
-        Expected {
-            tools: request.tools.iter().map(|tool| tool.name.clone()).collect(),
-            json: request.format != Format::Text,
-        }
-    }
-}
-
 fn listen(
     mut call: Call,
     redactor: &Redactor,
-    expected: &Expected,
+    form: &Form,
     hear: &impl Fn(Heard),
 ) -> Result<Heard, cactus_cloud::Error> {
     // Values are put back as parts of JSON's strings where the answer is JSON.
-    let mut text = match expected.json {
+    let mut text = match form.is_json() {
         true => Restorer::of_json(),
         false => Restorer::of_text(),
     };
     let mut reasoning = Restorer::of_text();
     let mut calls: HashMap<usize, (String, String, String)> = HashMap::new();
     let mut whole = String::new();
-    let (mut usage, mut reason, mut valid) = (Usage::default(), None, true);
+    let (mut usage, mut reason) = (Usage::default(), None);
+    let mut checked = Vec::new();
     let mut show = |restored: String| {
-        if expected.json {
+        if form.is_json() {
             whole.push_str(&restored);
         }
         if !restored.is_empty() {
@@ -168,17 +156,17 @@ fn listen(
                     "" => "{}".to_owned(),
                     text => text.to_owned(),
                 };
-                let arguments = match serde_json::from_str::<Value>(&arguments) {
+                let (verdict, arguments) = match serde_json::from_str::<Value>(&arguments) {
                     Ok(mut value) => {
-                        valid &= value.is_object() && expected.tools.contains(&name);
                         redactor.restore_json(&mut value);
-                        value.to_string()
+                        (form.check_call(&name, &value), value.to_string())
                     }
                     Err(_) => {
-                        valid = false;
-                        redactor.restore(&arguments)
+                        let why = format!("the arguments of its call of `{name}` are not JSON");
+                        (Verdict::Violates(why), redactor.restore(&arguments))
                     }
                 };
+                checked.push(verdict);
                 hear(Heard::Call(
                     json!({"id": id, "name": name, "arguments": arguments}).to_string(),
                 ));
@@ -196,8 +184,22 @@ fn listen(
         let message = "the answer ended before its end";
         return Err(cactus_cloud::Error::new(ErrorKind::Cut, message));
     };
-    if expected.json && !whole.is_empty() {
-        valid &= serde_json::from_str::<Value>(&whole).is_ok();
+    // Calls may come in place of the answer.
+    if !whole.is_empty() {
+        checked.push(form.check_answer(&whole));
     }
-    Ok(Heard::End { reason, usage, valid })
+    let (mut fault, mut unchecked) = (None, Vec::new());
+    for verdict in checked {
+        match verdict {
+            Verdict::Holds => {}
+            Verdict::Violates(why) => drop(fault.get_or_insert(why)),
+            Verdict::Unknown(why) => unchecked.push(why),
+        }
+    }
+    Ok(Heard::End {
+        reason,
+        usage,
+        fault,
+        unchecked,
+    })
 }

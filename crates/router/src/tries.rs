@@ -1,6 +1,7 @@
 //! The target's side of a request: its tries, from the money that each reserves to the bill that each is settled with.
 
 use crate::bill;
+use crate::form::Form;
 use crate::outgoing::{self, Outgoing, Sealed};
 use crate::remote::{self, Heard, Sending, Try};
 use crate::router::{Ask, Remote, Router, unix_seconds};
@@ -167,6 +168,7 @@ impl Tries {
             target: &remote.target,
             key: key.as_ref(),
             sealed: &sealed.limited(most_tokens),
+            form: Form::of(&outgoing.request),
             redactor: self.redactor.clone(),
             rules: RetryRules {
                 retries: self.router.policy.routing.retries,
@@ -200,9 +202,16 @@ impl Tries {
             },
             Heard::Text(text) => Input::CloudText { attempt, text },
             Heard::Call(call) => Input::CloudCall { attempt, call },
-            Heard::End { reason, usage, valid } => {
+            Heard::End {
+                reason,
+                usage,
+                fault,
+                unchecked,
+            } => {
                 self.usage = usage;
                 let cut = reason == Reason::Length && structured;
+                let target = self.current.as_ref().map_or("", |current| current.target.as_str());
+                notes.extend(unchecked.iter().map(|what| format!("the target `{target}`: {what}")));
                 self.end = Some(reason);
                 let mut cost = None;
                 if let Some(current) = &self.current {
@@ -210,13 +219,11 @@ impl Tries {
                     self.remote().into_iter().for_each(|remote| remote.took(took));
                     cost = self.bill(attempt, notes);
                 }
-                let valid = valid && !cut;
-                if !valid {
-                    self.note_failure(
-                        "its answer does not have the form that was asked for",
-                        Retry::Soon,
-                        notes,
-                    );
+                let cut = cut.then(|| "its answer was cut off at the most tokens that it may have".to_owned());
+                let fault = cut.or(fault);
+                let valid = fault.is_none();
+                if let Some(fault) = fault {
+                    self.note_failure(&fault, Retry::Soon, notes);
                 }
                 Input::CloudEnd { attempt, valid, cost }
             }

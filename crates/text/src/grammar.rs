@@ -28,6 +28,7 @@ use serde_json::Value;
 pub(crate) use compiler::quoted;
 pub use compiler::{GrammarCompiler, GrammarLimits};
 pub use constraint::Constraint;
+pub use formats::number_bounds;
 pub(crate) use schema::relax;
 
 /// What a text has to follow.

@@ -41,7 +41,8 @@ pub(super) fn enforced(format: &str) -> Option<Enforced> {
 }
 
 /// The bounds that a format of numbers sets, as OpenAPI has them. Those of 64 bits end where doubles are exact.
-pub(super) fn bounds(format: &str) -> Option<(i64, i64)> {
+#[must_use]
+pub fn number_bounds(format: &str) -> Option<(i64, i64)> {
     const EXACT: i64 = 1 << 53;
     Some(match format {
         "int8" => (-(1 << 7), (1 << 7) - 1),
