@@ -273,6 +273,12 @@ def unseen(name: str, section: dict, files: Sequence[Path], known: dict[tuple[st
     )
 
 
+def watched(answers: Sequence[Answer]) -> list[Answer]:
+    """Those of tasks whose answers were watched along the way, not only at their end."""
+    tasks = {a.task for a in answers if len(a.along) > 1}
+    return [a for a in answers if a.task in tasks]
+
+
 def early(answers: Sequence[Answer], limit: int, column: int) -> Scored:
     """Scores after at most `limit` tokens (column 0) or tokens of values (1); what has none yet is of middling sureness."""
     base = sum(a.right for a in answers) / len(answers)
@@ -363,6 +369,24 @@ def money(name: str, answers: Sequence[Answer], speed: tuple[float, float]) -> l
     return rows
 
 
+def diagram(name: str, answers: Sequence[Answer], draw: random.Random) -> chart.Plot:
+    found = bins(scored(answers))
+    bands = []
+    for score, _, n in found:
+        outcomes = sorted(sum(draw.random() < score for _ in range(n)) / n for _ in range(RESAMPLES))
+        bands.append((score, outcomes[25], outcomes[975]))
+    return chart.Plot(
+        f"{name}: share of right answers",
+        "confidence (gray: 95 % of what a perfect one shows)",
+        f"n = {len(answers)}",
+        (0, 1),
+        (0, 1),
+        [("perfect", [(0, 0), (1, 1)])],
+        dots=[(score, right) for score, right, _ in found],
+        bands=bands,
+    )
+
+
 def curves(answers: Sequence[Answer], name: str) -> chart.Plot:
     found = routing(answers)
     n = len(answers)
@@ -412,7 +436,7 @@ def main(arguments: list[str]) -> int:
         print(sureness(name, answers, draw))
     print("\n| AUROC after | 0 | 1 | 4 | 16 | 64 | all | 16 beside all |")
     print("|---|---|---|---|---|---|---|---|")
-    for name, answers in sets.items():
+    for name, answers in ((name, part) for name, answers in sets.items() if (part := watched(answers))):
         end = auroc(scored(answers))
         for column, what in enumerate(("tokens", "tokens of values")):
             row = [auroc(early(answers, k, column)) for k in (0, 1, 4, 16, 64)]
@@ -462,34 +486,22 @@ def main(arguments: list[str]) -> int:
         given, broken, share = bound_kept(scored(answers), draw)
         part = f"{100 * broken / given:.1f} %" if given else "-"
         print(f"| {name} | {given} of {SPLITS} splits | {part} | {100 * share:.0f} % |")
-    first, answers = next(iter(sets.items()))
+    first = next(iter(sets))
     if both.get(first):
         panels.append(curves(both[first], first))
     ks = (1, 4, 16, 64)
     ticks = [(i, str(k)) for i, k in enumerate(ks)] + [(len(ks), "all")]
-    lines = []
-    for column, what in enumerate(("tokens of the answer", "tokens of values")):
-        row = [auroc(early(answers, k, column)) for k in ks] + [auroc(scored(answers))]
-        lines.append((what, list(enumerate(row))))
-    panels.append(chart.Plot(f"{first}: AUROC", "tokens seen", f"n = {len(answers)}", (0, 4), (0.4, 1), lines, ticks=ticks))
-    reliability = bins(scored(answers))
-    bands = []
-    for score, _, n in reliability:
-        outcomes = sorted(sum(draw.random() < score for _ in range(n)) / n for _ in range(RESAMPLES))
-        bands.append((score, outcomes[25], outcomes[975]))
-    panels.append(
-        chart.Plot(
-            f"{first}: share of right answers",
-            "confidence (gray: 95 % of what a perfect one shows)",
-            f"n = {len(answers)}",
-            (0, 1),
-            (0, 1),
-            [("perfect", [(0, 0), (1, 1)])],
-            dots=[(score, right) for score, right, _ in reliability],
-            bands=bands,
-        )
-    )
-    panels += [curves(answers, name) for name, answers in list(both.items())[1:] if len(answers) >= 50][:1]
+    for name, answers in sets.items():
+        if not (along := watched(answers)) or len({a.task for a in along}) > 1:
+            continue
+        lines = []
+        for column, what in enumerate(("tokens of the answer", "tokens of values")):
+            row = [auroc(early(along, k, column)) for k in ks] + [auroc(scored(along))]
+            lines.append((what, list(enumerate(row))))
+        low = 0.4 if min(y for _, line in lines for _, y in line) >= 0.4 else 0.2
+        panels.append(chart.Plot(f"{name}: AUROC", "tokens seen", f"n = {len(along)}", (0, 4), (low, 1), lines, ticks=ticks))
+    panels += [diagram(name, answers, draw) for name, answers in sets.items()]
+    panels += [curves(answers, name) for name, answers in list(both.items())[1:] if len(answers) >= 50]
     if options.svg:
         options.svg.write_text(chart.plots(panels, columns=2))
     return 0

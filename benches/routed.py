@@ -84,10 +84,11 @@ NUMBER = re.compile(r"(?:(?:(?<=^)|(?<=[\s(=*:$]))-)?\$?\d[\d,.]*", re.MULTILINE
 
 
 def final_number(text: str) -> str | None:
-    """The number on the last line that is `####` and a number, else the last number."""
+    """The number on the last line that is `####` and a number, else the one in the last `\\boxed{}`, else the last one."""
     marked = [line.split("####", 1)[1] for line in text.splitlines() if "####" in line]
     bare = [m for m in marked if re.fullmatch(r"[\d$€£\-.,% ]*\d[\d$€£\-.,% ]*", m.strip())]
-    numbers = NUMBER.findall(bare[-1] if bare else text)
+    boxed = NUMBER.findall(text.rpartition("\\boxed{")[2].partition("}")[0]) if "\\boxed{" in text else []
+    numbers = NUMBER.findall(bare[-1]) if bare else boxed or NUMBER.findall(text)
     if not numbers:
         return None
     digits = numbers[-1].replace("$", "").replace(",", "").rstrip(".")
