@@ -6,7 +6,7 @@ has not seen it gives. The other side is files of results that `cactus eval OTHE
 Nothing is asked here; policies are replayed. Prints tables in Markdown and writes plots:
 
     benches/hybrid.py --local bfcl=local-bfcl.json --local all=local-all.json --cloud simple.json --cloud multiple.json \\
-        --svg docs/hybrid.svg > tables.md
+        --unseen gsm8k=without-gsm8k/confidence.json,local-gsm8k-results.json --svg docs/hybrid.svg > tables.md
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ SPLITS = 1000
 DELTA = 0.1
 BINS = 10
 MAX_ERROR = 0.2
+# What issue and report call reached.
+GOALS = {"AUROC": 0.80, "AUROC of calls": 0.88, "APGR": 0.75, "skill": 0.5}
+ECE_GOAL = 0.03
 # Dollars for a million tokens, in and out: list prices of 22 Nov 2026, second hand.
 PRICES = {"claude-haiku-5-5": (0.10, 0.50), "claude-sonnet-5-5": (2.0, 10.0)}
 # Assumed of the target: seconds to its first token, tokens a second after it.
@@ -119,6 +122,10 @@ class Routing:
         best = sum(self.oracle) / len(self.oracle) - chance
         return (sum(self.accuracy) / len(self.accuracy) - chance) / best if best > 1e-12 else math.nan
 
+    def share_for_gap(self, part: float) -> float:
+        """The least share handed off that closes this part of the gap between both models (CPT)."""
+        return self.share_for(self.local + part * (self.cloud - self.local))
+
     def share_for(self, accuracy: float) -> float:
         """The least share handed off that reaches an accuracy."""
         reached = (k for k, found in enumerate(self.accuracy) if found >= accuracy - 1e-12)
@@ -189,13 +196,87 @@ def bound_kept(cases: Scored, draw: random.Random) -> tuple[int, int, float]:
     return given, broken, share / max(1, given)
 
 
-def interval(items: Sequence, of: Callable[[Sequence], float], draw: random.Random) -> str:
-    """Value with its 95 % interval by resampling."""
+def resampled(items: Sequence, of: Callable[[Sequence], float], draw: random.Random) -> tuple[float, float, float] | None:
+    """Value, and the lower and upper end of its 95 % interval by resampling."""
     found = sorted(x for _ in range(RESAMPLES) if not math.isnan(x := of(draw.choices(items, k=len(items)))))
     value = of(items)
     if math.isnan(value) or len(found) < RESAMPLES // 2:
-        return "-"
-    return f"{value:.3f} ({found[len(found) * 25 // 1000]:.3f} to {found[len(found) * 975 // 1000]:.3f})"
+        return None
+    return value, found[len(found) * 25 // 1000], found[len(found) * 975 // 1000]
+
+
+def interval(items: Sequence, of: Callable[[Sequence], float], draw: random.Random) -> str:
+    found = resampled(items, of, draw)
+    return "-" if found is None else f"{found[0]:.3f} ({found[1]:.3f} to {found[2]:.3f})"
+
+
+def claim(name: str, what: str, goal: float, items: Sequence, of: Callable[[Sequence], float], draw: random.Random) -> str:
+    """How many answers a claim takes. An interval is h(n) = h sqrt(N / n) to each side with n answers, where h was found with N;
+    a value v shows the goal g as soon as h(n) <= v - g, so from n = N (h / (v - g))^2 on, and that it is missed likewise."""
+    found = resampled(items, of, draw)
+    if found is None:
+        return f"| {name}: {what} | {len(items)} | - | - | - | - | - |"
+    value, low, high = found
+    half = (high - low) / 2
+    takes = lambda width: round(len(items) * (half / width) ** 2) if width else 10**9  # noqa: E731
+    needed = takes(abs(value - goal))
+    shown = "reached" if value >= goal else "missed"
+    shown = f"{shown}, from n = {needed}" if needed < 100_000 else "no number of answers: it is at the goal"
+    return f"| {name}: {what} | {len(items)} | {value:.3f} | {half:.3f} | {takes(0.05)} | {takes(0.02)} | {goal} {shown} |"
+
+
+def ece_claim(name: str, cases: Scored, draw: random.Random) -> str:
+    """From how many answers on 95 of 100 sets with a perfect confidence would have at most the ECE of the goal."""
+    scores = [score for score, _ in cases]
+    at = lambda n: (  # noqa: E731
+        sorted(ece([(x, draw.random() < x) for x in draw.choices(scores, k=n)]) for _ in range(200))[189]
+    )
+    low, high = BINS, 20_000
+    while high - low > max(10, low // 50):
+        middle = (low + high) // 2
+        low, high = (low, middle) if at(middle) <= ECE_GOAL else (middle, high)
+    floor = ece_floor(scores, draw)
+    return f"| {name} | {len(cases)} | {ece(cases):.3f} | {floor[len(floor) * 95 // 100]:.3f} | {high} |"
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
+
+
+def applied(section: dict, features: Sequence[float]) -> float:
+    """What a bundle's section makes of the statistics of an answer."""
+    c, calibrator = section["combiner"], section["calibrator"]
+    columns = zip(features, c["mean"], c["scale"], c["weight"], strict=True)
+    odds = c["bias"] + sum(w * ((x - mean) / scale) for x, mean, scale, w in columns)
+    if calibrator["kind"] == "platt":
+        return sigmoid(calibrator["slope"] * odds + calibrator["offset"])
+    if calibrator["kind"] == "temperature":
+        return sigmoid(odds / calibrator["temperature"])
+    steps = [p for start, p in zip(calibrator["from"], calibrator["probability"], strict=True) if start <= odds]
+    return steps[-1] if steps else calibrator["probability"][0]
+
+
+def unseen(name: str, section: dict, files: Sequence[Path], known: dict[tuple[str, str], Answer], draw: random.Random) -> str:
+    """A fit that knew nothing of a task, on its answers; beside it the fit that knew others of the same task."""
+    cases, own = [], []
+    for file in files:
+        results = json.loads(file.read_text())
+        for case in results["cases"]:
+            seen = (case.get("gathered") or {}).get("seen")
+            answer = known.get((results["setup"]["task"], case["id"]))
+            if seen and answer:
+                cases.append((applied(section, seen[-1]["features"]), case["correct"]))
+                own.append((answer.score, answer.right))
+    return (
+        f"| {name} | {section['task']} | {len(cases)} | {interval(cases, auroc, draw)} | {auroc(own):.3f} | "
+        f"{auroc(own) - auroc(cases):.3f} | {ece(cases):.3f} | {ece(own):.3f} |"
+    )
+
+
+def watched(answers: Sequence[Answer]) -> list[Answer]:
+    """Those of tasks whose answers were watched along the way, not only at their end."""
+    tasks = {a.task for a in answers if len(a.along) > 1}
+    return [a for a in answers if a.task in tasks]
 
 
 def early(answers: Sequence[Answer], limit: int, column: int) -> Scored:
@@ -240,12 +321,28 @@ def sureness(name: str, answers: Sequence[Answer], draw: random.Random) -> str:
 
 def routed(name: str, answers: Sequence[Answer], draw: random.Random) -> str:
     found = routing(answers)
-    share = found.share_for(0.95 * found.cloud)
     return (
         f"| {name} | {len(answers)} | {100 * found.local:.1f} % | {100 * found.cloud:.1f} % | "
-        f"{interval(answers, lambda a: routing(a).apgr, draw)} | {interval(answers, lambda a: routing(a).skill, draw)} | "
-        f"{100 * share:.0f} % |"
+        f"{interval(answers, lambda a: routing(a).apgr, draw)} | {interval(answers, lambda a: routing(a).skill, draw)} |"
     )
+
+
+def shares(name: str, answers: Sequence[Answer]) -> str:
+    """What has to be handed off for parts of the target's accuracy, and for parts of the gap."""
+    found = routing(answers)
+    whole = [found.share_for(part * found.cloud) for part in (0.5, 0.8, 0.95)]
+    gap = [found.share_for_gap(part) for part in (0.5, 0.8, 0.95)]
+    return f"| {name} | {len(answers)} | " + " | ".join(f"{100 * x:.0f} %" for x in [*whole, *gap]) + " |"
+
+
+def reliable(name: str, answers: Sequence[Answer], draw: random.Random) -> str:
+    """Mean confidence and share of right answers, of all and of the least and the most sure third."""
+    ordered = sorted(scored(answers))
+    third = len(ordered) // 3
+    parts = [ordered, ordered[:third], ordered[-third:]]
+    shown = (f"{sum(s for s, _ in part) / len(part):.2f} / {sum(r for _, r in part) / len(part):.2f}" for part in parts)
+    floor = ece_floor([score for score, _ in ordered], draw)
+    return f"| {name} | {len(ordered)} | " + " | ".join(shown) + f" | {ece(ordered):.3f} | {floor[len(floor) * 95 // 100]:.3f} |"
 
 
 def money(name: str, answers: Sequence[Answer], speed: tuple[float, float]) -> list[str]:
@@ -272,6 +369,24 @@ def money(name: str, answers: Sequence[Answer], speed: tuple[float, float]) -> l
     return rows
 
 
+def diagram(name: str, answers: Sequence[Answer], draw: random.Random) -> chart.Plot:
+    found = bins(scored(answers))
+    bands = []
+    for score, _, n in found:
+        outcomes = sorted(sum(draw.random() < score for _ in range(n)) / n for _ in range(RESAMPLES))
+        bands.append((score, outcomes[25], outcomes[975]))
+    return chart.Plot(
+        f"{name}: share of right answers",
+        "confidence (gray: 95 % of what a perfect one shows)",
+        f"n = {len(answers)}",
+        (0, 1),
+        (0, 1),
+        [("perfect", [(0, 0), (1, 1)])],
+        dots=[(score, right) for score, right, _ in found],
+        bands=bands,
+    )
+
+
 def curves(answers: Sequence[Answer], name: str) -> chart.Plot:
     found = routing(answers)
     n = len(answers)
@@ -291,6 +406,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--local", action="append", required=True, metavar="NAME=FILE", help="output of calibrate --json")
     parser.add_argument("--cloud", action="append", required=True, type=Path, help="results of eval")
     parser.add_argument("--speed", default="1234,91", help="local tokens a second of prompts and answers (%(default)s)")
+    parser.add_argument(
+        "--unseen",
+        action="append",
+        default=[],
+        metavar="NAME=SECTION,FILE...",
+        help="the confidence.json of a fit without a task, and results of calibrate of that task",
+    )
     parser.add_argument("--svg", type=Path)
     options = parser.parse_args(arguments)
     cloud = {}
@@ -312,19 +434,48 @@ def main(arguments: list[str]) -> int:
     print("|---|---|---|---|---|---|---|")
     for name, answers in sets.items():
         print(sureness(name, answers, draw))
-    print("\n| AUROC after | 1 | 4 | 16 | 64 | all | 16 beside all |")
-    print("|---|---|---|---|---|---|---|")
-    for name, answers in sets.items():
+    print("\n| AUROC after | 0 | 1 | 4 | 16 | 64 | all | 16 beside all |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name, answers in ((name, part) for name, answers in sets.items() if (part := watched(answers))):
         end = auroc(scored(answers))
         for column, what in enumerate(("tokens", "tokens of values")):
-            row = [auroc(early(answers, k, column)) for k in (1, 4, 16, 64)]
-            print(f"| {name}: {what} |", " | ".join(f"{x:.3f}" for x in [*row, end]), f"| {100 * row[2] / end:.0f} % |")
-    print("\n| requests that both answered | n | local | target | APGR (95 %) | skill (95 %) | handed off for 95 % |")
+            row = [auroc(early(answers, k, column)) for k in (0, 1, 4, 16, 64)]
+            print(f"| {name}: {what} |", " | ".join(f"{x:.3f}" for x in [*row, end]), f"| {100 * row[3] / end:.0f} % |")
+    print("\n| confidence / share of right answers | n | all | least sure third | surest third | ECE | ECE of a perfect score, 95 % |")
     print("|---|---|---|---|---|---|---|")
+    for name, answers in sets.items():
+        print(reliable(name, answers, draw))
+    if options.unseen:
+        known = {(a.task, a.id): a for answers in sets.values() for a in answers}
+        print("\n| tried on | fitted to | n | AUROC (95 %) | of its own fit | loss | ECE | of its own fit |")
+        print("|---|---|---|---|---|---|---|---|")
+        for named in options.unseen:
+            name, _, files = named.partition("=")
+            section, *results = map(Path, files.split(","))
+            print(unseen(name, json.loads(section.read_text()), results, known, draw))
+    print("\n| requests that both answered | n | local | target | APGR (95 %) | skill (95 %) |")
+    print("|---|---|---|---|---|---|")
     both = {name: [a for a in answers if a.cloud is not None] for name, answers in sets.items()}
     both = {name: answers for name, answers in both.items() if answers}
     for name, answers in both.items():
         print(routed(name, answers, draw))
+    print("\n| handed off for | n | 50 % of the target's accuracy | 80 % | 95 % | 50 % of the gap | 80 % | 95 % |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name, answers in both.items():
+        print(shares(name, answers))
+    print("\n| claim | n here | value | half of the interval | n for 0.05 | n for 0.02 | goal |")
+    print("|---|---|---|---|---|---|---|")
+    for name, answers in sets.items():
+        calls = {a.task for a in answers} == {"bfcl"}
+        goal = GOALS["AUROC of calls" if calls else "AUROC"]
+        print(claim(name, "AUROC", goal, scored(answers), auroc, draw))
+    for name, answers in both.items():
+        print(claim(name, "APGR", GOALS["APGR"], answers, lambda a: routing(a).apgr, draw))
+        print(claim(name, "skill", GOALS["skill"], answers, lambda a: routing(a).skill, draw))
+    print(f"\n| ECE of at most {ECE_GOAL} | n here | ECE | of a perfect score, 95 % | n for a claim |")
+    print("|---|---|---|---|---|")
+    for name, answers in sets.items():
+        print(ece_claim(name, scored(answers), draw))
     print("\n| at 95 % of the target's accuracy | prices of | $ for 1,000 | $ if all are sent | s | s if all are sent |")
     print("|---|---|---|---|---|---|")
     for name, answers in both.items():
@@ -335,34 +486,22 @@ def main(arguments: list[str]) -> int:
         given, broken, share = bound_kept(scored(answers), draw)
         part = f"{100 * broken / given:.1f} %" if given else "-"
         print(f"| {name} | {given} of {SPLITS} splits | {part} | {100 * share:.0f} % |")
-    first, answers = next(iter(sets.items()))
+    first = next(iter(sets))
     if both.get(first):
         panels.append(curves(both[first], first))
     ks = (1, 4, 16, 64)
     ticks = [(i, str(k)) for i, k in enumerate(ks)] + [(len(ks), "all")]
-    lines = []
-    for column, what in enumerate(("tokens of the answer", "tokens of values")):
-        row = [auroc(early(answers, k, column)) for k in ks] + [auroc(scored(answers))]
-        lines.append((what, list(enumerate(row))))
-    panels.append(chart.Plot(f"{first}: AUROC", "tokens seen", f"n = {len(answers)}", (0, 4), (0.4, 1), lines, ticks=ticks))
-    reliability = bins(scored(answers))
-    bands = []
-    for score, _, n in reliability:
-        outcomes = sorted(sum(draw.random() < score for _ in range(n)) / n for _ in range(RESAMPLES))
-        bands.append((score, outcomes[25], outcomes[975]))
-    panels.append(
-        chart.Plot(
-            f"{first}: share of right answers",
-            "confidence (gray: 95 % of what a perfect one shows)",
-            f"n = {len(answers)}",
-            (0, 1),
-            (0, 1),
-            [("perfect", [(0, 0), (1, 1)])],
-            dots=[(score, right) for score, right, _ in reliability],
-            bands=bands,
-        )
-    )
-    panels += [curves(answers, name) for name, answers in list(both.items())[1:] if len(answers) >= 50][:1]
+    for name, answers in sets.items():
+        if not (along := watched(answers)) or len({a.task for a in along}) > 1:
+            continue
+        lines = []
+        for column, what in enumerate(("tokens of the answer", "tokens of values")):
+            row = [auroc(early(along, k, column)) for k in ks] + [auroc(scored(along))]
+            lines.append((what, list(enumerate(row))))
+        low = 0.4 if min(y for _, line in lines for _, y in line) >= 0.4 else 0.2
+        panels.append(chart.Plot(f"{name}: AUROC", "tokens seen", f"n = {len(along)}", (0, 4), (low, 1), lines, ticks=ticks))
+    panels += [diagram(name, answers, draw) for name, answers in sets.items()]
+    panels += [curves(answers, name) for name, answers in list(both.items())[1:] if len(answers) >= 50]
     if options.svg:
         options.svg.write_text(chart.plots(panels, columns=2))
     return 0

@@ -27,14 +27,19 @@ pub(crate) fn normal_number(text: &str) -> Option<String> {
     })
 }
 
-/// The number after the last `####`, else the last number of `answer`.
+/// The number on the last line that is `####` and a number, else the one in the last `\boxed{}`, else the last number of `answer`.
+/// With more on it, a line with `####` is a headline: `#### 2. Find the total`.
 pub(crate) fn final_number(answer: &str) -> Option<String> {
-    if let Some((_, marked)) = answer.rsplit_once("####")
-        && let Some(number) = numbers(marked).next()
-    {
-        return normal_number(number);
-    }
-    numbers(answer).last().and_then(normal_number)
+    let marked = answer.lines().rev().find_map(|line| {
+        let line = line.split_once("####")?.1.trim();
+        let bare = |c: char| c.is_ascii_digit() || "$€£-.,% ".contains(c);
+        line.chars().all(bare).then(|| numbers(line).next()).flatten()
+    });
+    let boxed = || numbers(answer.rsplit_once("\\boxed{")?.1.split('}').next()?).last();
+    marked
+        .or_else(boxed)
+        .or_else(|| numbers(answer).last())
+        .and_then(normal_number)
 }
 
 /// The numbers in `text`, as written.
@@ -76,6 +81,12 @@ mod tests {
             ("####", None),
             ("none", None),
             ("#### see 12 above", Some("12")),
+            ("#### 1. Start\n#### 2. Find the total: 40", Some("40")),
+            ("#### 2. Add\nIn all \\(\\boxed{33}\\).", Some("33")),
+            ("It takes \\(\\boxed{-0.2}\\) hours from 1 to 4 PM.", Some("-0.2")),
+            ("\\boxed{} 5", Some("5")),
+            ("#### 18\n\n#### 2. Why", Some("18")),
+            ("#### $1,234.\nas 3 + 4", Some("1234")),
             ("1.2.3", None),
             ("", None),
             ("-0", Some("0")),
