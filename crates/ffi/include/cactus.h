@@ -562,25 +562,6 @@ int cactus_preprocess_audio_features(const char *_wav_path,
                                      size_t *_out_frames);
 
 /*
- Not in this build. Returns NULL.
- */
-void *cactus_stream_transcribe_start(void *model, const char *_options_json);
-
-/*
- Not in this build. Returns -1, with the reason in the buffer, too.
- */
-int cactus_stream_transcribe_process(void *_stream,
-                                     const uint8_t *_pcm_buffer,
-                                     size_t _pcm_buffer_size,
-                                     char *response_buffer,
-                                     size_t buffer_size);
-
-/*
- Not in this build. Returns -1, with the reason in the buffer, too.
- */
-int cactus_stream_transcribe_stop(void *_stream, char *response_buffer, size_t buffer_size);
-
-/*
  Not in this build. Returns -1, with the reason in the buffer, too.
  */
 int cactus_rag_query(void *model, const char *_query, char *response_buffer, size_t buffer_size, size_t _top_k);
@@ -716,6 +697,38 @@ int cactus_vad(void *model,
                const char *options_json,
                const uint8_t *pcm_buffer,
                size_t pcm_buffer_size);
+
+/*
+ Begins to listen to live speech with a model that hears. A second model finds speech: the bundle that the option `vad` names,
+ or the folder `vad` inside the model's own. Beside `vad` and the options of `cactus_transcribe`, `options_json` (which may be NULL)
+ has `min_chunk_sec` (1.0; sound after which a phrase is written again, 0 for never), `silence_sec` (0.5; silence that ends a phrase),
+ `max_segment_sec` (25; longer phrases are cut) and `threshold` (0.5; at which speech begins). NULL where that fails. Several streams may
+ share a model.
+ */
+void *cactus_stream_transcribe_start(void *model,
+                                     const char *options_json);
+
+/*
+ Takes the next sound, in pieces of any size: mono, 16 bits, little-endian, 16,000 samples a second. The result, a JSON object, goes to
+ `response_buffer`, and the function returns its bytes; a negative number where it failed, with the reason in the buffer, too.
+ `confirmed` is the text that has become certain since the last call, `pending` is the text behind it that may still change, and `events`
+ says what happened since then. Where the result did not fit, -2 is returned, the sound is taken all the same, and the next call gives
+ what this one did not; it may come without sound (`pcm_buffer` NULL).
+ */
+int cactus_stream_transcribe_process(void *stream,
+                                     const uint8_t *pcm_buffer,
+                                     size_t pcm_buffer_size,
+                                     char *response_buffer,
+                                     size_t buffer_size);
+
+/*
+ Ends live speech: what was said last becomes final and goes to `response_buffer`, as with `cactus_stream_transcribe_process`.
+ `response_buffer` may be NULL; then nothing is written or waited for, and the function returns 0. The handle is closed whatever is
+ returned.
+ */
+int cactus_stream_transcribe_stop(void *stream,
+                                  char *response_buffer,
+                                  size_t buffer_size);
 
 /*
  Loads the bundle in the folder `model_path`. NULL where that fails. `corpus_dir` has to be NULL or empty: this build has no

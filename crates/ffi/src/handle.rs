@@ -22,6 +22,7 @@ pub(crate) enum Kind {
     Request = 0xB,
     Graph = 0xC,
     Hearer = 0xD,
+    Stream = 0xE,
 }
 
 impl Kind {
@@ -32,6 +33,7 @@ impl Kind {
             Kind::Request => "request",
             Kind::Graph => "graph",
             Kind::Hearer => "model that hears",
+            Kind::Stream => "live transcription",
         }
     }
 

@@ -1,7 +1,6 @@
 //! A model that hears, or finds speech, as C holds it.
 //!
-//! One recording at a time has it; who comes meanwhile waits. As with [`crate::loaded`] it can be closed at any time: closing cancels what is
-//! under way and waits for it, and refuses what comes later.
+//! One recording at a time has it; who comes meanwhile waits. It can be closed at any time, as [`crate::underway`] says.
 
 use crate::callback::is_inside;
 use crate::failure::{Code, Failure, Result};
@@ -9,28 +8,29 @@ use crate::handle::{Handles, Kind};
 use crate::input;
 use crate::loaded::MODELS;
 use crate::log::{Level, say};
+use crate::underway::{self, Underway};
 use cactus_audio::decode::{Limits, Mono, Reader};
 use cactus_audio::resample;
 use cactus_bundle::{Bundle, Decoding};
 use cactus_engine::CancelToken;
 use cactus_speech::{Transcriber, Vad};
 use std::ffi::{c_char, c_void};
-use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 /// Every one that is open.
 pub(crate) static HEARERS: Handles<Hearer> = Handles::new(Kind::Hearer);
 
 /// Samples a second of what C gives in a buffer.
-const PCM_HZ: u32 = 16_000;
+pub(crate) const PCM_HZ: u32 = 16_000;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Hearer {
     machine: Mutex<Machine>,
-    underway: Mutex<Underway>,
-    /// The process that loaded it: its threads are not in another.
-    process: u32,
+    underway: Arc<Underway>,
+    /// Its bundle.
+    path: PathBuf,
 }
 
 /// What is loaded.
@@ -42,23 +42,18 @@ pub(crate) enum Machine {
     Finds(Box<Vad>),
 }
 
-#[derive(Debug, Default)]
-struct Underway {
-    closed: bool,
-    next: u64,
-    work: Vec<(u64, CancelToken)>,
-}
-
-/// Something under way, until it is dropped.
-struct Work<'a> {
-    hearer: &'a Hearer,
-    number: u64,
-    cancel: CancelToken,
-}
-
-impl Drop for Work<'_> {
-    fn drop(&mut self) {
-        self.hearer.underway().work.retain(|(number, _)| *number != self.number);
+impl Machine {
+    /// The model that writes down what is said; one that finds speech is an error that says what it does not do.
+    ///
+    /// # Errors
+    /// [`Code::Unsupported`].
+    pub(crate) fn transcriber(&mut self, not: &str) -> Result<&mut Transcriber> {
+        match self {
+            Machine::Writes(transcriber) => Ok(transcriber),
+            Machine::Finds(_) => Err(unsupported(&format!(
+                "the model finds speech and {not}; use `cactus_vad`"
+            ))),
+        }
     }
 }
 
@@ -92,32 +87,9 @@ impl Hearer {
         say(Level::Info, "model", &format!("loaded {}", path.display()));
         Ok(Some(Arc::new(Hearer {
             machine: Mutex::new(machine),
-            underway: Mutex::default(),
-            process: std::process::id(),
+            underway: Underway::new(),
+            path: path.to_owned(),
         })))
-    }
-
-    fn underway(&self) -> MutexGuard<'_, Underway> {
-        self.underway.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn begin(&self) -> Result<Work<'_>> {
-        if self.process != std::process::id() {
-            let what = "the model was loaded before this process was forked; load it after forking";
-            return Err(Failure::new(Code::System, what));
-        }
-        let mut underway = self.underway();
-        if underway.closed {
-            return Err(Failure::new(Code::Handle, "the model was closed"));
-        }
-        underway.next += 1;
-        let (number, cancel) = (underway.next, CancelToken::new());
-        underway.work.push((number, cancel.clone()));
-        Ok(Work {
-            hearer: self,
-            number,
-            cancel,
-        })
     }
 
     /// Waits for the model, and does `work` with it.
@@ -125,7 +97,8 @@ impl Hearer {
     /// # Errors
     /// Those of `work`; [`Code::InCallback`] inside a callback of this model's, [`Code::Cancelled`] after a stop or close.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Machine, &CancelToken) -> Result<T>) -> Result<T> {
-        let this = self.begin()?;
+        let this = self.underway.begin()?;
+        let cancel = this.stop().token();
         let mut machine = match self.machine.try_lock() {
             Ok(machine) => machine,
             Err(TryLockError::Poisoned(e)) => e.into_inner(),
@@ -136,30 +109,25 @@ impl Hearer {
             }
             Err(TryLockError::WouldBlock) => self.machine.lock().unwrap_or_else(PoisonError::into_inner),
         };
-        if this.cancel.is_cancelled() {
+        if cancel.is_cancelled() {
             return Err(cactus_speech::Error::Cancelled.into());
         }
-        work(&mut machine, &this.cancel)
+        work(&mut machine, cancel)
     }
 
     /// Cancels what is under way now.
     pub(crate) fn stop(&self) {
-        self.underway().work.iter().for_each(|(_, cancel)| cancel.cancel());
+        self.underway.stop();
     }
 
-    /// Cancels what is under way, and refuses what comes later. Waits until nothing is under way, unless this thread is inside a
-    /// function of the caller, which may be what it would wait for.
+    /// As [`underway::close`].
     pub(crate) fn close(self: Arc<Self>) {
-        if self.process != std::process::id() {
-            // Its threads are in another process.
-            std::mem::forget(self);
-            return;
-        }
-        self.underway().closed = true;
-        self.stop();
-        if !is_inside() {
-            drop(self.machine.lock());
-        }
+        underway::close(self, |model| &model.underway);
+    }
+
+    /// The folder of its bundle.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 }
 
@@ -186,10 +154,7 @@ impl<'a> Sound<'a> {
         };
         match (path, pcm) {
             (Some(path), []) => Ok(Sound::File(path)),
-            (None, [_, _, ..]) if pcm.len() % 2 == 0 => Ok(Sound::Pcm(pcm)),
-            (None, [_, ..]) => Err(Failure::argument(format!(
-                "`pcm_buffer`: expected samples of 16 bits, found {bytes} bytes"
-            ))),
+            (None, [_, ..]) => Ok(Sound::Pcm(whole_samples(pcm)?)),
             (Some(_), _) => Err(Failure::argument(
                 "`audio_file_path`: found a file beside `pcm_buffer`, expected one of them",
             )),
@@ -206,14 +171,10 @@ impl<'a> Sound<'a> {
     pub(crate) fn samples(self, rate_hz: u32, cancel: &CancelToken) -> Result<Vec<f32>> {
         let wrong = |e: cactus_audio::Error| Failure::from(cactus_speech::Error::from(e));
         match self {
-            Sound::Pcm(bytes) => {
-                let sample = |pair: &[u8]| f32::from(i16::from_le_bytes([pair[0], pair[1]])) / 32768.0;
-                let samples: Vec<f32> = bytes.chunks_exact(2).map(sample).collect();
-                match rate_hz {
-                    PCM_HZ => Ok(samples),
-                    _ => resample(&samples, PCM_HZ, rate_hz).map_err(wrong),
-                }
-            }
+            Sound::Pcm(bytes) => match rate_hz {
+                PCM_HZ => Ok(floats(bytes)),
+                _ => resample(&floats(bytes), PCM_HZ, rate_hz).map_err(wrong),
+            },
             Sound::File(path) => {
                 let reader = Reader::open(Path::new(path), Limits::default()).map_err(wrong)?;
                 let mut mono = Mono::new(reader, rate_hz).map_err(wrong)?;
@@ -226,6 +187,24 @@ impl<'a> Sound<'a> {
                 Ok(samples)
             }
         }
+    }
+}
+
+/// Samples of 16 bits as numbers from -1 to 1.
+pub(crate) fn floats(pcm: &[u8]) -> Vec<f32> {
+    let sample = |pair: &[u8]| f32::from(i16::from_le_bytes([pair[0], pair[1]])) / 32768.0;
+    pcm.chunks_exact(2).map(sample).collect()
+}
+
+/// # Errors
+/// Half a sample.
+pub(crate) fn whole_samples(pcm: &[u8]) -> Result<&[u8]> {
+    match pcm.len() % 2 {
+        0 => Ok(pcm),
+        _ => Err(Failure::argument(format!(
+            "`pcm_buffer`: expected samples of 16 bits, found {} bytes",
+            pcm.len()
+        ))),
     }
 }
 

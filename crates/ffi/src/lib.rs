@@ -9,7 +9,8 @@
 //!   polling, errors have a code and a kind.
 //!
 //! Below them, for both: `failure` (codes, the last error of a thread), `guard` (no panic leaves the library), `handle` (what C
-//! holds is a number with a generation, never a pointer), `input` and `output` (C's strings and buffers), `log`, `hearer` (models that hear).
+//! holds is a number with a generation, never a pointer), `input` and `output` (C's strings and buffers), `log`, `loaded` and `hearer` (models
+//! that write and that hear), `underway` (so that both can be closed at any time).
 //!
 //! It may depend on the engine, on `speech` and what is below them, with the feature `store` on what finds, fetches and converts models (module
 //! `store`), and with the feature `cloud` on what hands requests off (modules `policy` and `routed`). Without both the library has
@@ -45,6 +46,7 @@ mod scoring;
 mod session;
 mod store;
 mod types;
+mod underway;
 
 pub use dropin::*;
 pub use failure::Code;

@@ -17,8 +17,6 @@ use cactus_engine::CancelToken;
 use serde::Serialize;
 use std::collections::VecDeque;
 
-/// Sound before a phrase that belongs to it, in milliseconds: first consonants are quiet.
-const BEFORE_MS: u32 = 400;
 /// Less speech is no phrase.
 const LEAST_MS: u32 = 250;
 /// Longest phrase, in seconds.
@@ -39,6 +37,9 @@ pub struct StreamOptions {
     pub most_s: Option<f64>,
     /// Probability at which speech begins, from 0 to 1. Default 0.5.
     pub threshold: f64,
+    /// Sound before a phrase that belongs to it, in milliseconds: first consonants are quiet. At most half of the longest
+    /// phrase. Default 400.
+    pub before_ms: u32,
 }
 
 impl Default for StreamOptions {
@@ -49,6 +50,7 @@ impl Default for StreamOptions {
             silence_ms: 500,
             most_s: None,
             threshold: 0.5,
+            before_ms: 400,
         }
     }
 }
@@ -175,6 +177,13 @@ impl Stream {
                 "`threshold` should be from 0 to 1, found {found}"
             )));
         }
+        let most_before_ms = most_s * 500.0;
+        if f64::from(options.before_ms) > most_before_ms {
+            let found = options.before_ms;
+            return Err(Error::Option(format!(
+                "`before_ms` should be from 0 to {most_before_ms}, half of a phrase, found {found}"
+            )));
+        }
         let prompts = transcriber.prepare(&options.transcribe)?;
         let rules = Rules::of(prompts.prompted()).without_times();
         let chunk = vad.chunk_samples();
@@ -186,7 +195,7 @@ impl Stream {
             least: chunks(LEAST_MS.into()),
             // Room for the sound before.
             most: ((most_s * f64::from(rate)) as usize / chunk)
-                .saturating_sub(chunks(BEFORE_MS.into()))
+                .saturating_sub(chunks(options.before_ms.into()))
                 .max(2),
         };
         vad.reset();
@@ -197,7 +206,7 @@ impl Stream {
             prompts,
             pending: Vec::with_capacity(chunk),
             before: VecDeque::new(),
-            before_samples: (u64::from(rate) * u64::from(BEFORE_MS) / 1000) as usize,
+            before_samples: (u64::from(rate) * u64::from(options.before_ms) / 1000) as usize,
             heard: 0,
             next_id: 0,
             phrase: None,

@@ -178,6 +178,11 @@ fn what_makes_no_sense_is_refused() {
         assert_eq!(error.kind(), ErrorKind::Option);
         assert!(error.to_string().contains(expected), "{error}");
     }
+    let before = StreamOptions {
+        before_ms: 501,
+        ..options()
+    };
+    assert!(refused(before).to_string().contains("`before_ms`"));
     let folder = tempfile::tempdir().unwrap();
     let slow = bundle(folder.path(), "slow", &here("../../golden/speech/silero_vad"));
     let slow = Vad::load(&slow, 1).unwrap();

@@ -1,13 +1,13 @@
-//! Functions of the public API for which this build has no engine: embeddings, live transcription, vision, retrieval and the vector index.
+//! Functions of the public API for which this build has no engine: embeddings, features of sound, vision, retrieval and the vector index.
 //!
 //! Each checks the handle that it is given, so that mistakes are found, sets the last error, writes the reason where a text was to
 //! go, and fails.
 
 use super::request::failed;
 use crate::failure::Failure;
+use crate::guard;
 use crate::loaded::MODELS;
 use crate::output::TextBuffer;
-use crate::{guard, hearer};
 use std::ffi::{c_char, c_float, c_int, c_void};
 
 /// What fails with a model.
@@ -91,43 +91,6 @@ pub unsafe extern "C" fn cactus_preprocess_audio_features(
     _out_frames: *mut usize,
 ) -> c_int {
     without_model("computing features of sound")
-}
-
-/// Not in this build. Returns NULL.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cactus_stream_transcribe_start(
-    model: *mut c_void,
-    _options_json: *const c_char,
-) -> *mut c_void {
-    guard::quiet(|| {
-        hearer::get(model)?;
-        Err(Failure::not_in_build("live transcription"))
-    });
-    std::ptr::null_mut()
-}
-
-/// Not in this build. Returns -1, with the reason in the buffer, too.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cactus_stream_transcribe_process(
-    _stream: *mut c_void,
-    _pcm_buffer: *const u8,
-    _pcm_buffer_size: usize,
-    response_buffer: *mut c_char,
-    buffer_size: usize,
-) -> c_int {
-    // SAFETY: the header's contract of buffers.
-    unsafe { with_buffer(None, "live transcription", response_buffer, buffer_size) }
-}
-
-/// Not in this build. Returns -1, with the reason in the buffer, too.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cactus_stream_transcribe_stop(
-    _stream: *mut c_void,
-    response_buffer: *mut c_char,
-    buffer_size: usize,
-) -> c_int {
-    // SAFETY: the header's contract of buffers.
-    unsafe { with_buffer(None, "live transcription", response_buffer, buffer_size) }
 }
 
 /// Not in this build. Returns -1, with the reason in the buffer, too.

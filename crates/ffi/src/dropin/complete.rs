@@ -1,12 +1,11 @@
 //! Answers of the public API: `cactus_complete` and `cactus_prefill`.
 
-use super::request::{Arguments, completion, failed, ram_usage_mb, rounded};
+use super::request::{Arguments, answered, completion, ram_usage_mb, rounded};
 use crate::answer::{Reading, begin, whole};
 use crate::callback::call;
 use crate::failure::{Code, Failure, Result};
+use crate::input;
 use crate::loaded::MODELS;
-use crate::output::TextBuffer;
-use crate::{guard, input};
 use serde_json::json;
 use std::ffi::{CString, c_char, c_int, c_void};
 
@@ -47,35 +46,32 @@ pub unsafe extern "C" fn cactus_complete(
     pcm_buffer: *const u8,
     pcm_buffer_size: usize,
 ) -> c_int {
-    guard::count(|| {
-        // SAFETY: the header's contract of buffers.
-        let buffer = unsafe { TextBuffer::new(response_buffer, buffer_size, "response_buffer") }?;
-        let answered = (|| {
-            // SAFETY: the header's contract of strings and buffers.
-            let arguments = unsafe {
-                no_sound(pcm_buffer, pcm_buffer_size)?;
-                Arguments::new(messages_json, options_json, tools_json)?
-            };
-            let work = MODELS.get(model)?.begin()?;
-            let mut asked = arguments.read(work.model().engine())?;
-            asked.routing.whole = callback.is_none();
-            let mut reading = begin(&work, asked)?;
-            let mut last = 0;
-            let answer = whole(reading.as_mut(), &mut |text, token| {
-                last = token.unwrap_or(last);
-                if let Some(function) = callback {
-                    let text = CString::new(text.replace('\0', "")).unwrap_or_default();
-                    // SAFETY: the caller gave a function of this type, and what belongs to it.
-                    call(0, || unsafe { function(text.as_ptr(), last, user_data) });
-                }
-            })?;
-            if answer.is_cancelled() && work.model().is_closed() {
-                return Err(Failure::new(Code::Cancelled, "the model was closed"));
+    let work = || {
+        // SAFETY: the header's contract of strings and buffers.
+        let arguments = unsafe {
+            no_sound(pcm_buffer, pcm_buffer_size)?;
+            Arguments::new(messages_json, options_json, tools_json)?
+        };
+        let work = MODELS.get(model)?.begin()?;
+        let mut asked = arguments.read(work.model().engine())?;
+        asked.routing.whole = callback.is_none();
+        let mut reading = begin(&work, asked)?;
+        let mut last = 0;
+        let answer = whole(reading.as_mut(), &mut |text, token| {
+            last = token.unwrap_or(last);
+            if let Some(function) = callback {
+                let text = CString::new(text.replace('\0', "")).unwrap_or_default();
+                // SAFETY: the caller gave a function of this type, and what belongs to it.
+                call(0, || unsafe { function(text.as_ptr(), last, user_data) });
             }
-            Ok(completion(&answer, arguments.confidence_threshold()).to_string())
-        })();
-        buffer.settle(answered, |failure| failed(failure).to_string())
-    })
+        })?;
+        if answer.is_cancelled() && work.model().is_closed() {
+            return Err(Failure::new(Code::Cancelled, "the model was closed"));
+        }
+        Ok(completion(&answer, arguments.confidence_threshold()).to_string())
+    };
+    // SAFETY: the header's contract of buffers.
+    unsafe { answered(response_buffer, buffer_size, work) }
 }
 
 /// Computes a conversation ahead of time, so that an answer to it, or to one that begins like it, comes sooner. The result goes to
@@ -91,36 +87,33 @@ pub unsafe extern "C" fn cactus_prefill(
     pcm_buffer: *const u8,
     pcm_buffer_size: usize,
 ) -> c_int {
-    guard::count(|| {
-        // SAFETY: the header's contract of buffers.
-        let buffer = unsafe { TextBuffer::new(response_buffer, buffer_size, "response_buffer") }?;
-        let computed = (|| {
-            // SAFETY: the header's contract of strings and buffers.
-            let arguments = unsafe {
-                no_sound(pcm_buffer, pcm_buffer_size)?;
-                Arguments::new(messages_json, options_json, tools_json)?
-            };
-            let work = MODELS.get(model)?.begin()?;
-            let mut asked = arguments.read(work.model().engine())?;
-            // The scheduler keeps what it computed of a prompt. One token is the least that it makes.
-            asked.options.max_tokens = 1;
-            asked.chat.constraint = None;
-            let answer = whole(&mut Reading::begin(&work, asked)?, &mut |_, _| {})?;
-            if answer.is_cancelled() {
-                return Err(Failure::new(Code::Cancelled, "the computation was stopped"));
-            }
-            let c = &answer.completion;
-            Ok(json!({
-                "success": true,
-                "error": null,
-                "prefill_tokens": c.prefill_tokens,
-                "prefill_tps": rounded(c.prefill_tps),
-                "total_time_ms": rounded(c.total_time_ms),
-                "ram_usage_mb": ram_usage_mb(),
-                "cached_tokens": c.cached_tokens,
-            })
-            .to_string())
-        })();
-        buffer.settle(computed, |failure| failed(failure).to_string())
-    })
+    let computed = || {
+        // SAFETY: the header's contract of strings and buffers.
+        let arguments = unsafe {
+            no_sound(pcm_buffer, pcm_buffer_size)?;
+            Arguments::new(messages_json, options_json, tools_json)?
+        };
+        let work = MODELS.get(model)?.begin()?;
+        let mut asked = arguments.read(work.model().engine())?;
+        // The scheduler keeps what it computed of a prompt. One token is the least that it makes.
+        asked.options.max_tokens = 1;
+        asked.chat.constraint = None;
+        let answer = whole(&mut Reading::begin(&work, asked)?, &mut |_, _| {})?;
+        if answer.is_cancelled() {
+            return Err(Failure::new(Code::Cancelled, "the computation was stopped"));
+        }
+        let c = &answer.completion;
+        Ok(json!({
+            "success": true,
+            "error": null,
+            "prefill_tokens": c.prefill_tokens,
+            "prefill_tps": rounded(c.prefill_tps),
+            "total_time_ms": rounded(c.total_time_ms),
+            "ram_usage_mb": ram_usage_mb(),
+            "cached_tokens": c.cached_tokens,
+        })
+        .to_string())
+    };
+    // SAFETY: the header's contract of buffers.
+    unsafe { answered(response_buffer, buffer_size, computed) }
 }

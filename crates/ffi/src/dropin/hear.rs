@@ -1,13 +1,13 @@
 //! Recordings in the public API: `cactus_transcribe`, `cactus_detect_language` and `cactus_vad`.
 
 use super::cactus_token_callback;
-use super::request::{failed, ram_usage_mb, rounded};
+use super::request::{answered, ram_usage_mb, rounded};
 use crate::callback::call;
 use crate::failure::{Failure, Result};
 use crate::hearer::{self, Machine, Sound, unsupported};
-use crate::output::{TextBuffer, c_string};
-use crate::{guard, input};
-use cactus_speech::{LanguageChance, Progress, SpanOptions, TranscribeOptions, Transcript};
+use crate::input;
+use crate::output::c_string;
+use cactus_speech::{LanguageChance, Progress, SpanOptions, TranscribeOptions, Transcriber, Transcript};
 use serde_json::{Map, Value, json};
 use std::ffi::{c_char, c_int, c_void};
 use std::time::Instant;
@@ -30,50 +30,40 @@ pub unsafe extern "C" fn cactus_transcribe(
     pcm_buffer: *const u8,
     pcm_buffer_size: usize,
 ) -> c_int {
-    guard::count(|| {
-        // SAFETY: the header's contract of buffers.
-        let buffer = unsafe { TextBuffer::new(response_buffer, buffer_size, "response_buffer") }?;
-        let heard = (|| {
-            let hearer = hearer::get(model)?;
-            // SAFETY: the header's contract of strings and buffers.
-            let (sound, prompt, options) = unsafe {
-                (
-                    Sound::new(audio_file_path, pcm_buffer, pcm_buffer_size)?,
-                    input::optional_text(prompt, "prompt")?,
-                    input::object(input::optional_text(options_json, "options_json")?, "options_json")?,
-                )
-            };
-            let mut options = transcribe_options(prompt.unwrap_or_default(), &options)?;
-            let started = Instant::now();
-            hearer.with(|machine, cancel| {
-                let Machine::Writes(transcriber) = machine else {
-                    return Err(unsupported(
-                        "the model finds speech and writes nothing; use `cactus_vad`",
-                    ));
-                };
-                if transcriber.languages().next().is_none() {
-                    // It knows English alone, and has no token for it.
-                    options.language = options.language.filter(|code| code != "en");
+    let heard = || {
+        let hearer = hearer::get(model)?;
+        // SAFETY: the header's contract of strings and buffers.
+        let (sound, prompt, options) = unsafe {
+            (
+                Sound::new(audio_file_path, pcm_buffer, pcm_buffer_size)?,
+                input::optional_text(prompt, "prompt")?,
+                input::object(input::optional_text(options_json, "options_json")?, "options_json")?,
+            )
+        };
+        let mut options = transcribe_options(prompt.unwrap_or_default(), &options)?;
+        let started = Instant::now();
+        hearer.with(|machine, cancel| {
+            let transcriber = machine.transcriber("writes nothing")?;
+            fit(&mut options, transcriber);
+            let samples = sound.samples(transcriber.sample_rate_hz(), cancel)?;
+            let mut first_ms = None;
+            let mut each = |progress: Progress<'_>| {
+                first_ms.get_or_insert_with(|| milliseconds(started));
+                let Some(function) = callback else { return };
+                for segment in progress.segments {
+                    let text = c_string(segment.text.replace('\0', ""));
+                    let token = segment.tokens.last().copied().unwrap_or(0);
+                    // SAFETY: the caller gave a function of this type, and what belongs to it.
+                    call(0, || unsafe { function(text.as_ptr(), token, user_data) });
                 }
-                let samples = sound.samples(transcriber.sample_rate_hz(), cancel)?;
-                let mut first_ms = None;
-                let mut each = |progress: Progress<'_>| {
-                    first_ms.get_or_insert_with(|| milliseconds(started));
-                    let Some(function) = callback else { return };
-                    for segment in progress.segments {
-                        let text = c_string(segment.text.replace('\0', ""));
-                        let token = segment.tokens.last().copied().unwrap_or(0);
-                        // SAFETY: the caller gave a function of this type, and what belongs to it.
-                        call(0, || unsafe { function(text.as_ptr(), token, user_data) });
-                    }
-                };
-                let transcript = transcriber.transcribe(&samples, &options, cancel, &mut each)?;
-                let times = (first_ms.unwrap_or(0.0), milliseconds(started));
-                Ok(transcript_json(&transcript, times).to_string())
-            })
-        })();
-        buffer.settle(heard, |failure| failed(failure).to_string())
-    })
+            };
+            let transcript = transcriber.transcribe(&samples, &options, cancel, &mut each)?;
+            let times = (first_ms.unwrap_or(0.0), milliseconds(started));
+            Ok(transcript_json(&transcript, times).to_string())
+        })
+    };
+    // SAFETY: the header's contract of buffers.
+    unsafe { answered(response_buffer, buffer_size, heard) }
 }
 
 /// Finds out which language is spoken at the beginning of the file `audio_file_path`, of any format, or of `pcm_buffer` (mono, 16 bits,
@@ -90,35 +80,28 @@ pub unsafe extern "C" fn cactus_detect_language(
     pcm_buffer: *const u8,
     pcm_buffer_size: usize,
 ) -> c_int {
-    guard::count(|| {
-        // SAFETY: the header's contract of buffers.
-        let buffer = unsafe { TextBuffer::new(response_buffer, buffer_size, "response_buffer") }?;
-        let found = (|| {
-            let hearer = hearer::get(model)?;
-            // SAFETY: the header's contract of strings and buffers.
-            let sound = unsafe {
-                input::object(input::optional_text(options_json, "options_json")?, "options_json")?;
-                Sound::new(audio_file_path, pcm_buffer, pcm_buffer_size)?
-            };
-            let started = Instant::now();
-            hearer.with(|machine, cancel| {
-                let Machine::Writes(transcriber) = machine else {
-                    return Err(unsupported(
-                        "the model finds speech and knows no languages; use `cactus_vad`",
-                    ));
-                };
-                if transcriber.languages().next().is_none() {
-                    return Err(unsupported(
-                        "the model knows English alone; a multilingual one tells languages apart",
-                    ));
-                }
-                let samples = sound.samples(transcriber.sample_rate_hz(), cancel)?;
-                let chances = transcriber.detect_language(&samples)?;
-                Ok(language_json(&chances, milliseconds(started)).to_string())
-            })
-        })();
-        buffer.settle(found, |failure| failed(failure).to_string())
-    })
+    let found = || {
+        let hearer = hearer::get(model)?;
+        // SAFETY: the header's contract of strings and buffers.
+        let sound = unsafe {
+            input::object(input::optional_text(options_json, "options_json")?, "options_json")?;
+            Sound::new(audio_file_path, pcm_buffer, pcm_buffer_size)?
+        };
+        let started = Instant::now();
+        hearer.with(|machine, cancel| {
+            let transcriber = machine.transcriber("knows no languages")?;
+            if transcriber.languages().next().is_none() {
+                return Err(unsupported(
+                    "the model knows English alone; a multilingual one tells languages apart",
+                ));
+            }
+            let samples = sound.samples(transcriber.sample_rate_hz(), cancel)?;
+            let chances = transcriber.detect_language(&samples)?;
+            Ok(language_json(&chances, milliseconds(started)).to_string())
+        })
+    };
+    // SAFETY: the header's contract of buffers.
+    unsafe { answered(response_buffer, buffer_size, found) }
 }
 
 /// Finds where somebody speaks in the file `audio_file_path`, of any format, or in `pcm_buffer` (mono, 16 bits, little-endian, 16,000
@@ -135,48 +118,53 @@ pub unsafe extern "C" fn cactus_vad(
     pcm_buffer: *const u8,
     pcm_buffer_size: usize,
 ) -> c_int {
-    guard::count(|| {
-        // SAFETY: the header's contract of buffers.
-        let buffer = unsafe { TextBuffer::new(response_buffer, buffer_size, "response_buffer") }?;
-        let found = (|| {
-            let hearer = hearer::get(model)?;
-            // SAFETY: the header's contract of strings and buffers.
-            let (sound, options) = unsafe {
-                (
-                    Sound::new(audio_file_path, pcm_buffer, pcm_buffer_size)?,
-                    input::object(input::optional_text(options_json, "options_json")?, "options_json")?,
-                )
+    let found = || {
+        let hearer = hearer::get(model)?;
+        // SAFETY: the header's contract of strings and buffers.
+        let (sound, options) = unsafe {
+            (
+                Sound::new(audio_file_path, pcm_buffer, pcm_buffer_size)?,
+                input::object(input::optional_text(options_json, "options_json")?, "options_json")?,
+            )
+        };
+        let options = span_options(&options)?;
+        let started = Instant::now();
+        hearer.with(|machine, cancel| {
+            let Machine::Finds(vad) = machine else {
+                return Err(unsupported(
+                    "the model writes down what is said; use `cactus_transcribe`",
+                ));
             };
-            let options = span_options(&options)?;
-            let started = Instant::now();
-            hearer.with(|machine, cancel| {
-                let Machine::Finds(vad) = machine else {
-                    return Err(unsupported(
-                        "the model writes down what is said; use `cactus_transcribe`",
-                    ));
-                };
-                let samples = sound.samples(vad.sample_rate_hz(), cancel)?;
-                let spans = vad.spans(&samples, &options)?;
-                let segments = spans.iter().map(|span| json!({"start": span.start, "end": span.end}));
-                Ok(json!({
-                    "success": true,
-                    "error": null,
-                    "segments": segments.collect::<Vec<_>>(),
-                    "total_time_ms": milliseconds(started),
-                    "ram_usage_mb": ram_usage_mb(),
-                })
-                .to_string())
+            let samples = sound.samples(vad.sample_rate_hz(), cancel)?;
+            let spans = vad.spans(&samples, &options)?;
+            let segments = spans.iter().map(|span| json!({"start": span.start, "end": span.end}));
+            Ok(json!({
+                "success": true,
+                "error": null,
+                "segments": segments.collect::<Vec<_>>(),
+                "total_time_ms": milliseconds(started),
+                "ram_usage_mb": ram_usage_mb(),
             })
-        })();
-        buffer.settle(found, |failure| failed(failure).to_string())
-    })
+            .to_string())
+        })
+    };
+    // SAFETY: the header's contract of buffers.
+    unsafe { answered(response_buffer, buffer_size, found) }
 }
 
-fn milliseconds(since: Instant) -> f64 {
+pub(super) fn milliseconds(since: Instant) -> f64 {
     rounded(since.elapsed().as_secs_f64() * 1e3)
 }
 
-fn option<T>(
+/// Leaves out what goes without saying.
+pub(super) fn fit(options: &mut TranscribeOptions, transcriber: &Transcriber) {
+    if transcriber.languages().next().is_none() {
+        // It knows English alone, and has no token for it.
+        options.language.take_if(|code| code == "en");
+    }
+}
+
+pub(super) fn option<T>(
     options: &Map<String, Value>,
     name: &str,
     expected: &str,
@@ -190,7 +178,7 @@ fn option<T>(
 }
 
 /// The prompt of the public API, `<|startoftranscript|><|de|><|transcribe|>`, and options.
-fn transcribe_options(prompt: &str, options: &Map<String, Value>) -> Result<TranscribeOptions> {
+pub(super) fn transcribe_options(prompt: &str, options: &Map<String, Value>) -> Result<TranscribeOptions> {
     let mut found = TranscribeOptions {
         language: option(options, "language", "a text", |v| v.as_str().map(str::to_owned))?
             .filter(|code| !code.is_empty()),

@@ -7,6 +7,7 @@
 mod absent;
 mod complete;
 mod hear;
+mod live;
 mod model;
 mod quiet;
 mod request;
@@ -15,6 +16,7 @@ mod text;
 pub use absent::*;
 pub use complete::*;
 pub use hear::*;
+pub use live::*;
 pub use model::*;
 pub use quiet::*;
 pub use text::*;

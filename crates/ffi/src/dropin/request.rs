@@ -6,13 +6,14 @@
 use crate::answer::Answer;
 use crate::asked::{Asked, Routing, tools};
 use crate::failure::{Failure, Result};
-use crate::input;
+use crate::output::TextBuffer;
+use crate::{guard, input};
 use cactus_engine::chat::{Chat, ChatRequest, ToolChoice};
 use cactus_engine::scheduler::Priority;
 use cactus_engine::{FinishReason, GenerateOptions, Model, ProcessMemory};
 use cactus_text::json_type;
 use serde_json::{Map, Value, json};
-use std::ffi::c_char;
+use std::ffi::{c_char, c_int};
 use std::ops::RangeInclusive;
 
 /// Tokens of an answer where nobody says how many.
@@ -268,6 +269,18 @@ pub(super) fn failed(failure: &Failure) -> Value {
         "prefill_tokens": 0,
         "decode_tokens": 0,
         "total_tokens": 0,
+    })
+}
+
+/// Writes what `work` gives to the caller's `response_buffer` and gives its bytes; where `work` fails, writes the reason.
+///
+/// # Safety
+/// As [`TextBuffer::new`].
+pub(super) unsafe fn answered(buffer: *mut c_char, bytes: usize, work: impl FnOnce() -> Result<String>) -> c_int {
+    guard::count(|| {
+        // SAFETY: the caller's promise.
+        let buffer = unsafe { TextBuffer::new(buffer, bytes, "response_buffer") }?;
+        buffer.settle(work(), |failure| failed(failure).to_string())
     })
 }
 

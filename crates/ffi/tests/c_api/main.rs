@@ -6,6 +6,7 @@
 
 mod bad_input;
 mod graph_codes;
+mod live;
 #[cfg(feature = "cloud")]
 mod policy;
 mod public;
