@@ -7,7 +7,7 @@ use cactus_quant::GROUP;
 use cactus_simd::{Op, Simd};
 use std::marker::PhantomData;
 
-/// Elements computed at a time before they are quantized; whole groups.
+/// Elements computed at a time before they are quantized or written back; whole groups.
 const PIECE: usize = 16 * GROUP;
 
 /// Function of one operand.
@@ -181,6 +181,19 @@ impl Exec<'_> {
         let kernels = self.kernels;
         self.pieces(out, 1, op.cost(), &|start, out| {
             unary_piece(kernels, op, &x[start..start + out.len()], out);
+        });
+    }
+
+    /// `x[i] = op(x[i])`, with the bits of [`Exec::unary`].
+    pub fn unary_in_place(&self, op: UnaryOp, x: &mut [f32]) {
+        let kernels = self.kernels;
+        self.pieces(x, 1, op.cost(), &|_, x| {
+            let mut before = [0.0; PIECE];
+            for x in x.chunks_mut(PIECE) {
+                let before = &mut before[..x.len()];
+                before.copy_from_slice(x);
+                unary_piece(kernels, op, before, x);
+            }
         });
     }
 

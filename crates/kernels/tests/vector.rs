@@ -283,6 +283,10 @@ fn unary_every_function_matches_definition() {
             let found = same_everywhere(&format!("{op:?} {len}"), |exec| {
                 let mut out = vec![f32::NAN; len];
                 exec.unary(op, &x, &mut out);
+                let mut in_place = x.clone();
+                exec.unary_in_place(op, &mut in_place);
+                let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                assert_eq!(bits(&in_place), bits(&out), "{op:?} in place");
                 out
             });
             let exact: Vec<f64> = x.iter().map(|x| exact_unary(op, f64::from(*x))).collect();

@@ -7,8 +7,7 @@
 //! It deliberately does not decide who is computed when, waits for nobody and evicts nobody: where pages run out, the call
 //! says so and changes nothing.
 
-use crate::execute::{Blocks, Call, HeadOut, Held, RowInfo, Run};
-use crate::function::held;
+use crate::execute::{Call, HeadOut, Held, RowInfo, Run};
 use crate::observe::{Observer, Replaced};
 use crate::pages::{self, Sequence};
 use crate::step::TAIL_ROWS;
@@ -192,30 +191,7 @@ impl Batch {
     /// where the program has none.
     pub fn give(&mut self, id: SequenceId, pool: &Pool, width: usize, inputs: &BTreeMap<String, Tensor>) -> Result<()> {
         self.sequence(id)?;
-        let Some(given) = &self.program.lowered.given else {
-            return Err(Error::Argument("the model takes no input besides token ids".into()));
-        };
-        let views = inputs.iter().map(|(name, tensor)| (name.clone(), tensor.view()));
-        let views = views.collect();
-        let bindings = given.function.bind(&views)?;
-        let outputs = given.function.run_views(pool, width, &views)?;
-        let step = pool.step(width);
-        let exec = Exec {
-            kernels: self.program.kernels,
-            step: &step,
-        };
-        let numbers = |index: usize| bytemuck::cast_slice::<u8, f32>(held(&outputs[index].1));
-        let crossed = self.program.lowered.crossed.iter();
-        let crossed = crossed.map(|c| Blocks::new(&exec, &c.layout, numbers(c.keys), numbers(c.values)));
-        let values = outputs.iter().zip(&given.read).map(|((_, tensor), read)| match read {
-            true => AlignedBuf::from_slice(held(tensor)),
-            false => AlignedBuf::zeroed(0),
-        });
-        let held = Held {
-            crossed: crossed.collect::<Result<_>>()?,
-            values: values.collect::<std::result::Result<_, _>>()?,
-            bindings,
-        };
+        let held = Held::new(&self.program, pool, width, inputs)?;
         if let Some(sequence) = &mut self.sequences[id.0] {
             sequence.given = Some(Arc::new(held));
             sequence.clear(&mut self.pools);

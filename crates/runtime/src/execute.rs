@@ -1,5 +1,6 @@
 //! Execution of the steps of a program for the rows of one call.
 
+mod given;
 mod rows;
 
 use crate::observe::{Observed, Observer, Replaced, values};
@@ -12,7 +13,7 @@ use cactus_kernels::{
     Activations, Attention, Epilogue, Exec, KvRun, Link, NextNorm, Norm, QuantizedRows, RotatedRows, UnaryOp,
 };
 use cactus_quant::PackedView;
-pub(crate) use rows::{Blocks, Held};
+pub(crate) use given::Held;
 use std::ops::{ControlFlow, Range};
 use std::time::Instant;
 

@@ -205,6 +205,32 @@ fn speech_record_says_how_to_transcribe() {
     assert_eq!(no_speech, Some(329));
 }
 
+/// What is heard for long is given in pieces; the function of a whole sequence takes it at once.
+#[test]
+fn keys_and_values_of_a_long_sound_are_those_of_all_its_positions() {
+    let (folder, pool) = (tempfile::tempdir().unwrap(), Pool::new(1));
+    let (bundle, expected) = (bundle(folder.path(), "whisper", 32), Expected::of("whisper"));
+    let decoder = Function::new(Arc::clone(&bundle), "decoder", None).unwrap();
+    let ids = expected.ids("/decoder_input_ids");
+    let wide: Vec<i64> = ids.iter().map(|&t| i64::from(t)).collect();
+    let heard = expected.tensors["encoder_hidden_states"].as_f32().unwrap();
+    let row = heard.len() / 50;
+    for positions in [255, 256, 257, 613, 1500] {
+        let long: Vec<f32> = (0..positions * row)
+            .map(|i| heard[i % heard.len()] * (1.0 + (i / heard.len()) as f32 * 0.03))
+            .collect();
+        let states = Tensor::from_f32([1, positions, row], long).unwrap();
+        let mut inputs = BTreeMap::from([("encoder_hidden_states".to_owned(), states)]);
+        let mut run = execution(&bundle, KvDType::F16, None);
+        run.give(&pool, 1, &inputs).unwrap();
+        let found = logits(&mut run, &pool, 1, &ids, &[ids.len()]);
+        let tokens = Tensor::from_i64([1, ids.len()], wide.clone()).unwrap();
+        inputs.insert("decoder_input_ids".to_owned(), tokens);
+        let whole = decoder.run(&pool, 1, &inputs).unwrap();
+        assert_near(&format!("{positions}"), &found, &whole[0].1, 2e-3);
+    }
+}
+
 /// Hypotheses about one sound: what was computed of it is shared, and each has the bits that it has alone.
 #[test]
 fn sequences_that_share_a_sound_compute_the_bits_of_each_alone() {

@@ -48,6 +48,12 @@ fn scan(text: &str, start: usize, end: usize, spans: &mut Vec<Span>) {
     // Whether a word may begin: not within one.
     let mut begins = true;
     while at < bytes.len() {
+        // Its groups are no numbers of their own.
+        if begins && is_uuid(&bytes[at..]) {
+            at += UUID;
+            begins = false;
+            continue;
+        }
         let found = if begins || !bytes[at].is_ascii_alphanumeric() {
             at_start(bytes, at, &mut run)
         } else {
@@ -76,6 +82,17 @@ pub(super) fn ends(bytes: &[u8], at: usize) -> bool {
     bytes.get(at).is_none_or(|b| !b.is_ascii_alphanumeric())
 }
 
+/// Bytes of a UUID.
+const UUID: usize = 36;
+
+fn is_uuid(rest: &[u8]) -> bool {
+    let form = |(i, b): (usize, &u8)| match i {
+        8 | 13 | 18 | 23 => *b == b'-',
+        _ => b.is_ascii_hexdigit(),
+    };
+    rest.len() >= UUID && rest[..UUID].iter().enumerate().all(form) && ends(rest, UUID)
+}
+
 fn at_start(bytes: &[u8], at: usize, run: &mut secrets::Run) -> Option<(Kind, usize)> {
     let with = |kind, length: Option<usize>| length.map(|n| (kind, n));
     let rest = &bytes[at..];
@@ -83,14 +100,14 @@ fn at_start(bytes: &[u8], at: usize, run: &mut secrets::Run) -> Option<(Kind, us
         b'[' => with(Kind::Placeholder, placeholder(rest)),
         b'-' if rest.starts_with(b"-----BEGIN ") => with(Kind::Key, secrets::private_key(rest)),
         b'(' | b'+' => with(Kind::Phone, digits::phone(rest)),
-        b'-' => with(Kind::Position, position(rest).or_else(|| labeled(bytes, at))),
+        b'-' => with(Kind::Position, positions(bytes, at)),
         b':' => with(Kind::Ip, ipv6(bytes, at)),
         b'0'..=b'9' => {
             let secret = secrets::at(bytes, at, run);
             let numeric = || with(Kind::Ip, ipv4(bytes, at).or_else(|| ipv6(bytes, at)));
             secret
                 .or_else(numeric)
-                .or_else(|| with(Kind::Position, position(rest).or_else(|| labeled(bytes, at))))
+                .or_else(|| with(Kind::Position, positions(bytes, at)))
                 .or_else(|| digits::number(bytes, at))
         }
         b'a'..=b'z' | b'A'..=b'Z' => secrets::at(bytes, at, run)
@@ -111,24 +128,51 @@ pub(super) fn placeholder(rest: &[u8]) -> Option<usize> {
     (closed && (1..=8).contains(&letters) && (1..=9).contains(&count)).then_some(letters + count + 3)
 }
 
+/// Whether a character may stand before the `@`: not those of scripts whose words have no spaces around them.
 fn is_local(c: char) -> bool {
-    c.is_ascii_alphanumeric() || "._%+'-".contains(c) || ('\u{c0}'..='\u{24f}').contains(&c)
+    c.is_ascii_alphanumeric()
+        || "._%+'-".contains(c)
+        || matches!(c, '\u{c0}'..='\u{24f}' | '\u{370}'..='\u{6ff}' | '\u{900}'..='\u{97f}' | '\u{10a0}'..='\u{10ff}')
+        // The wide forms of Latin letters and digits.
+        || matches!(c, '\u{ff10}'..='\u{ff19}' | '\u{ff21}'..='\u{ff3a}' | '\u{ff41}'..='\u{ff5a}')
+}
+
+/// Bytes of what stands before an `@`.
+fn local(before: &str) -> usize {
+    let quoted = before.strip_suffix('"').and_then(|inside| {
+        let from = inside
+            .char_indices()
+            .rev()
+            .take(64)
+            .find(|(_, c)| matches!(c, '"' | '\n'));
+        from.filter(|(_, c)| *c == '"').map(|(at, _)| before.len() - at)
+    });
+    let plain = || {
+        before
+            .chars()
+            .rev()
+            .take(64)
+            .take_while(|c| is_local(*c))
+            .map(char::len_utf8)
+            .sum()
+    };
+    quoted.unwrap_or_else(plain)
 }
 
 /// Addresses around each `@`, as the words of some scripts have no spaces around them.
 fn emails(text: &str) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
-    for (at, _) in text.match_indices('@') {
+    for (at, sign) in text.match_indices(['@', '\u{ff20}']) {
         let floor = spans.last().map_or(0, |span| span.end);
         if at < floor {
             continue;
         }
-        let local = text[floor..at].chars().rev().take(64).take_while(|c| is_local(*c));
-        let local: usize = local.map(char::len_utf8).sum();
+        let local = local(&text[floor..at]);
         let start = at - local;
+        let behind = at + sign.len();
         let mut domain = 0;
         let mut labels = Vec::new();
-        for c in text[at + 1..].chars().take(253) {
+        for c in text[behind..].chars().take(253) {
             match c {
                 '.' => labels.push(domain),
                 c if c == '-' || (is_local(c) && c.is_alphanumeric()) => {}
@@ -137,7 +181,7 @@ fn emails(text: &str) -> Vec<Span> {
             domain += c.len_utf8();
         }
         // The end of a sentence belongs to it, not to the address.
-        let name = text[at + 1..at + 1 + domain].trim_end_matches(['.', '-']);
+        let name = text[behind..behind + domain].trim_end_matches(['.', '-']);
         let top = labels
             .iter()
             .rev()
@@ -150,7 +194,7 @@ fn emails(text: &str) -> Vec<Span> {
             spans.push(Span {
                 kind: Kind::Email,
                 start,
-                end: at + 1 + name.len(),
+                end: behind + name.len(),
             });
         }
     }
@@ -159,6 +203,15 @@ fn emails(text: &str) -> Vec<Span> {
 
 fn ipv4(bytes: &[u8], at: usize) -> Option<usize> {
     if at > 0 && bytes[at - 1] == b'.' && at > 1 && bytes[at - 2].is_ascii_digit() {
+        return None;
+    }
+    // Of a program.
+    let before = bytes[at.saturating_sub(10)..at].trim_ascii_end();
+    let before = before
+        .strip_suffix(b":")
+        .or_else(|| before.strip_suffix(b"="))
+        .unwrap_or(before);
+    if before.to_ascii_lowercase().ends_with(b"version") {
         return None;
     }
     let rest = &bytes[at..];
@@ -211,6 +264,55 @@ fn degrees(rest: &[u8]) -> Option<(usize, f64, usize)> {
     let length = point + 1 + decimals;
     let value: f64 = std::str::from_utf8(&rest[sign..length]).ok()?.parse().ok()?;
     ((2..=20).contains(&decimals) && value <= 180.0).then_some((length, value, decimals))
+}
+
+/// A position that begins at `at`, in any of its forms.
+fn positions(bytes: &[u8], at: usize) -> Option<usize> {
+    let rest = &bytes[at..];
+    position(rest)
+        .or_else(|| labeled(bytes, at))
+        .or_else(|| geo(bytes, at))
+        .or_else(|| minutes(rest))
+}
+
+/// `geo:52.52,13.405` (RFC 5870), without `geo:`.
+fn geo(bytes: &[u8], at: usize) -> Option<usize> {
+    let scheme = bytes[..at].len().checked_sub(4).map(|from| &bytes[from..at])?;
+    let (latitude, ..) = degrees(&bytes[at..]).filter(|_| scheme.eq_ignore_ascii_case(b"geo:"))?;
+    let rest = bytes[at + latitude..].strip_prefix(b",")?;
+    let (longitude, ..) = degrees(rest)?;
+    Some(latitude + 1 + longitude)
+}
+
+/// `52°31'12"N`: degrees, minutes and perhaps seconds, to the letter.
+fn minutes(rest: &[u8]) -> Option<usize> {
+    let digits = |at: usize, most: usize| {
+        let found = rest[at..]
+            .iter()
+            .take(most + 1)
+            .take_while(|b| b.is_ascii_digit())
+            .count();
+        (1..=most).contains(&found).then_some(at + found)
+    };
+    let sign = |at: usize, signs: &[&str]| {
+        let at = at + usize::from(rest.get(at) == Some(&b' '));
+        let found = signs
+            .iter()
+            .find(|sign| rest[at.min(rest.len())..].starts_with(sign.as_bytes()));
+        found.map(|sign| at + sign.len())
+    };
+    let space = |at: usize| at + usize::from(rest.get(at) == Some(&b' '));
+    let at = sign(digits(0, 3)?, &["°", "º"])?;
+    let mut at = sign(digits(space(at), 2)?, &["'", "′", "’"])?;
+    if let Some(mut seconds) = digits(space(at), 2) {
+        if rest.get(seconds) == Some(&b'.') {
+            seconds = digits(seconds + 1, 6)?;
+        }
+        at = sign(seconds, &["\"", "″", "''", "”"])?;
+    }
+    let at = space(at);
+    let letter = rest.get(at).is_some_and(|b| b"NSEWOnsewo".contains(b));
+    (letter && ends(rest, at + 1)).then_some(at + 1)
 }
 
 /// `52.5163, 13.3777`: two numbers of four decimals and more, in range, and not both as small as shares of one.

@@ -80,6 +80,36 @@ pub(super) fn number(bytes: &[u8], at: usize) -> Option<(Kind, usize)> {
     with(Kind::Card, groups.longest(rest, is_card))
         .or_else(|| with(Kind::NationalId, groups.longest(rest, identity::of_digits)))
         .or_else(|| with(Kind::Phone, groups.longest(rest, is_national_phone)))
+        .or_else(|| {
+            let is = |digits: &[u8], _: &str| (7..=15).contains(&digits.len());
+            with(Kind::Phone, groups.longest(rest, is)).filter(|_| is_called(&bytes[..at]))
+        })
+}
+
+/// Whether what stands before says that a phone number follows.
+fn is_called(before: &[u8]) -> bool {
+    const WORDS: &[&str] = &[
+        "phone",
+        "telephone",
+        "telefon",
+        "tel",
+        "mobile",
+        "cell",
+        "cellphone",
+        "handy",
+        "fax",
+        "whatsapp",
+        "sms",
+    ];
+    let text = String::from_utf8_lossy(&before[before.len().saturating_sub(40)..]).to_ascii_lowercase();
+    let mut words = text
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .rev();
+    let between = ["number", "no", "nr", "nummer", "is", "me", "at", "on"];
+    words
+        .find(|word| !between.contains(word))
+        .is_some_and(|word| WORDS.contains(&word))
 }
 
 /// A number that begins with `+` or `(`.
@@ -116,7 +146,8 @@ fn is_north_american(digits: &[u8]) -> bool {
 fn is_national_phone(digits: &[u8], shape: &str) -> bool {
     let north_american = ["000-000-0000", "000.000.0000", "000 000 0000"].contains(&shape) && is_north_american(digits);
     // 00 and the country.
-    let international = digits.starts_with(&[0, 0]) && (10..=17).contains(&digits.len()) && digits[2] != 0;
+    let international =
+        shape.starts_with("00") && digits.starts_with(&[0, 0]) && (10..=17).contains(&digits.len()) && digits[2] != 0;
     let trunk = digits.len() > 1 && digits[0] == 0 && digits[1] != 0;
     let first = shape.bytes().take_while(|b| *b == b'0').count();
     // The 5th of November, and the hour behind it.
@@ -133,7 +164,7 @@ fn is_card(digits: &[u8], shape: &str) -> bool {
     let issued = matches!(digits.first(), Some(2..=6)) && (13..=19).contains(&digits.len());
     let groups = || {
         shape
-            .split([' ', '-'])
+            .split([' ', '-', '.'])
             .all(|group| group.len() >= 3 && group.bytes().all(|b| b == b'0'))
     };
     issued && groups() && luhn(digits)

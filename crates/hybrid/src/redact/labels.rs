@@ -9,6 +9,11 @@ const LABELS: &[&str] = &[
     "passwd",
     "passphrase",
     "pwd",
+    "passcode",
+    "passwort",
+    "kennwort",
+    "contraseña",
+    "senha",
     "secret",
     "token",
     "apikey",
@@ -17,7 +22,40 @@ const LABELS: &[&str] = &[
     "privatekey",
 ];
 /// So many of [`LABELS`] have values that need not look like keys.
-const PASSWORDS: usize = 4;
+const PASSWORDS: usize = 9;
+
+/// Words that name a password where they stand alone: others end in them, as `bypass`.
+const SHORT: &[&str] = &["pass", "pw"];
+
+/// Words between a label and its `:`, as in `my password is: …`.
+const VERBS: &[&str] = &[" is", " was", " ist", " es", " est"];
+
+/// Types of programs, which stand behind `password:` where an argument is declared.
+const TYPES: &[&str] = &[
+    "any",
+    "bool",
+    "boolean",
+    "bytes",
+    "char",
+    "false",
+    "float",
+    "int",
+    "integer",
+    "nil",
+    "none",
+    "null",
+    "number",
+    "object",
+    "option",
+    "optional",
+    "str",
+    "string",
+    "text",
+    "true",
+    "undefined",
+    "varchar",
+    "vec",
+];
 
 /// What JSON Schema says of a value, which is no part of one.
 const SCHEMA: &[&str] = &[
@@ -50,8 +88,10 @@ const LONGEST_QUOTED: usize = 1024;
 const HEAD: usize = 512;
 
 fn label(text: &str) -> Option<usize> {
-    let joined = text.replace(['_', '-', ' '], "").to_ascii_lowercase();
-    LABELS.iter().position(|known| joined.ends_with(known))
+    let joined = text.replace(['_', '-', ' '], "").to_lowercase();
+    let last = text.rsplit(['_', '-', ' ']).next().unwrap_or_default();
+    let short = || SHORT.iter().any(|short| last.eq_ignore_ascii_case(short)).then_some(0);
+    LABELS.iter().position(|known| joined.ends_with(known)).or_else(short)
 }
 
 /// The key of JSON that says what a value is.
@@ -80,7 +120,7 @@ impl<'a> Under<'a> {
         }
         match label(self.key) {
             Some(which) if which < PASSWORDS => !value.is_empty(),
-            Some(_) => value.len() >= 8 && digit,
+            Some(_) => value.len() >= 4 && digit,
             None => self.key.to_ascii_lowercase().ends_with("authorization") && basic(value.as_bytes()).is_some(),
         }
     }
@@ -215,9 +255,15 @@ fn named(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
         }
         _ => before,
     };
-    let in_label = |b: &&u8| b.is_ascii_alphabetic() || matches!(b, b'_' | b'-' | b' ');
+    let in_label = |b: &&u8| b.is_ascii_alphabetic() || !b.is_ascii() || matches!(b, b'_' | b'-' | b' ');
     let letters = before.iter().rev().take_while(in_label).count();
-    let name = std::str::from_utf8(&before[before.len() - letters..]).ok()?;
+    let mut name = &before[before.len() - letters..];
+    // What is looked at may begin within a letter.
+    while name.first().is_some_and(|b| matches!(b, 0x80..=0xbf)) {
+        name = &name[1..];
+    }
+    let name = std::str::from_utf8(name).ok()?;
+    let name = VERBS.iter().find_map(|verb| name.strip_suffix(verb)).unwrap_or(name);
     let at_value = skip_space(bytes, at + 1);
     let slashes = bytes[at_value..].iter().take(8).take_while(|b| **b == b'\\').count();
     let quote = bytes.get(at_value + slashes).copied().filter(|b| is_quote(*b));
@@ -226,7 +272,16 @@ fn named(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
     } else {
         at_value
     };
-    let Some(which) = label(name) else {
+    if name.to_ascii_lowercase().ends_with("cookie") && bytes[at] == b':' {
+        return cookie(bytes, at_value);
+    }
+    // Of test runs: `PASS: builds`.
+    let which = label(name).filter(|_| !(name.ends_with("PASS") && bytes[at] == b':'));
+    let Some(which) = which else {
+        if bytes[at] == b':' && is_user_of_command(bytes, at) {
+            let end = plain(bytes, at + 1, false, bytes.len());
+            return (end > at + 1).then_some((at + 1, end));
+        }
         let authorization = name.to_ascii_lowercase().ends_with("authorization");
         let (key, length) = basic(&bytes[start..]).filter(|_| authorization)?;
         return Some((start + key, start + key + length));
@@ -243,6 +298,9 @@ fn named(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
         true
     } else {
         let length = head.iter().rposition(in_key).map_or(0, |last| last + 1);
+        if is_code(head) {
+            return None;
+        }
         // Code and templates have variables and brackets here.
         let bracket = matches!(head.get(1), Some(b'{' | b'('));
         let odd = !bracket && (!first.is_ascii() || b"!#$%&*+-.?@^_~".contains(&first));
@@ -250,6 +308,53 @@ fn named(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
     };
     let all = || plain(bytes, start, bytes[at] == b'=', bytes.len());
     found.then(|| (start, closed.unwrap_or_else(all)))
+}
+
+/// The value of a header `Cookie`, to the end of its line or quotes.
+fn cookie(bytes: &[u8], start: usize) -> Option<(usize, usize)> {
+    let ends = |b: &u8| matches!(b, b'\n' | b'\r' | b'"' | b'\'' | b'`');
+    let length = bytes[start..].iter().take(HEAD * 8).take_while(|b| !ends(b)).count();
+    let placeholder = (start..start + length).find(|i| is_placeholder(bytes, *i));
+    let value = bytes[start..placeholder.unwrap_or(start + length)].trim_ascii_end();
+    (value.len() >= 8 && value.contains(&b'=')).then_some((start, start + value.len()))
+}
+
+/// Whether the word before `at` is the user that a command such as curl was given: `-u name:password`.
+fn is_user_of_command(bytes: &[u8], at: usize) -> bool {
+    let before = &bytes[at.saturating_sub(80)..at];
+    let in_name = |b: &&u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'@' | b'+');
+    let name = before.iter().rev().take_while(in_name).count();
+    let before = &before[..before.len() - name];
+    let before = before
+        .strip_suffix(b"\"")
+        .or_else(|| before.strip_suffix(b"'"))
+        .unwrap_or(before);
+    name > 0
+        && [&b" -u "[..], b" --user ", b" --user="]
+            .iter()
+            .any(|option| before.ends_with(option))
+}
+
+/// Whether what stands where a value would is a type, a call, or a type of types: `str)`, `input("…")`, `Optional[str]`.
+fn is_code(head: &[u8]) -> bool {
+    let in_name = |b: &&u8| b.is_ascii_alphabetic() || matches!(b, b'_' | b'.');
+    let name = head.iter().take_while(in_name).count();
+    let is_type = |word: &[u8]| TYPES.iter().any(|t| word.eq_ignore_ascii_case(t.as_bytes()));
+    let rest = &head[name..];
+    let closes = |rest: &[u8]| rest.iter().all(|b| b",;:)]}>?".contains(b));
+    if is_type(&head[..name]) && closes(rest) {
+        return true;
+    }
+    let Some((open, inside)) = rest.split_first().filter(|_| name > 0) else {
+        return false;
+    };
+    let words = inside.iter().all(|b| in_name(&b) || b",()[]<>;:".contains(b));
+    match open {
+        // Up to its first quote or white space.
+        b'(' => words,
+        b'[' | b'<' => words && inside.split(|b| !in_name(&b)).any(is_type),
+        _ => false,
+    }
 }
 
 /// The quote that ends a value which began with one, behind as many backslashes. It is on the same line, and an apostrophe within
@@ -274,13 +379,18 @@ fn closing(bytes: &[u8], start: usize, quote: u8, slashes: usize) -> Option<usiz
     None
 }
 
-/// Where a value without quotes ends, before `limit`. With `pairs`, another name and `=` may follow, as in a query or a connection string.
+/// Where a value without quotes ends, before `limit`. A quote ends it, too, unless it goes on behind. With `pairs`, another name and `=` may follow, as in a query or a connection string.
 fn plain(bytes: &[u8], start: usize, pairs: bool, limit: usize) -> usize {
     let ends = |at: usize| {
         let b = bytes[at];
         let escaped = b == b'\\' && bytes.get(at + 1).is_some_and(|b| is_quote(*b));
         let next = pairs && matches!(b, b'&' | b';') && is_name(bytes, at + 1);
-        b.is_ascii_whitespace() || is_quote(b) || escaped || next || is_placeholder(bytes, at)
+        let quote = is_quote(b)
+            && bytes
+                .get(at + 1)
+                .is_none_or(|b| b.is_ascii_whitespace() || b",;:.!?)]}>\\\"'`/".contains(b));
+        let opens = is_quote(b) && at > start && matches!(bytes[at - 1], b'(' | b'[' | b'{' | b',' | b'=' | b':');
+        b.is_ascii_whitespace() || quote || opens || escaped || next || is_placeholder(bytes, at)
     };
     let limit = limit.min(bytes.len());
     (start..limit).find(|at| ends(*at)).unwrap_or(limit)

@@ -1,13 +1,12 @@
 //! Steps whose kernels are those of functions: rows go out of the arena and come back into it; and those that read what holds
 //! for a sequence.
 
-use super::{Call, RowInfo, floats, parts};
+use super::{Call, Held, RowInfo, floats, parts};
 use crate::function::Exchange;
 use crate::step::{Buffer, Input, Kind, Lowered, View};
 use crate::{Error, Result};
 use cactus_base::AlignedBuf;
-use cactus_ir::Bindings;
-use cactus_kernels::{Attention, BLOCK_TOKENS, DeltaRows, Exec, GatedDelta, KvLayout, KvRun};
+use cactus_kernels::{Attention, DeltaRows, GatedDelta, KvRun};
 use std::ops::Range;
 
 /// Rows of the arena, and what every position has.
@@ -27,46 +26,6 @@ impl Rows<'_, '_> {
     /// Byte of the arena at which the rows begin in a buffer of rows of `stride` floats.
     fn at(&self, buffer: Buffer, stride: usize) -> usize {
         self.lowered.row_bytes(buffer, stride, self.rows.start, self.first)
-    }
-}
-
-/// What holds for a sequence: computed once.
-#[derive(Debug)]
-pub(crate) struct Held {
-    /// Empty where no step reads a value as it is.
-    pub(crate) values: Vec<AlignedBuf>,
-    /// In the order of the program's.
-    pub(crate) crossed: Vec<Blocks>,
-    pub(crate) bindings: Bindings,
-}
-
-/// Keys and values of a sequence that does not grow.
-#[derive(Debug)]
-pub(crate) struct Blocks {
-    memory: AlignedBuf,
-    pages: Vec<u32>,
-    positions: usize,
-}
-
-impl Blocks {
-    /// Stores `keys` and `values`, `[positions, heads, width]`.
-    pub(crate) fn new(exec: &Exec<'_>, layout: &KvLayout, keys: &[f32], values: &[f32]) -> Result<Blocks> {
-        let stride = layout.kv_heads() * layout.head_dim();
-        let positions = keys.len() / stride;
-        let blocks = positions.div_ceil(BLOCK_TOKENS);
-        let mut memory = AlignedBuf::zeroed(blocks * layout.bytes())?;
-        let pages: Vec<u32> = (0..u32::try_from(blocks).unwrap_or(u32::MAX)).collect();
-        let run = KvRun {
-            rows: positions,
-            past: 0,
-            pages: &pages,
-        };
-        exec.kv_append(layout, &mut memory, &[run], keys, stride, values, stride);
-        Ok(Blocks {
-            memory,
-            pages,
-            positions,
-        })
     }
 }
 

@@ -158,6 +158,7 @@ impl Run<'_> {
         if is_view {
             return Ok(());
         }
+        let in_place = matches!(aliased, Some(Place::Slot { slot: s, .. }) if *s == slot);
         let need = self.scratch_bytes(node);
         let mut scratch = match self.memory.scratch.take() {
             Some(s) if s.len() >= need => s,
@@ -169,7 +170,15 @@ impl Run<'_> {
             ));
         };
         let len = self.plan.shapes[v.index()].iter().product::<usize>() * held_bytes(self.graph.ty(v).dtype);
-        let result = self.compute(node, &mut out[..len], bytemuck::cast_slice_mut(&mut scratch[..need]));
+        let result = match &node.op {
+            Op::Unary { f } if in_place => {
+                if let Some(f) = kernel_names::unary(*f) {
+                    self.exec.unary_in_place(f, floats(&mut out[..len]));
+                }
+                Ok(())
+            }
+            _ => self.compute(node, &mut out[..len], bytemuck::cast_slice_mut(&mut scratch[..need])),
+        };
         self.memory.slots[slot] = Some(out);
         self.memory.scratch = Some(scratch);
         result.map_err(|e| match e {

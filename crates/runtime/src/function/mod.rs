@@ -49,6 +49,24 @@ struct Prepared {
 /// Gets the mnemonic and the path of an operation, and the seconds it took.
 pub type NodeObserver<'a> = dyn FnMut(&str, &str, f64) + 'a;
 
+/// Gets the outputs of a call, and what computed them.
+pub(crate) type ReadOutputs<'a> = dyn FnMut(&Exec<'_>, &Outputs<'_>) -> Result<()> + 'a;
+
+/// The outputs of a call where they lie, by their place in the graph.
+pub(crate) struct Outputs<'a>(&'a execute::Run<'a>);
+
+impl Outputs<'_> {
+    /// The elements of an output as they are held.
+    pub(crate) fn bytes(&self, index: usize) -> Result<&[u8]> {
+        self.0.bytes(self.0.graph.outputs()[index].1)
+    }
+
+    /// The elements of an output of floats.
+    pub(crate) fn f32(&self, index: usize) -> Result<&[f32]> {
+        Ok(bytemuck::cast_slice(self.bytes(index)?))
+    }
+}
+
 /// Inputs or outputs by name, in the order of the graph.
 pub type Named = Vec<(String, Tensor)>;
 
@@ -198,15 +216,48 @@ impl Function {
         pool: &Pool,
         width: usize,
         inputs: &BTreeMap<String, TensorView<'_>>,
-        mut observe: Option<&mut NodeObserver<'_>>,
+        observe: Option<&mut NodeObserver<'_>>,
         read: &mut dyn FnMut(&str, TensorView<'_>) -> Result<()>,
     ) -> Result<()> {
         let bindings = self.bind(inputs)?;
+        self.compute(pool, width, inputs, &bindings, observe, &mut |_, outputs| {
+            let all = self.graph.outputs().iter();
+            all.into_iter()
+                .try_for_each(|(name, v)| outputs.0.read(*v, |view| read(name, view)))
+        })
+    }
+
+    /// As [`Function::run_views`], with inputs of sizes that the caller answers for: `bindings` has them, and what the graph was
+    /// captured for is not looked at. `read` gets the outputs where they lie.
+    pub(crate) fn run_bound(
+        &self,
+        pool: &Pool,
+        width: usize,
+        inputs: &BTreeMap<String, TensorView<'_>>,
+        bindings: &Bindings,
+        read: &mut ReadOutputs<'_>,
+    ) -> Result<()> {
+        self.compute(pool, width, inputs, bindings, None, read)
+    }
+
+    fn compute(
+        &self,
+        pool: &Pool,
+        width: usize,
+        inputs: &BTreeMap<String, TensorView<'_>>,
+        bindings: &Bindings,
+        mut observe: Option<&mut NodeObserver<'_>>,
+        read: &mut ReadOutputs<'_>,
+    ) -> Result<()> {
         let mut held = self.prepared.lock().unwrap_or_else(|e| e.into_inner());
-        if held.as_ref().is_none_or(|p| p.bindings != bindings) {
+        if held.as_ref().is_none_or(|p| p.bindings != *bindings) {
             let plan = Plan::new(&self.graph, &self.constants, &bindings)?;
             let memory = Memory::new(&plan)?;
-            *held = Some(Prepared { bindings, plan, memory });
+            *held = Some(Prepared {
+                bindings: bindings.clone(),
+                plan,
+                memory,
+            });
         }
         let Some(Prepared { bindings, plan, memory }) = held.as_mut() else {
             return Err(Error::Argument(
@@ -242,10 +293,7 @@ impl Function {
             }
         }
         self.constants.intact()?;
-        self.graph
-            .outputs()
-            .iter()
-            .try_for_each(|(name, v)| run.read(*v, |view| read(name, view)))
+        read(&run.exec, &Outputs(&run))
     }
 
     /// Bytes of activations for the sizes of the last call.
@@ -346,7 +394,7 @@ fn held_bytes(dtype: DType) -> usize {
 }
 
 /// The elements of a tensor as they are held.
-pub(crate) fn held(tensor: &Tensor) -> &[u8] {
+fn held(tensor: &Tensor) -> &[u8] {
     bytes_of(tensor.view().elements())
 }
 

@@ -1,9 +1,10 @@
 //! Shapes of every value for one set of sizes, and the memory that values share.
 
 use super::constants::Constants;
-use super::held_bytes;
-use crate::{Error, Result};
+use super::{held_bytes, held_type};
+use crate::{Error, Result, kernel_names};
 use cactus_ir::{Bindings, Dim, Graph, Op, ValueId};
+use cactus_tensor::DType;
 use std::collections::HashMap;
 
 /// Most bytes of one value.
@@ -105,6 +106,14 @@ impl Plan {
                     (None, Some(&Place::Input { index, .. })) => Place::Input { index, start },
                     (None, _) => Place::Constant { of, start },
                 }
+            } else if let Some(slot) = in_place(graph, node).map(base).and_then(|(x, start)| {
+                // All of the slot, which nothing reads any more.
+                let whole = start == 0 && sizes[x.index()] == sizes[out.index()];
+                let done = last.get(&x) == Some(&i);
+                (whole && done).then(|| owner.remove(&x)).flatten()
+            }) {
+                owner.insert(out, slot);
+                Place::Slot { slot, start: 0 }
             } else {
                 let need = sizes[out.index()];
                 // The free slot that fits best, or the largest, which grows.
@@ -175,4 +184,13 @@ impl Plan {
             _ => None,
         })
     }
+}
+
+/// The operand whose place the result of a node can take: each element depends on that element of it alone.
+fn in_place(graph: &Graph, node: &cactus_ir::Node) -> Option<ValueId> {
+    let (Op::Unary { f }, &[x]) = (&node.op, &node.inputs[..]) else {
+        return None;
+    };
+    let floats = |v: ValueId| held_type(graph.ty(v).dtype) == DType::F32;
+    (kernel_names::unary(*f).is_some() && floats(x) && floats(node.outputs[0])).then_some(x)
 }

@@ -8,6 +8,7 @@ use crate::{Error, Result};
 use cactus_bundle::Bundle;
 use cactus_ir::{AttentionAttrs, Constraint, Def, Dim, Graph, Node, NodeId, Op, PAST, SEQ, TensorType, ValueId};
 use cactus_kernels::{Kernels, KvLayout};
+use cactus_tensor::DType;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -20,6 +21,9 @@ pub(crate) struct Given {
     pub(crate) inputs: Vec<String>,
     /// Of each value, whether a step reads it as it is; keys and values of attention are kept in blocks alone.
     pub(crate) read: Vec<bool>,
+    /// The symbol of its positions, where it can be computed for some of them at a time: of each, it makes that one's keys and values
+    /// and nothing else.
+    pub(crate) pieces: Option<String>,
 }
 
 /// Keys and values among what is given: they are kept as those of a cache are.
@@ -145,12 +149,78 @@ impl Split {
                 }
             }
         }
+        let pieces = match read.contains(&true) {
+            true => None,
+            false => apart(&self.graph),
+        };
         Ok(Given {
             read,
+            pieces,
             function: Function::of(self.graph, Arc::clone(bundle), bindings, kernels)?,
             inputs: self.inputs,
         })
     }
+}
+
+/// The symbol of the positions of `graph`, from one input `f32 [1, positions, width]` to values `[1, positions, heads, width]`, where
+/// it computes each of them from that position of the input alone.
+fn apart(graph: &Graph) -> Option<String> {
+    let &[input] = graph.inputs() else { return None };
+    let ty = graph.ty(input);
+    let symbol = match &ty.shape[..] {
+        [one, positions, _] if one.is(1) && ty.dtype == DType::F32 => positions.as_symbol()?,
+        _ => return None,
+    };
+    // Of each value made of the input: the axis of its positions, before which there are none of more than one element.
+    let mut axes = HashMap::from([(input, 1)]);
+    for (_, node) in graph.nodes() {
+        let out = &graph.ty(node.outputs[0]).shape;
+        let of = |i: usize| axes.get(node.inputs.get(i)?).copied();
+        let counts = |v: ValueId| graph.ty(v).shape.iter().any(|d| d.symbols().any(|s| s == symbol));
+        // Nothing else may be as long as the input.
+        let alone = node
+            .inputs
+            .iter()
+            .skip(1)
+            .all(|&v| !axes.contains_key(&v) && !counts(v));
+        let axis = match &node.op {
+            Op::Linear if alone => of(0).filter(|axis| axis + 1 < out.len()),
+            Op::Unary { .. } => of(0),
+            Op::Binary { .. } => {
+                // Shapes are aligned at their ends.
+                let aligned = |i: usize| Some(of(i)? + out.len() - graph.ty(node.inputs[i]).shape.len());
+                let axis = aligned(0).or_else(|| aligned(1))?;
+                let fits = |(i, &v): (usize, &ValueId)| match aligned(i) {
+                    Some(other) => other == axis,
+                    // The same for all positions.
+                    None => {
+                        let shape = &graph.ty(v).shape;
+                        let here = (axis + shape.len()).checked_sub(out.len());
+                        !counts(v) && here.is_none_or(|axis| shape[axis].is(1))
+                    }
+                };
+                node.inputs.iter().enumerate().all(fits).then_some(axis)
+            }
+            Op::Slice { axis, .. } => of(0).filter(|positions| positions != axis),
+            Op::Reshape { .. } => {
+                of(0)?;
+                out.iter().position(|d| d.as_symbol() == Some(symbol))
+            }
+            _ => None,
+        }?;
+        let kept = out[axis].as_symbol() == Some(symbol) && out[..axis].iter().all(|d| d.is(1));
+        let once = out.iter().filter(|d| d.symbols().any(|s| s == symbol)).count() == 1;
+        if !kept || !once {
+            return None;
+        }
+        axes.insert(node.outputs[0], axis);
+    }
+    let whole = |v: ValueId| axes.get(&v) == Some(&1) && v != input;
+    graph
+        .outputs()
+        .iter()
+        .all(|(_, v)| whole(*v))
+        .then(|| symbol.to_owned())
 }
 
 impl Lowerer<'_> {
