@@ -77,12 +77,15 @@ def test_policy_sends_with_consent_and_says_what_was_decided(model, tmp_path):
         assert answer.text == "Sent to jo@example.org."
         assert answer.decision["answered_by"] == "m"
         assert answer.decision["cost_usd"] == 0 and answer.decision["cost_is_exact"]
+        assert 0 <= answer.decision["time_to_first_token_ms"] <= answer.decision["total_time_ms"]
         assert [(q.target, q.classes) for q in questions] == [("m", ["text"])]
         assert "jo@example.org" not in target.asked[0] and "[EMAIL_1]" in target.asked[0]
         stream = model.chat(QUESTION, stream=True, max_tokens=8)
         assert stream.source is None
         assert next(stream) == "Sent to "
         assert (stream.source.answered_by, stream.source.reason) == ("m", "always")
+        known = stream.source.decision
+        assert (known["route"], known["confidence"], known["cost_usd"]) == ("cloud", None, 0) and known["total_time_ms"] >= 0
         assert "".join(stream) == "jo@example.org."
         assert stream.answer.decision["route"] == "cloud"
         assert asyncio.run(model.achat(QUESTION, max_tokens=8)).text == answer.text
@@ -100,6 +103,7 @@ def test_log_probabilities_come_from_here_and_are_recorded(model, tmp_path):
         stream = model.chat(QUESTION, stream=True, max_tokens=4, logprobs=1)
         "".join(stream)
         assert stream.answer.logprobs and stream.source.reason == "no_target"
+        assert 0 <= stream.answer.decision["time_to_first_token_ms"] <= stream.source.decision["total_time_ms"]
         assert target.asked == []
     records = [json.loads(line) for line in (tmp_path / "decisions.jsonl").read_text().splitlines()]
     assert [record["reason"] for record in records] == ["no_target", "no_target"]
@@ -138,6 +142,9 @@ def test_target_that_breaks_off_is_replaced_or_said_to_be(model, tmp_path):
         void = events.index(Replaced())
         assert events[:void] == [Source("m", "always"), "half an"]
         assert events[void + 1] == Source("local", "cloud_failed")
+        told = events[void].decision
+        assert (told["answered_by"], told["reason"], told["cost_is_exact"]) == ("m", "cloud_failed", False)
+        assert events[void + 1].decision["route"] == "both"
         assert "".join(events[void + 2 :]) == own == stream.answer.text
         assert stream.answer.decision["reason"] == "cloud_failed"
     model.set_policy(None)

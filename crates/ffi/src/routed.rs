@@ -14,7 +14,9 @@ use cactus_router::hybrid::policy;
 use cactus_router::hybrid::redact::{Class, UnknownClass};
 use cactus_router::hybrid::route::Side;
 use cactus_router::setup::Setup;
-use cactus_router::{Answered, Ask, Error, Event, Kept as KeptHere, Keys, Local, Router, Running, word};
+use cactus_router::{
+    Answered, Ask, Error, Event, Kept as KeptHere, Keys, Local, Router, Running, Standing,
+};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -215,6 +217,19 @@ impl Routed {
     }
 }
 
+/// What an event says of whose answer it is.
+fn event(standing: &Standing) -> Value {
+    let target = standing.answering_target();
+    let side = match standing.outcome.answered_by {
+        Some(Side::Cloud) => "cloud",
+        _ => "local",
+    };
+    let mut fields = standing.to_json();
+    fields.insert("side".to_owned(), json!(side));
+    fields.insert("target".to_owned(), json!(target));
+    Value::Object(fields)
+}
+
 impl Follow for Routed {
     fn next(&mut self, take: &mut dyn FnMut(Step)) -> bool {
         if self.ended {
@@ -222,19 +237,11 @@ impl Follow for Routed {
         }
         match self.running.next() {
             Some(Event::Consent(question)) => take(Step::Consent(question.to_json())),
-            Some(Event::Source { side, target, reason }) => {
-                let side = match side {
-                    Side::Local => "local",
-                    Side::Cloud => "cloud",
-                };
-                take(Step::Source(
-                    json!({"side": side, "target": target, "reason": word(reason)}),
-                ));
-            }
-            Some(Event::Replaced) => {
+            Some(Event::Source(standing)) => take(Step::Source(event(&standing))),
+            Some(Event::Replaced(standing)) => {
                 self.message = Message::default();
                 self.end = None;
-                take(Step::Replaced);
+                take(Step::Replaced(event(&standing)));
             }
             Some(Event::Said(Said::Started {
                 prompt_tokens,
@@ -305,6 +312,9 @@ impl Follow for Kept {
     fn next(&mut self, take: &mut dyn FnMut(Step)) -> bool {
         let kept = &mut self.kept;
         self.reading.next(&mut |step| {
+            if let (Step::Written { .. }, Some(kept)) = (&step, &kept) {
+                kept.begins();
+            }
             take(match step {
                 Step::Ended(end) => {
                     let kept = kept.take();

@@ -5,10 +5,10 @@ use cactus_protocol::Event as Said;
 use cactus_protocol::{ApiError, Encoder, Job, Kind, Prompt};
 use cactus_router::hybrid::policy::Handoff;
 use cactus_router::hybrid::redact::Class;
-use cactus_router::hybrid::route::{Reason, Side};
+use cactus_router::hybrid::route::Reason;
 use cactus_router::setup::Setup;
 use cactus_router::{
-    Answered, Ask, Canceller, Error, Event, Kept, Keys, Local, NotYet, Router, default_folder, dollars, word,
+    Answered, Ask, Canceller, Error, Event, Kept, Keys, Local, NotYet, Router, default_folder, dollars,
 };
 use pyo3::prelude::*;
 use serde_json::{Map, Value, json};
@@ -162,8 +162,8 @@ pub(crate) struct Routed {
 pub(crate) enum Came {
     /// A part of the answer.
     Said(Said),
-    /// What was said so far is void.
-    Void,
+    /// What was said so far is void: whose it was, and why.
+    Void(Value),
     /// A person has to be asked.
     Ask(String),
     /// Who answers is known: [`Routed::source`].
@@ -179,11 +179,8 @@ impl Routed {
         self.running.set_replaceable(!given);
         match self.running.next_within(time) {
             Err(NotYet) => Ok(Came::Nothing),
-            Ok(Some(Event::Source { side, target, reason })) => {
-                let local = || "local".to_owned();
-                let target = target.filter(|_| side == Side::Cloud);
-                let source = json!({"answered_by": target.unwrap_or_else(local), "reason": word(reason)});
-                self.source = Some(source);
+            Ok(Some(Event::Source(standing))) => {
+                self.source = Some(Value::Object(standing.to_json()));
                 Ok(Came::Source)
             }
             Ok(None) => Ok(Came::Over),
@@ -195,7 +192,7 @@ impl Routed {
                 self.canceller.cancel();
                 Err(void())
             }
-            Ok(Some(Event::Replaced)) => Ok(Came::Void),
+            Ok(Some(Event::Replaced(standing))) => Ok(Came::Void(Value::Object(standing.to_json()))),
             Ok(Some(Event::Consent(question))) => Ok(Came::Ask(question.to_json().to_string())),
             Ok(Some(Event::End(mut answered))) => match answered.failure.take() {
                 Some(_) if self.given && answered.outcome.reason != Reason::Cancelled => Err(void()),

@@ -34,7 +34,7 @@ mod running;
 pub mod setup;
 mod tries;
 
-pub use answered::{Answered, dollars, word};
+pub use answered::{Answered, Standing, dollars, word};
 pub use cactus_cloud as cloud;
 pub use cactus_hybrid as hybrid;
 pub use error::{Error, ErrorKind, Result};

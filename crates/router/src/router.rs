@@ -20,7 +20,7 @@ use cactus_protocol::{Job, Prompt, Ready};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Answers requests under one policy. Shared by all threads of a process; budget and record are shared with other processes,
@@ -301,6 +301,7 @@ impl Router {
             router: Arc::clone(self),
             classes: outgoing::classes_of(prompts),
             begun: Instant::now(),
+            first: OnceLock::new(),
         }
     }
 
@@ -320,9 +321,16 @@ pub struct Kept {
     router: Arc<Router>,
     classes: Vec<Class>,
     begun: Instant,
+    /// When its first token came.
+    first: OnceLock<Duration>,
 }
 
 impl Kept {
+    /// Takes note that its first token is there; only the first time counts.
+    pub fn begins(&self) {
+        self.first.get_or_init(|| self.begun.elapsed());
+    }
+
     /// How it ended.
     #[must_use]
     pub fn answered(&self) -> Answered {
@@ -330,8 +338,11 @@ impl Kept {
     }
 
     fn outcome(&self) -> Outcome {
-        let total = self.begun.elapsed().as_millis();
-        Outcome::here(Reason::NoTarget, u64::try_from(total).unwrap_or(u64::MAX))
+        let ms = |time: &Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Outcome {
+            first_ms: self.first.get().map(ms),
+            ..Outcome::here(Reason::NoTarget, ms(&self.begun.elapsed()))
+        }
     }
 }
 

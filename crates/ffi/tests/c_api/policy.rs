@@ -85,6 +85,19 @@ fn a_target_answers_and_the_result_says_who_why_and_for_how_much() {
         (&source["reason"], &result["reason"]),
         (&json!("always"), &json!("always"))
     );
+    assert_eq!(
+        (&source["answered_by"], &source["route"], &source["confidence"]),
+        (&json!("t"), &json!("cloud"), &Value::Null)
+    );
+    assert!(source["cost_usd"].as_f64() >= result["cost_usd"].as_f64(), "{source}");
+    assert_eq!(source["cost_is_exact"], false, "nobody has billed it yet");
+    assert!(
+        source["total_time_ms"].as_u64() <= result["total_time_ms"].as_u64(),
+        "{source}"
+    );
+    let first = result["time_to_first_token_ms"].as_u64().unwrap();
+    assert!(first <= result["total_time_ms"].as_u64().unwrap(), "{result}");
+    assert_eq!(result["timings"]["time_to_first_token_ms"].as_f64(), Some(first as f64));
     assert_eq!(result["message"]["content"], "from afar");
     assert_eq!(events.last().unwrap()["result"], result);
     assert_eq!(
@@ -111,6 +124,11 @@ fn a_target_answers_and_the_result_says_who_why_and_for_how_much() {
         (&result["answered_by"], &result["reason"]),
         (&json!("local"), &json!("no_target"))
     );
+    assert!(
+        result["time_to_first_token_ms"].as_u64() <= result["total_time_ms"].as_u64(),
+        "{result}"
+    );
+    assert!(result["time_to_first_token_ms"].is_u64(), "{result}");
     let log = std::fs::read_to_string(folder.path().join("decisions.jsonl")).unwrap();
     assert!(
         log.lines().nth(1).is_some_and(|line| line.contains("no_target")),
