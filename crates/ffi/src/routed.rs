@@ -15,15 +15,16 @@ use cactus_router::hybrid::redact::{Class, UnknownClass};
 use cactus_router::hybrid::route::Side;
 use cactus_router::setup::Setup;
 use cactus_router::{
-    Answered, Ask, Error, Event, Kept as KeptHere, Keys, Local, Router, Running, Standing,
+    Answered, Ask, Error, Event, Kept as KeptHere, Keys, Local, Router, Running, SecretString, Standing,
 };
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Fields of the options.
-const FIELDS: [&str; 5] = ["target", "handoff", "budget", "consent", "state"];
+const FIELDS: [&str; 7] = ["target", "key", "keys", "handoff", "budget", "consent", "state"];
 
 /// The policy of a model, ready to be followed.
 #[derive(Debug)]
@@ -57,9 +58,12 @@ impl Policy {
             })?,
         };
         let own = state.join("targets.toml");
+        let (key, keys) = keys(options).map_err(wrong)?;
         let setup = Setup {
             text: toml,
             target: text(options, "target").map_err(wrong)?,
+            key: key.as_ref(),
+            keys,
             handoff: Handoff::read(options, "handoff").map_err(wrong)?.map(Into::into),
             budget: text(options, "budget").map_err(wrong)?,
             consent: &consent,
@@ -79,6 +83,27 @@ impl Policy {
             session: format!("c-{}-{}", std::process::id(), cactus_protocol::new_id("")),
         })
     }
+}
+
+/// The key of the target, and those of targets by their names. No error repeats what was found.
+fn keys(options: &Map<String, Value>) -> Result<(Option<SecretString>, BTreeMap<String, SecretString>)> {
+    let secret = |value: &Value| value.as_str().map(|text| SecretString::from(text.to_owned()));
+    let key = match options.get("key").filter(|value| !value.is_null()) {
+        None => None,
+        Some(value) => {
+            Some(secret(value).ok_or_else(|| Failure::argument("`key`: expected a text; found another type"))?)
+        }
+    };
+    let keys = match options.get("keys").filter(|value| !value.is_null()) {
+        None => Some(BTreeMap::new()),
+        Some(Value::Object(keys)) => {
+            let keys = keys.iter().map(|(name, value)| Some((name.clone(), secret(value)?)));
+            keys.collect()
+        }
+        Some(_) => None,
+    };
+    let expected = "`keys`: expected an object of keys, as text, by names of targets; found another type";
+    Ok((key, keys.ok_or_else(|| Failure::argument(expected))?))
 }
 
 /// What may leave without a question.

@@ -42,3 +42,4 @@ pub use keys::Keys;
 pub use log::Log;
 pub use router::{Ask, Kept, Local, Router, default_folder};
 pub use running::{Canceller, Event, NotYet, Question, Running};
+pub use secrecy::SecretString;

@@ -40,6 +40,8 @@ pub struct Router {
 pub(crate) struct Remote {
     pub(crate) policy: policy::Target,
     pub(crate) target: Target,
+    /// Its key, where whoever made the policy gave it.
+    given: Option<cactus_cloud::Key>,
     keys: Keys,
     pub(crate) breaker: Mutex<Breaker>,
     /// Seconds that its answers take of late.
@@ -186,7 +188,12 @@ impl Router {
     /// # Errors
     /// [`Error::Target`] for an address that cannot be used; [`Error::File`] where `folder` cannot be made.
     pub fn new(configured: Configured, folder: &Path, keys: &Keys) -> Result<Router> {
-        let Configured { policy, known, .. } = configured;
+        let Configured {
+            policy,
+            known,
+            keys: mut given,
+            ..
+        } = configured;
         let failed = |e| Error::File(format!("cannot make the folder `{}`: {e}", folder.display()));
         private_folder(folder).map_err(failed)?;
         let ms = Duration::from_millis;
@@ -209,6 +216,7 @@ impl Router {
             let remote = Remote {
                 policy: asked.clone(),
                 target,
+                given: given.remove(name),
                 keys: keys.clone(),
                 breaker: Mutex::default(),
                 seconds: Mutex::new(FIRST_SECONDS),
@@ -364,6 +372,9 @@ impl Drop for Kept {
 impl Remote {
     /// Its key as it is now, which somebody may have changed since the last request; or why there is none.
     pub(crate) fn key(&self) -> Result<Option<cactus_cloud::Key>, String> {
+        if let Some(given) = &self.given {
+            return Ok(Some(given.clone()));
+        }
         let found = self.keys.find(&self.target, &self.policy.key);
         found.map_err(|e| e.to_string())
     }
