@@ -20,6 +20,8 @@ pub struct Setup<'a> {
     pub file: Option<&'a Path>,
     /// The text of one, where there is no file.
     pub text: Option<&'a str>,
+    /// The policy as values ([`Policy::from_values`]), where there is neither.
+    pub values: Option<&'a Map<String, Value>>,
     /// A target: a name of the policy file, of the table of targets, or `http://HOST:PORT/v1#MODEL`.
     pub target: Option<&'a str>,
     /// The key of `target`.
@@ -68,11 +70,14 @@ impl Setup<'_> {
             configured.policy =
                 Policy::from_toml(text).map_err(|e| Error::Policy(format!("the text of the policy, {e}")))?;
         }
+        if let (None, None, Some(values)) = (self.file, self.text, self.values) {
+            configured.policy = Policy::from_values(values).map_err(|e| Error::Policy(format!("the policy, {e}")))?;
+        }
         if let Some(target) = self.target {
             let name = self.target(target, &mut configured)?;
             configured.policy.prefer = vec![name.clone()];
             configured.target = Some(name);
-            if self.file.is_none() && self.text.is_none() {
+            if self.file.is_none() && self.text.is_none() && self.values.is_none() {
                 // Whoever names a target wants it asked, and is asked what may leave.
                 configured.policy.consent.classes = Class::ALL.map(|class| (class, Leave::Ask)).into();
                 configured.policy.tool_default = policy::ToolUse::CloudMayCall;
