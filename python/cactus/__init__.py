@@ -32,6 +32,7 @@ _HOMES = {
     "Span": "hear",
     "Policy": "policy",
     "Question": "policy",
+    "Target": "policy",
     "Progress": "progress",
     "pipeline": "habits",
     "CactusError": "errors",
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
     from .model import Model as Model
     from .policy import Policy as Policy
     from .policy import Question as Question
+    from .policy import Target as Target
     from .progress import Progress as Progress
     from .session import Session as Session
 

@@ -105,7 +105,10 @@ class Policy:
     def open(
         *,
         file: os.PathLike[str] | None,
+        values: str | None,
         target: str | None,
+        key: str | None,
+        keys: dict[str, str],
         handoff: str | None,
         budget: str | None,
         consent: list[str],

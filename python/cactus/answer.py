@@ -44,7 +44,8 @@ class Answer:
     logprobs: list[dict[str, Any]] | None = None
     #: What the caller should know, such as what of a schema is not enforced.
     notes: list[str] = field(default_factory=list)
-    #: Who answered, why and for how much, where the model has a policy: `answered_by`, `reason`, `cost_usd` and more.
+    #: Who answered, why, how surely, for how much and how fast, where the model has a policy: `answered_by`, `route`, `reason`,
+    #: `confidence`, `error_bound`, `cost_usd`, `time_to_first_token_ms`, `total_time_ms` and more.
     decision: dict[str, Any] | None = None
     #: The form that was asked for.
     schema: Any = field(default=None, repr=False)
@@ -97,6 +98,12 @@ class Source:
     answered_by: str
     #: Why that side, as `Answer.decision` has it in the end; "unjudged" where nothing is decided yet.
     reason: str
+    #: What is known so far, under the names of `Answer.decision`. What may still be billed counts with the most that it may cost.
+    decision: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @staticmethod
+    def _of(decision: dict[str, Any]) -> Source:
+        return Source(decision["answered_by"], decision["reason"], decision)
 
 
 @dataclass(frozen=True)
@@ -105,6 +112,9 @@ class Replaced:
 
     Who said it failed, or was judged too unsure after a slow beginning had been given out.
     """
+
+    #: What is known so far, under the names of `Answer.decision`: `answered_by` is whose answer is void, and `reason` why.
+    decision: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -254,10 +264,10 @@ class AnswerStream(Iterator[str]):
             chunk = json.loads(frame)
             if told := chunk.get("cactus"):
                 if told["event"] == "source":
-                    self._pieces.append(Source(**told["source"]))
+                    self._pieces.append(Source._of(told["source"]))
                 else:
                     self.reasoning = ""
-                    self._pieces.append(Replaced())
+                    self._pieces.append(Replaced(told["void"]))
             for choice in chunk["choices"]:
                 delta = choice.get("delta") or {"content": choice.get("text")}
                 self.reasoning += delta.get("reasoning_content") or ""
@@ -268,7 +278,7 @@ class AnswerStream(Iterator[str]):
     def source(self) -> Source | None:
         """Who answers, and why, from the first piece on; `None` before, and where the model has no policy."""
         source = self._stream.source()
-        return None if source is None else Source(**json.loads(source))
+        return None if source is None else Source._of(json.loads(source))
 
     @property
     def answer(self) -> Answer:

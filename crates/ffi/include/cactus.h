@@ -174,12 +174,15 @@ enum cactus_event_kind
   CACTUS_EVENT_KIND_FAILED = 7,
   /*
    Of a model with a policy: who answers, before the first of it. `json` has `side` (`local` or `cloud`), `target`, the
-   target's name or null, and `reason`, as the result has it in the end, or `unjudged` where nothing is decided yet.
+   target's name or null, `reason`, as the result has it in the end, or `unjudged` where nothing is decided yet, and what else
+   the result says of the decision, as far as it is known: `route`, `answered_by`, `confidence`, `error_bound`, `cost_usd`,
+   `cost_is_exact`, `time_to_first_token_ms`, `total_time_ms` and so on. What may still be billed counts with its worst case.
    */
   CACTUS_EVENT_KIND_SOURCE = 8,
   /*
    Of a model with a policy: what was said so far is void, as who said it failed or was judged too unsure after a slow
-   beginning. Another answers from the beginning.
+   beginning. Another answers from the beginning. `json` has the fields of `SOURCE`, here of the answer that is void, and
+   `reason` says why it is.
    */
   CACTUS_EVENT_KIND_REPLACED = 9,
   /*
@@ -1890,11 +1893,13 @@ int cactus_graph_release_all_weight_pages(void *graph);
  Gives a model a policy for its requests from now on: what the model should not answer may be handed to a target. `policy_toml`
  is the text of a policy file (docs/reference/policy.md), or NULL. `options_json` is NULL or an object, which comes after the
  text: `target` (a name of the policy or of the table of targets, or an address with a model, as
- `http://127.0.0.1:8081/v1#name`), `handoff` (`auto`, `never`, `always`), `budget` (the most that a session may cost, in dollars
- as text), `consent` (an array of what may leave without a question: `text`, `tool_result`, `image`, `audio`, `document`) and
- `state` (the folder of budget, record and keys; that of the command line where it is not given). With both NULL the model
- answers alone again. Requests under way stay as they are. What is wrong changes nothing. A library that was built without the
- cloud gives `CACTUS_CODE_NOT_IN_BUILD`.
+ `http://127.0.0.1:8081/v1#name`), `key` (that target's key) and `keys` (an object of keys by names of targets), which come
+ before what the policy says of keys, are sent to no other host, and are kept in memory alone until no request has the policy
+ any more, `handoff` (`auto`, `never`, `always`), `budget` (the most that a session may cost, in dollars as text), `consent`
+ (an array of what may leave without a question: `text`, `tool_result`, `image`, `audio`, `document`) and `state` (the folder
+ of budget, record and keys; that of the command line where it is not given). With both NULL the model answers alone again.
+ Requests under way stay as they are. What is wrong changes nothing. A library that was built without the cloud gives
+ `CACTUS_CODE_NOT_IN_BUILD`.
  */
 int cactus_model_set_policy(struct cactus_model *model,
                             const char *policy_toml,

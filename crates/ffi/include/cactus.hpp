@@ -320,7 +320,8 @@ public:
         return detail::take(info);
     }
 
-    /// Gives it a policy, as the text of a policy file and options as JSON; with both empty it answers alone again.
+    /// Gives it a policy, as the text of a policy file (not its path) and options as JSON, such as `{"keys": {"house": "..."}}`; with
+    /// both empty it answers alone again. A key in the options goes to its target's host alone, and is kept in memory alone.
     void set_policy(const std::string &policy_toml, const std::string &options_json = {}) {
         detail::check(cactus_model_set_policy(handle_.get(), detail::or_null(policy_toml), detail::or_null(options_json)));
     }

@@ -26,7 +26,7 @@ pub(crate) enum Step {
     /// Who answers.
     Source(Value),
     /// What was added so far is void.
-    Replaced,
+    Replaced(Value),
     /// What a person has to say yes to, before the next step: [`Follow::consent`].
     Consent(Value),
     /// The end.

@@ -13,11 +13,13 @@ use std::sync::Arc;
 /// Gives a model a policy for its requests from now on: what the model should not answer may be handed to a target. `policy_toml`
 /// is the text of a policy file (docs/reference/policy.md), or NULL. `options_json` is NULL or an object, which comes after the
 /// text: `target` (a name of the policy or of the table of targets, or an address with a model, as
-/// `http://127.0.0.1:8081/v1#name`), `handoff` (`auto`, `never`, `always`), `budget` (the most that a session may cost, in dollars
-/// as text), `consent` (an array of what may leave without a question: `text`, `tool_result`, `image`, `audio`, `document`) and
-/// `state` (the folder of budget, record and keys; that of the command line where it is not given). With both NULL the model
-/// answers alone again. Requests under way stay as they are. What is wrong changes nothing. A library that was built without the
-/// cloud gives `CACTUS_CODE_NOT_IN_BUILD`.
+/// `http://127.0.0.1:8081/v1#name`), `key` (that target's key) and `keys` (an object of keys by names of targets), which come
+/// before what the policy says of keys, are sent to no other host, and are kept in memory alone until no request has the policy
+/// any more, `handoff` (`auto`, `never`, `always`), `budget` (the most that a session may cost, in dollars as text), `consent`
+/// (an array of what may leave without a question: `text`, `tool_result`, `image`, `audio`, `document`) and `state` (the folder
+/// of budget, record and keys; that of the command line where it is not given). With both NULL the model answers alone again.
+/// Requests under way stay as they are. What is wrong changes nothing. A library that was built without the cloud gives
+/// `CACTUS_CODE_NOT_IN_BUILD`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cactus_model_set_policy(
     model: *mut cactus_model,

@@ -189,7 +189,7 @@ impl Underway {
                     None => return,
                 },
                 Step::Source(json) => Event::json(EventKind::Source, &json),
-                Step::Replaced => Event::text(EventKind::Replaced, String::new()),
+                Step::Replaced(json) => Event::json(EventKind::Replaced, &json),
                 Step::Consent(json) => {
                     asks = true;
                     Event::json(EventKind::Consent, &json)

@@ -14,14 +14,17 @@ use cactus_router::hybrid::policy;
 use cactus_router::hybrid::redact::{Class, UnknownClass};
 use cactus_router::hybrid::route::Side;
 use cactus_router::setup::Setup;
-use cactus_router::{Answered, Ask, Error, Event, Kept as KeptHere, Keys, Local, Router, Running, word};
+use cactus_router::{
+    Answered, Ask, Error, Event, Kept as KeptHere, Keys, Local, Router, Running, SecretString, Standing,
+};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Fields of the options.
-const FIELDS: [&str; 5] = ["target", "handoff", "budget", "consent", "state"];
+const FIELDS: [&str; 7] = ["target", "key", "keys", "handoff", "budget", "consent", "state"];
 
 /// The policy of a model, ready to be followed.
 #[derive(Debug)]
@@ -55,9 +58,12 @@ impl Policy {
             })?,
         };
         let own = state.join("targets.toml");
+        let (key, keys) = keys(options).map_err(wrong)?;
         let setup = Setup {
             text: toml,
             target: text(options, "target").map_err(wrong)?,
+            key: key.as_ref(),
+            keys,
             handoff: Handoff::read(options, "handoff").map_err(wrong)?.map(Into::into),
             budget: text(options, "budget").map_err(wrong)?,
             consent: &consent,
@@ -77,6 +83,27 @@ impl Policy {
             session: format!("c-{}-{}", std::process::id(), cactus_protocol::new_id("")),
         })
     }
+}
+
+/// The key of the target, and those of targets by their names. No error repeats what was found.
+fn keys(options: &Map<String, Value>) -> Result<(Option<SecretString>, BTreeMap<String, SecretString>)> {
+    let secret = |value: &Value| value.as_str().map(|text| SecretString::from(text.to_owned()));
+    let key = match options.get("key").filter(|value| !value.is_null()) {
+        None => None,
+        Some(value) => {
+            Some(secret(value).ok_or_else(|| Failure::argument("`key`: expected a text; found another type"))?)
+        }
+    };
+    let keys = match options.get("keys").filter(|value| !value.is_null()) {
+        None => Some(BTreeMap::new()),
+        Some(Value::Object(keys)) => {
+            let keys = keys.iter().map(|(name, value)| Some((name.clone(), secret(value)?)));
+            keys.collect()
+        }
+        Some(_) => None,
+    };
+    let expected = "`keys`: expected an object of keys, as text, by names of targets; found another type";
+    Ok((key, keys.ok_or_else(|| Failure::argument(expected))?))
 }
 
 /// What may leave without a question.
@@ -215,6 +242,19 @@ impl Routed {
     }
 }
 
+/// What an event says of whose answer it is.
+fn event(standing: &Standing) -> Value {
+    let target = standing.answering_target();
+    let side = match standing.outcome.answered_by {
+        Some(Side::Cloud) => "cloud",
+        _ => "local",
+    };
+    let mut fields = standing.to_json();
+    fields.insert("side".to_owned(), json!(side));
+    fields.insert("target".to_owned(), json!(target));
+    Value::Object(fields)
+}
+
 impl Follow for Routed {
     fn next(&mut self, take: &mut dyn FnMut(Step)) -> bool {
         if self.ended {
@@ -222,19 +262,11 @@ impl Follow for Routed {
         }
         match self.running.next() {
             Some(Event::Consent(question)) => take(Step::Consent(question.to_json())),
-            Some(Event::Source { side, target, reason }) => {
-                let side = match side {
-                    Side::Local => "local",
-                    Side::Cloud => "cloud",
-                };
-                take(Step::Source(
-                    json!({"side": side, "target": target, "reason": word(reason)}),
-                ));
-            }
-            Some(Event::Replaced) => {
+            Some(Event::Source(standing)) => take(Step::Source(event(&standing))),
+            Some(Event::Replaced(standing)) => {
                 self.message = Message::default();
                 self.end = None;
-                take(Step::Replaced);
+                take(Step::Replaced(event(&standing)));
             }
             Some(Event::Said(Said::Started {
                 prompt_tokens,
@@ -305,6 +337,9 @@ impl Follow for Kept {
     fn next(&mut self, take: &mut dyn FnMut(Step)) -> bool {
         let kept = &mut self.kept;
         self.reading.next(&mut |step| {
+            if let (Step::Written { .. }, Some(kept)) = (&step, &kept) {
+                kept.begins();
+            }
             take(match step {
                 Step::Ended(end) => {
                     let kept = kept.take();

@@ -40,10 +40,13 @@ pub enum EventKind {
     /// The end of a request that failed: `code` says how, `text` why.
     Failed = 7,
     /// Of a model with a policy: who answers, before the first of it. `json` has `side` (`local` or `cloud`), `target`, the
-    /// target's name or null, and `reason`, as the result has it in the end, or `unjudged` where nothing is decided yet.
+    /// target's name or null, `reason`, as the result has it in the end, or `unjudged` where nothing is decided yet, and what else
+    /// the result says of the decision, as far as it is known: `route`, `answered_by`, `confidence`, `error_bound`, `cost_usd`,
+    /// `cost_is_exact`, `time_to_first_token_ms`, `total_time_ms` and so on. What may still be billed counts with its worst case.
     Source = 8,
     /// Of a model with a policy: what was said so far is void, as who said it failed or was judged too unsure after a slow
-    /// beginning. Another answers from the beginning.
+    /// beginning. Another answers from the beginning. `json` has the fields of `SOURCE`, here of the answer that is void, and
+    /// `reason` says why it is.
     Replaced = 9,
     /// Of a model with a policy: a person has to say whether this may leave, with `cactus_request_consent`. `json` has `classes`
     /// (of content), `target`, `host` and `most`, what it may cost at most in dollars, as text.

@@ -5,13 +5,14 @@ use cactus_protocol::Event as Said;
 use cactus_protocol::{ApiError, Encoder, Job, Kind, Prompt};
 use cactus_router::hybrid::policy::Handoff;
 use cactus_router::hybrid::redact::Class;
-use cactus_router::hybrid::route::{Reason, Side};
+use cactus_router::hybrid::route::Reason;
 use cactus_router::setup::Setup;
 use cactus_router::{
-    Answered, Ask, Canceller, Error, Event, Kept, Keys, Local, NotYet, Router, default_folder, dollars, word,
+    Answered, Ask, Canceller, Error, Event, Kept, Keys, Local, NotYet, Router, SecretString, default_folder, dollars,
 };
 use pyo3::prelude::*;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,14 +34,17 @@ fn raise(py: Python<'_>, error: &Error) -> PyErr {
 
 #[pymethods]
 impl Policy {
-    /// Reads a policy file, or makes a policy for one target.
+    /// Reads a policy file, or one as values in JSON, or makes a policy for one target.
     #[staticmethod]
-    #[pyo3(signature = (*, file, target, handoff, budget, consent, options, state))]
+    #[pyo3(signature = (*, file, values, target, key, keys, handoff, budget, consent, options, state))]
     #[allow(clippy::too_many_arguments, reason = "they are keywords")]
     fn open(
         py: Python<'_>,
         file: Option<PathBuf>,
+        values: Option<&str>,
         target: Option<String>,
+        key: Option<String>,
+        keys: BTreeMap<String, String>,
         handoff: Option<&str>,
         budget: Option<String>,
         consent: Vec<String>,
@@ -66,6 +70,11 @@ impl Policy {
             classes.push(class.map_err(|expected| wrong(format!("`consent`: found `{word}`, {expected}")))?);
         }
         let options = of_cactus(options).map_err(|e| wrong(e.message))?;
+        let values: Option<Map<String, Value>> = values
+            .map(serde_json::from_str)
+            .transpose()
+            .map_err(|e| wrong(format!("the policy: {e}")))?;
+        let key = key.map(SecretString::from);
         let Some(folder) = state.or_else(default_folder) else {
             return Err(wrong(
                 "`state`: this system has no folder for budget and record; name one".to_owned(),
@@ -74,7 +83,13 @@ impl Policy {
         let own = folder.join("targets.toml");
         let setup = Setup {
             file: file.as_deref(),
+            values: values.as_ref(),
             target: target.as_deref(),
+            key: key.as_ref(),
+            keys: keys
+                .into_iter()
+                .map(|(name, key)| (name, SecretString::from(key)))
+                .collect(),
             handoff,
             budget: budget.as_deref(),
             consent: &classes,
@@ -162,8 +177,8 @@ pub(crate) struct Routed {
 pub(crate) enum Came {
     /// A part of the answer.
     Said(Said),
-    /// What was said so far is void.
-    Void,
+    /// What was said so far is void: whose it was, and why.
+    Void(Value),
     /// A person has to be asked.
     Ask(String),
     /// Who answers is known: [`Routed::source`].
@@ -179,11 +194,8 @@ impl Routed {
         self.running.set_replaceable(!given);
         match self.running.next_within(time) {
             Err(NotYet) => Ok(Came::Nothing),
-            Ok(Some(Event::Source { side, target, reason })) => {
-                let local = || "local".to_owned();
-                let target = target.filter(|_| side == Side::Cloud);
-                let source = json!({"answered_by": target.unwrap_or_else(local), "reason": word(reason)});
-                self.source = Some(source);
+            Ok(Some(Event::Source(standing))) => {
+                self.source = Some(Value::Object(standing.to_json()));
                 Ok(Came::Source)
             }
             Ok(None) => Ok(Came::Over),
@@ -191,11 +203,11 @@ impl Routed {
                 self.given |= given && matches!(said, Said::Delta(_));
                 Ok(Came::Said(said))
             }
-            Ok(Some(Event::Replaced)) if self.given => {
+            Ok(Some(Event::Replaced(_))) if self.given => {
                 self.canceller.cancel();
                 Err(void())
             }
-            Ok(Some(Event::Replaced)) => Ok(Came::Void),
+            Ok(Some(Event::Replaced(standing))) => Ok(Came::Void(Value::Object(standing.to_json()))),
             Ok(Some(Event::Consent(question))) => Ok(Came::Ask(question.to_json().to_string())),
             Ok(Some(Event::End(mut answered))) => match answered.failure.take() {
                 Some(_) if self.given && answered.outcome.reason != Reason::Cancelled => Err(void()),

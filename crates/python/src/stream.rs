@@ -4,8 +4,7 @@ use crate::policy::{Came, Fresh, Routed, decision};
 use crate::{TICK, errors, live};
 use cactus_engine::{CancelToken, Completion, Model, scheduler};
 use cactus_protocol::{Answers, ApiError, Encoder, End, Event, Frame, Kind, Reading, Reason, Times};
-use cactus_router::hybrid::route::Reason as Why;
-use cactus_router::{Kept, word};
+use cactus_router::Kept;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -173,13 +172,13 @@ impl State {
         let given = self.stream && !self.events;
         match routed.next(TICK, given).inspect_err(|_| self.over = true)? {
             Came::Said(event) => self.said(0, event),
-            Came::Void => {
+            Came::Void(void) => {
                 if let Some(encoder) = self.fresh.as_ref().and_then(|fresh| fresh()) {
                     (self.encoder, self.frames) = (encoder, Vec::new());
                     self.first = None;
                 }
                 if self.events {
-                    self.frames.push(told(&json!({"event": "replaced"})));
+                    self.frames.push(told(&json!({"event": "replaced", "void": void})));
                 }
             }
             Came::Ask(question) => return Ok(Got::Ask(question)),
@@ -200,6 +199,7 @@ impl State {
     fn said(&mut self, choice: usize, event: Event) {
         if matches!(event, Event::Delta(_)) {
             self.first.get_or_insert_with(Instant::now);
+            self.kept.iter().for_each(Kept::begins);
         }
         self.encoder.event(choice, &event, &mut self.frames);
         if let Event::End(end) = event {
@@ -380,8 +380,10 @@ impl Stream {
         let state = self.state();
         match &state.source {
             Source::Routed(routed) => routed.source().map(|source| source.to_string()),
-            _ if state.kept.is_none() && state.decided.is_none() => None,
-            _ => Some(json!({"answered_by": "local", "reason": word(Why::NoTarget)}).to_string()),
+            _ => match (&state.decided, &state.kept) {
+                (Some(decided), _) => Some(decided.to_string()),
+                (None, kept) => kept.as_ref().map(|kept| decision(&kept.answered()).to_string()),
+            },
         }
     }
 

@@ -1,10 +1,34 @@
-//! How a request ended, for programs.
+//! How a request ended or stands, for programs.
 
 use crate::error::Error;
 use cactus_cloud::Usage;
 use cactus_hybrid::money::Pico;
 use cactus_hybrid::route::{Outcome, Reason, Side};
 use serde_json::{Map, Value, json};
+
+/// How a request stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Standing {
+    /// Route, reason, confidence, cost, time, without a word of the answer. What may still be billed counts with its worst case.
+    pub outcome: Outcome,
+    /// The target that was, or would be, asked.
+    pub target: Option<String>,
+}
+
+impl Standing {
+    /// Whose answer it is: the target's name, where it is the target's.
+    #[must_use]
+    pub fn answering_target(&self) -> Option<&str> {
+        let side = self.outcome.answered_by;
+        self.target.as_deref().filter(|_| side == Some(Side::Cloud))
+    }
+
+    /// What programs are told of it, as [`Answered::to_json`].
+    #[must_use]
+    pub fn to_json(&self) -> Map<String, Value> {
+        fields(&self.outcome, self.target.as_deref())
+    }
+}
 
 /// How a request ended.
 #[derive(Debug)]
@@ -35,36 +59,42 @@ impl Answered {
     }
 
     /// What programs are told of the decision, under the same names everywhere: `route`, `reason`, `wanted`, `answered_by`,
-    /// `cloud_handoff`, `confidence`, `error_bound`, `cost_usd`, `cost_is_exact` and `attempts`.
+    /// `cloud_handoff`, `confidence`, `error_bound`, `cost_usd`, `cost_is_exact`, `attempts`, `time_to_first_token_ms` and
+    /// `total_time_ms`.
     #[must_use]
     pub fn to_json(&self) -> Map<String, Value> {
-        let outcome = &self.outcome;
-        let route = match (outcome.attempts, outcome.answered_by) {
-            (0, _) => "local",
-            (_, Some(Side::Cloud)) => "cloud",
-            _ => "both",
-        };
-        let answered_by = match outcome.answered_by {
-            Some(Side::Cloud) => self.target.as_deref(),
-            Some(Side::Local) => Some("local"),
-            None => None,
-        };
-        let fields = json!({
-            "route": route,
-            "reason": word(outcome.reason),
-            "wanted": outcome.wanted.map(word),
-            "answered_by": answered_by,
-            "cloud_handoff": outcome.answered_by == Some(Side::Cloud),
-            "confidence": outcome.confidence,
-            "error_bound": outcome.bound,
-            "cost_usd": dollars(outcome.cost),
-            "cost_is_exact": outcome.billed,
-            "attempts": outcome.attempts,
-        });
-        match fields {
-            Value::Object(fields) => fields,
-            _ => Map::new(),
-        }
+        fields(&self.outcome, self.target.as_deref())
+    }
+}
+
+fn fields(outcome: &Outcome, target: Option<&str>) -> Map<String, Value> {
+    let route = match (outcome.attempts, outcome.answered_by) {
+        (0, _) => "local",
+        (_, Some(Side::Cloud)) => "cloud",
+        _ => "both",
+    };
+    let answered_by = match outcome.answered_by {
+        Some(Side::Cloud) => target,
+        Some(Side::Local) => Some("local"),
+        None => None,
+    };
+    let fields = json!({
+        "route": route,
+        "reason": word(outcome.reason),
+        "wanted": outcome.wanted.map(word),
+        "answered_by": answered_by,
+        "cloud_handoff": outcome.answered_by == Some(Side::Cloud),
+        "confidence": outcome.confidence,
+        "error_bound": outcome.bound,
+        "cost_usd": dollars(outcome.cost),
+        "cost_is_exact": outcome.billed,
+        "attempts": outcome.attempts,
+        "time_to_first_token_ms": outcome.first_ms,
+        "total_time_ms": outcome.total_ms,
+    });
+    match fields {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
     }
 }
 

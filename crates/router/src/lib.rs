@@ -35,7 +35,7 @@ mod running;
 pub mod setup;
 mod tries;
 
-pub use answered::{Answered, dollars, word};
+pub use answered::{Answered, Standing, dollars, word};
 pub use cactus_cloud as cloud;
 pub use cactus_hybrid as hybrid;
 pub use error::{Error, ErrorKind, Result};
@@ -43,3 +43,4 @@ pub use keys::Keys;
 pub use log::Log;
 pub use router::{Ask, Kept, Local, Router, default_folder};
 pub use running::{Canceller, Event, NotYet, Question, Running};
+pub use secrecy::SecretString;

@@ -20,7 +20,7 @@ use cactus_protocol::{Job, Prompt, Ready};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Answers requests under one policy. Shared by all threads of a process; budget and record are shared with other processes,
@@ -40,6 +40,8 @@ pub struct Router {
 pub(crate) struct Remote {
     pub(crate) policy: policy::Target,
     pub(crate) target: Target,
+    /// Its key, where whoever made the policy gave it.
+    given: Option<cactus_cloud::Key>,
     keys: Keys,
     pub(crate) breaker: Mutex<Breaker>,
     /// Seconds that its answers take of late.
@@ -186,7 +188,12 @@ impl Router {
     /// # Errors
     /// [`Error::Target`] for an address that cannot be used; [`Error::File`] where `folder` cannot be made.
     pub fn new(configured: Configured, folder: &Path, keys: &Keys) -> Result<Router> {
-        let Configured { policy, known, .. } = configured;
+        let Configured {
+            policy,
+            known,
+            keys: mut given,
+            ..
+        } = configured;
         let failed = |e| Error::File(format!("cannot make the folder `{}`: {e}", folder.display()));
         private_folder(folder).map_err(failed)?;
         let ms = Duration::from_millis;
@@ -209,6 +216,7 @@ impl Router {
             let remote = Remote {
                 policy: asked.clone(),
                 target,
+                given: given.remove(name),
                 keys: keys.clone(),
                 breaker: Mutex::default(),
                 seconds: Mutex::new(FIRST_SECONDS),
@@ -301,6 +309,7 @@ impl Router {
             router: Arc::clone(self),
             classes: outgoing::classes_of(prompts),
             begun: Instant::now(),
+            first: OnceLock::new(),
         }
     }
 
@@ -320,9 +329,16 @@ pub struct Kept {
     router: Arc<Router>,
     classes: Vec<Class>,
     begun: Instant,
+    /// When its first token came.
+    first: OnceLock<Duration>,
 }
 
 impl Kept {
+    /// Takes note that its first token is there; only the first time counts.
+    pub fn begins(&self) {
+        self.first.get_or_init(|| self.begun.elapsed());
+    }
+
     /// How it ended.
     #[must_use]
     pub fn answered(&self) -> Answered {
@@ -330,8 +346,11 @@ impl Kept {
     }
 
     fn outcome(&self) -> Outcome {
-        let total = self.begun.elapsed().as_millis();
-        Outcome::here(Reason::NoTarget, u64::try_from(total).unwrap_or(u64::MAX))
+        let ms = |time: &Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Outcome {
+            first_ms: self.first.get().map(ms),
+            ..Outcome::here(Reason::NoTarget, ms(&self.begun.elapsed()))
+        }
     }
 }
 
@@ -353,6 +372,9 @@ impl Drop for Kept {
 impl Remote {
     /// Its key as it is now, which somebody may have changed since the last request; or why there is none.
     pub(crate) fn key(&self) -> Result<Option<cactus_cloud::Key>, String> {
+        if let Some(given) = &self.given {
+            return Ok(Some(given.clone()));
+        }
         let found = self.keys.find(&self.target, &self.policy.key);
         found.map_err(|e| e.to_string())
     }

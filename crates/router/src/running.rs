@@ -1,6 +1,6 @@
 //! One request on its way: the machine's actions carried out, and what comes of them handed back to it.
 
-use crate::answered::{Answered, word};
+use crate::answered::{Answered, Standing, word};
 use crate::asked::{Asked, Prepared};
 use crate::error::{Error, Result};
 use crate::local::{LocalSaid, calls_of};
@@ -28,19 +28,12 @@ use std::time::{Duration, Instant};
 pub enum Event {
     /// A person has to say whether this may leave: [`Running::consent`], or [`Running::nobody_to_ask`]. Nothing else follows until then.
     Consent(Question),
-    /// Who answers, before the first of it.
-    Source {
-        /// Which side.
-        side: Side,
-        /// The target's name, where it is the target.
-        target: Option<String>,
-        /// Why this side: what the record will say, unless somebody cancels or the answer is replaced. [`Why::Unjudged`] where the
-        /// beginning is shown before anything is decided.
-        reason: Why,
-    },
+    /// Who answers, before the first of it. The reason is what the record will say, unless somebody cancels or the answer is replaced;
+    /// [`Why::Unjudged`] where the beginning is shown before anything is decided.
+    Source(Box<Standing>),
     /// What was said so far is void, as who said it failed, or was judged after the beginning was shown. Another answers from the
-    /// beginning.
-    Replaced,
+    /// beginning. Here `answered_by` and the target are those of the void answer, and the reason is why it is void.
+    Replaced(Box<Standing>),
     /// A part of the answer, as the model on this machine would have brought it.
     Said(Said),
     /// The end. Nothing follows.
@@ -293,9 +286,10 @@ impl Running {
                 self.say(side, Said::Delta(Delta::Text(text)));
             }
             Action::Replaced => {
-                self.source = None;
+                let source = self.source.take();
+                let void = self.standing(source);
                 self.started = false;
-                self.ready.push_back(Event::Replaced);
+                self.ready.push_back(Event::Replaced(void));
             }
             Action::Finish(outcome) => self.finish(*outcome),
         }
@@ -313,9 +307,9 @@ impl Running {
         let target = self.target().filter(|_| side == Side::Cloud).map(str::to_owned);
         let source = Some((side, target.clone()));
         if self.source != source {
-            self.source = source;
-            let reason = self.machine.reason();
-            self.ready.push_back(Event::Source { side, target, reason });
+            self.source = source.clone();
+            let standing = self.standing(source);
+            self.ready.push_back(Event::Source(standing));
         }
         if !std::mem::replace(&mut self.started, true) {
             let (prompt_tokens, cached_tokens) = match (side, self.local_said.started) {
@@ -328,6 +322,18 @@ impl Running {
             }));
         }
         self.ready.push_back(Event::Said(said));
+    }
+
+    /// How it stands with an answer of this side, which may be a target.
+    fn standing(&self, source: Option<(Side, Option<String>)>) -> Box<Standing> {
+        let (side, target) = source.map_or((None, None), |(side, target)| (Some(side), target));
+        Box::new(Standing {
+            outcome: Outcome {
+                answered_by: side,
+                ..self.machine.standing()
+            },
+            target: target.or_else(|| self.target().map(str::to_owned)),
+        })
     }
 
     /// Gives out a side's reasoning so far.

@@ -4,10 +4,11 @@
 //! program was given can take it back.
 
 use crate::error::{Error, Result};
-use cactus_cloud::{Base, Protocol, catalog};
+use cactus_cloud::{Base, Key, Protocol, catalog};
 use cactus_hybrid::money::{Pico, Price};
 use cactus_hybrid::policy::{self, CACTUS_OPTIONS, Handoff, KeySource, Leave, Policy, set_cactus_option};
 use cactus_hybrid::redact::Class;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,8 +20,15 @@ pub struct Setup<'a> {
     pub file: Option<&'a Path>,
     /// The text of one, where there is no file.
     pub text: Option<&'a str>,
+    /// The policy as values ([`Policy::from_values`]), where there is neither.
+    pub values: Option<&'a Map<String, Value>>,
     /// A target: a name of the policy file, of the table of targets, or `http://HOST:PORT/v1#MODEL`.
     pub target: Option<&'a str>,
+    /// The key of `target`.
+    pub key: Option<&'a SecretString>,
+    /// Keys of targets by their names. A key that is given comes before what the policy says of keys. It is bound to the host of its
+    /// target, written down nowhere, and overwritten in memory with the last router that has it.
+    pub keys: BTreeMap<String, SecretString>,
     /// Whether to hand off at all.
     pub handoff: Option<Handoff>,
     /// The most that a session may cost, in dollars as text.
@@ -42,6 +50,8 @@ pub struct Configured {
     pub target: Option<String>,
     /// Targets of tables as they are there: with dialect, abilities, and prices with steps and hours.
     pub known: BTreeMap<String, cactus_cloud::Target>,
+    /// Keys that were given, by the names of their targets.
+    pub keys: BTreeMap<String, Key>,
 }
 
 impl Setup<'_> {
@@ -60,16 +70,20 @@ impl Setup<'_> {
             configured.policy =
                 Policy::from_toml(text).map_err(|e| Error::Policy(format!("the text of the policy, {e}")))?;
         }
+        if let (None, None, Some(values)) = (self.file, self.text, self.values) {
+            configured.policy = Policy::from_values(values).map_err(|e| Error::Policy(format!("the policy, {e}")))?;
+        }
         if let Some(target) = self.target {
             let name = self.target(target, &mut configured)?;
             configured.policy.prefer = vec![name.clone()];
             configured.target = Some(name);
-            if self.file.is_none() && self.text.is_none() {
+            if self.file.is_none() && self.text.is_none() && self.values.is_none() {
                 // Whoever names a target wants it asked, and is asked what may leave.
                 configured.policy.consent.classes = Class::ALL.map(|class| (class, Leave::Ask)).into();
                 configured.policy.tool_default = policy::ToolUse::CloudMayCall;
             }
         }
+        configured.keys = self.given_keys(&configured)?;
         let policy = &mut configured.policy;
         if let Some(handoff) = self.handoff {
             policy.handoff = handoff;
@@ -101,6 +115,40 @@ impl Setup<'_> {
             set_cactus_option(policy, name, &value).map_err(|e| Error::Policy(e.to_string()))?;
         }
         Ok(configured)
+    }
+
+    /// The keys that were given, each bound to its target. No message repeats what may be a key.
+    fn given_keys(&self, configured: &Configured) -> Result<BTreeMap<String, Key>> {
+        let alone = match (self.key, &configured.target) {
+            (None, _) => None,
+            (Some(key), Some(target)) => Some((target, key)),
+            (Some(_), None) => {
+                let message = "`key` is the key of `target`, which is not given; expected a target, or `keys` by the names of targets";
+                return Err(Error::Target(message.to_owned()));
+            }
+        };
+        let mut keys = BTreeMap::new();
+        for (name, text) in self.keys.iter().chain(alone) {
+            let Some(asked) = configured.policy.targets.get(name) else {
+                let known: Vec<&str> = configured.policy.targets.keys().map(String::as_str).collect();
+                let known = if known.is_empty() {
+                    "none".to_owned()
+                } else {
+                    known.join(", ")
+                };
+                let message =
+                    format!("`keys`: expected names of targets ({known}), each with its key; found another name");
+                return Err(Error::Target(message));
+            };
+            let target = match configured.known.get(name) {
+                Some(known) => known.clone(),
+                None => crate::router::target(name, asked)?,
+            };
+            let key = Key::new(text.expose_secret(), &target);
+            let key = key.map_err(|e| Error::Target(format!("the key of the target `{name}`: {e}")))?;
+            keys.insert(name.clone(), key);
+        }
+        Ok(keys)
     }
 
     /// The name of a target, which is in the policy then.
@@ -326,6 +374,49 @@ mod tests {
             (false, Some(4096), Some(100))
         );
         assert!(target.price.is_some());
+    }
+
+    #[test]
+    fn keys_of_the_call_come_first_and_are_bound_to_their_hosts() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "version = 1\n[targets.house]\nprotocol = \"openai_chat\"\nbase_url = \"https://house.example/v1\"\n\
+                    model = \"m\"\nkey = \"env:CACTUS_NO_SUCH_VARIABLE\"\ninput_usd_per_million = 1\noutput_usd_per_million = 1\n";
+        let secret = |text: &str| SecretString::from(text.to_owned());
+        let mut setup = Setup {
+            text: Some(text),
+            keys: [("house".to_owned(), secret("sk-given"))].into(),
+            ..Setup::default()
+        };
+        let keys = crate::Keys::new(folder.path().join("keys"));
+        let configured = setup.read(&none).unwrap();
+        for shown in [format!("{setup:?}"), format!("{configured:?}")] {
+            assert!(!shown.contains("sk-given"), "{shown}");
+        }
+        let router = crate::Router::new(configured, folder.path(), &keys).unwrap();
+        router.check("house").unwrap();
+        let key = router.targets["house"].key().unwrap().unwrap();
+        assert_eq!(format!("{key:?}"), "Key(hidden, for house.example)");
+        assert_eq!(key.place(), "given by the call");
+        assert!(!format!("{router:?}").contains("sk-given"));
+        assert!(keys.list().is_empty(), "it is not kept");
+
+        setup.keys = [("sk-given".to_owned(), secret("house"))].into();
+        let swapped = setup.read(&none).unwrap_err().to_string();
+        assert!(
+            swapped.contains("(house)") && !swapped.contains("sk-given"),
+            "{swapped}"
+        );
+        setup.keys = [("house".to_owned(), secret("sk given"))].into();
+        let wrong = setup.read(&none).unwrap_err().to_string();
+        assert!(wrong.contains("`house`") && !wrong.contains("sk given"), "{wrong}");
+        let (key, target) = (secret("sk-given"), "http://127.0.0.1:8081/v1#m");
+        let mut alone = Setup {
+            key: Some(&key),
+            ..Setup::default()
+        };
+        assert!(alone.read(&none).unwrap_err().to_string().contains("`target`"));
+        alone.target = Some(target);
+        assert!(alone.read(&none).unwrap().keys.contains_key("m"));
     }
 
     #[test]

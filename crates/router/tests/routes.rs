@@ -136,11 +136,17 @@ fn run(router: &Arc<Router>, ask: Ask) -> (Seen, Answered) {
     let mut why = None;
     for event in router.start(ask).unwrap() {
         match event {
-            Event::Source { side, reason, .. } => {
-                seen.sources.push(side);
-                why = Some(reason);
+            Event::Source(standing) => {
+                seen.sources.push(standing.outcome.answered_by.unwrap());
+                why = Some(standing);
             }
-            Event::Replaced => {
+            Event::Replaced(void) => {
+                let source = why.take().unwrap();
+                assert_eq!(
+                    (void.outcome.answered_by, void.answering_target()),
+                    (source.outcome.answered_by, source.answering_target()),
+                    "whose answer is void"
+                );
                 seen.text.clear();
                 seen.replaced += 1;
             }
@@ -151,7 +157,15 @@ fn run(router: &Arc<Router>, ask: Ask) -> (Seen, Answered) {
             Event::End(answered) => {
                 // What was said before the answer holds after it.
                 if answered.outcome.answered_by.is_some() {
-                    assert_eq!(why, Some(answered.outcome.reason));
+                    let (said, outcome) = (why.unwrap().outcome, &answered.outcome);
+                    assert_eq!(
+                        (said.reason, said.confidence, said.bound),
+                        (outcome.reason, outcome.confidence, outcome.bound)
+                    );
+                    assert!(
+                        said.cost >= outcome.cost && said.total_ms <= outcome.total_ms,
+                        "{said:?} {outcome:?}"
+                    );
                 }
                 return (seen, *answered);
             }
@@ -430,7 +444,7 @@ fn cancelled_and_dropped_requests_are_recorded_and_stay_reserved() {
         let mut running = router.start(Ask::new(Some(local()), question("hello"))).unwrap();
         let canceller = running.canceller();
         for event in running.by_ref() {
-            if matches!(event, Event::Source { .. }) {
+            if matches!(event, Event::Source(_)) {
                 break;
             }
         }
@@ -604,8 +618,8 @@ fn target_that_fails_is_followed_by_the_next_which_is_named_and_paid() {
             .unwrap()
         {
             match event {
-                Event::Source { target, .. } => names.push(target.unwrap()),
-                Event::Replaced => {
+                Event::Source(standing) => names.push(standing.answering_target().unwrap().to_owned()),
+                Event::Replaced(_) => {
                     text.clear();
                     voids += 1;
                 }
@@ -762,11 +776,17 @@ fn slow_beginning_is_judged_like_a_fast_one_and_replaced_where_that_was_shown() 
             })
             .unwrap();
         running.set_replaceable(replaceable);
-        let (mut sources, mut text, mut void) = (Vec::new(), String::new(), None);
+        let (mut sources, mut text, mut void, mut told) = (Vec::new(), String::new(), None, Vec::new());
         for event in running.by_ref() {
             match event {
-                Event::Source { side, reason, .. } => sources.push((side, reason)),
-                Event::Replaced => void = Some(std::mem::take(&mut text)),
+                Event::Source(standing) => {
+                    sources.push((standing.outcome.answered_by.unwrap(), standing.outcome.reason));
+                    told.push(standing.to_json());
+                }
+                Event::Replaced(standing) => {
+                    void = Some(std::mem::take(&mut text));
+                    told.push(standing.to_json());
+                }
                 Event::Said(Said::Delta(Delta::Text(piece))) => text.push_str(&piece),
                 _ => {}
             }
@@ -779,6 +799,23 @@ fn slow_beginning_is_judged_like_a_fast_one_and_replaced_where_that_was_shown() 
         assert_eq!(
             (text.as_str(), void.is_some_and(|void| !void.is_empty())),
             ("far", early)
+        );
+        let who: Vec<_> = told
+            .iter()
+            .map(|told| (told["answered_by"].as_str().unwrap(), told["reason"].as_str().unwrap()))
+            .collect();
+        let cloud = ("t", "low_confidence");
+        match early {
+            // What is void is the answer of this machine, for this reason.
+            true => assert_eq!(who, [("local", "unjudged"), ("local", "low_confidence"), cloud]),
+            false => assert_eq!(who, [cloud]),
+        }
+        let last = &told[told.len() - 1];
+        assert_eq!(last["route"], "cloud");
+        assert!(last["confidence"].as_f64().is_some_and(|sure| sure < 0.5), "{last:?}");
+        assert!(
+            last["total_time_ms"].as_u64() >= told[0]["total_time_ms"].as_u64(),
+            "{told:?}"
         );
         let record = router.log().read(1).unwrap().0.records().next().unwrap().clone();
         assert_eq!((record.tokens, record.whole, record.replaced), (10, false, early));

@@ -9,7 +9,7 @@ use crate::protocol::{ApiError, Event, Job, Kind};
 use cactus_router::cloud::Retry;
 use cactus_router::hybrid::redact::Class;
 use cactus_router::hybrid::route::{Reason, Side};
-use cactus_router::{Answered, Ask, Canceller, Error, Event as Routing, Question, Router};
+use cactus_router::{Answered, Ask, Canceller, Error, Event as Routing, Question, Router, Standing};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -26,7 +26,7 @@ pub(crate) enum Given {
     /// A part of it.
     Said(Event),
     /// What came before is void; another answers from the beginning.
-    Replaced,
+    Replaced(Box<Standing>),
 }
 
 /// Who is asked, by whom, and what may leave.
@@ -69,7 +69,7 @@ pub(crate) struct Routed {
     given: bool,
     /// The end of the answer, until it is known what it cost.
     end: Option<Event>,
-    source: Option<(Side, Option<String>, Reason)>,
+    source: Option<Box<Standing>>,
     question: Option<Question>,
     answered: Option<Box<Answered>>,
 }
@@ -173,7 +173,7 @@ impl Routed {
             return None;
         }
         let given = self.pending.pop_front()?;
-        self.given = given != Given::Replaced;
+        self.given = !matches!(given, Given::Replaced(_));
         Some(given)
     }
 
@@ -186,16 +186,16 @@ impl Routed {
             Some(Heard::Refused(question)) => self.question = Some(question),
             Some(Heard::Event(event)) => match *event {
                 Routing::Consent(_) => {}
-                Routing::Source { side, target, reason } => self.source = Some((side, target, reason)),
-                Routing::Replaced if self.given && !self.replaceable => {
+                Routing::Source(standing) => self.source = Some(standing),
+                Routing::Replaced(_) if self.given && !self.replaceable => {
                     return Err(void());
                 }
-                Routing::Replaced => {
+                Routing::Replaced(standing) => {
                     self.pending.clear();
                     self.end = None;
                     self.source = None;
                     if self.given {
-                        self.pending.push_back(Given::Replaced);
+                        self.pending.push_back(Given::Replaced(standing));
                     }
                 }
                 Routing::Said(end @ Event::End(_)) => self.end = Some(end),
@@ -218,14 +218,13 @@ impl Routed {
 
     /// Who answers, where it is known.
     pub(crate) fn source(&self) -> Option<(Side, Option<&str>)> {
-        let (side, target, _) = self.source.as_ref()?;
-        Some((*side, target.as_deref()))
+        let source = self.source.as_ref()?;
+        Some((source.outcome.answered_by?, source.answering_target()))
     }
 
-    /// Why this side answers, where it is known.
-    pub(crate) fn reason(&self) -> Option<Reason> {
-        let said = self.source.as_ref().map(|(_, _, reason)| *reason);
-        self.answered().map(|answered| answered.outcome.reason).or(said)
+    /// How it stood when it began, where who answers is known.
+    pub(crate) fn standing(&self) -> Option<&Standing> {
+        self.source.as_deref()
     }
 
     /// How it ended, where it has.

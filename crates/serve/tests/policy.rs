@@ -55,6 +55,18 @@ fn text(answer: &Value) -> &str {
     answer["choices"][0]["message"]["content"].as_str().unwrap()
 }
 
+/// What the target's answer costs, by its own count.
+fn cost_of(answer: &Value) -> f64 {
+    let count = |name: &str| answer["usage"][name].as_f64().unwrap();
+    (count("prompt_tokens") + 2.0 * count("completion_tokens")) * 1e6 / 1e12
+}
+
+/// What is told of an answer has its times.
+fn timed(told: &Value) {
+    let (first, total) = (&told["time_to_first_token_ms"], &told["total_time_ms"]);
+    assert!(first.is_u64() && first.as_u64() <= total.as_u64(), "{told}");
+}
+
 #[test]
 fn without_a_policy_nothing_changes() {
     let server = Server::new();
@@ -96,10 +108,19 @@ fn targets_answer_in_the_form_of_every_api_and_say_so() {
             (text(&answer), &answer["model"]),
             (text(&expected), &json!("cloud:near"))
         );
-        let usage = &expected["usage"];
-        let price = usage["prompt_tokens"].as_f64().unwrap() + 2.0 * usage["completion_tokens"].as_f64().unwrap();
-        assert!((cost - price / 1e6).abs() < 1e-12, "{cost} {usage}");
+        assert_eq!(cost, cost_of(&expected));
         let facts = &answer["cactus"];
+        timed(facts);
+        for (header, name) in [
+            ("x-cactus-time-to-first-token-ms", "time_to_first_token_ms"),
+            ("x-cactus-total-time-ms", "total_time_ms"),
+        ] {
+            assert_eq!(reply.header(header), Some(facts[name].to_string().as_str()));
+        }
+        assert_eq!(
+            (&answer["usage"]["reason"], &answer["usage"]["cost_usd"]),
+            (&json!(reason), &json!(cost))
+        );
         assert_eq!(
             (&facts["answered_by"], &facts["cost_is_exact"]),
             (&json!("near"), &json!(true))
@@ -120,15 +141,37 @@ fn targets_answer_in_the_form_of_every_api_and_say_so() {
     let frames = reply.events();
     let streamed = order::chat(&frames).unwrap();
     let first: Value = serde_json::from_str(&frames[0].data).unwrap();
-    assert_eq!(first["cactus"], json!({"answered_by": "near", "reason": "always"}));
+    let told = &first["cactus"];
+    assert_eq!(
+        (&told["answered_by"], &told["reason"], &told["route"], &told["attempts"]),
+        (&json!("near"), &json!("always"), &json!("cloud"), &json!(1))
+    );
+    assert_eq!(
+        (&told["cost_is_exact"], &told["confidence"], &told["error_bound"]),
+        (&json!(false), &Value::Null, &Value::Null),
+        "what it may cost is known"
+    );
+    assert!(
+        told["cost_usd"].as_f64() >= Some(cost_of(&expected)) && told["total_time_ms"].is_u64(),
+        "{told}"
+    );
+    assert_eq!(reply.header("x-cactus-cost-usd"), None, "nobody knows it yet");
     assert_eq!(streamed[0]["content"].as_str().unwrap(), text(&expected));
     let last: Value = serde_json::from_str(&frames[frames.len() - 2].data).unwrap();
     assert_eq!(
         last["choices"][0]["finish_reason"],
         expected["choices"][0]["finish_reason"]
     );
+    timed(&last["cactus"]);
     assert_eq!(last["cactus"]["reason"], "always");
-    assert!(last["cactus"]["cost_usd"].as_f64().unwrap() > 0.0);
+    assert_eq!(last["cactus"]["cost_usd"], cost_of(&expected));
+    let counted = with(stream.clone(), json!({"stream_options": {"include_usage": true}}));
+    let frames = server.post("/v1/chat/completions", &counted).events();
+    let last: Value = serde_json::from_str(&frames[frames.len() - 2].data).unwrap();
+    assert_eq!(
+        (&last["usage"]["cost_usd"], &last["usage"]["reason"]),
+        (&json!(cost_of(&expected)), &json!("always"))
+    );
 
     let message =
         json!({"model": "auto", "max_tokens": 6, "temperature": 0, "messages": [{"role": "user", "content": "Hi"}]});
@@ -137,6 +180,8 @@ fn targets_answer_in_the_form_of_every_api_and_say_so() {
         (&answer["content"][0]["text"], &answer["cactus"]["answered_by"]),
         (&json!(text(&expected)), &json!("near"))
     );
+    timed(&answer["cactus"]);
+    assert_eq!(answer["usage"]["cost_usd"], cost_of(&expected));
     let frames = server
         .post("/v1/messages", &with(message, json!({"stream": true})))
         .events();
@@ -151,10 +196,14 @@ fn targets_answer_in_the_form_of_every_api_and_say_so() {
         (&last["type"], &last["cactus"]["answered_by"]),
         (&json!("message_delta"), &json!("near"))
     );
+    timed(&last["cactus"]);
+    assert_eq!(last["usage"]["cost_usd"], cost_of(&expected));
 
     let response = json!({"model": "auto", "input": "Hi", "max_output_tokens": 6, "temperature": 0});
     let answer = server.post("/v1/responses", &response).json();
     assert_eq!(answer["cactus"]["answered_by"], "near");
+    timed(&answer["cactus"]);
+    assert_eq!(answer["usage"]["cost_usd"], cost_of(&expected));
     let frames = server
         .post("/v1/responses", &with(response, json!({"stream": true})))
         .events();
@@ -166,6 +215,8 @@ fn targets_answer_in_the_form_of_every_api_and_say_so() {
     );
     let last: Value = serde_json::from_str(&frames[frames.len() - 1].data).unwrap();
     assert_eq!(last["response"]["cactus"]["answered_by"], "near");
+    timed(&last["response"]["cactus"]);
+    assert_eq!(last["response"]["usage"]["cost_usd"], cost_of(&expected));
 
     let lines = server
         .post("/api/chat", &with(chat("auto"), json!({"options": {"num_predict": 6}})))
@@ -173,6 +224,8 @@ fn targets_answer_in_the_form_of_every_api_and_say_so() {
     order::ollama(&lines).unwrap();
     let last: Value = serde_json::from_str(&lines[lines.len() - 1].data).unwrap();
     assert_eq!(last["cactus"]["answered_by"], "near");
+    timed(&last["cactus"]);
+    assert_eq!(last["cactus"]["cost_usd"], cost_of(&expected));
 }
 
 #[test]
@@ -248,8 +301,12 @@ fn what_was_not_sent_elsewhere_by_name_stays_here() {
         let reply = server.post("/v1/chat/completions", &chat(name));
         assert_eq!(reply.header("x-cactus-route"), Some("local"));
         assert_eq!(reply.header("x-cactus-reason"), Some("named"));
+        let mut told = reply.json()["cactus"].clone();
+        timed(&told);
+        let fields = told.as_object_mut().unwrap();
+        fields.retain(|name, _| !name.ends_with("_ms"));
         assert_eq!(
-            reply.json()["cactus"],
+            told,
             json!({
                 "route": "local", "reason": "named", "wanted": null, "answered_by": "local", "cloud_handoff": false,
                 "confidence": null, "error_bound": null, "cost_usd": 0.0, "cost_is_exact": true, "attempts": 0
@@ -505,6 +562,15 @@ fn answer_that_breaks_off_is_an_error_or_is_replaced_for_clients_that_understand
         (&told["type"], &told["cactus"]["event"]),
         (&json!("replaced"), &json!("replaced"))
     );
+    assert_eq!(
+        (&told["cactus"]["answered_by"], &told["cactus"]["reason"]),
+        (&json!("near"), &json!("cloud_failed")),
+        "whose answer is void, and why"
+    );
+    assert!(
+        told["cactus"]["cost_usd"].is_f64() && told["cactus"]["total_time_ms"].is_u64(),
+        "{told}"
+    );
     assert!(frames[..void].iter().any(|frame| frame.data.contains("Half an answer")));
     // What follows is a stream of its own, and says so.
     let rest = &frames[void + 1..];
@@ -513,14 +579,18 @@ fn answer_that_breaks_off_is_an_error_or_is_replaced_for_clients_that_understand
     let json = |frame: &cactus_serve::protocol::Frame| serde_json::from_str::<Value>(&frame.data).unwrap();
     let (first, last) = (json(&rest[0]), json(&rest[rest.len() - 2]));
     assert_eq!(
-        first["cactus"],
-        json!({"answered_by": "local", "reason": "cloud_failed"})
+        (
+            &first["cactus"]["answered_by"],
+            &first["cactus"]["reason"],
+            &first["cactus"]["route"]
+        ),
+        (&json!("local"), &json!("cloud_failed"), &json!("both"))
     );
     assert_eq!(first["model"], "tiny");
-    assert_eq!(
-        (&last["cactus"]["route"], &last["usage"]),
-        (&json!("both"), &own["usage"])
-    );
+    assert_eq!(last["cactus"]["route"], "both");
+    let told = &last["cactus"];
+    let cost = json!({"reason": "cloud_failed", "cost_usd": told["cost_usd"]});
+    assert_eq!(last["usage"], with(own["usage"].clone(), cost));
     assert!(!rest.iter().any(|frame| frame.data.contains("Half an answer")));
 
     let message =

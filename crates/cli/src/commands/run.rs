@@ -426,6 +426,7 @@ impl Chat<'_> {
                 ..Guides::default()
             };
             let mut on_delta = |delta: Delta<'_>| {
+                kept.iter().for_each(KeptHere::begins);
                 reader.push(delta.text, delta.special, &mut deltas);
                 if let Err(e) = shown.add(deltas.drain(..)) {
                     failed.get_or_insert(e);

@@ -85,6 +85,19 @@ fn a_target_answers_and_the_result_says_who_why_and_for_how_much() {
         (&source["reason"], &result["reason"]),
         (&json!("always"), &json!("always"))
     );
+    assert_eq!(
+        (&source["answered_by"], &source["route"], &source["confidence"]),
+        (&json!("t"), &json!("cloud"), &Value::Null)
+    );
+    assert!(source["cost_usd"].as_f64() >= result["cost_usd"].as_f64(), "{source}");
+    assert_eq!(source["cost_is_exact"], false, "nobody has billed it yet");
+    assert!(
+        source["total_time_ms"].as_u64() <= result["total_time_ms"].as_u64(),
+        "{source}"
+    );
+    let first = result["time_to_first_token_ms"].as_u64().unwrap();
+    assert!(first <= result["total_time_ms"].as_u64().unwrap(), "{result}");
+    assert_eq!(result["timings"]["time_to_first_token_ms"].as_f64(), Some(first as f64));
     assert_eq!(result["message"]["content"], "from afar");
     assert_eq!(events.last().unwrap()["result"], result);
     assert_eq!(
@@ -111,6 +124,11 @@ fn a_target_answers_and_the_result_says_who_why_and_for_how_much() {
         (&result["answered_by"], &result["reason"]),
         (&json!("local"), &json!("no_target"))
     );
+    assert!(
+        result["time_to_first_token_ms"].as_u64() <= result["total_time_ms"].as_u64(),
+        "{result}"
+    );
+    assert!(result["time_to_first_token_ms"].is_u64(), "{result}");
     let log = std::fs::read_to_string(folder.path().join("decisions.jsonl")).unwrap();
     assert!(
         log.lines().nth(1).is_some_and(|line| line.contains("no_target")),
@@ -160,6 +178,49 @@ fn a_target_answers_and_the_result_says_who_why_and_for_how_much() {
         assert_eq!(result.get("route"), policy.then_some(&json!("local")), "{result}");
     }
     assert_eq!(target.asked(), 2);
+}
+
+#[test]
+fn a_key_that_is_given_goes_to_its_target_and_nowhere_else() {
+    let (model, target, folder) = (Model::load(), afar(), tempfile::tempdir().unwrap());
+    let address = format!("http://127.0.0.1:{}/v1#m", target.port());
+    let of_text = json!({"state": folder.path(), "keys": {"t": "sk-of-text"}});
+    let alone =
+        json!({"state": folder.path(), "target": address, "key": "sk-alone", "handoff": "always", "consent": ["text"]});
+    for (text, options, key) in [
+        (Some(toml(&target, "always")), &of_text, "Bearer sk-of-text"),
+        (None, &alone, "Bearer sk-alone"),
+    ] {
+        set(&model, text.as_deref(), Some(options)).unwrap();
+        let request = start(&model, &hello(), None, null_mut()).unwrap();
+        let result = wait(request).unwrap();
+        close(request);
+        assert_eq!(result["route"], "cloud", "{result}");
+        let sent = target.requests().pop().unwrap();
+        assert!(sent.contains(key), "{sent}");
+        assert!(!result.to_string().contains("sk-"), "{result}");
+    }
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let path = entry.unwrap().path();
+        assert!(
+            path.is_dir() || !String::from_utf8_lossy(&std::fs::read(&path).unwrap()).contains("sk-"),
+            "{path:?}"
+        );
+    }
+    let text = toml(&target, "always");
+    for (options, want) in [
+        (json!({"keys": {"sk-1": "t"}}), "names of targets (t)"),
+        (json!({"keys": {"t": "sk-1 sk-1"}}), "the key of the target `t`"),
+        (json!({"keys": ["sk-1"]}), "`keys`"),
+        (json!({"key": "sk-1"}), "`target`"),
+        (json!({"target": "t", "key": ["sk-1"]}), "`key`"),
+    ] {
+        let (code, message) = set(&model, Some(&text), Some(&options)).unwrap_err();
+        assert!(
+            code == Code::Argument as i32 && message.contains(want) && !message.contains("sk-1"),
+            "{code} {message}"
+        );
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What a person allows: which targets, which content, which money, when to hand off.
 //!
-//! A policy is a TOML file ([`Policy::from_toml`], every option in `docs/reference/policy.md`), or the default with what flags
+//! A policy is a TOML file ([`Policy::from_toml`], every option in `docs/reference/policy.md`), the same as values
+//! ([`Policy::from_values`]), or the default with what flags
 //! and option names of the public Cactus engine change ([`set_cactus_option`]). Without a file nothing leaves: there is
 //! no target, and nobody consented.
 //!
@@ -12,10 +13,12 @@ mod consent;
 mod file;
 #[cfg(test)]
 mod tests;
+mod values;
 
 pub use cactus::{CACTUS_OPTIONS, CactusOption, UnknownOption, set_cactus_option};
 pub use consent::{Consent, Leave, Verdict};
 pub use file::PolicyError;
+pub use values::ValueError;
 
 use crate::budget::Caps;
 use crate::money::Price;

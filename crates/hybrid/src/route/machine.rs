@@ -489,7 +489,6 @@ impl Machine {
             Some(voice) => self.said(voice).clone(),
             None => Said::default(),
         };
-        let (cost, billed) = self.cost();
         let cancelled = self.reason == Reason::Cancelled;
         let whole = answered_by.is_some() && !cancelled;
         let text = if whole {
@@ -497,17 +496,29 @@ impl Machine {
         } else {
             said.text[..self.shown.map_or(0, |(_, bytes)| bytes)].to_owned()
         };
+        let outcome = Outcome {
+            text,
+            calls: if whole { said.calls } else { Vec::new() },
+            ..self.standing()
+        };
+        self.actions.push(Action::Finish(Box::new(outcome)));
+    }
+
+    /// How it stands, without a word of any answer: before the end, what is true so far.
+    #[must_use]
+    pub fn standing(&self) -> Outcome {
+        let (cost, billed) = self.cost();
         let confidence = self.judged.as_ref().and_then(|judged| judged.confidence);
         let since = |ms: u64| ms.saturating_sub(self.start_ms);
-        let outcome = Outcome {
-            answered_by,
+        Outcome {
+            answered_by: self.winner,
             reason: self.reason,
             wanted: self.wanted,
             over: self.over,
             target: self.target(),
             fates: self.fates.clone(),
-            text,
-            calls: if whole { said.calls } else { Vec::new() },
+            text: String::new(),
+            calls: Vec::new(),
             confidence,
             bound: confidence
                 .zip(self.section.as_ref())
@@ -518,7 +529,6 @@ impl Machine {
             replaced: self.replaced,
             first_ms: self.first_shown_ms.map(since),
             total_ms: since(self.now_ms),
-        };
-        self.actions.push(Action::Finish(Box::new(outcome)));
+        }
     }
 }

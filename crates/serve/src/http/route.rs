@@ -8,8 +8,8 @@ use crate::protocol::{ApiError, Fields, Frame, Job, Kind};
 use crate::routed::{CONSENT, CONSENT_TO, Routed};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use cactus_router::hybrid::redact::Class;
-use cactus_router::hybrid::route::{Outcome, Reason, Side};
-use cactus_router::{Answered, Kept, outgoing, word};
+use cactus_router::hybrid::route::{Outcome, Side};
+use cactus_router::{Answered, Kept, Standing, outgoing};
 use serde_json::{Map, Value, json};
 
 /// The model on this machine, and nothing else.
@@ -62,8 +62,10 @@ fn words<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a str
 
 /// What a client that understands it is told where what came before in a stream is void. The fields of the APIs that are in it let
 /// their clients pass over it.
-pub(super) fn replaced() -> Frame {
-    let data = json!({"type": REPLACED, "choices": [], "done": false, "cactus": {"event": REPLACED}});
+pub(super) fn replaced(void: &Standing) -> Frame {
+    let mut told = void.to_json();
+    told.insert("event".to_owned(), Value::from(REPLACED));
+    let data = json!({"type": REPLACED, "choices": [], "done": false, "cactus": told});
     Frame::named(REPLACED, &data)
 }
 
@@ -191,13 +193,27 @@ pub(super) fn side_name(side: Side, target: Option<&str>) -> String {
 }
 
 /// The headers of answers that say who gave them, why and at what cost.
-pub(super) const TOLD: [&str; 5] = [
+pub(super) const TOLD: [&str; 8] = [
     "x-cactus-route",
     "x-cactus-reason",
-    "x-cactus-cost-usd",
     "x-cactus-confidence",
+    "x-cactus-error-bound",
     "x-cactus-consent-needed",
+    "x-cactus-cost-usd",
+    "x-cactus-time-to-first-token-ms",
+    "x-cactus-total-time-ms",
 ];
+/// The fields of what is told that are in these headers, after the first; those from [`AT_END`] on where the answer is whole.
+const FIELDS: [&str; 7] = [
+    "reason",
+    "confidence",
+    "error_bound",
+    "consent_needed",
+    "cost_usd",
+    "time_to_first_token_ms",
+    "total_time_ms",
+];
+const AT_END: usize = 4;
 
 /// What is known of an answer, for headers and for the beginning and end of the answer.
 #[derive(Debug, Default)]
@@ -206,19 +222,19 @@ pub(super) struct Facts {
     route: String,
     /// What the answer says, in the words of `cactus run --json`.
     told: Map<String, Value>,
+    /// The answer is whole.
+    ended: bool,
 }
 
 impl Facts {
     /// Of an answer by the router.
     pub(super) fn of(routed: &Routed) -> Facts {
-        let mut told = routed.answered().map(Answered::to_json).unwrap_or_default();
         let source = routed.source();
+        let ended = routed.answered().map(Answered::to_json);
+        let so_far = || routed.standing().map(Standing::to_json);
+        let is_ended = ended.is_some();
+        let mut told = ended.or_else(so_far).unwrap_or_default();
         let mut set = |name: &str, value: Value| drop(told.insert(name.to_owned(), value));
-        if let (Some((side, target)), None) = (source, routed.answered()) {
-            let target = target.filter(|_| side == Side::Cloud);
-            set("answered_by", Value::from(target.unwrap_or(LOCAL)));
-            set("reason", Value::from(routed.reason().map(word)));
-        }
         if let Some(notes) = routed
             .answered()
             .map(|answered| &answered.notes)
@@ -232,14 +248,16 @@ impl Facts {
         Facts {
             route: source.map_or_else(String::new, |(side, target)| side_name(side, target)),
             told,
+            ended: is_ended,
         }
     }
 
-    /// Of an answer by a model of this server, and why it was not the router's.
-    pub(super) fn here(reason: Reason) -> Facts {
+    /// Of an answer by a model of this server that is not the router's. `ended`: it is whole.
+    pub(super) fn here(outcome: Outcome, ended: bool) -> Facts {
         Facts {
             route: LOCAL.to_owned(),
-            told: Answered::here(Outcome::here(reason, 0)).to_json(),
+            told: Answered::here(outcome).to_json(),
+            ended,
         }
     }
 
@@ -255,10 +273,8 @@ impl Facts {
         if !self.route.is_empty() {
             set(route, &self.route);
         }
-        for (name, header) in ["reason", "cost_usd", "confidence", "consent_needed"]
-            .into_iter()
-            .zip(rest)
-        {
+        let known = if self.ended { FIELDS.len() } else { AT_END };
+        for (name, header) in FIELDS.into_iter().zip(rest).take(known) {
             match self.told.get(name) {
                 None | Some(Value::Null) => {}
                 Some(Value::String(text)) => set(header, text),
@@ -267,8 +283,13 @@ impl Facts {
         }
     }
 
-    /// Puts them into a whole answer.
+    /// Puts them into a whole answer, and why and for how much into its usage, too, where programs add it up.
     pub(super) fn into_answer(self, answer: &mut Value) {
+        if let Some(Value::Object(usage)) = answer.get_mut("usage").filter(|_| self.ended) {
+            for name in ["reason", "cost_usd"] {
+                usage.extend(self.told.get(name).map(|value| (name.to_owned(), value.clone())));
+            }
+        }
         answer["cactus"] = Value::Object(self.told);
     }
 
@@ -285,18 +306,17 @@ impl Facts {
     /// Puts them into the first of these frames that has a place for them.
     fn into_one_of<'a>(self, frames: impl Iterator<Item = &'a mut Frame>) {
         for frame in frames {
-            let Ok(Value::Object(mut data)) = serde_json::from_str(&frame.data) else {
+            let Ok(mut data @ Value::Object(_)) = serde_json::from_str(&frame.data) else {
                 continue;
             };
             if data.get("type").is_some_and(|kind| kind == "message_stop") {
                 continue;
             }
-            let inside = data.get_mut("response").filter(|inside| inside.is_object());
-            match inside {
+            match data.get_mut("response").filter(|inside| inside.is_object()) {
                 Some(response) => self.into_answer(response),
-                None => drop(data.insert("cactus".to_owned(), Value::Object(self.told))),
+                None => self.into_answer(&mut data),
             }
-            frame.data = Value::Object(data).to_string();
+            frame.data = data.to_string();
             return;
         }
     }

@@ -8,8 +8,8 @@ use super::{Active, App};
 use crate::answer::Answer;
 use crate::protocol::{ApiError, Event, Job, Kind};
 use crate::routed::{Given, Order, Routed};
-use cactus_router::Kept;
-use cactus_router::hybrid::route::Reason;
+use cactus_router::hybrid::route::{Outcome, Reason};
+use cactus_router::{Kept, Standing};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -76,6 +76,9 @@ pub(super) async fn start(
         app: Arc::clone(app),
         by,
         watch: app.metrics.watch(&name),
+        begun: started,
+        first: None,
+        over: false,
         here,
         name,
         deadline,
@@ -95,14 +98,14 @@ pub(super) enum Next {
     /// Something happened to this one of its choices.
     Said(usize, Event),
     /// What came before is void.
-    Replaced,
+    Replaced(Box<Standing>),
 }
 
 impl From<Given> for Next {
     fn from(given: Given) -> Next {
         match given {
             Given::Said(event) => Next::Said(0, event),
-            Given::Replaced => Next::Replaced,
+            Given::Replaced(standing) => Next::Replaced(standing),
         }
     }
 }
@@ -148,6 +151,11 @@ pub(super) struct Run {
     /// What the answer calls who gives it.
     pub(super) name: String,
     watch: Watch,
+    begun: Instant,
+    /// When the first piece of it came.
+    first: Option<Duration>,
+    /// Nothing of it follows.
+    over: bool,
     deadline: tokio::time::Instant,
     /// How long a stream may be silent.
     pub(super) ping: Duration,
@@ -159,8 +167,17 @@ impl Run {
     /// What is known of who answers, where there is a policy.
     pub(super) fn facts(&self) -> Option<Facts> {
         match &self.by {
-            By::Model(_, reason) => reason.map(Facts::here),
+            By::Model(_, reason) => reason.map(|reason| Facts::here(self.outcome(reason), self.over)),
             By::Router(routed) => Some(Facts::of(routed)),
+        }
+    }
+
+    /// How an answer of a model of this server stands, which is not the router's.
+    fn outcome(&self, reason: Reason) -> Outcome {
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Outcome {
+            first_ms: self.first.map(ms),
+            ..Outcome::here(reason, ms(self.begun.elapsed()))
         }
     }
 
@@ -172,6 +189,9 @@ impl Run {
 
     fn saw(&mut self, next: Option<Next>) -> Option<Next> {
         if let Some(Next::Said(_, event)) = &next {
+            if let Event::Delta(_) = event {
+                self.first.get_or_insert_with(|| self.begun.elapsed());
+            }
             self.watch.saw(event);
         }
         next
@@ -186,6 +206,7 @@ impl Run {
         };
         let next = tokio::time::timeout_at(self.deadline, next).await;
         let next = next.unwrap_or_else(|_| Err(too_long()))?;
+        self.over = next.is_none();
         Ok(self.saw(next))
     }
 

@@ -150,11 +150,11 @@ impl<E: Encoder + Clone> Voice<E> {
                 self.encoder.event(*choice, event, out);
                 self.tell(run, &mut out[from..]);
             }
-            Next::Replaced => {
+            Next::Replaced(standing) => {
                 *self = Self::new(self.fresh.clone());
                 // What was not sent is void as well.
                 out.clear();
-                out.push(replaced());
+                out.push(replaced(standing));
             }
         }
     }

@@ -131,7 +131,7 @@ impl Routed {
                     match event {
                         Some(Event::Said(Said::Delta(delta))) => shown.add(std::iter::once(delta))?,
                         Some(Event::Said(Said::End(end))) => ended = Some(end),
-                        Some(Event::Replaced) => {
+                        Some(Event::Replaced(_)) => {
                             shown.end()?;
                             shown = Shown::new(quiet);
                             usage = Usage::default();
@@ -144,7 +144,7 @@ impl Routed {
                                 Word::Stop => running.cancel(),
                             }
                         }
-                        Some(Event::Said(_) | Event::Source { .. }) => {}
+                        Some(Event::Said(_) | Event::Source(_)) => {}
                         Some(Event::End(answered)) => return Ok(*answered),
                         None => bail!("the answer ended before its end"),
                     }
@@ -236,7 +236,6 @@ pub(super) fn json(reply: &Reply) -> Value {
         end,
         usage,
     } = reply;
-    let outcome = &answered.outcome;
     let mut fields = super::show::parts(message);
     let reason = end.as_ref().map(|end| match &end.reason {
         Ended::Stop | Ended::StopString(_) => "stop",
@@ -253,8 +252,6 @@ pub(super) fn json(reply: &Reply) -> Value {
         "prefill_tokens": usage.prompt_tokens,
         "cached_tokens": usage.cached_tokens,
         "decode_tokens": end.as_ref().map(|end| end.completion_tokens),
-        "time_to_first_token_ms": outcome.first_ms,
-        "total_time_ms": outcome.total_ms,
     }) else {
         return Value::Object(fields);
     };
