@@ -360,6 +360,52 @@ fn body(target: &Target, request: &Request) -> Value {
 }
 
 #[test]
+fn schema_is_strict_where_the_vendor_takes_it_so() {
+    let object = |properties: Value, required: Value, more: Value| json!({"type": "object", "properties": properties, "required": required, "additionalProperties": more});
+    let inner = |more| object(json!({"x": {"type": "integer"}}), json!(["x"]), more);
+    for (schema, strict) in [
+        (inner(json!(false)), true),
+        (
+            object(
+                json!({"a": {"type": "array", "items": inner(json!(false))}}),
+                json!(["a"]),
+                json!(false),
+            ),
+            true,
+        ),
+        (inner(json!(true)), false),
+        (
+            object(json!({"x": {"type": "integer"}}), json!([]), json!(false)),
+            false,
+        ),
+        (
+            object(
+                json!({"a": {"type": "array", "items": inner(Value::Null)}}),
+                json!(["a"]),
+                json!(false),
+            ),
+            false,
+        ),
+        (json!({"type": "object"}), false),
+    ] {
+        for target in vendors() {
+            let at = match target.protocol {
+                Protocol::OpenAiChat => "/response_format/json_schema/strict",
+                Protocol::OpenAiResponses => "/text/format/strict",
+                _ => continue,
+            };
+            let mut request = conversation(&target);
+            request.format = Format::JsonSchema {
+                name: "n".into(),
+                schema: schema.clone(),
+                strict: true,
+            };
+            assert_eq!(body(&target, &request).pointer(at), Some(&json!(strict)), "{schema}");
+        }
+    }
+}
+
+#[test]
 fn encode_writes_what_each_protocol_calls_it() {
     for target in vendors() {
         let wire = codec::encode(&target, &conversation(&target)).unwrap();

@@ -295,3 +295,34 @@ fn message(given: &Value, names: &mut HashMap<String, String>) -> Result<(Messag
     };
     Ok((Message { role, parts }, uses))
 }
+
+/// Options that no target is told, with the values that change nothing.
+const LOCAL_OPTIONS: &[(&str, f64)] = &[
+    ("min_p", 0.0),
+    ("typical_p", 1.0),
+    ("repetition_penalty", 1.0),
+    ("frequency_penalty", 0.0),
+    ("presence_penalty", 0.0),
+    ("logit_bias", f64::NAN),
+    ("ignore_eos", f64::NAN),
+];
+
+/// What a request asks for that its target is not told, in words.
+pub(crate) fn left_out(spec: &Spec) -> Option<String> {
+    let given = |(name, nothing): &&(&str, f64)| match spec.options.get(*name) {
+        None | Some(Value::Null | Value::Bool(false)) => false,
+        Some(Value::Object(map)) => !map.is_empty(),
+        Some(value) => value.as_f64() != Some(*nothing),
+    };
+    let left: Vec<String> = LOCAL_OPTIONS
+        .iter()
+        .filter(given)
+        .map(|(name, _)| format!("`{name}`"))
+        .collect();
+    (!left.is_empty()).then(|| {
+        format!(
+            "the target was not told of {}, which only a model here can do",
+            left.join(", ")
+        )
+    })
+}

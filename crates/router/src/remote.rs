@@ -24,8 +24,8 @@ pub(crate) enum Heard {
         usage: Usage,
         /// What is wrong with its form, where something is.
         fault: Option<String>,
-        /// What of its form nobody has checked.
-        unchecked: Vec<String>,
+        /// What the target was not told, and what of its form nobody has checked.
+        notes: Vec<String>,
     },
     /// It failed.
     Failed {
@@ -188,18 +188,18 @@ fn listen(
     if !whole.is_empty() {
         checked.push(form.check_answer(&whole));
     }
-    let (mut fault, mut unchecked) = (None, Vec::new());
+    let (mut fault, mut notes) = (None, std::mem::take(&mut call.notes));
     for verdict in checked {
         match verdict {
             Verdict::Holds => {}
             Verdict::Violates(why) => drop(fault.get_or_insert(why)),
-            Verdict::Unknown(why) => unchecked.push(why),
+            Verdict::Unknown(why) => notes.push(why),
         }
     }
     Ok(Heard::End {
         reason,
         usage,
         fault,
-        unchecked,
+        notes,
     })
 }

@@ -440,7 +440,10 @@ impl Running {
             }
             let end = match side {
                 Side::Local => self.local_said.end.take().unwrap_or_else(|| self.cut_end(&outcome)),
-                Side::Cloud => self.cloud_end(&outcome),
+                Side::Cloud => {
+                    self.notes.extend(outgoing::left_out(&self.ask.ask.job.spec));
+                    self.cloud_end(&outcome)
+                }
             };
             self.say(side, Said::End(end));
         }

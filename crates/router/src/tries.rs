@@ -206,12 +206,12 @@ impl Tries {
                 reason,
                 usage,
                 fault,
-                unchecked,
+                notes: of_target,
             } => {
                 self.usage = usage;
                 let cut = reason == Reason::Length && structured;
                 let target = self.current.as_ref().map_or("", |current| current.target.as_str());
-                notes.extend(unchecked.iter().map(|what| format!("the target `{target}`: {what}")));
+                notes.extend(of_target.iter().map(|what| format!("the target `{target}`: {what}")));
                 self.end = Some(reason);
                 let mut cost = None;
                 if let Some(current) = &self.current {

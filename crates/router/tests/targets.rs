@@ -313,3 +313,31 @@ fn request_that_does_not_fit_the_targets_context_is_not_sent() {
     assert_eq!(retry, Retry::Never);
     assert!(run(&router, ask("hello")).0.failure.is_none());
 }
+
+#[test]
+fn what_a_target_is_not_told_is_said() {
+    let server = Server::of(vec![counted(&json!({"prompt_tokens": 20, "completion_tokens": 9}))]);
+    let folder = tempfile::tempdir().unwrap();
+    let router = router(folder.path(), server.port());
+    let with = |options: Value| {
+        let mut ask = ask("hello");
+        let Value::Object(options) = options else {
+            unreachable!()
+        };
+        ask.job.spec.options.extend(options);
+        run(&router, ask).0.notes
+    };
+    let nothing =
+        json!({"min_p": 0, "typical_p": 1.0, "repetition_penalty": 1, "frequency_penalty": 0.0, "logit_bias": {}});
+    assert_eq!(with(nothing), [""; 0]);
+    let notes = with(json!({"min_p": 0.1, "logit_bias": {"5": 1.0}, "temperature": 0.5}));
+    assert!(
+        notes.len() == 1 && notes[0].contains("`min_p`, `logit_bias`"),
+        "{notes:?}"
+    );
+    let notes = with(json!({"top_k": 5}));
+    assert!(
+        notes.len() == 1 && notes[0].contains("`top_k` was left out"),
+        "{notes:?}"
+    );
+}

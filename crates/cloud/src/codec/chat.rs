@@ -63,7 +63,7 @@ pub(super) fn encode(target: &Target, request: &Request, notes: &mut Vec<String>
             put("response_format", json!({"type": "json_object"}));
         }
         Format::JsonSchema { name, schema, strict } => {
-            let inner = json!({"name": name, "schema": schema, "strict": strict});
+            let inner = json!({"name": name, "schema": schema, "strict": *strict && json::is_strict(schema)});
             put("response_format", json!({"type": "json_schema", "json_schema": inner}));
         }
     }

@@ -138,3 +138,23 @@ pub(super) fn stop(can: &Capabilities, request: &Request, notes: &mut Vec<String
     }
     Some(Value::from(request.stop.clone()))
 }
+
+/// Whether a schema is of OpenAI's strict form: each object names all of its properties as required, and allows no others. Of
+/// another schema a strict answer is refused there; without it, the model follows the schema as well as it can.
+pub(super) fn is_strict(schema: &Value) -> bool {
+    match schema {
+        Value::Object(map) => {
+            let named = map.get("properties").and_then(Value::as_object);
+            let required: Vec<&str> = match map.get("required") {
+                Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+                _ => Vec::new(),
+            };
+            let is_object = named.is_some() || map.get("type").and_then(Value::as_str) == Some("object");
+            let closed = map.get("additionalProperties") == Some(&Value::Bool(false));
+            let all = named.is_none_or(|named| named.keys().all(|name| required.contains(&name.as_str())));
+            (!is_object || (closed && all)) && map.values().all(is_strict)
+        }
+        Value::Array(items) => items.iter().all(is_strict),
+        _ => true,
+    }
+}

@@ -60,7 +60,7 @@ pub(super) fn encode(target: &Target, request: &Request, notes: &mut Vec<String>
             put("text", json!({"format": {"type": "json_object"}}));
         }
         Format::JsonSchema { name, schema, strict } => {
-            let format = json!({"type": "json_schema", "name": name, "schema": schema, "strict": strict});
+            let format = json!({"type": "json_schema", "name": name, "schema": schema, "strict": *strict && json::is_strict(schema)});
             put("text", json!({"format": format}));
         }
     }

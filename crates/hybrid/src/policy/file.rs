@@ -312,6 +312,16 @@ impl File {
             ))
         };
         let prefer = self.prefer.as_ref();
+        for (i, name) in prefer.into_iter().flatten().enumerate() {
+            let before = &prefer.map_or(&[][..], |names| &names[..i]);
+            if before.iter().any(|other| other.get_ref() == name.get_ref()) {
+                let what = format!(
+                    "expected each target once; found `{}` again: `routing.retries` says how often one is asked again",
+                    name.get_ref()
+                );
+                return Err((name.span(), what));
+            }
+        }
         let prefer = prefer
             .map(|names| names.iter().map(known).collect::<Result<Vec<_>, _>>())
             .transpose()?;

@@ -104,6 +104,13 @@ fn wrong_file_names_the_line_and_what_was_expected() {
             "expected the name of a target (none); found `x`",
         ),
         (
+            "version = 1\nprefer = [\"a\",\n\"a\"]\n[targets.a]\nprotocol = \"anthropic\"\nbase_url = \"https://a.test\"\nmodel = \"m\"\n\
+             input_usd_per_million = 1\noutput_usd_per_million = 1"
+                .to_owned(),
+            3,
+            "expected each target once; found `a` again",
+        ),
+        (
             "version = 1\n[consent]\ntext = \"sometimes\"".to_owned(),
             3,
             "unknown variant `sometimes`",

@@ -101,7 +101,7 @@ fn one(record: &Record, policy: &Policy, spent: &mut Spent) -> Replayed {
                 hedge,
                 ..policy.routing.clone()
             };
-            decide(record.confidence, &routing, &worth)
+            decide(record.confidence, record.bound, &routing, &worth)
         }
     };
     let reason = match (wish, prevents(first)) {

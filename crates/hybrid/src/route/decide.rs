@@ -25,13 +25,14 @@ pub struct Worth {
     pub seconds: f64,
 }
 
-/// What to do with a local answer that is right with probability `confidence`.
+/// What to do with a local answer that is right with probability `confidence`, and for which the share of errors `bound` is proved.
 ///
 /// With a threshold, what is less sure is handed off. Without one, a request is handed off if
 /// (accuracy of the target − confidence) × value > price + seconds × their cost + cost of privacy. Where nobody knows how good
-/// the target is, what is less sure than 1 − `max_error` is handed off. Without a calibrated confidence everything is kept.
+/// the target is, an answer is kept for which at most `max_error` is proved, or which is as sure as 1 − `max_error`. Without a
+/// calibrated confidence everything is kept.
 #[must_use]
-pub fn decide(confidence: Option<f64>, routing: &Routing, worth: &Worth) -> Wish {
+pub fn decide(confidence: Option<f64>, bound: Option<f64>, routing: &Routing, worth: &Worth) -> Wish {
     let Some(confidence) = confidence else {
         return Wish::Keep(Reason::Uncalibrated);
     };
@@ -41,7 +42,7 @@ pub fn decide(confidence: Option<f64>, routing: &Routing, worth: &Worth) -> Wish
     }
     let keep = match (routing.confidence_threshold, worth.cloud_accuracy) {
         (Some(threshold), _) => confidence >= threshold,
-        (None, None) => confidence >= 1.0 - routing.max_error,
+        (None, None) => bound.is_some_and(|bound| bound <= routing.max_error) || confidence >= 1.0 - routing.max_error,
         (None, Some(accuracy)) => {
             let gain = (accuracy - confidence) * routing.value_usd;
             let cost = worth.price_usd + worth.seconds.max(0.0) * routing.second_usd + routing.privacy_usd;
@@ -105,7 +106,7 @@ pub fn before(
         hedge: false,
         ..routing.clone()
     };
-    match decide(prompt_confidence, &routing, worth) {
+    match decide(prompt_confidence, None, &routing, worth) {
         Wish::HandOff(reason) => Some(reason),
         Wish::Keep(_) | Wish::Hedge => None,
     }

@@ -665,6 +665,22 @@ fn decide_compares_gain_and_price() {
             Wish::Keep(Reason::Confident),
         ),
     ] {
-        assert_eq!(decide(confidence, routing, &worth), wish, "{confidence:?} {worth:?}");
+        assert_eq!(
+            decide(confidence, None, routing, &worth),
+            wish,
+            "{confidence:?} {worth:?}"
+        );
+    }
+    // What is proved counts, as far as it is asked for, and where nobody has set a threshold.
+    for (bound, routing, wish) in [
+        (0.2, &plain, Wish::Keep(Reason::Confident)),
+        (0.21, &plain, Wish::HandOff(Reason::LowConfidence)),
+        (0.1, &threshold, Wish::HandOff(Reason::LowConfidence)),
+    ] {
+        assert_eq!(
+            decide(Some(0.45), Some(bound), routing, &worth(None, 0.0)),
+            wish,
+            "{bound}"
+        );
     }
 }

@@ -43,12 +43,14 @@ impl Machine {
 
     /// How sure the answer so far is, and what to do with it.
     pub(super) fn weigh(&self, hedge: bool) -> (Option<f64>, Wish) {
-        let confidence = self.section.as_ref().and_then(|s| s.confidence(&self.signals));
+        let section = self.section.as_ref();
+        let confidence = section.and_then(|s| s.confidence(&self.signals));
+        let bound = section.zip(confidence).and_then(|(s, confidence)| s.bound(confidence));
         let routing = Routing {
             hedge,
             ..self.routing.clone()
         };
-        (confidence, decide(confidence, &routing, &self.worth()))
+        (confidence, decide(confidence, bound, &routing, &self.worth()))
     }
 
     /// Judges the answer so far, unless that was done before. Where the local model has won already, nothing but the record comes of
