@@ -79,7 +79,8 @@ impl FromStr for Pico {
 }
 
 /// What a target charges for a token of each kind. The price that holds is the highest of its steps and hours.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Price {
     /// A token that is sent.
     pub input: Pico,

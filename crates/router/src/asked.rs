@@ -5,6 +5,7 @@ use crate::outgoing::{self, Outgoing};
 use crate::router::{Ask, Calibration, Remote, Router};
 use cactus_engine::chat::ChatRequest;
 use cactus_hybrid::policy::Verdict;
+use cactus_hybrid::record::{Facts, Terms, tool_digest};
 use cactus_hybrid::redact::{Class, Gate, Redactor};
 use cactus_hybrid::route::{Offer, Request};
 use cactus_protocol::{Prompt, Ready};
@@ -20,6 +21,10 @@ pub(crate) struct Asked {
     pub(crate) outgoing: Option<Outgoing>,
     /// The most tokens that each target of the request may answer.
     pub(crate) limits: Vec<u32>,
+    /// What another policy has to know of it, where a target could be asked.
+    pub(crate) facts: Option<Facts>,
+    /// What each target of the request charges.
+    pub(crate) terms: Vec<Terms>,
     /// The calibration that holds for the model on this machine.
     pub(crate) calibration: Option<Arc<Calibration>>,
     /// Why there is none that holds.
@@ -86,16 +91,40 @@ impl Asked {
             (None, Some(chat)) => most_tokens(chat),
             (None, None) => 0,
         };
-        let (outgoing, remotes, why_not) = match chat {
+        let Targets {
+            outgoing,
+            able: remotes,
+            unable,
+            why_not,
+        } = match chat {
             Some(chat) => targets(router, &ask, chat, tokens),
-            None => (
-                None,
-                Vec::new(),
-                Some("it asks for several answers, or for more of a text".to_owned()),
-            ),
+            None => Targets {
+                why_not: Some("it asks for several answers, or for more of a text".to_owned()),
+                ..Targets::default()
+            },
         };
+        let digests = |names: &[String]| names.iter().map(|name| tool_digest(name)).collect();
+        let facts = outgoing.as_ref().map(|outgoing| Facts {
+            input_tokens: tokens as u64,
+            // What nobody has limited is as long as it may be.
+            output_tokens: Some(outgoing.request.max_output_tokens)
+                .filter(|most| *most < u32::MAX)
+                .map(u64::from),
+            offers_tools: digests(&outgoing.offers_tools),
+            uses_tools: digests(&outgoing.uses_tools),
+            structured,
+            streamed: !structured && ask.job.stream,
+            only: ask.target.clone(),
+            unable,
+            ..Facts::default()
+        });
+        let terms = remotes.iter().map(|(remote, limit)| Terms {
+            price: remote.policy.price,
+            most_tokens: *limit,
+        });
+        let terms = terms.collect();
         let classes: &[Class] = outgoing.as_ref().map_or(&[], |outgoing| &outgoing.classes);
-        let task = if structured { "tools" } else { "default" };
+        let task = facts.as_ref().map_or("default", Facts::task);
         let blocked = outgoing.as_ref().and_then(|outgoing| blocked(router, outgoing));
         let rests = remotes.iter().map(|(remote, _)| remote.rest(router.now()));
         let rests: Vec<Option<cactus_cloud::Error>> = rests.collect();
@@ -116,13 +145,15 @@ impl Asked {
             local_able,
             local_tools: outgoing.as_ref().is_some_and(|outgoing| outgoing.local_tools),
             // What nobody sees before its end can be judged as a whole.
-            streamed: !structured && ask.job.stream,
+            streamed: facts.as_ref().is_some_and(|facts| facts.streamed),
             prompt_confidence: None,
         };
         Ok(Asked {
             ask,
             request,
             prompt,
+            facts,
+            terms,
             limits: remotes.iter().map(|(_, limit)| *limit).collect(),
             outgoing,
             uncalibrated: calibration.as_ref().err().cloned(),
@@ -142,13 +173,20 @@ impl Asked {
     }
 }
 
-/// What would be sent, to whom, and the most tokens that each may answer; or why nobody can be asked.
-fn targets<'a>(
-    router: &'a Router,
-    ask: &Ask,
-    chat: &ChatRequest,
-    tokens: usize,
-) -> (Option<Outgoing>, Vec<(&'a Remote, u32)>, Option<String>) {
+/// Who can be asked what.
+#[derive(Default)]
+struct Targets<'a> {
+    /// What would be sent.
+    outgoing: Option<Outgoing>,
+    /// To whom, and the most tokens that each may answer.
+    able: Vec<(&'a Remote, u32)>,
+    /// Who cannot take it.
+    unable: Vec<String>,
+    /// Why somebody cannot be asked.
+    why_not: Option<String>,
+}
+
+fn targets<'a>(router: &'a Router, ask: &Ask, chat: &ChatRequest, tokens: usize) -> Targets<'a> {
     let policy = &router.policy;
     let names: Vec<&str> = match &ask.target {
         Some(name) => vec![name],
@@ -161,9 +199,14 @@ fn targets<'a>(
     let mut why_not = None;
     let outgoing = match outgoing::of_chat(chat, &ask.job.spec, policy, u32::MAX) {
         Ok(outgoing) => outgoing,
-        Err(outgoing::NotPortable(what)) => return (None, Vec::new(), Some(format!("it needs {what}"))),
+        Err(outgoing::NotPortable(what)) => {
+            return Targets {
+                why_not: Some(format!("it needs {what}")),
+                ..Targets::default()
+            };
+        }
     };
-    let mut able = Vec::new();
+    let (mut able, mut unable) = (Vec::new(), Vec::new());
     for remote in remotes {
         let mut request = outgoing.request.clone();
         request.max_output_tokens = request.max_output_tokens.min(remote.policy.max_output_tokens);
@@ -171,13 +214,21 @@ fn targets<'a>(
         let checked = remote.target.check(&request).map_err(|e| e.to_string());
         match remote.key().and(checked).and_then(|()| remote.fits(tokens, limit)) {
             Ok(()) => able.push((remote, limit)),
-            Err(why) => why_not = why_not.or(Some(why)),
+            Err(why) => {
+                unable.push(remote.target.name.clone());
+                why_not = why_not.or(Some(why));
+            }
         }
     }
     if able.is_empty() {
         why_not.get_or_insert_with(|| "the policy names no target for it".to_owned());
     }
-    (Some(outgoing), able, why_not)
+    Targets {
+        outgoing: Some(outgoing),
+        able,
+        unable,
+        why_not,
+    }
 }
 
 /// Why the rules of redaction keep a request from leaving, whoever consents, where they do.

@@ -8,11 +8,11 @@ use cactus_cloud::{
 };
 use cactus_engine::chat::{self, ChatRequest};
 use cactus_hybrid::policy::{Policy, ToolUse};
-use cactus_hybrid::redact::{self, Class, Gate, Redactor, Refused};
+use cactus_hybrid::redact::{self, Action, Class, Gate, Kind, Redactor, Refused, Rules};
 use cactus_protocol::{Job, Prompt, Spec};
 use cactus_text::grammar::Grammar;
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// A request that may leave. Only [`seal`] makes one.
 #[derive(Debug)]
@@ -44,6 +44,39 @@ pub struct Outgoing {
     pub classes: Vec<Class>,
     /// It uses, has used or needs tools that stay here.
     pub local_tools: bool,
+    /// Names of the tools that may be called.
+    pub offers_tools: Vec<String>,
+    /// Names of those that were called, or whose results are in it.
+    pub uses_tools: Vec<String>,
+}
+
+impl Outgoing {
+    /// How many texts of each kind a policy may replace or block: those that some rules would find, or these.
+    pub(crate) fn found(&self, rules: &Rules) -> BTreeMap<String, u64> {
+        let allowed = Kind::ALL
+            .into_iter()
+            .filter(|kind| rules.action(*kind) == Action::Allow);
+        let finding = allowed.fold(Rules::default(), |rules, kind| rules.with(kind, Action::Allow));
+        let mut found = self.found_by(Rules::default());
+        // Where kinds overlap, one that is let through hides no other.
+        if finding != Rules::default() {
+            for (kind, count) in self.found_by(finding) {
+                let known = found.entry(kind).or_default();
+                *known = count.max(*known);
+            }
+        }
+        found
+            .into_iter()
+            .map(|(kind, count)| (kind.name().to_owned(), count))
+            .collect()
+    }
+
+    fn found_by(&self, rules: Rules) -> BTreeMap<Kind, u64> {
+        let mut redactor = Redactor::new(rules);
+        // These rules block nothing, and what they refused would be in no record.
+        let _ = seal(self.request.clone(), &Gate::for_classes(&self.classes), &mut redactor);
+        redactor.replaced().clone()
+    }
 }
 
 /// What of a request no target could be asked.
@@ -104,11 +137,15 @@ pub fn of_chat(chat: &ChatRequest, spec: &Spec, policy: &Policy, most_tokens: u3
         return Err(NotPortable("log-probabilities"));
     }
     let mut names = HashMap::new();
-    let mut local_tools = false;
+    let mut uses_tools: Vec<String> = Vec::new();
     let mut messages: Vec<Message> = Vec::new();
     for given in &chat.messages {
         let (message, uses) = message(given, &mut names)?;
-        local_tools |= uses.iter().any(|name| policy.tool(name) == ToolUse::LocalOnly);
+        for name in uses {
+            if !uses_tools.contains(&name) {
+                uses_tools.push(name);
+            }
+        }
         match (messages.last_mut(), message) {
             // Results of the calls of one answer are one message.
             (Some(last), message) if last.role == Role::Tool && message.role == Role::Tool => {
@@ -123,7 +160,9 @@ pub fn of_chat(chat: &ChatRequest, spec: &Spec, policy: &Policy, most_tokens: u3
     let may_call = |tool: &&chat::Tool| policy.tool(&tool.name) == ToolUse::CloudMayCall;
     let tools: Vec<Tool> = offered.iter().copied().filter(may_call).map(tool).collect();
     // A target that may call none of the tools would answer another question.
-    local_tools |= tools.len() < offered.len();
+    let local_tools =
+        tools.len() < offered.len() || uses_tools.iter().any(|name| policy.tool(name) == ToolUse::LocalOnly);
+    let offers_tools = offered.iter().map(|tool| tool.name.clone()).collect();
     let option = |name: &str| spec.options.get(name);
     let limit = option("max_tokens").and_then(Value::as_u64).unwrap_or(u64::MAX);
     let mut request = Request::new(
@@ -179,6 +218,8 @@ pub fn of_chat(chat: &ChatRequest, spec: &Spec, policy: &Policy, most_tokens: u3
         request,
         classes,
         local_tools,
+        offers_tools,
+        uses_tools,
     })
 }
 

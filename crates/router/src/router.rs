@@ -14,7 +14,7 @@ use cactus_hybrid::money::Pico;
 use cactus_hybrid::policy::{self, Handoff, Policy};
 use cactus_hybrid::record::{Circumstances, Record};
 use cactus_hybrid::redact::Class;
-use cactus_hybrid::route::{Outcome, Reason};
+use cactus_hybrid::route::{FIRST_SECONDS, Outcome, Reason};
 use cactus_hybrid::score::{Key, Section};
 use cactus_protocol::{Job, Prompt, Ready};
 use serde_json::{Map, Value};
@@ -50,9 +50,6 @@ pub(crate) struct Remote {
 
 /// The task of calibrations that were learned from calls of tools.
 const CALLS: &str = "bfcl";
-
-/// How long a target is thought to take that nobody has asked yet.
-const FIRST_SECONDS: f64 = 2.0;
 
 /// The model on this machine.
 #[derive(Clone, Debug)]

@@ -13,12 +13,12 @@ use cactus_engine::chat::Delta;
 use cactus_engine::scheduler;
 use cactus_hybrid::money::Pico;
 use cactus_hybrid::policy::set_cactus_option;
-use cactus_hybrid::record::{Circumstances, Record};
+use cactus_hybrid::record::{Circumstances, Facts, Record};
 use cactus_hybrid::redact::{Class, Redactor};
 use cactus_hybrid::route::{Action, Event as Input, Machine, Outcome, Reason as Why, Side};
 use cactus_protocol::{Answers, ApiError, End, Event as Said, Kind, PromptCount, Ready, Reason, Times};
 use serde_json::{Value, json};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -547,6 +547,15 @@ impl Running {
 
     fn record(&mut self, outcome: &Outcome) {
         let replaced = self.tries.redactor.replaced();
+        let usage = &self.tries.usage;
+        let facts = self.ask.facts.take().map(|facts| Facts {
+            used: usage.input.zip(usage.output).map(|(input, output)| [input, output]),
+            found: match &self.ask.outgoing {
+                Some(outgoing) => outgoing.found(&self.router.policy.redaction),
+                None => BTreeMap::new(),
+            },
+            ..facts
+        });
         let circumstances = Circumstances {
             seconds: unix_seconds(),
             classes: match &self.ask.outgoing {
@@ -555,6 +564,8 @@ impl Running {
             },
             calibration: self.ask.calibration.as_ref().map(|c| c.digest.clone()),
             claim: self.tries.claim,
+            facts,
+            terms: std::mem::take(&mut self.ask.terms),
             redactions: replaced.iter().map(|(kind, n)| (kind.name().to_owned(), *n)).collect(),
         };
         let record = Record::new(&self.ask.request, self.machine.judged(), outcome, circumstances);

@@ -7,10 +7,12 @@
 //! It depends on `route`, `policy` and `budget`. It writes no file: [`Ring::to_lines`] and [`Ring::from_lines`] are for whoever
 //! keeps it.
 
+mod facts;
 mod replay;
 #[cfg(test)]
 mod tests;
 
+pub use facts::{Facts, Terms, tool_digest};
 pub use replay::{Replayed, Route, Summary, replay, summary};
 
 use crate::budget::Scope;
@@ -29,7 +31,7 @@ pub struct Record {
     pub seconds: u64,
     /// The target that has answered, was asked last, or would have been asked, where one could take the request.
     pub target: Option<String>,
-    /// All that could take it, in the order in which they are asked, where there are several.
+    /// All that could take it, in the order in which they are asked. Older records do not list one alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub offers: Vec<Offered>,
     /// The classes of content in it.
@@ -91,6 +93,9 @@ pub struct Record {
     pub total_ms: u64,
     /// How many texts of each kind were replaced on their way out.
     pub redactions: BTreeMap<String, u64>,
+    /// What another policy has to know of it. Older records do not say so, nor do those of what no target can be asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub facts: Option<Facts>,
 }
 
 /// The bill of a target that claims more than the most that was expected.
@@ -121,10 +126,13 @@ pub struct Offered {
     pub worst_case: Pico,
     /// Why it was wanted, and did not answer.
     pub passed: Option<Reason>,
+    /// What it charges. Older records do not say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terms: Option<Terms>,
 }
 
 impl Offered {
-    fn new(offer: &Offer, fate: Fate) -> Offered {
+    fn new(offer: &Offer, fate: Fate, terms: Option<Terms>) -> Offered {
         Offered {
             target: offer.target.clone(),
             reachable: offer.reachable,
@@ -133,6 +141,7 @@ impl Offered {
             seconds: offer.seconds,
             worst_case: offer.worst_case,
             passed: fate.passed,
+            terms,
         }
     }
 }
@@ -150,6 +159,10 @@ pub struct Circumstances {
     pub claim: Option<Claim>,
     /// How many texts of each kind were replaced on their way out.
     pub redactions: BTreeMap<String, u64>,
+    /// What another policy has to know of the request.
+    pub facts: Option<Facts>,
+    /// What each of the request's targets charges, in their order.
+    pub terms: Vec<Terms>,
 }
 
 impl Record {
@@ -172,12 +185,11 @@ impl Record {
     pub fn new(request: &Request, judged: Option<&Judged>, outcome: &Outcome, circumstances: Circumstances) -> Record {
         let fate = |at: usize| outcome.fates.get(at).copied().unwrap_or_default();
         let offers = request.offers.iter().enumerate();
-        let mut offers: Vec<Offered> = offers.map(|(at, offer)| Offered::new(offer, fate(at))).collect();
+        let terms = |at: usize| circumstances.terms.get(at).copied();
+        let offers = offers.map(|(at, offer)| Offered::new(offer, fate(at), terms(at)));
+        let offers: Vec<Offered> = offers.collect();
         let counted = outcome.target.and_then(|at| offers.get(at)).cloned();
         let counted = counted.as_ref();
-        if offers.len() < 2 {
-            offers.clear();
-        }
         Record {
             seconds: circumstances.seconds,
             target: counted.map(|offer| offer.target.clone()),
@@ -210,6 +222,7 @@ impl Record {
             first_ms: outcome.first_ms,
             total_ms: outcome.total_ms,
             redactions: circumstances.redactions,
+            facts: circumstances.facts,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Records of requests, kept and replayed.
 
+mod facts;
+
 use super::*;
 use crate::policy::{Handoff, Leave, Policy, Verdict};
 use crate::route::{Action, Offer, Request};

@@ -26,7 +26,7 @@
 mod decide;
 mod machine;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use decide::{Wish, Worth, before, decide, prevented};
 pub use machine::{Judged, Machine};
@@ -145,6 +145,9 @@ impl Offer {
         }
     }
 }
+
+/// How much longer a target is thought to take that nobody has asked yet, in seconds.
+pub const FIRST_SECONDS: f64 = 2.0;
 
 /// What became of a target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use crate::score::{Calibrator, Combiner, FEATURES, Key, Section};
 use proptest::prelude::*;
 
 /// A calibration that says sigmoid(mean log-probability + 2), of combiners that read like one that was fitted.
-fn section() -> Section {
+pub(crate) fn section() -> Section {
     let mut weight = [0.0; FEATURES];
     weight[0] = 1.0;
     let (mean, scale) = ([0.0; FEATURES], [1.0; FEATURES]);
@@ -70,7 +70,7 @@ fn policy() -> Policy {
     policy
 }
 
-fn token(run: u32, text: &str, logprob: f64) -> Event {
+pub(crate) fn token(run: u32, text: &str, logprob: f64) -> Event {
     let signal = TokenSignal {
         logprob,
         margin: 1.0,

@@ -95,6 +95,11 @@ impl Machine {
         self.over_ms.is_none_or(|over_ms| needed <= over_ms)
     }
 
+    /// Whether their time is over.
+    fn is_over(&self) -> bool {
+        self.over_ms.is_some_and(|over_ms| self.now_ms >= over_ms)
+    }
+
     fn worst_case(&self, offer: usize) -> Pico {
         self.request
             .offers
@@ -219,7 +224,7 @@ impl Machine {
             self.win(Side::Cloud, reason);
         }
         self.show();
-        if self.over_ms.is_some_and(|over_ms| self.now_ms >= over_ms) {
+        if self.is_over() {
             self.tick_cloud();
         }
     }
@@ -239,6 +244,8 @@ impl Machine {
         let payload = matches!(self.cloud, Cloud::Running { payload: true, .. });
         self.settle(attempt, (billed == Billed::Nothing && !payload).then_some(Pico::ZERO));
         match again_ms.filter(|_| !payload && self.retries > 0) {
+            // Who sends may see the end of all time first.
+            _ if self.is_over() => self.pass(Reason::Timeout),
             Some(_) if !self.is_time_for(0) => self.pass(Reason::Timeout),
             Some(pause_ms) if self.is_time_for(pause_ms) => {
                 self.retries -= 1;
@@ -314,7 +321,7 @@ impl Machine {
             return;
         };
         let after = |start: u64, ms: u64| self.now_ms >= start.saturating_add(ms);
-        let over = self.over_ms.is_some_and(|over_ms| self.now_ms >= over_ms);
+        let over = self.is_over();
         let quiet = after(
             last_ms,
             if payload {

@@ -114,6 +114,16 @@ fn money_that_is_reserved_too_late_is_given_back() {
 }
 
 #[test]
+fn target_that_breaks_off_with_the_time_is_no_failure_but_its_end() {
+    for (failed_ms, reason) in [(4999, Reason::CloudFailed), (5000, Reason::Timeout)] {
+        let mut machine = machine(1, 5000);
+        machine.on(0, Event::Reserved { attempt: 0 });
+        machine.on(failed_ms, failed(0, None));
+        assert_eq!(machine.reason(), reason, "{failed_ms}");
+    }
+}
+
+#[test]
 fn time_stands_still_while_a_person_thinks() {
     let asks = Offer {
         consent: Verdict::Ask(vec![Class::Text]),
