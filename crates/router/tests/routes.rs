@@ -13,7 +13,7 @@ use cactus_import::{ConvertOptions, convert};
 use cactus_protocol::{Event as Said, Job, KeepAlive, Prompt, Spec};
 use cactus_router::cloud::LookUp;
 use cactus_router::setup::Configured;
-use cactus_router::{Answered, Ask, Event, Keys, Local, Router};
+use cactus_router::{Answered, Ask, Event, Keys, Local, Router, Standing};
 use cactus_testkit::http::{After, Server, chat_stream as stream, json_answer as status, kept_open};
 use serde_json::{Value, json};
 use std::io::Write as _;
@@ -141,12 +141,7 @@ fn run(router: &Arc<Router>, ask: Ask) -> (Seen, Answered) {
                 why = Some(standing);
             }
             Event::Replaced(void) => {
-                let source = why.take().unwrap();
-                assert_eq!(
-                    (void.outcome.answered_by, void.answering_target()),
-                    (source.outcome.answered_by, source.answering_target()),
-                    "whose answer is void"
-                );
+                assert_eq!(void.outcome.answered_by, seen.sources.last().copied());
                 seen.text.clear();
                 seen.replaced += 1;
             }
@@ -157,15 +152,10 @@ fn run(router: &Arc<Router>, ask: Ask) -> (Seen, Answered) {
             Event::End(answered) => {
                 // What was said before the answer holds after it.
                 if answered.outcome.answered_by.is_some() {
-                    let (said, outcome) = (why.unwrap().outcome, &answered.outcome);
-                    assert_eq!(
-                        (said.reason, said.confidence, said.bound),
-                        (outcome.reason, outcome.confidence, outcome.bound)
-                    );
-                    assert!(
-                        said.cost >= outcome.cost && said.total_ms <= outcome.total_ms,
-                        "{said:?} {outcome:?}"
-                    );
+                    let (said, end) = (why.unwrap().to_json(), answered.to_json());
+                    let kept = ["reason", "confidence", "error_bound"].map(|name| said[name] == end[name]);
+                    let late = said["total_time_ms"].as_u64() > end["total_time_ms"].as_u64();
+                    assert!(kept == [true; 3] && !late, "{said:?} {end:?}");
                 }
                 return (seen, *answered);
             }
@@ -776,47 +766,27 @@ fn slow_beginning_is_judged_like_a_fast_one_and_replaced_where_that_was_shown() 
             })
             .unwrap();
         running.set_replaceable(replaceable);
-        let (mut sources, mut text, mut void, mut told) = (Vec::new(), String::new(), None, Vec::new());
+        let (mut text, mut void, mut told) = (String::new(), None, Vec::new());
+        let whose = |standing: &Standing| (standing.answering_target().is_some(), standing.outcome.reason);
         for event in running.by_ref() {
             match event {
-                Event::Source(standing) => {
-                    sources.push((standing.outcome.answered_by.unwrap(), standing.outcome.reason));
-                    told.push(standing.to_json());
-                }
+                Event::Source(standing) => told.push(whose(&standing)),
                 Event::Replaced(standing) => {
                     void = Some(std::mem::take(&mut text));
-                    told.push(standing.to_json());
+                    told.push(whose(&standing));
                 }
                 Event::Said(Said::Delta(Delta::Text(piece))) => text.push_str(&piece),
                 _ => {}
             }
         }
-        let judged = (Side::Cloud, Reason::LowConfidence);
-        match early {
-            true => assert_eq!(sources, [(Side::Local, Reason::Unjudged), judged]),
-            false => assert_eq!(sources, [judged]),
-        }
         assert_eq!(
             (text.as_str(), void.is_some_and(|void| !void.is_empty())),
             ("far", early)
         );
-        let who: Vec<_> = told
-            .iter()
-            .map(|told| (told["answered_by"].as_str().unwrap(), told["reason"].as_str().unwrap()))
-            .collect();
-        let cloud = ("t", "low_confidence");
-        match early {
-            // What is void is the answer of this machine, for this reason.
-            true => assert_eq!(who, [("local", "unjudged"), ("local", "low_confidence"), cloud]),
-            false => assert_eq!(who, [cloud]),
-        }
-        let last = &told[told.len() - 1];
-        assert_eq!(last["route"], "cloud");
-        assert!(last["confidence"].as_f64().is_some_and(|sure| sure < 0.5), "{last:?}");
-        assert!(
-            last["total_time_ms"].as_u64() >= told[0]["total_time_ms"].as_u64(),
-            "{told:?}"
-        );
+        // What is void is the answer of this machine, for the reason why another answers.
+        let why = Reason::LowConfidence;
+        let all = [(false, Reason::Unjudged), (false, why), (true, why)];
+        assert_eq!(told, all[if early { 0 } else { 2 }..]);
         let record = router.log().read(1).unwrap().0.records().next().unwrap().clone();
         assert_eq!((record.tokens, record.whole, record.replaced), (10, false, early));
         confidences.push((record.confidence.unwrap().to_bits(), record.features));
