@@ -9,9 +9,10 @@ What a person would measure by hand: how many answers are right, who gave them, 
     benches/routed.py ask --port 8093 --model auto --set bfcl BFCL_v4_multiple.json possible_answer/BFCL_v4_multiple.json \\
         --limit 100 --out routed.json
 
-With `--record FILE` (the decisions.jsonl of a server whose policy has a target with an input price of 0) each answer also gets the
-statistics that the router judged it by, and `--setup FILE` (what `cactus calibrate --results` saved for the same bundle) makes the
-output one that `cactus calibrate --also` learns from: many answers at once cost a fifth of one after another.
+It goes on where `--out` ends; SIGTERM ends it after what is under way. With `--record FILE` (the decisions.jsonl of a server whose
+policy has a target with an input price of 0) each answer also gets the statistics that the router judged it by, and `--setup FILE`
+(what `cactus calibrate --results` saved for the same bundle) makes the output one that `cactus calibrate --also` learns from: many
+answers at once cost a fifth of one after another.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import http.client
 import http.server
 import json
 import re
+import signal
 import sys
 import threading
 import time
@@ -164,11 +166,15 @@ def ask(options: argparse.Namespace) -> int:
     skip = len(options.record.read_text().splitlines()) if options.record and options.record.exists() else 0
     told: dict[int, list[str]] = {}
 
+    # What is under way is finished, so that nothing is lost.
+    stopped = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+
     def worker(slot: int) -> None:
         limit = options.max_tokens + slot
         while True:
             with lock:
-                question = next(left, None)
+                question = None if stopped.is_set() else next(left, None)
             if question is None:
                 return
             begun = time.perf_counter()
