@@ -30,6 +30,12 @@ _HOMES = {
     "Word": "hear",
     "Vad": "hear",
     "Span": "hear",
+    "Stream": "hear",
+    "SpeechStart": "hear",
+    "SpeechPartial": "hear",
+    "SpeechFinal": "hear",
+    "SpeechEnd": "hear",
+    "SpeechEvent": "hear",
     "Policy": "policy",
     "Question": "policy",
     "Target": "policy",
@@ -79,6 +85,12 @@ if TYPE_CHECKING:
     from .habits import pipeline as pipeline
     from .hear import Segment as Segment
     from .hear import Span as Span
+    from .hear import SpeechEnd as SpeechEnd
+    from .hear import SpeechEvent as SpeechEvent
+    from .hear import SpeechFinal as SpeechFinal
+    from .hear import SpeechPartial as SpeechPartial
+    from .hear import SpeechStart as SpeechStart
+    from .hear import Stream as Stream
     from .hear import Transcriber as Transcriber
     from .hear import Transcript as Transcript
     from .hear import Vad as Vad

@@ -100,6 +100,30 @@ class Vad:
     def reset(self) -> None: ...
 
 @final
+class Listening:
+    @staticmethod
+    def open(
+        transcriber: Transcriber,
+        vad: Vad,
+        *,
+        sample_rate: int,
+        language: str | None,
+        translate: bool,
+        words: bool,
+        prompt: str,
+        hotwords: Sequence[str],
+        beams: int,
+        carry_tokens: int,
+        temperature: float,
+        step_ms: int,
+        silence_ms: int,
+        max_phrase_s: float | None,
+        threshold: float,
+    ) -> Listening: ...
+    def push(self, samples: bytes | Input) -> list[str]: ...
+    def finish(self) -> list[str]: ...
+
+@final
 class Policy:
     @staticmethod
     def open(

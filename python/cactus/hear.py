@@ -1,4 +1,4 @@
-"""Recordings: what is said in them (`Transcriber`), and where somebody speaks (`Vad`).
+"""Speech: what is said (`Transcriber`), also while somebody speaks (`Stream`), and where somebody speaks (`Vad`).
 
     transcriber = Transcriber.load("whisper-tiny.en")
     for segment in transcriber.stream("talk.mp3"):
@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from .asynchronous import in_thread
 from .engine import native
+from .errors import ClosedError
 from .options import listed, path_of, refused, text_of, whole_number
 
 #: Samples a second of arrays where nobody says how many.
@@ -74,6 +75,69 @@ class Span:
     end: float
 
 
+@dataclass(frozen=True)
+class SpeechStart:
+    """Somebody begins to speak, `start` seconds from the beginning of the sound."""
+
+    #: Number of the phrase, from 0.
+    id: int
+    start: float
+
+
+@dataclass(frozen=True)
+class SpeechPartial:
+    """What is said so far."""
+
+    id: int
+    #: Text that stays: it only grows, and the final text begins with it.
+    committed: str
+    #: Text behind it that may still change.
+    volatile: str
+    #: Up to where the sound was heard, in seconds.
+    until: float
+
+
+@dataclass(frozen=True)
+class SpeechFinal:
+    """What was said. Nothing of it changes any more."""
+
+    id: int
+    text: str
+    segment: Segment = field(repr=False)
+    #: Code of the language; None of a model that knows one alone.
+    language: str | None
+    #: Why now: "silence", "length" or "end".
+    reason: str
+
+
+@dataclass(frozen=True)
+class SpeechEnd:
+    """The phrase is over, with a final text or without: noise has none."""
+
+    id: int
+    end: float
+
+
+#: What happens in live speech.
+SpeechEvent = SpeechStart | SpeechPartial | SpeechFinal | SpeechEnd
+
+
+def _event(text: str) -> SpeechEvent:
+    of = json.loads(text)
+    match of["event"]:
+        case "speech_start":
+            return SpeechStart(of["id"], of["start_s"])
+        case "partial":
+            return SpeechPartial(of["id"], of["committed"], of["volatile"], of["until_s"])
+        case "final":
+            segment = of["segment"]
+            return SpeechFinal(segment["id"], segment["text"], _segment(segment), of.get("language"), of["reason"])
+        case "speech_end":
+            return SpeechEnd(of["id"], of["end_s"])
+        case other:
+            raise RuntimeError(f"an event of the kind {other!r} is not known; the package and its extension differ")
+
+
 def _segment(of: dict[str, Any]) -> Segment:
     words = [Word(w["text"], w["start_s"], w["end_s"], w["probability"]) for w in of.get("words", ())]
     names = ("tokens", "mean_logprob", "no_speech", "temperature", "compression")
@@ -113,6 +177,42 @@ def _bundle(model: str | os.PathLike[str], bits: int, offline: bool) -> os.PathL
     )
 
 
+def _flag(name: str, flag: Any) -> bool:
+    if not isinstance(flag, bool):
+        raise refused(name, "True or False", flag)
+    return flag
+
+
+def _number(name: str, expected: str, number: Any) -> float:
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
+        raise refused(name, expected, number)
+    return float(number)
+
+
+def _options(
+    *,
+    language: str | None = None,
+    translate: bool = False,
+    words: bool = False,
+    prompt: str = "",
+    hotwords: Sequence[str] = (),
+    beams: int = 1,
+    carry_tokens: int = 0,
+    temperature: float = 0.0,
+) -> dict[str, Any]:
+    """How something is transcribed."""
+    return {
+        "language": None if language is None else text_of("language", language),
+        "translate": _flag("translate", translate),
+        "words": _flag("words", words),
+        "prompt": text_of("prompt", prompt),
+        "hotwords": [text_of("hotwords", word) for word in listed("hotwords", "a list of texts", hotwords)],
+        "beams": whole_number("beams", beams, 0, 1 << 16),
+        "carry_tokens": whole_number("carry_tokens", carry_tokens, 0, 1 << 16),
+        "temperature": _number("temperature", "a number from 0 to 1", temperature),
+    }
+
+
 class Transcriber:
     """A model that writes down what is said. `Transcriber.load` makes one; `with` or `close` frees it.
 
@@ -149,36 +249,8 @@ class Transcriber:
         """Samples a second that it takes. Other rates are resampled."""
         return self._inner.sample_rate
 
-    def _begin(
-        self,
-        audio: Any,
-        *,
-        sample_rate: int | None = None,
-        language: str | None = None,
-        translate: bool = False,
-        words: bool = False,
-        prompt: str = "",
-        hotwords: Sequence[str] = (),
-        beams: int = 1,
-        carry_tokens: int = 0,
-        temperature: float = 0.0,
-    ) -> native.Hearing:
-        for name, flag in {"translate": translate, "words": words}.items():
-            if not isinstance(flag, bool):
-                raise refused(name, "True or False", flag)
-        if isinstance(temperature, bool) or not isinstance(temperature, (int, float)):
-            raise refused("temperature", "a number from 0 to 1", temperature)
-        return self._inner.begin(
-            _sound(audio, sample_rate),
-            language=None if language is None else text_of("language", language),
-            translate=translate,
-            words=words,
-            prompt=text_of("prompt", prompt),
-            hotwords=[text_of("hotwords", word) for word in listed("hotwords", "a list of texts", hotwords)],
-            beams=whole_number("beams", beams, 0, 1 << 16),
-            carry_tokens=whole_number("carry_tokens", carry_tokens, 0, 1 << 16),
-            temperature=float(temperature),
-        )
+    def _begin(self, audio: Any, *, sample_rate: int | None = None, **options: Any) -> native.Hearing:
+        return self._inner.begin(_sound(audio, sample_rate), **_options(**options))
 
     def transcribe(self, audio: Any, **options: Any) -> Transcript:
         """What is said in a recording: a file of any format, or an array of samples (`sample_rate` of them a second, 16,000
@@ -296,3 +368,92 @@ class Vad:
     def reset(self) -> None:
         """Forgets what was pushed."""
         self._inner.reset()
+
+
+class Stream:
+    """Live speech: sound is pushed in pieces of any size, and events come out while somebody speaks.
+
+        with Stream(transcriber, vad) as stream:
+            for event in stream.events(microphone):
+                if isinstance(event, SpeechFinal):
+                    print(event.text)
+
+    `vad` finds speech; half a second of silence (`silence_ms`) ends a phrase, and so do 25 seconds (`max_phrase_s`). Every second
+    (`step_ms`; 0 for never) a phrase is written again while it is spoken. Options are those of `Transcriber.transcribe`. Several streams can
+    share one transcriber, by turns. The events are the same however the sound was cut.
+    """
+
+    def __init__(
+        self,
+        transcriber: Transcriber,
+        vad: Vad,
+        *,
+        sample_rate: int = _RATE,
+        step_ms: int = 1000,
+        silence_ms: int = 500,
+        max_phrase_s: float | None = None,
+        threshold: float = 0.5,
+        **options: Any,
+    ):
+        if not isinstance(transcriber, Transcriber):
+            raise refused("transcriber", "a Transcriber", transcriber)
+        if not isinstance(vad, Vad):
+            raise refused("vad", "a Vad", vad)
+        # Whoever drops a transcriber closes it.
+        self._transcriber = transcriber
+        self._open = True
+        self._inner = native.Listening.open(
+            transcriber._inner,
+            vad._inner,
+            sample_rate=whole_number("sample_rate", sample_rate, 1, 1 << 31),
+            step_ms=whole_number("step_ms", step_ms, 0, 3_600_000),
+            silence_ms=whole_number("silence_ms", silence_ms, 0, 3_600_000),
+            max_phrase_s=None if max_phrase_s is None else _number("max_phrase_s", "a number of seconds", max_phrase_s),
+            threshold=_number("threshold", "a number from 0 to 1", threshold),
+            **_options(**options),
+        )
+
+    def push(self, samples: Any) -> list[SpeechEvent]:
+        """What happens with the next samples: an array with one dimension, floats from -1 to 1 or integers of 16 bits, or bytes of 16 bits
+        for each sample, the low ones first."""
+        piece: Any = samples
+        if isinstance(samples, (bytes, bytearray, memoryview)):
+            piece = bytes(samples)
+        elif not hasattr(samples, "__dlpack__"):
+            raise refused("samples", "an array of samples, or bytes", samples)
+        else:
+            piece = _samples(samples)
+        return [_event(event) for event in self._held().push(piece)]
+
+    def finish(self) -> list[SpeechEvent]:
+        """What happens when the sound is over: what was said last becomes final. Other sound may begin after it."""
+        return [_event(event) for event in self._held().finish()]
+
+    def events(self, pieces: Iterable[Any]) -> Iterator[SpeechEvent]:
+        """What happens with one piece of sound after the other, and at their end."""
+        for piece in pieces:
+            yield from self.push(piece)
+        yield from self.finish()
+
+    async def apush(self, samples: Any) -> list[SpeechEvent]:
+        """As `push`, awaited. One piece after the other has to be awaited."""
+        return await in_thread(lambda _: self.push(samples))
+
+    async def afinish(self) -> list[SpeechEvent]:
+        """As `finish`, awaited."""
+        return await in_thread(lambda _: self.finish())
+
+    def _held(self) -> native.Listening:
+        if not self._open:
+            raise ClosedError("the stream is closed")
+        return self._inner
+
+    def close(self) -> None:
+        """Forgets what was said and is not final. The transcriber stays open."""
+        self._open = False
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -32,21 +32,26 @@ impl Sound {
     fn owned(self) -> Result<Owned, Error> {
         match self {
             Sound::File(path) => Ok(Owned::File(path)),
-            Sound::Samples(input, rate_hz) => {
-                let input = input.get();
-                if input.sizes().len() != 1 {
-                    let what = format!(
-                        "samples should have one dimension (mono), found {}",
-                        input.sizes().len()
-                    );
-                    return Err(Error::Samples(what));
-                }
-                match input.given(DType::F32).elements() {
-                    Elements::F32(samples) => Ok(Owned::Samples(samples.to_vec(), rate_hz)),
-                    _ => Err(Error::Samples("samples should be floats from -1 to 1".to_owned())),
-                }
-            }
+            Sound::Samples(input, rate_hz) => Ok(Owned::Samples(floats(input.get())?, rate_hz)),
         }
+    }
+}
+
+/// The samples of an array.
+///
+/// # Errors
+/// Where it has another type, or more than one dimension.
+pub(crate) fn floats(input: &Input) -> Result<Vec<f32>, Error> {
+    if input.sizes().len() != 1 {
+        let what = format!(
+            "samples should have one dimension (mono), found {}",
+            input.sizes().len()
+        );
+        return Err(Error::Samples(what));
+    }
+    match input.given(DType::F32).elements() {
+        Elements::F32(samples) => Ok(samples.to_vec()),
+        _ => Err(Error::Samples("samples should be floats from -1 to 1".to_owned())),
     }
 }
 
@@ -70,7 +75,7 @@ impl Owned {
     }
 }
 
-fn raised(py: Python<'_>, error: &Error) -> PyErr {
+pub(crate) fn raised(py: Python<'_>, error: &Error) -> PyErr {
     let class = match (error, error.kind()) {
         (Error::Bundle(_), _) => "BundleError",
         (_, ErrorKind::Option | ErrorKind::Sound) => "InvalidRequestError",
@@ -80,17 +85,17 @@ fn raised(py: Python<'_>, error: &Error) -> PyErr {
     errors::raise(py, class, &error.to_string(), &[])
 }
 
-fn locked<T>(machine: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn locked<T>(machine: &Mutex<T>) -> MutexGuard<'_, T> {
     machine.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A model that writes down what is said.
 #[pyclass(frozen, module = "cactus._native")]
 pub(crate) struct Transcriber {
-    machine: Arc<Mutex<cactus_speech::Transcriber>>,
+    pub(crate) machine: Arc<Mutex<cactus_speech::Transcriber>>,
     languages: Vec<String>,
     rate_hz: u32,
-    id: u64,
+    pub(crate) id: u64,
 }
 
 impl Drop for Transcriber {
@@ -242,7 +247,7 @@ impl Hearing {
 /// A model that finds speech.
 #[pyclass(frozen, module = "cactus._native")]
 pub(crate) struct Vad {
-    machine: Mutex<cactus_speech::Vad>,
+    pub(crate) machine: Mutex<cactus_speech::Vad>,
 }
 
 #[pymethods]
@@ -305,11 +310,7 @@ impl Vad {
     /// The probabilities of the chunks that are whole with these samples, which are at the model's rate.
     fn push(&self, py: Python<'_>, samples: Py<Input>) -> PyResult<Vec<f32>> {
         live::check(py)?;
-        let samples = match Sound::Samples(samples, 0).owned() {
-            Ok(Owned::Samples(samples, _)) => samples,
-            Ok(Owned::File(_)) => Vec::new(),
-            Err(e) => return Err(raised(py, &e)),
-        };
+        let samples = floats(samples.get()).map_err(|e| raised(py, &e))?;
         let found = live::outside(py, || locked(&self.machine).push(&samples).map(<[f32]>::to_vec));
         found.map_err(|e| raised(py, &e))
     }

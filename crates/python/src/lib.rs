@@ -18,6 +18,7 @@ mod dlpack;
 mod errors;
 mod function;
 mod hear;
+mod listen;
 mod live;
 mod model;
 mod policy;
@@ -43,6 +44,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<hear::Transcriber>()?;
     module.add_class::<hear::Hearing>()?;
     module.add_class::<hear::Vad>()?;
+    module.add_class::<listen::Listening>()?;
     module.add_class::<function::Function>()?;
     module.add_class::<array::Array>()?;
     module.add_class::<array::Input>()?;

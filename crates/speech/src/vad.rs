@@ -27,6 +27,7 @@ const BATCH: usize = 32;
 /// they were cut, in no bit; nor does it on the number of threads or the machine.
 #[derive(Debug)]
 pub struct Vad {
+    bundle: Arc<Bundle>,
     chunks: Chunks,
     detector: Function,
     pool: Pool,
@@ -52,9 +53,20 @@ impl Vad {
     /// # Errors
     /// A bundle that is damaged or does not find speech.
     pub fn load(folder: &Path, threads: usize) -> Result<Vad> {
-        let bundle = Arc::new(Bundle::open(folder)?);
+        Vad::of(Arc::new(Bundle::open(folder)?), threads)
+    }
+
+    /// Another one of the same bundle, whose weights they share. It has heard nothing.
+    ///
+    /// # Errors
+    /// As [`Vad::load`].
+    pub fn another(&self) -> Result<Vad> {
+        Vad::of(Arc::clone(&self.bundle), self.threads)
+    }
+
+    fn of(bundle: Arc<Bundle>, threads: usize) -> Result<Vad> {
         let task = bundle.manifest().task.clone();
-        let other = |why: &str| Error::Model(format!("`{}` does not find speech: {why}", folder.display()));
+        let other = |why: &str| Error::Model(format!("`{}` does not find speech: {why}", bundle.root().display()));
         let Some(speech) = bundle.speech()? else {
             return Err(other(&format!("it has no `speech.json` (its task is `{task}`)")));
         };
@@ -74,6 +86,7 @@ impl Vad {
         let detector = Function::new(Arc::clone(&bundle), DETECTOR, None)?;
         let elements: usize = shape.iter().product();
         let mut vad = Vad {
+            bundle,
             chunks,
             detector,
             pool: Pool::new(threads.max(1)),
