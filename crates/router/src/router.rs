@@ -430,6 +430,7 @@ pub(crate) fn target(name: &str, asked: &policy::Target) -> Result<Target> {
         policy::Protocol::OpenaiChat => Protocol::OpenAiChat,
         policy::Protocol::OpenaiResponses => Protocol::OpenAiResponses,
         policy::Protocol::Gemini => Protocol::Gemini,
+        policy::Protocol::OpenaiTranscriptions => Protocol::OpenAiTranscriptions,
     };
     // The policy has been checked: what is plain there may be.
     let base = Base::parse(&asked.base_url, true).map_err(|e| Error::Target(format!("the target `{name}`: {e}")))?;

@@ -182,6 +182,7 @@ fn add(target: cactus_cloud::Target, configured: &mut Configured) -> String {
             Protocol::OpenAiChat => policy::Protocol::OpenaiChat,
             Protocol::OpenAiResponses => policy::Protocol::OpenaiResponses,
             Protocol::Gemini => policy::Protocol::Gemini,
+            Protocol::OpenAiTranscriptions => policy::Protocol::OpenaiTranscriptions,
         },
         base_url: target.base.to_string(),
         model: target.model.clone(),

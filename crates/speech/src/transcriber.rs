@@ -5,7 +5,7 @@ use crate::cut::{Piece, cut};
 use crate::features::{frontend, unknown};
 use crate::hypotheses::Hypotheses;
 use crate::prompt::Prompts;
-use crate::prompted::{DRAWS, Window, Written};
+use crate::prompted::{DRAWS, Window, Written, confidence};
 use crate::rules::{Chances, Rules};
 use crate::words;
 use crate::{Error, Result, Segment, Transcript};
@@ -402,8 +402,8 @@ impl Transcriber {
     }
 
     fn segment(&self, piece: &Piece, begin_s: f64, written: &Written, rules: &Rules) -> Segment {
-        let tokens = written.tokens[piece.tokens.clone()].iter();
-        let tokens: Vec<u32> = tokens.copied().filter(|&t| !rules.is_stamp(t)).collect();
+        let own = piece.tokens.clone().filter(|&i| !rules.is_stamp(written.tokens[i]));
+        let tokens: Vec<u32> = own.clone().map(|i| written.tokens[i]).collect();
         Segment {
             id: 0,
             start_s: begin_s + piece.start_s,
@@ -411,6 +411,7 @@ impl Transcriber {
             text: self.tokenizer.decode(&tokens, true),
             tokens,
             mean_logprob: written.mean_logprob,
+            confidence: confidence(own.map(|i| written.logprobs[i]), written.compression),
             no_speech: written.no_speech,
             temperature: written.temperature,
             compression: written.compression,
