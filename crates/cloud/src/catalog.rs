@@ -204,7 +204,10 @@ mod tests {
                 "has conditions",
             ),
             (&format!("{good}dialect = \"x\""), "expected one of vendor"),
-            (&format!("{good}usd_per_minute = \"1\""), "only protocol `openai_transcriptions`"),
+            (
+                &format!("{good}usd_per_minute = \"1\""),
+                "only protocol `openai_transcriptions`",
+            ),
             (
                 "protocol = \"openai_transcriptions\"\nbase = \"https://h\"\nprice = [{ input = \"1\", output = \"1\" }]",
                 "expected `usd_per_minute`",

@@ -38,7 +38,9 @@ pub struct Wire {
 #[must_use]
 pub fn key_header(protocol: Protocol) -> (&'static str, &'static str) {
     match protocol {
-        Protocol::OpenAiChat | Protocol::OpenAiResponses | Protocol::OpenAiTranscriptions => ("authorization", "Bearer "),
+        Protocol::OpenAiChat | Protocol::OpenAiResponses | Protocol::OpenAiTranscriptions => {
+            ("authorization", "Bearer ")
+        }
         Protocol::Anthropic => ("x-api-key", ""),
         Protocol::Gemini => ("x-goog-api-key", ""),
     }
@@ -76,7 +78,10 @@ pub fn encode(target: &Target, request: &Request) -> Result<Wire> {
             (gemini::path(&target.model, request.stream)?, vec![], body)
         }
         Protocol::OpenAiTranscriptions => {
-            let message = format!("the target `{}` writes down speech, and answers nothing else", target.name);
+            let message = format!(
+                "the target `{}` writes down speech, and answers nothing else",
+                target.name
+            );
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
     };
@@ -114,7 +119,9 @@ impl Decoder {
         };
         let inner = match target.protocol {
             // What only writes down speech is asked nothing else: `encode` refuses.
-            Protocol::OpenAiChat | Protocol::OpenAiTranscriptions => Inner::Chat(chat::Answer::new(target.dialect, shared)),
+            Protocol::OpenAiChat | Protocol::OpenAiTranscriptions => {
+                Inner::Chat(chat::Answer::new(target.dialect, shared))
+            }
             Protocol::OpenAiResponses => Inner::Responses(responses::Answer::new(shared)),
             Protocol::Anthropic => Inner::Anthropic(anthropic::Answer::new(shared)),
             Protocol::Gemini => Inner::Gemini(gemini::Answer::new(shared)),

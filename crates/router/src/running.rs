@@ -527,6 +527,7 @@ impl Running {
             },
             calibration: self.ask.calibration.as_ref().map(|c| c.digest.clone()),
             claim: self.tries.claim,
+            sound: None,
             redactions: replaced.iter().map(|(kind, n)| (kind.name().to_owned(), *n)).collect(),
         };
         let record = Record::new(&self.ask.request, self.machine.judged(), outcome, circumstances);

@@ -467,7 +467,10 @@ impl Stream {
             },
             text: transcriber.tokenizer.decode(&tokens, true),
             mean_logprob: (known + new) / (tokens.len() + 1) as f64,
-            confidence: confidence(phrase.logprobs.iter().chain(&written.logprobs).copied(), written.compression),
+            confidence: confidence(
+                phrase.logprobs.iter().chain(&written.logprobs).copied(),
+                written.compression,
+            ),
             no_speech: written.no_speech,
             temperature: written.temperature,
             compression: written.compression,

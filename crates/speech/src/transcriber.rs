@@ -1,6 +1,6 @@
 //! A bundle that hears, and whole recordings.
 
-use crate::alignment::{Alignment, Reading};
+use crate::alignment::{self, Alignment, Reading};
 use crate::cut::{Piece, cut};
 use crate::features::{frontend, unknown};
 use crate::hypotheses::Hypotheses;
@@ -174,6 +174,13 @@ impl Transcriber {
             _ => None,
         };
         known.into_iter().flatten().map(String::as_str)
+    }
+
+    /// Whether it can say when a word is said ([`TranscribeOptions::words`]): its bundle has what is needed for it.
+    #[must_use]
+    pub fn has_words(&self) -> bool {
+        let mut components = self.bundle.manifest().components.iter();
+        components.any(|component| component.name == alignment::NAME)
     }
 
     /// Whether this model has these options.

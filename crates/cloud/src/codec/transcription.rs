@@ -210,7 +210,10 @@ mod tests {
     fn targets_are_asked_for_what_they_do() {
         let mut chat = target();
         chat.protocol = Protocol::OpenAiChat;
-        assert_eq!(encode(&chat, &sound()).err().map(|e| e.kind()), Some(ErrorKind::Unsupported));
+        assert_eq!(
+            encode(&chat, &sound()).err().map(|e| e.kind()),
+            Some(ErrorKind::Unsupported)
+        );
         let message = crate::Message::text(crate::Role::User, "hi");
         let asked = super::super::encode(&target(), &crate::Request::new(vec![message], 9));
         assert_eq!(asked.err().map(|e| e.kind()), Some(ErrorKind::Unsupported));
@@ -223,17 +226,28 @@ mod tests {
             "segments": [{"id": 0, "seek": 0, "start": 0.0, "end": 1.5, "text": " Hello, you.", "tokens": [1]}],
             "words": [word("Hello", 0.0), word("you", 0.5)], "usage": {"type": "duration", "seconds": 2}});
         let heard = decode(verbose.to_string().as_bytes()).unwrap();
-        let words: Vec<_> = heard.words.iter().map(|w| (w.text.as_str(), w.start_s, w.end_s)).collect();
+        let words: Vec<_> = heard
+            .words
+            .iter()
+            .map(|w| (w.text.as_str(), w.start_s, w.end_s))
+            .collect();
         assert_eq!(words, [("Hello", 0.0, 0.5), ("you", 0.5, 1.0)]);
-        assert_eq!((heard.text.as_str(), heard.segments.len(), heard.billed_s), (" Hello, you.", 1, Some(2.0)));
-        let tokens = json!({"text": "", "usage": {"type": "tokens", "input_tokens": 3, "output_tokens": 1, "total_tokens": 4}});
+        assert_eq!(
+            (heard.text.as_str(), heard.segments.len(), heard.billed_s),
+            (" Hello, you.", 1, Some(2.0))
+        );
+        let tokens =
+            json!({"text": "", "usage": {"type": "tokens", "input_tokens": 3, "output_tokens": 1, "total_tokens": 4}});
         assert_eq!(decode(tokens.to_string().as_bytes()).unwrap(), Transcription::default());
         for (body, kind) in [
             (json!({"txt": "a"}), ErrorKind::Protocol),
             (json!([]), ErrorKind::Protocol),
             (json!({"text": 3}), ErrorKind::Protocol),
             (json!({"text": "a", "words": [{"word": "a"}]}), ErrorKind::Protocol),
-            (json!({"error": {"message": "no", "code": "insufficient_quota"}}), ErrorKind::NoCredit),
+            (
+                json!({"error": {"message": "no", "code": "insufficient_quota"}}),
+                ErrorKind::NoCredit,
+            ),
         ] {
             assert_eq!(decode(body.to_string().as_bytes()).unwrap_err().kind(), kind, "{body}");
         }
