@@ -84,14 +84,7 @@ pub struct Reheard {
 }
 
 impl Router {
-    /// Whether a recording could be heard again by anybody: a target that writes down speech is named, and nothing forbids it.
-    #[must_use]
-    pub fn hears(&self, target: Option<&str>) -> bool {
-        let may = |name: &str| !matches!(self.policy.consent.verdict(&[Class::Audio], name), Verdict::Denied(_));
-        let hearers = self.hearers(target);
-        self.policy.handoff != Handoff::Never && hearers.iter().any(|remote| may(&remote.target.name))
-    }
-
+    /// The targets that may be asked, in this order.
     fn hearers(&self, target: Option<&str>) -> Vec<&Remote> {
         let names: Vec<&str> = match target {
             Some(name) => vec![name],
