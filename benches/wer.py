@@ -11,6 +11,13 @@ of a telephone exchange by one speaker each, 16 kHz (Debian's asterisk-core-soun
 `--words` words and at most `--most` are taken, in the order of their names. Texts are those of the packages; accents are often missing in
 them, and some prompts say something else, so rates of one set compare programs and are no measure of a model.
 
+With `--cloud TARGET`, each bundle is measured again with a target that hears what is doubtful, or with `--handoff always` everything, and a line on
+standard error says how much was sent:
+
+    cactus serve base8 --port 8081 &
+    benches/wer.py measure sets --cactus target/release/cactus --here tiny8 --sets librivox en --cloud http://127.0.0.1:8081/v1#base8 \\
+        --handoff auto always
+
 Both decode greedily, without the text before; the language is found out, but for models of English. Words are compared after
 Whisper's normalization, for other languages its basic one without accents.
 """
@@ -93,15 +100,22 @@ def normalizer(language: str):
     return lambda text: basic(unicodedata.normalize("NFKD", text))
 
 
-def here(program: str, bundle: str, clips: list[Path]) -> list[tuple[str, str]]:
+def here(program: str, bundle: str, clips: list[Path], more: tuple[str, ...] = ()) -> list[tuple[str, str]]:
     """Text and language of each clip."""
-    command = [program, "transcribe", *map(str, clips), "--model", bundle, "--format", "json"]
+    command = [program, "transcribe", *map(str, clips), "--model", bundle, "--format", "json", *more]
     told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     decoder, found, at = json.JSONDecoder(), [], 0
+    sums = {"segments": 0, "wanted": 0, "revised": 0, "sent_s": 0.0, "duration_s": 0.0}
     while at < len(told.rstrip()):
         one, at = decoder.raw_decode(told, at)
         at += len(told[at:]) - len(told[at:].lstrip())
         found.append((one["text"], one["language"] or "en"))
+        again = one.get("heard_again", {})
+        counted = {**again, "segments": len(one["segments"]), "duration_s": one["duration_s"]}
+        sums = {name: value + counted.get(name, 0) for name, value in sums.items()}
+    if more:
+        told = ", ".join(f"{name} {value:.0f}" for name, value in sums.items())
+        print(f"{bundle} {' '.join(more)}: {told}", file=sys.stderr)
     return found
 
 
@@ -119,7 +133,10 @@ def there(folder: str, kind: str, clips: list[Path]) -> list[tuple[str, str]]:
 def measure(args: argparse.Namespace) -> None:
     import jiwer
 
-    names = [*args.here, *(f"faster-whisper {kind}" for kind in args.types)]
+    ways = [("--cloud", args.cloud, "--consent", "audio", "--handoff", way) for way in args.handoff if args.cloud]
+    ways = [(), *ways]
+    names = [f"{bundle} {way[-1] if way else ''}".strip() for bundle in args.here for way in ways]
+    names += (f"faster-whisper {kind}" for kind in args.types)
     print(f"| set | clips | words | {' | '.join(names)} | right language |\n|{'---|' * (len(names) + 4)}")
     for name in args.sets:
         folder = args.folder / name
@@ -129,7 +146,7 @@ def measure(args: argparse.Namespace) -> None:
         clips = [folder / f"{n}.wav" for n in chosen]
         normal = normalizer(name)
         wanted = [normal(texts[n]) for n in chosen]
-        all_found = [here(args.cactus, bundle, clips) for bundle in args.here]
+        all_found = [here(args.cactus, bundle, clips, way) for bundle in args.here for way in ways]
         all_found += [there(args.ct2, kind, clips) for kind in args.types]
         rates = []
         for found in all_found:
@@ -154,6 +171,8 @@ def main(arguments: list[str]) -> None:
     command.add_argument("--here", nargs="+", default=[], metavar="BUNDLE")
     command.add_argument("--ct2", metavar="FOLDER", help="what faster-whisper reads")
     command.add_argument("--types", nargs="*", default=[], metavar="TYPE", help="compute types of faster-whisper")
+    command.add_argument("--cloud", metavar="TARGET", help="who hears again what is doubtful, an address with a model")
+    command.add_argument("--handoff", nargs="+", default=["auto"], choices=["auto", "always"])
     command.add_argument("--sets", nargs="+", default=["librivox", *LANGUAGES])
     command.add_argument("--words", type=int, default=5, help="least words of a clip")
     command.add_argument("--most", type=int, default=1000, help="most clips of a set")

@@ -45,6 +45,8 @@ class Segment:
     tokens: list[int] = field(repr=False)
     #: Mean natural logarithm of the probability of its window's tokens.
     mean_logprob: float
+    #: How sure the model was: the geometric mean of the probabilities of its own tokens. It is not calibrated.
+    confidence: float
     #: Probability that nobody speaks in its window.
     no_speech: float
     #: Temperature at which its window was written.
@@ -140,7 +142,7 @@ def _event(text: str) -> SpeechEvent:
 
 def _segment(of: dict[str, Any]) -> Segment:
     words = [Word(w["text"], w["start_s"], w["end_s"], w["probability"]) for w in of.get("words", ())]
-    names = ("tokens", "mean_logprob", "no_speech", "temperature", "compression")
+    names = ("tokens", "mean_logprob", "confidence", "no_speech", "temperature", "compression")
     return Segment(of["id"], of["start_s"], of["end_s"], of["text"].strip(), *(of[name] for name in names), words)
 
 

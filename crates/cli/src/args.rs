@@ -18,7 +18,7 @@ pub(crate) use listen::{ListenArgs, LiveFormat};
 pub(crate) use measure::{CalibrateArgs, CalibrateTask, EvalArgs, EvalTask};
 pub(crate) use route::{AuthCommand, RouteArgs, RouteCommand};
 use std::path::PathBuf;
-pub(crate) use transcribe::{HearArgs, TranscribeArgs, TranscriptFormat};
+pub(crate) use transcribe::{AgainArgs, HearArgs, TranscribeArgs, TranscriptFormat};
 pub(crate) use vad::{SpansFormat, VadArgs};
 
 /// Run language models on this machine's CPU.

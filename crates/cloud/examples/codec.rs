@@ -6,10 +6,15 @@
 //! - `{"do": "decode", "protocol": …, "host": …, "body": …}`, or with `"stream"`, gives `message`, `usage` and `reason`. The
 //!   message can stand in a later request as it is.
 //!
+//! - `{"do": "hear", "host": …, "sound": {"wav", "language", "prompt"}, "word_times": …}` gives `path`, `content_type` and `body` of a
+//!   request to write down speech, the last as base64; with `"body"` in place of `"sound"` it gives `text`, `words`, `segments` and
+//!   `billed_s` of an answer.
+//!
 //! What fails gives `error`, with its `kind`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use cactus_cloud::codec::transcription::{self, Sound, Timed};
 use cactus_cloud::codec::{self, Decoder};
 use cactus_cloud::{
     Base, Effort, Format, Media, Message, Opaque, Part, Protocol, Reasoning, Reply, Request, Role, SseReader, Target,
@@ -39,6 +44,9 @@ fn main() -> Result<()> {
 }
 
 fn answer(command: &Value) -> Result<Value> {
+    if command["do"] == "hear" {
+        return hear(command);
+    }
     let protocol = Protocol::parse(text(command, "protocol")?).ok_or("unknown protocol")?;
     let base = Base::parse(&format!("https://{}/v1", text(command, "host")?), false)?;
     let mut target = Target::new("t", protocol, base, "m");
@@ -56,6 +64,33 @@ fn answer(command: &Value) -> Result<Value> {
         "decode" => decode(&target, command),
         other => Err(format!("unknown command `{other}`").into()),
     }
+}
+
+fn hear(command: &Value) -> Result<Value> {
+    let base = Base::parse(&format!("https://{}/v1", text(command, "host")?), false)?;
+    let mut target = Target::new("t", Protocol::OpenAiTranscriptions, base, "whisper-1");
+    target.capabilities.word_times = command["word_times"] != false;
+    if let Ok(body) = text(command, "body") {
+        let heard = transcription::decode(body.as_bytes())?;
+        let timed =
+            |list: &[Timed]| -> Vec<Value> { list.iter().map(|t| json!([t.text, t.start_s, t.end_s])).collect() };
+        return Ok(
+            json!({"text": heard.text, "words": timed(&heard.words), "segments": timed(&heard.segments),
+            "billed_s": heard.billed_s}),
+        );
+    }
+    let sound = &command["sound"];
+    let optional = |name: &str| sound[name].as_str().map(str::to_owned);
+    let sound = Sound {
+        wav: STANDARD.decode(text(sound, "wav")?)?,
+        language: optional("language"),
+        prompt: optional("prompt"),
+    };
+    let wire = transcription::encode(&target, &sound)?;
+    let key = codec::key_header(target.protocol);
+    Ok(
+        json!({"path": wire.path, "content_type": wire.content_type, "key_header": key, "body": STANDARD.encode(wire.body)}),
+    )
 }
 
 fn decode(target: &Target, command: &Value) -> Result<Value> {

@@ -1,6 +1,6 @@
 //! Targets as data: a table that is built in, and files of the user's in the same form.
 
-use crate::{Base, Dialect, Error, ErrorKind, Hours, Money, Price, Protocol, Rates, Result, Target, Tier};
+use crate::{Base, Dialect, Error, ErrorKind, Hours, MinutePrice, Money, Price, Protocol, Rates, Result, Target, Tier};
 use serde::Deserialize;
 
 /// The targets that are built in. Their prices have a date and a source.
@@ -31,8 +31,10 @@ struct Entry {
     json_schema: Option<bool>,
     context_tokens: Option<u64>,
     max_output_tokens: Option<u32>,
+    word_times: Option<bool>,
     #[serde(default)]
     price: Vec<Step>,
+    usd_per_minute: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -90,8 +92,26 @@ impl Entry {
         can.audio = self.audio.unwrap_or(can.audio);
         can.tools = self.tools.unwrap_or(can.tools);
         can.json_schema = self.json_schema.unwrap_or(can.json_schema);
+        can.word_times = self.word_times.unwrap_or(can.word_times);
         can.context_tokens = self.context_tokens;
         can.max_output_tokens = self.max_output_tokens;
+        let hears = protocol == Protocol::OpenAiTranscriptions;
+        if hears && !self.price.is_empty() {
+            return Err(wrong("it has a price for tokens, expected `usd_per_minute`".into()));
+        }
+        if let Some(text) = &self.usd_per_minute {
+            if !hears {
+                let message = "it has a price for minutes, which only protocol `openai_transcriptions` has";
+                return Err(wrong(message.into()));
+            }
+            let amount = Money::parse(text)
+                .ok_or_else(|| wrong(format!("a price is `{text}`, expected dollars such as `0.006`")))?;
+            target.minute = Some(MinutePrice {
+                source: source.to_owned(),
+                date: date.to_owned(),
+                amount,
+            });
+        }
         if let Some(first) = self.price.first() {
             if first.over.is_some() || first.hours.is_some() {
                 return Err(wrong(
@@ -150,7 +170,7 @@ mod tests {
         assert!(
             targets
                 .iter()
-                .all(|t| t.price.is_some() && t.dialect != Dialect::Compatible)
+                .all(|t| t.price.is_some() != t.minute.is_some() && t.dialect != Dialect::Compatible)
         );
         let haiku = targets.iter().find(|t| t.name == "claude-haiku-5-5").unwrap();
         let price = haiku.price.as_ref().unwrap();
@@ -162,6 +182,9 @@ mod tests {
         assert_eq!(price.cost(&usage(1000, 300), 0), Money::parse("0.00025"));
         assert_eq!(price.cost(&usage(100_001, 0), 0), Money::parse("0.0500005"));
         assert_eq!(price.date, "2026-11-22");
+        let heard = targets.iter().find(|t| t.name == "gpt-transcribe").unwrap();
+        assert!(heard.capabilities.audio && !heard.capabilities.word_times);
+        assert_eq!(heard.minute.as_ref().unwrap().amount, Money::parse("0.0045").unwrap());
     }
 
     #[test]
@@ -181,6 +204,18 @@ mod tests {
                 "has conditions",
             ),
             (&format!("{good}dialect = \"x\""), "expected one of vendor"),
+            (
+                &format!("{good}usd_per_minute = \"1\""),
+                "only protocol `openai_transcriptions`",
+            ),
+            (
+                "protocol = \"openai_transcriptions\"\nbase = \"https://h\"\nprice = [{ input = \"1\", output = \"1\" }]",
+                "expected `usd_per_minute`",
+            ),
+            (
+                "protocol = \"openai_transcriptions\"\nbase = \"https://h\"\nusd_per_minute = \"x\"",
+                "such as `0.006`",
+            ),
         ];
         for (body, want) in cases {
             let error = read(&format!("{head}{body}")).unwrap_err();

@@ -1,7 +1,7 @@
 //! Between our types and what travels: pure functions, without a connection.
 //!
 //! [`encode`] makes a request's path, headers and body. A [`Decoder`] makes events of an answer, whole or in pieces.
-//! [`failure::of_response`] reads what a target says when it refuses. A protocol is one module with two halves, request and
+//! [`transcription`] has the same for sound. [`failure::of_response`] reads what a target says when it refuses. A protocol is one module with two halves, request and
 //! answer.
 //!
 //! Fields that are not known are passed over, since protocols grow. What is needed and missing is an error of kind
@@ -13,6 +13,7 @@ pub mod failure;
 mod gemini;
 mod json;
 mod responses;
+pub mod transcription;
 
 use crate::{Error, ErrorKind, Event, Issuer, Part, Protocol, Request, Result, SseEvent, Target};
 use serde_json::Value;
@@ -25,7 +26,9 @@ pub struct Wire {
     pub path: String,
     /// Headers beside those of the key and of HTTP itself.
     pub headers: Vec<(&'static str, &'static str)>,
-    /// JSON.
+    /// What the body is.
+    pub content_type: String,
+    /// JSON, or a form with a recording.
     pub body: Vec<u8>,
     /// What the target does not take and was left out, each in a sentence.
     pub notes: Vec<String>,
@@ -35,7 +38,9 @@ pub struct Wire {
 #[must_use]
 pub fn key_header(protocol: Protocol) -> (&'static str, &'static str) {
     match protocol {
-        Protocol::OpenAiChat | Protocol::OpenAiResponses => ("authorization", "Bearer "),
+        Protocol::OpenAiChat | Protocol::OpenAiResponses | Protocol::OpenAiTranscriptions => {
+            ("authorization", "Bearer ")
+        }
         Protocol::Anthropic => ("x-api-key", ""),
         Protocol::Gemini => ("x-goog-api-key", ""),
     }
@@ -72,10 +77,18 @@ pub fn encode(target: &Target, request: &Request) -> Result<Wire> {
             let body = gemini::encode(target, request, &mut notes)?;
             (gemini::path(&target.model, request.stream)?, vec![], body)
         }
+        Protocol::OpenAiTranscriptions => {
+            let message = format!(
+                "the target `{}` writes down speech, and answers nothing else",
+                target.name
+            );
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
     };
     Ok(Wire {
         path,
         headers,
+        content_type: "application/json".to_owned(),
         body: Value::Object(body).to_string().into_bytes(),
         notes,
     })
@@ -105,7 +118,10 @@ impl Decoder {
             ids: Ids::new(request),
         };
         let inner = match target.protocol {
-            Protocol::OpenAiChat => Inner::Chat(chat::Answer::new(target.dialect, shared)),
+            // What only writes down speech is asked nothing else: `encode` refuses.
+            Protocol::OpenAiChat | Protocol::OpenAiTranscriptions => {
+                Inner::Chat(chat::Answer::new(target.dialect, shared))
+            }
             Protocol::OpenAiResponses => Inner::Responses(responses::Answer::new(shared)),
             Protocol::Anthropic => Inner::Anthropic(anthropic::Answer::new(shared)),
             Protocol::Gemini => Inner::Gemini(gemini::Answer::new(shared)),

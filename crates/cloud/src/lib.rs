@@ -44,7 +44,7 @@ pub use key::Key;
 pub use message::{Issuer, Media, Message, Opaque, Part, Reasoning, Role, ToolCall, ToolResult};
 pub use money::Money;
 pub use names::LookUp;
-pub use price::{Hours, Price, Rates, Tier};
+pub use price::{Hours, MinutePrice, Price, Rates, Tier};
 pub use reply::{Misplaced, Reply};
 pub use request::{Content, Effort, Format, Place, Request, Sampling, Tool, ToolChoice};
 pub use retry::RetryRules;

@@ -47,6 +47,26 @@ pub struct Rates {
     pub output: Money,
 }
 
+/// What a minute of sound costs: somebody's word of some day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MinutePrice {
+    /// Where the figure comes from.
+    pub source: String,
+    /// The day it was read, as `2026-11-22`.
+    pub date: String,
+    /// A minute.
+    pub amount: Money,
+}
+
+impl MinutePrice {
+    /// What so many milliseconds cost: each second that has begun.
+    #[must_use]
+    pub const fn cost(&self, milliseconds: u64) -> Money {
+        // Rounded up as a whole, and so never less than the sum of its seconds.
+        Money::from_pico(self.amount.times(milliseconds.div_ceil(1000)).pico().div_ceil(60))
+    }
+}
+
 const MINUTES_A_DAY: u16 = 24 * 60;
 
 impl Hours {
@@ -183,6 +203,26 @@ mod tests {
         for (usage, at, want) in cases {
             assert_eq!(stepped().cost(&usage, at).map(Money::pico), want, "{usage:?} at {at}");
         }
+    }
+
+    #[test]
+    fn seconds_that_have_begun_cost() {
+        let minute = MinutePrice {
+            source: "test".to_owned(),
+            date: "2026-11-22".to_owned(),
+            amount: Money::parse("0.006").unwrap(),
+        };
+        let cases = [
+            (0, "0"),
+            (1, "0.0001"),
+            (60_000, "0.006"),
+            (60_001, "0.0061"),
+            (90_000, "0.009"),
+        ];
+        for (ms, cost) in cases {
+            assert_eq!(Some(minute.cost(ms)), Money::parse(cost), "{ms}");
+        }
+        assert!(minute.cost(u64::MAX) >= minute.cost(1_000_000_000));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Where a request can go, and what is understood there.
 
-use crate::{Effort, Error, ErrorKind, Issuer, Price, Request, Result};
+use crate::{Effort, Error, ErrorKind, Issuer, MinutePrice, Price, Request, Result};
 use std::fmt;
 use std::net::IpAddr;
 use ureq::http::Uri;
@@ -22,6 +22,8 @@ pub struct Target {
     pub capabilities: Capabilities,
     /// What it costs; `None` where nobody said.
     pub price: Option<Price>,
+    /// What a minute of sound costs there; `None` where nobody said, or it writes down no speech.
+    pub minute: Option<MinutePrice>,
 }
 
 impl Target {
@@ -36,6 +38,7 @@ impl Target {
             model: model.into(),
             capabilities: Capabilities::of(protocol, dialect),
             price: None,
+            minute: None,
         }
     }
 
@@ -100,6 +103,8 @@ pub enum Protocol {
     Anthropic,
     /// `POST …/models/{model}:generateContent`.
     Gemini,
+    /// `POST …/audio/transcriptions`: it writes down speech, and does nothing else.
+    OpenAiTranscriptions,
 }
 
 /// Words of the protocols and dialects, as users write them.
@@ -108,6 +113,7 @@ const PROTOCOLS: &[(&str, Protocol)] = &[
     ("openai_responses", Protocol::OpenAiResponses),
     ("anthropic", Protocol::Anthropic),
     ("gemini", Protocol::Gemini),
+    ("openai_transcriptions", Protocol::OpenAiTranscriptions),
 ];
 
 const DIALECTS: &[(&str, Dialect)] = &[
@@ -118,7 +124,8 @@ const DIALECTS: &[(&str, Dialect)] = &[
 ];
 
 impl Protocol {
-    /// From the word for it: `openai_chat`, `openai_responses`, `anthropic` or `gemini`. Hyphens are as good.
+    /// From the word for it: `openai_chat`, `openai_responses`, `anthropic`, `gemini` or `openai_transcriptions`. Hyphens
+    /// are as good.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         let word = word.replace('-', "_");
@@ -188,6 +195,8 @@ pub struct Capabilities {
     pub images: bool,
     /// Recordings.
     pub audio: bool,
+    /// Of speech that it writes down, when each word is said.
+    pub word_times: bool,
     /// `temperature`.
     pub temperature: bool,
     /// `top_p`.
@@ -233,7 +242,8 @@ impl Capabilities {
             json_object: !anthropic,
             json_schema: true,
             images: vendor,
-            audio: vendor && gemini,
+            audio: (vendor && gemini) || protocol == Protocol::OpenAiTranscriptions,
+            word_times: protocol == Protocol::OpenAiTranscriptions,
             temperature: sampling,
             top_p: sampling,
             top_k: gemini || (anthropic && sampling),

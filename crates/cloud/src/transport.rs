@@ -10,10 +10,11 @@
 //! [`ErrorKind::Cut`], may have been billed, and trying again is the caller's, who reserves money for it.
 
 use crate::codec::failure::{self, RetryHeaders};
-use crate::codec::{self, Decoder};
+use crate::codec::transcription::{self, Sound, Transcriber};
+use crate::codec::{self, Decoder, Wire};
 use crate::names::{LookUp, Names, NoAddress};
 use crate::warm::{self, Purpose, Warm};
-use crate::{Error, ErrorKind, Event, Key, Request, Result, SseReader, Target};
+use crate::{Error, ErrorKind, Event, Key, Request, Result, SseEvent, SseReader, Target};
 use secrecy::ExposeSecret as _;
 use std::collections::VecDeque;
 use std::io::Read as _;
@@ -113,10 +114,44 @@ enum Said {
     Cancelled,
 }
 
+/// What makes events of an answer, whole or in pieces.
+pub trait Reads {
+    /// What it makes.
+    type Event;
+    /// Takes an event of a stream.
+    fn event(&mut self, event: &SseEvent, out: &mut Vec<Self::Event>) -> Result<()>;
+    /// Takes an answer that is not a stream.
+    fn whole(&mut self, body: &[u8], out: &mut Vec<Self::Event>) -> Result<()>;
+    /// The body of a stream has ended.
+    fn end(&mut self, out: &mut Vec<Self::Event>) -> Result<()>;
+    /// Whether the answer is whole.
+    fn has_ended(&self) -> bool;
+}
+
+impl Reads for Decoder {
+    type Event = Event;
+
+    fn event(&mut self, event: &SseEvent, out: &mut Vec<Event>) -> Result<()> {
+        Decoder::event(self, event, out)
+    }
+
+    fn whole(&mut self, body: &[u8], out: &mut Vec<Event>) -> Result<()> {
+        Decoder::whole(self, body, out)
+    }
+
+    fn end(&mut self, out: &mut Vec<Event>) -> Result<()> {
+        Decoder::end(self, out)
+    }
+
+    fn has_ended(&self) -> bool {
+        Decoder::has_ended(self)
+    }
+}
+
 /// A call in flight; an iterator over its events. After an error, or after [`Event::Done`] and the counts that may follow it,
 /// there are no more.
 #[derive(Debug)]
-pub struct Call {
+pub struct Call<D: Reads = Decoder> {
     agent: Held,
     purpose: Purpose,
     warm: Warm,
@@ -125,7 +160,7 @@ pub struct Call {
     inbox: Receiver<(Instant, Said)>,
     cancel: Sender<(Instant, Said)>,
     key: Option<Key>,
-    decoder: Decoder,
+    decoder: D,
     reader: SseReader,
     streamed: bool,
     status: Option<(u16, RetryHeaders)>,
@@ -136,7 +171,7 @@ pub struct Call {
     asked: Instant,
     progress: Instant,
     first: bool,
-    ready: VecDeque<Event>,
+    ready: VecDeque<D::Event>,
     finished: bool,
     /// The error that comes after the events that are ready.
     failed: Option<Error>,
@@ -169,6 +204,26 @@ impl Transport {
     /// later is an item of the call.
     pub fn call(&self, target: &Target, key: Option<&Key>, request: &Request) -> Result<Call> {
         let wire = codec::encode(target, request)?;
+        self.send(target, key, wire, request.stream, Decoder::new(target, request))
+    }
+
+    /// Sends sound once, to be written down: the call gives one [`transcription::Transcription`].
+    ///
+    /// # Errors
+    /// As [`transcription::encode`], and otherwise as [`Transport::call`].
+    pub fn transcribe(&self, target: &Target, key: Option<&Key>, sound: &Sound) -> Result<Call<Transcriber>> {
+        let wire = transcription::encode(target, sound)?;
+        self.send(target, key, wire, false, Transcriber::default())
+    }
+
+    fn send<D: Reads>(
+        &self,
+        target: &Target,
+        key: Option<&Key>,
+        wire: Wire,
+        streamed: bool,
+        decoder: D,
+    ) -> Result<Call<D>> {
         let purpose = Purpose::new(target, self.deadlines, self.authorities.as_ref(), &self.look_up);
         let agent = match self.warm.take(&purpose) {
             Some(agent) => agent,
@@ -176,7 +231,7 @@ impl Transport {
         };
         let mut post = agent
             .post(target.base.join(&wire.path))
-            .header("content-type", "application/json");
+            .header("content-type", &wire.content_type);
         for (name, value) in &wire.headers {
             post = post.header(*name, *value);
         }
@@ -220,9 +275,9 @@ impl Transport {
             inbox,
             cancel,
             key: key.cloned(),
-            decoder: Decoder::new(target, request),
+            decoder,
             reader: SseReader::new(self.limits.line_bytes, self.limits.body_bytes),
-            streamed: request.stream,
+            streamed,
             status: None,
             body: Vec::new(),
             received_bytes: 0,
@@ -370,7 +425,7 @@ fn network(error: &ureq::Error, stage: Stage) -> Error {
     Error::new(kind, format!("the call failed on the way: {error}")).with_bill(sent)
 }
 
-impl Call {
+impl<D: Reads> Call<D> {
     /// What stops this call from another thread.
     #[must_use]
     pub fn canceller(&self) -> Cancel {
@@ -477,8 +532,8 @@ impl Call {
     }
 }
 
-impl Iterator for Call {
-    type Item = Result<Event>;
+impl<D: Reads> Iterator for Call<D> {
+    type Item = Result<D::Event>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -516,7 +571,7 @@ impl Iterator for Call {
     }
 }
 
-impl Call {
+impl<D: Reads> Call<D> {
     /// Waits shortly for the end of a body of which nothing more is needed; whether it came.
     fn lingers(&self) -> bool {
         let until = Instant::now() + LINGER;
@@ -531,7 +586,7 @@ impl Call {
     }
 }
 
-impl Drop for Call {
+impl<D: Reads> Drop for Call<D> {
     fn drop(&mut self) {
         // Taken first, so that whoever cancels what is over changes nothing.
         let ended = self.whole || (self.decoder.has_ended() && self.failed.is_none());

@@ -63,6 +63,19 @@ pub(crate) fn judge(allowed: &Allowed, usage: &Usage, claimed: Pico) -> Verdict 
     }
 }
 
+/// Milliseconds that a target may bill for however short a sound.
+const LEAST_MS: u64 = 60_000;
+
+/// Judges the claim of a target that it was given `billed_ms` of sound, of which `sent_ms` were sent, and wants `claimed` for it.
+pub(crate) fn judge_sound(reserved: Pico, sent_ms: u64, billed_ms: u64, claimed: Pico) -> Verdict {
+    let plausible = billed_ms <= sent_ms.saturating_mul(2).max(LEAST_MS) && claimed <= reserved.times(TIMES);
+    match (claimed <= reserved, plausible) {
+        (true, _) => Verdict::Within,
+        (_, true) => Verdict::Above,
+        _ => Verdict::Impossible,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,6 +127,27 @@ mod tests {
         for (allowed, usage, claimed, want) in cases {
             assert_eq!(judge(&allowed, &usage, Pico(claimed)), want, "{usage:?} {claimed}");
         }
+    }
+
+    #[test]
+    fn claim_of_sound_is_believed_as_far_as_it_can_be_true() {
+        use Verdict::*;
+        let cases = [
+            (3_000, 3, Within),
+            (10_000, 10, Above),
+            (30_000, 30, Above),
+            (31_000, 31, Impossible),
+            (u64::MAX, u64::MAX, Impossible),
+        ];
+        for (billed_ms, claimed, want) in cases {
+            assert_eq!(
+                judge_sound(Pico(3), 3_000, billed_ms, Pico(claimed)),
+                want,
+                "{billed_ms}"
+            );
+        }
+        assert_eq!(judge_sound(Pico(100), 100_000, 200_001, Pico(201)), Impossible);
+        assert_eq!(judge_sound(Pico::ZERO, 3_000, 10_000, Pico::ZERO), Within);
     }
 
     #[test]

@@ -11,11 +11,12 @@
 //!
 //! - [`Router`]: what lasts longer than a request: the policy, its targets with their keys and breakers, budget, record.
 //! - [`Running`]: one request. It is driven by whoever reads its events, on their thread; it can be stopped from any.
+//! - [`Recording`]: a transcript of this machine of which targets hear the doubtful pieces again ([`Router::hear_again`]).
 //! - `outgoing`: a request of ours as `cloud` has it. [`outgoing::Sealed`] is what has passed consent and redaction, and the
 //!   only thing that is sent.
 //! - [`setup`]: from policy file, names of targets and the environment to a policy.
 //!
-//! It depends on `protocol` and `engine` for what is computed here, on `cloud` for what is sent, and on `hybrid` for every
+//! It depends on `protocol`, `engine` and `speech` for what is computed here, on `cloud` for what is sent, and on `hybrid` for every
 //! decision. It decides nothing itself, and has no asynchronous code; it prints nothing and asks nobody but by
 //! [`Event::Consent`]. What has no policy does not need it: then nothing here runs, and nothing is slower.
 #![forbid(unsafe_code)]
@@ -25,6 +26,7 @@ mod asked;
 mod bill;
 mod error;
 mod form;
+mod hearing;
 mod keys;
 mod local;
 mod log;
@@ -39,6 +41,7 @@ pub use answered::{Answered, Standing, dollars, word};
 pub use cactus_cloud as cloud;
 pub use cactus_hybrid as hybrid;
 pub use error::{Error, ErrorKind, Result};
+pub use hearing::{Permission, Recording, Reheard, Revision, Stop};
 pub use keys::Keys;
 pub use log::Log;
 pub use router::{Ask, Kept, Local, Router, default_folder};

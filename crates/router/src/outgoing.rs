@@ -1,8 +1,9 @@
 //! A request of ours as `cloud` has it, and what makes it fit to leave.
 //!
 //! [`of_chat`] translates. [`seal`] is the one way out: every content of the request passes the gate (consent by class, then
-//! redaction), and only what it gives back is sent.
+//! redaction), and only what it gives back is sent. [`seal_sound`] is the same for a piece of a recording.
 
+use cactus_cloud::codec::transcription::Sound;
 use cactus_cloud::{
     Content, Effort, Format, Message, Part, Place, Request, Role, Sampling, Tool, ToolCall, ToolChoice, ToolResult,
 };
@@ -33,6 +34,64 @@ impl Sealed {
         request.max_output_tokens = request.max_output_tokens.min(most_tokens);
         Sealed { request }
     }
+}
+
+/// A piece of a recording that may leave. Only [`seal_sound`] makes one.
+#[derive(Debug)]
+pub struct SealedSound {
+    sound: Sound,
+}
+
+impl SealedSound {
+    /// What leaves.
+    #[must_use]
+    pub fn sound(&self) -> &Sound {
+        &self.sound
+    }
+}
+
+/// Text that goes with a piece of a recording, where text may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hints<'a>(pub Option<&'a str>);
+
+impl Hints<'_> {
+    /// Whether the rules would let a text leave; what was heard says what the sound holds.
+    ///
+    /// # Errors
+    /// [`Refused`] for what they block.
+    pub fn check(text: &str, rules: &redact::Rules) -> Result<(), Refused> {
+        let part = redact::Part {
+            class: Class::Text,
+            content: redact::Content::Text(text.to_owned()),
+        };
+        let gate = Gate::for_classes(&[Class::Text]);
+        gate.pass(vec![part], &mut Redactor::new(rules.clone())).map(drop)
+    }
+}
+
+/// Makes a piece of a recording, to whose class somebody has consented, fit to leave. Sound leaves as it is; hints are redacted.
+///
+/// # Errors
+/// [`Refused`]: then nothing leaves.
+pub fn seal_sound(mut sound: Sound, hints: &Hints<'_>, redactor: &mut Redactor) -> Result<SealedSound, Refused> {
+    let mut parts = vec![redact::Part {
+        class: Class::Audio,
+        content: redact::Content::Bytes(Vec::new()),
+    }];
+    parts.extend(hints.0.map(|text| redact::Part {
+        class: Class::Text,
+        content: redact::Content::Text(text.to_owned()),
+    }));
+    let gate = match hints.0 {
+        Some(_) => Gate::for_classes(&[Class::Audio, Class::Text]),
+        None => Gate::for_classes(&[Class::Audio]),
+    };
+    let passed = gate.pass(parts, redactor)?;
+    sound.prompt = passed.into_parts().into_iter().find_map(|part| match part {
+        redact::Content::Text(text) => Some(text),
+        _ => None,
+    });
+    Ok(SealedSound { sound })
 }
 
 /// A conversation as a target is asked, as far as it can be.

@@ -21,7 +21,7 @@ pub(crate) enum Heard {
     /// The answer is whole.
     End {
         reason: Reason,
-        usage: Usage,
+        usage: Box<Usage>,
         /// What is wrong with its form, where something is.
         fault: Option<String>,
         /// What the target was not told, and what of its form nobody has checked.
@@ -198,7 +198,7 @@ fn listen(
     }
     Ok(Heard::End {
         reason,
-        usage,
+        usage: Box::new(usage),
         fault,
         notes,
     })

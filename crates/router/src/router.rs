@@ -7,7 +7,7 @@ use crate::log::Log;
 use crate::outgoing;
 use crate::running::Running;
 use crate::setup::Configured;
-use cactus_cloud::{Base, Breaker, Deadlines, LookUp, Protocol, Target, Transport, Usage};
+use cactus_cloud::{Base, Breaker, Deadlines, LookUp, MinutePrice, Money, Protocol, Target, Transport, Usage};
 use cactus_engine::{GenerateOptions, Scheduler};
 use cactus_hybrid::budget::{Folder, History, Journal, Spent};
 use cactus_hybrid::money::Pico;
@@ -424,6 +424,13 @@ impl Remote {
         }
     }
 
+    /// What so many milliseconds of sound cost. A target that nobody has priced is never asked: what it would cost is more than any
+    /// budget has.
+    pub(crate) fn sound_cost(&self, milliseconds: u64) -> Pico {
+        let minute = self.target.minute.as_ref();
+        minute.map_or(Pico::MAX, |minute| Pico(minute.cost(milliseconds).pico()))
+    }
+
     /// What a try costs by the target's own count, where it has counted.
     pub(crate) fn cost(&self, usage: &Usage) -> Option<Pico> {
         match &self.target.price {
@@ -449,6 +456,7 @@ pub(crate) fn target(name: &str, asked: &policy::Target) -> Result<Target> {
         policy::Protocol::OpenaiChat => Protocol::OpenAiChat,
         policy::Protocol::OpenaiResponses => Protocol::OpenAiResponses,
         policy::Protocol::Gemini => Protocol::Gemini,
+        policy::Protocol::OpenaiTranscriptions => Protocol::OpenAiTranscriptions,
     };
     // The policy has been checked: what is plain there may be.
     let base = Base::parse(&asked.base_url, true).map_err(|e| Error::Target(format!("the target `{name}`: {e}")))?;
@@ -457,6 +465,12 @@ pub(crate) fn target(name: &str, asked: &policy::Target) -> Result<Target> {
     target.capabilities.audio = asked.audio;
     target.capabilities.tools = asked.tools;
     target.capabilities.max_output_tokens = Some(asked.max_output_tokens);
+    target.capabilities.word_times = asked.word_times;
+    target.minute = asked.minute.map(|amount| MinutePrice {
+        source: "the policy".to_owned(),
+        date: asked.priced_on.clone().unwrap_or_default(),
+        amount: Money::from_pico(amount.0),
+    });
     Ok(target)
 }
 

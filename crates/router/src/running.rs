@@ -566,6 +566,7 @@ impl Running {
             claim: self.tries.claim,
             facts,
             terms: std::mem::take(&mut self.ask.terms),
+            sound: None,
             redactions: replaced.iter().map(|(kind, n)| (kind.name().to_owned(), *n)).collect(),
         };
         let record = Record::new(&self.ask.request, self.machine.judged(), outcome, circumstances);

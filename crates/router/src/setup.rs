@@ -29,6 +29,8 @@ pub struct Setup<'a> {
     /// Keys of targets by their names. A key that is given comes before what the policy says of keys. It is bound to the host of its
     /// target, written down nowhere, and overwritten in memory with the last router that has it.
     pub keys: BTreeMap<String, SecretString>,
+    /// Whether `target` is to write down speech, where it is an address.
+    pub hears: bool,
     /// Whether to hand off at all.
     pub handoff: Option<Handoff>,
     /// The most that a session may cost, in dollars as text.
@@ -172,7 +174,7 @@ impl Setup<'_> {
         )))
     }
 
-    /// A target at an address: `BASE#MODEL`, spoken to as OpenAI's chat completions.
+    /// A target at an address: `BASE#MODEL`, spoken to as OpenAI's chat completions, or its transcriptions.
     fn address(&self, given: &str, policy: &mut Policy) -> Result<String> {
         let Some((base, model)) = given.split_once('#').filter(|(_, model)| !model.is_empty()) else {
             let message = format!(
@@ -188,7 +190,10 @@ impl Setup<'_> {
             return Err(Error::Target(message));
         }
         let target = policy::Target {
-            protocol: policy::Protocol::OpenaiChat,
+            protocol: match self.hears {
+                true => policy::Protocol::OpenaiTranscriptions,
+                false => policy::Protocol::OpenaiChat,
+            },
             base_url: base.to_owned(),
             model: model.to_owned(),
             key: KeySource::None,
@@ -196,9 +201,11 @@ impl Setup<'_> {
             priced_on: None,
             max_output_tokens: MOST_TOKENS,
             images: false,
-            audio: false,
-            tools: true,
+            audio: self.hears,
+            word_times: self.hears,
+            tools: !self.hears,
             accuracy: BTreeMap::new(),
+            minute: self.hears.then_some(Pico::ZERO),
         };
         // A name that means somebody else already would stand for the wrong one in the record.
         let taken = matches!(model, "local" | "auto") || policy.targets.contains_key(model);
@@ -241,6 +248,7 @@ fn add(target: cactus_cloud::Target, configured: &mut Configured) -> String {
             Protocol::OpenAiChat => policy::Protocol::OpenaiChat,
             Protocol::OpenAiResponses => policy::Protocol::OpenaiResponses,
             Protocol::Gemini => policy::Protocol::Gemini,
+            Protocol::OpenAiTranscriptions => policy::Protocol::OpenaiTranscriptions,
         },
         base_url: target.base.to_string(),
         model: target.model.clone(),
@@ -249,7 +257,10 @@ fn add(target: cactus_cloud::Target, configured: &mut Configured) -> String {
             input: dearest(|rates| rates.input),
             output: dearest(|rates| rates.output),
         },
-        priced_on: target.price.as_ref().map(|price| price.date.clone()),
+        priced_on: match (&target.price, &target.minute) {
+            (Some(price), _) => Some(price.date.clone()),
+            (None, minute) => minute.as_ref().map(|minute| minute.date.clone()),
+        },
         max_output_tokens: target
             .capabilities
             .max_output_tokens
@@ -257,6 +268,8 @@ fn add(target: cactus_cloud::Target, configured: &mut Configured) -> String {
             .min(MOST_TOKENS),
         images: target.capabilities.images,
         audio: target.capabilities.audio,
+        word_times: target.capabilities.word_times,
+        minute: target.minute.as_ref().map(|minute| Pico(minute.amount.pico())),
         tools: target.capabilities.tools,
         accuracy: BTreeMap::new(),
     };

@@ -208,7 +208,7 @@ impl Tries {
                 fault,
                 notes: of_target,
             } => {
-                self.usage = usage;
+                self.usage = *usage;
                 let cut = reason == Reason::Length && structured;
                 let target = self.current.as_ref().map_or("", |current| current.target.as_str());
                 notes.extend(of_target.iter().map(|what| format!("the target `{target}`: {what}")));

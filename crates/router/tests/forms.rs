@@ -69,7 +69,7 @@ fn ask(format: Option<Value>, parameters: Option<Value>) -> Ask {
 fn run(router: &Arc<Router>, ask: Ask) -> Answered {
     for event in router.start(ask).unwrap() {
         match event {
-            Event::Replaced => panic!("something was shown of an answer that is not valid"),
+            Event::Replaced(_) => panic!("something was shown of an answer that is not valid"),
             Event::End(answered) => return *answered,
             _ => {}
         }

@@ -9,7 +9,10 @@ use crate::protocol::{ApiError, Kind};
 use bytes::Bytes;
 use cactus_audio::decode::{Limits, Mono, Reader};
 use cactus_engine::CancelToken;
+use cactus_router::hybrid::redact::Class;
+use cactus_router::{Answered, Permission, Question, Recording, Revision, Router, Stop};
 use cactus_speech::{Segment, SpanOptions, TranscribeOptions, Transcriber, Transcript, Vad};
+use std::sync::Arc;
 use tokio::sync::OwnedMutexGuard;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -22,15 +25,38 @@ pub(crate) struct Order {
     pub(crate) speech: Option<(Lease<Detector>, SpanOptions)>,
     /// Longest recording.
     pub(crate) limits: Limits,
+    /// Who hears again what is doubtful, where the policy is asked.
+    pub(crate) again: Option<Again>,
+}
+
+/// Whom the policy lets hear again what is doubtful, and on whose word.
+pub(crate) struct Again {
+    pub(crate) router: Arc<Router>,
+    /// Text that shows how names are spelled.
+    pub(crate) hints: String,
+    pub(crate) session: String,
+    pub(crate) user: String,
+    /// What a person has said may leave, and to which targets; where none is named, to the first that is asked about.
+    pub(crate) consent: Vec<Class>,
+    pub(crate) consent_to: Vec<String>,
+}
+
+/// What became of a transcript that was heard again.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    pub(crate) answered: Answered,
+    pub(crate) revisions: Vec<Revision>,
+    /// What a person would have had to say yes to.
+    pub(crate) question: Option<Question>,
 }
 
 /// What comes of a recording.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// These segments are known; there may be none in a window.
+    /// These segments are known; there may be none in a window. What is heard again is known when all is.
     Segments(Vec<Segment>),
     /// All of it.
-    Done(Transcript),
+    Done(Transcript, Option<Box<Heard>>),
 }
 
 /// A recording that is listened to.
@@ -38,11 +64,13 @@ pub(crate) enum Event {
 pub(crate) struct Hearing {
     receiver: UnboundedReceiver<Result<Event, ApiError>>,
     cancel: CancelToken,
+    stop: Stop,
 }
 
 impl Drop for Hearing {
     fn drop(&mut self) {
         self.cancel.cancel();
+        self.stop.stop();
     }
 }
 
@@ -61,22 +89,26 @@ impl Hearing {
             order.options.language = order.options.language.filter(|code| code != "en");
         }
         transcriber.check(&order.options).map_err(|e| refused(&e))?;
+        // Without times of words nobody can tell what another has heard differently.
+        order.again = order.again.filter(|_| transcriber.has_words());
         let vad = match &order.speech {
             Some((lease, _)) => Some(lease.model().turn().await),
             None => None,
         };
         let cancel = CancelToken::new();
+        let stop = Stop::default();
         let (sender, receiver) = unbounded_channel();
         let hearing = Hearing {
             receiver,
             cancel: cancel.clone(),
+            stop: stop.clone(),
         };
         tokio::task::spawn_blocking(move || {
             // Held until all is done.
             let _lease = lease;
-            let ended = listen(transcriber, vad, order, &cancel, &sender);
+            let ended = listen(transcriber, vad, order, &cancel, &stop, &sender);
             // Nobody may listen any more.
-            let _ = sender.send(ended.map(Event::Done));
+            let _ = sender.send(ended.map(|(transcript, heard)| Event::Done(transcript, heard)));
         });
         Ok(hearing)
     }
@@ -115,13 +147,18 @@ fn refused(error: &cactus_speech::Error) -> ApiError {
 fn listen(
     mut transcriber: OwnedMutexGuard<Transcriber>,
     vad: Option<OwnedMutexGuard<Vad>>,
-    order: Order,
+    mut order: Order,
     cancel: &CancelToken,
+    stop: &Stop,
     sender: &UnboundedSender<Result<Event, ApiError>>,
-) -> Result<Transcript, ApiError> {
-    let samples = samples(order.file, order.limits, transcriber.sample_rate_hz(), cancel)?;
+) -> Result<(Transcript, Option<Box<Heard>>), ApiError> {
+    let rate_hz = transcriber.sample_rate_hz();
+    let (words, again) = (order.options.words, order.again.take());
+    order.options.words |= again.is_some();
+    let samples = samples(order.file, order.limits, rate_hz, cancel)?;
     let mut each = |progress: cactus_speech::Progress<'_>| {
-        if sender.send(Ok(Event::Segments(progress.segments.to_vec()))).is_err() {
+        // What may still change is not told.
+        if again.is_none() && sender.send(Ok(Event::Segments(progress.segments.to_vec()))).is_err() {
             cancel.cancel();
         }
     };
@@ -132,7 +169,67 @@ fn listen(
         }),
         _ => transcriber.transcribe(&samples, &order.options, cancel, &mut each),
     };
-    heard.map_err(|e| refused(&e))
+    let transcript = heard.map_err(|e| refused(&e))?;
+    // Others may use the model while a target is asked.
+    drop(transcriber);
+    let Some(again) = again else {
+        return Ok((transcript, None));
+    };
+    let (mut transcript, heard) = again.hear(&samples, rate_hz, transcript, stop);
+    if !words {
+        transcript.segments.iter_mut().for_each(|segment| segment.words.clear());
+    }
+    // Nobody may listen any more.
+    let _ = sender.send(Ok(Event::Segments(transcript.segments.clone())));
+    Ok((transcript, heard))
+}
+
+impl Again {
+    fn hear(
+        &self,
+        samples: &[f32],
+        rate_hz: u32,
+        transcript: Transcript,
+        stop: &Stop,
+    ) -> (Transcript, Option<Box<Heard>>) {
+        let recording = Recording {
+            samples,
+            rate_hz,
+            transcript: &transcript,
+            hints: &self.hints,
+            target: None,
+            session: &self.session,
+            user: &self.user,
+        };
+        let (mut asked, mut refused) = (false, None);
+        let mut person = |question: &Question| {
+            // A yes to one target is none to the next.
+            let first = !std::mem::replace(&mut asked, true);
+            let meant = match self.consent_to.as_slice() {
+                [] => first,
+                named => named.contains(&question.target),
+            };
+            match meant && question.classes.iter().all(|class| self.consent.contains(class)) {
+                true => Permission::Yes,
+                false => {
+                    refused = Some(question.clone());
+                    Permission::Nobody
+                }
+            }
+        };
+        match self.router.hear_again(&recording, &mut person, stop) {
+            Ok(reheard) => {
+                let heard = Heard {
+                    answered: reheard.answered,
+                    revisions: reheard.revisions,
+                    question: refused,
+                };
+                (reheard.transcript, Some(Box::new(heard)))
+            }
+            // No target was named, so none can be unknown.
+            Err(_) => (transcript, None),
+        }
+    }
 }
 
 /// A whole file as the model takes it. One that ends before the length that it states is an error: a part of it got lost.

@@ -10,7 +10,7 @@ use cactus_text::Tokenizer;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const NAME: &str = "alignment";
+pub(crate) const NAME: &str = "alignment";
 
 /// A loaded component `alignment`.
 #[derive(Debug)]

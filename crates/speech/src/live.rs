@@ -9,7 +9,7 @@
 
 use crate::phrases::{Change, Limits, Phrases};
 use crate::prompt::Prompts;
-use crate::prompted::{Window, continued, repeats};
+use crate::prompted::{Window, confidence, continued, repeats};
 use crate::rules::Rules;
 use crate::words::{self, is_spaced};
 use crate::{Error, Result, Segment, TranscribeOptions, Transcriber, Vad};
@@ -476,6 +476,10 @@ impl Stream {
             },
             text: transcriber.tokenizer.decode(&tokens, true),
             mean_logprob: (known + new) / (tokens.len() + 1) as f64,
+            confidence: confidence(
+                phrase.logprobs.iter().chain(&written.logprobs).copied(),
+                written.compression,
+            ),
             no_speech: written.no_speech,
             temperature: written.temperature,
             compression: written.compression,

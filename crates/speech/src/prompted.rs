@@ -312,6 +312,19 @@ pub(crate) fn continued(
     Ok(text)
 }
 
+/// How sure a text of tokens with these log-probabilities is ([`crate::Segment::confidence`]).
+pub(crate) fn confidence(logprobs: impl Iterator<Item = f64>, compression: f64) -> f64 {
+    let (mut sum, mut count) = (0.0, 0_u32);
+    for logprob in logprobs {
+        sum += logprob;
+        count += 1;
+    }
+    match count == 0 || compression > MOST_COMPRESSION {
+        true => 0.0,
+        false => libm::exp(sum / f64::from(count)),
+    }
+}
+
 /// Whether a text repeats itself.
 pub(crate) fn repeats(text: &str) -> bool {
     compression(text) > MOST_COMPRESSION
@@ -367,6 +380,14 @@ mod tests {
         assert_eq!(compression(""), 1.0);
         assert!(compression("And so my fellow Americans, ask not what your country can do for you.") < 1.5);
         assert!(compression(&"Thank you. ".repeat(20)) > MOST_COMPRESSION);
+    }
+
+    #[test]
+    fn confidence_is_the_geometric_mean_of_what_does_not_repeat_itself() {
+        let of = |chances: &[f64], compression| confidence(chances.iter().map(|p| p.ln()), compression);
+        assert!((of(&[0.9, 0.4], 1.2) - 0.6).abs() < 1e-12);
+        assert_eq!(of(&[0.9, 0.4], 2.5), 0.0);
+        assert_eq!(of(&[], 1.0), 0.0);
     }
 
     #[test]

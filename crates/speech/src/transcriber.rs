@@ -1,11 +1,11 @@
 //! A bundle that hears, and whole recordings.
 
-use crate::alignment::{Alignment, Reading};
+use crate::alignment::{self, Alignment, Reading};
 use crate::cut::{Piece, cut};
 use crate::features::{frontend, unknown};
 use crate::hypotheses::Hypotheses;
 use crate::prompt::Prompts;
-use crate::prompted::{DRAWS, Window, Written};
+use crate::prompted::{DRAWS, Window, Written, confidence};
 use crate::rules::{Chances, Rules};
 use crate::words;
 use crate::{Error, Result, Segment, Transcript};
@@ -174,6 +174,13 @@ impl Transcriber {
             _ => None,
         };
         known.into_iter().flatten().map(String::as_str)
+    }
+
+    /// Whether it can say when a word is said ([`TranscribeOptions::words`]): its bundle has what is needed for it.
+    #[must_use]
+    pub fn has_words(&self) -> bool {
+        let mut components = self.bundle.manifest().components.iter();
+        components.any(|component| component.name == alignment::NAME)
     }
 
     /// Whether this model has these options.
@@ -402,8 +409,8 @@ impl Transcriber {
     }
 
     fn segment(&self, piece: &Piece, begin_s: f64, written: &Written, rules: &Rules) -> Segment {
-        let tokens = written.tokens[piece.tokens.clone()].iter();
-        let tokens: Vec<u32> = tokens.copied().filter(|&t| !rules.is_stamp(t)).collect();
+        let own = piece.tokens.clone().filter(|&i| !rules.is_stamp(written.tokens[i]));
+        let tokens: Vec<u32> = own.clone().map(|i| written.tokens[i]).collect();
         Segment {
             id: 0,
             start_s: begin_s + piece.start_s,
@@ -411,6 +418,7 @@ impl Transcriber {
             text: self.tokenizer.decode(&tokens, true),
             tokens,
             mean_logprob: written.mean_logprob,
+            confidence: confidence(own.map(|i| written.logprobs[i]), written.compression),
             no_speech: written.no_speech,
             temperature: written.temperature,
             compression: written.compression,

@@ -48,6 +48,10 @@ pub struct Segment {
     pub tokens: Vec<u32>,
     /// Mean natural logarithm of the probability of its window's tokens, the one that ends them included.
     pub mean_logprob: f64,
+    /// How sure the model was of it, from 0 to 1: the geometric mean of the probabilities of its own tokens, as they were written, which is
+    /// *e* to the power of their mean natural logarithm. 0 where the text of its window repeats itself. It is no calibrated
+    /// probability of being right; it puts segments in order.
+    pub confidence: f64,
     /// Probability that nobody speaks in its window.
     pub no_speech: f64,
     /// Temperature at which its window was written.

@@ -118,17 +118,17 @@ fn read_request(stream: &mut TcpStream) -> String {
     loop {
         let count = stream.read(&mut buffer).unwrap_or(0);
         bytes.extend_from_slice(&buffer[..count]);
-        let text = String::from_utf8_lossy(&bytes);
-        let whole = text.split_once("\r\n\r\n").is_some_and(|(head, body)| {
-            let head = head.to_ascii_lowercase();
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
+        let whole = end.is_some_and(|end| {
+            let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
             let length = head
                 .split("content-length: ")
                 .nth(1)
                 .and_then(|rest| rest.split("\r\n").next());
-            length.is_none_or(|n| body.len() >= n.parse().expect("a length is a number"))
+            length.is_none_or(|n| bytes.len() - end - 4 >= n.parse().expect("a length is a number"))
         });
         if count == 0 || whole {
-            return text.into_owned();
+            return String::from_utf8_lossy(&bytes).into_owned();
         }
     }
 }

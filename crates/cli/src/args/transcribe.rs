@@ -1,6 +1,8 @@
 //! Options of `cactus transcribe`.
 
-use super::SourceArgs;
+use super::route::When;
+use super::{SourceArgs, WrongArgument};
+use cactus_router::hybrid::redact::Class;
 use cactus_speech::TranscribeOptions;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -87,4 +89,49 @@ pub(crate) struct TranscribeArgs {
     /// With `--vad`: speech begins at this probability. Lower it where speech is missed
     #[arg(long, value_name = "PROBABILITY", default_value_t = 0.5, requires = "vad")]
     pub(crate) vad_threshold: f64,
+    #[command(flatten)]
+    pub(crate) again: AgainArgs,
+}
+
+/// Who else may hear it.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Handing off")]
+pub(crate) struct AgainArgs {
+    /// Who may hear again what the model here is not sure of: a name of the policy file or of the table of targets, or an address with a
+    /// model, such as `http://127.0.0.1:8081/v1#whisper-base`. Without this and `--policy` nothing leaves this machine
+    #[arg(long, value_name = "TARGET")]
+    pub(crate) cloud: Option<String>,
+    /// Hand off the segments that the model here is not sure of, nothing, or all [default: as the policy says, or auto]
+    #[arg(long, value_enum, value_name = "WHEN")]
+    pub(crate) handoff: Option<When>,
+    /// The most that all recordings together may cost, in dollars
+    #[arg(long, value_name = "USD")]
+    pub(crate) budget: Option<String>,
+    /// File that says what may leave, to whom, and for how much
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy: Option<PathBuf>,
+    /// Kinds of content that may leave without a question: audio, and text for `--prompt` and `--hotwords`
+    #[arg(long, value_name = "KINDS", value_delimiter = ',')]
+    pub(crate) consent: Vec<Class>,
+}
+
+impl AgainArgs {
+    /// Whether anything could leave.
+    ///
+    /// # Errors
+    /// Options that mean nothing without a target.
+    pub(crate) fn is_given(&self) -> Result<bool, WrongArgument> {
+        let others = [
+            ("handoff", self.handoff.is_some_and(|when| when != When::Never)),
+            ("budget", self.budget.is_some()),
+            ("consent", !self.consent.is_empty()),
+        ];
+        let given = self.cloud.is_some() || self.policy.is_some();
+        match others.iter().find(|(_, set)| *set && !given) {
+            None => Ok(given),
+            Some((option, _)) => Err(WrongArgument(format!(
+                "`--{option}` says how to hand off, and nobody else can be asked; add `--cloud TARGET` or `--policy FILE`, or leave it out"
+            ))),
+        }
+    }
 }

@@ -145,6 +145,14 @@ fn explain(number: usize) -> Result<()> {
     if let Some(wanted) = record.wanted {
         rows.push(("target wanted because", because(wanted).to_owned()));
     }
+    if let Some(sound) = &record.sound {
+        let sent = sound.sent_ms as f64 / 1000.0;
+        let what = format!(
+            "{} of {} segments were doubtful, {sent:.1} s were sent, {} changed",
+            sound.wanted, sound.segments, sound.revised
+        );
+        rows.push(("heard again", what));
+    }
     for offer in &record.offers {
         if let Some(passed) = offer.passed.filter(|_| record.target.as_ref() != Some(&offer.target)) {
             rows.push(("not answered by", format!("{}: {}", offer.target, because(passed))));

@@ -1,5 +1,6 @@
 //! The TOML form of a policy, checked: an error names the line, what was expected and what is there.
 
+use super::transcription::TranscriptionTable;
 use super::{
     Consent, Deadlines, Handoff, HoldBack, KeySource, Leave, Policy, Protocol, RESERVED_NAMES, Routing, TASKS, Target,
     ToolUse,
@@ -48,6 +49,8 @@ struct File {
     hold_back: HoldBackTable,
     #[serde(default)]
     routing: RoutingTable,
+    #[serde(default)]
+    transcription: TranscriptionTable,
 }
 
 #[derive(Deserialize)]
@@ -61,14 +64,15 @@ enum HandoffWord {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TargetTable {
-    protocol: Protocol,
+    protocol: Spanned<Protocol>,
     base_url: Spanned<String>,
     model: String,
     key: Option<Spanned<String>>,
     #[serde(default)]
     plain_http: bool,
-    input_usd_per_million: Usd,
-    output_usd_per_million: Usd,
+    input_usd_per_million: Option<Usd>,
+    output_usd_per_million: Option<Usd>,
+    usd_per_minute: Option<Usd>,
     priced_on: Option<Spanned<String>>,
     #[serde(default = "default_output")]
     max_output_tokens: Spanned<u32>,
@@ -76,6 +80,8 @@ struct TargetTable {
     images: bool,
     #[serde(default)]
     audio: bool,
+    #[serde(default = "yes")]
+    word_times: bool,
     #[serde(default = "yes")]
     tools: bool,
     #[serde(default)]
@@ -234,7 +240,7 @@ impl Usd {
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(try_from = "f64")]
-struct Share(f64);
+pub(super) struct Share(pub(super) f64);
 
 impl TryFrom<f64> for Share {
     type Error = String;
@@ -393,11 +399,39 @@ impl File {
                 ms: self.hold_back.ms.unwrap_or(hold_back.ms),
             },
             routing: self.routing.check()?,
+            transcription: self.transcription.rules(),
         })
     }
 }
 
 impl TargetTable {
+    /// Of tokens, and of a minute of sound: whichever it charges for has to be said, and nothing else.
+    fn prices(&self) -> Result<(Price, Option<Pico>), Wrong> {
+        let hears = *self.protocol.get_ref() == Protocol::OpenaiTranscriptions;
+        let wrong = |what: &str| Err((self.protocol.span(), what.to_owned()));
+        match (
+            self.input_usd_per_million,
+            self.output_usd_per_million,
+            self.usd_per_minute,
+        ) {
+            (None, None, Some(minute)) if hears => Ok((Price::default(), Some(minute.0))),
+            _ if hears => wrong(
+                "a target that writes down speech is paid by the minute: expected `usd_per_minute`, and no price for tokens",
+            ),
+            (Some(input), Some(output), None) => Ok((
+                Price {
+                    input: input.per_token(),
+                    output: output.per_token(),
+                },
+                None,
+            )),
+            (_, _, Some(_)) => wrong(
+                "`usd_per_minute` is a price of `protocol = \"openai_transcriptions\"`; found it with another one",
+            ),
+            _ => wrong("expected `input_usd_per_million` and `output_usd_per_million`; found a target without a price"),
+        }
+    }
+
     fn check(self) -> Result<Target, Wrong> {
         let url = self.base_url.get_ref();
         if let Err(expected) = check_url(url, self.plain_http) {
@@ -441,6 +475,9 @@ impl TargetTable {
                 format!("expected a kind of task (`{expected}`); found `{}`", task.get_ref()),
             ));
         }
+        let (price, minute) = self.prices()?;
+        let protocol = *self.protocol.get_ref();
+        let hears = protocol == Protocol::OpenaiTranscriptions;
         let max_output_tokens = *self.max_output_tokens.get_ref();
         if max_output_tokens == 0 {
             return Err((
@@ -449,19 +486,18 @@ impl TargetTable {
             ));
         }
         Ok(Target {
-            protocol: self.protocol,
+            protocol,
             base_url: self.base_url.into_inner(),
             model: self.model,
             key,
-            price: Price {
-                input: self.input_usd_per_million.per_token(),
-                output: self.output_usd_per_million.per_token(),
-            },
+            price,
+            minute,
             priced_on: self.priced_on.map(Spanned::into_inner),
             max_output_tokens,
             images: self.images,
-            audio: self.audio,
-            tools: self.tools,
+            audio: self.audio || hears,
+            word_times: self.word_times && hears,
+            tools: self.tools && !hears,
             accuracy: self
                 .accuracy
                 .into_iter()

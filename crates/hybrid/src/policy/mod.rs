@@ -5,7 +5,7 @@
 //! and option names of the public Cactus engine change ([`set_cactus_option`]). Without a file nothing leaves: there is
 //! no target, and nobody consented.
 //!
-//! It depends on `money`, `budget` and `redact` for their types. It reads no file, environment or key; it only says where a key
+//! It depends on `money`, `budget`, `redact` and `transcript` for their types. It reads no file, environment or key; it only says where a key
 //! is to be found.
 
 mod cactus;
@@ -13,6 +13,7 @@ mod consent;
 mod file;
 #[cfg(test)]
 mod tests;
+mod transcription;
 mod values;
 
 pub use cactus::{CACTUS_OPTIONS, CactusOption, UnknownOption, set_cactus_option};
@@ -21,8 +22,9 @@ pub use file::PolicyError;
 pub use values::ValueError;
 
 use crate::budget::Caps;
-use crate::money::Price;
+use crate::money::{Pico, Price};
 use crate::redact::Rules;
+use crate::transcript;
 use std::collections::BTreeMap;
 
 /// Whether requests may be handed off at all.
@@ -51,6 +53,9 @@ pub enum Protocol {
     OpenaiResponses,
     /// Google's generateContent.
     Gemini,
+    /// OpenAI's transcriptions, and what is compatible with them: speech to text, and nothing else.
+    #[serde(alias = "openai-transcriptions")]
+    OpenaiTranscriptions,
 }
 
 /// Names that no target can have: requests and answers call by them the model on this machine, and whoever the policy says.
@@ -84,8 +89,10 @@ pub struct Target {
     pub model: String,
     /// Where its key is.
     pub key: KeySource,
-    /// What a token costs.
+    /// What a token costs; nothing of a target that writes down speech.
     pub price: Price,
+    /// What a minute of sound costs; only of a target that writes down speech.
+    pub minute: Option<Pico>,
     /// The day (`2026-11-22`) on which somebody looked the price up.
     pub priced_on: Option<String>,
     /// The most that an answer may have, thoughts included.
@@ -94,6 +101,8 @@ pub struct Target {
     pub images: bool,
     /// Whether it hears.
     pub audio: bool,
+    /// Whether one that writes down speech says when each word is said.
+    pub word_times: bool,
     /// Whether it calls tools.
     pub tools: bool,
     /// How often its answers are right, by kind of task ([`TASKS`]); the key `default` is for the others.
@@ -214,6 +223,8 @@ pub struct Policy {
     pub hold_back: HoldBack,
     /// What makes a handoff worth it.
     pub routing: Routing,
+    /// What of a transcript is heard again elsewhere.
+    pub transcription: transcript::Rules,
 }
 
 impl Policy {
@@ -223,18 +234,32 @@ impl Policy {
         self.tools.get(name).copied().unwrap_or(self.tool_default)
     }
 
-    /// The targets that can take such a request, the preferred first.
+    /// The targets that can answer such a request, the preferred first.
     pub fn preferred(&self, images: bool, audio: bool, tools: bool) -> impl Iterator<Item = (&str, &Target)> {
-        let named = self.prefer.iter().filter_map(|name| self.targets.get_key_value(name));
         let able =
             move |target: &Target| (target.images || !images) && (target.audio || !audio) && (target.tools || !tools);
-        named
-            .map(|(name, target)| (name.as_str(), target))
-            .filter(move |(_, target)| able(target))
+        let answers = self.in_order().filter(|(_, target)| !target.hears());
+        answers.filter(move |(_, target)| able(target))
+    }
+
+    /// The targets that write down speech, the preferred first.
+    pub fn hearers(&self) -> impl Iterator<Item = (&str, &Target)> {
+        self.in_order().filter(|(_, target)| target.hears())
+    }
+
+    fn in_order(&self) -> impl Iterator<Item = (&str, &Target)> {
+        let named = self.prefer.iter().filter_map(|name| self.targets.get_key_value(name));
+        named.map(|(name, target)| (name.as_str(), target))
     }
 }
 
 impl Target {
+    /// Whether it writes down speech, and does nothing else.
+    #[must_use]
+    pub fn hears(&self) -> bool {
+        self.protocol == Protocol::OpenaiTranscriptions
+    }
+
     /// How often its answers to a kind of task are right; `None` where nobody has said or measured it.
     #[must_use]
     pub fn accuracy(&self, task: &str) -> Option<f64> {

@@ -18,7 +18,16 @@ fn example() -> &'static str {
 #[test]
 fn example_of_the_documentation_is_read() {
     let policy = Policy::from_toml(example()).unwrap();
-    assert_eq!(policy.prefer, ["lan", "haiku"]);
+    assert_eq!(policy.prefer, ["lan", "haiku", "ears"]);
+    let names = |targets: Vec<(&str, &Target)>| targets.iter().map(|(name, _)| (*name).to_owned()).collect::<Vec<_>>();
+    assert_eq!(names(policy.preferred(false, false, false).collect()), ["lan", "haiku"]);
+    assert_eq!(names(policy.hearers().collect()), ["ears"]);
+    let ears = &policy.targets["ears"];
+    assert_eq!(
+        (ears.minute, ears.word_times, ears.tools),
+        (Some(Pico::ZERO), true, false)
+    );
+    assert_eq!(policy.transcription, crate::transcript::Rules::default());
     let haiku = &policy.targets["haiku"];
     assert_eq!(
         haiku.price,
@@ -168,6 +177,36 @@ fn wrong_file_names_the_line_and_what_was_expected() {
             "without user or password",
         ),
         (target("base_url = \"example.com\""), 7, "expected an address such as"),
+        (
+            with_url("usd_per_minute = 1"),
+            3,
+            "is a price of `protocol = \"openai_transcriptions\"`",
+        ),
+        (
+            with_url("").replace("gemini", "openai_transcriptions"),
+            3,
+            "expected `usd_per_minute`, and no price for tokens",
+        ),
+        (
+            with_url("").replace("input_usd_per_million = 0", ""),
+            3,
+            "expected `input_usd_per_million` and",
+        ),
+        (
+            "version = 1\n[transcription]\nleast_logprob = 0.5".to_owned(),
+            3,
+            "0 or below; found 0.5",
+        ),
+        (
+            "version = 1\n[transcription]\nlongest_s = 0.5".to_owned(),
+            3,
+            "expected a number from 1 to 600; found 0.5",
+        ),
+        (
+            "version = 1\n[transcription]\npadding_s = -1".to_owned(),
+            3,
+            "expected a number from 0 to 5; found -1",
+        ),
         (with_url("key = \"sk-12345\""), 8, "expected where the key is"),
         (with_url("priced_on = \"yesterday\""), 8, "expected a day such as"),
         (with_url("max_output_tokens = 0"), 8, "expected at least 1 token"),
@@ -211,6 +250,18 @@ fn wrong_file_names_the_line_and_what_was_expected() {
         Policy::from_toml(&target(&format!("base_url = \"{fine}\""))).unwrap();
     }
     Policy::from_toml(&target("base_url = \"http://10.0.0.2\"\nplain_http = true")).unwrap();
+}
+
+#[test]
+fn rules_of_transcripts_are_read_in_their_units() {
+    let policy = Policy::from_toml(
+        "version = 1\n[transcription]\nleast_logprob = -1\nexpected_errors = 2\ndoubtful_word = 0.5\nkept_word = 1\n\
+         padding_s = 0.25\nlongest_s = 10\n",
+    );
+    let rules = policy.unwrap().transcription;
+    assert_eq!((rules.least_logprob, rules.expected_errors), (-1.0, 2.0));
+    assert_eq!((rules.doubtful, rules.kept), (0.5, 1.0));
+    assert_eq!((rules.margin_ms, rules.longest_ms), (250, 10_000));
 }
 
 #[test]

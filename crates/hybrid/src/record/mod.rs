@@ -85,6 +85,9 @@ pub struct Record {
     /// What a target has claimed beyond the most that was expected, where one has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claim>,
+    /// Of a recording, what a target was let hear again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sound: Option<Sound>,
     /// Whether something shown was taken back.
     pub replaced: bool,
     /// Milliseconds until something was shown.
@@ -106,6 +109,20 @@ pub struct Claim {
     pub amount: Pico,
     /// Whether it counts as spent. Where it cannot be true, what was reserved does.
     pub believed: bool,
+}
+
+/// What of a transcript was heard again. Nothing of its text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sound {
+    /// Its segments.
+    pub segments: u32,
+    /// Those that were to be heard again.
+    pub wanted: u32,
+    /// Those that were changed.
+    pub revised: u32,
+    /// Milliseconds of sound that were sent, each time they were.
+    pub sent_ms: u64,
 }
 
 /// One of several targets of a request.
@@ -157,6 +174,8 @@ pub struct Circumstances {
     pub calibration: Option<String>,
     /// What a target has claimed beyond the most that was expected.
     pub claim: Option<Claim>,
+    /// Of a recording, what a target was let hear again.
+    pub sound: Option<Sound>,
     /// How many texts of each kind were replaced on their way out.
     pub redactions: BTreeMap<String, u64>,
     /// What another policy has to know of the request.
@@ -218,6 +237,7 @@ impl Record {
             cost: outcome.cost,
             billed: outcome.billed,
             claim: circumstances.claim,
+            sound: circumstances.sound,
             replaced: outcome.replaced,
             first_ms: outcome.first_ms,
             total_ms: outcome.total_ms,

@@ -99,6 +99,11 @@ fn one(record: &Record, policy: &Policy, spent: &mut Spent) -> Replayed {
         None if matches!(record.wanted, Some(Reason::Invalid | Reason::LocalFailed)) => {
             Wish::HandOff(record.wanted.unwrap_or(Reason::Invalid))
         }
+        // What of a recording was doubtful is so again.
+        None if record.sound.is_some() => match record.wanted {
+            Some(wanted) => Wish::HandOff(wanted),
+            None => Wish::Keep(record.reason),
+        },
         None => {
             // There is no waiting for both where one is there.
             let hedge = policy.routing.hedge && !record.whole;

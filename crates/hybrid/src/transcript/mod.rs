@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! local model ─► Segment (id, revision 0, words with times and confidence) ─► shown
-//!                  │ doubt(): expected errors, doubtful numbers and names
-//!                  └─ span() of the recording ─► target ─► Heard ─► merge() ─► the same id, revision 1
+//!                  │ doubt(): unlikely text, expected errors, doubtful numbers and names
+//!                  └─ pieces() of the recording ─► target ─► Heard ─► merge() ─► the same id, revision 1
 //! ```
 //!
 //! A segment is what stands between two pauses, 2 to 10 seconds. Who shows a transcript replaces a segment by one of its id
@@ -17,8 +17,13 @@
 //! events can be played again.
 
 mod align;
+mod pieces;
+mod share;
 #[cfg(test)]
 mod tests;
+
+pub use pieces::{Piece, pieces};
+pub use share::share;
 
 use align::{Pair, align};
 
@@ -48,6 +53,8 @@ pub struct Segment {
     pub end_ms: u64,
     /// Whether somebody speaks in it, as far as the detector of speech says.
     pub speech: bool,
+    /// Mean natural logarithm of the probabilities of its tokens; `None` where nobody says.
+    pub logprob: Option<f64>,
     /// Its words, in order.
     pub words: Vec<Word>,
     /// It was changed after a reader may have gone on.
@@ -79,6 +86,8 @@ pub struct Heard {
 /// When a segment is doubtful, and what is kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
+    /// A segment whose mean log-probability is below this is doubtful: natural logarithms, of each token.
+    pub least_logprob: f64,
     /// More expected errors than this are too many.
     pub expected_errors: f64,
     /// A number or name below this is doubtful.
@@ -87,6 +96,8 @@ pub struct Rules {
     pub kept: f64,
     /// Of the recording, before and after a segment, that the target hears too.
     pub margin_ms: u64,
+    /// No piece is longer, margins included.
+    pub longest_ms: u64,
     /// Least and most length of what was heard, as a share of the letters of the segment.
     pub length: [f64; 2],
     /// What comes later than this after it was shown is an amendment.
@@ -96,10 +107,12 @@ pub struct Rules {
 impl Default for Rules {
     fn default() -> Rules {
         Rules {
+            least_logprob: -0.7,
             expected_errors: 1.0,
             doubtful: 0.7,
             kept: 0.9,
             margin_ms: 300,
+            longest_ms: 30_000,
             length: [0.5, 2.0],
             late_ms: 3_000,
         }
@@ -109,6 +122,8 @@ impl Default for Rules {
 /// Why a segment should be heard again.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Doubt {
+    /// Its tokens are unlikely: the mean logarithm of their probabilities.
+    Unlikely(f64),
     /// So many of its words are expected to be wrong.
     Errors(f64),
     /// This number or name is doubtful.
@@ -135,6 +150,9 @@ pub enum Refused {
 /// Why a segment should be heard again; `None` where it should not.
 #[must_use]
 pub fn doubt(segment: &Segment, rules: &Rules) -> Option<Doubt> {
+    if let Some(logprob) = segment.logprob.filter(|logprob| *logprob < rules.least_logprob) {
+        return Some(Doubt::Unlikely(logprob));
+    }
     let doubtful = |word: &&Word| matters(word, &segment.words) && word.confidence.is_some_and(|p| p < rules.doubtful);
     if let Some(word) = segment.words.iter().find(doubtful) {
         return Some(Doubt::Word(word.text.clone()));
@@ -146,13 +164,6 @@ pub fn doubt(segment: &Segment, rules: &Rules) -> Option<Doubt> {
         .map(|p| 1.0 - p.clamp(0.0, 1.0))
         .sum();
     (errors > rules.expected_errors).then_some(Doubt::Errors(errors))
-}
-
-/// What of a recording of so many milliseconds is sent for a segment: from, to.
-#[must_use]
-pub fn span(segment: &Segment, rules: &Rules, recording_ms: u64) -> (u64, u64) {
-    let end = segment.end_ms.saturating_add(rules.margin_ms).min(recording_ms);
-    (segment.start_ms.saturating_sub(rules.margin_ms).min(end), end)
 }
 
 /// The segment with what was heard, `after_ms` after the segment was shown. Where nothing changes, it is the same revision.

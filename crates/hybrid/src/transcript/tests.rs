@@ -26,6 +26,7 @@ fn segment(text: &str) -> Segment {
         start_ms: 1000,
         end_ms: words.last().map_or(1000, |word| word.end_ms),
         speech: true,
+        logprob: None,
         words,
         amended: false,
     }
@@ -66,18 +67,6 @@ fn doubt_is_of_many_words_or_of_one_that_matters() {
             _ => assert_eq!(found, want, "{text}"),
         }
     }
-}
-
-#[test]
-fn span_has_margins_within_the_recording() {
-    let segment = segment("a b c");
-    assert_eq!(span(&segment, &Rules::default(), 60_000), (700, 2200));
-    assert_eq!(span(&segment, &Rules::default(), 2000), (700, 2000));
-    let none = Rules {
-        margin_ms: u64::MAX,
-        ..Rules::default()
-    };
-    assert_eq!(span(&segment, &none, 100), (0, 100));
 }
 
 #[test]
@@ -160,6 +149,21 @@ fn words_of_the_margins_belong_to_the_neighbors() {
     );
 }
 
+#[test]
+fn unlikely_text_is_doubtful_whatever_its_words_say() {
+    let rules = Rules::default();
+    let of = |logprob| Segment {
+        logprob,
+        ..segment("all@0.99 right@0.99")
+    };
+    assert_eq!(doubt(&of(Some(-0.71)), &rules), Some(Doubt::Unlikely(-0.71)));
+    assert_eq!(
+        doubt(&of(Some(f64::NEG_INFINITY)), &rules),
+        Some(Doubt::Unlikely(f64::NEG_INFINITY))
+    );
+    assert_eq!((doubt(&of(Some(-0.7)), &rules), doubt(&of(None), &rules)), (None, None));
+}
+
 /// A transcript as it was shown, step by step.
 #[test]
 fn recorded_events_give_the_same_transcript_again() {
@@ -229,7 +233,7 @@ proptest! {
     #[test]
     fn sure_words_are_never_lost_and_the_same_again_changes_nothing(ours in any_words(), theirs in any_words(), read in any::<bool>()) {
         let rules = Rules::default();
-        let segment = Segment { id: 1, revision: 4, start_ms: 0, end_ms: 6_000, speech: true, words: ours, amended: false };
+        let segment = Segment { id: 1, revision: 4, start_ms: 0, end_ms: 6_000, speech: true, logprob: None, words: ours, amended: false };
         let heard = Heard { id: 1, revision: 4, words: theirs, heard: !read };
         if let Ok(revised) = merge(&segment, &heard, 0, &rules) {
             let sure = |s: &Segment| -> Vec<String> {

@@ -70,7 +70,7 @@ impl Held {
                     let shape = [one, rows, row];
                     let part = TensorView::new(&shape, Elements::F32(&numbers[past * row..][..rows * row]));
                     let part = part.map_err(|e| Error::Argument(e.to_string()))?;
-                    let views = given.inputs.iter().map(|name| (name.clone(), part.clone())).collect();
+                    let views = given.inputs.iter().map(|name| (name.clone(), part)).collect();
                     bindings.insert(symbol.clone(), rows);
                     let function = &given.function;
                     function.run_bound(pool, width, &views, &bindings, &mut |exec, outputs| {

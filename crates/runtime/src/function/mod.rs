@@ -251,7 +251,7 @@ impl Function {
     ) -> Result<()> {
         let mut held = self.prepared.lock().unwrap_or_else(|e| e.into_inner());
         if held.as_ref().is_none_or(|p| p.bindings != *bindings) {
-            let plan = Plan::new(&self.graph, &self.constants, &bindings)?;
+            let plan = Plan::new(&self.graph, &self.constants, bindings)?;
             let memory = Memory::new(&plan)?;
             *held = Some(Prepared {
                 bindings: bindings.clone(),

@@ -3,9 +3,10 @@
 //! A recording takes one of a few places before its body is read, so that there is a limit to what all of them hold in memory.
 
 use super::body::{self, Form};
+use super::route::{Facts, Hints};
 use super::stream::{self, Wire};
 use super::{Active, App};
-use crate::hearing::{Event, Hearing, Order};
+use crate::hearing::{Again, Event, Hearing, Order};
 use crate::models::{Detector, Does, Hearer};
 use crate::protocol::openai::audio::{self, Chunking, Format, Heard, Request, Stream, Task};
 use crate::protocol::{ApiError, Frame, Kind};
@@ -15,7 +16,9 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use bytes::Bytes;
 use cactus_audio::decode::Limits;
+use cactus_router::Revision;
 use cactus_speech::{Segment, SpanOptions, TranscribeOptions, Transcript, Word, subtitles};
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -115,6 +118,7 @@ impl Run {
             ApiError::new(Kind::Busy, message).with_retry_after(Duration::from_secs(5))
         })?;
         let active = app.begin()?;
+        let hints = Hints::read(app, headers, &json!({}))?;
         let (request, file) = read(app, task, headers, body).await?;
         let received = Instant::now();
         let options = options(&request);
@@ -124,8 +128,25 @@ impl Run {
             None => None,
             Some(chunking) => Some((detector(app, lease.model()).await?, spans(chunking))),
         };
+        let again = match (&app.options.router, task) {
+            // What is translated cannot be compared with what is said.
+            (Some(router), Task::Transcribe) if app.asks_policy(&request.model) => Some(Again {
+                router: Arc::clone(router),
+                hints: [
+                    request.prompt.as_deref().unwrap_or_default(),
+                    &request.keywords.join(", "),
+                ]
+                .join(" "),
+                session: hints.session,
+                user: hints.user,
+                consent: hints.consent,
+                consent_to: hints.consent_to,
+            }),
+            _ => None,
+        };
         let order = Order {
             file,
+            again,
             options,
             speech,
             limits: Limits {
@@ -149,7 +170,7 @@ impl Run {
     async fn next(&mut self) -> Result<Event, ApiError> {
         let next = tokio::time::timeout_at(self.deadline, self.hearing.next()).await;
         let event = next.unwrap_or_else(|_| Err(too_long()))?;
-        if let Event::Done(transcript) = &event {
+        if let Event::Done(transcript, _) = &event {
             let took = self.received.elapsed();
             self.app.metrics.transcribed(&self.name, transcript.duration_s, took);
         }
@@ -157,18 +178,32 @@ impl Run {
     }
 
     async fn whole(&mut self) -> Result<Response, ApiError> {
-        let transcript = loop {
-            if let Event::Done(transcript) = self.next().await? {
-                break transcript;
+        let (transcript, told) = loop {
+            if let Event::Done(transcript, told) = self.next().await? {
+                break (transcript, told);
             }
         };
-        Ok(match self.request.format {
-            Format::Json => body::json(&heard(&self.request, &transcript).json()),
-            Format::VerboseJson => body::json(&heard(&self.request, &transcript).verbose_json()),
+        let facts = || told.as_deref().map(Facts::of_hearing);
+        let object = |mut answer: Value| {
+            if let Some(told) = &told {
+                mark(&mut answer, &transcript, &told.revisions);
+            }
+            if let Some(facts) = facts() {
+                facts.into_answer(&mut answer);
+            }
+            body::json(&answer)
+        };
+        let mut response = match self.request.format {
+            Format::Json => object(heard(&self.request, &transcript).json()),
+            Format::VerboseJson => object(heard(&self.request, &transcript).verbose_json()),
             Format::Text => text(transcript.text() + "\n"),
             Format::Srt => text(subtitles::srt(&transcript)),
             Format::Vtt => text(subtitles::vtt(&transcript)),
-        })
+        };
+        if let Some(facts) = facts() {
+            facts.into_headers(response.headers_mut());
+        }
+        Ok(response)
     }
 
     /// The response begins when something was heard, so that a recording that cannot be read still gets its status.
@@ -197,7 +232,12 @@ impl Run {
                     let texts = segments.iter().map(|segment| segment.text.as_str());
                     frames.extend(stream.delta(&texts.collect::<String>()));
                 }
-                Ok(Event::Done(transcript)) => frames.push(heard(&self.request, &transcript).done()),
+                Ok(Event::Done(transcript, told)) => {
+                    frames.push(heard(&self.request, &transcript).done());
+                    if let Some(told) = told {
+                        Facts::of_hearing(&told).into_end(&mut frames);
+                    }
+                }
                 Err(error) => frames.push(Stream::fail(&error)),
             }
             if !frames.is_empty() && to.send(Wire::Events.write(&mut frames)).await.is_err() || over {
@@ -262,6 +302,19 @@ fn heard(request: &Request<'_>, transcript: &Transcript) -> Heard {
         // As the API has it, whoever asks for words alone gets them alone.
         segments: (request.segments || !request.words).then(|| segments.map(segment).collect()),
         words: request.words.then(|| words.map(word).collect()),
+    }
+}
+
+/// Says of each segment of an answer who has heard it, and how sure the model here was.
+fn mark(answer: &mut Value, transcript: &Transcript, revisions: &[Revision]) {
+    let segments = answer.get_mut("segments").and_then(Value::as_array_mut);
+    let segments = segments.into_iter().flatten().zip(&transcript.segments).zip(revisions);
+    for ((shown, segment), revision) in segments {
+        shown["cactus"] = json!({
+            "answered_by": revision.target.as_deref().unwrap_or("local"),
+            "revision": revision.revision,
+            "confidence": segment.confidence,
+        });
     }
 }
 

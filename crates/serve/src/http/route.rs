@@ -2,6 +2,7 @@
 //! who gave them.
 
 use super::App;
+use crate::hearing::Heard;
 use crate::models::Does;
 use crate::protocol::openai::ModelCard;
 use crate::protocol::{ApiError, Fields, Frame, Job, Kind};
@@ -129,7 +130,7 @@ impl App {
         let name = name.strip_suffix(":latest").unwrap_or(&name);
         let portable = outgoing::stays(job).is_none();
         match name.strip_prefix(CLOUD) {
-            Some(target) if !router.policy().targets.contains_key(target) => {}
+            Some(target) if router.policy().targets.get(target).is_none_or(|target| target.hears()) => {}
             Some(target) if portable => return Ok(Way::Target(target.to_owned())),
             Some(_) => {
                 let message = "a target gives one answer to a conversation, without log-probabilities";
@@ -152,7 +153,12 @@ impl App {
     /// this gives is dropped.
     pub(super) fn keeps(&self, name: &str) -> Option<Kept> {
         let router = self.options.router.as_ref()?;
-        (name == AUTO && self.models.index(name).is_err()).then(|| router.keep_here(&[]))
+        self.asks_policy(name).then(|| router.keep_here(&[]))
+    }
+
+    /// Whether a name asks whoever the policy says.
+    pub(super) fn asks_policy(&self, name: &str) -> bool {
+        self.options.router.is_some() && name == AUTO && self.models.index(name).is_err()
     }
 
     /// The name of the model on this machine that a name means, where nothing but it can be meant.
@@ -177,7 +183,8 @@ impl App {
                 loaded: false,
                 ..named(format!("{CLOUD}{name}"))
             };
-            cards.extend(router.policy().targets.keys().map(target));
+            let answers = router.policy().targets.iter().filter(|(_, target)| !target.hears());
+            cards.extend(answers.map(|(name, _)| target(name)));
         }
         cards
     }
@@ -249,6 +256,24 @@ impl Facts {
             route: source.map_or_else(String::new, |(side, target)| side_name(side, target)),
             told,
             ended: is_ended,
+        }
+    }
+
+    /// Of a transcript that was heard again.
+    pub(super) fn of_hearing(heard: &Heard) -> Facts {
+        let Heard { answered, question, .. } = heard;
+        let mut told = answered.to_json();
+        if !answered.notes.is_empty() {
+            told.insert("notes".to_owned(), json!(answered.notes));
+        }
+        if let Some(question) = question {
+            told.insert("consent_needed".to_owned(), question.to_json());
+        }
+        let side = answered.outcome.answered_by.unwrap_or(Side::Local);
+        Facts {
+            route: side_name(side, answered.target.as_deref()),
+            told,
+            ended: true,
         }
     }
 

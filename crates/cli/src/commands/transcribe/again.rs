@@ -1,0 +1,171 @@
+//! What is doubtful of a recording, heard again by a target, as a policy says.
+
+use crate::args::{AgainArgs, WrongArgument};
+use crate::commands::route;
+use crate::output;
+use anyhow::{Context as _, Result};
+use cactus_router::setup::Setup;
+use cactus_router::{Permission, Question, Recording, Reheard, Router, Stop};
+use cactus_speech::{TranscribeOptions, Transcript};
+use serde_json::{Value, json};
+use std::io::{IsTerminal as _, Write as _};
+
+/// Who hears again what is doubtful.
+pub(super) struct Again {
+    router: Router,
+    target: Option<String>,
+    session: String,
+}
+
+impl Again {
+    /// Makes the router ready, where one was asked for. A target that cannot be asked is an error here, before the first recording.
+    pub(super) fn new(args: &AgainArgs, options: &TranscribeOptions) -> Result<Option<Again>> {
+        if !args.is_given()? {
+            return Ok(None);
+        }
+        if options.translate {
+            let message =
+                "`--translate` writes English, which no target is asked for; leave it out, or `--cloud` and `--policy`";
+            return Err(WrongArgument(message.to_owned()).into());
+        }
+        let own = route::own_targets()?;
+        let setup = Setup {
+            file: args.policy.as_deref(),
+            target: args.cloud.as_deref(),
+            hears: true,
+            handoff: args.handoff.map(Into::into),
+            budget: args.budget.as_deref(),
+            consent: &args.consent,
+            targets: Some(&own),
+            ..Setup::default()
+        };
+        let configured = setup.read(&|name| std::env::var(name).ok())?;
+        let target = configured.target.clone();
+        let router = Router::new(configured, &route::folder()?, &route::keys()?)?;
+        if let Some(name) = &target {
+            router.check(name)?;
+            if !router.policy().targets[name].hears() {
+                let message = format!(
+                    "`--cloud`: the target `{name}` does not write down speech; expected one with `protocol = \"openai_transcriptions\"`"
+                );
+                return Err(WrongArgument(message).into());
+            }
+        }
+        Ok(Some(Again {
+            router,
+            target,
+            session: format!("transcribe-{}-{}", std::process::id(), cactus_protocol::new_id("")),
+        }))
+    }
+
+    /// Lets a target hear what is doubtful, and says what came of it.
+    pub(super) fn hear(
+        &self,
+        samples: &[f32],
+        rate_hz: u32,
+        transcript: &Transcript,
+        options: &TranscribeOptions,
+    ) -> Result<Reheard> {
+        let hints = [options.initial_prompt.as_str(), &options.hotwords.join(", ")].join(" ");
+        let recording = Recording {
+            samples,
+            rate_hz,
+            transcript,
+            hints: &hints,
+            target: self.target.as_deref(),
+            session: &self.session,
+            user: "",
+        };
+        let mut failed = None;
+        let mut person = |question: &Question| match may_leave(question) {
+            Ok(said) => said,
+            Err(error) => {
+                failed = Some(error);
+                Permission::Nobody
+            }
+        };
+        let reheard = self.router.hear_again(&recording, &mut person, &Stop::default())?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        for note in &reheard.answered.notes {
+            output::note(format!("({note})"));
+        }
+        output::note(line(&reheard));
+        Ok(reheard)
+    }
+}
+
+/// Asks the person at the terminal.
+fn may_leave(question: &Question) -> Result<Permission> {
+    let Question { target, host, most, .. } = question;
+    if !std::io::stdin().is_terminal() {
+        output::note(format!(
+            "({target} was not asked, as nobody is there to say yes; `--consent audio` says it beforehand)"
+        ));
+        return Ok(Permission::Nobody);
+    }
+    eprint!(
+        "Send the doubtful parts of this recording (audio) to {target} at {host}, for at most {most} each try? [y/N] "
+    );
+    std::io::stderr().flush().context("cannot write to the terminal")?;
+    let mut said = String::new();
+    std::io::stdin()
+        .read_line(&mut said)
+        .context("cannot read from the terminal")?;
+    Ok(match said.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" => Permission::Yes,
+        _ => Permission::No,
+    })
+}
+
+/// What was heard again, by whom, why and for how much.
+fn line(reheard: &Reheard) -> String {
+    let Reheard { sound, answered, .. } = reheard;
+    let outcome = &answered.outcome;
+    let target = answered.target.as_deref().unwrap_or("no target");
+    let cost = match outcome.billed {
+        true => outcome.cost.to_string(),
+        false => format!("at most {}", outcome.cost),
+    };
+    let because = route::because(outcome.reason);
+    match (outcome.attempts, outcome.wanted) {
+        (_, None) => format!("(heard here alone, because {because})"),
+        (0, Some(_)) => format!(
+            "({} of {} segments were to be heard again, and were not, because {because})",
+            sound.wanted, sound.segments
+        ),
+        _ => format!(
+            "({target} was let hear {:.1} s for {} of {} segments, because {because}, and changed {}; {cost})",
+            sound.sent_ms as f64 / 1000.0,
+            sound.wanted,
+            sound.segments,
+            sound.revised
+        ),
+    }
+}
+
+/// Puts what became of a transcript into its JSON.
+pub(super) fn tell(reheard: &Reheard, into: &mut Value) {
+    let segments = into.get_mut("segments").and_then(Value::as_array_mut);
+    for (segment, revision) in segments.into_iter().flatten().zip(&reheard.revisions) {
+        segment["answered_by"] = json!(revision.target.as_deref().unwrap_or("local"));
+        segment["revision"] = json!(revision.revision);
+    }
+    let sound = &reheard.sound;
+    into["heard_again"] = json!({
+        "wanted": sound.wanted,
+        "revised": sound.revised,
+        "sent_s": sound.sent_ms as f64 / 1000.0,
+    });
+    let mut told = reheard.answered.to_json();
+    // Each segment has its own.
+    told.remove("confidence");
+    told.remove("error_bound");
+    if !reheard.answered.notes.is_empty() {
+        told.insert("notes".to_owned(), json!(reheard.answered.notes));
+    }
+    for (name, value) in told {
+        into[name] = value;
+    }
+}
