@@ -533,14 +533,13 @@ impl Running {
                         (self.ask.blocked.take().unwrap_or_default(), Retry::Never)
                     }
                     (Why::NoTarget, _, Some(why)) => (why.clone(), Retry::Never),
-                    (reason, ..) => (self.notes.pop().unwrap_or_else(|| word(reason)), Retry::Never),
+                    (reason, ..) => (self.notes.pop().unwrap_or_else(|| may_not(reason)), Retry::Never),
                 };
-                Error::Unanswered {
-                    message: format!(
-                        "nobody can answer this request: this machine cannot take it, and the target may not: {why}"
-                    ),
-                    retry,
-                }
+                let message = match &self.ask.ask.target {
+                    Some(target) if self.ask.ask.named => format!("the target `{target}` cannot be asked: {why}"),
+                    _ => format!("nobody can answer this request: this machine cannot take it, and no target can be asked: {why}"),
+                };
+                Error::Unanswered { message, retry }
             }
         }
     }
@@ -638,5 +637,17 @@ impl Drop for Running {
         if !self.over {
             self.tell(Input::Cancel);
         }
+    }
+}
+
+/// Why a target was not asked, in words.
+fn may_not(reason: Why) -> String {
+    match reason {
+        Why::DeniedByPolicy => "the policy does not let what is in it leave".to_owned(),
+        Why::DeniedByPerson => "it was not allowed to leave".to_owned(),
+        Why::NobodyToAsk => "it may leave if somebody says so, and there is nobody to ask".to_owned(),
+        Why::ToolLocalOnly => "it offers or has used a tool that the policy keeps on this machine".to_owned(),
+        Why::HandoffOff => "handing off is switched off".to_owned(),
+        other => word(other),
     }
 }

@@ -106,7 +106,8 @@ impl Routed {
             prompts: vec![Prompt::Chat(Box::new(request))],
             choices: 1,
             spec: Spec::other_than(defaults, options),
-            stream: !quiet,
+            // Whoever reads a file or a pipe cannot be told what of it is void: it gets whole answers.
+            stream: !quiet && std::io::stdout().is_terminal(),
             keep_alive: KeepAlive::Default,
         };
         let ask = Ask {
@@ -115,8 +116,7 @@ impl Routed {
             ..Ask::new(Some(self.local.clone()), job)
         };
         let mut running = self.router.start(ask)?;
-        // Whoever reads a file or a pipe cannot be told what of it is void.
-        running.set_replaceable(quiet || std::io::stdout().is_terminal());
+        running.set_replaceable(true);
         let canceller = running.canceller();
         let mut shown = Shown::new(quiet);
         let (mut ended, mut usage) = (None, Usage::default());
