@@ -496,7 +496,19 @@ impl Running {
         )
     }
 
+    /// Why nobody answers, and what that has cost.
     fn failure(&mut self, outcome: &Outcome) -> Error {
+        match self.why_nobody(outcome) {
+            Error::Unanswered { message, retry } if outcome.cost > Pico::ZERO => {
+                let most = if outcome.billed { "" } else { "at most " };
+                let message = format!("{message} (it has cost {most}{})", outcome.cost);
+                Error::Unanswered { message, retry }
+            }
+            other => other,
+        }
+    }
+
+    fn why_nobody(&mut self, outcome: &Outcome) -> Error {
         if outcome.reason == Why::Timeout {
             let over = self.out_of_time();
             self.tries.error = Some(match self.tries.error.take() {
