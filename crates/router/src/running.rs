@@ -270,13 +270,13 @@ impl Running {
             }
             Action::Reserve {
                 attempt,
+                offer,
                 amount,
                 so_far,
-                ..
             } => {
-                let input = self
-                    .tries
-                    .reserve(attempt, amount, so_far, &self.ask.ask, &mut self.notes);
+                let target = self.ask.request.offers.get(offer).map_or("", |offer| &offer.target);
+                let (ask, notes) = (&self.ask.ask, &mut self.notes);
+                let input = self.tries.reserve(attempt, amount, so_far, target, ask, notes);
                 self.tell_later(input);
             }
             Action::StartCloud { attempt, offer } => {
@@ -572,8 +572,9 @@ impl Running {
             redactions: replaced.iter().map(|(kind, n)| (kind.name().to_owned(), *n)).collect(),
         };
         let record = Record::new(&self.ask.request, self.machine.judged(), outcome, circumstances);
-        if let Err(error) = self.router.log.add(&record) {
-            self.notes.push(error.to_string());
+        match self.router.log.add(&record) {
+            Ok(()) => self.tries.recorded(),
+            Err(error) => self.notes.push(error.to_string()),
         }
     }
 
