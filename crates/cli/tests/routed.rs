@@ -57,6 +57,56 @@ impl Drop for Server {
     }
 }
 
+/// A process that is killed can write nothing down, but its money is reserved, and for what is known.
+#[test]
+fn request_whose_process_was_killed_is_told_of() {
+    let cactus = Cactus::new();
+    let target = Target::new(|_, _| {
+        std::thread::sleep(std::time::Duration::from_secs(60));
+        cactus_testkit::http::After::Close
+    });
+    let policy = format!(
+        "version = 1\nhandoff = \"always\"\n[consent]\ntext = \"always\"\n[targets.dear]\nprotocol = \"openai_chat\"\nmodel = \"m\"\n\
+         base_url = \"http://127.0.0.1:{}/v1\"\ninput_usd_per_million = 1\noutput_usd_per_million = 1\n",
+        target.port()
+    );
+    std::fs::write(cactus.0.path().join("policy.toml"), policy).unwrap();
+    let mut command = cactus.command(&[
+        "run",
+        "m",
+        "--prompt",
+        "Hello",
+        "--policy",
+        "policy.toml",
+        "--max-new-tokens",
+        "6",
+    ]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while target.asked() == 0 {
+        assert!(child.try_wait().unwrap().is_none(), "it has ended");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(cactus.ok(&["route", "log"]).contains("under way"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let log = cactus.ok(&["route", "log"]);
+    assert!(
+        log.contains("nobody (dear was asked)") && log.contains("ended without a record"),
+        "{log}"
+    );
+    let line: Value = serde_json::from_str(cactus.ok(&["route", "log", "--json"]).trim()).unwrap();
+    assert_eq!(
+        (&line["unfinished"], &line["target"]),
+        (&json!("ended without a record"), &json!("dear"))
+    );
+    let budget: Value = serde_json::from_str(&cactus.ok(&["route", "budget", "--json"])).unwrap();
+    assert!(budget["day_usd"].as_f64().is_some_and(|usd| usd > 0.0));
+    assert_eq!(
+        (&line["reserved_usd"], &budget["unfinished"]),
+        (&budget["day_usd"], &json!([line]))
+    );
+}
+
 #[test]
 fn conversation_goes_to_another_server_with_consent_and_key_and_is_recorded() {
     let cactus = Cactus::new();

@@ -24,6 +24,11 @@ struct Terminal {
 impl Terminal {
     /// `None` where there is no `script`.
     fn run(cactus: &Cactus, args: &str) -> Option<Terminal> {
+        Terminal::of(cactus, args, "xterm")
+    }
+
+    /// At a terminal of another kind.
+    fn of(cactus: &Cactus, args: &str, kind: &str) -> Option<Terminal> {
         if Command::new("script").arg("--version").output().is_err() {
             eprintln!("skipped: `script` is not installed");
             return None;
@@ -33,7 +38,7 @@ impl Terminal {
         script.args(["-qec", &line, "/dev/null"]).current_dir(cactus.0.path());
         script.env("CACTUS_STATE", cactus.0.path().join("state"));
         script
-            .env("TERM", "xterm")
+            .env("TERM", kind)
             .env("NO_COLOR", "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
@@ -95,6 +100,27 @@ fn ctrl_c_at_the_question_for_consent_ends_a_single_prompt() {
     assert_eq!(terminal.exit_code(), Some(130));
     let log = cactus.ok(&["route", "log", "--json"]);
     assert!(log.contains("\"reason\":\"cancelled\""), "{log}");
+}
+
+/// Where the terminal knows no keys, Ctrl-C is a signal.
+#[test]
+fn ctrl_c_at_the_question_of_a_dumb_terminal_is_recorded_and_ends_the_program() {
+    for args in [format!("run {ASKED} --prompt Hello"), format!("run {ASKED}")] {
+        let cactus = Cactus::new();
+        let Some(mut terminal) = Terminal::of(&cactus, &args, "dumb") else {
+            return;
+        };
+        if !args.contains("--prompt") {
+            terminal.wait_for("> ");
+            terminal.press("Hello\n");
+        }
+        terminal.wait_for("[y/N]");
+        terminal.press(CTRL_C);
+        terminal.wait_for("(stopped)");
+        assert_eq!(terminal.exit_code(), Some(130), "{args}");
+        let log = cactus.ok(&["route", "log", "--json"]);
+        assert!(log.contains("\"reason\":\"cancelled\""), "{args}: {log}");
+    }
 }
 
 #[test]

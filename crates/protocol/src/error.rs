@@ -1,5 +1,6 @@
 //! What a client is told when its request fails, before each API puts it into its own form.
 
+use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 /// What went wrong, in the words that the APIs share.
@@ -93,6 +94,8 @@ pub struct ApiError {
     /// Whether to try again at all, where the kind does not say so: clients of OpenAI and Anthropic repeat whatever is the server's
     /// fault unless they are told.
     pub should_retry: Option<bool>,
+    /// What is known of the decision that came before, such as what it has cost: the object `cactus` of answers.
+    pub told: Option<Box<Map<String, Value>>>,
 }
 
 impl ApiError {
@@ -105,6 +108,7 @@ impl ApiError {
             code: None,
             retry_after: None,
             should_retry: None,
+            told: None,
         }
     }
 
@@ -143,27 +147,45 @@ impl ApiError {
         }
     }
 
+    /// This error with what is known of the decision that came before.
+    #[must_use]
+    pub fn with_told(self, told: Map<String, Value>) -> Self {
+        Self {
+            told: Some(Box::new(told)),
+            ..self
+        }
+    }
+
     /// OpenAI's form.
     #[must_use]
-    pub fn openai(&self) -> serde_json::Value {
-        serde_json::json!({"error": {
+    pub fn openai(&self) -> Value {
+        self.telling(json!({"error": {
             "message": self.message,
             "type": self.kind.openai(),
             "param": self.param,
             "code": self.code,
-        }})
+        }}))
     }
 
     /// Anthropic's form.
     #[must_use]
-    pub fn anthropic(&self) -> serde_json::Value {
-        serde_json::json!({"type": "error", "error": {"type": self.kind.anthropic(), "message": self.message}})
+    pub fn anthropic(&self) -> Value {
+        self.telling(json!({"type": "error", "error": {"type": self.kind.anthropic(), "message": self.message}}))
     }
 
     /// Ollama's form.
     #[must_use]
-    pub fn ollama(&self) -> serde_json::Value {
-        serde_json::json!({"error": self.message})
+    pub fn ollama(&self) -> Value {
+        self.telling(json!({"error": self.message}))
+    }
+
+    /// The same with what is known of the decision, at the place that answers have it.
+    #[must_use]
+    pub fn telling(&self, mut form: Value) -> Value {
+        if let Some(told) = &self.told {
+            form["cactus"] = Value::Object((**told).clone());
+        }
+        form
     }
 }
 

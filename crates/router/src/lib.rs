@@ -14,6 +14,8 @@
 //! - [`Recording`]: a transcript of this machine of which targets hear the doubtful pieces again ([`Router::hear_again`]).
 //! - `outgoing`: a request of ours as `cloud` has it. [`outgoing::Sealed`] is what has passed consent and redaction, and the
 //!   only thing that is sent.
+//! - `form`: whether the answer of a target has the form that was asked for; `bill`: whether its bill can be true.
+//! - `under_way`: tries of which nothing is recorded yet, or never will be.
 //! - [`setup`]: from policy file, names of targets and the environment to a policy.
 //!
 //! It depends on `protocol`, `engine` and `speech` for what is computed here, on `cloud` for what is sent, and on `hybrid` for every
@@ -36,6 +38,7 @@ mod router;
 mod running;
 pub mod setup;
 mod tries;
+mod under_way;
 
 pub use answered::{Answered, Standing, dollars, word};
 pub use cactus_cloud as cloud;
@@ -47,3 +50,4 @@ pub use log::Log;
 pub use router::{Ask, Kept, Local, Router, default_folder};
 pub use running::{Canceller, Event, NotYet, Question, Running};
 pub use secrecy::SecretString;
+pub use under_way::Unfinished;

@@ -86,7 +86,7 @@ impl Log {
 }
 
 /// A file to append to that nobody but its owner can read, also where it was made otherwise.
-fn private_file(path: &Path) -> std::io::Result<File> {
+pub(crate) fn private_file(path: &Path) -> std::io::Result<File> {
     let mut options = File::options();
     options.create(true).append(true);
     #[cfg(unix)]

@@ -263,13 +263,13 @@ impl Running {
             }
             Action::Reserve {
                 attempt,
+                offer,
                 amount,
                 so_far,
-                ..
             } => {
-                let input = self
-                    .tries
-                    .reserve(attempt, amount, so_far, &self.ask.ask, &mut self.notes);
+                let target = self.ask.request.offers.get(offer).map_or("", |offer| &offer.target);
+                let (ask, notes) = (&self.ask.ask, &mut self.notes);
+                let input = self.tries.reserve(attempt, amount, so_far, target, ask, notes);
                 self.tell_later(input);
             }
             Action::StartCloud { attempt, offer } => {
@@ -505,7 +505,19 @@ impl Running {
         )
     }
 
+    /// Why nobody answers, and what that has cost.
     fn failure(&mut self, outcome: &Outcome) -> Error {
+        match self.why_nobody(outcome) {
+            Error::Unanswered { message, retry } if outcome.cost > Pico::ZERO => {
+                let most = if outcome.billed { "" } else { "at most " };
+                let message = format!("{message} (it has cost {most}{})", outcome.cost);
+                Error::Unanswered { message, retry }
+            }
+            other => other,
+        }
+    }
+
+    fn why_nobody(&mut self, outcome: &Outcome) -> Error {
         if outcome.reason == Why::Timeout {
             let over = self.out_of_time();
             self.tries.error = Some(match self.tries.error.take() {
@@ -537,7 +549,9 @@ impl Running {
                 };
                 let message = match &self.ask.ask.target {
                     Some(target) if self.ask.ask.named => format!("the target `{target}` cannot be asked: {why}"),
-                    _ => format!("nobody can answer this request: this machine cannot take it, and no target can be asked: {why}"),
+                    _ => format!(
+                        "nobody can answer this request: this machine cannot take it, and no target can be asked: {why}"
+                    ),
                 };
                 Error::Unanswered { message, retry }
             }
@@ -569,8 +583,9 @@ impl Running {
             redactions: replaced.iter().map(|(kind, n)| (kind.name().to_owned(), *n)).collect(),
         };
         let record = Record::new(&self.ask.request, self.machine.judged(), outcome, circumstances);
-        if let Err(error) = self.router.log.add(&record) {
-            self.notes.push(error.to_string());
+        match self.router.log.add(&record) {
+            Ok(()) => self.tries.recorded(),
+            Err(error) => self.notes.push(error.to_string()),
         }
     }
 

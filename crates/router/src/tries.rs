@@ -5,6 +5,7 @@ use crate::form::Form;
 use crate::outgoing::{self, Outgoing, Sealed};
 use crate::remote::{self, Heard, Sending, Try};
 use crate::router::{Ask, Remote, Router, unix_seconds};
+use crate::under_way::Mark;
 use cactus_cloud::{ErrorKind, Key, Reason, Retry, RetryRules, Usage, codec};
 use cactus_hybrid::budget::{Ask as Amount, Reservation};
 use cactus_hybrid::money::Pico;
@@ -44,6 +45,8 @@ pub(crate) struct Tries {
     /// Tries of the same target before the one under way.
     before: u32,
     reservations: BTreeMap<u32, Reservation>,
+    /// What is told of them while nothing is recorded.
+    marks: BTreeMap<u32, Mark>,
     /// What a target claims beyond the most that was expected.
     pub(crate) claim: Option<Claim>,
     /// What the target has counted.
@@ -65,6 +68,7 @@ impl Tries {
             current: None,
             before: 0,
             reservations: BTreeMap::new(),
+            marks: BTreeMap::new(),
             claim: None,
             usage: Usage::default(),
             end: None,
@@ -79,6 +83,7 @@ impl Tries {
         attempt: u32,
         amount: Pico,
         so_far: Pico,
+        target: &str,
         ask: &Ask,
         notes: &mut Vec<String>,
     ) -> Input {
@@ -92,6 +97,11 @@ impl Tries {
         let reserved = self.router.journal().reserve(&amount, caps, unix_seconds());
         match reserved {
             Ok(reservation) => {
+                match self.router.log.begin(&reservation, target) {
+                    Ok(mark) => drop(self.marks.insert(attempt, mark)),
+                    // The money is reserved all the same, and the journal knows.
+                    Err(error) => notes.push(error.to_string()),
+                }
                 self.reservations.insert(attempt, reservation);
                 Input::Reserved { attempt }
             }
@@ -345,11 +355,17 @@ impl Tries {
 
     /// Settles what a try has reserved. Without a cost it stays spent as it is.
     pub(crate) fn settle(&mut self, attempt: u32, cost: Option<Pico>, notes: &mut Vec<String>) {
-        if let (Some(cost), Some(reservation)) = (cost, self.reservations.remove(&attempt))
-            && let Err(error) = self.router.journal().settle(&reservation, cost, unix_seconds())
-        {
-            notes.push(error.to_string());
+        if let (Some(cost), Some(reservation)) = (cost, self.reservations.remove(&attempt)) {
+            match self.router.journal().settle(&reservation, cost, unix_seconds()) {
+                Ok(()) => drop(self.marks.remove(&attempt)),
+                Err(error) => notes.push(error.to_string()),
+            }
         }
+    }
+
+    /// Takes note that the decision is recorded, and with it what has no bill.
+    pub(crate) fn recorded(&mut self) {
+        self.marks.clear();
     }
 
     /// Lets go of the try under way, at the end of the request.

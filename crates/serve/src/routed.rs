@@ -203,10 +203,11 @@ impl Routed {
                 Routing::End(mut answered) => {
                     if let Some(failure) = answered.failure.take() {
                         if self.given && !self.replaceable && answered.outcome.reason != Reason::Cancelled {
-                            return Err(void());
+                            return Err(void().with_told(answered.to_json()));
                         }
                         let error = failed(failure, Some(answered.outcome.reason));
-                        return Err(self.question.as_ref().map_or(error, consent_needed));
+                        let error = self.question.as_ref().map_or(error, consent_needed);
+                        return Err(error.with_told(answered.to_json()));
                     }
                     self.pending.extend(self.end.take().map(Given::Said));
                     self.answered = Some(answered);

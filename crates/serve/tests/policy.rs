@@ -434,6 +434,54 @@ fn budgets_hold_by_session_and_user() {
 }
 
 #[test]
+fn errors_after_money_was_spent_say_how_much() {
+    let half = Target::of(vec![chat_stream(&[json!({"content": "half"})], false)]);
+    let (server, folder) = under(([127, 0, 0, 1], half.port()).into(), ALWAYS);
+    let mut spent = 0.0;
+    for path in ["/v1/chat/completions", "/v1/messages", "/api/chat"] {
+        let body = with(chat("cloud:near"), json!({"stream": false}));
+        let reply = server.post(path, &body);
+        assert_eq!(reply.status, 503, "{path}: {}", reply.body);
+        assert_eq!(reply.header("x-cactus-reason"), Some("cloud_failed"), "{path}");
+        let cost: f64 = reply.header("x-cactus-cost-usd").unwrap().parse().unwrap();
+        let told: Value = serde_json::from_str(&reply.body).unwrap();
+        let facts = &told["cactus"];
+        assert_eq!(
+            (facts["cost_usd"].as_f64(), facts["attempts"].as_u64()),
+            (Some(cost), Some(1)),
+            "{told}"
+        );
+        assert_eq!(
+            (&facts["cost_is_exact"], &facts["answered_by"]),
+            (&json!(false), &Value::Null)
+        );
+        assert!(
+            cost > 0.0 && reply.body.contains("(it has cost at most $"),
+            "{}",
+            reply.body
+        );
+        spent += cost;
+    }
+    // What was given out already cannot be taken back from a stream.
+    for path in ["/v1/chat/completions", "/v1/messages", "/v1/responses"] {
+        let body = with(chat("cloud:near"), json!({"stream": true, "input": "Hi"}));
+        let reply = server.post(path, &body);
+        let last = reply.body.lines().rfind(|line| line.contains("cost_usd"));
+        let last: Value = serde_json::from_str(last.unwrap().strip_prefix("data: ").unwrap()).unwrap();
+        let facts = if last.get("response").is_some() {
+            &last["response"]["cactus"]
+        } else {
+            &last["cactus"]
+        };
+        assert!(last.to_string().contains("has failed"), "{path}: {last}");
+        spent += facts["cost_usd"].as_f64().unwrap();
+    }
+    let (ring, _) = Log::new(folder.path()).read(9).unwrap();
+    let recorded: f64 = ring.records().map(|record| record.cost.0 as f64 / 1e12).sum();
+    assert!((recorded - spent).abs() < 1e-12, "{recorded} {spent}");
+}
+
+#[test]
 fn targets_that_fail_and_names_that_are_wrong_say_so() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (server, _folder) = under(nobody, &format!("{ALWAYS}\n[routing]\nretries = 0"));

@@ -71,12 +71,12 @@ impl From<When> for Handoff {
 /// What was decided, and what it cost.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RouteCommand {
-    /// List the last decisions: who answered, why, how sure, for how much
+    /// List the last decisions: who answered, why, how sure, for how much; and requests that have ended without a record
     Log {
         /// Only the last so many
         #[arg(long, short = 'n', default_value_t = 20, value_name = "N")]
         last: usize,
-        /// One line of JSON for each decision
+        /// One line of JSON for each decision, then one with `unfinished` for each request that is under way or ended without a record
         #[arg(long)]
         json: bool,
     },

@@ -8,7 +8,7 @@ use cactus_router::hybrid::money::Pico;
 use cactus_router::hybrid::policy::Policy;
 use cactus_router::hybrid::record::{Record, Ring, replay, summary};
 use cactus_router::hybrid::route::{Reason, Side};
-use cactus_router::{Keys, Log, dollars, word};
+use cactus_router::{Keys, Log, Unfinished, dollars, word};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -49,20 +49,66 @@ fn read(most: usize) -> Result<Ring> {
     Ok(ring)
 }
 
+/// Tries of which nothing is recorded, those that a process is still at included.
+fn unfinished() -> Result<Vec<Unfinished>> {
+    Ok(Log::new(&folder()?).unfinished(now_seconds())?)
+}
+
+fn now_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
+
 fn log(last: usize, as_json: bool) -> Result<()> {
     let ring = read(last)?;
+    let unfinished = unfinished()?;
     if as_json {
         output::line(ring.to_lines().trim_end());
+        unfinished.iter().for_each(|one| output::line(json_of(one).to_string()));
         return Ok(());
     }
-    if ring.records().next().is_none() {
+    if ring.records().next().is_none() && unfinished.is_empty() {
         output::note("nothing was decided yet: `cactus run MODEL --cloud TARGET` routes requests");
         return Ok(());
     }
-    let rows: Vec<Vec<String>> = ring.records().map(row).collect();
+    let recorded = ring.records().map(|record| (record.seconds, row(record)));
+    let others = unfinished.iter().map(|one| (one.seconds, unfinished_row(one)));
+    let mut rows: Vec<(u64, Vec<String>)> = recorded.chain(others).collect();
+    rows.sort_by_key(|(seconds, _)| *seconds);
+    let rows: Vec<Vec<String>> = rows.into_iter().map(|(_, row)| row).collect();
     let header = ["time (UTC)", "answered by", "reason", "sure", "cost", "seconds"];
     output::table(&header, &rows);
     Ok(())
+}
+
+/// What became of a try of which nothing is recorded.
+fn ended(one: &Unfinished) -> &'static str {
+    match one.under_way {
+        true => "under way",
+        false => "ended without a record",
+    }
+}
+
+fn json_of(one: &Unfinished) -> serde_json::Value {
+    json!({
+        "unfinished": ended(one),
+        "seconds": one.seconds,
+        "target": one.target,
+        "reserved_usd": dollars(one.amount),
+    })
+}
+
+fn unfinished_row(one: &Unfinished) -> Vec<String> {
+    let asked = format!("nobody ({} was asked)", one.target);
+    let cost = format!("at most {}", one.amount);
+    let none = String::new();
+    vec![
+        time(one.seconds),
+        asked,
+        ended(one).to_owned(),
+        none.clone(),
+        cost,
+        none,
+    ]
 }
 
 fn row(record: &Record) -> Vec<String> {
@@ -251,9 +297,9 @@ fn again(file: &std::path::Path, as_json: bool) -> Result<()> {
 
 fn budget(as_json: bool) -> Result<()> {
     let mut journal = Journal::new(Folder::new(&folder()?));
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-    let spent = journal.spent("", "", now)?;
+    let spent = journal.spent("", "", now_seconds())?;
     let history = journal.history()?;
+    let unfinished = unfinished()?;
     if as_json {
         let list =
             |sums: &[(u64, Pico)]| -> Vec<_> { sums.iter().map(|(at, sum)| json!([at, dollars(*sum)])).collect() };
@@ -261,6 +307,7 @@ fn budget(as_json: bool) -> Result<()> {
             "day_usd": dollars(spent.day),
             "month_usd": dollars(spent.month),
             "unsettled": spent.open,
+            "unfinished": unfinished.iter().map(json_of).collect::<Vec<_>>(),
             "days_since_1970": list(&history.days),
             "months_since_1970_01": list(&history.months),
         }));
@@ -274,6 +321,18 @@ fn budget(as_json: bool) -> Result<()> {
         output::note(format!(
             "{} requests have no bill, as they were cut off or are under way; what was reserved for them counts as spent",
             spent.open
+        ));
+    }
+    for one in &unfinished {
+        output::note(format!(
+            "{}: {} was reserved for {}; {}",
+            time(one.seconds),
+            one.amount,
+            one.target,
+            match one.under_way {
+                true => "it is under way",
+                false => "its process ended without a record, so that counts as spent",
+            }
         ));
     }
     Ok(())

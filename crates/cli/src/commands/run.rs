@@ -27,6 +27,7 @@ use std::collections::{HashSet, VecDeque};
 use std::io::{BufRead, IsTerminal};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
 const HELP: &str = "\
@@ -191,6 +192,10 @@ struct Interrupt {
     answering: Arc<AtomicBool>,
     /// What stops an answer that the token does not reach.
     stop: Arc<Mutex<Option<Stop>>>,
+    /// Hears of Ctrl-C while a person is asked, where the question does not see it as a key.
+    asking: Arc<Mutex<Option<Stop>>>,
+    /// The program ends after the answer under way: something still waits for a line that nobody wants any more.
+    leaving: Arc<AtomicBool>,
 }
 
 type Stop = Box<dyn Fn() + Send>;
@@ -201,9 +206,16 @@ impl Interrupt {
             cancel: CancelToken::new(),
             answering: Arc::new(AtomicBool::new(false)),
             stop: Arc::default(),
+            asking: Arc::default(),
+            leaving: Arc::default(),
         };
         let handler = interrupt.clone();
         ctrlc::set_handler(move || {
+            let asking = handler.asking.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(asking) = asking {
+                handler.leaving.store(true, Ordering::Relaxed);
+                return asking();
+            }
             // A second Ctrl-C before the first has taken effect ends the program too.
             if !handler.answering.load(Ordering::Relaxed) || handler.cancel.is_cancelled() {
                 // The main thread waits in a read that cannot be woken; nothing unfinished is on disk while it does.
@@ -228,12 +240,24 @@ impl Interrupt {
         out
     }
 
-    /// While a person is asked within an answer: Ctrl-C ends the program where the question does not see it as a key.
-    fn while_asking<T>(&self, f: impl FnOnce() -> T) -> T {
-        self.answering.store(false, Ordering::Relaxed);
-        let out = f();
-        self.answering.store(true, Ordering::Relaxed);
-        out
+    /// Asks a person something within an answer, on a thread of its own as nothing wakes a read; `None` where Ctrl-C came, and the
+    /// question did not see it as a key. Then the program is to end once the answer has.
+    fn ask<T: Send + 'static>(&self, question: impl FnOnce() -> T + Send + 'static) -> Result<Option<T>> {
+        let (say, said) = channel();
+        let set = |asking| *self.asking.lock().unwrap_or_else(PoisonError::into_inner) = asking;
+        let interrupt = say.clone();
+        // Who has gone on needs neither.
+        set(Some(Box::new(move || drop(interrupt.send(None)))));
+        let thread = std::thread::Builder::new().name("cactus-question".to_owned());
+        let asked = thread.spawn(move || drop(say.send(Some(question()))));
+        let came = asked.map(|_| said.recv());
+        set(None);
+        came.context("cannot ask at the terminal")?
+            .context("the question at the terminal ended without an answer")
+    }
+
+    fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed)
     }
 
     fn while_answering<T>(&self, f: impl FnOnce(&CancelToken) -> T) -> T {
@@ -564,6 +588,9 @@ impl Chat<'_> {
                     let _ = editor.add_history_entry(&whole);
                     if !self.turn(&whole) {
                         break;
+                    }
+                    if self.interrupt.is_leaving() {
+                        return Ok(ExitCode::from(INTERRUPTED));
                     }
                 }
                 Err(ReadlineError::Interrupted) => {

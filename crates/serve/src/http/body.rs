@@ -1,6 +1,7 @@
 //! Bodies in and errors out.
 
 use super::App;
+use super::route::Facts;
 use crate::protocol::{ApiError, Kind};
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -51,6 +52,9 @@ pub(super) fn error(form: Form, error: &ApiError) -> Response {
         // The official clients of OpenAI and Anthropic go by it, and otherwise repeat what has a status of 500 or more.
         let word = if should_retry { "true" } else { "false" };
         headers.insert("x-should-retry", HeaderValue::from_static(word));
+    }
+    if let Some(told) = &error.told {
+        Facts::of_error(told).into_headers(headers);
     }
     if error.kind == Kind::Unauthorized {
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

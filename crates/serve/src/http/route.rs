@@ -286,6 +286,15 @@ impl Facts {
         }
     }
 
+    /// Of an error after a decision.
+    pub(super) fn of_error(told: &Map<String, Value>) -> Facts {
+        Facts {
+            route: String::new(),
+            told: told.clone(),
+            ended: true,
+        }
+    }
+
     /// Puts what is known into headers.
     pub(super) fn into_headers(self, headers: &mut HeaderMap) {
         let mut set = |name: &'static str, text: &str| {

@@ -137,13 +137,11 @@ impl Routed {
                             usage = Usage::default();
                             output::note("(what is above is void; another answers from the beginning)");
                         }
-                        Some(Event::Consent(question)) => {
-                            match interrupt.while_asking(|| self.may_leave(&question))? {
-                                Word::Said(yes) => running.consent(yes),
-                                Word::Nobody => running.nobody_to_ask(),
-                                Word::Stop => running.cancel(),
-                            }
-                        }
+                        Some(Event::Consent(question)) => match self.may_leave(&question, interrupt)? {
+                            Word::Said(yes) => running.consent(yes),
+                            Word::Nobody => running.nobody_to_ask(),
+                            Word::Stop => running.cancel(),
+                        },
                         Some(Event::Said(_) | Event::Source(_)) => {}
                         Some(Event::End(answered)) => return Ok(*answered),
                         None => bail!("the answer ended before its end"),
@@ -172,7 +170,7 @@ impl Routed {
     }
 
     /// Asks the person at the terminal.
-    fn may_leave(&mut self, question: &Question) -> Result<Word> {
+    fn may_leave(&mut self, question: &Question, interrupt: &Interrupt) -> Result<Word> {
         let classes: Vec<&str> = question.classes.iter().map(|class| class.name()).collect();
         let classes = classes.join(", ");
         if !std::io::stdin().is_terminal() {
@@ -187,11 +185,15 @@ impl Routed {
         }
         let Question { target, host, most, .. } = question;
         let prompt = format!("Send this conversation ({classes}) to {target} at {host}, for at most {most}? [y/N] ");
-        // The terminal itself, as standard output may be a file.
-        let config = rustyline::Config::builder().behavior(Behavior::PreferTerm).build();
-        let editor = rustyline::Editor::<(), DefaultHistory>::with_history(config, DefaultHistory::new());
-        let mut editor = editor.context("cannot read from the terminal")?;
-        match editor.readline(&prompt) {
+        let asked = move || {
+            // The terminal itself, as standard output may be a file.
+            let config = rustyline::Config::builder().behavior(Behavior::PreferTerm).build();
+            rustyline::Editor::<(), DefaultHistory>::with_history(config, DefaultHistory::new())?.readline(&prompt)
+        };
+        let Some(line) = interrupt.ask(asked)? else {
+            return Ok(Word::Stop);
+        };
+        match line {
             Ok(line) => Ok(Word::Said(matches!(
                 line.trim().to_ascii_lowercase().as_str(),
                 "y" | "yes"

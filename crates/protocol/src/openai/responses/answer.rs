@@ -313,7 +313,7 @@ impl Encoder for ResponseEncoder {
         self.close_item("incomplete", out);
         self.status = "failed";
         self.error = json!({"code": error.code.unwrap_or("server_error"), "message": error.message});
-        let data = json!({"response": self.whole()});
+        let data = json!({"response": error.telling(self.whole())});
         self.send("response.failed", data, out);
     }
 
