@@ -53,29 +53,6 @@ pub(crate) enum Verdict {
     Unknown(String),
 }
 
-/// What came of all checks of an answer.
-#[derive(Debug, Default)]
-pub(crate) struct Checked {
-    /// What is wrong with its form first, where something is.
-    pub(crate) fault: Option<String>,
-    /// What of it nobody has checked.
-    pub(crate) unchecked: Vec<String>,
-}
-
-impl FromIterator<Verdict> for Checked {
-    fn from_iter<I: IntoIterator<Item = Verdict>>(verdicts: I) -> Checked {
-        let mut checked = Checked::default();
-        for verdict in verdicts {
-            match verdict {
-                Verdict::Holds => {}
-                Verdict::Violates(why) => drop(checked.fault.get_or_insert(why)),
-                Verdict::Unknown(why) => checked.unchecked.push(why),
-            }
-        }
-        checked
-    }
-}
-
 /// What a request asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Form {

@@ -1,6 +1,6 @@
 //! One try of a target: what it says, restored, on a thread of its own.
 
-use crate::form::{Checked, Form, Verdict};
+use crate::form::{Form, Verdict};
 use crate::outgoing::Sealed;
 use cactus_cloud::{Call, Cancel, Delta, ErrorKind, Event, Key, Reason, Retry, RetryRules, Target, Transport, Usage};
 use cactus_hybrid::redact::{Redactor, Restorer};
@@ -22,8 +22,10 @@ pub(crate) enum Heard {
     End {
         reason: Reason,
         usage: Usage,
-        /// What is thought of its form.
-        checked: Box<Checked>,
+        /// What is wrong with its form, where something is.
+        fault: Option<String>,
+        /// What of its form nobody has checked.
+        unchecked: Vec<String>,
     },
     /// It failed.
     Failed {
@@ -186,6 +188,18 @@ fn listen(
     if !whole.is_empty() {
         checked.push(form.check_answer(&whole));
     }
-    let checked = Box::new(checked.into_iter().collect());
-    Ok(Heard::End { reason, usage, checked })
+    let (mut fault, mut unchecked) = (None, Vec::new());
+    for verdict in checked {
+        match verdict {
+            Verdict::Holds => {}
+            Verdict::Violates(why) => drop(fault.get_or_insert(why)),
+            Verdict::Unknown(why) => unchecked.push(why),
+        }
+    }
+    Ok(Heard::End {
+        reason,
+        usage,
+        fault,
+        unchecked,
+    })
 }

@@ -1,7 +1,7 @@
 //! The target's side of a request: its tries, from the money that each reserves to the bill that each is settled with.
 
 use crate::bill;
-use crate::form::{Checked, Form};
+use crate::form::Form;
 use crate::outgoing::{self, Outgoing, Sealed};
 use crate::remote::{self, Heard, Sending, Try};
 use crate::router::{Ask, Remote, Router, unix_seconds};
@@ -212,8 +212,12 @@ impl Tries {
             },
             Heard::Text(text) => Input::CloudText { attempt, text },
             Heard::Call(call) => Input::CloudCall { attempt, call },
-            Heard::End { reason, usage, checked } => {
-                let Checked { fault, unchecked } = *checked;
+            Heard::End {
+                reason,
+                usage,
+                fault,
+                unchecked,
+            } => {
                 self.usage = usage;
                 let cut = reason == Reason::Length && structured;
                 let target = self.current.as_ref().map_or("", |current| current.target.as_str());
