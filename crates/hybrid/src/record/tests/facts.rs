@@ -271,9 +271,7 @@ fn other_rules_tools_prices_and_names_send_requests_elsewhere() {
     assert_eq!(blocks, (Route::Local, Reason::DeniedByPolicy, zero));
     let others = under(&|policy| policy.redaction = policy.redaction.clone().with(Kind::Email, Rule::Block));
     assert_eq!(others.0, Route::Cloud, "it holds no address");
-    let stays = under(&|policy| {
-        policy.tools.insert("post".to_owned(), ToolUse::LocalOnly);
-    });
+    let stays = under(&|policy| policy.tools = [("post".to_owned(), ToolUse::LocalOnly)].into());
     assert_eq!(stays, (Route::Local, Reason::ToolLocalOnly, zero));
     let leaves = under(&|policy| policy.tool_default = ToolUse::ResultsMayLeave);
     assert_eq!(leaves.0, Route::Cloud, "results alone are in it");
