@@ -295,6 +295,7 @@ fn conversation(issuer: &Target) -> Request {
         }
         Protocol::Anthropic => json!({"type": "thinking", "thinking": "mine", "signature": "s"}),
         Protocol::Gemini => json!("bWluZQ=="),
+        Protocol::OpenAiTranscriptions => unreachable!("it is no vendor of conversations"),
     };
     let opaque = Some(Opaque {
         issuer: issuer.issuer(),
@@ -409,6 +410,7 @@ fn encode_writes_what_each_protocol_calls_it() {
                 assert_eq!(at("/contents/2/parts/0/functionResponse/response/output"), "one");
                 assert_eq!(at("/toolConfig/functionCallingConfig/allowedFunctionNames/0"), "f");
             }
+            Protocol::OpenAiTranscriptions => unreachable!("it is no vendor of conversations"),
         }
         // What a target refuses is left out and said.
         let refuses = target.protocol != Protocol::Gemini;

@@ -183,7 +183,7 @@ impl Run {
                 break (transcript, told);
             }
         };
-        let facts = || told.as_deref().map(|told| Facts::of_hearing(told));
+        let facts = || told.as_deref().map(Facts::of_hearing);
         let object = |mut answer: Value| {
             if let Some(told) = &told {
                 mark(&mut answer, &transcript, &told.revisions);
