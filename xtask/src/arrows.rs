@@ -52,7 +52,10 @@ pub const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("store", &["bundle", "passes", "import", "hub", "quality"]),
-    ("router", &["base", "cloud", "hybrid", "text", "engine", "speech", "protocol"]),
+    (
+        "router",
+        &["base", "cloud", "hybrid", "text", "engine", "speech", "protocol"],
+    ),
     (
         "serve",
         &[
