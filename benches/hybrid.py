@@ -501,7 +501,7 @@ def main(arguments: list[str]) -> int:
         low = 0.4 if min(y for _, line in lines for _, y in line) >= 0.4 else 0.2
         panels.append(chart.Plot(f"{name}: AUROC", "tokens seen", f"n = {len(along)}", (0, 4), (low, 1), lines, ticks=ticks))
     panels += [diagram(name, answers, draw) for name, answers in sets.items()]
-    panels += [curves(answers, name) for name, answers in list(both.items())[1:] if len(answers) >= 50]
+    panels += [curves(part, name) for name, part in both.items() if len(part) >= 50 and part != both.get(first)]
     if options.svg:
         options.svg.write_text(chart.plots(panels, columns=2))
     return 0
