@@ -211,15 +211,15 @@ def interval(items: Sequence, of: Callable[[Sequence], float], draw: random.Rand
 
 
 def claim(name: str, what: str, goal: float, items: Sequence, of: Callable[[Sequence], float], draw: random.Random) -> str:
-    """How many answers a claim takes. An interval is h(n) = h sqrt(N / n) to each side with n answers, where h was found with N;
+    """How many answers a claim takes. An interval reaches h(n) = h sqrt(N / n) to a side with n answers, where h was found with N;
     a value v shows the goal g as soon as h(n) <= v - g, so from n = N (h / (v - g))^2 on, and that it is missed likewise."""
     found = resampled(items, of, draw)
     if found is None:
         return f"| {name}: {what} | {len(items)} | - | - | - | - | - |"
     value, low, high = found
     half = (high - low) / 2
-    takes = lambda width: round(len(items) * (half / width) ** 2) if width else 10**9  # noqa: E731
-    needed = takes(abs(value - goal))
+    takes = lambda width, side=half: round(len(items) * (side / width) ** 2) if width else 10**9  # noqa: E731
+    needed = takes(abs(value - goal), value - low if value >= goal else high - value)
     shown = "reached" if value >= goal else "missed"
     shown = f"{shown}, from n = {needed}" if needed < 100_000 else "no number of answers: it is at the goal"
     return f"| {name}: {what} | {len(items)} | {value:.3f} | {half:.3f} | {takes(0.05)} | {takes(0.02)} | {goal} {shown} |"
@@ -257,7 +257,7 @@ def applied(section: dict, features: Sequence[float]) -> float:
 
 
 def unseen(name: str, section: dict, files: Sequence[Path], known: dict[tuple[str, str], Answer], draw: random.Random) -> str:
-    """A fit that knew nothing of a task, on its answers; beside it the fit that knew others of the same task."""
+    """A fit that knew nothing of a task, on its answers; beside it the fit that knew others of the task."""
     cases, own = [], []
     for file in files:
         results = json.loads(file.read_text())
@@ -274,9 +274,9 @@ def unseen(name: str, section: dict, files: Sequence[Path], known: dict[tuple[st
 
 
 def watched(answers: Sequence[Answer]) -> list[Answer]:
-    """Those of tasks whose answers were watched along the way, not only at their end."""
-    tasks = {a.task for a in answers if len(a.along) > 1}
-    return [a for a in answers if a.task in tasks]
+    """Those that were watched along the way, not only at their end; none where they are the smaller part."""
+    part = [a for a in answers if len(a.along) > 1]
+    return part if 2 * len(part) > len(answers) else []
 
 
 def early(answers: Sequence[Answer], limit: int, column: int) -> Scored:
@@ -447,7 +447,7 @@ def main(arguments: list[str]) -> int:
         print(reliable(name, answers, draw))
     if options.unseen:
         known = {(a.task, a.id): a for answers in sets.values() for a in answers}
-        print("\n| tried on | fitted to | n | AUROC (95 %) | of its own fit | loss | ECE | of its own fit |")
+        print("\n| tried on | fitted to | n | AUROC (95 %) | of the fit that knew the set | loss | ECE | of that fit |")
         print("|---|---|---|---|---|---|---|---|")
         for named in options.unseen:
             name, _, files = named.partition("=")
@@ -480,19 +480,19 @@ def main(arguments: list[str]) -> int:
     print("|---|---|---|---|---|---|")
     for name, answers in both.items():
         print("\n".join(money(name, answers, speed)))
-    print(f"\n| at most {100 * MAX_ERROR:.0f} % wrong | threshold found | bound broken in the other half | kept |")
-    print("|---|---|---|---|")
+    print(f"\n| at most {100 * MAX_ERROR:.0f} % wrong | threshold found | bound broken in the other half | of all splits | kept |")
+    print("|---|---|---|---|---|")
     for name, answers in sets.items():
         given, broken, share = bound_kept(scored(answers), draw)
         part = f"{100 * broken / given:.1f} %" if given else "-"
-        print(f"| {name} | {given} of {SPLITS} splits | {part} | {100 * share:.0f} % |")
+        print(f"| {name} | {given} of {SPLITS} splits | {part} | {100 * broken / SPLITS:.1f} % | {100 * share:.0f} % |")
     first = next(iter(sets))
     if both.get(first):
         panels.append(curves(both[first], first))
     ks = (1, 4, 16, 64)
     ticks = [(i, str(k)) for i, k in enumerate(ks)] + [(len(ks), "all")]
     for name, answers in sets.items():
-        if not (along := watched(answers)) or len({a.task for a in along}) > 1:
+        if not (along := watched(answers)):
             continue
         lines = []
         for column, what in enumerate(("tokens of the answer", "tokens of values")):
@@ -501,7 +501,7 @@ def main(arguments: list[str]) -> int:
         low = 0.4 if min(y for _, line in lines for _, y in line) >= 0.4 else 0.2
         panels.append(chart.Plot(f"{name}: AUROC", "tokens seen", f"n = {len(along)}", (0, 4), (low, 1), lines, ticks=ticks))
     panels += [diagram(name, answers, draw) for name, answers in sets.items()]
-    panels += [curves(answers, name) for name, answers in list(both.items())[1:] if len(answers) >= 50]
+    panels += [curves(part, name) for name, part in both.items() if len(part) >= 50 and part != both.get(first)]
     if options.svg:
         options.svg.write_text(chart.plots(panels, columns=2))
     return 0
