@@ -19,6 +19,10 @@ def shoot(page, name: str) -> None:
         page.screenshot(path=SHOTS / f"{name}.png")
 
 
+# A microphone that beeps, and nobody asks whether it may be used.
+FLAGS = ["--no-sandbox", "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
+
+
 def opened(browser, problems: list, **options):
     context = browser.new_context(**options)
     page = context.new_page()
@@ -42,7 +46,7 @@ def ended(page) -> None:
 def main() -> None:
     problems = []
     with sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        browser = p.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
         page = opened(browser, problems, viewport={"width": 1100, "height": 760})
         shoot(page, "empty")
 
@@ -71,6 +75,15 @@ def main() -> None:
         ended(page)
         expect(page.locator(".assistant")).to_have_count(2)
         shoot(page, "chat")
+
+        # What is said is written into the message.
+        page.locator("#speak").click()
+        expect(page.locator("#speak")).to_have_attribute("aria-pressed", "true")
+        page.wait_for_timeout(2_500)
+        page.locator("#speak").click()
+        expect(page.locator("#input")).not_to_have_value("", timeout=60_000)
+        expect(page.locator("#send")).to_be_enabled()
+        page.locator("#input").fill("")
 
         # What was said is there after a reload.
         page.reload()

@@ -1,10 +1,12 @@
 """The official Python clients, unmodified. Run by `clients/run.py`, which starts a server and sets CACTUS_URL."""
 
 import asyncio
+import base64
 import json
 import math
 import os
 import ssl
+import struct
 import time
 import urllib.request
 from pathlib import Path
@@ -194,6 +196,45 @@ def test_openai_transcription_of_speech():
         for strategy in ("auto", options):
             cut = client.audio.transcriptions.create(model="whisper-tiny.en", file=RECORDING, chunking_strategy=strategy)
             assert "what you can do for your country" in cut.text
+
+
+def test_openai_realtime_transcription():
+    asyncio.run(realtime())
+
+
+async def realtime():
+    """A rising tone, of which the tiny model makes something that never changes."""
+    count = 72_000
+    pcm = b"".join(struct.pack("<h", int(16_000 * math.sin(i * i * 4e-6))) for i in range(count))
+    patient = openai.AsyncOpenAI(base_url=f"{URL}/v1", api_key="none", max_retries=0)
+    settings = {"transcription": {"model": "whisper", "language": "de", "keywords": ["Ada"]}, "turn_detection": None}
+    async with patient.realtime.connect(extra_query={"intent": "transcription"}) as connection:
+        created = await connection.recv()
+        assert created.type == "session.created" and created.session.type == "transcription"
+        await connection.session.update(session={"type": "transcription", "audio": {"input": settings}})
+        updated = await connection.recv()
+        assert updated.type == "session.updated" and updated.session.audio.input.transcription.language == "de"
+        said = []
+        for _ in range(2):
+            for at in range(0, len(pcm), 9_600):
+                await connection.input_audio_buffer.append(audio=base64.b64encode(pcm[at : at + 9_600]).decode())
+            await connection.input_audio_buffer.commit()
+            committed = await connection.recv()
+            assert committed.type == "input_audio_buffer.committed"
+            deltas = []
+            while (event := await connection.recv()).type == "conversation.item.input_audio_transcription.delta":
+                assert event.item_id == committed.item_id
+                deltas.append(event.delta)
+            assert event.type == "conversation.item.input_audio_transcription.completed"
+            assert event.item_id == committed.item_id and event.transcript == "".join(deltas)
+            assert abs(event.usage.seconds - count / 24_000) < 0.01
+            said.append(event.transcript)
+        assert said[0] and said[0] == said[1]
+        await connection.input_audio_buffer.commit()
+        empty = await connection.recv()
+        assert empty.type == "error" and empty.error.code == "input_audio_buffer_commit_empty"
+        await connection.input_audio_buffer.clear()
+        assert (await connection.recv()).type == "input_audio_buffer.cleared"
 
 
 def test_openai_decisions():

@@ -144,10 +144,10 @@ pub(crate) struct ServeArgs {
     /// Longest body of a request with a recording
     #[arg(long, default_value = "100MB", value_name = "BYTES", value_parser = parse_bytes, help_heading = "Limits")]
     pub(crate) max_audio: u64,
-    /// Longest recording
+    /// Longest recording, and longest sound of a live session
     #[arg(long, default_value_t = 120, value_name = "MINUTES", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Limits")]
     pub(crate) max_audio_minutes: u32,
-    /// Recordings that are received, wait or are transcribed at once; more are refused with status 429
+    /// Recordings that are received, wait or are transcribed at once, and live sessions; more are refused with status 429
     #[arg(long, default_value_t = 8, value_name = "N", help_heading = "Limits")]
     pub(crate) recordings: usize,
     /// Longest time of an answer

@@ -180,6 +180,12 @@ pub const TARGETS: &[Target] = &[
         seeds: requests::form_seeds,
     },
     Target {
+        name: "realtime_event",
+        form: Form::Json,
+        run: requests::realtime_event,
+        seeds: requests::event_seeds,
+    },
+    Target {
         name: "http_request",
         form: Form::Json,
         run: requests::http_request,

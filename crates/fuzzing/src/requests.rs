@@ -1,7 +1,7 @@
 //! Requests to the server, and the streams that answer them.
 
 use cactus_serve::OPENAPI;
-use cactus_serve::protocol::openai::audio;
+use cactus_serve::protocol::openai::{audio, realtime};
 use cactus_serve::protocol::{
     ApiError, Encoder, End, Event, Job, Prompt, Reason, Times, anthropic, ollama, openai, order,
 };
@@ -85,6 +85,46 @@ pub(crate) fn form_seeds() -> Vec<Vec<u8>> {
         form("multipart/form-data; boundary=XX", "XX", &all),
         form("multipart/form-data; charset=utf-8; boundary=\"a b\"", "a b", &some),
     ]
+}
+
+/// An event of a realtime session. Sound has whole samples; settings are told in a form that sets the same.
+pub(crate) fn realtime_event(data: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return false;
+    };
+    let set = |text: &str| match realtime::asked(text).0 {
+        Ok(realtime::Asked::Update(update)) => Some(realtime::Session::new("", None).updated(&update)),
+        _ => None,
+    };
+    match (set(text), realtime::asked(text).0) {
+        (Some(Ok(session)), _) => {
+            let told = realtime::Told::Updated(&session, "sess").json();
+            let again = set(&told.replacen("session.updated", "session.update", 1));
+            assert_eq!(again, Some(Ok(session)), "{told}");
+            true
+        }
+        (Some(Err(error)), _) | (_, Err(error)) => named(&error),
+        (_, Ok(realtime::Asked::Append(sound))) => {
+            assert!(sound.len() % 2 == 0 && sound.len() <= text.len());
+            true
+        }
+        _ => true,
+    }
+}
+
+/// Every kind of event, with every setting.
+pub(crate) fn event_seeds() -> Vec<Vec<u8>> {
+    let all = [
+        r#"{"type": "session.update", "event_id": "e", "session": {"type": "transcription", "include": [], "audio": {"input": {
+            "format": {"type": "audio/pcm", "rate": 16000}, "noise_reduction": null,
+            "transcription": {"model": "base", "language": "german", "prompt": "Hi", "keywords": ["Ada"], "languages": ["de"]},
+            "turn_detection": {"type": "server_vad", "threshold": 0.5, "silence_duration_ms": 200, "prefix_padding_ms": 0}}}}}"#,
+        r#"{"type": "session.update", "session": {"audio": {"input": {"turn_detection": null}}}}"#,
+        r#"{"type": "input_audio_buffer.append", "audio": "AAAAAP//"}"#,
+        r#"{"type": "input_audio_buffer.commit"}"#,
+        r#"{"type": "input_audio_buffer.clear"}"#,
+    ];
+    all.map(|text| text.as_bytes().to_vec()).to_vec()
 }
 
 fn named(error: &ApiError) -> bool {

@@ -4,7 +4,7 @@
 //!
 //! - [`protocol`], a crate of its own: what the APIs say, without any I/O: bodies into jobs, events into answers.
 //! - [`models`]: the models that can be asked for, loaded and unloaded.
-//! - `hearing`: a recording under way to its transcript.
+//! - `hearing`: a recording under way to its transcript; `listening`: live sound to events.
 //! - `answer`: the answers of a job, awaited; `routed`: one under a policy, which may be a target's.
 //! - `http`: connections, who may ask, streams, metrics, the page.
 //!
@@ -16,6 +16,7 @@
 mod answer;
 mod hearing;
 mod http;
+mod listening;
 pub mod models;
 mod routed;
 

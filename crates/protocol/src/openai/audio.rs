@@ -515,7 +515,7 @@ fn language_name(code: &str) -> &str {
 }
 
 /// The code of what a client wrote: a code already, or a name.
-fn code(text: &str) -> String {
+pub(super) fn code(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
     let mut known = languages().filter(|(_, name)| *name == lower);
     known.next().map_or(lower.clone(), |(code, _)| code.to_owned())

@@ -1,5 +1,5 @@
 //! The APIs of OpenAI: chat completions, completions, responses, decisions, embeddings, audio,
-//! models.
+//! realtime, models.
 
 pub mod audio;
 pub mod chat;
@@ -7,6 +7,7 @@ pub mod completions;
 pub mod decisions;
 pub mod embeddings;
 mod messages;
+pub mod realtime;
 pub mod responses;
 
 use super::{Fields, Result};

@@ -112,17 +112,13 @@ fn too_long() -> ApiError {
 
 impl Run {
     async fn start(app: &Arc<App>, task: Task, headers: &HeaderMap, body: Body) -> Result<Run, ApiError> {
-        let place = Arc::clone(&app.recordings).try_acquire_owned().map_err(|_| {
-            let most = app.options.recordings;
-            let message = format!("{most} recordings are being transcribed or wait already; try again later");
-            ApiError::new(Kind::Busy, message).with_retry_after(Duration::from_secs(5))
-        })?;
+        let place = app.place()?;
         let active = app.begin()?;
         let hints = Hints::read(app, headers, &json!({}))?;
         let (request, file) = read(app, task, headers, body).await?;
         let received = Instant::now();
         let options = options(&request);
-        let lease = app.models.acquire_as::<Hearer>(app.here(&request.model)).await?;
+        let lease = app.hearer(&request.model).await?;
         let name = lease.model().name.clone();
         let speech = match &request.chunking {
             None => None,
@@ -172,7 +168,7 @@ impl Run {
         let event = next.unwrap_or_else(|_| Err(too_long()))?;
         if let Event::Done(transcript, _) = &event {
             let took = self.received.elapsed();
-            self.app.metrics.transcribed(&self.name, transcript.duration_s, took);
+            self.app.transcribed(&self.name, transcript.duration_s, took);
         }
         Ok(event)
     }

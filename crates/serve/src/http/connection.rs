@@ -3,7 +3,6 @@
 use super::{App, ServeOptions};
 use axum::Router;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 /// Longest time for the headers of a request to arrive, and for a connection to be encrypted.
 const HEADER_TIME: Duration = Duration::from_secs(30);
@@ -119,7 +118,7 @@ fn acceptor(tls: &super::Tls) -> Result<tokio_rustls::TlsAcceptor, Error> {
 /// Accepts connections until `stop`. From then on requests for answers are refused, until the last answer has ended or its
 /// time is over; what is under way after that is cancelled.
 pub(super) async fn accept(listener: Listener, router: Router, app: &Arc<App>, stop: impl AsyncFn()) {
-    let graceful = GracefulShutdown::new();
+    let (running, stopping) = watch::channel(());
     let free = Arc::new(Semaphore::new(app.options.connections));
     let mut stop = pin!(async {
         stop().await;
@@ -149,27 +148,43 @@ pub(super) async fn accept(listener: Listener, router: Router, app: &Arc<App>, s
         };
         let _ = stream.set_nodelay(true);
         let service = TowerToHyperService::new(router.clone());
-        let watcher = graceful.watcher();
+        let stopping = stopping.clone();
         #[cfg(feature = "tls")]
         if let Some(tls) = listener.tls.clone() {
             tokio::spawn(async move {
                 let _permit = permit;
                 if let Ok(Ok(stream)) = tokio::time::timeout(HEADER_TIME, tls.accept(stream)).await {
-                    let connection = http().serve_connection(TokioIo::new(stream), service);
-                    let _ = watcher.watch(connection).await;
+                    converse(TokioIo::new(stream), service, stopping).await;
                 }
             });
             continue;
         }
         tokio::spawn(async move {
             let _permit = permit;
-            // An error is a client that went away.
-            let connection = http().serve_connection(TokioIo::new(stream), service);
-            let _ = watcher.watch(connection).await;
+            converse(TokioIo::new(stream), service, stopping).await;
         });
     }
     drop(listener);
-    let _ = tokio::time::timeout(CLOSING_TIME, graceful.shutdown()).await;
+    drop(running);
+    let all = u32::try_from(app.options.connections).unwrap_or(u32::MAX);
+    let _ = tokio::time::timeout(CLOSING_TIME, free.acquire_many(all)).await;
+}
+
+/// Answers the requests of one connection. When `stopping` has lost its sender, the one under way is the last.
+async fn converse(
+    stream: impl hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+    service: TowerToHyperService<Router>,
+    mut stopping: watch::Receiver<()>,
+) {
+    // An error is a client that went away.
+    let mut connection = pin!(http().serve_connection(stream, service).with_upgrades());
+    tokio::select! {
+        _ = connection.as_mut() => {}
+        _ = stopping.changed() => {
+            connection.as_mut().graceful_shutdown();
+            let _ = connection.await;
+        }
+    }
 }
 
 fn http() -> hyper::server::conn::http1::Builder {

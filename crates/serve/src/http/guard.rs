@@ -129,13 +129,20 @@ fn host_name(host: &str) -> &str {
     }
 }
 
+/// Where browsers put a key of OpenAI's when they open a WebSocket, for which no page can set headers.
+const KEY_PROTOCOL: &str = "openai-insecure-api-key.";
+
 fn given_key(headers: &HeaderMap) -> Option<&str> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     if let Some(key) = text("x-api-key") {
         return Some(key);
     }
-    let (scheme, key) = text("authorization")?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
+    if let Some(all) = text("authorization") {
+        let (scheme, key) = all.split_once(' ')?;
+        return scheme.eq_ignore_ascii_case("bearer").then(|| key.trim());
+    }
+    let mut protocols = text("sec-websocket-protocol")?.split(',');
+    protocols.find_map(|protocol| protocol.trim().strip_prefix(KEY_PROTOCOL))
 }
 
 /// Lets a request in, or not, and counts it.
@@ -252,6 +259,8 @@ mod tests {
         let one = check(&[("authorization", "Bearer one")]).unwrap();
         assert_eq!(check(&[("x-api-key", "one")]).unwrap(), one);
         assert_ne!(check(&[("authorization", "bearer two")]).unwrap(), one);
+        let protocols = "realtime, openai-insecure-api-key.one, x";
+        assert_eq!(check(&[("sec-websocket-protocol", protocols)]).unwrap(), one);
         for wrong in ["on", "onee", "", "One"] {
             let error = check(&[("x-api-key", wrong)]).unwrap_err();
             assert_eq!(error.code, Some("invalid_api_key"));

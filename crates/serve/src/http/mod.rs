@@ -12,12 +12,13 @@ mod metrics;
 mod ollama;
 mod openai;
 mod page;
+mod realtime;
 mod route;
 mod run;
 mod store;
 mod stream;
 
-use crate::models::Models;
+use crate::models::{Hearer, Lease, Models};
 use crate::protocol::{ApiError, Kind};
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode, header};
@@ -30,9 +31,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 pub use connection::Error;
+pub(crate) use realtime::Wish;
 
 /// What a server is like.
 #[derive(Debug, Clone)]
@@ -49,9 +51,9 @@ pub struct ServeOptions {
     pub body_bytes: usize,
     /// Most bytes of a request with a recording.
     pub audio_bytes: usize,
-    /// Longest recording.
+    /// Longest recording, and longest sound of a realtime session.
     pub audio_time: Duration,
-    /// Most recordings that are received, wait or are transcribed at once.
+    /// Most recordings that are received, wait or are transcribed at once, with realtime sessions.
     pub recordings: usize,
     /// Longest time of an answer.
     pub timeout: Duration,
@@ -59,6 +61,8 @@ pub struct ServeOptions {
     pub ping: Duration,
     /// Longest time that answers under way get to end when the server is told to stop.
     pub drain: Duration,
+    /// Longest time that the client of a realtime session may send nothing.
+    pub idle_session: Duration,
     /// Most connections at once.
     pub connections: usize,
     /// Most responses that are kept for those that continue them.
@@ -94,6 +98,7 @@ impl ServeOptions {
             timeout: Duration::from_secs(600),
             ping: Duration::from_secs(10),
             drain: Duration::from_secs(30),
+            idle_session: Duration::from_secs(300),
             connections: 1024,
             stored_responses: 1024,
             tls: None,
@@ -158,6 +163,25 @@ impl App {
         }
     }
 
+    /// A place for a recording or a session.
+    fn place(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        Arc::clone(&self.recordings).try_acquire_owned().map_err(|_| {
+            let most = self.options.recordings;
+            let message = format!("{most} recordings are being transcribed or wait already; try again later");
+            ApiError::new(Kind::Busy, message).with_retry_after(Duration::from_secs(5))
+        })
+    }
+
+    /// A model that hears, by its name.
+    pub(crate) async fn hearer(&self, name: &str) -> Result<Lease<Hearer>, ApiError> {
+        self.models.acquire_as::<Hearer>(self.here(name)).await
+    }
+
+    /// Counts sound that was written down.
+    pub(crate) fn transcribed(&self, model: &str, seconds: f64, took: Duration) {
+        self.metrics.transcribed(model, seconds, took);
+    }
+
     /// Waits until no request is under way.
     async fn drained(&self) {
         loop {
@@ -190,6 +214,7 @@ pub const ROUTES: &[(&str, &str, bool)] = &[
     ("post", "/v1/embeddings", false),
     ("post", "/v1/audio/transcriptions", false),
     ("post", "/v1/audio/translations", false),
+    ("get", "/v1/realtime", false),
     ("post", "/v1/messages", false),
     ("post", "/v1/messages/count_tokens", false),
     ("post", "/tokenize", false),
@@ -224,6 +249,7 @@ fn router(app: &Arc<App>) -> Router {
         .route("/v1/embeddings", post(openai::embed))
         .route("/v1/audio/transcriptions", post(audio::transcribe))
         .route("/v1/audio/translations", post(audio::translate))
+        .route("/v1/realtime", get(realtime::open))
         .route("/v1/messages", post(anthropic::answer))
         .route("/v1/messages/count_tokens", post(anthropic::count))
         .route("/tokenize", post(openai::tokenize))
