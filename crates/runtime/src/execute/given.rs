@@ -4,7 +4,7 @@
 //! cross attention do: what lies between the inputs and the blocks would otherwise take several times the memory of both.
 
 use crate::function::Outputs;
-use crate::lower::Crossed;
+use crate::lower::{Crossed, Given};
 use crate::{Error, Program, Result};
 use cactus_base::{AlignedBuf, Pool};
 use cactus_ir::Bindings;
@@ -43,77 +43,84 @@ impl Held {
             .iter()
             .map(|(name, tensor)| (name.clone(), tensor.view()))
             .collect();
-        let bindings = given.function.bind(&views)?;
-        let crossed = &program.lowered.crossed;
         let mut held = Held {
             values: Vec::new(),
             crossed: Vec::new(),
-            bindings,
+            bindings: given.function.bind(&views)?,
         };
-        let whole = views.values().next().map_or(&[][..], TensorView::shape);
-        match (&given.pieces, whole) {
-            (Some(symbol), &[one, positions, row]) if positions > PIECE => {
-                held.crossed = crossed
-                    .iter()
-                    .map(|c| Blocks::zeroed(&c.layout, positions))
-                    .collect::<Result<_>>()?;
-                // As long as each other, so that one plan serves all but the last.
-                let piece = positions.div_ceil(positions.div_ceil(PIECE));
-                let numbers = views.values().next().and_then(|view| match view.elements() {
-                    Elements::F32(numbers) => Some(numbers),
-                    _ => None,
-                });
-                let numbers = numbers.ok_or_else(|| Error::Argument("expected an input of 32-bit floats".into()))?;
-                let mut bindings = held.bindings.clone();
-                for past in (0..positions).step_by(piece) {
-                    let rows = piece.min(positions - past);
-                    let shape = [one, rows, row];
-                    let part = TensorView::new(&shape, Elements::F32(&numbers[past * row..][..rows * row]));
-                    let part = part.map_err(|e| Error::Argument(e.to_string()))?;
-                    let views = given.inputs.iter().map(|name| (name.clone(), part)).collect();
-                    bindings.insert(symbol.clone(), rows);
-                    let function = &given.function;
-                    function.run_bound(pool, width, &views, &bindings, &mut |exec, outputs| {
-                        held.append(exec, crossed, outputs, past, rows)
-                    })?;
-                }
+        let crossed = &program.lowered.crossed;
+        match (&given.pieces, views.values().next()) {
+            (Some(symbol), Some(view)) if matches!(view.shape(), &[_, positions, _] if positions > PIECE) => {
+                held.in_pieces(given, symbol, view, crossed, pool, width)?;
             }
-            _ => {
-                let bindings = held.bindings.clone();
-                let function = &given.function;
-                function.run_bound(pool, width, &views, &bindings, &mut |exec, outputs| {
-                    for c in crossed {
-                        let positions = outputs.f32(c.keys)?.len() / (c.layout.kv_heads() * c.layout.head_dim());
-                        held.crossed.push(Blocks::zeroed(&c.layout, positions)?);
-                    }
-                    let positions = held.crossed.iter().map(|blocks| blocks.positions).collect::<Vec<_>>();
-                    for ((c, blocks), rows) in crossed.iter().zip(&mut held.crossed).zip(positions) {
-                        blocks.append(exec, c, outputs, 0, rows)?;
-                    }
-                    for (index, read) in given.read.iter().enumerate() {
-                        held.values.push(match read {
-                            true => AlignedBuf::from_slice(outputs.bytes(index)?)?,
-                            false => AlignedBuf::zeroed(0)?,
-                        });
-                    }
-                    Ok(())
-                })?;
-            }
+            _ => held.whole(given, &views, crossed, pool, width)?,
         }
         Ok(held)
     }
 
-    fn append(
+    /// From all positions at once, and the values that steps read as they are.
+    fn whole(
         &mut self,
-        exec: &Exec<'_>,
+        given: &Given,
+        views: &BTreeMap<String, TensorView<'_>>,
         crossed: &[Crossed],
-        outputs: &Outputs<'_>,
-        past: usize,
-        rows: usize,
+        pool: &Pool,
+        width: usize,
     ) -> Result<()> {
-        let all = crossed.iter().zip(&mut self.crossed);
-        all.into_iter()
-            .try_for_each(|(c, blocks)| blocks.append(exec, c, outputs, past, rows))
+        let bindings = self.bindings.clone();
+        given
+            .function
+            .run_bound(pool, width, views, &bindings, &mut |exec, outputs| {
+                for c in crossed {
+                    let positions = outputs.f32(c.keys)?.len() / (c.layout.kv_heads() * c.layout.head_dim());
+                    let mut blocks = Blocks::zeroed(&c.layout, positions)?;
+                    blocks.append(exec, c, outputs, 0, positions)?;
+                    self.crossed.push(blocks);
+                }
+                for (index, read) in given.read.iter().enumerate() {
+                    self.values.push(match read {
+                        true => AlignedBuf::from_slice(outputs.bytes(index)?)?,
+                        false => AlignedBuf::zeroed(0)?,
+                    });
+                }
+                Ok(())
+            })
+    }
+
+    /// From so many positions at a time of the one input, `[1, positions, row]`.
+    fn in_pieces(
+        &mut self,
+        given: &Given,
+        symbol: &str,
+        view: &TensorView<'_>,
+        crossed: &[Crossed],
+        pool: &Pool,
+        width: usize,
+    ) -> Result<()> {
+        let (&[one, positions, row], Elements::F32(numbers)) = (view.shape(), view.elements()) else {
+            return Err(Error::Argument("expected an input of 32-bit floats".into()));
+        };
+        for c in crossed {
+            self.crossed.push(Blocks::zeroed(&c.layout, positions)?);
+        }
+        // As long as each other, so that one plan serves all but the last.
+        let piece = positions.div_ceil(positions.div_ceil(PIECE));
+        let mut bindings = self.bindings.clone();
+        for past in (0..positions).step_by(piece) {
+            let rows = piece.min(positions - past);
+            let shape = [one, rows, row];
+            let part = TensorView::new(&shape, Elements::F32(&numbers[past * row..][..rows * row]));
+            let part = part.map_err(|e| Error::Argument(e.to_string()))?;
+            let views = given.inputs.iter().map(|name| (name.clone(), part)).collect();
+            bindings.insert(symbol.to_owned(), rows);
+            given
+                .function
+                .run_bound(pool, width, &views, &bindings, &mut |exec, outputs| {
+                    let mut all = crossed.iter().zip(&mut self.crossed);
+                    all.try_for_each(|(c, blocks)| blocks.append(exec, c, outputs, past, rows))
+                })?;
+        }
+        Ok(())
     }
 }
 
