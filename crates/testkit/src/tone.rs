@@ -72,3 +72,19 @@ pub fn sound(parts: &[(f64, f64)]) -> Vec<f32> {
     }
     all
 }
+
+/// A WAV file of `samples`, 16 bits, [`RATE`] a second.
+#[must_use]
+pub fn wav(samples: &[f32]) -> Vec<u8> {
+    let data: Vec<u8> = samples
+        .iter()
+        .flat_map(|s| ((s * 32_767.0) as i16).to_le_bytes())
+        .collect();
+    let length = data.len() as u32;
+    let mut file = b"RIFF".to_vec();
+    file.extend((36 + length).to_le_bytes());
+    file.extend(b"WAVEfmt \x10\0\0\0\x01\0\x01\0\x80\x3e\0\0\0\x7d\0\0\x02\0\x10\0data");
+    file.extend(length.to_le_bytes());
+    file.extend(data);
+    file
+}

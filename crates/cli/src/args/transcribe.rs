@@ -2,6 +2,7 @@
 
 use super::route::When;
 use super::{SourceArgs, WrongArgument};
+use cactus_base::Cores;
 use cactus_router::hybrid::redact::Class;
 use cactus_speech::TranscribeOptions;
 use clap::{Args, ValueEnum};
@@ -59,6 +60,11 @@ pub(crate) struct HearArgs {
 }
 
 impl HearArgs {
+    /// Number of threads.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.map_or_else(|| Cores::detect().threads(), usize::from)
+    }
+
     pub(crate) fn options(&self) -> TranscribeOptions {
         TranscribeOptions {
             language: self.language.clone(),
@@ -75,14 +81,24 @@ impl HearArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TranscribeArgs {
-    /// Recordings: WAV, FLAC, MP3, Ogg Vorbis, Opus, M4A and others
-    #[arg(required = true, value_name = "FILE")]
+    /// Recordings: WAV, FLAC, MP3, Ogg Vorbis, Opus, M4A and others; of a folder, all that are in it and in its folders
+    #[arg(required = true, value_name = "FILE|FOLDER")]
     pub(crate) files: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) hear: HearArgs,
     /// How to write what is said
     #[arg(long, value_enum, default_value_t = TranscriptFormat::Text)]
     pub(crate) format: TranscriptFormat,
+    /// Write each transcript to a file in this folder, `talk.mp3` to `talk.txt`. A recording whose transcript is there already is left out,
+    /// so that a run that was broken off goes on where it was
+    #[arg(long, short, value_name = "FOLDER")]
+    pub(crate) output: Option<PathBuf>,
+    /// With `--output`: transcribe again what is written down already
+    #[arg(long, requires = "output")]
+    pub(crate) overwrite: bool,
+    /// So many recordings at a time, each on its share of the threads [default: one for each thread, at most 4]
+    #[arg(long, value_name = "JOBS", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) jobs: Option<u16>,
     /// Find speech first, with this model (see `cactus vad`), and transcribe it alone
     #[arg(long, value_name = "MODEL")]
     pub(crate) vad: Option<String>,

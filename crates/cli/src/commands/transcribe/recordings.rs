@@ -1,0 +1,151 @@
+//! Which recordings are transcribed, and where their transcripts go.
+
+use crate::args::{TranscribeArgs, TranscriptFormat, WrongArgument};
+use anyhow::{Context as _, Result};
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+/// Endings of the files of a folder that are taken for recordings. A file that is named itself may have any.
+const ENDINGS: [&str; 17] = [
+    "aac", "flac", "m4a", "m4b", "m4v", "mka", "mkv", "mov", "mp3", "mp4", "oga", "ogg", "opus", "wav", "wave", "weba",
+    "webm",
+];
+
+/// A recording.
+#[derive(Debug)]
+pub(super) struct Recording {
+    pub(super) path: PathBuf,
+    /// The file of its transcript; `None` is standard output.
+    pub(super) transcript: Option<PathBuf>,
+    /// Its size.
+    pub(super) bytes: u64,
+}
+
+/// The recordings that `args` name, in order; those in a folder by their path. Those that are already written down are left out, and
+/// counted.
+///
+/// # Errors
+/// A folder that cannot be read or has no recording.
+pub(super) fn find(args: &TranscribeArgs) -> Result<(Vec<Recording>, usize)> {
+    let mut found: Vec<(PathBuf, PathBuf)> = Vec::new();
+    for named in &args.files {
+        if !named.is_dir() {
+            let name = named.file_name().map_or_else(|| named.clone(), PathBuf::from);
+            found.push((named.clone(), name));
+            continue;
+        }
+        let before = found.len();
+        walk(named, Path::new(""), &mut found)?;
+        if found.len() == before {
+            let message = format!(
+                "the folder `{}` has no recording: expected files that end in {}",
+                named.display(),
+                ENDINGS.join(", ")
+            );
+            return Err(WrongArgument(message).into());
+        }
+    }
+    let mut seen = HashSet::new();
+    found.retain(|(path, _)| seen.insert(path.clone()));
+    let places = places(args, &found);
+    let mut recordings = Vec::new();
+    let mut already = 0;
+    for ((path, _), transcript) in found.into_iter().zip(places) {
+        if !args.overwrite && transcript.as_deref().is_some_and(|to| is_written(&path, to)) {
+            already += 1;
+            continue;
+        }
+        let bytes = fs::metadata(&path).map_or(0, |about| about.len());
+        recordings.push(Recording {
+            path,
+            transcript,
+            bytes,
+        });
+    }
+    Ok((recordings, already))
+}
+
+/// Adds the recordings of `folder`, by name, those of its folders in their place; with each its path below the folder that was named.
+fn walk(folder: &Path, below: &Path, found: &mut Vec<(PathBuf, PathBuf)>) -> Result<()> {
+    let unreadable = || format!("the folder `{}` cannot be read", folder.display());
+    let entries = fs::read_dir(folder).with_context(unreadable)?;
+    let mut entries = entries.collect::<std::io::Result<Vec<_>>>().with_context(unreadable)?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let (path, name) = (entry.path(), below.join(entry.file_name()));
+        if entry.file_name().as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
+        // Links to folders are not followed: they may lead back.
+        if entry.file_type().with_context(unreadable)?.is_dir() {
+            walk(&path, &name, found)?;
+        } else if path.is_file() && path.extension().is_some_and(is_ending) {
+            found.push((path, name));
+        }
+    }
+    Ok(())
+}
+
+fn is_ending(ending: &std::ffi::OsStr) -> bool {
+    ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known))
+}
+
+/// Where each transcript goes: `talk.mp3` to `talk.srt`, and beside a `talk.wav` to `talk.mp3.srt`.
+fn places(args: &TranscribeArgs, found: &[(PathBuf, PathBuf)]) -> Vec<Option<PathBuf>> {
+    let Some(folder) = &args.output else {
+        return vec![None; found.len()];
+    };
+    let ending = match args.format {
+        TranscriptFormat::Text => "txt",
+        TranscriptFormat::Json => "json",
+        TranscriptFormat::Srt => "srt",
+        TranscriptFormat::Vtt => "vtt",
+    };
+    let short = |name: &Path| name.with_extension(ending);
+    let mut uses: BTreeMap<PathBuf, usize> = BTreeMap::new();
+    for (_, name) in found {
+        *uses.entry(short(name)).or_default() += 1;
+    }
+    let place = |(_, name): &(PathBuf, PathBuf)| {
+        let short = short(name);
+        match uses.get(&short) {
+            Some(2..) => {
+                let mut long = name.clone().into_os_string();
+                long.push(format!(".{ending}"));
+                folder.join(long)
+            }
+            _ => folder.join(short),
+        }
+    };
+    found.iter().map(place).map(Some).collect()
+}
+
+/// Whether a transcript is there that is no older than its recording.
+fn is_written(recording: &Path, transcript: &Path) -> bool {
+    let changed = |path| fs::metadata(path).and_then(|about| about.modified());
+    matches!((changed(recording), changed(transcript)), (Ok(heard), Ok(written)) if heard <= written)
+}
+
+/// Writes a transcript: whole, or not at all.
+pub(super) fn write(to: &Path, text: &str) -> Result<()> {
+    let put = || {
+        let folder = match to.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        fs::create_dir_all(folder)?;
+        let mut beside = tempfile::Builder::new();
+        beside.prefix(".transcript");
+        // What others may read is for the process's mask to say, as for every file.
+        #[cfg(unix)]
+        beside.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        let mut file = beside.tempfile_in(folder)?;
+        writeln!(file, "{text}")?;
+        file.as_file().sync_all()?;
+        file.persist(to).map_err(|e| e.error)?;
+        std::io::Result::Ok(())
+    };
+    put().with_context(|| format!("the transcript `{}` cannot be written", to.display()))
+}

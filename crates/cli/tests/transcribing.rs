@@ -1,0 +1,155 @@
+//! `cactus transcribe` with many recordings: folders, several at a time, transcripts in files. The model has random weights.
+
+#[path = "support/cactus.rs"]
+mod cactus;
+
+use cactus::Cactus;
+use cactus_testkit::tone;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+/// `whisper`, and in `talks` four recordings, one of them in a folder, a file that is none, a hidden one and a damaged one.
+fn prepared() -> Cactus {
+    let c = Cactus::new();
+    let whisper = concat!(env!("CARGO_MANIFEST_DIR"), "/../../golden/speech/whisper");
+    c.ok(&["convert", whisper, "whisper"]);
+    let talks = c.0.path().join("talks");
+    fs::create_dir_all(talks.join("day 2")).unwrap();
+    for (name, parts) in [
+        ("b.wav", [(0.1, 0.5), (0.2, 0.4)]),
+        ("a.WAV", [(0.0, 2.0), (0.3, 0.2)]),
+        ("day 2/a.wav", [(0.5, 0.1), (0.1, 0.7)]),
+        ("c.wav", [(0.2, 0.2), (0.2, 0.2)]),
+        (".hidden.wav", [(0.2, 0.2), (0.2, 0.2)]),
+    ] {
+        fs::write(talks.join(name), tone::wav(&tone::sound(&parts))).unwrap();
+    }
+    fs::write(talks.join("notes.txt"), "not a recording").unwrap();
+    c
+}
+
+const OPTIONS: [&str; 4] = ["--model", "whisper", "--language", "de"];
+
+fn transcribe<'a>(what: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
+    [&["transcribe"], what, &OPTIONS, more].concat()
+}
+
+fn read(c: &Cactus, path: &str) -> String {
+    fs::read_to_string(c.0.path().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+#[test]
+fn folders_are_written_down_in_order_however_many_at_a_time() {
+    let c = prepared();
+    let json = |more: &[&str]| c.ok(&transcribe(&["talks"], &[&["--format", "json"], more].concat()));
+    let one = json(&["--jobs", "1"]);
+    assert_eq!(json(&["--jobs", "3", "--threads", "2"]), one);
+    assert_eq!(json(&[]), one);
+    let told = serde_json::Deserializer::from_str(&one).into_iter::<Value>();
+    let told: Vec<Value> = told.map(Result::unwrap).collect();
+    let names: Vec<&str> = told.iter().map(|t| t["file"].as_str().unwrap()).collect();
+    assert_eq!(
+        names,
+        ["talks/a.WAV", "talks/b.wav", "talks/c.wav", "talks/day 2/a.wav"]
+    );
+    // A file that is named twice, by itself and by its folder, is transcribed once.
+    let text = c.ok(&transcribe(&["talks/b.wav", "talks"], &["--jobs", "2"]));
+    let headings: Vec<&str> = text.lines().filter(|line| line.starts_with("# ")).collect();
+    assert_eq!(
+        headings,
+        ["# talks/b.wav", "# talks/a.WAV", "# talks/c.wav", "# talks/day 2/a.wav"]
+    );
+    assert_eq!(c.ok(&transcribe(&["talks/b.wav", "talks"], &["--jobs", "1"])), text);
+}
+
+#[test]
+fn transcripts_in_files_are_kept_until_their_recording_changes() {
+    let c = prepared();
+    fs::write(c.0.path().join("talks/c.mp3"), "damaged").unwrap();
+    let to = |more: &[&str]| {
+        c.run(&transcribe(
+            &["talks"],
+            &[&["--output", "out", "--format", "srt"], more].concat(),
+        ))
+    };
+    let said = |out: &std::process::Output| String::from_utf8_lossy(&out.stderr).into_owned();
+    let first = to(&[]);
+    let told = said(&first);
+    assert_eq!(first.status.code(), Some(1), "{told}");
+    assert!(first.stdout.is_empty());
+    assert!(
+        told.contains("talks/c.mp3") && told.contains("1 of 5 recordings could not"),
+        "{told}"
+    );
+    // Beside a recording of the same name, the whole name is kept.
+    let files = ["out/a.srt", "out/b.srt", "out/c.wav.srt", "out/day 2/a.srt"];
+    let alone = c.ok(&transcribe(&["talks/b.wav"], &["--format", "srt"]));
+    assert_eq!(read(&c, "out/b.srt"), alone);
+    let mut entries: Vec<_> = fs::read_dir(c.0.path().join("out"))
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
+    entries.sort();
+    assert_eq!(entries, ["a.srt", "b.srt", "c.wav.srt", "day 2"]);
+
+    // What is there stays, but for what is missing or older than its recording.
+    fs::remove_file(c.0.path().join("talks/c.mp3")).unwrap();
+    for file in ["out/a.srt", "out/c.wav.srt", "out/day 2/a.srt"] {
+        fs::write(c.0.path().join(file), "mine").unwrap();
+    }
+    fs::rename(c.0.path().join("out/c.wav.srt"), c.0.path().join("out/c.srt")).unwrap();
+    fs::remove_file(c.0.path().join("out/b.srt")).unwrap();
+    let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    let day2 = fs::File::options().write(true).open(c.0.path().join(files[3])).unwrap();
+    day2.set_modified(old).unwrap();
+    let again = to(&[]);
+    let told = said(&again);
+    assert!(again.status.success(), "{told}");
+    assert!(
+        told.contains("2 of 4 recordings are written down already") && told.contains("--overwrite"),
+        "{told}"
+    );
+    assert_eq!(
+        (read(&c, "out/a.srt"), read(&c, "out/c.srt")),
+        ("mine".into(), "mine".into())
+    );
+    assert_eq!(read(&c, "out/b.srt"), alone);
+    assert_ne!(read(&c, files[3]), "mine");
+
+    let anew = to(&["--overwrite"]);
+    assert!(anew.status.success(), "{}", said(&anew));
+    assert_ne!(read(&c, "out/a.srt"), "mine");
+    assert!(said(&to(&[])).contains("4 of 4"));
+}
+
+#[test]
+fn what_cannot_be_done_is_said_before_anything_is() {
+    let c = prepared();
+    fs::create_dir(c.0.path().join("empty")).unwrap();
+    for (what, more, said) in [
+        ("empty", &[][..], "has no recording"),
+        ("talks", &["--overwrite"], "--output"),
+        ("talks", &["--jobs", "0"], "--jobs"),
+        (
+            "talks",
+            &["--jobs", "2", "--cloud", "http://127.0.0.1:9/v1#ear"],
+            "`--jobs`",
+        ),
+    ] {
+        let out = c.run(&transcribe(&[what], more));
+        let told = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(2), "{more:?}: {told}");
+        assert!(told.contains(said), "{more:?}: {told}");
+        assert!(out.stdout.is_empty());
+    }
+    // A place that cannot be written: the recording's failure, and nothing half written.
+    fs::write(c.0.path().join("file"), "").unwrap();
+    let told = c.run(&transcribe(&["talks"], &["--output", "file"]));
+    let told = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert!(
+        told.contains("file/a.txt") && told.contains("4 of 4 recordings"),
+        "{told}"
+    );
+    assert!(Path::new(&c.0.path().join("file")).is_file());
+}
