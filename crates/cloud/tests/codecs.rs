@@ -283,6 +283,74 @@ fn counts_that_make_no_sense_are_unknown() {
 }
 
 /// Everything that a request can hold.
+#[test]
+fn counts_before_the_end_are_not_what_an_answer_comes_to() {
+    let [chat, responses, anthropic, gemini] = vendors();
+    let said = |target: &Target, lines: &[Value]| {
+        let text: String = lines.iter().map(|line| format!("data: {line}\n\n")).collect();
+        let (events, end) = stream(target, &[text.as_bytes()]);
+        end.unwrap();
+        let usage = reply(&events).usage;
+        (usage.input, usage.output, usage.reasoning)
+    };
+    let piece = json!({"choices": [{"delta": {"content": "Hello"}}]});
+    let stop = json!({"choices": [{"delta": {}, "finish_reason": "stop"}]});
+    let counted = |line: &Value, prompt: u64, answer: u64| {
+        let mut line = line.clone();
+        line["usage"] = json!({"prompt_tokens": prompt, "completion_tokens": answer});
+        line
+    };
+    assert_eq!(said(&chat, &[counted(&piece, 20, 1), stop.clone()]), (None, None, None));
+    assert_eq!(
+        said(&chat, &[counted(&piece, 20, 12), counted(&stop, 20, 2)]),
+        (Some(20), Some(12), None)
+    );
+    assert_eq!(
+        said(
+            &chat,
+            &[piece.clone(), stop.clone(), counted(&json!({"choices": []}), 20, 9)]
+        ),
+        (Some(20), Some(9), None)
+    );
+    // Reasoning beside the answer, as some count it.
+    let mut apart = counted(&stop, 20, 10);
+    apart["usage"]["total_tokens"] = json!(530);
+    assert_eq!(
+        said(&chat, &[piece.clone(), apart.clone()]),
+        (Some(20), Some(510), None)
+    );
+    apart["usage"]["completion_tokens_details"] = json!({"reasoning_tokens": 500});
+    assert_eq!(said(&chat, &[piece, apart]), (Some(20), Some(510), Some(500)));
+
+    let begin = json!({"type": "message_start", "message": {"usage": {"input_tokens": 20, "output_tokens": 1}}});
+    let end = json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}});
+    let mut billed = end.clone();
+    billed["usage"] = json!({"output_tokens": 9});
+    let last = json!({"type": "message_stop"});
+    assert_eq!(
+        said(&anthropic, &[begin.clone(), end, last.clone()]),
+        (None, None, None)
+    );
+    assert_eq!(said(&anthropic, &[begin, billed, last]), (Some(20), Some(9), None));
+
+    let first = json!({"candidates": [{"content": {"parts": [{"text": "Hel"}]}}],
+        "usageMetadata": {"promptTokenCount": 20, "candidatesTokenCount": 1, "thoughtsTokenCount": 50}});
+    let end = json!({"candidates": [{"content": {"parts": [{"text": "lo"}]}, "finishReason": "STOP"}]});
+    assert_eq!(said(&gemini, &[first.clone(), end.clone()]), (None, None, None));
+    let mut billed = end;
+    billed["usageMetadata"] = json!({"promptTokenCount": 20, "candidatesTokenCount": 9});
+    assert_eq!(
+        said(&gemini, &[first.clone(), billed.clone()]),
+        (Some(20), Some(51), Some(50))
+    );
+    billed["usageMetadata"]["totalTokenCount"] = json!(900);
+    assert_eq!(said(&gemini, &[first, billed]), (Some(20), Some(880), Some(50)));
+
+    let done = json!({"type": "response.completed", "response": {"status": "completed", "output": [], "usage":
+        {"input_tokens": 20, "output_tokens": 10, "output_tokens_details": {"reasoning_tokens": 500}}}});
+    assert_eq!(said(&responses, &[done]), (Some(20), Some(510), Some(500)));
+}
+
 fn conversation(issuer: &Target) -> Request {
     let media = |mime: &str| Media {
         mime: mime.into(),

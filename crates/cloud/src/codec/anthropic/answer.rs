@@ -65,7 +65,7 @@ impl Answer {
             self.started = true;
         }
         match kind {
-            "message_start" => self.count(data.pointer("/message/usage").unwrap_or(null), out),
+            "message_start" => self.count(data.pointer("/message/usage").unwrap_or(null), false, out),
             "content_block_start" => {
                 let at = json::index(&data, "index", kind)?;
                 if self.open.is_some() {
@@ -86,10 +86,10 @@ impl Answer {
                 }
             }
             "message_delta" => {
-                self.count(data.get("usage").unwrap_or(null), out);
                 if let Some(reason) = data.pointer("/delta/stop_reason").and_then(Value::as_str) {
                     self.reason = Some(reason_of(reason));
                 }
+                self.count(data.get("usage").unwrap_or(null), self.reason.is_some(), out);
             }
             "message_stop" => {
                 if self.open.is_some() {
@@ -111,7 +111,7 @@ impl Answer {
             let block = self.begin(block, out)?;
             self.end_block(block, out);
         }
-        self.count(body.get("usage").unwrap_or(&Value::Null), out);
+        self.count(body.get("usage").unwrap_or(&Value::Null), true, out);
         let reason = json::needed(body, "stop_reason", "the message")?;
         out.push(Event::Done(reason_of(reason)));
         Ok(())
@@ -223,8 +223,8 @@ impl Answer {
         Opaque { issuer, data }
     }
 
-    /// Counts are cumulative: a later one replaces an earlier one.
-    fn count(&mut self, usage: &Value, out: &mut Vec<Event>) {
+    /// Counts are cumulative. Those before the answer has `ended` are not what it comes to.
+    fn count(&mut self, usage: &Value, ended: bool, out: &mut Vec<Event>) {
         let counts = &mut self.counts;
         let fields = [
             (&mut counts.plain, "/input_tokens"),
@@ -233,22 +233,20 @@ impl Answer {
             (&mut counts.output, "/output_tokens"),
             (&mut counts.reasoning, "/output_tokens_details/thinking_tokens"),
         ];
-        let mut any = false;
         for (field, path) in fields {
-            if let Some(count) = json::count(usage, path) {
-                any |= field.replace(count) != Some(count);
-            }
+            *field = json::count(usage, path).max(*field);
         }
-        if any {
+        if ended && json::count(usage, "/output_tokens").is_some() {
             let cached = [counts.written, counts.read].into_iter().flatten();
             let input = counts.plain.map(|plain| cached.fold(plain, u64::saturating_add));
-            out.push(Event::Usage(Usage {
+            let counted = Usage {
                 input,
                 cached: counts.read,
                 cache_written: counts.written,
                 output: counts.output,
                 reasoning: counts.reasoning,
-            }));
+            };
+            out.push(Event::Usage(counted.summed(None)));
         }
     }
 }

@@ -180,18 +180,18 @@ impl Answer {
         let Some(usage) = body.get("usage").filter(|u| u.is_object()) else {
             return;
         };
-        let mut now = self.usage;
-        now.update(Usage {
+        let counted = Usage {
             input: json::count(usage, "/prompt_tokens"),
             cached: json::count(usage, "/prompt_tokens_details/cached_tokens")
                 .or_else(|| json::count(usage, "/prompt_cache_hit_tokens")),
             cache_written: json::count(usage, "/prompt_tokens_details/cache_write_tokens"),
             output: json::count(usage, "/completion_tokens"),
             reasoning: json::count(usage, "/completion_tokens_details/reasoning_tokens"),
-        });
-        if now != self.usage {
-            self.usage = now;
-            out.push(Event::Usage(now));
+        };
+        self.usage.update(counted.summed(json::count(usage, "/total_tokens")));
+        // What is counted before the end is not what the answer comes to.
+        if self.reason.is_some() && counted.output.is_some() {
+            out.push(Event::Usage(self.usage));
         }
     }
 }

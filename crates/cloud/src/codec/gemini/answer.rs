@@ -125,17 +125,17 @@ impl Answer {
             (a, b) => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
         };
         let thoughts = count("/thoughtsTokenCount");
-        let mut now = self.usage;
-        now.update(Usage {
+        let counted = Usage {
             input: count("/promptTokenCount").and_then(|prompt| plus(Some(prompt), count("/toolUsePromptTokenCount"))),
             cached: count("/cachedContentTokenCount"),
             cache_written: None,
             output: plus(count("/candidatesTokenCount"), thoughts),
             reasoning: thoughts,
-        });
-        if now != self.usage {
-            self.usage = now;
-            out.push(Event::Usage(now));
+        };
+        self.usage.update(counted.summed(count("/totalTokenCount")));
+        // What is counted before the end is not what the answer comes to.
+        if self.reason.is_some() && counted.output.is_some() {
+            out.push(Event::Usage(self.usage));
         }
     }
 }

@@ -194,13 +194,14 @@ impl Answer {
     fn finish(&mut self, response: &Value, out: &mut Vec<Event>) -> Result<()> {
         failure::inside(response)?;
         if let Some(usage) = response.get("usage").filter(|u| u.is_object()) {
-            out.push(Event::Usage(Usage {
+            let counted = Usage {
                 input: json::count(usage, "/input_tokens"),
                 cached: json::count(usage, "/input_tokens_details/cached_tokens"),
                 cache_written: json::count(usage, "/input_tokens_details/cache_write_tokens"),
                 output: json::count(usage, "/output_tokens"),
                 reasoning: json::count(usage, "/output_tokens_details/reasoning_tokens"),
-            }));
+            };
+            out.push(Event::Usage(counted.summed(json::count(usage, "/total_tokens"))));
         }
         let reason = match json::needed(response, "status", "the response")? {
             "completed" if !self.calls.is_empty() => Reason::ToolCalls,
