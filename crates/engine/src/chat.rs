@@ -105,6 +105,17 @@ pub struct Chat {
     salt: u64,
 }
 
+impl ChatRequest {
+    /// The tools that a model is told of: those that are likeliest to help, where [`ChatRequest::most_tools`] says how many.
+    ///
+    /// # Errors
+    /// [`Error::Request`] that names the field.
+    pub fn offered(&self) -> Result<Vec<Tool>> {
+        let messages = messages::checked(&self.messages)?;
+        offered(self, messages::last_question(&messages))
+    }
+}
+
 impl Chat {
     /// Makes a request ready for `model`.
     ///

@@ -8,7 +8,7 @@ use cactus_hybrid::policy::Verdict;
 use cactus_hybrid::record::{Facts, Terms, tool_digest};
 use cactus_hybrid::redact::{Class, Gate, Redactor};
 use cactus_hybrid::route::{Offer, Request};
-use cactus_protocol::{Prompt, Ready};
+use cactus_protocol::{Prompt, Ready, api_error};
 use cactus_text::grammar::Grammar;
 use std::sync::Arc;
 
@@ -58,6 +58,15 @@ impl Asked {
             [Prompt::Chat(chat)] if ask.job.choices <= 1 => Some(chat.as_ref()),
             _ => None,
         };
+        // Who is asked elsewhere is told of the same tools as the model here.
+        let chosen = match chat {
+            Some(chat) if chat.most_tools.is_some() => Some(ChatRequest {
+                tools: chat.offered().map_err(|e| api_error(&e, ask.format_field))?,
+                ..chat.clone()
+            }),
+            _ => None,
+        };
+        let chat = chosen.as_ref().or(chat);
         let structured = chat.is_some_and(|chat| !chat.tools.is_empty() || chat.format.is_some());
         let (prompt, calibration) = match &ask.local {
             Some(local) => {

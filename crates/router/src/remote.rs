@@ -9,6 +9,10 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::time::Duration;
 
+/// Most bytes of a token on average, over an answer as long as it may be; and some for short ones. Tokens of words have 4 or 5.
+const TOKEN_BYTES: usize = 16;
+const SPARE_BYTES: usize = 256;
+
 /// What comes of a try.
 #[derive(Debug)]
 pub(crate) enum Heard {
@@ -76,8 +80,9 @@ pub(crate) fn send(sending: Sending<'_>, hear: impl Fn(Heard) + Send + 'static) 
     let call = call.map_err(|error| failed(&error, &redactor, rules, tries))?;
     let cancel = Try(call.canceller());
     let form = sending.form;
+    let most_tokens = sending.sealed.request().max_output_tokens;
     let listen = move || {
-        let heard = listen(call, &redactor, &form, &hear);
+        let heard = listen(call, &redactor, &form, most_tokens, &hear);
         hear(heard.unwrap_or_else(|error| failed(&error, &redactor, rules, tries)));
     };
     std::thread::Builder::new()
@@ -115,6 +120,7 @@ fn listen(
     mut call: Call,
     redactor: &Redactor,
     form: &Form,
+    most_tokens: u32,
     hear: &impl Fn(Heard),
 ) -> Result<Heard, cactus_cloud::Error> {
     // Values are put back as parts of JSON's strings where the answer is JSON.
@@ -127,6 +133,10 @@ fn listen(
     let mut whole = String::new();
     let (mut usage, mut reason) = (Usage::default(), None);
     let mut checked = Vec::new();
+    let mut room = (most_tokens as usize)
+        .saturating_mul(TOKEN_BYTES)
+        .saturating_add(SPARE_BYTES);
+    let mut endless = false;
     let mut show = |restored: String| {
         if form.is_json() {
             whole.push_str(&restored);
@@ -136,7 +146,14 @@ fn listen(
         }
     };
     for event in call.by_ref() {
-        match event? {
+        let mut event = event?;
+        if let Event::Delta(Delta::Text(piece) | Delta::CallArguments { fragment: piece, .. }) = &mut event {
+            // It was told how much it may say, and so much was reserved.
+            endless = piece.len() > room;
+            piece.truncate(piece.floor_char_boundary(room));
+            room -= piece.len();
+        }
+        match event {
             Event::Delta(Delta::Text(piece)) => show(text.push(redactor, &piece)),
             Event::Delta(Delta::Reasoning(piece)) => hear(Heard::Reasoning(reasoning.push(redactor, &piece))),
             Event::Delta(Delta::ReasoningEnd { .. }) => hear(Heard::Reasoning(reasoning.finish())),
@@ -179,6 +196,18 @@ fn listen(
                 reason = Some(done);
             }
         }
+        if endless {
+            break;
+        }
+    }
+    if endless {
+        call.canceller().cancel();
+        hear(Heard::Reasoning(reasoning.finish()));
+        show(text.finish());
+        (reason, usage) = (Some(Reason::Length), Usage::default());
+        call.notes.push(format!(
+            "it says more than the {most_tokens} tokens that it was limited to, and was cut off; it may charge more than was reserved"
+        ));
     }
     let Some(reason) = reason else {
         let message = "the answer ended before its end";

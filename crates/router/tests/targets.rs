@@ -12,6 +12,7 @@ use cactus_router::setup::Configured;
 use cactus_router::{Answered, Ask, Error, Event, Keys, Router};
 use cactus_testkit::http::{EVENTS, Server, chat_stream, json_answer};
 use cactus_text::grammar::{Grammar, Spacing};
+use cactus_text::tools::Tool;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,7 +27,7 @@ fn router_with(folder: &Path, port: u16, context_tokens: Option<u64>) -> Arc<Rou
     let text = format!(
         "version = 1\nhandoff = \"always\"\n[routing]\nretries = 0\n[consent]\ntext = \"always\"\n[targets.t]\n\
          protocol = \"openai_chat\"\nbase_url = \"{base}\"\nmodel = \"m\"\nmax_output_tokens = 100\n\
-         input_usd_per_million = 1\noutput_usd_per_million = 1\n"
+         input_usd_per_million = 1\noutput_usd_per_million = 1\n[tools]\nfind = \"cloud_may_call\"\nnote = \"cloud_may_call\"\n"
     );
     let mut known = BTreeMap::new();
     if context_tokens.is_some() {
@@ -285,6 +286,31 @@ fn schema_is_reserved_for_and_values_come_back_as_parts_of_its_strings() {
 }
 
 #[test]
+fn tools_that_are_not_offered_here_do_not_leave() {
+    let server = Server::of(vec![counted(&json!({"prompt_tokens": 20, "completion_tokens": 1}))]);
+    let folder = tempfile::tempdir().unwrap();
+    let router = router(folder.path(), server.port());
+    let mut ask = ask("find the train to Kyiv");
+    if let [Prompt::Chat(chat)] = ask.job.prompts.as_mut_slice() {
+        let tool = |name: &str, what: &str| Tool {
+            name: name.to_owned(),
+            description: what.to_owned(),
+            parameters: json!({"type": "object", "properties": {}}),
+            strict: false,
+        };
+        chat.tools = vec![tool("note", "Write a note down"), tool("find", "Find a train")];
+        chat.most_tools = Some(1);
+    }
+    let (answered, _) = run(&router, ask);
+    assert!(answered.failure.is_none(), "{:?}", answered.failure);
+    let requests = server.requests();
+    assert!(
+        requests[0].contains("Find a train") && !requests[0].contains("Write a note"),
+        "{requests:?}"
+    );
+}
+
+#[test]
 fn answer_without_a_count_costs_what_was_reserved() {
     let server = Server::of(vec![counted(&json!({"prompt_tokens": 0, "completion_tokens": 0}))]);
     let folder = tempfile::tempdir().unwrap();
@@ -296,6 +322,23 @@ fn answer_without_a_count_costs_what_was_reserved() {
         answered.notes
     );
     assert!(spent(&router) > Pico(20 * TOKEN));
+}
+
+#[test]
+fn answer_beyond_what_was_asked_for_is_cut_off() {
+    let long = "word ".repeat(2000);
+    let usage = json!({"prompt_tokens": 20, "completion_tokens": 2000});
+    let server = Server::of(vec![counted_of(&long, &usage)]);
+    let folder = tempfile::tempdir().unwrap();
+    let router = router(folder.path(), server.port());
+    let (answered, _) = run(&router, ask("hello"));
+    let outcome = &answered.outcome;
+    assert!(answered.failure.is_none());
+    // 20 tokens.
+    assert_eq!((outcome.text.len(), outcome.billed), (20 * 16 + 256, false));
+    assert!(long.starts_with(&outcome.text));
+    assert!(answered.notes[0].contains("limited to"), "{:?}", answered.notes);
+    assert_eq!(spent(&router), last(&router).worst_case);
 }
 
 #[test]
