@@ -352,13 +352,17 @@ fn a_damaged_budget_says_what_to_do_and_the_record_is_private() {
 #[test]
 fn what_cannot_be_routed_is_said_before_anything_is_computed() {
     let cactus = Cactus::new();
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 7] = [
         (&["--cloud", "nobody"], "claude-haiku-5-5"),
         (&["--cloud", "claude-haiku-5-5"], "cactus auth set claude-haiku-5-5"),
         (&["--cloud", "http://127.0.0.1:9/v1"], "has no model"),
         (
             &["--cloud", "http://127.0.0.1:9/v1#m", "--budget", "much"],
             "expected dollars",
+        ),
+        (
+            &["--cloud", "http://127.0.0.1:9/v1#m", "--budget", "-1"],
+            "expected dollars such as `0.25`, from 0 to",
         ),
         (&["--cloud", "http://127.0.0.1:9/v1#m", "--rolling"], "--rolling"),
         (&["--policy", "nowhere.toml"], "nowhere.toml"),

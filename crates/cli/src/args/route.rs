@@ -18,7 +18,7 @@ pub(crate) struct RouteArgs {
     #[arg(long, value_enum, value_name = "WHEN")]
     pub(crate) handoff: Option<When>,
     /// The most that this conversation may cost, in dollars
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
     pub(crate) budget: Option<String>,
     /// File that says what may leave, to whom, and for how much
     #[arg(long, value_name = "FILE", conflicts_with_all = ["raw", "input_ids"])]
