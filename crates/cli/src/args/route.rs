@@ -85,6 +85,9 @@ pub(crate) enum RouteCommand {
         /// Which one, counted from the last, which is 1
         #[arg(default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
         number: u32,
+        /// Print the record as JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Say what another policy would have done with the requests of the record
     Replay {
@@ -94,8 +97,11 @@ pub(crate) enum RouteCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Show what was spent, and what is reserved
+    /// Show what was spent, what is reserved, and the limits with what is left of them
     Budget {
+        /// Policy file whose limits apply [default: those that hold without one]
+        #[arg(long, value_name = "FILE")]
+        policy: Option<PathBuf>,
         /// Print as JSON
         #[arg(long)]
         json: bool,
