@@ -25,6 +25,10 @@ class Question:
     host: str
     #: What it may cost at most, such as "$0.0021".
     most: str
+    #: Why the target is wanted, such as "low_confidence".
+    reason: str
+    #: How sure the answer here is, from 0 to 1; None where nobody has judged it.
+    confidence: float | None
 
 
 #: Dollars, as a number or as text.

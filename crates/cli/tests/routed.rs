@@ -125,7 +125,19 @@ fn conversation_goes_to_another_server_with_consent_and_key_and_is_recorded() {
         (refused["answered_by"].as_str(), refused["route"].as_str()),
         (Some("local"), Some("both"))
     );
-    assert_eq!(refused["reason"], "cloud_failed");
+    assert_eq!(refused["reason"], "key_refused");
+    let explained = cactus.ok(&["route", "explain"]);
+    assert!(explained.contains("m: failed: it refused the key; "), "{explained}");
+    let record: Value = serde_json::from_str(&cactus.ok(&["route", "explain", "--json"])).unwrap();
+    assert_eq!(
+        (
+            &record["reason"],
+            &record["tries"][0]["target"],
+            &record["tries"][0]["failed"]
+        ),
+        (&json!("key_refused"), &json!("m"), &json!("unauthorized"))
+    );
+    assert!(record["tries"][0]["ms"].is_u64(), "{record}");
     assert_eq!(refused["response"], kept["response"]);
 
     let mut auth = cactus.command(&["auth", "set", &target]);
@@ -154,7 +166,7 @@ fn conversation_goes_to_another_server_with_consent_and_key_and_is_recorded() {
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap()["reason"].clone())
         .collect();
-    assert_eq!(reasons, ["nobody_to_ask", "cloud_failed", "always"]);
+    assert_eq!(reasons, ["nobody_to_ask", "key_refused", "always"]);
     assert!(!log.contains("Hello"), "{log}");
     assert!(cactus.ok(&["route", "explain"]).contains("everything is handed off"));
     assert!(
@@ -173,6 +185,19 @@ fn conversation_goes_to_another_server_with_consent_and_key_and_is_recorded() {
     assert_eq!(
         (budget["day_usd"].as_f64(), budget["unsettled"].as_u64()),
         (Some(0.0), Some(0))
+    );
+    assert_eq!(budget["caps"]["day"], json!({"cap_usd": 1.0, "left_usd": 1.0}));
+    assert_eq!(budget["caps"]["session"], json!({"cap_usd": null, "left_usd": null}));
+    std::fs::write(
+        cactus.0.path().join("caps.toml"),
+        "version = 1\n[budget]\nday_usd = \"none\"\nmonth_usd = 3\n",
+    )
+    .unwrap();
+    let budget = cactus.ok(&["route", "budget", "--policy", "caps.toml"]);
+    assert!(budget.contains("at most $3.00, of which $3.00 is left"), "{budget}");
+    assert!(
+        budget.contains("no limit") && budget.contains("at most $0.01\n"),
+        "{budget}"
     );
 
     let always = ["--cloud", &target, "--consent", "text", "--confidence-threshold", "1"];
@@ -352,13 +377,17 @@ fn a_damaged_budget_says_what_to_do_and_the_record_is_private() {
 #[test]
 fn what_cannot_be_routed_is_said_before_anything_is_computed() {
     let cactus = Cactus::new();
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 7] = [
         (&["--cloud", "nobody"], "claude-haiku-5-5"),
         (&["--cloud", "claude-haiku-5-5"], "cactus auth set claude-haiku-5-5"),
         (&["--cloud", "http://127.0.0.1:9/v1"], "has no model"),
         (
             &["--cloud", "http://127.0.0.1:9/v1#m", "--budget", "much"],
             "expected dollars",
+        ),
+        (
+            &["--cloud", "http://127.0.0.1:9/v1#m", "--budget", "-1"],
+            "expected dollars such as `0.25`, from 0 to",
         ),
         (&["--cloud", "http://127.0.0.1:9/v1#m", "--rolling"], "--rolling"),
         (&["--policy", "nowhere.toml"], "nowhere.toml"),

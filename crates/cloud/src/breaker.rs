@@ -81,6 +81,14 @@ impl Breaker {
         }
     }
 
+    /// Whether it lets the target rest because that has refused its key, or wants money for it.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.rest
+            .as_ref()
+            .is_some_and(|rest| matches!(rest.why, Why::Refused { .. }))
+    }
+
     /// A call came to a whole answer.
     pub fn succeeded(&mut self, now: Duration) {
         self.in_a_row = 0;

@@ -58,6 +58,48 @@ pub enum ErrorKind {
     Server,
 }
 
+impl ErrorKind {
+    /// The kind in a word, such as `rate_limited`, which stays the same between versions.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        use ErrorKind::*;
+        match self {
+            InvalidRequest => "invalid_request",
+            Unsupported => "unsupported",
+            InvalidTarget => "invalid_target",
+            NoKey => "no_key",
+            InvalidKey => "invalid_key",
+            Resting => "resting",
+            Unreachable => "unreachable",
+            Tls => "tls",
+            Timeout => "timeout",
+            Cut => "cut",
+            Protocol => "protocol",
+            TooLarge => "too_large",
+            Redirect => "redirect",
+            Cancelled => "cancelled",
+            BadRequest => "bad_request",
+            Unauthorized => "unauthorized",
+            NoCredit => "no_credit",
+            Forbidden => "forbidden",
+            NotFound => "not_found",
+            RequestTooLarge => "request_too_large",
+            RateLimited => "rate_limited",
+            Overloaded => "overloaded",
+            Server => "server",
+        }
+    }
+
+    /// Whether the target has refused its key, or wants money for it: with another key it may answer at once.
+    #[must_use]
+    pub fn is_refusal_of_key(self) -> bool {
+        matches!(
+            self,
+            ErrorKind::Unauthorized | ErrorKind::Forbidden | ErrorKind::NoCredit
+        )
+    }
+}
+
 /// Whether trying again can help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {

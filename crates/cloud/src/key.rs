@@ -147,6 +147,12 @@ impl Key {
         }
     }
 
+    /// Whether it was read from this file.
+    #[must_use]
+    pub fn is_of_file(&self, path: &Path) -> bool {
+        matches!(&self.place, Place::File(file) if file == path)
+    }
+
     /// What tells it from another key within this process.
     pub(crate) fn mark(&self) -> u64 {
         self.mark

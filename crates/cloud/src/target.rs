@@ -281,6 +281,15 @@ impl fmt::Display for Base {
     }
 }
 
+/// What protocols put behind an address.
+const PATHS: [&str; 5] = [
+    "/chat/completions",
+    "/responses",
+    "/messages",
+    "/audio/transcriptions",
+    "/models",
+];
+
 impl Base {
     /// Reads an address: `https://HOST[:PORT][/PATH]`, or with `plain` also `http://`, which goes to private addresses alone
     /// ([`Base::is_private`]; a host name is looked at again when it is resolved).
@@ -299,10 +308,20 @@ impl Base {
             let message = "an address with `@` was given; a key does not belong into an address".to_owned();
             return Err(Error::new(ErrorKind::InvalidTarget, message));
         }
-        if text.contains(['?', '#']) {
-            return wrong("has a query or a fragment; expected https://HOST/PATH");
+        if let Some(at) = text.find(['?', '#']) {
+            // What follows may be a key.
+            let message = format!(
+                "the address `{}…` has a query or a fragment; expected https://HOST/PATH",
+                &text[..=at]
+            );
+            return Err(Error::new(ErrorKind::InvalidTarget, message));
         }
         let text = text.trim_end_matches('/');
+        if let Some(end) = PATHS.iter().find(|end| text.ends_with(*end)) {
+            return wrong(&format!(
+                "ends with `{end}`, which is added to it; expected it without that"
+            ));
+        }
         let Ok(uri) = text.parse::<Uri>() else {
             return wrong("cannot be read; expected https://HOST/PATH");
         };
@@ -311,6 +330,13 @@ impl Base {
         };
         if authority.host().is_empty() {
             return wrong("has no host; expected https://HOST/PATH");
+        }
+        let port = authority
+            .as_str()
+            .rsplit_once(':')
+            .filter(|(_, port)| !port.ends_with(']'));
+        if port.is_some_and(|(_, port)| port.parse::<u16>().is_err()) {
+            return wrong("has a port that is no number up to 65535; expected https://HOST:PORT/PATH");
         }
         let scheme_len = scheme.len();
         let scheme = scheme.to_ascii_lowercase();
@@ -324,10 +350,14 @@ impl Base {
         };
         match scheme.as_str() {
             "https" => Ok(base),
-            "http" if !plain => wrong("is not encrypted; expected https, or leave for plain http to a private address"),
-            "http" if is_literal(base.host()) && !base.is_private() => {
-                wrong("is not encrypted, and plain http is for loopback and private addresses only")
-            }
+            "http" if !plain => wrong(
+                "is not encrypted, so others can read what is sent; expected https, or `plain_http = true` beside it where it is this \
+                 machine or an address of a private network",
+            ),
+            "http" if is_literal(base.host()) && !base.is_private() => wrong(
+                "is not encrypted, so others can read what is sent; expected https, as plain http is for loopback and private addresses \
+                 only",
+            ),
             "http" => Ok(base),
             _ => wrong("has an unknown scheme; expected https"),
         }
@@ -406,12 +436,18 @@ mod tests {
             ("http://[2001:db8::1]/v1", true, Err("private addresses only")),
             ("https://sk-1@host/v1", false, Err("does not belong")),
             ("https://host/v1?key=1", false, Err("query")),
+            (
+                "https://host/v1/chat/completions/",
+                false,
+                Err("ends with `/chat/completions`, which is added"),
+            ),
             ("ftp://host", true, Err("unknown scheme")),
             ("/v1", true, Err("no scheme")),
             ("host", true, Err("no scheme")),
             ("https://", true, Err("no host")),
             ("", true, Err("cannot be read")),
             ("https://ho st/", true, Err("cannot be read")),
+            ("https://host:70000/", true, Err("no number up to 65535")),
         ];
         for (text, plain, want) in cases {
             match (Base::parse(text, plain), want) {

@@ -187,7 +187,8 @@ enum cactus_event_kind
   CACTUS_EVENT_KIND_REPLACED = 9,
   /*
    Of a model with a policy: a person has to say whether this may leave, with `cactus_request_consent`. `json` has `classes`
-   (of content), `target`, `host` and `most`, what it may cost at most in dollars, as text.
+   (of content), `target`, `host`, `most`, what it may cost at most in dollars, as text, and `reason` and `confidence`, why the
+   target is wanted.
    */
   CACTUS_EVENT_KIND_CONSENT = 10,
 };

@@ -49,7 +49,8 @@ pub enum EventKind {
     /// `reason` says why it is.
     Replaced = 9,
     /// Of a model with a policy: a person has to say whether this may leave, with `cactus_request_consent`. `json` has `classes`
-    /// (of content), `target`, `host` and `most`, what it may cost at most in dollars, as text.
+    /// (of content), `target`, `host`, `most`, what it may cost at most in dollars, as text, and `reason` and `confidence`, why the
+    /// target is wanted.
     Consent = 10,
 }
 

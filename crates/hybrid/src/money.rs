@@ -48,7 +48,7 @@ impl fmt::Display for Pico {
 /// A text that is no amount of dollars.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "expected dollars such as `0.25`, with at most 12 digits behind the point and at most 18,000,000; found `{found}`"
+    "expected dollars such as `0.25`, from 0 to 18,000,000 and with at most 12 digits behind the point; found `{found}`"
 )]
 pub struct NoAmount {
     found: String,

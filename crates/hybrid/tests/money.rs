@@ -155,6 +155,7 @@ impl Program {
                     attempt,
                     again_ms,
                     billed,
+                    refused: false,
                 }
             }
             (9, _, Some(run)) => {
@@ -180,6 +181,7 @@ fn offers() -> impl Strategy<Value = Vec<Offer>> {
     let offer = (1u64..1000, any::<bool>(), prop::bool::weighted(0.8)).prop_map(|(worst, ask, reachable)| Offer {
         target: "t".to_owned(),
         reachable,
+        refused: false,
         consent: match ask {
             true => Verdict::Ask(vec![Class::Text]),
             false => Verdict::Granted,

@@ -45,6 +45,7 @@ impl Host {
             offers: vec![Offer {
                 target: "cloud".to_owned(),
                 reachable: true,
+                refused: false,
                 consent: self.policy.consent.verdict(&[Class::Text], "cloud"),
                 accuracy: target.accuracy("default"),
                 seconds: 1.0,

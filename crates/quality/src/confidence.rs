@@ -7,7 +7,7 @@ use crate::{Error, Result};
 use cactus_bundle::Checksum;
 use cactus_engine::CONFIDENCE_PATH;
 use cactus_hybrid::score::{
-    Certified, CrossValidated, Fit, Key, Sample, Section, auroc, brier, certify, ece, ece_floor, thresholds,
+    Certified, CrossValidated, Fit, Key, LEAST, Sample, Section, auroc, brier, certify, ece, ece_floor, thresholds,
 };
 use serde::Serialize;
 use std::collections::{BTreeSet, HashSet};
@@ -113,13 +113,19 @@ pub fn fit_confidence(results: &[&Results], max_error: f64) -> Result<(Section, 
     if !grouped {
         (0..).zip(&mut samples).for_each(|(i, sample)| sample.group = i);
     }
-    let refuse = |e| {
+    let refuse = |_| {
         let none = asked - samples.len();
         let without = match none {
             0 => String::new(),
             none => format!("; {none} more have no score, as nothing in them counts"),
         };
-        Error::Task(format!("confidence cannot be fitted: {e}{without}"))
+        let right = samples.iter().filter(|sample| sample.right).count();
+        let wrong = samples.len() - right;
+        // Numbers of the parts that a fit is made of would say nothing to whoever asked the questions.
+        Error::Task(format!(
+            "confidence cannot be fitted: expected at least {LEAST} answers with a score, with right and wrong ones in each fifth of them; \
+             found {right} right and {wrong} wrong ones{without}. Give more questions, or some that are harder or easier"
+        ))
     };
     let crossed = CrossValidated::of(&samples).map_err(refuse)?;
     let fit = Fit::of(&samples).map_err(refuse)?;

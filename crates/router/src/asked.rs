@@ -140,6 +140,7 @@ impl Asked {
         let offer = |((remote, limit), rest): (&(&Remote, u32), &Option<cactus_cloud::Error>)| Offer {
             target: remote.target.name.clone(),
             reachable: rest.is_none(),
+            refused: rest.is_some() && remote.breaker().is_refused(),
             consent: match blocked.is_some() {
                 true => Verdict::Denied(Class::Text),
                 false => router.policy.consent.verdict(classes, &remote.target.name),

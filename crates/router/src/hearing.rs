@@ -166,6 +166,7 @@ impl<'a> Hearing<'a> {
         let offer = |remote: &&Remote| Offer {
             target: remote.target.name.clone(),
             reachable: remote.rest(router.now()).is_none(),
+            refused: remote.rest(router.now()).is_some() && remote.breaker().is_refused(),
             consent: router.policy.consent.verdict(&[Class::Audio], &remote.target.name),
             accuracy: None,
             seconds: remote.seconds(),
@@ -249,7 +250,10 @@ impl<'a> Hearing<'a> {
         }
         if let Some(rest) = remote.rest(self.router.now()) {
             self.asking.notes.push(rest.to_string());
-            return Some(Reason::Offline);
+            return Some(match remote.breaker().is_refused() {
+                true => Reason::KeyRefused,
+                false => Reason::Offline,
+            });
         }
         let found = self.pieces();
         match &self.offers[at].consent {
@@ -261,6 +265,11 @@ impl<'a> Hearing<'a> {
                     target: name.clone(),
                     host: remote.target.base.authority().to_owned(),
                     most: most(remote, &found).to_string(),
+                    reason: match self.router.policy.handoff {
+                        Handoff::Always => Reason::Always,
+                        _ => Reason::LowConfidence,
+                    },
+                    confidence: None,
                 };
                 let said = person(&question);
                 self.fates[at].consented = match said {
@@ -282,6 +291,7 @@ impl<'a> Hearing<'a> {
                     self.over = scope;
                     return Some(scope.map_or(Reason::BudgetFailed, |_| Reason::OverCap));
                 }
+                Err(Ended::Failed) if remote.breaker().is_refused() => return Some(Reason::KeyRefused),
                 Err(Ended::Failed) => return Some(Reason::CloudFailed),
                 Err(Ended::Stopped) => return Some(Reason::Cancelled),
             };
@@ -406,6 +416,7 @@ impl<'a> Hearing<'a> {
             classes: vec![Class::Audio],
             claim: asking.claim,
             sound: Some(sound),
+            tries: asking.tries,
             redactions: replaced.map(|(kind, n)| (kind.name().to_owned(), *n)).collect(),
             ..Circumstances::default()
         };

@@ -41,6 +41,7 @@ impl Keys {
         let path = self.path(target.base.authority());
         let failed = |e: std::io::Error| Error::File(format!("cannot keep the key in `{}`: {e}", path.display()));
         private_folder(&self.0).map_err(failed)?;
+        self.check_folder()?;
         // Written beside it, so that no half of a key is ever there.
         let beside = path.with_extension("new");
         let _ = fs::remove_file(&beside);
@@ -53,6 +54,22 @@ impl Keys {
         file.sync_all().map_err(failed)?;
         fs::rename(&beside, &path).map_err(failed)?;
         Ok(path)
+    }
+
+    /// Refuses a folder that others can reach, as they could put a key of theirs into it.
+    fn check_folder(&self) -> Result<()> {
+        #[cfg(unix)]
+        if let Ok(metadata) = fs::metadata(&self.0) {
+            use std::os::unix::fs::PermissionsExt as _;
+            let mode = metadata.permissions().mode() & 0o777;
+            if mode & 0o077 != 0 {
+                let folder = self.0.display();
+                return Err(Error::File(format!(
+                    "the folder of keys `{folder}` has mode {mode:o}, so others can reach it; expected 700: `chmod 700 {folder}`"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Removes the key of a host and port; whether there was one.
@@ -91,6 +108,9 @@ impl Keys {
             KeySource::None => {
                 let file = self.path(target.base.authority());
                 let key = Key::find(None, None, Some(&file), target).map_err(wrong)?;
+                if key.as_ref().is_some_and(|key| key.is_of_file(&file)) {
+                    self.check_folder()?;
+                }
                 match (&key, target.dialect) {
                     (None, cactus_cloud::Dialect::Compatible) | (Some(_), _) => Ok(key),
                     (None, _) => missing(format!(
@@ -170,6 +190,29 @@ mod tests {
         assert!(keys.remove("[::1]:80").unwrap() && keys.remove("my_host:1").unwrap());
         assert!(keys.keep(&home, "two words").is_err());
         assert!(keys.remove("a.example:8443").unwrap() && !keys.remove("a.example:8443").unwrap());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn folder_that_others_can_reach_is_refused() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let keys = Keys::new(folder.path().join("keys"));
+        let home = target("https://a.example/v1");
+        keys.keep(&home, "sk-1").unwrap();
+        for mode in [0o777, 0o750, 0o701] {
+            fs::set_permissions(folder.path().join("keys"), fs::Permissions::from_mode(mode)).unwrap();
+            let wrong = [
+                keys.find(&home, &KeySource::None).unwrap_err(),
+                keys.keep(&home, "sk-2").unwrap_err(),
+            ];
+            for error in wrong {
+                let want = format!("has mode {mode:o}, so others can reach it; expected 700");
+                assert!(error.to_string().contains(&want), "{error}");
+            }
+        }
+        fs::set_permissions(folder.path().join("keys"), fs::Permissions::from_mode(0o700)).unwrap();
+        assert!(keys.find(&home, &KeySource::None).unwrap().is_some());
     }
 
     #[test]

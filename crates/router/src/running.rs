@@ -41,7 +41,7 @@ pub enum Event {
 }
 
 /// What a person is asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Question {
     /// What would leave.
     pub classes: Vec<Class>,
@@ -51,14 +51,25 @@ pub struct Question {
     pub host: String,
     /// What it may cost at most, in dollars as text.
     pub most: String,
+    /// Why the target is wanted.
+    pub reason: Why,
+    /// How sure the answer here is, calibrated, where it was judged.
+    pub confidence: Option<f64>,
 }
 
 impl Question {
-    /// What programs are told of it: `classes`, `target`, `host` and `most`.
+    /// What programs are told of it: `classes`, `target`, `host`, `most`, `reason` and `confidence`.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let classes: Vec<&str> = self.classes.iter().map(|class| class.name()).collect();
-        json!({"classes": classes, "target": self.target, "host": self.host, "most": self.most})
+        json!({
+            "classes": classes,
+            "target": self.target,
+            "host": self.host,
+            "most": self.most,
+            "reason": word(self.reason),
+            "confidence": self.confidence,
+        })
     }
 }
 
@@ -252,7 +263,10 @@ impl Running {
                 let Some(remote) = self.router.targets.get(&offer.target) else {
                     return;
                 };
+                let standing = self.machine.standing();
                 let question = Question {
+                    reason: standing.wanted.unwrap_or(standing.reason),
+                    confidence: standing.confidence,
                     classes,
                     target: offer.target.clone(),
                     host: remote.target.base.authority().to_owned(),
@@ -426,7 +440,9 @@ impl Running {
                 self.notes.extend(self.ask.why_not.clone());
             }
             Why::Timeout if side.is_some() => self.notes.push(self.out_of_time()),
-            Why::Offline if side.is_some() => self.notes.extend(self.ask.rest.as_ref().map(ToString::to_string)),
+            Why::Offline | Why::KeyRefused if side.is_some() => {
+                self.notes.extend(self.ask.rest.as_ref().map(ToString::to_string))
+            }
             _ => {}
         }
         if let Some(side) = side {
@@ -538,7 +554,7 @@ impl Running {
             },
             (None, None) => {
                 let (why, retry) = match (outcome.reason, &self.ask.rest, &self.ask.why_not) {
-                    (Why::Offline, Some(rest), _) => (rest.to_string(), rest.retry()),
+                    (Why::Offline | Why::KeyRefused, Some(rest), _) => (rest.to_string(), rest.retry()),
                     // Another process may hold the file.
                     (Why::BudgetFailed, ..) => (self.notes.pop().unwrap_or_default(), Retry::Soon),
                     (Why::DeniedByPolicy, ..) if self.ask.blocked.is_some() => {
@@ -580,6 +596,7 @@ impl Running {
             facts,
             terms: std::mem::take(&mut self.ask.terms),
             sound: None,
+            tries: self.tries.tried(),
             redactions: replaced.iter().map(|(kind, n)| (kind.name().to_owned(), *n)).collect(),
         };
         let record = Record::new(&self.ask.request, self.machine.judged(), outcome, circumstances);

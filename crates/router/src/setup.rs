@@ -4,9 +4,10 @@
 //! program was given can take it back.
 
 use crate::error::{Error, Result};
+use crate::router::unix_seconds;
 use cactus_cloud::{Base, Key, Protocol, catalog};
 use cactus_hybrid::money::{Pico, Price};
-use cactus_hybrid::policy::{self, CACTUS_OPTIONS, Handoff, KeySource, Leave, Policy, set_cactus_option};
+use cactus_hybrid::policy::{self, CACTUS_OPTIONS, Handoff, KeySource, Leave, Policy, PolicyError, set_cactus_option};
 use cactus_hybrid::redact::Class;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Map, Value};
@@ -20,7 +21,7 @@ pub struct Setup<'a> {
     pub file: Option<&'a Path>,
     /// The text of one, where there is no file.
     pub text: Option<&'a str>,
-    /// The policy as values ([`Policy::from_values`]), where there is neither.
+    /// The policy as values ([`Policy::from_values_at`]), where there is neither.
     pub values: Option<&'a Map<String, Value>>,
     /// A target: a name of the policy file, of the table of targets, or `http://HOST:PORT/v1#MODEL`.
     pub target: Option<&'a str>,
@@ -65,15 +66,16 @@ impl Setup<'_> {
         let mut configured = Configured::default();
         if let Some(file) = self.file {
             let text = read(file)?;
-            configured.policy =
-                Policy::from_toml(&text).map_err(|e| Error::Policy(format!("the policy `{}`, {e}", file.display())))?;
+            let policy = Policy::from_toml_at(&text, unix_seconds());
+            configured.policy = policy.map_err(|e| Error::Policy(format!("the policy `{}`, {e}", file.display())))?;
         }
         if let Some(text) = self.text.filter(|_| self.file.is_none()) {
-            configured.policy =
-                Policy::from_toml(text).map_err(|e| Error::Policy(format!("the text of the policy, {e}")))?;
+            let policy = Policy::from_toml_at(text, unix_seconds());
+            configured.policy = policy.map_err(|e| Error::Policy(format!("the text of the policy, {e}")))?;
         }
         if let (None, None, Some(values)) = (self.file, self.text, self.values) {
-            configured.policy = Policy::from_values(values).map_err(|e| Error::Policy(format!("the policy, {e}")))?;
+            configured.policy = Policy::from_values_at(values, unix_seconds())
+                .map_err(|e| Error::Policy(format!("the policy, {e}")))?;
         }
         if let Some(target) = self.target {
             let name = self.target(target, &mut configured)?;
@@ -223,12 +225,17 @@ impl Setup<'_> {
 /// # Errors
 /// [`Error::Policy`] for a file that cannot be read; [`Error::Target`] for one that is wrong.
 pub fn table(own: Option<&Path>) -> Result<Vec<cactus_cloud::Target>> {
-    let wrong = |e: cactus_cloud::Error| Error::Target(e.to_string());
+    let of = |text: &str, what: &str| {
+        catalog::read(text).map_err(|wrong| {
+            let placed = PolicyError::at(text, wrong.at, &wrong.what);
+            Error::Target(format!("{what}, {placed}"))
+        })
+    };
     let mut targets = match own.filter(|path| path.exists()) {
-        Some(path) => catalog::read(&read(path)?).map_err(wrong)?,
+        Some(path) => of(&read(path)?, &format!("the targets `{}`", path.display()))?,
         None => Vec::new(),
     };
-    targets.extend(catalog::read(catalog::BUILT_IN).map_err(wrong)?);
+    targets.extend(of(catalog::BUILT_IN, "the targets that are built in")?);
     Ok(targets)
 }
 
@@ -365,10 +372,86 @@ mod tests {
     }
 
     #[test]
+    fn wrong_table_is_named_with_its_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path().join("targets.toml");
+        let head = "date = \"2026-11-22\"\nsource = \"s\"\n[[target]]\nname = \"t\"\nprotocol = \"openai_chat\"\n";
+        for (rest, want) in [
+            ("base = 3", "line 6, column 8: expected text in quotes; found `3`"),
+            (
+                "base = \"https://x/v1?key=sk-1\"",
+                "line 6, column 8: the address `https://x/v1?…` has a query",
+            ),
+            (
+                "bas = \"https://x/v1\"",
+                "line 6, column 1: expected an option: one of `name`",
+            ),
+            (
+                "base = \"https://x/v1\"\nbase = \"\"",
+                "line 7, column 1: expected each name once; found `base` again",
+            ),
+            (
+                "model = \"m\"",
+                "line 3, column 1: expected the option `base` in this table",
+            ),
+        ] {
+            std::fs::write(&own, format!("{head}{rest}\n")).unwrap();
+            let error = table(Some(&own)).unwrap_err().to_string();
+            let place = format!("the targets `{}`, {want}", own.display());
+            assert!(error.starts_with(&place), "{error}");
+            assert!(!error.contains("sk-1"), "{error}");
+        }
+    }
+
+    #[test]
+    fn addresses_that_a_policy_takes_can_be_used_and_no_others() {
+        for (address, fine) in [
+            ("https://api.example.com/v1", true),
+            ("https://api.example.com/v1/", true),
+            ("http://127.0.0.1:8081/v1", true),
+            ("http://10.0.0.2:80", true),
+            ("https://[2001:db8::1]:8443/x", true),
+            ("https://x/v1?key=1", false),
+            ("https://x/v1#m", false),
+            ("https://u:p@x/v1", false),
+            ("https://x/v1/chat/completions", false),
+            ("https://x/v1/messages/", false),
+            ("https://x/v1/responses", false),
+            ("https://x/v1/audio/transcriptions", false),
+            ("https://x:99999/v1", false),
+            ("http://8.8.8.8/v1", false),
+            ("ftp://x", false),
+            ("x", false),
+            ("https://", false),
+            ("https://a b/v1", false),
+        ] {
+            let text = format!(
+                "version = 1\n[targets.t]\nprotocol = \"openai_chat\"\nbase_url = \"{address}\"\nplain_http = true\nmodel = \"m\"\n\
+                 input_usd_per_million = 0\noutput_usd_per_million = 0\n"
+            );
+            let setup = Setup {
+                text: Some(&text),
+                ..Setup::default()
+            };
+            let read = setup.read(&none);
+            assert_eq!(read.is_ok(), fine, "{address}: {read:?}");
+            assert_eq!(Base::parse(address, true).is_ok(), fine, "{address}");
+            if let Err(error) = read {
+                let error = error.to_string();
+                assert!(
+                    error.starts_with("the text of the policy, line 4, column 12: expected"),
+                    "{error}"
+                );
+                assert!(!error.contains("u:p"), "{error}");
+            }
+        }
+    }
+
+    #[test]
     fn own_table_keeps_what_it_says_of_a_target() {
         let folder = tempfile::tempdir().unwrap();
         let own = folder.path().join("targets.toml");
-        let text = "date = \"d\"\nsource = \"s\"\n[[target]]\nname = \"house\"\nprotocol = \"openai_chat\"\n\
+        let text = "date = \"2026-11-22\"\nsource = \"s\"\n[[target]]\nname = \"house\"\nprotocol = \"openai_chat\"\n\
                     base = \"https://house.example/v1\"\ndialect = \"openrouter\"\njson_schema = false\ncontext_tokens = 4096\n\
                     max_output_tokens = 100\nprice = [{ input = \"1\", output = \"2\" }]\n";
         std::fs::write(&own, text).unwrap();

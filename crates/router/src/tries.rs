@@ -9,12 +9,15 @@ use crate::under_way::Mark;
 use cactus_cloud::{ErrorKind, Key, Reason, Retry, RetryRules, Usage, codec};
 use cactus_hybrid::budget::{Ask as Amount, Reservation};
 use cactus_hybrid::money::Pico;
-use cactus_hybrid::record::Claim;
+use cactus_hybrid::record::{Claim, Tried};
 use cactus_hybrid::redact::{Gate, Redactor};
 use cactus_hybrid::route::{Billed, Event as Input};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
+
+/// The word for a try whose answer does not have the form that was asked for.
+const NO_FORM: &str = "form";
 
 /// A try that was sent.
 #[derive(Debug)]
@@ -47,6 +50,8 @@ pub(crate) struct Tries {
     reservations: BTreeMap<u32, Reservation>,
     /// What is told of them while nothing is recorded.
     marks: BTreeMap<u32, Mark>,
+    /// Those that were sent and are over, as they are recorded.
+    over: BTreeMap<u32, Tried>,
     /// What a target claims beyond the most that was expected.
     pub(crate) claim: Option<Claim>,
     /// What the target has counted.
@@ -69,6 +74,7 @@ impl Tries {
             before: 0,
             reservations: BTreeMap::new(),
             marks: BTreeMap::new(),
+            over: BTreeMap::new(),
             claim: None,
             usage: Usage::default(),
             end: None,
@@ -220,6 +226,9 @@ impl Tries {
             } => {
                 self.usage = *usage;
                 let cut = reason == Reason::Length && structured;
+                let cut = cut.then(|| "its answer was cut off at the most tokens that it may have".to_owned());
+                let fault = cut.or(fault);
+                self.ended(fault.is_some().then_some(NO_FORM));
                 let target = self.current.as_ref().map_or("", |current| current.target.as_str());
                 notes.extend(of_target.iter().map(|what| format!("the target `{target}`: {what}")));
                 self.end = Some(reason);
@@ -229,8 +238,6 @@ impl Tries {
                     self.remote().into_iter().for_each(|remote| remote.took(took));
                     cost = self.bill(attempt, notes);
                 }
-                let cut = cut.then(|| "its answer was cut off at the most tokens that it may have".to_owned());
-                let fault = cut.or(fault);
                 let valid = fault.is_none();
                 if let Some(fault) = fault {
                     self.note_failure(&fault, Retry::Soon, notes);
@@ -244,13 +251,12 @@ impl Tries {
                 retry,
                 billed,
             } => {
+                self.ended(Some(kind.word()));
                 let (now, key) = (self.router.now(), self.key());
                 if let Some(remote) = self.remote() {
                     let mut breaker = remote.breaker();
                     breaker.failed(now, kind, key);
-                    if let (ErrorKind::Unauthorized | ErrorKind::Forbidden | ErrorKind::NoCredit, Err(rest)) =
-                        (kind, breaker.check(now, key))
-                    {
+                    if let (true, Err(rest)) = (kind.is_refusal_of_key(), breaker.check(now, key)) {
                         message = format!("{message}; {rest}");
                     }
                 }
@@ -260,6 +266,7 @@ impl Tries {
                     attempt,
                     again_ms,
                     billed,
+                    refused: kind.is_refusal_of_key(),
                 }
             }
         }
@@ -339,6 +346,8 @@ impl Tries {
 
     /// Stops the try under way, because nothing came in time (`late`) or nobody waits for it.
     pub(crate) fn stop(&mut self, late: bool, notes: &mut Vec<String>) {
+        let kind = if late { ErrorKind::Timeout } else { ErrorKind::Cancelled };
+        self.ended(Some(kind.word()));
         if let Some(remote) = self.remote() {
             match late {
                 true => remote
@@ -356,11 +365,32 @@ impl Tries {
     /// Settles what a try has reserved. Without a cost it stays spent as it is.
     pub(crate) fn settle(&mut self, attempt: u32, cost: Option<Pico>, notes: &mut Vec<String>) {
         if let (Some(cost), Some(reservation)) = (cost, self.reservations.remove(&attempt)) {
+            if let Some(over) = self.over.get_mut(&attempt) {
+                over.cost = Some(cost);
+            }
             match self.router.journal().settle(&reservation, cost, unix_seconds()) {
                 Ok(()) => drop(self.marks.remove(&attempt)),
                 Err(error) => notes.push(error.to_string()),
             }
         }
+    }
+
+    /// Takes note that the try under way is over: well, or for a reason in a word.
+    fn ended(&mut self, failed: Option<&str>) {
+        if let Some(current) = &self.current {
+            let tried = Tried {
+                target: current.target.clone(),
+                ms: u64::try_from(current.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+                cost: None,
+                failed: failed.map(str::to_owned),
+            };
+            self.over.entry(current.attempt).or_insert(tried);
+        }
+    }
+
+    /// The tries that are over, in their order.
+    pub(crate) fn tried(&self) -> Vec<Tried> {
+        self.over.values().cloned().collect()
     }
 
     /// Takes note that the decision is recorded, and with it what has no bill.

@@ -147,7 +147,7 @@ fn refused_key_is_named_with_its_place_and_another_is_tried_at_once() {
         assert_eq!(retry, Retry::Never, "{status}");
         // It is left alone, and says so without being asked.
         let (answered, _) = run(&router, ask("hello"));
-        assert_eq!(answered.outcome.reason, Reason::Offline);
+        assert_eq!(answered.outcome.reason, Reason::KeyRefused);
         let (told, retry) = failure(&answered);
         assert!(told.contains(place) && told.contains("asked again in"), "{told}");
         assert_eq!((retry, server.asked()), (Retry::Never, 1), "{status}");

@@ -187,8 +187,9 @@ impl Routed {
             Some(Heard::Event(event)) => match *event {
                 Routing::Consent(_) => {}
                 Routing::Source(standing) => self.source = Some(standing),
-                Routing::Replaced(_) if self.given && !self.replaceable => {
-                    return Err(void());
+                // What was reserved for a try that is not settled yet counts as spent: `cost_is_exact` says so.
+                Routing::Replaced(standing) if self.given && !self.replaceable => {
+                    return Err(void().with_told(standing.to_json()));
                 }
                 Routing::Replaced(standing) => {
                     self.pending.clear();

@@ -1,6 +1,8 @@
 //! Answers under a policy: a second server of ours is the target. What a policy does not allow stays here, and every answer says who
 //! gave it, why and at what cost.
 
+#[path = "policy/here.rs"]
+mod here;
 mod support;
 
 use cactus_serve::protocol::order;
@@ -571,6 +573,11 @@ fn answer_that_breaks_off_is_an_error_or_is_replaced_for_clients_that_understand
     let errors: Vec<Value> = errors.map(|frame| serde_json::from_str(&frame.data).unwrap()).collect();
     assert_eq!(errors.len(), 1, "{frames:?}");
     assert_eq!(errors[0]["error"]["code"], "answer_replaced");
+    let told = &errors[0]["cactus"];
+    assert!(
+        told["cost_usd"].as_f64() > Some(0.0) && told["cost_is_exact"] == false,
+        "what it may cost at most, as there is no bill: {told}"
+    );
 
     let events = [("x-cactus-events", "replaced")];
     let send = |path: &str, body: &Value| {

@@ -18,7 +18,7 @@ pub(crate) struct RouteArgs {
     #[arg(long, value_enum, value_name = "WHEN")]
     pub(crate) handoff: Option<When>,
     /// The most that this conversation may cost, in dollars
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
     pub(crate) budget: Option<String>,
     /// File that says what may leave, to whom, and for how much
     #[arg(long, value_name = "FILE", conflicts_with_all = ["raw", "input_ids"])]
@@ -85,6 +85,9 @@ pub(crate) enum RouteCommand {
         /// Which one, counted from the last, which is 1
         #[arg(default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
         number: u32,
+        /// Print the record as JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Say what another policy would have done with the requests of the record
     Replay {
@@ -94,8 +97,11 @@ pub(crate) enum RouteCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Show what was spent, and what is reserved
+    /// Show what was spent, what is reserved, and the limits with what is left of them
     Budget {
+        /// Policy file whose limits apply [default: those that hold without one]
+        #[arg(long, value_name = "FILE")]
+        policy: Option<PathBuf>,
         /// Print as JSON
         #[arg(long)]
         json: bool,

@@ -121,7 +121,7 @@ pub(crate) struct AgainArgs {
     #[arg(long, value_enum, value_name = "WHEN")]
     pub(crate) handoff: Option<When>,
     /// The most that all recordings together may cost, in dollars
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
     pub(crate) budget: Option<String>,
     /// File that says what may leave, to whom, and for how much
     #[arg(long, value_name = "FILE")]

@@ -144,6 +144,10 @@ fn decisions(args: &CalibrateArgs) -> Result<()> {
     Ok(())
 }
 
+/// What the bound of `keep` is a bound of.
+const CERTIFIED_OF: &str = "the bound of `keep` is proved for scores by five fits, each to four fifths of the answers; the bundle keeps one \
+                            fit to all of them, for which it holds as far as that scores alike";
+
 fn show(report: &ConfidenceReport) {
     let percent = |x: f64| format!("{:.1} %", 100.0 * x);
     let without = match report.without_score {
@@ -202,5 +206,8 @@ fn show(report: &ConfidenceReport) {
     ];
     for (key, value) in rows {
         output::line(format!("{key:<17} {value}"));
+    }
+    if report.certified.is_some() {
+        output::note(CERTIFIED_OF);
     }
 }

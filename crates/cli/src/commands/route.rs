@@ -3,14 +3,15 @@
 use crate::args::RouteCommand;
 use crate::output;
 use anyhow::{Context, Result, bail};
-use cactus_router::hybrid::budget::{Folder, Journal, date_of};
+use cactus_router::hybrid::budget::{Folder, Journal, Spent, date_of};
 use cactus_router::hybrid::money::Pico;
 use cactus_router::hybrid::policy::Policy;
-use cactus_router::hybrid::record::{Record, Ring, replay, summary};
+use cactus_router::hybrid::record::{Record, Ring, Tried, replay, summary};
 use cactus_router::hybrid::route::{Reason, Side};
+use cactus_router::setup::Setup;
 use cactus_router::{Keys, Log, Unfinished, dollars, word};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Where budget, record and keys lie.
@@ -31,9 +32,9 @@ pub(crate) fn own_targets() -> Result<PathBuf> {
 pub(crate) fn run(command: &RouteCommand) -> Result<()> {
     match command {
         RouteCommand::Log { last, json } => log(*last, *json),
-        RouteCommand::Explain { number } => explain(*number as usize),
+        RouteCommand::Explain { number, json } => explain(*number as usize, *json),
         RouteCommand::Replay { policy, json } => again(policy, *json),
-        RouteCommand::Budget { json } => budget(*json),
+        RouteCommand::Budget { policy, json } => budget(policy.as_deref(), *json),
     }
 }
 
@@ -149,6 +150,7 @@ pub(crate) fn because(reason: Reason) -> &'static str {
         Reason::HandoffOff => "handing off is switched off",
         Reason::NoTarget => "no target can take such a request",
         Reason::Offline => "the target cannot be reached, or has failed too often of late",
+        Reason::KeyRefused => "the target has refused its key, or wants money",
         Reason::DeniedByPolicy => "the policy does not let its content leave",
         Reason::DeniedByPerson => "a person said no",
         Reason::NobodyToAsk => "nobody was there to say yes",
@@ -175,7 +177,27 @@ pub(crate) fn because(reason: Reason) -> &'static str {
     }
 }
 
-fn explain(number: usize) -> Result<()> {
+/// What a try of a target came to, in words.
+fn tried(tried: &Tried) -> String {
+    let came = match tried.failed.as_deref() {
+        None => "answered".to_owned(),
+        Some("form") => "failed: its answer does not have the form that was asked for".to_owned(),
+        Some("cancelled") => "stopped, as it was not needed any more".to_owned(),
+        Some("timeout") => "failed: nothing came in time".to_owned(),
+        Some("unreachable") => "failed: it cannot be reached".to_owned(),
+        Some("unauthorized") => "failed: it refused the key".to_owned(),
+        Some("forbidden") => "failed: it does not allow this to the key".to_owned(),
+        Some("no_credit") => "failed: it wants money".to_owned(),
+        Some("redirect") => "failed: it sent us to another address, and no redirect is followed".to_owned(),
+        Some("rate_limited") => "failed: it had too many requests".to_owned(),
+        Some("cut") => "failed: the connection broke, or the answer ended before its end".to_owned(),
+        Some(word) => format!("failed: {}", word.replace('_', " ")),
+    };
+    let cost = tried.cost.map_or_else(|| "no bill".to_owned(), |cost| cost.to_string());
+    format!("{}: {came}; {} ms, {cost}", tried.target, tried.ms)
+}
+
+fn explain(number: usize, as_json: bool) -> Result<()> {
     let ring = read(number)?;
     let Some(record) = ring.records().rev().nth(number - 1) else {
         bail!(
@@ -183,6 +205,9 @@ fn explain(number: usize) -> Result<()> {
             ring.records().count()
         );
     };
+    if as_json {
+        return output::json(record);
+    }
     let mut rows = vec![
         ("time", format!("{} UTC", time(record.seconds))),
         ("answered by", answered_by(record)),
@@ -236,6 +261,7 @@ fn explain(number: usize) -> Result<()> {
     }
     if record.attempts > 0 {
         rows.push(("tries", record.attempts.to_string()));
+        rows.extend(record.tries.iter().map(|one| ("", tried(one))));
         rows.push(("cost", cost(record)));
     }
     rows.push(("a try at worst", record.worst_case.to_string()));
@@ -257,7 +283,7 @@ fn explain(number: usize) -> Result<()> {
     Ok(())
 }
 
-fn again(file: &std::path::Path, as_json: bool) -> Result<()> {
+fn again(file: &Path, as_json: bool) -> Result<()> {
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read `{}`", file.display()))?;
     let policy = Policy::from_toml(&text).with_context(|| format!("the policy `{}`", file.display()))?;
     let ring = read(usize::MAX)?;
@@ -295,17 +321,63 @@ fn again(file: &std::path::Path, as_json: bool) -> Result<()> {
     Ok(())
 }
 
-fn budget(as_json: bool) -> Result<()> {
+/// One limit of a policy, and what of it is spent, where that is known here.
+struct Limit {
+    name: &'static str,
+    cap: Option<Pico>,
+    /// Not there of what is counted by request, conversation or user.
+    spent: Option<Pico>,
+}
+
+impl Limit {
+    /// What is left of it.
+    fn left(&self) -> Option<Pico> {
+        Some(self.cap?.minus(self.spent?))
+    }
+
+    fn row(&self) -> String {
+        match (self.cap, self.left()) {
+            (None, _) => "no limit".to_owned(),
+            (Some(cap), None) => format!("at most {cap}"),
+            (Some(cap), Some(left)) => format!("at most {cap}, of which {left} is left"),
+        }
+    }
+}
+
+/// The limits that apply: those of a policy file, or those that hold without one.
+fn limits(policy: Option<&Path>, spent: &Spent) -> Result<[Limit; 5]> {
+    let setup = Setup {
+        file: policy,
+        ..Setup::default()
+    };
+    let caps = setup.read(&|_| None)?.policy.caps;
+    let limit = |name, cap, spent| Limit { name, cap, spent };
+    Ok([
+        limit("request", caps.request, None),
+        limit("session", caps.session, None),
+        limit("day", caps.day, Some(spent.day)),
+        limit("month", caps.month, Some(spent.month)),
+        limit("user_month", caps.user, None),
+    ])
+}
+
+fn budget(policy: Option<&Path>, as_json: bool) -> Result<()> {
     let mut journal = Journal::new(Folder::new(&folder()?));
     let spent = journal.spent("", "", now_seconds())?;
+    let limits = limits(policy, &spent)?;
     let history = journal.history()?;
     let unfinished = unfinished()?;
     if as_json {
         let list =
             |sums: &[(u64, Pico)]| -> Vec<_> { sums.iter().map(|(at, sum)| json!([at, dollars(*sum)])).collect() };
+        let caps = limits.iter().map(|limit| {
+            let told = json!({"cap_usd": limit.cap.map(dollars), "left_usd": limit.left().map(dollars)});
+            (limit.name.to_owned(), told)
+        });
         return output::json(&json!({
             "day_usd": dollars(spent.day),
             "month_usd": dollars(spent.month),
+            "caps": caps.collect::<serde_json::Map<_, _>>(),
             "unsettled": spent.open,
             "unfinished": unfinished.iter().map(json_of).collect::<Vec<_>>(),
             "days_since_1970": list(&history.days),
@@ -314,6 +386,14 @@ fn budget(as_json: bool) -> Result<()> {
     }
     output::line(format!("{:<17} {}", "today (UTC)", spent.day));
     output::line(format!("{:<17} {}", "this month", spent.month));
+    for limit in &limits {
+        let name = match limit.name {
+            "user_month" => "a user's month".to_owned(),
+            "session" => "a conversation".to_owned(),
+            name => format!("a {name}"),
+        };
+        output::line(format!("{name:<17} {}", limit.row()));
+    }
     for (day, sum) in history.days.iter().rev().take(14) {
         output::line(format!("{:<17} {sum}", &time(day * 86_400)[..10]));
     }
@@ -372,7 +452,7 @@ mod tests {
                 words += 1;
             }
         }
-        assert_eq!(words, 23);
+        assert_eq!(words, 24);
     }
 
     #[test]

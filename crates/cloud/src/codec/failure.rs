@@ -190,10 +190,14 @@ fn of(status: Option<u16>, headers: RetryHeaders, said: Option<&Said>) -> Error 
         (None, word) => word.unwrap_or(ErrorKind::Server),
     };
     let code = said.words.first().cloned();
-    let mut message = String::from("the target answered with an error");
-    if let Some(status) = status {
-        message += &format!(" {status}");
-    }
+    let mut message = match status {
+        Some(status @ 300..=399) => format!(
+            "the target answered with a redirect ({status}), and none is followed: what is sent, and the key, go to the address of the \
+             target alone; expected as that address the one that answers itself"
+        ),
+        Some(status) => format!("the target answered with an error {status}"),
+        None => String::from("the target answered with an error"),
+    };
     if let Some(code) = &code {
         message += &format!(" ({})", tame(code));
     }

@@ -135,6 +135,13 @@ impl fmt::Display for OverCap {
             spent,
             asked,
         } = self;
+        if *cap == Pico::ZERO {
+            return write!(
+                f,
+                "the budget of this {} is {cap}, so only what costs nothing is asked; the request may cost {asked}",
+                scope.name()
+            );
+        }
         write!(
             f,
             "the budget of this {} is {cap}, of which {spent} is spent or reserved; the request may cost {asked}",

@@ -1,11 +1,12 @@
 //! The TOML form of a policy, checked: an error names the line, what was expected and what is there.
 
 use super::transcription::TranscriptionTable;
+use super::words::PolicyError;
 use super::{
     Consent, Deadlines, Handoff, HoldBack, KeySource, Leave, Policy, Protocol, RESERVED_NAMES, Routing, TASKS, Target,
-    ToolUse,
+    ToolUse, address,
 };
-use crate::budget::Caps;
+use crate::budget::{Caps, date_of};
 use crate::money::{Pico, Price};
 use crate::redact::{Action, Class, Kind, Rules};
 use serde::Deserialize;
@@ -14,16 +15,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use toml::Spanned;
-
-/// What is wrong with a policy file.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {what}")]
-pub struct PolicyError {
-    /// The line, from 1 on.
-    pub line: usize,
-    /// What was expected and found, in one sentence or more.
-    pub what: String,
-}
 
 /// The version of the form.
 const VERSION: i64 = 1;
@@ -66,7 +57,7 @@ enum HandoffWord {
 struct TargetTable {
     protocol: Spanned<Protocol>,
     base_url: Spanned<String>,
-    model: String,
+    model: Spanned<String>,
     key: Option<Spanned<String>>,
     #[serde(default)]
     plain_http: bool,
@@ -161,7 +152,7 @@ struct DeadlinesTable {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HoldBackTable {
-    tokens: Option<u32>,
+    tokens: Option<Spanned<u32>>,
     ms: Option<u64>,
 }
 
@@ -172,7 +163,7 @@ struct RoutingTable {
     value_usd: Option<Usd>,
     second_usd: Option<Usd>,
     privacy_usd: Option<Usd>,
-    max_error: Option<Share>,
+    max_error: Option<Spanned<Share>>,
     hedge: Option<bool>,
     hedge_range: Option<Spanned<[Share; 2]>>,
     retries: Option<Spanned<u32>>,
@@ -276,15 +267,23 @@ impl Policy {
     /// # Errors
     /// [`PolicyError`] with the first line that is wrong.
     pub fn from_toml(text: &str) -> Result<Policy, PolicyError> {
+        Policy::read(text, None)
+    }
+
+    /// Reads a policy file at a time, in seconds since 1970: no price can have been looked up later.
+    ///
+    /// # Errors
+    /// [`PolicyError`] with the first line that is wrong.
+    pub fn from_toml_at(text: &str, now: u64) -> Result<Policy, PolicyError> {
+        Policy::read(text, Some(now))
+    }
+
+    fn read(text: &str, now: Option<u64>) -> Result<Policy, PolicyError> {
         let line = |at: usize| text.as_bytes().iter().take(at).filter(|b| **b == b'\n').count() + 1;
-        let file: File = toml::from_str(text).map_err(|error| PolicyError {
-            line: line(error.span().map_or(0, |span| span.start)),
-            what: error.message().to_owned(),
-        })?;
-        file.check(&line).map_err(|(span, what)| PolicyError {
-            line: line(span.start),
-            what,
-        })
+        let file: File = toml::from_str(text)
+            .map_err(|error| PolicyError::at(text, error.span().unwrap_or_default(), error.message()))?;
+        file.check(&line, now)
+            .map_err(|(span, what)| PolicyError::at(text, span, &what))
     }
 }
 
@@ -293,7 +292,7 @@ type Wrong = (Range<usize>, String);
 
 impl File {
     /// `line` is that of a place in the file.
-    fn check(self, line: &dyn Fn(usize) -> usize) -> Result<Policy, Wrong> {
+    fn check(self, line: &dyn Fn(usize) -> usize, now: Option<u64>) -> Result<Policy, Wrong> {
         if *self.version.get_ref() != VERSION {
             let found = self.version.get_ref();
             return Err((
@@ -348,7 +347,13 @@ impl File {
                 );
                 return Err((table.span(), what));
             }
-            targets.insert(name, table.into_inner().check()?);
+            if name.trim().is_empty() {
+                return Err((
+                    table.span(),
+                    "expected a name for the target; found an empty one".to_owned(),
+                ));
+            }
+            targets.insert(name, table.into_inner().check(now)?);
         }
         let leave = [
             (Class::Text, consent.text),
@@ -379,7 +384,6 @@ impl File {
             Some(HandoffWord::Auto) | None => Handoff::Auto,
             Some(HandoffWord::Always) => Handoff::Always,
         };
-        let hold_back = HoldBack::default();
         Ok(Policy {
             handoff,
             prefer: prefer.unwrap_or_else(|| in_order.into_iter().map(|(_, name)| name).collect()),
@@ -394,10 +398,7 @@ impl File {
             tools: self.tools.named,
             tool_default: self.tools.default,
             deadlines: self.deadlines.deadlines(),
-            hold_back: HoldBack {
-                tokens: self.hold_back.tokens.unwrap_or(hold_back.tokens),
-                ms: self.hold_back.ms.unwrap_or(hold_back.ms),
-            },
+            hold_back: self.hold_back.check()?,
             routing: self.routing.check()?,
             transcription: self.transcription.rules(),
         })
@@ -432,10 +433,17 @@ impl TargetTable {
         }
     }
 
-    fn check(self) -> Result<Target, Wrong> {
+    fn check(self, now: Option<u64>) -> Result<Target, Wrong> {
         let url = self.base_url.get_ref();
-        if let Err(expected) = check_url(url, self.plain_http) {
-            return Err((self.base_url.span(), format!("expected {expected}; found `{url}`")));
+        if let Err(expected) = address::check(url, self.plain_http) {
+            return Err((
+                self.base_url.span(),
+                format!("expected {expected}; found {}", address::shown(url)),
+            ));
+        }
+        if self.model.get_ref().trim().is_empty() {
+            let what = "expected the name that the model has there; found an empty one".to_owned();
+            return Err((self.model.span(), what));
         }
         let key = match &self.key {
             None => KeySource::None,
@@ -464,6 +472,19 @@ impl TargetTable {
                 format!("expected a day such as `2026-11-22`; found `{found}`"),
             ));
         }
+        if let (Some(day), Some(now)) = (&self.priced_on, now) {
+            // Somewhere it is tomorrow already. Days of this form are in the order of their letters.
+            let (year, month, date) = date_of(now);
+            let (next_year, next_month, next_date) = date_of(now.saturating_add(14 * 3600));
+            let latest = format!("{next_year:04}-{next_month:02}-{next_date:02}");
+            if *day.get_ref() > latest {
+                let what = format!(
+                    "expected a day that has been (today is {year:04}-{month:02}-{date:02} by the clock of this machine); found `{}`",
+                    day.get_ref()
+                );
+                return Err((day.span(), what));
+            }
+        }
         if let Some(task) = self
             .accuracy
             .keys()
@@ -488,7 +509,7 @@ impl TargetTable {
         Ok(Target {
             protocol,
             base_url: self.base_url.into_inner(),
-            model: self.model,
+            model: self.model.into_inner(),
             key,
             price,
             minute,
@@ -515,34 +536,6 @@ fn is_day(text: &str) -> bool {
         && digits
         && (1..=12).contains(&parts[1].parse().unwrap_or(0))
         && (1..=31).contains(&parts[2].parse().unwrap_or(0))
-}
-
-/// What was expected of an address, where it is not that.
-fn check_url(url: &str, plain_http: bool) -> Result<(), &'static str> {
-    const FORM: &str =
-        "an address such as `https://api.example.com` or `http://127.0.0.1:8080/v1`, without user or password";
-    let (scheme, rest) = url.split_once("://").ok_or(FORM)?;
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or("");
-    let host = match authority.strip_prefix('[') {
-        Some(v6) => v6.split(']').next().unwrap_or(""),
-        None => authority.split(':').next().unwrap_or(""),
-    };
-    let clean = url.bytes().all(|b| b.is_ascii_graphic()) && !authority.contains('@');
-    if host.is_empty() || !clean {
-        return Err(FORM);
-    }
-    let (loopback, private) = match host.parse::<std::net::IpAddr>() {
-        Ok(std::net::IpAddr::V4(v4)) => (v4.is_loopback(), v4.is_private() || v4.is_link_local()),
-        Ok(std::net::IpAddr::V6(v6)) => (v6.is_loopback(), v6.is_unique_local() || v6.is_unicast_link_local()),
-        Err(_) => (host == "localhost", false),
-    };
-    match scheme {
-        "https" => Ok(()),
-        "http" if loopback || (private && plain_http) => Ok(()),
-        "http" if private => Err("`https`, or `plain_http = true`, as what is sent can be read on the way"),
-        "http" => Err("`https`: plain `http` is only for this machine and for addresses of private networks"),
-        _ => Err(FORM),
-    }
 }
 
 impl BudgetTable {
@@ -596,11 +589,25 @@ impl DeadlinesTable {
     }
 }
 
+impl HoldBackTable {
+    fn check(self) -> Result<HoldBack, Wrong> {
+        let default = HoldBack::default();
+        let tokens = match self.tokens {
+            Some(tokens) if *tokens.get_ref() == 0 => {
+                let what = "expected at least 1 token, as an answer is judged by what it says; found 0".to_owned();
+                return Err((tokens.span(), what));
+            }
+            tokens => tokens.map_or(default.tokens, Spanned::into_inner),
+        };
+        let ms = self.ms.unwrap_or(default.ms);
+        Ok(HoldBack { tokens, ms })
+    }
+}
+
 impl RoutingTable {
     fn check(self) -> Result<Routing, Wrong> {
         let default = Routing::default();
         let dollars = |usd: Option<Usd>, default| usd.map_or(default, Usd::dollars);
-        let share = |share: Option<Share>, default| share.map_or(default, |share| share.0);
         let hedge_range = match self.hedge_range {
             None => default.hedge_range,
             Some(range) => {
@@ -613,6 +620,19 @@ impl RoutingTable {
                 }
                 [low, high]
             }
+        };
+        let max_error = match self.max_error {
+            None => default.max_error,
+            Some(share) => match share.get_ref().0 {
+                most if most > 0.0 && most < 1.0 => most,
+                most => {
+                    let what = format!(
+                        "expected more than 0, as nothing is never wrong, and less than 1, as everything would be kept; found {most}: \
+                         `handoff = \"always\"` or `\"never\"` is what hands off everything or nothing"
+                    );
+                    return Err((share.span(), what));
+                }
+            },
         };
         let retries = match self.retries {
             None => default.retries,
@@ -629,7 +649,7 @@ impl RoutingTable {
             value_usd: dollars(self.value_usd, default.value_usd),
             second_usd: dollars(self.second_usd, default.second_usd),
             privacy_usd: dollars(self.privacy_usd, default.privacy_usd),
-            max_error: share(self.max_error, default.max_error),
+            max_error,
             hedge: self.hedge.unwrap_or(default.hedge),
             hedge_range,
             retries,

@@ -1,13 +1,14 @@
 //! What a person allows: which targets, which content, which money, when to hand off.
 //!
 //! A policy is a TOML file ([`Policy::from_toml`], every option in `docs/reference/policy.md`), the same as values
-//! ([`Policy::from_values`]), or the default with what flags
+//! ([`Policy::from_values_at`]), or the default with what flags
 //! and option names of the public Cactus engine change ([`set_cactus_option`]). Without a file nothing leaves: there is
 //! no target, and nobody consented.
 //!
 //! It depends on `money`, `budget`, `redact` and `transcript` for their types. It reads no file, environment or key; it only says where a key
 //! is to be found.
 
+mod address;
 mod cactus;
 mod consent;
 mod file;
@@ -15,11 +16,12 @@ mod file;
 mod tests;
 mod transcription;
 mod values;
+mod words;
 
 pub use cactus::{CACTUS_OPTIONS, CactusOption, UnknownOption, set_cactus_option};
 pub use consent::{Consent, Leave, Verdict};
-pub use file::PolicyError;
 pub use values::ValueError;
+pub use words::PolicyError;
 
 use crate::budget::Caps;
 use crate::money::{Pico, Price};

@@ -95,17 +95,17 @@ fn wrong_file_names_the_line_and_what_was_expected() {
     };
     let with_url = |line: &str| target(&format!("base_url = \"https://x\"\n{line}"));
     for (text, line, expected) in [
-        ("handoff = \"auto\"".to_owned(), 1, "missing field `version`"),
+        ("handoff = \"auto\"".to_owned(), 1, "expected `version = 1`"),
         ("version = 2".to_owned(), 1, "expected version = 1; found 2"),
         (
             "version = 1\nhandof = \"auto\"".to_owned(),
             2,
-            "unknown field `handof`, expected one of",
+            "found `handof`, did you mean `handoff`?",
         ),
         (
             "version = 1\n\nhandoff = \"maybe\"".to_owned(),
             3,
-            "expected one of `never`, `auto`, `always`",
+            "expected one of `never`, `auto`, `always`; found `maybe`",
         ),
         (
             "version = 1\nprefer = [\"x\"]".to_owned(),
@@ -122,7 +122,7 @@ fn wrong_file_names_the_line_and_what_was_expected() {
         (
             "version = 1\n[consent]\ntext = \"sometimes\"".to_owned(),
             3,
-            "unknown variant `sometimes`",
+            "expected one of `never`, `ask`, `listed`, `always`; found `sometimes`",
         ),
         (
             "version = 1\n[consent]\nlisted = [\"b\"]".to_owned(),
@@ -164,12 +164,30 @@ fn wrong_file_names_the_line_and_what_was_expected() {
         (
             target("base_url = \"http://example.com\""),
             7,
-            "expected `https`: plain `http` is only for this machine",
+            "expected `https`: plain `http` can be read on the way, so it is only for this machine",
         ),
         (
             target("base_url = \"http://192.168.1.2:80\""),
             7,
             "or `plain_http = true`",
+        ),
+        (
+            target("base_url = \"https://x/v1?key=sk-12345\""),
+            7,
+            "expected an address without `?`",
+        ),
+        (
+            target("base_url = \"https://x/v1/chat/completions/\""),
+            7,
+            "without its end `/chat/completions`, which is added to it: leave it off",
+        ),
+        (target("base_url = \"https://x/v1/messages\""), 7, "its end `/messages`"),
+        (target("base_url = \"https://x/v1/responses\""), 7, "its end `/responses`"),
+        (target("base_url = \"https://x:70000/v1\""), 7, "expected an address such as"),
+        (
+            target("base_url = \"http://host.example/v1\"\nplain_http = true"),
+            7,
+            "numeric addresses of private networks",
         ),
         (
             target("base_url = \"https://u:p@example.com\""),
@@ -250,6 +268,159 @@ fn wrong_file_names_the_line_and_what_was_expected() {
         Policy::from_toml(&target(&format!("base_url = \"{fine}\""))).unwrap();
     }
     Policy::from_toml(&target("base_url = \"http://10.0.0.2\"\nplain_http = true")).unwrap();
+}
+
+#[test]
+fn types_and_names_are_told_in_words_of_the_file() {
+    let head = "version = 1\n[targets.a]\nprotocol = \"gemini\"\nbase_url = \"https://x\"\nmodel = \"m\"\n\
+                input_usd_per_million = 0\noutput_usd_per_million = 0\n";
+    let here = |text: &str| format!("{head}{text}");
+    for (text, (line, column), expected) in [
+        (head.replace("\"m\"", "3"), (5, 9), "expected text in quotes; found `3`"),
+        (
+            head.replace("\"m\"", "2026-11-22"),
+            (5, 9),
+            "expected text in quotes; found `2026-11-22`",
+        ),
+        (
+            head.replace("\"m\"", "[\"m\"]"),
+            (5, 9),
+            "expected text in quotes; found a list",
+        ),
+        (
+            head.replace("\"m\"", "{ name = \"m\" }"),
+            (5, 9),
+            "expected text in quotes; found a table",
+        ),
+        (
+            head.replace("\"m\"", "\" \""),
+            (5, 9),
+            "expected the name that the model has there; found an empty one",
+        ),
+        (
+            head.replace("model = \"m\"\n", ""),
+            (2, 1),
+            "expected the option `model` in this table; found none",
+        ),
+        (
+            head.replace("\"gemini\"", "3"),
+            (3, 12),
+            "expected a word in quotes; found `3`",
+        ),
+        (
+            head.replace("targets.a", "targets.\"\""),
+            (2, 1),
+            "expected a name for the target",
+        ),
+        (
+            here("images = \"yes\""),
+            (8, 10),
+            "expected true or false; found `\"yes\"`",
+        ),
+        (here("imagse = true"), (8, 1), "found `imagse`, did you mean `images`?"),
+        (
+            here("max_output_tokens = -5"),
+            (8, 21),
+            "expected a whole number from 0 to 4294967295; found `-5`",
+        ),
+        (
+            here("max_output_tokens = 1.5"),
+            (8, 21),
+            "expected a whole number from 0 to 4294967295; found `1.5`",
+        ),
+        (
+            here("model = \"n\""),
+            (8, 1),
+            "expected each name once; found `model` again: remove one of them",
+        ),
+        (
+            here("key = 12345"),
+            (8, 7),
+            "expected text in quotes; found something else",
+        ),
+        (
+            here("[targets.b]\nmodel = \"m\"\n[targets.b]"),
+            (10, 10),
+            "expected each name once; found `b` again",
+        ),
+        (
+            here("[budget]\nday_usd = true"),
+            (9, 11),
+            "expected dollars such as 0.25; found `true`",
+        ),
+        (
+            here("[routing]\nhedge_range = [0.1]"),
+            (9, 15),
+            "expected a list of 2; found one of 1",
+        ),
+        (
+            here("[routing]\nmax_error = \"0.1\""),
+            (9, 13),
+            "expected a number; found `\"0.1\"`",
+        ),
+        (here("[routing]\nmax_error = 0"), (9, 13), "expected more than 0"),
+        (here("[routing]\nmax_error = 1.0"), (9, 13), "less than 1"),
+        (here("[hold_back]\ntokens = 0"), (9, 10), "expected at least 1 token"),
+        (
+            here("[consent]\nlisted = \"a\""),
+            (9, 10),
+            "expected a list in square brackets; found `\"a\"`",
+        ),
+        (
+            here("[consent]\ntext = \"alwasy\""),
+            (9, 8),
+            "found `alwasy`, did you mean `always`?",
+        ),
+        (
+            "version = 1\nprefer = 3".to_owned(),
+            (2, 10),
+            "expected a list in square brackets; found `3`",
+        ),
+        (
+            "version = 1\nconsent = 3".to_owned(),
+            (2, 11),
+            "expected a table; found `3`",
+        ),
+        (
+            "version = 1\ntargets = []".to_owned(),
+            (2, 11),
+            "expected a table; found a list",
+        ),
+        (
+            "version = \"1\"".to_owned(),
+            (1, 11),
+            "expected a whole number; found `\"1\"`",
+        ),
+    ] {
+        let error = Policy::from_toml(&text).unwrap_err();
+        assert!(error.what.contains(expected), "{error} of {text}");
+        assert_eq!((error.line, error.column), (line, column), "{error} of {text}");
+        for word in [
+            "invalid", "u32", "i64", "struct", "variant", "sequence", "boolean", "field", "12345",
+        ] {
+            assert!(!error.what.contains(word), "{error}");
+        }
+    }
+}
+
+#[test]
+fn price_of_a_day_to_come_is_refused() {
+    let text = |day: &str| example().replace("2026-11-22", day);
+    let midday = 1_795_392_000 + 43_200;
+    for day in ["2026-11-22", "2026-11-23", "2026-11-24"] {
+        Policy::from_toml_at(&text(day), midday).unwrap();
+    }
+    let error = Policy::from_toml_at(&text("2026-11-25"), midday).unwrap_err();
+    assert!(
+        error
+            .what
+            .contains("a day that has been (today is 2026-11-23 by the clock"),
+        "{error}"
+    );
+    assert_eq!(
+        example().lines().nth(error.line - 1),
+        Some("priced_on = \"2026-11-22\"")
+    );
 }
 
 #[test]

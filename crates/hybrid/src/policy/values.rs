@@ -14,11 +14,12 @@ pub struct ValueError {
 }
 
 impl Policy {
-    /// Reads a policy from values in the form of its file. The version may be left out, and so is what is null.
+    /// Reads a policy from values in the form of its file, at a time in seconds since 1970. The version may be left out, and so is
+    /// what is null.
     ///
     /// # Errors
     /// [`ValueError`] with the first option that is wrong.
-    pub fn from_values(values: &Map<String, Value>) -> Result<Policy, ValueError> {
+    pub fn from_values_at(values: &Map<String, Value>, now: u64) -> Result<Policy, ValueError> {
         let mut file = File::default();
         if !values.contains_key("version") {
             file.line("version", "version = 1".to_owned());
@@ -37,7 +38,7 @@ impl Policy {
                 _ => file.table(&[name], value),
             }
         }
-        Policy::from_toml(&file.text).map_err(|PolicyError { line, what }| ValueError {
+        Policy::from_toml_at(&file.text, now).map_err(|PolicyError { line, what, .. }| ValueError {
             place: file.places.get(line - 1).cloned().unwrap_or_default(),
             what,
         })
@@ -115,7 +116,7 @@ mod tests {
     use serde_json::json;
 
     fn read(values: Value) -> Result<Policy, ValueError> {
-        Policy::from_values(values.as_object().unwrap())
+        Policy::from_values_at(values.as_object().unwrap(), 1_795_392_000)
     }
 
     fn house() -> Value {
@@ -164,7 +165,7 @@ mod tests {
             (
                 with("max_output_tokens", json!(1e30)),
                 "targets.house.max_output_tokens",
-                "u32",
+                "a whole number from 0 to",
             ),
             (
                 with("key", json!("sk-1\n[consent]\ntext = \"always\"")),
@@ -176,7 +177,7 @@ mod tests {
             (json!({"prefer": ["lan"]}), "prefer", "`lan`"),
             (json!({"consent": "text"}), "consent", "expected"),
             (json!({"consent": {"text": "listed"}}), "consent", "listed"),
-            (json!({"caps": {}}), "caps", "unknown"),
+            (json!({"caps": {}}), "caps", "expected an option: one of"),
             (json!({"version": 2}), "version", "version = 1"),
         ];
         for (values, place, what) in cases {

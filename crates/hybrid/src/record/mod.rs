@@ -78,6 +78,9 @@ pub struct Record {
     pub over: Option<Scope>,
     /// Tries that were sent.
     pub attempts: u32,
+    /// Each of them. Older records do not say so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tries: Vec<Tried>,
     /// What it cost at most.
     pub cost: Pico,
     /// Whether each try has a bill.
@@ -111,6 +114,26 @@ pub struct Claim {
     pub believed: bool,
 }
 
+/// One try of a target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tried {
+    /// Which target.
+    pub target: String,
+    /// Milliseconds from its beginning to its end.
+    pub ms: u64,
+    /// What it cost, where somebody knows; without it the most that it may cost counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Pico>,
+    /// The kind of failure, in a word; not there of one that was answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
 /// What of a transcript was heard again. Nothing of its text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -133,6 +156,9 @@ pub struct Offered {
     pub target: String,
     /// Whether it could be reached, as far as was known.
     pub reachable: bool,
+    /// Whether it was left alone because it had refused its key.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub refused: bool,
     /// Whether a person had to be asked about it, and what was said.
     pub consented: Option<bool>,
     /// How often it is right with such tasks.
@@ -153,6 +179,7 @@ impl Offered {
         Offered {
             target: offer.target.clone(),
             reachable: offer.reachable,
+            refused: offer.refused,
             consented: fate.consented,
             accuracy: offer.accuracy,
             seconds: offer.seconds,
@@ -176,6 +203,8 @@ pub struct Circumstances {
     pub claim: Option<Claim>,
     /// Of a recording, what a target was let hear again.
     pub sound: Option<Sound>,
+    /// The tries that were sent, in their order.
+    pub tries: Vec<Tried>,
     /// How many texts of each kind were replaced on their way out.
     pub redactions: BTreeMap<String, u64>,
     /// What another policy has to know of the request.
@@ -234,6 +263,7 @@ impl Record {
             wanted: outcome.wanted,
             over: outcome.over,
             attempts: outcome.attempts,
+            tries: circumstances.tries,
             cost: outcome.cost,
             billed: outcome.billed,
             claim: circumstances.claim,

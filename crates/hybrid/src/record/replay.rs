@@ -78,8 +78,8 @@ fn one(record: &Record, policy: &Policy, spent: &mut Spent) -> Replayed {
         None => record.local_tools,
     };
     let prevents = |offer: Option<&Offer>| match offer {
-        Some(offer) => prevented(policy.handoff, true, local_tools, &offer.consent, offer.reachable),
-        None => prevented(policy.handoff, false, local_tools, &Verdict::Granted, false),
+        Some(offer) => prevented(policy.handoff, true, local_tools, &offer.consent, offer.away()),
+        None => prevented(policy.handoff, false, local_tools, &Verdict::Granted, None),
     };
     let open = |offering: &&Offering| prevents(Some(&offering.offer)).is_none();
     let first = offerings.iter().find(open).or(offerings.first());
@@ -186,6 +186,7 @@ fn offered_by(policy: &Policy, record: &Record, facts: &Facts) -> Vec<Offering> 
             offer: Offer {
                 target: name.clone(),
                 reachable: then.is_none_or(|then| then.reachable),
+                refused: then.is_some_and(|then| then.refused),
                 consent: match blocked {
                     true => Verdict::Denied(Class::Text),
                     false => policy.consent.verdict(&record.classes, name),
@@ -224,6 +225,7 @@ fn known_to(policy: &Policy, record: &Record) -> Vec<Offering> {
     let one = record.target.as_ref().map(|target| Offered {
         target: target.clone(),
         reachable: record.reachable,
+        refused: false,
         consented: record.consented,
         accuracy: record.cloud_accuracy,
         seconds: record.cloud_seconds,
@@ -241,6 +243,7 @@ fn known_to(policy: &Policy, record: &Record) -> Vec<Offering> {
         offer: Offer {
             target: offered.target.clone(),
             reachable: offered.reachable,
+            refused: offered.refused,
             consent: policy.consent.verdict(&record.classes, &offered.target),
             accuracy: offered.accuracy,
             seconds: offered.seconds,

@@ -30,6 +30,7 @@ fn run(prompt_confidence: f64, policy: &Policy, seconds: u64) -> Record {
         offers: vec![Offer {
             target: "t".to_owned(),
             reachable: true,
+            refused: false,
             consent: policy.consent.verdict(&[Class::Text], "t"),
             accuracy: Some(0.9),
             seconds: 1.0,

@@ -59,14 +59,14 @@ pub fn decide(confidence: Option<f64>, bound: Option<f64>, routing: &Routing, wo
     }
 }
 
-/// Why the target cannot be asked at all, whatever the answer is like.
+/// Why the target cannot be asked at all, whatever the answer is like. `away` is [`super::Offer::away`].
 #[must_use]
 pub fn prevented(
     handoff: Handoff,
     has_target: bool,
     local_tools: bool,
     consent: &Verdict,
-    reachable: bool,
+    away: Option<Reason>,
 ) -> Option<Reason> {
     if handoff == Handoff::Never {
         Some(Reason::HandoffOff)
@@ -76,10 +76,8 @@ pub fn prevented(
         Some(Reason::ToolLocalOnly)
     } else if let Verdict::Denied(_) = consent {
         Some(Reason::DeniedByPolicy)
-    } else if !reachable {
-        Some(Reason::Offline)
     } else {
-        None
+        away
     }
 }
 

@@ -293,7 +293,8 @@ impl Machine {
                 attempt,
                 again_ms,
                 billed,
-            } if self.is_cloud(attempt) => self.cloud_failed(attempt, again_ms, billed),
+                refused,
+            } if self.is_cloud(attempt) => self.cloud_failed(attempt, again_ms, billed, refused),
             Event::Tick => {
                 self.show_early();
                 self.tick_cloud();

@@ -58,6 +58,8 @@ pub enum Reason {
     NoTarget,
     /// There is no connection, or the target has failed too often of late.
     Offline,
+    /// The target has refused its key, or wants money for it.
+    KeyRefused,
     /// The policy does not let a class of its content leave.
     DeniedByPolicy,
     /// A person said no.
@@ -124,6 +126,8 @@ pub struct Offer {
     pub target: String,
     /// Whether it can be reached, as far as is known.
     pub reachable: bool,
+    /// Whether it cannot be asked now because it has refused its key; then it is not reachable.
+    pub refused: bool,
     /// What consent says.
     pub consent: Verdict,
     /// How often it is right with this kind of task.
@@ -135,6 +139,16 @@ pub struct Offer {
 }
 
 impl Offer {
+    /// Why it cannot be asked now, where it cannot.
+    #[must_use]
+    pub fn away(&self) -> Option<Reason> {
+        match (self.reachable, self.refused) {
+            (true, _) => None,
+            (false, true) => Some(Reason::KeyRefused),
+            (false, false) => Some(Reason::Offline),
+        }
+    }
+
     /// What a handoff to it brings and costs.
     #[must_use]
     pub fn worth(&self) -> Worth {
@@ -254,6 +268,8 @@ pub enum Event {
         again_ms: Option<u64>,
         /// What it has cost.
         billed: Billed,
+        /// Whether the target has refused its key, or wants money for it.
+        refused: bool,
     },
     /// Time has passed ([`Machine::wake_ms`]).
     Tick,

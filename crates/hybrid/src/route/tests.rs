@@ -37,6 +37,7 @@ fn offer(target: &str) -> Offer {
     Offer {
         target: target.to_owned(),
         reachable: true,
+        refused: false,
         consent: Verdict::Granted,
         accuracy: None,
         seconds: 1.0,
@@ -213,6 +214,7 @@ fn target_that_fails_is_asked_again_and_then_the_local_answer_is_shown() {
             attempt: 0,
             again_ms: Some(0),
             billed: Billed::Nothing,
+            refused: false,
         },
     );
     let again = Action::Reserve {
@@ -260,6 +262,7 @@ fn pause_before_another_try_is_no_waiting_for_its_answer() {
         attempt: 0,
         again_ms: Some(40_000),
         billed: Billed::Nothing,
+        refused: false,
     };
     let free = Action::Settle {
         attempt: 0,
@@ -304,6 +307,7 @@ fn target_that_fails_while_shown_is_replaced_by_a_new_local_answer() {
             attempt: 0,
             again_ms: Some(0),
             billed: Billed::Unknown,
+            refused: false,
         },
     );
     let settle = Action::Settle { attempt: 0, cost: None };
@@ -332,6 +336,7 @@ fn reasoning_that_was_shown_is_taken_back_with_its_side() {
             attempt: 0,
             again_ms: None,
             billed: Billed::Unknown,
+            refused: false,
         };
         let actions = machine.on(3, failed);
         assert_eq!(actions.contains(&Action::Replaced), shown, "{actions:?}");

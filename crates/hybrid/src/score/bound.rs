@@ -67,7 +67,8 @@ pub fn thresholds(scores: &[f64]) -> Vec<f64> {
     thresholds
 }
 
-/// A threshold with a guarantee.
+/// A threshold with a guarantee: for the scores that were tested. Where these are cross-validated and another fit is applied (one to
+/// all cases), it carries over as far as both score alike, which nothing proves.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Certified {

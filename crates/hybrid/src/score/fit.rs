@@ -7,7 +7,7 @@ use super::signals::Features;
 /// Parts into which cases are cut: each is scored by a fit to the others.
 const FOLDS: usize = 5;
 /// Fewest cases of a fit with a guarantee worth having.
-const LEAST: usize = 100;
+pub const LEAST: usize = 100;
 
 /// An answer that was judged.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -23,7 +23,7 @@ mod tests;
 pub use bound::{Certified, certify, errors_allowed, thresholds, upper_bound};
 pub use calibrate::Calibrator;
 pub use combine::{Combiner, NotFitted};
-pub use fit::{CrossValidated, Fit, Sample};
+pub use fit::{CrossValidated, Fit, LEAST, Sample};
 pub use metrics::{Case, Floor, Routing, auroc, brier, ece, ece_floor, routing};
 pub use section::{Key, Section, SectionError, Uncalibrated};
 pub use signals::{FEATURES, Features, Signals, TokenSignal};

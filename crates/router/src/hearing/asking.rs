@@ -9,7 +9,7 @@ use cactus_cloud::{Error, ErrorKind, RetryRules};
 use cactus_hybrid::budget::{Ask as Amount, Reservation, Scope};
 use cactus_hybrid::money::Pico;
 use cactus_hybrid::policy::Verdict;
-use cactus_hybrid::record::Claim;
+use cactus_hybrid::record::{Claim, Tried};
 use cactus_hybrid::redact::{Class, Redactor};
 use cactus_hybrid::transcript::{Piece, Word};
 use std::time::Instant;
@@ -35,6 +35,7 @@ pub(super) struct Asking<'a> {
     /// Whether each try has a bill.
     pub(super) billed: bool,
     pub(super) attempts: u32,
+    pub(super) tries: Vec<Tried>,
     pub(super) sent_ms: u64,
     pub(super) claim: Option<Claim>,
     pub(super) notes: Vec<String>,
@@ -50,6 +51,7 @@ impl<'a> Asking<'a> {
             cost: Pico::ZERO,
             billed: true,
             attempts: 0,
+            tries: Vec::new(),
             sent_ms: 0,
             claim: None,
             notes: Vec::new(),
@@ -77,6 +79,12 @@ impl<'a> Asking<'a> {
             }
             let reservation = self.reserve(remote.sound_cost(length_ms))?;
             let (begun, answer) = (Instant::now(), self.send(remote, &sealed, length_ms));
+            self.tries.push(Tried {
+                target: remote.target.name.clone(),
+                ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+                cost: None,
+                failed: answer.as_ref().err().map(|error| error.kind().word().to_owned()),
+            });
             let error = match answer {
                 Ok(mut answer) => {
                     remote.took(begun.elapsed().as_secs_f64());
@@ -155,6 +163,9 @@ impl<'a> Asking<'a> {
 
     fn settle(&mut self, reservation: &Reservation, cost: Pico) {
         self.cost = self.cost.minus(reservation.amount).plus(cost);
+        if let Some(tried) = self.tries.last_mut() {
+            tried.cost = Some(cost);
+        }
         if let Err(error) = self.router.journal().settle(reservation, cost, unix_seconds()) {
             self.notes.push(error.to_string());
         }

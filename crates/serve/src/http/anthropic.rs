@@ -46,7 +46,10 @@ pub(super) async fn answer(
 pub(super) async fn count(State(app): State<Arc<App>>, body: Body) -> Response {
     let counted: Result<Value, ApiError> = async {
         let job = body::read(&app, body, |value| anthropic::count_request(value).map(|(job, _)| job)).await?;
-        let lease = app.models.acquire(app.here(&job.model)).await?;
+        let lease = app
+            .models
+            .acquire(app.only_here(&job.model, "tokens are counted")?)
+            .await?;
         let tokens = count_tokens(job, &lease, FORMAT).await?;
         Ok(anthropic::count_answer(tokens))
     }

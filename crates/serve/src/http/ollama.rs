@@ -5,7 +5,7 @@ use super::body::{self, Form};
 use super::guard::Tenant;
 use super::route::Hints;
 use super::stream::{self, Asked, Wire};
-use crate::models::Known;
+use crate::protocol::openai::ModelCard;
 use crate::protocol::{ApiError, KeepAlive, ollama};
 use axum::Extension;
 use axum::body::Body;
@@ -78,34 +78,47 @@ async fn answer(app: Arc<App>, tenant: Tenant, hints: Hints, request: ollama::Re
             model,
             keep_alive,
             mut answer,
-        } => match app.models.acquire(app.here(&model)).await {
-            Err(e) => failed(&e),
-            Ok(mut lease) => {
+        } => {
+            let loaded = async {
+                let mut lease = app
+                    .models
+                    .acquire(app.only_here(&model, "models are loaded and unloaded")?)
+                    .await?;
                 lease.keep(keep_alive);
                 let unload = keep_alive == KeepAlive::Unload;
-                body::json(&answer.loaded(&lease.model().name, unload))
-            }
-        },
+                Ok(answer.loaded(&lease.model().name, unload))
+            };
+            let loaded: Result<Value, ApiError> = loaded.await;
+            loaded.map_or_else(|e| failed(&e), |value| body::json(&value))
+        }
     }
 }
 
 /// What Ollama's clients are told of a model. There is no digest of a whole model, so it is empty.
-fn listed(known: &Known) -> Value {
-    let created = UNIX_EPOCH + Duration::from_secs(known.card.created);
+fn listed(card: &ModelCard, bytes: u64) -> Value {
+    let created = UNIX_EPOCH + Duration::from_secs(card.created);
     json!({
-        "name": known.card.id,
-        "model": known.card.id,
+        "name": card.id,
+        "model": card.id,
         "modified_at": ollama::date(created),
-        "size": known.bytes,
+        "size": bytes,
         "digest": "",
         "details": {"parent_model": "", "format": "cactus", "family": "", "families": [], "parameter_size": "",
             "quantization_level": ""},
     })
 }
 
-/// `GET /api/tags`.
+/// `GET /api/tags`: what can be asked for, the names that a policy adds included.
 pub(super) async fn tags(State(app): Shared) -> Response {
-    let models: Vec<Value> = app.models.known().iter().map(listed).collect();
+    let known = app.models.known();
+    let model = |card: ModelCard| {
+        // A target has no size here, and `local` and `auto` have that of the model that they stand for.
+        let name = app.here(&card.id).to_owned();
+        let of = known.iter().find(|known| known.card.id == card.id);
+        let of = of.or_else(|| known.get(app.models.index(&name).ok()?).filter(|_| name.is_empty()));
+        listed(&card, of.map_or(0, |known| known.bytes))
+    };
+    let models: Vec<Value> = app.cards().into_iter().map(model).collect();
     body::json(&json!({"models": models}))
 }
 
@@ -116,7 +129,7 @@ pub(super) async fn loaded(State(app): Shared) -> Response {
         .iter()
         .filter(|known| known.card.loaded)
         .map(|known| {
-            let mut model = listed(known);
+            let mut model = listed(&known.card, known.bytes);
             model["context_length"] = json!(known.card.context_tokens);
             model["size_vram"] = Value::from(0);
             model
@@ -129,23 +142,24 @@ pub(super) async fn loaded(State(app): Shared) -> Response {
 pub(super) async fn show(State(app): Shared, body: Body) -> Response {
     let shown: Result<Value, ApiError> = async {
         let name = body::read(&app, body, ollama::shown_model).await?;
-        let lease = app.models.acquire(&name).await?;
+        let name = app.only_here(&name, "models are described")?;
+        let lease = app.models.acquire(name).await?;
         let model = lease.model().scheduler.model();
         let template = model.chat_template().ok().flatten();
         let mut capabilities = vec!["completion"];
         if template.is_some_and(|template| template.reads("tools")) {
             capabilities.push("tools");
         }
-        let known = &app.models.known()[app.models.index(&name)?];
+        let known = &app.models.known()[app.models.index(name)?];
         Ok(json!({
             "modelfile": "",
             "parameters": "",
             "template": template.map_or("", |template| template.source_with_tools()),
-            "details": listed(known)["details"],
+            "details": listed(&known.card, known.bytes)["details"],
             "model_info": {"general.architecture": "cactus",
                 "cactus.context_length": model.program().context_tokens()},
             "capabilities": capabilities,
-            "modified_at": listed(known)["modified_at"],
+            "modified_at": listed(&known.card, known.bytes)["modified_at"],
         }))
     }
     .await;

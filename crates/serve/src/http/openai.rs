@@ -2,7 +2,7 @@
 
 use super::body::{self, Form};
 use super::guard::Tenant;
-use super::route::Hints;
+use super::route::{Facts, Hints};
 use super::stream::{self, Asked, Wire};
 use super::{App, now};
 use crate::protocol::openai::{chat, completions, decisions, embeddings, model_list, responses};
@@ -15,6 +15,7 @@ use axum::response::Response;
 use cactus_engine::CancelToken;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Instant;
 
 type Shared = State<Arc<App>>;
 
@@ -168,18 +169,26 @@ pub(super) async fn decisions(State(app): Shared, Extension(tenant): Extension<T
             self.0.cancel();
         }
     }
-    let result: Result<Value, ApiError> = async {
+    let result: Result<(Value, Option<Facts>), ApiError> = async {
         let request = body::read(&app, body, decisions::request).await?;
         let active = app.begin()?;
+        let begun = Instant::now();
+        let here = app.only_here(&request.model, "decisions are made")?;
         let kept = app.keeps(&request.model);
-        let lease = app.models.acquire(app.here(&request.model)).await?;
+        let lease = app.models.acquire(here).await?;
         let gone = Gone(CancelToken::new());
         let cancel = gone.0.clone();
+        let asked = Arc::clone(&app);
         let work = tokio::task::spawn_blocking(move || {
-            let (_active, _kept) = (active, kept);
+            let (_active, kept) = (active, kept);
             let model = lease.model();
             let decided = decide(&model.scheduler, &request, model.decisions()?, tenant.0, cancel)?;
-            Ok(decisions::answer(&request, &model.name, &decided))
+            let told = || asked.told_here(kept.as_ref(), begun);
+            let mut answer = decisions::answer(&request, &model.name, &decided);
+            if let Some(facts) = told() {
+                facts.into_answer(&mut answer);
+            }
+            Ok((answer, told()))
         });
         match tokio::time::timeout(app.options.timeout, work).await {
             Ok(Ok(result)) => result,
@@ -191,7 +200,16 @@ pub(super) async fn decisions(State(app): Shared, Extension(tenant): Extension<T
         }
     }
     .await;
-    result.map_or_else(|e| failed(&e), |value| body::json(&value))
+    match result {
+        Err(e) => failed(&e),
+        Ok((answer, facts)) => {
+            let mut response = body::json(&answer);
+            if let Some(facts) = facts {
+                facts.into_headers(response.headers_mut());
+            }
+            response
+        }
+    }
 }
 
 /// `POST /v1/embeddings`: the models that this server runs write text, and have no vector of a text.
@@ -200,7 +218,10 @@ pub(super) async fn embed(State(app): Shared, body: Body) -> Response {
         Ok(request) => request,
         Err(e) => return failed(&e),
     };
-    let index = match app.models.index(&request.model) {
+    let index = match app
+        .only_here(&request.model, "embeddings are made")
+        .and_then(|here| app.models.index(here))
+    {
         Ok(index) => index,
         Err(e) => return failed(&e),
     };
@@ -225,7 +246,7 @@ pub(super) async fn tokenize(State(app): Shared, body: Body) -> Response {
     });
     let result: Result<Value, ApiError> = async {
         let (model, text, special) = read.await?;
-        let lease = app.models.acquire(app.here(&model)).await?;
+        let lease = app.models.acquire(app.only_here(&model, "tokens are counted")?).await?;
         let model = Arc::clone(lease.model().scheduler.model());
         let ids = tokio::task::spawn_blocking(move || {
             let context = model.program().context_tokens();
@@ -254,7 +275,10 @@ pub(super) async fn detokenize(State(app): Shared, body: Body) -> Response {
     });
     let result: Result<Value, ApiError> = async {
         let (model, ids) = read.await?;
-        let lease = app.models.acquire(app.here(&model)).await?;
+        let lease = app
+            .models
+            .acquire(app.only_here(&model, "tokens are written out")?)
+            .await?;
         let tokenizer = lease.model().scheduler.model().tokenizer();
         let text = tokenizer
             .map_err(|e| crate::protocol::api_error(&e, ""))?

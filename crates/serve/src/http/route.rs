@@ -9,9 +9,10 @@ use crate::protocol::{ApiError, Fields, Frame, Job, Kind};
 use crate::routed::{CONSENT, CONSENT_TO, Routed};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use cactus_router::hybrid::redact::Class;
-use cactus_router::hybrid::route::{Outcome, Side};
+use cactus_router::hybrid::route::{Outcome, Reason, Side};
 use cactus_router::{Answered, Kept, Standing, outgoing};
 use serde_json::{Map, Value, json};
+use std::time::Instant;
 
 /// The model on this machine, and nothing else.
 const LOCAL: &str = "local";
@@ -127,7 +128,7 @@ impl App {
             return Ok(Way::Here);
         }
         let name = std::mem::take(&mut job.model);
-        let name = name.strip_suffix(":latest").unwrap_or(&name);
+        let name = plain(&name);
         let portable = outgoing::stays(job).is_none();
         match name.strip_prefix(CLOUD) {
             Some(target) if router.policy().targets.get(target).is_none_or(|target| target.hears()) => {}
@@ -158,15 +159,49 @@ impl App {
 
     /// Whether a name asks whoever the policy says.
     pub(super) fn asks_policy(&self, name: &str) -> bool {
-        self.options.router.is_some() && name == AUTO && self.models.index(name).is_err()
+        self.options.router.is_some() && plain(name) == AUTO && self.models.index(name).is_err()
     }
 
     /// The name of the model on this machine that a name means, where nothing but it can be meant.
     pub(super) fn here<'a>(&self, name: &'a str) -> &'a str {
-        match self.options.router.is_some() && self.models.index(name).is_err() && [LOCAL, AUTO].contains(&name) {
+        match self.options.router.is_some() && self.models.index(name).is_err() && [LOCAL, AUTO].contains(&plain(name))
+        {
             true => "",
             false => name,
         }
+    }
+
+    /// The name of the model on this machine for what no target is asked for; `what` says what that is.
+    ///
+    /// # Errors
+    /// The name of a target.
+    pub(super) fn only_here<'a>(&self, name: &'a str, what: &str) -> Result<&'a str, ApiError> {
+        let here = self.here(name);
+        let targets = self.options.router.as_ref().map(|router| &router.policy().targets);
+        let target = plain(name)
+            .strip_prefix(CLOUD)
+            .filter(|target| targets.is_some_and(|targets| targets.contains_key(*target)));
+        match target.filter(|_| self.models.index(name).is_err()) {
+            None => Ok(here),
+            Some(target) => {
+                let message = format!(
+                    "{what} by models on this machine only, and no target is asked for it; found `{CLOUD}{target}`, expected `{LOCAL}`, \
+                     `{AUTO}` or the name of a model here"
+                );
+                Err(ApiError::field("model", message).with_code("local_only"))
+            }
+        }
+    }
+
+    /// What an answer of a model of this server tells, where there is a policy: `kept` is what [`Self::keeps`] gave.
+    pub(super) fn told_here(&self, kept: Option<&Kept>, begun: Instant) -> Option<Facts> {
+        self.options.router.as_ref()?;
+        let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let outcome = match kept {
+            Some(kept) => kept.answered().outcome,
+            None => Outcome::here(Reason::Named, ms),
+        };
+        Some(Facts::here(outcome, true))
     }
 
     /// What can be asked for, as `/v1/models` lists it.
@@ -188,6 +223,11 @@ impl App {
         }
         cards
     }
+}
+
+/// A name without what Ollama's clients put behind one.
+fn plain(name: &str) -> &str {
+    name.strip_suffix(":latest").unwrap_or(name)
 }
 
 /// What a client calls who answers: `local` or `cloud:NAME`.
@@ -352,6 +392,133 @@ impl Facts {
             }
             frame.data = data.to_string();
             return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cactus_router::Question;
+    use std::collections::BTreeSet;
+
+    fn document() -> Value {
+        serde_json::from_str(super::super::OPENAPI).unwrap()
+    }
+
+    /// The keys of an object in the document.
+    fn keys(pointer: &str) -> BTreeSet<String> {
+        let document = document();
+        let found = document.pointer(pointer).unwrap_or_else(|| panic!("{pointer}"));
+        found.as_object().unwrap().keys().cloned().collect()
+    }
+
+    fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
+        names.into_iter().map(str::to_owned).collect()
+    }
+
+    fn told() -> Vec<String> {
+        let outcome = Outcome::here(Reason::Named, 1);
+        Answered::here(outcome).to_json().keys().cloned().collect()
+    }
+
+    #[test]
+    fn openapi_has_the_headers_and_fields_of_answers_under_a_policy() {
+        assert_eq!(keys("/components/headers"), of(TOLD));
+        let errors = of(TOLD.into_iter().skip(1));
+        assert_eq!(keys("/components/responses/Error/headers"), errors);
+        let document = document();
+        let parameters = document["components"]["parameters"].as_object().unwrap();
+        let parameters = parameters.values().map(|one| one["name"].as_str().unwrap());
+        assert_eq!(of(parameters), of([CONSENT, CONSENT_TO, EVENTS]));
+
+        let told = told();
+        let fields = || told.iter().map(String::as_str);
+        assert_eq!(
+            keys("/components/schemas/Decision/properties"),
+            of(fields().chain(["notes", "consent_needed"]))
+        );
+        assert!(
+            FIELDS
+                .iter()
+                .all(|field| *field == "consent_needed" || fields().any(|told| told == *field))
+        );
+        assert_eq!(
+            keys("/components/schemas/Replaced/properties/cactus/properties"),
+            of(fields().chain(["event"]))
+        );
+        let void = Standing {
+            outcome: Outcome::here(Reason::CloudFailed, 1),
+            target: None,
+        };
+        let frame: Value = serde_json::from_str(&replaced(&void).data).unwrap();
+        let sent = frame.as_object().unwrap().keys().map(String::as_str);
+        assert_eq!(keys("/components/schemas/Replaced/properties"), of(sent));
+        let question = Question {
+            classes: vec![Class::Text],
+            target: String::new(),
+            host: String::new(),
+            most: String::new(),
+            reason: Reason::Always,
+            confidence: None,
+        };
+        let asked = question.to_json();
+        let asked = asked.as_object().unwrap().keys().map(String::as_str);
+        assert_eq!(keys("/components/schemas/Question/properties"), of(asked));
+        let facts = Facts::here(Outcome::here(Reason::Named, 1), true);
+        let mut answer = json!({"usage": {}});
+        facts.into_answer(&mut answer);
+        let spent = answer["usage"].as_object().unwrap().keys().map(String::as_str);
+        assert_eq!(keys("/components/schemas/Spent/properties"), of(spent));
+    }
+
+    #[test]
+    fn openapi_has_them_with_every_route_that_has_them() {
+        let routed = [
+            "/v1/chat/completions",
+            "/v1/responses",
+            "/v1/messages",
+            "/api/chat",
+            "/api/generate",
+        ];
+        let told = ["/v1/completions", "/v1/decisions", "/v1/audio/transcriptions"];
+        let document = document();
+        for (path, methods) in document["paths"].as_object().unwrap() {
+            let operation = &methods["post"];
+            let headers = operation.pointer("/responses/200/headers").and_then(Value::as_object);
+            let tells = routed.contains(&path.as_str()) || told.contains(&path.as_str());
+            assert_eq!(
+                headers.map(|headers| headers.keys().cloned().collect()),
+                tells.then(|| of(TOLD)),
+                "{path}"
+            );
+            let asked: Vec<&str> = operation["parameters"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|one| one["$ref"].as_str()?.strip_prefix("#/components/parameters/"))
+                .collect();
+            let expected: &[&str] = match path.as_str() {
+                path if routed.contains(&path) => &["Consent", "ConsentTo", "Events"],
+                "/v1/audio/transcriptions" => &["Consent", "ConsentTo"],
+                _ => &[],
+            };
+            assert_eq!(asked, expected, "{path}");
+            let body = operation.pointer("/responses/200/content/application~1json/schema/properties/cactus/$ref");
+            assert_eq!(body.is_some(), tells, "{path}");
+        }
+        // Each reference has what it refers to.
+        let mut left = vec![&document];
+        while let Some(value) = left.pop() {
+            if let Some(reference) = value.get("$ref").and_then(Value::as_str) {
+                let pointer = reference.strip_prefix('#').unwrap_or(reference);
+                assert!(document.pointer(pointer).is_some(), "{reference}");
+            }
+            match value {
+                Value::Object(fields) => left.extend(fields.values()),
+                Value::Array(items) => left.extend(items),
+                _ => {}
+            }
         }
     }
 }

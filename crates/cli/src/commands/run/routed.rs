@@ -184,7 +184,13 @@ impl Routed {
             return Ok(Word::Nobody);
         }
         let Question { target, host, most, .. } = question;
-        let prompt = format!("Send this conversation ({classes}) to {target} at {host}, for at most {most}? [y/N] ");
+        let why = route::because(question.reason);
+        let sure = question
+            .confidence
+            .map_or_else(String::new, |sure| format!(" ({sure:.2})"));
+        let prompt = format!(
+            "Send this conversation ({classes}) to {target} at {host}, for at most {most}, because {why}{sure}? [y/N] "
+        );
         let asked = move || {
             // The terminal itself, as standard output may be a file.
             let config = rustyline::Config::builder().behavior(Behavior::PreferTerm).build();

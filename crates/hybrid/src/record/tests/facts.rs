@@ -113,6 +113,7 @@ fn run(asked: &Asked, policy: &Policy) -> Record {
     let offer = |(name, target): &(&str, &Target)| Offer {
         target: (*name).to_owned(),
         reachable: true,
+        refused: false,
         consent: match blocked {
             true => Verdict::Denied(Class::Text),
             false => policy.consent.verdict(&[Class::Text], name),

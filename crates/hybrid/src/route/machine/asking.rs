@@ -34,8 +34,8 @@ impl Machine {
     fn prevents(&self, at: usize) -> Option<Reason> {
         let (handoff, local_tools) = (self.handoff, self.request.local_tools);
         match self.request.offers.get(at) {
-            Some(offer) => prevented(handoff, true, local_tools, &offer.consent, offer.reachable),
-            None => prevented(handoff, false, local_tools, &Verdict::Granted, false),
+            Some(offer) => prevented(handoff, true, local_tools, &offer.consent, offer.away()),
+            None => prevented(handoff, false, local_tools, &Verdict::Granted, None),
         }
     }
 
@@ -240,7 +240,7 @@ impl Machine {
         self.finish();
     }
 
-    pub(super) fn cloud_failed(&mut self, attempt: u32, again_ms: Option<u64>, billed: Billed) {
+    pub(super) fn cloud_failed(&mut self, attempt: u32, again_ms: Option<u64>, billed: Billed, refused: bool) {
         let payload = matches!(self.cloud, Cloud::Running { payload: true, .. });
         self.settle(attempt, (billed == Billed::Nothing && !payload).then_some(Pico::ZERO));
         match again_ms.filter(|_| !payload && self.retries > 0) {
@@ -254,6 +254,7 @@ impl Machine {
                 self.cloud = Cloud::Pausing { until_ms };
                 self.end_pause();
             }
+            _ if refused => self.pass(Reason::KeyRefused),
             _ => self.pass(Reason::CloudFailed),
         }
     }
@@ -273,7 +274,7 @@ impl Machine {
         if matches!(self.shown, Some((Voice::Target(_), bytes)) if bytes > 0) && !self.replaceable {
             return self.end_in(reason);
         }
-        let others_may = matches!(reason, Reason::CloudFailed | Reason::OverCap);
+        let others_may = matches!(reason, Reason::CloudFailed | Reason::KeyRefused | Reason::OverCap);
         let Some(next) = self.open_from(self.at + 1).filter(|_| others_may) else {
             return self.cloud_is_out(reason);
         };
@@ -342,7 +343,7 @@ impl Machine {
                 self.settle(attempt, None);
                 self.pass(Reason::Timeout);
             }
-            false => self.cloud_failed(attempt, Some(0), Billed::Unknown),
+            false => self.cloud_failed(attempt, Some(0), Billed::Unknown, false),
         }
     }
 }

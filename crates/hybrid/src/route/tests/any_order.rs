@@ -142,7 +142,7 @@ proptest! {
                 (8, _, Some(attempt)) => {
                     (world.sending, world.broke) = (None, true);
                     let billed = if byte % 2 > 0 { Billed::Nothing } else { Billed::Unknown };
-                    Event::CloudFailed { attempt, again_ms: (byte % 3 > 0).then_some(u64::from(byte % 64)), billed }
+                    Event::CloudFailed { attempt, again_ms: (byte % 3 > 0).then_some(u64::from(byte % 64)), billed, refused: false }
                 }
                 (9..=11 | 16, ..) if !world.reserving.is_empty() => {
                     let attempt = world.reserving.remove(usize::from(byte) % world.reserving.len());

@@ -22,6 +22,7 @@ fn failed(attempt: u32, again_ms: Option<u64>) -> Event {
         attempt,
         again_ms,
         billed,
+        refused: false,
     }
 }
 

@@ -101,6 +101,7 @@ fn slow_answer_that_ends_before_it_is_judged_is_replaced_by_one_target_after_the
         attempt: 0,
         again_ms: None,
         billed: Billed::Unknown,
+        refused: false,
     };
     machine.on(440, failed);
     let end = machine.on(450, Event::Cancel);

@@ -31,6 +31,7 @@ fn failed(attempt: u32, billed: Billed) -> Event {
         attempt,
         again_ms,
         billed,
+        refused: false,
     }
 }
 
@@ -156,6 +157,7 @@ fn each_target_gets_its_own_tries() {
         attempt,
         again_ms: Some(0),
         billed: Billed::Nothing,
+        refused: false,
     };
     let mut offers = vec![0];
     for attempt in 0..4 {
