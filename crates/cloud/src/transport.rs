@@ -126,6 +126,8 @@ pub trait Reads {
     fn end(&mut self, out: &mut Vec<Self::Event>) -> Result<()>;
     /// Whether the answer is whole.
     fn has_ended(&self) -> bool;
+    /// Whether the answer goes on with it. What can come for ever without an answer is no progress.
+    fn is_progress(event: &Self::Event) -> bool;
 }
 
 impl Reads for Decoder {
@@ -145,6 +147,10 @@ impl Reads for Decoder {
 
     fn has_ended(&self) -> bool {
         Decoder::has_ended(self)
+    }
+
+    fn is_progress(event: &Event) -> bool {
+        !matches!(event, Event::Usage(_))
     }
 }
 
@@ -509,7 +515,7 @@ impl<D: Reads> Call<D> {
         for frame in &frames {
             let mut events = Vec::new();
             let read = self.decoder.event(frame, &mut events);
-            if !events.is_empty() {
+            if events.iter().any(D::is_progress) {
                 self.progress = came;
                 self.first = false;
             }

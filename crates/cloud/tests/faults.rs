@@ -12,7 +12,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const STREAM: &str = include_str!("fixtures/chat.sse");
 
@@ -271,23 +271,42 @@ fn keep_alives_are_no_progress() {
         })
     };
     let begun = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
+    let (begins, goes_on) = ("the answer did not begin in time", "the answer did not go on in time");
+    let count = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":20,\"completion_tokens\":0}}\n\n";
     let cases = [
-        ("comments", endless(OK, ": keep-alive\n\n"), ""),
+        ("comments", endless(OK, ": keep-alive\n\n"), "", begins),
         (
             "empty pieces",
             endless(OK, "data: {\"choices\":[{\"delta\":{\"content\":\"\"}}]}\n\n"),
             "",
+            begins,
         ),
-        ("comments after a piece", endless(begun, ": keep-alive\n\n"), "a"),
-        ("slow headers", endless("HTTP/1.1 200 OK\r\n", "x: y\r\n"), ""),
+        ("counts", endless(OK, count), "", begins),
+        (
+            "comments after a piece",
+            endless(begun, ": keep-alive\n\n"),
+            "a",
+            goes_on,
+        ),
+        ("slow headers", endless("HTTP/1.1 200 OK\r\n", "x: y\r\n"), "", begins),
     ];
-    for (name, server, text) in cases {
+    for (name, server, text, words) in cases {
         let mut quick = transport();
         quick.deadlines.connect = Duration::from_millis(200);
-        quick.deadlines.total = Duration::from_secs(30);
+        // Far from the others, so that it is not what ends a call.
+        quick.deadlines.total = Duration::from_secs(600);
+        let asked = Instant::now();
         let (events, result) = call(&quick, &target(server.port()), &question());
         let error = result.expect_err(name);
         assert_eq!(error.kind(), ErrorKind::Timeout, "{name}: {error}");
+        assert_eq!(error.to_string(), words, "{name}");
+        assert!(error.may_be_billed(), "{name}");
+        let took = asked.elapsed();
+        let deadline = quick.deadlines.first;
+        assert!(
+            took >= deadline / 2 && took < Duration::from_secs(300),
+            "{name}: {took:?}"
+        );
         assert_eq!(reply(&events).message.joined_text(), text, "{name}");
     }
 }
@@ -306,7 +325,11 @@ fn total_deadline_ends_an_answer_that_goes_on() {
     let mut short = transport();
     short.deadlines.total = Duration::from_millis(400);
     let (events, result) = call(&short, &target(server.port()), &question());
-    assert_eq!(result.unwrap_err().kind(), ErrorKind::Timeout);
+    let error = result.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.to_string().as_str()),
+        (ErrorKind::Timeout, "the answer took too long in all")
+    );
     assert!(!events.is_empty());
 }
 

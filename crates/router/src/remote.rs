@@ -173,6 +173,13 @@ fn listen(
                     "" => "{}".to_owned(),
                     text => text.to_owned(),
                 };
+                // Whoever runs the call would take the placeholder for a value.
+                let mut looked = Restorer::of_json();
+                looked.push(redactor, &arguments);
+                if let Some(invented) = told(&looked) {
+                    let why = format!("the arguments of its call of `{name}` have {invented}");
+                    checked.push(Verdict::Violates(why));
+                }
                 let (verdict, arguments) = match serde_json::from_str::<Value>(&arguments) {
                     Ok(mut value) => {
                         redactor.restore_json(&mut value);
@@ -218,6 +225,7 @@ fn listen(
         checked.push(form.check_answer(&whole));
     }
     let (mut fault, mut notes) = (None, std::mem::take(&mut call.notes));
+    notes.extend(told(&text).map(|invented| format!("its answer has {invented}")));
     for verdict in checked {
         match verdict {
             Verdict::Holds => {}
@@ -231,4 +239,11 @@ fn listen(
         fault,
         notes,
     })
+}
+
+/// Placeholders that a target has invented, in words.
+fn told(restorer: &Restorer) -> Option<String> {
+    let invented: Vec<String> = restorer.invented().iter().map(|one| format!("`{one}`")).collect();
+    let which = invented.join(", ");
+    (!invented.is_empty()).then(|| format!("{which}, which looks like a placeholder of ours, and stands for nothing"))
 }

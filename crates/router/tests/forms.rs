@@ -95,6 +95,41 @@ fn seats() -> Value {
 const GOOD: &str = r#"{"city": "Lyon", "seats": 2}"#;
 
 #[test]
+fn placeholders_that_a_target_invents_are_told_of_and_no_call_has_one() {
+    let asked = |parameters| {
+        let mut ask = ask(None, parameters);
+        if let [Prompt::Chat(chat)] = ask.job.prompts.as_mut_slice() {
+            chat.messages = vec![json!({"role": "user", "content": "Two seats to Lyon for jo@example.org"})];
+        }
+        ask
+    };
+    let told = "looks like a placeholder of ours, and stands for nothing";
+    let server = Server::of(vec![said("For [EMAIL_1] and [EMAIL_7].")]);
+    let folder = tempfile::tempdir().unwrap();
+    let answered = run(&router(folder.path(), [server.port(); 2]), asked(None));
+    assert_eq!(answered.outcome.text, "For jo@example.org and [EMAIL_7].");
+    assert_eq!(
+        answered.notes,
+        [format!("the target `a`: its answer has `[EMAIL_7]`, which {told}")]
+    );
+
+    // What would be done with it cannot be undone: the next target is asked.
+    let (first, second) = (
+        Server::of(vec![called("book", r#"{"city": "[EMAIL_7]", "seats": 2}"#)]),
+        Server::of(vec![called("book", GOOD)]),
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let router = router(folder.path(), [first.port(), second.port()]);
+    let answered = run(&router, asked(Some(seats())));
+    assert_eq!(
+        (answered.target.as_deref(), answered.outcome.cost),
+        (Some("b"), BILL.times(2))
+    );
+    let why = format!("the target `a` failed: the arguments of its call of `book` have `[EMAIL_7]`, which {told}");
+    assert_eq!(answered.notes, [why]);
+}
+
+#[test]
 fn answer_that_misses_its_schema_is_paid_for_and_the_next_target_answers() {
     let cases = [
         (r#"{"city": "Lyon"}"#, "`#/required`"),

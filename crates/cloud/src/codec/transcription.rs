@@ -157,6 +157,10 @@ impl Reads for Transcriber {
     fn has_ended(&self) -> bool {
         self.ended
     }
+
+    fn is_progress(_: &Transcription) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -348,6 +348,16 @@ impl Redactor {
         self.values.get(placeholder).map(|(value, _)| value.as_str())
     }
 
+    /// Whether this looks like one of our placeholders, in a conversation that has some, and is none. What looked like one before is
+    /// replaced as it leaves, so nobody else can have said it first.
+    fn never_made(&self, placeholder: &str) -> bool {
+        let inside = placeholder.trim_start_matches('[').trim_end_matches(']');
+        let (label, number) = inside.split_once('_').unwrap_or_default();
+        let mut kinds = Kind::ALL.iter().chain(&[Kind::Placeholder]);
+        let alike = !number.is_empty() && kinds.any(|kind| kind.label() == label);
+        alike && !self.values.is_empty() && !self.values.contains_key(placeholder)
+    }
+
     /// The text with values for the placeholders that this redactor made.
     #[must_use]
     pub fn restore(&self, text: &str) -> String {

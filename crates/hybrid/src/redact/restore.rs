@@ -1,35 +1,41 @@
 //! Values back into a stream that is cut anywhere.
 
 use super::Redactor;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// Longer than any placeholder: two brackets, eight letters, an underscore, nine digits.
 const LONGEST: usize = 20;
+/// So many invented placeholders are told of.
+const MOST_INVENTED: usize = 5;
 
 /// Restores the values of a stream. Holds back what may become a placeholder, 20 bytes at most.
 #[derive(Clone, Debug)]
 pub struct Restorer {
     held: String,
     json: bool,
+    invented: BTreeSet<String>,
 }
 
 impl Restorer {
     /// For a stream of plain text.
     #[must_use]
     pub fn of_text() -> Restorer {
-        Restorer {
-            held: String::new(),
-            json: false,
-        }
+        Restorer::new(false)
     }
 
     /// For a stream of JSON, such as the arguments of a tool: values are escaped as parts of strings. What was a number
     /// before comes as a string here; [`Redactor::restore_json`] knows it.
     #[must_use]
     pub fn of_json() -> Restorer {
+        Restorer::new(true)
+    }
+
+    fn new(json: bool) -> Restorer {
         Restorer {
             held: String::new(),
-            json: true,
+            json,
+            invented: BTreeSet::new(),
         }
     }
 
@@ -49,7 +55,12 @@ impl Restorer {
                 match redactor.value(&self.held) {
                     Some(value) if self.json => escape(value, &mut shown),
                     Some(value) => shown.push_str(value),
-                    None => shown.push_str(&self.held),
+                    None => {
+                        if self.invented.len() < MOST_INVENTED && redactor.never_made(&self.held) {
+                            self.invented.insert(self.held.clone());
+                        }
+                        shown.push_str(&self.held);
+                    }
                 }
                 self.held.clear();
             } else if !may_become_placeholder(&self.held) {
@@ -62,6 +73,13 @@ impl Restorer {
     /// What was held back, at the end of the stream.
     pub fn finish(&mut self) -> String {
         std::mem::take(&mut self.held)
+    }
+
+    /// Placeholders that stand for nothing, a few of them: whoever made the stream has invented them. None are told of in a
+    /// conversation without placeholders, where they are but text.
+    #[must_use]
+    pub fn invented(&self) -> &BTreeSet<String> {
+        &self.invented
     }
 
     /// Bytes that are held back.

@@ -362,6 +362,31 @@ fn result_that_is_json_is_redacted_as_json() {
 }
 
 #[test]
+fn placeholders_that_nobody_made_are_told_of_however_the_stream_is_cut() {
+    let mut redactor = Redactor::new(Rules::default());
+    // The person's own words look like a placeholder, and come back as they were.
+    let sent = redactor.redact("jo@example.org wrote [EMAIL_7]").unwrap();
+    assert_eq!(sent, "[EMAIL_1] wrote [TEXT_1]");
+    let answer = "[EMAIL_1], [EMAIL_2], [TEXT_1], [PHONE_1], [EMAIL_2], [FIGURE_1], [EMAIL_], [1]";
+    for cut in 0..answer.len() {
+        let mut restorer = Restorer::of_text();
+        let text = restorer.push(&redactor, &answer[..cut]) + &restorer.push(&redactor, &answer[cut..]);
+        assert_eq!(
+            text,
+            "jo@example.org, [EMAIL_2], [EMAIL_7], [PHONE_1], [EMAIL_2], [FIGURE_1], [EMAIL_], [1]"
+        );
+        let invented: Vec<&str> = restorer.invented().iter().map(String::as_str).collect();
+        assert_eq!(invented, ["[EMAIL_2]", "[PHONE_1]"]);
+    }
+    let (mut restorer, nothing) = (Restorer::of_text(), Redactor::new(Rules::default()));
+    restorer.push(&nothing, answer);
+    assert!(
+        restorer.invented().is_empty(),
+        "where nothing is replaced they are text"
+    );
+}
+
+#[test]
 fn restored_arguments_of_a_tool_are_json_however_the_stream_is_cut() {
     let mut redactor = Redactor::new(Rules::default());
     redactor.redact("password: \"a\\b\u{1}c\"").unwrap();
