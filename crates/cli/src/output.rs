@@ -3,6 +3,7 @@
 use crate::hint;
 use anstream::{eprintln, println};
 use owo_colors::OwoColorize;
+use std::borrow::Cow;
 use std::io::ErrorKind;
 
 /// Prints an error, what caused it, and what to do about it.
@@ -40,6 +41,27 @@ pub(crate) fn line(text: impl std::fmt::Display) {
 pub(crate) fn json<T: serde::Serialize>(value: &T) -> anyhow::Result<()> {
     println!("{}", serde_json::to_string_pretty(value)?);
     Ok(())
+}
+
+/// Forgets what was typed ahead: a yes is one to a question that was seen.
+pub(crate) fn forget_typed() {
+    #[cfg(unix)]
+    let _ = rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush);
+}
+
+/// A text of a model, for people to read: what would control the terminal, or turn the order of letters, is shown as what it is.
+pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
+    let controls = |c: char| {
+        (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(controls) {
+        return Cow::Borrowed(text);
+    }
+    let shown = |c: char| match controls(c) {
+        true => c.escape_unicode().to_string(),
+        false => c.to_string(),
+    };
+    Cow::Owned(text.chars().map(shown).collect())
 }
 
 /// Whether the reader of our output has gone, which is no error of ours.
@@ -99,6 +121,16 @@ pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_controls_a_terminal_is_shown() {
+        let plain = "naïve\t日本語\n👩‍🚒 שלום";
+        assert!(matches!(harmless(plain), Cow::Borrowed(text) if text == plain));
+        assert_eq!(
+            harmless("A\x1b[2J\x1b]0;x\x07B\r\u{202e}C\u{9b}D"),
+            "A\\u{1b}[2J\\u{1b}]0;x\\u{7}B\\u{d}\\u{202e}C\\u{9b}D"
+        );
+    }
 
     #[test]
     fn bytes_are_decimal() {

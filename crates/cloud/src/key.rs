@@ -19,7 +19,8 @@ static MARKS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 #[derive(Clone)]
 pub struct Key {
     secret: SecretString,
-    authority: String,
+    /// Whom it is for: [`crate::Base::origin`].
+    origin: String,
     place: Place,
     /// Tells keys apart within this process.
     mark: u64,
@@ -35,7 +36,7 @@ enum Place {
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Key(hidden, for {})", self.authority)
+        write!(f, "Key(hidden, for {})", self.origin)
     }
 }
 
@@ -52,7 +53,7 @@ impl Key {
         }
         Ok(Self {
             secret: SecretString::from(text.to_owned()),
-            authority: target.base.authority().to_owned(),
+            origin: target.base.origin(),
             place: Place::Call,
             mark: MARKS.hash_one(text),
         })
@@ -163,9 +164,9 @@ impl Key {
     /// # Errors
     /// [`ErrorKind::InvalidKey`] where it belongs to another host.
     pub(crate) fn header(&self, target: &Target) -> Result<(&'static str, SecretString)> {
-        let to = target.base.authority();
-        if to != self.authority {
-            let message = format!("a key for {} is not sent to {to}", self.authority);
+        let to = target.base.origin();
+        if to != self.origin {
+            let message = format!("a key for {} is not sent to {to}", self.origin);
             return Err(Error::new(ErrorKind::InvalidKey, message));
         }
         let (name, before) = codec::key_header(target.protocol);

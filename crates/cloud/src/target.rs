@@ -375,6 +375,18 @@ impl Base {
         &self.text[self.scheme_len + "://".len()..self.path_at]
     }
 
+    /// Whom a key is for: host and port, and before them `http://` where nothing is encrypted. The port is left out where it is the
+    /// scheme's own.
+    #[must_use]
+    pub fn origin(&self) -> String {
+        let (scheme, own) = match self.is_plain() {
+            true => ("http://", ":80"),
+            false => ("", ":443"),
+        };
+        let authority = self.authority();
+        format!("{scheme}{}", authority.strip_suffix(own).unwrap_or(authority))
+    }
+
     /// The host, in lower case, without brackets.
     #[must_use]
     pub fn host(&self) -> &str {

@@ -379,10 +379,10 @@ impl<'a> Hearing<'a> {
         sound.sent_ms = asking.sent_ms;
         let total_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let outcome = Outcome {
-            answered_by: Some(if self.answered.is_some() {
-                Side::Cloud
-            } else {
-                Side::Local
+            // What was heard and not used has answered nothing.
+            answered_by: Some(match self.sound.revised {
+                0 => Side::Local,
+                _ => Side::Cloud,
             }),
             wanted,
             over: self.over,

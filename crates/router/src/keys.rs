@@ -21,7 +21,7 @@ impl Keys {
         Keys(folder)
     }
 
-    /// Where the key of a host and port lies.
+    /// Where the key of a host and port lies, as [`cactus_cloud::Base::origin`] writes them.
     #[must_use]
     pub fn path(&self, authority: &str) -> PathBuf {
         let safe = |byte: u8| match byte {
@@ -38,7 +38,7 @@ impl Keys {
     /// [`Error::Target`] for what cannot be a key; [`Error::File`].
     pub fn keep(&self, target: &Target, text: &str) -> Result<PathBuf> {
         Key::new(text, target).map_err(|e| Error::Target(e.to_string()))?;
-        let path = self.path(target.base.authority());
+        let path = self.path(&target.base.origin());
         let failed = |e: std::io::Error| Error::File(format!("cannot keep the key in `{}`: {e}", path.display()));
         private_folder(&self.0).map_err(failed)?;
         self.check_folder()?;
@@ -106,7 +106,7 @@ impl Keys {
         let missing = |what: String| Err(Error::Target(format!("the target `{}` {what}", target.name)));
         match source {
             KeySource::None => {
-                let file = self.path(target.base.authority());
+                let file = self.path(&target.base.origin());
                 let key = Key::find(None, None, Some(&file), target).map_err(wrong)?;
                 if key.as_ref().is_some_and(|key| key.is_of_file(&file)) {
                     self.check_folder()?;

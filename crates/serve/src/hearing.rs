@@ -201,12 +201,13 @@ impl Again {
             session: &self.session,
             user: &self.user,
         };
-        let (mut asked, mut refused) = (false, None);
+        let mut refused = None;
+        let hearers = self.router.policy().targets.values().filter(|target| target.hears());
+        let single = hearers.count() == 1;
         let mut person = |question: &Question| {
-            // A yes to one target is none to the next.
-            let first = !std::mem::replace(&mut asked, true);
+            // A yes to one target is none to another.
             let meant = match self.consent_to.as_slice() {
-                [] => first,
+                [] => single,
                 named => named.contains(&question.target),
             };
             match meant && question.classes.iter().all(|class| self.consent.contains(class)) {

@@ -10,6 +10,7 @@ use cactus_router::cloud::Retry;
 use cactus_router::hybrid::redact::Class;
 use cactus_router::hybrid::route::{Reason, Side};
 use cactus_router::{Answered, Ask, Canceller, Error, Event as Routing, Question, Router, Standing};
+use serde_json::{Map, Value};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -189,7 +190,7 @@ impl Routed {
                 Routing::Source(standing) => self.source = Some(standing),
                 // What was reserved for a try that is not settled yet counts as spent: `cost_is_exact` says so.
                 Routing::Replaced(standing) if self.given && !self.replaceable => {
-                    return Err(void().with_told(standing.to_json()));
+                    return Err(void(standing.to_json()));
                 }
                 Routing::Replaced(standing) => {
                     self.pending.clear();
@@ -204,7 +205,7 @@ impl Routed {
                 Routing::End(mut answered) => {
                     if let Some(failure) = answered.failure.take() {
                         if self.given && !self.replaceable && answered.outcome.reason != Reason::Cancelled {
-                            return Err(void().with_told(answered.to_json()));
+                            return Err(void(answered.to_json()));
                         }
                         let error = failed(failure, Some(answered.outcome.reason));
                         let error = self.question.as_ref().map_or(error, consent_needed);
@@ -241,9 +242,14 @@ impl Routed {
 }
 
 /// An answer that breaks off, for a client that cannot be told that what it has is void.
-fn void() -> ApiError {
-    let message = "who answered has failed, and a part of the answer was sent already; ask again";
-    ApiError::new(Kind::Server, message).with_code("answer_replaced")
+fn void(told: Map<String, Value>) -> ApiError {
+    let mut message = "who answered has failed, and a part of the answer was sent already; ask again".to_owned();
+    if let Some(usd) = told.get("cost_usd").and_then(Value::as_f64).filter(|usd| *usd > 0.0) {
+        message.push_str(&format!(" (it has cost at most ${usd})"));
+    }
+    ApiError::new(Kind::Server, message)
+        .with_code("answer_replaced")
+        .with_told(told)
 }
 
 /// Drives a request to its end, on a thread that may wait.
@@ -251,10 +257,11 @@ fn drive(router: &Arc<Router>, order: Order, gone: &Gone, tell: &mut dyn FnMut(H
     let lease = order.lease;
     let local = lease.as_ref().map(|lease| lease.model().local()).transpose()?;
     let target = order.target;
+    let named = target.is_some();
     let ask = Ask {
         format_field: order.format_field,
         // Who names a target wants it asked; the policy may still forbid that.
-        named: target.is_some(),
+        named,
         target,
         session: order.session,
         user: order.user,
@@ -267,14 +274,12 @@ fn drive(router: &Arc<Router>, order: Order, gone: &Gone, tell: &mut dyn FnMut(H
     if gone.gone.load(Ordering::SeqCst) {
         return Ok(());
     }
-    let mut asked = false;
     while let Some(event) = running.next() {
         if let Routing::Consent(question) = event {
-            // A yes to one target is none to the next.
-            let first = !std::mem::replace(&mut asked, true);
+            // A yes to one target is none to another.
             let meant = match order.consent_to.as_slice() {
-                [] => first,
-                named => named.contains(&question.target),
+                [] => named || router.policy().targets.len() == 1,
+                meant => meant.contains(&question.target),
             };
             if meant && question.classes.iter().all(|class| order.consent.contains(class)) {
                 running.consent(true);
@@ -295,7 +300,8 @@ fn consent_needed(question: &Question) -> ApiError {
     let classes: Vec<&str> = question.classes.iter().map(|class| class.name()).collect();
     let (classes, target) = (classes.join(","), &question.target);
     let message = format!(
-        "`{target}` ({}) is asked only with a person's yes, for at most {}; with it, send the header `{CONSENT}: {classes}`",
+        "`{target}` ({}) is asked only with a person's yes, for at most {}; with it, send the headers `{CONSENT}: {classes}` \
+         and `{CONSENT_TO}: {target}`",
         question.host, question.most
     );
     ApiError {

@@ -4,6 +4,7 @@ use super::{CactusArgs, WrongArgument};
 use cactus_router::hybrid::policy::Handoff;
 use cactus_router::hybrid::redact::Class;
 use clap::{Args, Subcommand, ValueEnum};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 /// Who else may answer.
@@ -74,8 +75,8 @@ pub(crate) enum RouteCommand {
     /// List the last decisions: who answered, why, how sure, for how much; and requests that have ended without a record
     Log {
         /// Only the last so many
-        #[arg(long, short = 'n', default_value_t = 20, value_name = "N")]
-        last: usize,
+        #[arg(long, short = 'n', default_value = "20", value_name = "N")]
+        last: NonZeroUsize,
         /// One line of JSON for each decision, then one with `unfinished` for each request that is under way or ended without a record
         #[arg(long)]
         json: bool,

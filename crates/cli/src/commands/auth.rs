@@ -27,7 +27,7 @@ pub(crate) fn run(command: &AuthCommand) -> Result<()> {
             let path = keys.keep(&target, &text)?;
             output::note(format!(
                 "the key for {} is in `{}`; it is sent to no other host",
-                target.base.authority(),
+                target.base.origin(),
                 path.display()
             ));
         }
@@ -37,7 +37,7 @@ pub(crate) fn run(command: &AuthCommand) -> Result<()> {
                 true => target,
                 false => {
                     found = find(target, policy.as_deref())?;
-                    found.base.authority()
+                    &found.base.origin()
                 }
             };
             match keys.remove(host)? {
@@ -92,10 +92,7 @@ fn find(given: &str, policy: Option<&Path>) -> Result<Target> {
 
 fn key(target: &Target) -> Result<String> {
     if std::io::stdin().is_terminal() {
-        output::note(format!(
-            "Paste the key for {}; it is not shown.",
-            target.base.authority()
-        ));
+        output::note(format!("Paste the key for {}; it is not shown.", target.base.origin()));
         return rpassword::read_password().context("cannot read from the terminal");
     }
     let mut text = String::new();

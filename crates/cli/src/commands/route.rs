@@ -31,7 +31,7 @@ pub(crate) fn own_targets() -> Result<PathBuf> {
 
 pub(crate) fn run(command: &RouteCommand) -> Result<()> {
     match command {
-        RouteCommand::Log { last, json } => log(*last, *json),
+        RouteCommand::Log { last, json } => log(last.get(), *json),
         RouteCommand::Explain { number, json } => explain(*number as usize, *json),
         RouteCommand::Replay { policy, json } => again(policy, *json),
         RouteCommand::Budget { policy, json } => budget(policy.as_deref(), *json),

@@ -347,11 +347,9 @@ impl File {
                 );
                 return Err((table.span(), what));
             }
-            if name.trim().is_empty() {
-                return Err((
-                    table.span(),
-                    "expected a name for the target; found an empty one".to_owned(),
-                ));
+            if name.trim().is_empty() || name.contains(char::is_control) {
+                let what = format!("expected a name for the target that can be shown in a line; found {name:?}");
+                return Err((table.span(), what));
             }
             targets.insert(name, table.into_inner().check(now)?);
         }

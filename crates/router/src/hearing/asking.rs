@@ -182,12 +182,21 @@ impl<'a> Asking<'a> {
             .transcribe(&remote.target, key.as_ref(), sealed.sound());
         let answer = called.and_then(|mut call| {
             self.attempts += 1;
-            self.sent_ms += length_ms;
             self.stop.hold(Some(call.canceller()));
             let answer = call.next();
             self.stop.hold(None);
             answer.unwrap_or_else(|| Err(Error::new(ErrorKind::Cut, "the answer ended before its end")))
         });
+        // Whom nobody reached was sent nothing.
+        let reached = |error: &Error| {
+            !matches!(
+                error.kind(),
+                ErrorKind::Unreachable | ErrorKind::Tls | ErrorKind::Resting
+            )
+        };
+        if answer.as_ref().err().is_none_or(reached) {
+            self.sent_ms += length_ms;
+        }
         if let Err(error) = &answer {
             match error.kind() {
                 ErrorKind::Cancelled => remote.breaker().abandoned(),

@@ -191,6 +191,7 @@ impl Routed {
         let prompt = format!(
             "Send this conversation ({classes}) to {target} at {host}, for at most {most}, because {why}{sure}? [y/N] "
         );
+        output::forget_typed();
         let asked = move || {
             // The terminal itself, as standard output may be a file.
             let config = rustyline::Config::builder().behavior(Behavior::PreferTerm).build();

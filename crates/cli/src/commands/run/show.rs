@@ -2,13 +2,14 @@
 //!
 //! The answer and calls go to standard output, reasoning to standard error, so that a pipe gets the answer alone.
 
+use crate::output;
 use anstream::eprint;
 use anyhow::Result;
 use cactus_engine::Completion;
 use cactus_engine::chat::{Delta, Message};
 use owo_colors::OwoColorize;
 use serde_json::{Map, Value, json};
-use std::io::Write;
+use std::io::{IsTerminal as _, Write};
 
 /// What of an answer has been shown.
 pub(super) struct Shown {
@@ -48,7 +49,7 @@ impl Shown {
     fn show(&mut self, delta: &Delta) -> std::io::Result<()> {
         match delta {
             Delta::Reasoning(text) => {
-                eprint!("{}", text.dimmed());
+                eprint!("{}", output::harmless(text).dimmed());
                 self.in_reasoning = true;
                 Ok(())
             }
@@ -79,7 +80,11 @@ impl Shown {
             eprint!("\n\n");
         }
         let mut out = std::io::stdout().lock();
-        out.write_all(text.as_bytes())?;
+        match out.is_terminal() {
+            true => out.write_all(output::harmless(text).as_bytes())?,
+            // A program may want every byte.
+            false => out.write_all(text.as_bytes())?,
+        }
         if !text.is_empty() {
             self.in_line = !text.ends_with('\n');
         }

@@ -105,6 +105,7 @@ fn may_leave(question: &Question) -> Result<Permission> {
         ));
         return Ok(Permission::Nobody);
     }
+    output::forget_typed();
     eprint!(
         "Send the doubtful parts of this recording (audio) to {target} at {host}, for at most {most} each try? [y/N] "
     );
@@ -129,7 +130,7 @@ fn line(reheard: &Reheard) -> String {
         false => format!("at most {}", outcome.cost),
     };
     let because = route::because(outcome.reason);
-    match (outcome.attempts, outcome.wanted) {
+    match (sound.sent_ms, outcome.wanted) {
         (_, None) => format!("(heard here alone, because {because})"),
         (0, Some(_)) => format!(
             "({} of {} segments were to be heard again, and were not, because {because})",
