@@ -556,6 +556,9 @@ mod tests {
         ] {
             assert_eq!(agreed(before, now, Some("de"), &decode), spaced, "{before:?} {now:?}");
             assert_eq!(agreed(before, now, Some("ja"), &decode), unspaced, "{before:?} {now:?}");
+            // Where a text's first space is left out, words begin where they do.
+            let bare = |tokens: &[u32]| decode(tokens).trim_start().to_owned();
+            assert_eq!(agreed(before, now, Some("de"), &bare), spaced, "{before:?} {now:?}");
         }
     }
 }

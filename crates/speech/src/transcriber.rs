@@ -513,6 +513,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn text_has_the_space_before_its_first_word() {
+        for name in ["whisper", "moonshine"] {
+            let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("../../golden/speech")
+                .join(name);
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("m");
+            cactus_import::convert(&source, &path, &Default::default(), &mut |_, _| {}).unwrap();
+            let model = Transcriber::load(&path, Some(1)).unwrap();
+            let tokens = |text: &str| model.tokenizer.encode_as_text(text, false).unwrap();
+            // One tokenizer puts the space there itself.
+            let space = if name == "whisper" { " " } else { "" };
+            let (first, second) = (tokens(&format!("{space}the of")), tokens(&format!("{space}and é")));
+            assert_eq!(model.text(&[], &first), " the of", "{name}");
+            assert_eq!(model.text(&first, &second), " and é", "{name}");
+            assert_eq!(model.text(&first, &[]), "", "{name}");
+            assert_eq!(model.text(&[], &[]), "", "{name}");
+            let both = [&first[..], &second].concat();
+            assert_eq!(model.text(&[], &both), " the of and é", "{name}");
+        }
+    }
+
+    #[test]
     fn a_whisper_is_not_still_and_noise_of_a_recorder_is() {
         let tone = |loud: f32| -> Vec<f32> { (0..16_000).map(|i| loud * (i as f32 * 0.1).sin()).collect() };
         assert!(is_still(&[], 16_000) && is_still(&tone(1e-3), 16_000));
