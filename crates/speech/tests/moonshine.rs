@@ -1,11 +1,15 @@
-//! A model that hears samples as they are: whole recordings in pieces, and live, with tiny ones of random weights.
+//! A model that hears samples as they are: whole recordings in pieces, and live, with tiny ones of random weights, and with Moonshine
+//! tiny (`moonshine-tiny` of `scripts/fetch_models.py`, where `CACTUS_TEST_MODELS` points to).
+#![allow(clippy::print_stderr, reason = "a skipped test must be seen")]
 
+use cactus_audio::decode::{Limits, load};
 use cactus_engine::CancelToken;
 use cactus_import::{ConvertOptions, convert};
 use cactus_speech::{
     ErrorKind, Result, Span, Stream, StreamEvent, StreamOptions, TranscribeOptions, Transcriber, Transcript, Vad,
 };
 use cactus_testkit::tone;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 fn bundle(folder: &Path, name: &str) -> PathBuf {
@@ -187,6 +191,44 @@ fn options_that_such_a_model_lacks_are_errors() {
             "{error}"
         );
     }
+}
+
+#[test]
+fn moonshine_tiny_writes_what_is_said() {
+    let models = std::env::var_os("CACTUS_TEST_MODELS").map(|f| PathBuf::from(f).join("moonshine-tiny"));
+    let Some(source) = models.filter(|f| f.join("encoder_model.ort").is_file()) else {
+        eprintln!("SKIPPED: CACTUS_TEST_MODELS has no moonshine-tiny; scripts/fetch_models.py fetches it");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m");
+    convert(&source, &path, &ConvertOptions::default(), &mut |_, _| {}).unwrap();
+    let mut transcriber = Transcriber::load(&path, None).unwrap();
+    // John F. Kennedy, inaugural address, 1961: a work of the United States' government, in the public domain.
+    let file = File::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files/jfk.opus")).unwrap();
+    let samples = load(file, transcriber.sample_rate_hz(), Limits::default()).unwrap();
+    let options = TranscribeOptions::default();
+    let sentence =
+        "And so my fellow Americans ask not what your country can do for you, ask what you can do for your country.";
+    let found = said(&mut transcriber, &samples, &options).unwrap();
+    assert_eq!(found.text(), sentence);
+    // Again after a pause: in pieces, whose texts are parted by spaces.
+    let pause = vec![0.0; 12 * 16_000];
+    let longer = [&samples[..], &pause, &samples].concat();
+    let found = said(&mut transcriber, &longer, &options).unwrap();
+    assert_eq!(
+        found.text().matches("what you can do for your country.").count(),
+        2,
+        "{}",
+        found.text()
+    );
+    assert!(found.text().contains(". And so"), "{}", found.text());
+    assert_eq!(
+        said(&mut transcriber, &vec![0.0; 16_000 * 40], &options)
+            .unwrap()
+            .segments,
+        []
+    );
 }
 
 #[test]
