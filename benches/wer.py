@@ -18,7 +18,9 @@ standard error says how much was sent:
     benches/wer.py measure sets --cactus target/release/cactus --here tiny8 --sets librivox en --cloud http://127.0.0.1:8081/v1#base8 \\
         --handoff auto always
 
-Both decode greedily, without the text before; the language is found out, but for models of English. Words are compared after
+With `--onnx FOLDER`, the programs of a Moonshine folder (`encoder_model.ort`) are run by ONNX Runtime, too.
+
+All decode greedily, without the text before; the language is found out, but for models of English. Words are compared after
 Whisper's normalization, for other languages its basic one without accents.
 """
 
@@ -130,6 +132,48 @@ def there(folder: str, kind: str, clips: list[Path]) -> list[tuple[str, str]]:
     return found
 
 
+def by_onnx(folder: Path, clips: list[Path]) -> list[tuple[str, str]]:
+    """Moonshine by ONNX Runtime, greedily and with the published limit of 6.5 tokens a second; a clip is heard as a whole."""
+    import numpy as np
+    import onnxruntime
+
+    data, tokens, at = (folder / "tokenizer.bin").read_bytes(), [], 0
+    while at < len(data):
+        length, at = data[at], at + 1
+        if length >= 128:
+            length, at = data[at] * 128 + length - 128, at + 1
+        tokens.append(data[at : at + length])
+        at += length
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    names = ("encoder_model.ort", "decoder_model_merged.ort")
+    encoder, decoder = (onnxruntime.InferenceSession(str(folder / name), options) for name in names)
+    pasts = [(i.name, i.shape) for i in decoder.get_inputs() if i.name.startswith("past_key_values")]
+    found = []
+    for clip in clips:
+        with wave.open(str(clip)) as file:
+            assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (16_000, 1, 2), clip
+            sound = np.frombuffer(file.readframes(file.getnframes()), "<i2").astype(np.float32)[None] / 32768
+        [states] = encoder.run(None, {"input_values": sound, "attention_mask": np.ones(sound.shape, np.int64)})
+        past = {name: np.zeros((1, shape[1], 0, shape[3]), np.float32) for name, shape in pasts}
+        text, last = [], 1
+        for step in range(-(-sound.shape[1] * 13 // 32_000)):
+            inputs = {"input_ids": np.array([[last]]), "encoder_hidden_states": states, "use_cache_branch": np.array([step > 0])}
+            inputs["encoder_attention_mask"] = np.ones(sound.shape, np.int64)
+            logits, *present = decoder.run(None, {**inputs, **past})
+            for name, value in zip(past, present, strict=True):
+                # What was heard is given back by the first step alone.
+                if step == 0 or ".decoder." in name:
+                    past[name] = value
+            last = int(logits[0, -1].argmax())
+            if last == 2:
+                break
+            text.append(last)
+        raw = b"".join(bytes([i - 3]) if i < 259 else tokens[i] for i in text)
+        found.append((raw.decode(errors="replace").replace("\u2581", " ").strip(), "en"))
+    return found
+
+
 def measure(args: argparse.Namespace) -> None:
     import jiwer
 
@@ -137,6 +181,7 @@ def measure(args: argparse.Namespace) -> None:
     ways = [(), *ways]
     names = [f"{bundle} {way[-1] if way else ''}".strip() for bundle in args.here for way in ways]
     names += (f"faster-whisper {kind}" for kind in args.types)
+    names += ["ONNX Runtime"] if args.onnx else []
     print(f"| set | clips | words | {' | '.join(names)} | right language |\n|{'---|' * (len(names) + 4)}")
     for name in args.sets:
         folder = args.folder / name
@@ -148,6 +193,7 @@ def measure(args: argparse.Namespace) -> None:
         wanted = [normal(texts[n]) for n in chosen]
         all_found = [here(args.cactus, bundle, clips, way) for bundle in args.here for way in ways]
         all_found += [there(args.ct2, kind, clips) for kind in args.types]
+        all_found += [by_onnx(args.onnx, clips)] if args.onnx else []
         rates = []
         for found in all_found:
             assert len(found) == len(clips), (len(found), len(clips))
@@ -171,6 +217,7 @@ def main(arguments: list[str]) -> None:
     command.add_argument("--here", nargs="+", default=[], metavar="BUNDLE")
     command.add_argument("--ct2", metavar="FOLDER", help="what faster-whisper reads")
     command.add_argument("--types", nargs="*", default=[], metavar="TYPE", help="compute types of faster-whisper")
+    command.add_argument("--onnx", type=Path, metavar="FOLDER", help="Moonshine as its package carries it")
     command.add_argument("--cloud", metavar="TARGET", help="who hears again what is doubtful, an address with a model")
     command.add_argument("--handoff", nargs="+", default=["auto"], choices=["auto", "always"])
     command.add_argument("--sets", nargs="+", default=["librivox", *LANGUAGES])

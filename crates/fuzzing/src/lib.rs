@@ -102,6 +102,12 @@ pub const TARGETS: &[Target] = &[
         seeds: seeds::ctranslate2_files,
     },
     Target {
+        name: "ort",
+        form: Form::Binary,
+        run: import::ort,
+        seeds: seeds::ort_programs,
+    },
+    Target {
         name: "state_dict",
         form: Form::Binary,
         run: import::state_dict,

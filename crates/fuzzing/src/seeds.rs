@@ -132,6 +132,13 @@ pub(crate) fn ctranslate2_files() -> Vec<Vec<u8>> {
     files("ctranslate2", "/model.bin")
 }
 
+pub(crate) fn ort_programs() -> Vec<Vec<u8>> {
+    let [encoder, decoder] =
+        ["encoder_model", "decoder_model_merged"].map(|name| read(&golden(&format!("ort/moonshine/{name}.ort"))));
+    let length = u32::try_from(encoder.len()).expect("a small file");
+    vec![[&length.to_le_bytes()[..], &encoder, &decoder].concat()]
+}
+
 pub(crate) fn state_dicts() -> Vec<Vec<u8>> {
     files("pt2", ".pt")
 }

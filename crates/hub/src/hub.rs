@@ -50,6 +50,8 @@ pub enum Format {
     CTranslate2,
     /// A Whisper file of whisper.cpp.
     Ggml,
+    /// A Moonshine folder for ONNX Runtime, with `encoder_model.ort`.
+    Ort,
     /// A file of tensors that is a model by itself, as Silero VAD is published.
     Safetensors,
     /// A bundle of this project.
@@ -302,6 +304,9 @@ pub fn format_of(path: &Path) -> Result<(PathBuf, Format)> {
     if !has_safetensors && path.join("model.bin").is_file() {
         return Ok((path.to_path_buf(), Format::CTranslate2));
     }
+    if path.join("encoder_model.ort").is_file() {
+        return Ok((path.to_path_buf(), Format::Ort));
+    }
     match &ggufs[..] {
         [file] => format_of(file),
         [] => unsupported(
@@ -331,6 +336,7 @@ mod tests {
         put("bad/m.gguf", b"PK\x03\x04");
         put("ct2/model.bin", b"");
         put("ggml-tiny.bin", b"lmgg");
+        put("moonshine/encoder_model.ort", b"");
         put("vad/silero_vad_16k.safetensors", b"");
         put("vad/silero_vad.onnx", b"");
         put("hf/config.json", b"{}");
@@ -344,6 +350,7 @@ mod tests {
         assert_eq!(of("b").unwrap(), Format::Bundle);
         assert_eq!(of("ct2").unwrap(), Format::CTranslate2);
         assert_eq!(of("ggml-tiny.bin").unwrap(), Format::Ggml);
+        assert_eq!(of("moonshine").unwrap(), Format::Ort);
         assert_eq!(of("vad").unwrap(), Format::Safetensors);
         assert_eq!(of("hf/model.safetensors").unwrap(), Format::Safetensors);
         for (path, kind, word) in [

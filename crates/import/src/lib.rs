@@ -1,5 +1,5 @@
-//! Front ends: Hugging Face folders, GGUF files, Whisper models of CTranslate2 and whisper.cpp, Silero VAD, programs saved by
-//! `torch.export` and files of weights become bundles.
+//! Front ends: Hugging Face folders, GGUF files, Whisper models of CTranslate2 and whisper.cpp, Silero VAD, Moonshine
+//! for ONNX Runtime, programs saved by `torch.export` and files of weights become bundles.
 //!
 //! Purpose: to read a model from where it is published. All front ends of models speak one convention, that of Hugging Face
 //! `transformers`: its `config.json` keys, its weight names, shapes and values, its `tokenizer.json`; so a model
@@ -15,11 +15,13 @@ pub mod ctranslate2;
 mod cursor;
 mod encode;
 mod error;
+mod flat;
 pub mod ggml;
 pub mod gguf;
 mod hf;
 pub mod lora;
 mod named;
+pub mod ort;
 pub mod pt2;
 mod ranks;
 mod requantized;

@@ -1,6 +1,6 @@
 //! What a front end hands to the converter.
 
-use crate::{Error, Result, ctranslate2, ggml, gguf, hf, silero};
+use crate::{Error, Result, ctranslate2, ggml, gguf, hf, ort, silero};
 use cactus_tensor::Tensor;
 use serde_json::Value;
 use std::ops::Range;
@@ -54,7 +54,8 @@ pub struct TokenizerFiles {
 
 /// A model as a front end found it, before conversion.
 pub struct SourceModel {
-    /// What form the source has, as a provenance record names it: `huggingface`, `gguf`, `ctranslate2`, `ggml`, `silero`.
+    /// What form the source has, as a provenance record names it: `huggingface`, `gguf`, `ctranslate2`, `ggml`, `silero`,
+    /// `onnxruntime`.
     pub format: &'static str,
     /// `config.json`, or what it would be.
     pub config: Value,
@@ -76,8 +77,8 @@ impl std::fmt::Debug for SourceModel {
     }
 }
 
-/// Opens a Hugging Face folder, a GGUF file, a Whisper model as a folder of CTranslate2 or a file of whisper.cpp, or the tensors
-/// of Silero VAD, whichever `path` is.
+/// Opens a Hugging Face folder, a GGUF file, a Whisper model as a folder of CTranslate2 or a file of whisper.cpp, the tensors
+/// of Silero VAD, or a folder of Moonshine for ONNX Runtime, whichever `path` is.
 ///
 /// # Errors
 /// [`crate::ErrorKind::Missing`] where nothing is there, [`crate::ErrorKind::Unsupported`] where it is none of them,
@@ -89,6 +90,9 @@ pub fn open(path: &Path) -> Result<SourceModel> {
     }
     if about.is_dir() && ctranslate2::is_folder(path) {
         return ctranslate2::open_folder(path);
+    }
+    if about.is_dir() && ort::is_folder(path) {
+        return ort::open_folder(path);
     }
     if about.is_dir() {
         return hf::open_folder(path);
@@ -106,7 +110,7 @@ pub fn open(path: &Path) -> Result<SourceModel> {
 
 fn not_a_model(path: &Path) -> Error {
     Error::unsupported(
-        "expected a GGUF file (which starts with `GGUF`), a Whisper file of whisper.cpp, Silero VAD's `silero_vad_16k.safetensors`, or a folder with `config.json` and `model.safetensors`",
+        "expected a GGUF file (which starts with `GGUF`), a Whisper file of whisper.cpp, Silero VAD's `silero_vad_16k.safetensors`, a folder with `config.json` and `model.safetensors`, or one of Moonshine with `encoder_model.ort`",
     )
     .in_file(path)
 }

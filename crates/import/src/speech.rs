@@ -5,10 +5,10 @@
 
 use crate::{Error, Result, SourceModel};
 use cactus_bundle::{
-    Chunks, Decoding, Edges, FrontEnd, LogMel, Logarithm, MelScale, Normalization, Prompted, SPEECH_VERSION, Speech,
-    Timestamps, Window, WindowFunction,
+    Chunks, Decoding, Edges, FrontEnd, LogMel, Logarithm, MelScale, Normalization, Prompted, SPEECH_VERSION, Samples,
+    Speech, Timestamps, Window, WindowFunction,
 };
-use cactus_models::{ActivityDef, ModelDef, SoundDef};
+use cactus_models::{ActivityDef, ModelDef, SamplesDef, SoundDef};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,40 +46,57 @@ pub(crate) fn record(def: &ModelDef, model: &SourceModel) -> Result<(Option<Spee
         speech.check(def.vocab_size).map_err(Error::malformed)?;
         return Ok((Some(speech), None));
     }
-    let Some(sound) = def.sound else {
-        return Ok((None, None));
+    let (front_end, window) = match (def.sound, def.samples) {
+        (Some(sound), _) => {
+            let front_end = whisper_front_end(sound);
+            let window = Window {
+                samples: u64::from(front_end.hop_samples) * sound.frames as u64,
+                frames: sound.frames as u32,
+                positions: sound.positions as u32,
+            };
+            (FrontEnd::LogMel(front_end), Some(window))
+        }
+        (None, Some(samples)) => (FrontEnd::Samples(whole(samples)), None),
+        (None, None) => return Ok((None, None)),
     };
     let Some(prompted) = prompted(def, model)? else {
         let what =
             "the source does not say which token begins a transcript, so the bundle cannot tell how to transcribe";
         return Ok((None, Some(what.to_owned())));
     };
-    let front_end = whisper_front_end(sound);
     let speech = Speech {
         version: SPEECH_VERSION,
-        window: Some(Window {
-            samples: u64::from(front_end.hop_samples) * sound.frames as u64,
-            frames: sound.frames as u32,
-            positions: sound.positions as u32,
-        }),
-        front_end: FrontEnd::LogMel(front_end),
+        window,
+        front_end,
         decoding: Decoding::Prompted(prompted),
     };
     speech.check(def.vocab_size).map_err(Error::malformed)?;
     Ok((Some(speech), None))
 }
 
+/// A family's sizes are small.
+fn small(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+/// The front end of a model that hears samples as they are.
+fn whole(samples: SamplesDef) -> Samples {
+    Samples {
+        sample_rate_hz: samples.sample_rate_hz,
+        least_samples: small(samples.least),
+        most_samples: small(samples.most),
+    }
+}
+
 /// The record of a model that finds speech.
 fn finder(activity: ActivityDef) -> Speech {
-    // A family's sizes are small.
-    let samples = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     Speech {
         version: SPEECH_VERSION,
         window: None,
         front_end: FrontEnd::Chunks(Chunks {
             sample_rate_hz: activity.sample_rate_hz,
-            chunk_samples: samples(activity.chunk_samples),
-            context_samples: samples(activity.context_samples),
+            chunk_samples: small(activity.chunk_samples),
+            context_samples: small(activity.context_samples),
         }),
         decoding: Decoding::Activity {},
     }
@@ -218,6 +235,7 @@ fn prompted(def: &ModelDef, model: &SourceModel) -> Result<Option<Prompted>> {
         timestamps,
         suppressed: tokens("suppress_tokens"),
         suppressed_first: tokens("begin_suppress_tokens"),
+        tokens_per_second: def.samples.map(|s| s.tokens_per_second),
         // The graph was built with them, so they are pairs of what there is.
         alignment_heads: heads.into_iter().flatten().filter_map(pair).collect(),
     }))

@@ -11,7 +11,7 @@ pub(crate) const MAX_WIDTH: usize = 1 << 18;
 /// Largest number of attention heads.
 pub(crate) const MAX_HEADS: usize = 1 << 10;
 /// Largest width of a head.
-const MAX_HEAD_DIM: usize = 1 << 12;
+pub(crate) const MAX_HEAD_DIM: usize = 1 << 12;
 /// Largest vocabulary.
 pub(crate) const MAX_VOCAB: usize = 1 << 22;
 /// Largest context and window, in tokens.

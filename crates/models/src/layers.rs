@@ -64,6 +64,34 @@ impl Norm {
     }
 }
 
+/// Layer normalization over the last axis, `[…, n]`, with the weights `{name}.weight` and `{name}.bias`. Ba et al. 2016.
+pub(crate) fn layer_norm(
+    b: &mut GraphBuilder,
+    x: ValueId,
+    name: &str,
+    n: usize,
+    eps: f32,
+    bias: bool,
+) -> Result<ValueId> {
+    let weight = b.weight(&format!("{name}.weight"), &[n]);
+    let bias = bias.then(|| b.weight(&format!("{name}.bias"), &[n]));
+    b.scope(name.rsplit('.').next().unwrap_or(name), |b| {
+        let mean = b.reduce_last(ReduceFn::Mean, x)?;
+        let x = b.binary(BinaryFn::Sub, x, mean)?;
+        let squared = b.mul(x, x)?;
+        let variance = b.reduce_last(ReduceFn::Mean, squared)?;
+        let eps = b.scalar(eps)?;
+        let variance = b.add(variance, eps)?;
+        let factor = b.unary(UnaryFn::Rsqrt, variance)?;
+        let x = b.mul(x, factor)?;
+        let x = b.mul(x, weight)?;
+        match bias {
+            Some(bias) => b.add(x, bias),
+            None => Ok(x),
+        }
+    })
+}
+
 /// `x · wᵀ (+ bias)` with the weights `{prefix}.weight` `[n, k]` and `{prefix}.bias` `[n]`.
 pub(crate) fn linear(
     b: &mut GraphBuilder,

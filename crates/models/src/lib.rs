@@ -18,6 +18,7 @@ mod layers;
 mod lfm2;
 mod llama;
 mod mistral;
+mod moonshine;
 mod prenorm;
 mod qwen2;
 mod qwen3;
@@ -28,4 +29,4 @@ mod smollm3;
 mod whisper;
 
 pub use error::{Error, ErrorKind, Result};
-pub use registry::{ActivityDef, ComponentDef, FAMILIES, Family, ModelDef, SoundDef, build};
+pub use registry::{ActivityDef, ComponentDef, FAMILIES, Family, ModelDef, SamplesDef, SoundDef, build};

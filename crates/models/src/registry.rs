@@ -2,7 +2,8 @@
 
 use crate::config::{Config, Dims, describe};
 use crate::{
-    Error, ErrorKind, Result, gemma3_text, layers, lfm2, llama, mistral, qwen2, qwen3, silero_vad, smollm3, whisper,
+    Error, ErrorKind, Result, gemma3_text, layers, lfm2, llama, mistral, moonshine, qwen2, qwen3, silero_vad, smollm3,
+    whisper,
 };
 use cactus_ir::{Graph, GraphBuilder};
 use serde_json::Value;
@@ -48,6 +49,20 @@ pub struct SoundDef {
     pub positions: usize,
 }
 
+/// How a model hears samples as they are, without a front end.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct SamplesDef {
+    /// Samples a second.
+    pub sample_rate_hz: u32,
+    /// Fewest of them that make a position.
+    pub least: usize,
+    /// Longest sound that the weights were made for.
+    pub most: usize,
+    /// Most tokens of text for a second of sound.
+    pub tokens_per_second: f32,
+}
+
 /// How a model that finds speech takes sound: chunk after chunk, with a few samples of the chunk before in front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -71,8 +86,10 @@ pub struct ModelDef {
     /// Its graphs, in the order in which they run. A language model has one, `decoder`, with the input `input_ids`
     /// `i64[batch, seq]` and the output `logits` `f32[batch, seq, vocab]`.
     pub components: Vec<ComponentDef>,
-    /// What it hears, where it does.
+    /// What it hears, where that is a spectrogram.
     pub sound: Option<SoundDef>,
+    /// What it hears, where that is samples.
+    pub samples: Option<SamplesDef>,
     /// How it takes sound, where it finds speech.
     pub activity: Option<ActivityDef>,
     /// Whether its weights keep 32 bits, whatever is asked for: it is small, and thresholds are set by its results.
@@ -150,6 +167,11 @@ pub const FAMILIES: &[Family] = &[
         model_type: "mistral",
         models: "Mistral",
         build: mistral::build,
+    },
+    Family {
+        model_type: "moonshine",
+        models: "Moonshine (tiny, base)",
+        build: moonshine::build,
     },
     Family {
         model_type: "qwen2",
@@ -232,6 +254,7 @@ pub(crate) fn assemble(c: &Config<'_>, dims: &Dims, components: Vec<ComponentDef
         task: CAUSAL_LM,
         components,
         sound: None,
+        samples: None,
         activity: None,
         exact: false,
         context_tokens: dims.context,

@@ -36,6 +36,35 @@ impl Rope {
         }
     }
 
+    /// Reads the rope of a model that turns the first elements of each head alone, by default this share of them.
+    pub(crate) fn of_part(c: &Config<'_>, head_dim: usize, default_theta: f64, default_share: f64) -> Result<Rope> {
+        let section = match c.section("rope_parameters", "rope_parameters.")? {
+            Some(p) => Some(p),
+            None => c.section("rope_scaling", "rope_scaling.")?,
+        };
+        let key = "partial_rotary_factor";
+        let (mut base, mut share) = (theta(c, "rope_theta")?, c.number_if_set(key, 0.0..=1.0)?);
+        if let Some(p) = section {
+            if let Some(kind) = p.text("rope_type")?.filter(|kind| *kind != "default") {
+                let what = format!("{} is not supported; expected `default`", describe(&kind.into()));
+                return Err(p.unsupported("rope_type", what));
+            }
+            base = theta(&p, "rope_theta")?.or(base);
+            share = p.number_if_set(key, 0.0..=1.0)?.or(share);
+        }
+        let part = (head_dim as f64 * share.unwrap_or(default_share)) as usize;
+        if part < 2 || part % 2 != 0 {
+            let what = format!("expected an even number of the {head_dim} elements of a head, found {part}");
+            return Err(c.unsupported(key, what));
+        }
+        let base = base.unwrap_or(default_theta);
+        let inv = (0..part / 2).map(|i| base.powf(-((2 * i) as f64) / part as f64) as f32);
+        Ok(Rope {
+            inv_freq: inv.collect(),
+            scale: 1.0,
+        })
+    }
+
     /// Frequencies of base `theta` under the scaling described by `p`.
     pub(crate) fn scaled(c: &Config<'_>, p: Option<&Config<'_>>, head_dim: usize, theta: f64) -> Result<Rope> {
         let pairs = head_dim / 2;

@@ -6,11 +6,11 @@
 //! how much of each position some heads look at, of which times of words are made.
 
 use crate::config::{Config, Dims, MAX_CONTEXT, MAX_HEADS, MAX_LAYERS, MAX_VOCAB};
-use crate::layers::{self, linear};
+use crate::layers::{self, layer_norm, linear};
 use crate::prenorm::activation;
 use crate::registry::{self, ComponentDef, SoundDef};
 use crate::{ModelDef, Result};
-use cactus_ir::{BinaryFn, Constraint, ConvAttrs, Dim, GraphBuilder, Op, ReduceFn, SEQ, TensorType, UnaryFn, ValueId};
+use cactus_ir::{Constraint, ConvAttrs, Dim, GraphBuilder, Op, SEQ, TensorType, UnaryFn, ValueId};
 use cactus_tensor::DType;
 
 /// Input of the encoder, `f32[1, mels, frames]`.
@@ -339,22 +339,8 @@ impl Whisper {
         })
     }
 
-    /// Layer normalization over the last axis, Ba et al. 2016.
     fn norm(&self, b: &mut GraphBuilder, x: ValueId, name: &str) -> cactus_ir::Result<ValueId> {
-        let weight = b.weight(&format!("{name}.weight"), &[self.hidden]);
-        let bias = b.weight(&format!("{name}.bias"), &[self.hidden]);
-        b.scope(name.rsplit('.').next().unwrap_or(name), |b| {
-            let mean = b.reduce_last(ReduceFn::Mean, x)?;
-            let x = b.binary(BinaryFn::Sub, x, mean)?;
-            let squared = b.mul(x, x)?;
-            let variance = b.reduce_last(ReduceFn::Mean, squared)?;
-            let eps = b.scalar(EPS)?;
-            let variance = b.add(variance, eps)?;
-            let factor = b.unary(UnaryFn::Rsqrt, variance)?;
-            let x = b.mul(x, factor)?;
-            let x = b.mul(x, weight)?;
-            b.add(x, bias)
-        })
+        layer_norm(b, x, name, self.hidden, EPS, true)
     }
 
     /// Attention of `x` `[1, queries, hidden]` to `seen` `[1, keys, hidden]`, and the queries and keys that are compared. Queries

@@ -6,11 +6,12 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 
-const GOLDEN: [&str; 9] = [
+const GOLDEN: [&str; 10] = [
     "gemma3_text",
     "lfm2",
     "llama",
     "llama32",
+    "moonshine",
     "qwen2",
     "qwen2_tied",
     "qwen3",
@@ -19,7 +20,7 @@ const GOLDEN: [&str; 9] = [
 ];
 
 fn golden(case: &str) -> Value {
-    let folder = if case.starts_with("whisper") {
+    let folder = if ["whisper", "moonshine"].contains(&case) {
         "speech"
     } else {
         "models"
@@ -188,7 +189,7 @@ fn bad_configurations_name_the_field() {
         (
             json!({"model_type": "gpt_neox"}),
             Architecture,
-            "architecture `gpt_neox` is not supported; supported are gemma3_text, lfm2, llama, mistral, qwen2, qwen3, silero_vad, smollm3, whisper",
+            "architecture `gpt_neox` is not supported; supported are gemma3_text, lfm2, llama, mistral, moonshine, qwen2, qwen3, silero_vad, smollm3, whisper",
         ),
         (json!({"model_type": long}), Architecture, "a string of 1048576 bytes"),
         (
@@ -327,6 +328,34 @@ fn bad_configurations_name_the_field() {
             with("whisper", json!({"num_mel_bins": null})),
             Missing,
             "`num_mel_bins`",
+        ),
+        (
+            with("moonshine", json!({"encoder_num_attention_heads": 2})),
+            Unsupported,
+            "`encoder_num_attention_heads`: 2 is not supported; expected as many as `decoder_num_attention_heads`, 4",
+        ),
+        (
+            with("moonshine", json!({"decoder_num_key_value_heads": 1})),
+            Unsupported,
+            "`decoder_num_key_value_heads`",
+        ),
+        (
+            with("moonshine", json!({"hidden_size": 50})),
+            Invalid,
+            "4 does not divide `hidden_size`, which is 50",
+        ),
+        (
+            with("moonshine", json!({"rope_parameters": {"rope_type": "yarn"}})),
+            Unsupported,
+            "`rope_parameters.rope_type`: `yarn` is not supported; expected `default`",
+        ),
+        (
+            with(
+                "moonshine",
+                json!({"rope_parameters": null, "partial_rotary_factor": 0.1}),
+            ),
+            Unsupported,
+            "expected an even number of the 12 elements of a head, found 1",
         ),
         (with("whisper", json!({"d_model": 1u64 << 40})), Invalid, "`d_model`"),
         (

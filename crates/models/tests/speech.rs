@@ -58,8 +58,8 @@ impl Case {
         outputs.into_values().next().unwrap()
     }
 
-    fn states(&self, features: Tensor) -> Tensor {
-        self.run("encoder", Tensors::from([("input_features".to_owned(), features)]))
+    fn states(&self, input: &str, heard: Tensor) -> Tensor {
+        self.run("encoder", Tensors::from([(input.to_owned(), heard)]))
     }
 
     fn decoding(&self, ids: &[i64], states: &Tensor) -> Tensors {
@@ -86,21 +86,19 @@ fn assert_near(what: &str, got: &[f32], want: &Tensor) {
     assert!(worst <= 1e-4 * largest, "{what} differ by {worst} of {largest}");
 }
 
-fn check(name: &str) {
+/// A case whose states, logits and greedy text are those of transformers, with the states and the text.
+fn check(name: &str, input: &str) -> (Case, Tensor, Vec<i64>) {
     let case = Case::open(name);
     let stray = case.def.unread(case.weights.keys().map(String::as_str));
     assert!(stray.is_empty(), "{name}: the graphs leave {stray:?}");
     assert_eq!(case.def.task, "seq2seq_transcription");
 
-    let states = case.states(case.expected["input_features"].clone());
+    let states = case.states(input, case.expected[input].clone());
     assert_near(
         "states",
         states.as_f32().unwrap(),
         &case.expected["encoder_hidden_states"],
     );
-    let sound = case.def.sound.unwrap();
-    assert_eq!(states.shape(), [1, sound.positions, case.def.hidden_size]);
-    assert_eq!(case.expected["input_features"].shape(), [1, sound.mels, sound.frames]);
     let logits = case.logits(&case.ids("/decoder_input_ids"), &states);
     assert_near("logits", &logits, &case.expected["logits"]);
 
@@ -111,7 +109,14 @@ fn check(name: &str) {
     let rows: Vec<&[f32]> = logits.chunks(case.def.vocab_size).collect();
     let chosen: Vec<i64> = rows[prompt.len() - 1..].iter().map(|r| argmax(r)).collect();
     assert_eq!(chosen, tokens, "{name}");
+    (case, states, text)
+}
 
+fn check_whisper(name: &str) {
+    let (case, states, text) = check(name, "input_features");
+    let sound = case.def.sound.unwrap();
+    assert_eq!(states.shape(), [1, sound.positions, case.def.hidden_size]);
+    assert_eq!(case.expected["input_features"].shape(), [1, sound.mels, sound.frames]);
     let shares = case.run("alignment", case.decoding(&text, &states));
     let want = &case.expected["alignment_shares"];
     assert_eq!(shares.shape(), want.shape(), "{name}");
@@ -120,12 +125,34 @@ fn check(name: &str) {
 
 #[test]
 fn whisper() {
-    check("whisper");
+    check_whisper("whisper");
 }
 
 #[test]
 fn whisper_en() {
-    check("whisper_en");
+    check_whisper("whisper_en");
+}
+
+#[test]
+fn moonshine() {
+    for name in ["moonshine", "moonshine_wide"] {
+        let (case, states, _) = check(name, "input_values");
+        let heard = case.def.samples.unwrap();
+        assert_eq!((heard.sample_rate_hz, heard.least, heard.most), (16_000, 895, 480_000));
+        assert!(case.def.sound.is_none() && states.shape() == [1, 22, case.def.hidden_size]);
+    }
+}
+
+/// As many positions as transformers makes, from the first on.
+#[test]
+fn moonshine_takes_any_number_of_samples_that_make_a_position() {
+    let case = Case::open("moonshine");
+    let samples = case.expected["input_values"].as_f32().unwrap();
+    for (n, positions) in [(895, 1), (1278, 1), (1279, 2), (5000, 11)] {
+        let states = case.states("input_values", Tensor::from_f32([1, n], samples[..n].to_vec()).unwrap());
+        assert_eq!(states.shape()[1], positions, "{n}");
+        assert!(states.as_f32().unwrap().iter().all(|v| v.is_finite()));
+    }
 }
 
 /// Chunks one after the other, and all of them at once.
@@ -171,7 +198,10 @@ fn golden_cases_are_all_tested() {
     let cases = std::fs::read_dir(folder()).unwrap();
     let mut cases: Vec<String> = cases.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     cases.sort();
-    assert_eq!(cases, ["silero_vad", "whisper", "whisper_en"]);
+    assert_eq!(
+        cases,
+        ["moonshine", "moonshine_wide", "silero_vad", "whisper", "whisper_en"]
+    );
 }
 
 /// A window of fewer frames has the first positions; one of an odd number ends in half a position.
@@ -183,7 +213,7 @@ fn encoder_takes_shorter_windows() {
     for n in [1, 2, 37, 38] {
         let rows = features.as_f32().unwrap().chunks(frames);
         let cut: Vec<f32> = rows.flat_map(|row| row[..n].to_vec()).collect();
-        let states = case.states(Tensor::from_f32([1, mels, n], cut).unwrap());
+        let states = case.states("input_features", Tensor::from_f32([1, mels, n], cut).unwrap());
         assert_eq!(states.shape()[1], n.div_ceil(2));
         assert!(states.as_f32().unwrap().iter().all(|v| v.is_finite()));
     }

@@ -2,7 +2,7 @@
 //! `golden/README.md`): states of the encoder, logits, greedy tokens; and the same bits however they are computed.
 
 use cactus_base::Pool;
-use cactus_bundle::{Bundle, Decoding, Prompted};
+use cactus_bundle::{Bundle, Decoding, FrontEnd, Prompted};
 use cactus_import::{ConvertOptions, convert};
 use cactus_kernels::Kernels;
 use cactus_passes::{Bits, Policy};
@@ -14,7 +14,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-const CASES: [&str; 2] = ["whisper", "whisper_en"];
+/// Each with the input of its encoder.
+const CASES: [(&str, &str); 4] = [
+    ("whisper", "input_features"),
+    ("whisper_en", "input_features"),
+    ("moonshine", "input_values"),
+    ("moonshine_wide", "input_values"),
+];
 
 fn golden(case: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -102,11 +108,11 @@ fn largest(row: &[f32]) -> u32 {
 #[test]
 fn native_bundle_computes_what_transformers_does() {
     let (folder, pool) = (tempfile::tempdir().unwrap(), Pool::new(1));
-    for case in CASES {
+    for (case, input) in CASES {
         let (bundle, expected) = (bundle(folder.path(), case, 32), Expected::of(case));
         assert_eq!(bundle.manifest().task, "seq2seq_transcription");
         let encoder = Function::new(Arc::clone(&bundle), "encoder", None).unwrap();
-        let states = encoder.run(&pool, 1, &expected.inputs("input_features")).unwrap();
+        let states = encoder.run(&pool, 1, &expected.inputs(input)).unwrap();
         let [(name, states)] = &states[..] else {
             panic!("{states:?}")
         };
@@ -146,7 +152,7 @@ fn native_bundle_computes_what_transformers_does() {
 #[test]
 fn native_bundle_computes_the_same_bits_in_pieces_on_threads_and_tiers() {
     let folder = tempfile::tempdir().unwrap();
-    for case in CASES {
+    for (case, input) in CASES {
         let (bundle, expected) = (bundle(folder.path(), case, 8), Expected::of(case));
         let ids = expected.ids("/greedy/tokens");
         let mut first = None;
@@ -154,7 +160,7 @@ fn native_bundle_computes_the_same_bits_in_pieces_on_threads_and_tiers() {
             let encoder = Function::new(Arc::clone(&bundle), "encoder", Some(kernels)).unwrap();
             for (threads, pieces) in [(1, vec![ids.len()]), (3, vec![5, 1, 9, ids.len()])] {
                 let pool = Pool::new(threads);
-                let states = encoder.run(&pool, threads, &expected.inputs("input_features")).unwrap();
+                let states = encoder.run(&pool, threads, &expected.inputs(input)).unwrap();
                 let mut run = execution(&bundle, KvDType::I8G32, Some(kernels));
                 run.give(&pool, threads, &states.iter().cloned().collect()).unwrap();
                 let found = logits(&mut run, &pool, threads, &ids, &pieces);
@@ -203,6 +209,26 @@ fn speech_record_says_how_to_transcribe() {
     } = p;
     assert!(languages.is_empty() && transcribe.is_none() && translate.is_none());
     assert_eq!(no_speech, Some(329));
+}
+
+#[test]
+fn speech_record_of_samples_says_how_many() {
+    let folder = tempfile::tempdir().unwrap();
+    let speech = bundle(folder.path(), "moonshine", 8).speech().unwrap().unwrap();
+    let FrontEnd::Samples(samples) = speech.front_end else {
+        panic!("{speech:?}")
+    };
+    assert_eq!(
+        (samples.sample_rate_hz, samples.least_samples, samples.most_samples),
+        (16_000, 895, 480_000)
+    );
+    let want = Prompted {
+        start: 1,
+        end: 2,
+        tokens_per_second: Some(6.5),
+        ..Prompted::default()
+    };
+    assert_eq!((speech.window, speech.decoding), (None, Decoding::Prompted(want)));
 }
 
 /// What is heard for long is given in pieces; the function of a whole sequence takes it at once.

@@ -8,7 +8,8 @@
 //! `speech.json`, which says how sound becomes features and what the special tokens are. It names no model family: a record of the
 //! kind *prompted* makes a model of Whisper's kind (Radford et al. 2022, arXiv 2212.04356), whose published decoding this follows:
 //! windows that begin where the last closed segment ended, rules for timestamps, higher temperatures where an answer looks
-//! wrong, and silence by the probability of no speech. Texts about one sound, as those of a beam search, are sequences of one
+//! wrong, and silence by the probability of no speech. A model that hears samples as they are gets pieces of a recording,
+//! cut where it is quiet, and has none of these rules. Texts about one sound, as those of a beam search, are sequences of one
 //! batch. Times of words come of the component `alignment`, which reads a window's text again and says what the heads that
 //! follow the sound look at.
 //!
@@ -27,6 +28,7 @@ mod error;
 mod features;
 mod hypotheses;
 mod live;
+mod pauses;
 mod phrases;
 mod prompt;
 mod prompted;

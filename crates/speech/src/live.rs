@@ -163,7 +163,7 @@ impl Stream {
                 "the model that finds speech takes {found} samples a second and the one that writes {rate}; they should take as many"
             )));
         }
-        let window_s = transcriber.seconds(transcriber.stretch.frames as usize);
+        let window_s = transcriber.seconds(transcriber.ear.most_frames());
         let most_s = options.most_s.unwrap_or(MOST_S.min(window_s));
         if !(most_s >= 1.0_f64.min(window_s) && most_s <= window_s) {
             let found = most_s;
@@ -379,8 +379,8 @@ impl Stream {
         let written = self.write(transcriber, &mut phrase, cancel);
         let event = StreamEvent::Partial {
             id: phrase.id,
-            committed: transcriber.tokenizer.decode(&phrase.committed, true),
-            volatile: transcriber.tokenizer.decode(&phrase.draft, true),
+            committed: transcriber.text(&[], &phrase.committed),
+            volatile: transcriber.text(&phrase.committed, &phrase.draft),
             until_s: self.seconds(self.heard),
         };
         self.phrase = Some(phrase);
@@ -389,10 +389,10 @@ impl Stream {
 
     /// Commits what the text before and that of now agree on, but for the last word, which may not be whole.
     fn write(&mut self, transcriber: &mut Transcriber, phrase: &mut Phrase, cancel: &CancelToken) -> Result<()> {
-        transcriber.hear(&phrase.samples, false)?;
+        let frames = transcriber.hear(&phrase.samples, false)?;
         self.find_language(transcriber, phrase)?;
         let prompt = [self.prompts.before(), self.prompt(phrase)].concat();
-        let most = transcriber.most_tokens().saturating_sub(phrase.committed.len());
+        let most = transcriber.most_tokens(frames).saturating_sub(phrase.committed.len());
         let hypotheses = &mut transcriber.hypotheses;
         let text = continued(hypotheses, &prompt, &phrase.draft, self.rules(phrase), most, cancel)?;
         let decode = |tokens: &[u32]| transcriber.tokenizer.decode(tokens, true);
@@ -444,7 +444,11 @@ impl Stream {
         let before = self.prompts.before();
         let prompt = self.prompt(phrase);
         let written = Window {
-            most_tokens: transcriber.most_tokens().saturating_sub(phrase.committed.len()).max(1),
+            most_tokens: transcriber
+                .most_tokens(frames)
+                .saturating_sub(phrase.committed.len())
+                .max(1),
+            tries_again: transcriber.tries_again(),
             hypotheses: &mut transcriber.hypotheses,
             tokenizer: &transcriber.tokenizer,
             rules: self.rules(phrase),
@@ -474,7 +478,7 @@ impl Stream {
                 FinalReason::Silence => end_s - self.seconds(self.silence as u64),
                 _ => end_s,
             },
-            text: transcriber.tokenizer.decode(&tokens, true),
+            text: transcriber.text(&[], &tokens),
             mean_logprob: (known + new) / (tokens.len() + 1) as f64,
             confidence: confidence(
                 phrase.logprobs.iter().chain(&written.logprobs).copied(),
@@ -512,10 +516,11 @@ impl Stream {
 impl Transcriber {
     /// Lets the model hear one window, and says how many of its frames have sound.
     fn hear(&mut self, samples: &[f32], words: bool) -> Result<usize> {
-        let features = self.frontend.extract(samples)?;
-        let window = self.stretch.frames as usize;
-        self.listen(features.channels_first(0, window), features.bins, words)?;
-        Ok(features.valid_frames.min(window))
+        let heard = self.ear.hear(samples)?;
+        let frames = heard.frames().min(self.ear.most_frames());
+        let input = heard.input(0..frames)?;
+        self.listen(input, words)?;
+        Ok(frames)
     }
 }
 
@@ -523,7 +528,10 @@ impl Transcriber {
 fn agreed(before: &[u32], now: &[u32], language: Option<&str>, decode: &dyn Fn(&[u32]) -> String) -> usize {
     let common = before.iter().zip(now).take_while(|(a, b)| a == b).count();
     let begins_word = |at: usize| match is_spaced(language) {
-        true => decode(&now[at..=at]).starts_with(' '),
+        // The space of a text's first word is left out by some.
+        true => decode(&now[..=at])
+            .strip_prefix(&decode(&now[..at]))
+            .is_some_and(|text| text.starts_with(' ')),
         false => !decode(&now[..at]).ends_with(char::REPLACEMENT_CHARACTER),
     };
     let places = (1..=common).rev().filter(|&at| at < now.len());
@@ -548,6 +556,9 @@ mod tests {
         ] {
             assert_eq!(agreed(before, now, Some("de"), &decode), spaced, "{before:?} {now:?}");
             assert_eq!(agreed(before, now, Some("ja"), &decode), unspaced, "{before:?} {now:?}");
+            // Where a text's first space is left out, words begin where they do.
+            let bare = |tokens: &[u32]| decode(tokens).trim_start().to_owned();
+            assert_eq!(agreed(before, now, Some("de"), &bare), spaced, "{before:?} {now:?}");
         }
     }
 }

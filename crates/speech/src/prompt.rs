@@ -159,6 +159,10 @@ fn check(prompted: &Prompted, options: &TranscribeOptions) -> Result<()> {
         let what = "this model does not translate; a multilingual one may";
         return Err(Error::Option(what.into()));
     }
+    if options.carry_tokens > 0 && prompted.previous.is_none() {
+        let what = "this model reads no text before, so there is nothing to carry; leave it at 0";
+        return Err(Error::Option(what.into()));
+    }
     if options.beams > crate::MOST_BEAMS {
         let (most, found) = (crate::MOST_BEAMS, options.beams);
         return Err(Error::Option(format!("beams should be at most {most}, found {found}")));

@@ -61,8 +61,10 @@ pub(crate) struct Window<'a> {
     pub(crate) most_tokens: usize,
     /// Texts that are followed side by side at temperature 0; 1 for the likeliest token after each.
     pub(crate) beams: usize,
-    /// The only temperature to try; 0 tries all.
+    /// The only temperature to try; 0 is the first.
     pub(crate) temperature: f64,
+    /// Whether higher ones are tried, too, where the text looks wrong.
+    pub(crate) tries_again: bool,
     pub(crate) cancel: &'a CancelToken,
 }
 
@@ -100,9 +102,9 @@ impl Window<'_> {
         let mut tries: Vec<Written> = Vec::new();
         let likelier = |a: &Written, b: &Written| a.mean_logprob.total_cmp(&b.mean_logprob);
         let only = [self.temperature];
-        let temperatures = match self.temperature > 0.0 {
-            true => &only[..],
-            false => &TEMPERATURES,
+        let temperatures = match self.temperature == 0.0 && self.tries_again {
+            true => &TEMPERATURES[..],
+            false => &only,
         };
         for &temperature in temperatures {
             let texts = match (temperature > 0.0, self.beams) {
@@ -353,9 +355,8 @@ mod tests {
         let mut model = crate::Transcriber::load(&path, Some(1)).unwrap();
         let prompts = model.prepare(&crate::TranscribeOptions::default()).unwrap();
         let samples: Vec<f32> = (0..9000).map(|i| (i as f32 * i as f32 * 1e-5).sin()).collect();
-        let features = model.frontend.extract(&samples).unwrap();
-        let window = features.channels_first(0, model.stretch.frames as usize);
-        model.listen(window, features.bins, false).unwrap();
+        let input = model.ear.hear(&samples).unwrap().input(0..1).unwrap();
+        model.listen(input, false).unwrap();
         let rules = Rules::of(prompts.prompted()).without_times();
         let prompt = prompts.start_without_times(Some("de"));
         let mut found = |draft: &[u32], most| {

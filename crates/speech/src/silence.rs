@@ -24,12 +24,13 @@ impl Transcriber {
         let rate = f64::from(self.sample_rate_hz());
         let duration_s = samples.len() as f64 / rate;
         let cuts = Cuts::new(spans, samples.len(), rate)?;
-        let mut speech = Vec::new();
+        let (mut speech, mut cuts_of_speech) = (Vec::new(), Vec::new());
         for span in spans {
             // `Cuts` has seen that they lie in the recording.
             speech.extend_from_slice(&samples[span.start as usize..span.end as usize]);
+            cuts_of_speech.push(speech.len());
         }
-        let mut transcript = self.transcribe(&speech, options, cancel, &mut |progress| {
+        let mut transcript = self.transcribe_pieces(&speech, &cuts_of_speech, options, cancel, &mut |progress| {
             let segments: Vec<Segment> = progress.segments.iter().map(|s| cuts.restored(s)).collect();
             each(Progress {
                 done_s: cuts.end(progress.done_s).min(duration_s),

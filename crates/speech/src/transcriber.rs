@@ -2,16 +2,15 @@
 
 use crate::alignment::{self, Alignment, Reading};
 use crate::cut::{Piece, cut};
-use crate::features::{frontend, unknown};
+use crate::features::{Ear, unknown};
 use crate::hypotheses::Hypotheses;
 use crate::prompt::Prompts;
 use crate::prompted::{DRAWS, Window, Written, confidence};
 use crate::rules::{Chances, Rules};
 use crate::words;
 use crate::{Error, Result, Segment, Transcript};
-use cactus_audio::Frontend;
 use cactus_base::Cores;
-use cactus_bundle::{Bundle, Decoding, Prompted, Speech, Window as Stretch};
+use cactus_bundle::{Bundle, Decoding, Prompted, Speech};
 use cactus_engine::{CancelToken, Model};
 use cactus_runtime::{Function, KvDType, Options, Program};
 use cactus_tensor::Tensor;
@@ -93,8 +92,7 @@ struct Recording<'a> {
 pub struct Transcriber {
     bundle: Arc<Bundle>,
     speech: Speech,
-    pub(crate) stretch: Stretch,
-    pub(crate) frontend: Frontend,
+    pub(crate) ear: Ear,
     encoder: Function,
     /// Names of the encoder's input and output.
     ports: [String; 2],
@@ -127,10 +125,7 @@ impl Transcriber {
             );
             return Err(Error::Model(what));
         }
-        let Some(stretch) = speech.window else {
-            return Err(unknown("decoding without windows", &speech.decoding));
-        };
-        let frontend = frontend(&speech.front_end, true)?;
+        let ear = Ear::new(&speech)?;
         let encoder = Function::new(Arc::clone(&bundle), "encoder", None)?;
         let declared = bundle.manifest().components.iter().find(|c| c.name == "encoder");
         let ports = declared.and_then(|c| Some([c.inputs.first()?.name.clone(), c.outputs.first()?.name.clone()]));
@@ -148,8 +143,7 @@ impl Transcriber {
         let (tokenizer, _) = Model::load_text(&bundle)?;
         let threads = threads.unwrap_or_else(|| Cores::detect().threads()).max(1);
         Ok(Transcriber {
-            stretch,
-            frontend,
+            ear,
             encoder,
             ports,
             hypotheses: Hypotheses::new(Arc::new(program), DRAWS, threads)?,
@@ -164,7 +158,7 @@ impl Transcriber {
     /// Samples a second that it takes.
     #[must_use]
     pub fn sample_rate_hz(&self) -> u32 {
-        self.frontend.recipe().sample_rate_hz
+        self.ear.sample_rate_hz()
     }
 
     /// Codes of the languages that it knows; none where it knows one alone.
@@ -192,7 +186,17 @@ impl Transcriber {
             return Err(unknown("decoding", &self.speech.decoding));
         };
         let context = self.hypotheses.program().context_tokens();
+        self.check_words(options)?;
         Prompts::new(prompted, options, &self.tokenizer, context).map(drop)
+    }
+
+    fn check_words(&self, options: &TranscribeOptions) -> Result<()> {
+        match self.ear {
+            Ear::Samples(_) if options.words && !self.has_words() => Err(Error::Option(
+                "this model does not say when a word is said; leave times of words out, or take a Whisper model".into(),
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Bytes of memory beside the mapped weights: states and activations of the decoder.
@@ -212,14 +216,13 @@ impl Transcriber {
             return Err(unknown("decoding", &self.speech.decoding));
         };
         let prompted = prompted.clone();
-        let window = self.stretch.frames as usize;
-        let most = window * self.frontend.recipe().hop_samples;
+        let most = self.ear.most_frames() * self.ear.frame_samples();
         let first = &samples[..samples.len().min(most)];
         if prompted.languages.is_empty() || is_still(first, self.sample_rate_hz()) {
             return Ok(Vec::new());
         }
-        let features = self.frontend.extract(first)?;
-        self.listen(features.channels_first(0, window), features.bins, false)?;
+        let input = self.ear.hear(first)?.input(0..first.len())?;
+        self.listen(input, false)?;
         let mut found = self.language_chances(&prompted)?;
         found.sort_by(|a, b| b.probability.total_cmp(&a.probability));
         Ok(found)
@@ -238,11 +241,24 @@ impl Transcriber {
         cancel: &CancelToken,
         each: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Transcript> {
+        self.transcribe_pieces(samples, &[], options, cancel, each)
+    }
+
+    /// As [`Transcriber::transcribe`]. A model that hears pieces of a recording gets none that goes over one of `cuts`, places in the
+    /// samples in ascending order.
+    pub(crate) fn transcribe_pieces(
+        &mut self,
+        samples: &[f32],
+        cuts: &[usize],
+        options: &TranscribeOptions,
+        cancel: &CancelToken,
+        each: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Transcript> {
         let prompts = self.prepare(options)?;
         let prompted = prompts.prompted().clone();
-        let features = self.frontend.extract(samples)?;
+        let heard = self.ear.hear(samples)?;
         let rate = f64::from(self.sample_rate_hz());
-        let hop = self.frontend.recipe().hop_samples;
+        let hop = self.ear.frame_samples();
         let frame_s = hop as f64 / rate;
         let mut recording = Recording {
             options,
@@ -257,20 +273,19 @@ impl Transcriber {
             },
             spoken_s: 0.0,
         };
-        let window = self.stretch.frames as usize;
         let mut at = 0;
-        while at < features.valid_frames {
-            let frames = window.min(features.valid_frames - at);
-            let heard = &samples[(at * hop).min(samples.len())..((at + frames) * hop).min(samples.len())];
+        while at < heard.frames() {
+            let next = cuts[cuts.partition_point(|&cut| cut <= at * hop)..].first();
+            let frames = heard.end(at, next.map_or(samples.len(), |cut| cut / hop)) - at;
+            let sound = &samples[(at * hop).min(samples.len())..((at + frames) * hop).min(samples.len())];
             let known = recording.transcript.segments.len();
-            at += match is_still(heard, self.sample_rate_hz()) {
+            at += match is_still(sound, self.sample_rate_hz()) {
                 true => {
                     recording.prompts.pause();
                     frames
                 }
                 false => {
-                    let window = features.channels_first(at, window);
-                    self.listen(window, features.bins, options.words)?;
+                    self.listen(heard.input(at..at + frames)?, options.words)?;
                     let until_s = self.window(&mut recording, at as f64 * frame_s, frames)?;
                     // A window of which nothing is closed would be read for ever.
                     ((until_s / frame_s).round() as usize).clamp(1, frames)
@@ -292,6 +307,7 @@ impl Transcriber {
             return Err(unknown("decoding", &self.speech.decoding));
         };
         let context = self.hypotheses.program().context_tokens();
+        self.check_words(options)?;
         let prompts = Prompts::new(prompted, options, &self.tokenizer, context)?;
         self.hypotheses.reserve(options.beams)?;
         if options.words && self.alignment.is_none() {
@@ -300,11 +316,40 @@ impl Transcriber {
         Ok(prompts)
     }
 
-    /// Most tokens of a window's text.
-    pub(crate) fn most_tokens(&self) -> usize {
-        (self.hypotheses.program().context_tokens() / 2)
-            .saturating_sub(1)
-            .max(1)
+    /// Most tokens of the text of so many frames.
+    pub(crate) fn most_tokens(&self, frames: usize) -> usize {
+        let context = self.hypotheses.program().context_tokens();
+        let most = match self.tokens_per_second() {
+            Some(limit) => (context - 1).min((f64::from(limit) * self.seconds(frames)).ceil() as usize),
+            None => (context / 2).saturating_sub(1),
+        };
+        most.max(1)
+    }
+
+    fn tokens_per_second(&self) -> Option<f32> {
+        match &self.speech.decoding {
+            Decoding::Prompted(prompted) => prompted.tokens_per_second,
+            _ => None,
+        }
+    }
+
+    /// Whether a text that looks wrong is written again, at higher temperatures. The others have a limit to their length alone.
+    pub(crate) fn tries_again(&self) -> bool {
+        self.tokens_per_second().is_none()
+    }
+
+    /// The text of `tokens` behind that of others, with the space that parts them. Tokenizers of one kind leave it out at a
+    /// text's beginning, which is why something has to stand in front.
+    pub(crate) fn text(&self, before: &[u32], tokens: &[u32]) -> String {
+        let before = match before {
+            [] => &tokens[..tokens.len().min(1)],
+            _ => before,
+        };
+        let all = self.tokenizer.decode(&[before, tokens].concat(), true);
+        match all.strip_prefix(&self.tokenizer.decode(before, true)) {
+            Some(text) => text.to_owned(),
+            None => self.tokenizer.decode(tokens, true),
+        }
     }
 
     /// Adds what is said in the window that was listened to last, with sound in so many frames, and says up to which second of it.
@@ -317,9 +362,8 @@ impl Transcriber {
         let language = recording.transcript.language.clone();
         let before = recording.prompts.before();
         let written = Window {
-            most_tokens: (self.hypotheses.program().context_tokens() / 2)
-                .saturating_sub(1)
-                .max(1),
+            most_tokens: self.most_tokens(frames),
+            tries_again: self.tries_again(),
             hypotheses: &mut self.hypotheses,
             tokenizer: &self.tokenizer,
             rules: &recording.rules,
@@ -364,14 +408,12 @@ impl Transcriber {
 
     /// So many frames of the front end.
     pub(crate) fn seconds(&self, frames: usize) -> f64 {
-        let hop_s = self.frontend.recipe().hop_samples as f64 / f64::from(self.sample_rate_hz());
+        let hop_s = self.ear.frame_samples() as f64 / f64::from(self.sample_rate_hz());
         frames as f64 * hop_s
     }
 
-    /// Computes what the decoder reads of a window, `[bins, frames]`.
-    pub(crate) fn listen(&mut self, features: Vec<f32>, bins: usize, words: bool) -> Result<()> {
-        let frames = features.len() / bins.max(1);
-        let input = Tensor::from_f32([1, bins, frames], features).map_err(|e| Error::Model(e.to_string()))?;
+    /// Computes what the decoder reads of a window.
+    pub(crate) fn listen(&mut self, input: Tensor, words: bool) -> Result<()> {
         let inputs = BTreeMap::from([(self.ports[0].clone(), input)]);
         let (pool, threads) = self.hypotheses.pool();
         let states = self.encoder.run(pool, threads, &inputs)?;
@@ -415,7 +457,7 @@ impl Transcriber {
             id: 0,
             start_s: begin_s + piece.start_s,
             end_s: begin_s + piece.end_s,
-            text: self.tokenizer.decode(&tokens, true),
+            text: self.text(&[], &tokens),
             tokens,
             mean_logprob: written.mean_logprob,
             confidence: confidence(own.map(|i| written.logprobs[i]), written.compression),
@@ -443,7 +485,7 @@ impl Transcriber {
             return Ok(Vec::new());
         };
         let segments: Vec<&[u32]> = segments.iter().map(|segment| &segment.tokens[..]).collect();
-        let frames_each = (self.stretch.frames / self.stretch.positions.max(1)).max(1) as usize;
+        let frames_each = self.ear.position_frames();
         let reading = Reading {
             prompt,
             segments: &segments,
@@ -469,6 +511,29 @@ fn is_still(samples: &[f32], rate_hz: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_has_the_space_before_its_first_word() {
+        for name in ["whisper", "moonshine"] {
+            let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("../../golden/speech")
+                .join(name);
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("m");
+            cactus_import::convert(&source, &path, &Default::default(), &mut |_, _| {}).unwrap();
+            let model = Transcriber::load(&path, Some(1)).unwrap();
+            let tokens = |text: &str| model.tokenizer.encode_as_text(text, false).unwrap();
+            // One tokenizer puts the space there itself.
+            let space = if name == "whisper" { " " } else { "" };
+            let (first, second) = (tokens(&format!("{space}the of")), tokens(&format!("{space}and é")));
+            assert_eq!(model.text(&[], &first), " the of", "{name}");
+            assert_eq!(model.text(&first, &second), " and é", "{name}");
+            assert_eq!(model.text(&first, &[]), "", "{name}");
+            assert_eq!(model.text(&[], &[]), "", "{name}");
+            let both = [&first[..], &second].concat();
+            assert_eq!(model.text(&[], &both), " the of and é", "{name}");
+        }
+    }
 
     #[test]
     fn a_whisper_is_not_still_and_noise_of_a_recorder_is() {

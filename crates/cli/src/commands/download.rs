@@ -31,6 +31,7 @@ fn format_name(format: Format) -> &'static str {
         Format::Gguf => "gguf",
         Format::Ggml => "ggml",
         Format::CTranslate2 => "ctranslate2",
+        Format::Ort => "onnxruntime",
         Format::HuggingFace => "huggingface",
         Format::Safetensors => "safetensors",
         Format::Bundle => "bundle",

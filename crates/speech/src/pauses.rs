@@ -1,0 +1,69 @@
+//! Where a recording is cut for a model that hears pieces of it: where it is quiet.
+//!
+//! Pure functions of the samples, with sums in `f64`, in order, so that every machine cuts alike.
+
+/// Longest piece, in seconds, however much a model takes: the training sees few that are longer.
+const MOST_S: usize = 20;
+/// Milliseconds of a step, whose power is one number.
+const STEP_MS: usize = 10;
+/// Steps that should be quiet together.
+const PAUSE_STEPS: usize = 30;
+
+/// How many of `samples` the next piece has: all of them where they are few, otherwise up to the middle of the quietest pause behind
+/// the first quarter of the longest piece; of equal ones the last. As much is left for the piece after it.
+pub(crate) fn piece(samples: &[f32], rate_hz: u32, most: usize) -> usize {
+    let rate = rate_hz as usize;
+    let most = most.min(MOST_S * rate).max(1);
+    if samples.len() <= most {
+        return samples.len();
+    }
+    let step = (rate * STEP_MS / 1000).max(1);
+    let power = |part: &[f32]| part.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>();
+    let last = most.min(samples.len() - most / 4);
+    let powers: Vec<f64> = samples[..last].chunks_exact(step).map(power).collect();
+    let pauses = powers.windows(PAUSE_STEPS).enumerate().skip(most / 4 / step);
+    let quiet = pauses.map(|(at, steps)| (at, steps.iter().sum::<f64>()));
+    let quietest = quiet.reduce(|best, next| if next.1 <= best.1 { next } else { best });
+    quietest.map_or(last, |(at, _)| (at + PAUSE_STEPS / 2) * step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn noise(seconds: f64) -> Vec<f32> {
+        let samples = (seconds * 1000.0) as u32;
+        let mixed = (0..samples).map(|i| i.wrapping_mul(2_654_435_761) >> 8);
+        mixed.map(|n| n as f32 / 8_388_608.0 - 1.0).collect()
+    }
+
+    #[test]
+    fn sound_is_cut_in_the_middle_of_its_quietest_pause() {
+        let mut samples = noise(50.0);
+        assert_eq!(piece(&samples[..20_000], 1000, 30_000), 20_000, "short enough");
+        samples[3000..3500].fill(0.0);
+        samples[9000..9300].fill(0.0);
+        assert_eq!(piece(&samples, 1000, 30_000), 9150, "too early a pause does not count");
+        for x in &mut samples[15_000..15_600] {
+            *x *= 0.1;
+        }
+        assert_eq!(piece(&samples, 1000, 30_000), 9150, "not as quiet");
+        assert_eq!(piece(&samples[..14_000], 1000, 10_000), 9150);
+        assert!(piece(&samples[..10_100], 1000, 10_000) <= 7600, "something is left");
+        samples[18_000..19_000].fill(0.0);
+        assert_eq!(piece(&samples, 1000, 30_000), 18_850, "the last of equal ones");
+        assert_eq!(piece(&samples, 1000, 100), 100, "too short for a pause");
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_are_never_empty_nor_too_long(
+            seed in prop::collection::vec(-1.0f32..1.0, 1..40), times in 1usize..200, rate in 1u32..200, most in 1usize..4000,
+        ) {
+            let samples = seed.repeat(times);
+            let found = piece(&samples, rate, most);
+            prop_assert!(0 < found && found <= most.min(samples.len()), "{found}");
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! A model that hears samples as they are: whole recordings in pieces, and live, with tiny ones of random weights, and with Moonshine
+//! tiny (`moonshine-tiny` of `scripts/fetch_models.py`, where `CACTUS_TEST_MODELS` points to).
+#![allow(clippy::print_stderr, reason = "a skipped test must be seen")]
+
+use cactus_audio::decode::{Limits, load};
+use cactus_engine::CancelToken;
+use cactus_import::{ConvertOptions, convert};
+use cactus_speech::{
+    ErrorKind, Result, Span, Stream, StreamEvent, StreamOptions, TranscribeOptions, Transcriber, Transcript, Vad,
+};
+use cactus_testkit::tone;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+fn bundle(folder: &Path, name: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../golden/speech")
+        .join(name);
+    let path = folder.join(name);
+    convert(&source, &path, &ConvertOptions::default(), &mut |_, _| {}).unwrap();
+    path
+}
+
+/// A tone that rises, 16,000 samples a second.
+fn sound(seconds: f64) -> Vec<f32> {
+    let n = (seconds * 16_000.0) as usize;
+    let tone = |i: usize| (0.5 * (i as f64 * i as f64 * 1e-5).sin()) as f32;
+    (0..n).map(tone).collect()
+}
+
+fn said(transcriber: &mut Transcriber, samples: &[f32], options: &TranscribeOptions) -> Result<Transcript> {
+    transcriber.transcribe(samples, options, &CancelToken::new(), &mut |_| {})
+}
+
+#[test]
+fn long_sound_is_cut_where_it_is_quiet() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["moonshine", "moonshine_wide"] {
+        let path = bundle(folder.path(), name);
+        let mut samples = sound(34.0);
+        samples[16_000 * 12..16_000 * 13].fill(0.0);
+        // Nobody speaks for a whole piece.
+        samples.extend(vec![0.0; 16_000 * 21]);
+        let mut first = None;
+        for threads in [1, 3] {
+            let mut transcriber = Transcriber::load(&path, Some(threads)).unwrap();
+            assert!(!transcriber.has_words() && transcriber.languages().count() == 0);
+            let mut told = Vec::new();
+            let options = TranscribeOptions::default();
+            let found = transcriber
+                .transcribe(&samples, &options, &CancelToken::new(), &mut |p| told.push(p.done_s))
+                .unwrap();
+            assert!(
+                told.windows(2).all(|w| w[0] < w[1]) && told.last() == Some(&55.0),
+                "{told:?}"
+            );
+            let [one, rest @ ..] = &found.segments[..] else {
+                panic!("{found:?}")
+            };
+            assert!(one.start_s == 0.0 && (12.1..12.95).contains(&one.end_s), "{one:?}");
+            assert!(rest.first().is_some_and(|s| s.start_s == one.end_s), "{rest:?}");
+            for segment in &found.segments {
+                // Six and a half tokens a second, and the memory of the decoder.
+                let limit = ((segment.end_s - segment.start_s) * 6.5).ceil() as usize;
+                assert!(segment.tokens.len() <= limit.min(63), "{segment:?}");
+                assert!((segment.temperature, segment.no_speech) == (0.0, 0.0), "{segment:?}");
+            }
+            let want = first.get_or_insert_with(|| found.clone());
+            assert_eq!(found, *want, "{threads} threads");
+        }
+    }
+}
+
+#[test]
+fn text_of_a_short_sound_is_as_long_as_the_sound_lets_it_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut transcriber = Transcriber::load(&bundle(folder.path(), "moonshine"), Some(1)).unwrap();
+    let options = TranscribeOptions::default();
+    let mut lengths = Vec::new();
+    for (seconds, most) in [(0.001, 1), (0.15, 1), (0.16, 2), (1.0, 7), (2.0, 13)] {
+        let found = said(&mut transcriber, &sound(seconds), &options).unwrap();
+        let tokens: usize = found.segments.iter().map(|s| s.tokens.len()).sum();
+        assert!(tokens <= most, "{seconds} s: {found:?}");
+        assert!(found.segments.iter().all(|s| s.end_s <= seconds));
+        lengths.push(tokens);
+    }
+    // This one goes on until it is stopped.
+    assert_eq!(lengths.last(), Some(&13));
+    assert!(said(&mut transcriber, &[], &options).unwrap().segments.is_empty());
+}
+
+#[test]
+fn spans_are_pieces_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut transcriber = Transcriber::load(&bundle(folder.path(), "moonshine"), Some(1)).unwrap();
+    let samples = sound(9.0);
+    let spans = [(16_000, 48_000), (64_000, 112_000), (128_000, 144_000)].map(|(start, end)| Span { start, end });
+    let options = TranscribeOptions::default();
+    let found = transcriber
+        .transcribe_spans(&samples, &spans, &options, &CancelToken::new(), &mut |_| {})
+        .unwrap();
+    assert_eq!(found.segments.len(), 3);
+    for (segment, span) in found.segments.iter().zip(spans) {
+        let (start, end) = (span.start as usize, span.end as usize);
+        assert_eq!(
+            (segment.start_s, segment.end_s),
+            (start as f64 / 16e3, end as f64 / 16e3)
+        );
+        let alone = said(&mut transcriber, &samples[start..end], &options).unwrap();
+        assert_eq!(alone.segments[0].tokens, segment.tokens);
+    }
+}
+
+#[test]
+fn options_that_such_a_model_lacks_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut transcriber = Transcriber::load(&bundle(folder.path(), "moonshine"), Some(1)).unwrap();
+    let plain = TranscribeOptions::default;
+    for (options, why) in [
+        (
+            TranscribeOptions {
+                language: Some("en".into()),
+                ..plain()
+            },
+            "knows one language alone",
+        ),
+        (
+            TranscribeOptions {
+                translate: true,
+                ..plain()
+            },
+            "does not translate",
+        ),
+        (
+            TranscribeOptions { words: true, ..plain() },
+            "does not say when a word is said",
+        ),
+        (
+            TranscribeOptions {
+                initial_prompt: "Hm.".into(),
+                ..plain()
+            },
+            "takes no initial prompt",
+        ),
+        (
+            TranscribeOptions {
+                hotwords: vec!["Qwen".into()],
+                ..plain()
+            },
+            "takes no hotwords",
+        ),
+        (
+            TranscribeOptions {
+                carry_tokens: 4,
+                ..plain()
+            },
+            "nothing to carry",
+        ),
+    ] {
+        let error = transcriber.check(&options).unwrap_err();
+        assert!(
+            error.kind() == ErrorKind::Option && error.to_string().contains(why),
+            "{error}"
+        );
+        let error = said(&mut transcriber, &sound(0.5), &options).unwrap_err();
+        assert!(
+            error.kind() == ErrorKind::Option && error.to_string().contains(why),
+            "{error}"
+        );
+    }
+    // What needs nothing of the model works.
+    let greedy = said(&mut transcriber, &sound(2.0), &plain()).unwrap();
+    let beams = TranscribeOptions { beams: 3, ..plain() };
+    let beams = said(&mut transcriber, &sound(2.0), &beams).unwrap();
+    assert!(beams.segments[0].mean_logprob >= greedy.segments[0].mean_logprob);
+    let drawn = TranscribeOptions {
+        temperature: 0.7,
+        ..plain()
+    };
+    assert_eq!(
+        said(&mut transcriber, &sound(2.0), &drawn).unwrap().segments[0].temperature,
+        0.7
+    );
+    assert_eq!(transcriber.detect_language(&sound(1.0)).unwrap(), []);
+    for bad in [f32::NAN, f32::NEG_INFINITY] {
+        let mut samples = sound(0.5);
+        samples[77] = bad;
+        let error = said(&mut transcriber, &samples, &plain()).unwrap_err();
+        assert!(
+            error.kind() == ErrorKind::Sound && error.to_string().contains("sample 77"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn moonshine_tiny_writes_what_is_said() {
+    let models = std::env::var_os("CACTUS_TEST_MODELS").map(|f| PathBuf::from(f).join("moonshine-tiny"));
+    let Some(source) = models.filter(|f| f.join("encoder_model.ort").is_file()) else {
+        eprintln!("SKIPPED: CACTUS_TEST_MODELS has no moonshine-tiny; scripts/fetch_models.py fetches it");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m");
+    convert(&source, &path, &ConvertOptions::default(), &mut |_, _| {}).unwrap();
+    let mut transcriber = Transcriber::load(&path, None).unwrap();
+    // John F. Kennedy, inaugural address, 1961: a work of the United States' government, in the public domain.
+    let file = File::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files/jfk.opus")).unwrap();
+    let samples = load(file, transcriber.sample_rate_hz(), Limits::default()).unwrap();
+    let options = TranscribeOptions::default();
+    let sentence =
+        "And so my fellow Americans ask not what your country can do for you, ask what you can do for your country.";
+    let found = said(&mut transcriber, &samples, &options).unwrap();
+    assert_eq!(found.text(), sentence);
+    // Again after a pause: in pieces, whose texts are parted by spaces.
+    let pause = vec![0.0; 12 * 16_000];
+    let longer = [&samples[..], &pause, &samples].concat();
+    let found = said(&mut transcriber, &longer, &options).unwrap();
+    assert_eq!(
+        found.text().matches("what you can do for your country.").count(),
+        2,
+        "{}",
+        found.text()
+    );
+    assert!(found.text().contains(". And so"), "{}", found.text());
+    assert_eq!(
+        said(&mut transcriber, &vec![0.0; 16_000 * 40], &options)
+            .unwrap()
+            .segments,
+        []
+    );
+}
+
+#[test]
+fn live_text_grows_to_the_final_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut transcriber = Transcriber::load(&bundle(folder.path(), "moonshine"), Some(1)).unwrap();
+    let vad = folder.path().join("vad");
+    let detector = tone::write_detector(folder.path()).unwrap();
+    convert(&detector, &vad, &ConvertOptions::default(), &mut |_, _| {}).unwrap();
+    let samples = tone::sound(&[(0.5, 0.4), (0.6, 3.1), (0.6, 1.0)]);
+    let options = StreamOptions {
+        step_ms: 400,
+        silence_ms: 200,
+        ..StreamOptions::default()
+    };
+    let mut all = None;
+    for size in [samples.len(), 1000, 333] {
+        let mut stream = Stream::new(&mut transcriber, Vad::load(&vad, 1).unwrap(), options.clone()).unwrap();
+        let (cancel, mut found) = (CancelToken::new(), Vec::new());
+        for part in samples.chunks(size) {
+            stream
+                .push(&mut transcriber, part, &cancel, &mut |e| found.push(e))
+                .unwrap();
+        }
+        stream
+            .finish(&mut transcriber, &cancel, &mut |e| found.push(e))
+            .unwrap();
+        let want = all.get_or_insert_with(|| found.clone());
+        assert_eq!(found, *want, "pushes of {size}");
+    }
+    let (mut committed, mut finals) = (String::new(), 0);
+    for event in all.unwrap() {
+        match event {
+            StreamEvent::SpeechStart { .. } => committed.clear(),
+            StreamEvent::Partial { committed: now, .. } => {
+                assert!(now.starts_with(&committed), "{committed:?} {now:?}");
+                committed = now;
+            }
+            StreamEvent::Final { segment, language, .. } => {
+                assert!(
+                    segment.text.starts_with(&committed) && language.is_none(),
+                    "{committed:?} {segment:?}"
+                );
+                finals += 1;
+            }
+            _ => {}
+        }
+    }
+    assert!(finals >= 1);
+    let too_long = StreamOptions {
+        most_s: Some(30.1),
+        ..options
+    };
+    let error = Stream::new(&mut transcriber, Vad::load(&vad, 1).unwrap(), too_long).unwrap_err();
+    assert!(error.to_string().contains("from 1 to 30"), "{error}");
+}
