@@ -1,7 +1,7 @@
 //! Finds spans of each kind, from left to right. Each start looks ahead by a bounded number of bytes, or takes all that it has
 //! looked at, so that the work is linear.
 
-use super::{Kind, digits, identity, labels, secrets};
+use super::{Kind, digits, fold::Folded, identity, labels, secrets};
 
 /// A part of a text, by its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +13,17 @@ pub(super) struct Span {
 
 /// The spans of the wanted kinds in a text, in order and apart.
 pub(super) fn detect(text: &str, wanted: impl Fn(Kind) -> bool) -> Vec<Span> {
+    let Some(folded) = Folded::of(text) else {
+        return detect_plain(text, wanted);
+    };
+    let mut spans = detect_plain(&folded.text, wanted);
+    for span in &mut spans {
+        (span.start, span.end) = folded.origin(text, span.start, span.end);
+    }
+    spans
+}
+
+fn detect_plain(text: &str, wanted: impl Fn(Kind) -> bool) -> Vec<Span> {
     let mut spans = Vec::new();
     let mut end = 0;
     // What is named a secret first, whole, as other kinds would find parts of it: those that matter where a secret does not.
@@ -110,6 +121,7 @@ fn at_start(bytes: &[u8], at: usize, run: &mut secrets::Run) -> Option<(Kind, us
                 .or_else(|| with(Kind::Position, positions(bytes, at)))
                 .or_else(|| digits::number(bytes, at))
         }
+        b'P' if rest.starts_with(b"PuTTY-User-Key-File-") => with(Kind::Key, secrets::putty(rest)),
         b'a'..=b'z' | b'A'..=b'Z' => secrets::at(bytes, at, run)
             .or_else(|| with(Kind::Iban, identity::iban(rest)))
             .or_else(|| with(Kind::NationalId, identity::with_letters(rest)))
@@ -133,8 +145,6 @@ fn is_local(c: char) -> bool {
     c.is_ascii_alphanumeric()
         || "._%+'-".contains(c)
         || matches!(c, '\u{c0}'..='\u{24f}' | '\u{370}'..='\u{6ff}' | '\u{900}'..='\u{97f}' | '\u{10a0}'..='\u{10ff}')
-        // The wide forms of Latin letters and digits.
-        || matches!(c, '\u{ff10}'..='\u{ff19}' | '\u{ff21}'..='\u{ff3a}' | '\u{ff41}'..='\u{ff5a}')
 }
 
 /// Bytes of what stands before an `@`.
@@ -162,7 +172,7 @@ fn local(before: &str) -> usize {
 /// Addresses around each `@`, as the words of some scripts have no spaces around them.
 fn emails(text: &str) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
-    for (at, sign) in text.match_indices(['@', '\u{ff20}']) {
+    for (at, sign) in text.match_indices('@') {
         let floor = spans.last().map_or(0, |span| span.end);
         if at < floor {
             continue;

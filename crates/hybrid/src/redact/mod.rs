@@ -17,14 +17,18 @@
 
 mod detect;
 mod digits;
+mod fold;
 mod gate;
 mod identity;
 mod known;
 mod labels;
+mod names;
 mod restore;
 mod secrets;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_names;
 
 pub use gate::{Class, Content, Gate, Outgoing, Part, Refused, UnknownClass};
 pub use restore::Restorer;
@@ -237,7 +241,7 @@ impl Redactor {
     /// # Errors
     /// As [`Redactor::redact`].
     pub fn redact_json(&mut self, value: &mut Value) -> Result<(), Blocked> {
-        self.redact_under(labels::Under::default(), value)
+        self.redact_under(names::Under::default(), value)
     }
 
     /// The result of a tool. JSON is redacted as such, and changes its white space where anything was replaced.
@@ -270,7 +274,7 @@ impl Redactor {
     }
 
     /// What stands under a key of JSON, itself, in a list or in an object.
-    fn redact_under(&mut self, under: labels::Under<'_>, value: &mut Value) -> Result<(), Blocked> {
+    fn redact_under(&mut self, under: names::Under<'_>, value: &mut Value) -> Result<(), Blocked> {
         let plain = match &*value {
             Value::String(text) => Some((text.clone(), false)),
             Value::Number(number) => Some((number.to_string(), true)),
@@ -303,11 +307,16 @@ impl Redactor {
                 }
             }
             Value::Array(items) => {
+                // Of a command: `["--password", "hunter2"]`.
+                let mut option = None;
                 for item in items {
-                    self.redact_under(under, item)?;
+                    let next = item.as_str().filter(|text| text.starts_with('-')).map(str::to_owned);
+                    self.redact_under(option.as_deref().map_or(under, |name| under.entry(name)), item)?;
+                    option = next;
                 }
             }
             Value::Object(map) => {
+                let named = names::pair(map);
                 for (key, mut item) in std::mem::take(map) {
                     // Degrees under a label are a position, though the number alone is none.
                     let position = match &item {
@@ -319,7 +328,10 @@ impl Redactor {
                         (Some(text), Action::Placeholder) => {
                             item = Value::String(self.placeholder(Kind::Position, &text, true));
                         }
-                        _ => self.redact_under(under.entry(&key), &mut item)?,
+                        _ => {
+                            let name = named.as_deref().filter(|_| key.eq_ignore_ascii_case("value"));
+                            self.redact_under(under.entry(name.unwrap_or(&key)), &mut item)?;
+                        }
                     }
                     map.insert(self.redact(&key)?, item);
                 }
