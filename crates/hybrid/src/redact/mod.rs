@@ -15,8 +15,10 @@
 //!
 //! It depends on nothing of this crate. It does not know who may receive what: that is consent's.
 
+mod called;
 mod detect;
 mod digits;
+mod email;
 mod fold;
 mod gate;
 mod identity;
@@ -29,6 +31,8 @@ mod secrets;
 mod tests;
 #[cfg(test)]
 mod tests_names;
+#[cfg(test)]
+mod tests_numbers;
 
 pub use gate::{Class, Content, Gate, Outgoing, Part, Refused, UnknownClass};
 pub use restore::Restorer;
@@ -318,15 +322,16 @@ impl Redactor {
             Value::Object(map) => {
                 let named = names::pair(map);
                 for (key, mut item) in std::mem::take(map) {
-                    // Degrees under a label are a position, though the number alone is none.
-                    let position = match &item {
-                        Value::Number(number) if detect::names_degrees(&key) => Some(number.to_string()),
-                        _ => None,
-                    };
-                    match (position, self.rules.action(Kind::Position)) {
-                        (Some(_), Action::Block) => return Err(Blocked(Kind::Position)),
-                        (Some(text), Action::Placeholder) => {
-                            item = Value::String(self.placeholder(Kind::Position, &text, true));
+                    // What is something else alone, under such a key.
+                    let kind = detect::of_key(&key, &item);
+                    match kind.map(|kind| (kind, self.rules.action(kind))) {
+                        Some((kind, Action::Block)) => return Err(Blocked(kind)),
+                        Some((kind, Action::Placeholder)) => {
+                            let (text, number) = match &item {
+                                Value::String(text) => (text.clone(), false),
+                                number => (number.to_string(), true),
+                            };
+                            item = Value::String(self.placeholder(kind, &text, number));
                         }
                         _ => {
                             let name = named.as_deref().filter(|_| key.eq_ignore_ascii_case("value"));
