@@ -1,7 +1,7 @@
 //! Finds spans of each kind, from left to right. Each start looks ahead by a bounded number of bytes, or takes all that it has
 //! looked at, so that the work is linear.
 
-use super::{Kind, digits, identity, labels, secrets};
+use super::{Kind, called, digits, email, fold::Folded, identity, labels, secrets};
 
 /// A part of a text, by its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +13,17 @@ pub(super) struct Span {
 
 /// The spans of the wanted kinds in a text, in order and apart.
 pub(super) fn detect(text: &str, wanted: impl Fn(Kind) -> bool) -> Vec<Span> {
+    let Some(folded) = Folded::of(text) else {
+        return detect_plain(text, wanted);
+    };
+    let mut spans = detect_plain(&folded.text, wanted);
+    for span in &mut spans {
+        (span.start, span.end) = folded.origin(text, span.start, span.end);
+    }
+    spans
+}
+
+fn detect_plain(text: &str, wanted: impl Fn(Kind) -> bool) -> Vec<Span> {
     let mut spans = Vec::new();
     let mut end = 0;
     // What is named a secret first, whole, as other kinds would find parts of it: those that matter where a secret does not.
@@ -29,7 +40,7 @@ pub(super) fn detect(text: &str, wanted: impl Fn(Kind) -> bool) -> Vec<Span> {
 /// Addresses before other kinds, which would find parts of them.
 fn unlabeled(text: &str, start: usize, end: usize, spans: &mut Vec<Span>) {
     let mut at = start;
-    for email in emails(&text[start..end]) {
+    for email in email::all(&text[start..end]) {
         scan(text, at, start + email.start, spans);
         at = start + email.end;
         spans.push(Span {
@@ -56,6 +67,8 @@ fn scan(text: &str, start: usize, end: usize, spans: &mut Vec<Span>) {
         }
         let found = if begins || !bytes[at].is_ascii_alphanumeric() {
             at_start(bytes, at, &mut run)
+        } else if bytes[at].is_ascii_digit() && bytes[at - 1].is_ascii_alphabetic() {
+            digits::glued_card(bytes, at).map(|length| (Kind::Card, length))
         } else {
             None
         };
@@ -110,9 +123,10 @@ fn at_start(bytes: &[u8], at: usize, run: &mut secrets::Run) -> Option<(Kind, us
                 .or_else(|| with(Kind::Position, positions(bytes, at)))
                 .or_else(|| digits::number(bytes, at))
         }
+        b'P' if rest.starts_with(b"PuTTY-User-Key-File-") => with(Kind::Key, secrets::putty(rest)),
         b'a'..=b'z' | b'A'..=b'Z' => secrets::at(bytes, at, run)
             .or_else(|| with(Kind::Iban, identity::iban(rest)))
-            .or_else(|| with(Kind::NationalId, identity::with_letters(rest)))
+            .or_else(|| with(Kind::NationalId, identity::with_letters(bytes, at)))
             .or_else(|| with(Kind::Ip, ipv6(bytes, at))),
         _ => None,
     }
@@ -126,79 +140,6 @@ pub(super) fn placeholder(rest: &[u8]) -> Option<usize> {
     let count = digits.iter().take(10).take_while(|b| b.is_ascii_digit()).count();
     let closed = inside[letters] == b'_' && digits.get(count) == Some(&b']');
     (closed && (1..=8).contains(&letters) && (1..=9).contains(&count)).then_some(letters + count + 3)
-}
-
-/// Whether a character may stand before the `@`: not those of scripts whose words have no spaces around them.
-fn is_local(c: char) -> bool {
-    c.is_ascii_alphanumeric()
-        || "._%+'-".contains(c)
-        || matches!(c, '\u{c0}'..='\u{24f}' | '\u{370}'..='\u{6ff}' | '\u{900}'..='\u{97f}' | '\u{10a0}'..='\u{10ff}')
-        // The wide forms of Latin letters and digits.
-        || matches!(c, '\u{ff10}'..='\u{ff19}' | '\u{ff21}'..='\u{ff3a}' | '\u{ff41}'..='\u{ff5a}')
-}
-
-/// Bytes of what stands before an `@`.
-fn local(before: &str) -> usize {
-    let quoted = before.strip_suffix('"').and_then(|inside| {
-        let from = inside
-            .char_indices()
-            .rev()
-            .take(64)
-            .find(|(_, c)| matches!(c, '"' | '\n'));
-        from.filter(|(_, c)| *c == '"').map(|(at, _)| before.len() - at)
-    });
-    let plain = || {
-        before
-            .chars()
-            .rev()
-            .take(64)
-            .take_while(|c| is_local(*c))
-            .map(char::len_utf8)
-            .sum()
-    };
-    quoted.unwrap_or_else(plain)
-}
-
-/// Addresses around each `@`, as the words of some scripts have no spaces around them.
-fn emails(text: &str) -> Vec<Span> {
-    let mut spans: Vec<Span> = Vec::new();
-    for (at, sign) in text.match_indices(['@', '\u{ff20}']) {
-        let floor = spans.last().map_or(0, |span| span.end);
-        if at < floor {
-            continue;
-        }
-        let local = local(&text[floor..at]);
-        let start = at - local;
-        let behind = at + sign.len();
-        let mut domain = 0;
-        let mut labels = Vec::new();
-        for c in text[behind..].chars().take(253) {
-            match c {
-                '.' => labels.push(domain),
-                c if c == '-' || (is_local(c) && c.is_alphanumeric()) => {}
-                _ => break,
-            }
-            domain += c.len_utf8();
-        }
-        // The end of a sentence belongs to it, not to the address.
-        let name = text[behind..behind + domain].trim_end_matches(['.', '-']);
-        let top = labels
-            .iter()
-            .rev()
-            .find(|dot| **dot < name.len())
-            .map(|dot| &name[dot + 1..]);
-        let well_formed = top
-            .is_some_and(|top| top.chars().count() >= 2 && top.chars().all(|c| c.is_alphanumeric() || c == '-'))
-            && top.is_some_and(|top| top.chars().any(char::is_alphabetic));
-        if local > 0 && well_formed {
-            spans.push(Span {
-                kind: Kind::Email,
-                start,
-                end: behind + name.len(),
-            });
-        }
-    }
-    spans
 }
 
 fn ipv4(bytes: &[u8], at: usize) -> Option<usize> {
@@ -325,8 +266,8 @@ fn position(rest: &[u8]) -> Option<usize> {
         let letter = rest.get(spaced).is_some_and(|b| letters.contains(b)) && ends(rest, spaced + 1);
         if letter { spaced + 1 } else { at }
     };
-    let (length, latitude, decimals) = degrees(rest)?;
-    let at = suffix(length, b"NSns");
+    let (first, latitude, decimals) = degrees(rest)?;
+    let at = suffix(first, b"NSns");
     let gap = rest[at..]
         .iter()
         .take(4)
@@ -335,12 +276,37 @@ fn position(rest: &[u8]) -> Option<usize> {
     let second = at + gap;
     let (length, longitude, more) = degrees(&rest[second..])?;
     let end = suffix(second + length, b"EWew");
-    let exact = decimals >= 4 && more >= 4 && latitude <= 90.0 && latitude.max(longitude) >= 2.0;
+    // `1.0000, 2.0000` are rounded numbers.
+    let digits = |number: &[u8]| {
+        number
+            .iter()
+            .rev()
+            .skip_while(|b| **b == b'0')
+            .take_while(|b| **b != b'.')
+            .count()
+    };
+    let round = digits(&rest[..first]) < 3 && digits(&rest[second..second + length]) < 3;
+    let exact = !round && decimals >= 4 && more >= 4 && latitude <= 90.0 && latitude.max(longitude) >= 2.0;
     (exact && (1..=3).contains(&gap) && ends(rest, end)).then_some(end)
 }
 
+/// What a key of JSON says that its value is: degrees of a position, a phone number, a number of an insurance.
+pub(super) fn of_key(key: &str, value: &serde_json::Value) -> Option<Kind> {
+    let text = match value {
+        serde_json::Value::Number(_) if names_degrees(key) => return Some(Kind::Position),
+        serde_json::Value::Number(number) => number.to_string(),
+        serde_json::Value::String(text) => text.clone(),
+        _ => return None,
+    };
+    if called::is_phone_key(key) && digits::is_phone_text(&text) {
+        return Some(Kind::Phone);
+    }
+    let whole = || Some(text.len()) == identity::with_letters(format!("ni {text}").as_bytes(), 3);
+    (called::is_insurance(key.as_bytes()) && whole()).then_some(Kind::NationalId)
+}
+
 /// Whether a key of JSON says that its number is a part of a position.
-pub(super) fn names_degrees(key: &str) -> bool {
+fn names_degrees(key: &str) -> bool {
     ["lat", "latitude", "lon", "lng", "long", "longitude"]
         .iter()
         .any(|name| key.eq_ignore_ascii_case(name))

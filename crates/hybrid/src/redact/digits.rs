@@ -1,6 +1,6 @@
 //! Numbers written in groups: cards, phones, and national ids without letters.
 
-use super::{Kind, detect::ends, identity};
+use super::{Kind, called, detect::ends, identity};
 
 /// Digits from a start, with separators between groups of them.
 struct Groups {
@@ -14,9 +14,9 @@ struct Groups {
 
 /// More than any number here has.
 const MAX_DIGITS: usize = 24;
-const SEPARATORS: [&str; 10] = [
-    " ", "-", ".", "/", "(", ")", "\u{a0}", "\u{202f}", "\u{2011}", "\u{2013}",
-];
+const SEPARATORS: &[u8] = b" -./()\t\r\n_,";
+/// Those that stand between numbers more often than within one.
+const WIDE: [char; 5] = ['\t', '\r', '\n', '_', ','];
 
 impl Groups {
     fn read(rest: &[u8]) -> Groups {
@@ -38,19 +38,14 @@ impl Groups {
                 }
                 continue;
             }
-            let Some(separator) = SEPARATORS.iter().find(|s| rest[at..].starts_with(s.as_bytes())) else {
-                break;
-            };
+            // A line break is one separator.
+            at += usize::from(rest[at..].starts_with(b"\r\n"));
             separators += 1;
-            if separators > 2 {
+            if separators > 2 || !SEPARATORS.contains(&rest[at]) {
                 break;
             }
-            groups.shape.push(match *separator {
-                "\u{a0}" | "\u{202f}" => ' ',
-                "\u{2011}" | "\u{2013}" => '-',
-                other => other.chars().next().unwrap_or(' '),
-            });
-            at += separator.len();
+            groups.shape.push(char::from(rest[at]));
+            at += 1;
         }
         groups
     }
@@ -61,6 +56,38 @@ impl Groups {
         let mut each = each.filter(|((end, _), _)| ends(rest, *end));
         each.find(|((_, count), shape)| is(&self.digits[..*count], &self.shape[..**shape]))
             .map(|((end, _), _)| *end)
+    }
+
+    /// As [`Groups::longest`], within a line, or else over one line break.
+    fn phone(&self, rest: &[u8], is: impl Fn(&[u8], &str) -> bool) -> Option<usize> {
+        let within = self.longest(rest, |digits, shape| !shape.contains(WIDE) && is(digits, shape));
+        within.or_else(|| {
+            let broken = |shape: &str| !shape.replacen('\n', " ", 1).contains(WIDE);
+            self.longest(rest, |digits, shape| {
+                digits.len() >= 9 && broken(shape) && is(digits, shape)
+            })
+        })
+    }
+
+    /// A card whose groups have between them what rarely stands within a number, or are pairs. Beside it there are no more such groups.
+    fn spread_card(&self, bytes: &[u8], at: usize) -> Option<usize> {
+        let rest = &bytes[at..];
+        let is = |digits: &[u8], shape: &str| {
+            let marks = shape.replace("00", "");
+            let pairs = shape.len() == 23 && shape.split([' ', '-', '.', '_']).all(|group| group == "00");
+            let pairs = pairs && marks.chars().all(|mark| Some(mark) == marks.chars().next());
+            (pairs || is_printed(shape)) && is_issued(digits) && luhn(digits)
+        };
+        let end = self.longest(rest, is)?;
+        let pair = rest[2..3].iter().all(|b| !b.is_ascii_digit());
+        let in_group = |b: &&u8| b.is_ascii_digit() || (pair && b.is_ascii_hexdigit());
+        let width = if pair { 2 } else { 4 };
+        let gap = |bytes: &[u8]| bytes.iter().take(3).take_while(|b| SEPARATORS.contains(b)).count();
+        let after = &rest[end..];
+        let after = after[gap(after)..].iter().take(5).take_while(in_group).count();
+        let before: Vec<u8> = bytes[at.saturating_sub(8)..at].iter().rev().copied().collect();
+        let before = before[gap(&before)..].iter().take(5).take_while(in_group).count();
+        (after != width && before != width).then_some(end)
     }
 }
 
@@ -77,39 +104,45 @@ pub(super) fn number(bytes: &[u8], at: usize) -> Option<(Kind, usize)> {
     }
     let groups = Groups::read(rest);
     let with = |kind, length: Option<usize>| length.map(|n| (kind, n));
-    with(Kind::Card, groups.longest(rest, is_card))
+    let card = groups.longest(rest, is_card).or_else(|| groups.spread_card(bytes, at));
+    with(Kind::Card, card)
         .or_else(|| with(Kind::NationalId, groups.longest(rest, identity::of_digits)))
         .or_else(|| with(Kind::Phone, groups.longest(rest, is_national_phone)))
         .or_else(|| {
-            let is = |digits: &[u8], _: &str| (7..=15).contains(&digits.len());
-            with(Kind::Phone, groups.longest(rest, is)).filter(|_| is_called(&bytes[..at]))
+            let is = |digits: &[u8], shape: &str| (7..=15).contains(&digits.len()) && !shape.starts_with("0000-00-00");
+            with(Kind::Phone, groups.phone(rest, is)).filter(|_| called::is_phone(&bytes[..at]))
         })
 }
 
-/// Whether what stands before says that a phone number follows.
-fn is_called(before: &[u8]) -> bool {
-    const WORDS: &[&str] = &[
-        "phone",
-        "telephone",
-        "telefon",
-        "tel",
-        "mobile",
-        "cell",
-        "cellphone",
-        "handy",
-        "fax",
-        "whatsapp",
-        "sms",
-    ];
-    let text = String::from_utf8_lossy(&before[before.len().saturating_sub(40)..]).to_ascii_lowercase();
-    let mut words = text
-        .split(|c: char| !c.is_alphanumeric())
-        .filter(|word| !word.is_empty())
-        .rev();
-    let between = ["number", "no", "nr", "nummer", "is", "me", "at", "on"];
-    words
-        .find(|word| !between.contains(word))
-        .is_some_and(|word| WORDS.contains(&word))
+/// A card that is written together with the word before it: `Karte4111 1111 1111 1111`.
+pub(super) fn glued_card(bytes: &[u8], at: usize) -> Option<usize> {
+    let letters = bytes[..at]
+        .iter()
+        .rev()
+        .take(24)
+        .take_while(|b| b.is_ascii_alphabetic())
+        .count();
+    if letters < 2 || !begins(bytes, at - letters) {
+        return None;
+    }
+    let groups = Groups::read(&bytes[at..]);
+    let is = |digits: &[u8], shape: &str| {
+        is_issued(digits) && is_card(digits, shape) && (!shape.contains(|c| c != '0') || is_printed(shape))
+    };
+    groups.longest(&bytes[at..], is)
+}
+
+fn begins(bytes: &[u8], at: usize) -> bool {
+    at == 0 || !bytes[at - 1].is_ascii_alphanumeric()
+}
+
+/// Whether the whole text is a phone number, once its name says that one is there.
+pub(super) fn is_phone_text(text: &str) -> bool {
+    let bytes = text.trim().as_bytes();
+    let bytes = bytes.strip_prefix(b"+").unwrap_or(bytes);
+    let bytes = bytes.strip_prefix(b"(").unwrap_or(bytes);
+    let is = |digits: &[u8], shape: &str| (7..=15).contains(&digits.len()) && !shape.starts_with("0000-00-00");
+    Groups::read(bytes).phone(bytes, is) == Some(bytes.len())
 }
 
 /// A number that begins with `+` or `(`.
@@ -126,7 +159,7 @@ pub(super) fn phone(rest: &[u8]) -> Option<usize> {
                     "0".repeat(plain.len() - spaced.len()),
                     spaced.trim_start_matches([' ', '-'])
                 );
-                is_national_phone(digits, &grouped) || is_north_american(digits)
+                is_national_phone(digits, &grouped) || is_north_american(digits) || is_brazilian(digits, shape)
             }
         };
         return groups.longest(&rest[1..], is).map(|length| length + 1);
@@ -135,7 +168,7 @@ pub(super) fn phone(rest: &[u8]) -> Option<usize> {
     let groups = Groups::read(&rest[1 + parenthesis..]);
     let is = |digits: &[u8], _: &str| (8..=15).contains(&digits.len()) && digits[0] != 0;
     groups
-        .longest(&rest[1 + parenthesis..], is)
+        .phone(&rest[1 + parenthesis..], is)
         .map(|length| length + 1 + parenthesis)
 }
 
@@ -143,7 +176,42 @@ fn is_north_american(digits: &[u8]) -> bool {
     digits.len() == 10 && digits[0] > 1 && digits[3] > 1
 }
 
+/// `(11) 91234-5678`, behind the parenthesis.
+fn is_brazilian(digits: &[u8], shape: &str) -> bool {
+    let area = digits[0] > 0 && digits[1] > 0;
+    area && (["00) 00000-0000", "00)00000-0000"].contains(&shape) && digits[2] == 9
+        || ["00) 0000-0000", "00)0000-0000"].contains(&shape) && (2..=5).contains(&digits[2]))
+}
+
+/// Forms of single countries that hardly anything else has.
+fn is_of_country(digits: &[u8], shape: &str) -> bool {
+    match (digits, shape) {
+        // China.
+        ([1, 3..=9, ..], "000-0000-0000" | "000 0000 0000") => true,
+        // Brazil.
+        ([1..=9, 1..=9, 9, ..], "00 00000-0000") => true,
+        // Russia and Kazakhstan, with their trunk prefix or their country.
+        (
+            [7 | 8, 3..=9, ..],
+            "0-000-000-00-00" | "0 000 000-00-00" | "0 000 000 00 00" | "0 (000) 000-00-00" | "0(000)000-00-00"
+            | "0 (000) 000 00 00" | "0(000)0000000" | "0 (000) 0000000",
+        ) => true,
+        // Spain.
+        ([6..=9, ..], "000 00 00 00") => true,
+        // North America, with its country.
+        (
+            [1, number @ ..],
+            "0-000-000-0000" | "0 000 000 0000" | "0 000-000-0000" | "0 (000) 000-0000" | "0(000)000-0000"
+            | "0.000.000.0000",
+        ) => is_north_american(number),
+        _ => false,
+    }
+}
+
 fn is_national_phone(digits: &[u8], shape: &str) -> bool {
+    if shape.contains(WIDE) {
+        return false;
+    }
     let north_american = ["000-000-0000", "000.000.0000", "000 000 0000"].contains(&shape) && is_north_american(digits);
     // 00 and the country.
     let international =
@@ -156,7 +224,7 @@ fn is_national_phone(digits: &[u8], shape: &str) -> bool {
         !date && first >= 2 && first < shape.len() && !shape.contains('.') && (9..=12).contains(&digits.len());
     let french = shape == "00.00.00.00.00";
     let together = first == shape.len() && (10..=11).contains(&digits.len());
-    north_american || international || (trunk && (grouped || together || french))
+    north_american || international || is_of_country(digits, shape) || (trunk && (grouped || together || french))
 }
 
 /// Luhn's check over 13 to 19 digits of a known kind of issuer, together or in groups of three and more.
@@ -168,6 +236,36 @@ fn is_card(digits: &[u8], shape: &str) -> bool {
             .all(|group| group.len() >= 3 && group.bytes().all(|b| b == b'0'))
     };
     issued && groups() && luhn(digits)
+}
+
+/// Groups as on a card, with anything between them.
+fn is_printed(shape: &str) -> bool {
+    let groups: Vec<usize> = shape
+        .split(|c| c != '0')
+        .map(str::len)
+        .filter(|length| *length > 0)
+        .collect();
+    [&[4, 4, 4, 4][..], &[4, 4, 4, 4, 3], &[4, 6, 5], &[4, 6, 4]].contains(&&groups[..])
+}
+
+/// Whether the first digits are those of an issuer of cards of this length.
+fn is_issued(digits: &[u8]) -> bool {
+    let first = |n: usize| {
+        digits
+            .iter()
+            .take(n)
+            .fold(0, |number, digit| number * 10 + u32::from(*digit))
+    };
+    let lengths = match (first(2), first(3), first(4)) {
+        (34 | 37, ..) => 15..=15,
+        (40..=49, ..) => 13..=19,
+        (51..=55, ..) | (_, _, 2221..=2720 | 9792) => 16..=16,
+        (_, _, 2200..=2204 | 6011 | 3528..=3589) | (62 | 65, ..) | (_, 644..=649, _) => 16..=19,
+        (36 | 38 | 39, ..) | (_, 300..=305, _) => 14..=19,
+        (50 | 56..=58 | 60 | 63 | 67, ..) => 16..=19,
+        _ => return false,
+    };
+    lengths.contains(&digits.len())
 }
 
 fn luhn(digits: &[u8]) -> bool {

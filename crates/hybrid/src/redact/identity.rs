@@ -1,6 +1,6 @@
 //! Numbers of persons and accounts, by their check digits where they have such.
 
-use super::detect::ends;
+use super::{called, detect::ends};
 
 /// Lengths of IBANs by country (SWIFT's registry).
 const IBAN_LENGTHS: &str = "AD24AE23AL28AT20AZ28BA20BE16BG22BH22BI27BR29BY28CH21CR22CY28CZ24DE22DJ27DK18DO28EE20EG29ES24FI18\
@@ -15,11 +15,15 @@ pub(super) fn iban(rest: &[u8]) -> Option<usize> {
         .chunks_exact(4)
         .find(|known| known[..2] == country[..])?;
     let length = usize::from(known[2] - b'0') * 10 + usize::from(known[3] - b'0');
-    let (mut characters, mut at) = (Vec::with_capacity(length), 0);
+    let (mut characters, mut at, mut gap) = (Vec::with_capacity(length), 0, 0);
     while characters.len() < length {
         match *rest.get(at)? {
-            b if b.is_ascii_alphanumeric() => characters.push(b.to_ascii_uppercase()),
-            b' ' | b'-' if at > 0 && rest[at - 1].is_ascii_alphanumeric() => {}
+            b if b.is_ascii_alphanumeric() => {
+                characters.push(b.to_ascii_uppercase());
+                gap = 0;
+            }
+            // At most a space and a line break.
+            b' ' | b'-' | b'.' | b'\t' | b'\r' | b'\n' if gap < 3 => gap += 1,
             _ => return None,
         }
         at += 1;
@@ -70,8 +74,17 @@ fn dni(digits: &[u32], rest: &[u8]) -> Option<usize> {
 }
 
 /// Ids that begin with a letter: Spain (NIE), Italy (codice fiscale), the United Kingdom (NINO, which has no check digit).
-pub(super) fn with_letters(rest: &[u8]) -> Option<usize> {
-    nie(rest).or_else(|| codice_fiscale(rest)).or_else(|| nino(rest))
+pub(super) fn with_letters(bytes: &[u8], at: usize) -> Option<usize> {
+    let rest = &bytes[at..];
+    // In small letters it could be anything, unless it is named.
+    let named = || {
+        let head = rest[..rest.len().min(16)].to_ascii_uppercase();
+        nino(&head).filter(|length| called::is_insurance(&bytes[..at]) && ends(rest, *length))
+    };
+    nie(rest)
+        .or_else(|| codice_fiscale(rest))
+        .or_else(|| nino(rest))
+        .or_else(named)
 }
 
 fn nie(rest: &[u8]) -> Option<usize> {

@@ -1,34 +1,14 @@
-//! Secrets by what stands before them: labels such as `password:`, `Bearer`, the user of a URL, keys of JSON.
+//! Secrets by what stands before them in a text: names with a colon, a verb or in tags, `Bearer`, the user of a URL.
 
 use super::detect::{Span, placeholder};
+use super::names::{self, Named};
 use super::{Kind, secrets};
 
-/// Words before `:` or `=` that name a secret; words apart or together, as in `apiKey` or `api key`, are the same.
-const LABELS: &[&str] = &[
-    "password",
-    "passwd",
-    "passphrase",
-    "pwd",
-    "passcode",
-    "passwort",
-    "kennwort",
-    "contraseña",
-    "senha",
-    "secret",
-    "token",
-    "apikey",
-    "accesskey",
-    "secretkey",
-    "privatekey",
+/// What stands between a name and its value in place of a colon, or before one: `my password is …`, `我的密码是…`.
+const VERBS: &[&str] = &[
+    " is", " was", " are", " ist", " lautet", " war", " es", " est", " è", " é", " jest", " to", " är", " er", " on",
+    " -", " —", "是", "为", "為", "は", "은", "는",
 ];
-/// So many of [`LABELS`] have values that need not look like keys.
-const PASSWORDS: usize = 9;
-
-/// Words that name a password where they stand alone: others end in them, as `bypass`.
-const SHORT: &[&str] = &["pass", "pw"];
-
-/// Words between a label and its `:`, as in `my password is: …`.
-const VERBS: &[&str] = &[" is", " was", " ist", " es", " est"];
 
 /// Types of programs, which stand behind `password:` where an argument is declared.
 const TYPES: &[&str] = &[
@@ -57,74 +37,10 @@ const TYPES: &[&str] = &[
     "vec",
 ];
 
-/// What JSON Schema says of a value, which is no part of one.
-const SCHEMA: &[&str] = &[
-    "$comment",
-    "$ref",
-    "$schema",
-    "contentEncoding",
-    "contentMediaType",
-    "description",
-    "format",
-    "maxItems",
-    "maxLength",
-    "maxProperties",
-    "maximum",
-    "minItems",
-    "minLength",
-    "minProperties",
-    "minimum",
-    "multipleOf",
-    "pattern",
-    "propertyOrdering",
-    "required",
-    "title",
-    "type",
-];
-
 /// The longest value in quotes, in bytes; a longer one ends as if it had none.
 const LONGEST_QUOTED: usize = 1024;
 /// What is looked at to see whether a value is a secret; a match takes all of it.
 const HEAD: usize = 512;
-
-fn label(text: &str) -> Option<usize> {
-    let joined = text.replace(['_', '-', ' '], "").to_lowercase();
-    let last = text.rsplit(['_', '-', ' ']).next().unwrap_or_default();
-    let short = || SHORT.iter().any(|short| last.eq_ignore_ascii_case(short)).then_some(0);
-    LABELS.iter().position(|known| joined.ends_with(known)).or_else(short)
-}
-
-/// The key of JSON that says what a value is.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Under<'a> {
-    key: &'a str,
-    /// Whether objects lie between the key and the value.
-    deep: bool,
-}
-
-impl<'a> Under<'a> {
-    /// What says what the value of `key` is, in an object that is under this.
-    pub(super) fn entry(self, key: &'a str) -> Under<'a> {
-        if label(key).is_none() && label(self.key).is_some() && !SCHEMA.contains(&key) {
-            return Under { deep: true, ..self };
-        }
-        Under { key, deep: false }
-    }
-
-    /// Whether the key names a secret, and the value is one.
-    pub(super) fn names(self, value: &str) -> bool {
-        let digit = value.bytes().any(|b| b.is_ascii_digit());
-        // Beside a secret there may be sentences about it.
-        if self.deep && !digit && value.contains(char::is_whitespace) {
-            return false;
-        }
-        match label(self.key) {
-            Some(which) if which < PASSWORDS => !value.is_empty(),
-            Some(_) => value.len() >= 4 && digit,
-            None => self.key.to_ascii_lowercase().ends_with("authorization") && basic(value.as_bytes()).is_some(),
-        }
-    }
-}
 
 /// The forms in which a secret may stand elsewhere: without the end of a sentence or of a list, and with or without the
 /// escapes of JSON.
@@ -135,7 +51,7 @@ pub(super) fn repeats(value: &str) -> Vec<String> {
         let ends = ['&', ',', ';', '<', '>', '[', ']'];
         forms.extend(value.split(ends).next().map(|part| core(part).to_owned()));
     }
-    forms.extend(basic(value.as_bytes()).map(|(start, length)| value[start..start + length].to_owned()));
+    forms.extend(names::authorization(value).map(|(start, length)| value[start..start + length].to_owned()));
     forms.extend(serde_json::from_str::<String>(&format!("\"{value}\"")).ok());
     let escaped = serde_json::Value::from(value).to_string();
     forms.push(escaped[1..escaped.len() - 1].to_owned());
@@ -166,9 +82,15 @@ pub(super) fn labeled(text: &str) -> Vec<Span> {
             }
             b':' if rest.starts_with(b"://") => user(bytes, at + 3),
             b':' | b'=' => named(bytes, at),
+            b'>' => element(bytes, at),
+            b'-' => option(bytes, at),
             b'b' | b'B' => bearer(bytes, at),
+            b' ' => stated(bytes, at),
             _ => None,
         };
+        // Some scripts have no spaces between words.
+        let joined = || (at > 0 && rest[0].is_ascii() && !bytes[at - 1].is_ascii()).then(|| stated(bytes, at));
+        let value = value.or_else(|| joined().flatten());
         at += 1;
         if let Some((start, end)) = value {
             let mut span = Span {
@@ -224,11 +146,6 @@ fn bearer(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
     (length >= 16).then_some((at + start, at + start + length))
 }
 
-/// The credentials of `Basic dXNlcjpwYXNz`.
-fn basic(bytes: &[u8]) -> Option<(usize, usize)> {
-    key_behind(bytes, "basic").filter(|(_, length)| *length >= 4)
-}
-
 /// The password of `user:password@host`.
 fn user(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
     let ends = |i: usize| {
@@ -245,69 +162,215 @@ fn user(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
     (start < host).then_some((start, host))
 }
 
-/// The value behind the `:` or `=` at `at`, if a label is before it.
-fn named(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
-    let before = bytes[at.saturating_sub(32)..at].trim_ascii_end();
-    let before = match before.split_last() {
-        Some((quote, rest)) if is_quote(*quote) => {
-            let slashes = rest.iter().rev().take_while(|b| **b == b'\\').count();
-            &rest[..rest.len() - slashes]
-        }
-        _ => before,
-    };
-    let in_label = |b: &&u8| b.is_ascii_alphabetic() || !b.is_ascii() || matches!(b, b'_' | b'-' | b' ');
-    let letters = before.iter().rev().take_while(in_label).count();
-    let mut name = &before[before.len() - letters..];
+/// The name that ends before `at`, and the byte before it. What stands in parentheses behind it is passed over, as are marks of
+/// Markdown.
+fn name_before(bytes: &[u8], at: usize) -> (&str, u8) {
+    let mut before = bytes[at.saturating_sub(128)..at].trim_ascii_end();
+    before = before.strip_suffix(b"**").unwrap_or(before);
+    if before.last().is_some_and(|last| is_quote(*last)) {
+        before = &before[..before.len() - 1];
+        let slashes = before.iter().rev().take_while(|b| **b == b'\\').count();
+        before = &before[..before.len() - slashes];
+    }
+    if before.ends_with(b")") {
+        let open = before.iter().rev().take(32).position(|b| *b == b'(');
+        // Those of a call follow its name at once.
+        let head = open.map(|back| &before[..before.len() - 1 - back]);
+        before = head
+            .filter(|head| head.ends_with(b" "))
+            .unwrap_or(before)
+            .trim_ascii_end();
+    }
+    let in_name = |b: &&u8| b.is_ascii_alphanumeric() || !b.is_ascii() || matches!(b, b'_' | b'-' | b' ');
+    let length = before.iter().rev().take(96).take_while(in_name).count();
+    let (before, mut name) = before.split_at(before.len() - length);
     // What is looked at may begin within a letter.
     while name.first().is_some_and(|b| matches!(b, 0x80..=0xbf)) {
         name = &name[1..];
     }
-    let name = std::str::from_utf8(name).ok()?;
-    let name = VERBS.iter().find_map(|verb| name.strip_suffix(verb)).unwrap_or(name);
-    let at_value = skip_space(bytes, at + 1);
-    let slashes = bytes[at_value..].iter().take(8).take_while(|b| **b == b'\\').count();
-    let quote = bytes.get(at_value + slashes).copied().filter(|b| is_quote(*b));
-    let start = if quote.is_some() {
-        at_value + slashes + 1
-    } else {
-        at_value
-    };
-    if name.to_ascii_lowercase().ends_with("cookie") && bytes[at] == b':' {
-        return cookie(bytes, at_value);
+    let name = std::str::from_utf8(name).unwrap_or_default();
+    (name, before.last().copied().unwrap_or_default())
+}
+
+fn without_verb(name: &str) -> &str {
+    VERBS.iter().find_map(|verb| name.strip_suffix(verb)).unwrap_or(name)
+}
+
+/// The value behind the `:` or `=` at `at`, if a name is before it.
+fn named(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
+    // `password := "…"`, and `'password' => '…'`.
+    let assigned = bytes[at] == b'=' && at > 0 && bytes[at - 1] == b':';
+    let arrow = bytes[at] == b'=' && bytes.get(at + 1) == Some(&b'>');
+    let (name, before) = name_before(bytes, at - usize::from(assigned));
+    let name = without_verb(name);
+    let mut start = skip_space(bytes, at + 1 + usize::from(arrow));
+    if bytes[at] == b':' && bytes[start..].starts_with(b"**") {
+        start = skip_space(bytes, start + 2);
     }
+    let pairs = bytes[at] == b'=' && !arrow;
     // Of test runs: `PASS: builds`.
-    let which = label(name).filter(|_| !(name.ends_with("PASS") && bytes[at] == b':'));
-    let Some(which) = which else {
-        if bytes[at] == b':' && is_user_of_command(bytes, at) {
+    let is_test = name.ends_with("PASS") && bytes[at] == b':';
+    match names::of_assigned(name, matches!(before, b'?' | b'&' | b';')).filter(|_| !is_test) {
+        Some(Named::Cookie) => (bytes[at] == b':').then(|| cookie(bytes, start)).flatten(),
+        Some(Named::Authorization) => credentials(bytes, start),
+        Some(named) => block(bytes, at, start)
+            .or_else(|| value(bytes, start, named, pairs, false))
+            .filter(|(start, _)| !arrow || is_quote(bytes[start - 1])),
+        None if bytes[at] == b':' && is_user_of_command(bytes, at) => {
             let end = plain(bytes, at + 1, false, bytes.len());
-            return (end > at + 1).then_some((at + 1, end));
+            (end > at + 1).then_some((at + 1, end))
         }
-        let authorization = name.to_ascii_lowercase().ends_with("authorization");
-        let (key, length) = basic(&bytes[start..]).filter(|_| authorization)?;
-        return Some((start + key, start + key + length));
-    };
+        None => None,
+    }
+}
+
+/// The value behind a name and a verb, where it is no word: `my password is hunter2`.
+fn stated(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
+    VERBS.iter().find(|verb| bytes[..at].ends_with(verb.as_bytes()))?;
+    let (name, _) = name_before(bytes, at);
+    let named = names::of(without_verb(name)).filter(|named| !matches!(named, Named::Cookie | Named::Authorization))?;
+    value(bytes, skip_space(bytes, at), named, false, true)
+}
+
+/// The value behind an option of a command: `--password hunter2`.
+fn option(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
+    if at > 0 && !bytes[at - 1].is_ascii_whitespace() && !is_quote(bytes[at - 1]) {
+        return None;
+    }
+    let dashes = 1 + usize::from(bytes.get(at + 1) == Some(&b'-'));
+    let in_name = |b: &&u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
+    let length = bytes[at + dashes..].iter().take(40).take_while(in_name).count();
+    let end = at + dashes + length;
+    let name = std::str::from_utf8(&bytes[at + dashes..end]).ok()?;
+    let behind = bytes.get(end).filter(|b| matches!(b, b' ' | b'\t'));
+    let named = names::of(name).filter(|_| behind.is_some() && length > 1)?;
+    value(bytes, skip_space(bytes, end), named, false, true)
+}
+
+/// What stands between two tags: `<password>hunter2</password>`.
+fn element(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
+    let head = &bytes[at.saturating_sub(96)..at];
+    let open = head
+        .iter()
+        .rposition(|b| matches!(b, b'<' | b'>'))
+        .filter(|open| head[*open] == b'<')?;
+    let in_name = |b: &&u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':');
+    let tag = &head[open + 1..];
+    let tag = std::str::from_utf8(&tag[..tag.iter().take_while(in_name).count()]).ok()?;
+    let named = names::of(tag.rsplit(':').next().unwrap_or_default())?;
+    let start = skip_space(bytes, at + 1);
+    let limit = bytes.len().min(start + LONGEST_QUOTED);
+    let end = (start..limit).find(|at| bytes[*at] == b'<' || is_placeholder(bytes, *at))?;
+    let inside = bytes[start..end].trim_ascii_end();
+    let fits = names::fits(named, std::str::from_utf8(inside).ok()?, false);
+    (fits && bytes[end..].starts_with(b"</")).then_some((start, start + inside.len()))
+}
+
+/// The lines of a block of YAML, `password: |` and what is indented below.
+fn block(bytes: &[u8], at: usize, start: usize) -> Option<(usize, usize)> {
+    if bytes[at] != b':' || !matches!(bytes.get(start), Some(b'|' | b'>')) {
+        return None;
+    }
+    let behind = &bytes[start + 1..];
+    let more = behind.iter().take(2).take_while(|b| b"+-123456789".contains(b)).count();
+    let line = behind[more..]
+        .strip_prefix(b"\r")
+        .unwrap_or(&behind[more..])
+        .strip_prefix(b"\n")?;
+    let first = bytes.len() - line.len();
+    let indent = line.iter().take(64).take_while(|b| **b == b' ').count();
+    if indent == 0 {
+        return None;
+    }
+    let (start, mut end) = (first + indent, first + indent);
+    let mut next = first;
+    while next < bytes.len() {
+        let rest = &bytes[next..];
+        let length = rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len());
+        let text = rest[..length].trim_ascii_end();
+        let indented = text.iter().take(indent).take_while(|b| **b == b' ').count() == indent;
+        if !text.is_empty() && !indented {
+            break;
+        }
+        if let Some(placeholder) = (next..next + text.len()).find(|at| is_placeholder(bytes, *at)) {
+            end = placeholder.max(start);
+            break;
+        }
+        if !text.is_empty() {
+            end = next + text.len();
+        }
+        next += length + 1;
+    }
+    (end - start >= 4).then_some((start, end))
+}
+
+/// The value that begins at `start`, in quotes or without, if it is what its name says. Without a colon, `strict`, it has to look
+/// like a secret.
+fn value(bytes: &[u8], start: usize, named: Named, pairs: bool, strict: bool) -> Option<(usize, usize)> {
+    let slashes = bytes[start..].iter().take(8).take_while(|b| **b == b'\\').count();
+    let quote = bytes.get(start + slashes).copied().filter(|b| is_quote(*b));
+    let start = if quote.is_some() { start + slashes + 1 } else { start };
     let closed = quote.and_then(|quote| closing(bytes, start, quote, slashes));
-    let end = closed.unwrap_or_else(|| plain(bytes, start, bytes[at] == b'=', start + HEAD));
+    let end = closed.unwrap_or_else(|| plain(bytes, start, pairs, start + HEAD));
     let head = &bytes[start..end.min(start + HEAD)];
     let first = *head.first()?;
     let digit = |bytes: &[u8]| bytes.iter().any(u8::is_ascii_digit);
-    let found = if which >= PASSWORDS {
-        let key = &head[..head.iter().take_while(|b| in_key(b)).count()];
-        first.is_ascii_alphanumeric() && key.len() >= 8 && digit(key)
-    } else if closed.is_some() {
-        true
-    } else {
-        let length = head.iter().rposition(in_key).map_or(0, |last| last + 1);
-        if is_code(head) {
-            return None;
+    let key = &head[..head.iter().take_while(|b| in_key(b)).count()];
+    let is_key = |least: usize| first.is_ascii_alphanumeric() && key.len() >= least && digit(key);
+    let is_password = || {
+        if closed.is_some() {
+            return true;
         }
+        let length = head.iter().rposition(in_key).map_or(0, |last| last + 1);
         // Code and templates have variables and brackets here.
         let bracket = matches!(head.get(1), Some(b'{' | b'('));
         let odd = !bracket && (!first.is_ascii() || b"!#$%&*+-.?@^_~".contains(&first));
-        (first.is_ascii_alphanumeric() && length >= 4) || (odd && length >= 6 && digit(head))
+        !is_code(head) && ((first.is_ascii_alphanumeric() && length >= 4) || (odd && length >= 6 && digit(head)))
     };
-    let all = || plain(bytes, start, bytes[at] == b'=', bytes.len());
-    found.then(|| (start, closed.unwrap_or_else(all)))
+    let found = match named {
+        Named::Password => is_password(),
+        Named::Perhaps => is_password() && digit(head),
+        Named::Secret => is_key(8) || (closed.is_some() && head.len() >= 6),
+        Named::Long => is_key(16),
+        Named::Key | Named::Cookie | Named::Authorization => is_key(8),
+    };
+    let sure = || {
+        let head = head.trim_ascii_end();
+        let end = head
+            .iter()
+            .rposition(|b| !b".,;:!?)]}".contains(b))
+            .map_or(0, |last| last + 1);
+        let odd = |b: &u8| b"!#$%&*+=?^~@".contains(b);
+        end >= 4 && !b"$<{%[(".contains(&first) && (digit(&head[..end]) || head[..end].iter().any(odd))
+    };
+    let all = || plain(bytes, start, pairs, bytes.len());
+    (found && (!strict || sure())).then(|| (start, closed.unwrap_or_else(all)))
+}
+
+/// The credentials of a header `Authorization`: `Token abcdef123456`.
+fn credentials(bytes: &[u8], start: usize) -> Option<(usize, usize)> {
+    let slashes = bytes[start..].iter().take(8).take_while(|b| **b == b'\\').count();
+    let quoted = bytes.get(start + slashes).is_some_and(|b| is_quote(*b));
+    let start = if quoted { start + slashes + 1 } else { start };
+    let ends = |at: usize| matches!(bytes[at], b'\n' | b'\r' | b'\\') || is_placeholder(bytes, at);
+    let limit = bytes.len().min(start + HEAD * 4);
+    let end = (start..limit).find(|at| ends(*at)).unwrap_or(limit);
+    // Parts may have quotes of their own, as those of `Digest`.
+    let value = &bytes[start..end];
+    let parts = value.iter().position(|b| *b == b'=');
+    let quote = value
+        .iter()
+        .position(|b| is_quote(*b))
+        .filter(|at| parts.is_none_or(|part| *at < part));
+    let value = &value[..quote.unwrap_or(value.len())];
+    let value = match std::str::from_utf8(value) {
+        Ok(value) => value,
+        Err(e) => std::str::from_utf8(&value[..e.valid_up_to()]).ok()?,
+    };
+    let (from, length) = names::authorization(value)?;
+    let found = &value.as_bytes()[from..from + length];
+    let length = found.iter().rposition(in_key).map_or(0, |last| last + 1);
+    Some((start + from, start + from + length))
 }
 
 /// The value of a header `Cookie`, to the end of its line or quotes.
@@ -399,7 +462,7 @@ fn plain(bytes: &[u8], start: usize, pairs: bool, limit: usize) -> usize {
 /// Whether a name and `=` begin at `at`. A placeholder may have been a part of the name.
 fn is_name(bytes: &[u8], at: usize) -> bool {
     let in_name = |b: &&u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
-    let length = bytes[at..].iter().take(64).take_while(in_name).count();
+    let length = bytes[at..].iter().take(96).take_while(in_name).count();
     let end = at + length;
     is_placeholder(bytes, end) || (length > 0 && bytes.get(end) == Some(&b'='))
 }

@@ -15,16 +15,24 @@
 //!
 //! It depends on nothing of this crate. It does not know who may receive what: that is consent's.
 
+mod called;
 mod detect;
 mod digits;
+mod email;
+mod fold;
 mod gate;
 mod identity;
 mod known;
 mod labels;
+mod names;
 mod restore;
 mod secrets;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_names;
+#[cfg(test)]
+mod tests_numbers;
 
 pub use gate::{Class, Content, Gate, Outgoing, Part, Refused, UnknownClass};
 pub use restore::Restorer;
@@ -237,7 +245,7 @@ impl Redactor {
     /// # Errors
     /// As [`Redactor::redact`].
     pub fn redact_json(&mut self, value: &mut Value) -> Result<(), Blocked> {
-        self.redact_under(labels::Under::default(), value)
+        self.redact_under(names::Under::default(), value)
     }
 
     /// The result of a tool. JSON is redacted as such, and changes its white space where anything was replaced.
@@ -270,7 +278,7 @@ impl Redactor {
     }
 
     /// What stands under a key of JSON, itself, in a list or in an object.
-    fn redact_under(&mut self, under: labels::Under<'_>, value: &mut Value) -> Result<(), Blocked> {
+    fn redact_under(&mut self, under: names::Under<'_>, value: &mut Value) -> Result<(), Blocked> {
         let plain = match &*value {
             Value::String(text) => Some((text.clone(), false)),
             Value::Number(number) => Some((number.to_string(), true)),
@@ -303,23 +311,32 @@ impl Redactor {
                 }
             }
             Value::Array(items) => {
+                // Of a command: `["--password", "hunter2"]`.
+                let mut option = None;
                 for item in items {
-                    self.redact_under(under, item)?;
+                    let next = item.as_str().filter(|text| text.starts_with('-')).map(str::to_owned);
+                    self.redact_under(option.as_deref().map_or(under, |name| under.entry(name)), item)?;
+                    option = next;
                 }
             }
             Value::Object(map) => {
+                let named = names::pair(map);
                 for (key, mut item) in std::mem::take(map) {
-                    // Degrees under a label are a position, though the number alone is none.
-                    let position = match &item {
-                        Value::Number(number) if detect::names_degrees(&key) => Some(number.to_string()),
-                        _ => None,
-                    };
-                    match (position, self.rules.action(Kind::Position)) {
-                        (Some(_), Action::Block) => return Err(Blocked(Kind::Position)),
-                        (Some(text), Action::Placeholder) => {
-                            item = Value::String(self.placeholder(Kind::Position, &text, true));
+                    // What is something else alone, under such a key.
+                    let kind = detect::of_key(&key, &item);
+                    match kind.map(|kind| (kind, self.rules.action(kind))) {
+                        Some((kind, Action::Block)) => return Err(Blocked(kind)),
+                        Some((kind, Action::Placeholder)) => {
+                            let (text, number) = match &item {
+                                Value::String(text) => (text.clone(), false),
+                                number => (number.to_string(), true),
+                            };
+                            item = Value::String(self.placeholder(kind, &text, number));
                         }
-                        _ => self.redact_under(under.entry(&key), &mut item)?,
+                        _ => {
+                            let name = named.as_deref().filter(|_| key.eq_ignore_ascii_case("value"));
+                            self.redact_under(under.entry(name.unwrap_or(&key)), &mut item)?;
+                        }
                     }
                     map.insert(self.redact(&key)?, item);
                 }

@@ -17,6 +17,9 @@ const PREFIXES: &[(&str, usize)] = &[
     ("ghr_", 30),
     ("github_pat_", 30),
     ("glpat-", 20),
+    ("glptt-", 20),
+    ("gldt-", 20),
+    ("glrt-", 20),
     ("AKIA", 20),
     ("ASIA", 20),
     ("AIza", 35),
@@ -24,6 +27,10 @@ const PREFIXES: &[(&str, usize)] = &[
     ("xoxb-", 20),
     ("xoxp-", 20),
     ("xoxa-", 20),
+    ("xoxe-", 20),
+    ("xoxe.", 20),
+    ("xoxr-", 20),
+    ("xoxs-", 20),
     ("xapp-", 20),
     ("hf_", 20),
     ("gsk_", 20),
@@ -33,6 +40,29 @@ const PREFIXES: &[(&str, usize)] = &[
     ("pypi-", 30),
     ("SG.", 30),
     ("dop_v1_", 30),
+    ("doo_v1_", 30),
+    ("dckr_pat_", 24),
+    ("dckr_oat_", 24),
+    ("shpat_", 32),
+    ("shpss_", 32),
+    ("shpca_", 32),
+    ("shppa_", 32),
+    ("r8_", 37),
+    ("GOCSPX-", 28),
+    ("ATATT3xFf", 40),
+    ("sq0atp-", 26),
+    ("sq0csp-", 40),
+    ("lin_api_", 40),
+    ("figd_", 40),
+    ("tskey-", 24),
+    ("nvapi-", 40),
+    ("rubygems_", 40),
+    ("sntrys_", 40),
+    ("hvs.", 24),
+    ("hvb.", 24),
+    ("lsv2_pt_", 40),
+    ("pul-", 40),
+    ("sbp_", 40),
     ("AGE-SECRET-KEY-", 40),
 ];
 
@@ -69,6 +99,9 @@ pub(super) fn at(bytes: &[u8], at: usize, run: &mut Run) -> Option<(Kind, usize)
     {
         return Some((Kind::Jwt, length));
     }
+    if let Some(length) = webhook(rest).or_else(|| telegram(rest)) {
+        return Some((Kind::Key, length));
+    }
     for (prefix, least) in PREFIXES {
         if rest.starts_with(prefix.as_bytes()) {
             let dot = run.dots(at + prefix.len()).first().copied().unwrap_or(run.end);
@@ -95,15 +128,74 @@ fn jwt(at: usize, run: &Run) -> Option<usize> {
     long.then_some(end - at)
 }
 
-/// From `-----BEGIN … PRIVATE KEY-----` to the end of the block, or of the text.
+/// An address to which everybody may post who knows it.
+fn webhook(rest: &[u8]) -> Option<usize> {
+    const ADDRESSES: [&str; 3] = [
+        "hooks.slack.com/services/",
+        "discord.com/api/webhooks/",
+        "discordapp.com/api/webhooks/",
+    ];
+    let prefix = ADDRESSES.iter().find(|address| rest.starts_with(address.as_bytes()))?;
+    let in_path = |b: &&u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'_' | b'-');
+    let length = rest[prefix.len()..].iter().take_while(in_path).count();
+    (length >= 20).then_some(prefix.len() + length)
+}
+
+/// `123456789:AA…`, the key of a Telegram bot, also behind `bot` as in its addresses.
+fn telegram(rest: &[u8]) -> Option<usize> {
+    let digits = if rest.starts_with(b"bot") { &rest[3..] } else { rest };
+    let count = digits.iter().take(11).take_while(|b| b.is_ascii_digit()).count();
+    let behind = digits[count..]
+        .strip_prefix(b":AA")
+        .filter(|_| (8..=10).contains(&count))?;
+    let in_key = |b: &&u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
+    let length = behind.iter().take(34).take_while(in_key).count();
+    (length == 33).then_some(rest.len() - digits.len() + count + 3 + 33)
+}
+
+fn find(text: &[u8], what: &[u8]) -> Option<usize> {
+    text.windows(what.len()).position(|window| window == what)
+}
+
+/// From `-----BEGIN … PRIVATE KEY-----`, or `… PRIVATE KEY BLOCK-----`, to the end of the block, or of the text.
 pub(super) fn private_key(rest: &[u8]) -> Option<usize> {
     let head = &rest[..rest.len().min(80)];
-    let find = |text: &[u8], what: &[u8]| text.windows(what.len()).position(|window| window == what);
-    let begin = find(head, b"PRIVATE KEY-----")? + b"PRIVATE KEY-----".len();
+    let name = find(head, b"PRIVATE KEY")?;
+    let begin = name + find(&head[name..], b"-----")? + b"-----".len();
+    let between = &head[name + b"PRIVATE KEY".len()..begin - b"-----".len()];
+    if !matches!(between, b"" | b" BLOCK") {
+        return None;
+    }
     let Some(end) = find(&rest[begin..], b"-----END ") else {
         return Some(rest.len());
     };
     let end = begin + end + b"-----END ".len();
     let tail = &rest[end..rest.len().min(end + 80)];
     Some(find(tail, b"-----").map_or(rest.len(), |close| end + close + 5))
+}
+
+/// A file of PuTTY with a private key: to the end of the line `Private-MAC: …`, or else to the last line of the key.
+pub(super) fn putty(rest: &[u8]) -> Option<usize> {
+    // What is open comes first, and is short.
+    const OPEN: usize = 4096;
+    let head = &rest[..rest.len().min(OPEN)];
+    let lines = find(head, b"Private-Lines:")? + b"Private-Lines:".len();
+    let line = |at: usize| {
+        at + rest[at..]
+            .iter()
+            .position(|b| *b == b'\n')
+            .map_or(rest.len() - at, |end| end + 1)
+    };
+    let count = std::str::from_utf8(&rest[lines..line(lines)])
+        .ok()?
+        .trim()
+        .parse()
+        .ok()?;
+    let key = (0..count).take(1000).fold(line(lines), |at, _| line(at));
+    let end = if rest[key..].starts_with(b"Private-MAC:") {
+        line(key)
+    } else {
+        key
+    };
+    Some(rest[..end].trim_ascii_end().len())
 }

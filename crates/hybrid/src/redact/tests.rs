@@ -5,7 +5,7 @@ use super::*;
 use proptest::prelude::*;
 use serde_json::json;
 
-fn found(text: &str) -> Vec<(Kind, &str)> {
+pub(super) fn found(text: &str) -> Vec<(Kind, &str)> {
     detect(text, |_| true)
         .into_iter()
         .map(|s| (s.kind, &text[s.start..s.end]))
@@ -448,6 +448,21 @@ fn hostile_text_takes_linear_work() {
         "://a:",
         "bearer ",
         "token:\"&a",
+        "password: |\n ",
+        "password: |\n \n",
+        "password is ",
+        "password of ",
+        "<password>a",
+        " --password a",
+        "authorization: a ",
+        "PuTTY-User-Key-File-",
+        "Private-Lines: 9\nPuTTY-User-Key-File-",
+        "-----BEGIN PRIVATE KEY",
+        "密码是",
+        "pass\u{ad}",
+        "\u{200b}",
+        "６",
+        "(a) :",
     ] {
         let text = unit.repeat(200_000 / unit.len());
         let mut redactor = Redactor::new(Rules::default());
@@ -484,6 +499,17 @@ fn texts() -> impl Strategy<Value = String> {
         "api key: ",
         "://u:",
         "Authorization: Basic ",
+        "authorization: Token ",
+        "password is hunter2x",
+        "密码是",
+        "<password>",
+        "</password>",
+        " --token ",
+        "password: |\n  ",
+        "PuTTY-User-Key-File-",
+        "\u{ad}",
+        "４１１１",
+        "“",
         "-----BEGIN PRIVATE KEY-----\n",
         "&a=",
         "&",
