@@ -4,7 +4,7 @@
 //! machine says so loudly, and again at the end; it never counts as passed.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a developer reads it")]
 
-use crate::{Repository, arm, ffi, instructions, rust_api};
+use crate::{Repository, arm, ffi, instructions, quiet, rust_api};
 use anyhow::{Context as _, Result, bail};
 use std::env;
 use std::ffi::OsStr;
@@ -118,7 +118,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "doctests",
         what: "the examples in the documentation run",
-        run: |c| c.cargo(&["test", "--workspace", "--locked", "--doc"]),
+        run: doctests,
     },
     Step {
         name: "targets",
@@ -211,7 +211,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    fn new() -> Result<Context> {
+    pub(crate) fn new() -> Result<Context> {
         let root = Repository::open()?.root().to_path_buf();
         let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         let cache = || {
@@ -264,7 +264,7 @@ impl Context {
     }
 
     /// The Python of the project's own environment (`scripts/setup.sh` makes it), or the system's.
-    fn python(&self) -> PathBuf {
+    pub(crate) fn python(&self) -> PathBuf {
         ["bin/python", "Scripts/python.exe"]
             .iter()
             .map(|path| self.root.join(".venv").join(path))
@@ -422,15 +422,14 @@ fn transpile(context: &Context) -> Result<Outcome> {
         ));
     }
     let has_torch = context.answers(&python, &["-c", "import torch, transformers"]);
-    let mut command = context.command(python);
-    let tests = context.run(
+    let tests = quiet::run(context, python, |command| {
         command
             .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "python/tests"])
             .env("CACTUS_PROGRAM", program)
             .env("CACTUS_LIB_PATH", library)
             .env("CACTUS_TEST_MODELS", &context.models)
-            .env("PYTHONDONTWRITEBYTECODE", "1"),
-    )?;
+            .env("PYTHONDONTWRITEBYTECODE", "1");
+    })?;
     Ok(match tests {
         Outcome::Passed if !has_torch => Outcome::Skipped(
             "the tests without PyTorch passed; PyTorch is not installed, the others did not run".to_owned(),
@@ -509,37 +508,37 @@ fn first_command(readme: &str) -> Option<&str> {
 /// they look for new ones.
 const SEED_VARIABLE: &str = "PROPTEST_RNG_SEED";
 
-/// Runs a command where nothing but this machine can be reached, and fails where the command tries to.
-const NO_NETWORK: &str = "scripts/no_network.sh";
-
 fn tests(context: &Context) -> Result<Outcome> {
     let run: &[&str] = match context.answers("cargo", &["nextest", "--version"]) {
         true => &["nextest", "run", "--workspace", "--locked"],
         false => &["test", "--workspace", "--locked", "--all-targets"],
     };
-    let mut command = if context.answers(NO_NETWORK, &["true"]) {
-        // Building may need what the tests may not.
-        let mut build = context.command("cargo");
-        if let failed @ Outcome::Failed(_) = context.run(build.args(run).arg("--no-run"))? {
-            return Ok(failed);
-        }
-        let mut command = context.command(NO_NETWORK);
-        command.arg("cargo").args(run).arg("--offline");
-        command
-    } else {
-        eprintln!("the tests run with the network, as {NO_NETWORK} needs root and iproute2");
-        let mut command = context.command("cargo");
-        command.args(run);
-        command
-    };
-    command.arg("--no-fail-fast");
+    // Building may need what the tests may not.
+    let mut build = context.command("cargo");
+    if let failed @ Outcome::Failed(_) = context.run(build.args(run).arg("--no-run"))? {
+        return Ok(failed);
+    }
     let has_models = fs::read_dir(&context.models).is_ok_and(|mut entries| entries.next().is_some());
-    if has_models {
-        command.env("CACTUS_TEST_MODELS", &context.models);
-    } else {
+    if !has_models {
         eprintln!("tests on real models will skip: {} is empty", context.models.display());
     }
-    context.run(&mut command)
+    quiet::run(context, "cargo", |command| {
+        command.args(run).args(["--offline", "--no-fail-fast"]);
+        if has_models {
+            command.env("CACTUS_TEST_MODELS", &context.models);
+        }
+    })
+}
+
+/// Runs the examples of the documentation, which need nobody else either.
+fn doctests(context: &Context) -> Result<Outcome> {
+    let fetched = context.cargo(&["fetch", "--locked"])?;
+    if !matches!(fetched, Outcome::Passed) {
+        return Ok(fetched);
+    }
+    quiet::run(context, "cargo", |command| {
+        command.args(["test", "--workspace", "--locked", "--offline", "--doc"]);
+    })
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ mod ffi;
 pub mod instructions;
 pub mod kernels_table;
 pub mod licenses;
+mod quiet;
 pub mod repository;
 pub mod rust_api;
 pub mod scan;
