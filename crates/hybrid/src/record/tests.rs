@@ -107,6 +107,26 @@ fn records_without_a_word_on_names_are_still_read() {
 }
 
 #[test]
+fn tries_are_kept_with_their_times_and_older_records_have_none() {
+    let policy = Policy::from_toml(POLICY).unwrap();
+    let mut record = run(0.1, &policy, 5);
+    let plain = serde_json::to_value(&record).unwrap();
+    assert!(plain.get("tries").is_none());
+    let tried = |ms, cost, failed: Option<&str>| Tried {
+        target: "t".to_owned(),
+        ms,
+        cost,
+        failed: failed.map(str::to_owned),
+    };
+    record.tries = vec![tried(40, None, Some("timeout")), tried(300, Some(Pico(7)), None)];
+    record.offers[0].refused = true;
+    let mut ring = Ring::new(2);
+    ring.push(record.clone());
+    let (read, others) = Ring::from_lines(&ring.to_lines(), 2);
+    assert_eq!((read.records().next(), others), (Some(&record), 0));
+}
+
+#[test]
 fn target_that_was_asked_for_by_name_is_asked_for_in_a_replay() {
     let policy = Policy::from_toml(POLICY).unwrap();
     // Sure enough to be kept, had nobody named the target.

@@ -434,6 +434,15 @@ fn what_prevents_a_handoff_is_the_reason_and_nothing_waits() {
         (
             policy(),
             of(Offer {
+                reachable: false,
+                refused: true,
+                ..offer("t")
+            }),
+            Reason::KeyRefused,
+        ),
+        (
+            policy(),
+            of(Offer {
                 consent: Verdict::Denied(Class::Text),
                 ..offer("t")
             }),

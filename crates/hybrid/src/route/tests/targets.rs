@@ -69,6 +69,30 @@ fn target_that_fails_is_followed_by_the_next_and_each_pays_its_own_price() {
 }
 
 #[test]
+fn refused_key_is_a_reason_of_its_own_and_the_next_target_is_asked() {
+    let refused = |attempt| Event::CloudFailed {
+        attempt,
+        again_ms: None,
+        billed: Billed::Nothing,
+        refused: true,
+    };
+    let (mut machine, _) = asking(vec![dear("a", 1000), dear("b", 300)]);
+    machine.on(1, Event::Reserved { attempt: 0 });
+    let next = machine.on(2, refused(0));
+    assert!(next.contains(&reserve(1, 1, 300, 0)), "{next:?}");
+    machine.on(3, Event::Reserved { attempt: 1 });
+    machine.on(4, refused(1));
+    let end = machine.on(5, Event::LocalEnd { run: 0, valid: true });
+    let outcome = outcome(&end);
+    assert_eq!(
+        (outcome.answered_by, outcome.reason),
+        (Some(Side::Local), Reason::KeyRefused)
+    );
+    let passed: Vec<_> = outcome.fates.iter().map(|fate| fate.passed).collect();
+    assert_eq!(passed, [Some(Reason::KeyRefused); 2]);
+}
+
+#[test]
 fn what_a_target_that_fails_has_shown_is_replaced_and_its_calls_are_gone() {
     let (mut machine, _) = asking(vec![offer("a"), offer("b")]);
     machine.on(1, Event::Reserved { attempt: 0 });
