@@ -75,7 +75,7 @@ impl Groups {
         let is = |digits: &[u8], shape: &str| {
             let marks = shape.replace("00", "");
             let pairs = shape.len() == 23 && shape.split([' ', '-', '.', '_']).all(|group| group == "00");
-            let pairs = pairs && marks.chars().all(|mark| Some(mark) == marks.chars().next());
+            let pairs = pairs && marks.chars().all(|mark| marks.starts_with(mark));
             (pairs || is_printed(shape)) && is_issued(digits) && luhn(digits)
         };
         let end = self.longest(rest, is)?;
