@@ -96,6 +96,11 @@ impl Form {
         }
     }
 
+    /// The schema of a tool's arguments; nothing, where it was not offered.
+    pub(crate) fn arguments_of(&self, tool: &str) -> &Value {
+        self.tools.get(tool).unwrap_or(&Value::Null)
+    }
+
     /// Whether a tool may be called so.
     pub(crate) fn check_call(&self, tool: &str, arguments: &Value) -> Verdict {
         let Some(schema) = self.tools.get(tool) else {

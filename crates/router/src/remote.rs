@@ -182,7 +182,7 @@ fn listen(
                 }
                 let (verdict, arguments) = match serde_json::from_str::<Value>(&arguments) {
                     Ok(mut value) => {
-                        redactor.restore_json(&mut value);
+                        redactor.restore_json_as(&mut value, form.arguments_of(&name));
                         (form.check_call(&name, &value), value.to_string())
                     }
                     Err(_) => {

@@ -6,12 +6,13 @@
 //!
 //! A [`Redactor`] belongs to one conversation: the same value has the same placeholder in each turn. [`Gate`] applies it to
 //! whole requests, in which a value that was found once is replaced wherever it stands, and is the only maker of [`Outgoing`], which is what a transport should ask for. [`Restorer`] puts values
-//! back into a stream cut anywhere, [`Redactor::restore_json`] into the arguments of a tool.
+//! back into a stream cut anywhere, [`Redactor::restore_json`] and [`Redactor::restore_json_as`] into the arguments of a tool.
 //!
 //! Found is what has a form: email addresses, phone numbers, cards (Luhn), IBANs (length by country, modulo 97), national ids
-//! (most by their check digits), keys and passwords by prefix or label, JSON web tokens, IP addresses and positions. Names of
-//! people and places have none, and are not found. Neither is what is spelled out, spread over parts or encoded. The work is
-//! linear in the text.
+//! (most by their check digits), keys and passwords by prefix or label, JSON web tokens, IP addresses and positions. A text is
+//! looked through in a plain form (`fold`), so that wide letters, other digits and invisible characters hide nothing. Names of
+//! people and places have no form, and are not found. Neither is what is spelled out, spread over parts or encoded: this is a net
+//! with holes, not a proof. The work is linear in the text.
 //!
 //! It depends on nothing of this crate. It does not know who may receive what: that is consent's.
 
@@ -26,6 +27,7 @@ mod known;
 mod labels;
 mod names;
 mod restore;
+mod restore_json;
 mod secrets;
 #[cfg(test)]
 mod tests;
@@ -382,27 +384,6 @@ impl Redactor {
         let mut restored = restorer.push(self, text);
         restored.push_str(&restorer.finish());
         restored
-    }
-
-    /// Restores each string and key of a JSON value, and numbers that were replaced.
-    pub fn restore_json(&self, value: &mut Value) {
-        match value {
-            Value::String(text) => match self.values.get(text.as_str()) {
-                Some((number, true)) => match serde_json::from_str(number) {
-                    Ok(number @ Value::Number(_)) => *value = number,
-                    _ => *text = number.clone(),
-                },
-                _ => *text = self.restore(text),
-            },
-            Value::Array(items) => items.iter_mut().for_each(|item| self.restore_json(item)),
-            Value::Object(map) => {
-                for (key, mut item) in std::mem::take(map) {
-                    self.restore_json(&mut item);
-                    map.insert(self.restore(&key), item);
-                }
-            }
-            _ => {}
-        }
     }
 
     /// How many texts of each kind were replaced so far.

@@ -216,6 +216,42 @@ fn json_is_redacted_within_and_restored_with_its_types() {
 }
 
 #[test]
+fn values_are_restored_as_the_schema_wants_them() {
+    let mut redactor = Redactor::default();
+    let sent = redactor
+        .redact("card 4111 1111 1111 1111, pin: pw: 4821, fax 0171 2345678")
+        .unwrap();
+    assert_eq!(sent, "card [CARD_1], pin: pw: [KEY_1] fax [PHONE_1]");
+    redactor
+        .redact_json(&mut json!({"card": 5555555555554444u64, "lat": 52.5}))
+        .unwrap();
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "card": {"type": "integer"}, "text": {"type": "string"}, "either": {"type": ["integer", "string"]},
+            "list": {"type": "array", "items": {"$ref": "#/$defs/n"}}, "phone": {"type": "integer"},
+            "place": {"anyOf": [{"type": "null"}, {"type": "object", "properties": {"lat": {"type": "string"}}}]},
+        },
+        "additionalProperties": {"type": "number"},
+        "$defs": {"n": {"allOf": [{"type": "number"}, {"$ref": "#/$defs/n"}]}},
+    });
+    let mut value = json!({"card": "[CARD_1]", "text": "[CARD_2]", "either": "[CARD_2]", "list": ["[CARD_1]", "no [CARD_1]", 3],
+        "phone": "[PHONE_1]", "place": {"lat": "[POSITION_1]"}, "x": "[POSITION_1]"});
+    let mut plain = value.clone();
+    redactor.restore_json_as(&mut value, &schema);
+    assert_eq!(
+        value,
+        json!({"card": 4111111111111111u64, "text": "5555555555554444", "either": 5555555555554444u64,
+            "list": [4111111111111111u64, "no 4111 1111 1111 1111", 3], "phone": "0171 2345678",
+            "place": {"lat": "52.5"}, "x": 52.5})
+    );
+    // Without a schema, each is what it was.
+    redactor.restore_json(&mut plain);
+    assert_eq!(plain["card"], "4111 1111 1111 1111");
+    assert_eq!(plain["text"], 5555555555554444u64);
+}
+
+#[test]
 fn secret_under_a_key_of_json_leaves_nowhere_and_comes_back() {
     let json = |value: &Value| Part {
         class: Class::ToolResult,
@@ -462,6 +498,16 @@ fn hostile_text_takes_linear_work() {
         "pass\u{ad}",
         "\u{200b}",
         "６",
+        "4111\n",
+        "41 ",
+        "a4111 ",
+        "+49\n",
+        "DE89\n",
+        "tel 1",
+        "ni ab1",
+        "用@",
+        "用户用户用户",
+        "@例.",
         "(a) :",
     ] {
         let text = unit.repeat(200_000 / unit.len());
