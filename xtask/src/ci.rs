@@ -422,14 +422,15 @@ fn transpile(context: &Context) -> Result<Outcome> {
         ));
     }
     let has_torch = context.answers(&python, &["-c", "import torch, transformers"]);
-    let tests = quiet::run(context, python, |command| {
+    let mut command = context.command(python);
+    let tests = context.run(
         command
             .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "python/tests"])
             .env("CACTUS_PROGRAM", program)
             .env("CACTUS_LIB_PATH", library)
             .env("CACTUS_TEST_MODELS", &context.models)
-            .env("PYTHONDONTWRITEBYTECODE", "1");
-    })?;
+            .env("PYTHONDONTWRITEBYTECODE", "1"),
+    )?;
     Ok(match tests {
         Outcome::Passed if !has_torch => Outcome::Skipped(
             "the tests without PyTorch passed; PyTorch is not installed, the others did not run".to_owned(),

@@ -98,7 +98,8 @@ impl Drop for Routed {
 }
 
 impl Routed {
-    pub(crate) fn start(router: Arc<Router>, order: Order) -> Routed {
+    /// Starts one. `held` is dropped when nothing of it is under way any more and it is recorded.
+    pub(crate) fn start(router: Arc<Router>, order: Order, held: impl Send + 'static) -> Routed {
         let (sender, receiver) = unbounded_channel();
         let gone = Arc::new(Gone::default());
         let (streamed, replaceable) = (order.job.stream, order.replaceable);
@@ -109,6 +110,7 @@ impl Routed {
             if let Err(error) = drive(&router, order, &theirs, &mut tell) {
                 tell(Heard::Failed(error));
             }
+            drop(held);
         });
         Routed {
             receiver,

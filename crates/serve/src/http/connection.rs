@@ -116,7 +116,7 @@ fn acceptor(tls: &super::Tls) -> Result<tokio_rustls::TlsAcceptor, Error> {
 }
 
 /// Accepts connections until `stop`. From then on requests for answers are refused, until the last answer has ended or its
-/// time is over; what is under way after that is cancelled.
+/// time is over; what is under way after that is cancelled, and ends with an error.
 pub(super) async fn accept(listener: Listener, router: Router, app: &Arc<App>, stop: impl AsyncFn()) {
     let (running, stopping) = watch::channel(());
     let free = Arc::new(Semaphore::new(app.options.connections));
@@ -165,9 +165,12 @@ pub(super) async fn accept(listener: Listener, router: Router, app: &Arc<App>, s
         });
     }
     drop(listener);
+    app.halt();
     drop(running);
     let all = u32::try_from(app.options.connections).unwrap_or(u32::MAX);
-    let _ = tokio::time::timeout(CLOSING_TIME, free.acquire_many(all)).await;
+    // Clients read their ends, and what was sent elsewhere is recorded.
+    let ended = async { tokio::join!(free.acquire_many(all), app.drained()) };
+    let _ = tokio::time::timeout(CLOSING_TIME, ended).await;
 }
 
 /// Answers the requests of one connection. When `stopping` has lost its sender, the one under way is the last.

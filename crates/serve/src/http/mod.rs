@@ -31,7 +31,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 pub use connection::Error;
 pub(crate) use realtime::Wish;
@@ -121,11 +121,21 @@ pub(crate) struct App {
     preloaded: AtomicBool,
     active: AtomicUsize,
     ended: Notify,
+    /// Whether answers under way have no time left.
+    halted: watch::Sender<bool>,
 }
 
 /// A request under way.
 #[derive(Debug)]
 pub(crate) struct Active(Arc<App>);
+
+impl Active {
+    /// The same request, for something of it that may end later.
+    fn also(&self) -> Active {
+        self.0.active.fetch_add(1, Ordering::AcqRel);
+        Active(Arc::clone(&self.0))
+    }
+}
 
 impl Drop for Active {
     fn drop(&mut self) {
@@ -148,6 +158,7 @@ impl App {
             preloaded: AtomicBool::new(false),
             active: AtomicUsize::new(0),
             ended: Notify::new(),
+            halted: watch::Sender::new(false),
         })
     }
 
@@ -180,6 +191,21 @@ impl App {
     /// Counts sound that was written down.
     pub(crate) fn transcribed(&self, model: &str, seconds: f64, took: Duration) {
         self.metrics.transcribed(model, seconds, took);
+    }
+
+    /// Ends what is under way: each answer gets an error as its end.
+    fn halt(&self) {
+        self.halted.send_replace(true);
+    }
+
+    /// Waits until answers under way have no time left; gives what they end with.
+    async fn halted(&self) -> ApiError {
+        // The sender lives as long as this.
+        let _ = self.halted.subscribe().wait_for(|halted| *halted).await;
+        let message = "the server has stopped before the answer was whole; ask again";
+        ApiError::new(Kind::Unavailable, message)
+            .with_code("server_stopping")
+            .with_retry_after(Duration::from_secs(5))
     }
 
     /// Waits until no request is under way.

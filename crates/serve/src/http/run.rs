@@ -64,9 +64,8 @@ pub(super) async fn start(
                 salt: tenant.0,
                 format_field,
             };
-            let mut routed = Routed::start(Arc::clone(router), order);
-            let begun = tokio::time::timeout_at(deadline, routed.begin()).await;
-            begun.unwrap_or_else(|_| Err(too_long()))?;
+            let mut routed = Routed::start(Arc::clone(router), order, active.also());
+            in_time(app, deadline, routed.begin()).await?;
             By::Router(Box::new(routed))
         }
         _ => return Err(ApiError::new(Kind::Server, "there is nobody to answer this request")),
@@ -88,9 +87,20 @@ pub(super) async fn start(
     })
 }
 
-fn too_long() -> ApiError {
-    let message = "the answer took longer than this server allows; ask for fewer tokens";
-    ApiError::new(Kind::Server, message).with_code("timeout")
+/// Waits for something of an answer, for as long as an answer may take and the server goes on.
+async fn in_time<T>(
+    app: &App,
+    deadline: tokio::time::Instant,
+    wait: impl Future<Output = Result<T, ApiError>>,
+) -> Result<T, ApiError> {
+    tokio::select! {
+        biased;
+        error = app.halted() => Err(error),
+        waited = tokio::time::timeout_at(deadline, wait) => waited.unwrap_or_else(|_| {
+            let message = "the answer took longer than this server allows; ask for fewer tokens";
+            Err(ApiError::new(Kind::Server, message).with_code("timeout"))
+        }),
+    }
 }
 
 /// What comes of an answer.
@@ -204,8 +214,7 @@ impl Run {
                 By::Router(routed) => routed.next().await?.map(Next::from),
             })
         };
-        let next = tokio::time::timeout_at(self.deadline, next).await;
-        let next = next.unwrap_or_else(|_| Err(too_long()))?;
+        let next = in_time(&self.app, self.deadline, next).await?;
         self.over = next.is_none();
         Ok(self.saw(next))
     }
