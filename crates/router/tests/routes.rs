@@ -293,12 +293,8 @@ fn target_that_misbehaves_costs_what_it_may_have_billed_and_the_answer_comes_fro
         let router = router(folder.path(), target.port(), MAY);
         let (seen, answered) = run(&router, Ask::new(Some(local()), question("hello")));
         assert_eq!(answered.outcome.answered_by, Some(Side::Local), "{what}");
-        let reasons = [Reason::CloudFailed, Reason::KeyRefused];
-        assert_eq!(
-            answered.outcome.reason,
-            reasons[usize::from(what == "unauthorized")],
-            "{what}"
-        );
+        let reason = [Reason::CloudFailed, Reason::KeyRefused][usize::from(what == "unauthorized")];
+        assert_eq!(answered.outcome.reason, reason, "{what}");
         assert_eq!(seen.text, own, "{what}");
         assert_eq!(
             (target.asked(), seen.replaced, seen.ends),
@@ -381,7 +377,7 @@ fn target_that_refuses_the_key_is_left_alone_afterwards() {
     let router = router(folder.path(), target.port(), MAY);
     run(&router, Ask::new(Some(local()), question("hello")));
     let (_, answered) = run(&router, Ask::new(Some(local()), question("hello")));
-    assert_eq!((answered.outcome.reason, target.asked()), (Reason::KeyRefused, 1));
+    assert!(answered.outcome.reason == Reason::KeyRefused && target.asked() == 1);
 }
 
 #[test]
@@ -648,12 +644,10 @@ fn target_that_fails_is_followed_by_the_next_which_is_named_and_paid() {
         );
 
         let record = router.log().read(1).unwrap().0.records().next().unwrap().clone();
-        let offers: Vec<_> = record
-            .offers
-            .iter()
-            .map(|offer| (offer.target.as_str(), offer.passed))
-            .collect();
-        assert_eq!(offers, [("t", Some(Reason::CloudFailed)), ("u", None)], "{what}");
+        let offers = record.offers.iter();
+        let offers: Vec<_> = offers.map(|offer| (offer.target.as_str(), offer.passed)).collect();
+        let why = [Reason::CloudFailed, Reason::KeyRefused][usize::from(what == "unauthorized")];
+        assert_eq!(offers, [("t", Some(why)), ("u", None)], "{what}");
         assert_eq!(
             (record.target.as_deref(), record.reason),
             (Some("u"), Reason::Always),
