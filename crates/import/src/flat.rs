@@ -131,7 +131,7 @@ impl<'a> Table<'a> {
         let Some(at) = self.referred(i)? else {
             return Ok(0..0);
         };
-        let bytes = (self.buffer.u32(at)? as usize).checked_mul(size).unwrap_or(usize::MAX);
+        let bytes = (self.buffer.u32(at)? as usize).saturating_mul(size);
         self.buffer.get(at + 4, bytes)?;
         Ok(at + 4..at + 4 + bytes)
     }

@@ -53,7 +53,7 @@ impl Rope {
             share = p.number_if_set(key, 0.0..=1.0)?.or(share);
         }
         let part = (head_dim as f64 * share.unwrap_or(default_share)) as usize;
-        if part < 2 || part % 2 != 0 {
+        if part < 2 || !part.is_multiple_of(2) {
             let what = format!("expected an even number of the {head_dim} elements of a head, found {part}");
             return Err(c.unsupported(key, what));
         }
