@@ -230,8 +230,8 @@ class Transcriber:
     def load(
         cls, model: str | os.PathLike[str], *, bits: int = 8, threads: int | None = None, offline: bool = False
     ) -> Transcriber:
-        """Loads a bundle of Whisper. What is no bundle is converted into the cache first: a folder of Hugging Face or
-        CTranslate2, or a file of whisper.cpp."""
+        """Loads a bundle of Whisper or Moonshine. What is no bundle is converted into the cache first: a folder of Hugging Face,
+        CTranslate2 or ONNX Runtime, or a file of whisper.cpp."""
         if threads is not None:
             whole_number("threads", threads, 1, 1024)
         return cls(native.Transcriber.open(_bundle(model, bits, offline), threads))
