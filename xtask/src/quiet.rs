@@ -1,8 +1,6 @@
 //! Commands that must not reach anybody: they run where only this machine can be reached, and fail where they try to reach another.
 #![allow(clippy::print_stderr, reason = "a developer reads it")]
 
-#![allow(clippy::print_stderr, reason = "a developer reads it")]
-
 use crate::ci::{Context, Outcome};
 use anyhow::Result;
 use std::ffi::OsStr;
