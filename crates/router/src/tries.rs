@@ -32,6 +32,8 @@ struct Current {
     key: Option<Key>,
     /// Whether anything of an answer has come.
     said: bool,
+    /// Whether that was text or a call.
+    answered: bool,
     /// Stops it when it is dropped; not there where nothing was sent.
     running: Option<Try>,
 }
@@ -144,6 +146,7 @@ impl Tries {
             most_tokens,
             key: None,
             said: false,
+            answered: false,
             running: None,
         });
         let running = self.begin(target, outgoing, most_tokens, hear)?;
@@ -209,6 +212,10 @@ impl Tries {
     pub(crate) fn heard(&mut self, attempt: u32, heard: Heard, structured: bool, notes: &mut Vec<String>) -> Input {
         if let (Heard::Text(_) | Heard::Reasoning(_) | Heard::Call(_), Some(current)) = (&heard, &mut self.current) {
             current.said = true;
+            current.answered |= match &heard {
+                Heard::Text(text) => !text.is_empty(),
+                heard => matches!(heard, Heard::Call(_)),
+            };
         }
         match heard {
             // Reasoning is progress, and nothing to show yet.
@@ -227,7 +234,9 @@ impl Tries {
                 self.usage = *usage;
                 let cut = reason == Reason::Length && structured;
                 let cut = cut.then(|| "its answer was cut off at the most tokens that it may have".to_owned());
-                let fault = cut.or(fault);
+                let empty = self.current.as_ref().is_some_and(|current| !current.answered);
+                let empty = empty.then(|| "its answer is empty: neither text nor a call".to_owned());
+                let fault = cut.or(fault).or(empty);
                 self.ended(fault.is_some().then_some(NO_FORM));
                 let target = self.current.as_ref().map_or("", |current| current.target.as_str());
                 notes.extend(of_target.iter().map(|what| format!("the target `{target}`: {what}")));
