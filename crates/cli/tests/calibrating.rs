@@ -98,7 +98,7 @@ fn calibration_is_written_shown_and_bound_to_its_bundle() {
     c.write_cases(120, |_| json!({"n": [0], "ok": [true]}));
     let error = c.fails(&ask(&["first.json"]));
     assert!(
-        error.contains("expected at least 100 cases with right and wrong"),
+        error.contains("expected at least 100 answers with a score, with right and wrong"),
         "{error}"
     );
     assert!(!c.path("m/confidence.json").exists());

@@ -144,7 +144,8 @@ fn conversation_goes_to_another_server_with_consent_and_key_and_is_recorded() {
     let mut auth = auth.stdin(Stdio::piped()).spawn().unwrap();
     auth.stdin.take().unwrap().write_all(b"house\n").unwrap();
     assert!(auth.wait().unwrap().success());
-    assert_eq!(cactus.ok(&["auth", "list"]).trim(), server.address);
+    let origin = format!("http://{}", server.address);
+    assert_eq!(cactus.ok(&["auth", "list"]).trim(), origin);
 
     let answered = cactus.short(&sent);
     assert_eq!(
@@ -267,7 +268,7 @@ fn conversation_goes_to_another_server_with_consent_and_key_and_is_recorded() {
     let explained = cactus.ok(&["route", "explain"]);
     assert!(explained.contains("gone: the target failed"), "{explained}");
 
-    cactus.ok(&["auth", "remove", &server.address]);
+    cactus.ok(&["auth", "remove", &origin]);
     assert!(cactus.wrong(&["auth", "remove", &target]).contains("no key"));
 }
 
@@ -350,9 +351,9 @@ fn keys_are_kept_for_targets_of_a_policy_and_removed_as_they_are_listed() {
     assert!(kept && said.contains("private networks alone"), "{said}");
     let (kept, said) = set(&["house"]);
     assert!(!kept && said.contains("--policy FILE"), "{said}");
-    assert_eq!(cactus.ok(&["auth", "list"]), "[::1]:81\nhouse.example\n");
-    cactus.ok(&["auth", "remove", "[::1]:81"]);
-    cactus.ok(&["auth", "remove", "house.example"]);
+    assert_eq!(cactus.ok(&["auth", "list"]), "http://[::1]:81\nhttp://house.example\n");
+    cactus.ok(&["auth", "remove", "http://[::1]:81"]);
+    cactus.ok(&["auth", "remove", "http://house.example"]);
     assert_eq!(cactus.ok(&["auth", "list"]), "");
 }
 

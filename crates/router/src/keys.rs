@@ -186,8 +186,20 @@ mod tests {
         for other in ["http://[::1]:80/v1", "https://my_host:1/v1"] {
             keys.keep(&target(other), "sk-2").unwrap();
         }
-        assert_eq!(keys.list(), ["[::1]:80", "a.example:8443", "my_host:1"]);
-        assert!(keys.remove("[::1]:80").unwrap() && keys.remove("my_host:1").unwrap());
+        assert_eq!(keys.list(), ["a.example:8443", "http://[::1]", "my_host:1"]);
+        // Not without encryption, nor at another port.
+        for other in ["http://a.example:8443/v1", "https://my_host/v1", "https://[::1]/v1"] {
+            assert!(
+                keys.find(&target(other), &KeySource::None).unwrap().is_none(),
+                "{other}"
+            );
+        }
+        assert!(
+            keys.find(&target("http://[::1]/v1"), &KeySource::None)
+                .unwrap()
+                .is_some()
+        );
+        assert!(keys.remove("http://[::1]").unwrap() && keys.remove("my_host:1").unwrap());
         assert!(keys.keep(&home, "two words").is_err());
         assert!(keys.remove("a.example:8443").unwrap() && !keys.remove("a.example:8443").unwrap());
     }

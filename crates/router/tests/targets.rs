@@ -27,7 +27,7 @@ fn router_with(folder: &Path, port: u16, context_tokens: Option<u64>) -> Arc<Rou
     let text = format!(
         "version = 1\nhandoff = \"always\"\n[routing]\nretries = 0\n[consent]\ntext = \"always\"\n[targets.t]\n\
          protocol = \"openai_chat\"\nbase_url = \"{base}\"\nmodel = \"m\"\nmax_output_tokens = 100\n\
-         input_usd_per_million = 1\noutput_usd_per_million = 1\n[tools]\nfind = \"cloud_may_call\"\nnote = \"cloud_may_call\"\n"
+         input_usd_per_million = 1\noutput_usd_per_million = 1\n[tools]\ndefault = \"cloud_may_call\"\n"
     );
     let mut known = BTreeMap::new();
     if context_tokens.is_some() {

@@ -384,7 +384,7 @@ fn nothing_leaves_without_a_persons_yes() {
         error["error"]["message"]
             .as_str()
             .unwrap()
-            .ends_with("`x-cactus-consent: text`"),
+            .ends_with("`x-cactus-consent: text` and `x-cactus-consent-to: near`"),
         "{error}"
     );
     let streamed = ask(&server, &with(chat("cloud:near"), json!({"stream": true})), "");
@@ -760,13 +760,14 @@ fn yes_to_one_target_is_none_to_the_next() {
         let body = chat("auto").to_string();
         server.send("POST", "/v1/chat/completions", &headers, body.as_bytes())
     };
-    let first = ask(&server, &chat("auto"), "text");
-    for reply in [first, send("broken")] {
+    // Where there are two, a yes that names none is none.
+    let unnamed = ask(&server, &chat("auto"), "text");
+    for (reply, asked_about, attempts) in [(unnamed, "broken", 0), (send("broken"), "near", 1)] {
         assert_eq!(reply.header("x-cactus-route"), Some("local"));
         let facts = &reply.json()["cactus"];
         assert_eq!(
             (&facts["reason"], &facts["consent_needed"]["target"], &facts["attempts"]),
-            (&json!("nobody_to_ask"), &json!("near"), &json!(1))
+            (&json!("nobody_to_ask"), &json!(asked_about), &json!(attempts))
         );
     }
     let other = send("near").json();

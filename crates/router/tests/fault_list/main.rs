@@ -527,6 +527,7 @@ fn check(mut row: Row) {
     let reason = match (row.kind, row.by) {
         (None, _) => Reason::LocalUnable,
         (_, Some(By::Total)) => Reason::Timeout,
+        (Some(kind), _) if kind.is_refusal_of_key() => Reason::KeyRefused,
         _ => Reason::CloudFailed,
     };
     assert_eq!(
