@@ -69,6 +69,13 @@ const OF_STORE: &[&str] = &[
     "ureq",
     "rustls",
     "ring",
+    "reqwest",
+    "hyper",
+    "tokio",
+    "socket2",
+    "curl",
+    "native-tls",
+    "openssl",
 ];
 
 /// What comes along with a build that is to have neither network nor converter.

@@ -1,4 +1,4 @@
-//! Rules on Rust sources: `unsafe` and its reasons, printing, module names, module documentation.
+//! Rules on Rust sources: `unsafe` and its reasons, printing, connections, module names, module documentation.
 
 use crate::repository::{Finding, TextFile};
 use crate::scan::{code_only, lines_with_word, without_test_module};
@@ -16,6 +16,22 @@ pub const UNSAFE_FILES: &[(&str, &str)] = &[
 
 /// Crates that talk to a person on a terminal; every other one is a library and never prints.
 pub const PRINTING_CRATES: &[&str] = &["cli", "xtask"];
+
+/// Crates that talk to other machines. No device build without `store` and `cloud` has one of them (see `engine_side`), and the standard
+/// library's means are no others'.
+pub const CONNECTING_CRATES: &[&str] = &["cli", "cloud", "hub", "serve", "testkit"];
+/// What connects, or looks a name up.
+const CONNECTIONS: &[&str] = &[
+    "TcpStream",
+    "TcpListener",
+    "UdpSocket",
+    "UnixStream",
+    "UnixListener",
+    "UnixDatagram",
+    "ToSocketAddrs",
+    "to_socket_addrs",
+    "getaddrinfo",
+];
 
 /// Module names that say nothing about what is inside.
 pub const EMPTY_NAMES: &[&str] = &[
@@ -35,6 +51,7 @@ pub fn check<'a>(files: impl IntoIterator<Item = &'a TextFile>) -> Vec<Finding> 
         let code = code_only(&file.text);
         unsafe_code(file, &code, &mut findings);
         printing(file, &code, &mut findings);
+        connections(file, &code, &mut findings);
         names(file, &code, &mut findings);
         documentation(file, &mut findings);
     }
@@ -97,6 +114,22 @@ fn printing(file: &TextFile, code: &str, findings: &mut Vec<Finding>) {
                 number,
                 format!("`{word}` in a library: give it to the caller instead"),
             ));
+        }
+    }
+}
+
+fn connections(file: &TextFile, code: &str, findings: &mut Vec<Finding>) {
+    if CONNECTING_CRATES.contains(&file.crate_name().unwrap_or_default()) || is_test_file(&file.path) {
+        return;
+    }
+    let code = without_test_module(code);
+    for word in CONNECTIONS {
+        for line in lines_with_word(code, word) {
+            let message = format!(
+                "`{word}` talks to others, which only {} may",
+                CONNECTING_CRATES.join(", ")
+            );
+            findings.push(Finding::new(&file.path, line, message));
         }
     }
 }
@@ -167,6 +200,16 @@ mod tests {
             ),
             ("crates/ir/src/a.rs", "fn f() { println!(\"x\") }", "println!"),
             ("crates/ir/src/a.rs", "fn f() { std::io::stdout().lock(); }", "stdout()"),
+            (
+                "crates/ffi/src/a.rs",
+                "fn f() { std::net::TcpStream::connect(a); }",
+                "TcpStream",
+            ),
+            (
+                "crates/engine/src/a.rs",
+                "use std::net::ToSocketAddrs;",
+                "ToSocketAddrs",
+            ),
             ("crates/ir/src/utils.rs", "", "utils"),
             ("crates/ir/src/helpers/a.rs", "", "helpers"),
             ("crates/ir/src/a.rs", "pub mod common {\n}", "common"),
@@ -197,6 +240,8 @@ mod tests {
             ),
             ("crates/ir/src/a/tests.rs", "fn f() { println!() }"),
             ("crates/cli/src/a.rs", "fn f() { println!() }"),
+            ("crates/hybrid/src/a.rs", "use std::net::IpAddr;"),
+            ("crates/cloud/src/a.rs", "use std::net::TcpStream;"),
             ("crates/ir/src/a.rs", "fn blueprint() { footprint!(x) }"),
             ("crates/ir/tests/a.rs", "fn f() { unsafe {} }"),
         ];
