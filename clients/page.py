@@ -1,5 +1,6 @@
-"""The chat page in headless Chromium: asking, stopping, editing, by keyboard, on a phone and in the dark. Run by
-`clients/run.py`, which starts a server and sets CACTUS_URL. With a folder as argument it leaves screenshots there."""
+"""The chat page in headless Chromium: asking, stopping, editing, by keyboard, on a phone and in the dark, and under a policy with a
+person's yes. Run by `clients/run.py`, which starts servers and sets CACTUS_URL and CACTUS_ROUTED_URL. With a folder as argument it
+leaves screenshots there."""
 
 import os
 import shutil
@@ -9,6 +10,8 @@ from pathlib import Path
 from playwright.sync_api import expect, sync_playwright
 
 URL = os.environ["CACTUS_URL"]
+# A server whose policy hands everything to the other one, with a person's yes.
+ROUTED = os.environ["CACTUS_ROUTED_URL"]
 SHOTS = Path(sys.argv[1]) if len(sys.argv) > 1 else None
 ENDLESS = "Write a very long story about a lighthouse."
 
@@ -23,13 +26,13 @@ def shoot(page, name: str) -> None:
 FLAGS = ["--no-sandbox", "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
 
 
-def opened(browser, problems: list, **options):
+def opened(browser, problems: list, url: str = URL, **options):
     context = browser.new_context(**options)
     page = context.new_page()
     page.on("console", lambda message: message.type in ("error", "warning") and problems.append(message.text))
     page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("request", lambda request: request.url.startswith((URL, "data:")) or problems.append(f"elsewhere: {request.url}"))
-    page.goto(URL)
+    page.on("request", lambda request: request.url.startswith((url, "data:")) or problems.append(f"elsewhere: {request.url}"))
+    page.goto(url)
     expect(page.locator("#model option")).not_to_have_count(0)
     return page
 
@@ -41,6 +44,32 @@ def ask(page, text: str) -> None:
 
 def ended(page) -> None:
     expect(page.locator("body.running")).to_have_count(0, timeout=120_000)
+
+
+def consent(browser, problems: list) -> None:
+    """Nothing leaves until a person has said yes to this target, and then it is said who answered, why and for how much."""
+    page = opened(browser, problems, ROUTED, viewport={"width": 1100, "height": 760})
+    page.locator("#model").select_option("auto")
+    page.locator("#input").focus()
+    ask(page, "What is the capital of France? Answer in one word.")
+    ended(page)
+    figures = page.locator(".assistant .figures")
+    expect(figures.last).to_contain_text("answered here · nothing leaves without your yes")
+    host = URL.removeprefix("http://")
+    expect(figures.first).to_contain_text(f"text would go to {host}, for at most $")
+    shoot(page, "consent")
+    page.get_by_role("button", name="Send this conversation to house").click()
+    ended(page)
+    expect(page.locator(".assistant .body")).to_contain_text("Paris")
+    expect(figures).to_contain_text("answered by house · the policy says so · $")
+    expect(page.get_by_role("button", name="Send this conversation to house")).to_have_count(0)
+    shoot(page, "answered")
+    # A yes to one question is none to the next.
+    page.locator("#input").focus()
+    ask(page, "And of Italy?")
+    ended(page)
+    expect(page.locator(".assistant").nth(1).locator(".figures").last).to_contain_text("answered here")
+    page.context.close()
 
 
 def main() -> None:
@@ -116,6 +145,7 @@ def main() -> None:
         width = phone.evaluate("document.documentElement.scrollWidth")
         assert width <= 390, f"the page is {width} wide"
         shoot(phone, "phone")
+        consent(browser, problems)
         browser.close()
     assert not problems, problems
     print("the page works")

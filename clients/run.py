@@ -6,18 +6,21 @@ and Google are compared with `cactus-cloud`: their types with what it sends and 
 
 `cargo build --workspace --example codec` builds what this comparison asks. The clients are installed into target/clients
 once, and again when the lists of versions change. Each suite gets the address of a server in CACTUS_URL; Python also that of an
-encrypted one in CACTUS_TLS_URL, with its authority in CACTUS_TLS_CA. The server hears, too, with a tiny model of random weights and, where
+encrypted one in CACTUS_TLS_URL, with its authority in CACTUS_TLS_CA, and the page that of one with a policy in CACTUS_ROUTED_URL. The server hears, too, with a tiny model of random weights and, where
 CACTUS_TEST_MODELS has them, with Whisper tiny.en and Silero VAD. Exit code 77 says that what is needed cannot be had here.
 """
 
 import argparse
 import hashlib
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
+import urllib.request
 import venv
 from pathlib import Path
 
@@ -86,9 +89,10 @@ def hearing() -> list[Path]:
 class Server:
     """`cactus serve` on a free port."""
 
-    def __init__(self, cactus: Path, model: Path, *more: object):
+    def __init__(self, cactus: Path, model: Path, *more: object, **variables: str):
         command = [cactus, "serve", model, "--port", "0", "--offline", "--threads", "2", "--max-body", "200kB", *more]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, encoding="utf-8")
+        environment = {**os.environ, **variables}
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, encoding="utf-8", env=environment)
         self.said = []
         for line in self.process.stderr:
             self.said.append(line)
@@ -107,6 +111,30 @@ class Server:
         # What people write is nobody else's business.
         if leaked := [line for line in self.said if "capital" in line.lower()]:
             raise SystemExit(f"a prompt is in the log: {leaked}")
+
+
+# Hands everything to the server at URL, whose model is MODEL, with a person's yes.
+POLICY = """
+version = 1
+handoff = "always"
+[targets.house]
+protocol = "openai_chat"
+base_url = "URL/v1"
+model = "MODEL"
+input_usd_per_million = 1
+output_usd_per_million = 1
+[consent]
+text = "ask"
+"""
+
+
+def routed(cactus: Path, model: Path, to: Server, folder: Path) -> Server:
+    """A server that hands its requests to another, and keeps budget and record in `folder`."""
+    with urllib.request.urlopen(f"{to.url}/v1/models") as answer:
+        there = json.load(answer)["data"][0]["id"]
+    policy = folder / "policy.toml"
+    policy.write_text(POLICY.replace("URL", to.url).replace("MODEL", there))
+    return Server(cactus, model, "--lazy", "--policy", policy, CACTUS_STATE=str(folder))
 
 
 # Makes the certificates of an encrypted server: an authority of its own, and what it signed for this machine.
@@ -158,7 +186,8 @@ def main() -> int:
         else:
             missing.append("chromium")
     server = Server(args.cactus, args.model, *hearing())
-    encrypted = None
+    encrypted = policed = None
+    state = tempfile.TemporaryDirectory()
     try:
         environment = {**os.environ, "CACTUS_URL": server.url}
         if "python" in wanted:
@@ -166,11 +195,15 @@ def main() -> int:
             files = "--tls-cert", TARGET / "chain.pem", "--tls-key", TARGET / "key.pem"
             encrypted = Server(args.cactus, args.model, "--lazy", "--api-key", "a-key", *files)
             environment |= {"CACTUS_TLS_URL": encrypted.url, "CACTUS_TLS_CA": str(TARGET / "authority.pem")}
+        if "page" in wanted:
+            policed = routed(args.cactus, args.model, server, Path(state.name))
+            environment |= {"CACTUS_ROUTED_URL": policed.url}
         failed = [suite for suite, folder in suites if subprocess.run(suite, cwd=folder, env=environment).returncode]
     finally:
-        server.stop()
-        if encrypted:
-            encrypted.stop()
+        # Who asks another stops before it.
+        for one in filter(None, [policed, encrypted, server]):
+            one.stop()
+        state.cleanup()
     for what in missing:
         print(f"left out, because it is not installed: {what}", file=sys.stderr)
     return 1 if failed else 0
