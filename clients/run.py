@@ -5,9 +5,9 @@ and Google are compared with `cactus-cloud`: their types with what it sends and 
     python clients/run.py [--cactus target/debug/cactus] [--model FILE] [--only types|python|node|node22|page]
 
 `cargo build --workspace --example codec` builds what this comparison asks. The clients are installed into target/clients
-once, and again when the lists of versions change. Each suite gets the address of a server in CACTUS_URL; Python also that of an
-encrypted one in CACTUS_TLS_URL, with its authority in CACTUS_TLS_CA, and the page that of one with a policy in CACTUS_ROUTED_URL. The server hears, too, with a tiny model of random weights and, where
-CACTUS_TEST_MODELS has them, with Whisper tiny.en and Silero VAD. Exit code 77 says that what is needed cannot be had here.
+once, and again when the lists of versions change. Each suite gets the address of a server in CACTUS_URL; Python and Node also that of
+an encrypted one in CACTUS_TLS_URL, with its authority in CACTUS_TLS_CA, and the page that of one with a policy in CACTUS_ROUTED_URL.
+The servers hear, too, with a tiny model of random weights and, where CACTUS_TEST_MODELS has them, with Whisper tiny.en and Silero VAD. Exit code 77 says that what is needed cannot be had here.
 """
 
 import argparse
@@ -190,11 +190,12 @@ def main() -> int:
     state = tempfile.TemporaryDirectory()
     try:
         environment = {**os.environ, "CACTUS_URL": server.url}
-        if "python" in wanted:
+        if {"python", "node", "node22"} & set(wanted):
             subprocess.run([python, "-c", CERTIFICATES], cwd=TARGET, check=True)
             files = "--tls-cert", TARGET / "chain.pem", "--tls-key", TARGET / "key.pem"
-            encrypted = Server(args.cactus, args.model, "--lazy", "--api-key", "a-key", *files)
-            environment |= {"CACTUS_TLS_URL": encrypted.url, "CACTUS_TLS_CA": str(TARGET / "authority.pem")}
+            encrypted = Server(args.cactus, args.model, "--lazy", "--api-key", "a-key", *hearing(), *files)
+            authority = str(TARGET / "authority.pem")
+            environment |= {"CACTUS_TLS_URL": encrypted.url, "CACTUS_TLS_CA": authority, "NODE_EXTRA_CA_CERTS": authority}
         if "page" in wanted:
             policed = routed(args.cactus, args.model, server, Path(state.name))
             environment |= {"CACTUS_ROUTED_URL": policed.url}
