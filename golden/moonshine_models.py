@@ -1,4 +1,5 @@
-"""Write the tiny golden models of Moonshine: random-weight Hugging Face folders and what transformers computes from them.
+"""Write the tiny golden models of both generations of Moonshine: random-weight Hugging Face folders and what transformers computes
+from them.
 
 For every case in CASES this writes `speech/<case>/` as `speech_models.py` does, with `input_values` (samples) in place of
 `input_features`, and a BPE tokenizer with byte fallback, as Llama's and Moonshine's are.
@@ -15,7 +16,12 @@ from safetensors.torch import save_file
 from speech_models import MIN_DISTINCT, MIN_MARGIN, OUT, greedy, randomize
 from tiny_models import CORPUS, write_json
 from tokenizers import Tokenizer, decoders, models, normalizers, trainers
-from transformers import MoonshineConfig, MoonshineForConditionalGeneration
+from transformers import (
+    MoonshineConfig,
+    MoonshineForConditionalGeneration,
+    MoonshineStreamingConfig,
+    MoonshineStreamingForConditionalGeneration,
+)
 
 TEXT_TOKENS = 340  # three special tokens, 256 bytes, and what is merged
 SPECIAL = ["<unk>", "<s>", "</s>"]
@@ -35,6 +41,30 @@ CASES = {
             decoder_num_hidden_layers=3,
             intermediate_size=56,
             rope_parameters={"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 1.0},
+        ),
+    ),
+    # As published: the encoder as wide as the decoder, the head apart from the embedding.
+    "moonshine_streaming": dict(
+        dtype="float32",
+        streaming=True,
+        config=dict(tie_word_embeddings=False, pad_head_dim_to_multiple_of=None),
+        encoder=dict(sliding_windows=[[4, 3], [4, 0], [3, 2]]),
+    ),
+    # Everything else that a configuration can say: an encoder of another width, heads that are no part of it, other frames.
+    "moonshine_streaming_wide": dict(
+        dtype="float16",
+        streaming=True,
+        config=dict(
+            tie_word_embeddings=True,
+            attention_bias=True,
+            pad_head_dim_to_multiple_of=8,
+            num_hidden_layers=3,
+            intermediate_size=56,
+            rope_parameters={"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 1.0},
+        ),
+        encoder=dict(
+            hidden_size=40, num_attention_heads=2, num_key_value_heads=2, head_dim=12, intermediate_size=72, attention_bias=True,
+            num_hidden_layers=2, sliding_windows=[[1, 1], [9, 4]], sample_rate=8000, frame_ms=6.0,
         ),
     ),
 }
@@ -61,7 +91,32 @@ def write_tokenizer(folder):
     )
 
 
+def streaming_config_of(case):
+    encoder = dict(
+        hidden_size=48,
+        intermediate_size=96,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        max_position_embeddings=64,
+    )
+    sizes = dict(
+        vocab_size=TEXT_TOKENS,
+        hidden_size=48,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        max_position_embeddings=64,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.7},
+        pad_token_id=2,
+    )
+    return MoonshineStreamingConfig(encoder_config={**encoder, **case["encoder"]}, **{**sizes, **case["config"]})
+
+
 def config_of(case):
+    if case.get("streaming"):
+        return streaming_config_of(case)
     sizes = dict(
         vocab_size=TEXT_TOKENS,
         hidden_size=48,
@@ -86,23 +141,40 @@ def attempt(name, case, seed):
     write_tokenizer(folder)
     config = config_of(case)
     generator = torch.Generator().manual_seed(seed)
-    model = MoonshineForConditionalGeneration(config)
+    streaming = case.get("streaming")
+    kind = MoonshineStreamingForConditionalGeneration if streaming else MoonshineForConditionalGeneration
+    model = kind(config)
     randomize(model, generator)
-    # Samples are small numbers.
-    model.model.encoder.conv1.weight.mul_(3.0)
+    if not streaming:
+        # Samples are small numbers.
+        model.model.encoder.conv1.weight.mul_(3.0)
     dtype = getattr(torch, case["dtype"])
     tied = config.tie_word_embeddings
     state = {k: v.detach().to(dtype).contiguous() for k, v in model.state_dict().items() if not (tied and k == "proj_out.weight")}
     save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
-    about = {**config.to_dict(), "architectures": ["MoonshineForConditionalGeneration"]}
+    about = {**config.to_dict(), "architectures": [kind.__name__]}
     dropped = ("dtype", "transformers_version", "is_encoder_decoder", "_name_or_path")
     write_json(folder / "config.json", {k: v for k, v in about.items() if k not in dropped})
     ids = dict(bos_token_id=1, decoder_start_token_id=1, eos_token_id=2, pad_token_id=2, max_length=64)
     write_json(folder / "generation_config.json", ids)
 
-    model = MoonshineForConditionalGeneration.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    model = kind.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
     samples = 0.3 * torch.randn(1, SAMPLES, generator=generator)
-    heard = model.model.encoder(samples)
+    if not streaming:
+        heard = model.model.encoder(samples)
+    else:
+        # Its layers see everything unless they are told what is sound, which its processor does. Samples that fill no frame are
+        # left out here, where it would fill them up.
+        frame = model.model.encoder.embedder.frame_len
+        whole = samples[:, : SAMPLES // frame * frame]
+        heard = model.model.encoder(whole, attention_mask=torch.ones(whole.shape, dtype=torch.long))
+        heard.attention_mask = None
+        # The decoder adds the places of states to them, in place, whenever it is called.
+        plain, places = heard.last_hidden_state, model.model.decoder.pos_emb.weight
+        placed = model.model.decoder.proj(plain + places[: plain.shape[1]])
+        model.model.decoder.pos_emb.weight = torch.nn.Parameter(torch.zeros(len(places), config.hidden_size))
+        model.model.decoder.proj = torch.nn.Identity()
+        heard.last_hidden_state = placed
     prompt = [1]
     tokens, margin = greedy(model, heard, prompt)
     if margin < MIN_MARGIN or len(set(tokens)) < MIN_DISTINCT:

@@ -127,7 +127,7 @@ def generation_config(case, config, ids):
 def randomize(model, generator):
     """Weights of a size that makes attention peaked, cross attention felt and greedy text varied."""
     for name, p in model.named_parameters():
-        mean, std = 0.0, 1.8 / math.sqrt(p.shape[-1])
+        mean, std = 0.0, 1.8 / math.sqrt(p.shape[-1] if p.dim() else 100)
         if "norm" in name:
             mean, std = (1.0, 0.25) if name.endswith("weight") else (0.0, 0.1)
         elif name.endswith("bias"):

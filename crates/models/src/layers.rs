@@ -75,6 +75,17 @@ pub(crate) fn layer_norm(
 ) -> Result<ValueId> {
     let weight = b.weight(&format!("{name}.weight"), &[n]);
     let bias = bias.then(|| b.weight(&format!("{name}.bias"), &[n]));
+    layer_norm_of(b, x, name, [Some(weight), bias], eps)
+}
+
+/// [`layer_norm`] with a factor and a summand that are there already, where there are such.
+pub(crate) fn layer_norm_of(
+    b: &mut GraphBuilder,
+    x: ValueId,
+    name: &str,
+    [weight, bias]: [Option<ValueId>; 2],
+    eps: f32,
+) -> Result<ValueId> {
     b.scope(name.rsplit('.').next().unwrap_or(name), |b| {
         let mean = b.reduce_last(ReduceFn::Mean, x)?;
         let x = b.binary(BinaryFn::Sub, x, mean)?;
@@ -83,8 +94,10 @@ pub(crate) fn layer_norm(
         let eps = b.scalar(eps)?;
         let variance = b.add(variance, eps)?;
         let factor = b.unary(UnaryFn::Rsqrt, variance)?;
-        let x = b.mul(x, factor)?;
-        let x = b.mul(x, weight)?;
+        let mut x = b.mul(x, factor)?;
+        if let Some(weight) = weight {
+            x = b.mul(x, weight)?;
+        }
         match bias {
             Some(bias) => b.add(x, bias),
             None => Ok(x),

@@ -19,6 +19,8 @@ mod lfm2;
 mod llama;
 mod mistral;
 mod moonshine;
+mod moonshine_decoder;
+mod moonshine_streaming;
 mod prenorm;
 mod qwen2;
 mod qwen3;

@@ -2,8 +2,8 @@
 
 use crate::config::{Config, Dims, describe};
 use crate::{
-    Error, ErrorKind, Result, gemma3_text, layers, lfm2, llama, mistral, moonshine, qwen2, qwen3, silero_vad, smollm3,
-    whisper,
+    Error, ErrorKind, Result, gemma3_text, layers, lfm2, llama, mistral, moonshine, moonshine_streaming, qwen2, qwen3,
+    silero_vad, smollm3, whisper,
 };
 use cactus_ir::{Graph, GraphBuilder};
 use serde_json::Value;
@@ -172,6 +172,11 @@ pub const FAMILIES: &[Family] = &[
         model_type: "moonshine",
         models: "Moonshine (tiny, base)",
         build: moonshine::build,
+    },
+    Family {
+        model_type: "moonshine_streaming",
+        models: "Moonshine 2 (tiny, small, medium)",
+        build: moonshine_streaming::build,
     },
     Family {
         model_type: "qwen2",

@@ -6,12 +6,13 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 
-const GOLDEN: [&str; 10] = [
+const GOLDEN: [&str; 11] = [
     "gemma3_text",
     "lfm2",
     "llama",
     "llama32",
     "moonshine",
+    "moonshine_streaming",
     "qwen2",
     "qwen2_tied",
     "qwen3",
@@ -20,7 +21,7 @@ const GOLDEN: [&str; 10] = [
 ];
 
 fn golden(case: &str) -> Value {
-    let folder = if ["whisper", "moonshine"].contains(&case) {
+    let folder = if ["whisper", "moonshine", "moonshine_streaming"].contains(&case) {
         "speech"
     } else {
         "models"
@@ -41,6 +42,15 @@ fn with(case: &str, changes: Value) -> Value {
             Value::Null => config.as_object_mut().unwrap().remove(key),
             v => config.as_object_mut().unwrap().insert(key.clone(), v.clone()),
         };
+    }
+    config
+}
+
+/// That of the streaming Moonshine with other fields of its encoder.
+fn encoder(changes: Value) -> Value {
+    let mut config = golden("moonshine_streaming");
+    for (key, value) in changes.as_object().unwrap() {
+        config["encoder_config"][key] = value.clone();
     }
     config
 }
@@ -189,7 +199,7 @@ fn bad_configurations_name_the_field() {
         (
             json!({"model_type": "gpt_neox"}),
             Architecture,
-            "architecture `gpt_neox` is not supported; supported are gemma3_text, lfm2, llama, mistral, moonshine, qwen2, qwen3, silero_vad, smollm3, whisper",
+            "architecture `gpt_neox` is not supported; supported are gemma3_text, lfm2, llama, mistral, moonshine, moonshine_streaming, qwen2, qwen3, silero_vad, smollm3, whisper",
         ),
         (json!({"model_type": long}), Architecture, "a string of 1048576 bytes"),
         (
@@ -356,6 +366,37 @@ fn bad_configurations_name_the_field() {
             ),
             Unsupported,
             "expected an even number of the 12 elements of a head, found 1",
+        ),
+        (
+            with("moonshine_streaming", json!({"encoder_config": null})),
+            Invalid,
+            "`encoder_config`: expected the configuration of the encoder",
+        ),
+        (
+            with("moonshine_streaming", json!({"num_key_value_heads": 2})),
+            Unsupported,
+            "`num_key_value_heads`: 2 is not supported; expected as many as `num_attention_heads`, 4",
+        ),
+        (
+            encoder(json!({"sliding_windows": [[4, 0]]})),
+            Invalid,
+            "`encoder_config.sliding_windows`: expected a pair for each of 3 layers, found 1",
+        ),
+        (
+            encoder(json!({"sliding_windows": [[0, 0], [1, 0], [1, 0]]})),
+            Invalid,
+            "`encoder_config.sliding_windows`",
+        ),
+        (
+            encoder(json!({"sliding_windows": null})),
+            Invalid,
+            "`encoder_config.sliding_windows`",
+        ),
+        (encoder(json!({"frame_ms": 0.0})), Invalid, "`encoder_config.frame_ms`"),
+        (
+            encoder(json!({"head_dim": null, "hidden_size": 50})),
+            Invalid,
+            "`encoder_config.num_attention_heads`",
         ),
         (with("whisper", json!({"d_model": 1u64 << 40})), Invalid, "`d_model`"),
         (

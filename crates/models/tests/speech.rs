@@ -143,6 +143,48 @@ fn moonshine() {
     }
 }
 
+#[test]
+fn moonshine_streaming() {
+    for (name, rate_hz, least, most, positions) in [
+        ("moonshine_streaming", 16_000, 80, 64 * 4 * 80, 28),
+        ("moonshine_streaming_wide", 8_000, 48, 64 * 4 * 48, 47),
+    ] {
+        let (case, states, _) = check(name, "input_values");
+        let heard = case.def.samples.unwrap();
+        assert_eq!((heard.sample_rate_hz, heard.least, heard.most), (rate_hz, least, most));
+        assert_eq!(states.shape(), [1, positions, case.def.hidden_size]);
+    }
+}
+
+/// What is behind the last frame is not heard, and what was made of sound does not change with what comes more than a window later.
+#[test]
+fn moonshine_streaming_hears_whole_frames_and_little_ahead() {
+    let case = Case::open("moonshine_streaming");
+    let samples = case.expected["input_values"].as_f32().unwrap();
+    let states = |n: usize| case.states("input_values", Tensor::from_f32([1, n], samples[..n].to_vec()).unwrap());
+    let hidden = case.def.hidden_size;
+    let whole = states(80 * 112);
+    for (n, positions) in [
+        (80, 1),
+        (159, 1),
+        (4 * 80, 1),
+        (5 * 80 - 1, 1),
+        (5 * 80, 2),
+        (61 * 80 + 7, 16),
+    ] {
+        let found = states(n);
+        assert_eq!(found.shape()[1], positions, "{n}");
+        assert_eq!(found, states(n / 80 * 80), "{n}");
+        // The windows of the three layers reach two, no and one position ahead, and the last position of a part may lack frames.
+        let known = hidden * positions.saturating_sub(4);
+        assert_near("what is heard", &found.as_f32().unwrap()[..known], &part(&whole, known));
+    }
+}
+
+fn part(states: &Tensor, n: usize) -> Tensor {
+    Tensor::from_f32([n], states.as_f32().unwrap()[..n].to_vec()).unwrap()
+}
+
 /// As many positions as transformers makes, from the first on.
 #[test]
 fn moonshine_takes_any_number_of_samples_that_make_a_position() {
@@ -200,7 +242,15 @@ fn golden_cases_are_all_tested() {
     cases.sort();
     assert_eq!(
         cases,
-        ["moonshine", "moonshine_wide", "silero_vad", "whisper", "whisper_en"]
+        [
+            "moonshine",
+            "moonshine_streaming",
+            "moonshine_streaming_wide",
+            "moonshine_wide",
+            "silero_vad",
+            "whisper",
+            "whisper_en"
+        ]
     );
 }
 

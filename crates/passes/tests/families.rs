@@ -1,7 +1,7 @@
 //! Every golden model, as its family builds it, fuses completely and computes the same call by call.
 
 use cactus_ir::{Graph, Op};
-use cactus_models::ModelDef;
+use cactus_models::{ComponentDef, ModelDef};
 use cactus_passes::{Bits, Options, Policy, StatePolicy, Storage, choose_storage, optimize};
 use cactus_reference::{Error, ErrorKind, Interpreter, States, Tensors, WeightSource, eval_op, run};
 use cactus_tensor::Tensor;
@@ -150,6 +150,34 @@ fn moonshine_fuses_completely(name: &str, def: &ModelDef, function: &Options) {
     let left = ["softmax", "matmul", "cos", "concat"];
     assert!(!found.keys().any(|op| left.contains(&op.as_str())), "{g}");
 
+    moonshine_decoder_fuses_completely(name, def, decoder);
+}
+
+fn moonshine_streaming_fuses_completely(name: &str, def: &ModelDef, function: &Options) {
+    let [encoder, decoder] = &def.components[..] else {
+        panic!("{name} has {} components", def.components.len());
+    };
+    let (g, _) = optimize(&encoder.graph, function).unwrap();
+    let found = counted(&g);
+    let layers = found["attention"];
+    // One more where the decoder has another width.
+    let other = usize::from(name.ends_with("wide"));
+    let want = [
+        ("conv", 2),
+        ("silu", 2),
+        ("layer_norm", 2 * layers + 1),
+        ("linear", 4 * layers + 1 + other),
+        ("take", 1),
+    ];
+    for (op, n) in want {
+        assert_eq!(found[op], n, "{name}: {op} in\n{g}");
+    }
+    let left = ["softmax", "matmul"];
+    assert!(!found.keys().any(|op| left.contains(&op.as_str())), "{g}");
+    moonshine_decoder_fuses_completely(name, def, decoder);
+}
+
+fn moonshine_decoder_fuses_completely(name: &str, def: &ModelDef, decoder: &ComponentDef) {
     let (g, report) = optimize(&decoder.graph, &Options::default()).unwrap();
     let (found, layers) = (counted(&g), def.layers);
     let causal = g.nodes().filter(|(_, n)| matches!(&n.op, Op::Attention(a) if a.causal));
@@ -168,9 +196,16 @@ fn golden_speech_model_fuses_completely() {
         ..Options::default()
     };
     for (name, def) in definitions("speech") {
-        if def.family == "moonshine" {
-            moonshine_fuses_completely(&name, &def, &function);
-            continue;
+        match def.family {
+            "moonshine" => {
+                moonshine_fuses_completely(&name, &def, &function);
+                continue;
+            }
+            "moonshine_streaming" => {
+                moonshine_streaming_fuses_completely(&name, &def, &function);
+                continue;
+            }
+            _ => {}
         }
         let [encoder, decoder, alignment] = &def.components[..] else {
             panic!("{name} has {} components", def.components.len());

@@ -15,11 +15,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Each with the input of its encoder.
-const CASES: [(&str, &str); 4] = [
+const CASES: [(&str, &str); 6] = [
     ("whisper", "input_features"),
     ("whisper_en", "input_features"),
     ("moonshine", "input_values"),
     ("moonshine_wide", "input_values"),
+    ("moonshine_streaming", "input_values"),
+    ("moonshine_streaming_wide", "input_values"),
 ];
 
 fn golden(case: &str) -> PathBuf {
@@ -214,21 +216,25 @@ fn speech_record_says_how_to_transcribe() {
 #[test]
 fn speech_record_of_samples_says_how_many() {
     let folder = tempfile::tempdir().unwrap();
-    let speech = bundle(folder.path(), "moonshine", 8).speech().unwrap().unwrap();
-    let FrontEnd::Samples(samples) = speech.front_end else {
-        panic!("{speech:?}")
-    };
-    assert_eq!(
-        (samples.sample_rate_hz, samples.least_samples, samples.most_samples),
-        (16_000, 895, 480_000)
-    );
-    let want = Prompted {
-        start: 1,
-        end: 2,
-        tokens_per_second: Some(6.5),
-        ..Prompted::default()
-    };
-    assert_eq!((speech.window, speech.decoding), (None, Decoding::Prompted(want)));
+    for (name, numbers) in [
+        ("moonshine", (16_000, 895, 480_000)),
+        ("moonshine_streaming", (16_000, 80, 20_480)),
+        ("moonshine_streaming_wide", (8_000, 48, 12_288)),
+    ] {
+        let speech = bundle(folder.path(), name, 8).speech().unwrap().unwrap();
+        let FrontEnd::Samples(samples) = speech.front_end else {
+            panic!("{speech:?}")
+        };
+        let found = (samples.sample_rate_hz, samples.least_samples, samples.most_samples);
+        assert_eq!(found, numbers, "{name}");
+        let want = Prompted {
+            start: 1,
+            end: 2,
+            tokens_per_second: Some(6.5),
+            ..Prompted::default()
+        };
+        assert_eq!((speech.window, speech.decoding), (None, Decoding::Prompted(want)));
+    }
 }
 
 /// What is heard for long is given in pieces; the function of a whole sequence takes it at once.

@@ -1,0 +1,222 @@
+//! What the two generations of Moonshine have in common: the decoder, and the attention of all their stacks.
+
+use crate::config::Dims;
+use crate::layers::{self, layer_norm, linear};
+use crate::rope::Rope;
+use cactus_ir::{BinaryFn, Constraint, Dim, GraphBuilder, SEQ, TensorType, UnaryFn, ValueId};
+use cactus_tensor::DType;
+
+/// Output of the encoder and input of the decoder, `f32[1, positions, hidden]`.
+pub(crate) const STATES: &str = "encoder_hidden_states";
+/// Input of the decoder, `i64[1, seq]`.
+const IDS: &str = "decoder_input_ids";
+/// Symbol of the positions that the decoder looks at.
+const POSITIONS: &str = "positions";
+/// Of torch's norms, which the configuration does not name.
+pub(crate) const EPS: f32 = 1e-5;
+
+/// The decoder, which writes token after token and is told by no prompt what to write.
+pub(crate) struct Decoder {
+    pub(crate) dims: Dims,
+    pub(crate) intermediate: usize,
+    pub(crate) activation: UnaryFn,
+    pub(crate) bias: bool,
+    pub(crate) tied: bool,
+    pub(crate) rope: Rope,
+}
+
+/// What one attention looks at and how.
+pub(crate) struct Attention<'a> {
+    pub(crate) prefix: &'a str,
+    pub(crate) dims: &'a Dims,
+    /// Whether the projections of queries, keys and values have a bias, and that of the output.
+    pub(crate) biases: [bool; 2],
+    /// Positions of the queries, and of the keys and values.
+    pub(crate) lengths: [&'a Dim; 2],
+    /// An additive mask, `[queries, keys]`.
+    pub(crate) mask: Option<ValueId>,
+    /// Cosines and sines of the positions that both are turned by, `[1, 1, n, pairs]`.
+    pub(crate) turned: Option<[ValueId; 2]>,
+}
+
+impl Decoder {
+    /// From tokens and states to logits.
+    pub(crate) fn graph(&self) -> crate::Result<cactus_ir::Graph> {
+        let mut b = GraphBuilder::new(crate::registry::DECODER);
+        let Dims { vocab, hidden, .. } = self.dims;
+        let (one, seq, heard) = (Dim::known(1), Dim::symbol(SEQ), Dim::symbol(POSITIONS));
+        let ids = b.input(IDS, TensorType::new(DType::I64, [one.clone(), seq.clone()]));
+        let shape = [one, heard.clone(), hidden.into()];
+        let states = b.input(STATES, TensorType::new(DType::F32, shape));
+        let embedding = b.weight("model.decoder.embed_tokens.weight", &[vocab, hidden]);
+        let x = b.scope("decoder", |b| {
+            let mut x = b.scope("embed_tokens", |b| b.embedding(embedding, ids))?;
+            let positions = layers::positions(b)?;
+            let turned = tables(b, &self.rope, positions, &seq)?;
+            let mask = layers::causal_mask(b, positions, None)?;
+            for layer in 0..self.dims.layers {
+                let at = format!("model.decoder.layers.{layer}");
+                x = b.scope(format!("layers.{layer}"), |b| {
+                    let attention = Attention {
+                        prefix: &format!("{at}.self_attn"),
+                        dims: &self.dims,
+                        biases: [self.bias, false],
+                        lengths: [&seq, &seq],
+                        mask: Some(mask),
+                        turned: Some(turned),
+                    };
+                    let y = self.norm(b, x, &format!("{at}.input_layernorm"))?;
+                    let y = b.scope("self_attn", |b| attention.apply(b, [y, y]))?;
+                    let x = b.add(x, y)?;
+                    let attention = Attention {
+                        prefix: &format!("{at}.encoder_attn"),
+                        dims: &self.dims,
+                        biases: [self.bias, false],
+                        lengths: [&seq, &heard],
+                        mask: None,
+                        turned: None,
+                    };
+                    let y = self.norm(b, x, &format!("{at}.post_attention_layernorm"))?;
+                    let y = b.scope("encoder_attn", |b| attention.apply(b, [y, states]))?;
+                    let x = b.add(x, y)?;
+                    let y = self.norm(b, x, &format!("{at}.final_layernorm"))?;
+                    let y = b.scope("mlp", |b| self.gated(b, y, &format!("{at}.mlp")))?;
+                    b.add(x, y)
+                })?;
+            }
+            self.norm(b, x, "model.decoder.norm")
+        })?;
+        let head = match self.tied {
+            true => embedding,
+            false => b.weight(layers::PROJECTION, &[vocab, hidden]),
+        };
+        let logits = b.scope("proj_out", |b| b.linear(x, head, None))?;
+        b.output(layers::OUTPUT, logits);
+        let mut graph = b.finish()?;
+        graph.set_constraints(vec![
+            Constraint::at_least(Dim::known(self.dims.context).sub(&seq)?, 0),
+            Constraint::at_least(heard, 1),
+        ]);
+        Ok(graph)
+    }
+
+    pub(crate) fn norm(&self, b: &mut GraphBuilder, x: ValueId, name: &str) -> cactus_ir::Result<ValueId> {
+        layer_norm(b, x, name, self.dims.hidden, EPS, false)
+    }
+
+    /// `fc2(act(gate) * up)`, where `fc1` gives `up`, then `gate`.
+    fn gated(&self, b: &mut GraphBuilder, x: ValueId, at: &str) -> cactus_ir::Result<ValueId> {
+        let (hidden, n) = (self.dims.hidden, self.intermediate);
+        let both = linear(b, x, &format!("{at}.fc1"), 2 * n, hidden, true)?;
+        let up = b.slice_last(both, 0, n)?;
+        let gate = b.slice_last(both, n, 2 * n)?;
+        let gate = b.unary(self.activation, gate)?;
+        let y = b.mul(gate, up)?;
+        linear(b, y, &format!("{at}.fc2"), hidden, n, true)
+    }
+}
+
+impl Attention<'_> {
+    /// Attention of `x` `[1, queries, hidden]` to `seen` `[1, keys, hidden]`.
+    pub(crate) fn apply(&self, b: &mut GraphBuilder, [x, seen]: [ValueId; 2]) -> cactus_ir::Result<ValueId> {
+        let Dims {
+            hidden,
+            heads,
+            head_dim,
+            ..
+        } = *self.dims;
+        let project = |b: &mut GraphBuilder, x: ValueId, name: &str, length: &Dim| {
+            let x = linear(
+                b,
+                x,
+                &format!("{}.{name}", self.prefix),
+                heads * head_dim,
+                hidden,
+                self.biases[0],
+            )?;
+            let x = b.reshape(x, [Dim::known(1), length.clone(), heads.into(), head_dim.into()])?;
+            b.permute(x, &[0, 2, 1, 3])
+        };
+        let mut q = project(b, x, "q_proj", self.lengths[0])?;
+        let mut k = project(b, seen, "k_proj", self.lengths[1])?;
+        let v = project(b, seen, "v_proj", self.lengths[1])?;
+        if let Some(tables) = self.turned {
+            q = turn(b, q, tables)?;
+            k = turn(b, k, tables)?;
+        }
+        let k = b.permute(k, &[0, 1, 3, 2])?;
+        let scores = b.matmul(q, k)?;
+        let mut scores = b.scale(scores, layers::Attention::usual_scale(self.dims))?;
+        if let Some(mask) = self.mask {
+            scores = b.add(scores, mask)?;
+        }
+        let shares = b.softmax_last(scores)?;
+        let y = b.matmul(shares, v)?;
+        let y = b.permute(y, &[0, 2, 1, 3])?;
+        let y = b.reshape(y, [Dim::known(1), self.lengths[0].clone(), (heads * head_dim).into()])?;
+        linear(
+            b,
+            y,
+            &format!("{}.o_proj", self.prefix),
+            hidden,
+            heads * head_dim,
+            self.biases[1],
+        )
+    }
+}
+
+/// Cosines and sines of `count` positions, `[1, 1, count, pairs]`.
+pub(crate) fn tables(
+    b: &mut GraphBuilder,
+    rope: &Rope,
+    positions: ValueId,
+    count: &Dim,
+) -> cactus_ir::Result<[ValueId; 2]> {
+    let pairs = rope.inv_freq.len();
+    b.scope("rotary_emb", |b| {
+        let inv_freq = b.vector(rope.inv_freq.clone())?;
+        let p = b.cast(positions, DType::F32)?;
+        let p = b.reshape(p, [count.clone(), Dim::known(1)])?;
+        let angles = b.mul(p, inv_freq)?;
+        let mut table = |f| {
+            let t = b.unary(f, angles)?;
+            b.reshape(t, [Dim::known(1), Dim::known(1), count.clone(), Dim::known(pairs)])
+        };
+        Ok([table(UnaryFn::Cos)?, table(UnaryFn::Sin)?])
+    })
+}
+
+/// Turns neighbors of the first part of each head into each other, `x` `[1, heads, n, head_dim]`.
+fn turn(b: &mut GraphBuilder, x: ValueId, [cos, sin]: [ValueId; 2]) -> cactus_ir::Result<ValueId> {
+    let shape = b.shape(x).to_vec();
+    let pairs = b.shape(cos)[3].as_known().unwrap_or_default();
+    let head_dim = shape[3].as_known().unwrap_or_default();
+    let wide = |last: &[usize]| -> Vec<Dim> {
+        let last = last.iter().map(|&n| Dim::known(n));
+        shape[..3].iter().cloned().chain(last).collect()
+    };
+    let part = b.slice_last(x, 0, 2 * pairs)?;
+    let neighbors = b.reshape(part, wide(&[pairs, 2]))?;
+    let element = |b: &mut GraphBuilder, i: usize| {
+        let one = b.slice_last(neighbors, i, i + 1)?;
+        b.reshape(one, wide(&[pairs]))
+    };
+    let (first, second) = (element(b, 0)?, element(b, 1)?);
+    let rotated = |b: &mut GraphBuilder, x: ValueId, y: ValueId, f: BinaryFn| {
+        let straight = b.mul(x, cos)?;
+        let crossed = b.mul(y, sin)?;
+        let z = b.binary(f, straight, crossed)?;
+        b.reshape(z, wide(&[pairs, 1]))
+    };
+    let y = [
+        rotated(b, first, second, BinaryFn::Sub)?,
+        rotated(b, second, first, BinaryFn::Add)?,
+    ];
+    let y = b.concat_last(&y)?;
+    let y = b.reshape(y, wide(&[2 * pairs]))?;
+    if 2 * pairs == head_dim {
+        return Ok(y);
+    }
+    let rest = b.slice_last(x, 2 * pairs, head_dim)?;
+    b.concat_last(&[y, rest])
+}
