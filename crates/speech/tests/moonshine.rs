@@ -5,6 +5,7 @@
 use cactus_audio::decode::{Limits, load};
 use cactus_engine::CancelToken;
 use cactus_import::{ConvertOptions, convert};
+use cactus_passes::{Bits, Policy};
 use cactus_speech::{
     ErrorKind, Result, Span, Stream, StreamEvent, StreamOptions, TranscribeOptions, Transcriber, Transcript, Vad,
 };
@@ -87,6 +88,46 @@ fn text_of_a_short_sound_is_as_long_as_the_sound_lets_it_be() {
     // This one goes on until it is stopped.
     assert_eq!(lengths.last(), Some(&13));
     assert!(said(&mut transcriber, &[], &options).unwrap().segments.is_empty());
+}
+
+/// As far as the length of the sound lets it write.
+#[test]
+fn both_generations_write_what_transformers_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/speech");
+    for (name, rate_hz) in [
+        ("moonshine", 16e3),
+        ("moonshine_wide", 16e3),
+        ("moonshine_streaming", 16e3),
+        ("moonshine_streaming_wide", 8e3),
+    ] {
+        let path = folder.path().join(name);
+        let exact = ConvertOptions {
+            policy: Policy::uniform(Bits::from_number(32).unwrap()),
+            ..ConvertOptions::default()
+        };
+        convert(&golden.join(name), &path, &exact, &mut |_, _| {}).unwrap();
+        let bytes = std::fs::read(golden.join(name).join("expected.safetensors")).unwrap();
+        let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+        let heard = file.tensor("input_values").unwrap();
+        let (values, _) = heard.data().as_chunks::<4>();
+        let samples: Vec<f32> = values.iter().map(|v| f32::from_le_bytes(*v)).collect();
+        let told: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(golden.join(name).join("expected.json")).unwrap()).unwrap();
+        let want = told.pointer("/greedy/tokens").unwrap().as_array().unwrap().iter();
+        // Its text ends with token 2.
+        let want: Vec<u64> = want.map(|t| t.as_u64().unwrap()).take_while(|t| *t != 2).collect();
+        let mut transcriber = Transcriber::load(&path, Some(1)).unwrap();
+        let found = said(&mut transcriber, &samples, &TranscribeOptions::default()).unwrap();
+        let tokens: Vec<u64> = found
+            .segments
+            .iter()
+            .flat_map(|s| &s.tokens)
+            .map(|&t| t.into())
+            .collect();
+        let most = (samples.len() as f64 / rate_hz * 6.5).ceil() as usize;
+        assert_eq!(tokens, want[..most.min(want.len())], "{name}");
+    }
 }
 
 #[test]
@@ -234,10 +275,16 @@ fn moonshine_tiny_writes_what_is_said() {
 #[test]
 fn live_text_grows_to_the_final_one() {
     let folder = tempfile::tempdir().unwrap();
-    let mut transcriber = Transcriber::load(&bundle(folder.path(), "moonshine"), Some(1)).unwrap();
     let vad = folder.path().join("vad");
     let detector = tone::write_detector(folder.path()).unwrap();
     convert(&detector, &vad, &ConvertOptions::default(), &mut |_, _| {}).unwrap();
+    for (name, most_s) in [("moonshine", 30.0), ("moonshine_streaming", 1.28)] {
+        grows(&bundle(folder.path(), name), &vad, most_s);
+    }
+}
+
+fn grows(path: &Path, vad: &Path, most_s: f64) {
+    let mut transcriber = Transcriber::load(path, Some(1)).unwrap();
     let samples = tone::sound(&[(0.5, 0.4), (0.6, 3.1), (0.6, 1.0)]);
     let options = StreamOptions {
         step_ms: 400,
@@ -246,7 +293,7 @@ fn live_text_grows_to_the_final_one() {
     };
     let mut all = None;
     for size in [samples.len(), 1000, 333] {
-        let mut stream = Stream::new(&mut transcriber, Vad::load(&vad, 1).unwrap(), options.clone()).unwrap();
+        let mut stream = Stream::new(&mut transcriber, Vad::load(vad, 1).unwrap(), options.clone()).unwrap();
         let (cancel, mut found) = (CancelToken::new(), Vec::new());
         for part in samples.chunks(size) {
             stream
@@ -279,9 +326,9 @@ fn live_text_grows_to_the_final_one() {
     }
     assert!(finals >= 1);
     let too_long = StreamOptions {
-        most_s: Some(30.1),
+        most_s: Some(most_s + 0.1),
         ..options
     };
-    let error = Stream::new(&mut transcriber, Vad::load(&vad, 1).unwrap(), too_long).unwrap_err();
-    assert!(error.to_string().contains("from 1 to 30"), "{error}");
+    let error = Stream::new(&mut transcriber, Vad::load(vad, 1).unwrap(), too_long).unwrap_err();
+    assert!(error.to_string().contains(&format!("from 1 to {most_s},")), "{error}");
 }
