@@ -154,13 +154,16 @@ def by_onnx(folder: Path, clips: list[Path]) -> list[tuple[str, str]]:
         with wave.open(str(clip)) as file:
             assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (16_000, 1, 2), clip
             sound = np.frombuffer(file.readframes(file.getnframes()), "<i2").astype(np.float32)[None] / 32768
-        [states] = encoder.run(None, {"input_values": sound, "attention_mask": np.ones(sound.shape, np.int64)})
+        known = {i.name for program in (encoder, decoder) for i in program.get_inputs()}
+        masks = {name: np.ones(sound.shape, np.int64) for name in ("attention_mask", "encoder_attention_mask") if name in known}
+        mask = {name: value for name, value in masks.items() if name == "attention_mask"}
+        [states] = encoder.run(None, {"input_values": sound, **mask})
         past = {name: np.zeros((1, shape[1], 0, shape[3]), np.float32) for name, shape in pasts}
         text, last = [], 1
         for step in range(-(-sound.shape[1] * 13 // 32_000)):
             inputs = {"input_ids": np.array([[last]]), "encoder_hidden_states": states, "use_cache_branch": np.array([step > 0])}
-            inputs["encoder_attention_mask"] = np.ones(sound.shape, np.int64)
-            logits, *present = decoder.run(None, {**inputs, **past})
+            mask = {name: value for name, value in masks.items() if name == "encoder_attention_mask"}
+            logits, *present = decoder.run(None, {**inputs, **mask, **past})
             for name, value in zip(past, present, strict=True):
                 # What was heard is given back by the first step alone.
                 if step == 0 or ".decoder." in name:

@@ -133,10 +133,13 @@ pub(crate) fn ctranslate2_files() -> Vec<Vec<u8>> {
 }
 
 pub(crate) fn ort_programs() -> Vec<Vec<u8>> {
-    let [encoder, decoder] =
-        ["encoder_model", "decoder_model_merged"].map(|name| read(&golden(&format!("ort/moonshine/{name}.ort"))));
-    let length = u32::try_from(encoder.len()).expect("a small file");
-    vec![[&length.to_le_bytes()[..], &encoder, &decoder].concat()]
+    let both = |folder: &str| {
+        let names = ["encoder_model", "decoder_model_merged"];
+        let [encoder, decoder] = names.map(|name| read(&golden(&format!("ort/{folder}/{name}.ort"))));
+        let length = u32::try_from(encoder.len()).expect("a small file");
+        [&length.to_le_bytes()[..], &encoder, &decoder].concat()
+    };
+    ["moonshine", "moonshine_sums"].map(both).to_vec()
 }
 
 pub(crate) fn state_dicts() -> Vec<Vec<u8>> {

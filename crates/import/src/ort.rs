@@ -3,8 +3,10 @@
 //!
 //! A program is a FlatBuffer, of which the constants are read and the nodes that use them: matrices have 8 bits with one scale and one
 //! zero point, `[in, out]`, and no names but those of the nodes, such as `/layers.0/self_attn/q_proj/MatMul_quant`. The other
-//! weights have the names of PyTorch. The heads are found by the shapes of empty keys, and the rotary embedding by its
-//! frequencies. Written from what the files of `moonshine-voice` hold and the schema of ONNX Runtime (`ort.fbs`).
+//! weights have the names of PyTorch. In the programs of some models all weights have 8 bits but for norms and biases, and a sum in
+//! place of a zero point (`.../q_proj/MatMul` reads what a `..._add_node` gives). The heads are found by the shapes of keys, and the
+//! rotary embedding by its frequencies. Written from what the files of `moonshine-voice` and `moonshine-cpp` hold and the schema of
+//! ONNX Runtime (`ort.fbs`).
 
 use crate::flat::{Buffer, Table};
 use crate::{Error, Result, SharedBytes, SourceModel, TensorSource, TokenizerFiles, open_bytes};
@@ -27,6 +29,7 @@ const MAX_DEPTH: usize = 3;
 const F32: i32 = 1;
 const U8: i32 = 2;
 const I8: i32 = 3;
+const I64: i32 = 7;
 /// Special tokens, which come first; then 256 bytes.
 const SPECIAL: [&str; 3] = ["<unk>", "<s>", "</s>"];
 /// Stands for a space in tokens.
@@ -106,6 +109,8 @@ struct Program {
     nodes: Vec<Node>,
     /// Frequencies of the rotary embedding.
     frequencies: Vec<f32>,
+    /// Heads of attention and the width of one, where the program has them as numbers.
+    heads: Option<[usize; 2]>,
 }
 
 impl Program {
@@ -121,12 +126,24 @@ impl Program {
             constants: BTreeMap::new(),
             nodes: Vec::new(),
             frequencies: Vec::new(),
+            heads: None,
         };
         program.add(graph, 0)?;
-        let expand = program.nodes.iter().find(|n| n.name.ends_with("rotary_emb/Expand"));
+        let made = ["rotary_emb/Expand", "rotary_emb/MatMul"];
+        let expand = program.nodes.iter().find(|n| made.iter().any(|m| n.name.ends_with(m)));
         let table = expand.and_then(|n| program.constants.get(n.inputs.first()?));
         if let Some(table) = table.filter(|t| t.kind == F32) {
             program.frequencies = floats(&bytes[table.range.clone()]);
+        }
+        // The last sizes that the keys of the first layer get.
+        let sizes = program.nodes.iter().find(|n| n.name == "/layers.0/self_attn/Concat");
+        if let Some([.., heads, width]) = sizes.map(|n| &n.inputs[..]) {
+            let number = |name: &String| {
+                let constant = program.constants.get(name).filter(|c| c.kind == I64)?;
+                let value = bytes[constant.range.clone()].first_chunk::<8>()?;
+                usize::try_from(i64::from_le_bytes(*value)).ok()
+            };
+            program.heads = number(heads).zip(number(width)).map(<[usize; 2]>::from);
         }
         Ok(program)
     }
@@ -174,7 +191,7 @@ impl Program {
                 true => self.quantized(name, constant, file, false)?,
                 false => Weight::plain(constant, file, constant.shape.clone()),
             };
-            add(format!("{prefix}{plain}"), weight.of_tensor(name)?)?;
+            add(format!("{prefix}{}", renamed(plain)), weight.of_tensor(name)?)?;
         }
         let mut seen = BTreeSet::new();
         for node in &self.nodes {
@@ -182,20 +199,31 @@ impl Program {
             let of = |input: &'_ String| -> Option<(String, &Constant)> {
                 Some((input.clone(), self.constants.get(input)?))
             };
-            let matrix = path.strip_suffix("/MatMul_quant");
+            let matrix = path.strip_suffix("/MatMul_quant").or_else(|| {
+                let is_weight = |name: &String| {
+                    let made = name.strip_suffix("_add_tensor");
+                    made.is_some_and(|name| self.constants.contains_key(&format!("{name}_quantized")))
+                };
+                path.strip_suffix("/MatMul")
+                    .filter(|_| node.inputs.iter().any(is_weight))
+            });
             let norm = match path {
                 "groupnorm/Mul" => Some("weight"),
                 "groupnorm/Add" => Some("bias"),
                 _ => None,
             };
             if let Some(module) = matrix.filter(|m| seen.insert(*m)) {
-                let mut quantized = node.inputs.iter().filter_map(of);
-                let found = quantized.find_map(|(name, c)| Some((name.strip_suffix("_quantized")?.to_owned(), c)));
+                let found = node.inputs.iter().find_map(|input| {
+                    let made = input
+                        .strip_suffix("_quantized")
+                        .or_else(|| input.strip_suffix("_add_tensor"))?;
+                    Some((made.to_owned(), self.constants.get(&format!("{made}_quantized"))?))
+                });
                 let Some((name, constant)) = found else {
                     return Err(Error::unsupported("expected a matrix of 8 bits").of_tensor(module));
                 };
                 let weight = self.quantized(&name, constant, file, true)?;
-                add(format!("{prefix}{}.weight", module.replace('/', ".")), weight)?;
+                add(format!("{prefix}{}.weight", renamed(&module.replace('/', "."))), weight)?;
             } else if let Some(what) = norm {
                 let Some((name, constant)) = node.inputs.iter().find_map(of) else {
                     return Err(Error::missing("the norm has no constants").of_tensor(path));
@@ -208,7 +236,7 @@ impl Program {
         Ok(())
     }
 
-    /// The matrix `{name}_quantized` with its scale and zero point.
+    /// The weight `{name}_quantized` with its scale and zero point.
     fn quantized(&self, name: &str, constant: &Constant, file: usize, transposed: bool) -> Result<Weight> {
         let one = |suffix: &str, kinds: &[i32]| {
             let found = self.constants.get(&format!("{name}_{suffix}"));
@@ -216,21 +244,25 @@ impl Program {
             let what = || Error::unsupported(format!("expected one `{suffix}` for the whole matrix")).of_tensor(name);
             found.map(|c| c.range.clone()).ok_or_else(what)
         };
-        let (&[rows, columns], U8 | I8) = (&constant.shape[..], constant.kind) else {
-            return Err(Error::unsupported("expected a matrix of 8 bits").of_tensor(name));
+        let shape = match (&constant.shape[..], constant.kind) {
+            (&[rows, columns], U8 | I8) if transposed => vec![columns, rows],
+            (shape @ ([_, _] | [_, _, _]), U8 | I8) if !transposed => shape.to_vec(),
+            _ => return Err(Error::unsupported("expected a matrix of 8 bits").of_tensor(name)),
         };
+        let is_sum = self
+            .constants
+            .get(&format!("{name}_zero_point"))
+            .is_some_and(|c| c.kind == F32);
+        let zero = if is_sum { F32 } else { constant.kind };
         Ok(Weight {
             file,
             range: constant.range.clone(),
-            shape: if transposed {
-                vec![columns, rows]
-            } else {
-                vec![rows, columns]
-            },
+            shape,
             kind: constant.kind,
             quantized: Some(Quantized {
                 scale: one("scale", &[F32])?,
-                zero: one("zero_point", &[constant.kind])?,
+                zero: one("zero_point", &[zero])?,
+                is_sum,
                 transposed,
             }),
         })
@@ -264,10 +296,19 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
         .collect()
 }
 
+/// The name of a module or weight in `transformers`, where some programs have another.
+fn renamed(name: &str) -> String {
+    name.replace(".mlp.up_proj", ".mlp.fc1")
+        .replace(".mlp.down_proj", ".mlp.fc2")
+        .replace("_attn.dense", "_attn.o_proj")
+}
+
 #[derive(Clone, Debug)]
 struct Quantized {
     scale: Range<usize>,
     zero: Range<usize>,
+    /// Whether the zero point is added to the products, and not taken from the numbers.
+    is_sum: bool,
     /// Stored `[in, out]`.
     transposed: bool,
 }
@@ -310,8 +351,12 @@ impl Weight {
             I8 => f32::from(b.cast_signed()),
             _ => f32::from(b),
         };
-        let zero = bytes[quantized.zero.clone()].first().map_or(0.0, |&b| number(b));
-        let value = |b: u8| (number(b) - zero) * scale;
+        let zero = &bytes[quantized.zero.clone()];
+        let (zero, sum) = match quantized.is_sum {
+            true => (0.0, floats(zero).first().copied().unwrap_or(0.0)),
+            false => (zero.first().map_or(0.0, |&b| number(b)), 0.0),
+        };
+        let value = |b: u8| (number(b) - zero) * scale + sum;
         match (quantized.transposed, &self.shape[..]) {
             (true, &[n, k]) => (0..n)
                 .flat_map(|row| (0..k).map(move |column| column * n + row))
@@ -409,9 +454,11 @@ fn config(source: &OrtSource, encoder: &Program, decoder: &Program) -> Result<Va
         [0, heads, 1, width] if heads.checked_mul(width) == Some(hidden) => Some((heads, width)),
         _ => None,
     });
+    let fits = |[heads, width]: &[usize; 2]| heads.checked_mul(*width) == Some(hidden);
+    let heads = heads.or(encoder.heads.filter(fits).map(<(usize, usize)>::from));
     let Some((heads, width)) = heads else {
         return Err(Error::missing(
-            "the decoder has no empty keys, which say how many heads there are",
+            "the decoder has no empty keys, and the encoder no sizes of keys, which say how many heads there are",
         ));
     };
     let frequencies = &encoder.frequencies;

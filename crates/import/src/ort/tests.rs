@@ -18,7 +18,20 @@ fn parsed(programs: [Vec<u8>; 2]) -> Result<(Value, OrtSource)> {
 
 #[test]
 fn the_folder_is_the_model_that_was_written() {
-    let model = open(&golden()).unwrap();
+    written(&golden(), json!(false), "36 weights (F32 18, U8 18)");
+}
+
+#[test]
+fn the_folder_of_the_other_form_is_the_model_that_was_written() {
+    written(
+        &golden().with_file_name("moonshine_sums"),
+        json!(true),
+        "35 weights (I8 20, F32 15)",
+    );
+}
+
+fn written(folder: &Path, tied: Value, weights: &str) {
+    let model = open(folder).unwrap();
     assert_eq!(model.format, "onnxruntime");
     assert_eq!(
         model.config,
@@ -27,14 +40,14 @@ fn the_folder_is_the_model_that_was_written() {
             "encoder_num_hidden_layers": 1, "decoder_num_hidden_layers": 1,
             "encoder_num_attention_heads": 2, "decoder_num_attention_heads": 2,
             "max_position_embeddings": 194, "rope_theta": 10000.0, "partial_rotary_factor": 0.75,
-            "tie_word_embeddings": false, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1,
+            "tie_word_embeddings": tied, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1,
         })
     );
     assert_eq!(
         model.tensors.describe(),
-        "Moonshine for ONNX Runtime, 36 weights (F32 18, U8 18)"
+        format!("Moonshine for ONNX Runtime, {weights}")
     );
-    let path = golden().join("expected.safetensors");
+    let path = folder.join("expected.safetensors");
     let expected = SafetensorsSource::from_bytes(&path, open_bytes(&path).unwrap()).unwrap();
     assert_eq!(model.tensors.names(), expected.names());
     for name in expected.names() {
@@ -42,10 +55,10 @@ fn the_folder_is_the_model_that_was_written() {
         assert_eq!(model.tensors.shape(name).as_deref(), Some(want.shape()), "{name}");
         assert_eq!(found.as_f32().unwrap(), want.as_f32().unwrap(), "{name}");
     }
-    let folder = tempfile::tempdir().unwrap();
+    let made = tempfile::tempdir().unwrap();
     let outcome = convert(
-        &golden(),
-        &folder.path().join("m"),
+        folder,
+        &made.path().join("m"),
         &ConvertOptions::default(),
         &mut |_, _| {},
     )
