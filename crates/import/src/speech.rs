@@ -93,6 +93,7 @@ fn finder(activity: ActivityDef) -> Speech {
     Speech {
         version: SPEECH_VERSION,
         window: None,
+        pieces: None,
         front_end: FrontEnd::Chunks(Chunks {
             sample_rate_hz: activity.sample_rate_hz,
             chunk_samples: small(activity.chunk_samples),
