@@ -67,6 +67,7 @@ pub(crate) fn record(def: &ModelDef, model: &SourceModel) -> Result<(Option<Spee
     let speech = Speech {
         version: SPEECH_VERSION,
         window,
+        pieces: None,
         front_end,
         decoding: Decoding::Prompted(prompted),
     };

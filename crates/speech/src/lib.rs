@@ -24,8 +24,10 @@
 
 mod alignment;
 mod cut;
+mod decoder;
 mod error;
 mod features;
+mod framewise;
 mod hypotheses;
 mod live;
 mod pauses;
@@ -33,6 +35,7 @@ mod phrases;
 mod prompt;
 mod prompted;
 mod rules;
+mod scribe;
 mod silence;
 mod spans;
 pub mod subtitles;

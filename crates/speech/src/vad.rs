@@ -72,7 +72,9 @@ impl Vad {
         };
         let chunks = match (&speech.front_end, &speech.decoding) {
             (FrontEnd::Chunks(chunks), Decoding::Activity {}) => *chunks,
-            (_, Decoding::Prompted(_)) => return Err(other("it writes down what is said")),
+            (_, Decoding::Prompted(_) | Decoding::Ctc(_) | Decoding::Transducer(_)) => {
+                return Err(other("it writes down what is said"));
+            }
             (front_end, _) => return Err(unknown("front end", front_end)),
         };
         let declared = bundle.manifest().components.iter().find(|c| c.name == DETECTOR);
