@@ -139,6 +139,17 @@ pub fn convert(
     convert_calibrated(source, destination, options, None, progress)
 }
 
+/// How the model at `source` hears, if it does: the record that its bundle would have. No weight is read.
+///
+/// # Errors
+/// As [`convert`].
+pub fn speech_of(source: &Path) -> Result<Option<Speech>> {
+    let model = crate::open(source)?;
+    let def = cactus_models::build(&crate::speech::complete(&model)).map_err(|e| from_models(e, source))?;
+    let (speech, _) = crate::speech::record(&def, &model).map_err(|e| e.in_file(source))?;
+    Ok(speech)
+}
+
 /// As [`convert`], feeding the errors of codebook weights back where `calibration` knows their inputs.
 ///
 /// # Errors

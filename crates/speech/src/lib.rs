@@ -26,6 +26,7 @@ mod alignment;
 mod cut;
 mod error;
 mod features;
+mod heard;
 mod hypotheses;
 mod live;
 mod pauses;

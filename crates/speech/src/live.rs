@@ -13,6 +13,7 @@ use crate::prompted::{Window, confidence, continued, repeats};
 use crate::rules::Rules;
 use crate::words::{self, is_spaced};
 use crate::{Error, Result, Segment, TranscribeOptions, Transcriber, Vad};
+use cactus_audio::Samples;
 use cactus_engine::CancelToken;
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -389,7 +390,7 @@ impl Stream {
 
     /// Commits what the text before and that of now agree on, but for the last word, which may not be whole.
     fn write(&mut self, transcriber: &mut Transcriber, phrase: &mut Phrase, cancel: &CancelToken) -> Result<()> {
-        let frames = transcriber.hear(&phrase.samples, false)?;
+        let frames = transcriber.hear(&phrase.samples, false, cancel)?;
         self.find_language(transcriber, phrase)?;
         let prompt = [self.prompts.before(), self.prompt(phrase)].concat();
         let most = transcriber.most_tokens(frames).saturating_sub(phrase.committed.len());
@@ -439,7 +440,7 @@ impl Stream {
     ) -> Result<()> {
         let options = &self.options.transcribe;
         transcriber.prepare(options)?;
-        let frames = transcriber.hear(&phrase.samples, options.words)?;
+        let frames = transcriber.hear(&phrase.samples, options.words, cancel)?;
         self.find_language(transcriber, phrase)?;
         let before = self.prompts.before();
         let prompt = self.prompt(phrase);
@@ -515,9 +516,11 @@ impl Stream {
 
 impl Transcriber {
     /// Lets the model hear one window, and says how many of its frames have sound.
-    fn hear(&mut self, samples: &[f32], words: bool) -> Result<usize> {
-        let heard = self.ear.hear(samples)?;
+    fn hear(&mut self, samples: &[f32], words: bool, cancel: &CancelToken) -> Result<usize> {
+        let mut sound = Samples::new(samples);
+        let mut heard = self.ear.hear(&mut sound, cancel)?;
         let frames = heard.frames().min(self.ear.most_frames());
+        heard.advance(0, frames)?;
         let input = heard.input(0..frames)?;
         self.listen(input, words)?;
         Ok(frames)

@@ -355,7 +355,10 @@ mod tests {
         let mut model = crate::Transcriber::load(&path, Some(1)).unwrap();
         let prompts = model.prepare(&crate::TranscribeOptions::default()).unwrap();
         let samples: Vec<f32> = (0..9000).map(|i| (i as f32 * i as f32 * 1e-5).sin()).collect();
-        let input = model.ear.hear(&samples).unwrap().input(0..1).unwrap();
+        let (mut sound, cancel) = (cactus_audio::Samples::new(samples), CancelToken::new());
+        let mut heard = model.ear.hear(&mut sound, &cancel).unwrap();
+        heard.advance(0, 1).unwrap();
+        let input = heard.input(0..1).unwrap();
         model.listen(input, false).unwrap();
         let rules = Rules::of(prompts.prompted()).without_times();
         let prompt = prompts.start_without_times(Some("de"));
