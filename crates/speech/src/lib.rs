@@ -28,6 +28,7 @@ mod decoder;
 mod error;
 mod features;
 mod framewise;
+mod heard;
 mod hypotheses;
 mod live;
 mod pauses;

@@ -358,7 +358,10 @@ mod tests {
             panic!("no prompts");
         };
         let samples: Vec<f32> = (0..9000).map(|i| (i as f32 * i as f32 * 1e-5).sin()).collect();
-        let input = model.ear.hear(&samples).unwrap().input(0..1).unwrap();
+        let (mut sound, cancel) = (cactus_audio::Samples::new(samples), CancelToken::new());
+        let mut heard = model.ear.hear(&mut sound, &cancel).unwrap();
+        heard.advance(0, 1).unwrap();
+        let input = heard.input(0..1).unwrap();
         model.listen(input, false).unwrap();
         let crate::decoder::Decoder::Prompted(scribe) = &mut model.decoder else {
             panic!("no decoder");

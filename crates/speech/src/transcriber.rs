@@ -3,7 +3,9 @@
 use crate::alignment;
 use crate::decoder::{Decoder, Recording, Surroundings, Task};
 use crate::features::Ear;
+use crate::heard::Heard;
 use crate::{Error, Result, Segment, Transcript};
+use cactus_audio::{Samples, Sound};
 use cactus_base::Cores;
 use cactus_bundle::Bundle;
 use cactus_engine::{CancelToken, Model};
@@ -165,21 +167,35 @@ impl Transcriber {
         self.decoder.memory_bytes()
     }
 
-    /// How likely each of its languages is in the first window of `samples`, the likeliest first. There are none where nobody speaks, or
-    /// of a model that knows one alone.
+    /// As [`Transcriber::detect_language_in`], of samples in memory.
     ///
     /// # Errors
     /// As [`Transcriber::transcribe`].
     pub fn detect_language(&mut self, samples: &[f32]) -> Result<Vec<LanguageChance>> {
+        self.detect_language_in(&mut Samples::new(samples))
+    }
+
+    /// How likely each of its languages is in the first window of `sound`, the likeliest first. There are none where nobody speaks, or
+    /// of a model that cannot be told a language. No more than that window is read.
+    ///
+    /// # Errors
+    /// As [`Transcriber::transcribe_sound`].
+    pub fn detect_language_in(&mut self, sound: &mut dyn Sound) -> Result<Vec<LanguageChance>> {
         if self.languages().next().is_none() {
             return Ok(Vec::new());
         }
         let most = self.ear.most_frames() * self.ear.frame_samples();
-        let first = &samples[..samples.len().min(most)];
-        if is_still(first, self.sample_rate_hz()) {
+        let mut first = Vec::new();
+        sound.rewind()?;
+        while first.len() < most && sound.read(&mut first)? {}
+        first.truncate(most);
+        if is_still(&first, self.sample_rate_hz()) {
             return Ok(Vec::new());
         }
-        let input = self.ear.hear(first)?.input(0..first.len())?;
+        let (mut first, cancel) = (Samples::new(first), CancelToken::new());
+        let mut heard = self.ear.hear(&mut first, &cancel)?;
+        let frames = heard.advance(0, usize::MAX)?;
+        let input = heard.input(0..frames)?;
         self.listen(input, false)?;
         let Decoder::Prompted(scribe) = &mut self.decoder else {
             return Ok(Vec::new());
@@ -202,21 +218,37 @@ impl Transcriber {
         cancel: &CancelToken,
         each: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Transcript> {
-        self.transcribe_pieces(samples, &[], options, cancel, each)
+        self.transcribe_sound(&mut Samples::new(samples), options, cancel, each)
     }
 
-    /// As [`Transcriber::transcribe`]. A model that hears pieces of a recording gets none that goes over one of `cuts`, places in the
-    /// samples in ascending order.
-    pub(crate) fn transcribe_pieces(
+    /// As [`Transcriber::transcribe`], of a recording that is read while it is transcribed. One of more than a minute is read twice, in
+    /// memory that does not depend on its length.
+    ///
+    /// # Errors
+    /// As [`Transcriber::transcribe`]; those of reading.
+    pub fn transcribe_sound(
         &mut self,
-        samples: &[f32],
-        cuts: &[usize],
+        sound: &mut dyn Sound,
         options: &TranscribeOptions,
         cancel: &CancelToken,
         each: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Transcript> {
-        let mut task = self.prepare(options)?;
-        let heard = self.ear.hear(samples)?;
+        let task = self.prepare(options)?;
+        let heard = self.ear.hear(sound, cancel)?;
+        self.transcribe_heard(heard, &[], task, options, cancel, each)
+    }
+
+    /// Transcribes what was read once, with what [`Transcriber::prepare`] gave. A model that hears pieces of a recording gets none that goes over one of
+    /// `cuts`, places in the samples in ascending order.
+    pub(crate) fn transcribe_heard(
+        &mut self,
+        mut heard: Heard<'_>,
+        cuts: &[usize],
+        mut task: Task,
+        options: &TranscribeOptions,
+        cancel: &CancelToken,
+        each: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Transcript> {
         let rate = f64::from(self.sample_rate_hz());
         let hop = self.ear.frame_samples();
         let frame_s = hop as f64 / rate;
@@ -225,7 +257,7 @@ impl Transcriber {
             cancel,
             transcript: Transcript {
                 language: options.language.clone(),
-                duration_s: samples.len() as f64 / rate,
+                duration_s: heard.total() as f64 / rate,
                 segments: Vec::new(),
             },
             spoken_s: 0.0,
@@ -233,10 +265,9 @@ impl Transcriber {
         let mut at = 0;
         while at < heard.frames() {
             let next = cuts[cuts.partition_point(|&cut| cut <= at * hop)..].first();
-            let frames = heard.end(at, next.map_or(samples.len(), |cut| cut / hop)) - at;
-            let sound = &samples[(at * hop).min(samples.len())..((at + frames) * hop).min(samples.len())];
+            let frames = heard.advance(at, next.map_or(heard.frames(), |cut| cut / hop))?;
             let known = recording.transcript.segments.len();
-            at += match is_still(sound, self.sample_rate_hz()) {
+            at += match is_still(heard.samples(at..at + frames), self.sample_rate_hz()) {
                 true => {
                     task.pause();
                     frames

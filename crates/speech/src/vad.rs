@@ -2,8 +2,10 @@
 
 use crate::features::unknown;
 use crate::{Error, Result, Span, SpanOptions, SpeechSpans};
+use cactus_audio::{Samples, Sound};
 use cactus_base::Pool;
 use cactus_bundle::{Bundle, Chunks, Decoding, FrontEnd};
+use cactus_engine::CancelToken;
 use cactus_runtime::Function;
 use cactus_tensor::{Elements, TensorView};
 use std::collections::BTreeMap;
@@ -188,18 +190,42 @@ impl Vad {
     /// # Errors
     /// As [`Vad::push`]; an option that has no meaning.
     pub fn spans(&mut self, samples: &[f32], options: &SpanOptions) -> Result<Vec<Span>> {
+        self.spans_of(&mut Samples::new(samples), options, &CancelToken::new())
+    }
+
+    /// As [`Vad::spans`], of a recording that is read meanwhile, in memory that does not depend on its length.
+    ///
+    /// # Errors
+    /// As [`Vad::spans`]; those of reading; after `cancel`.
+    pub fn spans_of(
+        &mut self,
+        sound: &mut dyn Sound,
+        options: &SpanOptions,
+        cancel: &CancelToken,
+    ) -> Result<Vec<Span>> {
         let mut spans = SpeechSpans::new(options, self.sample_rate_hz(), self.chunk_samples())?;
         self.reset();
+        sound.rewind()?;
         let mut found = Vec::new();
-        for part in samples.chunks(BATCH * self.chunk_samples()) {
-            for &p in self.push(part)? {
+        let (mut part, mut length, mut more) = (Vec::new(), 0, true);
+        while more {
+            if cancel.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
+            // As many as are computed at once.
+            while more && part.len() < BATCH * self.chunk_samples() {
+                more = sound.read(&mut part)?;
+            }
+            for &p in self.push(&part)? {
                 found.extend(spans.push(p));
             }
+            length += part.len() as u64;
+            part.clear();
         }
         if let Some(p) = self.finish()? {
             found.extend(spans.push(p));
         }
-        found.extend(spans.finish(samples.len() as u64));
+        found.extend(spans.finish(length));
         Ok(found)
     }
 

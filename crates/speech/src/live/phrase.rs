@@ -8,6 +8,7 @@ use crate::rules::Rules;
 use crate::scribe::Scribe;
 use crate::words::{self, is_spaced};
 use crate::{Result, Segment, TranscribeOptions, Transcriber};
+use cactus_audio::Samples;
 use cactus_engine::CancelToken;
 
 /// The phrase that is spoken.
@@ -69,7 +70,7 @@ impl Manner {
 
     /// Commits what the text before and that of now agree on, but for the last word, which may not be whole.
     pub(super) fn write(&self, transcriber: &mut Transcriber, phrase: &mut Phrase, orders: Orders<'_>) -> Result<()> {
-        let frames = transcriber.hear(&phrase.samples, false)?;
+        let frames = transcriber.hear(&phrase.samples, false, orders.cancel)?;
         let decode = |tokens: &[u32]| transcriber.tokenizer.decode(tokens, true);
         match (self, &mut transcriber.decoder) {
             (Manner::Prompted(prompts, rules), Decoder::Prompted(scribe)) => {
@@ -110,7 +111,7 @@ impl Manner {
     ) -> Result<Option<Segment>> {
         let Orders { options, cancel } = orders;
         transcriber.reserve(options)?;
-        let frames = transcriber.hear(&phrase.samples, options.words)?;
+        let frames = transcriber.hear(&phrase.samples, options.words, cancel)?;
         let surroundings = Surroundings {
             ear: &transcriber.ear,
             tokenizer: &transcriber.tokenizer,
@@ -244,9 +245,11 @@ impl Phrase {
 
 impl Transcriber {
     /// Lets the model hear one window, and says how many of its frames have sound.
-    fn hear(&mut self, samples: &[f32], words: bool) -> Result<usize> {
-        let heard = self.ear.hear(samples)?;
+    fn hear(&mut self, samples: &[f32], words: bool, cancel: &CancelToken) -> Result<usize> {
+        let mut sound = Samples::new(samples);
+        let mut heard = self.ear.hear(&mut sound, cancel)?;
         let frames = heard.frames().min(self.ear.most_frames());
+        heard.advance(0, frames)?;
         let input = heard.input(0..frames)?;
         self.listen(input, words)?;
         Ok(frames)
