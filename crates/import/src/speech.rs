@@ -3,6 +3,8 @@
 //! Front ends of other formats make a `generation_config.json` in the convention of `transformers` first, as they make a
 //! `config.json`; what that does not name is found by its spelling in the tokenizer.
 
+mod positions;
+
 use crate::{Error, Result, SourceModel};
 use cactus_bundle::{
     Chunks, Decoding, Edges, FrontEnd, LogMel, Logarithm, MelScale, Normalization, Prompted, SPEECH_VERSION, Samples,
@@ -43,6 +45,11 @@ pub(crate) fn complete(model: &SourceModel) -> Value {
 pub(crate) fn record(def: &ModelDef, model: &SourceModel) -> Result<(Option<Speech>, Option<String>)> {
     if let Some(activity) = def.activity {
         let speech = finder(activity);
+        speech.check(def.vocab_size).map_err(Error::malformed)?;
+        return Ok((Some(speech), None));
+    }
+    if let Some(about) = &def.positions {
+        let speech = positions::record(about, def.context_tokens, &model.front_end)?;
         speech.check(def.vocab_size).map_err(Error::malformed)?;
         return Ok((Some(speech), None));
     }

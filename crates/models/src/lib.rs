@@ -13,12 +13,14 @@
 
 mod config;
 mod error;
+mod fastconformer;
 mod gemma3_text;
 mod layers;
 mod lfm2;
 mod llama;
 mod mistral;
 mod moonshine;
+mod parakeet;
 mod prenorm;
 mod qwen2;
 mod qwen3;
@@ -29,4 +31,6 @@ mod smollm3;
 mod whisper;
 
 pub use error::{Error, ErrorKind, Result};
-pub use registry::{ActivityDef, ComponentDef, FAMILIES, Family, ModelDef, SamplesDef, SoundDef, build};
+pub use registry::{
+    ActivityDef, ComponentDef, FAMILIES, Family, ModelDef, PositionsDef, SamplesDef, SoundDef, TransducerDef, build,
+};

@@ -200,7 +200,16 @@ fn golden_cases_are_all_tested() {
     cases.sort();
     assert_eq!(
         cases,
-        ["moonshine", "moonshine_wide", "silero_vad", "whisper", "whisper_en"]
+        [
+            "moonshine",
+            "moonshine_wide",
+            "parakeet_ctc",
+            "parakeet_rnnt",
+            "parakeet_tdt",
+            "silero_vad",
+            "whisper",
+            "whisper_en"
+        ]
     );
 }
 
