@@ -9,7 +9,7 @@ use cactus_import::{ConvertOptions, convert};
 use cactus_serve::ServeOptions;
 use cactus_serve::models::{ModelLimits, Source};
 use cactus_serve::protocol::order;
-use cactus_speech::{TranscribeOptions, Transcriber, Transcript, subtitles};
+use cactus_speech::{TranscribeOptions, Transcriber, Transcript, milliseconds, subtitles};
 use serde_json::{Value, json};
 use std::io::{Cursor, Write as _};
 use std::net::TcpStream;
@@ -148,7 +148,7 @@ fn every_format_says_what_the_engine_heard() {
     assert_eq!(segments.len(), want.segments.len());
     for (found, want) in segments.iter().zip(&want.segments) {
         let expected = json!({
-            "id": want.id, "seek": (want.window_s * 100.0).round() as u64, "start": want.start_s, "end": want.end_s,
+            "id": want.id, "seek": (want.window_s * 100.0).round() as u64, "start": milliseconds(want.start_s), "end": milliseconds(want.end_s),
             "text": want.text, "tokens": want.tokens, "temperature": want.temperature, "avg_logprob": want.mean_logprob,
             "compression_ratio": want.compression, "no_speech_prob": want.no_speech,
         });
@@ -225,7 +225,7 @@ fn options_reach_the_engine() {
         .segments
         .iter()
         .flat_map(|s| &s.words)
-        .map(|w| json!({"word": w.text.trim(), "start": w.start_s, "end": w.end_s}))
+        .map(|w| json!({"word": w.text.trim(), "start": milliseconds(w.start_s), "end": milliseconds(w.end_s)}))
         .collect();
     let word = ("timestamp_granularities[]", "word");
     let found = with(TRANSCRIBE, &[word]);

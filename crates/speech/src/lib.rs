@@ -49,5 +49,5 @@ pub use error::{Error, ErrorKind, Result};
 pub use live::{FinalReason, Stream, StreamEvent, StreamOptions};
 pub use spans::{Span, SpanOptions, SpeechSpans};
 pub use transcriber::{LanguageChance, MOST_BEAMS, Progress, TranscribeOptions, Transcriber};
-pub use transcript::{Segment, Transcript, Word};
+pub use transcript::{Segment, Transcript, Word, milliseconds};
 pub use vad::Vad;

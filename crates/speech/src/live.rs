@@ -10,6 +10,7 @@
 mod phrase;
 
 use crate::phrases::{Change, Limits, Phrases};
+use crate::transcript::in_milliseconds;
 use crate::{Error, Result, Segment, TranscribeOptions, Transcriber, Vad};
 use cactus_engine::CancelToken;
 use phrase::{Manner, Orders, Phrase, Times};
@@ -76,6 +77,7 @@ pub enum StreamEvent {
         /// Number of the phrase, from 0.
         id: usize,
         /// When.
+        #[serde(serialize_with = "in_milliseconds")]
         start_s: f64,
     },
     /// What is said so far.
@@ -87,6 +89,7 @@ pub enum StreamEvent {
         /// Text after it that may still change.
         volatile: String,
         /// Up to where the sound was heard.
+        #[serde(serialize_with = "in_milliseconds")]
         until_s: f64,
     },
     /// What was said. Nothing of it changes any more.
@@ -104,6 +107,7 @@ pub enum StreamEvent {
         /// Number of the phrase.
         id: usize,
         /// When.
+        #[serde(serialize_with = "in_milliseconds")]
         end_s: f64,
     },
 }

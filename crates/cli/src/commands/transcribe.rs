@@ -15,7 +15,7 @@ use cactus_audio::{Samples, Sound};
 use cactus_engine::CancelToken;
 use cactus_router::Reheard;
 use cactus_speech::subtitles::{Cue, cues, srt, vtt};
-use cactus_speech::{Progress, Segment, SpanOptions, Transcriber, Transcript, Vad};
+use cactus_speech::{Progress, Segment, SpanOptions, Transcriber, Transcript, Vad, milliseconds};
 use recordings::Recording;
 use std::path::{Path, PathBuf};
 
@@ -273,7 +273,7 @@ fn json(file: &Path, transcript: &Transcript) -> serde_json::Value {
     serde_json::json!({
         "file": file,
         "language": transcript.language,
-        "duration_s": transcript.duration_s,
+        "duration_s": milliseconds(transcript.duration_s),
         "text": transcript.text(),
         "segments": transcript.segments,
     })

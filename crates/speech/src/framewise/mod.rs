@@ -4,6 +4,8 @@ mod ctc;
 mod hotwords;
 mod networks;
 mod search;
+#[cfg(test)]
+mod tests;
 mod transducer;
 mod utterance;
 
@@ -37,6 +39,8 @@ pub(crate) struct Token {
 pub(crate) struct Behind {
     /// The first position that is not decoded.
     pub(crate) position: usize,
+    /// Tokens that stay there.
+    symbols: usize,
     /// The last token that stays.
     pub(crate) last: Option<u32>,
     /// How far it has come among the hotwords.
@@ -209,15 +213,27 @@ impl Framewise {
         for token in tokens {
             behind.along = hotwords.step(behind.along, token.id).0;
             behind.last = Some(token.id);
-            behind.position = token.end;
-            if let Network::Transducer(rules, pair) = &mut self.network {
-                let mut networks = Sounding::new(pair, &self.heard, self.width, (&self.pool, self.threads));
-                let before = match behind.predicted.take() {
-                    Some(predicted) => predicted,
-                    None => transducer::begin(rules, &mut networks)?,
-                };
-                behind.predicted = Some(networks.predict(Some(&before), token.id)?);
-            }
+            let Network::Transducer(rules, pair) = &mut self.network else {
+                behind.position = token.end;
+                continue;
+            };
+            let symbols = if token.start == behind.position {
+                behind.symbols
+            } else {
+                0
+            };
+            let duration = if rules.durations.is_empty() {
+                0
+            } else {
+                token.end - token.start
+            };
+            (behind.position, behind.symbols) = rules.advance(token.start, symbols, token.id, duration);
+            let mut networks = Sounding::new(pair, &self.heard, self.width, (&self.pool, self.threads));
+            let before = match behind.predicted.take() {
+                Some(predicted) => predicted,
+                None => transducer::begin(rules, &mut networks)?,
+            };
+            behind.predicted = Some(networks.predict(Some(&before), token.id)?);
         }
         Ok(())
     }

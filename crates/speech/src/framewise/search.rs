@@ -51,7 +51,7 @@ pub(super) fn search(
         bonus: 0.0,
         along: behind.along,
         at: behind.position,
-        symbols: 0,
+        symbols: behind.symbols,
     };
     // By their tokens: texts that differ in their times alone share it.
     let mut prefixes = BTreeMap::from([(Vec::new(), Prefix::new(predicted))]);

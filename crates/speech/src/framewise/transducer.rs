@@ -123,7 +123,7 @@ pub(crate) fn greedy(
     cancel: &CancelToken,
 ) -> Result<Vec<Token>> {
     let mut found = Vec::new();
-    let (mut at, mut symbols, mut along) = (behind.position, 0, behind.along);
+    let (mut at, mut symbols, mut along) = (behind.position, behind.symbols, behind.along);
     let mut prefix = Prefix::new(predicted);
     while at < networks.positions() {
         if cancel.is_cancelled() {
