@@ -5,7 +5,7 @@
 
 use crate::encode::{Encoder, LARGE, Stored};
 use crate::{Error, ErrorKind, Result, SourceModel, Stop, TensorSource, TokenizerFiles, hf};
-use cactus_bundle::{About, BundleWriter, Provenance, SPEECH_PATH, TokenIds};
+use cactus_bundle::{About, BundleWriter, Provenance, SPEECH_PATH, Speech, TokenIds};
 use cactus_ir::{Graph, WeightExpr};
 use cactus_models::{ComponentDef, ModelDef};
 use cactus_passes::{Bits, Options, Policy, Report, StatePolicy, Storage};
