@@ -370,7 +370,8 @@ fn who_does_not_read_events_is_let_go() {
         .set_write_timeout(Some(Duration::from_secs(1)))
         .unwrap();
     // Each is answered with the whole session, until neither end has room.
-    let update = json!({"type": "session.update", "session": {"type": "transcription", "audio": {"input": {}}}});
+    let session = json!({"type": "transcription", "audio": {"input": {}}});
+    let update = json!({"type": "session.update", "event_id": "e".repeat(8000), "session": session});
     let sent = (0..20_000).take_while(|_| silent.0.send(Message::text(update.to_string())).is_ok());
     assert!(sent.count() < 20_000, "the server should not read on");
     server.wait("the place stays taken", |server| {
