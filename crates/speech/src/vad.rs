@@ -8,7 +8,6 @@ use cactus_bundle::{Bundle, Chunks, Decoding, FrontEnd};
 use cactus_engine::CancelToken;
 use cactus_runtime::Function;
 use cactus_tensor::{Elements, TensorView};
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -245,10 +244,10 @@ impl Vad {
         self.probabilities.resize(before + count, 0.0);
         let samples = [count, context + chunk];
         let view = |shape, data| TensorView::new(shape, Elements::F32(data)).map_err(|e| Error::Model(e.to_string()));
-        let inputs = BTreeMap::from([
-            (SAMPLES.to_owned(), view(&samples, &self.given)?),
-            (STATE.to_owned(), view(&self.shape, &self.state)?),
-        ]);
+        let inputs = [
+            (SAMPLES, view(&samples, &self.given)?),
+            (STATE, view(&self.shape, &self.state)?),
+        ];
         let (mut found, mut next) = (false, false);
         let mut fits = true;
         let probabilities = &mut self.probabilities[before..];

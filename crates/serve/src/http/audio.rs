@@ -216,6 +216,12 @@ impl Run {
         Ok(stream::streaming(Wire::Events, receiver))
     }
 
+    /// Whether somebody has taken a piece before the request's time was over: who does not read keeps its place no longer.
+    async fn put(&self, piece: Bytes, to: &mpsc::Sender<Bytes>) -> bool {
+        let taken = tokio::time::timeout_at(self.deadline, to.send(piece)).await;
+        matches!(taken, Ok(Ok(())))
+    }
+
     async fn send(mut self, first: Event, to: &mpsc::Sender<Bytes>) {
         let ping = self.app.options.ping;
         let mut stream = Stream::default();
@@ -236,13 +242,13 @@ impl Run {
                 }
                 Err(error) => frames.push(Stream::fail(&error)),
             }
-            if !frames.is_empty() && to.send(Wire::Events.write(&mut frames)).await.is_err() || over {
+            if !frames.is_empty() && !self.put(Wire::Events.write(&mut frames), to).await || over {
                 return;
             }
             event = loop {
                 match tokio::time::timeout(ping, self.next()).await {
                     Ok(event) => break event,
-                    Err(_) if to.send(Bytes::from_static(b": ping\n\n")).await.is_err() => return,
+                    Err(_) if !self.put(Bytes::from_static(b": ping\n\n"), to).await => return,
                     Err(_) => {}
                 }
             };
