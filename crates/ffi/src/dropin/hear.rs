@@ -92,7 +92,7 @@ pub unsafe extern "C" fn cactus_detect_language(
             let transcriber = machine.transcriber("knows no languages")?;
             if transcriber.languages().next().is_none() {
                 return Err(unsupported(
-                    "the model knows English alone; a multilingual one tells languages apart",
+                    "the model tells no languages apart: it knows English alone, or writes whatever it hears; a multilingual Whisper does",
                 ));
             }
             let mut sound = sound.open(transcriber.sample_rate_hz())?;
@@ -159,7 +159,7 @@ pub(super) fn milliseconds(since: Instant) -> f64 {
 /// Leaves out what goes without saying.
 pub(super) fn fit(options: &mut TranscribeOptions, transcriber: &Transcriber) {
     if transcriber.languages().next().is_none() {
-        // It knows English alone, and has no token for it.
+        // It cannot be told a language, and may know English alone: most programs name that one whatever the model is.
         options.language.take_if(|code| code == "en");
     }
 }

@@ -7,7 +7,6 @@ use cactus_base::Pool;
 use cactus_bundle::Bundle;
 use cactus_runtime::Function;
 use cactus_tensor::{Elements, TensorView};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const PREDICTOR: &str = "predictor";
@@ -84,10 +83,10 @@ impl Networks for Sounding<'_> {
             }
         };
         let token = [i64::from(token)];
-        let inputs = BTreeMap::from([
-            (TOKEN.to_owned(), view(&[1], Elements::I64(&token))?),
-            (STATE.to_owned(), view(&self.pair.state_shape, Elements::F32(state))?),
-        ]);
+        let inputs = [
+            (TOKEN, view(&[1], Elements::I64(&token))?),
+            (STATE, view(&self.pair.state_shape, Elements::F32(state))?),
+        ];
         let mut predicted = Predicted::default();
         let (pool, threads) = self.pool;
         self.pair
@@ -116,13 +115,10 @@ impl Networks for Sounding<'_> {
         let from = position.min(self.positions() - rows);
         let shapes = [[rows, self.width], [1, self.width]];
         let states = &self.states[from * self.width..(from + rows) * self.width];
-        let inputs = BTreeMap::from([
-            (STATES.to_owned(), view(&shapes[0], Elements::F32(states))?),
-            (
-                PREDICTION.to_owned(),
-                view(&shapes[1], Elements::F32(&predicted.prediction))?,
-            ),
-        ]);
+        let inputs = [
+            (STATES, view(&shapes[0], Elements::F32(states))?),
+            (PREDICTION, view(&shapes[1], Elements::F32(&predicted.prediction))?),
+        ];
         joined.from = from;
         joined.width = 0;
         joined.values.clear();
