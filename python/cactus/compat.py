@@ -237,7 +237,7 @@ def cactus_complete(
     with _told("cactus_complete"):
         held = _held(model)
         if pcm_data is not None:
-            raise ValueError("speech is not in this build")
+            raise ValueError("sound in a conversation is not in this build; `cactus.Transcriber` writes down recordings")
         with held.turn():
             stream = held.begin(_messages(messages), _asked(options, tools), _handing_off(options))
             held.stream = stream
@@ -309,21 +309,23 @@ def cactus_embed(model: int, text: str, normalize: bool = True) -> list[float]:
         return list(_held(model).model.embed(text))
 
 
-def _absent(name: str, what: str) -> Callable[..., Any]:
+def _absent(name: str, what: str, instead: str = "") -> Callable[..., Any]:
+    why = f"{what} is not in this build" if not instead else f"{what} is not in this module; use `{instead}`"
+
     def absent(*_: Any, **__: Any) -> Any:
-        raise _failed(f"{name}: {what} is not in this build")
+        raise _failed(f"{name}: {why}")
 
     absent.__name__ = absent.__qualname__ = name
-    absent.__doc__ = f"Raises: {what} is not in this build."
+    absent.__doc__ = f"Raises: {why}."
     return absent
 
 
-cactus_transcribe = _absent("cactus_transcribe", "speech")
-cactus_stream_transcribe_start = _absent("cactus_stream_transcribe_start", "speech")
-cactus_stream_transcribe_process = _absent("cactus_stream_transcribe_process", "speech")
-cactus_stream_transcribe_stop = _absent("cactus_stream_transcribe_stop", "speech")
+cactus_transcribe = _absent("cactus_transcribe", "transcription", "cactus.Transcriber")
+cactus_stream_transcribe_start = _absent("cactus_stream_transcribe_start", "live speech", "cactus.Stream")
+cactus_stream_transcribe_process = _absent("cactus_stream_transcribe_process", "live speech", "cactus.Stream")
+cactus_stream_transcribe_stop = _absent("cactus_stream_transcribe_stop", "live speech", "cactus.Stream")
 cactus_image_embed = _absent("cactus_image_embed", "vision")
-cactus_audio_embed = _absent("cactus_audio_embed", "speech")
+cactus_audio_embed = _absent("cactus_audio_embed", "an embedding of sound")
 cactus_rag_query = _absent("cactus_rag_query", "retrieval")
 cactus_index_init = _absent("cactus_index_init", "the vector index")
 cactus_index_add = _absent("cactus_index_add", "the vector index")
@@ -334,7 +336,7 @@ cactus_index_compact = _absent("cactus_index_compact", "the vector index")
 cactus_index_destroy = _absent("cactus_index_destroy", "the vector index")
 
 
-cactus_preprocess_audio_features = _absent("cactus_preprocess_audio_features", "speech")
+cactus_preprocess_audio_features = _absent("cactus_preprocess_audio_features", "a front end of sound")
 
 
 def cactus_set_telemetry_environment(*_: Any) -> None:

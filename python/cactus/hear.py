@@ -243,7 +243,7 @@ class Transcriber:
 
     @property
     def languages(self) -> list[str]:
-        """Codes of the languages that it knows; none where it knows English alone."""
+        """Codes of the languages that it can be told; none where it knows English alone, or writes what it hears."""
         return self._inner.languages
 
     @property

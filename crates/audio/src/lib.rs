@@ -1,7 +1,7 @@
 //! From sound to what speech models read: samples out of audio files, their change of rate, and features of them.
 //!
 //! Purpose: one way from a file or a microphone to the input of an encoder, with the same bits on every machine and for every way
-//! of cutting the samples into pushes. [`decode`] reads files block by block, [`Resampler`] changes the rate, [`Frontend`] computes log-mel
+//! of cutting the samples into pushes. [`decode`] reads files block by block, a [`Sound`] can be read more than once, [`Resampler`] changes the rate, [`Frontend`] computes log-mel
 //! features as a declarative [`Recipe`] says.
 //!
 //! All arithmetic is plain `f32` and `f64` in a fixed order, without instructions chosen at run time; logarithms and sines are
@@ -18,7 +18,9 @@ mod error;
 pub mod features;
 pub mod fft;
 mod resample;
+mod sound;
 
 pub use error::{Error, ErrorKind};
 pub use features::{Features, Frontend, Recipe};
 pub use resample::{MAX_PHASES, RATES_HZ, Resampler, resample};
+pub use sound::{Samples, Sound};

@@ -1,7 +1,7 @@
 //! Files of every kind: what is heard, when, and what is refused.
 
-use cactus_audio::decode::{Limits, Mono, Reader, load};
-use cactus_audio::{Error, ErrorKind, resample};
+use cactus_audio::decode::{Limits, Mono, Reader, Recording, load};
+use cactus_audio::{Error, ErrorKind, Samples, Sound, resample};
 use std::f64::consts::PI;
 use std::io::Cursor;
 
@@ -413,6 +413,64 @@ fn mono_of_ten_hours_needs_little_memory() {
     });
     assert_eq!(total, frames);
     assert!(counted.bytes_max < 4 << 20, "{} bytes at once", counted.bytes_max);
+}
+
+/// All of it, and how many samples came at once at most.
+fn all(sound: &mut dyn Sound) -> Result<(Vec<f32>, usize), Error> {
+    let (mut samples, mut part, mut most, mut more) = (Vec::new(), Vec::new(), 0, true);
+    while more {
+        part.clear();
+        more = sound.read(&mut part)?;
+        most = most.max(part.len());
+        samples.extend_from_slice(&part);
+    }
+    Ok((samples, most))
+}
+
+#[test]
+fn recordings_are_the_same_each_time_they_are_read() {
+    for name in [
+        "mono_44k.mp3",
+        "stereo_44k.ogg",
+        "mono_music.opus",
+        "mono_16k.flac",
+        "mono_44k.aac",
+        "alaw_8k.wav",
+    ] {
+        let want = load(Cursor::new(file(name)), 16_000, Limits::default()).unwrap();
+        let mut kept = Samples::new(&want);
+        let mut read = Recording::from_bytes(file(name), 16_000, Limits::default()).unwrap();
+        let sounds: [&mut dyn Sound; 2] = [&mut read, &mut kept];
+        for sound in sounds {
+            for _ in 0..2 {
+                sound.rewind().unwrap();
+                assert_eq!(all(sound).unwrap().0, want, "{name}");
+            }
+            // From its midst.
+            sound.rewind().unwrap();
+            sound.read(&mut Vec::new()).unwrap();
+            sound.rewind().unwrap();
+            assert_eq!(all(sound).unwrap().0, want, "{name}");
+        }
+    }
+    let nothing: [f32; 0] = [];
+    assert_eq!(all(&mut Samples::new(nothing)).unwrap().0, nothing);
+}
+
+#[test]
+fn recordings_that_should_be_whole_are() {
+    let bytes = wav_s16(1, 8_000, &[1000; 4800]);
+    let cut = bytes[..44 + 2 * 2500].to_vec();
+    let read = |bytes: Vec<u8>| Recording::from_bytes(bytes, 8_000, Limits::default()).unwrap();
+    assert_eq!(all(&mut read(bytes).whole()).unwrap().0.len(), 4800);
+    assert_eq!(all(&mut read(cut.clone())).unwrap().0.len(), 2500);
+    let mut whole = read(cut).whole();
+    for _ in 0..2 {
+        whole.rewind().unwrap();
+        let error = all(&mut whole).map(|(samples, _)| samples.len()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Damaged);
+        assert!(error.to_string().contains("0.60 s and has 0.31 s"), "{error}");
+    }
 }
 
 #[test]

@@ -21,6 +21,10 @@ pub struct Speech {
     /// The stretch of sound that the model was made for; absent where it takes any length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
+    /// How much sound the model hears at once, where it takes any length but its memory does not. A `log_mel` front end has this or
+    /// `window`; the others have neither.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pieces: Option<Pieces>,
     /// How the output becomes text, or what else it is.
     pub decoding: Decoding,
 }
@@ -177,6 +181,16 @@ pub struct Window {
     pub positions: u32,
 }
 
+/// Pieces of a recording, each heard alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pieces {
+    /// Fewest samples; shorter sound is filled up with zeros.
+    pub least_samples: u32,
+    /// Most samples; longer sound is cut into pieces where it is quiet.
+    pub most_samples: u32,
+}
+
 /// How the output of a model becomes text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
@@ -184,9 +198,45 @@ pub struct Window {
 pub enum Decoding {
     /// The component `decoder` writes token after token, and a prompt of special tokens says what.
     Prompted(Prompted),
+    /// The component `encoder` gives a token for every position at once.
+    Ctc(Ctc),
+    /// The component `encoder` gives a state for every position, `predictor` one for the text so far, and `joint` the next token of both.
+    Transducer(Transducer),
     /// There is no text: the component `detector` makes of `samples` and `state` the `probabilities` that somebody speaks, one for
     /// each chunk, and the `next_state`. The first state is zeros.
     Activity {},
+}
+
+/// A model that gives a token for every position: connectionist temporal classification. The encoder's output is `logits`
+/// `[1, positions, vocabulary]`. Equal tokens one after the other are one, and blanks are none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ctc {
+    /// Stands for no token.
+    pub blank: u32,
+    /// Samples from one position to the next.
+    pub position_samples: u32,
+}
+
+/// A model that walks over the positions and writes what it hears at each: a transducer, with durations or without.
+///
+/// - `encoder` gives `states` `[1, positions, width]`.
+/// - `predictor` makes of `token` `i64[1]` and `state` `f32[2 * layers, 1, hidden]` the `prediction` `f32[1, width]` and the `next_state`.
+///   The first token is `blank`, with a state of zeros; a blank that is read off later leaves both as they are.
+/// - `joint` makes of `states` `f32[rows, width]` and `prediction` the `logits` `f32[rows, vocabulary + durations]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Transducer {
+    /// Stands for no token.
+    pub blank: u32,
+    /// Positions that a token may move on, in ascending order, each with a logit behind those of the vocabulary. With none, a blank
+    /// moves one on, and a token moves none.
+    #[serde(default)]
+    pub durations: Vec<u32>,
+    /// Most tokens of one position, after which it moves on in any case.
+    pub most_symbols: u32,
+    /// Samples from one position to the next.
+    pub position_samples: u32,
 }
 
 /// Token ids of a decoder that is told by its prompt what to write.
@@ -276,6 +326,9 @@ impl Bundle {
     }
 }
 
+/// What cannot be, in words.
+type Checked<T = ()> = std::result::Result<T, String>;
+
 /// Most samples of a transform, and of a second.
 const MAX_SAMPLES: u32 = 1 << 20;
 /// Most bands.
@@ -287,19 +340,36 @@ impl Speech {
     /// # Errors
     /// What cannot be, in words.
     pub fn check(&self, vocab_size: usize) -> std::result::Result<(), String> {
-        match &self.front_end {
-            FrontEnd::LogMel(m) => m.check()?,
-            FrontEnd::Chunks(c) => c.check()?,
-            FrontEnd::Samples(s) => s.check()?,
-        }
-        let p = match &self.decoding {
-            Decoding::Prompted(p) => p,
-            Decoding::Activity {} if matches!(self.front_end, FrontEnd::Chunks(_)) => return Ok(()),
-            Decoding::Activity {} => return Err("a model that finds speech should take samples in `chunks`".to_owned()),
+        let (hop, extent) = match &self.front_end {
+            FrontEnd::LogMel(m) => (m.check()?.hop_samples, "one of `window` and `pieces`"),
+            FrontEnd::Chunks(c) => (c.check()?.chunk_samples, "no `window` and no `pieces`"),
+            FrontEnd::Samples(s) => (s.check().map(|()| 1)?, "no `window` and no `pieces`"),
         };
-        if let FrontEnd::Chunks(_) = self.front_end {
-            return Err("a decoder that is prompted should have a front end other than `chunks`".to_owned());
+        let extents = usize::from(self.window.is_some()) + usize::from(self.pieces.is_some());
+        if extents != usize::from(matches!(self.front_end, FrontEnd::LogMel(_))) {
+            return Err(format!(
+                "beside this `front_end` there should be {extent}, found {extents} of them"
+            ));
         }
+        if let Some(pieces) = &self.pieces {
+            pieces.check()?;
+        }
+        match (&self.decoding, &self.front_end) {
+            (Decoding::Activity {}, FrontEnd::Chunks(_)) => Ok(()),
+            (Decoding::Activity {}, _) => Err("a model that finds speech should take samples in `chunks`".to_owned()),
+            (_, FrontEnd::Chunks(_)) => {
+                Err("a model that writes should have a front end other than `chunks`".to_owned())
+            }
+            (Decoding::Prompted(p), _) => p.check(vocab_size),
+            (Decoding::Ctc(c), _) => steps(c.blank, c.position_samples, hop, vocab_size),
+            (Decoding::Transducer(t), _) => t.check(hop, vocab_size),
+        }
+    }
+}
+
+impl Prompted {
+    fn check(&self, vocab_size: usize) -> Checked {
+        let p = self;
         if let Some(limit) = p.tokens_per_second.filter(|n| !(n.is_finite() && *n > 0.0)) {
             return Err(format!(
                 "`decoding.tokens_per_second` should be a number above 0, found {limit}"
@@ -310,24 +380,76 @@ impl Speech {
         let tokens = [p.start, p.end].into_iter().chain(one.into_iter().flatten());
         let tokens = tokens.chain(p.languages.values().copied());
         let tokens = tokens.chain(p.suppressed.iter().chain(&p.suppressed_first).copied());
-        let beyond = |t: &u64| usize::try_from(*t).map_or(true, |t| t >= vocab_size);
-        match tokens.map(u64::from).chain(last_stamp).find(beyond) {
-            Some(token) => Err(format!("token {token} is beyond the vocabulary of {vocab_size} tokens")),
-            None => Ok(()),
+        tokens
+            .map(u64::from)
+            .chain(last_stamp)
+            .try_for_each(|t| within(t, vocab_size))
+    }
+}
+
+/// Most that a token may move on, and most tokens of a position.
+const MAX_STEPS: u32 = 1 << 10;
+
+impl Transducer {
+    fn check(&self, hop: u32, vocab_size: usize) -> Checked {
+        steps(self.blank, self.position_samples, hop, vocab_size)?;
+        counts("decoding", [("most_symbols", self.most_symbols, 1, MAX_STEPS)])?;
+        let d = &self.durations;
+        if !d.is_sorted_by(|a, b| a < b) || d.last().is_some_and(|last| !(1..=MAX_STEPS).contains(last)) {
+            let what = "`decoding.durations` should ascend, the last from 1";
+            return Err(format!("{what} to {MAX_STEPS}, found {d:?}"));
         }
+        Ok(())
+    }
+}
+
+impl Pieces {
+    fn check(&self) -> Checked {
+        let Pieces {
+            least_samples: least,
+            most_samples: most,
+        } = *self;
+        counts(
+            "pieces",
+            [
+                ("least_samples", least, 1, MAX_SAMPLES),
+                ("most_samples", most, least, MAX_SAMPLES),
+            ],
+        )
+    }
+}
+
+/// Whether a model that has a token at each position says so as it can be.
+fn steps(blank: u32, position: u32, hop: u32, vocab_size: usize) -> Checked {
+    counts("decoding", [("position_samples", position, 1, MAX_SAMPLES)])?;
+    if !position.is_multiple_of(hop) {
+        let what = "`decoding.position_samples` should be a multiple of the front end's step";
+        return Err(format!("{what}, {hop}; found {position}"));
+    }
+    within(blank.into(), vocab_size)
+}
+
+/// Whether the vocabulary has a token.
+fn within(token: u64, vocab_size: usize) -> Checked {
+    match usize::try_from(token).is_ok_and(|t| t < vocab_size) {
+        true => Ok(()),
+        false => Err(format!("token {token} is beyond the vocabulary of {vocab_size} tokens")),
     }
 }
 
 impl LogMel {
-    fn check(&self) -> std::result::Result<(), String> {
+    fn check(&self) -> Checked<&Self> {
         let m = self;
-        counts([
-            ("sample_rate_hz", m.sample_rate_hz, 1, MAX_SAMPLES),
-            ("fft_samples", m.fft_samples, 1, MAX_SAMPLES),
-            ("window_samples", m.window_samples, 1, m.fft_samples),
-            ("hop_samples", m.hop_samples, 1, m.fft_samples),
-            ("mels", m.mels, 1, MAX_MELS),
-        ])?;
+        counts(
+            "front_end",
+            [
+                ("sample_rate_hz", m.sample_rate_hz, 1, MAX_SAMPLES),
+                ("fft_samples", m.fft_samples, 1, MAX_SAMPLES),
+                ("window_samples", m.window_samples, 1, m.fft_samples),
+                ("hop_samples", m.hop_samples, 1, m.fft_samples),
+                ("mels", m.mels, 1, MAX_MELS),
+            ],
+        )?;
         let numbers = [m.preemphasis, m.min_hz, m.max_hz];
         if !(numbers.iter().all(|v| v.is_finite()) && 0.0 <= m.min_hz && m.min_hz < m.max_hz) {
             return Err(format!(
@@ -335,36 +457,43 @@ impl LogMel {
                 m.min_hz, m.max_hz
             ));
         }
-        Ok(())
+        Ok(m)
     }
 }
 
 impl Samples {
-    fn check(&self) -> std::result::Result<(), String> {
-        counts([
-            ("sample_rate_hz", self.sample_rate_hz, 1, MAX_SAMPLES),
-            ("least_samples", self.least_samples, 1, MAX_SAMPLES),
-            ("most_samples", self.most_samples, self.least_samples, MAX_SAMPLES),
-        ])
+    fn check(&self) -> Checked {
+        counts(
+            "front_end",
+            [
+                ("sample_rate_hz", self.sample_rate_hz, 1, MAX_SAMPLES),
+                ("least_samples", self.least_samples, 1, MAX_SAMPLES),
+                ("most_samples", self.most_samples, self.least_samples, MAX_SAMPLES),
+            ],
+        )
     }
 }
 
 impl Chunks {
-    fn check(&self) -> std::result::Result<(), String> {
-        counts([
-            ("sample_rate_hz", self.sample_rate_hz, 1, MAX_SAMPLES),
-            ("chunk_samples", self.chunk_samples, 1, MAX_SAMPLES),
-            ("context_samples", self.context_samples, 0, self.chunk_samples),
-        ])
+    fn check(&self) -> Checked<&Self> {
+        counts(
+            "front_end",
+            [
+                ("sample_rate_hz", self.sample_rate_hz, 1, MAX_SAMPLES),
+                ("chunk_samples", self.chunk_samples, 1, MAX_SAMPLES),
+                ("context_samples", self.context_samples, 0, self.chunk_samples),
+            ],
+        )?;
+        Ok(self)
     }
 }
 
-/// Whether numbers of the front end lie between a least and a most.
-fn counts<const N: usize>(each: [(&str, u32, u32, u32); N]) -> std::result::Result<(), String> {
+/// Whether numbers of a section lie between a least and a most.
+fn counts<const N: usize>(section: &str, each: [(&str, u32, u32, u32); N]) -> Checked {
     for (name, found, least, most) in each {
         if !(least..=most).contains(&found) {
             return Err(format!(
-                "`front_end.{name}` should be from {least} to {most}, found {found}"
+                "`{section}.{name}` should be from {least} to {most}, found {found}"
             ));
         }
     }

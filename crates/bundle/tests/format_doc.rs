@@ -1,10 +1,10 @@
 //! Holds `docs/reference/format.md` to the code: header tables, codes, packings, versions, fields of documents.
 
 use cactus_bundle::{
-    BUNDLE_VERSION, BlockSums, Checksum, Chunks, Component, Decoding, Edges, FileEntry, FrontEnd, GRAPH_VERSION,
-    LogMel, Logarithm, Manifest, MelScale, Normalization, OLDEST_BUNDLE_VERSION, PortDecl, Prompted, Provenance,
-    RECORD_HEADER_BYTES, RecordHeader, SPEECH_VERSION, Samples, Speech, TENSOR_VERSION, Timestamps, TokenIds,
-    WeightEntry, WeightsManifest, Window, WindowFunction, encode_graph,
+    BUNDLE_VERSION, BlockSums, Checksum, Chunks, Component, Ctc, Decoding, Edges, FileEntry, FrontEnd, GRAPH_VERSION,
+    LogMel, Logarithm, Manifest, MelScale, Normalization, OLDEST_BUNDLE_VERSION, Pieces, PortDecl, Prompted,
+    Provenance, RECORD_HEADER_BYTES, RecordHeader, SPEECH_VERSION, Samples, Speech, TENSOR_VERSION, Timestamps,
+    TokenIds, Transducer, WeightEntry, WeightsManifest, Window, WindowFunction, encode_graph,
 };
 use cactus_ir::{Graph, GraphBuilder, TensorType};
 use cactus_quant::Packing;
@@ -351,6 +351,7 @@ fn speech() -> Speech {
             frames: 3000,
             positions: 1500,
         }),
+        pieces: None,
         decoding: Decoding::Prompted(Prompted {
             previous: Some(1),
             no_speech: Some(2),
@@ -377,6 +378,7 @@ fn finder() -> Speech {
             context_samples: 64,
         }),
         window: None,
+        pieces: None,
         decoding: Decoding::Activity {},
     }
 }
@@ -384,7 +386,7 @@ fn finder() -> Speech {
 #[test]
 fn fields_of_the_speech_record_are_those_of_the_code() {
     let speech = speech();
-    assert_fields("speech", &speech);
+    assert_fields("speech", &with_all_fields(&speech));
     let (FrontEnd::LogMel(mel), Decoding::Prompted(prompted)) = (&speech.front_end, &speech.decoding) else {
         panic!("{speech:?}");
     };
@@ -413,7 +415,7 @@ fn fields_of_the_speech_record_are_those_of_the_code() {
     }
     for (at, kind) in [
         ("/front_end/kind", "waves"),
-        ("/decoding/kind", "ctc"),
+        ("/decoding/kind", "beams"),
         ("/front_end/edges", "mirror"),
     ] {
         let mut changed = json.clone();
@@ -491,6 +493,133 @@ fn fields_of_the_speech_record_are_those_of_the_code() {
             .unwrap_err();
         assert!(error.contains(said), "{at}: {error}");
     }
+}
+
+/// A record with every field, which none has: there is a window or there are pieces.
+fn with_all_fields(speech: &Speech) -> Speech {
+    Speech {
+        pieces: hearer(speech.decoding.clone()).pieces,
+        ..speech.clone()
+    }
+}
+
+/// A model that hears pieces.
+fn hearer(decoding: Decoding) -> Speech {
+    Speech {
+        window: None,
+        pieces: Some(Pieces {
+            least_samples: 320,
+            most_samples: 480_000,
+        }),
+        decoding,
+        ..speech()
+    }
+}
+
+#[test]
+fn fields_of_models_with_positions_are_those_of_the_code() {
+    let (blank, position_samples) = (9, 1280);
+    let ctc = Ctc {
+        blank,
+        position_samples,
+    };
+    let transducer = Transducer {
+        blank,
+        durations: vec![0, 1, 2, 3, 4],
+        most_symbols: 10,
+        position_samples,
+    };
+    assert_fields("ctc", &ctc);
+    assert_fields("transducer", &transducer);
+    let walker = hearer(Decoding::Transducer(transducer.clone()));
+    assert_fields("pieces", walker.pieces.as_ref().unwrap());
+    let plain = hearer(Decoding::Transducer(Transducer {
+        durations: Vec::new(),
+        ..transducer
+    }));
+    for (speech, kind) in [
+        (hearer(Decoding::Ctc(ctc)), "ctc"),
+        (walker.clone(), "transducer"),
+        (plain, "transducer"),
+    ] {
+        let json = serde_json::to_value(&speech).unwrap();
+        assert_eq!(json["decoding"]["kind"], kind);
+        assert_eq!(serde_json::from_value::<Speech>(json.clone()).unwrap(), speech);
+        assert_eq!(speech.check(10), Ok(()));
+        for at in ["/pieces", "/decoding"] {
+            let mut changed = json.clone();
+            changed.pointer_mut(at).unwrap()["unknown"] = 1.into();
+            assert!(serde_json::from_value::<Speech>(changed).is_err(), "{kind}{at}");
+        }
+        for (at, value, said) in [
+            ("/decoding/blank", 10, "token 10"),
+            ("/decoding/position_samples", 0, "`decoding.position_samples`"),
+            (
+                "/decoding/position_samples",
+                1281,
+                "multiple of the front end's step, 160",
+            ),
+            ("/pieces/least_samples", 0, "`pieces.least_samples`"),
+            ("/pieces/most_samples", 319, "`pieces.most_samples`"),
+            ("/pieces/most_samples", u32::MAX, "`pieces.most_samples`"),
+        ] {
+            let mut changed = json.clone();
+            *changed.pointer_mut(at).unwrap() = value.into();
+            let error = serde_json::from_value::<Speech>(changed)
+                .unwrap()
+                .check(10)
+                .unwrap_err();
+            assert!(error.contains(said), "{kind}{at}: {error}");
+        }
+    }
+    let json = serde_json::to_value(&walker).unwrap();
+    for (field, value, said) in [
+        ("durations", serde_json::json!([0, 2, 2]), "ascend"),
+        ("durations", serde_json::json!([3, 1]), "ascend"),
+        ("durations", serde_json::json!([0]), "ascend"),
+        ("durations", serde_json::json!([0, 1025]), "ascend"),
+        ("most_symbols", 0.into(), "`decoding.most_symbols`"),
+        ("most_symbols", 1025.into(), "`decoding.most_symbols`"),
+    ] {
+        let mut changed = json.clone();
+        changed["decoding"][field] = value;
+        let error = serde_json::from_value::<Speech>(changed)
+            .unwrap()
+            .check(10)
+            .unwrap_err();
+        assert!(error.contains(said), "{field}: {error}");
+    }
+}
+
+#[test]
+fn a_spectrogram_is_of_a_window_or_of_pieces() {
+    let ctc = Decoding::Ctc(Ctc {
+        blank: 0,
+        position_samples: 1280,
+    });
+    let pieces = hearer(ctc.clone()).pieces;
+    let window = speech().window;
+    for (front_end, window, pieces) in [
+        (speech().front_end, window, pieces),
+        (speech().front_end, None, None),
+        (finder().front_end, window, None),
+        (finder().front_end, None, pieces),
+    ] {
+        let mixed = Speech {
+            front_end,
+            window,
+            pieces,
+            ..hearer(ctc.clone())
+        };
+        let error = mixed.check(10).unwrap_err();
+        assert!(error.contains("`window`") && error.contains("`pieces`"), "{error}");
+    }
+    let unlike = Speech {
+        front_end: finder().front_end,
+        pieces: None,
+        ..hearer(ctc)
+    };
+    assert!(unlike.check(10).unwrap_err().contains("`chunks`"));
 }
 
 #[test]

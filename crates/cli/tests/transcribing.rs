@@ -153,3 +153,44 @@ fn what_cannot_be_done_is_said_before_anything_is() {
     );
     assert!(Path::new(&c.0.path().join("file")).is_file());
 }
+
+#[test]
+fn models_of_positions_are_transcribed_with_as_others_are() {
+    let c = Cactus::new();
+    let wav = tone::wav(&tone::sound(&[(0.1, 1.5), (0.3, 0.9), (0.2, 1.2)]));
+    fs::write(c.0.path().join("a.wav"), wav).unwrap();
+    for name in ["parakeet_ctc", "parakeet_tdt"] {
+        // The folder itself, which is converted on the way.
+        let source = format!("{}/../../golden/speech/{name}", env!("CARGO_MANIFEST_DIR"));
+        let run = |more: &[&str]| c.ok(&[&["transcribe", "a.wav", "--model", &source], more].concat());
+        let json =
+            |more: &[&str]| -> Value { serde_json::from_str(&run(&[&["--format", "json"], more].concat())).unwrap() };
+        let found = json(&["--words"]);
+        assert!(
+            found["language"].is_null() && found["duration_s"].as_f64().is_some(),
+            "{found}"
+        );
+        let segments = found["segments"].as_array().unwrap();
+        assert!(!segments.is_empty(), "{found}");
+        for segment in segments {
+            let words = segment["words"].as_array().unwrap();
+            let texts: String = words.iter().map(|w| w["text"].as_str().unwrap()).collect();
+            assert_eq!(segment["text"], texts);
+            assert_eq!(
+                (&segment["start_s"], &segment["end_s"]),
+                (&words[0]["start_s"], &words[words.len() - 1]["end_s"])
+            );
+        }
+        // Whatever the number of threads.
+        assert_eq!(json(&["--words", "--threads", "1"]), found);
+        assert!(run(&["--format", "srt"]).contains(" --> ") && run(&["--format", "vtt"]).starts_with("WEBVTT"));
+        assert!(run(&[]).starts_with('['), "a line for each segment");
+        json(&["--beams", "4", "--hotwords", "the,and"]);
+        let refused = c.run(&["transcribe", "a.wav", "--model", &source, "--language", "de"]);
+        let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(
+            !refused.status.success() && told.contains("cannot be told which"),
+            "{told}"
+        );
+    }
+}

@@ -9,8 +9,8 @@ use crate::input;
 use crate::loaded::MODELS;
 use crate::log::{Level, say};
 use crate::underway::{self, Underway};
-use cactus_audio::decode::{Limits, Mono, Reader};
-use cactus_audio::resample;
+use cactus_audio::decode::{Limits, Recording};
+use cactus_audio::{Samples, resample};
 use cactus_bundle::{Bundle, Decoding};
 use cactus_engine::CancelToken;
 use cactus_speech::{Transcriber, Vad};
@@ -164,29 +164,19 @@ impl<'a> Sound<'a> {
         }
     }
 
-    /// As a model takes it.
+    /// As a model takes it. A file is read while it is listened to.
     ///
     /// # Errors
-    /// A file that cannot be read; after `cancel`.
-    pub(crate) fn samples(self, rate_hz: u32, cancel: &CancelToken) -> Result<Vec<f32>> {
+    /// A file that cannot be opened.
+    pub(crate) fn open(self, rate_hz: u32) -> Result<Box<dyn cactus_audio::Sound>> {
         let wrong = |e: cactus_audio::Error| Failure::from(cactus_speech::Error::from(e));
-        match self {
-            Sound::Pcm(bytes) => match rate_hz {
-                PCM_HZ => Ok(floats(bytes)),
-                _ => resample(&floats(bytes), PCM_HZ, rate_hz).map_err(wrong),
-            },
-            Sound::File(path) => {
-                let reader = Reader::open(Path::new(path), Limits::default()).map_err(wrong)?;
-                let mut mono = Mono::new(reader, rate_hz).map_err(wrong)?;
-                let mut samples = Vec::new();
-                while mono.read(&mut samples).map_err(wrong)? {
-                    if cancel.is_cancelled() {
-                        return Err(cactus_speech::Error::Cancelled.into());
-                    }
-                }
-                Ok(samples)
-            }
-        }
+        Ok(match self {
+            Sound::Pcm(bytes) => Box::new(Samples::new(match rate_hz {
+                PCM_HZ => floats(bytes),
+                _ => resample(&floats(bytes), PCM_HZ, rate_hz).map_err(wrong)?,
+            })),
+            Sound::File(path) => Box::new(Recording::open(Path::new(path), rate_hz, Limits::default()).map_err(wrong)?),
+        })
     }
 }
 

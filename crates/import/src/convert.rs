@@ -5,7 +5,7 @@
 
 use crate::encode::{Encoder, LARGE, Stored};
 use crate::{Error, ErrorKind, Result, SourceModel, Stop, TensorSource, TokenizerFiles, hf};
-use cactus_bundle::{About, BundleWriter, Provenance, SPEECH_PATH, TokenIds};
+use cactus_bundle::{About, BundleWriter, Provenance, SPEECH_PATH, Speech, TokenIds};
 use cactus_ir::{Graph, WeightExpr};
 use cactus_models::{ComponentDef, ModelDef};
 use cactus_passes::{Bits, Options, Policy, Report, StatePolicy, Storage};
@@ -137,6 +137,17 @@ pub fn convert(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Outcome> {
     convert_calibrated(source, destination, options, None, progress)
+}
+
+/// How the model at `source` hears, if it does: the record that its bundle would have. No weight is read.
+///
+/// # Errors
+/// As [`convert`].
+pub fn speech_of(source: &Path) -> Result<Option<Speech>> {
+    let model = crate::open(source)?;
+    let def = cactus_models::build(&crate::speech::complete(&model)).map_err(|e| from_models(e, source))?;
+    let (speech, _) = crate::speech::record(&def, &model).map_err(|e| e.in_file(source))?;
+    Ok(speech)
 }
 
 /// As [`convert`], feeding the errors of codebook weights back where `calibration` knows their inputs.

@@ -390,6 +390,7 @@ pub fn open_folder(folder: &Path) -> Result<SourceModel> {
         format: "ctranslate2",
         config,
         generation_config: Value::Object(generation_config),
+        front_end: json!({}),
         tokenizer,
         tensors: Box::new(source),
     })

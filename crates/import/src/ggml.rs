@@ -320,6 +320,7 @@ pub fn read(path: &Path, bytes: SharedBytes) -> Result<SourceModel> {
         format: "ggml",
         config,
         generation_config: Value::Object(generation_config),
+        front_end: json!({}),
         tokenizer: Some(made.tokenizer),
         tensors: Box::new(source),
     })

@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// Opens a Hugging Face folder.
 ///
-/// Reads `config.json`, `generation_config.json` if it is there, `tokenizer.json` with `tokenizer_config.json`, the
+/// Reads `config.json`, `generation_config.json` if it is there, what the preprocessor says of sound, `tokenizer.json` with `tokenizer_config.json`, the
 /// chat template from `chat_template.jinja`, else from `tokenizer_config.json`, and the safetensors headers.
 ///
 /// # Errors
@@ -33,14 +33,26 @@ pub fn open_folder(folder: &Path) -> Result<SourceModel> {
         tokenizer,
         ..
     } = open_texts(folder)?;
+    let front_end = front_end(folder)?;
     let tensors = SafetensorsSource::open(folder)?;
     Ok(SourceModel {
         format: "huggingface",
         config,
         generation_config,
+        front_end,
         tokenizer,
         tensors: Box::new(tensors),
     })
+}
+
+/// How sound becomes an input: in a file of its own, or in that of everything that prepares an input.
+fn front_end(folder: &Path) -> Result<Value> {
+    if let Some(alone) = read_json_if_there(&folder.join("preprocessor_config.json"))? {
+        return Ok(alone);
+    }
+    let all = read_json_if_there(&folder.join("processor_config.json"))?;
+    let section = all.and_then(|mut all| all.get_mut("feature_extractor").map(Value::take));
+    Ok(section.filter(Value::is_object).unwrap_or_else(|| json!({})))
 }
 
 /// What a folder has beside weights.

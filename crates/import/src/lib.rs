@@ -35,7 +35,7 @@ mod strided;
 mod weights;
 
 pub use bytes::{FileBytes, SharedBytes, open_bytes};
-pub use convert::{Calibration, ConvertOptions, Outcome, TensorError, convert, convert_calibrated};
+pub use convert::{Calibration, ConvertOptions, Outcome, TensorError, convert, convert_calibrated, speech_of};
 pub use error::{Error, ErrorKind, Result};
 pub use hf::open_folder;
 pub use safetensors::SafetensorsSource;

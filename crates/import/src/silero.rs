@@ -44,6 +44,7 @@ pub(crate) fn open_file(path: &Path) -> Result<SourceModel> {
         format: "silero",
         config,
         generation_config: json!({}),
+        front_end: json!({}),
         tokenizer: None,
         tensors: Box::new(source),
     })

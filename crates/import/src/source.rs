@@ -62,6 +62,9 @@ pub struct SourceModel {
     /// `generation_config.json`, or what it would be: sampling defaults, the ids that end an answer. An empty object
     /// where the source has none.
     pub generation_config: Value,
+    /// `preprocessor_config.json`, or the section `feature_extractor` of `processor_config.json`: how sound becomes an input.
+    /// An empty object where the source does not say.
+    pub front_end: Value,
     /// The tokenizer; `None` where the source has none.
     pub tokenizer: Option<TokenizerFiles>,
     /// The weights.

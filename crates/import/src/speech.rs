@@ -3,6 +3,8 @@
 //! Front ends of other formats make a `generation_config.json` in the convention of `transformers` first, as they make a
 //! `config.json`; what that does not name is found by its spelling in the tokenizer.
 
+mod positions;
+
 use crate::{Error, Result, SourceModel};
 use cactus_bundle::{
     Chunks, Decoding, Edges, FrontEnd, LogMel, Logarithm, MelScale, Normalization, Prompted, SPEECH_VERSION, Samples,
@@ -46,6 +48,11 @@ pub(crate) fn record(def: &ModelDef, model: &SourceModel) -> Result<(Option<Spee
         speech.check(def.vocab_size).map_err(Error::malformed)?;
         return Ok((Some(speech), None));
     }
+    if let Some(about) = &def.positions {
+        let speech = positions::record(about, def.context_tokens, &model.front_end)?;
+        speech.check(def.vocab_size).map_err(Error::malformed)?;
+        return Ok((Some(speech), None));
+    }
     let (front_end, window) = match (def.sound, def.samples) {
         (Some(sound), _) => {
             let front_end = whisper_front_end(sound);
@@ -67,6 +74,7 @@ pub(crate) fn record(def: &ModelDef, model: &SourceModel) -> Result<(Option<Spee
     let speech = Speech {
         version: SPEECH_VERSION,
         window,
+        pieces: None,
         front_end,
         decoding: Decoding::Prompted(prompted),
     };
@@ -93,6 +101,7 @@ fn finder(activity: ActivityDef) -> Speech {
     Speech {
         version: SPEECH_VERSION,
         window: None,
+        pieces: None,
         front_end: FrontEnd::Chunks(Chunks {
             sample_rate_hz: activity.sample_rate_hz,
             chunk_samples: small(activity.chunk_samples),

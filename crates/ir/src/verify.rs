@@ -191,6 +191,6 @@ fn expr_is_finite(expr: &WeightExpr) -> bool {
             value.is_finite() && expr_is_finite(x)
         }
         WeightExpr::Add { x, y } | WeightExpr::Mul { x, y } => expr_is_finite(x) && expr_is_finite(y),
-        WeightExpr::Reshape { x, .. } | WeightExpr::Permute { x, .. } => expr_is_finite(x),
+        WeightExpr::Rsqrt { x } | WeightExpr::Reshape { x, .. } | WeightExpr::Permute { x, .. } => expr_is_finite(x),
     }
 }

@@ -44,6 +44,11 @@ pub enum WeightExpr {
         /// The factors.
         y: Box<WeightExpr>,
     },
+    /// `1 / sqrt(x)`, elementwise (a batch norm stores variances).
+    Rsqrt {
+        /// The operand.
+        x: Box<WeightExpr>,
+    },
     /// The same elements under another shape.
     Reshape {
         /// The operand.
@@ -83,6 +88,7 @@ impl WeightExpr {
             }
             WeightExpr::AddScalar { x, .. }
             | WeightExpr::MulScalar { x, .. }
+            | WeightExpr::Rsqrt { x }
             | WeightExpr::Reshape { x, .. }
             | WeightExpr::Permute { x, .. } => x.visit(out),
         }

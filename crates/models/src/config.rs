@@ -98,6 +98,11 @@ impl<'a> Config<'a> {
             .ok_or_else(|| self.missing(key, &integers(&range)))
     }
 
+    /// An integer from 1 on, `default` where the field is absent.
+    pub(crate) fn size_or(&self, key: &str, most: usize, default: usize) -> Result<usize> {
+        Ok(self.size_if_set(key, 1..=most)?.unwrap_or(default))
+    }
+
     pub(crate) fn width(&self, key: &str) -> Result<usize> {
         self.size(key, 1..=MAX_WIDTH)
     }

@@ -13,6 +13,7 @@
 
 mod config;
 mod error;
+mod fastconformer;
 mod gemma3_text;
 mod layers;
 mod lfm2;
@@ -21,6 +22,7 @@ mod mistral;
 mod moonshine;
 mod moonshine_decoder;
 mod moonshine_streaming;
+mod parakeet;
 mod prenorm;
 mod qwen2;
 mod qwen3;
@@ -31,4 +33,6 @@ mod smollm3;
 mod whisper;
 
 pub use error::{Error, ErrorKind, Result};
-pub use registry::{ActivityDef, ComponentDef, FAMILIES, Family, ModelDef, SamplesDef, SoundDef, build};
+pub use registry::{
+    ActivityDef, ComponentDef, FAMILIES, Family, ModelDef, PositionsDef, SamplesDef, SoundDef, TransducerDef, build,
+};

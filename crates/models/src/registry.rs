@@ -2,8 +2,8 @@
 
 use crate::config::{Config, Dims, describe};
 use crate::{
-    Error, ErrorKind, Result, gemma3_text, layers, lfm2, llama, mistral, moonshine, moonshine_streaming, qwen2, qwen3,
-    silero_vad, smollm3, whisper,
+    Error, ErrorKind, Result, gemma3_text, layers, lfm2, llama, mistral, moonshine, moonshine_streaming, parakeet,
+    qwen2, qwen3, silero_vad, smollm3, whisper,
 };
 use cactus_ir::{Graph, GraphBuilder};
 use serde_json::Value;
@@ -15,12 +15,22 @@ pub(crate) const DECODER: &str = "decoder";
 pub(crate) const ENCODER: &str = "encoder";
 /// Name of the component that says which sound each token was written of.
 pub(crate) const ALIGNMENT: &str = "alignment";
+/// Name of the component that knows the text so far.
+pub(crate) const PREDICTOR: &str = "predictor";
+/// Name of the component that says what is heard at a position after a text.
+pub(crate) const JOINT: &str = "joint";
 /// Name of the component that finds speech.
 pub(crate) const DETECTOR: &str = "detector";
 /// Task of a model of one component, from token ids to next-token logits.
 pub(crate) const CAUSAL_LM: &str = "causal_lm_logits";
 /// Task of an encoder of sound, and a decoder that writes what was said.
 pub(crate) const TRANSCRIPTION: &str = "seq2seq_transcription";
+/// Task of an encoder of sound with a token for each position.
+pub(crate) const CTC: &str = "ctc_logits";
+/// Task of a transducer without durations.
+pub(crate) const RNNT: &str = "rnnt_transcription";
+/// Task of a transducer with durations.
+pub(crate) const TDT: &str = "tdt_transcription";
 /// Task of a model that says when somebody speaks.
 pub(crate) const ACTIVITY: &str = "voice_activity";
 
@@ -63,6 +73,30 @@ pub struct SamplesDef {
     pub tokens_per_second: f32,
 }
 
+/// How a model hears that says something of each position of a log-mel spectrogram of any length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PositionsDef {
+    /// Bands.
+    pub mels: usize,
+    /// Frames that become one position; the last may have fewer.
+    pub frames: usize,
+    /// The token that stands for none.
+    pub blank: usize,
+    /// How it goes from position to position; absent where it says something of each at once.
+    pub transducer: Option<TransducerDef>,
+}
+
+/// How a transducer goes from position to position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TransducerDef {
+    /// Positions that a token may move on, ascending; none where a blank moves one on, and a token none.
+    pub durations: Vec<usize>,
+    /// Most tokens of one position.
+    pub most_symbols: usize,
+}
+
 /// How a model that finds speech takes sound: chunk after chunk, with a few samples of the chunk before in front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -81,7 +115,8 @@ pub struct ActivityDef {
 pub struct ModelDef {
     /// The `model_type` it was built by.
     pub family: &'static str,
-    /// What it is for, as bundles say it: `causal_lm_logits`, `seq2seq_transcription`, `voice_activity`.
+    /// What it is for, as bundles say it: `causal_lm_logits`, `seq2seq_transcription`, `ctc_logits`, `rnnt_transcription`,
+    /// `tdt_transcription`, `voice_activity`.
     pub task: &'static str,
     /// Its graphs, in the order in which they run. A language model has one, `decoder`, with the input `input_ids`
     /// `i64[batch, seq]` and the output `logits` `f32[batch, seq, vocab]`.
@@ -90,6 +125,8 @@ pub struct ModelDef {
     pub sound: Option<SoundDef>,
     /// What it hears, where that is samples.
     pub samples: Option<SamplesDef>,
+    /// What it hears, where it says something of each position.
+    pub positions: Option<PositionsDef>,
     /// How it takes sound, where it finds speech.
     pub activity: Option<ActivityDef>,
     /// Whether its weights keep 32 bits, whatever is asked for: it is small, and thresholds are set by its results.
@@ -129,8 +166,13 @@ impl ModelDef {
         let weights = self.components.iter().flat_map(|c| c.graph.weights());
         let read: HashSet<&str> = weights.flat_map(|(_, expr)| expr.sources()).collect();
         let head = |name: &str| name == layers::HEAD || name == layers::PROJECTION;
-        // A tied head may be stored all the same, and old checkpoints hold the rotary frequencies.
-        let known = |name: &str| (self.tied_head && head(name)) || name.ends_with(".rotary_emb.inv_freq");
+        // A tied head may be stored all the same; old checkpoints hold the rotary frequencies, and batch norms count.
+        let leftover = |name: &str| {
+            [".rotary_emb.inv_freq", ".num_batches_tracked"]
+                .iter()
+                .any(|end| name.ends_with(end))
+        };
+        let known = |name: &str| (self.tied_head && head(name)) || leftover(name);
         names.into_iter().filter(|n| !read.contains(n) && !known(n)).collect()
     }
 }
@@ -177,6 +219,21 @@ pub const FAMILIES: &[Family] = &[
         model_type: "moonshine_streaming",
         models: "Moonshine 2 (tiny, small, medium)",
         build: moonshine_streaming::build,
+    },
+    Family {
+        model_type: "parakeet_ctc",
+        models: "Parakeet CTC (0.6B, 1.1B)",
+        build: parakeet::build_ctc,
+    },
+    Family {
+        model_type: "parakeet_rnnt",
+        models: "Parakeet RNN-T (0.6B, 1.1B)",
+        build: parakeet::build_rnnt,
+    },
+    Family {
+        model_type: "parakeet_tdt",
+        models: "Parakeet TDT (0.6B v2 and v3, 1.1B)",
+        build: parakeet::build_tdt,
     },
     Family {
         model_type: "qwen2",
@@ -260,6 +317,7 @@ pub(crate) fn assemble(c: &Config<'_>, dims: &Dims, components: Vec<ComponentDef
         components,
         sound: None,
         samples: None,
+        positions: None,
         activity: None,
         exact: false,
         context_tokens: dims.context,

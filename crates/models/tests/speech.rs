@@ -247,6 +247,9 @@ fn golden_cases_are_all_tested() {
             "moonshine_streaming",
             "moonshine_streaming_wide",
             "moonshine_wide",
+            "parakeet_ctc",
+            "parakeet_rnnt",
+            "parakeet_tdt",
             "silero_vad",
             "whisper",
             "whisper_en"

@@ -4,8 +4,8 @@
 
 use crate::array::Input;
 use crate::{TICK, errors, live};
-use cactus_audio::decode::{Limits, Mono, Reader};
-use cactus_audio::resample;
+use cactus_audio::decode::{Limits, Recording};
+use cactus_audio::{Samples, resample};
 use cactus_engine::CancelToken;
 use cactus_speech::{Error, ErrorKind, SpanOptions, TranscribeOptions};
 use cactus_tensor::{DType, Elements};
@@ -57,21 +57,12 @@ pub(crate) fn floats(input: &Input) -> Result<Vec<f32>, Error> {
 
 impl Owned {
     /// As a model takes them.
-    fn samples(self, rate_hz: u32, cancel: &CancelToken) -> Result<Vec<f32>, Error> {
-        match self {
-            Owned::Samples(samples, own) if own == rate_hz => Ok(samples),
-            Owned::Samples(samples, own) => Ok(resample(&samples, own, rate_hz)?),
-            Owned::File(path) => {
-                let mut mono = Mono::new(Reader::open(&path, Limits::default())?, rate_hz)?;
-                let mut samples = Vec::new();
-                while mono.read(&mut samples)? {
-                    if cancel.is_cancelled() {
-                        return Err(Error::Cancelled);
-                    }
-                }
-                Ok(samples)
-            }
-        }
+    fn open(self, rate_hz: u32) -> Result<Box<dyn cactus_audio::Sound>, Error> {
+        Ok(match self {
+            Owned::Samples(samples, own) if own == rate_hz => Box::new(Samples::new(samples)),
+            Owned::Samples(samples, own) => Box::new(Samples::new(resample(&samples, own, rate_hz)?)),
+            Owned::File(path) => Box::new(Recording::open(&path, rate_hz, Limits::default())?),
+        })
     }
 }
 
@@ -167,7 +158,7 @@ impl Transcriber {
         let answer = live::Answer::new(self.id, cancel.clone());
         let (machine, rate_hz, stop) = (Arc::clone(&self.machine), self.rate_hz, cancel.clone());
         std::thread::spawn(move || {
-            let heard = sound.samples(rate_hz, &stop).and_then(|samples| {
+            let heard = sound.open(rate_hz).and_then(|mut sound| {
                 let mut machine = locked(&machine);
                 let mut each = |progress: cactus_speech::Progress<'_>| {
                     let event = json!({"segments": progress.segments, "done_s": progress.done_s, "duration_s": progress.duration_s});
@@ -175,7 +166,7 @@ impl Transcriber {
                         stop.cancel();
                     }
                 };
-                machine.transcribe(&samples, &options, &stop, &mut each)
+                machine.transcribe_sound(&mut *sound, &options, &stop, &mut each)
             });
             let event =
                 heard.map(|transcript| json!({"transcript": transcript, "text": transcript.text()}).to_string());
@@ -194,8 +185,8 @@ impl Transcriber {
         live::check_model(py, self.id)?;
         let sound = sound.owned().map_err(|e| raised(py, &e))?;
         let found = live::outside(py, || {
-            let samples = sound.samples(self.rate_hz, &CancelToken::new())?;
-            locked(&self.machine).detect_language(&samples)
+            let mut sound = sound.open(self.rate_hz)?;
+            locked(&self.machine).detect_language_in(&mut *sound)
         });
         let found = found.map_err(|e| raised(py, &e))?;
         Ok(found
@@ -300,8 +291,8 @@ impl Vad {
         };
         let found = live::outside(py, || {
             let mut machine = locked(&self.machine);
-            let samples = sound.samples(machine.sample_rate_hz(), &CancelToken::new())?;
-            machine.spans(&samples, &options)
+            let mut sound = sound.open(machine.sample_rate_hz())?;
+            machine.spans_of(&mut *sound, &options, &CancelToken::new())
         });
         let found = found.map_err(|e| raised(py, &e))?;
         Ok(found.into_iter().map(|span| (span.start, span.end)).collect())

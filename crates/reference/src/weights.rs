@@ -1,5 +1,5 @@
 use crate::{Error, ErrorKind, Result, elementwise, shape};
-use cactus_ir::{BinaryFn, WeightExpr};
+use cactus_ir::{BinaryFn, UnaryFn, WeightExpr};
 use cactus_tensor::Tensor;
 
 /// Tensors by name: those of a source model, or those of a bundle.
@@ -50,6 +50,7 @@ pub fn eval_weight_expr(expr: &WeightExpr, source: &dyn WeightSource) -> Result<
         }
         WeightExpr::Add { x, y } => of_two(BinaryFn::Add, x, y, source),
         WeightExpr::Mul { x, y } => of_two(BinaryFn::Mul, x, y, source),
+        WeightExpr::Rsqrt { x } => elementwise::unary(UnaryFn::Rsqrt, &eval_weight_expr(x, source)?),
         WeightExpr::Reshape { x, shape } => eval_weight_expr(x, source)?
             .reshaped(shape.as_slice())
             .map_err(Error::from),

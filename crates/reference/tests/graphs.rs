@@ -186,6 +186,16 @@ fn weight_expressions_change_source_tensors() {
         (WeightExpr::Add { x: a(), y: b() }, vec![1, 2], vec![4.0, 6.0]),
         (WeightExpr::Mul { x: a(), y: b() }, vec![1, 2], vec![3.0, 8.0]),
         (
+            WeightExpr::Rsqrt {
+                x: Box::new(WeightExpr::AddScalar {
+                    x: b(),
+                    value: -3.0 / 4.0,
+                }),
+            },
+            vec![1, 2],
+            vec![2.0 / 3.0, 1.0 / 3.25f32.sqrt()],
+        ),
+        (
             WeightExpr::Permute {
                 x: a(),
                 perm: vec![1, 0],

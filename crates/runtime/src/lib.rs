@@ -35,7 +35,7 @@ pub use batch::{Batch, Capacity, EachRow, Part, SequenceId, Wanted};
 pub use cactus_kernels::KvDType;
 pub use error::{Error, ErrorKind, Result};
 pub use execution::{Execution, Head};
-pub use function::{Function, Named, NodeObserver, TokenFunction};
+pub use function::{Function, Named, NodeObserver, TokenFunction, Views};
 pub use logits::{Logits, PEAK_LOGITS};
 pub use memory::MemoryReport;
 pub use observe::{Observed, Observer};

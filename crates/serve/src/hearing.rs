@@ -7,10 +7,11 @@ use crate::models::{Detector, Hearer, Lease};
 use crate::protocol::openai::audio::{too_large, unreadable};
 use crate::protocol::{ApiError, Kind};
 use bytes::Bytes;
-use cactus_audio::decode::{Limits, Mono, Reader};
+use cactus_audio::decode::{Limits, Reader, Recording};
+use cactus_audio::{Samples, Sound};
 use cactus_engine::CancelToken;
 use cactus_router::hybrid::redact::Class;
-use cactus_router::{Answered, Permission, Question, Recording, Revision, Router, Stop};
+use cactus_router::{Answered, Permission, Question, Revision, Router, Stop};
 use cactus_speech::{Segment, SpanOptions, TranscribeOptions, Transcriber, Transcript, Vad};
 use std::sync::Arc;
 use tokio::sync::OwnedMutexGuard;
@@ -85,7 +86,7 @@ impl Hearing {
         looked.map_err(|e| stopped(&e))??;
         let transcriber = lease.model().turn().await;
         if transcriber.languages().next().is_none() {
-            // It knows English alone, and has no token for it.
+            // It cannot be told a language, and may know English alone: most programs name that one whatever the model is.
             order.options.language = order.options.language.filter(|code| code != "en");
         }
         transcriber.check(&order.options).map_err(|e| refused(&e))?;
@@ -155,7 +156,16 @@ fn listen(
     let rate_hz = transcriber.sample_rate_hz();
     let (words, again) = (order.options.words, order.again.take());
     order.options.words |= again.is_some();
-    let samples = samples(order.file, order.limits, rate_hz, cancel)?;
+    // One that ends before the length that it states is an error: a part of it got lost.
+    let read = Recording::from_bytes(order.file, rate_hz, order.limits);
+    let mut read = read.map_err(|e| refused(&e.into()))?.whole();
+    // Whoever hears again gets pieces of it, which are not known yet.
+    let kept = again.as_ref().map(|_| all(&mut read, cancel)).transpose();
+    let mut kept = kept.map_err(|e| refused(&e))?.map(Samples::new);
+    let sound: &mut dyn Sound = match &mut kept {
+        Some(kept) => kept,
+        None => &mut read,
+    };
     let mut each = |progress: cactus_speech::Progress<'_>| {
         // What may still change is not told.
         if again.is_none() && sender.send(Ok(Event::Segments(progress.segments.to_vec()))).is_err() {
@@ -163,19 +173,19 @@ fn listen(
         }
     };
     let heard = match (vad, &order.speech) {
-        (Some(mut vad), Some((_, options))) => vad.spans(&samples, options).and_then(|spans| {
+        (Some(mut vad), Some((_, options))) => vad.spans_of(sound, options, cancel).and_then(|spans| {
             drop(vad);
-            transcriber.transcribe_spans(&samples, &spans, &order.options, cancel, &mut each)
+            transcriber.transcribe_spans_of(sound, &spans, &order.options, cancel, &mut each)
         }),
-        _ => transcriber.transcribe(&samples, &order.options, cancel, &mut each),
+        _ => transcriber.transcribe_sound(sound, &order.options, cancel, &mut each),
     };
     let transcript = heard.map_err(|e| refused(&e))?;
     // Others may use the model while a target is asked.
     drop(transcriber);
-    let Some(again) = again else {
+    let (Some(again), Some(kept)) = (again, kept) else {
         return Ok((transcript, None));
     };
-    let (mut transcript, heard) = again.hear(&samples, rate_hz, transcript, stop);
+    let (mut transcript, heard) = again.hear(kept.all(), rate_hz, transcript, stop);
     if !words {
         transcript.segments.iter_mut().for_each(|segment| segment.words.clear());
     }
@@ -192,7 +202,7 @@ impl Again {
         transcript: Transcript,
         stop: &Stop,
     ) -> (Transcript, Option<Box<Heard>>) {
-        let recording = Recording {
+        let recording = cactus_router::Recording {
             samples,
             rate_hz,
             transcript: &transcript,
@@ -233,25 +243,13 @@ impl Again {
     }
 }
 
-/// A whole file as the model takes it. One that ends before the length that it states is an error: a part of it got lost.
-fn samples(file: Bytes, limits: Limits, rate_hz: u32, cancel: &CancelToken) -> Result<Vec<f32>, ApiError> {
-    let sound = |e: cactus_audio::Error| refused(&e.into());
-    let mut mono = Mono::new(open(file, limits)?, rate_hz).map_err(sound)?;
+/// All samples of a recording.
+fn all(sound: &mut dyn Sound, cancel: &CancelToken) -> Result<Vec<f32>, cactus_speech::Error> {
     let mut samples = Vec::new();
-    while mono.read(&mut samples).map_err(sound)? {
+    while sound.read(&mut samples)? {
         if cancel.is_cancelled() {
-            return Err(refused(&cactus_speech::Error::Cancelled));
+            return Err(cactus_speech::Error::Cancelled);
         }
     }
-    let info = mono.reader().info();
-    let found = samples.len() as f64 / f64::from(rate_hz);
-    match info.frames.map(|frames| frames as f64 / f64::from(info.sample_rate_hz)) {
-        Some(stated) if mono.reader().is_truncated() && found < stated - STATED_ERROR_S => Err(unreadable(
-            format_args!("the file ends early: it states {stated:.2} s and has {found:.2} s"),
-        )),
-        _ => Ok(samples),
-    }
+    Ok(samples)
 }
-
-/// By how much a stated length may be wrong, in seconds.
-const STATED_ERROR_S: f64 = 0.1;

@@ -9,7 +9,7 @@ use cactus_import::{ConvertOptions, convert};
 use cactus_serve::ServeOptions;
 use cactus_serve::models::{ModelLimits, Source};
 use cactus_serve::protocol::order;
-use cactus_speech::{TranscribeOptions, Transcriber, Transcript, subtitles};
+use cactus_speech::{TranscribeOptions, Transcriber, Transcript, milliseconds, subtitles};
 use serde_json::{Value, json};
 use std::io::{Cursor, Write as _};
 use std::net::TcpStream;
@@ -148,7 +148,7 @@ fn every_format_says_what_the_engine_heard() {
     assert_eq!(segments.len(), want.segments.len());
     for (found, want) in segments.iter().zip(&want.segments) {
         let expected = json!({
-            "id": want.id, "seek": (want.window_s * 100.0).round() as u64, "start": want.start_s, "end": want.end_s,
+            "id": want.id, "seek": (want.window_s * 100.0).round() as u64, "start": milliseconds(want.start_s), "end": milliseconds(want.end_s),
             "text": want.text, "tokens": want.tokens, "temperature": want.temperature, "avg_logprob": want.mean_logprob,
             "compression_ratio": want.compression, "no_speech_prob": want.no_speech,
         });
@@ -225,7 +225,7 @@ fn options_reach_the_engine() {
         .segments
         .iter()
         .flat_map(|s| &s.words)
-        .map(|w| json!({"word": w.text.trim(), "start": w.start_s, "end": w.end_s}))
+        .map(|w| json!({"word": w.text.trim(), "start": milliseconds(w.start_s), "end": milliseconds(w.end_s)}))
         .collect();
     let word = ("timestamp_granularities[]", "word");
     let found = with(TRANSCRIBE, &[word]);
@@ -505,7 +505,10 @@ fn keys_are_asked_for_before_a_recording_is_read() {
 
 /// Begins a request that is not read.
 fn open(server: &Server, body: &[u8], announced: usize) -> TcpStream {
-    let mut stream = TcpStream::connect(server.address).unwrap();
+    begin(TcpStream::connect(server.address).unwrap(), server, body, announced)
+}
+
+fn begin(mut stream: TcpStream, server: &Server, body: &[u8], announced: usize) -> TcpStream {
     let head = format!(
         "POST {TRANSCRIBE} HTTP/1.1\r\nhost: {}\r\n{}: {}\r\ncontent-length: {announced}\r\nconnection: close\r\n\r\n",
         server.address, FORM.0, FORM.1
@@ -548,6 +551,23 @@ fn who_leaves_is_listened_to_no_longer_and_frees_the_place() {
     server.wait("the places stay taken", |server| {
         ask(server, TRANSCRIBE, &sound(16_000, 0.5), &[]).status == 200
     });
+}
+
+#[cfg(unix)]
+#[test]
+fn who_does_not_read_what_was_heard_keeps_no_place() {
+    let server = serving(|options, _| {
+        options.recordings = 1;
+        options.timeout = Duration::from_secs(4);
+    });
+    // Much more text than fits between both ends.
+    let body = form(&[("file", &sound(8_000, 400.0)), ("stream", b"true")]);
+    let silent = begin(server.narrow(), &server, &body, body.len());
+    server.wait("nobody listens", |server| server.metric("requests_running") == 1.0);
+    server.wait("the place stays taken", |server| {
+        ask(server, TRANSCRIBE, &sound(16_000, 0.5), &[]).status == 200
+    });
+    drop(silent);
 }
 
 #[test]

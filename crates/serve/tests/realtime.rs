@@ -47,12 +47,15 @@ struct Client(WebSocket<TcpStream>);
 
 impl Client {
     fn refused(server: &Server, query: &str, headers: &[(&'static str, &str)]) -> Result<Client, u16> {
+        Client::over(TcpStream::connect(server.address).unwrap(), server, query, headers)
+    }
+
+    fn over(stream: TcpStream, server: &Server, query: &str, headers: &[(&'static str, &str)]) -> Result<Client, u16> {
         let url = format!("ws://{}/v1/realtime{query}", server.address);
         let mut request = url.into_client_request().unwrap();
         for (name, value) in headers {
             request.headers_mut().insert(*name, value.parse().unwrap());
         }
-        let stream = TcpStream::connect(server.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         match tungstenite::client(request, stream) {
             Ok((socket, _)) => Ok(Client(socket)),
@@ -350,6 +353,30 @@ fn sessions_need_a_key_a_place_and_somebody_who_sends() {
     std::io::Write::write_all(client.0.get_mut(), &[0x81, 0xFE, 0x10]).unwrap();
     drop(client);
     taken().unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn who_does_not_read_events_is_let_go() {
+    let server = serving(2, |options| {
+        options.recordings = 1;
+        options.ping = Duration::from_millis(300);
+    });
+    let mut silent = Client::over(server.narrow(), &server, "", &[]).unwrap();
+    assert_eq!(silent.next()["type"], "session.created");
+    silent
+        .0
+        .get_ref()
+        .set_write_timeout(Some(Duration::from_secs(1)))
+        .unwrap();
+    // Each is answered with the whole session, until neither end has room.
+    let session = json!({"type": "transcription", "audio": {"input": {}}});
+    let update = json!({"type": "session.update", "event_id": "e".repeat(8000), "session": session});
+    let sent = (0..20_000).take_while(|_| silent.0.send(Message::text(update.to_string())).is_ok());
+    assert!(sent.count() < 20_000, "the server should not read on");
+    server.wait("the place stays taken", |server| {
+        Client::refused(server, "", &[]).is_ok()
+    });
 }
 
 #[test]

@@ -7,7 +7,6 @@ use cactus_bundle::Bundle;
 use cactus_runtime::Function;
 use cactus_tensor::{Elements, Tensor};
 use cactus_text::Tokenizer;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(crate) const NAME: &str = "alignment";
@@ -72,10 +71,10 @@ impl Alignment {
         let ids: Vec<i64> = text.map(i64::from).collect();
         let ids = Tensor::from_i64([1, ids.len()], ids).map_err(|e| Error::Model(e.to_string()))?;
         let [takes_ids, takes_states] = &self.inputs;
-        let inputs = BTreeMap::from([
-            (takes_ids.clone(), ids.view()),
-            (takes_states.clone(), reading.states.view()),
-        ]);
+        let inputs = [
+            (takes_ids.as_str(), ids.view()),
+            (takes_states.as_str(), reading.states.view()),
+        ];
         let mut starts = Vec::new();
         self.function.run_reading(pool, threads, &inputs, &mut |_, shares| {
             if let ([1, heads, rows, positions], Elements::F32(values)) = (shares.shape(), shares.elements()) {

@@ -1,46 +1,49 @@
 //! From sound to what an encoder reads: by the recipe of `audio` that the record in a bundle asks for, or as it is.
 
-use crate::pauses::piece;
+use crate::heard::{Heard, Mel, View};
 use crate::{Error, Result};
-use cactus_audio::Frontend;
-use cactus_audio::features::Features;
 use cactus_audio::features::{
     Edge, Filterbank, Log, MelNorm, MelScale, Normalization, Recipe, Scope, Spectrum, WindowShape,
 };
+use cactus_audio::{Frontend, Sound};
 use cactus_bundle::{self as bundle, FrontEnd, LogMel, Samples, Speech, Window};
-use cactus_tensor::Tensor;
-use std::ops::Range;
+use cactus_engine::CancelToken;
 
 /// How a model hears. Its unit of time is a frame: one step of the front end, or a sample where there is none.
 #[derive(Debug)]
 pub(crate) enum Ear {
     /// Windows of one length, as a spectrogram.
     Mel(Box<Frontend>, Window),
-    /// Pieces of any length, as they are.
-    Samples(Samples),
+    /// Pieces of any length: as they are, or as a spectrogram of each.
+    Samples(Samples, Option<Box<Frontend>>),
 }
 
-/// A recording as a model hears it.
-pub(crate) enum Heard<'a> {
-    Mel(Features, Window),
-    Samples(&'a [f32], Samples),
-}
+/// Seconds of a recording that are kept between its first reading and its hearing. Longer ones are read twice.
+const KEPT_S: usize = 60;
 
 impl Ear {
     /// What a bundle asks for. What is normalized by the largest value is so over the whole recording.
     pub(crate) fn new(speech: &Speech) -> Result<Ear> {
-        match (&speech.front_end, speech.window) {
-            (FrontEnd::LogMel(mel), Some(window)) => Ok(Ear::Mel(Box::new(Frontend::new(recipe(mel, true)?)?), window)),
-            (FrontEnd::LogMel(_), None) => Err(unknown("decoding without windows", &speech.decoding)),
-            (FrontEnd::Samples(samples), _) => Ok(Ear::Samples(*samples)),
-            (other, _) => Err(unknown("front end", other)),
+        let frontend = |mel, windowed| Ok::<_, Error>(Box::new(Frontend::new(recipe(mel, windowed)?)?));
+        match (&speech.front_end, speech.window, speech.pieces) {
+            (FrontEnd::LogMel(mel), Some(window), _) => Ok(Ear::Mel(frontend(mel, true)?, window)),
+            (FrontEnd::LogMel(mel), None, Some(pieces)) => {
+                let samples = Samples {
+                    sample_rate_hz: mel.sample_rate_hz,
+                    least_samples: pieces.least_samples,
+                    most_samples: pieces.most_samples,
+                };
+                Ok(Ear::Samples(samples, Some(frontend(mel, false)?)))
+            }
+            (FrontEnd::Samples(samples), ..) => Ok(Ear::Samples(*samples, None)),
+            (other, ..) => Err(unknown("front end", other)),
         }
     }
 
     pub(crate) fn sample_rate_hz(&self) -> u32 {
         match self {
             Ear::Mel(frontend, _) => frontend.recipe().sample_rate_hz,
-            Ear::Samples(samples) => samples.sample_rate_hz,
+            Ear::Samples(samples, _) => samples.sample_rate_hz,
         }
     }
 
@@ -48,7 +51,7 @@ impl Ear {
     pub(crate) fn frame_samples(&self) -> usize {
         match self {
             Ear::Mel(frontend, _) => frontend.recipe().hop_samples,
-            Ear::Samples(_) => 1,
+            Ear::Samples(..) => 1,
         }
     }
 
@@ -56,69 +59,37 @@ impl Ear {
     pub(crate) fn most_frames(&self) -> usize {
         match self {
             Ear::Mel(_, window) => window.frames as usize,
-            Ear::Samples(samples) => samples.most_samples as usize,
+            Ear::Samples(samples, _) => samples.most_samples as usize,
         }
+    }
+
+    /// Seconds of so many frames.
+    pub(crate) fn seconds(&self, frames: usize) -> f64 {
+        let hop_s = self.frame_samples() as f64 / f64::from(self.sample_rate_hz());
+        frames as f64 * hop_s
     }
 
     /// Frames that become one position of the encoder, where every position has as many.
     pub(crate) fn position_frames(&self) -> usize {
         match self {
             Ear::Mel(_, window) => (window.frames / window.positions.max(1)).max(1) as usize,
-            Ear::Samples(_) => 1,
+            Ear::Samples(..) => 1,
         }
     }
 
+    /// Reads `sound` once, from its beginning.
+    ///
     /// # Errors
-    /// Samples that are no numbers.
-    pub(crate) fn hear<'a>(&self, samples: &'a [f32]) -> Result<Heard<'a>> {
-        match self {
-            Ear::Mel(frontend, window) => Ok(Heard::Mel(frontend.extract(samples)?, *window)),
-            Ear::Samples(about) => match samples.iter().position(|x| !x.is_finite()) {
-                Some(at) => Err(Error::Samples(format!(
-                    "sample {at} is {}; samples should be numbers from -1 to 1",
-                    samples[at]
-                ))),
-                None => Ok(Heard::Samples(samples, *about)),
-            },
-        }
-    }
-}
-
-impl Heard<'_> {
-    /// Frames with sound.
-    pub(crate) fn frames(&self) -> usize {
-        match self {
-            Heard::Mel(features, _) => features.valid_frames,
-            Heard::Samples(samples, _) => samples.len(),
-        }
-    }
-
-    /// Where what is heard at once from frame `at` on ends. `until` is where a piece of sound ends in any case.
-    pub(crate) fn end(&self, at: usize, until: usize) -> usize {
-        match self {
-            Heard::Mel(features, window) => features.valid_frames.min(at + window.frames as usize),
-            Heard::Samples(samples, about) => {
-                let most = about.most_samples as usize;
-                at + piece(&samples[at..until.min(samples.len())], about.sample_rate_hz, most)
-            }
-        }
-    }
-
-    /// What the encoder reads of some frames.
-    pub(crate) fn input(&self, frames: Range<usize>) -> Result<Tensor> {
-        let (shape, values) = match self {
-            Heard::Mel(features, window) => {
-                let frames_each = window.frames as usize;
-                let values = features.channels_first(frames.start, frames_each);
-                (vec![1, features.bins, frames_each], values)
-            }
-            Heard::Samples(samples, about) => {
-                let mut values = samples[frames].to_vec();
-                values.resize(values.len().max(about.least_samples as usize), 0.0);
-                (vec![1, values.len()], values)
-            }
+    /// As [`Heard::new`].
+    pub(crate) fn hear<'a>(&self, sound: &'a mut dyn Sound, cancel: &'a CancelToken) -> Result<Heard<'a>> {
+        let view = match self {
+            Ear::Mel(frontend, window) => View::Mel(Box::new(Mel::new(frontend, *window))),
+            Ear::Samples(about, frontend) => View::Samples(*about, frontend.as_deref().cloned()),
         };
-        Tensor::from_f32(shape, values).map_err(|e| Error::Model(e.to_string()))
+        let most_kept = KEPT_S * self.sample_rate_hz() as usize;
+        // What is heard at once is there as a whole.
+        let at_once = self.most_frames() * self.frame_samples();
+        Heard::new(sound, view, most_kept.max(at_once), cancel)
     }
 }
 

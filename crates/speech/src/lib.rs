@@ -24,8 +24,11 @@
 
 mod alignment;
 mod cut;
+mod decoder;
 mod error;
 mod features;
+mod framewise;
+mod heard;
 mod hypotheses;
 mod live;
 mod pauses;
@@ -33,6 +36,7 @@ mod phrases;
 mod prompt;
 mod prompted;
 mod rules;
+mod scribe;
 mod silence;
 mod spans;
 pub mod subtitles;
@@ -45,5 +49,5 @@ pub use error::{Error, ErrorKind, Result};
 pub use live::{FinalReason, Stream, StreamEvent, StreamOptions};
 pub use spans::{Span, SpanOptions, SpeechSpans};
 pub use transcriber::{LanguageChance, MOST_BEAMS, Progress, TranscribeOptions, Transcriber};
-pub use transcript::{Segment, Transcript, Word};
+pub use transcript::{Segment, Transcript, Word, milliseconds};
 pub use vad::Vad;

@@ -7,13 +7,13 @@
 //! Everything happens at fixed places of the sound, so no event depends on how the sound was cut into pieces, nor on how fast
 //! the machine is.
 
+mod phrase;
+
 use crate::phrases::{Change, Limits, Phrases};
-use crate::prompt::Prompts;
-use crate::prompted::{Window, confidence, continued, repeats};
-use crate::rules::Rules;
-use crate::words::{self, is_spaced};
+use crate::transcript::in_milliseconds;
 use crate::{Error, Result, Segment, TranscribeOptions, Transcriber, Vad};
 use cactus_engine::CancelToken;
+use phrase::{Manner, Orders, Phrase, Times};
 use serde::Serialize;
 use std::collections::VecDeque;
 
@@ -77,6 +77,7 @@ pub enum StreamEvent {
         /// Number of the phrase, from 0.
         id: usize,
         /// When.
+        #[serde(serialize_with = "in_milliseconds")]
         start_s: f64,
     },
     /// What is said so far.
@@ -88,6 +89,7 @@ pub enum StreamEvent {
         /// Text after it that may still change.
         volatile: String,
         /// Up to where the sound was heard.
+        #[serde(serialize_with = "in_milliseconds")]
         until_s: f64,
     },
     /// What was said. Nothing of it changes any more.
@@ -105,6 +107,7 @@ pub enum StreamEvent {
         /// Number of the phrase.
         id: usize,
         /// When.
+        #[serde(serialize_with = "in_milliseconds")]
         end_s: f64,
     },
 }
@@ -117,9 +120,7 @@ pub struct Stream {
     phrases: Phrases,
     /// Samples of silence that end a phrase.
     silence: usize,
-    prompts: Prompts,
-    /// At the beginning of a text, and behind it.
-    rules: [Rules; 2],
+    manner: Manner,
     /// Samples of the chunk that is not whole, and before them the end of the silence.
     pending: Vec<f32>,
     before: VecDeque<f32>,
@@ -130,25 +131,6 @@ pub struct Stream {
     phrase: Option<Phrase>,
     spoken_s: f64,
     probabilities: Vec<f32>,
-}
-
-/// The phrase that is spoken.
-#[derive(Debug, Default)]
-struct Phrase {
-    id: usize,
-    /// Where it begins, in samples.
-    start: u64,
-    samples: Vec<f32>,
-    /// How many of them lie before the chunk in which it begins.
-    lead: usize,
-    language: Option<String>,
-    /// Tokens that stay, and their log-probabilities.
-    committed: Vec<u32>,
-    logprobs: Vec<f64>,
-    /// The last text behind them.
-    draft: Vec<u32>,
-    /// Samples of the phrase after which it is written again.
-    next: usize,
 }
 
 impl Stream {
@@ -163,7 +145,7 @@ impl Stream {
                 "the model that finds speech takes {found} samples a second and the one that writes {rate}; they should take as many"
             )));
         }
-        let window_s = transcriber.seconds(transcriber.ear.most_frames());
+        let window_s = transcriber.ear.seconds(transcriber.ear.most_frames());
         let most_s = options.most_s.unwrap_or(MOST_S.min(window_s));
         if !(most_s >= 1.0_f64.min(window_s) && most_s <= window_s) {
             let found = most_s;
@@ -184,8 +166,7 @@ impl Stream {
                 "`before_ms` should be from 0 to {most_before_ms}, half of a phrase, found {found}"
             )));
         }
-        let prompts = transcriber.prepare(&options.transcribe)?;
-        let rules = Rules::of(prompts.prompted()).without_times();
+        let manner = Manner::of(transcriber.prepare(&options.transcribe)?);
         let chunk = vad.chunk_samples();
         let chunks = |ms: f64| ((ms * f64::from(rate) / 1000.0 / chunk as f64).ceil() as usize).max(1);
         let limits = Limits {
@@ -200,10 +181,9 @@ impl Stream {
         };
         vad.reset();
         Ok(Stream {
-            rules: [rules.clone(), rules.continued()],
             phrases: Phrases::new(limits),
             silence: limits.silence * chunk,
-            prompts,
+            manner,
             pending: Vec::with_capacity(chunk),
             before: VecDeque::new(),
             before_samples: (u64::from(rate) * u64::from(options.before_ms) / 1000) as usize,
@@ -348,14 +328,8 @@ impl Stream {
             id,
             start_s: self.seconds(start + lead as u64),
         });
-        self.phrase = Some(Phrase {
-            id,
-            start,
-            lead,
-            next: samples.len() + self.step_samples(),
-            samples,
-            ..Phrase::default()
-        });
+        let next = samples.len() + self.step_samples();
+        self.phrase = Some(Phrase::new(id, start, samples, lead, next));
     }
 
     fn step_samples(&self) -> usize {
@@ -376,56 +350,19 @@ impl Stream {
             return Ok(());
         };
         phrase.next = phrase.samples.len() + step;
-        let written = self.write(transcriber, &mut phrase, cancel);
+        let orders = Orders {
+            options: &self.options.transcribe,
+            cancel,
+        };
+        let written = self.manner.write(transcriber, &mut phrase, orders);
         let event = StreamEvent::Partial {
             id: phrase.id,
-            committed: transcriber.text(&[], &phrase.committed),
-            volatile: transcriber.text(&phrase.committed, &phrase.draft),
+            committed: transcriber.surroundings().text(&[], &phrase.committed),
+            volatile: transcriber.surroundings().text(&phrase.committed, &phrase.draft),
             until_s: self.seconds(self.heard),
         };
         self.phrase = Some(phrase);
         written.map(|()| each(event))
-    }
-
-    /// Commits what the text before and that of now agree on, but for the last word, which may not be whole.
-    fn write(&mut self, transcriber: &mut Transcriber, phrase: &mut Phrase, cancel: &CancelToken) -> Result<()> {
-        let frames = transcriber.hear(&phrase.samples, false)?;
-        self.find_language(transcriber, phrase)?;
-        let prompt = [self.prompts.before(), self.prompt(phrase)].concat();
-        let most = transcriber.most_tokens(frames).saturating_sub(phrase.committed.len());
-        let hypotheses = &mut transcriber.hypotheses;
-        let text = continued(hypotheses, &prompt, &phrase.draft, self.rules(phrase), most, cancel)?;
-        let decode = |tokens: &[u32]| transcriber.tokenizer.decode(tokens, true);
-        let agreed = match repeats(&decode(&text.tokens)) {
-            true => 0,
-            false => agreed(&phrase.draft, &text.tokens, phrase.language.as_deref(), &decode),
-        };
-        phrase.committed.extend_from_slice(&text.tokens[..agreed]);
-        phrase.logprobs.extend_from_slice(&text.logprobs[..agreed]);
-        phrase.draft = text.tokens[agreed..].to_vec();
-        Ok(())
-    }
-
-    /// What the decoder continues: language and task, and the text that stays.
-    fn prompt(&self, phrase: &Phrase) -> Vec<u32> {
-        let mut prompt = self.prompts.start_without_times(phrase.language.as_deref());
-        prompt.extend_from_slice(&phrase.committed);
-        prompt
-    }
-
-    fn rules(&self, phrase: &Phrase) -> &Rules {
-        &self.rules[usize::from(!phrase.committed.is_empty())]
-    }
-
-    /// The language of the phrase, unless there is text in it that stays.
-    fn find_language(&self, transcriber: &mut Transcriber, phrase: &mut Phrase) -> Result<()> {
-        let given = &self.options.transcribe.language;
-        if given.is_some() {
-            phrase.language.clone_from(given);
-        } else if phrase.committed.is_empty() && !self.prompts.prompted().languages.is_empty() {
-            phrase.language = transcriber.language(self.prompts.prompted())?;
-        }
-        Ok(())
     }
 
     /// Writes the final text of a phrase.
@@ -437,128 +374,32 @@ impl Stream {
         cancel: &CancelToken,
         each: &mut dyn FnMut(StreamEvent),
     ) -> Result<()> {
-        let options = &self.options.transcribe;
-        transcriber.prepare(options)?;
-        let frames = transcriber.hear(&phrase.samples, options.words)?;
-        self.find_language(transcriber, phrase)?;
-        let before = self.prompts.before();
-        let prompt = self.prompt(phrase);
-        let written = Window {
-            most_tokens: transcriber
-                .most_tokens(frames)
-                .saturating_sub(phrase.committed.len())
-                .max(1),
-            tries_again: transcriber.tries_again(),
-            hypotheses: &mut transcriber.hypotheses,
-            tokenizer: &transcriber.tokenizer,
-            rules: self.rules(phrase),
-            start: before.len(),
-            prompt: &[before, prompt].concat(),
-            no_speech: self.prompts.prompted().no_speech,
-            beams: options.beams,
-            temperature: options.temperature,
-            cancel,
-        }
-        .write()?;
-        if phrase.committed.is_empty() && written.is_silent() {
-            self.prompts.pause();
-            return Ok(());
-        }
-        let known: f64 = phrase.logprobs.iter().sum();
-        let new = written.mean_logprob * (written.tokens.len() + 1) as f64;
-        let tokens = [&phrase.committed[..], &written.tokens].concat();
         let (start_s, end_s) = (
             self.seconds(phrase.start),
             self.seconds(phrase.start + phrase.samples.len() as u64),
         );
-        let mut segment = [Segment {
-            id: phrase.id,
+        let times = Times {
+            begin_s: start_s,
             start_s: start_s + self.seconds(phrase.lead as u64),
             end_s: match reason {
                 FinalReason::Silence => end_s - self.seconds(self.silence as u64),
                 _ => end_s,
             },
-            text: transcriber.text(&[], &tokens),
-            mean_logprob: (known + new) / (tokens.len() + 1) as f64,
-            confidence: confidence(
-                phrase.logprobs.iter().chain(&written.logprobs).copied(),
-                written.compression,
-            ),
-            no_speech: written.no_speech,
-            temperature: written.temperature,
-            compression: written.compression,
-            window_s: start_s,
-            words: Vec::new(),
-            tokens,
-        }];
-        if options.words {
-            let language = phrase.language.as_deref();
-            let logprobs = phrase.logprobs.iter().chain(&written.logprobs);
-            let probabilities: Vec<f64> = logprobs.map(|&l| libm::exp(l)).collect();
-            let prompt = self.prompts.start_without_times(language);
-            let words = transcriber.words(&prompt, language, &segment, &probabilities, frames)?;
-            self.spoken_s = words::place(&mut segment, words, start_s, self.spoken_s);
+        };
+        let orders = Orders {
+            options: &self.options.transcribe,
+            cancel,
+        };
+        let written = self
+            .manner
+            .close(transcriber, phrase, orders, times, &mut self.spoken_s)?;
+        if let Some(segment) = written.filter(|segment| !segment.text.trim().is_empty()) {
+            each(StreamEvent::Final {
+                segment,
+                language: phrase.language.clone(),
+                reason,
+            });
         }
-        if segment[0].text.trim().is_empty() {
-            return Ok(());
-        }
-        self.prompts.add(&segment, written.temperature);
-        let [segment] = segment;
-        each(StreamEvent::Final {
-            segment,
-            language: phrase.language.clone(),
-            reason,
-        });
         Ok(())
-    }
-}
-
-impl Transcriber {
-    /// Lets the model hear one window, and says how many of its frames have sound.
-    fn hear(&mut self, samples: &[f32], words: bool) -> Result<usize> {
-        let heard = self.ear.hear(samples)?;
-        let frames = heard.frames().min(self.ear.most_frames());
-        let input = heard.input(0..frames)?;
-        self.listen(input, words)?;
-        Ok(frames)
-    }
-}
-
-/// How many tokens two texts in a row begin with alike, up to the beginning of a word of the second.
-fn agreed(before: &[u32], now: &[u32], language: Option<&str>, decode: &dyn Fn(&[u32]) -> String) -> usize {
-    let common = before.iter().zip(now).take_while(|(a, b)| a == b).count();
-    let begins_word = |at: usize| match is_spaced(language) {
-        // The space of a text's first word is left out by some.
-        true => decode(&now[..=at])
-            .strip_prefix(&decode(&now[..at]))
-            .is_some_and(|text| text.starts_with(' ')),
-        false => !decode(&now[..at]).ends_with(char::REPLACEMENT_CHARACTER),
-    };
-    let places = (1..=common).rev().filter(|&at| at < now.len());
-    places.into_iter().find(|&at| begins_word(at)).unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_two_texts_agree_on_is_committed_up_to_the_last_word() {
-        let pieces = [" a", " b", "c", " d", "x"];
-        let decode = |tokens: &[u32]| tokens.iter().map(|&t| pieces[t as usize]).collect::<String>();
-        for (before, now, spaced, unspaced) in [
-            (&[][..], &[0, 1][..], 0, 0),
-            (&[0, 1, 2], &[0, 1, 2], 1, 2),
-            (&[0, 1, 2], &[0, 1, 2, 3], 3, 3),
-            (&[0, 1, 2, 3], &[0, 1, 4, 3], 1, 2),
-            (&[0, 1, 2, 3], &[4], 0, 0),
-            (&[0, 1], &[], 0, 0),
-        ] {
-            assert_eq!(agreed(before, now, Some("de"), &decode), spaced, "{before:?} {now:?}");
-            assert_eq!(agreed(before, now, Some("ja"), &decode), unspaced, "{before:?} {now:?}");
-            // Where a text's first space is left out, words begin where they do.
-            let bare = |tokens: &[u32]| decode(tokens).trim_start().to_owned();
-            assert_eq!(agreed(before, now, Some("de"), &bare), spaced, "{before:?} {now:?}");
-        }
     }
 }

@@ -9,11 +9,16 @@ const STEP_MS: usize = 10;
 /// Steps that should be quiet together.
 const PAUSE_STEPS: usize = 30;
 
+/// Samples of the longest piece. Where the next piece ends depends on twice as many.
+pub(crate) fn longest(rate_hz: u32, most: usize) -> usize {
+    most.min(MOST_S * rate_hz as usize).max(1)
+}
+
 /// How many of `samples` the next piece has: all of them where they are few, otherwise up to the middle of the quietest pause behind
 /// the first quarter of the longest piece; of equal ones the last. As much is left for the piece after it.
 pub(crate) fn piece(samples: &[f32], rate_hz: u32, most: usize) -> usize {
     let rate = rate_hz as usize;
-    let most = most.min(MOST_S * rate).max(1);
+    let most = longest(rate_hz, most);
     if samples.len() <= most {
         return samples.len();
     }

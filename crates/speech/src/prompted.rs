@@ -353,15 +353,24 @@ mod tests {
         let path = folder.path().join("m");
         cactus_import::convert(&source, &path, &Default::default(), &mut |_, _| {}).unwrap();
         let mut model = crate::Transcriber::load(&path, Some(1)).unwrap();
-        let prompts = model.prepare(&crate::TranscribeOptions::default()).unwrap();
+        let crate::decoder::Task::Prompted(prompts) = model.prepare(&crate::TranscribeOptions::default()).unwrap()
+        else {
+            panic!("no prompts");
+        };
         let samples: Vec<f32> = (0..9000).map(|i| (i as f32 * i as f32 * 1e-5).sin()).collect();
-        let input = model.ear.hear(&samples).unwrap().input(0..1).unwrap();
+        let (mut sound, cancel) = (cactus_audio::Samples::new(samples), CancelToken::new());
+        let mut heard = model.ear.hear(&mut sound, &cancel).unwrap();
+        heard.advance(0, 1).unwrap();
+        let input = heard.input(0..1).unwrap();
         model.listen(input, false).unwrap();
+        let crate::decoder::Decoder::Prompted(scribe) = &mut model.decoder else {
+            panic!("no decoder");
+        };
         let rules = Rules::of(prompts.prompted()).without_times();
         let prompt = prompts.start_without_times(Some("de"));
         let mut found = |draft: &[u32], most| {
             let cancel = CancelToken::new();
-            continued(&mut model.hypotheses, &prompt, draft, &rules, most, &cancel).unwrap()
+            continued(&mut scribe.hypotheses, &prompt, draft, &rules, most, &cancel).unwrap()
         };
         let text = found(&[], 20);
         assert!(text.tokens.len() > 3, "{text:?}");

@@ -1,7 +1,9 @@
 //! Transcription of the spans of speech alone: silence is cut out before, and put back into the times after.
 
 use crate::{Error, Progress, Result, Segment, Span, TranscribeOptions, Transcriber, Transcript};
+use cactus_audio::{Samples, Sound};
 use cactus_engine::CancelToken;
+use std::cell::Cell;
 
 /// Seconds around a cut in which a time may belong to the span on the other side, where most of its stretch lies. Spans for
 /// transcription have as much silence at each end.
@@ -21,16 +23,42 @@ impl Transcriber {
         cancel: &CancelToken,
         each: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Transcript> {
+        self.transcribe_spans_of(&mut Samples::new(samples), spans, options, cancel, each)
+    }
+
+    /// As [`Transcriber::transcribe_spans`], of a recording that is read while it is transcribed, as
+    /// [`Transcriber::transcribe_sound`] reads it. [`crate::Vad::spans_of`] finds the spans.
+    ///
+    /// # Errors
+    /// As [`Transcriber::transcribe_spans`]; those of reading.
+    pub fn transcribe_spans_of(
+        &mut self,
+        sound: &mut dyn Sound,
+        spans: &[Span],
+        options: &TranscribeOptions,
+        cancel: &CancelToken,
+        each: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Transcript> {
         let rate = f64::from(self.sample_rate_hz());
-        let duration_s = samples.len() as f64 / rate;
-        let cuts = Cuts::new(spans, samples.len(), rate)?;
-        let (mut speech, mut cuts_of_speech) = (Vec::new(), Vec::new());
-        for span in spans {
-            // `Cuts` has seen that they lie in the recording.
-            speech.extend_from_slice(&samples[span.start as usize..span.end as usize]);
-            cuts_of_speech.push(speech.len());
-        }
-        let mut transcript = self.transcribe_pieces(&speech, &cuts_of_speech, options, cancel, &mut |progress| {
+        let task = self.prepare(options)?;
+        let length = Cell::new(0);
+        let mut speech = Speech {
+            sound,
+            spans,
+            part: Vec::new(),
+            at: 0,
+            length: &length,
+        };
+        let heard = self.ear.hear(&mut speech, cancel)?;
+        let cuts = Cuts::new(spans, length.get(), rate)?;
+        let duration_s = length.get() as f64 / rate;
+        let mut end = 0;
+        let ends = spans.iter().map(|span| {
+            end += (span.end - span.start) as usize;
+            end
+        });
+        let ends: Vec<usize> = ends.collect();
+        let mut transcript = self.transcribe_heard(heard, &ends, task, options, cancel, &mut |progress| {
             let segments: Vec<Segment> = progress.segments.iter().map(|s| cuts.restored(s)).collect();
             each(Progress {
                 done_s: cuts.end(progress.done_s).min(duration_s),
@@ -49,6 +77,42 @@ impl Transcriber {
     }
 }
 
+/// The speech of a recording, without what lies between.
+struct Speech<'a> {
+    sound: &'a mut dyn Sound,
+    spans: &'a [Span],
+    /// What was read last, and where it ends.
+    part: Vec<f32>,
+    at: u64,
+    /// Samples of the recording, once it was read.
+    length: &'a Cell<u64>,
+}
+
+impl Sound for Speech<'_> {
+    fn rewind(&mut self) -> std::result::Result<(), cactus_audio::Error> {
+        self.at = 0;
+        self.sound.rewind()
+    }
+
+    fn read(&mut self, out: &mut Vec<f32>) -> std::result::Result<bool, cactus_audio::Error> {
+        self.part.clear();
+        let more = self.sound.read(&mut self.part)?;
+        let (from, to) = (self.at, self.at + self.part.len() as u64);
+        self.at = to;
+        let first = self.spans.partition_point(|span| span.end <= from);
+        for span in self.spans[first..].iter().take_while(|span| span.start < to) {
+            let place = |sample: u64| (sample.clamp(from, to) - from) as usize;
+            // Spans that make no sense are refused when the length is known.
+            let inside = self.part.get(place(span.start)..place(span.end));
+            out.extend_from_slice(inside.unwrap_or_default());
+        }
+        if !more {
+            self.length.set(to);
+        }
+        Ok(more)
+    }
+}
+
 /// Where silence was cut out. Times of the speech alone are in seconds.
 struct Cuts {
     kept: Vec<Kept>,
@@ -64,11 +128,11 @@ struct Kept {
 }
 
 impl Cuts {
-    fn new(spans: &[Span], samples: usize, rate: f64) -> Result<Cuts> {
+    fn new(spans: &[Span], samples: u64, rate: f64) -> Result<Cuts> {
         let mut kept = Vec::with_capacity(spans.len());
         let (mut end, mut speech) = (0, 0);
         for span in spans {
-            if !(end <= span.start && span.start <= span.end && span.end <= samples as u64) {
+            if !(end <= span.start && span.start <= span.end && span.end <= samples) {
                 return Err(Error::Option(format!(
                     "spans should follow each other in the {samples} samples of the recording, found {} to {} after {end}",
                     span.start, span.end
@@ -180,6 +244,32 @@ mod tests {
             );
         }
         assert_eq!(Cuts::new(&[], 10, 10.0).unwrap().stretch(0.5, 1.0), (0.5, 1.0));
+    }
+
+    #[test]
+    fn speech_is_read_without_what_lies_between() {
+        let samples: Vec<f32> = (0..10_000).map(|i| i as f32).collect();
+        let spans =
+            [(0, 1), (1, 4095), (4096, 4096), (4097, 9000), (9999, 10_000)].map(|(start, end)| Span { start, end });
+        let expected: Vec<f32> = spans
+            .iter()
+            .flat_map(|s| samples[s.start as usize..s.end as usize].to_vec())
+            .collect();
+        let mut sound = Samples::new(&samples);
+        let length = Cell::new(0);
+        let mut speech = Speech {
+            sound: &mut sound,
+            spans: &spans,
+            part: Vec::new(),
+            at: 0,
+            length: &length,
+        };
+        for _ in 0..2 {
+            let mut found = Vec::new();
+            speech.rewind().unwrap();
+            while speech.read(&mut found).unwrap() {}
+            assert_eq!((found, length.get()), (expected.clone(), 10_000));
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What was said.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// What was said in a recording.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -9,6 +9,7 @@ pub struct Transcript {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub language: Option<String>,
     /// Length of the recording in seconds.
+    #[serde(serialize_with = "in_milliseconds")]
     pub duration_s: f64,
     /// In the order of time.
     pub segments: Vec<Segment>,
@@ -39,8 +40,10 @@ pub struct Segment {
     /// Its number, from 0.
     pub id: usize,
     /// When it begins, in seconds.
+    #[serde(serialize_with = "in_milliseconds")]
     pub start_s: f64,
     /// When it ends, in seconds.
+    #[serde(serialize_with = "in_milliseconds")]
     pub end_s: f64,
     /// What is said, with the space that parts it from what is before.
     pub text: String,
@@ -59,6 +62,7 @@ pub struct Segment {
     /// Bytes of its window's text by bytes of it compressed: text that repeats itself has a large one.
     pub compression: f64,
     /// When its window begins, in seconds.
+    #[serde(serialize_with = "in_milliseconds")]
     pub window_s: f64,
     /// Its words, where they were asked for ([`crate::TranscribeOptions::words`]). They begin and end with the segment.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -71,9 +75,46 @@ pub struct Word {
     /// What is said, with the space that parts it from what is before.
     pub text: String,
     /// When it begins, in seconds.
+    #[serde(serialize_with = "in_milliseconds")]
     pub start_s: f64,
     /// When it ends, in seconds.
+    #[serde(serialize_with = "in_milliseconds")]
     pub end_s: f64,
     /// Mean probability of its tokens, as they were written: a sign of how sure the model was.
     pub probability: f64,
+}
+
+/// Seconds as documents have them: without what lies below a millisecond.
+#[must_use]
+pub fn milliseconds(seconds: f64) -> f64 {
+    (seconds * 1000.0).round() / 1000.0
+}
+
+pub(crate) fn in_milliseconds<S: Serializer>(seconds: &f64, to: S) -> std::result::Result<S::Ok, S::Error> {
+    to.serialize_f64(milliseconds(*seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_have_times_in_milliseconds() {
+        let segment = Segment {
+            start_s: 0.26 + 2.0,
+            end_s: 4.000_6,
+            words: vec![Word {
+                text: " a".to_owned(),
+                start_s: 0.1 + 0.2,
+                end_s: 1.0 / 3.0,
+                probability: 1.0 / 3.0,
+            }],
+            ..Segment::default()
+        };
+        let written = serde_json::to_value(&segment).unwrap();
+        assert_eq!((&written["start_s"], &written["end_s"]), (&2.26.into(), &4.001.into()));
+        let word = &written["words"][0];
+        assert_eq!((&word["start_s"], &word["end_s"]), (&0.3.into(), &0.333.into()));
+        assert_eq!(word["probability"], 1.0 / 3.0, "no time");
+    }
 }

@@ -2,11 +2,12 @@
 
 use crate::features::unknown;
 use crate::{Error, Result, Span, SpanOptions, SpeechSpans};
+use cactus_audio::{Samples, Sound};
 use cactus_base::Pool;
 use cactus_bundle::{Bundle, Chunks, Decoding, FrontEnd};
+use cactus_engine::CancelToken;
 use cactus_runtime::Function;
 use cactus_tensor::{Elements, TensorView};
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -72,7 +73,9 @@ impl Vad {
         };
         let chunks = match (&speech.front_end, &speech.decoding) {
             (FrontEnd::Chunks(chunks), Decoding::Activity {}) => *chunks,
-            (_, Decoding::Prompted(_)) => return Err(other("it writes down what is said")),
+            (_, Decoding::Prompted(_) | Decoding::Ctc(_) | Decoding::Transducer(_)) => {
+                return Err(other("it writes down what is said"));
+            }
             (front_end, _) => return Err(unknown("front end", front_end)),
         };
         let declared = bundle.manifest().components.iter().find(|c| c.name == DETECTOR);
@@ -186,18 +189,42 @@ impl Vad {
     /// # Errors
     /// As [`Vad::push`]; an option that has no meaning.
     pub fn spans(&mut self, samples: &[f32], options: &SpanOptions) -> Result<Vec<Span>> {
+        self.spans_of(&mut Samples::new(samples), options, &CancelToken::new())
+    }
+
+    /// As [`Vad::spans`], of a recording that is read meanwhile, in memory that does not depend on its length.
+    ///
+    /// # Errors
+    /// As [`Vad::spans`]; those of reading; after `cancel`.
+    pub fn spans_of(
+        &mut self,
+        sound: &mut dyn Sound,
+        options: &SpanOptions,
+        cancel: &CancelToken,
+    ) -> Result<Vec<Span>> {
         let mut spans = SpeechSpans::new(options, self.sample_rate_hz(), self.chunk_samples())?;
         self.reset();
+        sound.rewind()?;
         let mut found = Vec::new();
-        for part in samples.chunks(BATCH * self.chunk_samples()) {
-            for &p in self.push(part)? {
+        let (mut part, mut length, mut more) = (Vec::new(), 0, true);
+        while more {
+            if cancel.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
+            // As many as are computed at once.
+            while more && part.len() < BATCH * self.chunk_samples() {
+                more = sound.read(&mut part)?;
+            }
+            for &p in self.push(&part)? {
                 found.extend(spans.push(p));
             }
+            length += part.len() as u64;
+            part.clear();
         }
         if let Some(p) = self.finish()? {
             found.extend(spans.push(p));
         }
-        found.extend(spans.finish(samples.len() as u64));
+        found.extend(spans.finish(length));
         Ok(found)
     }
 
@@ -217,10 +244,10 @@ impl Vad {
         self.probabilities.resize(before + count, 0.0);
         let samples = [count, context + chunk];
         let view = |shape, data| TensorView::new(shape, Elements::F32(data)).map_err(|e| Error::Model(e.to_string()));
-        let inputs = BTreeMap::from([
-            (SAMPLES.to_owned(), view(&samples, &self.given)?),
-            (STATE.to_owned(), view(&self.shape, &self.state)?),
-        ]);
+        let inputs = [
+            (SAMPLES, view(&samples, &self.given)?),
+            (STATE, view(&self.shape, &self.state)?),
+        ];
         let (mut found, mut next) = (false, false);
         let mut fits = true;
         let probabilities = &mut self.probabilities[before..];

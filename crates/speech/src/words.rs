@@ -206,7 +206,7 @@ pub(crate) fn is_spaced(language: Option<&str>) -> bool {
 }
 
 /// The shortest runs of tokens that are whole characters.
-fn characters(tokens: &[u32], decode: &dyn Fn(&[u32]) -> String) -> Vec<(String, usize)> {
+pub(crate) fn characters(tokens: &[u32], decode: &dyn Fn(&[u32]) -> String) -> Vec<(String, usize)> {
     const UNKNOWN: char = char::REPLACEMENT_CHARACTER;
     let whole: Vec<char> = decode(tokens).chars().collect();
     let (mut runs, mut from, mut before) = (Vec::new(), 0, 0);

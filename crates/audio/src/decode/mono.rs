@@ -28,6 +28,22 @@ impl Mono {
         })
     }
 
+    /// The same rate of another file, with what is kept for it.
+    pub(super) fn restart(&mut self, reader: Reader) -> Result<(), Error> {
+        let (from, to) = (reader.info().sample_rate_hz, self.resampler.to_hz());
+        match from == self.resampler.from_hz() {
+            true => self.resampler.reset(),
+            false => self.resampler = Resampler::new(from, to)?,
+        }
+        (self.reader, self.done) = (reader, false);
+        Ok(())
+    }
+
+    /// Samples a second.
+    pub(super) fn rate_hz(&self) -> u32 {
+        self.resampler.to_hz()
+    }
+
     /// The file.
     pub fn reader(&self) -> &Reader {
         &self.reader

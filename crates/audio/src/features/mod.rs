@@ -155,7 +155,13 @@ impl Frontend {
         })
     }
 
-    /// Normalizes the frames of one stream, all of them, `[frames, bins]`, with what its end told.
+    /// Whether the frames of a stream may be normalized in parts, once its end is known: each depends on no other but by [`Tail`].
+    pub fn normalizes_parts(&self) -> bool {
+        !matches!(self.plan.recipe.normalization, Normalization::PerBin { .. })
+    }
+
+    /// Normalizes the frames of one stream, `[frames, bins]`, with what its end told: all of them, or parts of them where
+    /// [`Frontend::normalizes_parts`].
     ///
     /// # Panics
     /// Where `frames` is not a multiple of [`Frontend::bins`] long.

@@ -25,7 +25,7 @@ pub(crate) enum TranscriptFormat {
 /// What recordings and live speech are transcribed with.
 #[derive(Debug, Args)]
 pub(crate) struct HearArgs {
-    /// The model: a bundle, a folder of Whisper or Moonshine from Hugging Face, one of CTranslate2 or ONNX Runtime, or a file of whisper.cpp
+    /// The model: a bundle, a folder of Whisper, Parakeet or Moonshine from Hugging Face, one of CTranslate2 or ONNX Runtime, or a file of whisper.cpp
     #[arg(long, short, value_name = "MODEL")]
     pub(crate) model: String,
     #[command(flatten)]

@@ -129,10 +129,13 @@ fn source(args: &ServeArgs, name: &str) -> Result<Source> {
         name: own,
         aliases: vec![name.to_owned()],
         does: match &reference {
-            ModelRef::Local(path) => Does::of(path).ok(),
+            ModelRef::Local(path) => does(path),
             ModelRef::Catalog(_) => Some(Does::Writes),
             ModelRef::HuggingFace(repo) if *repo == preferred().repo => Some(Does::Writes),
-            _ => None,
+            other => {
+                let hub = model::hub(args.source.token.clone(), args.source.offline)?;
+                hub.find(other).ok().flatten().and_then(|found| does(&found.path))
+            }
         },
         find: Arc::new(move || {
             let find = || -> Result<std::path::PathBuf> {
@@ -143,6 +146,19 @@ fn source(args: &ServeArgs, name: &str) -> Result<Source> {
             find().map_err(|e| format!("{e:#}"))
         }),
     })
+}
+
+/// What the model at `path` is for, a bundle or what becomes one; `None` where that is not known before it is converted.
+fn does(path: &Path) -> Option<Does> {
+    // Such a file holds a language model, and its vocabulary takes long to read.
+    if path
+        .extension()
+        .is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"))
+    {
+        return Some(Does::Writes);
+    }
+    let made = || cactus_import::speech_of(path).map(|speech| Does::with(speech.as_ref()));
+    Does::of(path).ok().or_else(|| made().ok())
 }
 
 fn options(args: &ServeArgs) -> Result<ServeOptions> {
@@ -205,4 +221,24 @@ async fn stopped() {
     }
     #[cfg(not(unix))]
     drop(tokio::signal::ctrl_c().await);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_say_what_they_are_for_before_they_are_converted() {
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden");
+        for (path, expected) in [
+            ("speech/whisper", Some(Does::Hears)),
+            ("speech/moonshine", Some(Does::Hears)),
+            ("speech/silero_vad", Some(Does::FindsSpeech)),
+            ("models/qwen2_tied", Some(Does::Writes)),
+            ("speech", None),
+        ] {
+            assert_eq!(does(&golden.join(path)), expected, "{path}");
+        }
+        assert_eq!(does(Path::new("any.gguf")), Some(Does::Writes));
+    }
 }

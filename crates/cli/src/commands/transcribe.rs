@@ -11,13 +11,12 @@ use crate::{model, output};
 use again::Again;
 use anyhow::{Context as _, Result, bail};
 use cactus_audio::decode::{self, Limits};
+use cactus_audio::{Samples, Sound};
 use cactus_engine::CancelToken;
 use cactus_router::Reheard;
 use cactus_speech::subtitles::{Cue, cues, srt, vtt};
-use cactus_speech::{Progress, Segment, SpanOptions, Transcriber, Transcript, Vad};
+use cactus_speech::{Progress, Segment, SpanOptions, Transcriber, Transcript, Vad, milliseconds};
 use recordings::Recording;
-use std::fs::File;
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 /// The most recordings at a time where nobody says how many: each takes memory of its own.
@@ -120,31 +119,35 @@ impl Hearing {
     ) -> Result<Heard> {
         let named = || format!("`{}` cannot be transcribed", file.display());
         let rate_hz = self.transcriber.sample_rate_hz();
-        let source = BufReader::new(File::open(file).with_context(named)?);
-        let samples = decode::load(source, rate_hz, Limits::default()).with_context(named)?;
+        let mut read = decode::Recording::open(file, rate_hz, Limits::default())?;
+        // Whoever hears again gets pieces of it, which are not known yet.
+        let kept = again.map(|_| all(&mut read)).transpose().with_context(named)?;
+        let mut kept = kept.map(Samples::new);
+        let sound: &mut dyn Sound = match &mut kept {
+            Some(kept) => kept,
+            None => &mut read,
+        };
         let mut options = args.hear.options();
         let words = options.words;
         // Of whoever is heard again, each word is compared.
         options.words |= again.is_some();
-        let seconds = samples.len() as f64 / f64::from(rate_hz);
         let found = SpanOptions {
             threshold: args.vad_threshold,
             ..SpanOptions::for_transcription()
         };
-        let vad = self.vad.as_mut();
-        let spans = vad
-            .map(|vad| vad.spans(&samples, &found))
-            .transpose()
-            .with_context(named)?;
-        let mut each = |progress: Progress<'_>| each(progress.done_s, seconds, progress.segments);
         let cancel = CancelToken::new();
+        let vad = self.vad.as_mut();
+        let spans = vad.map(|vad| vad.spans_of(sound, &found, &cancel)).transpose();
+        let spans = spans.with_context(named)?;
+        let mut each = |progress: Progress<'_>| each(progress.done_s, progress.duration_s, progress.segments);
         let transcriber = &mut self.transcriber;
         let told = match &spans {
-            Some(spans) => transcriber.transcribe_spans(&samples, spans, &options, &cancel, &mut each),
-            None => transcriber.transcribe(&samples, &options, &cancel, &mut each),
+            Some(spans) => transcriber.transcribe_spans_of(sound, spans, &options, &cancel, &mut each),
+            None => transcriber.transcribe_sound(sound, &options, &cancel, &mut each),
         };
         let mut transcript = told.with_context(named)?;
-        let reheard = again.map(|again| again.hear(&samples, rate_hz, &transcript, &options));
+        let samples = kept.as_ref().map(Samples::all).unwrap_or_default();
+        let reheard = again.map(|again| again.hear(samples, rate_hz, &transcript, &options));
         let mut reheard = reheard.transpose().with_context(named)?;
         if let Some(reheard) = &mut reheard {
             transcript = std::mem::take(&mut reheard.transcript);
@@ -154,6 +157,13 @@ impl Hearing {
         }
         Ok(Heard { transcript, reheard })
     }
+}
+
+/// All samples of a recording.
+fn all(sound: &mut dyn Sound) -> Result<Vec<f32>, cactus_audio::Error> {
+    let mut samples = Vec::new();
+    while sound.read(&mut samples)? {}
+    Ok(samples)
 }
 
 /// Transcribes one recording after the other, each segment of a text as soon as it is known, and gives how many failed.
@@ -263,7 +273,7 @@ fn json(file: &Path, transcript: &Transcript) -> serde_json::Value {
     serde_json::json!({
         "file": file,
         "language": transcript.language,
-        "duration_s": transcript.duration_s,
+        "duration_s": milliseconds(transcript.duration_s),
         "text": transcript.text(),
         "segments": transcript.segments,
     })

@@ -45,7 +45,7 @@ pub unsafe extern "C" fn cactus_transcribe(
         hearer.with(|machine, cancel| {
             let transcriber = machine.transcriber("writes nothing")?;
             fit(&mut options, transcriber);
-            let samples = sound.samples(transcriber.sample_rate_hz(), cancel)?;
+            let mut sound = sound.open(transcriber.sample_rate_hz())?;
             let mut first_ms = None;
             let mut each = |progress: Progress<'_>| {
                 first_ms.get_or_insert_with(|| milliseconds(started));
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn cactus_transcribe(
                     call(0, || unsafe { function(text.as_ptr(), token, user_data) });
                 }
             };
-            let transcript = transcriber.transcribe(&samples, &options, cancel, &mut each)?;
+            let transcript = transcriber.transcribe_sound(&mut *sound, &options, cancel, &mut each)?;
             let times = (first_ms.unwrap_or(0.0), milliseconds(started));
             Ok(transcript_json(&transcript, times).to_string())
         })
@@ -88,15 +88,15 @@ pub unsafe extern "C" fn cactus_detect_language(
             Sound::new(audio_file_path, pcm_buffer, pcm_buffer_size)?
         };
         let started = Instant::now();
-        hearer.with(|machine, cancel| {
+        hearer.with(|machine, _| {
             let transcriber = machine.transcriber("knows no languages")?;
             if transcriber.languages().next().is_none() {
                 return Err(unsupported(
-                    "the model knows English alone; a multilingual one tells languages apart",
+                    "the model tells no languages apart: it knows English alone, or writes whatever it hears; a multilingual Whisper does",
                 ));
             }
-            let samples = sound.samples(transcriber.sample_rate_hz(), cancel)?;
-            let chances = transcriber.detect_language(&samples)?;
+            let mut sound = sound.open(transcriber.sample_rate_hz())?;
+            let chances = transcriber.detect_language_in(&mut *sound)?;
             Ok(language_json(&chances, milliseconds(started)).to_string())
         })
     };
@@ -135,8 +135,8 @@ pub unsafe extern "C" fn cactus_vad(
                     "the model writes down what is said; use `cactus_transcribe`",
                 ));
             };
-            let samples = sound.samples(vad.sample_rate_hz(), cancel)?;
-            let spans = vad.spans(&samples, &options)?;
+            let mut sound = sound.open(vad.sample_rate_hz())?;
+            let spans = vad.spans_of(&mut *sound, &options, cancel)?;
             let segments = spans.iter().map(|span| json!({"start": span.start, "end": span.end}));
             Ok(json!({
                 "success": true,
@@ -159,7 +159,7 @@ pub(super) fn milliseconds(since: Instant) -> f64 {
 /// Leaves out what goes without saying.
 pub(super) fn fit(options: &mut TranscribeOptions, transcriber: &Transcriber) {
     if transcriber.languages().next().is_none() {
-        // It knows English alone, and has no token for it.
+        // It cannot be told a language, and may know English alone: most programs name that one whatever the model is.
         options.language.take_if(|code| code == "en");
     }
 }

@@ -32,6 +32,7 @@ pub fn open_file(path: &Path) -> Result<SourceModel> {
         format: "gguf",
         config,
         generation_config,
+        front_end: serde_json::json!({}),
         tokenizer,
         tensors: Box::new(source),
     })

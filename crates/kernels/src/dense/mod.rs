@@ -25,4 +25,4 @@ pub use index::{arg_extreme, arg_sort, cum_sum, gather, scatter, take};
 pub use product::packed_bytes;
 pub use recurrent::{Recurrent, recurrent_scratch_elems};
 pub use reduce::ReduceOp;
-pub use strided::{broadcast_strides, copy_strided, map2, map3};
+pub use strided::{Dims, broadcast_strides, copy_strided, map2, map3};

@@ -2,11 +2,15 @@
 
 use crate::elementwise::BinaryOp;
 use crate::exec::{Exec, SharedMut, part_count, part_range};
+use smallvec::{SmallVec, smallvec};
+
+/// Sizes or strides of axes. Those of few axes take no memory of their own, so that a call of a small function takes none.
+pub type Dims = SmallVec<[usize; 6]>;
 
 /// Row-major strides of `from` for walking over `shape`, which it broadcasts to: 0 along axes of one element.
 #[must_use]
-pub fn broadcast_strides(from: &[usize], shape: &[usize]) -> Vec<usize> {
-    let mut strides = vec![0; shape.len()];
+pub fn broadcast_strides(from: &[usize], shape: &[usize]) -> Dims {
+    let mut strides: Dims = smallvec![0; shape.len()];
     let added = shape.len() - from.len();
     let mut step = 1;
     for i in (0..from.len()).rev() {
@@ -20,9 +24,9 @@ pub fn broadcast_strides(from: &[usize], shape: &[usize]) -> Vec<usize> {
 
 /// The same walk over fewer axes: neighbors that every operand steps through as one are merged, axes of one element left
 /// out. There is at least one axis.
-fn collapsed<const N: usize>(shape: &[usize], strides: [&[usize]; N]) -> (Vec<usize>, [Vec<usize>; N]) {
-    let mut sizes: Vec<usize> = Vec::with_capacity(shape.len());
-    let mut steps: [Vec<usize>; N] = std::array::from_fn(|_| Vec::with_capacity(shape.len()));
+fn collapsed<const N: usize>(shape: &[usize], strides: [&[usize]; N]) -> (Dims, [Dims; N]) {
+    let mut sizes = Dims::new();
+    let mut steps: [Dims; N] = std::array::from_fn(|_| Dims::new());
     for (i, &n) in shape.iter().enumerate() {
         if n == 1 {
             continue;
@@ -56,12 +60,12 @@ fn collapsed<const N: usize>(shape: &[usize], strides: [&[usize]; N]) -> (Vec<us
 /// Calls `f` with the index of each line along the last axis and the offsets of its first elements, for lines `lines`.
 fn for_lines<const N: usize>(
     shape: &[usize],
-    strides: &[Vec<usize>; N],
+    strides: &[Dims; N],
     lines: std::ops::Range<usize>,
     mut f: impl FnMut(usize, [usize; N]),
 ) {
     let outer = &shape[..shape.len() - 1];
-    let mut index = vec![0usize; outer.len()];
+    let mut index: Dims = smallvec![0; outer.len()];
     let mut rest = lines.start;
     for i in (0..outer.len()).rev() {
         index[i] = rest % outer[i];
@@ -202,7 +206,7 @@ impl Exec<'_> {
         out: &mut [T],
     ) {
         // The outermost axis is what threads divide.
-        let (Some((&n, inner)), Some((&step, inner_strides))) = (shape.split_first(), strides.split_first()) else {
+        let (Some((&n, inner)), Some(&step)) = (shape.split_first(), strides.first()) else {
             return copy_strided(x, start, shape, strides, out);
         };
         let each: usize = inner.iter().product();
@@ -213,11 +217,9 @@ impl Exec<'_> {
             let rows = part_range(n, parts, part);
             // SAFETY: the rows of different parts are disjoint.
             let out = unsafe { out.piece(rows.start * each..rows.end * each) };
-            let mut shape = shape.to_vec();
+            let mut shape = Dims::from_slice(shape);
             shape[0] = rows.len();
-            let mut strides = vec![step];
-            strides.extend(inner_strides);
-            copy_strided(x, start + rows.start * step, &shape, &strides, out);
+            copy_strided(x, start + rows.start * step, &shape, strides, out);
         });
     }
 

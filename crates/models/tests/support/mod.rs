@@ -36,6 +36,12 @@ pub(crate) fn read(path: &Path) -> BTreeMap<String, Tensor> {
                     .chunks(2)
                     .map(|c| bf16::from_le_bytes(pair(c)).to_f32())
                     .collect(),
+                // Counters of batch norms.
+                Dtype::I64 => t
+                    .data()
+                    .chunks(8)
+                    .map(|c| i64::from_le_bytes(c.try_into().unwrap()) as f32)
+                    .collect(),
                 other => panic!("{name} is {other:?}"),
             };
             (name, Tensor::from_f32(t.shape().to_vec(), values).unwrap())

@@ -3,7 +3,7 @@
 //! Keys and values are made a few hundred positions at a time where each position's depend on that position alone, as those of
 //! cross attention do: what lies between the inputs and the blocks would otherwise take several times the memory of both.
 
-use crate::function::Outputs;
+use crate::function::{Outputs, Views};
 use crate::lower::{Crossed, Given};
 use crate::{Error, Program, Result};
 use cactus_base::{AlignedBuf, Pool};
@@ -39,9 +39,9 @@ impl Held {
         let Some(given) = &program.lowered.given else {
             return Err(Error::Argument("the model takes no input besides token ids".into()));
         };
-        let views: BTreeMap<String, TensorView<'_>> = inputs
+        let views: Vec<_> = inputs
             .iter()
-            .map(|(name, tensor)| (name.clone(), tensor.view()))
+            .map(|(name, tensor)| (name.as_str(), tensor.view()))
             .collect();
         let mut held = Held {
             values: Vec::new(),
@@ -49,8 +49,8 @@ impl Held {
             bindings: given.function.bind(&views)?,
         };
         let crossed = &program.lowered.crossed;
-        match (&given.pieces, views.values().next()) {
-            (Some(symbol), Some(view)) if matches!(view.shape(), &[_, positions, _] if positions > PIECE) => {
+        match (&given.pieces, views.first()) {
+            (Some(symbol), Some((_, view))) if matches!(view.shape(), &[_, positions, _] if positions > PIECE) => {
                 held.in_pieces(given, symbol, view, crossed, pool, width)?;
             }
             _ => held.whole(given, &views, crossed, pool, width)?,
@@ -62,7 +62,7 @@ impl Held {
     fn whole(
         &mut self,
         given: &Given,
-        views: &BTreeMap<String, TensorView<'_>>,
+        views: &Views<'_>,
         crossed: &[Crossed],
         pool: &Pool,
         width: usize,
@@ -111,7 +111,7 @@ impl Held {
             let shape = [one, rows, row];
             let part = TensorView::new(&shape, Elements::F32(&numbers[past * row..][..rows * row]));
             let part = part.map_err(|e| Error::Argument(e.to_string()))?;
-            let views = given.inputs.iter().map(|name| (name.clone(), part)).collect();
+            let views: Vec<_> = given.inputs.iter().map(|name| (name.as_str(), part)).collect();
             bindings.insert(symbol.to_owned(), rows);
             given
                 .function

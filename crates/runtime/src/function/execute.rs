@@ -9,16 +9,14 @@ use super::memory::Memory;
 use super::plan::{Place, Plan};
 use crate::{Error, Result, kernel_names};
 use cactus_base::AlignedBuf;
-use cactus_ir::{
-    BinaryFn, Bindings, CompareFn, ConvAttrs, Dim, Graph, Node, Op, PoolAttrs, ReduceFn, UnaryFn, ValueId,
-};
+use cactus_ir::{BinaryFn, Bindings, CompareFn, Dim, Graph, Node, Op, ReduceFn, UnaryFn, ValueId};
 use cactus_kernels::dense::{
-    self, Recurrent, ReduceOp, ScoreOperands, Window, broadcast_strides, map2, map3, packed_bytes,
+    self, Dims, Recurrent, ReduceOp, ScoreOperands, Window, broadcast_strides, map2, map3, packed_bytes,
     recurrent_scratch_elems,
 };
 use cactus_kernels::{BinaryOp, Exec, NextNorm, Norm, QuantizedRows, RotatedRows};
 use cactus_quant::Packing;
-use cactus_tensor::{DType, Elements, TensorView, strides_row_major};
+use cactus_tensor::{DType, Elements, TensorView};
 
 /// A call under way.
 pub(super) struct Run<'a> {
@@ -258,57 +256,30 @@ impl Run<'_> {
     /// The window of a convolution, or of the one that a transposed convolution is the transpose of.
     fn window(&self, node: &Node) -> Window {
         let (x, out) = (self.shape(node.inputs[0]), self.shape(node.outputs[0]));
-        let one = |a: &ConvAttrs, x: &[usize], kernel: &[usize], out: &[usize]| Window {
-            size: three(x, 1),
-            out: three(out, 1),
-            kernel: three(kernel, 1),
-            stride: three(&a.stride, 1),
-            before: three(&a.padding.iter().map(|p| p[0]).collect::<Vec<_>>(), 0),
-            dilation: three(&a.dilation, 1),
+        let one = |attrs: [&[usize]; 2], padding: &[[usize; 2]], x: &[usize], kernel: &[usize], out: &[usize]| {
+            let mut before = [0; 3];
+            let start = 3usize.saturating_sub(padding.len());
+            before[start..].iter_mut().zip(padding).for_each(|(to, p)| *to = p[0]);
+            Window {
+                size: three(x, 1),
+                out: three(out, 1),
+                kernel: three(kernel, 1),
+                stride: three(attrs[0], 1),
+                before,
+                dilation: three(attrs[1], 1),
+            }
         };
         let kernel = || &self.shape(node.inputs[1])[2..];
         match &node.op {
-            Op::Conv(a) => one(a, &x[2..], kernel(), &out[2..]),
-            Op::ConvTranspose { conv, .. } => one(conv, &out[2..], kernel(), &x[2..]),
+            Op::Conv(a) => one([&a.stride, &a.dilation], &a.padding, &x[2..], kernel(), &out[2..]),
+            Op::ConvTranspose { conv: a, .. } => {
+                one([&a.stride, &a.dilation], &a.padding, &out[2..], kernel(), &x[2..])
+            }
             Op::Conv1d {
-                groups,
-                pad_left,
-                pad_right,
-            } => {
-                let a = ConvAttrs {
-                    groups: *groups,
-                    stride: vec![1],
-                    padding: vec![[*pad_left, *pad_right]],
-                    dilation: vec![1],
-                };
-                one(&a, &x[2..], kernel(), &out[2..])
-            }
-            Op::Pool(PoolAttrs {
-                kernel,
-                stride,
-                padding,
-                dilation,
-                ..
-            }) => {
-                let a = ConvAttrs {
-                    groups: 1,
-                    stride: stride.clone(),
-                    padding: padding.clone(),
-                    dilation: dilation.clone(),
-                };
-                one(&a, &x[2..], kernel, &out[2..])
-            }
-            _ => one(
-                &ConvAttrs {
-                    groups: 1,
-                    stride: vec![1],
-                    padding: vec![[0, 0]],
-                    dilation: vec![1],
-                },
-                &[1],
-                &[1],
-                &[1],
-            ),
+                pad_left, pad_right, ..
+            } => one([&[1], &[1]], &[[*pad_left, *pad_right]], &x[2..], kernel(), &out[2..]),
+            Op::Pool(a) => one([&a.stride, &a.dilation], &a.padding, &x[2..], &a.kernel, &out[2..]),
+            _ => one([&[1], &[1]], &[[0, 0]], &[1], &[1], &[1]),
         }
     }
 
@@ -400,8 +371,8 @@ impl Run<'_> {
                 }
             }
             Op::Permute { perm } => {
-                let strides = strides_row_major(ops.shape(arg(0)));
-                let strides: Vec<usize> = perm.iter().map(|&p| strides[p]).collect();
+                let strides = broadcast_strides(ops.shape(arg(0)), ops.shape(arg(0)));
+                let strides: Dims = perm.iter().map(|&p| strides[p]).collect();
                 self.walk(arg(0), 0, shape, &strides, out)?;
             }
             Op::Expand { .. } => {
@@ -409,7 +380,7 @@ impl Run<'_> {
                 self.walk(arg(0), 0, shape, &strides, out)?;
             }
             Op::Slice { axis, start, .. } => {
-                let strides = strides_row_major(ops.shape(arg(0)));
+                let strides = broadcast_strides(ops.shape(arg(0)), ops.shape(arg(0)));
                 let start = self.eval(start)? * strides[*axis];
                 self.walk(arg(0), start, shape, &strides, out)?;
             }

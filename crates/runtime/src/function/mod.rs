@@ -24,6 +24,7 @@ use cactus_tensor::{DType, Data, Elements, Tensor, TensorView};
 use constants::Constants;
 use memory::Memory;
 use plan::Plan;
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -42,8 +43,17 @@ pub struct Function {
 #[derive(Debug)]
 struct Prepared {
     bindings: Bindings,
+    /// The sizes are those of the inputs, and what the graph was captured for.
+    is_bound: bool,
     plan: Plan,
     memory: Memory,
+}
+
+/// Inputs of a call, by name.
+pub type Views<'a> = [(&'a str, TensorView<'a>)];
+
+fn view<'a>(inputs: &Views<'a>, name: &str) -> Option<TensorView<'a>> {
+    inputs.iter().find(|(n, _)| *n == name).map(|(_, view)| *view)
 }
 
 /// Gets the mnemonic and the path of an operation, and the seconds it took.
@@ -154,10 +164,12 @@ impl Function {
     /// # Errors
     /// As [`Function::run`].
     pub fn run_views(&self, pool: &Pool, width: usize, inputs: &BTreeMap<String, TensorView<'_>>) -> Result<Named> {
-        self.call_named(pool, width, inputs, None)
+        let inputs: Vec<_> = inputs.iter().map(|(name, view)| (name.as_str(), *view)).collect();
+        self.call_named(pool, width, &inputs, None)
     }
 
-    /// As [`Function::run_views`]; `read` sees every output by name where it lies, in the order of the graph.
+    /// As [`Function::run_views`]; `read` sees every output by name where it lies, in the order of the graph. A call of the same sizes as
+    /// the one before takes no memory.
     ///
     /// # Errors
     /// As [`Function::run`].
@@ -165,7 +177,7 @@ impl Function {
         &self,
         pool: &Pool,
         width: usize,
-        inputs: &BTreeMap<String, TensorView<'_>>,
+        inputs: &Views<'_>,
         read: &mut dyn FnMut(&str, TensorView<'_>),
     ) -> Result<()> {
         self.call(pool, width, inputs, None, &mut |name, view| {
@@ -185,15 +197,18 @@ impl Function {
         inputs: &BTreeMap<String, Tensor>,
         observe: Option<&mut NodeObserver<'_>>,
     ) -> Result<Named> {
-        let inputs = inputs.iter().map(|(name, tensor)| (name.clone(), tensor.view()));
-        self.call_named(pool, width, &inputs.collect(), observe)
+        let inputs: Vec<_> = inputs
+            .iter()
+            .map(|(name, tensor)| (name.as_str(), tensor.view()))
+            .collect();
+        self.call_named(pool, width, &inputs, observe)
     }
 
     fn call_named(
         &self,
         pool: &Pool,
         width: usize,
-        inputs: &BTreeMap<String, TensorView<'_>>,
+        inputs: &Views<'_>,
         observe: Option<&mut NodeObserver<'_>>,
     ) -> Result<Named> {
         let mut named = Named::new();
@@ -215,12 +230,16 @@ impl Function {
         &self,
         pool: &Pool,
         width: usize,
-        inputs: &BTreeMap<String, TensorView<'_>>,
+        inputs: &Views<'_>,
         observe: Option<&mut NodeObserver<'_>>,
         read: &mut dyn FnMut(&str, TensorView<'_>) -> Result<()>,
     ) -> Result<()> {
-        let bindings = self.bind(inputs)?;
-        self.compute(pool, width, inputs, &bindings, observe, &mut |_, outputs| {
+        let mut held = self.prepared.lock().unwrap_or_else(|e| e.into_inner());
+        if !held.as_ref().is_some_and(|p| p.is_bound && self.fits(&p.plan, inputs)) {
+            let bindings = self.bind(inputs)?;
+            self.prepare(&mut held, &bindings)?.is_bound = true;
+        }
+        self.compute(&mut held, pool, width, inputs, observe, &mut |_, outputs| {
             let all = self.graph.outputs().iter();
             all.into_iter()
                 .try_for_each(|(name, v)| outputs.0.read(*v, |view| read(name, view)))
@@ -233,42 +252,65 @@ impl Function {
         &self,
         pool: &Pool,
         width: usize,
-        inputs: &BTreeMap<String, TensorView<'_>>,
+        inputs: &Views<'_>,
         bindings: &Bindings,
         read: &mut ReadOutputs<'_>,
     ) -> Result<()> {
-        self.compute(pool, width, inputs, bindings, None, read)
+        let mut held = self.prepared.lock().unwrap_or_else(|e| e.into_inner());
+        self.prepare(&mut held, bindings)?;
+        self.compute(&mut held, pool, width, inputs, None, read)
+    }
+
+    /// Whether the inputs are those of a plan.
+    fn fits(&self, plan: &Plan, inputs: &Views<'_>) -> bool {
+        let own = self.graph.inputs();
+        inputs.len() == own.len()
+            && own.iter().all(|&v| {
+                let value = self.graph.value(v);
+                let given = view(inputs, &value.name);
+                given.is_some_and(|given| {
+                    given.dtype() == held_type(value.ty.dtype) && given.shape() == &plan.shapes[v.index()][..]
+                })
+            })
+    }
+
+    /// Plan and memory for these sizes, kept from the call before where they are the same.
+    fn prepare<'a>(&self, held: &'a mut Option<Prepared>, bindings: &Bindings) -> Result<&'a mut Prepared> {
+        let prepared = match held.take().filter(|p| p.bindings == *bindings) {
+            Some(prepared) => prepared,
+            None => {
+                let plan = Plan::new(&self.graph, &self.constants, bindings)?;
+                Prepared {
+                    bindings: bindings.clone(),
+                    is_bound: false,
+                    memory: Memory::new(&plan)?,
+                    plan,
+                }
+            }
+        };
+        Ok(held.insert(prepared))
     }
 
     fn compute(
         &self,
+        held: &mut Option<Prepared>,
         pool: &Pool,
         width: usize,
-        inputs: &BTreeMap<String, TensorView<'_>>,
-        bindings: &Bindings,
+        inputs: &Views<'_>,
         mut observe: Option<&mut NodeObserver<'_>>,
         read: &mut ReadOutputs<'_>,
     ) -> Result<()> {
-        let mut held = self.prepared.lock().unwrap_or_else(|e| e.into_inner());
-        if held.as_ref().is_none_or(|p| p.bindings != *bindings) {
-            let plan = Plan::new(&self.graph, &self.constants, bindings)?;
-            let memory = Memory::new(&plan)?;
-            *held = Some(Prepared {
-                bindings: bindings.clone(),
-                plan,
-                memory,
-            });
-        }
-        let Some(Prepared { bindings, plan, memory }) = held.as_mut() else {
-            return Err(Error::Argument(
-                "the memory of the function is missing; this is a bug, please report it".into(),
-            ));
-        };
+        let missing =
+            || Error::Argument("something of the function is missing; this is a bug, please report it".into());
+        let Prepared {
+            bindings, plan, memory, ..
+        } = held.as_mut().ok_or_else(missing)?;
         let step = pool.step(width);
-        let given = self.graph.inputs().iter();
-        let given: Vec<&[u8]> = given
-            .map(|&v| bytes_of(inputs[&self.graph.value(v).name].elements()))
-            .collect();
+        let given = self.graph.inputs().iter().map(|&v| {
+            let given = view(inputs, &self.graph.value(v).name).ok_or_else(missing)?;
+            Ok(bytes_of(given.elements()))
+        });
+        let given: SmallVec<[&[u8]; 4]> = given.collect::<Result<_>>()?;
         let mut run = execute::Run {
             graph: &self.graph,
             constants: &self.constants,
@@ -303,19 +345,19 @@ impl Function {
     }
 
     /// The value of every symbol, by the shapes of the inputs, which must all fit.
-    pub(crate) fn bind(&self, inputs: &BTreeMap<String, TensorView<'_>>) -> Result<Bindings> {
+    pub(crate) fn bind(&self, inputs: &Views<'_>) -> Result<Bindings> {
         let declared = || {
             let all = self.graph.inputs().iter().map(|&v| self.port(v));
             all.collect::<Vec<_>>().join(", ")
         };
         let fail = |what: String| Err(Error::Argument(what));
-        if let Some(unknown) = inputs.keys().find(|n| self.graph.input(n).is_none()) {
+        if let Some((unknown, _)) = inputs.iter().find(|(n, _)| self.graph.input(n).is_none()) {
             return fail(format!("there is no input `{unknown}`; the inputs are {}", declared()));
         }
         let mut bindings = Bindings::new();
         for &v in self.graph.inputs() {
             let value = self.graph.value(v);
-            let Some(given) = inputs.get(&value.name) else {
+            let Some(given) = view(inputs, &value.name) else {
                 return fail(format!(
                     "input `{}` is missing; expected the inputs {}",
                     value.name,
@@ -338,7 +380,9 @@ impl Function {
         }
         for &v in self.graph.inputs() {
             let value = self.graph.value(v);
-            let given = &inputs[&value.name];
+            let Some(given) = view(inputs, &value.name) else {
+                continue;
+            };
             for (i, (dim, &size)) in value.ty.shape.iter().zip(given.shape()).enumerate() {
                 let want = dim.eval(&bindings).map_err(|e| Error::Argument(e.to_string()))?;
                 if want != size {

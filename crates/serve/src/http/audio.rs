@@ -17,7 +17,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use cactus_audio::decode::Limits;
 use cactus_router::Revision;
-use cactus_speech::{Segment, SpanOptions, TranscribeOptions, Transcript, Word, subtitles};
+use cactus_speech::{Segment, SpanOptions, TranscribeOptions, Transcript, Word, milliseconds, subtitles};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -216,6 +216,12 @@ impl Run {
         Ok(stream::streaming(Wire::Events, receiver))
     }
 
+    /// Whether somebody has taken a piece before the request's time was over: who does not read keeps its place no longer.
+    async fn put(&self, piece: Bytes, to: &mpsc::Sender<Bytes>) -> bool {
+        let taken = tokio::time::timeout_at(self.deadline, to.send(piece)).await;
+        matches!(taken, Ok(Ok(())))
+    }
+
     async fn send(mut self, first: Event, to: &mpsc::Sender<Bytes>) {
         let ping = self.app.options.ping;
         let mut stream = Stream::default();
@@ -236,13 +242,13 @@ impl Run {
                 }
                 Err(error) => frames.push(Stream::fail(&error)),
             }
-            if !frames.is_empty() && to.send(Wire::Events.write(&mut frames)).await.is_err() || over {
+            if !frames.is_empty() && !self.put(Wire::Events.write(&mut frames), to).await || over {
                 return;
             }
             event = loop {
                 match tokio::time::timeout(ping, self.next()).await {
                     Ok(event) => break event,
-                    Err(_) if to.send(Bytes::from_static(b": ping\n\n")).await.is_err() => return,
+                    Err(_) if !self.put(Bytes::from_static(b": ping\n\n"), to).await => return,
                     Err(_) => {}
                 }
             };
@@ -274,8 +280,8 @@ fn heard(request: &Request<'_>, transcript: &Transcript) -> Heard {
     let segment = |segment: &Segment| audio::Segment {
         id: segment.id,
         seek: (segment.window_s * 100.0).round() as u64,
-        start: segment.start_s,
-        end: segment.end_s,
+        start: milliseconds(segment.start_s),
+        end: milliseconds(segment.end_s),
         text: segment.text.clone(),
         tokens: segment.tokens.clone(),
         temperature: segment.temperature,
@@ -285,15 +291,15 @@ fn heard(request: &Request<'_>, transcript: &Transcript) -> Heard {
     };
     let word = |word: &Word| audio::Word {
         word: word.text.trim().to_owned(),
-        start: word.start_s,
-        end: word.end_s,
+        start: milliseconds(word.start_s),
+        end: milliseconds(word.end_s),
     };
     let segments = transcript.segments.iter();
     let words = segments.clone().flat_map(|segment| &segment.words);
     Heard {
         task: request.task,
         language: transcript.language.clone(),
-        duration: transcript.duration_s,
+        duration: milliseconds(transcript.duration_s),
         text: transcript.text(),
         // As the API has it, whoever asks for words alone gets them alone.
         segments: (request.segments || !request.words).then(|| segments.map(segment).collect()),

@@ -26,8 +26,10 @@ const MESSAGE_BYTES: usize = 1 << 20;
 const QUEUED_BYTES: usize = 4 << 20;
 /// Events that wait for the client.
 const WAITING_EVENTS: usize = 64;
-/// Longest time for an event to be taken by the client.
+/// Longest time for an event to be taken by the client, where lost pings do not say earlier that it has gone.
 const SEND_TIME: Duration = Duration::from_secs(30);
+/// Longest time for the end of a session to be taken.
+const CLOSE_TIME: Duration = Duration::from_secs(2);
 /// How often it is looked whether somebody is still there.
 const TICK: Duration = Duration::from_millis(250);
 /// Pings without any answer after which nobody is there.
@@ -135,7 +137,7 @@ impl Ready {
             reason: reason.into(),
         }));
         // It may have gone.
-        let _ = tokio::time::timeout(SEND_TIME, socket.send(close)).await;
+        let _ = tokio::time::timeout(CLOSE_TIME, socket.send(close)).await;
     }
 }
 
@@ -200,7 +202,7 @@ impl Talk {
             let needed = self.held.as_ref().map(|(.., bytes)| *bytes);
             let step = tokio::select! {
                 event = self.told.recv() => match event {
-                    Some(event) => send(socket, Message::Text(event.into())).await,
+                    Some(event) => self.send(socket, Message::Text(event.into())).await,
                     None => Err(end(close_code::NORMAL, "the session is over")),
                 },
                 permit = Arc::clone(&self.room).acquire_many_owned(needed.unwrap_or(0)), if needed.is_some() => {
@@ -252,8 +254,17 @@ impl Talk {
             }
             Err(error) => {
                 let told = Told::Error(&error, id.as_deref()).json();
-                send(socket, Message::Text(told.into())).await
+                self.send(socket, Message::Text(told.into())).await
             }
+        }
+    }
+
+    async fn send(&self, socket: &mut WebSocket, message: Message) -> Result<(), End> {
+        let most = SEND_TIME.min(self.app.options.ping * LOST_PINGS);
+        match tokio::time::timeout(most, socket.send(message)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(end(close_code::NORMAL, "")),
+            Err(_) => Err(end(close_code::POLICY, "events are not read")),
         }
     }
 
@@ -272,7 +283,8 @@ impl Talk {
         if now - self.asked >= idle {
             let message = format!("nothing was sent for {} s", idle.as_secs_f64());
             let error = ApiError::new(Kind::Timeout, message.clone()).with_code("session_idle");
-            send(socket, Message::Text(Told::Error(&error, None).json().into())).await?;
+            self.send(socket, Message::Text(Told::Error(&error, None).json().into()))
+                .await?;
             return Err(end(close_code::POLICY, &message));
         }
         let ping = self.app.options.ping;
@@ -281,17 +293,9 @@ impl Talk {
         }
         if now - self.pinged >= ping {
             self.pinged = now;
-            return send(socket, Message::Ping(Vec::new().into())).await;
+            return self.send(socket, Message::Ping(Vec::new().into())).await;
         }
         Ok(())
-    }
-}
-
-async fn send(socket: &mut WebSocket, message: Message) -> Result<(), End> {
-    match tokio::time::timeout(SEND_TIME, socket.send(message)).await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(_)) => Err(end(close_code::NORMAL, "")),
-        Err(_) => Err(end(close_code::POLICY, "events are not read")),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::ModelLimits;
 use crate::protocol::decisions::Calibration;
 use crate::protocol::{ApiError, Kind};
-use cactus_bundle::{Bundle, Decoding};
+use cactus_bundle::{Bundle, Decoding, Speech};
 use cactus_engine::scheduler::SchedulerLimits;
 use cactus_engine::{Model, Scheduler};
 use cactus_router::Local;
@@ -32,11 +32,17 @@ impl Does {
     /// A folder that is no bundle, or a damaged one.
     pub fn of(path: &Path) -> cactus_bundle::Result<Does> {
         let speech = Bundle::open(path)?.speech()?;
-        Ok(match speech.map(|speech| speech.decoding) {
+        Ok(Does::with(speech.as_ref()))
+    }
+
+    /// What a model with this record of how it hears is for.
+    #[must_use]
+    pub fn with(speech: Option<&Speech>) -> Does {
+        match speech.map(|speech| &speech.decoding) {
             None => Does::Writes,
             Some(Decoding::Activity {}) => Does::FindsSpeech,
             Some(_) => Does::Hears,
-        })
+        }
     }
 
     /// As lists of models call it.

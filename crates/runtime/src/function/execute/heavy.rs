@@ -5,11 +5,11 @@ use super::{Run, around, block, floats, recurrent};
 use crate::{Error, Result};
 use cactus_ir::{AttentionAttrs, ConvAttrs, Node, Op, ReduceFn, ValueId};
 use cactus_kernels::dense::{
-    self, DenseAttention, FEW_WINDOWS, ReduceOp, ScoreBias, Window, broadcast_strides, recurrent_scratch_elems,
+    self, DenseAttention, Dims, FEW_WINDOWS, ReduceOp, ScoreBias, Window, broadcast_strides, recurrent_scratch_elems,
 };
 use cactus_kernels::{Activations, DeltaRows, Epilogue, GatedDelta, Norm, QuantizedRows, RotatedRows};
 use cactus_quant::{PackedView, Packing};
-use cactus_tensor::{DType, strides_row_major};
+use cactus_tensor::DType;
 
 impl Run<'_> {
     pub(super) fn reduce(
@@ -29,13 +29,13 @@ impl Run<'_> {
             ));
         }
         // The axes kept first, so that what is reduced lies at the end.
-        let order: Vec<usize> = (0..shape.len())
+        let order: Dims = (0..shape.len())
             .filter(|a| !axes.contains(a))
             .chain(axes.iter().copied())
             .collect();
-        let strides = strides_row_major(shape);
-        let turned: Vec<usize> = order.iter().map(|&a| shape[a]).collect();
-        let steps: Vec<usize> = order.iter().map(|&a| strides[a]).collect();
+        let strides = broadcast_strides(shape, shape);
+        let turned: Dims = order.iter().map(|&a| shape[a]).collect();
+        let steps: Dims = order.iter().map(|&a| strides[a]).collect();
         let kept: usize = turned[..shape.len() - axes.len()].iter().product();
         if self.graph.ty(v).dtype == DType::I64 {
             let mut moved = vec![0i64; kept * count];

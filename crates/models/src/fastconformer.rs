@@ -1,0 +1,390 @@
+//! The encoder of Parakeet models: Fast Conformer. Rekesh et al. 2023, after Gulati et al. 2020.
+//!
+//! Convolutions make one position of eight frames of a spectrogram. In each block, half a feed-forward layer stands before and
+//! half a one behind attention and a convolution over positions; attention knows how far apart two positions are (Dai et al.
+//! 2019), so that a recording may be of any length.
+
+use crate::Result;
+use crate::config::{Config, MAX_CONTEXT, MAX_HEAD_DIM, MAX_HEADS, MAX_LAYERS, MAX_WIDTH};
+use crate::layers::{layer_norm, linear};
+use crate::prenorm::activation;
+use cactus_ir::{
+    BinaryFn, ConvAttrs, Dim, Graph, GraphBuilder, Op, ReduceFn, TensorType, UnaryFn, ValueId, WeightExpr,
+};
+use cactus_tensor::DType;
+
+/// Input, `f32[1, frames, mels]`.
+const FEATURES: &str = "features";
+/// Symbol of the frames of a call.
+pub(crate) const FRAMES: &str = "frames";
+/// Of torch's norms, which the configuration does not name.
+const EPS: f32 = 1e-5;
+/// Base of the wave lengths of positions.
+const BASE: f64 = 10_000.0;
+/// Most bands, and longest kernel.
+const MAX_MELS: usize = 1 << 12;
+const MAX_KERNEL: usize = 255;
+
+/// What a configuration says of an encoder.
+pub(crate) struct FastConformer {
+    /// Bands of the spectrogram.
+    pub(crate) mels: usize,
+    /// Frames that become one position.
+    pub(crate) position_frames: usize,
+    pub(crate) hidden: usize,
+    pub(crate) layers: usize,
+    pub(crate) heads: usize,
+    /// Positions that it was made for.
+    pub(crate) context: usize,
+    intermediate: usize,
+    activation: UnaryFn,
+    attention_bias: bool,
+    convolution_bias: bool,
+    /// Taps of the convolution over positions.
+    kernel: usize,
+    /// Whether states are multiplied by the root of their width before the first block.
+    scaled: bool,
+    halving: Halving,
+}
+
+/// The convolutions before the blocks.
+struct Halving {
+    convolutions: usize,
+    channels: usize,
+    kernel: usize,
+    stride: usize,
+}
+
+impl FastConformer {
+    /// Reads the section `encoder_config`. What it leaves out is as in transformers, which writes no defaults.
+    pub(crate) fn read(c: &Config<'_>) -> Result<Self> {
+        let Some(c) = c.section("encoder_config", "encoder_config.")? else {
+            return Err(c.invalid("encoder_config", "is missing; expected an object"));
+        };
+        let odd = |key: &str, default: usize| match c.size_or(key, MAX_KERNEL, default)? {
+            n if n % 2 == 1 => Ok(n),
+            n => Err(c.unsupported(key, format_args!("expected an odd number of taps, found {n}"))),
+        };
+        let hidden = c.size_or("hidden_size", MAX_WIDTH, 1024)?;
+        let heads = c.size_or("num_attention_heads", MAX_HEADS, 8)?;
+        if !hidden.is_multiple_of(2 * heads) || hidden / heads > MAX_HEAD_DIM {
+            let what = format!("{heads} does not divide `hidden_size`, which is {hidden}, into heads of even width");
+            return Err(c.invalid("num_attention_heads", what));
+        }
+        if let Some(n) = c
+            .size_if_set("num_key_value_heads", 1..=MAX_HEADS)?
+            .filter(|n| *n != heads)
+        {
+            let what = format!("{n} is not supported; expected as many as `num_attention_heads`, {heads}");
+            return Err(c.unsupported("num_key_value_heads", what));
+        }
+        let factor = c.size_or("subsampling_factor", 64, 8)?;
+        if !factor.is_power_of_two() || factor == 1 {
+            let what = format!("expected a power of two from 2 to 64, found {factor}");
+            return Err(c.unsupported("subsampling_factor", what));
+        }
+        let halving = Halving {
+            convolutions: factor.ilog2() as usize,
+            channels: c.size_or("subsampling_conv_channels", MAX_WIDTH, 256)?,
+            kernel: odd("subsampling_conv_kernel_size", 3)?,
+            stride: c.size_or("subsampling_conv_stride", 2, 2)?,
+        };
+        if halving.stride != 2 {
+            return Err(c.unsupported("subsampling_conv_stride", "1 is not supported; expected 2"));
+        }
+        let mels = c.size_or("num_mel_bins", MAX_MELS, 80)?;
+        if !mels.is_multiple_of(factor) {
+            let what = format!("expected a multiple of `subsampling_factor`, {factor}; found {mels}");
+            return Err(c.invalid("num_mel_bins", what));
+        }
+        Ok(FastConformer {
+            mels,
+            position_frames: factor,
+            hidden,
+            layers: c.size_or("num_hidden_layers", MAX_LAYERS, 24)?,
+            heads,
+            context: c.size_or("max_position_embeddings", MAX_CONTEXT, 5000)?,
+            intermediate: c.size_or("intermediate_size", MAX_WIDTH, 4096)?,
+            activation: activation(&c, "hidden_act", "silu")?,
+            attention_bias: c.flag("attention_bias", true)?,
+            convolution_bias: c.flag("convolution_bias", true)?,
+            kernel: odd("conv_kernel_size", 9)?,
+            scaled: c.flag("scale_input", true)?,
+            halving,
+        })
+    }
+
+    /// The graph from a spectrogram to what `head` makes of the states `[1, positions, hidden]`, under the name `output`.
+    pub(crate) fn graph(
+        &self,
+        name: &str,
+        output: &str,
+        head: impl FnOnce(&mut GraphBuilder, ValueId) -> cactus_ir::Result<ValueId>,
+    ) -> cactus_ir::Result<Graph> {
+        let mut b = GraphBuilder::new(name);
+        let frames = Dim::symbol(FRAMES);
+        let shape = [Dim::known(1), frames.clone(), self.mels.into()];
+        let features = b.input(FEATURES, TensorType::new(DType::F32, shape));
+        let states = b.scope("encoder", |b| {
+            let mut x = b.scope("subsampling", |b| self.subsampling(b, features))?;
+            let count = b.shape(x)[1].clone();
+            let table = b.scope("encode_positions", |b| self.distances(b, &count))?;
+            for layer in 0..self.layers {
+                x = b.scope(format!("layers.{layer}"), |b| {
+                    self.block(b, x, table, &format!("encoder.layers.{layer}"), &count)
+                })?;
+            }
+            Ok(x)
+        })?;
+        let made = head(&mut b, states)?;
+        b.output(output, made);
+        let mut graph = b.finish()?;
+        graph.set_constraints(vec![cactus_ir::Constraint::at_least(frames, 1)]);
+        Ok(graph)
+    }
+
+    /// Frames to positions, `[1, positions, hidden]`.
+    fn subsampling(&self, b: &mut GraphBuilder, features: ValueId) -> cactus_ir::Result<ValueId> {
+        let (Halving { channels, kernel, .. }, one) = (&self.halving, Dim::known(1));
+        let (channels, kernel) = (*channels, *kernel);
+        let around = [(kernel - 1) / 2; 2];
+        // Layers are numbered with the activations between them.
+        let convolution = |b: &mut GraphBuilder, x: ValueId, layer: usize, groups: usize| {
+            let at = format!("encoder.subsampling.layers.{layer}");
+            let weight = b.weight(&format!("{at}.weight"), &[channels, 1, kernel, kernel]);
+            let bias = b.weight(&format!("{at}.bias"), &[channels]);
+            let op = Op::Conv(ConvAttrs {
+                groups,
+                stride: vec![self.halving.stride; 2],
+                padding: vec![around; 2],
+                dilation: vec![1; 2],
+            });
+            b.scope(format!("layers.{layer}"), |b| b.op(op, &[x, weight, bias]))
+        };
+        let shape = b.shape(features);
+        let x = b.reshape(features, [one.clone(), one.clone(), shape[1].clone(), shape[2].clone()])?;
+        let x = convolution(b, x, 0, 1)?;
+        let mut x = b.unary(UnaryFn::Relu, x)?;
+        let last = self.halving.convolutions - 1;
+        for i in 0..last {
+            let layer = 2 + 3 * i;
+            let y = convolution(b, x, layer, channels)?;
+            // Bands and frames before channels: a kernel of one tap is a linear layer.
+            let y = b.permute(y, &[0, 2, 3, 1])?;
+            let y = pointwise(
+                b,
+                y,
+                &format!("encoder.subsampling.layers.{}", layer + 1),
+                [channels, channels],
+                true,
+            )?;
+            let y = b.unary(UnaryFn::Relu, y)?;
+            x = b.permute(y, &[0, 3, 1, 2])?;
+        }
+        let x = b.permute(x, &[0, 2, 1, 3])?;
+        let shape = b.shape(x);
+        let width = channels * self.mels / self.position_frames;
+        let x = b.reshape(x, [one, shape[1].clone(), width.into()])?;
+        let x = linear(b, x, "encoder.subsampling.linear", self.hidden, width, true)?;
+        match self.scaled {
+            true => b.scale(x, (self.hidden as f64).sqrt() as f32),
+            false => Ok(x),
+        }
+    }
+
+    /// Waves of all distances `[2 * count, hidden]`, from `count` down to `1 - count`, sine and cosine beside each other.
+    fn distances(&self, b: &mut GraphBuilder, count: &Dim) -> cactus_ir::Result<ValueId> {
+        let (hidden, twice) = (self.hidden, count.times(2)?);
+        let frequency = |i: usize| BASE.powf(-(2.0 * i as f64) / hidden as f64) as f32;
+        let frequencies = b.vector((0..hidden / 2).map(frequency).collect())?;
+        let places = b.iota(0, count.clone())?;
+        let places = b.cast(places, DType::F32)?;
+        let last = b.op(
+            Op::Reduce {
+                f: ReduceFn::Max,
+                axes: vec![0],
+                keepdim: true,
+            },
+            &[places],
+        )?;
+        let one = b.scalar(1.0)?;
+        let first = b.add(last, one)?;
+        let steps = b.iota(0, twice.clone())?;
+        let steps = b.cast(steps, DType::F32)?;
+        let distances = b.binary(BinaryFn::Sub, first, steps)?;
+        let distances = b.reshape(distances, [twice.clone(), 1.into()])?;
+        let angles = b.mul(distances, frequencies)?;
+        let mut wave = |f| {
+            let wave = b.unary(f, angles)?;
+            b.reshape(wave, [twice.clone(), (hidden / 2).into(), 1.into()])
+        };
+        let waves = [wave(UnaryFn::Sin)?, wave(UnaryFn::Cos)?];
+        let waves = b.concat_last(&waves)?;
+        b.reshape(waves, [twice, hidden.into()])
+    }
+
+    fn block(
+        &self,
+        b: &mut GraphBuilder,
+        x: ValueId,
+        table: ValueId,
+        at: &str,
+        count: &Dim,
+    ) -> cactus_ir::Result<ValueId> {
+        let norm =
+            |b: &mut GraphBuilder, x, name: &str| layer_norm(b, x, &format!("{at}.{name}"), self.hidden, EPS, true);
+        let half = |b: &mut GraphBuilder, x, i: usize| {
+            let y = norm(b, x, &format!("norm_feed_forward{i}"))?;
+            let y = b.scope(format!("feed_forward{i}"), |b| {
+                let (at, bias) = (format!("{at}.feed_forward{i}"), self.attention_bias);
+                let y = linear(b, y, &format!("{at}.linear1"), self.intermediate, self.hidden, bias)?;
+                let y = b.unary(self.activation, y)?;
+                linear(b, y, &format!("{at}.linear2"), self.hidden, self.intermediate, bias)
+            })?;
+            let y = b.scale(y, 0.5)?;
+            b.add(x, y)
+        };
+        let x = half(b, x, 1)?;
+        let y = norm(b, x, "norm_self_att")?;
+        let y = b.scope("self_attn", |b| {
+            self.attention(b, y, table, &format!("{at}.self_attn"), count)
+        })?;
+        let x = b.add(x, y)?;
+        let y = norm(b, x, "norm_conv")?;
+        let y = b.scope("conv", |b| self.convolution(b, y, &format!("{at}.conv")))?;
+        let x = b.add(x, y)?;
+        let x = half(b, x, 2)?;
+        norm(b, x, "norm_out")
+    }
+
+    /// Attention in which a query meets each key by content and by distance.
+    fn attention(
+        &self,
+        b: &mut GraphBuilder,
+        x: ValueId,
+        table: ValueId,
+        at: &str,
+        count: &Dim,
+    ) -> cactus_ir::Result<ValueId> {
+        let (hidden, heads, head_dim, one) = (self.hidden, self.heads, self.hidden / self.heads, Dim::known(1));
+        let twice = count.times(2)?;
+        let project = |b: &mut GraphBuilder, x: ValueId, name: &str, length: &Dim, bias: bool| {
+            let y = linear(b, x, &format!("{at}.{name}"), hidden, hidden, bias)?;
+            b.reshape(y, [one.clone(), length.clone(), heads.into(), head_dim.into()])
+        };
+        let scale = (head_dim as f64).powf(-0.5) as f32;
+        let q = project(b, x, "q_proj", count, self.attention_bias)?;
+        let k = project(b, x, "k_proj", count, self.attention_bias)?;
+        let v = project(b, x, "v_proj", count, self.attention_bias)?;
+        let r = project(b, table, "relative_k_proj", &twice, false)?;
+        let query = |b: &mut GraphBuilder, name: &str| {
+            let bias = b.weight(&format!("{at}.{name}"), &[heads, head_dim]);
+            let q = b.add(q, bias)?;
+            b.permute(q, &[0, 2, 1, 3])
+        };
+        let (by_content, by_distance) = (query(b, "bias_u")?, query(b, "bias_v")?);
+        let distances = b.permute(r, &[0, 2, 3, 1])?;
+        let far = b.matmul(by_distance, distances)?;
+        // Row `i` holds distances from `count` down, and should begin with that of the first key, `i`: each row is moved
+        // one element further than the one before, by reading what lies there with other sizes.
+        let of = |b: &mut GraphBuilder, x, rows: &Dim, columns: &Dim| {
+            b.reshape(x, [one.clone(), heads.into(), rows.clone(), columns.clone()])
+        };
+        let cut = |b: &mut GraphBuilder, x, axis, start: usize, end: &Dim| {
+            let (start, end) = (Dim::known(start), end.clone());
+            b.op(Op::Slice { axis, start, end }, &[x])
+        };
+        let far = of(b, far, &twice, count)?;
+        let far = cut(b, far, 2, 1, &twice)?;
+        let far = of(b, far, count, &twice.sub(&one)?)?;
+        let far = cut(b, far, 3, 0, count)?;
+        let far = b.scale(far, scale)?;
+        let k = b.permute(k, &[0, 2, 1, 3])?;
+        let k = b.permute(k, &[0, 1, 3, 2])?;
+        let v = b.permute(v, &[0, 2, 1, 3])?;
+        let scores = b.matmul(by_content, k)?;
+        let scores = b.scale(scores, scale)?;
+        let scores = b.add(scores, far)?;
+        let shares = b.softmax_last(scores)?;
+        let y = b.matmul(shares, v)?;
+        let y = b.permute(y, &[0, 2, 1, 3])?;
+        let y = b.reshape(y, [one.clone(), count.clone(), hidden.into()])?;
+        linear(b, y, &format!("{at}.o_proj"), hidden, hidden, self.attention_bias)
+    }
+
+    /// A gated unit, a convolution of each channel over positions, and what its batch norm has learned, which conversion puts
+    /// into the weights (Ioffe and Szegedy 2015).
+    fn convolution(&self, b: &mut GraphBuilder, x: ValueId, at: &str) -> cactus_ir::Result<ValueId> {
+        let (hidden, kernel, bias) = (self.hidden, self.kernel, self.convolution_bias);
+        let y = pointwise(b, x, &format!("{at}.pointwise_conv1"), [2 * hidden, hidden], bias)?;
+        let value = b.slice_last(y, 0, hidden)?;
+        let gate = b.slice_last(y, hidden, 2 * hidden)?;
+        let gate = b.unary(UnaryFn::Sigmoid, gate)?;
+        let y = b.mul(value, gate)?;
+        let y = b.permute(y, &[0, 2, 1])?;
+        let source = |name: &str| Box::new(WeightExpr::source(format!("{at}.{name}")));
+        let variance = WeightExpr::AddScalar {
+            x: source("norm.running_var"),
+            value: EPS,
+        };
+        let factor = WeightExpr::Mul {
+            x: Box::new(WeightExpr::Rsqrt { x: Box::new(variance) }),
+            y: source("norm.weight"),
+        };
+        let of_channel = WeightExpr::Reshape {
+            x: Box::new(factor.clone()),
+            shape: vec![hidden, 1, 1],
+        };
+        let taps = WeightExpr::Mul {
+            x: source("depthwise_conv.weight"),
+            y: Box::new(of_channel),
+        };
+        let mut middle = WeightExpr::MulScalar {
+            x: source("norm.running_mean"),
+            value: -1.0,
+        };
+        if bias {
+            middle = WeightExpr::Add {
+                x: Box::new(middle),
+                y: source("depthwise_conv.bias"),
+            };
+        }
+        let shift = WeightExpr::Add {
+            x: Box::new(WeightExpr::Mul {
+                x: Box::new(middle),
+                y: Box::new(factor),
+            }),
+            y: source("norm.bias"),
+        };
+        let taps = b.weight_from(&format!("{at}.depthwise_conv.weight"), &[hidden, 1, kernel], taps);
+        let shift = b.weight_from(&format!("{at}.norm.bias"), &[hidden], shift);
+        let op = Op::Conv(ConvAttrs {
+            groups: hidden,
+            stride: vec![1],
+            padding: vec![[(kernel - 1) / 2; 2]],
+            dilation: vec![1],
+        });
+        let y = b.scope("depthwise_conv", |b| b.op(op, &[y, taps, shift]))?;
+        let y = b.unary(self.activation, y)?;
+        let y = b.permute(y, &[0, 2, 1])?;
+        pointwise(b, y, &format!("{at}.pointwise_conv2"), [hidden, hidden], bias)
+    }
+}
+
+/// A convolution with one tap, over the last axis: a linear layer whose weight has an axis of size 1 for each that it goes over.
+pub(crate) fn pointwise(
+    b: &mut GraphBuilder,
+    x: ValueId,
+    prefix: &str,
+    [out, channels]: [usize; 2],
+    bias: bool,
+) -> cactus_ir::Result<ValueId> {
+    let name = format!("{prefix}.weight");
+    let flat = WeightExpr::Reshape {
+        x: Box::new(WeightExpr::source(name.clone())),
+        shape: vec![out, channels],
+    };
+    let w = b.weight_from(&name, &[out, channels], flat);
+    let bias = bias.then(|| b.weight(&format!("{prefix}.bias"), &[out]));
+    b.linear(x, w, bias)
+}

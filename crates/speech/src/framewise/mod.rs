@@ -1,0 +1,260 @@
+//! Models whose text goes along with the sound: every position of the encoder says what is said there, so tokens have times.
+
+mod ctc;
+mod hotwords;
+mod networks;
+mod search;
+#[cfg(test)]
+mod tests;
+mod transducer;
+mod utterance;
+
+pub(crate) use hotwords::{Along, Hotwords};
+pub(crate) use utterance::{Stretch, segments, whole};
+
+use crate::features::{Ear, unknown};
+use crate::{Error, MOST_BEAMS, Result, TranscribeOptions};
+use cactus_base::Pool;
+use cactus_bundle::{Bundle, Ctc, Decoding};
+use cactus_engine::CancelToken;
+use cactus_tensor::Tensor;
+use ctc::Logits;
+use networks::{Pair, Sounding};
+use std::sync::Arc;
+use transducer::{Networks as _, Predicted, Rules};
+
+/// A token, and the positions of the encoder that it is said at.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Token {
+    pub(crate) id: u32,
+    /// Natural logarithm of its probability.
+    pub(crate) logprob: f64,
+    pub(crate) start: usize,
+    /// The position behind it; a token may have no length.
+    pub(crate) end: usize,
+}
+
+/// Where decoding goes on: behind text that stays, or at the beginning.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Behind {
+    /// The first position that is not decoded.
+    pub(crate) position: usize,
+    /// Tokens that stay there.
+    symbols: usize,
+    /// The last token that stays.
+    pub(crate) last: Option<u32>,
+    /// How far it has come among the hotwords.
+    pub(crate) along: Along,
+    /// What a transducer makes of the text so far; `None` at its beginning.
+    predicted: Option<Predicted>,
+}
+
+/// A loaded model of this kind.
+#[derive(Debug)]
+pub(crate) struct Framewise {
+    network: Network,
+    /// Samples of a position.
+    position_samples: usize,
+    pool: Pool,
+    threads: usize,
+    /// What the encoder gave of the sound: `[positions, width]`, all of it finite.
+    heard: Vec<f32>,
+    width: usize,
+}
+
+#[derive(Debug)]
+enum Network {
+    Ctc(Ctc),
+    Transducer(Rules, Box<Pair>),
+}
+
+impl Framewise {
+    /// Loads what `decoding` needs beside the encoder, which gives the tensor `output`; `None` for a record of another kind.
+    ///
+    /// # Errors
+    /// Components that are missing or do not fit.
+    pub(crate) fn load(bundle: &Arc<Bundle>, decoding: &Decoding, threads: usize) -> Result<Option<Framewise>> {
+        let (network, position_samples) = match decoding {
+            Decoding::Ctc(ctc) => (Network::Ctc(*ctc), ctc.position_samples),
+            Decoding::Transducer(t) => {
+                let rules = Rules {
+                    blank: t.blank,
+                    durations: t.durations.iter().map(|d| *d as usize).collect(),
+                    most_symbols: t.most_symbols as usize,
+                };
+                (
+                    Network::Transducer(rules, Box::new(Pair::load(bundle)?)),
+                    t.position_samples,
+                )
+            }
+            Decoding::Prompted(_) | Decoding::Activity {} => return Ok(None),
+            other => return Err(unknown("decoding", other)),
+        };
+        Ok(Some(Framewise {
+            network,
+            position_samples: position_samples as usize,
+            pool: Pool::new(threads),
+            threads,
+            heard: Vec::new(),
+            width: 1,
+        }))
+    }
+
+    /// Threads, and how many work at once.
+    pub(crate) fn pool(&self) -> (&Pool, usize) {
+        (&self.pool, self.threads)
+    }
+
+    /// Bytes of memory beside the mapped weights.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of_val(&self.heard[..])
+    }
+
+    /// Whether a model of this kind has these options.
+    ///
+    /// # Errors
+    /// [`Error::Option`] with what to do.
+    pub(crate) fn check(options: &TranscribeOptions) -> Result<()> {
+        let refused = |what: &str| Err(Error::Option(what.to_owned()));
+        if let Some(code) = &options.language {
+            return refused(&format!(
+                "this model writes the language that it hears and cannot be told which; leave the language out (found `{code}`), or take a multilingual Whisper"
+            ));
+        }
+        if options.translate {
+            return refused("this model does not translate; a multilingual Whisper may");
+        }
+        if options.carry_tokens > 0 {
+            return refused("this model reads no text before, so there is nothing to carry; leave it at 0");
+        }
+        if !options.initial_prompt.trim().is_empty() {
+            return refused("this model reads no text before, so it takes no initial prompt; names may be hotwords");
+        }
+        if options.beams > MOST_BEAMS {
+            let found = options.beams;
+            return refused(&format!("beams should be at most {MOST_BEAMS}, found {found}"));
+        }
+        if options.temperature != 0.0 {
+            let found = options.temperature;
+            return refused(&format!(
+                "this model draws no tokens; leave the temperature at 0 (found {found})"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Takes what the encoder gave: `[1, positions, width]`.
+    pub(crate) fn hear(&mut self, states: &Tensor) -> Result<()> {
+        let (&[1, _, width], Ok(values)) = (states.shape(), states.as_f32()) else {
+            let found = states.shape();
+            return Err(Error::Model(format!(
+                "its encoder should give `[1, positions, width]` of floats, found {found:?}"
+            )));
+        };
+        if let Network::Ctc(Ctc { blank, .. }) = self.network
+            && blank as usize >= width
+        {
+            return Err(Error::Model(format!(
+                "its encoder should give logits of the tokens up to the blank {blank}, found {width}"
+            )));
+        }
+        self.width = width.max(1);
+        self.heard.clear();
+        self.heard.extend(values.iter().map(finite));
+        Ok(())
+    }
+
+    /// So many frames of sound, from `begin_s` on, as its positions divide them.
+    pub(crate) fn stretch(&self, ear: &Ear, begin_s: f64, frames: usize) -> Stretch {
+        Stretch {
+            begin_s,
+            length_s: ear.seconds(frames),
+            step_s: self.position_samples as f64 / f64::from(ear.sample_rate_hz()),
+        }
+    }
+
+    /// The tokens of the sound that was heard, behind what stays.
+    pub(crate) fn tokens(
+        &mut self,
+        beams: usize,
+        hotwords: &Hotwords,
+        behind: &Behind,
+        cancel: &CancelToken,
+    ) -> Result<Vec<Token>> {
+        match &mut self.network {
+            Network::Ctc(ctc) => {
+                let logits = Logits {
+                    values: &self.heard,
+                    tokens: self.width,
+                    blank: ctc.blank,
+                };
+                match beams {
+                    0 | 1 => Ok(ctc::greedy(logits, hotwords, behind)),
+                    _ => ctc::search(logits, beams, hotwords, behind, cancel),
+                }
+            }
+            Network::Transducer(rules, pair) => {
+                let states = &self.heard[..];
+                let mut networks = Sounding::new(pair, states, self.width, (&self.pool, self.threads));
+                let predicted = match &behind.predicted {
+                    Some(predicted) => predicted.clone(),
+                    None => transducer::begin(rules, &mut networks)?,
+                };
+                match beams {
+                    0 | 1 => transducer::greedy(rules, &mut networks, hotwords, behind, predicted, cancel),
+                    _ => search::search(rules, &mut networks, beams, hotwords, behind, predicted, cancel),
+                }
+            }
+        }
+    }
+
+    /// Lets decoding go on behind `tokens`, which follow what stayed before.
+    pub(crate) fn keep(&mut self, tokens: &[Token], hotwords: &Hotwords, behind: &mut Behind) -> Result<()> {
+        for token in tokens {
+            behind.along = hotwords.step(behind.along, token.id).0;
+            behind.last = Some(token.id);
+            let Network::Transducer(rules, pair) = &mut self.network else {
+                behind.position = token.end;
+                continue;
+            };
+            let symbols = if token.start == behind.position {
+                behind.symbols
+            } else {
+                0
+            };
+            let duration = if rules.durations.is_empty() {
+                0
+            } else {
+                token.end - token.start
+            };
+            (behind.position, behind.symbols) = rules.advance(token.start, symbols, token.id, duration);
+            let mut networks = Sounding::new(pair, &self.heard, self.width, (&self.pool, self.threads));
+            let before = match behind.predicted.take() {
+                Some(predicted) => predicted,
+                None => transducer::begin(rules, &mut networks)?,
+            };
+            behind.predicted = Some(networks.predict(Some(&before), token.id)?);
+        }
+        Ok(())
+    }
+}
+
+/// What is no number counts as impossible.
+fn finite(x: &f32) -> f32 {
+    if x.is_nan() {
+        f32::MIN
+    } else {
+        x.clamp(f32::MIN, f32::MAX)
+    }
+}
+
+/// The token with the largest logit; of equals the first.
+fn largest(logits: &[f32]) -> u32 {
+    let mut best = (f32::NEG_INFINITY, 0);
+    for (token, &logit) in (0..).zip(logits) {
+        if logit > best.0 {
+            best = (logit, token);
+        }
+    }
+    best.1
+}
