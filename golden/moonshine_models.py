@@ -45,7 +45,7 @@ CASES = {
     ),
     # As published: the encoder as wide as the decoder, the head apart from the embedding.
     "moonshine_streaming": dict(
-        dtype="float32",
+        dtype="float16",
         streaming=True,
         config=dict(tie_word_embeddings=False, pad_head_dim_to_multiple_of=None),
         encoder=dict(sliding_windows=[[4, 3], [4, 0], [3, 2]]),
