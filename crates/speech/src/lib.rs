@@ -13,6 +13,8 @@
 //! batch. Times of words come of the component `alignment`, which reads a window's text again and says what the heads that
 //! follow the sound look at.
 //!
+//! A recording is a `cactus_audio::Sound`: a long one is read while it is transcribed, and no more of it is kept than is heard at once.
+//!
 //! It may depend on `engine`, `audio` and what is below them. It deliberately reads no files of sound (see `cactus_audio::decode`), and
 //! opens no microphone. [`subtitles`] are the one format of files that it writes.
 //!
