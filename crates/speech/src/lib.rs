@@ -16,6 +16,8 @@
 //! The kinds *ctc* and *transducer* write along with the sound (`framewise`): each position of the encoder says what is said there, so
 //! tokens have times, silence has no text, and live text goes on behind the last token that stays.
 //!
+//! A recording is a `cactus_audio::Sound`: a long one is read while it is transcribed, and no more of it is kept than is heard at once.
+//!
 //! It may depend on `engine`, `audio` and what is below them. It deliberately reads no files of sound (see `cactus_audio::decode`), and
 //! opens no microphone. [`subtitles`] are the one format of files that it writes.
 //!
