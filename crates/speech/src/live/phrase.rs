@@ -62,7 +62,7 @@ impl Manner {
         match task {
             Task::Prompted(prompts) => {
                 let rules = Rules::of(prompts.prompted()).without_times();
-                Manner::Prompted(Box::new(prompts), Box::new([rules.clone(), rules.continued()]))
+                Manner::Prompted(prompts, Box::new([rules.clone(), rules.continued()]))
             }
             Task::Framewise(hotwords) => Manner::Framewise(hotwords),
         }
