@@ -4,7 +4,7 @@ package with the published ones, and what a multiplication takes does not depend
 The tokenizer and the processor come from a golden case, so the text is nonsense. It needs torch, transformers and safetensors.
 
 Run: python benches/parakeet_shape.py FOLDER [--layers 24] [--ctc]
-Then: cactus convert FOLDER shape.cactus && cactus transcribe sound.wav --model shape.cactus --timings
+Then: cactus convert FOLDER shape.cactus && /usr/bin/time -v cactus transcribe sound.wav --model shape.cactus
 """
 
 import argparse
