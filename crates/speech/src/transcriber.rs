@@ -444,6 +444,9 @@ impl Transcriber {
 
     /// Computes what the decoder reads of a window.
     pub(crate) fn listen(&mut self, input: Tensor, words: bool) -> Result<()> {
+        // The window before takes no memory meanwhile.
+        self.states = None;
+        self.hypotheses.forget()?;
         let inputs = BTreeMap::from([(self.ports[0].clone(), input)]);
         let (pool, threads) = self.hypotheses.pool();
         let states = self.encoder.run(pool, threads, &inputs)?;
