@@ -122,6 +122,17 @@ impl Decoder {
         }
     }
 
+    /// Forgets the sound, whose memory is free then.
+    pub(crate) fn forget(&mut self) -> Result<()> {
+        match self {
+            Decoder::Prompted(scribe) => scribe.forget(),
+            Decoder::Framewise(framewise) => {
+                framewise.forget();
+                Ok(())
+            }
+        }
+    }
+
     /// Takes what the encoder gave of the sound; `words` where times of words will be asked for.
     pub(crate) fn hear(&mut self, states: BTreeMap<String, Tensor>, words: bool) -> Result<()> {
         match self {

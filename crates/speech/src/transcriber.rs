@@ -312,6 +312,8 @@ impl Transcriber {
 
     /// Computes what the decoder reads of a window or a piece; `words` where times of words will be asked for.
     pub(crate) fn listen(&mut self, input: Tensor, words: bool) -> Result<()> {
+        // The window before takes no memory meanwhile.
+        self.decoder.forget()?;
         let inputs = BTreeMap::from([(self.ports[0].clone(), input)]);
         let (pool, threads) = self.decoder.pool();
         let states = self.encoder.run(pool, threads, &inputs)?;

@@ -350,7 +350,8 @@ fn live_text_grows_to_the_final_one() {
                             "{committed:?} {segment:?}"
                         );
                         let words: String = segment.words.iter().map(|w| w.text.as_str()).collect();
-                        assert_eq!(words, segment.text);
+                        // A text that begins with a space alone may be without it.
+                        assert_eq!(words.trim_start(), segment.text.trim_start());
                         let times = [segment.window_s, segment.start_s, segment.end_s];
                         assert!(times.is_sorted() && segment.start_s < segment.end_s, "{segment:?}");
                         // What was said before a cut is not said again behind it.

@@ -156,6 +156,11 @@ impl Framewise {
         behind.position * self.position_samples
     }
 
+    /// Forgets the sound.
+    pub(crate) fn forget(&mut self) {
+        self.heard = Vec::new();
+    }
+
     /// Takes what the encoder gave: `[1, positions, width]`.
     pub(crate) fn hear(&mut self, states: &Tensor) -> Result<()> {
         let (&[1, _, width], Ok(values)) = (states.shape(), states.as_f32()) else {
