@@ -18,6 +18,7 @@ Run: python golden/parakeet_models.py [case ...]
 
 import json
 import math
+import re
 import shutil
 import sys
 
@@ -94,9 +95,9 @@ def tokenizer(transducer):
     tok.pre_tokenizer = pre_tokenizers.Metaspace()
     tok.decoder = decoders.Metaspace()
     trainer = trainers.BpeTrainer(
-        vocab_size=TEXT_TOKENS, special_tokens=special, show_progress=False, limit_alphabet=40, max_token_length=4
+        vocab_size=TEXT_TOKENS, special_tokens=special, show_progress=False, max_token_length=4
     )
-    tok.train_from_iterator([CORPUS.replace("\n", " ").lower()], trainer)
+    tok.train_from_iterator([re.sub("[^a-z,.?]+", " ", CORPUS.lower())], trainer)
     assert tok.get_vocab_size() == TEXT_TOKENS, tok.get_vocab_size()
     tok.add_special_tokens([blank])
     return ParakeetTokenizer(tokenizer_object=tok, unk_token=special[0], pad_token="<pad>")
@@ -291,7 +292,8 @@ def attempt(name, case, seed):
     whole = beginnings[0]
     blanks = whole["sequence"].count(TEXT_TOKENS)
     distinct = len({t["token"] for t in whole["tokens"]})
-    if blanks < 3 or distinct < MIN_DISTINCT or len(whole["tokens"]) > whole["positions"] or set(pieces.all_special_ids) & {t["token"] for b in beginnings for t in b["tokens"]}:
+    special = set(pieces.all_special_ids) & {t["token"] for b in beginnings for t in b["tokens"]}
+    if blanks < 3 or distinct < MIN_DISTINCT or len(whole["tokens"]) > whole["positions"] or special:
         return None
     said = {"beginnings": beginnings}
     if transducer:

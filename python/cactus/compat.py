@@ -2,7 +2,7 @@
 
 A model is a number that `cactus_init` gives. Messages, options and tools are lists and dicts, or the JSON of them. Results are dicts
 with the keys that those functions have; an error is a RuntimeError, and its text is `cactus_get_last_error()` too. What this engine
-does not do (speech, images, retrieval) raises one that says so.
+does not do (images, retrieval), or does under another name (speech), raises one that says so.
 
 Nothing leaves this machine unless `cactus_model_set_policy` has given the model a `cactus.Policy`. Then the options on handing off
 (`confidence_threshold` and the others) change it for their request.

@@ -1,33 +1,32 @@
 //! Audio files, and the recipes of front ends.
 
-use cactus_audio::decode::{Limits, Mono, Reader};
+use cactus_audio::decode::{Limits, Recording};
 use cactus_audio::features::{Normalization, Scope};
-use cactus_audio::{Frontend, Recipe};
+use cactus_audio::{Frontend, Recipe, Sound};
 use std::path::{Path, PathBuf};
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// A file is heard to its end, which comes within the limit.
+/// A file is heard to its end, which comes within the limit, and the same when it is read again.
 pub(crate) fn audio_file(data: &[u8]) -> bool {
     let limits = Limits { max_seconds: 30.0 };
-    let Ok(reader) = Reader::from_bytes(data.to_vec(), limits) else {
+    let Ok(mut recording) = Recording::from_bytes(data.to_vec(), 16_000, limits) else {
         return false;
     };
-    let Ok(mut mono) = Mono::new(reader, 16_000) else {
-        return false;
+    let mut read = || {
+        let (mut samples, mut more) = (Vec::new(), recording.rewind().map(|()| true));
+        while matches!(more, Ok(true)) {
+            more = recording.read(&mut samples);
+        }
+        (samples, more.map_err(|e| e.to_string()))
     };
-    let (mut samples, mut piece) = (0, Vec::new());
-    let mut more = Ok(true);
-    while matches!(more, Ok(true)) {
-        piece.clear();
-        more = mono.read(&mut piece);
-        assert!(piece.iter().all(|v| v.is_finite()), "finite samples");
-        samples += piece.len();
-    }
-    assert!(samples <= 31 * 16_000, "the limit holds");
-    more.is_ok()
+    let (samples, end) = read();
+    assert!(samples.iter().all(|v| v.is_finite()), "finite samples");
+    assert!(samples.len() <= 31 * 16_000, "the limit holds");
+    assert!(read() == (samples, end.clone()), "the same samples and the same end");
+    end.is_ok()
 }
 
 /// One file of each kind that is read.

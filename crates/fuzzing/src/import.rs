@@ -64,6 +64,15 @@ pub(crate) fn ctranslate2(data: &[u8]) -> bool {
     })
 }
 
+/// A Whisper file of whisper.cpp, and the model that it describes.
+pub(crate) fn ggml(data: &[u8]) -> bool {
+    let bytes: SharedBytes = Arc::new(data.to_vec());
+    cactus_import::ggml::read(Path::new("fuzzed.bin"), bytes).is_ok_and(|model| {
+        read_all(&*model.tensors);
+        build(&model.config)
+    })
+}
+
 /// Moonshine for ONNX Runtime: the bytes of the encoder's program, after their number, then the decoder's.
 pub(crate) fn ort(data: &[u8]) -> bool {
     let Some((length, rest)) = data.split_first_chunk::<4>() else {

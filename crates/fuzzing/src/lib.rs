@@ -15,6 +15,7 @@ mod bundle;
 mod c_calls;
 mod cloud;
 mod constrain;
+mod ggml_writer;
 mod gguf_writer;
 mod graph;
 mod import;
@@ -100,6 +101,12 @@ pub const TARGETS: &[Target] = &[
         form: Form::Binary,
         run: import::ctranslate2,
         seeds: seeds::ctranslate2_files,
+    },
+    Target {
+        name: "ggml",
+        form: Form::Binary,
+        run: import::ggml,
+        seeds: seeds::ggml_files,
     },
     Target {
         name: "ort",

@@ -1,6 +1,6 @@
 //! Small valid inputs, made from the golden files and by the writers of the formats.
 
-use crate::gguf_writer;
+use crate::{ggml_writer, gguf_writer};
 use cactus_bundle::{Checksum, RecordHeader, encode_graph};
 use cactus_import::gguf::GgufFile;
 use cactus_ir::Graph;
@@ -130,6 +130,10 @@ pub(crate) fn gguf_files() -> Vec<Vec<u8>> {
 
 pub(crate) fn ctranslate2_files() -> Vec<Vec<u8>> {
     files("ctranslate2", "/model.bin")
+}
+
+pub(crate) fn ggml_files() -> Vec<Vec<u8>> {
+    vec![ggml_writer::whisper()]
 }
 
 pub(crate) fn ort_programs() -> Vec<Vec<u8>> {

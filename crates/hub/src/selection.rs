@@ -16,13 +16,15 @@ pub(crate) struct RemoteFile {
 }
 
 /// Configuration files that an import may read.
-const CONFIGURATION: [&str; 6] = [
+const CONFIGURATION: [&str; 8] = [
     "config.json",
     "generation_config.json",
     "tokenizer.json",
     "tokenizer_config.json",
     "chat_template.jinja",
     "special_tokens_map.json",
+    "preprocessor_config.json",
+    "processor_config.json",
 ];
 
 /// What to fetch of `files`: the one `.gguf` file that `wanted` names, or configuration, tokenizer and safetensors,
@@ -192,6 +194,15 @@ mod tests {
                     "model-00002-of-00002.safetensors",
                     "model.safetensors.index.json",
                 ],
+            ),
+            (
+                &[
+                    "config.json",
+                    "model.safetensors",
+                    "parakeet.nemo",
+                    "processor_config.json",
+                ],
+                &["config.json", "processor_config.json", "model.safetensors"],
             ),
             (
                 &["config.json", "weights.safetensors", "sub/other.safetensors"],

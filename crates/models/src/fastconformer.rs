@@ -12,6 +12,7 @@ use cactus_ir::{
     BinaryFn, ConvAttrs, Dim, Graph, GraphBuilder, Op, ReduceFn, TensorType, UnaryFn, ValueId, WeightExpr,
 };
 use cactus_tensor::DType;
+use std::ops::Range;
 
 /// Input, `f32[1, frames, mels]`.
 const FEATURES: &str = "features";
@@ -21,9 +22,13 @@ pub(crate) const FRAMES: &str = "frames";
 const EPS: f32 = 1e-5;
 /// Base of the wave lengths of positions.
 const BASE: f64 = 10_000.0;
-/// Most bands, and longest kernel.
+/// Most bands, most channels, and longest kernel.
 const MAX_MELS: usize = 1 << 12;
+const MAX_CHANNELS: usize = 1 << 12;
 const MAX_KERNEL: usize = 255;
+
+/// Channels of the first two convolutions that are made together.
+const TOGETHER: usize = 32;
 
 /// What a configuration says of an encoder.
 pub(crate) struct FastConformer {
@@ -85,7 +90,7 @@ impl FastConformer {
         }
         let halving = Halving {
             convolutions: factor.ilog2() as usize,
-            channels: c.size_or("subsampling_conv_channels", MAX_WIDTH, 256)?,
+            channels: c.size_or("subsampling_conv_channels", MAX_CHANNELS, 256)?,
             kernel: odd("subsampling_conv_kernel_size", 3)?,
             stride: c.size_or("subsampling_conv_stride", 2, 2)?,
         };
@@ -145,43 +150,36 @@ impl FastConformer {
 
     /// Frames to positions, `[1, positions, hidden]`.
     fn subsampling(&self, b: &mut GraphBuilder, features: ValueId) -> cactus_ir::Result<ValueId> {
-        let (Halving { channels, kernel, .. }, one) = (&self.halving, Dim::known(1));
-        let (channels, kernel) = (*channels, *kernel);
-        let around = [(kernel - 1) / 2; 2];
-        // Layers are numbered with the activations between them.
-        let convolution = |b: &mut GraphBuilder, x: ValueId, layer: usize, groups: usize| {
-            let at = format!("encoder.subsampling.layers.{layer}");
-            let weight = b.weight(&format!("{at}.weight"), &[channels, 1, kernel, kernel]);
-            let bias = b.weight(&format!("{at}.bias"), &[channels]);
-            let op = Op::Conv(ConvAttrs {
-                groups,
-                stride: vec![self.halving.stride; 2],
-                padding: vec![around; 2],
-                dilation: vec![1; 2],
-            });
-            b.scope(format!("layers.{layer}"), |b| b.op(op, &[x, weight, bias]))
-        };
+        let (channels, one) = (self.halving.channels, Dim::known(1));
         let shape = b.shape(features);
         let x = b.reshape(features, [one.clone(), one.clone(), shape[1].clone(), shape[2].clone()])?;
-        let x = convolution(b, x, 0, 1)?;
-        let mut x = b.unary(UnaryFn::Relu, x)?;
-        let last = self.halving.convolutions - 1;
-        for i in 0..last {
-            let layer = 2 + 3 * i;
-            let y = convolution(b, x, layer, channels)?;
-            // Bands and frames before channels: a kernel of one tap is a linear layer.
-            let y = b.permute(y, &[0, 2, 3, 1])?;
-            let y = pointwise(
-                b,
-                y,
-                &format!("encoder.subsampling.layers.{}", layer + 1),
-                [channels, channels],
-                true,
-            )?;
-            let y = b.unary(UnaryFn::Relu, y)?;
-            x = b.permute(y, &[0, 3, 1, 2])?;
+        // Frames and bands before channels: a kernel of one tap is a linear layer. The first result is by far the largest of all, and
+        // the second convolution reads each of its channels alone.
+        let (last, first) = (&[0, 2, 3, 1], &[0, 3, 1, 2]);
+        let mut parts = Vec::new();
+        for start in (0..channels).step_by(TOGETHER) {
+            let part = start..channels.min(start + TOGETHER);
+            let y = self.halve(b, x, 0, &part, 1)?;
+            let mut y = b.unary(UnaryFn::Relu, y)?;
+            if self.halving.convolutions > 1 {
+                y = self.halve(b, y, 2, &part, part.len())?;
+            }
+            parts.push(b.permute(y, last)?);
         }
-        let x = b.permute(x, &[0, 2, 1, 3])?;
+        let mut x = b.concat_last(&parts)?;
+        for i in 1..self.halving.convolutions {
+            // Layers are numbered with the activations between them.
+            let layer = 3 * i - 1;
+            if i > 1 {
+                let y = b.permute(x, first)?;
+                let y = self.halve(b, y, layer, &(0..channels), channels)?;
+                x = b.permute(y, last)?;
+            }
+            let at = format!("encoder.subsampling.layers.{}", layer + 1);
+            x = pointwise(b, x, &at, [channels, channels], true)?;
+            x = b.unary(UnaryFn::Relu, x)?;
+        }
+        let x = b.permute(x, &[0, 1, 3, 2])?;
         let shape = b.shape(x);
         let width = channels * self.mels / self.position_frames;
         let x = b.reshape(x, [one, shape[1].clone(), width.into()])?;
@@ -190,6 +188,36 @@ impl FastConformer {
             true => b.scale(x, (self.hidden as f64).sqrt() as f32),
             false => Ok(x),
         }
+    }
+
+    /// Channels `part` of convolution `layer`, which makes half as many frames and bands.
+    fn halve(
+        &self,
+        b: &mut GraphBuilder,
+        x: ValueId,
+        layer: usize,
+        part: &Range<usize>,
+        groups: usize,
+    ) -> cactus_ir::Result<ValueId> {
+        let Halving { channels, kernel, .. } = self.halving;
+        let at = format!("encoder.subsampling.layers.{layer}");
+        let weight = b.weight(&format!("{at}.weight"), &[channels, 1, kernel, kernel]);
+        let bias = b.weight(&format!("{at}.bias"), &[channels]);
+        let cut = |b: &mut GraphBuilder, x: ValueId| match part.len() == channels {
+            true => Ok(x),
+            false => {
+                let (start, end) = (Dim::known(part.start), Dim::known(part.end));
+                b.op(Op::Slice { axis: 0, start, end }, &[x])
+            }
+        };
+        let (weight, bias) = (cut(b, weight)?, cut(b, bias)?);
+        let op = Op::Conv(ConvAttrs {
+            groups,
+            stride: vec![self.halving.stride; 2],
+            padding: vec![[(kernel - 1) / 2; 2]; 2],
+            dilation: vec![1; 2],
+        });
+        b.scope(format!("layers.{layer}"), |b| b.op(op, &[x, weight, bias]))
     }
 
     /// Waves of all distances `[2 * count, hidden]`, from `count` down to `1 - count`, sine and cosine beside each other.

@@ -152,12 +152,10 @@ impl Transducer {
         let mut b = GraphBuilder::new(registry::PREDICTOR);
         let (hidden, n, one) = (self.hidden, self.layers, Dim::known(1));
         let token = b.input(TOKEN, TensorType::new(DType::I64, [one.clone()]));
-        let states = [Dim::known(2 * n), one.clone(), hidden.into()];
-        let state = b.input(STATE, TensorType::new(DType::F32, states));
+        let states = [Dim::known(2 * n), one, hidden.into()];
+        let state = b.input(STATE, TensorType::new(DType::F32, states.clone()));
         let table = b.weight("decoder.embedding.weight", &[self.vocab, hidden]);
-        let single = [one.clone(), one.clone(), Dim::known(hidden)];
-        let x = b.scope("embedding", |b| b.embedding(table, token))?;
-        let mut x = b.reshape(x, single)?;
+        let mut x = b.scope("embedding", |b| b.embedding(table, token))?;
         let (mut outputs, mut cells) = (Vec::new(), Vec::new());
         for layer in 0..n {
             let (h, cell) = b.scope(format!("lstm.{layer}"), |b| self.lstm(b, x, state, layer))?;
@@ -167,14 +165,15 @@ impl Transducer {
         }
         outputs.append(&mut cells);
         let next = b.op(Op::Concat { axis: 0 }, &outputs)?;
+        let next = b.reshape(next, states)?;
         let prediction = linear(&mut b, x, "decoder.decoder_projector", hidden, hidden, true)?;
-        let prediction = b.reshape(prediction, [one, hidden.into()])?;
         b.output(PREDICTION, prediction);
         b.output(NEXT_STATE, next);
         b.finish()
     }
 
-    /// Output and cell of one layer after `x`, each `[1, 1, hidden]`.
+    /// Output and cell of one layer after `x` `[1, hidden]`, like it (Hochreiter and Schmidhuber 1997). A call has one token, so
+    /// what comes from below and what comes from before is one product, whose weight is stored as that of any linear layer.
     fn lstm(
         &self,
         b: &mut GraphBuilder,
@@ -184,22 +183,35 @@ impl Transducer {
     ) -> cactus_ir::Result<(ValueId, ValueId)> {
         let hidden = self.hidden;
         let name = |what: &str| format!("decoder.lstm.{what}_l{layer}");
+        let source = |what: &str| WeightExpr::source(name(what));
         let bias = WeightExpr::Add {
-            x: Box::new(WeightExpr::source(name("bias_ih"))),
-            y: Box::new(WeightExpr::source(name("bias_hh"))),
+            x: Box::new(source("bias_ih")),
+            y: Box::new(source("bias_hh")),
         };
         let bias = b.weight_from(&name("bias"), &[4 * hidden], bias);
-        let w = b.weight(&name("weight_ih"), &[4 * hidden, hidden]);
-        let gates = b.linear(x, w, Some(bias))?;
-        let w = b.weight(&name("weight_hh"), &[4 * hidden, hidden]);
+        let w = WeightExpr::Concat {
+            axis: 1,
+            parts: vec![source("weight_ih"), source("weight_hh")],
+        };
+        let w = b.weight_from(&name("weight"), &[4 * hidden, 2 * hidden], w);
         let part = |b: &mut GraphBuilder, i: usize| {
             let (start, end) = (Dim::known(i), Dim::known(i + 1));
             let part = b.op(Op::Slice { axis: 0, start, end }, &[state])?;
             b.reshape(part, [Dim::known(1), hidden.into()])
         };
         let (h, cell) = (part(b, layer)?, part(b, self.layers + layer)?);
-        let both = b.op(Op::Lstm { reverse: false }, &[gates, w, h, cell])?;
-        Ok((b.slice_last(both, 0, hidden)?, b.slice_last(both, hidden, 2 * hidden)?))
+        let both = b.concat_last(&[x, h])?;
+        let gates = b.linear(both, w, Some(bias))?;
+        let gate = |b: &mut GraphBuilder, i: usize, f| {
+            let gate = b.slice_last(gates, i * hidden, (i + 1) * hidden)?;
+            b.unary(f, gate)
+        };
+        let (input, forget) = (gate(b, 0, UnaryFn::Sigmoid)?, gate(b, 1, UnaryFn::Sigmoid)?);
+        let (new, output) = (gate(b, 2, UnaryFn::Tanh)?, gate(b, 3, UnaryFn::Sigmoid)?);
+        let (kept, added) = (b.mul(forget, cell)?, b.mul(input, new)?);
+        let cell = b.add(kept, added)?;
+        let seen = b.unary(UnaryFn::Tanh, cell)?;
+        Ok((b.mul(output, seen)?, cell))
     }
 
     /// Logits of tokens, then of durations, of what is heard at some positions after one text.

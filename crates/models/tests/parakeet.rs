@@ -5,6 +5,7 @@ mod support;
 use cactus_models::{ModelDef, TransducerDef};
 use cactus_reference::{Interpreter, States, Tensors};
 use cactus_tensor::Tensor;
+use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -258,5 +259,44 @@ fn configurations_that_cannot_be_are_refused_by_field() {
             error.contains(field) && error.contains("parakeet_tdt"),
             "{field}: {error}"
         );
+    }
+}
+
+/// Any value a hostile file may put in a field.
+fn value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        (0u64..70).prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        prop::sample::select(vec!["silu", "gelu", "waves"]).prop_map(Value::from),
+    ];
+    leaf.prop_recursive(1, 6, 6, |inner| {
+        prop::collection::vec(inner, 0..6).prop_map(Value::from)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever stands in some fields: verified graphs or an error, never a panic.
+    #[test]
+    fn build_of_a_changed_configuration_never_panics(
+        case in prop::sample::select(vec!["parakeet_ctc", "parakeet_rnnt", "parakeet_tdt"]),
+        own in prop::collection::vec((any::<prop::sample::Index>(), value()), 0..3),
+        encoder in prop::collection::vec((any::<prop::sample::Index>(), value()), 0..3),
+    ) {
+        let mut config = document(&folder(case).join("config.json"));
+        for (section, changes) in [("/encoder_config", encoder), ("", own)] {
+            let fields = config.pointer_mut(section).unwrap().as_object_mut().unwrap();
+            let keys: Vec<String> = fields.keys().filter(|k| *k != "model_type").cloned().collect();
+            for (at, value) in changes {
+                fields.insert(at.get(&keys).clone(), value);
+            }
+        }
+        if let Ok(def) = cactus_models::build(&config) {
+            prop_assert!(def.components.iter().all(|c| c.graph.verify().is_ok()));
+        }
     }
 }

@@ -5,6 +5,11 @@ use crate::{Pass, Report, Result};
 use cactus_ir::{Def, Dim, Graph, NodeId, Op, TensorType, ValueId, WeightExpr};
 use cactus_tensor::DType;
 
+/// Most linears that become one where their operand is computed. The result is kept until its last part is read, and layers that all
+/// look at one thing, such as a table of distances, read theirs one after the other. What they make of an input of the graph, such as
+/// what was heard, is kept for later calls in any case.
+const MOST: usize = 4;
+
 /// Makes linears of one operand one linear with the weights joined, and slices of its result: one pass over the operand
 /// and one kernel call, where there were three for queries, keys and values. A weight that something else reads, such as
 /// a tied embedding, stays as it is.
@@ -28,7 +33,12 @@ impl Pass for MergeLinear {
                 }
             }
         }
-        for (_, members) in groups {
+        for ((operand, _), members) in groups {
+            let most = if graph.inputs().contains(&operand) {
+                members.len()
+            } else {
+                MOST
+            };
             if members.len() < 2 {
                 continue;
             }
@@ -42,24 +52,23 @@ impl Pass for MergeLinear {
                     Err(crate::pattern::Miss::Other) => {}
                 }
             }
-            if fit.len() < 2 {
-                continue;
+            for fit in fit.chunks(most).filter(|fit| fit.len() > 1) {
+                let path = graph.node(fit[0]).path.clone();
+                let merged = merge(graph, fit)?;
+                let mut start = 0;
+                for &id in fit {
+                    let ty = graph.ty(result(graph, id));
+                    let (axis, n) = (ty.shape.len() - 1, ty.last_known().unwrap_or(0));
+                    let cut = Op::Slice {
+                        axis,
+                        start: Dim::known(start),
+                        end: Dim::known(start + n),
+                    };
+                    graph.replace(id, cut, &[merged])?;
+                    start += n;
+                }
+                report.fired(self.name(), &path, format!("{} linears into one", fit.len()));
             }
-            let path = graph.node(fit[0]).path.clone();
-            let merged = merge(graph, &fit)?;
-            let mut start = 0;
-            for &id in &fit {
-                let ty = graph.ty(result(graph, id));
-                let (axis, n) = (ty.shape.len() - 1, ty.last_known().unwrap_or(0));
-                let cut = Op::Slice {
-                    axis,
-                    start: Dim::known(start),
-                    end: Dim::known(start + n),
-                };
-                graph.replace(id, cut, &[merged])?;
-                start += n;
-            }
-            report.fired(self.name(), &path, format!("{} linears into one", fit.len()));
         }
         graph.remove_dead();
         Ok(())

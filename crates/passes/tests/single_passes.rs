@@ -531,6 +531,31 @@ fn merge_linear_joins_what_is_its_own() {
     check("merge_linear", "attention", &g);
 }
 
+/// What many layers read of one thing that is computed is not all kept until the last of them.
+#[test]
+fn merge_linear_joins_a_few_at_a_time() {
+    let merged = |computed: bool| {
+        let g = graph(|b| {
+            let x = input(b, "x", "batch seq 4");
+            let x = if computed { b.unary(UnaryFn::Exp, x)? } else { x };
+            let mut y = x;
+            for layer in 0..6 {
+                let w = b.weight(&format!("layers.{layer}.weight"), &[4, 4]);
+                let z = b.linear(x, w, None)?;
+                y = b.mul(y, z)?;
+            }
+            Ok(y)
+        });
+        checked("merge_linear", "layers", &g)
+    };
+    let (computed, given) = (merged(true), merged(false));
+    assert!(
+        computed.contains("4 linears into one") && computed.contains("2 linears into one"),
+        "{computed}"
+    );
+    assert!(given.contains("6 linears into one"), "{given}");
+}
+
 #[test]
 fn dead_code_removes_what_nobody_reads() {
     let g = graph(|b| {

@@ -215,6 +215,18 @@ impl Batch {
         Ok(())
     }
 
+    /// Forgets what a sequence was given beside its token ids ([`Batch::give`]), and its positions: before more is given, so that both
+    /// do not take memory at once.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Argument`] where the sequence is not open.
+    pub fn forget_given(&mut self, id: SequenceId) -> Result<()> {
+        let (sequence, pools) = self.parts(id)?;
+        sequence.given = None;
+        sequence.clear(pools);
+        Ok(())
+    }
+
     /// Forgets every position of a sequence.
     pub fn clear(&mut self, id: SequenceId) {
         if let Some(sequence) = self.sequences.get_mut(id.0).and_then(Option::as_mut) {

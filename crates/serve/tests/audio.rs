@@ -262,7 +262,8 @@ fn files_of_every_kind_are_read_whatever_they_are_called() {
         let bytes = std::fs::read(here("crates/audio/tests/files").join(file)).unwrap();
         let samples = load(Cursor::new(bytes.clone()), 16_000, Limits::default()).unwrap();
         let reply = ask(&server, TRANSCRIBE, &bytes, &[("response_format", "verbose_json")]);
-        assert_eq!(reply.json()["duration"], samples.len() as f64 / 16_000.0, "{file}");
+        let duration_s = milliseconds(samples.len() as f64 / 16_000.0);
+        assert_eq!(reply.json()["duration"], duration_s, "{file}");
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) enum Decoder {
 #[derive(Debug)]
 pub(crate) enum Task {
     /// See [`Decoder::Prompted`].
-    Prompted(Prompts),
+    Prompted(Box<Prompts>),
     /// See [`Decoder::Framewise`].
     Framewise(Hotwords),
 }
@@ -103,7 +103,8 @@ impl Decoder {
         match self {
             Decoder::Prompted(scribe) => {
                 let context = scribe.hypotheses.program().context_tokens();
-                Prompts::new(&scribe.prompted, options, surroundings.tokenizer, context).map(Task::Prompted)
+                let prompts = Prompts::new(&scribe.prompted, options, surroundings.tokenizer, context)?;
+                Ok(Task::Prompted(Box::new(prompts)))
             }
             Decoder::Framewise(_) => {
                 Framewise::check(options)?;
@@ -118,6 +119,17 @@ impl Decoder {
         match self {
             Decoder::Prompted(scribe) => scribe.hypotheses.pool(),
             Decoder::Framewise(framewise) => framewise.pool(),
+        }
+    }
+
+    /// Forgets the sound, whose memory is free then.
+    pub(crate) fn forget(&mut self) -> Result<()> {
+        match self {
+            Decoder::Prompted(scribe) => scribe.forget(),
+            Decoder::Framewise(framewise) => {
+                framewise.forget();
+                Ok(())
+            }
         }
     }
 

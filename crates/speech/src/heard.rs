@@ -121,9 +121,10 @@ impl<'a> Heard<'a> {
         heard.total = heard.taken;
         if !is_kept {
             heard.sound.rewind()?;
-            (heard.first, heard.taken, heard.more) = (0, 0, true);
+            // The memory of what was kept, until it became too much, is given back.
+            (heard.samples, heard.first, heard.taken, heard.more) = (Vec::new(), 0, 0, true);
             if let View::Mel(mel) = &mut heard.view {
-                mel.first = 0;
+                (mel.kept.data, mel.first) = (Vec::new(), 0);
             }
         }
         Ok(heard)

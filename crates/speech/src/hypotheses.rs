@@ -54,6 +54,14 @@ impl Hypotheses {
         (&self.pool, self.threads)
     }
 
+    /// Forgets the sound.
+    pub(crate) fn forget(&mut self) -> Result<()> {
+        let all = self.sequences.iter();
+        Ok(all
+            .copied()
+            .try_for_each(|sequence| self.batch.forget_given(sequence))?)
+    }
+
     /// Takes what the encoder gave.
     pub(crate) fn hear(&mut self, states: &BTreeMap<String, Tensor>) -> Result<()> {
         let first = self.sequences[0];

@@ -4,7 +4,7 @@
 //! samples ─► features (audio) ─► windows ─► encoder ─► decoder, held to rules ─► segments with times
 //! ```
 //!
-//! A [`Transcriber`] is a bundle that hears, loaded: the components `encoder` and `decoder`, the tokenizer, and the record
+//! A [`Transcriber`] is a bundle that hears, loaded: the component `encoder` and what decodes, the tokenizer, and the record
 //! `speech.json`, which says how sound becomes features and what the special tokens are. It names no model family: a record of the
 //! kind *prompted* makes a model of Whisper's kind (Radford et al. 2022, arXiv 2212.04356), whose published decoding this follows:
 //! windows that begin where the last closed segment ended, rules for timestamps, higher temperatures where an answer looks
@@ -12,6 +12,11 @@
 //! cut where it is quiet, and has none of these rules. Texts about one sound, as those of a beam search, are sequences of one
 //! batch. Times of words come of the component `alignment`, which reads a window's text again and says what the heads that
 //! follow the sound look at.
+//!
+//! The kinds *ctc* and *transducer* write along with the sound (`framewise`): each position of the encoder says what is said there, so
+//! tokens have times, silence has no text, and live text goes on behind the last token that stays.
+//!
+//! A recording is a `cactus_audio::Sound`: a long one is read while it is transcribed, and no more of it is kept than is heard at once.
 //!
 //! It may depend on `engine`, `audio` and what is below them. It deliberately reads no files of sound (see `cactus_audio::decode`), and
 //! opens no microphone. [`subtitles`] are the one format of files that it writes.

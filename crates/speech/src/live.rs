@@ -308,6 +308,7 @@ impl Stream {
                 };
                 let at = (phrase.lead + chunks * samples.len()).min(phrase.samples.len());
                 let later = phrase.samples.split_off(at);
+                let behind = phrase.behind_cut(transcriber, at);
                 let start = phrase.start + at as u64;
                 let closed = self.close(transcriber, &mut phrase, FinalReason::Length, cancel, each);
                 each(StreamEvent::SpeechEnd {
@@ -315,6 +316,9 @@ impl Stream {
                     end_s: self.seconds(start),
                 });
                 self.begin(start, later, 0, each);
+                if let Some(phrase) = &mut self.phrase {
+                    phrase.behind = behind;
+                }
                 closed
             }
             Change::None | Change::Begin => self.step(transcriber, cancel, each),

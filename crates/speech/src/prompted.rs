@@ -333,7 +333,7 @@ pub(crate) fn repeats(text: &str) -> bool {
 }
 
 /// Bytes of a text by bytes of it compressed; 1 for none.
-fn compression(text: &str) -> f64 {
+pub(crate) fn compression(text: &str) -> f64 {
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
     let packed = encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish());
     match packed {

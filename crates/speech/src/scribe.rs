@@ -62,6 +62,12 @@ impl Scribe {
         Ok(())
     }
 
+    /// Forgets the window.
+    pub(crate) fn forget(&mut self) -> Result<()> {
+        self.states = None;
+        self.hypotheses.forget()
+    }
+
     /// Takes what the encoder gave of a window.
     pub(crate) fn hear(&mut self, states: BTreeMap<String, Tensor>, words: bool) -> Result<()> {
         self.hypotheses.hear(&states)?;

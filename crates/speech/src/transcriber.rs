@@ -37,7 +37,8 @@ pub struct TranscribeOptions {
     /// Text as if it had been said before the recording: it shows how names are spelled, and punctuation set. Only the first
     /// window reads it, unless [`TranscribeOptions::carry_tokens`] keeps it.
     pub initial_prompt: String,
-    /// Words that may be said, which every window gets to read.
+    /// Words that may be said. A model that reads text before a window gets to read them; where text goes along with the sound, tokens
+    /// that go on along one of them get a bonus, which decides near ties, and there may be 200 of them.
     pub hotwords: Vec<String>,
     /// How freely tokens are drawn, from 0 to 1. With 0 the likeliest are taken, and higher temperatures tried where the text looks
     /// wrong; any other is the only one.
@@ -311,6 +312,8 @@ impl Transcriber {
 
     /// Computes what the decoder reads of a window or a piece; `words` where times of words will be asked for.
     pub(crate) fn listen(&mut self, input: Tensor, words: bool) -> Result<()> {
+        // The window before takes no memory meanwhile.
+        self.decoder.forget()?;
         let inputs = BTreeMap::from([(self.ports[0].clone(), input)]);
         let (pool, threads) = self.decoder.pool();
         let states = self.encoder.run(pool, threads, &inputs)?;

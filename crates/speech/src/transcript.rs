@@ -49,10 +49,11 @@ pub struct Segment {
     pub text: String,
     /// The tokens of the text.
     pub tokens: Vec<u32>,
-    /// Mean natural logarithm of the probability of its window's tokens, the one that ends them included.
+    /// Mean natural logarithm of the probability of its window's tokens, the one that ends them included where there is one.
     pub mean_logprob: f64,
     /// How sure the model was of it, from 0 to 1: the geometric mean of the probabilities of its own tokens, as they were written, which is
-    /// *e* to the power of their mean natural logarithm. 0 where the text of its window repeats itself. It is no calibrated
+    /// *e* to the power of their mean natural logarithm. 0 where the text of its window repeats itself, but for models whose text goes
+    /// along with the sound: they repeat what is repeated. It is no calibrated
     /// probability of being right; it puts segments in order.
     pub confidence: f64,
     /// Probability that nobody speaks in its window.

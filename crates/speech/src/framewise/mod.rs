@@ -143,6 +143,24 @@ impl Framewise {
         Ok(())
     }
 
+    /// Where to begin in sound of which the first so many samples were already written down with the sound before it.
+    pub(crate) fn behind(&self, samples: usize) -> Behind {
+        Behind {
+            position: samples.div_ceil(self.position_samples),
+            ..Behind::default()
+        }
+    }
+
+    /// Samples up to where decoding goes on.
+    pub(crate) fn written(&self, behind: &Behind) -> usize {
+        behind.position * self.position_samples
+    }
+
+    /// Forgets the sound.
+    pub(crate) fn forget(&mut self) {
+        self.heard = Vec::new();
+    }
+
     /// Takes what the encoder gave: `[1, positions, width]`.
     pub(crate) fn hear(&mut self, states: &Tensor) -> Result<()> {
         let (&[1, _, width], Ok(values)) = (states.shape(), states.as_f32()) else {
@@ -181,6 +199,9 @@ impl Framewise {
         behind: &Behind,
         cancel: &CancelToken,
     ) -> Result<Vec<Token>> {
+        if cancel.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
         match &mut self.network {
             Network::Ctc(ctc) => {
                 let logits = Logits {

@@ -19,9 +19,10 @@ const NEXT_STATE: &str = "next_state";
 const STATES: &str = "states";
 const LOGITS: &str = "logits";
 
-/// Positions whose logits are computed at once. The weights are read once for all of them, and a blank leaves all of them true; a token
-/// makes those behind it worthless. It is always as many, as another number would need another plan.
-const ROWS: usize = 8;
+/// Positions whose logits are computed at once. A blank leaves those behind it true, and a token makes them worthless: with one position in a
+/// call the joint of Parakeet 0.6b takes 62 µs on one thread, with 2, 4 and 8 it takes 72, 132 and 302. It is always as many, as another
+/// number would need another plan.
+const ROWS: usize = 2;
 
 /// Both components, loaded.
 #[derive(Debug)]

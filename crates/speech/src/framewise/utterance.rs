@@ -4,6 +4,7 @@
 //! takes the end of what is before. Segments end where sentences do, and at long pauses.
 
 use super::Token;
+use crate::prompted::compression;
 use crate::words::characters;
 use crate::{Segment, Word};
 
@@ -34,16 +35,19 @@ pub(crate) struct Stretch {
 pub(crate) fn segments(tokens: &[Token], stretch: Stretch, decode: &dyn Fn(&[u32]) -> String) -> Vec<Segment> {
     let words = words(tokens, stretch, decode);
     let parts = words.chunk_by(|one, next| !(is_end(&one.word.text) || next.word.start_s - one.word.end_s >= PAUSE_S));
-    parts.filter_map(|part| segment(part, tokens, stretch)).collect()
+    parts
+        .filter_map(|part| segment(part, tokens, &words, stretch))
+        .collect()
 }
 
 /// All of a text as one segment, with its words; `None` of nothing.
 pub(crate) fn whole(tokens: &[Token], stretch: Stretch, decode: &dyn Fn(&[u32]) -> String) -> Option<Segment> {
-    segment(&words(tokens, stretch, decode), tokens, stretch)
+    let words = words(tokens, stretch, decode);
+    segment(&words, tokens, &words, stretch)
 }
 
-/// Some words in a row, of a text of `tokens`.
-fn segment(part: &[Spoken], tokens: &[Token], stretch: Stretch) -> Option<Segment> {
+/// Some words in a row, of a text of these tokens and words.
+fn segment(part: &[Spoken], tokens: &[Token], all: &[Spoken], stretch: Stretch) -> Option<Segment> {
     let (first, last) = (part.first()?, part.last()?);
     let mean = |tokens: &[Token]| {
         let sum: f64 = tokens.iter().map(|token| token.logprob).sum();
@@ -64,7 +68,7 @@ fn segment(part: &[Spoken], tokens: &[Token], stretch: Stretch) -> Option<Segmen
         tokens: own.iter().map(|token| token.id).collect(),
         mean_logprob: mean(tokens),
         confidence: libm::exp(mean(own)),
-        compression: 1.0,
+        compression: compression(&all.iter().map(|spoken| spoken.word.text.as_str()).collect::<String>()),
         window_s: stretch.begin_s,
         words,
         ..Segment::default()

@@ -26,7 +26,7 @@ pub(super) struct Phrase {
     logprobs: Vec<f64>,
     /// The same with their places, and where decoding goes on, of a model whose tokens have places.
     placed: Vec<Token>,
-    behind: Behind,
+    pub(super) behind: Behind,
     /// The last text behind them.
     pub(super) draft: Vec<u32>,
     /// Samples of the phrase after which it is written again.
@@ -62,7 +62,7 @@ impl Manner {
         match task {
             Task::Prompted(prompts) => {
                 let rules = Rules::of(prompts.prompted()).without_times();
-                Manner::Prompted(Box::new(prompts), Box::new([rules.clone(), rules.continued()]))
+                Manner::Prompted(prompts, Box::new([rules.clone(), rules.continued()]))
             }
             Task::Framewise(hotwords) => Manner::Framewise(hotwords),
         }
@@ -149,6 +149,15 @@ impl Phrase {
             lead,
             next,
             ..Phrase::default()
+        }
+    }
+
+    /// Where decoding begins in the sound behind sample `at`, at which this phrase is cut: what stays may reach over the cut, and is
+    /// not said twice.
+    pub(super) fn behind_cut(&self, transcriber: &Transcriber, at: usize) -> Behind {
+        match &transcriber.decoder {
+            Decoder::Prompted(_) => Behind::default(),
+            Decoder::Framewise(framewise) => framewise.behind(framewise.written(&self.behind).saturating_sub(at)),
         }
     }
 
