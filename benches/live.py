@@ -42,6 +42,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--cactus", required=True, metavar="PROGRAM")
     parser.add_argument("--bundle", required=True, metavar="FOLDER")
     parser.add_argument("--vad", required=True, metavar="FOLDER")
+    parser.add_argument("--commit", choices=["agreement", "attention"], default="agreement", help="as `cactus listen` has it")
     parser.add_argument("--steps", nargs="+", type=int, default=[500, 1000], metavar="MS")
     args = parser.parse_args(arguments)
     print("| step, ms | words | committed before the final | lag, median s | lag, 9 of 10 s | processor s/s |\n|---|---|---|---|---|---|")
@@ -50,7 +51,7 @@ def main(arguments: list[str]) -> None:
         before = os.times()
         for clip in args.clips:
             command = [args.cactus, "listen", str(clip), "--model", args.bundle, "--vad", args.vad, "--words"]
-            command += ["--format", "json", "--step-ms", str(step), "--threads", "1"]
+            command += ["--format", "json", "--step-ms", str(step), "--threads", "1", "--commit", args.commit]
             told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
             events = [json.loads(line) for line in told.splitlines()]
             behind += lags(events)

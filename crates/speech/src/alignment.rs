@@ -62,37 +62,11 @@ impl Alignment {
         tokenizer: &Tokenizer,
         reading: &Reading<'_>,
     ) -> Result<Vec<Timed>> {
-        let Reading { prompt, segments, .. } = *reading;
-        let tokens = segments.concat();
-        if tokens.is_empty() {
+        let Reading { segments, .. } = *reading;
+        if segments.iter().all(|segment| segment.is_empty()) {
             return Ok(Vec::new());
         }
-        let text = prompt.iter().chain(&tokens).copied().chain([reading.end]);
-        let ids: Vec<i64> = text.map(i64::from).collect();
-        let ids = Tensor::from_i64([1, ids.len()], ids).map_err(|e| Error::Model(e.to_string()))?;
-        let [takes_ids, takes_states] = &self.inputs;
-        let inputs = [
-            (takes_ids.as_str(), ids.view()),
-            (takes_states.as_str(), reading.states.view()),
-        ];
-        let mut starts = Vec::new();
-        self.function.run_reading(pool, threads, &inputs, &mut |_, shares| {
-            if let ([1, heads, rows, positions], Elements::F32(values)) = (shares.shape(), shares.elements()) {
-                let shares = Shares {
-                    values,
-                    heads: *heads,
-                    rows: *rows,
-                    positions: *positions,
-                };
-                // The row of the prompt's last token is what the first one of the text was written of.
-                starts = shares.starts(prompt.len().saturating_sub(1), reading.heard);
-            }
-        })?;
-        if starts.len() != tokens.len() + 1 {
-            return Err(Error::Model(format!(
-                "its component `{NAME}` gives no shares of attention"
-            )));
-        }
+        let starts = self.positions(pool, threads, reading, |s, first, heard| s.starts(first, heard))?;
         let starts: Vec<f64> = starts.into_iter().map(|at| at as f64 * reading.step_s).collect();
         let decode = |tokens: &[u32]| tokenizer.decode(tokens, true);
         Ok(timed(
@@ -102,5 +76,51 @@ impl Alignment {
             reading.language,
             &decode,
         ))
+    }
+
+    /// The position that was looked at most when each token of a text was written.
+    pub(crate) fn peaks(&self, pool: &Pool, threads: usize, reading: &Reading<'_>) -> Result<Vec<usize>> {
+        let mut peaks = self.positions(pool, threads, reading, |s, first, heard| s.peaks(first, heard))?;
+        // That of the end.
+        peaks.pop();
+        Ok(peaks)
+    }
+
+    /// A position for each token, and one for the end.
+    fn positions(
+        &self,
+        pool: &Pool,
+        threads: usize,
+        reading: &Reading<'_>,
+        of: fn(&Shares<'_>, usize, usize) -> Vec<usize>,
+    ) -> Result<Vec<usize>> {
+        let (prompt, tokens) = (reading.prompt, reading.segments.concat());
+        let text = prompt.iter().chain(&tokens).copied().chain([reading.end]);
+        let ids: Vec<i64> = text.map(i64::from).collect();
+        let ids = Tensor::from_i64([1, ids.len()], ids).map_err(|e| Error::Model(e.to_string()))?;
+        let [takes_ids, takes_states] = &self.inputs;
+        let inputs = [
+            (takes_ids.as_str(), ids.view()),
+            (takes_states.as_str(), reading.states.view()),
+        ];
+        let mut found = Vec::new();
+        self.function.run_reading(pool, threads, &inputs, &mut |_, shares| {
+            if let ([1, heads, rows, positions], Elements::F32(values)) = (shares.shape(), shares.elements()) {
+                let shares = Shares {
+                    values,
+                    heads: *heads,
+                    rows: *rows,
+                    positions: *positions,
+                };
+                // The row of the prompt's last token is what the first one of the text was written of.
+                found = of(&shares, prompt.len().saturating_sub(1), reading.heard);
+            }
+        })?;
+        match found.len() == tokens.len() + 1 {
+            true => Ok(found),
+            false => Err(Error::Model(format!(
+                "its component `{NAME}` gives no shares of attention"
+            ))),
+        }
     }
 }

@@ -51,7 +51,7 @@ mod vad;
 mod words;
 
 pub use error::{Error, ErrorKind, Result};
-pub use live::{FinalReason, Stream, StreamEvent, StreamOptions};
+pub use live::{Commit, FinalReason, Stream, StreamEvent, StreamOptions};
 pub use spans::{Span, SpanOptions, SpeechSpans};
 pub use transcriber::{LanguageChance, MOST_BEAMS, Progress, TranscribeOptions, Transcriber};
 pub use transcript::{Segment, Transcript, Word, milliseconds};

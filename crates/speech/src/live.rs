@@ -2,7 +2,8 @@
 //!
 //! A [`Vad`] cuts the sound into phrases. While one is spoken it is written again and again, each time with the last text as a
 //! draft that is verified in one pass; what two texts in a row agree on is committed (LocalAgreement-2, Macháček et al. 2023,
-//! arXiv 2307.14743), and everything later continues it. When the phrase ends, its text is final.
+//! arXiv 2307.14743), and everything later continues it. Or a text is committed at once, as far as the model looked at sound that is
+//! over when it wrote it ([`Commit::Attention`]). When the phrase ends, its text is final.
 //!
 //! Everything happens at fixed places of the sound, so no event depends on how the sound was cut into pieces, nor on how fast
 //! the machine is.
@@ -24,6 +25,18 @@ const MOST_S: f64 = 25.0;
 /// How far the probability may fall below the threshold within a phrase.
 const LOWER: f64 = 0.15;
 
+/// Which text of a phrase stays while it is spoken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Commit {
+    /// What two texts in a row agree on (LocalAgreement-2). Every model can do this.
+    #[default]
+    Agreement,
+    /// What was written while the model looked at sound half a second before the end (AlignAtt): text stays a step earlier. For models
+    /// that say where they look, as Whisper does.
+    Attention,
+}
+
 /// How live speech is written down.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamOptions {
@@ -31,6 +44,8 @@ pub struct StreamOptions {
     pub transcribe: TranscribeOptions,
     /// New sound after which a phrase is written again while it is spoken, in milliseconds; with 0 only finals come. Default 1000.
     pub step_ms: u32,
+    /// Which text stays meanwhile.
+    pub commit: Commit,
     /// Silence that ends a phrase, in milliseconds. Default 500.
     pub silence_ms: u32,
     /// Longer phrases are cut, in seconds, at their longest silence. At most the window of the model, and by default that or 25.
@@ -47,6 +62,7 @@ impl Default for StreamOptions {
         StreamOptions {
             transcribe: TranscribeOptions::default(),
             step_ms: 1000,
+            commit: Commit::default(),
             silence_ms: 500,
             most_s: None,
             threshold: 0.5,
@@ -167,6 +183,9 @@ impl Stream {
             )));
         }
         let manner = Manner::of(transcriber.prepare(&options.transcribe)?);
+        if options.commit == Commit::Attention {
+            transcriber.prepare_attention()?;
+        }
         let chunk = vad.chunk_samples();
         let chunks = |ms: f64| ((ms * f64::from(rate) / 1000.0 / chunk as f64).ceil() as usize).max(1);
         let limits = Limits {
@@ -356,6 +375,7 @@ impl Stream {
         phrase.next = phrase.samples.len() + step;
         let orders = Orders {
             options: &self.options.transcribe,
+            commit: self.options.commit,
             cancel,
         };
         let written = self.manner.write(transcriber, &mut phrase, orders);
@@ -392,6 +412,7 @@ impl Stream {
         };
         let orders = Orders {
             options: &self.options.transcribe,
+            commit: self.options.commit,
             cancel,
         };
         let written = self

@@ -18,6 +18,11 @@ use std::sync::Arc;
 /// Tokens of a prompt that are read at once. Most prompts have four; more of them would only take memory.
 const CHUNK_TOKENS: usize = 64;
 
+/// Sound at the end of a window, in seconds, of which what is written may change when more comes.
+const OPEN_S: f64 = 0.5;
+/// How far a token may look back behind others, in seconds; further is no speech but a text that repeats itself.
+const BACK_S: f64 = 4.0;
+
 /// A loaded decoder of this kind.
 #[derive(Debug)]
 pub(crate) struct Scribe {
@@ -56,10 +61,48 @@ impl Scribe {
     /// Makes room for what `options` ask for. `states` is what the encoder gives.
     pub(crate) fn reserve(&mut self, bundle: &Arc<Bundle>, states: &str, options: &TranscribeOptions) -> Result<()> {
         self.hypotheses.reserve(options.beams)?;
-        if options.words && self.alignment.is_none() {
+        match options.words {
+            true => self.align(bundle, states),
+            false => Ok(()),
+        }
+    }
+
+    /// Loads what says which sound a token was written of.
+    pub(crate) fn align(&mut self, bundle: &Arc<Bundle>, states: &str) -> Result<()> {
+        if self.alignment.is_none() {
             self.alignment = Some(Alignment::load(bundle, states)?);
         }
         Ok(())
+    }
+
+    /// How many of `tokens`, which follow `prompt`, were written of sound that lies before the end of the window (AlignAtt, Papi et al. 2023,
+    /// arXiv 2305.11408): up to one that looks at its last half second, or far back.
+    pub(crate) fn settled(
+        &self,
+        surroundings: Surroundings<'_>,
+        prompt: &[u32],
+        tokens: &[u32],
+        frames: usize,
+    ) -> Result<usize> {
+        let (Some(alignment), Some(states), false) = (&self.alignment, &self.states, tokens.is_empty()) else {
+            return Ok(0);
+        };
+        let frames_each = surroundings.ear.position_frames();
+        let reading = Reading {
+            prompt,
+            segments: &[tokens],
+            probabilities: &[],
+            end: self.prompted.end,
+            language: None,
+            states,
+            heard: frames / frames_each,
+            step_s: surroundings.ear.seconds(frames_each),
+        };
+        let (pool, threads) = self.hypotheses.pool();
+        let peaks = alignment.peaks(pool, threads, &reading)?;
+        let positions = |seconds: f64| (seconds / reading.step_s).round() as usize;
+        let limit = reading.heard.saturating_sub(positions(OPEN_S));
+        Ok(settled(&peaks, limit, positions(BACK_S)))
     }
 
     /// Forgets the window.
@@ -216,6 +259,17 @@ impl Scribe {
     }
 }
 
+/// How many tokens come before one that looks at `limit` or behind it, or further back than `back` positions before the furthest.
+fn settled(peaks: &[usize], limit: usize, back: usize) -> usize {
+    let mut furthest = 0;
+    let settled = peaks.iter().take_while(|&&at| {
+        let goes_on = at < limit && at + back >= furthest;
+        furthest = furthest.max(at);
+        goes_on
+    });
+    settled.count()
+}
+
 fn segment(surroundings: Surroundings<'_>, piece: &Piece, begin_s: f64, written: &Written, rules: &Rules) -> Segment {
     let own = piece.tokens.clone().filter(|&i| !rules.is_stamp(written.tokens[i]));
     let tokens: Vec<u32> = own.clone().map(|i| written.tokens[i]).collect();
@@ -232,5 +286,24 @@ fn segment(surroundings: Surroundings<'_>, piece: &Piece, begin_s: f64, written:
         compression: written.compression,
         window_s: begin_s,
         words: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_looks_at_the_end_or_far_back_is_not_settled() {
+        for (peaks, settled_tokens) in [
+            (&[][..], 0),
+            (&[3, 9, 24], 3),
+            (&[3, 9, 25, 4], 2),
+            (&[30], 0),
+            (&[3, 24, 4, 5], 4),
+            (&[3, 24, 3, 5], 2),
+        ] {
+            assert_eq!(settled(peaks, 25, 20), settled_tokens, "{peaks:?}");
+        }
     }
 }

@@ -302,6 +302,19 @@ impl Transcriber {
         Ok(task)
     }
 
+    /// Loads what says where the model looks while it writes.
+    pub(crate) fn prepare_attention(&mut self) -> Result<()> {
+        match &mut self.decoder {
+            Decoder::Prompted(scribe) if !matches!(self.ear, Ear::Samples(..)) => {
+                scribe.align(&self.bundle, &self.ports[1])
+            }
+            _ => Err(Error::Option(
+                "this model does not say where it looks while it writes; commit by agreement, or take a Whisper model"
+                    .into(),
+            )),
+        }
+    }
+
     /// Loads what `options` need.
     pub(crate) fn reserve(&mut self, options: &TranscribeOptions) -> Result<()> {
         match &mut self.decoder {

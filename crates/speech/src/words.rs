@@ -34,9 +34,28 @@ impl Shares<'_> {
     /// The position at which each of the rows from `first` on, the last left out, begins to look; only the first `heard`
     /// positions have sound.
     pub(crate) fn starts(&self, first: usize, heard: usize) -> Vec<usize> {
+        match self.mean(first, heard) {
+            (_, 0) => Vec::new(),
+            (mean, columns) => begins(&mean, columns),
+        }
+    }
+
+    /// The position that each of these rows looks at most.
+    pub(crate) fn peaks(&self, first: usize, heard: usize) -> Vec<usize> {
+        match self.mean(first, heard) {
+            (_, 0) => Vec::new(),
+            (mean, columns) => {
+                let peak = |row: &[f64]| (0..columns).max_by(|&a, &b| row[a].total_cmp(&row[b]).then(b.cmp(&a)));
+                mean.chunks_exact(columns).filter_map(peak).collect()
+            }
+        }
+    }
+
+    /// The mean over the heads of what these rows look at more than others do, and how many positions a row has; none of nothing.
+    fn mean(&self, first: usize, heard: usize) -> (Vec<f64>, usize) {
         let (rows, columns) = (self.rows, heard.clamp(1, self.positions.max(1)).min(self.positions));
         if self.heads == 0 || columns == 0 || rows <= first + 1 {
-            return Vec::new();
+            return (Vec::new(), 0);
         }
         let kept = rows - first - 1;
         let mut mean = vec![0.0; kept * columns];
@@ -58,7 +77,7 @@ impl Shares<'_> {
                 }
             }
         }
-        begins(&mean, columns)
+        (mean, columns)
     }
 }
 
@@ -394,6 +413,31 @@ mod tests {
         // More rows than columns: several begin at once.
         assert_eq!(begins(&[1.0, 0.0, 0.5, 0.5, 0.0, 1.0], 2).len(), 3);
         assert_eq!(begins(&[f64::NAN; 6], 3), [0, 0]);
+    }
+
+    #[test]
+    fn peaks_are_what_rows_look_at_more_than_others_do() {
+        // A head; all rows look at column 0 most, and each at one of its own.
+        let mut values = vec![0.1f32; 4 * 20];
+        for (row, column) in [(0, 2), (1, 6), (2, 11), (3, 17)] {
+            values[row * 20] = 5.0;
+            values[row * 20 + column - 1..row * 20 + column + 3].fill(2.0);
+        }
+        let shares = Shares {
+            values: &values,
+            heads: 1,
+            rows: 4,
+            positions: 20,
+        };
+        let peaks = shares.peaks(0, 20);
+        assert_eq!(peaks.len(), 3);
+        for (peak, column) in peaks.iter().zip([2, 6, 11]) {
+            assert!(peak.abs_diff(column) <= 2, "{peaks:?}");
+        }
+        assert_eq!(shares.peaks(1, 20), peaks[1..]);
+        assert!(shares.peaks(3, 20).is_empty());
+        // Behind the sound nobody looks.
+        assert!(shares.peaks(0, 9).iter().all(|&at| at < 9));
     }
 
     #[test]

@@ -7,7 +7,8 @@ use cactus_engine::CancelToken;
 use cactus_import::{ConvertOptions, convert};
 use cactus_passes::{Bits, Policy};
 use cactus_speech::{
-    ErrorKind, Result, Span, Stream, StreamEvent, StreamOptions, TranscribeOptions, Transcriber, Transcript, Vad,
+    Commit, ErrorKind, Result, Span, Stream, StreamEvent, StreamOptions, TranscribeOptions, Transcriber, Transcript,
+    Vad,
 };
 use cactus_testkit::tone;
 use std::fs::File;
@@ -331,4 +332,11 @@ fn grows(path: &Path, vad: &Path, most_s: f64) {
     };
     let error = Stream::new(&mut transcriber, Vad::load(vad, 1).unwrap(), too_long).unwrap_err();
     assert!(error.to_string().contains(&format!("from 1 to {most_s},")), "{error}");
+    let looking = StreamOptions {
+        commit: Commit::Attention,
+        ..StreamOptions::default()
+    };
+    let error = Stream::new(&mut transcriber, Vad::load(vad, 1).unwrap(), looking).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Option);
+    assert!(error.to_string().contains("commit by agreement"), "{error}");
 }

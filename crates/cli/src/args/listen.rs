@@ -14,6 +14,16 @@ pub(crate) enum LiveFormat {
     Json,
 }
 
+/// Which text stays while a phrase is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "lowercase")]
+pub(crate) enum CommitBy {
+    /// What two texts in a row begin with
+    Agreement,
+    /// What was written of sound half a second before the end: a step earlier, with models that say where they look (Whisper)
+    Attention,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct ListenArgs {
     /// A recording to listen to as if it came live, or `-` for samples on standard input: 16 bits, little-endian, mono, as many a
@@ -31,6 +41,9 @@ pub(crate) struct ListenArgs {
     /// Write a phrase again after so many milliseconds of it; 0 writes it once, when it is over
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     pub(crate) step_ms: u32,
+    /// Which text stays while a phrase is spoken
+    #[arg(long, value_enum, default_value_t = CommitBy::Agreement)]
+    pub(crate) commit: CommitBy,
     /// Silence that ends a phrase, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 500)]
     pub(crate) silence_ms: u32,

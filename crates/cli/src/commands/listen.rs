@@ -1,14 +1,14 @@
 //! Writing down what is said right now.
 
 use super::{transcribe, vad};
-use crate::args::{ListenArgs, LiveFormat};
+use crate::args::{CommitBy, ListenArgs, LiveFormat};
 use crate::output;
 use crate::progress::spinner;
 use anyhow::{Context as _, Result, bail};
 use cactus_audio::decode::{Limits, Mono, Reader};
 use cactus_engine::CancelToken;
 use cactus_speech::subtitles::cues;
-use cactus_speech::{Stream, StreamEvent, StreamOptions, Transcriber};
+use cactus_speech::{Commit, Stream, StreamEvent, StreamOptions, Transcriber};
 use indicatif::ProgressBar;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -32,6 +32,10 @@ pub(crate) fn run(args: &ListenArgs) -> Result<()> {
     let options = StreamOptions {
         transcribe: args.hear.options(),
         step_ms: args.step_ms,
+        commit: match args.commit {
+            CommitBy::Agreement => Commit::Agreement,
+            CommitBy::Attention => Commit::Attention,
+        },
         silence_ms: args.silence_ms,
         threshold: args.vad_threshold,
         ..StreamOptions::default()

@@ -1,5 +1,6 @@
 //! The text of a phrase that is spoken: what stays, what may change, and what is final.
 
+use super::Commit;
 use crate::decoder::{Decoder, Surroundings, Task, other_model};
 use crate::framewise::{Behind, Hotwords, Token, whole};
 use crate::prompt::Prompts;
@@ -46,6 +47,7 @@ pub(super) enum Manner {
 #[derive(Clone, Copy)]
 pub(super) struct Orders<'a> {
     pub(super) options: &'a TranscribeOptions,
+    pub(super) commit: Commit,
     pub(super) cancel: &'a CancelToken,
 }
 
@@ -68,10 +70,16 @@ impl Manner {
         }
     }
 
-    /// Commits what the text before and that of now agree on, but for the last word, which may not be whole.
+    /// Commits what the text before and that of now agree on, or what was written of sound that is over, but for the last word, which may
+    /// not be whole.
     pub(super) fn write(&self, transcriber: &mut Transcriber, phrase: &mut Phrase, orders: Orders<'_>) -> Result<()> {
-        let frames = transcriber.hear(&phrase.samples, false, orders.cancel)?;
-        let decode = |tokens: &[u32]| transcriber.tokenizer.decode(tokens, true);
+        let by_attention = orders.commit == Commit::Attention;
+        let frames = transcriber.hear(&phrase.samples, by_attention, orders.cancel)?;
+        let surroundings = Surroundings {
+            ear: &transcriber.ear,
+            tokenizer: &transcriber.tokenizer,
+        };
+        let decode = |tokens: &[u32]| surroundings.tokenizer.decode(tokens, true);
         match (self, &mut transcriber.decoder) {
             (Manner::Prompted(prompts, rules), Decoder::Prompted(scribe)) => {
                 phrase.find_language(scribe, orders.options)?;
@@ -80,9 +88,14 @@ impl Manner {
                 let most = most.saturating_sub(phrase.committed.len());
                 let (rules, hypotheses) = (phrase.rules(rules), &mut scribe.hypotheses);
                 let text = continued(hypotheses, &prompt, &phrase.draft, rules, most, orders.cancel)?;
+                let language = phrase.language.as_deref();
                 let agreed = match repeats(&decode(&text.tokens)) {
                     true => 0,
-                    false => agreed(&phrase.draft, &text.tokens, phrase.language.as_deref(), &decode),
+                    false if by_attention => {
+                        let settled = scribe.settled(surroundings, &phrase.prompt(prompts), &text.tokens, frames)?;
+                        agreed(&text.tokens[..settled], &text.tokens, language, &decode)
+                    }
+                    false => agreed(&phrase.draft, &text.tokens, language, &decode),
                 };
                 phrase.commit(&text.tokens, &text.logprobs, agreed);
             }
@@ -109,7 +122,7 @@ impl Manner {
         times: Times,
         spoken_s: &mut f64,
     ) -> Result<Option<Segment>> {
-        let Orders { options, cancel } = orders;
+        let Orders { options, cancel, .. } = orders;
         transcriber.reserve(options)?;
         let frames = transcriber.hear(&phrase.samples, options.words, cancel)?;
         let surroundings = Surroundings {
@@ -194,7 +207,7 @@ impl Phrase {
         scribe: &mut Scribe,
         surroundings: Surroundings<'_>,
         (prompts, rules): (&mut Prompts, &[Rules; 2]),
-        Orders { options, cancel }: Orders<'_>,
+        Orders { options, cancel, .. }: Orders<'_>,
         (times, frames): (Times, usize),
         spoken_s: &mut f64,
     ) -> Result<Option<Segment>> {
