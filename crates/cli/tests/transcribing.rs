@@ -123,6 +123,56 @@ fn transcripts_in_files_are_kept_until_their_recording_changes() {
     assert!(said(&to(&[])).contains("4 of 4"));
 }
 
+/// What there is of a file that was cut off is written down, with a word about it.
+#[test]
+fn a_file_that_ends_early_is_written_down_with_a_warning() {
+    let c = prepared();
+    let whole = fs::read(c.0.path().join("talks/a.WAV")).unwrap();
+    fs::write(c.0.path().join("cut.wav"), &whole[..whole.len() * 2 / 3]).unwrap();
+    let out = c.run(&transcribe(&["cut.wav"], &[]));
+    let told = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(out.status.success(), "{told}");
+    assert!(
+        told.contains("`cut.wav`: the file ends early: it states 2.50 s and has 1.67 s"),
+        "{told}"
+    );
+    let out = c.run(&transcribe(&["talks/a.WAV"], &[]));
+    assert!(!String::from_utf8_lossy(&out.stderr).contains("ends early"));
+}
+
+#[test]
+fn no_transcript_takes_the_place_of_another() {
+    let c = prepared();
+    let talks = c.0.path().join("talks");
+    // A name that ends as the transcript of another does.
+    fs::copy(talks.join("b.wav"), talks.join("c.mp3.wav")).unwrap();
+    fs::copy(talks.join("b.wav"), talks.join("c.mp3")).unwrap();
+    c.ok(&transcribe(&["talks"], &["--output", "out"]));
+    let mut written: Vec<String> = fs::read_dir(c.0.path().join("out"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    written.sort();
+    assert_eq!(
+        written,
+        ["a.txt", "b.txt", "c.mp3.txt", "c.mp3.wav.txt", "c.wav.txt", "day 2"]
+    );
+    // Two of one name, from two places.
+    let out = c.run(&transcribe(&["talks/a.WAV", "talks/day 2/a.wav"], &["--output", "two"]));
+    let two = [&out.stdout[..], &out.stderr].concat();
+    let told = String::from_utf8_lossy(&two);
+    assert!(out.status.success(), "{told}");
+    fs::copy(talks.join("b.wav"), talks.join("day 2/b.wav")).unwrap();
+    let out = c.run(&transcribe(&["talks/b.wav", "talks/day 2/b.wav"], &["--output", "one"]));
+    let told = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{told}");
+    assert!(
+        told.contains("talks/b.wav") && told.contains("talks/day 2/b.wav") && told.contains("one/b.wav.txt"),
+        "{told}"
+    );
+    assert!(!c.0.path().join("one").exists());
+}
+
 #[test]
 fn what_cannot_be_done_is_said_before_anything_is() {
     let c = prepared();

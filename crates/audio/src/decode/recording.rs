@@ -16,6 +16,7 @@ pub struct Recording {
     taken: u64,
     is_begun: bool,
     is_whole: bool,
+    damage: Option<String>,
 }
 
 impl std::fmt::Debug for Recording {
@@ -38,6 +39,7 @@ impl Recording {
             taken: 0,
             is_begun: false,
             is_whole: false,
+            damage: None,
         })
     }
 
@@ -69,13 +71,42 @@ impl Recording {
         self
     }
 
-    fn check_end(&self) -> Result<(), Error> {
+    /// What is wrong with a file that was read to its end all the same, in words. It is known once that was reached.
+    #[must_use]
+    pub fn damage(&self) -> Option<&str> {
+        self.damage.as_deref()
+    }
+
+    fn found_damage(&self) -> Option<String> {
+        let early = self.ends_early();
+        let packets = match self.mono.reader().damaged_packets() {
+            0 => None,
+            1 => Some("a part of the file is damaged, and silent here".to_owned()),
+            n => Some(format!("{n} parts of the file are damaged, and silent here")),
+        };
+        match (early, packets) {
+            (Some(early), Some(packets)) => Some(format!("{early}; {packets}")),
+            (early, packets) => early.or(packets),
+        }
+    }
+
+    fn ends_early(&self) -> Option<String> {
         let reader = self.mono.reader();
         let info = reader.info();
         let found = self.taken as f64 / f64::from(self.mono.rate_hz());
         match info.frames.map(|frames| frames as f64 / f64::from(info.sample_rate_hz)) {
-            Some(stated) if self.is_whole && reader.is_truncated() && found < stated - STATED_ERROR_S => {
-                let message = format!("the file ends early: it states {stated:.2} s and has {found:.2} s");
+            _ if !reader.is_truncated() => None,
+            Some(stated) if found < stated - STATED_ERROR_S => Some(format!(
+                "the file ends early: it states {stated:.2} s and has {found:.2} s"
+            )),
+            Some(_) => None,
+            None => Some(format!("the file ends in the midst of something, after {found:.2} s")),
+        }
+    }
+
+    fn check_end(&self) -> Result<(), Error> {
+        match self.ends_early() {
+            Some(message) if self.is_whole && self.mono.reader().info().frames.is_some() => {
                 Err(Error::new(ErrorKind::Damaged, message))
             }
             _ => Ok(()),
@@ -98,6 +129,7 @@ impl Sound for Recording {
         let more = self.mono.read(out)?;
         self.taken += (out.len() - before) as u64;
         if !more {
+            self.damage = self.found_damage();
             self.check_end()?;
         }
         Ok(more)

@@ -162,12 +162,12 @@ impl Recorder {
             let Some(name) = words.next() else {
                 bail!("`--recorder` should name a program, found nothing");
             };
-            let started = Command::new(name)
-                .args(words)
-                .stdin(Stdio::null())
-                .stdout(Stdio::piped())
-                .spawn();
-            match started {
+            let mut program = Command::new(name);
+            program.args(words).stdin(Stdio::null()).stdout(Stdio::piped());
+            // Ctrl-C is for us: a recorder that it stops looks like one that lost the microphone.
+            #[cfg(unix)]
+            std::os::unix::process::CommandExt::process_group(&mut program, 0);
+            match program.spawn() {
                 Ok(child) => {
                     let name = name.to_owned();
                     return Ok(Recorder { name, child });

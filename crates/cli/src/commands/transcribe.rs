@@ -146,6 +146,9 @@ impl Hearing {
             None => transcriber.transcribe_sound(sound, &options, &cancel, &mut each),
         };
         let mut transcript = told.with_context(named)?;
+        if let Some(damage) = read.damage() {
+            output::warning(format!("`{}`: {damage}", file.display()));
+        }
         let samples = kept.as_ref().map(Samples::all).unwrap_or_default();
         let reheard = again.map(|again| again.hear(samples, rate_hz, &transcript, &options));
         let mut reheard = reheard.transpose().with_context(named)?;

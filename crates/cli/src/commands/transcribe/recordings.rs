@@ -27,7 +27,7 @@ pub(super) struct Recording {
 /// counted.
 ///
 /// # Errors
-/// A folder that cannot be read or has no recording.
+/// A folder that cannot be read or has no recording; two recordings whose transcripts would be one file.
 pub(super) fn find(args: &TranscribeArgs) -> Result<(Vec<Recording>, usize)> {
     let mut found: Vec<(PathBuf, PathBuf)> = Vec::new();
     for named in &args.files {
@@ -49,7 +49,7 @@ pub(super) fn find(args: &TranscribeArgs) -> Result<(Vec<Recording>, usize)> {
     }
     let mut seen = HashSet::new();
     found.retain(|(path, _)| seen.insert(path.clone()));
-    let places = places(args, &found);
+    let places = places(args, &found)?;
     let mut recordings = Vec::new();
     let mut already = 0;
     for ((path, _), transcript) in found.into_iter().zip(places) {
@@ -93,9 +93,12 @@ fn is_ending(ending: &std::ffi::OsStr) -> bool {
 }
 
 /// Where each transcript goes: `talk.mp3` to `talk.srt`, and beside a `talk.wav` to `talk.mp3.srt`.
-fn places(args: &TranscribeArgs, found: &[(PathBuf, PathBuf)]) -> Vec<Option<PathBuf>> {
+///
+/// # Errors
+/// Two recordings of one name, in folders that were named side by side.
+fn places(args: &TranscribeArgs, found: &[(PathBuf, PathBuf)]) -> Result<Vec<Option<PathBuf>>> {
     let Some(folder) = &args.output else {
-        return vec![None; found.len()];
+        return Ok(vec![None; found.len()]);
     };
     let ending = match args.format {
         TranscriptFormat::Text => "txt",
@@ -104,22 +107,35 @@ fn places(args: &TranscribeArgs, found: &[(PathBuf, PathBuf)]) -> Vec<Option<Pat
         TranscriptFormat::Vtt => "vtt",
     };
     let short = |name: &Path| name.with_extension(ending);
+    let long = |name: &Path| {
+        let mut long = name.to_path_buf().into_os_string();
+        long.push(format!(".{ending}"));
+        PathBuf::from(long)
+    };
     let mut uses: BTreeMap<PathBuf, usize> = BTreeMap::new();
     for (_, name) in found {
         *uses.entry(short(name)).or_default() += 1;
     }
-    let place = |(_, name): &(PathBuf, PathBuf)| {
-        let short = short(name);
-        match uses.get(&short) {
-            Some(2..) => {
-                let mut long = name.clone().into_os_string();
-                long.push(format!(".{ending}"));
-                folder.join(long)
-            }
-            _ => folder.join(short),
+    // `talk.mp3.wav` would take the place of the transcript of `talk.mp3`.
+    let longs: HashSet<PathBuf> = found.iter().map(|(_, name)| long(name)).collect();
+    let is_free = |name: &PathBuf| uses.get(name) == Some(&1) && !longs.contains(name);
+    let place = |name: &Path| Some(short(name)).filter(is_free).unwrap_or_else(|| long(name));
+    let mut taken: BTreeMap<PathBuf, &Path> = BTreeMap::new();
+    let mut places = Vec::new();
+    for (path, name) in found {
+        let place = folder.join(place(name));
+        if let Some(other) = taken.insert(place.clone(), path) {
+            let message = format!(
+                "the transcripts of `{}` and `{}` would both be `{}`; transcribe them one after the other, each with an `--output` of its own, or the folder that both lie in",
+                other.display(),
+                path.display(),
+                place.display()
+            );
+            return Err(WrongArgument(message).into());
         }
-    };
-    found.iter().map(place).map(Some).collect()
+        places.push(Some(place));
+    }
+    Ok(places)
 }
 
 /// Whether a transcript is there that is no older than its recording.
