@@ -157,7 +157,8 @@ impl Isa {
         }
     }
 
-    /// Runs `op` compiled for this tier.
+    /// Runs `op` compiled for this tier, or for the one below where this tier's own instructions are of no use to an [`Op`]:
+    /// what `SMMLA` and outer products serve enters by their tokens.
     #[inline]
     pub fn dispatch<O: Op>(self, op: O) -> O::Output {
         match self {
@@ -167,9 +168,9 @@ impl Isa {
             #[cfg(target_arch = "aarch64")]
             Self::NeonDot(token) => token.vectorize(op),
             #[cfg(target_arch = "aarch64")]
-            Self::NeonI8mm(token) => token.vectorize(op),
+            Self::NeonI8mm(token) => token.dotprod().vectorize(op),
             #[cfg(target_arch = "aarch64")]
-            Self::Sme2(token) => token.neon().vectorize(op),
+            Self::Sme2(token) => token.neon().dotprod().vectorize(op),
             #[cfg(target_arch = "x86_64")]
             Self::Avx2(token) => token.vectorize(op),
             #[cfg(target_arch = "x86_64")]

@@ -3,6 +3,7 @@
 use super::{Arm, Neon, NeonDot, NeonI8mm};
 use crate::vector::{Op, Simd};
 use std::arch::{aarch64::*, asm, is_aarch64_feature_detected};
+use std::marker::PhantomData;
 
 /// Baseline of ARM64, ARMv8.0.
 #[derive(Debug, Clone, Copy)]
@@ -226,6 +227,13 @@ impl Neon {
 }
 
 impl NeonI8mm {
+    /// The token of the level below, which this one has too.
+    #[inline(always)]
+    #[must_use]
+    pub const fn dotprod(self) -> NeonDot {
+        Arm(PhantomData)
+    }
+
     /// `acc[2i + j]` plus the products of the eight bytes of row `i` of `a` with those of row `j` of `b`, where the rows of
     /// an operand are its halves.
     #[inline(always)]

@@ -4,7 +4,7 @@
 //! are not here: one is of no use alone, as a CPU enters streaming mode for a whole loop and forgets its vector registers
 //! at both ends. Such a loop is one `asm!` in the kernel that wants it, which takes the token as its proof.
 //!
-//! All else on this tier is the code of [`NeonI8mm`], so nothing is compiled twice for it.
+//! All else on this tier is the code of the tiers below, so nothing is compiled twice for it.
 
 use super::NeonI8mm;
 use std::arch::asm;
