@@ -241,12 +241,18 @@ impl Listening {
                 return Ok(Ear::Kept(Vec::new()));
             };
             let vad = detector.model().turn().await.another().map_err(|e| refused(&e))?;
+            let usual = StreamOptions::default();
             let options = StreamOptions {
                 transcribe: options,
                 silence_ms: turns.silence_ms,
+                // Who names a silence gets that one.
+                sentence_ms: match turns.eagerness {
+                    Some(_) => usual.sentence_ms,
+                    None => turns.silence_ms,
+                },
                 threshold: turns.threshold,
                 before_ms: turns.padding_ms,
-                ..StreamOptions::default()
+                ..usual
             };
             let stream = Stream::new(&mut transcriber, vad, options).map_err(|e| refused(&e))?;
             Ok(Ear::Phrases(Box::new(stream)))

@@ -47,6 +47,13 @@ pub(crate) struct ListenArgs {
     /// Silence that ends a phrase, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 500)]
     pub(crate) silence_ms: u32,
+    /// Silence that ends a phrase whose text ends a sentence, in milliseconds; as much as `--silence-ms` lets it end as any other
+    #[arg(long, value_name = "MS", default_value_t = 200)]
+    pub(crate) sentence_ms: u32,
+    /// Let the model hear so much silence behind a phrase, in milliseconds, and no more: less time for each step, and a little less
+    /// exact (Whisper) [default: all of its half minute]
+    #[arg(long, value_name = "MS")]
+    pub(crate) margin_ms: Option<u32>,
     /// How to write what is said
     #[arg(long, value_enum, default_value_t = LiveFormat::Text)]
     pub(crate) format: LiveFormat,

@@ -37,6 +37,8 @@ pub(crate) fn run(args: &ListenArgs) -> Result<()> {
             CommitBy::Attention => Commit::Attention,
         },
         silence_ms: args.silence_ms,
+        sentence_ms: args.sentence_ms,
+        margin_ms: args.margin_ms,
         threshold: args.vad_threshold,
         ..StreamOptions::default()
     };

@@ -26,6 +26,8 @@ pub struct Turns {
     pub silence_ms: u32,
     /// What is kept before it, in milliseconds.
     pub padding_ms: u32,
+    /// A sentence that is over ends it sooner, and this is how long to wait where none is; `None` where silence alone counts.
+    pub eagerness: Option<Eagerness>,
 }
 
 impl Default for Turns {
@@ -34,6 +36,57 @@ impl Default for Turns {
             threshold: 0.5,
             silence_ms: 500,
             padding_ms: 300,
+            eagerness: None,
+        }
+    }
+}
+
+/// How soon the end of what is said is taken for one where no sentence is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Eagerness {
+    /// As `Medium`.
+    Auto,
+    /// After 8 seconds of silence.
+    Low,
+    /// After 4 seconds.
+    Medium,
+    /// After 2 seconds.
+    High,
+}
+
+impl Eagerness {
+    const ALL: [(&str, Eagerness); 4] = [
+        ("auto", Eagerness::Auto),
+        ("low", Eagerness::Low),
+        ("medium", Eagerness::Medium),
+        ("high", Eagerness::High),
+    ];
+
+    fn name(self) -> &'static str {
+        let named = Eagerness::ALL.iter().find(|(_, one)| *one == self);
+        named.map_or("auto", |(name, _)| name)
+    }
+
+    /// The longest silence, in milliseconds.
+    fn silence_ms(self) -> u32 {
+        match self {
+            Eagerness::Low => 8000,
+            Eagerness::Auto | Eagerness::Medium => 4000,
+            Eagerness::High => 2000,
+        }
+    }
+}
+
+impl Turns {
+    fn json(self) -> Value {
+        match self.eagerness {
+            Some(eagerness) => json!({"type": "semantic_vad", "eagerness": eagerness.name()}),
+            None => json!({
+                "type": "server_vad",
+                "threshold": self.threshold,
+                "silence_duration_ms": self.silence_ms,
+                "prefix_padding_ms": self.padding_ms,
+            }),
         }
     }
 }
@@ -172,12 +225,7 @@ impl Session {
                     "prompt": self.prompt,
                     "keywords": self.keywords,
                 },
-                "turn_detection": self.turns.map(|turns| json!({
-                    "type": "server_vad",
-                    "threshold": turns.threshold,
-                    "silence_duration_ms": turns.silence_ms,
-                    "prefix_padding_ms": turns.padding_ms,
-                })),
+                "turn_detection": self.turns.map(Turns::json),
             }},
             "include": null,
         })
@@ -217,17 +265,29 @@ fn texts(fields: &Fields<'_>, name: &str) -> Result<Option<Vec<String>>> {
 }
 
 fn read_turns(fields: &Fields<'_>) -> Result<Turns> {
+    let usual = Turns::default();
     match fields.required_text("type")? {
         "server_vad" => {}
+        "semantic_vad" => {
+            let named = fields.text("eagerness")?.unwrap_or("auto");
+            let Some((_, eagerness)) = Eagerness::ALL.into_iter().find(|(name, _)| *name == named) else {
+                let message = format_args!("found `{}`, expected `auto`, `low`, `medium` or `high`", shown(named));
+                return Err(fields.wrong("eagerness", message));
+            };
+            return Ok(Turns {
+                silence_ms: eagerness.silence_ms(),
+                eagerness: Some(eagerness),
+                ..usual
+            });
+        }
         other => {
             let message = format_args!(
-                "found `{}`, expected `server_vad`, or null in place of the object",
+                "found `{}`, expected `server_vad` or `semantic_vad`, or null in place of the object",
                 shown(other)
             );
             return Err(fields.wrong("type", message));
         }
     }
-    let usual = Turns::default();
     let milliseconds = |name: &str, most: u64, usual: u32| -> Result<u32> {
         Ok(fields.count(name, 0, most)?.map_or(usual, |ms| ms as u32))
     };
@@ -241,6 +301,7 @@ fn read_turns(fields: &Fields<'_>) -> Result<Turns> {
         },
         silence_ms: milliseconds("silence_duration_ms", MAX_SILENCE_MS, usual.silence_ms)?,
         padding_ms: milliseconds("prefix_padding_ms", MAX_PADDING_MS, usual.padding_ms)?,
+        eagerness: None,
     })
 }
 
@@ -466,6 +527,7 @@ mod tests {
                 threshold: 0.6,
                 silence_ms: 200,
                 padding_ms: 100,
+                eagerness: None,
             }),
         };
         assert_eq!(session, expected);
@@ -519,8 +581,12 @@ mod tests {
                 "session.audio.input.transcription.prompt",
             ),
             (
-                input(json!({"turn_detection": {"type": "semantic_vad"}})),
+                input(json!({"turn_detection": {"type": "psychic_vad"}})),
                 "session.audio.input.turn_detection.type",
+            ),
+            (
+                input(json!({"turn_detection": {"type": "semantic_vad", "eagerness": "max"}})),
+                "session.audio.input.turn_detection.eagerness",
             ),
             (
                 input(json!({"turn_detection": {"type": "server_vad", "threshold": 2}})),
@@ -537,6 +603,19 @@ mod tests {
                 "{session}"
             );
         }
+    }
+
+    #[test]
+    fn sentences_end_turns_where_it_is_asked_for() {
+        for (named, silence_ms) in [("auto", 4000), ("low", 8000), ("medium", 4000), ("high", 2000)] {
+            let wanted = json!({"type": "semantic_vad", "eagerness": named});
+            let session = update(json!({"audio": {"input": {"turn_detection": wanted}}})).unwrap();
+            let turns = session.turns.unwrap();
+            assert_eq!((turns.silence_ms, turns.eagerness.is_some()), (silence_ms, true));
+            assert_eq!(session.json("sess_1")["audio"]["input"]["turn_detection"], wanted);
+        }
+        let unnamed = update(json!({"audio": {"input": {"turn_detection": {"type": "semantic_vad"}}}})).unwrap();
+        assert_eq!(unnamed.turns.unwrap().eagerness, Some(Eagerness::Auto));
     }
 
     #[test]
