@@ -50,8 +50,8 @@ pub(crate) struct ListenArgs {
     /// Silence that ends a phrase whose text ends a sentence, in milliseconds; as much as `--silence-ms` lets it end as any other
     #[arg(long, value_name = "MS", default_value_t = 200)]
     pub(crate) sentence_ms: u32,
-    /// Let the model hear so much silence behind a phrase, in milliseconds, and no more: less time for each step, and a little less
-    /// exact (Whisper) [default: all of its half minute]
+    /// Let the model hear so much silence behind a phrase, in milliseconds, and no more: less time for each step (Whisper). With less
+    /// than 12000 it begins to repeat itself [default: all of its half minute]
     #[arg(long, value_name = "MS")]
     pub(crate) margin_ms: Option<u32>,
     /// How to write what is said
