@@ -206,6 +206,7 @@ impl Again {
             samples,
             rate_hz,
             transcript: &transcript,
+            shown: None,
             hints: &self.hints,
             target: None,
             session: &self.session,

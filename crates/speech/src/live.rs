@@ -408,6 +408,10 @@ impl Stream {
                 language: phrase.language.clone(),
                 reason,
                 until_s: self.seconds(self.heard),
+                sound: match self.options.keep_sound {
+                    true => phrase.samples.clone(),
+                    false => Vec::new(),
+                },
             });
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Options of `cactus listen`.
 
-use super::HearArgs;
+use super::{AgainArgs, HearArgs};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -61,4 +61,6 @@ pub(crate) struct ListenArgs {
     /// [default: arecord, parecord, sox or ffmpeg, whichever is there]
     #[arg(long, value_name = "COMMAND", conflicts_with = "file")]
     pub(crate) recorder: Option<String>,
+    #[command(flatten)]
+    pub(crate) again: AgainArgs,
 }

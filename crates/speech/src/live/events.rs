@@ -41,6 +41,8 @@ pub struct StreamOptions {
     /// Sound before a phrase that belongs to it, in milliseconds: first consonants are quiet. At most half of the longest
     /// phrase. Default 400.
     pub before_ms: u32,
+    /// Final events have their sound, for whoever is to hear it again. Default false.
+    pub keep_sound: bool,
 }
 
 impl Default for StreamOptions {
@@ -55,6 +57,7 @@ impl Default for StreamOptions {
             most_s: None,
             threshold: 0.5,
             before_ms: 400,
+            keep_sound: false,
         }
     }
 }
@@ -108,6 +111,9 @@ pub enum StreamEvent {
         /// Up to where the sound had come by then.
         #[serde(serialize_with = "in_milliseconds")]
         until_s: f64,
+        /// The sound of the phrase, from the segment's `window_s` on, where it is kept ([`StreamOptions::keep_sound`]).
+        #[serde(skip)]
+        sound: Vec<f32>,
     },
     /// The phrase is over, with a final text or without: noise has none.
     SpeechEnd {
