@@ -322,3 +322,37 @@ impl View {
         self.now.finish_and_clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+    use std::time::Duration;
+
+    /// A recorder that always has samples, and counts how many bytes were read.
+    struct Endless(Arc<AtomicUsize>);
+
+    impl Read for Endless {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            self.0.fetch_add(buffer.len(), Ordering::SeqCst);
+            Ok(buffer.len())
+        }
+    }
+
+    #[test]
+    fn a_recorder_waits_where_nobody_takes_its_samples() {
+        let read = Arc::new(AtomicUsize::new(0));
+        let pieces = pieces(Endless(Arc::clone(&read)), 100);
+        let piece = 2 * 100 / PIECES as usize;
+        // Those that wait, and the one that has no room.
+        let most = piece * (WAITING + 1);
+        while read.load(Ordering::SeqCst) < most {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(read.load(Ordering::SeqCst), most);
+        // Whoever catches up lets it go on, and nothing was lost.
+        let taken = pieces.iter().take(2 * WAITING).map(|piece| piece.unwrap().len());
+        assert_eq!(taken.sum::<usize>(), 2 * WAITING * piece / 2);
+    }
+}
