@@ -6,6 +6,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
+/// The event of an item that a target has heard again. OpenAI has none for it, and clients pass over what they do not know.
+const REVISED: &str = "cactus.input_audio_transcription.revised";
 /// The type of these sessions.
 const TRANSCRIPTION: &str = "transcription";
 /// Sample rates that are taken; OpenAI's is the first.
@@ -400,6 +402,15 @@ pub enum Told<'a> {
         /// Seconds of sound.
         seconds: f64,
     },
+    /// A target has heard an item again, and changed it; with what is known of who answered.
+    Revised {
+        /// The item.
+        item: &'a str,
+        /// Its text now.
+        text: &'a str,
+        /// Who answered, why, and for how much.
+        answered: &'a Map<String, Value>,
+    },
     /// An item could not be written down.
     Failed(&'a str, &'a ApiError),
     /// An event of the client's, with its id, or the session is at fault.
@@ -449,6 +460,10 @@ impl Told<'_> {
                 }
                 (format!("{ITEM}.completed"), fields)
             }
+            Told::Revised { item, text, answered } => (
+                REVISED.to_owned(),
+                json!({"item_id": item, "content_index": 0, "transcript": text, "cactus": answered}),
+            ),
             Told::Failed(item, error) => (
                 format!("{ITEM}.failed"),
                 json!({"item_id": item, "content_index": 0, "error": inner(error, None)}),
