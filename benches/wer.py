@@ -20,6 +20,9 @@ standard error says how much was sent:
 
 With `--onnx FOLDER`, the programs of a Moonshine folder (`encoder_model.ort`) are run by ONNX Runtime, too.
 
+With `--live PROGRAM VAD`, the example `live` of the crate `speech` and a bundle that finds speech, each bundle also hears the clips as live speech, once
+for each set of options of `--live-with` (`sentence_ms=200,margin_ms=1000`), and the final texts are joined.
+
 All decode greedily, without the text before; the language is found out, but for models of English. Words are compared after
 Whisper's normalization, for other languages its basic one without accents.
 """
@@ -121,6 +124,22 @@ def here(program: str, bundle: str, clips: list[Path], more: tuple[str, ...] = (
     return found
 
 
+def live(programs: list[str], bundle: str, clips: list[Path], options: str) -> list[tuple[str, str]]:
+    """The final texts of each clip, heard live."""
+    program, vad = programs
+    command = [program, bundle, vad, *map(str, clips), *options.split(",")]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    found, texts, language = [], [], "en"
+    for event in map(json.loads, told.splitlines()):
+        if event["event"] == "final":
+            texts.append(event["segment"]["text"].strip())
+            language = event.get("language", "en")
+        elif event["event"] == "end":
+            found.append((" ".join(texts), language))
+            texts, language = [], "en"
+    return found
+
+
 def there(folder: str, kind: str, clips: list[Path]) -> list[tuple[str, str]]:
     from faster_whisper import WhisperModel
 
@@ -183,6 +202,8 @@ def measure(args: argparse.Namespace) -> None:
     ways = [("--cloud", args.cloud, "--consent", "audio", "--handoff", way) for way in args.handoff if args.cloud]
     ways = [(), *ways]
     names = [f"{bundle} {way[-1] if way else ''}".strip() for bundle in args.here for way in ways]
+    lives = args.live_with if args.live else []
+    names += [f"{bundle} live {options}" for bundle in args.here for options in lives]
     names += (f"faster-whisper {kind}" for kind in args.types)
     names += ["ONNX Runtime"] if args.onnx else []
     print(f"| set | clips | words | {' | '.join(names)} | right language |\n|{'---|' * (len(names) + 4)}")
@@ -195,6 +216,7 @@ def measure(args: argparse.Namespace) -> None:
         normal = normalizer(name)
         wanted = [normal(texts[n]) for n in chosen]
         all_found = [here(args.cactus, bundle, clips, way) for bundle in args.here for way in ways]
+        all_found += [live(args.live, bundle, clips, options) for bundle in args.here for options in lives]
         all_found += [there(args.ct2, kind, clips) for kind in args.types]
         all_found += [by_onnx(args.onnx, clips)] if args.onnx else []
         rates = []
@@ -223,6 +245,8 @@ def main(arguments: list[str]) -> None:
     command.add_argument("--onnx", type=Path, metavar="FOLDER", help="Moonshine as its package carries it")
     command.add_argument("--cloud", metavar="TARGET", help="who hears again what is doubtful, an address with a model")
     command.add_argument("--handoff", nargs="+", default=["auto"], choices=["auto", "always"])
+    command.add_argument("--live", nargs=2, metavar=("PROGRAM", "VAD"), help="the example `live`, and a bundle that finds speech")
+    command.add_argument("--live-with", nargs="+", default=["step_ms=1000"], metavar="OPTIONS", help="OPTION=VALUE, with commas between")
     command.add_argument("--sets", nargs="+", default=["librivox", *LANGUAGES])
     command.add_argument("--words", type=int, default=5, help="least words of a clip")
     command.add_argument("--most", type=int, default=1000, help="most clips of a set")

@@ -117,6 +117,8 @@ class Listening:
         temperature: float,
         step_ms: int,
         silence_ms: int,
+        sentence_ms: int,
+        margin_ms: int | None,
         max_phrase_s: float | None,
         threshold: float,
     ) -> Listening: ...

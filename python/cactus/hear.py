@@ -380,9 +380,10 @@ class Stream:
                 if isinstance(event, SpeechFinal):
                     print(event.text)
 
-    `vad` finds speech; half a second of silence (`silence_ms`) ends a phrase, and so do 25 seconds (`max_phrase_s`). Every second
-    (`step_ms`; 0 for never) a phrase is written again while it is spoken. Options are those of `Transcriber.transcribe`. Several streams can
-    share one transcriber, by turns. The events are the same however the sound was cut.
+    `vad` finds speech; half a second of silence (`silence_ms`) ends a phrase, a fifth where its text ends a sentence (`sentence_ms`), and so
+    do 25 seconds (`max_phrase_s`). Every second (`step_ms`; 0 for never) a phrase is written again while it is spoken. With `margin_ms` the
+    model hears so much silence behind it and no more, which takes less time. Options are those of `Transcriber.transcribe`. Several streams
+    can share one transcriber, by turns. The events are the same however the sound was cut.
     """
 
     def __init__(
@@ -393,6 +394,8 @@ class Stream:
         sample_rate: int = _RATE,
         step_ms: int = 1000,
         silence_ms: int = 500,
+        sentence_ms: int = 200,
+        margin_ms: int | None = None,
         max_phrase_s: float | None = None,
         threshold: float = 0.5,
         **options: Any,
@@ -410,6 +413,8 @@ class Stream:
             sample_rate=whole_number("sample_rate", sample_rate, 1, 1 << 31),
             step_ms=whole_number("step_ms", step_ms, 0, 3_600_000),
             silence_ms=whole_number("silence_ms", silence_ms, 0, 3_600_000),
+            sentence_ms=whole_number("sentence_ms", sentence_ms, 0, 3_600_000),
+            margin_ms=None if margin_ms is None else whole_number("margin_ms", margin_ms, 0, 3_600_000),
             max_phrase_s=None if max_phrase_s is None else _number("max_phrase_s", "a number of seconds", max_phrase_s),
             threshold=_number("threshold", "a number from 0 to 1", threshold),
             **_options(**options),

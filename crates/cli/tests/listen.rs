@@ -4,8 +4,9 @@
 mod cactus;
 
 use cactus::Cactus;
+use cactus_testkit::http::{Server, json_answer};
 use cactus_testkit::tone;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io::Write as _;
 use std::process::Stdio;
 
@@ -95,6 +96,55 @@ fn a_lost_microphone_keeps_what_was_said() {
 }
 
 #[test]
+fn doubtful_phrases_are_heard_again_and_the_text_from_here_stays() {
+    let c = prepared();
+    let listen = |more: &[&str]| {
+        let sound = ["--recorder", "cat sound.raw", "--format", "json"];
+        events(&c.ok(&[&["listen"], &sound[..], &MODELS, more].concat()))
+    };
+    let of = |found: &[Value], kind: &str| -> Vec<Value> {
+        let kept = found.iter().filter(|e| e["event"] == kind);
+        kept.cloned().collect()
+    };
+    let alone = of(&listen(&["--words"]), "final");
+    assert!(!alone.is_empty());
+    // The target hears other words, as many and as long as those of the first phrase.
+    let words = alone[0]["segment"]["words"].as_array().unwrap().iter();
+    let words = words.map(|word| "x".repeat(word["text"].as_str().unwrap().trim().chars().count()));
+    let heard = words.collect::<Vec<_>>().join(" ");
+    let whole = json_answer("200 OK", &json!({"text": heard}));
+    let half = whole[..whole.len() - 3].to_vec();
+    for (answer, changes) in [(whole, true), (half, false)] {
+        let target = Server::of(vec![answer]);
+        let address = format!("http://127.0.0.1:{}/v1#ear", target.port());
+        let cloud = ["--cloud", &address, "--handoff", "always"];
+        let silent = listen(&cloud);
+        assert_eq!(target.connections(), 0, "nobody said yes");
+        let told = listen(&[&cloud[..], &["--consent", "audio"]].concat());
+        assert!(target.asked() >= 1);
+        for found in [&silent, &told] {
+            let finals = of(found, "final");
+            assert_eq!(finals.len(), alone.len());
+            for (now, before) in finals.iter().zip(&alone) {
+                assert_eq!(now["segment"]["text"], before["segment"]["text"]);
+                assert!(now["segment"].get("words").is_none(), "{now}");
+            }
+        }
+        let revisions = of(&told, "revision");
+        assert_eq!(revisions.len(), alone.len());
+        let (first, text) = (&revisions[0], &alone[0]["segment"]["text"]);
+        assert_eq!(first["id"], alone[0]["segment"]["id"]);
+        assert_eq!(first["revision"], json!(u32::from(changes)), "{first}");
+        assert_eq!(
+            first["answered_by"],
+            json!(if changes { "ear" } else { "local" }),
+            "{first}"
+        );
+        assert_eq!(first["segment"]["text"] != *text, changes, "{first}");
+    }
+}
+
+#[test]
 fn what_cannot_be_listened_to_is_named() {
     let c = prepared();
     let refused = |args: &[&str]| {
@@ -108,6 +158,7 @@ fn what_cannot_be_listened_to_is_named() {
     assert!(with(&["--recorder", " "]).contains("should name a program"));
     assert!(with(&["-", "--recorder", "cat"]).contains("--recorder"));
     assert!(with(&["-", "--vad-threshold", "2"]).contains("`threshold`"));
+    assert!(with(&["-", "--budget", "1"]).contains("add `--cloud TARGET`"));
     assert!(with(&["-", "--beams", "99"]).contains("at most 32, found 99"));
     assert!(refused(&["-", "--model", "whisper", "--vad", "whisper"]).contains("it writes down what is said"));
     assert!(refused(&["-", "--model", "vad", "--vad", "vad"]).contains("it finds where somebody speaks"));

@@ -60,7 +60,7 @@ impl Listening {
     /// Begins to listen, to so many samples a second.
     #[staticmethod]
     #[pyo3(signature = (transcriber, vad, *, sample_rate, language, translate, words, prompt, hotwords, beams, carry_tokens, temperature,
-                        step_ms, silence_ms, max_phrase_s, threshold))]
+                        step_ms, silence_ms, sentence_ms, margin_ms, max_phrase_s, threshold))]
     #[allow(clippy::too_many_arguments, reason = "they are options by name")]
     fn open(
         py: Python<'_>,
@@ -77,6 +77,8 @@ impl Listening {
         temperature: f64,
         step_ms: u32,
         silence_ms: u32,
+        sentence_ms: u32,
+        margin_ms: Option<u32>,
         max_phrase_s: Option<f64>,
         threshold: f64,
     ) -> PyResult<Listening> {
@@ -95,6 +97,8 @@ impl Listening {
             },
             step_ms,
             silence_ms,
+            sentence_ms,
+            margin_ms,
             most_s: max_phrase_s,
             threshold,
             ..StreamOptions::default()

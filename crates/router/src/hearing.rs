@@ -9,9 +9,11 @@
 //! one recording is one request to the budget and to the record.
 
 mod asking;
+mod live;
 mod sound;
 mod stop;
 
+pub use live::{Amended, Hearers, LiveHearing, Offered, Phrase};
 pub use stop::Stop;
 
 use crate::answered::Answered;
@@ -29,7 +31,7 @@ use cactus_hybrid::route::{Fate, Offer, Outcome, Reason, Request, Side};
 use cactus_hybrid::transcript::{Heard, Piece, Segment, Word, doubt, merge, pieces, share};
 use cactus_speech::Transcript;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A recording that this machine has transcribed, with times of words ([`cactus_speech::TranscribeOptions::words`]).
 #[derive(Debug)]
@@ -40,6 +42,8 @@ pub struct Recording<'a> {
     pub rate_hz: u32,
     /// What was heard here.
     pub transcript: &'a Transcript,
+    /// Since when a reader has its text; `None` where nobody has.
+    pub shown: Option<Instant>,
     /// Text that shows how names are spelled. It leaves only where the policy lets text leave.
     pub hints: &'a str,
     /// This target, and no other.
@@ -68,6 +72,8 @@ pub struct Revision {
     pub revision: u32,
     /// The target whose words are in it; `None` where it is as this machine has heard it.
     pub target: Option<String>,
+    /// It was changed so late that a reader may have gone on.
+    pub amended: bool,
 }
 
 /// What became of a transcript.
@@ -342,14 +348,16 @@ impl<'a> Hearing<'a> {
             words,
             heard: true,
         };
-        // Nobody has seen the segment yet, so nothing is late.
-        match merge(segment, &heard, 0, &self.router.policy.transcription) {
+        let shown = self.recording.shown.map_or(Duration::ZERO, |since| since.elapsed());
+        let shown_ms = u64::try_from(shown.as_millis()).unwrap_or(u64::MAX);
+        match merge(segment, &heard, shown_ms, &self.router.policy.transcription) {
             Ok(revised) => {
                 if revised.revision > segment.revision {
                     self.sound.revised += 1;
                     self.revisions[at] = Revision {
                         revision: revised.revision,
                         target: Some(target.to_owned()),
+                        amended: revised.amended,
                     };
                 }
                 self.segments[at] = revised;

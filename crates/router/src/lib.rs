@@ -12,6 +12,7 @@
 //! - [`Router`]: what lasts longer than a request: the policy, its targets with their keys and breakers, budget, record.
 //! - [`Running`]: one request. It is driven by whoever reads its events, on their thread; it can be stopped from any.
 //! - [`Recording`]: a transcript of this machine of which targets hear the doubtful pieces again ([`Router::hear_again`]).
+//! - [`LiveHearing`]: the same of live speech, phrase by phrase, on a thread of its own while listening goes on.
 //! - `outgoing`: a request of ours as `cloud` has it. [`outgoing::Sealed`] is what has passed consent and redaction, and the
 //!   only thing that is sent.
 //! - `form`: whether the answer of a target has the form that was asked for; `bill`: whether its bill can be true.
@@ -44,7 +45,7 @@ pub use answered::{Answered, Standing, dollars, word};
 pub use cactus_cloud as cloud;
 pub use cactus_hybrid as hybrid;
 pub use error::{Error, ErrorKind, Result};
-pub use hearing::{Permission, Recording, Reheard, Revision, Stop};
+pub use hearing::{Amended, Hearers, LiveHearing, Offered, Permission, Phrase, Recording, Reheard, Revision, Stop};
 pub use keys::Keys;
 pub use log::Log;
 pub use router::{Ask, Kept, Local, Router, default_folder};

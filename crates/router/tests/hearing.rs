@@ -6,7 +6,7 @@ use cactus_hybrid::policy::Policy;
 use cactus_hybrid::record::{Route, replay};
 use cactus_hybrid::route::{Reason, Side};
 use cactus_router::setup::Configured;
-use cactus_router::{Keys, Permission, Recording, Reheard, Router, Stop};
+use cactus_router::{Hearers, Keys, LiveHearing, Offered, Permission, Phrase, Recording, Reheard, Router, Stop};
 use cactus_speech::{Segment, Transcript, Word};
 use cactus_testkit::http::{After, Server, json_answer};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const RATE: u32 = 16_000;
 /// Of a dollar for a minute, a second: 1/60 of a dollar, rounded up.
@@ -105,6 +105,7 @@ fn hear_with(
         samples: &samples,
         rate_hz: RATE,
         transcript,
+        shown: None,
         hints: "Dear Dr. Meyer,",
         target: None,
         session: "s",
@@ -552,4 +553,88 @@ fn true_bill_is_at_most_what_is_spent_and_that_is_within_the_cap() {
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
     }
+}
+
+/// A phrase that begins at second 100 of what is said, its words from `start_s` behind that.
+fn phrase(id: usize, text: &str) -> Phrase {
+    Phrase {
+        segment: Segment {
+            window_s: 100.0,
+            ..segment(id, 103.0, text)
+        },
+        language: Some("en".to_owned()),
+        samples: samples(),
+        rate_hz: RATE,
+    }
+}
+
+const DOUBTFUL: &str = "call@0.6 Mayer@0.4 at@0.95 for@0.5";
+
+fn live(router: Router) -> LiveHearing {
+    let hearers = Hearers {
+        session: "s".to_owned(),
+        ..Hearers::default()
+    };
+    LiveHearing::start(Arc::new(router), hearers, |_| panic!("nobody is asked")).unwrap()
+}
+
+#[test]
+fn doubtful_phrases_come_back_as_revisions_of_themselves() {
+    let target = Server::of(vec![json_answer("200 OK", &right())]);
+    let folder = tempfile::tempdir().unwrap();
+    let mut live = live(router(folder.path(), &[target.port()], MAY));
+    assert_eq!(live.offer(phrase(6, "good morning")), Offered::Sure);
+    assert!(live.next(Duration::ZERO).is_none());
+    assert_eq!(live.offer(phrase(7, DOUBTFUL)), Offered::Taken);
+    let amended = live.next(Duration::from_secs(60)).unwrap();
+    let segment = &amended.segment;
+    assert_eq!((segment.id, segment.text.as_str()), (7, " call Meyer at four."));
+    assert_eq!(
+        (segment.start_s, segment.end_s, segment.window_s),
+        (103.0, 105.0, 100.0)
+    );
+    assert!(segment.words.iter().all(|w| (103.0..=105.0).contains(&w.start_s)));
+    assert_eq!(amended.revision.revision, 1);
+    assert_eq!(amended.revision.target.as_deref(), Some("t0"));
+    assert!(!amended.revision.amended, "it came at once");
+    assert_eq!((live.waiting(), target.asked()), (0, 1));
+}
+
+#[test]
+fn text_comes_at_once_and_stays_where_a_target_dies_in_the_middle_of_it() {
+    let cut = json_answer("200 OK", &right());
+    let half = cut[..cut.len() - 40].to_vec();
+    let target = Server::of(vec![half, json_answer("500 X", &json!({}))]);
+    let folder = tempfile::tempdir().unwrap();
+    let mut live = live(router(folder.path(), &[target.port()], MAY));
+    for id in 0..2 {
+        let said = phrase(id, DOUBTFUL);
+        assert_eq!(live.offer(said.clone()), Offered::Taken);
+        let amended = live.next(Duration::from_secs(60)).unwrap();
+        assert_eq!((&amended.segment, amended.revision.revision), (&said.segment, 0));
+        assert_eq!(amended.answered.outcome.answered_by, Some(Side::Local));
+        assert!(!amended.answered.notes.is_empty());
+    }
+}
+
+#[test]
+fn who_listens_never_waits_for_a_target() {
+    let target = Server::new(|_, _| {
+        std::thread::sleep(Duration::from_secs(600));
+        After::Close
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let mut live = live(router(folder.path(), &[target.port()], MAY));
+    let begun = Instant::now();
+    let offered: Vec<Offered> = (0..40).map(|id| live.offer(phrase(id, DOUBTFUL))).collect();
+    assert!(live.next(Duration::ZERO).is_none());
+    let taken = offered.iter().filter(|o| **o == Offered::Taken).count();
+    // Those that have no room stay as they are.
+    assert!(
+        (1..40).contains(&taken) && offered.last() == Some(&Offered::Full),
+        "{offered:?}"
+    );
+    assert_eq!(live.waiting(), taken);
+    drop(live);
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
 }

@@ -11,7 +11,7 @@ use cactus_audio::decode::{Limits, Reader, Recording};
 use cactus_audio::{Samples, Sound};
 use cactus_engine::CancelToken;
 use cactus_router::hybrid::redact::Class;
-use cactus_router::{Answered, Permission, Question, Revision, Router, Stop};
+use cactus_router::{Answered, Hearers, LiveHearing, Permission, Question, Revision, Router, Stop};
 use cactus_speech::{Segment, SpanOptions, TranscribeOptions, Transcriber, Transcript, Vad};
 use std::sync::Arc;
 use tokio::sync::OwnedMutexGuard;
@@ -195,6 +195,33 @@ fn listen(
 }
 
 impl Again {
+    /// Lets targets hear again what is doubtful of live speech.
+    ///
+    /// # Errors
+    /// Where there can be no thread for it.
+    pub(crate) fn live(self) -> cactus_router::Result<LiveHearing> {
+        let hearers = Hearers {
+            target: None,
+            hints: self.hints.clone(),
+            session: self.session.clone(),
+            user: self.user.clone(),
+        };
+        LiveHearing::start(Arc::clone(&self.router), hearers, move |question| self.says(question))
+    }
+
+    /// What a person has said beforehand. A yes to one target is none to another.
+    fn says(&self, question: &Question) -> Permission {
+        let hearers = self.router.policy().targets.values().filter(|target| target.hears());
+        let meant = match self.consent_to.as_slice() {
+            [] => hearers.count() == 1,
+            named => named.contains(&question.target),
+        };
+        match meant && question.classes.iter().all(|class| self.consent.contains(class)) {
+            true => Permission::Yes,
+            false => Permission::Nobody,
+        }
+    }
+
     fn hear(
         &self,
         samples: &[f32],
@@ -206,27 +233,19 @@ impl Again {
             samples,
             rate_hz,
             transcript: &transcript,
+            shown: None,
             hints: &self.hints,
             target: None,
             session: &self.session,
             user: &self.user,
         };
         let mut refused = None;
-        let hearers = self.router.policy().targets.values().filter(|target| target.hears());
-        let single = hearers.count() == 1;
         let mut person = |question: &Question| {
-            // A yes to one target is none to another.
-            let meant = match self.consent_to.as_slice() {
-                [] => single,
-                named => named.contains(&question.target),
-            };
-            match meant && question.classes.iter().all(|class| self.consent.contains(class)) {
-                true => Permission::Yes,
-                false => {
-                    refused = Some(question.clone());
-                    Permission::Nobody
-                }
+            let said = self.says(question);
+            if said == Permission::Nobody {
+                refused = Some(question.clone());
             }
+            said
         };
         match self.router.hear_again(&recording, &mut person, stop) {
             Ok(reheard) => {

@@ -3,17 +3,22 @@
 //! The model is taken for each piece of sound, so sessions and recordings have it by turns; what is computed runs on a thread of its
 //! own. Wishes are done one after the other, in the order in which they came.
 
+use crate::hearing::Again;
 use crate::http::{App, Wish};
 use crate::models::{Detector, Hearer, Lease};
 use crate::protocol::openai::realtime::{Asked, Growing, Session, Told, Update};
 use crate::protocol::{ApiError, Kind, new_id};
 use cactus_audio::Resampler;
 use cactus_engine::CancelToken;
-use cactus_speech::{Error, Stream, StreamEvent, StreamOptions, TranscribeOptions, Transcriber};
+use cactus_router::{LiveHearing, Offered, Phrase};
+use cactus_speech::{Error, Segment, Stream, StreamEvent, StreamOptions, TranscribeOptions, Transcriber};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{Sender, UnboundedReceiver};
 
+/// How often it is looked whether something was heard again.
+const LOOK: Duration = Duration::from_millis(100);
 /// Pieces a second in which sound is listened to.
 const PIECES: usize = 2;
 /// Most seconds of sound that are kept until the client says that they are all.
@@ -25,8 +30,18 @@ pub(crate) struct Order {
     pub(crate) hearer: Lease<Hearer>,
     /// What finds speech, where there is such a model.
     pub(crate) detector: Option<Lease<Detector>>,
+    /// Who hears again what is doubtful, where the policy is asked.
+    pub(crate) again: Option<Again>,
     /// Longest sound.
     pub(crate) most: Duration,
+}
+
+/// Items that targets hear again while listening goes on.
+struct Later {
+    hearing: LiveHearing,
+    /// Those that were handed over, by the number that they were given.
+    items: BTreeMap<usize, String>,
+    next: usize,
 }
 
 /// What becomes of sound.
@@ -56,6 +71,23 @@ impl Item {
     }
 }
 
+impl Later {
+    /// Hands an item over. What nobody has time for stays as it is.
+    fn offer(&mut self, item: &str, segment: Segment, language: Option<String>, samples: Vec<f32>, rate_hz: u32) {
+        let id = self.next;
+        self.next += 1;
+        let phrase = Phrase {
+            segment: Segment { id, ..segment },
+            language,
+            samples,
+            rate_hz,
+        };
+        if self.hearing.offer(phrase) == Offered::Taken {
+            self.items.insert(id, item.to_owned());
+        }
+    }
+}
+
 /// The client has gone, or the session is over.
 struct Over;
 
@@ -68,6 +100,7 @@ pub(crate) struct Listening {
     cancel: CancelToken,
     /// None while it is away computing, and after a failure.
     ear: Option<Ear>,
+    later: Option<Later>,
     resampler: Option<Resampler>,
     item: Option<Item>,
     /// The item before.
@@ -99,6 +132,7 @@ impl Listening {
             events,
             cancel,
             ear: None,
+            later: None,
             resampler: None,
             item: None,
             previous: None,
@@ -110,7 +144,16 @@ impl Listening {
     /// Does what is wished until nothing more can come, or until the client has gone.
     pub(crate) async fn run(mut self, mut wishes: UnboundedReceiver<Wish>) {
         let Ok(()) = self.begin().await else { return };
-        while let Some(wish) = wishes.recv().await {
+        loop {
+            let waits = self.later.as_ref().is_some_and(|later| later.hearing.waiting() > 0);
+            let wish = tokio::select! {
+                wish = wishes.recv() => wish,
+                () = tokio::time::sleep(LOOK), if waits => match self.revised().await {
+                    Ok(()) => continue,
+                    Err(Over) => return,
+                },
+            };
+            let Some(wish) = wish else { return };
             let done = match wish {
                 Wish::End => {
                     let _ = self.finish().await;
@@ -123,13 +166,53 @@ impl Listening {
                     Err(over) => Err(over),
                 },
             };
-            if done.is_err() {
+            if done.is_err() || self.revised().await.is_err() {
                 return;
             }
         }
     }
 
+    /// Tells what was heard again and changed meanwhile.
+    async fn revised(&mut self) -> Result<(), Over> {
+        while let Some(later) = &mut self.later {
+            let Some(amended) = later.hearing.next(Duration::ZERO) else {
+                break;
+            };
+            let item = later.items.remove(&amended.segment.id);
+            let (Some(item), true) = (item, amended.revision.revision > 0) else {
+                continue;
+            };
+            let mut answered = amended.answered.to_json();
+            answered.insert("revision".to_owned(), amended.revision.revision.into());
+            answered.insert("amended".to_owned(), amended.revision.amended.into());
+            answered.insert("answered_by".to_owned(), amended.revision.target.into());
+            let told = Told::Revised {
+                item: &item,
+                text: amended.segment.text.trim_start(),
+                answered: &answered,
+            };
+            self.tell(&told).await?;
+        }
+        Ok(())
+    }
+
     async fn begin(&mut self) -> Result<(), Over> {
+        if let Some(again) = self.order.again.take() {
+            match again.live() {
+                Ok(hearing) => {
+                    self.later = Some(Later {
+                        hearing,
+                        items: BTreeMap::new(),
+                        next: 0,
+                    });
+                }
+                Err(error) => {
+                    let error = ApiError::new(Kind::Server, error.to_string());
+                    self.tell(&Told::Error(&error, None)).await?;
+                    return Err(Over);
+                }
+            }
+        }
         if let Err(error) = self.renew().await? {
             self.tell(&Told::Error(&error, None)).await?;
             return Err(Over);
@@ -232,7 +315,7 @@ impl Listening {
     async fn renew(&mut self) -> Result<Result<(), ApiError>, Over> {
         (self.ear, self.before_s) = (None, self.heard_s);
         let mut transcriber = self.turn().await?;
-        let options = self.options(&transcriber);
+        let mut options = self.options(&transcriber);
         let made = async {
             let rate_hz = transcriber.sample_rate_hz();
             self.resampler = Some(Resampler::new(self.order.session.rate_hz, rate_hz).map_err(|e| refused(&e.into()))?);
@@ -241,12 +324,22 @@ impl Listening {
                 return Ok(Ear::Kept(Vec::new()));
             };
             let vad = detector.model().turn().await.another().map_err(|e| refused(&e))?;
+            let usual = StreamOptions::default();
+            // Without times of words nobody can tell what another has heard differently.
+            let again = self.later.is_some() && transcriber.has_words();
+            options.words = again;
             let options = StreamOptions {
                 transcribe: options,
+                keep_sound: again,
                 silence_ms: turns.silence_ms,
+                // Who names a silence gets that one.
+                sentence_ms: match turns.eagerness {
+                    Some(_) => usual.sentence_ms,
+                    None => turns.silence_ms,
+                },
                 threshold: turns.threshold,
                 before_ms: turns.padding_ms,
-                ..StreamOptions::default()
+                ..usual
             };
             let stream = Stream::new(&mut transcriber, vad, options).map_err(|e| refused(&e))?;
             Ok(Ear::Phrases(Box::new(stream)))
@@ -351,11 +444,21 @@ impl Listening {
                 self.send(told).await
             }
             StreamEvent::Partial { committed, .. } => self.grow(&committed).await,
-            StreamEvent::Final { segment, language, .. } => {
+            StreamEvent::Final {
+                segment,
+                language,
+                sound,
+                ..
+            } => {
+                let text = segment.text.clone();
                 if let Some(item) = &mut self.item {
-                    item.language = language;
+                    item.language.clone_from(&language);
+                    if let Some(later) = &mut self.later {
+                        let rate_hz = self.order.hearer.model().sample_rate_hz;
+                        later.offer(&item.id, segment, language, sound, rate_hz);
+                    }
                 }
-                self.grow(&segment.text).await
+                self.grow(&text).await
             }
             StreamEvent::SpeechEnd { end_s, .. } => {
                 let Some(item) = self.item.take() else { return Ok(()) };

@@ -9,12 +9,17 @@ use cactus_engine::CancelToken;
 use cactus_import::{ConvertOptions, convert};
 use cactus_serve::ServeOptions;
 use cactus_serve::models::Source;
+use cactus_serve::router::hybrid::policy::Policy;
+use cactus_serve::router::setup::Configured;
+use cactus_serve::router::{Keys, Router};
 use cactus_speech::{Stream, StreamEvent, StreamOptions, TranscribeOptions, Transcriber, Vad};
+use cactus_testkit::http::{After, json_answer};
 use cactus_testkit::tone;
 use serde_json::{Value, json};
+use std::io::Write as _;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use support::Server;
 use tungstenite::client::IntoClientRequest as _;
@@ -226,6 +231,56 @@ fn phrases_are_those_of_the_engine() {
         assert_eq!((&found, &begun, &ended), (&texts, &starts, &ends), "pieces of {size}");
     }
     assert!(server.metric("audio_seconds_total") > 0.0);
+}
+
+#[test]
+fn items_that_a_target_hears_again_are_revised_after_they_were_told() {
+    let answer = Arc::new(Mutex::new(Value::Null));
+    let said = Arc::clone(&answer);
+    let target = cactus_testkit::http::Server::new(move |_, stream| {
+        let bytes = json_answer("200 OK", &said.lock().unwrap());
+        // Who has gone away needs no answer.
+        let _ = stream.write_all(&bytes);
+        After::Close
+    });
+    let policy = format!(
+        "version = 1\nhandoff = \"always\"\n[consent]\naudio = \"ask\"\n[targets.ear]\nprotocol = \"openai_transcriptions\"\n\
+         base_url = \"http://127.0.0.1:{}/v1\"\nmodel = \"m\"\nusd_per_minute = 0\n",
+        target.port()
+    );
+    let configured = Configured {
+        policy: Policy::from_toml(&policy).unwrap(),
+        ..Configured::default()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let router = Router::new(configured, folder.path(), &Keys::new(folder.path().join("keys"))).unwrap();
+    let server = serving(2, |options| options.router = Some(Arc::new(router)));
+    let completed = |client: &mut Client| {
+        client.update(
+            &json!({"format": {"rate": 16_000}, "transcription": {"language": "de"}, "turn_detection": vad(200)}),
+        );
+        client.append(&samples(&[(0.5, 0.6), (0.6, 0.0)]));
+        client.until(COMPLETED).pop().unwrap()
+    };
+    let open = |headers: &[(&'static str, &str)]| {
+        let mut client = Client::refused(&server, "?intent=transcription&model=auto", headers).unwrap();
+        assert_eq!(client.next()["type"], "session.created");
+        client
+    };
+    let alone = completed(&mut open(&[]));
+    let text = alone["transcript"].as_str().unwrap();
+    // The target hears other words, as many and as long.
+    let words = text.split_whitespace().map(|word| "x".repeat(word.chars().count()));
+    *answer.lock().unwrap() = json!({"text": words.collect::<Vec<_>>().join(" ")});
+    let mut client = open(&[("x-cactus-consent", "audio")]);
+    let told = completed(&mut client);
+    assert_eq!(told["transcript"], text, "it waits for nobody");
+    let revised = client.until("cactus.input_audio_transcription.revised").pop().unwrap();
+    assert_eq!(revised["item_id"], told["item_id"]);
+    assert!(revised["transcript"].as_str().unwrap().contains('x'), "{revised}");
+    assert_eq!(revised["cactus"]["answered_by"], "ear");
+    assert_eq!(revised["cactus"]["revision"], 1);
+    assert_eq!(target.asked(), 1, "nothing left without a yes");
 }
 
 #[test]

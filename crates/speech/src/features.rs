@@ -69,6 +69,11 @@ impl Ear {
         frames as f64 * hop_s
     }
 
+    /// Frames of so many seconds.
+    pub(crate) fn frames(&self, seconds: f64) -> usize {
+        (seconds * f64::from(self.sample_rate_hz())) as usize / self.frame_samples()
+    }
+
     /// Frames that become one position of the encoder, where every position has as many.
     pub(crate) fn position_frames(&self) -> usize {
         match self {

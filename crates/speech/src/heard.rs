@@ -228,9 +228,14 @@ impl<'a> Heard<'a> {
 
     /// What the encoder reads of some frames from the one on that was gone to.
     pub(crate) fn input(&self, frames: Range<usize>) -> Result<Tensor> {
+        self.input_of(frames, usize::MAX)
+    }
+
+    /// As [`Heard::input`], of a window that is cut to `most` frames.
+    pub(crate) fn input_of(&self, frames: Range<usize>, most: usize) -> Result<Tensor> {
         let (shape, values) = match &self.view {
             View::Mel(mel) => {
-                let frames_each = mel.window.frames as usize;
+                let frames_each = most.min(mel.window.frames as usize);
                 let values = mel.kept.channels_first(frames.start - mel.first, frames_each);
                 (vec![1, mel.kept.bins, frames_each], values)
             }

@@ -3,130 +3,31 @@
 //! A [`Vad`] cuts the sound into phrases. While one is spoken it is written again and again, each time with the last text as a
 //! draft that is verified in one pass; what two texts in a row agree on is committed (LocalAgreement-2, Macháček et al. 2023,
 //! arXiv 2307.14743), and everything later continues it. Or a text is committed at once, as far as the model looked at sound that is
-//! over when it wrote it ([`Commit::Attention`]). When the phrase ends, its text is final.
+//! over when it wrote it ([`Commit::Attention`]). Where a silence begins, the phrase is written as if it were over: when it is, its final
+//! text is there already. A phrase whose text ends a sentence is over sooner than any other.
 //!
 //! Everything happens at fixed places of the sound, so no event depends on how the sound was cut into pieces, nor on how fast
 //! the machine is.
 
+mod events;
 mod phrase;
 
+pub use events::{Commit, FinalReason, StreamEvent, StreamOptions};
+
 use crate::phrases::{Change, Limits, Phrases};
-use crate::transcript::in_milliseconds;
-use crate::{Error, Result, Segment, TranscribeOptions, Transcriber, Vad};
+use crate::{Error, Result, Transcriber, Vad};
 use cactus_engine::CancelToken;
 use phrase::{Manner, Orders, Phrase, Times};
-use serde::Serialize;
 use std::collections::VecDeque;
 
 /// Less speech is no phrase.
 const LEAST_MS: u32 = 250;
 /// Longest phrase, in seconds.
 const MOST_S: f64 = 25.0;
+/// Silence in a phrase after which it is written as if it were over.
+const PAUSE_MS: u32 = 128;
 /// How far the probability may fall below the threshold within a phrase.
 const LOWER: f64 = 0.15;
-
-/// Which text of a phrase stays while it is spoken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Commit {
-    /// What two texts in a row agree on (LocalAgreement-2). Every model can do this.
-    #[default]
-    Agreement,
-    /// What was written while the model looked at sound half a second before the end (AlignAtt): text stays a step earlier. For models
-    /// that say where they look, as Whisper does.
-    Attention,
-}
-
-/// How live speech is written down.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StreamOptions {
-    /// How each phrase is transcribed. The text before, which `carry_tokens` keeps, is that of the phrases before.
-    pub transcribe: TranscribeOptions,
-    /// New sound after which a phrase is written again while it is spoken, in milliseconds; with 0 only finals come. Default 1000.
-    pub step_ms: u32,
-    /// Which text stays meanwhile.
-    pub commit: Commit,
-    /// Silence that ends a phrase, in milliseconds. Default 500.
-    pub silence_ms: u32,
-    /// Longer phrases are cut, in seconds, at their longest silence. At most the window of the model, and by default that or 25.
-    pub most_s: Option<f64>,
-    /// Probability at which speech begins, from 0 to 1. Default 0.5.
-    pub threshold: f64,
-    /// Sound before a phrase that belongs to it, in milliseconds: first consonants are quiet. At most half of the longest
-    /// phrase. Default 400.
-    pub before_ms: u32,
-}
-
-impl Default for StreamOptions {
-    fn default() -> Self {
-        StreamOptions {
-            transcribe: TranscribeOptions::default(),
-            step_ms: 1000,
-            commit: Commit::default(),
-            silence_ms: 500,
-            most_s: None,
-            threshold: 0.5,
-            before_ms: 400,
-        }
-    }
-}
-
-/// Why a phrase is final.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FinalReason {
-    /// Nobody speaks any more.
-    Silence,
-    /// It became too long.
-    Length,
-    /// The sound is over.
-    End,
-}
-
-/// What happens in live speech. Times are in seconds from the beginning of the sound.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum StreamEvent {
-    /// Somebody begins to speak.
-    SpeechStart {
-        /// Number of the phrase, from 0.
-        id: usize,
-        /// When.
-        #[serde(serialize_with = "in_milliseconds")]
-        start_s: f64,
-    },
-    /// What is said so far.
-    Partial {
-        /// Number of the phrase.
-        id: usize,
-        /// Text that stays: each event of the phrase has the one before and perhaps more, and so has its final text.
-        committed: String,
-        /// Text after it that may still change.
-        volatile: String,
-        /// Up to where the sound was heard.
-        #[serde(serialize_with = "in_milliseconds")]
-        until_s: f64,
-    },
-    /// What was said. Nothing of it changes any more.
-    Final {
-        /// The text; its `id` is that of the phrase.
-        segment: Segment,
-        /// Code of the language; `None` of a model that knows only one.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        language: Option<String>,
-        /// Why now.
-        reason: FinalReason,
-    },
-    /// The phrase is over, with a final text or without: noise has none.
-    SpeechEnd {
-        /// Number of the phrase.
-        id: usize,
-        /// When.
-        #[serde(serialize_with = "in_milliseconds")]
-        end_s: f64,
-    },
-}
 
 /// Live speech on its way. It holds no model that writes: one [`Transcriber`] can serve several streams by turns.
 #[derive(Debug)]
@@ -134,9 +35,9 @@ pub struct Stream {
     options: StreamOptions,
     vad: Vad,
     phrases: Phrases,
-    /// Samples of silence that end a phrase.
-    silence: usize,
     manner: Manner,
+    /// Frames of `margin_ms`.
+    margin: Option<usize>,
     /// Samples of the chunk that is not whole, and before them the end of the silence.
     pending: Vec<f32>,
     before: VecDeque<f32>,
@@ -145,6 +46,9 @@ pub struct Stream {
     heard: u64,
     next_id: usize,
     phrase: Option<Phrase>,
+    /// Memory of a phrase that is over, for the next one, and how many samples a phrase may have.
+    spare: Vec<f32>,
+    most_samples: usize,
     spoken_s: f64,
     probabilities: Vec<f32>,
 }
@@ -188,10 +92,17 @@ impl Stream {
         }
         let chunk = vad.chunk_samples();
         let chunks = |ms: f64| ((ms * f64::from(rate) / 1000.0 / chunk as f64).ceil() as usize).max(1);
+        let silence = chunks(options.silence_ms.into());
+        let said = chunks(options.sentence_ms.into()).min(silence);
         let limits = Limits {
             threshold: options.threshold,
             lower: (options.threshold - LOWER).max(0.01),
-            silence: chunks(options.silence_ms.into()),
+            silence,
+            said,
+            pause: match options.step_ms {
+                0 => usize::MAX,
+                _ => chunks(PAUSE_MS.into()).min(said),
+            },
             least: chunks(LEAST_MS.into()),
             // Room for the sound before.
             most: ((most_s * f64::from(rate)) as usize / chunk)
@@ -199,16 +110,21 @@ impl Stream {
                 .max(2),
         };
         vad.reset();
+        let before_samples = (u64::from(rate) * u64::from(options.before_ms) / 1000) as usize;
         Ok(Stream {
             phrases: Phrases::new(limits),
-            silence: limits.silence * chunk,
             manner,
+            margin: options
+                .margin_ms
+                .map(|ms| transcriber.ear.frames(f64::from(ms) / 1000.0)),
             pending: Vec::with_capacity(chunk),
-            before: VecDeque::new(),
-            before_samples: (u64::from(rate) * u64::from(options.before_ms) / 1000) as usize,
+            before: VecDeque::with_capacity(before_samples + chunk),
+            before_samples,
             heard: 0,
             next_id: 0,
             phrase: None,
+            spare: Vec::new(),
+            most_samples: before_samples + limits.most * chunk,
             spoken_s: 0.0,
             probabilities: Vec::new(),
             options,
@@ -258,22 +174,25 @@ impl Stream {
         cancel: &CancelToken,
         each: &mut dyn FnMut(StreamEvent),
     ) -> Result<()> {
-        let rest = std::mem::take(&mut self.pending);
-        self.heard += rest.len() as u64;
+        self.heard += self.pending.len() as u64;
         let is_speech = self.phrases.finish();
         self.vad.reset();
         self.before.clear();
+        if let Some(phrase) = &mut self.phrase {
+            phrase.samples.extend_from_slice(&self.pending);
+        }
+        self.pending.clear();
         let Some(mut phrase) = self.phrase.take() else {
             return Ok(());
         };
-        phrase.samples.extend_from_slice(&rest);
         if is_speech {
-            self.close(transcriber, &mut phrase, FinalReason::End, cancel, each)?;
+            self.close(transcriber, &mut phrase, (FinalReason::End, 0), cancel, each)?;
         }
         each(StreamEvent::SpeechEnd {
             id: phrase.id,
             end_s: self.seconds(self.heard),
         });
+        self.spare = phrase.samples;
         Ok(())
     }
 
@@ -291,9 +210,10 @@ impl Stream {
     ) -> Result<()> {
         let change = self.phrases.push(f64::from(probability));
         if change == Change::Begin {
-            let before = self.before.len() as u64;
-            let samples = self.before.drain(..).collect();
-            self.begin(self.heard - before, samples, before as usize, each);
+            let lead = self.before.len();
+            let mut sound = self.room();
+            sound.extend(self.before.drain(..));
+            self.begin(self.heard - lead as u64, sound, lead, each);
         }
         self.heard += samples.len() as u64;
         let Some(phrase) = &mut self.phrase else {
@@ -303,22 +223,29 @@ impl Stream {
             return Ok(());
         };
         phrase.samples.extend_from_slice(samples);
+        if self.phrases.silent() == 0 {
+            phrase.ready = None;
+        }
         match change {
-            Change::End | Change::Drop => {
+            Change::End(silent) | Change::Drop(silent) => {
                 let Some(mut phrase) = self.phrase.take() else {
                     return Ok(());
                 };
                 let closed = match change {
-                    Change::End => self.close(transcriber, &mut phrase, FinalReason::Silence, cancel, each),
+                    Change::End(_) => {
+                        self.close(transcriber, &mut phrase, (FinalReason::Silence, silent), cancel, each)
+                    }
                     _ => Ok(()),
                 };
+                let silence = silent * samples.len();
                 each(StreamEvent::SpeechEnd {
                     id: phrase.id,
-                    end_s: self.seconds(self.heard - self.silence as u64),
+                    end_s: self.seconds(self.heard - silence as u64),
                 });
                 // The silence may be the beginning of what comes.
-                let kept = self.silence.min(self.before_samples).min(phrase.samples.len());
+                let kept = silence.min(self.before_samples).min(phrase.samples.len());
                 self.before.extend(&phrase.samples[phrase.samples.len() - kept..]);
+                self.spare = phrase.samples;
                 closed
             }
             Change::Cut(chunks) => {
@@ -326,10 +253,13 @@ impl Stream {
                     return Ok(());
                 };
                 let at = (phrase.lead + chunks * samples.len()).min(phrase.samples.len());
-                let later = phrase.samples.split_off(at);
+                let mut later = self.room();
+                later.extend_from_slice(&phrase.samples[at..]);
+                phrase.samples.truncate(at);
                 let behind = phrase.behind_cut(transcriber, at);
                 let start = phrase.start + at as u64;
-                let closed = self.close(transcriber, &mut phrase, FinalReason::Length, cancel, each);
+                phrase.ready = None;
+                let closed = self.close(transcriber, &mut phrase, (FinalReason::Length, 0), cancel, each);
                 each(StreamEvent::SpeechEnd {
                     id: phrase.id,
                     end_s: self.seconds(start),
@@ -338,9 +268,15 @@ impl Stream {
                 if let Some(phrase) = &mut self.phrase {
                     phrase.behind = behind;
                 }
+                self.spare = phrase.samples;
                 closed
             }
-            Change::None | Change::Begin => self.step(transcriber, cancel, each),
+            Change::Pause => self.pause(transcriber, cancel, each),
+            Change::None | Change::Begin => match self.phrases.silent() {
+                0 => self.step(transcriber, cancel, each),
+                // What was said was written when the silence began, or will be.
+                _ => Ok(()),
+            },
         }
     }
 
@@ -355,9 +291,26 @@ impl Stream {
         self.phrase = Some(Phrase::new(id, start, samples, lead, next));
     }
 
+    /// Memory for the sound of a phrase.
+    fn room(&mut self) -> Vec<f32> {
+        let mut room = std::mem::take(&mut self.spare);
+        room.clear();
+        room.reserve_exact(self.most_samples);
+        room
+    }
+
     fn step_samples(&self) -> usize {
         let rate = u64::from(self.vad.sample_rate_hz());
         (rate * u64::from(self.options.step_ms) / 1000) as usize
+    }
+
+    fn orders<'a>(&'a self, cancel: &'a CancelToken) -> Orders<'a> {
+        Orders {
+            options: &self.options.transcribe,
+            commit: self.options.commit,
+            margin: self.margin,
+            cancel,
+        }
     }
 
     /// Writes the phrase so far, where enough was said since the last time.
@@ -372,57 +325,93 @@ impl Stream {
         let Some(mut phrase) = self.phrase.take_if(is_due) else {
             return Ok(());
         };
-        phrase.next = phrase.samples.len() + step;
-        let orders = Orders {
-            options: &self.options.transcribe,
-            commit: self.options.commit,
-            cancel,
+        let written = self.manner.write(transcriber, &mut phrase, self.orders(cancel));
+        self.wrote(transcriber, phrase, written, each)
+    }
+
+    /// Writes the phrase as if it were over: then its text is there already when it is.
+    fn pause(
+        &mut self,
+        transcriber: &mut Transcriber,
+        cancel: &CancelToken,
+        each: &mut dyn FnMut(StreamEvent),
+    ) -> Result<()> {
+        let Some(mut phrase) = self.phrase.take() else {
+            return Ok(());
         };
-        let written = self.manner.write(transcriber, &mut phrase, orders);
+        let times = self.times(&phrase, self.phrases.silent());
+        let ready = self
+            .manner
+            .ready(transcriber, &mut phrase, self.orders(cancel), times, true);
+        let written = ready.map(|ready| {
+            if ready.is_sentence() {
+                self.phrases.said();
+            }
+            phrase.ready = Some(ready);
+        });
+        self.wrote(transcriber, phrase, written, each)
+    }
+
+    /// Says what is written of a phrase that goes on.
+    fn wrote(
+        &mut self,
+        transcriber: &Transcriber,
+        mut phrase: Phrase,
+        written: Result<()>,
+        each: &mut dyn FnMut(StreamEvent),
+    ) -> Result<()> {
+        phrase.next = phrase.samples.len() + self.step_samples();
+        let surroundings = transcriber.surroundings();
         let event = StreamEvent::Partial {
             id: phrase.id,
-            committed: transcriber.surroundings().text(&[], &phrase.committed),
-            volatile: transcriber.surroundings().text(&phrase.committed, &phrase.draft),
+            committed: surroundings.text(&[], &phrase.committed),
+            volatile: surroundings.text(&phrase.committed, &phrase.draft),
             until_s: self.seconds(self.heard),
         };
         self.phrase = Some(phrase);
         written.map(|()| each(event))
     }
 
-    /// Writes the final text of a phrase.
+    /// The times of a phrase with so many chunks of silence at its end.
+    fn times(&self, phrase: &Phrase, silent: usize) -> Times {
+        let begin_s = self.seconds(phrase.start);
+        let silence = (silent * self.vad.chunk_samples()).min(phrase.samples.len());
+        let spoken = phrase.samples.len() - silence;
+        Times {
+            begin_s,
+            start_s: begin_s + self.seconds(phrase.lead as u64),
+            end_s: self.seconds(phrase.start + spoken as u64),
+        }
+    }
+
+    /// Makes the text of a phrase final that ends with so many chunks of silence.
     fn close(
         &mut self,
         transcriber: &mut Transcriber,
         phrase: &mut Phrase,
-        reason: FinalReason,
+        (reason, silent): (FinalReason, usize),
         cancel: &CancelToken,
         each: &mut dyn FnMut(StreamEvent),
     ) -> Result<()> {
-        let (start_s, end_s) = (
-            self.seconds(phrase.start),
-            self.seconds(phrase.start + phrase.samples.len() as u64),
-        );
-        let times = Times {
-            begin_s: start_s,
-            start_s: start_s + self.seconds(phrase.lead as u64),
-            end_s: match reason {
-                FinalReason::Silence => end_s - self.seconds(self.silence as u64),
-                _ => end_s,
-            },
+        let ready = match phrase.ready.take() {
+            Some(ready) => ready,
+            None => {
+                let times = self.times(phrase, silent);
+                self.manner
+                    .ready(transcriber, phrase, self.orders(cancel), times, false)?
+            }
         };
-        let orders = Orders {
-            options: &self.options.transcribe,
-            commit: self.options.commit,
-            cancel,
-        };
-        let written = self
-            .manner
-            .close(transcriber, phrase, orders, times, &mut self.spoken_s)?;
+        let written = self.manner.settle(ready, &mut self.spoken_s);
         if let Some(segment) = written.filter(|segment| !segment.text.trim().is_empty()) {
             each(StreamEvent::Final {
                 segment,
                 language: phrase.language.clone(),
                 reason,
+                until_s: self.seconds(self.heard),
+                sound: match self.options.keep_sound {
+                    true => phrase.samples.clone(),
+                    false => Vec::new(),
+                },
             });
         }
         Ok(())

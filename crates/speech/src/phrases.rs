@@ -9,8 +9,12 @@ pub(crate) struct Limits {
     pub(crate) threshold: f64,
     /// and goes on above this one.
     pub(crate) lower: f64,
-    /// Chunks without speech that end a phrase.
+    /// Chunks without speech that end a phrase,
     pub(crate) silence: usize,
+    /// and one that has been said to the end.
+    pub(crate) said: usize,
+    /// Chunks without speech after which it is worth asking whether it has.
+    pub(crate) pause: usize,
     /// Fewer chunks with speech are no phrase.
     pub(crate) least: usize,
     /// A phrase of so many chunks is cut.
@@ -24,12 +28,14 @@ pub(crate) enum Change {
     None,
     /// A phrase begins with it.
     Begin,
-    /// The phrase ends with it: nobody speaks any more.
-    End,
+    /// Nobody has spoken for a moment: the phrase may have been said to the end.
+    Pause,
+    /// The phrase ends with it: nobody has spoken for so many chunks.
+    End(usize),
     /// The phrase has become too long. Its first so many chunks are one, and what follows begins the next.
     Cut(usize),
-    /// What began was too short for speech.
-    Drop,
+    /// What began, and ended so many chunks ago, was too short for speech.
+    Drop(usize),
 }
 
 /// The phrase that is spoken, in chunks from its beginning.
@@ -39,6 +45,8 @@ struct Spoken {
     voiced: usize,
     /// Chunks without speech at the end.
     silent: usize,
+    /// What was said before them is all.
+    is_said: bool,
     /// The longest silence in its later half: chunks, and where it ends.
     gap: (usize, usize),
 }
@@ -77,19 +85,24 @@ impl Phrases {
                 spoken.gap = (spoken.silent, spoken.chunks);
             }
         } else {
-            spoken.silent = 0;
+            (spoken.silent, spoken.is_said) = (0, false);
             spoken.voiced += 1;
         }
-        if spoken.silent >= limits.silence {
-            let voiced = spoken.voiced;
+        let is_speech = spoken.voiced >= limits.least;
+        let enough = if spoken.is_said { limits.said } else { limits.silence };
+        if spoken.silent >= enough {
+            let silent = spoken.silent;
             self.spoken = None;
-            return match voiced < limits.least {
-                true => Change::Drop,
-                false => Change::End,
+            return match is_speech {
+                true => Change::End(silent),
+                false => Change::Drop(silent),
             };
         }
         if spoken.chunks < limits.most {
-            return Change::None;
+            return match is_speech && spoken.silent == limits.pause {
+                true => Change::Pause,
+                false => Change::None,
+            };
         }
         // In the middle of the longest silence, or right here.
         let cut = match spoken.gap {
@@ -101,9 +114,22 @@ impl Phrases {
             chunks,
             voiced: chunks.saturating_sub(spoken.silent).max(limits.least),
             silent: spoken.silent.min(chunks),
+            is_said: false,
             gap: (0, 0),
         };
         Change::Cut(cut)
+    }
+
+    /// What was said is all, unless somebody speaks again.
+    pub(crate) fn said(&mut self) {
+        if let Some(spoken) = &mut self.spoken {
+            spoken.is_said = spoken.silent > 0;
+        }
+    }
+
+    /// Chunks without speech at the end of the phrase.
+    pub(crate) fn silent(&self) -> usize {
+        self.spoken.map_or(0, |spoken| spoken.silent)
     }
 
     /// The sound is over: whether a phrase ends with it.
@@ -123,6 +149,8 @@ mod tests {
         threshold: 0.5,
         lower: 0.35,
         silence: 3,
+        said: 2,
+        pause: 1,
         least: 2,
         most: 10,
     };
@@ -134,17 +162,44 @@ mod tests {
 
     #[test]
     fn phrases_end_after_enough_silence() {
-        use Change::{Begin, Drop, End, None};
+        use Change::{Begin, Drop, End, None, Pause};
         let found = changes(&[0.1, 0.6, 0.4, 0.1, 0.1, 0.6, 0.1, 0.4, 0.1, 0.9]);
         // 0.4 goes on as speech after speech, and as silence after silence.
-        assert_eq!(found, [None, Begin, None, None, None, None, None, None, End, Begin]);
-        assert_eq!(changes(&[0.9, 0.1, 0.1, 0.1, 0.1]), [Begin, None, None, Drop, None]);
+        assert_eq!(
+            found,
+            [None, Begin, None, Pause, None, None, Pause, None, End(3), Begin]
+        );
+        assert_eq!(changes(&[0.9, 0.1, 0.1, 0.1, 0.1]), [Begin, None, None, Drop(3), None]);
         let mut phrases = Phrases::new(LIMITS);
         assert!(!phrases.finish());
         phrases.push(0.9);
         assert!(!phrases.clone().finish(), "too short");
         phrases.push(0.9);
         assert!(phrases.finish() && phrases.spoken.is_none());
+    }
+
+    #[test]
+    fn what_has_been_said_to_the_end_ends_sooner() {
+        let mut phrases = Phrases::new(LIMITS);
+        let mut push = |p, said: bool| {
+            let change = phrases.push(p);
+            if said {
+                phrases.said();
+            }
+            (change, phrases.silent())
+        };
+        push(0.9, true);
+        assert_eq!(push(0.9, true), (Change::None, 0), "nobody is silent yet");
+        assert_eq!(push(0.1, true), (Change::Pause, 1));
+        // Somebody goes on.
+        assert_eq!(push(0.9, false), (Change::None, 0));
+        assert_eq!(push(0.1, false), (Change::Pause, 1));
+        assert_eq!(push(0.1, true), (Change::None, 2));
+        assert_eq!(push(0.1, false), (Change::End(3), 0));
+        push(0.9, false);
+        push(0.9, false);
+        push(0.1, true);
+        assert_eq!(push(0.1, false), (Change::End(2), 0));
     }
 
     #[test]
@@ -169,13 +224,19 @@ mod tests {
                         prop_assert!(!open);
                         (open, length) = (true, 1);
                     }
-                    Change::End | Change::Drop => {
-                        prop_assert!(open);
+                    Change::End(silent) | Change::Drop(silent) => {
+                        prop_assert!(open && silent >= LIMITS.said);
                         open = false;
                     }
                     Change::Cut(at) => {
                         prop_assert!(open && 0 < at && at <= length);
                         length -= at;
+                    }
+                    Change::Pause => {
+                        prop_assert!(open && phrases.silent() == LIMITS.pause);
+                        if length % 2 == 0 {
+                            phrases.said();
+                        }
                     }
                     Change::None => {}
                 }

@@ -5,6 +5,7 @@ use crate::rules::{Chances, Rules};
 use crate::{Error, Result};
 use cactus_engine::sampler::Sampler;
 use cactus_engine::{CancelToken, GenerateOptions};
+use cactus_runtime::{EachRow, Logits};
 use cactus_text::Tokenizer;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
@@ -57,6 +58,8 @@ pub(crate) struct Window<'a> {
     pub(crate) prompt: &'a [u32],
     /// Where the start stands in the prompt.
     pub(crate) start: usize,
+    /// What the text may begin with, where the likeliest token is taken after each: it changes the time alone.
+    pub(crate) draft: &'a [u32],
     pub(crate) no_speech: Option<u32>,
     pub(crate) most_tokens: usize,
     /// Texts that are followed side by side at temperature 0; 1 for the likeliest token after each.
@@ -68,10 +71,13 @@ pub(crate) struct Window<'a> {
     pub(crate) cancel: &'a CancelToken,
 }
 
-/// What follows the prompt, before anything is written.
+/// What follows the prompt, before anything is drawn.
+#[derive(Default)]
 struct Beginning {
     row: Vec<f32>,
     no_speech: f64,
+    /// The text of the likeliest tokens, where it is the first to try.
+    text: Option<Text>,
 }
 
 /// A text on its way.
@@ -98,7 +104,7 @@ impl Text {
 impl Window<'_> {
     /// Writes until a try looks right; of those that do not, the likeliest of those that do not repeat themselves.
     pub(crate) fn write(&mut self) -> Result<Written> {
-        let beginning = self.begin()?;
+        let mut beginning = self.begin()?;
         let mut tries: Vec<Written> = Vec::new();
         let likelier = |a: &Written, b: &Written| a.mean_logprob.total_cmp(&b.mean_logprob);
         let only = [self.temperature];
@@ -107,10 +113,10 @@ impl Window<'_> {
             false => &only,
         };
         for &temperature in temperatures {
-            let texts = match (temperature > 0.0, self.beams) {
-                (true, _) => self.draw(&beginning, temperature, DRAWS)?,
-                (false, 0 | 1) => self.draw(&beginning, temperature, 1)?,
-                (false, beams) => self.search(&beginning, beams)?,
+            let texts = match beginning.text.take() {
+                Some(text) => vec![text],
+                None if temperature > 0.0 => self.draw(&beginning, temperature)?,
+                None => self.search(&beginning, self.beams)?,
             };
             let written = texts
                 .into_iter()
@@ -132,18 +138,25 @@ impl Window<'_> {
     }
 
     fn begin(&mut self) -> Result<Beginning> {
-        let mut beginning = Beginning {
-            row: Vec::new(),
-            no_speech: 0.0,
-        };
-        let token = self.no_speech;
-        self.hypotheses.read(self.prompt, self.start, &mut |place, logits| {
+        let mut beginning = Beginning::default();
+        let (token, last) = (self.no_speech, self.prompt.len() - self.start - 1);
+        let mut see = |place: usize, logits: Logits<'_>| {
             if let (0, Some(token)) = (place, token) {
                 beginning.no_speech = Chances::of(&logits).logprob(token).exp();
             }
-            beginning.row.clear();
-            beginning.row.extend_from_slice(&logits);
-        })?;
+            if place == last {
+                beginning.row.clear();
+                beginning.row.extend_from_slice(&logits);
+            }
+        };
+        if self.temperature > 0.0 || self.beams > 1 {
+            self.hypotheses.read(self.prompt, self.start, &mut see)?;
+            return Ok(beginning);
+        }
+        let prompt = (self.prompt, self.start);
+        let (rules, most) = (self.rules, self.most_tokens);
+        let text = continued(self.hypotheses, prompt, self.draft, rules, most, self.cancel, &mut see)?;
+        beginning.text = Some(text);
         Ok(beginning)
     }
 
@@ -154,8 +167,9 @@ impl Window<'_> {
         }
     }
 
-    /// Writes `count` texts, each token drawn at `temperature`.
-    fn draw(&mut self, beginning: &Beginning, temperature: f64, count: usize) -> Result<Vec<Text>> {
+    /// Writes [`DRAWS`] texts, each token drawn at `temperature`.
+    fn draw(&mut self, beginning: &Beginning, temperature: f64) -> Result<Vec<Text>> {
+        let count = DRAWS;
         let vocabulary = self.hypotheses.program().vocab_size();
         let sampler = |seed| {
             let options = GenerateOptions {
@@ -267,15 +281,16 @@ impl Window<'_> {
     }
 }
 
-/// The text that taking the likeliest token finds behind `prompt`, at most `most` tokens. As much of `draft` as it begins with is found in
-/// one pass; a draft changes the time alone.
+/// The text that taking the likeliest token finds behind a prompt, at most `most` tokens. As much of `draft` as it begins with is found in
+/// one pass; a draft changes the time alone. `see` is shown the logits of the prompt's positions from `start` on, counted from there.
 pub(crate) fn continued(
     hypotheses: &mut Hypotheses,
-    prompt: &[u32],
+    (prompt, start): (&[u32], usize),
     draft: &[u32],
     rules: &Rules,
     most: usize,
     cancel: &CancelToken,
+    see: EachRow<'_>,
 ) -> Result<Text> {
     let draft = &draft[..draft.len().min(most)];
     let mut text = Text::default();
@@ -283,24 +298,33 @@ pub(crate) fn continued(
     let mut next = None;
     let mut row = Vec::new();
     let mut take = |text: &mut Text, logits: &[f32]| {
+        if text.tokens.len() == most {
+            return None;
+        }
         row.clear();
         row.extend_from_slice(logits);
         rules.apply(&text.tokens, &mut row);
         let chances = Chances::of(&row);
         let token = chances.best(1).first().copied().unwrap_or(rules.end);
-        match token == rules.end || text.tokens.len() == most {
-            true => None,
-            false => {
-                text.push(token, chances.logprob(token));
-                Some(token)
-            }
+        let logprob = chances.logprob(token);
+        if token == rules.end {
+            text.sum += logprob;
+            return None;
         }
+        text.push(token, logprob);
+        (text.tokens.len() < most).then_some(token)
     };
     let read = [prompt, draft].concat();
-    hypotheses.read(&read, prompt.len().saturating_sub(1), &mut |place, logits| {
+    hypotheses.read(&read, start, &mut |place, logits| {
         // Rows behind the first difference continue another text.
-        if text.tokens.len() == place && text.tokens == draft[..place] {
+        if let Some(place) = (start + place + 1).checked_sub(prompt.len())
+            && text.tokens.len() == place
+            && text.tokens == draft[..place]
+        {
             next = take(&mut text, &logits);
+        }
+        if start + place < prompt.len() {
+            see(place, logits);
         }
     })?;
     let agreed = text.tokens.iter().zip(draft).take_while(|(a, b)| a == b).count();
@@ -370,7 +394,17 @@ mod tests {
         let prompt = prompts.start_without_times(Some("de"));
         let mut found = |draft: &[u32], most| {
             let cancel = CancelToken::new();
-            continued(&mut scribe.hypotheses, &prompt, draft, &rules, most, &cancel).unwrap()
+            let prompt = (&prompt[..], prompt.len() - 1);
+            continued(
+                &mut scribe.hypotheses,
+                prompt,
+                draft,
+                &rules,
+                most,
+                &cancel,
+                &mut |_, _| {},
+            )
+            .unwrap()
         };
         let text = found(&[], 20);
         assert!(text.tokens.len() > 3, "{text:?}");

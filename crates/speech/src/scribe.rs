@@ -158,6 +158,7 @@ impl Scribe {
             rules: &rules,
             start: before.len(),
             prompt: &[before, prompts.start(language.as_deref())].concat(),
+            draft: &[],
             no_speech: self.prompted.no_speech,
             beams: options.beams,
             temperature: options.temperature,

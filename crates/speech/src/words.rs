@@ -13,7 +13,7 @@ const USUAL_S: f64 = 0.7;
 /// Times of a segment count against those of its first and last word from this difference on.
 const SEGMENT_S: f64 = 0.5;
 /// End a sentence.
-const ENDS: &str = ".。!！?？";
+pub(crate) const ENDS: &str = ".。!！?？";
 /// Belong to the word behind them.
 const OPENING: &str = "\"'“¿([{-";
 /// Belong to the word before them.

@@ -66,3 +66,45 @@ fn live_silence_takes_no_memory() {
     let counted = allocation_counter::measure(|| hear(3));
     assert_eq!(counted.count_total, 0, "in 300 chunks: {counted:?}");
 }
+
+#[test]
+fn a_phrase_takes_no_memory_between_its_steps() {
+    let folder = tempfile::tempdir().unwrap();
+    let detector = tone::write_detector(folder.path()).unwrap();
+    let detector = bundle(folder.path(), &detector);
+    // The window of the first is one second long.
+    for (name, most_s) in [("whisper", 1.0), ("moonshine", 6.0)] {
+        let mut transcriber = Transcriber::load(&bundle(folder.path(), &golden(name)), Some(1)).unwrap();
+        let options = StreamOptions {
+            step_ms: 300,
+            most_s: Some(most_s),
+            ..StreamOptions::default()
+        };
+        let vad = Vad::load(&detector, 1).unwrap();
+        let mut stream = Stream::new(&mut transcriber, vad, options).unwrap();
+        let cancel = CancelToken::new();
+        // Each part: whether something happened, and what it took.
+        let mut hear = |samples: &[f32]| {
+            let mut parts = Vec::new();
+            for part in samples.chunks(160) {
+                let mut happened = false;
+                let mut each = |_| happened = true;
+                let mut push = || stream.push(&mut transcriber, part, &cancel, &mut each).unwrap();
+                let counted = allocation_counter::measure(&mut push);
+                parts.push((happened, counted.count_total));
+            }
+            parts
+        };
+        // One phrase, one that is cut, and silence in which the next sound has room.
+        let samples = tone::sound(&[(0.5, 0.5), (0.8, 1.5 * most_s), (0.8, 0.3)]);
+        hear(&samples);
+        let parts = hear(&samples);
+        let quiet: Vec<u64> = parts
+            .iter()
+            .filter(|(happened, _)| !happened)
+            .map(|(_, n)| *n)
+            .collect();
+        assert!(quiet.iter().all(|n| *n == 0), "{name}: {quiet:?}");
+        assert!(quiet.len() + 5 < parts.len(), "{name}: there were steps");
+    }
+}

@@ -108,7 +108,10 @@ fn committed_text_only_grows(options: &StreamOptions) {
                 segment,
                 reason,
                 language,
+                until_s,
+                ..
             } => {
+                assert!(*until_s >= segment.end_s, "{event:?}");
                 assert!(
                     open == Some(segment.id) && segment.text.starts_with(&committed),
                     "{event:?}"
@@ -238,6 +241,25 @@ fn whisper_and_silero_write_while_somebody_speaks() {
         });
         first.unwrap()
     };
+    // The model hears the phrase and a second more, in place of half a minute.
+    let cut = StreamOptions {
+        margin_ms: Some(1000),
+        ..StreamOptions::default()
+    };
+    let found = events(&mut models, &cut, &samples, &[1600]);
+    writes(&said, &found);
+    assert_eq!(found, events(&mut models, &cut, &samples, &[777]));
+    // Each final text is there when its silence is: nothing comes between it and the last partial one.
+    let lasts = found.iter().zip(&found[1..]).filter_map(|pair| match pair {
+        (StreamEvent::Partial { until_s, .. }, StreamEvent::Final { reason, segment, .. }) => {
+            (*reason == FinalReason::Silence).then_some(until_s - segment.end_s)
+        }
+        _ => None,
+    });
+    assert!(
+        lasts.clone().count() > 0 && lasts.clone().all(|silence_s| silence_s < 0.13),
+        "{found:?}"
+    );
     let by_agreement = committed_s(Commit::Agreement, &said, &mut models);
     // What stays sooner is wrong more often: this model hears another word after "ask not" at first.
     let by_attention = committed_s(Commit::Attention, &said[..2], &mut models);

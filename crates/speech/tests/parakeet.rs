@@ -344,6 +344,7 @@ fn live_text_grows_to_the_final_one() {
                         segment,
                         language,
                         reason,
+                        ..
                     } => {
                         assert!(
                             segment.text.starts_with(&committed) && language.is_none(),

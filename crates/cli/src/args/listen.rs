@@ -1,6 +1,6 @@
 //! Options of `cactus listen`.
 
-use super::HearArgs;
+use super::{AgainArgs, HearArgs};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -47,6 +47,13 @@ pub(crate) struct ListenArgs {
     /// Silence that ends a phrase, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 500)]
     pub(crate) silence_ms: u32,
+    /// Silence that ends a phrase whose text ends a sentence, in milliseconds; as much as `--silence-ms` lets it end as any other
+    #[arg(long, value_name = "MS", default_value_t = 200)]
+    pub(crate) sentence_ms: u32,
+    /// Let the model hear so much silence behind a phrase, in milliseconds, and no more: less time for each step (Whisper). With less
+    /// than 12000 it begins to repeat itself [default: all of its half minute]
+    #[arg(long, value_name = "MS")]
+    pub(crate) margin_ms: Option<u32>,
     /// How to write what is said
     #[arg(long, value_enum, default_value_t = LiveFormat::Text)]
     pub(crate) format: LiveFormat,
@@ -54,4 +61,6 @@ pub(crate) struct ListenArgs {
     /// [default: arecord, parecord, sox or ffmpeg, whichever is there]
     #[arg(long, value_name = "COMMAND", conflicts_with = "file")]
     pub(crate) recorder: Option<String>,
+    #[command(flatten)]
+    pub(crate) again: AgainArgs,
 }

@@ -117,10 +117,10 @@ pub(crate) struct AgainArgs {
     /// model, such as `http://127.0.0.1:8081/v1#whisper-base`. Without this and `--policy` nothing leaves this machine
     #[arg(long, value_name = "TARGET")]
     pub(crate) cloud: Option<String>,
-    /// Hand off the segments that the model here is not sure of, nothing, or all [default: as the policy says, or auto]
+    /// Hand off what the model here is not sure of, nothing, or all [default: as the policy says, or auto]
     #[arg(long, value_enum, value_name = "WHEN")]
     pub(crate) handoff: Option<When>,
-    /// The most that all recordings together may cost, in dollars
+    /// The most that it may cost, all recordings together, in dollars
     #[arg(long, value_name = "USD", allow_negative_numbers = true)]
     pub(crate) budget: Option<String>,
     /// File that says what may leave, to whom, and for how much

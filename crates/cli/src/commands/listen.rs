@@ -1,5 +1,8 @@
 //! Writing down what is said right now.
 
+mod later;
+
+use super::again::Again;
 use super::{transcribe, vad};
 use crate::args::{CommitBy, ListenArgs, LiveFormat};
 use crate::output;
@@ -7,9 +10,11 @@ use crate::progress::spinner;
 use anyhow::{Context as _, Result, bail};
 use cactus_audio::decode::{Limits, Mono, Reader};
 use cactus_engine::CancelToken;
+use cactus_router::Amended;
 use cactus_speech::subtitles::cues;
 use cactus_speech::{Commit, Stream, StreamEvent, StreamOptions, Transcriber};
 use indicatif::ProgressBar;
+use later::Later;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -24,23 +29,34 @@ const PIECES: u32 = 10;
 
 /// Listens until the sound ends, or to Ctrl-C; what was said until then is written all the same.
 pub(crate) fn run(args: &ListenArgs) -> Result<()> {
+    let mut transcribe = args.hear.options();
+    let again = Again::new(&args.again, &transcribe, "listen")?;
+    // Of whoever is heard again, each word is compared.
+    transcribe.words |= again.is_some();
     let bundle = transcribe::bundle(&args.hear)?;
     let loading = spinner("loading");
     let mut transcriber = Transcriber::load(&bundle, args.hear.threads.map(usize::from))?;
     let detector = vad::load(&args.vad, args.hear.reconvert, args.hear.source.offline);
     loading.finish_and_clear();
     let options = StreamOptions {
-        transcribe: args.hear.options(),
+        transcribe,
+        keep_sound: again.is_some(),
         step_ms: args.step_ms,
         commit: match args.commit {
             CommitBy::Agreement => Commit::Agreement,
             CommitBy::Attention => Commit::Attention,
         },
         silence_ms: args.silence_ms,
+        sentence_ms: args.sentence_ms,
+        margin_ms: args.margin_ms,
         threshold: args.vad_threshold,
         ..StreamOptions::default()
     };
+    let rate_hz = transcriber.sample_rate_hz();
     let mut stream = Stream::new(&mut transcriber, detector?, options)?;
+    let is_piped = args.file.as_deref() == Some(Path::new("-"));
+    let later = |again: &Again| Later::new(again, &args.hear.options(), rate_hz, is_piped);
+    let mut later = again.as_ref().map(later).transpose()?;
     let stopped = Arc::new(AtomicBool::new(false));
     let handler = Arc::clone(&stopped);
     ctrlc::set_handler(move || {
@@ -51,14 +67,25 @@ pub(crate) fn run(args: &ListenArgs) -> Result<()> {
         }
     })
     .context("cannot watch for Ctrl-C")?;
-    let mut sound = Sound::open(args, transcriber.sample_rate_hz())?;
-    let view = View::new(args.format);
+    let mut sound = Sound::open(args, rate_hz)?;
+    let view = View::new(args.format, args.hear.options().words);
     let cancel = CancelToken::new();
     let mut heard = Ok(());
+    let show = |event: &StreamEvent, later: &mut Option<Later>| {
+        view.show(event);
+        if let Some(later) = later {
+            later.offer(event);
+        }
+    };
     while !stopped.load(Ordering::Relaxed) {
         match sound.next() {
             Ok(Some(samples)) => {
-                stream.push(&mut transcriber, &samples, &cancel, &mut |event| view.show(&event))?;
+                stream.push(&mut transcriber, &samples, &cancel, &mut |event| {
+                    show(&event, &mut later)
+                })?;
+                if let Some(later) = &mut later {
+                    later.each(&mut |amended| view.amend(amended));
+                }
             }
             Ok(None) => break,
             // What was said before is written all the same.
@@ -69,8 +96,14 @@ pub(crate) fn run(args: &ListenArgs) -> Result<()> {
         }
     }
     sound.close();
-    stream.finish(&mut transcriber, &cancel, &mut |event| view.show(&event))?;
+    stream.finish(&mut transcriber, &cancel, &mut |event| show(&event, &mut later))?;
     view.close();
+    if let Some(later) = later {
+        // Whoever ended it before has asked once.
+        let asked = stopped.load(Ordering::Relaxed);
+        let is_over = || !asked && stopped.load(Ordering::Relaxed);
+        later.finish(&is_over, &mut |amended| view.amend(amended));
+    }
     heard
 }
 
@@ -224,28 +257,37 @@ fn pieces(mut from: impl Read + Send + 'static, rate_hz: u32) -> Receiver<std::i
 /// What a person sees.
 struct View {
     format: LiveFormat,
+    /// Times of words are shown, too.
+    words: bool,
     now: ProgressBar,
 }
 
 impl View {
-    fn new(format: LiveFormat) -> View {
+    fn new(format: LiveFormat, words: bool) -> View {
         View {
             now: match format {
                 LiveFormat::Text => spinner(""),
                 LiveFormat::Json => ProgressBar::hidden(),
             },
             format,
+            words,
         }
     }
 
     fn show(&self, event: &StreamEvent) {
+        let mut event = event.clone();
+        if let StreamEvent::Final { segment, .. } = &mut event
+            && !self.words
+        {
+            segment.words.clear();
+        }
         if self.format == LiveFormat::Json {
-            if let Ok(text) = serde_json::to_string(event) {
+            if let Ok(text) = serde_json::to_string(&event) {
                 output::line(text);
             }
             return;
         }
-        match event {
+        match &event {
             StreamEvent::Partial {
                 committed, volatile, ..
             } => {
@@ -261,7 +303,56 @@ impl View {
         }
     }
 
+    /// What a target has made of a phrase that was shown.
+    fn amend(&self, amended: &Amended) {
+        if self.format == LiveFormat::Json {
+            return output::line(later::event(amended, self.words));
+        }
+        let Some(target) = amended.revision.target.as_deref() else {
+            return;
+        };
+        self.now.suspend(|| {
+            for cue in cues(&later::shown(&amended.segment, self.words)) {
+                output::line(format!("{} ({target})", transcribe::line(&cue)));
+            }
+        });
+    }
+
     fn close(&self) {
         self.now.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+    use std::time::Duration;
+
+    /// A recorder that always has samples, and counts how many bytes were read.
+    struct Endless(Arc<AtomicUsize>);
+
+    impl Read for Endless {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            self.0.fetch_add(buffer.len(), Ordering::SeqCst);
+            Ok(buffer.len())
+        }
+    }
+
+    #[test]
+    fn a_recorder_waits_where_nobody_takes_its_samples() {
+        let read = Arc::new(AtomicUsize::new(0));
+        let pieces = pieces(Endless(Arc::clone(&read)), 100);
+        let piece = 2 * 100 / PIECES as usize;
+        // Those that wait, and the one that has no room.
+        let most = piece * (WAITING + 1);
+        while read.load(Ordering::SeqCst) < most {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(read.load(Ordering::SeqCst), most);
+        // Whoever catches up lets it go on, and nothing was lost.
+        let taken = pieces.iter().take(2 * WAITING).map(|piece| piece.unwrap().len());
+        assert_eq!(taken.sum::<usize>(), 2 * WAITING * piece / 2);
     }
 }

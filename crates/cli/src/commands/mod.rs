@@ -1,5 +1,6 @@
 //! One file for each command.
 
+mod again;
 mod asking;
 mod auth;
 mod bench;

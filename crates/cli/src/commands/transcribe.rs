@@ -1,14 +1,13 @@
 //! Writing down what is said in recordings.
 
-mod again;
 mod recordings;
 mod several;
 
+use super::again::{self, Again};
 use super::vad;
 use crate::args::{HearArgs, ModelArgs, TranscribeArgs, TranscriptFormat, WrongArgument};
 use crate::progress::{Unit, bar, spinner};
 use crate::{model, output};
-use again::Again;
 use anyhow::{Context as _, Result, bail};
 use cactus_audio::decode::{self, Limits};
 use cactus_audio::{Samples, Sound};
@@ -24,7 +23,7 @@ const JOBS: usize = 4;
 
 /// Transcribes recordings; one that fails is named, and the others are transcribed all the same.
 pub(crate) fn run(args: &TranscribeArgs) -> Result<()> {
-    let again = Again::new(&args.again, &args.hear.options())?;
+    let again = Again::new(&args.again, &args.hear.options(), "transcribe")?;
     let (recordings, already) = recordings::find(args)?;
     let count = recordings.len();
     let jobs = match (&again, args.jobs.map(usize::from)) {

@@ -104,8 +104,9 @@ impl Live {
 /// Begins to listen to live speech with a model that hears. A second model finds speech: the bundle that the option `vad` names,
 /// or the folder `vad` inside the model's own. Beside `vad` and the options of `cactus_transcribe`, `options_json` (which may be NULL)
 /// has `min_chunk_sec` (1.0; sound after which a phrase is written again, 0 for never), `silence_sec` (0.5; silence that ends a phrase),
-/// `max_segment_sec` (25; longer phrases are cut) and `threshold` (0.5; at which speech begins). NULL where that fails. Several streams may
-/// share a model.
+/// `sentence_sec` (0.2; silence that ends one whose text ends a sentence), `margin_sec` (silence behind a phrase that the model hears, where
+/// it is not to hear its whole window), `max_segment_sec` (25; longer phrases are cut) and `threshold` (0.5; at which speech begins). NULL
+/// where that fails. Several streams may share a model.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cactus_stream_transcribe_start(
     model: *mut c_void,
@@ -242,15 +243,18 @@ fn detector(path: &std::path::Path) -> Result<Vad> {
 fn stream_options(options: &Map<String, Value>) -> Result<StreamOptions> {
     let usual = StreamOptions::default();
     let number = |name| option(options, name, "a number", Value::as_f64);
-    let milliseconds = |name: &str, usual: u32| -> Result<u32> {
+    let given = |name: &str| -> Result<Option<u32>> {
         let read = |value: &Value| value.as_f64().filter(|s| (0.0..=3600.0).contains(s));
         let seconds = option(options, name, "a number of seconds from 0 to 3600", read)?;
-        Ok(seconds.map_or(usual, |s| (s * 1000.0).round() as u32))
+        Ok(seconds.map(|s| (s * 1000.0).round() as u32))
     };
+    let milliseconds = |name: &str, usual: u32| given(name).map(|ms| ms.unwrap_or(usual));
     Ok(StreamOptions {
         transcribe: transcribe_options("", options)?,
         step_ms: milliseconds("min_chunk_sec", usual.step_ms)?,
         silence_ms: milliseconds("silence_sec", usual.silence_ms)?,
+        sentence_ms: milliseconds("sentence_sec", usual.sentence_ms)?,
+        margin_ms: given("margin_sec")?,
         most_s: number("max_segment_sec")?,
         threshold: number("threshold")?.unwrap_or(usual.threshold),
         ..usual

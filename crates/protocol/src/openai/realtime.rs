@@ -6,6 +6,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
+/// The event of an item that a target has heard again. OpenAI has none for it, and clients pass over what they do not know.
+const REVISED: &str = "cactus.input_audio_transcription.revised";
 /// The type of these sessions.
 const TRANSCRIPTION: &str = "transcription";
 /// Sample rates that are taken; OpenAI's is the first.
@@ -26,6 +28,8 @@ pub struct Turns {
     pub silence_ms: u32,
     /// What is kept before it, in milliseconds.
     pub padding_ms: u32,
+    /// A sentence that is over ends it sooner, and this is how long to wait where none is; `None` where silence alone counts.
+    pub eagerness: Option<Eagerness>,
 }
 
 impl Default for Turns {
@@ -34,6 +38,57 @@ impl Default for Turns {
             threshold: 0.5,
             silence_ms: 500,
             padding_ms: 300,
+            eagerness: None,
+        }
+    }
+}
+
+/// How soon the end of what is said is taken for one where no sentence is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Eagerness {
+    /// As `Medium`.
+    Auto,
+    /// After 8 seconds of silence.
+    Low,
+    /// After 4 seconds.
+    Medium,
+    /// After 2 seconds.
+    High,
+}
+
+impl Eagerness {
+    const ALL: [(&str, Eagerness); 4] = [
+        ("auto", Eagerness::Auto),
+        ("low", Eagerness::Low),
+        ("medium", Eagerness::Medium),
+        ("high", Eagerness::High),
+    ];
+
+    fn name(self) -> &'static str {
+        let named = Eagerness::ALL.iter().find(|(_, one)| *one == self);
+        named.map_or("auto", |(name, _)| name)
+    }
+
+    /// The longest silence, in milliseconds.
+    fn silence_ms(self) -> u32 {
+        match self {
+            Eagerness::Low => 8000,
+            Eagerness::Auto | Eagerness::Medium => 4000,
+            Eagerness::High => 2000,
+        }
+    }
+}
+
+impl Turns {
+    fn json(self) -> Value {
+        match self.eagerness {
+            Some(eagerness) => json!({"type": "semantic_vad", "eagerness": eagerness.name()}),
+            None => json!({
+                "type": "server_vad",
+                "threshold": self.threshold,
+                "silence_duration_ms": self.silence_ms,
+                "prefix_padding_ms": self.padding_ms,
+            }),
         }
     }
 }
@@ -172,12 +227,7 @@ impl Session {
                     "prompt": self.prompt,
                     "keywords": self.keywords,
                 },
-                "turn_detection": self.turns.map(|turns| json!({
-                    "type": "server_vad",
-                    "threshold": turns.threshold,
-                    "silence_duration_ms": turns.silence_ms,
-                    "prefix_padding_ms": turns.padding_ms,
-                })),
+                "turn_detection": self.turns.map(Turns::json),
             }},
             "include": null,
         })
@@ -217,17 +267,29 @@ fn texts(fields: &Fields<'_>, name: &str) -> Result<Option<Vec<String>>> {
 }
 
 fn read_turns(fields: &Fields<'_>) -> Result<Turns> {
+    let usual = Turns::default();
     match fields.required_text("type")? {
         "server_vad" => {}
+        "semantic_vad" => {
+            let named = fields.text("eagerness")?.unwrap_or("auto");
+            let Some((_, eagerness)) = Eagerness::ALL.into_iter().find(|(name, _)| *name == named) else {
+                let message = format_args!("found `{}`, expected `auto`, `low`, `medium` or `high`", shown(named));
+                return Err(fields.wrong("eagerness", message));
+            };
+            return Ok(Turns {
+                silence_ms: eagerness.silence_ms(),
+                eagerness: Some(eagerness),
+                ..usual
+            });
+        }
         other => {
             let message = format_args!(
-                "found `{}`, expected `server_vad`, or null in place of the object",
+                "found `{}`, expected `server_vad` or `semantic_vad`, or null in place of the object",
                 shown(other)
             );
             return Err(fields.wrong("type", message));
         }
     }
-    let usual = Turns::default();
     let milliseconds = |name: &str, most: u64, usual: u32| -> Result<u32> {
         Ok(fields.count(name, 0, most)?.map_or(usual, |ms| ms as u32))
     };
@@ -241,6 +303,7 @@ fn read_turns(fields: &Fields<'_>) -> Result<Turns> {
         },
         silence_ms: milliseconds("silence_duration_ms", MAX_SILENCE_MS, usual.silence_ms)?,
         padding_ms: milliseconds("prefix_padding_ms", MAX_PADDING_MS, usual.padding_ms)?,
+        eagerness: None,
     })
 }
 
@@ -339,6 +402,15 @@ pub enum Told<'a> {
         /// Seconds of sound.
         seconds: f64,
     },
+    /// A target has heard an item again, and changed it; with what is known of who answered.
+    Revised {
+        /// The item.
+        item: &'a str,
+        /// Its text now.
+        text: &'a str,
+        /// Who answered, why, and for how much.
+        answered: &'a Map<String, Value>,
+    },
     /// An item could not be written down.
     Failed(&'a str, &'a ApiError),
     /// An event of the client's, with its id, or the session is at fault.
@@ -388,6 +460,10 @@ impl Told<'_> {
                 }
                 (format!("{ITEM}.completed"), fields)
             }
+            Told::Revised { item, text, answered } => (
+                REVISED.to_owned(),
+                json!({"item_id": item, "content_index": 0, "transcript": text, "cactus": answered}),
+            ),
             Told::Failed(item, error) => (
                 format!("{ITEM}.failed"),
                 json!({"item_id": item, "content_index": 0, "error": inner(error, None)}),
@@ -466,6 +542,7 @@ mod tests {
                 threshold: 0.6,
                 silence_ms: 200,
                 padding_ms: 100,
+                eagerness: None,
             }),
         };
         assert_eq!(session, expected);
@@ -519,8 +596,12 @@ mod tests {
                 "session.audio.input.transcription.prompt",
             ),
             (
-                input(json!({"turn_detection": {"type": "semantic_vad"}})),
+                input(json!({"turn_detection": {"type": "psychic_vad"}})),
                 "session.audio.input.turn_detection.type",
+            ),
+            (
+                input(json!({"turn_detection": {"type": "semantic_vad", "eagerness": "max"}})),
+                "session.audio.input.turn_detection.eagerness",
             ),
             (
                 input(json!({"turn_detection": {"type": "server_vad", "threshold": 2}})),
@@ -537,6 +618,19 @@ mod tests {
                 "{session}"
             );
         }
+    }
+
+    #[test]
+    fn sentences_end_turns_where_it_is_asked_for() {
+        for (named, silence_ms) in [("auto", 4000), ("low", 8000), ("medium", 4000), ("high", 2000)] {
+            let wanted = json!({"type": "semantic_vad", "eagerness": named});
+            let session = update(json!({"audio": {"input": {"turn_detection": wanted}}})).unwrap();
+            let turns = session.turns.unwrap();
+            assert_eq!((turns.silence_ms, turns.eagerness.is_some()), (silence_ms, true));
+            assert_eq!(session.json("sess_1")["audio"]["input"]["turn_detection"], wanted);
+        }
+        let unnamed = update(json!({"audio": {"input": {"turn_detection": {"type": "semantic_vad"}}}})).unwrap();
+        assert_eq!(unnamed.turns.unwrap().eagerness, Some(Eagerness::Auto));
     }
 
     #[test]

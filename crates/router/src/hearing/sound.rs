@@ -19,13 +19,18 @@ fn ms(seconds: f64) -> u64 {
 
 /// A transcript as the rules take it.
 pub(super) fn segments(transcript: &speech::Transcript) -> Vec<Segment> {
+    transcript.segments.iter().map(segment).collect()
+}
+
+/// A segment as the rules take it.
+pub(super) fn segment(segment: &speech::Segment) -> Segment {
     let word = |word: &speech::Word| Word {
         text: word.text.trim().to_owned(),
         start_ms: ms(word.start_s),
         end_ms: ms(word.end_s),
         confidence: Some(word.probability),
     };
-    let segment = |segment: &speech::Segment| Segment {
+    Segment {
         id: segment.id as u64,
         revision: 0,
         start_ms: ms(segment.start_s),
@@ -34,8 +39,7 @@ pub(super) fn segments(transcript: &speech::Transcript) -> Vec<Segment> {
         logprob: Some(libm::log(segment.confidence)),
         words: segment.words.iter().map(word).collect(),
         amended: false,
-    };
-    transcript.segments.iter().map(segment).collect()
+    }
 }
 
 /// Puts a revised segment into the transcript. It has no tokens of the model here any more, and nobody says how sure the words of the

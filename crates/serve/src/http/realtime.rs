@@ -4,7 +4,9 @@
 //! sent; beyond that its next message is not read before there is room. A session takes one of the places for recordings.
 
 use super::body::{self, Form};
+use super::route::Hints;
 use super::{Active, App};
+use crate::hearing::Again;
 use crate::listening::{Listening, Order};
 use crate::models::{Detector, Does, Hearer, Lease};
 use crate::protocol::openai::realtime::{Asked, Session, Told, Turns, asked};
@@ -12,9 +14,10 @@ use crate::protocol::{ApiError, Kind};
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
-use axum::http::Uri;
+use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use cactus_engine::CancelToken;
+use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -41,6 +44,7 @@ const REASON_BYTES: usize = 120;
 pub(super) async fn open(
     State(app): State<Arc<App>>,
     uri: Uri,
+    headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
     let ready = async {
@@ -48,7 +52,10 @@ pub(super) async fn open(
             let message = format!("/v1/realtime expects a client that opens a WebSocket: {e}");
             ApiError::new(Kind::Invalid, message)
         })?;
-        Ok((upgrade, Ready::new(&app, uri.query().unwrap_or_default()).await?))
+        Ok((
+            upgrade,
+            Ready::new(&app, uri.query().unwrap_or_default(), &headers).await?,
+        ))
     };
     match ready.await {
         Err(error) => body::error(Form::OpenAi, &error),
@@ -89,7 +96,7 @@ fn field(query: &str, name: &str) -> Option<String> {
 }
 
 impl Ready {
-    async fn new(app: &Arc<App>, query: &str) -> Result<Ready, ApiError> {
+    async fn new(app: &Arc<App>, query: &str, headers: &HeaderMap) -> Result<Ready, ApiError> {
         match field(query, "intent").as_deref() {
             None | Some("transcription") => {}
             Some(_) => {
@@ -103,10 +110,23 @@ impl Ready {
         let hearer = app.hearer(&model).await?;
         let detector = detector(app, hearer.model()).await;
         let session = Session::new(&hearer.model().name, detector.is_some().then(Turns::default));
+        let hints = Hints::read(app, headers, &json!({}))?;
+        let again = match &app.options.router {
+            Some(router) if app.asks_policy(&model) => Some(Again {
+                router: Arc::clone(router),
+                hints: String::new(),
+                session: hints.session,
+                user: hints.user,
+                consent: hints.consent,
+                consent_to: hints.consent_to,
+            }),
+            _ => None,
+        };
         let order = Order {
             session,
             hearer,
             detector,
+            again,
             most: app.options.audio_time,
         };
         Ok(Ready {

@@ -2,12 +2,12 @@
 
 use super::Commit;
 use crate::decoder::{Decoder, Surroundings, Task, other_model};
-use crate::framewise::{Behind, Hotwords, Token, whole};
+use crate::framewise::{Behind, Framewise, Hotwords, Token, whole};
 use crate::prompt::Prompts;
-use crate::prompted::{Window, confidence, continued, repeats};
+use crate::prompted::{Window, Written, confidence, continued, repeats};
 use crate::rules::Rules;
 use crate::scribe::Scribe;
-use crate::words::{self, is_spaced};
+use crate::words::{self, ENDS, Timed, is_spaced};
 use crate::{Result, Segment, TranscribeOptions, Transcriber};
 use cactus_audio::Samples;
 use cactus_engine::CancelToken;
@@ -32,6 +32,8 @@ pub(super) struct Phrase {
     pub(super) draft: Vec<u32>,
     /// Samples of the phrase after which it is written again.
     pub(super) next: usize,
+    /// Its final text, where it may be over.
+    pub(super) ready: Option<Ready>,
 }
 
 /// How phrases are written.
@@ -48,6 +50,8 @@ pub(super) enum Manner {
 pub(super) struct Orders<'a> {
     pub(super) options: &'a TranscribeOptions,
     pub(super) commit: Commit,
+    /// Frames behind the sound that are heard with it, where the window of the model is cut.
+    pub(super) margin: Option<usize>,
     pub(super) cancel: &'a CancelToken,
 }
 
@@ -57,6 +61,26 @@ pub(super) struct Times {
     pub(super) begin_s: f64,
     pub(super) start_s: f64,
     pub(super) end_s: f64,
+}
+
+/// A text that is final if nobody speaks any more.
+#[derive(Debug)]
+pub(super) struct Ready {
+    /// `None` where there is none.
+    segment: Option<Segment>,
+    /// Its words, from the beginning of the sound, of a model that is prompted.
+    words: Vec<Timed>,
+}
+
+impl Ready {
+    /// Whether it ends a sentence. What trails off does not.
+    pub(super) fn is_sentence(&self) -> bool {
+        self.segment.as_ref().is_some_and(|segment| {
+            let text = segment.text.trim_end();
+            let quoted = text.trim_end_matches(|c: char| !c.is_alphanumeric() && !ENDS.contains(c));
+            quoted.ends_with(|c| ENDS.contains(c)) && !quoted.ends_with("..")
+        })
+    }
 }
 
 impl Manner {
@@ -70,61 +94,47 @@ impl Manner {
         }
     }
 
-    /// Commits what the text before and that of now agree on, or what was written of sound that is over, but for the last word, which may
-    /// not be whole.
+    /// Writes what is said so far, and commits what stays.
     pub(super) fn write(&self, transcriber: &mut Transcriber, phrase: &mut Phrase, orders: Orders<'_>) -> Result<()> {
-        let by_attention = orders.commit == Commit::Attention;
-        let frames = transcriber.hear(&phrase.samples, by_attention, orders.cancel)?;
+        let frames = transcriber.hear(&phrase.samples, orders.commit == Commit::Attention, orders)?;
         let surroundings = Surroundings {
             ear: &transcriber.ear,
             tokenizer: &transcriber.tokenizer,
         };
-        let decode = |tokens: &[u32]| surroundings.tokenizer.decode(tokens, true);
         match (self, &mut transcriber.decoder) {
             (Manner::Prompted(prompts, rules), Decoder::Prompted(scribe)) => {
                 phrase.find_language(scribe, orders.options)?;
                 let prompt = [prompts.before(), phrase.prompt(prompts)].concat();
+                let prompt = (&prompt[..], prompt.len() - 1);
                 let most = scribe.most_tokens(transcriber.ear.seconds(frames));
                 let most = most.saturating_sub(phrase.committed.len());
                 let (rules, hypotheses) = (phrase.rules(rules), &mut scribe.hypotheses);
-                let text = continued(hypotheses, &prompt, &phrase.draft, rules, most, orders.cancel)?;
-                let language = phrase.language.as_deref();
-                let agreed = match repeats(&decode(&text.tokens)) {
-                    true => 0,
-                    false if by_attention => {
-                        let settled = scribe.settled(surroundings, &phrase.prompt(prompts), &text.tokens, frames)?;
-                        agreed(&text.tokens[..settled], &text.tokens, language, &decode)
-                    }
-                    false => agreed(&phrase.draft, &text.tokens, language, &decode),
-                };
-                phrase.commit(&text.tokens, &text.logprobs, agreed);
+                let (draft, cancel) = (&phrase.draft, orders.cancel);
+                let text = continued(hypotheses, prompt, draft, rules, most, cancel, &mut |_, _| {})?;
+                let text = (&text.tokens[..], &text.logprobs[..]);
+                phrase.agree(scribe, surroundings, prompts, text, (orders.commit, frames))
             }
             (Manner::Framewise(hotwords), Decoder::Framewise(framewise)) => {
                 let tokens = framewise.tokens(1, hotwords, &phrase.behind, orders.cancel)?;
-                let ids: Vec<u32> = tokens.iter().map(|token| token.id).collect();
-                let logprobs: Vec<f64> = tokens.iter().map(|token| token.logprob).collect();
-                let agreed = agreed(&phrase.draft, &ids, None, &decode);
-                framewise.keep(&tokens[..agreed], hotwords, &mut phrase.behind)?;
-                phrase.placed.extend_from_slice(&tokens[..agreed]);
-                phrase.commit(&ids, &logprobs, agreed);
+                phrase.agree_along(framewise, surroundings, hotwords, &tokens)
             }
-            _ => return Err(other_model()),
+            _ => Err(other_model()),
         }
-        Ok(())
     }
 
-    /// The final text of a phrase; `None` where there is none.
-    pub(super) fn close(
-        &mut self,
+    /// Writes what is said so far as if it were all. Where the phrase `goes_on`, what stays is committed.
+    pub(super) fn ready(
+        &self,
         transcriber: &mut Transcriber,
         phrase: &mut Phrase,
         orders: Orders<'_>,
         times: Times,
-        spoken_s: &mut f64,
-    ) -> Result<Option<Segment>> {
-        let Orders { options, cancel, .. } = orders;
+        goes_on: bool,
+    ) -> Result<Ready> {
+        let options = orders.options;
         transcriber.reserve(options)?;
-        let frames = transcriber.hear(&phrase.samples, options.words, cancel)?;
+        let looks = options.words || goes_on && orders.commit == Commit::Attention;
+        let frames = transcriber.hear(&phrase.samples, looks, orders)?;
         let surroundings = Surroundings {
             ear: &transcriber.ear,
             tokenizer: &transcriber.tokenizer,
@@ -132,23 +142,56 @@ impl Manner {
         match (self, &mut transcriber.decoder) {
             (Manner::Prompted(prompts, rules), Decoder::Prompted(scribe)) => {
                 let stretch = (times, frames);
-                phrase.close_prompted(scribe, surroundings, (prompts, rules), orders, stretch, spoken_s)
+                let (ready, written) =
+                    phrase.ready_prompted(scribe, surroundings, (prompts, rules), orders, stretch)?;
+                if goes_on {
+                    let text = (&written.tokens[..], &written.logprobs[..]);
+                    phrase.agree(scribe, surroundings, prompts, text, (orders.commit, frames))?;
+                }
+                Ok(ready)
             }
             (Manner::Framewise(hotwords), Decoder::Framewise(framewise)) => {
-                let new = framewise.tokens(options.beams, hotwords, &phrase.behind, cancel)?;
+                let new = framewise.tokens(options.beams, hotwords, &phrase.behind, orders.cancel)?;
                 let tokens = [&phrase.placed[..], &new].concat();
                 let stretch = framewise.stretch(surroundings.ear, times.begin_s, frames);
                 let decode = |tokens: &[u32]| surroundings.text(&[], tokens);
                 let segment = whole(&tokens, stretch, &decode);
-                Ok(segment.map(|segment| Segment {
+                let segment = segment.map(|segment| Segment {
                     id: phrase.id,
                     text: decode(&segment.tokens),
                     words: if options.words { segment.words } else { Vec::new() },
                     ..segment
-                }))
+                });
+                if goes_on {
+                    phrase.agree_along(framewise, surroundings, hotwords, &new)?;
+                }
+                let words = Vec::new();
+                Ok(Ready { segment, words })
             }
             _ => Err(other_model()),
         }
+    }
+
+    /// Makes a text final; `None` where there is none. `spoken_s` is where the last phrase with words ended.
+    pub(super) fn settle(&mut self, ready: Ready, spoken_s: &mut f64) -> Option<Segment> {
+        let Manner::Prompted(prompts, _) = self else {
+            return ready.segment;
+        };
+        let Some(segment) = ready.segment else {
+            prompts.pause();
+            return None;
+        };
+        let mut segment = [segment];
+        if !ready.words.is_empty() {
+            let begin_s = segment[0].window_s;
+            *spoken_s = words::place(&mut segment, ready.words, begin_s, *spoken_s);
+        }
+        if !segment[0].text.trim().is_empty() {
+            let temperature = segment[0].temperature;
+            prompts.add(&segment, temperature);
+        }
+        let [segment] = segment;
+        Some(segment)
     }
 }
 
@@ -172,6 +215,48 @@ impl Phrase {
             Decoder::Prompted(_) => Behind::default(),
             Decoder::Framewise(framewise) => framewise.behind(framewise.written(&self.behind).saturating_sub(at)),
         }
+    }
+
+    /// Commits what the text before and a new one agree on, or what was written of sound that is over, but for the last word, which may
+    /// not be whole.
+    fn agree(
+        &mut self,
+        scribe: &Scribe,
+        surroundings: Surroundings<'_>,
+        prompts: &Prompts,
+        (tokens, logprobs): (&[u32], &[f64]),
+        (commit, frames): (Commit, usize),
+    ) -> Result<()> {
+        let decode = |tokens: &[u32]| surroundings.tokenizer.decode(tokens, true);
+        let language = self.language.as_deref();
+        let agreed = match (repeats(&decode(tokens)), commit) {
+            (true, _) => 0,
+            (false, Commit::Attention) => {
+                let settled = scribe.settled(surroundings, &self.prompt(prompts), tokens, frames)?;
+                agreed(&tokens[..settled], tokens, language, &decode)
+            }
+            (false, Commit::Agreement) => agreed(&self.draft, tokens, language, &decode),
+        };
+        self.commit(tokens, logprobs, agreed);
+        Ok(())
+    }
+
+    /// The same of tokens that have places.
+    fn agree_along(
+        &mut self,
+        framewise: &mut Framewise,
+        surroundings: Surroundings<'_>,
+        hotwords: &Hotwords,
+        tokens: &[Token],
+    ) -> Result<()> {
+        let decode = |tokens: &[u32]| surroundings.tokenizer.decode(tokens, true);
+        let ids: Vec<u32> = tokens.iter().map(|token| token.id).collect();
+        let logprobs: Vec<f64> = tokens.iter().map(|token| token.logprob).collect();
+        let agreed = agreed(&self.draft, &ids, None, &decode);
+        framewise.keep(&tokens[..agreed], hotwords, &mut self.behind)?;
+        self.placed.extend_from_slice(&tokens[..agreed]);
+        self.commit(&ids, &logprobs, agreed);
+        Ok(())
     }
 
     fn commit(&mut self, tokens: &[u32], logprobs: &[f64], agreed: usize) {
@@ -201,16 +286,15 @@ impl Phrase {
         Ok(())
     }
 
-    /// The final text by a prompt.
-    fn close_prompted(
+    /// The final text by a prompt, and what was written of it now.
+    fn ready_prompted(
         &mut self,
         scribe: &mut Scribe,
         surroundings: Surroundings<'_>,
-        (prompts, rules): (&mut Prompts, &[Rules; 2]),
+        (prompts, rules): (&Prompts, &[Rules; 2]),
         Orders { options, cancel, .. }: Orders<'_>,
         (times, frames): (Times, usize),
-        spoken_s: &mut f64,
-    ) -> Result<Option<Segment>> {
+    ) -> Result<(Ready, Written)> {
         self.find_language(scribe, options)?;
         let before = prompts.before();
         let most = scribe.most_tokens(surroundings.ear.seconds(frames));
@@ -223,20 +307,24 @@ impl Phrase {
             rules: self.rules(rules),
             start: before.len(),
             prompt: &[before, self.prompt(prompts)].concat(),
+            draft: &self.draft,
             beams: options.beams,
             temperature: options.temperature,
             cancel,
         }
         .write()?;
+        let mut ready = Ready {
+            segment: None,
+            words: Vec::new(),
+        };
         if self.committed.is_empty() && written.is_silent() {
-            prompts.pause();
-            return Ok(None);
+            return Ok((ready, written));
         }
         let known: f64 = self.logprobs.iter().sum();
         let new = written.mean_logprob * (written.tokens.len() + 1) as f64;
         let tokens = [&self.committed[..], &written.tokens].concat();
         let logprobs = [&self.logprobs[..], &written.logprobs].concat();
-        let mut segment = [Segment {
+        let segment = Segment {
             id: self.id,
             start_s: times.start_s,
             end_s: times.end_s,
@@ -249,31 +337,34 @@ impl Phrase {
             window_s: times.begin_s,
             words: Vec::new(),
             tokens,
-        }];
+        };
         if options.words {
             let language = self.language.as_deref();
             let probabilities: Vec<f64> = logprobs.iter().map(|&l| libm::exp(l)).collect();
             let prompt = prompts.start_without_times(language);
-            let words = scribe.words(surroundings, &prompt, language, &segment, &probabilities, frames)?;
-            *spoken_s = words::place(&mut segment, words, times.begin_s, *spoken_s);
+            let segments = std::slice::from_ref(&segment);
+            ready.words = scribe.words(surroundings, &prompt, language, segments, &probabilities, frames)?;
         }
-        if !segment[0].text.trim().is_empty() {
-            prompts.add(&segment, written.temperature);
-        }
-        let [segment] = segment;
-        Ok(Some(segment))
+        ready.segment = Some(segment);
+        Ok((ready, written))
     }
 }
 
+/// Cut windows are made longer to a multiple of so many frames: those of another size are planned anew.
+const WINDOW_FRAMES: usize = 100;
+
 impl Transcriber {
-    /// Lets the model hear one window, and says how many of its frames have sound.
-    fn hear(&mut self, samples: &[f32], words: bool, cancel: &CancelToken) -> Result<usize> {
+    /// Lets the model hear one window, and says how many of its frames have sound. `looks` where it will be asked what was looked at.
+    fn hear(&mut self, samples: &[f32], looks: bool, orders: Orders<'_>) -> Result<usize> {
         let mut sound = Samples::new(samples);
-        let mut heard = self.ear.hear(&mut sound, cancel)?;
+        let mut heard = self.ear.hear(&mut sound, orders.cancel)?;
         let frames = heard.frames().min(self.ear.most_frames());
         heard.advance(0, frames)?;
-        let input = heard.input(0..frames)?;
-        self.listen(input, words)?;
+        let window = orders.margin.map_or(usize::MAX, |margin| {
+            frames.saturating_add(margin).next_multiple_of(WINDOW_FRAMES)
+        });
+        let input = heard.input_of(0..frames, window)?;
+        self.listen(input, looks)?;
         Ok(frames)
     }
 }
@@ -295,6 +386,33 @@ fn agreed(before: &[u32], now: &[u32], language: Option<&str>, decode: &dyn Fn(&
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sentence_ends_with_its_mark_and_not_where_it_trails_off() {
+        for (text, is_sentence) in [
+            (" Ask not.", true),
+            (" Can you?", true),
+            (" He said: “No!”", true),
+            (" (It is.) ", true),
+            ("行きます。", true),
+            (" And so,", false),
+            (" And so", false),
+            (" Well...", false),
+            (" Well…", false),
+            (" 3.5", false),
+            (" ", false),
+        ] {
+            let segment = Segment {
+                text: text.to_owned(),
+                ..Segment::default()
+            };
+            let ready = Ready {
+                segment: Some(segment),
+                words: Vec::new(),
+            };
+            assert_eq!(ready.is_sentence(), is_sentence, "{text}");
+        }
+    }
 
     #[test]
     fn what_two_texts_agree_on_is_committed_up_to_the_last_word() {

@@ -4,22 +4,27 @@ use crate::args::{AgainArgs, WrongArgument};
 use crate::commands::route;
 use crate::output;
 use anyhow::{Context as _, Result};
+use cactus_router::hybrid::policy::{Handoff, Verdict};
+use cactus_router::hybrid::redact::Class;
 use cactus_router::setup::Setup;
-use cactus_router::{Permission, Question, Recording, Reheard, Router, Stop};
+use cactus_router::{Hearers, LiveHearing, Permission, Question, Recording, Reheard, Router, Stop};
 use cactus_speech::{TranscribeOptions, Transcript};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
+use std::sync::Arc;
 
 /// Who hears again what is doubtful.
 pub(super) struct Again {
-    router: Router,
+    router: Arc<Router>,
     target: Option<String>,
     session: String,
 }
 
 impl Again {
-    /// Makes the router ready, where one was asked for. A target that cannot be asked is an error here, before the first recording.
-    pub(super) fn new(args: &AgainArgs, options: &TranscribeOptions) -> Result<Option<Again>> {
+    /// Makes the router ready, where one was asked for. A target that cannot be asked is an error here, before anything is heard. `what`
+    /// names what is done to the budget.
+    pub(super) fn new(args: &AgainArgs, options: &TranscribeOptions, what: &str) -> Result<Option<Again>> {
         if !args.is_given()? {
             return Ok(None);
         }
@@ -52,10 +57,44 @@ impl Again {
             }
         }
         Ok(Some(Again {
-            router,
+            router: Arc::new(router),
             target,
-            session: format!("transcribe-{}-{}", std::process::id(), cactus_protocol::new_id("")),
+            session: format!("{what}-{}-{}", std::process::id(), cactus_protocol::new_id("")),
         }))
+    }
+
+    /// Lets a target hear what is doubtful of live speech. The person is asked now, before anybody speaks; where the sound comes by
+    /// standard input (`is_piped`), nobody is there.
+    pub(super) fn live(&self, options: &TranscribeOptions, is_piped: bool) -> Result<LiveHearing> {
+        let policy = self.router.policy();
+        let mut said = BTreeMap::new();
+        let asked = policy.hearers().filter(|(name, _)| match &self.target {
+            Some(target) => target == name,
+            None => true,
+        });
+        for (name, target) in asked {
+            let verdict = policy.consent.verdict(&[Class::Audio], name);
+            if policy.handoff == Handoff::Never || !matches!(verdict, Verdict::Ask(_)) {
+                continue;
+            }
+            let what = format!(
+                "Send the phrases that are doubtful (audio), as they are said, to {name} at {}, as far as the budget goes?",
+                target.base_url
+            );
+            let answer = match is_piped {
+                true => nobody(name),
+                false => may_leave(name, &what)?,
+            };
+            said.insert(name.to_owned(), answer);
+        }
+        let hearers = Hearers {
+            target: self.target.clone(),
+            hints: hints(options),
+            session: self.session.clone(),
+            user: String::new(),
+        };
+        let person = move |question: &Question| said.get(&question.target).copied().unwrap_or(Permission::Nobody);
+        Ok(LiveHearing::start(Arc::clone(&self.router), hearers, person)?)
     }
 
     /// Lets a target hear what is doubtful, and says what came of it.
@@ -66,23 +105,27 @@ impl Again {
         transcript: &Transcript,
         options: &TranscribeOptions,
     ) -> Result<Reheard> {
-        let hints = [options.initial_prompt.as_str(), &options.hotwords.join(", ")].join(" ");
+        let hints = hints(options);
         let recording = Recording {
             samples,
             rate_hz,
             transcript,
+            shown: None,
             hints: &hints,
             target: self.target.as_deref(),
             session: &self.session,
             user: "",
         };
         let mut failed = None;
-        let mut person = |question: &Question| match may_leave(question) {
-            Ok(said) => said,
-            Err(error) => {
+        let mut person = |question: &Question| {
+            let Question { target, host, most, .. } = question;
+            let what = format!(
+                "Send the doubtful parts of this recording (audio) to {target} at {host}, for at most {most} each try?"
+            );
+            may_leave(target, &what).unwrap_or_else(|error| {
                 failed = Some(error);
                 Permission::Nobody
-            }
+            })
         };
         let reheard = self.router.hear_again(&recording, &mut person, &Stop::default())?;
         if let Some(error) = failed {
@@ -96,19 +139,18 @@ impl Again {
     }
 }
 
-/// Asks the person at the terminal.
-fn may_leave(question: &Question) -> Result<Permission> {
-    let Question { target, host, most, .. } = question;
+/// Text that shows how names are spelled.
+fn hints(options: &TranscribeOptions) -> String {
+    [options.initial_prompt.as_str(), &options.hotwords.join(", ")].join(" ")
+}
+
+/// Asks the person at the terminal whether something may leave for `target`.
+fn may_leave(target: &str, what: &str) -> Result<Permission> {
     if !std::io::stdin().is_terminal() {
-        output::note(format!(
-            "({target} was not asked, as nobody is there to say yes; `--consent audio` says it beforehand)"
-        ));
-        return Ok(Permission::Nobody);
+        return Ok(nobody(target));
     }
     output::forget_typed();
-    eprint!(
-        "Send the doubtful parts of this recording (audio) to {target} at {host}, for at most {most} each try? [y/N] "
-    );
+    eprint!("{what} [y/N] ");
     std::io::stderr().flush().context("cannot write to the terminal")?;
     let mut said = String::new();
     std::io::stdin()
@@ -118,6 +160,13 @@ fn may_leave(question: &Question) -> Result<Permission> {
         "y" | "yes" => Permission::Yes,
         _ => Permission::No,
     })
+}
+
+fn nobody(target: &str) -> Permission {
+    output::note(format!(
+        "({target} was not asked, as nobody is there to say yes; `--consent audio` says it beforehand)"
+    ));
+    Permission::Nobody
 }
 
 /// What was heard again, by whom, why and for how much.
