@@ -1,7 +1,7 @@
 //! What a model writes with, by the kind of its record.
 
 use crate::features::{Ear, unknown};
-use crate::framewise::{Behind, Framewise, Hotwords, segments};
+use crate::framewise::{Behind, Framewise, Hotwords, Lock, Wishes, segments};
 use crate::prompt::Prompts;
 use crate::scribe::Scribe;
 use crate::{Error, Result, TranscribeOptions, Transcript};
@@ -28,7 +28,7 @@ pub(crate) enum Task {
     /// See [`Decoder::Prompted`].
     Prompted(Box<Prompts>),
     /// See [`Decoder::Framewise`].
-    Framewise(Hotwords),
+    Framewise(Wishes),
 }
 
 /// A recording on its way.
@@ -81,8 +81,13 @@ impl Decoder {
     ///
     /// # Errors
     /// What does not write, or is damaged.
-    pub(crate) fn load(bundle: &Arc<Bundle>, decoding: &Decoding, threads: usize) -> Result<Decoder> {
-        if let Some(framewise) = Framewise::load(bundle, decoding, threads)? {
+    pub(crate) fn load(
+        bundle: &Arc<Bundle>,
+        decoding: &Decoding,
+        tokenizer: &Tokenizer,
+        threads: usize,
+    ) -> Result<Decoder> {
+        if let Some(framewise) = Framewise::load(bundle, decoding, tokenizer, threads)? {
             return Ok(Decoder::Framewise(Box::new(framewise)));
         }
         match decoding {
@@ -106,10 +111,17 @@ impl Decoder {
                 let prompts = Prompts::new(&scribe.prompted, options, surroundings.tokenizer, context)?;
                 Ok(Task::Prompted(Box::new(prompts)))
             }
-            Decoder::Framewise(_) => {
+            Decoder::Framewise(framewise) => {
                 Framewise::check(options)?;
-                let hotwords = Hotwords::new(&options.hotwords, &|word| surroundings.tokens(word))?;
-                Ok(Task::Framewise(hotwords))
+                let lock = match &options.language {
+                    Some(code) => framewise.lock(code, surroundings.tokenizer)?,
+                    None => Lock::default(),
+                };
+                let hotwords = Hotwords::new(&options.hotwords, &|word| {
+                    let tokens = surroundings.tokens(word)?;
+                    lock.allows(&tokens).then_some(tokens)
+                })?;
+                Ok(Task::Framewise(Wishes { hotwords, lock }))
             }
         }
     }
@@ -157,9 +169,9 @@ impl Decoder {
             (Decoder::Prompted(scribe), Task::Prompted(prompts)) => {
                 scribe.window(surroundings, prompts, recording, (begin_s, frames))
             }
-            (Decoder::Framewise(framewise), Task::Framewise(hotwords)) => {
+            (Decoder::Framewise(framewise), Task::Framewise(wishes)) => {
                 let beams = recording.options.beams;
-                let tokens = framewise.tokens(beams, hotwords, &Behind::default(), recording.cancel)?;
+                let tokens = framewise.tokens(beams, wishes, &Behind::default(), recording.cancel)?;
                 let stretch = framewise.stretch(surroundings.ear, begin_s, frames);
                 let mut segments = segments(&tokens, stretch, &|tokens| surroundings.text(&[], tokens));
                 if !recording.options.words {

@@ -1,5 +1,6 @@
 //! Models whose text goes along with the sound: every position of the encoder says what is said there, so tokens have times.
 
+mod alphabets;
 mod ctc;
 mod hotwords;
 mod networks;
@@ -9,6 +10,7 @@ mod tests;
 mod transducer;
 mod utterance;
 
+pub(crate) use alphabets::Lock;
 pub(crate) use hotwords::{Along, Hotwords};
 pub(crate) use utterance::{Stretch, segments, whole};
 
@@ -18,6 +20,7 @@ use cactus_base::Pool;
 use cactus_bundle::{Bundle, Ctc, Decoding};
 use cactus_engine::CancelToken;
 use cactus_tensor::Tensor;
+use cactus_text::Tokenizer;
 use ctc::Logits;
 use networks::{Pair, Sounding};
 use std::sync::Arc;
@@ -32,6 +35,13 @@ pub(crate) struct Token {
     pub(crate) start: usize,
     /// The position behind it; a token may have no length.
     pub(crate) end: usize,
+}
+
+/// What the options of a recording change in its text.
+#[derive(Clone, Debug)]
+pub(crate) struct Wishes {
+    pub(crate) hotwords: Hotwords,
+    pub(crate) lock: Lock,
 }
 
 /// Where decoding goes on: behind text that stays, or at the beginning.
@@ -53,6 +63,8 @@ pub(crate) struct Behind {
 #[derive(Debug)]
 pub(crate) struct Framewise {
     network: Network,
+    /// Codes of the languages that it can be held to.
+    languages: Vec<&'static str>,
     /// Samples of a position.
     position_samples: usize,
     pool: Pool,
@@ -73,7 +85,12 @@ impl Framewise {
     ///
     /// # Errors
     /// Components that are missing or do not fit.
-    pub(crate) fn load(bundle: &Arc<Bundle>, decoding: &Decoding, threads: usize) -> Result<Option<Framewise>> {
+    pub(crate) fn load(
+        bundle: &Arc<Bundle>,
+        decoding: &Decoding,
+        tokenizer: &Tokenizer,
+        threads: usize,
+    ) -> Result<Option<Framewise>> {
         let (network, position_samples) = match decoding {
             Decoding::Ctc(ctc) => (Network::Ctc(*ctc), ctc.position_samples),
             Decoding::Transducer(t) => {
@@ -92,6 +109,7 @@ impl Framewise {
         };
         Ok(Some(Framewise {
             network,
+            languages: alphabets::written(tokenizer),
             position_samples: position_samples as usize,
             pool: Pool::new(threads),
             threads,
@@ -116,11 +134,6 @@ impl Framewise {
     /// [`Error::Option`] with what to do.
     pub(crate) fn check(options: &TranscribeOptions) -> Result<()> {
         let refused = |what: &str| Err(Error::Option(what.to_owned()));
-        if let Some(code) = &options.language {
-            return refused(&format!(
-                "this model writes the language that it hears and cannot be told which; leave the language out (found `{code}`), or take a multilingual Whisper"
-            ));
-        }
         if options.translate {
             return refused("this model does not translate; a multilingual Whisper may");
         }
@@ -141,6 +154,23 @@ impl Framewise {
             ));
         }
         Ok(())
+    }
+
+    /// Codes of the languages that it can be held to.
+    pub(crate) fn languages(&self) -> &[&'static str] {
+        &self.languages
+    }
+
+    /// What keeps a text in a language.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for a language that this model does not write, or whose letters nobody knows.
+    pub(crate) fn lock(&self, code: &str, tokenizer: &Tokenizer) -> Result<Lock> {
+        let blank = match &self.network {
+            Network::Ctc(ctc) => ctc.blank,
+            Network::Transducer(rules, _) => rules.blank,
+        };
+        Lock::new(tokenizer, code, &self.languages, blank)
     }
 
     /// Where to begin in sound of which the first so many samples were already written down with the sound before it.
@@ -195,7 +225,7 @@ impl Framewise {
     pub(crate) fn tokens(
         &mut self,
         beams: usize,
-        hotwords: &Hotwords,
+        Wishes { hotwords, lock }: &Wishes,
         behind: &Behind,
         cancel: &CancelToken,
     ) -> Result<Vec<Token>> {
@@ -204,6 +234,7 @@ impl Framewise {
         }
         match &mut self.network {
             Network::Ctc(ctc) => {
+                self.heard.chunks_exact_mut(self.width).for_each(|row| lock.apply(row));
                 let logits = Logits {
                     values: &self.heard,
                     tokens: self.width,
@@ -216,7 +247,7 @@ impl Framewise {
             }
             Network::Transducer(rules, pair) => {
                 let states = &self.heard[..];
-                let mut networks = Sounding::new(pair, states, self.width, (&self.pool, self.threads));
+                let mut networks = Sounding::new(pair, states, self.width, (&self.pool, self.threads), lock);
                 let predicted = match &behind.predicted {
                     Some(predicted) => predicted.clone(),
                     None => transducer::begin(rules, &mut networks)?,
@@ -230,7 +261,12 @@ impl Framewise {
     }
 
     /// Lets decoding go on behind `tokens`, which follow what stayed before.
-    pub(crate) fn keep(&mut self, tokens: &[Token], hotwords: &Hotwords, behind: &mut Behind) -> Result<()> {
+    pub(crate) fn keep(
+        &mut self,
+        tokens: &[Token],
+        Wishes { hotwords, lock }: &Wishes,
+        behind: &mut Behind,
+    ) -> Result<()> {
         for token in tokens {
             behind.along = hotwords.step(behind.along, token.id).0;
             behind.last = Some(token.id);
@@ -249,7 +285,7 @@ impl Framewise {
                 token.end - token.start
             };
             (behind.position, behind.symbols) = rules.advance(token.start, symbols, token.id, duration);
-            let mut networks = Sounding::new(pair, &self.heard, self.width, (&self.pool, self.threads));
+            let mut networks = Sounding::new(pair, &self.heard, self.width, (&self.pool, self.threads), lock);
             let before = match behind.predicted.take() {
                 Some(predicted) => predicted,
                 None => transducer::begin(rules, &mut networks)?,

@@ -44,8 +44,11 @@ fn framewise(model: &mut Transcriber) -> &mut Framewise {
     }
 }
 
-fn none() -> Hotwords {
-    Hotwords::new(&[], &|_| None).unwrap()
+fn none() -> Wishes {
+    Wishes {
+        hotwords: Hotwords::new(&[], &|_| None).unwrap(),
+        lock: Lock::default(),
+    }
 }
 
 fn found(model: &mut Transcriber, beams: usize, behind: &Behind) -> Vec<Token> {

@@ -2,7 +2,7 @@
 
 use super::Commit;
 use crate::decoder::{Decoder, Surroundings, Task, other_model};
-use crate::framewise::{Behind, Hotwords, Token, whole};
+use crate::framewise::{Behind, Token, Wishes, whole};
 use crate::prompt::Prompts;
 use crate::prompted::{Window, confidence, continued, repeats};
 use crate::rules::Rules;
@@ -40,7 +40,7 @@ pub(super) enum Manner {
     /// Behind a prompt, which has the text that stays. The rules are those at the beginning of a text, and behind it.
     Prompted(Box<Prompts>, Box<[Rules; 2]>),
     /// Along the sound: behind the place of the last token that stays.
-    Framewise(Hotwords),
+    Framewise(Wishes),
 }
 
 /// How a phrase is to be written.
@@ -66,7 +66,7 @@ impl Manner {
                 let rules = Rules::of(prompts.prompted()).without_times();
                 Manner::Prompted(prompts, Box::new([rules.clone(), rules.continued()]))
             }
-            Task::Framewise(hotwords) => Manner::Framewise(hotwords),
+            Task::Framewise(wishes) => Manner::Framewise(wishes),
         }
     }
 
@@ -99,12 +99,12 @@ impl Manner {
                 };
                 phrase.commit(&text.tokens, &text.logprobs, agreed);
             }
-            (Manner::Framewise(hotwords), Decoder::Framewise(framewise)) => {
-                let tokens = framewise.tokens(1, hotwords, &phrase.behind, orders.cancel)?;
+            (Manner::Framewise(wishes), Decoder::Framewise(framewise)) => {
+                let tokens = framewise.tokens(1, wishes, &phrase.behind, orders.cancel)?;
                 let ids: Vec<u32> = tokens.iter().map(|token| token.id).collect();
                 let logprobs: Vec<f64> = tokens.iter().map(|token| token.logprob).collect();
                 let agreed = agreed(&phrase.draft, &ids, None, &decode);
-                framewise.keep(&tokens[..agreed], hotwords, &mut phrase.behind)?;
+                framewise.keep(&tokens[..agreed], wishes, &mut phrase.behind)?;
                 phrase.placed.extend_from_slice(&tokens[..agreed]);
                 phrase.commit(&ids, &logprobs, agreed);
             }
@@ -134,8 +134,9 @@ impl Manner {
                 let stretch = (times, frames);
                 phrase.close_prompted(scribe, surroundings, (prompts, rules), orders, stretch, spoken_s)
             }
-            (Manner::Framewise(hotwords), Decoder::Framewise(framewise)) => {
-                let new = framewise.tokens(options.beams, hotwords, &phrase.behind, cancel)?;
+            (Manner::Framewise(wishes), Decoder::Framewise(framewise)) => {
+                phrase.language.clone_from(&options.language);
+                let new = framewise.tokens(options.beams, wishes, &phrase.behind, cancel)?;
                 let tokens = [&phrase.placed[..], &new].concat();
                 let stretch = framewise.stretch(surroundings.ear, times.begin_s, frames);
                 let decode = |tokens: &[u32]| surroundings.text(&[], tokens);
