@@ -1,7 +1,8 @@
 //! What a model writes with, by the kind of its record.
 
 use crate::features::{Ear, unknown};
-use crate::framewise::{Behind, Framewise, Hotwords, Lock, Wishes, segments};
+use crate::framewise::{Framewise, Hotwords, Lock, Run, Wishes};
+use crate::heard::Piece;
 use crate::prompt::Prompts;
 use crate::scribe::Scribe;
 use crate::{Error, Result, TranscribeOptions, Transcript};
@@ -28,7 +29,7 @@ pub(crate) enum Task {
     /// See [`Decoder::Prompted`].
     Prompted(Box<Prompts>),
     /// See [`Decoder::Framewise`].
-    Framewise(Wishes),
+    Framewise(Box<Run>),
 }
 
 /// A recording on its way.
@@ -60,6 +61,12 @@ impl Surroundings<'_> {
             Some(text) => text.to_owned(),
             None => self.tokenizer.decode(tokens, true),
         }
+    }
+
+    /// Whether a token begins with the space before a word.
+    pub(crate) fn begins_word(&self, token: u32) -> bool {
+        let bytes = self.tokenizer.token_bytes(token);
+        bytes.is_some_and(|bytes| bytes.starts_with(b" "))
     }
 
     /// The tokens that write a word behind others; `None` where they would write something else. Models without capitals get the word
@@ -121,7 +128,7 @@ impl Decoder {
                     let tokens = surroundings.tokens(word)?;
                     lock.allows(&tokens).then_some(tokens)
                 })?;
-                Ok(Task::Framewise(Wishes { hotwords, lock }))
+                Ok(Task::Framewise(Box::new(Run::new(Wishes { hotwords, lock }))))
             }
         }
     }
@@ -156,29 +163,23 @@ impl Decoder {
         }
     }
 
-    /// Adds what is said in the stretch that was heard last: from `begin_s` of the recording on, so many frames of sound. Says up to which
-    /// second of it.
+    /// Adds what is said in the piece that was heard last, from frame `at` of the recording on. Says up to which second of it.
     pub(crate) fn write(
         &mut self,
         surroundings: Surroundings<'_>,
         task: &mut Task,
         recording: &mut Recording<'_>,
-        (begin_s, frames): (f64, usize),
+        at: usize,
+        piece: &Piece,
     ) -> Result<f64> {
         match (self, task) {
             (Decoder::Prompted(scribe), Task::Prompted(prompts)) => {
-                scribe.window(surroundings, prompts, recording, (begin_s, frames))
+                let begin_s = surroundings.ear.seconds(at);
+                scribe.window(surroundings, prompts, recording, (begin_s, piece.frames))
             }
-            (Decoder::Framewise(framewise), Task::Framewise(wishes)) => {
-                let beams = recording.options.beams;
-                let tokens = framewise.tokens(beams, wishes, &Behind::default(), recording.cancel)?;
-                let stretch = framewise.stretch(surroundings.ear, begin_s, frames);
-                let mut segments = segments(&tokens, stretch, &|tokens| surroundings.text(&[], tokens));
-                if !recording.options.words {
-                    segments.iter_mut().for_each(|segment| segment.words.clear());
-                }
-                recording.transcript.add(segments);
-                Ok(stretch.length_s)
+            (Decoder::Framewise(framewise), Task::Framewise(run)) => {
+                run.write(framewise, surroundings, recording, at, piece)?;
+                Ok(surroundings.ear.seconds(piece.frames))
             }
             _ => Err(other_model()),
         }
@@ -195,9 +196,10 @@ impl Decoder {
 
 impl Task {
     /// Nobody spoke for a while.
-    pub(crate) fn pause(&mut self) {
-        if let Task::Prompted(prompts) = self {
-            prompts.pause();
+    pub(crate) fn pause(&mut self, surroundings: Surroundings<'_>, recording: &mut Recording<'_>) {
+        match self {
+            Task::Prompted(prompts) => prompts.pause(),
+            Task::Framewise(run) => run.close(surroundings, recording),
         }
     }
 }

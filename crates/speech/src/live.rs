@@ -10,7 +10,8 @@
 
 mod phrase;
 
-use crate::phrases::{Change, Limits, Phrases};
+use crate::heard::Overlap;
+use crate::phrases::{Around, Change, Limits, Phrases};
 use crate::transcript::in_milliseconds;
 use crate::{Error, Result, Segment, TranscribeOptions, Transcriber, Vad};
 use cactus_engine::CancelToken;
@@ -22,6 +23,8 @@ use std::collections::VecDeque;
 const LEAST_MS: u32 = 250;
 /// Longest phrase, in seconds.
 const MOST_S: f64 = 25.0;
+/// Silence in which a phrase is cut, in milliseconds, where text can go on over a cut: less is no pause.
+const PAUSE_MS: u32 = 100;
 /// How far the probability may fall below the threshold within a phrase.
 const LOWER: f64 = 0.15;
 
@@ -136,6 +139,8 @@ pub struct Stream {
     phrases: Phrases,
     /// Samples of silence that end a phrase.
     silence: usize,
+    /// How text goes on over a cut.
+    overlap: Option<Overlap>,
     manner: Manner,
     /// Samples of the chunk that is not whole, and before them the end of the silence.
     pending: Vec<f32>,
@@ -188,20 +193,32 @@ impl Stream {
         }
         let chunk = vad.chunk_samples();
         let chunks = |ms: f64| ((ms * f64::from(rate) / 1000.0 / chunk as f64).ceil() as usize).max(1);
+        let most = (most_s * f64::from(rate)) as usize;
+        let overlap = transcriber.ear.overlap().and_then(|overlap| overlap.within(most));
+        // Room for the sound before.
+        let room = chunks(options.before_ms.into()).max(overlap.map_or(0, |overlap| overlap.position / chunk + 2));
         let limits = Limits {
             threshold: options.threshold,
             lower: (options.threshold - LOWER).max(0.01),
             silence: chunks(options.silence_ms.into()),
             least: chunks(LEAST_MS.into()),
-            // Room for the sound before.
-            most: ((most_s * f64::from(rate)) as usize / chunk)
-                .saturating_sub(chunks(options.before_ms.into()))
-                .max(2),
+            most: (most / chunk).saturating_sub(room).max(2),
+            around: None,
+        };
+        let around = overlap.map(|overlap| Around {
+            before: overlap.before / chunk,
+            behind: overlap.behind.div_ceil(chunk),
+            pause: chunks(PAUSE_MS.into()),
+        });
+        let limits = Limits {
+            around: around.filter(|around| around.before + around.behind < limits.most),
+            ..limits
         };
         vad.reset();
         Ok(Stream {
             phrases: Phrases::new(limits),
             silence: limits.silence * chunk,
+            overlap,
             manner,
             pending: Vec::with_capacity(chunk),
             before: VecDeque::new(),
@@ -268,7 +285,7 @@ impl Stream {
         };
         phrase.samples.extend_from_slice(&rest);
         if is_speech {
-            self.close(transcriber, &mut phrase, FinalReason::End, cancel, each)?;
+            self.close(transcriber, &mut phrase, FinalReason::End, None, cancel, each)?;
         }
         each(StreamEvent::SpeechEnd {
             id: phrase.id,
@@ -293,7 +310,7 @@ impl Stream {
         if change == Change::Begin {
             let before = self.before.len() as u64;
             let samples = self.before.drain(..).collect();
-            self.begin(self.heard - before, samples, before as usize, each);
+            self.begin(self.heard - before, samples, [before as usize; 2], each);
         }
         self.heard += samples.len() as u64;
         let Some(phrase) = &mut self.phrase else {
@@ -309,7 +326,7 @@ impl Stream {
                     return Ok(());
                 };
                 let closed = match change {
-                    Change::End => self.close(transcriber, &mut phrase, FinalReason::Silence, cancel, each),
+                    Change::End => self.close(transcriber, &mut phrase, FinalReason::Silence, None, cancel, each),
                     _ => Ok(()),
                 };
                 each(StreamEvent::SpeechEnd {
@@ -321,20 +338,32 @@ impl Stream {
                 self.before.extend(&phrase.samples[phrase.samples.len() - kept..]);
                 closed
             }
-            Change::Cut(chunks) => {
+            Change::Cut { at, before } => {
                 let Some(mut phrase) = self.phrase.take() else {
                     return Ok(());
                 };
-                let at = (phrase.lead + chunks * samples.len()).min(phrase.samples.len());
-                let later = phrase.samples.split_off(at);
-                let behind = phrase.behind_cut(transcriber, at);
-                let start = phrase.start + at as u64;
-                let closed = self.close(transcriber, &mut phrase, FinalReason::Length, cancel, each);
+                let at = (phrase.lead + at * samples.len()).min(phrase.samples.len());
+                let cut = phrase.start + at as u64;
+                let overlap = self.overlap.filter(|_| before > 0);
+                // What the next phrase hears first, and what becomes of this one.
+                let (first, until) = match overlap {
+                    Some(overlap) => (
+                        at.saturating_sub(overlap.before) / overlap.position * overlap.position,
+                        Some(at),
+                    ),
+                    None => (at, None),
+                };
+                let (later, lead) = match until {
+                    Some(_) => (phrase.samples[first..].to_vec(), at - first - before * samples.len()),
+                    None => (phrase.samples.split_off(at), 0),
+                };
+                let closed = self.close(transcriber, &mut phrase, FinalReason::Length, until, cancel, each);
                 each(StreamEvent::SpeechEnd {
                     id: phrase.id,
-                    end_s: self.seconds(start),
+                    end_s: self.seconds(cut),
                 });
-                self.begin(start, later, 0, each);
+                let behind = phrase.behind_cut(transcriber, first, until.is_some());
+                self.begin(phrase.start + first as u64, later, [lead, at - first], each);
                 if let Some(phrase) = &mut self.phrase {
                     phrase.behind = behind;
                 }
@@ -344,12 +373,13 @@ impl Stream {
         }
     }
 
-    fn begin(&mut self, start: u64, samples: Vec<f32>, lead: usize, each: &mut dyn FnMut(StreamEvent)) {
+    /// Begins a phrase whose `samples` are from `start` on. So many of them lie before its first chunk, and before it is spoken.
+    fn begin(&mut self, start: u64, samples: Vec<f32>, [lead, before]: [usize; 2], each: &mut dyn FnMut(StreamEvent)) {
         let id = self.next_id;
         self.next_id += 1;
         each(StreamEvent::SpeechStart {
             id,
-            start_s: self.seconds(start + lead as u64),
+            start_s: self.seconds(start + before as u64),
         });
         let next = samples.len() + self.step_samples();
         self.phrase = Some(Phrase::new(id, start, samples, lead, next));
@@ -389,12 +419,13 @@ impl Stream {
         written.map(|()| each(event))
     }
 
-    /// Writes the final text of a phrase.
+    /// Writes the final text of a phrase: of the words that begin before sample `until`, where somebody speaks on.
     fn close(
         &mut self,
         transcriber: &mut Transcriber,
         phrase: &mut Phrase,
         reason: FinalReason,
+        until: Option<usize>,
         cancel: &CancelToken,
         each: &mut dyn FnMut(StreamEvent),
     ) -> Result<()> {
@@ -417,7 +448,7 @@ impl Stream {
         };
         let written = self
             .manner
-            .close(transcriber, phrase, orders, times, &mut self.spoken_s)?;
+            .close(transcriber, phrase, orders, times, until, &mut self.spoken_s)?;
         if let Some(segment) = written.filter(|segment| !segment.text.trim().is_empty()) {
             each(StreamEvent::Final {
                 segment,

@@ -15,6 +15,17 @@ pub(crate) struct Limits {
     pub(crate) least: usize,
     /// A phrase of so many chunks is cut.
     pub(crate) most: usize,
+    /// How text goes on over a cut, where it can.
+    pub(crate) around: Option<Around>,
+}
+
+/// What is heard around a cut where nobody pauses, in chunks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Around {
+    pub(crate) before: usize,
+    pub(crate) behind: usize,
+    /// Silence that is a pause.
+    pub(crate) pause: usize,
 }
 
 /// What a chunk changes.
@@ -26,8 +37,9 @@ pub(crate) enum Change {
     Begin,
     /// The phrase ends with it: nobody speaks any more.
     End,
-    /// The phrase has become too long. Its first so many chunks are one, and what follows begins the next.
-    Cut(usize),
+    /// The phrase has become too long. Its chunks up to `at` are one, and what follows begins the next, in front of which some `before` are heard
+    /// again.
+    Cut { at: usize, before: usize },
     /// What began was too short for speech.
     Drop,
 }
@@ -91,19 +103,20 @@ impl Phrases {
         if spoken.chunks < limits.most {
             return Change::None;
         }
-        // In the middle of the longest silence, or right here.
-        let cut = match spoken.gap {
-            (0, _) => spoken.chunks,
-            (silent, end) => end - silent / 2,
+        // In the middle of the longest silence, or, in speech, where what is behind was heard, too.
+        let (at, before) = match (spoken.gap, limits.around) {
+            ((silent, _), Some(around)) if silent < around.pause => (spoken.chunks - around.behind, around.before),
+            ((0, _), _) => (spoken.chunks, 0),
+            ((silent, end), _) => (end - silent / 2, 0),
         };
-        let chunks = spoken.chunks - cut;
+        let chunks = spoken.chunks - at + before;
         *spoken = Spoken {
             chunks,
             voiced: chunks.saturating_sub(spoken.silent).max(limits.least),
             silent: spoken.silent.min(chunks),
             gap: (0, 0),
         };
-        Change::Cut(cut)
+        Change::Cut { at, before }
     }
 
     /// The sound is over: whether a phrase ends with it.
@@ -125,6 +138,15 @@ mod tests {
         silence: 3,
         least: 2,
         most: 10,
+        around: None,
+    };
+    const AROUND: Limits = Limits {
+        around: Some(Around {
+            before: 4,
+            behind: 2,
+            pause: 2,
+        }),
+        ..LIMITS
     };
 
     fn changes(probabilities: &[f64]) -> Vec<Change> {
@@ -150,16 +172,42 @@ mod tests {
     #[test]
     fn long_phrases_are_cut_in_their_longest_silence() {
         let mut probabilities = vec![0.9; 10];
-        assert_eq!(changes(&probabilities)[9], Change::Cut(10));
+        let cut = |at, before| Change::Cut { at, before };
+        assert_eq!(changes(&probabilities)[9], cut(10, 0));
         probabilities[6] = 0.1;
         probabilities[7] = 0.1;
-        assert_eq!(changes(&probabilities)[9], Change::Cut(7));
+        assert_eq!(changes(&probabilities)[9], cut(7, 0));
+    }
+
+    #[test]
+    fn phrases_without_a_pause_are_cut_where_what_is_behind_was_heard() {
+        let found = |probabilities: &[f64]| {
+            let mut phrases = Phrases::new(AROUND);
+            let changes = probabilities.iter().map(|&p| phrases.push(p)).enumerate();
+            let cuts = changes.filter(|(_, change)| !matches!(change, Change::None | Change::Begin));
+            cuts.collect::<Vec<_>>()
+        };
+        let cut = |at, before| Change::Cut { at, before };
+        // Of ten chunks, four are heard again and two belong to the next: four new ones fill them up.
+        let mut probabilities = vec![0.9; 20];
+        assert_eq!(
+            found(&probabilities),
+            [(9, cut(8, 4)), (13, cut(8, 4)), (17, cut(8, 4))]
+        );
+        // One chunk is no pause, two are one.
+        probabilities[7] = 0.1;
+        assert_eq!(found(&probabilities)[0], (9, cut(8, 4)));
+        probabilities[6] = 0.1;
+        assert_eq!(found(&probabilities)[0], (9, cut(7, 0)));
+        probabilities.splice(10.., [0.1; 3]);
+        probabilities[6] = 0.9;
+        assert_eq!(found(&probabilities)[1], (12, Change::End));
     }
 
     proptest! {
         #[test]
-        fn phrases_alternate_and_stay_short(probabilities in prop::collection::vec(0.0f64..1.0, 0..200)) {
-            let mut phrases = Phrases::new(LIMITS);
+        fn phrases_alternate_and_stay_short(probabilities in prop::collection::vec(0.0f64..1.0, 0..200), around: bool) {
+            let mut phrases = Phrases::new(if around { AROUND } else { LIMITS });
             let (mut open, mut length) = (false, 0);
             for p in probabilities {
                 let change = phrases.push(p);
@@ -173,9 +221,9 @@ mod tests {
                         prop_assert!(open);
                         open = false;
                     }
-                    Change::Cut(at) => {
-                        prop_assert!(open && 0 < at && at <= length);
-                        length -= at;
+                    Change::Cut { at, before } => {
+                        prop_assert!(open && before < at && at <= length);
+                        length = length - at + before;
                     }
                     Change::None => {}
                 }

@@ -206,8 +206,8 @@ impl Transcriber {
         }
         let (mut first, cancel) = (Samples::new(first), CancelToken::new());
         let mut heard = self.ear.hear(&mut first, &cancel)?;
-        let frames = heard.advance(0, usize::MAX)?;
-        let input = heard.input(0..frames)?;
+        let piece = heard.advance(0, usize::MAX)?;
+        let input = heard.input(0, &piece)?;
         self.listen(input, false)?;
         let Decoder::Prompted(scribe) = &mut self.decoder else {
             return Ok(Vec::new());
@@ -277,21 +277,23 @@ impl Transcriber {
         let mut at = 0;
         while at < heard.frames() {
             let next = cuts[cuts.partition_point(|&cut| cut <= at * hop)..].first();
-            let frames = heard.advance(at, next.map_or(heard.frames(), |cut| cut / hop))?;
+            let piece = heard.advance(at, next.map_or(heard.frames(), |cut| cut / hop))?;
+            let frames = piece.frames;
             let known = recording.transcript.segments.len();
             at += match is_still(heard.samples(at..at + frames), self.sample_rate_hz()) {
                 true => {
-                    task.pause();
+                    task.pause(self.surroundings(), &mut recording);
                     frames
                 }
                 false => {
-                    self.listen(heard.input(at..at + frames)?, options.words)?;
+                    self.listen(heard.input(at, &piece)?, options.words)?;
                     let surroundings = Surroundings {
                         ear: &self.ear,
                         tokenizer: &self.tokenizer,
                     };
-                    let stretch = (at as f64 * frame_s, frames);
-                    let until_s = self.decoder.write(surroundings, &mut task, &mut recording, stretch)?;
+                    let until_s = self
+                        .decoder
+                        .write(surroundings, &mut task, &mut recording, at, &piece)?;
                     // A window of which nothing is closed would be read for ever.
                     ((until_s / frame_s).round() as usize).clamp(1, frames)
                 }

@@ -171,6 +171,41 @@ fn words_have_times_and_threads_change_nothing() {
 }
 
 #[test]
+fn text_goes_on_where_nobody_pauses() {
+    let folder = tempfile::tempdir().unwrap();
+    let noise = |i: u32| (i.wrapping_mul(2_654_435_761) >> 8) as f32 / 8_388_608.0 - 1.0;
+    let tone = |i: u32| 0.3 * (f64::from(i) * f64::from(i) * 1e-6).sin() as f32;
+    let samples: Vec<f32> = (0..58 * 16_000).map(|i| tone(i) + 0.1 * noise(i)).collect();
+    for name in MODELS {
+        let path = bundle(folder.path(), name);
+        let mut first = None;
+        for threads in [1, 3] {
+            let mut transcriber = Transcriber::load(&path, Some(threads)).unwrap();
+            let (mut told, mut told_of) = (Vec::new(), 0);
+            let found = transcriber
+                .transcribe(&samples, &with_words(), &CancelToken::new(), &mut |p| {
+                    told.push(p.done_s);
+                    told_of += p.segments.len();
+                })
+                .unwrap();
+            // Ten seconds after ten.
+            assert_eq!(told, [10.0, 20.0, 30.0, 40.0, 50.0, 58.0]);
+            assert_eq!(told_of, found.segments.len());
+            assert!(!found.segments.is_empty(), "{name}");
+            check(&found, samples.len());
+            let want = first.get_or_insert_with(|| found.clone());
+            assert_eq!(found, *want, "{name}, {threads} threads");
+        }
+        let mut transcriber = Transcriber::load(&path, Some(2)).unwrap();
+        let options = TranscribeOptions {
+            beams: 3,
+            ..with_words()
+        };
+        check(&said(&mut transcriber, &samples, &options).unwrap(), samples.len());
+    }
+}
+
+#[test]
 fn spans_are_pieces_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
     let mut transcriber = Transcriber::load(&bundle(folder.path(), "parakeet_ctc"), Some(1)).unwrap();

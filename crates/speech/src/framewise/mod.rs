@@ -4,6 +4,7 @@ mod alphabets;
 mod ctc;
 mod hotwords;
 mod networks;
+mod run;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -12,7 +13,8 @@ mod utterance;
 
 pub(crate) use alphabets::Lock;
 pub(crate) use hotwords::{Along, Hotwords};
-pub(crate) use utterance::{Stretch, segments, whole};
+pub(crate) use run::Run;
+pub(crate) use utterance::{Stretch, whole};
 
 use crate::features::{Ear, unknown};
 use crate::{Error, MOST_BEAMS, Result, TranscribeOptions};
@@ -42,6 +44,26 @@ pub(crate) struct Token {
 pub(crate) struct Wishes {
     pub(crate) hotwords: Hotwords,
     pub(crate) lock: Lock,
+}
+
+/// A walk along the sound: from behind what stays to position `until`, before which each of its tokens begins.
+#[derive(Clone, Copy)]
+struct Walk<'a> {
+    beams: usize,
+    hotwords: &'a Hotwords,
+    behind: &'a Behind,
+    until: usize,
+    cancel: &'a CancelToken,
+}
+
+/// Where a walk has come. A token may last beyond its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Reached {
+    position: usize,
+    /// Tokens of this position.
+    symbols: usize,
+    /// The token that goes on there.
+    last: Option<u32>,
 }
 
 /// Where decoding goes on: behind text that stays, or at the beginning.
@@ -181,6 +203,14 @@ impl Framewise {
         }
     }
 
+    /// The same place in sound that begins so many samples later, at a position.
+    pub(crate) fn later(&self, behind: &Behind, samples: usize) -> Behind {
+        Behind {
+            position: behind.position.saturating_sub(samples / self.position_samples),
+            ..behind.clone()
+        }
+    }
+
     /// Samples up to where decoding goes on.
     pub(crate) fn written(&self, behind: &Behind) -> usize {
         behind.position * self.position_samples
@@ -225,10 +255,61 @@ impl Framewise {
     pub(crate) fn tokens(
         &mut self,
         beams: usize,
-        Wishes { hotwords, lock }: &Wishes,
+        wishes: &Wishes,
         behind: &Behind,
         cancel: &CancelToken,
     ) -> Result<Vec<Token>> {
+        let (tokens, _) = self.walk(beams, wishes, behind, usize::MAX, cancel)?;
+        Ok(tokens)
+    }
+
+    /// The tokens that begin before position `until`, behind which decoding goes on. What follows there was heard, too, so that they are
+    /// those of the whole sound.
+    pub(crate) fn go_on(
+        &mut self,
+        beams: usize,
+        wishes: &Wishes,
+        behind: &mut Behind,
+        until: usize,
+        cancel: &CancelToken,
+    ) -> Result<Vec<Token>> {
+        let (tokens, reached) = self.walk(beams, wishes, behind, until, cancel)?;
+        self.keep(&tokens, wishes, behind)?;
+        (behind.position, behind.symbols, behind.last) = (reached.position, reached.symbols, reached.last);
+        Ok(tokens)
+    }
+
+    /// As [`Framewise::go_on`], up to the first word that begins at sample `until` or behind it; up to there where none does.
+    pub(crate) fn go_on_to_word(
+        &mut self,
+        beams: usize,
+        wishes: &Wishes,
+        behind: &mut Behind,
+        until: usize,
+        begins_word: &dyn Fn(u32) -> bool,
+        cancel: &CancelToken,
+    ) -> Result<Vec<Token>> {
+        let least = until / self.position_samples;
+        let heard = self.tokens(beams, wishes, behind, cancel)?;
+        let word = heard.iter().find(|token| token.start >= least && begins_word(token.id));
+        self.go_on(beams, wishes, behind, word.map_or(least, |token| token.start), cancel)
+    }
+
+    fn walk(
+        &mut self,
+        beams: usize,
+        Wishes { hotwords, lock }: &Wishes,
+        behind: &Behind,
+        until: usize,
+        cancel: &CancelToken,
+    ) -> Result<(Vec<Token>, Reached)> {
+        let walk = Walk {
+            beams,
+            hotwords,
+            behind,
+            until,
+            cancel,
+        };
         if cancel.is_cancelled() {
             return Err(Error::Cancelled);
         }
@@ -241,8 +322,8 @@ impl Framewise {
                     blank: ctc.blank,
                 };
                 match beams {
-                    0 | 1 => Ok(ctc::greedy(logits, hotwords, behind)),
-                    _ => ctc::search(logits, beams, hotwords, behind, cancel),
+                    0 | 1 => Ok(ctc::greedy(logits, walk)),
+                    _ => ctc::search(logits, walk),
                 }
             }
             Network::Transducer(rules, pair) => {
@@ -253,8 +334,8 @@ impl Framewise {
                     None => transducer::begin(rules, &mut networks)?,
                 };
                 match beams {
-                    0 | 1 => transducer::greedy(rules, &mut networks, hotwords, behind, predicted, cancel),
-                    _ => search::search(rules, &mut networks, beams, hotwords, behind, predicted, cancel),
+                    0 | 1 => transducer::greedy(rules, &mut networks, walk, predicted),
+                    _ => search::search(rules, &mut networks, walk, predicted),
                 }
             }
         }

@@ -3,6 +3,7 @@
 use super::Commit;
 use crate::decoder::{Decoder, Surroundings, Task, other_model};
 use crate::framewise::{Behind, Token, Wishes, whole};
+use crate::heard::Piece;
 use crate::prompt::Prompts;
 use crate::prompted::{Window, confidence, continued, repeats};
 use crate::rules::Rules;
@@ -66,7 +67,7 @@ impl Manner {
                 let rules = Rules::of(prompts.prompted()).without_times();
                 Manner::Prompted(prompts, Box::new([rules.clone(), rules.continued()]))
             }
-            Task::Framewise(wishes) => Manner::Framewise(wishes),
+            Task::Framewise(run) => Manner::Framewise(run.wishes),
         }
     }
 
@@ -113,13 +114,14 @@ impl Manner {
         Ok(())
     }
 
-    /// The final text of a phrase; `None` where there is none.
+    /// The final text of a phrase, of the words that begin before sample `until` where text goes on behind it; `None` where there is none.
     pub(super) fn close(
         &mut self,
         transcriber: &mut Transcriber,
         phrase: &mut Phrase,
         orders: Orders<'_>,
         times: Times,
+        until: Option<usize>,
         spoken_s: &mut f64,
     ) -> Result<Option<Segment>> {
         let Orders { options, cancel, .. } = orders;
@@ -136,7 +138,14 @@ impl Manner {
             }
             (Manner::Framewise(wishes), Decoder::Framewise(framewise)) => {
                 phrase.language.clone_from(&options.language);
-                let new = framewise.tokens(options.beams, wishes, &phrase.behind, cancel)?;
+                let new = match until {
+                    None => framewise.tokens(options.beams, wishes, &phrase.behind, cancel)?,
+                    Some(until) => {
+                        let begins_word = |token| surroundings.begins_word(token);
+                        let behind = &mut phrase.behind;
+                        framewise.go_on_to_word(options.beams, wishes, behind, until, &begins_word, cancel)?
+                    }
+                };
                 let tokens = [&phrase.placed[..], &new].concat();
                 let stretch = framewise.stretch(surroundings.ear, times.begin_s, frames);
                 let decode = |tokens: &[u32]| surroundings.text(&[], tokens);
@@ -166,12 +175,15 @@ impl Phrase {
         }
     }
 
-    /// Where decoding begins in the sound behind sample `at`, at which this phrase is cut: what stays may reach over the cut, and is
-    /// not said twice.
-    pub(super) fn behind_cut(&self, transcriber: &Transcriber, at: usize) -> Behind {
-        match &transcriber.decoder {
-            Decoder::Prompted(_) => Behind::default(),
-            Decoder::Framewise(framewise) => framewise.behind(framewise.written(&self.behind).saturating_sub(at)),
+    /// Where decoding begins in the sound from sample `first` on, which is heard after this phrase: what stays may reach over its end, and is
+    /// not said twice. `goes_on` where it is heard with the end of this one, so that text goes on, too.
+    pub(super) fn behind_cut(&self, transcriber: &Transcriber, first: usize, goes_on: bool) -> Behind {
+        match (&transcriber.decoder, goes_on) {
+            (Decoder::Prompted(_), _) => Behind::default(),
+            (Decoder::Framewise(framewise), true) => framewise.later(&self.behind, first),
+            (Decoder::Framewise(framewise), false) => {
+                framewise.behind(framewise.written(&self.behind).saturating_sub(first))
+            }
         }
     }
 
@@ -273,7 +285,7 @@ impl Transcriber {
         let mut heard = self.ear.hear(&mut sound, cancel)?;
         let frames = heard.frames().min(self.ear.most_frames());
         heard.advance(0, frames)?;
-        let input = heard.input(0..frames)?;
+        let input = heard.input(0, &Piece::alone(frames))?;
         self.listen(input, words)?;
         Ok(frames)
     }
