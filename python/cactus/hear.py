@@ -243,7 +243,7 @@ class Transcriber:
 
     @property
     def languages(self) -> list[str]:
-        """Codes of the languages that it can be told; none where it knows English alone, or writes what it hears."""
+        """Codes of the languages that it can be told, or held to by their letters; none where it knows English alone."""
         return self._inner.languages
 
     @property

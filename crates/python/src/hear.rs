@@ -113,7 +113,7 @@ impl Transcriber {
         })
     }
 
-    /// Codes of the languages that it knows.
+    /// Codes of the languages that it can be told.
     #[getter]
     fn languages(&self) -> Vec<String> {
         self.languages.clone()

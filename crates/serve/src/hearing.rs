@@ -86,7 +86,7 @@ impl Hearing {
         looked.map_err(|e| stopped(&e))??;
         let transcriber = lease.model().turn().await;
         if transcriber.languages().next().is_none() {
-            // It cannot be told a language, and may know English alone: most programs name that one whatever the model is.
+            // It knows English alone: most programs name that one whatever the model is.
             order.options.language = order.options.language.filter(|code| code != "en");
         }
         transcriber.check(&order.options).map_err(|e| refused(&e))?;

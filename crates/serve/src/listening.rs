@@ -293,7 +293,7 @@ impl Listening {
     /// How the model is asked.
     fn options(&self, transcriber: &Transcriber) -> TranscribeOptions {
         let session = &self.order.session;
-        // A model that cannot be told a language may know English alone.
+        // A model that cannot be told a language knows English alone.
         let is_said = |code: &String| code != "en" || transcriber.languages().next().is_some();
         TranscribeOptions {
             language: session.language.clone().filter(is_said),

@@ -1,7 +1,8 @@
 //! What a model writes with, by the kind of its record.
 
 use crate::features::{Ear, unknown};
-use crate::framewise::{Behind, Framewise, Hotwords, segments};
+use crate::framewise::{Framewise, Hotwords, Lock, Run, Wishes};
+use crate::heard::Piece;
 use crate::prompt::Prompts;
 use crate::scribe::Scribe;
 use crate::{Error, Result, TranscribeOptions, Transcript};
@@ -28,7 +29,7 @@ pub(crate) enum Task {
     /// See [`Decoder::Prompted`].
     Prompted(Box<Prompts>),
     /// See [`Decoder::Framewise`].
-    Framewise(Hotwords),
+    Framewise(Box<Run>),
 }
 
 /// A recording on its way.
@@ -62,6 +63,12 @@ impl Surroundings<'_> {
         }
     }
 
+    /// Whether a token begins with the space before a word.
+    pub(crate) fn begins_word(&self, token: u32) -> bool {
+        let bytes = self.tokenizer.token_bytes(token);
+        bytes.is_some_and(|bytes| bytes.starts_with(b" "))
+    }
+
     /// The tokens that write a word behind others; `None` where they would write something else. Models without capitals get the word
     /// without them.
     fn tokens(&self, word: &str) -> Option<Vec<u32>> {
@@ -81,8 +88,13 @@ impl Decoder {
     ///
     /// # Errors
     /// What does not write, or is damaged.
-    pub(crate) fn load(bundle: &Arc<Bundle>, decoding: &Decoding, threads: usize) -> Result<Decoder> {
-        if let Some(framewise) = Framewise::load(bundle, decoding, threads)? {
+    pub(crate) fn load(
+        bundle: &Arc<Bundle>,
+        decoding: &Decoding,
+        tokenizer: &Tokenizer,
+        threads: usize,
+    ) -> Result<Decoder> {
+        if let Some(framewise) = Framewise::load(bundle, decoding, tokenizer, threads)? {
             return Ok(Decoder::Framewise(Box::new(framewise)));
         }
         match decoding {
@@ -106,10 +118,17 @@ impl Decoder {
                 let prompts = Prompts::new(&scribe.prompted, options, surroundings.tokenizer, context)?;
                 Ok(Task::Prompted(Box::new(prompts)))
             }
-            Decoder::Framewise(_) => {
+            Decoder::Framewise(framewise) => {
                 Framewise::check(options)?;
-                let hotwords = Hotwords::new(&options.hotwords, &|word| surroundings.tokens(word))?;
-                Ok(Task::Framewise(hotwords))
+                let lock = match &options.language {
+                    Some(code) => framewise.lock(code, surroundings.tokenizer)?,
+                    None => Lock::default(),
+                };
+                let hotwords = Hotwords::new(&options.hotwords, &|word| {
+                    let tokens = surroundings.tokens(word)?;
+                    lock.allows(&tokens).then_some(tokens)
+                })?;
+                Ok(Task::Framewise(Box::new(Run::new(Wishes { hotwords, lock }))))
             }
         }
     }
@@ -144,29 +163,23 @@ impl Decoder {
         }
     }
 
-    /// Adds what is said in the stretch that was heard last: from `begin_s` of the recording on, so many frames of sound. Says up to which
-    /// second of it.
+    /// Adds what is said in the piece that was heard last, from frame `at` of the recording on. Says up to which second of it.
     pub(crate) fn write(
         &mut self,
         surroundings: Surroundings<'_>,
         task: &mut Task,
         recording: &mut Recording<'_>,
-        (begin_s, frames): (f64, usize),
+        at: usize,
+        piece: &Piece,
     ) -> Result<f64> {
         match (self, task) {
             (Decoder::Prompted(scribe), Task::Prompted(prompts)) => {
-                scribe.window(surroundings, prompts, recording, (begin_s, frames))
+                let begin_s = surroundings.ear.seconds(at);
+                scribe.window(surroundings, prompts, recording, (begin_s, piece.frames))
             }
-            (Decoder::Framewise(framewise), Task::Framewise(hotwords)) => {
-                let beams = recording.options.beams;
-                let tokens = framewise.tokens(beams, hotwords, &Behind::default(), recording.cancel)?;
-                let stretch = framewise.stretch(surroundings.ear, begin_s, frames);
-                let mut segments = segments(&tokens, stretch, &|tokens| surroundings.text(&[], tokens));
-                if !recording.options.words {
-                    segments.iter_mut().for_each(|segment| segment.words.clear());
-                }
-                recording.transcript.add(segments);
-                Ok(stretch.length_s)
+            (Decoder::Framewise(framewise), Task::Framewise(run)) => {
+                run.write(framewise, surroundings, recording, at, piece)?;
+                Ok(surroundings.ear.seconds(piece.frames))
             }
             _ => Err(other_model()),
         }
@@ -183,9 +196,10 @@ impl Decoder {
 
 impl Task {
     /// Nobody spoke for a while.
-    pub(crate) fn pause(&mut self) {
-        if let Task::Prompted(prompts) = self {
-            prompts.pause();
+    pub(crate) fn pause(&mut self, surroundings: Surroundings<'_>, recording: &mut Recording<'_>) {
+        match self {
+            Task::Prompted(prompts) => prompts.pause(),
+            Task::Framewise(run) => run.close(surroundings, recording),
         }
     }
 }

@@ -1,12 +1,12 @@
 //! From sound to what an encoder reads: by the recipe of `audio` that the record in a bundle asks for, or as it is.
 
-use crate::heard::{Heard, Mel, View};
+use crate::heard::{Heard, Mel, Overlap, View};
 use crate::{Error, Result};
 use cactus_audio::features::{
     Edge, Filterbank, Log, MelNorm, MelScale, Normalization, Recipe, Scope, Spectrum, WindowShape,
 };
 use cactus_audio::{Frontend, Sound};
-use cactus_bundle::{self as bundle, FrontEnd, LogMel, Samples, Speech, Window};
+use cactus_bundle::{self as bundle, Decoding, FrontEnd, LogMel, Samples, Speech, Window};
 use cactus_engine::CancelToken;
 
 /// How a model hears. Its unit of time is a frame: one step of the front end, or a sample where there is none.
@@ -14,8 +14,9 @@ use cactus_engine::CancelToken;
 pub(crate) enum Ear {
     /// Windows of one length, as a spectrogram.
     Mel(Box<Frontend>, Window),
-    /// Pieces of any length: as they are, or as a spectrogram of each.
-    Samples(Samples, Option<Box<Frontend>>),
+    /// Pieces of any length: as they are, or as a spectrogram of each; and how those overlap that end where somebody speaks, where text
+    /// can go on there.
+    Samples(Samples, Option<Box<Frontend>>, Option<Overlap>),
 }
 
 /// Seconds of a recording that are kept between its first reading and its hearing. Longer ones are read twice.
@@ -24,6 +25,11 @@ const KEPT_S: usize = 60;
 impl Ear {
     /// What a bundle asks for. What is normalized by the largest value is so over the whole recording.
     pub(crate) fn new(speech: &Speech) -> Result<Ear> {
+        let overlap = |samples: &Samples| match &speech.decoding {
+            Decoding::Ctc(ctc) => Overlap::new(samples, ctc.position_samples as usize),
+            Decoding::Transducer(transducer) => Overlap::new(samples, transducer.position_samples as usize),
+            _ => None,
+        };
         let frontend = |mel, windowed| Ok::<_, Error>(Box::new(Frontend::new(recipe(mel, windowed)?)?));
         match (&speech.front_end, speech.window, speech.pieces) {
             (FrontEnd::LogMel(mel), Some(window), _) => Ok(Ear::Mel(frontend(mel, true)?, window)),
@@ -33,9 +39,9 @@ impl Ear {
                     least_samples: pieces.least_samples,
                     most_samples: pieces.most_samples,
                 };
-                Ok(Ear::Samples(samples, Some(frontend(mel, false)?)))
+                Ok(Ear::Samples(samples, Some(frontend(mel, false)?), overlap(&samples)))
             }
-            (FrontEnd::Samples(samples), ..) => Ok(Ear::Samples(*samples, None)),
+            (FrontEnd::Samples(samples), ..) => Ok(Ear::Samples(*samples, None, overlap(samples))),
             (other, ..) => Err(unknown("front end", other)),
         }
     }
@@ -43,7 +49,7 @@ impl Ear {
     pub(crate) fn sample_rate_hz(&self) -> u32 {
         match self {
             Ear::Mel(frontend, _) => frontend.recipe().sample_rate_hz,
-            Ear::Samples(samples, _) => samples.sample_rate_hz,
+            Ear::Samples(samples, ..) => samples.sample_rate_hz,
         }
     }
 
@@ -59,7 +65,7 @@ impl Ear {
     pub(crate) fn most_frames(&self) -> usize {
         match self {
             Ear::Mel(_, window) => window.frames as usize,
-            Ear::Samples(samples, _) => samples.most_samples as usize,
+            Ear::Samples(samples, ..) => samples.most_samples as usize,
         }
     }
 
@@ -82,6 +88,14 @@ impl Ear {
         }
     }
 
+    /// How pieces overlap that end where somebody speaks.
+    pub(crate) fn overlap(&self) -> Option<Overlap> {
+        match self {
+            Ear::Samples(_, _, overlap) => *overlap,
+            Ear::Mel(..) => None,
+        }
+    }
+
     /// Reads `sound` once, from its beginning.
     ///
     /// # Errors
@@ -89,7 +103,7 @@ impl Ear {
     pub(crate) fn hear<'a>(&self, sound: &'a mut dyn Sound, cancel: &'a CancelToken) -> Result<Heard<'a>> {
         let view = match self {
             Ear::Mel(frontend, window) => View::Mel(Box::new(Mel::new(frontend, *window))),
-            Ear::Samples(about, frontend) => View::Samples(*about, frontend.as_deref().cloned()),
+            Ear::Samples(about, frontend, overlap) => View::Samples(*about, frontend.as_deref().cloned(), *overlap),
         };
         let most_kept = KEPT_S * self.sample_rate_hz() as usize;
         // What is heard at once is there as a whole.

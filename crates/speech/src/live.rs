@@ -14,10 +14,11 @@ mod phrase;
 
 pub use events::{Commit, FinalReason, StreamEvent, StreamOptions};
 
-use crate::phrases::{Change, Limits, Phrases};
+use crate::heard::Overlap;
+use crate::phrases::{Around, Change, Limits, Phrases};
 use crate::{Error, Result, Transcriber, Vad};
 use cactus_engine::CancelToken;
-use phrase::{Manner, Orders, Phrase, Times};
+use phrase::{Manner, Orders, Phrase, Then, Times};
 use std::collections::VecDeque;
 
 /// Less speech is no phrase.
@@ -26,6 +27,8 @@ const LEAST_MS: u32 = 250;
 const MOST_S: f64 = 25.0;
 /// Silence in a phrase after which it is written as if it were over.
 const PAUSE_MS: u32 = 128;
+/// Silence in which a phrase is cut, in milliseconds, where text can go on over a cut: less is no pause.
+const CUT_MS: u32 = 100;
 /// How far the probability may fall below the threshold within a phrase.
 const LOWER: f64 = 0.15;
 
@@ -35,6 +38,8 @@ pub struct Stream {
     options: StreamOptions,
     vad: Vad,
     phrases: Phrases,
+    /// How text goes on over a cut.
+    overlap: Option<Overlap>,
     manner: Manner,
     /// Frames of `margin_ms`.
     margin: Option<usize>,
@@ -94,6 +99,10 @@ impl Stream {
         let chunks = |ms: f64| ((ms * f64::from(rate) / 1000.0 / chunk as f64).ceil() as usize).max(1);
         let silence = chunks(options.silence_ms.into());
         let said = chunks(options.sentence_ms.into()).min(silence);
+        let most = (most_s * f64::from(rate)) as usize;
+        let overlap = transcriber.ear.overlap().and_then(|overlap| overlap.within(most));
+        // Room for the sound before.
+        let room = chunks(options.before_ms.into()).max(overlap.map_or(0, |overlap| overlap.position / chunk + 2));
         let limits = Limits {
             threshold: options.threshold,
             lower: (options.threshold - LOWER).max(0.01),
@@ -104,15 +113,23 @@ impl Stream {
                 _ => chunks(PAUSE_MS.into()).min(said),
             },
             least: chunks(LEAST_MS.into()),
-            // Room for the sound before.
-            most: ((most_s * f64::from(rate)) as usize / chunk)
-                .saturating_sub(chunks(options.before_ms.into()))
-                .max(2),
+            most: (most / chunk).saturating_sub(room).max(2),
+            around: None,
+        };
+        let around = overlap.map(|overlap| Around {
+            before: overlap.before / chunk,
+            behind: overlap.behind.div_ceil(chunk),
+            pause: chunks(CUT_MS.into()),
+        });
+        let limits = Limits {
+            around: around.filter(|around| around.before + around.behind < limits.most),
+            ..limits
         };
         vad.reset();
         let before_samples = (u64::from(rate) * u64::from(options.before_ms) / 1000) as usize;
         Ok(Stream {
             phrases: Phrases::new(limits),
+            overlap,
             manner,
             margin: options
                 .margin_ms
@@ -124,7 +141,7 @@ impl Stream {
             next_id: 0,
             phrase: None,
             spare: Vec::new(),
-            most_samples: before_samples + limits.most * chunk,
+            most_samples: (limits.most + room) * chunk,
             spoken_s: 0.0,
             probabilities: Vec::new(),
             options,
@@ -186,7 +203,7 @@ impl Stream {
             return Ok(());
         };
         if is_speech {
-            self.close(transcriber, &mut phrase, (FinalReason::End, 0), cancel, each)?;
+            self.close(transcriber, &mut phrase, (FinalReason::End, 0), Then::Nothing, cancel, each)?;
         }
         each(StreamEvent::SpeechEnd {
             id: phrase.id,
@@ -213,7 +230,7 @@ impl Stream {
             let lead = self.before.len();
             let mut sound = self.room();
             sound.extend(self.before.drain(..));
-            self.begin(self.heard - lead as u64, sound, lead, each);
+            self.begin(self.heard - lead as u64, sound, [lead; 2], each);
         }
         self.heard += samples.len() as u64;
         let Some(phrase) = &mut self.phrase else {
@@ -233,7 +250,8 @@ impl Stream {
                 };
                 let closed = match change {
                     Change::End(_) => {
-                        self.close(transcriber, &mut phrase, (FinalReason::Silence, silent), cancel, each)
+                        let reason = (FinalReason::Silence, silent);
+                        self.close(transcriber, &mut phrase, reason, Then::Nothing, cancel, each)
                     }
                     _ => Ok(()),
                 };
@@ -248,23 +266,37 @@ impl Stream {
                 self.spare = phrase.samples;
                 closed
             }
-            Change::Cut(chunks) => {
+            Change::Cut { at, before } => {
                 let Some(mut phrase) = self.phrase.take() else {
                     return Ok(());
                 };
-                let at = (phrase.lead + chunks * samples.len()).min(phrase.samples.len());
+                let at = (phrase.lead + at * samples.len()).min(phrase.samples.len());
+                let cut = phrase.start + at as u64;
+                let overlap = self.overlap.filter(|_| before > 0);
+                // What the next phrase hears first, and what becomes of this one.
+                let (first, then) = match overlap {
+                    Some(overlap) => (
+                        at.saturating_sub(overlap.before) / overlap.position * overlap.position,
+                        Then::Next(at),
+                    ),
+                    None => (at, Then::Nothing),
+                };
                 let mut later = self.room();
-                later.extend_from_slice(&phrase.samples[at..]);
-                phrase.samples.truncate(at);
-                let behind = phrase.behind_cut(transcriber, at);
-                let start = phrase.start + at as u64;
+                later.extend_from_slice(&phrase.samples[first..]);
+                let goes_on = overlap.is_some();
+                let lead = if goes_on { at - first - before * samples.len() } else { 0 };
+                if !goes_on {
+                    phrase.samples.truncate(at);
+                }
                 phrase.ready = None;
-                let closed = self.close(transcriber, &mut phrase, (FinalReason::Length, 0), cancel, each);
+                let reason = (FinalReason::Length, 0);
+                let closed = self.close(transcriber, &mut phrase, reason, then, cancel, each);
                 each(StreamEvent::SpeechEnd {
                     id: phrase.id,
-                    end_s: self.seconds(start),
+                    end_s: self.seconds(cut),
                 });
-                self.begin(start, later, 0, each);
+                let behind = phrase.behind_cut(transcriber, first, goes_on);
+                self.begin(phrase.start + first as u64, later, [lead, at - first], each);
                 if let Some(phrase) = &mut self.phrase {
                     phrase.behind = behind;
                 }
@@ -280,12 +312,13 @@ impl Stream {
         }
     }
 
-    fn begin(&mut self, start: u64, samples: Vec<f32>, lead: usize, each: &mut dyn FnMut(StreamEvent)) {
+    /// Begins a phrase whose `samples` are from `start` on. So many of them lie before its first chunk, and before it is spoken.
+    fn begin(&mut self, start: u64, samples: Vec<f32>, [lead, before]: [usize; 2], each: &mut dyn FnMut(StreamEvent)) {
         let id = self.next_id;
         self.next_id += 1;
         each(StreamEvent::SpeechStart {
             id,
-            start_s: self.seconds(start + lead as u64),
+            start_s: self.seconds(start + before as u64),
         });
         let next = samples.len() + self.step_samples();
         self.phrase = Some(Phrase::new(id, start, samples, lead, next));
@@ -342,7 +375,7 @@ impl Stream {
         let times = self.times(&phrase, self.phrases.silent());
         let ready = self
             .manner
-            .ready(transcriber, &mut phrase, self.orders(cancel), times, true);
+            .ready(transcriber, &mut phrase, self.orders(cancel), times, Then::Perhaps);
         let written = ready.map(|ready| {
             if ready.is_sentence() {
                 self.phrases.said();
@@ -390,6 +423,7 @@ impl Stream {
         transcriber: &mut Transcriber,
         phrase: &mut Phrase,
         (reason, silent): (FinalReason, usize),
+        then: Then,
         cancel: &CancelToken,
         each: &mut dyn FnMut(StreamEvent),
     ) -> Result<()> {
@@ -398,7 +432,7 @@ impl Stream {
             None => {
                 let times = self.times(phrase, silent);
                 self.manner
-                    .ready(transcriber, phrase, self.orders(cancel), times, false)?
+                    .ready(transcriber, phrase, self.orders(cancel), times, then)?
             }
         };
         let written = self.manner.settle(ready, &mut self.spoken_s);

@@ -19,6 +19,17 @@ pub(crate) struct Limits {
     pub(crate) least: usize,
     /// A phrase of so many chunks is cut.
     pub(crate) most: usize,
+    /// How text goes on over a cut, where it can.
+    pub(crate) around: Option<Around>,
+}
+
+/// What is heard around a cut where nobody pauses, in chunks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Around {
+    pub(crate) before: usize,
+    pub(crate) behind: usize,
+    /// Silence that is a pause.
+    pub(crate) pause: usize,
 }
 
 /// What a chunk changes.
@@ -32,8 +43,9 @@ pub(crate) enum Change {
     Pause,
     /// The phrase ends with it: nobody has spoken for so many chunks.
     End(usize),
-    /// The phrase has become too long. Its first so many chunks are one, and what follows begins the next.
-    Cut(usize),
+    /// The phrase has become too long. Its chunks up to `at` are one, and what follows begins the next, in front of which some `before` are heard
+    /// again.
+    Cut { at: usize, before: usize },
     /// What began, and ended so many chunks ago, was too short for speech.
     Drop(usize),
 }
@@ -104,12 +116,13 @@ impl Phrases {
                 false => Change::None,
             };
         }
-        // In the middle of the longest silence, or right here.
-        let cut = match spoken.gap {
-            (0, _) => spoken.chunks,
-            (silent, end) => end - silent / 2,
+        // In the middle of the longest silence, or, in speech, where what is behind was heard, too.
+        let (at, before) = match (spoken.gap, limits.around) {
+            ((silent, _), Some(around)) if silent < around.pause => (spoken.chunks - around.behind, around.before),
+            ((0, _), _) => (spoken.chunks, 0),
+            ((silent, end), _) => (end - silent / 2, 0),
         };
-        let chunks = spoken.chunks - cut;
+        let chunks = spoken.chunks - at + before;
         *spoken = Spoken {
             chunks,
             voiced: chunks.saturating_sub(spoken.silent).max(limits.least),
@@ -117,7 +130,7 @@ impl Phrases {
             is_said: false,
             gap: (0, 0),
         };
-        Change::Cut(cut)
+        Change::Cut { at, before }
     }
 
     /// What was said is all, unless somebody speaks again.
@@ -153,6 +166,15 @@ mod tests {
         pause: 1,
         least: 2,
         most: 10,
+        around: None,
+    };
+    const AROUND: Limits = Limits {
+        around: Some(Around {
+            before: 4,
+            behind: 2,
+            pause: 2,
+        }),
+        ..LIMITS
     };
 
     fn changes(probabilities: &[f64]) -> Vec<Change> {
@@ -205,16 +227,42 @@ mod tests {
     #[test]
     fn long_phrases_are_cut_in_their_longest_silence() {
         let mut probabilities = vec![0.9; 10];
-        assert_eq!(changes(&probabilities)[9], Change::Cut(10));
+        let cut = |at, before| Change::Cut { at, before };
+        assert_eq!(changes(&probabilities)[9], cut(10, 0));
         probabilities[6] = 0.1;
         probabilities[7] = 0.1;
-        assert_eq!(changes(&probabilities)[9], Change::Cut(7));
+        assert_eq!(changes(&probabilities)[9], cut(7, 0));
+    }
+
+    #[test]
+    fn phrases_without_a_pause_are_cut_where_what_is_behind_was_heard() {
+        let found = |probabilities: &[f64]| {
+            let mut phrases = Phrases::new(AROUND);
+            let changes = probabilities.iter().map(|&p| phrases.push(p)).enumerate();
+            let cuts = changes.filter(|(_, change)| !matches!(change, Change::None | Change::Begin | Change::Pause));
+            cuts.collect::<Vec<_>>()
+        };
+        let cut = |at, before| Change::Cut { at, before };
+        // Of ten chunks, four are heard again and two belong to the next: four new ones fill them up.
+        let mut probabilities = vec![0.9; 20];
+        assert_eq!(
+            found(&probabilities),
+            [(9, cut(8, 4)), (13, cut(8, 4)), (17, cut(8, 4))]
+        );
+        // One chunk is no pause, two are one.
+        probabilities[7] = 0.1;
+        assert_eq!(found(&probabilities)[0], (9, cut(8, 4)));
+        probabilities[6] = 0.1;
+        assert_eq!(found(&probabilities)[0], (9, cut(7, 0)));
+        probabilities.splice(10.., [0.1; 3]);
+        probabilities[6] = 0.9;
+        assert_eq!(found(&probabilities)[1], (12, Change::End(3)));
     }
 
     proptest! {
         #[test]
-        fn phrases_alternate_and_stay_short(probabilities in prop::collection::vec(0.0f64..1.0, 0..200)) {
-            let mut phrases = Phrases::new(LIMITS);
+        fn phrases_alternate_and_stay_short(probabilities in prop::collection::vec(0.0f64..1.0, 0..200), around: bool) {
+            let mut phrases = Phrases::new(if around { AROUND } else { LIMITS });
             let (mut open, mut length) = (false, 0);
             for p in probabilities {
                 let change = phrases.push(p);
@@ -228,9 +276,9 @@ mod tests {
                         prop_assert!(open && silent >= LIMITS.said);
                         open = false;
                     }
-                    Change::Cut(at) => {
-                        prop_assert!(open && 0 < at && at <= length);
-                        length -= at;
+                    Change::Cut { at, before } => {
+                        prop_assert!(open && before < at && at <= length);
+                        length = length - at + before;
                     }
                     Change::Pause => {
                         prop_assert!(open && phrases.silent() == LIMITS.pause);

@@ -385,7 +385,7 @@ mod tests {
         let (mut sound, cancel) = (cactus_audio::Samples::new(samples), CancelToken::new());
         let mut heard = model.ear.hear(&mut sound, &cancel).unwrap();
         heard.advance(0, 1).unwrap();
-        let input = heard.input(0..1).unwrap();
+        let input = heard.input(0, &crate::heard::Piece::alone(1)).unwrap();
         model.listen(input, false).unwrap();
         let crate::decoder::Decoder::Prompted(scribe) = &mut model.decoder else {
             panic!("no decoder");

@@ -22,7 +22,8 @@ const STILL: f64 = 1e-3;
 /// How a recording is transcribed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TranscribeOptions {
-    /// Code of the language that is spoken, such as `de`; `None` finds out from the first window.
+    /// Code of the language that is spoken, such as `de`; `None` finds out from the first window. A model whose text goes along with the
+    /// sound is held to the letters of the language, which says little where another has the same ones.
     pub language: Option<String>,
     /// Write English, whatever is spoken.
     pub translate: bool,
@@ -97,7 +98,8 @@ impl Transcriber {
             )));
         };
         let threads = threads.unwrap_or_else(|| Cores::detect().threads()).max(1);
-        let decoder = Decoder::load(&bundle, &speech.decoding, threads)?;
+        let (tokenizer, _) = Model::load_text(&bundle)?;
+        let decoder = Decoder::load(&bundle, &speech.decoding, &tokenizer, threads)?;
         let ear = Ear::new(&speech)?;
         let encoder = Function::new(Arc::clone(&bundle), "encoder", None)?;
         let declared = bundle.manifest().components.iter().find(|c| c.name == "encoder");
@@ -105,7 +107,6 @@ impl Transcriber {
         let Some(ports) = ports else {
             return Err(Error::Model("its encoder has no input or no output".into()));
         };
-        let (tokenizer, _) = Model::load_text(&bundle)?;
         Ok(Transcriber {
             ear,
             encoder,
@@ -122,13 +123,23 @@ impl Transcriber {
         self.ear.sample_rate_hz()
     }
 
-    /// Codes of the languages that it can be told; none where it knows one alone, or writes what it hears.
+    /// Codes of the languages that it can be told, or, where text goes along with the sound, be held to by their letters; none where it knows
+    /// one alone.
     pub fn languages(&self) -> impl Iterator<Item = &str> {
-        let known = match &self.decoder {
-            Decoder::Prompted(scribe) => Some(scribe.prompted.languages.keys()),
-            Decoder::Framewise(_) => None,
+        let (told, held) = match &self.decoder {
+            Decoder::Prompted(scribe) => (Some(scribe.prompted.languages.keys()), &[][..]),
+            Decoder::Framewise(framewise) => (None, framewise.languages()),
         };
-        known.into_iter().flatten().map(String::as_str)
+        told.into_iter()
+            .flatten()
+            .map(String::as_str)
+            .chain(held.iter().copied())
+    }
+
+    /// Whether it can say which language is spoken ([`Transcriber::detect_language_in`]).
+    #[must_use]
+    pub fn tells_languages(&self) -> bool {
+        matches!(&self.decoder, Decoder::Prompted(scribe) if !scribe.prompted.languages.is_empty())
     }
 
     /// Whether it can say when a word is said ([`TranscribeOptions::words`]): its bundle has what is needed for it.
@@ -177,12 +188,12 @@ impl Transcriber {
     }
 
     /// How likely each of its languages is in the first window of `sound`, the likeliest first. There are none where nobody speaks, or
-    /// of a model that cannot be told a language. No more than that window is read.
+    /// of a model that tells no languages apart. No more than that window is read.
     ///
     /// # Errors
     /// As [`Transcriber::transcribe_sound`].
     pub fn detect_language_in(&mut self, sound: &mut dyn Sound) -> Result<Vec<LanguageChance>> {
-        if self.languages().next().is_none() {
+        if !self.tells_languages() {
             return Ok(Vec::new());
         }
         let most = self.ear.most_frames() * self.ear.frame_samples();
@@ -195,8 +206,8 @@ impl Transcriber {
         }
         let (mut first, cancel) = (Samples::new(first), CancelToken::new());
         let mut heard = self.ear.hear(&mut first, &cancel)?;
-        let frames = heard.advance(0, usize::MAX)?;
-        let input = heard.input(0..frames)?;
+        let piece = heard.advance(0, usize::MAX)?;
+        let input = heard.input(0, &piece)?;
         self.listen(input, false)?;
         let Decoder::Prompted(scribe) = &mut self.decoder else {
             return Ok(Vec::new());
@@ -266,21 +277,23 @@ impl Transcriber {
         let mut at = 0;
         while at < heard.frames() {
             let next = cuts[cuts.partition_point(|&cut| cut <= at * hop)..].first();
-            let frames = heard.advance(at, next.map_or(heard.frames(), |cut| cut / hop))?;
+            let piece = heard.advance(at, next.map_or(heard.frames(), |cut| cut / hop))?;
+            let frames = piece.frames;
             let known = recording.transcript.segments.len();
             at += match is_still(heard.samples(at..at + frames), self.sample_rate_hz()) {
                 true => {
-                    task.pause();
+                    task.pause(self.surroundings(), &mut recording);
                     frames
                 }
                 false => {
-                    self.listen(heard.input(at..at + frames)?, options.words)?;
+                    self.listen(heard.input(at, &piece)?, options.words)?;
                     let surroundings = Surroundings {
                         ear: &self.ear,
                         tokenizer: &self.tokenizer,
                     };
-                    let stretch = (at as f64 * frame_s, frames);
-                    let until_s = self.decoder.write(surroundings, &mut task, &mut recording, stretch)?;
+                    let until_s = self
+                        .decoder
+                        .write(surroundings, &mut task, &mut recording, at, &piece)?;
                     // A window of which nothing is closed would be read for ever.
                     ((until_s / frame_s).round() as usize).clamp(1, frames)
                 }

@@ -9,6 +9,7 @@ use cactus_speech::{
 };
 use cactus_testkit::tone;
 use proptest::prelude::*;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 const MODELS: [&str; 3] = ["parakeet_ctc", "parakeet_tdt", "parakeet_rnnt"];
@@ -23,6 +24,38 @@ fn bundle(folder: &Path, name: &str) -> PathBuf {
         ..ConvertOptions::default()
     };
     convert(&source, &path, &options, &mut |_, _| {}).unwrap();
+    path
+}
+
+/// As [`bundle`], of a model that writes `ä`, `ö` and `ü` in most of its longer tokens.
+fn german(folder: &Path, name: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../golden/speech")
+        .join(name);
+    let changed = folder.join(format!("{name}-source"));
+    std::fs::create_dir(&changed).unwrap();
+    for file in std::fs::read_dir(source).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), changed.join(file.file_name())).unwrap();
+    }
+    let path = changed.join("tokenizer.json");
+    let mut json: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let special = |text: &str| text.starts_with('<');
+    let spelled = |text: &str| match text.chars().count() {
+        1 => text.replace('?', "ä"),
+        _ if special(text) => text.to_owned(),
+        _ => text.replace('a', "ä").replace('o', "ö").replace('e', "ü"),
+    };
+    let vocab = json["model"]["vocab"].as_object().unwrap().iter();
+    json["model"]["vocab"] = vocab.map(|(text, id)| (spelled(text), id.clone())).collect();
+    json["model"]["merges"] = Value::Array(Vec::new());
+    std::fs::write(&path, json.to_string()).unwrap();
+    let path = folder.join(format!("{name}-german"));
+    let options = ConvertOptions {
+        policy: Policy::uniform(Bits::ThirtyTwo),
+        ..ConvertOptions::default()
+    };
+    convert(&changed, &path, &options, &mut |_, _| {}).unwrap();
     path
 }
 
@@ -87,7 +120,8 @@ fn words_have_times_and_threads_change_nothing() {
         let mut first = None;
         for threads in [1, 3] {
             let mut transcriber = Transcriber::load(&path, Some(threads)).unwrap();
-            assert!(transcriber.has_words() && transcriber.languages().next().is_none());
+            assert!(transcriber.has_words() && !transcriber.tells_languages());
+            assert_eq!(transcriber.languages().collect::<Vec<_>>(), ["en"]);
             assert_eq!(transcriber.detect_language(&samples).unwrap(), []);
             let mut told = Vec::new();
             let found = transcriber
@@ -133,6 +167,41 @@ fn words_have_times_and_threads_change_nothing() {
                 n,
             );
         }
+    }
+}
+
+#[test]
+fn text_goes_on_where_nobody_pauses() {
+    let folder = tempfile::tempdir().unwrap();
+    let noise = |i: u32| (i.wrapping_mul(2_654_435_761) >> 8) as f32 / 8_388_608.0 - 1.0;
+    let tone = |i: u32| 0.3 * (f64::from(i) * f64::from(i) * 1e-6).sin() as f32;
+    let samples: Vec<f32> = (0..58 * 16_000).map(|i| tone(i) + 0.1 * noise(i)).collect();
+    for name in MODELS {
+        let path = bundle(folder.path(), name);
+        let mut first = None;
+        for threads in [1, 3] {
+            let mut transcriber = Transcriber::load(&path, Some(threads)).unwrap();
+            let (mut told, mut told_of) = (Vec::new(), 0);
+            let found = transcriber
+                .transcribe(&samples, &with_words(), &CancelToken::new(), &mut |p| {
+                    told.push(p.done_s);
+                    told_of += p.segments.len();
+                })
+                .unwrap();
+            // Ten seconds after ten.
+            assert_eq!(told, [10.0, 20.0, 30.0, 40.0, 50.0, 58.0]);
+            assert_eq!(told_of, found.segments.len());
+            assert!(!found.segments.is_empty(), "{name}");
+            check(&found, samples.len());
+            let want = first.get_or_insert_with(|| found.clone());
+            assert_eq!(found, *want, "{name}, {threads} threads");
+        }
+        let mut transcriber = Transcriber::load(&path, Some(2)).unwrap();
+        let options = TranscribeOptions {
+            beams: 3,
+            ..with_words()
+        };
+        check(&said(&mut transcriber, &samples, &options).unwrap(), samples.len());
     }
 }
 
@@ -206,6 +275,80 @@ fn hotwords_change_near_ties_alone() {
 }
 
 #[test]
+fn a_language_keeps_other_letters_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let vad = folder.path().join("vad");
+    let detector = tone::write_detector(folder.path()).unwrap();
+    convert(&detector, &vad, &ConvertOptions::default(), &mut |_, _| {}).unwrap();
+    let samples = sound(12.0);
+    let is_foreign = |text: &str| text.contains(['ä', 'ö', 'ü']);
+    let mut texts = 0;
+    for name in MODELS {
+        let mut transcriber = Transcriber::load(&german(folder.path(), name), Some(1)).unwrap();
+        assert_eq!(transcriber.languages().collect::<Vec<_>>(), ["de", "en"]);
+        for beams in [1, 4] {
+            let mut text = |language: Option<&str>| {
+                let options = TranscribeOptions {
+                    language: language.map(str::to_owned),
+                    beams,
+                    ..plain()
+                };
+                let found = said(&mut transcriber, &samples, &options).unwrap();
+                assert_eq!(found.language.as_deref(), language);
+                found.segments.iter().map(|s| s.text.as_str()).collect::<String>()
+            };
+            let (free, german, english) = (text(None), text(Some("de")), text(Some("en")));
+            assert_eq!(german, free, "{name}, {beams} beams: nothing is foreign");
+            assert!(!is_foreign(&english), "{name}, {beams} beams: {english}");
+            // A search may find nothing the likeliest in noise.
+            assert!(
+                beams > 1 || is_foreign(&free) && !english.is_empty(),
+                "{name}: {free}, {english}"
+            );
+            // What was locked for one recording is not for the next.
+            assert_eq!(text(None), free);
+        }
+        let english = TranscribeOptions {
+            language: Some("en".to_owned()),
+            ..plain()
+        };
+        let hot = TranscribeOptions {
+            hotwords: vec!["ä".to_owned()],
+            ..english.clone()
+        };
+        let anywhere = TranscribeOptions {
+            language: None,
+            ..hot.clone()
+        };
+        transcriber.check(&anywhere).unwrap();
+        let error = transcriber.check(&hot).unwrap_err().to_string();
+        assert!(error.contains("the hotword `ä`"), "{error}");
+        let options = StreamOptions {
+            transcribe: english,
+            ..live(1)
+        };
+        let spoken = tone::sound(&[(0.3, 0.4), (0.6, 2.9), (0.6, 0.5)]);
+        let found = events(&mut transcriber, &vad, &options, &spoken, &[4000]);
+        for event in &found {
+            match event {
+                StreamEvent::Partial {
+                    committed, volatile, ..
+                } => {
+                    assert!(!is_foreign(committed) && !is_foreign(volatile), "{name}: {event:?}");
+                }
+                StreamEvent::Final { segment, language, .. } => {
+                    assert!(!is_foreign(&segment.text), "{name}: {event:?}");
+                    assert_eq!(language.as_deref(), Some("en"));
+                    texts += 1;
+                }
+                _ => {}
+            }
+        }
+    }
+    assert!(texts > 0);
+}
+
+#[test]
 fn options_that_such_a_model_lacks_are_errors() {
     let folder = tempfile::tempdir().unwrap();
     for name in MODELS {
@@ -217,7 +360,14 @@ fn options_that_such_a_model_lacks_are_errors() {
                     language: Some("de".into()),
                     ..plain()
                 },
-                "cannot be told which",
+                "lacks letters of `de`",
+            ),
+            (
+                TranscribeOptions {
+                    language: Some("zh".into()),
+                    ..plain()
+                },
+                "take one of en",
             ),
             (
                 TranscribeOptions {

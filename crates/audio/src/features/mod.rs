@@ -120,6 +120,16 @@ impl Frontend {
     /// # Errors
     /// [`crate::ErrorKind::InvalidSamples`] where a sample is not finite.
     pub fn extract(&self, samples: &[f32]) -> Result<Features, Error> {
+        self.extract_within(samples, [0, 0])
+    }
+
+    /// As [`Frontend::extract`], of the samples between so many on the left and on the right. Those are no edge of the recording: frames between see them,
+    /// and nothing is normalized by them. They are whole frames; where `[left, right]` are neither nothing nor at least
+    /// [`Frontend::edge_samples`], frames see the edges behind them, too.
+    ///
+    /// # Errors
+    /// As [`Frontend::extract`].
+    pub fn extract_within(&self, samples: &[f32], edges: [usize; 2]) -> Result<Features, Error> {
         if let Some((index, value)) = samples.iter().enumerate().find(|(_, v)| !v.is_finite()) {
             return Err(Error::new(
                 crate::ErrorKind::InvalidSamples,
@@ -135,6 +145,10 @@ impl Frontend {
                 stream.push(part, data);
             }
             let tail = stream.finish(data);
+            let left = (edges[0] / recipe.hop_samples * self.bins()).min(data.len() - begin);
+            data.drain(begin..begin + left);
+            let right = edges[1] / recipe.hop_samples * self.bins();
+            data.truncate(data.len().saturating_sub(right).max(begin));
             self.normalize(&mut data[begin..], &tail);
         };
         match recipe.scope_samples() {
@@ -153,6 +167,12 @@ impl Frontend {
             valid_frames,
             data,
         })
+    }
+
+    /// Samples beside a frame that it may depend on: all that its transform and the emphasis see, as whole frames.
+    pub fn edge_samples(&self) -> usize {
+        let recipe = &self.plan.recipe;
+        (recipe.fft_samples / 2 + 1).next_multiple_of(recipe.hop_samples)
     }
 
     /// Whether the frames of a stream may be normalized in parts, once its end is known: each depends on no other but by [`Tail`].

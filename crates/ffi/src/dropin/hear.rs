@@ -90,7 +90,7 @@ pub unsafe extern "C" fn cactus_detect_language(
         let started = Instant::now();
         hearer.with(|machine, _| {
             let transcriber = machine.transcriber("knows no languages")?;
-            if transcriber.languages().next().is_none() {
+            if !transcriber.tells_languages() {
                 return Err(unsupported(
                     "the model tells no languages apart: it knows English alone, or writes whatever it hears; a multilingual Whisper does",
                 ));
@@ -159,7 +159,7 @@ pub(super) fn milliseconds(since: Instant) -> f64 {
 /// Leaves out what goes without saying.
 pub(super) fn fit(options: &mut TranscribeOptions, transcriber: &Transcriber) {
     if transcriber.languages().next().is_none() {
-        // It cannot be told a language, and may know English alone: most programs name that one whatever the model is.
+        // It knows English alone: most programs name that one whatever the model is.
         options.language.take_if(|code| code == "en");
     }
 }

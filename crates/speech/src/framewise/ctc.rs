@@ -3,11 +3,10 @@
 //!
 //! Pure functions; sums are in `f64`, in order, so texts have the same bits on every machine.
 
-use super::hotwords::{Along, Hotwords};
-use super::{Behind, Token, largest};
+use super::hotwords::Along;
+use super::{Behind, Reached, Token, Walk, largest};
 use crate::rules::Chances;
 use crate::{Error, Result};
-use cactus_engine::CancelToken;
 use std::collections::BTreeMap;
 
 /// Logits of `[positions, tokens]`, all of them finite, of which `blank` is no text.
@@ -19,19 +18,36 @@ pub(crate) struct Logits<'a> {
 }
 
 impl<'a> Logits<'a> {
-    /// The rows from a position on, with their places.
-    fn from(&self, position: usize) -> impl Iterator<Item = (usize, &'a [f32])> {
-        self.values.chunks_exact(self.tokens.max(1)).enumerate().skip(position)
+    /// The rows behind what stays and before position `until`, with their places.
+    fn rows(&self, behind: &Behind, until: usize) -> impl Iterator<Item = (usize, &'a [f32])> {
+        let rows = self.values.chunks_exact(self.tokens.max(1)).enumerate();
+        rows.take(until).skip(behind.position)
+    }
+
+    /// Where a walk ends.
+    fn reached(&self, behind: &Behind, until: usize, last: Option<u32>) -> Reached {
+        let end = until.min(self.values.len() / self.tokens.max(1));
+        Reached {
+            position: end.max(behind.position),
+            symbols: 0,
+            last,
+        }
     }
 }
 
-/// The likeliest token at every position, behind what stays. A hotword changes which token it is, and never whether it is one.
-pub(crate) fn greedy(logits: Logits<'_>, hotwords: &Hotwords, behind: &Behind) -> Vec<Token> {
+/// The likeliest token at every position. A hotword changes which token it is, and never whether it is one.
+pub(crate) fn greedy(logits: Logits<'_>, walk: Walk<'_>) -> (Vec<Token>, Reached) {
+    let Walk {
+        hotwords,
+        behind,
+        until,
+        ..
+    } = walk;
     let mut found: Vec<Token> = Vec::new();
     let (mut last, mut along) = (behind.last, behind.along);
     // Where the last token came from: it is as welcome for as long as it lasts.
     let mut before = behind.along;
-    for (position, row) in logits.from(behind.position) {
+    for (position, row) in logits.rows(behind, until) {
         let likeliest = largest(row);
         if likeliest == logits.blank {
             last = None;
@@ -55,7 +71,7 @@ pub(crate) fn greedy(logits: Logits<'_>, hotwords: &Hotwords, behind: &Behind) -
             end: position + 1,
         });
     }
-    found
+    (found, logits.reached(behind, until, last))
 }
 
 /// A text, as the one before and a token.
@@ -100,15 +116,17 @@ pub(super) fn either(a: f64, b: f64) -> f64 {
     }
 }
 
-/// The likeliest text of those that `beams` texts followed at every position lead to (prefix beam search, Hannun et al. 2014), behind what
-/// stays. A text gathers the probabilities of all the ways in which it can be read.
+/// The likeliest text of those that as many texts followed at every position lead to (prefix beam search, Hannun et al. 2014). A text gathers the probabilities of all the ways in which it can be read.
 pub(crate) fn search(
     logits: Logits<'_>,
-    beams: usize,
-    hotwords: &Hotwords,
-    behind: &Behind,
-    cancel: &CancelToken,
-) -> Result<Vec<Token>> {
+    Walk {
+        beams,
+        hotwords,
+        behind,
+        until,
+        cancel,
+    }: Walk<'_>,
+) -> Result<(Vec<Token>, Reached)> {
     let mut prefixes = vec![Prefix {
         parent: 0,
         token: behind.last,
@@ -127,7 +145,7 @@ pub(crate) fn search(
         },
     };
     let mut followed = vec![(0, begun)];
-    for (_, row) in logits.from(behind.position) {
+    for (_, row) in logits.rows(behind, until) {
         if cancel.is_cancelled() {
             return Err(Error::Cancelled);
         }
@@ -210,19 +228,22 @@ pub(crate) fn search(
         at = prefixes[at].parent;
     }
     tokens.reverse();
-    Ok(align(logits, &tokens, behind))
+    Ok(align(logits, &tokens, behind, until))
 }
 
 /// Where `tokens` are on the likeliest way to read them.
-fn align(logits: Logits<'_>, tokens: &[u32], behind: &Behind) -> Vec<Token> {
+fn align(logits: Logits<'_>, tokens: &[u32], behind: &Behind, until: usize) -> (Vec<Token>, Reached) {
     let states = 2 * tokens.len() + 1;
     // Even states are blanks, and the first may be what stays, going on.
     let mut worth = vec![f64::NEG_INFINITY; states];
     let mut steps: Vec<Vec<u8>> = Vec::new();
-    for (_, row) in logits.from(behind.position) {
+    // Whether what stays goes on to the end, where there is nothing else.
+    let mut goes_on = behind.last;
+    for (_, row) in logits.rows(behind, until) {
         let chances = Chances::of(row);
         let blank = chances.logprob(logits.blank);
         let first = behind.last.map_or(blank, |last| blank.max(chances.logprob(last)));
+        goes_on = behind.last.filter(|_| first > blank);
         let mut taken = vec![0; states];
         // From the last on: those before are still of the position before.
         for state in (0..states).rev() {
@@ -246,10 +267,11 @@ fn align(logits: Logits<'_>, tokens: &[u32], behind: &Behind) -> Vec<Token> {
         steps.push(taken);
     }
     let mut state = match tokens.len() {
-        0 => return Vec::new(),
+        0 => return (Vec::new(), logits.reached(behind, until, goes_on)),
         n if worth[2 * n - 1] > worth[2 * n] => 2 * n - 1,
         n => 2 * n,
     };
+    let last = (state % 2 == 1).then(|| tokens[state / 2]);
     let mut found: Vec<(usize, Token)> = Vec::new();
     for (place, taken) in steps.iter().enumerate().rev() {
         if state % 2 == 1 {
@@ -277,11 +299,14 @@ fn align(logits: Logits<'_>, tokens: &[u32], behind: &Behind) -> Vec<Token> {
         }
         state -= usize::from(taken[state]);
     }
-    found.into_iter().rev().map(|(_, token)| token).collect()
+    let found = found.into_iter().rev().map(|(_, token)| token).collect();
+    (found, logits.reached(behind, until, last))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::hotwords::Hotwords;
+    use super::super::tests::walk;
     use super::*;
     use proptest::prelude::*;
 
@@ -317,7 +342,11 @@ mod tests {
     }
 
     fn beams(values: &[f32], beams: usize, hotwords: &Hotwords, behind: &Behind) -> Vec<Token> {
-        search(of(values), beams, hotwords, behind, &CancelToken::new()).unwrap()
+        search(of(values), walk(beams, hotwords, behind)).unwrap().0
+    }
+
+    fn likeliest(values: &[f32], hotwords: &Hotwords, behind: &Behind) -> Vec<Token> {
+        greedy(of(values), walk(1, hotwords, behind)).0
     }
 
     fn places(found: &[Token]) -> Vec<(u32, usize, usize)> {
@@ -335,7 +364,7 @@ mod tests {
         ] {
             let values = spelled(read);
             let behind = Behind::default();
-            assert_eq!(places(&greedy(of(&values), &none(), &behind)), expected, "{read:?}");
+            assert_eq!(places(&likeliest(&values, &none(), &behind)), expected, "{read:?}");
             assert_eq!(places(&beams(&values, 4, &none(), &behind)), expected, "{read:?}");
         }
     }
@@ -352,8 +381,36 @@ mod tests {
             (Some(0), &[(0, 4, 5), (1, 5, 6)][..]),
             (None, &[(0, 1, 3), (0, 4, 5), (1, 5, 6)]),
         ] {
-            assert_eq!(places(&greedy(of(&values), &none(), &behind(last))), expected);
+            assert_eq!(places(&likeliest(&values, &none(), &behind(last))), expected);
             assert_eq!(places(&beams(&values, 3, &none(), &behind(last))), expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_that_overlap_have_the_tokens_of_the_whole(
+            read in prop::collection::vec(0u32..4, 1..40), sizes in prop::collection::vec(1usize..9, 1..5), several: bool,
+        ) {
+            let values = spelled(&read);
+            let whole: Vec<_> = likeliest(&values, &none(), &Behind::default()).iter().map(|t| (t.id, t.start)).collect();
+            let mut found = Vec::new();
+            let (mut at, mut sizes, hotwords) = (0, sizes.iter().cycle(), none());
+            let mut behind = Behind::default();
+            while at < read.len() {
+                let (from, end) = (usize::saturating_sub(at, 3), read.len().min(at + sizes.next().unwrap()));
+                let heard = of(&values[4 * from..4 * read.len().min(end + 5)]);
+                behind.position -= from;
+                let walk = Walk { until: end - from, ..walk(3, &hotwords, &behind) };
+                let (new, reached) = match several {
+                    true => search(heard, walk).unwrap(),
+                    false => greedy(heard, walk),
+                };
+                (behind.position, behind.last) = (from + reached.position, reached.last);
+                found.extend(new.iter().map(|t| (t.id, t.start + from)));
+                prop_assert_eq!(behind.position, end);
+                at = end;
+            }
+            prop_assert_eq!(found, whole);
         }
     }
 
@@ -362,7 +419,7 @@ mod tests {
         // The likeliest way is two blanks (0.36), but `a` has 0.64 by three ways.
         let values = logits(&[[0.4, 0.0, 0.0, 0.6], [0.4, 0.0, 0.0, 0.6]]);
         let behind = Behind::default();
-        assert!(greedy(of(&values), &none(), &behind).is_empty());
+        assert!(likeliest(&values, &none(), &behind).is_empty());
         let found = beams(&values, 2, &none(), &behind);
         assert_eq!(found.len(), 1);
         assert!((found[0].logprob - 0.4f64.ln()).abs() < 1e-6, "{found:?}");
@@ -379,19 +436,19 @@ mod tests {
         let values = logits(&sound);
         let behind = Behind::default();
         let tokens = |found: Vec<Token>| found.iter().map(|t| t.id).collect::<Vec<u32>>();
-        assert_eq!(tokens(greedy(of(&values), &none(), &behind)), [1, 2]);
-        assert_eq!(tokens(greedy(of(&values), &hot(&["ac"]), &behind)), [0, 2]);
+        assert_eq!(tokens(likeliest(&values, &none(), &behind)), [1, 2]);
+        assert_eq!(tokens(likeliest(&values, &hot(&["ac"]), &behind)), [0, 2]);
         assert_eq!(tokens(beams(&values, 4, &none(), &behind)), [1, 2]);
         assert_eq!(tokens(beams(&values, 4, &hot(&["ac"]), &behind)), [0, 2]);
         // It does not go on as it begins: the bonus is taken away again.
         assert_eq!(tokens(beams(&values, 4, &hot(&["ab"]), &behind)), [1, 2]);
         // Silence stays silence, and what is sure stays what it is.
         let sure = spelled(&[3, 1, 3, 2]);
-        assert_eq!(tokens(greedy(of(&sure), &hot(&["ac", "cb"]), &behind)), [1, 2]);
+        assert_eq!(tokens(likeliest(&sure, &hot(&["ac", "cb"]), &behind)), [1, 2]);
         // A token that is chosen for its bonus is one for as long as it lasts.
         let values = logits(&[sound[0], sound[0], sound[2]]);
         assert_eq!(
-            places(&greedy(of(&values), &hot(&["ac"]), &behind)),
+            places(&likeliest(&values, &hot(&["ac"]), &behind)),
             [(0, 0, 2), (2, 2, 3)]
         );
     }

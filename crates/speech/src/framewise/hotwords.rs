@@ -52,7 +52,7 @@ impl Hotwords {
         for word in words.iter().map(|word| word.trim()).filter(|word| !word.is_empty()) {
             let Some(tokens) = tokens(word) else {
                 return Err(Error::Option(format!(
-                    "the hotword `{word}` has characters that this model does not write; leave it out"
+                    "the hotword `{word}` has characters that this model, or the language it is told, does not write; leave it out"
                 )));
             };
             hotwords.add(&tokens);

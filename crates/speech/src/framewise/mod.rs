@@ -1,16 +1,20 @@
 //! Models whose text goes along with the sound: every position of the encoder says what is said there, so tokens have times.
 
+mod alphabets;
 mod ctc;
 mod hotwords;
 mod networks;
+mod run;
 mod search;
 #[cfg(test)]
 mod tests;
 mod transducer;
 mod utterance;
 
+pub(crate) use alphabets::Lock;
 pub(crate) use hotwords::{Along, Hotwords};
-pub(crate) use utterance::{Stretch, segments, whole};
+pub(crate) use run::Run;
+pub(crate) use utterance::{Stretch, whole};
 
 use crate::features::{Ear, unknown};
 use crate::{Error, MOST_BEAMS, Result, TranscribeOptions};
@@ -18,6 +22,7 @@ use cactus_base::Pool;
 use cactus_bundle::{Bundle, Ctc, Decoding};
 use cactus_engine::CancelToken;
 use cactus_tensor::Tensor;
+use cactus_text::Tokenizer;
 use ctc::Logits;
 use networks::{Pair, Sounding};
 use std::sync::Arc;
@@ -32,6 +37,33 @@ pub(crate) struct Token {
     pub(crate) start: usize,
     /// The position behind it; a token may have no length.
     pub(crate) end: usize,
+}
+
+/// What the options of a recording change in its text.
+#[derive(Clone, Debug)]
+pub(crate) struct Wishes {
+    pub(crate) hotwords: Hotwords,
+    pub(crate) lock: Lock,
+}
+
+/// A walk along the sound: from behind what stays to position `until`, before which each of its tokens begins.
+#[derive(Clone, Copy)]
+struct Walk<'a> {
+    beams: usize,
+    hotwords: &'a Hotwords,
+    behind: &'a Behind,
+    until: usize,
+    cancel: &'a CancelToken,
+}
+
+/// Where a walk has come. A token may last beyond its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Reached {
+    position: usize,
+    /// Tokens of this position.
+    symbols: usize,
+    /// The token that goes on there.
+    last: Option<u32>,
 }
 
 /// Where decoding goes on: behind text that stays, or at the beginning.
@@ -53,6 +85,8 @@ pub(crate) struct Behind {
 #[derive(Debug)]
 pub(crate) struct Framewise {
     network: Network,
+    /// Codes of the languages that it can be held to.
+    languages: Vec<&'static str>,
     /// Samples of a position.
     position_samples: usize,
     pool: Pool,
@@ -73,7 +107,12 @@ impl Framewise {
     ///
     /// # Errors
     /// Components that are missing or do not fit.
-    pub(crate) fn load(bundle: &Arc<Bundle>, decoding: &Decoding, threads: usize) -> Result<Option<Framewise>> {
+    pub(crate) fn load(
+        bundle: &Arc<Bundle>,
+        decoding: &Decoding,
+        tokenizer: &Tokenizer,
+        threads: usize,
+    ) -> Result<Option<Framewise>> {
         let (network, position_samples) = match decoding {
             Decoding::Ctc(ctc) => (Network::Ctc(*ctc), ctc.position_samples),
             Decoding::Transducer(t) => {
@@ -92,6 +131,7 @@ impl Framewise {
         };
         Ok(Some(Framewise {
             network,
+            languages: alphabets::written(tokenizer),
             position_samples: position_samples as usize,
             pool: Pool::new(threads),
             threads,
@@ -116,11 +156,6 @@ impl Framewise {
     /// [`Error::Option`] with what to do.
     pub(crate) fn check(options: &TranscribeOptions) -> Result<()> {
         let refused = |what: &str| Err(Error::Option(what.to_owned()));
-        if let Some(code) = &options.language {
-            return refused(&format!(
-                "this model writes the language that it hears and cannot be told which; leave the language out (found `{code}`), or take a multilingual Whisper"
-            ));
-        }
         if options.translate {
             return refused("this model does not translate; a multilingual Whisper may");
         }
@@ -143,11 +178,36 @@ impl Framewise {
         Ok(())
     }
 
+    /// Codes of the languages that it can be held to.
+    pub(crate) fn languages(&self) -> &[&'static str] {
+        &self.languages
+    }
+
+    /// What keeps a text in a language.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for a language that this model does not write, or whose letters nobody knows.
+    pub(crate) fn lock(&self, code: &str, tokenizer: &Tokenizer) -> Result<Lock> {
+        let blank = match &self.network {
+            Network::Ctc(ctc) => ctc.blank,
+            Network::Transducer(rules, _) => rules.blank,
+        };
+        Lock::new(tokenizer, code, &self.languages, blank)
+    }
+
     /// Where to begin in sound of which the first so many samples were already written down with the sound before it.
     pub(crate) fn behind(&self, samples: usize) -> Behind {
         Behind {
             position: samples.div_ceil(self.position_samples),
             ..Behind::default()
+        }
+    }
+
+    /// The same place in sound that begins so many samples later, at a position.
+    pub(crate) fn later(&self, behind: &Behind, samples: usize) -> Behind {
+        Behind {
+            position: behind.position.saturating_sub(samples / self.position_samples),
+            ..behind.clone()
         }
     }
 
@@ -195,42 +255,99 @@ impl Framewise {
     pub(crate) fn tokens(
         &mut self,
         beams: usize,
-        hotwords: &Hotwords,
+        wishes: &Wishes,
         behind: &Behind,
         cancel: &CancelToken,
     ) -> Result<Vec<Token>> {
+        let (tokens, _) = self.walk(beams, wishes, behind, usize::MAX, cancel)?;
+        Ok(tokens)
+    }
+
+    /// The tokens that begin before position `until`, behind which decoding goes on. What follows there was heard, too, so that they are
+    /// those of the whole sound.
+    pub(crate) fn go_on(
+        &mut self,
+        beams: usize,
+        wishes: &Wishes,
+        behind: &mut Behind,
+        until: usize,
+        cancel: &CancelToken,
+    ) -> Result<Vec<Token>> {
+        let (tokens, reached) = self.walk(beams, wishes, behind, until, cancel)?;
+        self.keep(&tokens, wishes, behind)?;
+        (behind.position, behind.symbols, behind.last) = (reached.position, reached.symbols, reached.last);
+        Ok(tokens)
+    }
+
+    /// As [`Framewise::go_on`], up to the first word that begins at sample `until` or behind it; up to there where none does.
+    pub(crate) fn go_on_to_word(
+        &mut self,
+        beams: usize,
+        wishes: &Wishes,
+        behind: &mut Behind,
+        until: usize,
+        begins_word: &dyn Fn(u32) -> bool,
+        cancel: &CancelToken,
+    ) -> Result<Vec<Token>> {
+        let least = until / self.position_samples;
+        let heard = self.tokens(beams, wishes, behind, cancel)?;
+        let word = heard.iter().find(|token| token.start >= least && begins_word(token.id));
+        self.go_on(beams, wishes, behind, word.map_or(least, |token| token.start), cancel)
+    }
+
+    fn walk(
+        &mut self,
+        beams: usize,
+        Wishes { hotwords, lock }: &Wishes,
+        behind: &Behind,
+        until: usize,
+        cancel: &CancelToken,
+    ) -> Result<(Vec<Token>, Reached)> {
+        let walk = Walk {
+            beams,
+            hotwords,
+            behind,
+            until,
+            cancel,
+        };
         if cancel.is_cancelled() {
             return Err(Error::Cancelled);
         }
         match &mut self.network {
             Network::Ctc(ctc) => {
+                self.heard.chunks_exact_mut(self.width).for_each(|row| lock.apply(row));
                 let logits = Logits {
                     values: &self.heard,
                     tokens: self.width,
                     blank: ctc.blank,
                 };
                 match beams {
-                    0 | 1 => Ok(ctc::greedy(logits, hotwords, behind)),
-                    _ => ctc::search(logits, beams, hotwords, behind, cancel),
+                    0 | 1 => Ok(ctc::greedy(logits, walk)),
+                    _ => ctc::search(logits, walk),
                 }
             }
             Network::Transducer(rules, pair) => {
                 let states = &self.heard[..];
-                let mut networks = Sounding::new(pair, states, self.width, (&self.pool, self.threads));
+                let mut networks = Sounding::new(pair, states, self.width, (&self.pool, self.threads), lock);
                 let predicted = match &behind.predicted {
                     Some(predicted) => predicted.clone(),
                     None => transducer::begin(rules, &mut networks)?,
                 };
                 match beams {
-                    0 | 1 => transducer::greedy(rules, &mut networks, hotwords, behind, predicted, cancel),
-                    _ => search::search(rules, &mut networks, beams, hotwords, behind, predicted, cancel),
+                    0 | 1 => transducer::greedy(rules, &mut networks, walk, predicted),
+                    _ => search::search(rules, &mut networks, walk, predicted),
                 }
             }
         }
     }
 
     /// Lets decoding go on behind `tokens`, which follow what stayed before.
-    pub(crate) fn keep(&mut self, tokens: &[Token], hotwords: &Hotwords, behind: &mut Behind) -> Result<()> {
+    pub(crate) fn keep(
+        &mut self,
+        tokens: &[Token],
+        Wishes { hotwords, lock }: &Wishes,
+        behind: &mut Behind,
+    ) -> Result<()> {
         for token in tokens {
             behind.along = hotwords.step(behind.along, token.id).0;
             behind.last = Some(token.id);
@@ -249,7 +366,7 @@ impl Framewise {
                 token.end - token.start
             };
             (behind.position, behind.symbols) = rules.advance(token.start, symbols, token.id, duration);
-            let mut networks = Sounding::new(pair, &self.heard, self.width, (&self.pool, self.threads));
+            let mut networks = Sounding::new(pair, &self.heard, self.width, (&self.pool, self.threads), lock);
             let before = match behind.predicted.take() {
                 Some(predicted) => predicted,
                 None => transducer::begin(rules, &mut networks)?,

@@ -1,7 +1,7 @@
 //! The components `predictor` and `joint` of a transducer.
 
-use super::finite;
 use super::transducer::{Joined, Networks, Predicted};
+use super::{Lock, finite};
 use crate::{Error, Result};
 use cactus_base::Pool;
 use cactus_bundle::Bundle;
@@ -56,15 +56,23 @@ pub(super) struct Sounding<'a> {
     states: &'a [f32],
     width: usize,
     pool: (&'a Pool, usize),
+    lock: &'a Lock,
 }
 
 impl<'a> Sounding<'a> {
-    pub(super) fn new(pair: &'a Pair, states: &'a [f32], width: usize, pool: (&'a Pool, usize)) -> Sounding<'a> {
+    pub(super) fn new(
+        pair: &'a Pair,
+        states: &'a [f32],
+        width: usize,
+        pool: (&'a Pool, usize),
+        lock: &'a Lock,
+    ) -> Sounding<'a> {
         Sounding {
             pair,
             states,
             width,
             pool,
+            lock,
         }
     }
 }
@@ -132,6 +140,10 @@ impl Networks for Sounding<'_> {
                 {
                     joined.width = width;
                     joined.values.extend(values.iter().map(finite));
+                    joined
+                        .values
+                        .chunks_exact_mut(width.max(1))
+                        .for_each(|row| self.lock.apply(row));
                 }
             })?;
         match joined.width {

@@ -5,10 +5,9 @@
 use super::ctc::either;
 use super::hotwords::{Along, Hotwords};
 use super::transducer::{Networks, Predicted, Prefix, Rules};
-use super::{Behind, Token};
+use super::{Reached, Token, Walk};
 use crate::rules::Chances;
 use crate::{Error, Result};
-use cactus_engine::CancelToken;
 use std::collections::BTreeMap;
 
 /// A text on its way.
@@ -35,16 +34,19 @@ impl Text {
     }
 }
 
-/// The likeliest text behind what stays, of `beams` that are followed.
+/// The likeliest text, of as many as are followed.
 pub(super) fn search(
     rules: &Rules,
     networks: &mut dyn Networks,
-    beams: usize,
-    hotwords: &Hotwords,
-    behind: &Behind,
+    Walk {
+        beams,
+        hotwords,
+        behind,
+        until,
+        cancel,
+    }: Walk<'_>,
     predicted: Predicted,
-    cancel: &CancelToken,
-) -> Result<Vec<Token>> {
+) -> Result<(Vec<Token>, Reached)> {
     let begun = Text {
         tokens: Vec::new(),
         logprob: 0.0,
@@ -56,7 +58,7 @@ pub(super) fn search(
     // By their tokens: texts that differ in their times alone share it.
     let mut prefixes = BTreeMap::from([(Vec::new(), Prefix::new(predicted))]);
     let mut kept = vec![begun];
-    for at in behind.position..networks.positions() {
+    for at in behind.position..until.min(networks.positions()) {
         let (mut here, later): (Vec<Text>, Vec<Text>) = kept.into_iter().partition(|text| text.at == at);
         kept = later;
         while let Some(text) = take_likeliest(&mut here) {
@@ -81,7 +83,17 @@ pub(super) fn search(
     }
     let worth = |text: &Text| text.worth() - hotwords.end(text.along);
     let best = kept.into_iter().rev().max_by(|a, b| worth(a).total_cmp(&worth(b)));
-    Ok(best.map_or(Vec::new(), |text| text.tokens))
+    Ok(best.map_or_else(Default::default, |text| {
+        let (position, symbols, last) = (text.at, text.symbols, None);
+        (
+            text.tokens,
+            Reached {
+                position,
+                symbols,
+                last,
+            },
+        )
+    }))
 }
 
 fn take_likeliest(texts: &mut Vec<Text>) -> Option<Text> {
@@ -188,6 +200,7 @@ fn grow(
 mod tests {
     use super::super::transducer::tests::{BLANK, Script, row, rules};
     use super::super::transducer::{begin, greedy};
+    use super::super::{Behind, tests::walk};
     use super::*;
     use proptest::prelude::*;
 
@@ -211,8 +224,10 @@ mod tests {
             predictions,
         };
         let predicted = begin(rules, &mut script).unwrap();
-        let (behind, cancel) = (Behind::default(), CancelToken::new());
-        search(rules, &mut script, beams, hotwords, &behind, predicted, &cancel).unwrap()
+        let behind = Behind::default();
+        search(rules, &mut script, walk(beams, hotwords, &behind), predicted)
+            .unwrap()
+            .0
     }
 
     /// The probability of every text without durations, by every way to read it with at most two tokens at a position.
@@ -273,8 +288,10 @@ mod tests {
             predictions,
         };
         let predicted = begin(&rules, &mut script).unwrap();
-        let (behind, cancel) = (Behind::default(), CancelToken::new());
-        let expected = greedy(&rules, &mut script, &hot(&[]), &behind, predicted, &cancel).unwrap();
+        let behind = Behind::default();
+        let expected = greedy(&rules, &mut script, walk(1, &hot(&[]), &behind), predicted)
+            .unwrap()
+            .0;
         assert!(expected.len() > 5);
         for beams in [2, 4] {
             assert_eq!(found(&rules, 30, beams, &hot(&[]), &logits), expected, "{beams} beams");

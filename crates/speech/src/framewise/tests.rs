@@ -3,6 +3,7 @@
 use super::*;
 use crate::Transcriber;
 use crate::decoder::Decoder;
+use crate::heard::Piece;
 use cactus_audio::Samples;
 use cactus_import::{ConvertOptions, convert};
 use cactus_passes::{Bits, Policy};
@@ -32,8 +33,9 @@ fn golden(name: &str) -> (Transcriber, Vec<f32>, Value) {
 fn hear(model: &mut Transcriber, samples: &[f32]) {
     let (mut sound, cancel) = (Samples::new(samples), CancelToken::new());
     let mut heard = model.ear.hear(&mut sound, &cancel).unwrap();
-    let frames = heard.advance(0, usize::MAX).unwrap();
-    let input = heard.input(0..frames).unwrap();
+    let frames = heard.frames();
+    heard.advance(0, usize::MAX).unwrap();
+    let input = heard.input(0, &Piece::alone(frames)).unwrap();
     model.listen(input, false).unwrap();
 }
 
@@ -44,8 +46,23 @@ fn framewise(model: &mut Transcriber) -> &mut Framewise {
     }
 }
 
-fn none() -> Hotwords {
-    Hotwords::new(&[], &|_| None).unwrap()
+/// One to the end of the sound.
+pub(super) fn walk<'a>(beams: usize, hotwords: &'a Hotwords, behind: &'a Behind) -> Walk<'a> {
+    static NEVER: std::sync::LazyLock<CancelToken> = std::sync::LazyLock::new(CancelToken::new);
+    Walk {
+        beams,
+        hotwords,
+        behind,
+        until: usize::MAX,
+        cancel: &NEVER,
+    }
+}
+
+fn none() -> Wishes {
+    Wishes {
+        hotwords: Hotwords::new(&[], &|_| None).unwrap(),
+        lock: Lock::default(),
+    }
 }
 
 fn found(model: &mut Transcriber, beams: usize, behind: &Behind) -> Vec<Token> {
@@ -117,4 +134,73 @@ fn more_beams_find_texts_that_are_as_likely() {
             assert_eq!(self::found(&mut model, beams, &Behind::default()), found, "{name}");
         }
     }
+}
+
+/// Sound that changes all the time, without a pause.
+fn varied(seconds: usize) -> Vec<f32> {
+    let noise = |i: usize| ((i as u32).wrapping_mul(2_654_435_761) >> 8) as f32 / 8_388_608.0 - 1.0;
+    let sample = |i: usize| {
+        let t = i as f64 / 16e3;
+        let loud = 0.3 + 0.2 * libm::sin(9.0 * t) + 0.1 * libm::sin(1.7 * t);
+        let pitch = 200.0 + 150.0 * libm::sin(3.1 * t) + 90.0 * libm::sin(0.37 * t);
+        let tone = libm::sin(core::f64::consts::TAU * pitch * t);
+        loud as f32 * (0.7 * tone as f32 + 0.3 * noise(i))
+    };
+    (0..seconds * 16_000).map(sample).collect()
+}
+
+/// Random models see everything at once, so little stays what it was where sound is cut. Numbers are tokens of the whole, and how many differ
+/// where pieces overlap, and where they are cut.
+#[test]
+fn pieces_that_overlap_are_nearer_to_the_whole_than_pieces_that_are_cut() {
+    let samples = varied(60);
+    for (name, is_normalized, expected) in [
+        ("parakeet_ctc", true, (613, 214, 387)),
+        ("parakeet_tdt", true, (164, 86, 95)),
+        ("parakeet_rnnt", true, (555, 86, 174)),
+        ("parakeet_ctc", false, (406, 111, 168)),
+        ("parakeet_tdt", false, (114, 31, 42)),
+        ("parakeet_rnnt", false, (86, 0, 44)),
+    ] {
+        let (mut model, ..) = golden(name);
+        if let Ear::Samples(_, Some(frontend), _) = &mut model.ear
+            && !is_normalized
+        {
+            let normalization = cactus_audio::features::Normalization::None;
+            let recipe = frontend.recipe().clone();
+            **frontend = cactus_audio::Frontend::new(cactus_audio::Recipe {
+                normalization,
+                ..recipe
+            })
+            .unwrap();
+        }
+        hear(&mut model, &samples);
+        let whole = found(&mut model, 1, &Behind::default());
+        let whole: Vec<u32> = whole.iter().map(|t| t.id).collect();
+        let mut differ = || {
+            let (options, cancel) = (crate::TranscribeOptions::default(), CancelToken::new());
+            let said = model.transcribe(&samples, &options, &cancel, &mut |_| {}).unwrap();
+            let said: Vec<u32> = said.segments.iter().flat_map(|s| s.tokens.clone()).collect();
+            let Ear::Samples(_, _, overlap) = &mut model.ear else {
+                panic!("{name} hears no pieces");
+            };
+            *overlap = None;
+            distance(&whole, &said)
+        };
+        let (overlapping, cut) = (differ(), differ());
+        assert_eq!((whole.len(), overlapping, cut), expected, "{name}, {is_normalized}");
+    }
+}
+
+/// Tokens to add, to take away or to change.
+fn distance(a: &[u32], b: &[u32]) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut before = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let new = (before + usize::from(x != y)).min(row[j] + 1).min(row[j + 1] + 1);
+            before = std::mem::replace(&mut row[j + 1], new);
+        }
+    }
+    row[b.len()]
 }

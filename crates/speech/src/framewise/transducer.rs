@@ -2,11 +2,9 @@
 //! (token-and-duration transducer, Xu et al. 2023, arXiv 2304.06795) each token says how many positions it lasts; without, each blank
 //! is one position.
 
-use super::hotwords::Hotwords;
-use super::{Behind, Token, largest};
+use super::{Reached, Token, Walk, largest};
 use crate::rules::Chances;
 use crate::{Error, Result};
-use cactus_engine::CancelToken;
 
 /// What a record says about a transducer.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,20 +110,24 @@ pub(crate) fn begin(rules: &Rules, networks: &mut dyn Networks) -> Result<Predic
     networks.predict(None, rules.blank)
 }
 
-/// The likeliest token, and its likeliest duration, one after the other, behind what stays. A hotword changes which token it is, and never
+/// The likeliest token, and its likeliest duration, one after the other. A hotword changes which token it is, and never
 /// whether it is one.
 pub(crate) fn greedy(
     rules: &Rules,
     networks: &mut dyn Networks,
-    hotwords: &Hotwords,
-    behind: &Behind,
+    Walk {
+        hotwords,
+        behind,
+        until,
+        cancel,
+        ..
+    }: Walk<'_>,
     predicted: Predicted,
-    cancel: &CancelToken,
-) -> Result<Vec<Token>> {
+) -> Result<(Vec<Token>, Reached)> {
     let mut found = Vec::new();
     let (mut at, mut symbols, mut along) = (behind.position, behind.symbols, behind.along);
     let mut prefix = Prefix::new(predicted);
-    while at < networks.positions() {
+    while at < until.min(networks.positions()) {
         if cancel.is_cancelled() {
             return Err(Error::Cancelled);
         }
@@ -149,12 +151,23 @@ pub(crate) fn greedy(
         }
         (at, symbols) = rules.advance(at, symbols, token, duration);
     }
-    Ok(found)
+    let (position, last) = (at, None);
+    Ok((
+        found,
+        Reached {
+            position,
+            symbols,
+            last,
+        },
+    ))
 }
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::hotwords::Hotwords;
+    use super::super::{Behind, tests::walk};
     use super::*;
+    use proptest::prelude::*;
 
     /// Networks that say what a table has: the logits depend on the position and the last token. The state is the text.
     pub(crate) struct Script<'a> {
@@ -230,15 +243,9 @@ pub(super) mod tests {
             predictions: 0,
         };
         let predicted = begin(rules, &mut script).unwrap();
-        let found = greedy(
-            rules,
-            &mut script,
-            &none(),
-            &Behind::default(),
-            predicted,
-            &CancelToken::new(),
-        );
-        (found.unwrap(), script.predictions)
+        let (hotwords, behind) = (none(), Behind::default());
+        let found = greedy(rules, &mut script, walk(1, &hotwords, &behind), predicted);
+        (found.unwrap().0, script.predictions)
     }
 
     #[test]
@@ -318,8 +325,45 @@ pub(super) mod tests {
                 position: kept.checked_sub(1).map_or(0, |last| all[last].end),
                 ..Behind::default()
             };
-            let rest = greedy(&rules, &mut script, &none(), &behind, predicted, &CancelToken::new()).unwrap();
-            assert_eq!(rest, all[kept..], "behind {kept}");
+            let rest = greedy(&rules, &mut script, walk(1, &none(), &behind), predicted).unwrap();
+            assert_eq!(rest.0, all[kept..], "behind {kept}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_that_overlap_have_the_tokens_of_the_whole(
+            table in prop::collection::vec(0u32..16, 1..40), sizes in prop::collection::vec(1usize..9, 1..5), with_durations: bool,
+        ) {
+            let rules = rules(if with_durations { &[0, 1, 2, 4] } else { &[] });
+            let logits = |at: usize, text: &[f32]| {
+                let drawn = table[(7 * at + text.len()) % table.len()];
+                row([BLANK, 0, 1, 2][drawn as usize % 4], drawn as usize / 4, rules.durations.len())
+            };
+            let (whole, _) = read(&rules, 40, 4, &logits);
+            let mut found = Vec::new();
+            let (mut at, mut sizes, hotwords) = (0, sizes.iter().cycle(), none());
+            let mut behind = Behind::default();
+            let mut predicted: Option<Predicted> = None;
+            while at < 40 {
+                // Three positions before, and five behind.
+                let (from, end) = (usize::saturating_sub(at, 3), 40.min(at + sizes.next().unwrap()));
+                let heard = |place: usize, text: &[f32]| logits(from + place, text);
+                let mut script = Script { positions: 40.min(end + 5) - from, logits: &heard, rows: 2, predictions: 0 };
+                let before = match predicted.take() {
+                    Some(predicted) => predicted,
+                    None => begin(&rules, &mut script).unwrap(),
+                };
+                behind.position -= from;
+                let walk = Walk { until: end - from, ..walk(1, &hotwords, &behind) };
+                let (new, reached) = greedy(&rules, &mut script, walk, before.clone()).unwrap();
+                predicted = Some(new.iter().fold(before, |before, token| script.predict(Some(&before), token.id).unwrap()));
+                behind.position = from + reached.position;
+                behind.symbols = reached.symbols;
+                found.extend(new.iter().map(|t| (t.id, t.start + from, t.end + from)));
+                at = end;
+            }
+            prop_assert_eq!(found, places(&whole));
         }
     }
 
@@ -340,16 +384,9 @@ pub(super) mod tests {
             predictions: 0,
         };
         let predicted = begin(&rules, &mut script).unwrap();
-        let found = greedy(
-            &rules,
-            &mut script,
-            &hot,
-            &Behind::default(),
-            predicted,
-            &CancelToken::new(),
-        )
-        .unwrap();
-        assert_eq!(places(&found), [(0, 0, 1), (2, 2, 3), (1, 3, 4)]);
+        let behind = Behind::default();
+        let found = greedy(&rules, &mut script, walk(1, &hot, &behind), predicted).unwrap();
+        assert_eq!(places(&found.0), [(0, 0, 1), (2, 2, 3), (1, 3, 4)]);
         assert_eq!(
             places(&read(&rules, 4, 2, &logits).0),
             [(1, 0, 1), (1, 2, 3), (1, 3, 4)]
@@ -364,14 +401,9 @@ pub(super) mod tests {
             rows: 1,
             predictions: 0,
         };
-        let found = greedy(
-            &rules(&[0, 1]),
-            &mut script,
-            &none(),
-            &Behind::default(),
-            Predicted::default(),
-            &CancelToken::new(),
-        );
+        let (hotwords, behind) = (none(), Behind::default());
+        let walk = walk(1, &hotwords, &behind);
+        let found = greedy(&rules(&[0, 1]), &mut script, walk, Predicted::default());
         assert!(found.unwrap_err().to_string().contains("found 5"));
     }
 }

@@ -34,16 +34,43 @@ pub(crate) struct Stretch {
 /// The segments of a text, with their words. `decode` keeps the space before a word.
 pub(crate) fn segments(tokens: &[Token], stretch: Stretch, decode: &dyn Fn(&[u32]) -> String) -> Vec<Segment> {
     let words = words(tokens, stretch, decode);
-    let parts = words.chunk_by(|one, next| !(is_end(&one.word.text) || next.word.start_s - one.word.end_s >= PAUSE_S));
-    parts
+    parts(&words)
         .filter_map(|part| segment(part, tokens, &words, stretch))
         .collect()
+}
+
+/// The segments of a text that goes on, and how many tokens they are: the last one may not be whole, unless it has become as long as `most_s`.
+pub(crate) fn whole_segments(
+    tokens: &[Token],
+    stretch: Stretch,
+    most_s: f64,
+    decode: &dyn Fn(&[u32]) -> String,
+) -> (Vec<Segment>, usize) {
+    let words = words(tokens, stretch, decode);
+    let mut parts: Vec<&[Spoken]> = parts(&words).collect();
+    let open = parts.pop().unwrap_or_default();
+    if let [first, .., last] = open
+        && last.word.end_s - first.word.start_s >= most_s
+    {
+        parts.push(&open[..open.len() - 1]);
+    }
+    let used = parts
+        .last()
+        .and_then(|part| part.last())
+        .map_or(0, |last| last.tokens.end);
+    let segments = parts.iter().filter_map(|part| segment(part, tokens, &words, stretch));
+    (segments.collect(), used)
 }
 
 /// All of a text as one segment, with its words; `None` of nothing.
 pub(crate) fn whole(tokens: &[Token], stretch: Stretch, decode: &dyn Fn(&[u32]) -> String) -> Option<Segment> {
     let words = words(tokens, stretch, decode);
     segment(&words, tokens, &words, stretch)
+}
+
+/// Words by segments.
+fn parts(words: &[Spoken]) -> impl Iterator<Item = &[Spoken]> {
+    words.chunk_by(|one, next| !(is_end(&one.word.text) || next.word.start_s - one.word.end_s >= PAUSE_S))
 }
 
 /// Some words in a row, of a text of these tokens and words.

@@ -2,7 +2,8 @@
 
 use super::Commit;
 use crate::decoder::{Decoder, Surroundings, Task, other_model};
-use crate::framewise::{Behind, Framewise, Hotwords, Token, whole};
+use crate::framewise::{Behind, Framewise, Token, Wishes, whole};
+use crate::heard::Piece;
 use crate::prompt::Prompts;
 use crate::prompted::{Window, Written, confidence, continued, repeats};
 use crate::rules::Rules;
@@ -42,7 +43,7 @@ pub(super) enum Manner {
     /// Behind a prompt, which has the text that stays. The rules are those at the beginning of a text, and behind it.
     Prompted(Box<Prompts>, Box<[Rules; 2]>),
     /// Along the sound: behind the place of the last token that stays.
-    Framewise(Hotwords),
+    Framewise(Wishes),
 }
 
 /// How a phrase is to be written.
@@ -53,6 +54,17 @@ pub(super) struct Orders<'a> {
     /// Frames behind the sound that are heard with it, where the window of the model is cut.
     pub(super) margin: Option<usize>,
     pub(super) cancel: &'a CancelToken,
+}
+
+/// What comes behind a phrase that is written as if it were all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// More of it, perhaps: what stays is committed.
+    Perhaps,
+    /// Nothing of it.
+    Nothing,
+    /// The next phrase, which has the words that begin at this sample and later, and hears the end of this one with them.
+    Next(usize),
 }
 
 /// Where the sound of a phrase begins, and between which times somebody speaks, in seconds.
@@ -90,7 +102,7 @@ impl Manner {
                 let rules = Rules::of(prompts.prompted()).without_times();
                 Manner::Prompted(prompts, Box::new([rules.clone(), rules.continued()]))
             }
-            Task::Framewise(hotwords) => Manner::Framewise(hotwords),
+            Task::Framewise(run) => Manner::Framewise(run.wishes),
         }
     }
 
@@ -114,24 +126,25 @@ impl Manner {
                 let text = (&text.tokens[..], &text.logprobs[..]);
                 phrase.agree(scribe, surroundings, prompts, text, (orders.commit, frames))
             }
-            (Manner::Framewise(hotwords), Decoder::Framewise(framewise)) => {
-                let tokens = framewise.tokens(1, hotwords, &phrase.behind, orders.cancel)?;
-                phrase.agree_along(framewise, surroundings, hotwords, &tokens)
+            (Manner::Framewise(wishes), Decoder::Framewise(framewise)) => {
+                let tokens = framewise.tokens(1, wishes, &phrase.behind, orders.cancel)?;
+                phrase.agree_along(framewise, surroundings, wishes, &tokens)
             }
             _ => Err(other_model()),
         }
     }
 
-    /// Writes what is said so far as if it were all. Where the phrase `goes_on`, what stays is committed.
+    /// Writes what is said so far as if it were all.
     pub(super) fn ready(
         &self,
         transcriber: &mut Transcriber,
         phrase: &mut Phrase,
         orders: Orders<'_>,
         times: Times,
-        goes_on: bool,
+        then: Then,
     ) -> Result<Ready> {
         let options = orders.options;
+        let goes_on = then == Then::Perhaps;
         transcriber.reserve(options)?;
         let looks = options.words || goes_on && orders.commit == Commit::Attention;
         let frames = transcriber.hear(&phrase.samples, looks, orders)?;
@@ -150,8 +163,18 @@ impl Manner {
                 }
                 Ok(ready)
             }
-            (Manner::Framewise(hotwords), Decoder::Framewise(framewise)) => {
-                let new = framewise.tokens(options.beams, hotwords, &phrase.behind, orders.cancel)?;
+            (Manner::Framewise(wishes), Decoder::Framewise(framewise)) => {
+                phrase.language.clone_from(&options.language);
+                let new = match then {
+                    Then::Perhaps | Then::Nothing => {
+                        framewise.tokens(options.beams, wishes, &phrase.behind, orders.cancel)?
+                    }
+                    Then::Next(at) => {
+                        let begins_word = |token| surroundings.begins_word(token);
+                        let behind = &mut phrase.behind;
+                        framewise.go_on_to_word(options.beams, wishes, behind, at, &begins_word, orders.cancel)?
+                    }
+                };
                 let tokens = [&phrase.placed[..], &new].concat();
                 let stretch = framewise.stretch(surroundings.ear, times.begin_s, frames);
                 let decode = |tokens: &[u32]| surroundings.text(&[], tokens);
@@ -163,7 +186,7 @@ impl Manner {
                     ..segment
                 });
                 if goes_on {
-                    phrase.agree_along(framewise, surroundings, hotwords, &new)?;
+                    phrase.agree_along(framewise, surroundings, wishes, &new)?;
                 }
                 let words = Vec::new();
                 Ok(Ready { segment, words })
@@ -208,12 +231,15 @@ impl Phrase {
         }
     }
 
-    /// Where decoding begins in the sound behind sample `at`, at which this phrase is cut: what stays may reach over the cut, and is
-    /// not said twice.
-    pub(super) fn behind_cut(&self, transcriber: &Transcriber, at: usize) -> Behind {
-        match &transcriber.decoder {
-            Decoder::Prompted(_) => Behind::default(),
-            Decoder::Framewise(framewise) => framewise.behind(framewise.written(&self.behind).saturating_sub(at)),
+    /// Where decoding begins in the sound from sample `first` on, which is heard after this phrase: what stays may reach over its end, and is
+    /// not said twice. `goes_on` where it is heard with the end of this one, so that text goes on, too.
+    pub(super) fn behind_cut(&self, transcriber: &Transcriber, first: usize, goes_on: bool) -> Behind {
+        match (&transcriber.decoder, goes_on) {
+            (Decoder::Prompted(_), _) => Behind::default(),
+            (Decoder::Framewise(framewise), true) => framewise.later(&self.behind, first),
+            (Decoder::Framewise(framewise), false) => {
+                framewise.behind(framewise.written(&self.behind).saturating_sub(first))
+            }
         }
     }
 
@@ -246,14 +272,14 @@ impl Phrase {
         &mut self,
         framewise: &mut Framewise,
         surroundings: Surroundings<'_>,
-        hotwords: &Hotwords,
+        wishes: &Wishes,
         tokens: &[Token],
     ) -> Result<()> {
         let decode = |tokens: &[u32]| surroundings.tokenizer.decode(tokens, true);
         let ids: Vec<u32> = tokens.iter().map(|token| token.id).collect();
         let logprobs: Vec<f64> = tokens.iter().map(|token| token.logprob).collect();
         let agreed = agreed(&self.draft, &ids, None, &decode);
-        framewise.keep(&tokens[..agreed], hotwords, &mut self.behind)?;
+        framewise.keep(&tokens[..agreed], wishes, &mut self.behind)?;
         self.placed.extend_from_slice(&tokens[..agreed]);
         self.commit(&ids, &logprobs, agreed);
         Ok(())
@@ -363,7 +389,7 @@ impl Transcriber {
         let window = orders.margin.map_or(usize::MAX, |margin| {
             frames.saturating_add(margin).next_multiple_of(WINDOW_FRAMES)
         });
-        let input = heard.input_of(0..frames, window)?;
+        let input = heard.input_of(0, &Piece::alone(frames), window)?;
         self.listen(input, looks)?;
         Ok(frames)
     }
