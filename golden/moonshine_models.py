@@ -5,15 +5,18 @@ For every case in CASES this writes `speech/<case>/` as `speech_models.py` does,
 `input_features`, and a BPE tokenizer with byte fallback, as Llama's and Moonshine's are.
 
 Run: python golden/moonshine_models.py [case ...]
+
+With --shares, `alignment_shares` are computed again for the folders as they are: what all heads of the later half of the decoder's layers look at.
 """
 
 import json
 import shutil
 import sys
+from types import SimpleNamespace
 
 import torch
-from safetensors.torch import save_file
-from speech_models import MIN_DISTINCT, MIN_MARGIN, OUT, greedy, randomize
+from safetensors.torch import load_file, save_file
+from speech_models import MIN_DISTINCT, MIN_MARGIN, OUT, greedy, randomize, shares
 from tiny_models import CORPUS, write_json
 from tokenizers import Tokenizer, decoders, models, normalizers, trainers
 from transformers import (
@@ -133,6 +136,38 @@ def config_of(case):
     return MoonshineConfig(**{**sizes, **case["config"]})
 
 
+def kind_of(case):
+    return MoonshineStreamingForConditionalGeneration if case.get("streaming") else MoonshineForConditionalGeneration
+
+
+def without_places(model, config):
+    """A decoder of the second generation adds the places of states to them, in place, whenever it is called."""
+    places = model.model.decoder.pos_emb.weight
+    model.model.decoder.pos_emb.weight = torch.nn.Parameter(torch.zeros(len(places), config.hidden_size))
+    model.model.decoder.proj = torch.nn.Identity()
+
+
+def heads_of(model):
+    layers = model.model.decoder.layers
+    heads = layers[0].encoder_attn.config.num_attention_heads if hasattr(layers[0].encoder_attn.config, "num_attention_heads") else None
+    heads = heads or layers[0].encoder_attn.config.decoder_num_attention_heads
+    return [(layer, head) for layer in range(len(layers) // 2, len(layers)) for head in range(heads)]
+
+
+def add_shares(name, case):
+    folder = OUT / name
+    model = kind_of(case).from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    expected = load_file(folder / "expected.safetensors")
+    if case.get("streaming"):
+        without_places(model, model.config)
+    greedy_json = json.loads((folder / "expected.json").read_text())["greedy"]
+    ids = greedy_json["prompt_ids"] + greedy_json["tokens"]
+    heard = SimpleNamespace(last_hidden_state=expected["encoder_hidden_states"].clone(), attention_mask=None)
+    heard.hidden_states = heard.attentions = None
+    expected["alignment_shares"] = shares(model, heard, ids, heads_of(model))
+    save_file({k: v.contiguous() for k, v in expected.items()}, folder / "expected.safetensors")
+
+
 @torch.no_grad()
 def attempt(name, case, seed):
     folder = OUT / name
@@ -142,7 +177,7 @@ def attempt(name, case, seed):
     config = config_of(case)
     generator = torch.Generator().manual_seed(seed)
     streaming = case.get("streaming")
-    kind = MoonshineStreamingForConditionalGeneration if streaming else MoonshineForConditionalGeneration
+    kind = kind_of(case)
     model = kind(config)
     randomize(model, generator)
     if not streaming:
@@ -172,11 +207,9 @@ def attempt(name, case, seed):
         whole = samples[:, : SAMPLES // frame * frame]
         heard = model.model.encoder(whole, attention_mask=torch.ones(whole.shape, dtype=torch.long))
         heard.attention_mask = None
-        # The decoder adds the places of states to them, in place, whenever it is called.
         plain, places = heard.last_hidden_state, model.model.decoder.pos_emb.weight
         placed = model.model.decoder.proj(plain + places[: plain.shape[1]])
-        model.model.decoder.pos_emb.weight = torch.nn.Parameter(torch.zeros(len(places), config.hidden_size))
-        model.model.decoder.proj = torch.nn.Identity()
+        without_places(model, config)
         heard.last_hidden_state = placed
     prompt = [1]
     tokens, margin = greedy(model, heard, prompt)
@@ -188,11 +221,14 @@ def attempt(name, case, seed):
     save_file({k: v.contiguous() for k, v in expected.items()}, folder / "expected.safetensors")
     greedy_json = {"prompt_ids": prompt, "tokens": tokens, "min_margin": margin}
     write_json(folder / "expected.json", {"decoder_input_ids": sequence[0].tolist(), "greedy": greedy_json})
+    add_shares(name, case)
     return margin
 
 
 def main():
     torch.set_num_threads(1)
+    if sys.argv[1:] == ["--shares"]:
+        return [add_shares(name, case) for name, case in CASES.items()]
     for name in sys.argv[1:] or CASES:
         for seed in range(1, 100):
             margin = attempt(name, CASES[name], seed)

@@ -153,8 +153,8 @@ def greedy(model, outputs, prompt):
 
 
 @torch.no_grad()
-def shares(model, states, ids, heads):
-    inputs = dict(encoder_outputs=(states,), decoder_input_ids=torch.tensor([ids]), use_cache=False)
+def shares(model, outputs, ids, heads):
+    inputs = dict(encoder_outputs=outputs, decoder_input_ids=torch.tensor([ids]), use_cache=False)
     attentions = model(**inputs, output_attentions=True).cross_attentions
     return torch.stack([attentions[layer][:, head] for layer, head in sorted(heads)], dim=1)
 
@@ -166,7 +166,7 @@ def add_shares(name):
     greedy_json = json.loads((folder / "expected.json").read_text())["greedy"]
     heads = json.loads((folder / "generation_config.json").read_text())["alignment_heads"]
     ids = greedy_json["prompt_ids"] + greedy_json["tokens"]
-    expected["alignment_shares"] = shares(model, expected["encoder_hidden_states"], ids, heads)
+    expected["alignment_shares"] = shares(model, (expected["encoder_hidden_states"],), ids, heads)
     save_file({k: v.contiguous() for k, v in expected.items()}, folder / "expected.safetensors")
 
 
@@ -201,7 +201,7 @@ def attempt(name, case, seed):
     logits = model(encoder_outputs=(states,), decoder_input_ids=sequence, use_cache=False).logits
     expected = {"input_features": features, "encoder_hidden_states": states, "logits": logits}
     heads = generation_config(case, config, ids)["alignment_heads"]
-    expected["alignment_shares"] = shares(model, states, prompt + tokens, heads)
+    expected["alignment_shares"] = shares(model, (states,), prompt + tokens, heads)
     save_file({k: v.contiguous() for k, v in expected.items()}, folder / "expected.safetensors")
     greedy_json = {"prompt_ids": prompt, "tokens": tokens, "min_margin": margin}
     write_json(folder / "expected.json", {"decoder_input_ids": sequence[0].tolist(), "greedy": greedy_json})

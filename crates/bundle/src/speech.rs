@@ -64,6 +64,9 @@ pub struct Samples {
     pub least_samples: u32,
     /// Most samples; longer sound is cut into pieces where it is quiet.
     pub most_samples: u32,
+    /// Samples from one position of the encoder to the next; without it nobody can say when a word is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position_samples: Option<u32>,
 }
 
 /// A log-mel spectrogram.
@@ -469,6 +472,7 @@ impl Samples {
                 ("sample_rate_hz", self.sample_rate_hz, 1, MAX_SAMPLES),
                 ("least_samples", self.least_samples, 1, MAX_SAMPLES),
                 ("most_samples", self.most_samples, self.least_samples, MAX_SAMPLES),
+                ("position_samples", self.position_samples.unwrap_or(1), 1, MAX_SAMPLES),
             ],
         )
     }

@@ -439,6 +439,7 @@ fn fields_of_the_speech_record_are_those_of_the_code() {
         sample_rate_hz: 16_000,
         least_samples: 895,
         most_samples: 480_000,
+        position_samples: Some(384),
     };
     assert_fields("samples", &samples);
     let taking = |samples| Speech {

@@ -93,6 +93,7 @@ fn whole(samples: SamplesDef) -> Samples {
         sample_rate_hz: samples.sample_rate_hz,
         least_samples: small(samples.least),
         most_samples: small(samples.most),
+        position_samples: Some(small(samples.position)),
     }
 }
 

@@ -11,6 +11,7 @@
 //! tokenizer, and writes no fused operation.
 #![forbid(unsafe_code)]
 
+mod alignment;
 mod config;
 mod error;
 mod fastconformer;

@@ -3,6 +3,7 @@
 //! The encoder hears the samples themselves: three convolutions make a position of 384 of them, and every position sees every
 //! other. The decoder writes tokens one after the other, as Whisper's does, and is told by no prompt what to write.
 
+use crate::alignment;
 use crate::config::{Config, Dims, MAX_CONTEXT, MAX_HEAD_DIM, MAX_HEADS, MAX_LAYERS, MAX_VOCAB};
 use crate::layers::linear;
 use crate::moonshine_decoder::{Attention, Decoder, EPS, STATES, tables};
@@ -56,6 +57,7 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
         }
     };
     let size = |key: &str| c.size(key, 1..=MAX_LAYERS);
+    let layers = size("decoder_num_hidden_layers")?;
     let model = Moonshine {
         layers: size("encoder_num_hidden_layers")?,
         activation: activation(c, "encoder_hidden_act", "gelu")?,
@@ -63,7 +65,7 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
             dims: Dims {
                 vocab: c.size("vocab_size", 1..=MAX_VOCAB)?,
                 hidden,
-                layers: size("decoder_num_hidden_layers")?,
+                layers,
                 heads,
                 kv_heads: heads,
                 head_dim,
@@ -74,24 +76,20 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
             bias: c.flag("attention_bias", false)?,
             tied: c.flag("tie_word_embeddings", true)?,
             rope: Rope::of_part(c, head_dim, 10_000.0, TURNED)?,
+            alignment: alignment::heads(c, [layers, heads])?,
         },
     };
-    let components = vec![
-        ComponentDef {
-            name: registry::ENCODER,
-            graph: model.encoder()?,
-            continues: false,
-        },
-        ComponentDef {
-            name: registry::DECODER,
-            graph: model.decoder.graph()?,
-            continues: true,
-        },
-    ];
+    let encoder = ComponentDef {
+        name: registry::ENCODER,
+        graph: model.encoder()?,
+        continues: false,
+    };
+    let components = [encoder].into_iter().chain(model.decoder.components()?).collect();
     let samples = SamplesDef {
         sample_rate_hz: RATE_HZ,
         least: least_samples(),
         most: MOST_S * RATE_HZ as usize,
+        position: CONVOLUTIONS.iter().map(|[_, stride]| stride).product(),
         // The model card's limit; it writes without end of what it does not understand.
         tokens_per_second: 6.5,
     };

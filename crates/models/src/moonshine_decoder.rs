@@ -1,7 +1,9 @@
 //! What the two generations of Moonshine have in common: the decoder, and the attention of all their stacks.
 
+use crate::alignment;
 use crate::config::Dims;
 use crate::layers::{self, layer_norm, linear};
+use crate::registry::{self, ComponentDef};
 use crate::rope::Rope;
 use cactus_ir::{BinaryFn, Constraint, Dim, GraphBuilder, SEQ, TensorType, UnaryFn, ValueId};
 use cactus_tensor::DType;
@@ -23,6 +25,8 @@ pub(crate) struct Decoder {
     pub(crate) bias: bool,
     pub(crate) tied: bool,
     pub(crate) rope: Rope,
+    /// Layers and heads of cross attention that follow the sound, in ascending order.
+    pub(crate) alignment: Vec<[usize; 2]>,
 }
 
 /// What one attention looks at and how.
@@ -40,21 +44,68 @@ pub(crate) struct Attention<'a> {
 }
 
 impl Decoder {
+    /// The component that writes, and the one that says what its heads look at.
+    pub(crate) fn components(&self) -> crate::Result<[ComponentDef; 2]> {
+        Ok([
+            ComponentDef {
+                name: registry::DECODER,
+                graph: self.graph()?,
+                continues: true,
+            },
+            ComponentDef {
+                name: registry::ALIGNMENT,
+                graph: self.alignment()?,
+                continues: false,
+            },
+        ])
+    }
+
     /// From tokens and states to logits.
-    pub(crate) fn graph(&self) -> crate::Result<cactus_ir::Graph> {
-        let mut b = GraphBuilder::new(crate::registry::DECODER);
+    fn graph(&self) -> crate::Result<cactus_ir::Graph> {
+        let Dims { vocab, hidden, .. } = self.dims;
+        self.reader(registry::DECODER, self.dims.layers, |b, x, embedding, _| {
+            let x = b.scope("decoder", |b| self.norm(b, x, "model.decoder.norm"))?;
+            let head = match self.tied {
+                true => embedding,
+                false => b.weight(layers::PROJECTION, &[vocab, hidden]),
+            };
+            let logits = b.scope("proj_out", |b| b.linear(x, head, None))?;
+            b.output(layers::OUTPUT, logits);
+            Ok(())
+        })
+    }
+
+    /// From a whole text and states to what the alignment heads look at.
+    fn alignment(&self) -> crate::Result<cactus_ir::Graph> {
+        let last = self.alignment.last().map_or(0, |[layer, _]| *layer);
+        self.reader(registry::ALIGNMENT, last + 1, |b, _, _, seen| {
+            let scale = layers::Attention::usual_scale(&self.dims);
+            alignment::output(b, &self.alignment, seen, Some(scale))
+        })
+    }
+
+    /// The first `count` layers, and what `end` makes of them: of their output `[1, seq, hidden]`, the embedding, and what each layer's cross
+    /// attention compares.
+    fn reader(
+        &self,
+        name: &str,
+        count: usize,
+        end: impl FnOnce(&mut GraphBuilder, ValueId, ValueId, &[[ValueId; 2]]) -> cactus_ir::Result<()>,
+    ) -> crate::Result<cactus_ir::Graph> {
+        let mut b = GraphBuilder::new(name);
         let Dims { vocab, hidden, .. } = self.dims;
         let (one, seq, heard) = (Dim::known(1), Dim::symbol(SEQ), Dim::symbol(POSITIONS));
         let ids = b.input(IDS, TensorType::new(DType::I64, [one.clone(), seq.clone()]));
         let shape = [one, heard.clone(), hidden.into()];
         let states = b.input(STATES, TensorType::new(DType::F32, shape));
         let embedding = b.weight("model.decoder.embed_tokens.weight", &[vocab, hidden]);
+        let mut seen = Vec::new();
         let x = b.scope("decoder", |b| {
             let mut x = b.scope("embed_tokens", |b| b.embedding(embedding, ids))?;
             let positions = layers::positions(b)?;
             let turned = tables(b, &self.rope, positions, &seq)?;
             let mask = layers::causal_mask(b, positions, None)?;
-            for layer in 0..self.dims.layers {
+            for layer in 0..count {
                 let at = format!("model.decoder.layers.{layer}");
                 x = b.scope(format!("layers.{layer}"), |b| {
                     let attention = Attention {
@@ -77,21 +128,17 @@ impl Decoder {
                         turned: None,
                     };
                     let y = self.norm(b, x, &format!("{at}.post_attention_layernorm"))?;
-                    let y = b.scope("encoder_attn", |b| attention.apply(b, [y, states]))?;
+                    let (y, compared) = b.scope("encoder_attn", |b| attention.compared(b, [y, states]))?;
+                    seen.push(compared);
                     let x = b.add(x, y)?;
                     let y = self.norm(b, x, &format!("{at}.final_layernorm"))?;
                     let y = b.scope("mlp", |b| self.gated(b, y, &format!("{at}.mlp")))?;
                     b.add(x, y)
                 })?;
             }
-            self.norm(b, x, "model.decoder.norm")
+            Ok(x)
         })?;
-        let head = match self.tied {
-            true => embedding,
-            false => b.weight(layers::PROJECTION, &[vocab, hidden]),
-        };
-        let logits = b.scope("proj_out", |b| b.linear(x, head, None))?;
-        b.output(layers::OUTPUT, logits);
+        end(&mut b, x, embedding, &seen)?;
         let mut graph = b.finish()?;
         graph.set_constraints(vec![
             Constraint::at_least(Dim::known(self.dims.context).sub(&seq)?, 0),
@@ -119,6 +166,12 @@ impl Decoder {
 impl Attention<'_> {
     /// Attention of `x` `[1, queries, hidden]` to `seen` `[1, keys, hidden]`.
     pub(crate) fn apply(&self, b: &mut GraphBuilder, [x, seen]: [ValueId; 2]) -> cactus_ir::Result<ValueId> {
+        let (y, _) = self.compared(b, [x, seen])?;
+        Ok(y)
+    }
+
+    /// The same with what is compared: queries `[1, heads, queries, dim]`, and keys `[1, heads, dim, keys]`.
+    fn compared(&self, b: &mut GraphBuilder, [x, seen]: [ValueId; 2]) -> cactus_ir::Result<(ValueId, [ValueId; 2])> {
         let Dims {
             hidden,
             heads,
@@ -154,14 +207,9 @@ impl Attention<'_> {
         let y = b.matmul(shares, v)?;
         let y = b.permute(y, &[0, 2, 1, 3])?;
         let y = b.reshape(y, [Dim::known(1), self.lengths[0].clone(), (heads * head_dim).into()])?;
-        linear(
-            b,
-            y,
-            &format!("{}.o_proj", self.prefix),
-            hidden,
-            heads * head_dim,
-            self.biases[1],
-        )
+        let name = format!("{}.o_proj", self.prefix);
+        let y = linear(b, y, &name, hidden, heads * head_dim, self.biases[1])?;
+        Ok((y, [q, k]))
     }
 }
 

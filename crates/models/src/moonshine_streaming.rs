@@ -4,6 +4,7 @@
 //! sees some positions before and a few after, and knows of no places: these are added behind the encoder, so that what it made of
 //! sound holds wherever that sound stood. The decoder is that of the first generation.
 
+use crate::alignment;
 use crate::config::{Config, Dims, MAX_CONTEXT, MAX_HEAD_DIM, MAX_HEADS, MAX_LAYERS, MAX_VOCAB};
 use crate::layers::{layer_norm_of, linear};
 use crate::moonshine_decoder::{Attention, Decoder, EPS, STATES};
@@ -53,11 +54,12 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
     let context = c.size("max_position_embeddings", 1..=MAX_CONTEXT)?;
     let (heads, head_dim) = heads(c)?;
     let hidden = c.width("hidden_size")?;
+    let layers = c.size("num_hidden_layers", 1..=MAX_LAYERS)?;
     let decoder = Decoder {
         dims: Dims {
             vocab: c.size("vocab_size", 1..=MAX_VOCAB)?,
             hidden,
-            layers: c.size("num_hidden_layers", 1..=MAX_LAYERS)?,
+            layers,
             heads,
             kv_heads: heads,
             head_dim,
@@ -68,6 +70,7 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
         bias: c.flag("attention_bias", false)?,
         tied: c.flag("tie_word_embeddings", false)?,
         rope: Rope::of_part(c, head_dim, 10_000.0, TURNED)?,
+        alignment: alignment::heads(c, [layers, heads])?,
     };
     let layers = e.size("num_hidden_layers", 1..=MAX_LAYERS)?;
     let (heads, head_dim) = self::heads(&e)?;
@@ -91,22 +94,17 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
         frame_samples: ((rate_hz as f64 * frame_ms / 1000.0).round_ties_even() as usize).max(1),
         decoder,
     };
-    let components = vec![
-        ComponentDef {
-            name: registry::ENCODER,
-            graph: model.encoder()?,
-            continues: false,
-        },
-        ComponentDef {
-            name: registry::DECODER,
-            graph: model.decoder.graph()?,
-            continues: true,
-        },
-    ];
+    let encoder = ComponentDef {
+        name: registry::ENCODER,
+        graph: model.encoder()?,
+        continues: false,
+    };
+    let components = [encoder].into_iter().chain(model.decoder.components()?).collect();
     let samples = SamplesDef {
         sample_rate_hz: rate_hz as u32,
         least: model.frame_samples,
         most: (MOST_S * rate_hz).min(model.most_samples()),
+        position: FRAMES * model.frame_samples,
         // The model card's limit; it writes without end of what it does not understand.
         tokens_per_second: 6.5,
     };

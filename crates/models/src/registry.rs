@@ -69,6 +69,8 @@ pub struct SamplesDef {
     pub least: usize,
     /// Longest sound that the weights were made for.
     pub most: usize,
+    /// Samples from one position of the encoder to the next.
+    pub position: usize,
     /// Most tokens of text for a second of sound.
     pub tokens_per_second: f32,
 }

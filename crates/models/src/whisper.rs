@@ -5,6 +5,7 @@
 //! other and looks at what the encoder gave in every layer; the alignment reads a whole text with the decoder's weights and says
 //! how much of each position some heads look at, of which times of words are made.
 
+use crate::alignment;
 use crate::config::{Config, Dims, MAX_CONTEXT, MAX_HEADS, MAX_LAYERS, MAX_VOCAB};
 use crate::layers::{self, layer_norm, linear};
 use crate::prenorm::activation;
@@ -19,10 +20,6 @@ const FEATURES: &str = "input_features";
 const STATES: &str = "encoder_hidden_states";
 /// Input of the decoder, `i64[1, seq]`.
 const IDS: &str = "decoder_input_ids";
-/// Output of the alignment, `f32[1, heads, seq, positions]`; each row adds up to 1.
-const SHARES: &str = "alignment_shares";
-/// Heads whose shares the alignment gives, of the generation configuration: pairs of layer and head.
-const HEADS: &str = "alignment_heads";
 /// Symbol of the frames of a window.
 const FRAMES: &str = "frames";
 /// Symbol of the positions that the decoder looks at.
@@ -97,7 +94,7 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
         positions: c.size("max_source_positions", 1..=MAX_CONTEXT)?,
         context: dims.context,
         encoder: stack("encoder")?,
-        alignment: alignment(c, &decoder)?,
+        alignment: alignment::heads(c, [decoder.layers, decoder.heads])?,
         decoder,
         activation: activation(c, "activation_function", "gelu")?,
         tied: c.flag("tie_word_embeddings", true)?,
@@ -129,22 +126,6 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
         sound: Some(sound),
         ..registry::assemble(c, &dims, components, model.tied)?
     })
-}
-
-/// The heads that the configuration names; without any, those of the later half of the layers, as OpenAI's implementation has it.
-fn alignment(c: &Config<'_>, decoder: &Stack) -> Result<Vec<[usize; 2]>> {
-    let layers = decoder.layers;
-    let mut pairs = c
-        .pairs(HEADS, [0..=layers - 1, 0..=decoder.heads - 1])?
-        .unwrap_or_default();
-    if pairs.is_empty() {
-        pairs = (layers / 2..layers)
-            .flat_map(|layer| (0..decoder.heads).map(move |head| [layer, head]))
-            .collect();
-    }
-    pairs.sort_unstable();
-    pairs.dedup();
-    Ok(pairs)
 }
 
 /// What one attention looks at and how.
@@ -233,20 +214,7 @@ impl Whisper {
     fn alignment(&self) -> Result<cactus_ir::Graph> {
         let last = self.alignment.last().map_or(0, |[layer, _]| *layer);
         self.reader(registry::ALIGNMENT, last + 1, |b, read| {
-            let mut shares = Vec::new();
-            for [layer, head] in &self.alignment {
-                let one = |b: &mut GraphBuilder, x: ValueId| {
-                    let (start, end) = (Dim::known(*head), Dim::known(head + 1));
-                    b.op(Op::Slice { axis: 1, start, end }, &[x])
-                };
-                let [q, k] = read.seen[*layer];
-                let (q, k) = (one(b, q)?, one(b, k)?);
-                let scores = b.matmul(q, k)?;
-                shares.push(b.softmax_last(scores)?);
-            }
-            let shares = b.op(Op::Concat { axis: 1 }, &shares)?;
-            b.output(SHARES, shares);
-            Ok(())
+            alignment::output(b, &self.alignment, &read.seen, None)
         })
     }
 

@@ -117,7 +117,11 @@ fn check_whisper(name: &str) {
     let sound = case.def.sound.unwrap();
     assert_eq!(states.shape(), [1, sound.positions, case.def.hidden_size]);
     assert_eq!(case.expected["input_features"].shape(), [1, sound.mels, sound.frames]);
-    let shares = case.run("alignment", case.decoding(&text, &states));
+    check_shares(name, &case, &text, &states);
+}
+
+fn check_shares(name: &str, case: &Case, text: &[i64], states: &Tensor) {
+    let shares = case.run("alignment", case.decoding(text, states));
     let want = &case.expected["alignment_shares"];
     assert_eq!(shares.shape(), want.shape(), "{name}");
     assert_near("shares", shares.as_f32().unwrap(), want);
@@ -136,9 +140,11 @@ fn whisper_en() {
 #[test]
 fn moonshine() {
     for name in ["moonshine", "moonshine_wide"] {
-        let (case, states, _) = check(name, "input_values");
+        let (case, states, text) = check(name, "input_values");
+        check_shares(name, &case, &text, &states);
         let heard = case.def.samples.unwrap();
         assert_eq!((heard.sample_rate_hz, heard.least, heard.most), (16_000, 895, 480_000));
+        assert_eq!(heard.position, 384);
         assert!(case.def.sound.is_none() && states.shape() == [1, 22, case.def.hidden_size]);
     }
 }
@@ -149,7 +155,8 @@ fn moonshine_streaming() {
         ("moonshine_streaming", 16_000, 80, 64 * 4 * 80, 28),
         ("moonshine_streaming_wide", 8_000, 48, 64 * 4 * 48, 47),
     ] {
-        let (case, states, _) = check(name, "input_values");
+        let (case, states, text) = check(name, "input_values");
+        check_shares(name, &case, &text, &states);
         let heard = case.def.samples.unwrap();
         assert_eq!((heard.sample_rate_hz, heard.least, heard.most), (rate_hz, least, most));
         assert_eq!(states.shape(), [1, positions, case.def.hidden_size]);

@@ -217,15 +217,20 @@ fn speech_record_says_how_to_transcribe() {
 fn speech_record_of_samples_says_how_many() {
     let folder = tempfile::tempdir().unwrap();
     for (name, numbers) in [
-        ("moonshine", (16_000, 895, 480_000)),
-        ("moonshine_streaming", (16_000, 80, 20_480)),
-        ("moonshine_streaming_wide", (8_000, 48, 12_288)),
+        ("moonshine", (16_000, 895, 480_000, Some(384))),
+        ("moonshine_streaming", (16_000, 80, 20_480, Some(320))),
+        ("moonshine_streaming_wide", (8_000, 48, 12_288, Some(192))),
     ] {
         let speech = bundle(folder.path(), name, 8).speech().unwrap().unwrap();
         let FrontEnd::Samples(samples) = speech.front_end else {
             panic!("{speech:?}")
         };
-        let found = (samples.sample_rate_hz, samples.least_samples, samples.most_samples);
+        let found = (
+            samples.sample_rate_hz,
+            samples.least_samples,
+            samples.most_samples,
+            samples.position_samples,
+        );
         assert_eq!(found, numbers, "{name}");
         let want = Prompted {
             start: 1,

@@ -6,7 +6,6 @@ use cactus_base::Pool;
 use cactus_bundle::Bundle;
 use cactus_runtime::Function;
 use cactus_tensor::{Elements, Tensor};
-use cactus_text::Tokenizer;
 use std::sync::Arc;
 
 pub(crate) const NAME: &str = "alignment";
@@ -38,13 +37,18 @@ pub(crate) struct Reading<'a> {
     pub(crate) step_s: f64,
 }
 
+/// Where a bundle does not have what words are timed by.
+pub(crate) fn missing() -> Error {
+    Error::Option(format!(
+        "times of words are made by a component `{NAME}`, which this bundle does not have; convert its source again (`--reconvert`)"
+    ))
+}
+
 impl Alignment {
     /// Loads it from `bundle`, whose encoder gives `states`.
     pub(crate) fn load(bundle: &Arc<Bundle>, states: &str) -> Result<Alignment> {
         let Some(declared) = bundle.manifest().components.iter().find(|c| c.name == NAME) else {
-            return Err(Error::Option(format!(
-                "times of words are made by a component `{NAME}`, which this bundle does not have; convert its source again (`--reconvert`)"
-            )));
+            return Err(missing());
         };
         let ids = declared.inputs.iter().find(|input| input.name != states);
         let ids = ids.ok_or_else(|| Error::Model(format!("its component `{NAME}` takes no text")))?;
@@ -54,12 +58,12 @@ impl Alignment {
         })
     }
 
-    /// The words of a window, in seconds from its beginning.
+    /// The words of a window, in seconds from its beginning. `decode` keeps the space before a word.
     pub(crate) fn words(
         &self,
         pool: &Pool,
         threads: usize,
-        tokenizer: &Tokenizer,
+        decode: &dyn Fn(&[u32]) -> String,
         reading: &Reading<'_>,
     ) -> Result<Vec<Timed>> {
         let Reading { segments, .. } = *reading;
@@ -68,13 +72,12 @@ impl Alignment {
         }
         let starts = self.positions(pool, threads, reading, |s, first, heard| s.starts(first, heard))?;
         let starts: Vec<f64> = starts.into_iter().map(|at| at as f64 * reading.step_s).collect();
-        let decode = |tokens: &[u32]| tokenizer.decode(tokens, true);
         Ok(timed(
             segments,
             &starts,
             reading.probabilities,
             reading.language,
-            &decode,
+            decode,
         ))
     }
 

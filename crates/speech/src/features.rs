@@ -38,6 +38,7 @@ impl Ear {
                     sample_rate_hz: mel.sample_rate_hz,
                     least_samples: pieces.least_samples,
                     most_samples: pieces.most_samples,
+                    position_samples: None,
                 };
                 Ok(Ear::Samples(samples, Some(frontend(mel, false)?), overlap(&samples)))
             }
@@ -80,11 +81,11 @@ impl Ear {
         (seconds * f64::from(self.sample_rate_hz())) as usize / self.frame_samples()
     }
 
-    /// Frames that become one position of the encoder, where every position has as many.
-    pub(crate) fn position_frames(&self) -> usize {
+    /// Frames that become one position of the encoder, where that is known and every position has as many.
+    pub(crate) fn position_frames(&self) -> Option<usize> {
         match self {
-            Ear::Mel(_, window) => (window.frames / window.positions.max(1)).max(1) as usize,
-            Ear::Samples(..) => 1,
+            Ear::Mel(_, window) => Some((window.frames / window.positions.max(1)).max(1) as usize),
+            Ear::Samples(samples, ..) => samples.position_samples.map(|n| n as usize),
         }
     }
 

@@ -479,6 +479,7 @@ mod tests {
         sample_rate_hz: 100,
         least_samples: 900,
         most_samples: 3000,
+        position_samples: None,
     };
 
     proptest! {

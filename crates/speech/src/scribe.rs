@@ -87,7 +87,9 @@ impl Scribe {
         let (Some(alignment), Some(states), false) = (&self.alignment, &self.states, tokens.is_empty()) else {
             return Ok(0);
         };
-        let frames_each = surroundings.ear.position_frames();
+        let Some(frames_each) = surroundings.ear.position_frames() else {
+            return Ok(0);
+        };
         let reading = Reading {
             prompt,
             segments: &[tokens],
@@ -189,10 +191,15 @@ impl Scribe {
                 frames,
             )?;
             recording.spoken_s = words::place(&mut segments, words, begin_s, recording.spoken_s);
+            if rules.stamps.is_none() {
+                // Words may have no length, a piece has one.
+                let none = segments.iter_mut().filter(|segment| segment.end_s <= segment.start_s);
+                none.for_each(|segment| stretch(segment, [begin_s, begin_s + length_s]));
+            }
             let last = segments.iter().rev().find_map(|s| s.words.last());
-            // What follows the last word is read again, unless the model has said that nothing does.
+            // What follows the last word is read again, unless the model has said that nothing does, or the sound was cut in a pause.
             until_s = match last.map(|word| word.end_s - begin_s) {
-                Some(end_s) if end_s > 0.0 && !cut.closed => end_s,
+                Some(end_s) if end_s > 0.0 && !cut.closed && rules.stamps.is_some() => end_s,
                 _ => until_s,
             };
         }
@@ -243,8 +250,10 @@ impl Scribe {
         let (Some(alignment), Some(states)) = (&self.alignment, &self.states) else {
             return Ok(Vec::new());
         };
+        let Some(frames_each) = surroundings.ear.position_frames() else {
+            return Ok(Vec::new());
+        };
         let segments: Vec<&[u32]> = segments.iter().map(|segment| &segment.tokens[..]).collect();
-        let frames_each = surroundings.ear.position_frames();
         let reading = Reading {
             prompt,
             segments: &segments,
@@ -256,7 +265,7 @@ impl Scribe {
             step_s: surroundings.ear.seconds(frames_each),
         };
         let (pool, threads) = self.hypotheses.pool();
-        alignment.words(pool, threads, surroundings.tokenizer, &reading)
+        alignment.words(pool, threads, &|tokens| surroundings.text(&[], tokens), &reading)
     }
 }
 
@@ -269,6 +278,17 @@ fn settled(peaks: &[usize], limit: usize, back: usize) -> usize {
         goes_on
     });
     settled.count()
+}
+
+/// Lets a segment last from one time to another, and its words with it.
+fn stretch(segment: &mut Segment, [start_s, end_s]: [f64; 2]) {
+    (segment.start_s, segment.end_s) = (start_s, end_s);
+    if let Some(first) = segment.words.first_mut() {
+        first.start_s = start_s;
+    }
+    if let Some(last) = segment.words.last_mut() {
+        last.end_s = end_s;
+    }
 }
 
 fn segment(surroundings: Surroundings<'_>, piece: &Piece, begin_s: f64, written: &Written, rules: &Rules) -> Segment {

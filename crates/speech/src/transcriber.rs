@@ -146,7 +146,8 @@ impl Transcriber {
     #[must_use]
     pub fn has_words(&self) -> bool {
         let mut components = self.bundle.manifest().components.iter();
-        matches!(self.decoder, Decoder::Framewise(_)) || components.any(|component| component.name == alignment::NAME)
+        let aligned = components.any(|component| component.name == alignment::NAME);
+        matches!(self.decoder, Decoder::Framewise(_)) || (aligned && self.ear.position_frames().is_some())
     }
 
     /// Whether this model has these options.
@@ -158,12 +159,8 @@ impl Transcriber {
     }
 
     fn task(&self, options: &TranscribeOptions) -> Result<Task> {
-        if let Ear::Samples(..) = self.ear
-            && options.words
-            && !self.has_words()
-        {
-            let what = "this model does not say when a word is said; leave times of words out, or take a Whisper or Parakeet model";
-            return Err(Error::Option(what.into()));
+        if options.words && !self.has_words() {
+            return Err(alignment::missing());
         }
         self.decoder.task(options, self.surroundings())
     }
@@ -322,8 +319,7 @@ impl Transcriber {
                 scribe.align(&self.bundle, &self.ports[1])
             }
             _ => Err(Error::Option(
-                "this model does not say where it looks while it writes; commit by agreement, or take a Whisper model"
-                    .into(),
+                "text is committed by attention with models of Whisper's kind alone; commit by agreement".into(),
             )),
         }
     }

@@ -46,7 +46,7 @@ fn long_sound_is_cut_where_it_is_quiet() {
         let mut first = None;
         for threads in [1, 3] {
             let mut transcriber = Transcriber::load(&path, Some(threads)).unwrap();
-            assert!(!transcriber.has_words() && transcriber.languages().count() == 0);
+            assert!(transcriber.has_words() && transcriber.languages().count() == 0);
             let mut told = Vec::new();
             let options = TranscribeOptions::default();
             let found = transcriber
@@ -69,6 +69,49 @@ fn long_sound_is_cut_where_it_is_quiet() {
             }
             let want = first.get_or_insert_with(|| found.clone());
             assert_eq!(found, *want, "{threads} threads");
+        }
+    }
+}
+
+#[test]
+fn words_are_the_text_and_follow_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, rate_hz) in [
+        ("moonshine", 16e3),
+        ("moonshine_wide", 16e3),
+        ("moonshine_streaming", 16e3),
+        ("moonshine_streaming_wide", 8e3),
+    ] {
+        let path = bundle(folder.path(), name);
+        let samples = sound(9.0);
+        let with = TranscribeOptions {
+            words: true,
+            ..TranscribeOptions::default()
+        };
+        let mut first = None;
+        for threads in [1, 3] {
+            let mut transcriber = Transcriber::load(&path, Some(threads)).unwrap();
+            let found = said(&mut transcriber, &samples, &with).unwrap();
+            let without = said(&mut transcriber, &samples, &TranscribeOptions::default()).unwrap();
+            assert_eq!(found.text(), without.text(), "{name}: words change no text");
+            let (mut words, mut at_s) = (0, 0.0);
+            for segment in &found.segments {
+                let text: String = segment.words.iter().map(|w| w.text.as_str()).collect();
+                assert_eq!(text.trim(), segment.text.trim(), "{name}");
+                for word in &segment.words {
+                    assert!(
+                        at_s <= word.start_s && word.start_s <= word.end_s,
+                        "{name}: {word:?} after {at_s}"
+                    );
+                    assert!((0.0..=1.0).contains(&word.probability), "{word:?}");
+                    at_s = word.start_s;
+                    words += 1;
+                }
+                assert!(segment.end_s <= samples.len() as f64 / rate_hz, "{segment:?}");
+            }
+            assert!(words > 1, "{name}: {found:?}");
+            let want = first.get_or_insert_with(|| found.clone());
+            assert_eq!(found, *want, "{name}, {threads} threads");
         }
     }
 }
@@ -172,10 +215,6 @@ fn options_that_such_a_model_lacks_are_errors() {
                 ..plain()
             },
             "does not translate",
-        ),
-        (
-            TranscribeOptions { words: true, ..plain() },
-            "does not say when a word is said",
         ),
         (
             TranscribeOptions {
