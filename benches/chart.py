@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
@@ -15,10 +16,11 @@ BAR_GAP = 2
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-    """`groups`: a label and one value per series, in the order of the legend."""
+    """`groups`: a label and one value per series, in the order of the legend; NaN where there is none."""
 
     title: str
     groups: Sequence[tuple[str, Sequence[float]]]
+    digits: int = 0
 
 
 def _text(x: float, y: float, content: str, size: int = 11, anchor: str = "middle", weight: str = "normal") -> str:
@@ -30,7 +32,7 @@ def _text(x: float, y: float, content: str, size: int = 11, anchor: str = "middl
 
 def _panel(panel: Panel, left: float, top: float) -> list[str]:
     out = [_text(left + MARGIN, top + 18, panel.title, 13, "start", "bold")]
-    values = [value for _, group in panel.groups for value in group]
+    values = [value for _, group in panel.groups for value in group if not math.isnan(value)]
     if not values:
         return out
     base = top + PANEL_HEIGHT - 26
@@ -44,12 +46,14 @@ def _panel(panel: Panel, left: float, top: float) -> list[str]:
         bar = min(34.0, (slot - 14) / len(group))
         start = left + MARGIN + index * slot + (slot - bar * len(group)) / 2
         for series, value in enumerate(group):
+            if math.isnan(value):
+                continue
             x, tall = start + series * bar, value * scale
             out.append(
                 f'<rect x="{x:.1f}" y="{base - tall:.1f}" width="{bar - BAR_GAP:.1f}" height="{tall:.1f}" '
                 f'fill="{COLORS[series % len(COLORS)]}"/>'
             )
-            out.append(_text(x + (bar - BAR_GAP) / 2, base - tall - 4, f"{value:.0f}", 9))
+            out.append(_text(x + (bar - BAR_GAP) / 2, base - tall - 4, f"{value:.{panel.digits}f}", 9))
         out.append(_text(left + MARGIN + (index + 0.5) * slot, base + 15, label))
     return out
 

@@ -56,7 +56,7 @@ def fetch(folder: Path) -> None:
 
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
-        pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "pocketsphinx==5.1.1", "-d", name]
+        pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", "pocketsphinx", "pocketsphinx==5.1.1", "-d", name]
         subprocess.run(pip, check=True)
         out = folder / "librivox"
         out.mkdir(parents=True, exist_ok=True)

@@ -58,31 +58,31 @@ def probabilities(weights, sound):
     return np.array(found), h, c
 
 
-def made_up():
+def made_up(fft=FFT, widths=WIDTHS, hidden=HIDDEN):
     random = np.random.default_rng(5)
 
     def normal(*shape, scale=1.0):
         width = math.prod(shape[1:])
         return (random.standard_normal(shape) * scale / math.sqrt(width)).astype(np.float32)
 
-    bins = FFT // 2 + 1
-    time, window = np.arange(FFT), np.hanning(FFT + 1)[:FFT]
-    angles = 2 * np.pi * np.outer(np.arange(bins), time) / FFT
+    bins = fft // 2 + 1
+    time, window = np.arange(fft), np.hanning(fft + 1)[:fft]
+    angles = 2 * np.pi * np.outer(np.arange(bins), time) / fft
     weights = {"stft_conv.weight": np.concatenate([np.cos(angles), -np.sin(angles)])[:, None] * window}
     channels = bins
-    for layer, width in enumerate(WIDTHS, 1):
+    for layer, width in enumerate(widths, 1):
         weights[f"conv{layer}.weight"] = normal(width, channels, 3, scale=1.5)
         weights[f"conv{layer}.bias"] = normal(width, 1, scale=0.1)[:, 0]
         channels = width
-    weights["lstm_cell.weight_ih"] = normal(4 * HIDDEN, channels, scale=2.0)
-    weights["lstm_cell.weight_hh"] = normal(4 * HIDDEN, HIDDEN, scale=2.0)
+    weights["lstm_cell.weight_ih"] = normal(4 * hidden, channels, scale=2.0)
+    weights["lstm_cell.weight_hh"] = normal(4 * hidden, hidden, scale=2.0)
     for name in ("ih", "hh"):
-        weights[f"lstm_cell.bias_{name}"] = normal(4 * HIDDEN, 1, scale=0.1)[:, 0]
-    weights["final_conv.weight"] = normal(1, HIDDEN, 1, scale=16.0)
+        weights[f"lstm_cell.bias_{name}"] = normal(4 * hidden, 1, scale=0.1)[:, 0]
+    weights["final_conv.weight"] = normal(1, hidden, 1, scale=16.0)
     weights["final_conv.bias"] = np.array([-1.0])
     weights = {name: w.astype(np.float32) for name, w in weights.items()}
     # A tone that rises and swells, and stops now and then.
-    t = np.arange(CHUNKS * 2 * FFT - 17)
+    t = np.arange(CHUNKS * 2 * fft - 17)
     sound = np.sin(t * t * 3e-4) * (0.5 + 0.5 * np.sin(t / 150)) * (np.sin(t / 400) > -0.4)
     sound = (sound + 0.01 * random.standard_normal(len(t))).astype(np.float32)
     return weights, sound

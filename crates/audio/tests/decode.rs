@@ -301,6 +301,7 @@ fn decode_of_hostile_headers_is_refused() {
     bytes[40..44].copy_from_slice(&0xffff_fff0u32.to_le_bytes());
     let heard = hear(bytes).unwrap();
     assert_eq!((heard.samples.len(), heard.reader.info().frames), (1000, None));
+    assert!(!heard.reader.is_truncated(), "nothing is missed that was not meant");
 }
 
 #[test]

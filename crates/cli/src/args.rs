@@ -420,6 +420,10 @@ pub(crate) struct ConvertArgs {
     /// `adapter_model.safetensors`
     #[arg(long, value_name = "FOLDER")]
     pub(crate) lora: Option<PathBuf>,
+    /// Of a file with networks for several rates (Silero VAD in ONNX: 16000 and 8000), take the one for this [default: the
+    /// highest]
+    #[arg(long, value_name = "HZ")]
+    pub(crate) sample_rate: Option<u32>,
     #[command(flatten)]
     pub(crate) calibration: CalibrationArgs,
     /// Text on which the bundle is compared with its source [default: below 8 bits, a small built-in text]

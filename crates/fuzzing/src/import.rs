@@ -88,6 +88,20 @@ pub(crate) fn ort(data: &[u8]) -> bool {
     })
 }
 
+/// Silero VAD as a program in ONNX: each of its networks.
+pub(crate) fn onnx(data: &[u8]) -> bool {
+    let bytes: SharedBytes = Arc::new(data.to_vec());
+    let read = |rate_hz| cactus_import::silero::read_onnx(Path::new("fuzzed.onnx"), Arc::clone(&bytes), rate_hz);
+    [None, Some(1000)]
+        .map(read)
+        .into_iter()
+        .flatten()
+        .any(|(config, source)| {
+            read_all(&source);
+            build(&config)
+        })
+}
+
 /// A file of `torch.save`.
 pub(crate) fn state_dict(data: &[u8]) -> bool {
     let bytes: SharedBytes = Arc::new(data.to_vec());

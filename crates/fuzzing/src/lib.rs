@@ -115,6 +115,12 @@ pub const TARGETS: &[Target] = &[
         seeds: seeds::ort_programs,
     },
     Target {
+        name: "onnx",
+        form: Form::Binary,
+        run: import::onnx,
+        seeds: seeds::onnx_programs,
+    },
+    Target {
         name: "state_dict",
         form: Form::Binary,
         run: import::state_dict,

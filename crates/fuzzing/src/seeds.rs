@@ -146,6 +146,10 @@ pub(crate) fn ort_programs() -> Vec<Vec<u8>> {
     ["moonshine", "moonshine_sums"].map(both).to_vec()
 }
 
+pub(crate) fn onnx_programs() -> Vec<Vec<u8>> {
+    files("onnx/silero_vad", ".onnx")
+}
+
 pub(crate) fn state_dicts() -> Vec<Vec<u8>> {
     files("pt2", ".pt")
 }

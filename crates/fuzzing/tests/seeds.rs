@@ -106,8 +106,8 @@ macro_rules! targets {
 }
 
 targets! {
-    tensor_record graph_cactus graph_json program manifest gguf safetensors ctranslate2 ggml ort state_dict pt2_archive pt2_program
-    hf_config tokenizer_json tokenizer_tables chat_template generate_options_json json_schema grammar_text tool_output
+    tensor_record graph_cactus graph_json program manifest gguf safetensors ctranslate2 ggml ort onnx state_dict pt2_archive
+    pt2_program hf_config tokenizer_json tokenizer_tables chat_template generate_options_json json_schema grammar_text tool_output
     saved_session audio_form realtime_event http_request c_calls
     cloud_stream
     audio_file audio_recipe

@@ -54,6 +54,8 @@ pub enum Format {
     Ort,
     /// A file of tensors that is a model by itself, as Silero VAD is published.
     Safetensors,
+    /// A program in ONNX that is a model by itself, as Silero VAD is published, too.
+    Onnx,
     /// A bundle of this project.
     Bundle,
 }
@@ -243,11 +245,14 @@ fn missing(path: &Path) -> Error {
     }
 }
 
-/// The file of Silero VAD in the folder of its package.
-const SILERO: &str = "silero_vad_16k.safetensors";
+/// The file of Silero VAD in the folder of its package: the first that is there.
+const SILERO: [(&str, Format); 2] = [
+    ("silero_vad_16k.safetensors", Format::Safetensors),
+    ("silero_vad.onnx", Format::Onnx),
+];
 
-fn is_safetensors(path: &Path) -> bool {
-    path.extension().is_some_and(|e| e.eq_ignore_ascii_case("safetensors"))
+fn has_extension(path: &Path, extension: &str) -> bool {
+    path.extension().is_some_and(|e| e.eq_ignore_ascii_case(extension))
 }
 
 /// The form of the file or folder `path`, and the path to use: for a folder that holds one GGUF file or Silero VAD,
@@ -272,7 +277,8 @@ pub fn format_of(path: &Path) -> Result<(PathBuf, Format)> {
         let file = File::open(path).at("open", path)?;
         file.take(4).read_to_end(&mut magic).at("read", path)?;
         return match &magic[..] {
-            _ if is_safetensors(path) => Ok((path.to_path_buf(), Format::Safetensors)),
+            _ if has_extension(path, "safetensors") => Ok((path.to_path_buf(), Format::Safetensors)),
+            _ if has_extension(path, "onnx") => Ok((path.to_path_buf(), Format::Onnx)),
             b"GGUF" => Ok((path.to_path_buf(), Format::Gguf)),
             b"lmgg" => Ok((path.to_path_buf(), Format::Ggml)),
             begins => unsupported(&format!(
@@ -297,9 +303,11 @@ pub fn format_of(path: &Path) -> Result<(PathBuf, Format)> {
     if has_safetensors && path.join("config.json").is_file() {
         return Ok((path.to_path_buf(), Format::HuggingFace));
     }
-    let silero = path.join(SILERO);
-    if silero.is_file() {
-        return Ok((silero, Format::Safetensors));
+    for (name, format) in SILERO {
+        let silero = path.join(name);
+        if silero.is_file() {
+            return Ok((silero, format));
+        }
     }
     if !has_safetensors && path.join("model.bin").is_file() {
         return Ok((path.to_path_buf(), Format::CTranslate2));
@@ -339,6 +347,7 @@ mod tests {
         put("moonshine/encoder_model.ort", b"");
         put("vad/silero_vad_16k.safetensors", b"");
         put("vad/silero_vad.onnx", b"");
+        put("vad5/silero_vad.onnx", b"\x08\x08");
         put("hf/config.json", b"{}");
         put("hf/model.safetensors", b"");
         put("half/config.json", b"{}");
@@ -352,6 +361,8 @@ mod tests {
         assert_eq!(of("ggml-tiny.bin").unwrap(), Format::Ggml);
         assert_eq!(of("moonshine").unwrap(), Format::Ort);
         assert_eq!(of("vad").unwrap(), Format::Safetensors);
+        assert_eq!(of("vad5").unwrap(), Format::Onnx);
+        assert_eq!(of("vad/silero_vad.onnx").unwrap(), Format::Onnx);
         assert_eq!(of("hf/model.safetensors").unwrap(), Format::Safetensors);
         for (path, kind, word) in [
             ("absent", ErrorKind::NotFound, "absent"),

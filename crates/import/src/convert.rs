@@ -34,6 +34,9 @@ pub struct ConvertOptions {
     pub name: Option<String>,
     /// License of the source, where known.
     pub license: Option<String>,
+    /// Of a source with networks for several rates (Silero VAD in ONNX) the one to take, in samples a second; the highest where
+    /// absent.
+    pub sample_rate_hz: Option<u32>,
     /// Folder of a low-rank adapter to merge into the weights first, see [`crate::lora`].
     pub adapter: Option<PathBuf>,
     /// Choices of the passes.
@@ -53,6 +56,7 @@ impl Default for ConvertOptions {
             replace: false,
             name: None,
             license: None,
+            sample_rate_hz: None,
             adapter: None,
             passes: cactus_passes::Options::default(),
             threads: None,
@@ -162,11 +166,21 @@ pub fn convert_calibrated(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Outcome> {
     let start = Instant::now();
-    let mut model = crate::open(source)?;
+    let mut model = crate::source::open_for(source, options.sample_rate_hz)?;
     if let Some(folder) = &options.adapter {
         model.tensors = crate::lora::merge(model.tensors, folder)?;
     }
     let def = cactus_models::build(&crate::speech::complete(&model)).map_err(|e| from_models(e, source))?;
+    if let Some(rate_hz) = options.sample_rate_hz {
+        let found = def.activity.as_ref().map(|a| a.sample_rate_hz);
+        if found != Some(rate_hz) {
+            let found = found.map_or("no rate of choice".to_owned(), |found| {
+                format!("{found} samples a second")
+            });
+            let what = format!("expected a model for {rate_hz} samples a second, found one for {found}");
+            return Err(Error::unsupported(what).in_file(source));
+        }
+    }
     let parts: Vec<Part<'_>> = def
         .components
         .iter()

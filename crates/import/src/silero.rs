@@ -1,11 +1,16 @@
-//! Silero VAD as its package carries it: a file of tensors alone (`silero_vad_16k.safetensors`), whose shapes say the rest.
+//! Silero VAD as its package carries it: a file of tensors alone (`silero_vad_16k.safetensors`), or a program in ONNX
+//! (`silero_vad.onnx` and others). Shapes say the rest.
+
+mod graph;
+
+pub use graph::OnnxSource;
 
 use crate::{Error, Result, SafetensorsSource, SharedBytes, SourceModel, TensorSource, open_bytes};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// Name of the file in the package, which has it in a folder with other forms of the model.
-const FILE: &str = "silero_vad_16k.safetensors";
+/// Names of the file in the package, which has it in a folder with other forms of the model: the first that is there counts.
+const FILES: [&str; 2] = ["silero_vad_16k.safetensors", "silero_vad.onnx"];
 /// Tensors that tell the model from others, with the number of their axes.
 const TELLING: [(&str, usize); 3] = [
     ("stft_conv.weight", 3),
@@ -16,17 +21,25 @@ const TELLING: [(&str, usize); 3] = [
 /// The file of the model, where `path` is it or a folder that has it and no `config.json`.
 pub(crate) fn file_of(path: &Path) -> Option<PathBuf> {
     if path.is_dir() {
-        let file = path.join(FILE);
-        return (file.is_file() && !path.join("config.json").is_file()).then_some(file);
+        let mut files = FILES.iter().map(|name| path.join(name));
+        return files.find(|file| file.is_file() && !path.join("config.json").is_file());
     }
-    is_file(path).then(|| path.to_path_buf())
+    (is_onnx(path) && path.is_file() || is_file(path)).then(|| path.to_path_buf())
+}
+
+fn has_extension(path: &Path, extension: &str) -> bool {
+    path.extension().is_some_and(|e| e.eq_ignore_ascii_case(extension))
+}
+
+/// Whether a file is a program in ONNX by its name: its bytes have no mark.
+fn is_onnx(path: &Path) -> bool {
+    has_extension(path, "onnx")
 }
 
 /// Whether a file holds the tensors of Silero VAD.
 pub(crate) fn is_file(path: &Path) -> bool {
-    let named = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("safetensors"));
     let opened = || SafetensorsSource::from_bytes(path, open_bytes(path)?);
-    named && path.is_file() && opened().is_ok_and(|source| is_silero(&source))
+    has_extension(path, "safetensors") && path.is_file() && opened().is_ok_and(|source| is_silero(&source))
 }
 
 fn is_silero(source: &dyn TensorSource) -> bool {
@@ -34,19 +47,29 @@ fn is_silero(source: &dyn TensorSource) -> bool {
     TELLING.iter().all(is)
 }
 
-/// Opens the file.
+/// Opens the file: of several networks in it that for `rate_hz` samples a second, or that for the most.
 ///
 /// # Errors
-/// What is damaged, or has other shapes than this model.
-pub(crate) fn open_file(path: &Path) -> Result<SourceModel> {
-    let (config, source) = read(path, open_bytes(path)?)?;
+/// What is damaged, or has other shapes than this model; where there is none for that rate.
+pub(crate) fn open_file(path: &Path, rate_hz: Option<u32>) -> Result<SourceModel> {
+    let bytes = open_bytes(path)?;
+    let (format, config, tensors): (_, _, Box<dyn TensorSource>) = match is_onnx(path) {
+        true => {
+            let (config, source) = read_onnx(path, bytes, rate_hz)?;
+            ("onnx", config, Box::new(source))
+        }
+        false => {
+            let (config, source) = read(path, bytes)?;
+            ("silero", config, Box::new(source))
+        }
+    };
     Ok(SourceModel {
-        format: "silero",
+        format,
         config,
         generation_config: json!({}),
         front_end: json!({}),
         tokenizer: None,
-        tensors: Box::new(source),
+        tensors,
     })
 }
 
@@ -61,7 +84,17 @@ pub fn read(path: &Path, bytes: SharedBytes) -> Result<(Value, SafetensorsSource
     Ok((config, source))
 }
 
-fn config(source: &SafetensorsSource) -> Result<Value> {
+/// As [`read`], of a program in ONNX: the network for `rate_hz` samples a second, or that for the most.
+///
+/// # Errors
+/// As [`read`]; [`crate::ErrorKind::Unsupported`] where the program has no such network.
+pub fn read_onnx(path: &Path, bytes: SharedBytes, rate_hz: Option<u32>) -> Result<(Value, OnnxSource)> {
+    let source = OnnxSource::new(path, bytes, rate_hz)?;
+    let config = config(&source).map_err(|e| e.in_file(path))?;
+    Ok((config, source))
+}
+
+fn config(source: &dyn TensorSource) -> Result<Value> {
     let shape = |name: &str| {
         let found = source.shape(name);
         found.ok_or_else(|| Error::missing("the file has no such tensor; expected Silero VAD").of_tensor(name))

@@ -55,7 +55,7 @@ pub struct TokenizerFiles {
 /// A model as a front end found it, before conversion.
 pub struct SourceModel {
     /// What form the source has, as a provenance record names it: `huggingface`, `gguf`, `ctranslate2`, `ggml`, `silero`,
-    /// `onnxruntime`.
+    /// `onnx`, `onnxruntime`.
     pub format: &'static str,
     /// `config.json`, or what it would be.
     pub config: Value,
@@ -81,15 +81,23 @@ impl std::fmt::Debug for SourceModel {
 }
 
 /// Opens a Hugging Face folder, a GGUF file, a Whisper model as a folder of CTranslate2 or a file of whisper.cpp, the tensors
-/// of Silero VAD, or a folder of Moonshine for ONNX Runtime, whichever `path` is.
+/// or the program of Silero VAD, or a folder of Moonshine for ONNX Runtime, whichever `path` is.
 ///
 /// # Errors
 /// [`crate::ErrorKind::Missing`] where nothing is there, [`crate::ErrorKind::Unsupported`] where it is none of them,
 /// otherwise as [`hf::open_folder`], [`gguf::open_file`], [`ctranslate2::open_folder`] and [`ggml::open_file`].
 pub fn open(path: &Path) -> Result<SourceModel> {
+    open_for(path, None)
+}
+
+/// As [`open`]; of a file with several networks that for `rate_hz` samples a second.
+///
+/// # Errors
+/// As [`open`]; [`crate::ErrorKind::Unsupported`] where there is none for that rate.
+pub(crate) fn open_for(path: &Path, rate_hz: Option<u32>) -> Result<SourceModel> {
     let about = std::fs::metadata(path).map_err(|e| Error::reading(path, e))?;
     if let Some(file) = silero::file_of(path) {
-        return silero::open_file(&file);
+        return silero::open_file(&file, rate_hz);
     }
     if about.is_dir() && ctranslate2::is_folder(path) {
         return ctranslate2::open_folder(path);
@@ -113,7 +121,7 @@ pub fn open(path: &Path) -> Result<SourceModel> {
 
 fn not_a_model(path: &Path) -> Error {
     Error::unsupported(
-        "expected a GGUF file (which starts with `GGUF`), a Whisper file of whisper.cpp, Silero VAD's `silero_vad_16k.safetensors`, a folder with `config.json` and `model.safetensors`, or one of Moonshine with `encoder_model.ort`",
+        "expected a GGUF file (which starts with `GGUF`), a Whisper file of whisper.cpp, Silero VAD's `silero_vad_16k.safetensors` or `silero_vad.onnx`, a folder with `config.json` and `model.safetensors`, or one of Moonshine with `encoder_model.ort`",
     )
     .in_file(path)
 }

@@ -31,7 +31,11 @@ fn tiny(folder: &Path) -> Vad {
 }
 
 fn expected(name: &str) -> Vec<f32> {
-    let bytes = std::fs::read(golden("speech/silero_vad/expected.safetensors")).unwrap();
+    expected_of("speech/silero_vad", name)
+}
+
+fn expected_of(model: &str, name: &str) -> Vec<f32> {
+    let bytes = std::fs::read(golden(model).join("expected.safetensors")).unwrap();
     let file = SafeTensors::deserialize(&bytes).unwrap();
     let values = file.tensor(name).unwrap().data().chunks(4);
     values.map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
@@ -244,6 +248,69 @@ fn spans_alone_are_transcribed_at_their_times() {
     assert_eq!(error.unwrap_err().kind(), ErrorKind::Option);
 }
 
+/// The network for `rate_hz` of a program in ONNX.
+fn of_program(folder: &Path, source: &Path, rate_hz: u32) -> Vad {
+    let options = ConvertOptions {
+        sample_rate_hz: Some(rate_hz),
+        replace: true,
+        ..ConvertOptions::default()
+    };
+    let path = folder.join("m");
+    convert(source, &path, &options, &mut |_, _| {}).unwrap();
+    let vad = Vad::load(&path, 1).unwrap();
+    assert_eq!(
+        (vad.sample_rate_hz(), vad.chunk_samples()),
+        (rate_hz, rate_hz as usize / 125 * 4)
+    );
+    vad
+}
+
+#[test]
+fn programs_in_onnx_give_what_onnx_runtime_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let sound = expected_of("onnx/silero_vad", "sound");
+    for name in ["branches", "products"] {
+        for rate_hz in [2000, 1000] {
+            let source = golden(&format!("onnx/silero_vad/{name}.onnx"));
+            let mut vad = of_program(folder.path(), &source, rate_hz);
+            let want = expected_of("onnx/silero_vad", &format!("probabilities.{rate_hz}"));
+            assert_near(&heard(&mut vad, &sound, &[700, 1]), &want);
+        }
+    }
+}
+
+/// Versions 5 and 6, for 16 and 8 kHz.
+#[test]
+fn silero_in_onnx_gives_what_onnx_runtime_does() {
+    let Some(models) = std::env::var_os("CACTUS_TEST_MODELS").map(PathBuf::from) else {
+        eprintln!(
+            "SKIPPED: CACTUS_TEST_MODELS is not set; scripts/fetch_models.py fetches silero-vad and silero-vad-5"
+        );
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let sound = signal();
+    let cases: Value = serde_json::from_slice(&std::fs::read(golden("real/silero_onnx.json")).unwrap()).unwrap();
+    for case in cases.as_array().unwrap() {
+        let source = models.join(case["file"].as_str().unwrap());
+        if !source.is_file() {
+            eprintln!("SKIPPED: no {}; scripts/fetch_models.py fetches it", source.display());
+            continue;
+        }
+        let rate_hz = u32::try_from(case["rate_hz"].as_u64().unwrap()).unwrap();
+        let mut vad = of_program(folder.path(), &source, rate_hz);
+        let want: Vec<f32> = serde_json::from_value(case["probabilities"].clone()).unwrap();
+        assert_near(&heard(&mut vad, &sound, &[1000]), &want);
+    }
+}
+
+/// A synthetic signal of 0.4 s.
+fn signal() -> Vec<f32> {
+    let bytes = std::fs::read(golden("features/signal.s16le")).unwrap();
+    let samples = bytes.as_chunks::<2>().0.iter();
+    samples.map(|b| f32::from(i16::from_le_bytes(*b)) / 32_768.0).collect()
+}
+
 #[test]
 fn silero_finds_speech() {
     let models = std::env::var_os("CACTUS_TEST_MODELS").map(|f| PathBuf::from(f).join("silero-vad"));
@@ -255,13 +322,7 @@ fn silero_finds_speech() {
     let mut vad = Vad::load(&bundle(folder.path(), &source), 1).unwrap();
     assert_eq!((vad.sample_rate_hz(), vad.chunk_samples()), (16_000, 512));
     // What NumPy computes of it.
-    let signal = std::fs::read(golden("features/signal.s16le")).unwrap();
-    let samples = signal
-        .as_chunks::<2>()
-        .0
-        .iter()
-        .map(|b| f32::from(i16::from_le_bytes(*b)) / 32_768.0);
-    let found = heard(&mut vad, &samples.collect::<Vec<f32>>(), &[1000]);
+    let found = heard(&mut vad, &signal(), &[1000]);
     let want: Vec<f32> = serde_json::from_slice(&std::fs::read(golden("real/silero_vad.json")).unwrap()).unwrap();
     assert_near(&found, &want);
 

@@ -149,9 +149,9 @@ pub fn bundle(hub: &Hub, name: &str, wanted: &Wanted, watcher: &Rc<dyn Watcher>)
         Some(key) => key.clone(),
         None => local_key(&fetched.path)?,
     };
-    // What is a file of tensors alone is small, and keeps its 32 bits.
+    // What is a model in one file of this kind is small, and keeps its 32 bits.
     let wanted = &match fetched.format {
-        Format::Safetensors => Wanted {
+        Format::Safetensors | Format::Onnx => Wanted {
             bits: Bits::ThirtyTwo,
             ..wanted.clone()
         },

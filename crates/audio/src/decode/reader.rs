@@ -95,6 +95,8 @@ pub struct Reader {
     block: Vec<f32>,
     damaged: u64,
     truncated: bool,
+    /// No length is stated that is meant, so none is missed at the end.
+    is_endless: bool,
     done: bool,
 }
 
@@ -190,6 +192,7 @@ impl Reader {
             block: Vec::new(),
             damaged: 0,
             truncated: false,
+            is_endless: false,
             done: false,
         };
         if let Some(rate) = parameters.sample_rate {
@@ -200,9 +203,9 @@ impl Reader {
         }
         // A program that writes to a pipe leaves a length in WAV that is not meant.
         let is_wav = format_name == "wave";
-        let mut frames = track
-            .num_frames
-            .filter(|&frames| frames > 0 && (!is_wav || frames <= file_bytes));
+        let stated = track.num_frames;
+        reader.is_endless = is_wav && stated.is_none_or(|frames| frames > file_bytes);
+        let mut frames = stated.filter(|&frames| frames > 0 && !reader.is_endless);
         match (
             edits.and_then(|e| e.track(track.id, sample_rate_hz)),
             reader.codec.pre_skip(),
@@ -352,7 +355,7 @@ impl Reader {
             Ok(Some(packet)) => packet,
             Ok(None) => return Ok(false),
             Err(SymphoniaError::IoError(error)) if error.kind() == IoKind::UnexpectedEof => {
-                self.truncated = true;
+                self.truncated = !self.is_endless;
                 return Ok(false);
             }
             Err(SymphoniaError::IoError(error)) => return Err(Error::io("cannot read the file", error)),

@@ -1,7 +1,7 @@
 //! A file that is read from its beginning more than once.
 
 use super::mono::Mono;
-use super::reader::{Limits, Reader};
+use super::reader::{Info, Limits, Reader};
 use crate::{Error, ErrorKind, Sound};
 use std::path::Path;
 
@@ -69,6 +69,12 @@ impl Recording {
     pub fn whole(mut self) -> Self {
         self.is_whole = true;
         self
+    }
+
+    /// What its headers say.
+    #[must_use]
+    pub fn info(&self) -> &Info {
+        self.mono.reader().info()
     }
 
     /// What is wrong with a file that was read to its end all the same, in words. It is known once that was reached.

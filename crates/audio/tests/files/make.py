@@ -63,6 +63,8 @@ FILES = [
     ("mulaw_8k.wav", 8000, 1, "-c:a pcm_mulaw"),
     # With a picture, as a video.
     ("video_and_sound.mp4", 44100, 1, "VIDEO -c:v libx264 -preset ultrafast -c:a aac -b:a 32k"),
+    ("video_and_sound.mkv", 44100, 1, "VIDEO -c:v libx264 -preset ultrafast -c:a aac -b:a 32k"),
+    ("video_and_sound.webm", 48000, 1, "VIDEO -c:v libvpx -b:v 8k -c:a libvorbis -q:a 0"),
     ("video_only.mp4", 44100, 1, "VIDEO -map 1:v -c:v libx264 -preset ultrafast -t 0.2"),
     # Not read.
     ("ac3.mp4", 48000, 1, "-c:a ac3 -b:a 64k -t 0.1"),

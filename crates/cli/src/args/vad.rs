@@ -18,7 +18,7 @@ pub(crate) struct VadArgs {
     /// Recordings: WAV, FLAC, MP3, Ogg Vorbis, Opus, M4A and others
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// The model: a bundle, or `silero_vad_16k.safetensors` of the Python package silero-vad
+    /// The model: a bundle, or `silero_vad_16k.safetensors` or `silero_vad.onnx` of the Python package silero-vad
     #[arg(long, short, value_name = "MODEL")]
     pub(crate) model: Option<String>,
     /// Convert again, even if the cache has a converted bundle

@@ -36,10 +36,11 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
     let options = ConvertOptions {
         policy: match fetched.format {
             // A model of tensors alone is small, and keeps its 32 bits.
-            Format::Safetensors => Policy::uniform(Bits::ThirtyTwo),
+            Format::Safetensors | Format::Onnx => Policy::uniform(Bits::ThirtyTwo),
             _ => chosen_policy(args)?,
         },
         replace: args.force,
+        sample_rate_hz: args.sample_rate,
         adapter: args.lora.clone(),
         name: fetched.record.as_ref().map(|r| r.id.clone()),
         license: fetched.record.as_ref().and_then(|r| r.license.clone()),
@@ -72,6 +73,12 @@ fn weights(source: &Path, args: &ConvertArgs) -> Result<()> {
     if let Some((_, option)) = needs_a_program.iter().find(|(given, _)| *given) {
         bail!(
             "`{option}` runs the model, but `{}` has only weights and no program to run",
+            source.display()
+        );
+    }
+    if args.sample_rate.is_some() {
+        bail!(
+            "`--sample-rate` chooses one of several networks, but `{}` has only weights",
             source.display()
         );
     }

@@ -34,6 +34,7 @@ fn format_name(format: Format) -> &'static str {
         Format::Ort => "onnxruntime",
         Format::HuggingFace => "huggingface",
         Format::Safetensors => "safetensors",
+        Format::Onnx => "onnx",
         Format::Bundle => "bundle",
         _ => "other",
     }

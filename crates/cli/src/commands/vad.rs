@@ -4,7 +4,8 @@ use crate::args::{ModelArgs, SourceArgs, SpansFormat, VadArgs};
 use crate::progress::{Unit, bar};
 use crate::{model, output};
 use anyhow::{Context as _, Result, bail};
-use cactus_audio::decode::{Limits, Mono, Reader};
+use cactus_audio::Sound as _;
+use cactus_audio::decode::{Limits, Recording};
 use cactus_passes::Bits;
 use cactus_speech::subtitles::clock;
 use cactus_speech::{Span, SpanOptions, SpeechSpans, Vad};
@@ -78,7 +79,7 @@ fn options(args: &VadArgs) -> SpanOptions {
 fn one(vad: &mut Vad, file: &Path, options: &SpanOptions, args: &VadArgs) -> Result<()> {
     let named = || format!("`{}` cannot be read", file.display());
     let rate = vad.sample_rate_hz();
-    let mut mono = Mono::new(Reader::open(file, Limits::default())?, rate).with_context(named)?;
+    let mut recording = Recording::open(file, rate, Limits::default())?;
     let text = args.format == SpansFormat::Text;
     if text && args.files.len() > 1 {
         output::line(format!("# {}", file.display()));
@@ -86,7 +87,7 @@ fn one(vad: &mut Vad, file: &Path, options: &SpanOptions, args: &VadArgs) -> Res
     let seconds = |samples: u64| samples as f64 / f64::from(rate);
     let mut spans = SpeechSpans::new(options, rate, vad.chunk_samples())?;
     let (mut found, mut probabilities, mut taken): (Vec<Span>, Vec<f32>, u64) = (Vec::new(), Vec::new(), 0);
-    let about = mono.reader().info();
+    let about = recording.info();
     let length = about.frames.unwrap_or(0) as f64 / f64::from(about.sample_rate_hz);
     let shown = bar(length.ceil() as u64, "listening", Unit::Of("seconds"));
     let keep = |found: &mut Vec<Span>, new: &mut dyn Iterator<Item = Span>| {
@@ -101,7 +102,7 @@ fn one(vad: &mut Vad, file: &Path, options: &SpanOptions, args: &VadArgs) -> Res
     let mut samples = Vec::new();
     loop {
         samples.clear();
-        let more = mono.read(&mut samples).with_context(named)?;
+        let more = recording.read(&mut samples).with_context(named)?;
         taken += samples.len() as u64;
         shown.set_position(seconds(taken) as u64);
         let new = vad.push(&samples).with_context(named)?;
@@ -119,6 +120,9 @@ fn one(vad: &mut Vad, file: &Path, options: &SpanOptions, args: &VadArgs) -> Res
     }
     keep(&mut found, &mut spans.finish(taken));
     shown.finish_and_clear();
+    if let Some(damage) = recording.damage() {
+        output::warning(format!("`{}`: {damage}", file.display()));
+    }
     if !text {
         let times = found.iter().map(|span| {
             serde_json::json!({

@@ -47,7 +47,7 @@ fn the_file_its_folder_and_no_other_are_the_model() {
         model.config,
         json!({"model_type": "silero_vad", "fft_samples": 32, "widths": [12, 8, 8, 10], "hidden_size": 20})
     );
-    let path = golden().join(FILE);
+    let path = golden().join(FILES[0]);
     assert!(open(&path).is_ok() && is_file(&path) && !is_weights_file(&path));
     let other = golden().join("expected.safetensors");
     assert!(!is_file(&other) && is_weights_file(&other));
@@ -84,8 +84,8 @@ fn shapes_that_do_not_fit_are_refused_by_name() {
 #[test]
 fn damaged_files_are_refused_and_leave_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let (path, to) = (folder.path().join(FILE), folder.path().join("m"));
-    let whole = fs::read(golden().join(FILE)).unwrap();
+    let (path, to) = (folder.path().join(FILES[0]), folder.path().join("m"));
+    let whole = fs::read(golden().join(FILES[0])).unwrap();
     // Biases are missing.
     let some = file(&shapes());
     for bytes in [
