@@ -10,6 +10,7 @@ use cactus_serve::ServeOptions;
 use cactus_serve::models::{ModelLimits, Source};
 use cactus_serve::protocol::order;
 use cactus_speech::{TranscribeOptions, Transcriber, Transcript, milliseconds, subtitles};
+use cactus_testkit::recordings::{Becomes, awkward};
 use serde_json::{Value, json};
 use std::io::{Cursor, Write as _};
 use std::net::TcpStream;
@@ -324,6 +325,27 @@ fn what_is_no_recording_is_refused_with_what_was_found() {
     for cut in [1, 20, 100, 300, 1000, opus.len() / 2] {
         let reply = ask(&server, TRANSCRIBE, &opus[..cut], &[]);
         assert!([200, 400].contains(&reply.status), "{cut}: {}", reply.body);
+    }
+}
+
+/// What a program reads whole, a server does; a part is refused, as the rest may have got lost on its way.
+#[test]
+fn awkward_recordings_become_a_transcript_or_a_clear_error() {
+    let server = serving(|_, _| {});
+    for case in awkward() {
+        let reply = ask(&server, TRANSCRIBE, &case.bytes, &[("response_format", "verbose_json")]);
+        let why = match case.becomes {
+            Becomes::Heard(duration_s) => {
+                let found = reply.json()["duration"].as_f64().unwrap();
+                assert!((found - duration_s).abs() < 0.03, "{}: {found} s", case.name);
+                continue;
+            }
+            Becomes::Part(_) => "s and has",
+            Becomes::Refused("empty") => "no bytes",
+            Becomes::Refused(why) => why,
+        };
+        let status = if why == "at most" { 413 } else { 400 };
+        refused(&reply, status, Some("file"), why);
     }
 }
 

@@ -6,6 +6,7 @@ use cactus_engine::CancelToken;
 use cactus_ffi::*;
 use cactus_import::{ConvertOptions, convert};
 use cactus_speech::{SpanOptions, TranscribeOptions, Transcriber, Vad};
+use cactus_testkit::recordings::{Becomes, awkward};
 use serde_json::{Value, json};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs::File;
@@ -349,6 +350,38 @@ fn wrong_calls_say_what_is_wrong() {
     unsafe { cactus_destroy(closed.0) };
     assert_eq!(transcribe(&closed, ask).0, -1);
     assert_eq!(error().0, Code::Handle as i32);
+}
+
+#[test]
+fn awkward_recordings_become_a_transcript_or_a_clear_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let (hears, finds) = (Public::open(&bundles()[0]), Public::open(&bundles()[2]));
+    for case in awkward() {
+        let path = folder.path().join(case.name);
+        std::fs::write(&path, &case.bytes).unwrap();
+        let file = c(path.to_str().unwrap());
+        let ask = Ask {
+            file: Some(&file),
+            ..Ask::default()
+        };
+        for (code, found) in [transcribe(&hears, ask), vad(&finds, ask)] {
+            match case.becomes {
+                Becomes::Heard(_) | Becomes::Part(_) => {
+                    assert_eq!(
+                        (code > 0, &found["success"]),
+                        (true, &json!(true)),
+                        "{}: {found}",
+                        case.name
+                    );
+                }
+                Becomes::Refused(why) => {
+                    let message = found["error"].as_str().unwrap();
+                    assert_eq!(code, -1, "{}", case.name);
+                    assert!(message.contains(why) && message.contains(case.name), "{why}: {message}");
+                }
+            }
+        }
+    }
 }
 
 /// What a callback is given.
