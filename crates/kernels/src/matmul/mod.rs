@@ -38,6 +38,7 @@ mod rotated;
 mod rows;
 mod tile;
 
+pub(crate) use float::{Chains, Tile, wide_blocks};
 pub use rotated::RotatedRows;
 pub(crate) use rotated::rotate_vectors;
 pub use rows::QuantizedRows;
