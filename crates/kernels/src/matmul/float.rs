@@ -95,6 +95,8 @@ fn linear_row_major(w: &PackedView<'_>, x: &[f32], target: &Target<'_>) {
             // SAFETY: this is the only thread.
             unsafe { target.store(cactus_simd::Scalar, row, block, sums) };
         }
+        // SAFETY: as above.
+        unsafe { target.activate(row..row + 1, 0..w.n().div_ceil(BLOCK_ROWS)) };
     }
 }
 
@@ -143,6 +145,8 @@ impl<E: Element> Op for FloatOp<'_, '_, E> {
                     _ => self.streamed::<S, 3>(s, block),
                 }
             }
+            // SAFETY: parts have disjoint runs of blocks or rows.
+            unsafe { self.target.activate(self.rows.clone(), start..end) };
             return;
         }
         let mut block = start;
@@ -245,6 +249,8 @@ impl<E: Element> FloatOp<'_, '_, E> {
                 unsafe { self.target.store(s, row + r, block + b, sums) };
             }
         }
+        // SAFETY: as above.
+        unsafe { self.target.activate(row..row + R, block..block + B) };
         R
     }
 }
