@@ -13,7 +13,7 @@ const STREAMED_ROWS: usize = 3;
 /// Most rows of a register tile whose chains take turns: with [`wide_blocks`] blocks, 24 of 32 registers or 12 of 16.
 const TURN_ROWS: usize = 6;
 /// Inputs after which the next chain has its turn: what the rows of a tile hold of them stays in the L1 cache.
-const TURN_INPUTS: usize = 256;
+const TURN_INPUTS: usize = 512;
 /// Lines ahead of which one is fetched.
 const AHEAD: usize = 32;
 /// Bound of a run of blocks.
