@@ -83,13 +83,17 @@ fn chain(kernels: &Kernels, links: &[Link<'_>], start: usize, x: &mut [f32]) {
     let mut before = [0f32; PIECE];
     let before = &mut before[..x.len()];
     for link in links {
-        before.copy_from_slice(x);
-        match link {
-            Link::Unary(op) => unary_piece(kernels, *op, before, x),
-            Link::Scalar(op, c) => binary_piece(kernels, *op, before, &[*c], x),
+        let (op, with) = match link {
+            Link::Unary(op) => {
+                unary_piece(kernels, *op, x);
+                continue;
+            }
+            Link::Scalar(op, c) => (*op, std::slice::from_ref(c)),
             // Of one element, too: a vector of one is a scalar.
-            Link::Vector(op, v) => binary_piece(kernels, *op, before, &v[start..start + x.len()], x),
-        }
+            Link::Vector(op, v) => (*op, &v[start..start + x.len()]),
+        };
+        before.copy_from_slice(x);
+        binary_piece(kernels, op, before, with, x);
     }
 }
 

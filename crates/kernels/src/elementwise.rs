@@ -180,21 +180,17 @@ impl Exec<'_> {
         assert!(x.len() == out.len(), "unary: {} values in, {} out", x.len(), out.len());
         let kernels = self.kernels;
         self.pieces(out, 1, op.cost(), &|start, out| {
-            unary_piece(kernels, op, &x[start..start + out.len()], out);
+            for (x, out) in x[start..].chunks(PIECE).zip(out.chunks_mut(PIECE)) {
+                out.copy_from_slice(&x[..out.len()]);
+                unary_piece(kernels, op, out);
+            }
         });
     }
 
     /// `x[i] = op(x[i])`, with the bits of [`Exec::unary`].
     pub fn unary_in_place(&self, op: UnaryOp, x: &mut [f32]) {
         let kernels = self.kernels;
-        self.pieces(x, 1, op.cost(), &|_, x| {
-            let mut before = [0.0; PIECE];
-            for x in x.chunks_mut(PIECE) {
-                let before = &mut before[..x.len()];
-                before.copy_from_slice(x);
-                unary_piece(kernels, op, before, x);
-            }
-        });
+        self.pieces(x, 1, op.cost(), &|_, x| unary_piece(kernels, op, x));
     }
 
     /// `out[i] = op(a[i], b[i % b.len()])`: `b` is of the same shape, a row vector over the last axis, or one scalar.
@@ -338,36 +334,36 @@ impl UnaryOp {
     }
 }
 
-/// `out[i] = op(x[i])` on this thread; `x` and `out` have one length.
-pub(crate) fn unary_piece(kernels: &Kernels, op: UnaryOp, x: &[f32], out: &mut [f32]) {
+/// `x[i] = op(x[i])` on this thread.
+pub(crate) fn unary_piece(kernels: &Kernels, op: UnaryOp, x: &mut [f32]) {
     match op {
-        UnaryOp::Neg => unary_as::<Neg>(kernels, x, out),
-        UnaryOp::Abs => unary_as::<Abs>(kernels, x, out),
-        UnaryOp::Exp => unary_as::<Exp>(kernels, x, out),
-        UnaryOp::Log => unary_scalar(math::ln, x, out),
-        UnaryOp::Sqrt => unary_as::<Sqrt>(kernels, x, out),
-        UnaryOp::Rsqrt => unary_as::<Rsqrt>(kernels, x, out),
-        UnaryOp::Sin => unary_scalar(|x| math::sin_cos(x).0, x, out),
-        UnaryOp::Cos => unary_scalar(|x| math::sin_cos(x).1, x, out),
-        UnaryOp::Tanh => unary_as::<Tanh>(kernels, x, out),
-        UnaryOp::Erf => unary_as::<Erf>(kernels, x, out),
-        UnaryOp::Sigmoid => unary_as::<Sigmoid>(kernels, x, out),
-        UnaryOp::Relu => unary_as::<Relu>(kernels, x, out),
-        UnaryOp::Silu => unary_as::<Silu>(kernels, x, out),
-        UnaryOp::Softplus => unary_as::<Softplus>(kernels, x, out),
-        UnaryOp::GeluErf => unary_as::<GeluErf>(kernels, x, out),
-        UnaryOp::GeluTanh => unary_as::<GeluTanh>(kernels, x, out),
+        UnaryOp::Neg => unary_as::<Neg>(kernels, x),
+        UnaryOp::Abs => unary_as::<Abs>(kernels, x),
+        UnaryOp::Exp => unary_as::<Exp>(kernels, x),
+        UnaryOp::Log => unary_scalar(math::ln, x),
+        UnaryOp::Sqrt => unary_as::<Sqrt>(kernels, x),
+        UnaryOp::Rsqrt => unary_as::<Rsqrt>(kernels, x),
+        UnaryOp::Sin => unary_scalar(|x| math::sin_cos(x).0, x),
+        UnaryOp::Cos => unary_scalar(|x| math::sin_cos(x).1, x),
+        UnaryOp::Tanh => unary_as::<Tanh>(kernels, x),
+        UnaryOp::Erf => unary_as::<Erf>(kernels, x),
+        UnaryOp::Sigmoid => unary_as::<Sigmoid>(kernels, x),
+        UnaryOp::Relu => unary_as::<Relu>(kernels, x),
+        UnaryOp::Silu => unary_as::<Silu>(kernels, x),
+        UnaryOp::Softplus => unary_as::<Softplus>(kernels, x),
+        UnaryOp::GeluErf => unary_as::<GeluErf>(kernels, x),
+        UnaryOp::GeluTanh => unary_as::<GeluTanh>(kernels, x),
     }
 }
 
-fn unary_as<M: Map>(kernels: &Kernels, x: &[f32], out: &mut [f32]) {
+fn unary_as<M: Map>(kernels: &Kernels, x: &mut [f32]) {
     let map = PhantomData;
-    kernels.run(Unary::<M> { x, out, map });
+    kernels.run(Unary::<M> { x, map });
 }
 
-fn unary_scalar(f: fn(f32) -> f32, x: &[f32], out: &mut [f32]) {
-    for (x, out) in x.iter().zip(out) {
-        *out = f(*x);
+fn unary_scalar(f: fn(f32) -> f32, x: &mut [f32]) {
+    for x in x {
+        *x = f(*x);
     }
 }
 
@@ -392,8 +388,7 @@ fn binary_as<Z: Zip>(kernels: &Kernels, a: &[f32], b: &[f32], out: &mut [f32]) {
 }
 
 struct Unary<'a, M> {
-    x: &'a [f32],
-    out: &'a mut [f32],
+    x: &'a mut [f32],
     map: PhantomData<M>,
 }
 
@@ -402,13 +397,12 @@ impl<M: Map> Op for Unary<'_, M> {
 
     #[inline(always)]
     fn eval<S: Simd>(self, s: S) {
-        let (chunks, tail) = self.x.as_chunks::<16>();
-        let (outs, out_tail) = self.out.as_chunks_mut::<16>();
-        for (x, out) in chunks.iter().zip(outs) {
-            s.store(M::map(s, s.load(x)), out);
+        let (chunks, tail) = self.x.as_chunks_mut::<16>();
+        for x in chunks {
+            s.store(M::map(s, s.load(x)), x);
         }
         if !tail.is_empty() {
-            s.store_partial(M::map(s, s.load_partial(tail)), out_tail);
+            s.store_partial(M::map(s, s.load_partial(tail)), tail);
         }
     }
 }

@@ -44,15 +44,33 @@ pub(crate) fn exp2_weight<S: Simd>(s: S, x: S::F) -> S::F {
     let x = s.max(x, s.splat(-125.0));
     let shifted = s.add(x, s.splat(ROUNDING_SHIFT));
     let r = s.sub(x, s.sub(shifted, s.splat(ROUNDING_SHIFT)));
-    // (2^r - 1) / r on |r| <= 1/2.
+    let e = exp2_fraction(s, r);
+    // The integer part of x lies in the low bits of `shifted`; what is above leaves the word.
+    s.floats(s.add_i(s.bits(e), s.shl_i::<23>(s.bits(shifted))))
+}
+
+/// `2^x` for `-125 <= x <= 0` within 8 ULP, exactly 1 for 0; exactly 0 for what is lower, and NaN stays. For softmax weights of floats.
+#[inline(always)]
+pub(crate) fn exp2_share<S: Simd>(s: S, x: S::F) -> S::F {
+    let limit = s.splat(-125.0);
+    // Written so that NaN passes.
+    let bounded = s.max(limit, x);
+    let shifted = s.add(bounded, s.splat(ROUNDING_SHIFT));
+    let e = exp2_fraction(s, s.sub(bounded, s.sub(shifted, s.splat(ROUNDING_SHIFT))));
+    let power = s.floats(s.add_i(s.shl_i::<23>(s.bits(shifted)), s.splat_i(127 << 23)));
+    s.select(s.lt(x, limit), s.zero(), s.mul(e, power))
+}
+
+/// `2^r` for `|r| <= 1/2`.
+#[inline(always)]
+fn exp2_fraction<S: Simd>(s: S, r: S::F) -> S::F {
+    // (2^r - 1) / r.
     let p = s.splat(1.112_542_2e-3);
     let p = s.fma(p, r, s.splat(9.666_283e-3));
     let p = s.fma(p, r, s.splat(5.557_400_7e-2));
     let p = s.fma(p, r, s.splat(2.402_235_1e-1));
     let p = s.fma(p, r, s.splat(6.931_428_3e-1));
-    let e = s.fma(p, r, s.splat(1.0));
-    // The integer part of x lies in the low bits of `shifted`; what is above leaves the word.
-    s.floats(s.add_i(s.bits(e), s.shl_i::<23>(s.bits(shifted))))
+    s.fma(p, r, s.splat(1.0))
 }
 
 /// `2^n` for `-126 <= n <= 127`.

@@ -15,6 +15,7 @@ impl Op for Apply<'_> {
         let y = match self.0 {
             "exp" => exp(s, x),
             "exp2_weight" => exp2_weight(s, x),
+            "exp2_share" => exp2_share(s, x),
             "sigmoid" => sigmoid(s, x),
             "silu" => silu(s, x),
             "tanh" => tanh(s, x),
@@ -81,9 +82,10 @@ fn functions_stay_within_their_bounds_and_equal_on_all_tiers() {
     assert!(
         (gelu_scale * 2.0 - 1.595_769_2).abs() < 1e-7 && (gelu_scale * 2.0 * 0.044_715 - 7.135_481_6e-2).abs() < 1e-8
     );
-    let cases: [(&str, f32, f32, f64, Exact); 7] = [
+    let cases: [(&str, f32, f32, f64, Exact); 8] = [
         ("exp", -104.0, 88.72, 1.0, f64::exp),
         ("exp2_weight", -125.0, 0.0, 8.0, f64::exp2),
+        ("exp2_share", -125.0, 0.0, 8.0, f64::exp2),
         ("sigmoid", -87.0, 88.0, 3.0, |x| 1.0 / (1.0 + (-x).exp())),
         ("silu", -87.0, 88.0, 3.0, |x| x / (1.0 + (-x).exp())),
         ("tanh", -20.0, 20.0, 2.0, f64::tanh),
@@ -137,7 +139,7 @@ fn gelu_erf_stays_within_absolute_bound() {
 #[test]
 fn special_values_follow_their_limits() {
     let (inf, nan) = (f32::INFINITY, f32::NAN);
-    let cases: [(&str, f32, f32); 16] = [
+    let cases: [(&str, f32, f32); 20] = [
         ("exp", inf, inf),
         ("exp", -inf, 0.0),
         ("exp", nan, nan),
@@ -146,6 +148,10 @@ fn special_values_follow_their_limits() {
         ("exp2_weight", 0.0, 1.0),
         ("exp2_weight", -inf, 2f32.powi(-125)),
         ("exp2_weight", -200.0, 2f32.powi(-125)),
+        ("exp2_share", 0.0, 1.0),
+        ("exp2_share", -inf, 0.0),
+        ("exp2_share", -200.0, 0.0),
+        ("exp2_share", nan, nan),
         ("tanh", inf, 1.0),
         ("tanh", -inf, -1.0),
         ("tanh", nan, nan),

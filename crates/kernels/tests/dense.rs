@@ -5,6 +5,7 @@ mod support;
 use cactus_kernels::dense::{
     DenseAttention, ReduceOp, ScoreBias, ScoreOperands, Window, conv_few_scratch_elems, conv_scratch_bytes,
 };
+use cactus_kernels::{Epilogue, UnaryOp};
 use cactus_quant::{Packing, pack};
 use support::{Random, assert_close, assert_same_bits, same_everywhere};
 
@@ -72,15 +73,20 @@ fn conv_matches_definition() {
         let w = window(axes);
         let (reads, plane) = (reads(&w), w.size.iter().product::<usize>());
         let taps = reads[0].len();
-        for (groups, channels, filters) in [(1, 3, 5), (2, 2, 8), (4, 1, 1), (1, 19, 33)] {
+        for (groups, channels, filters) in [(1, 3, 5), (2, 2, 8), (2, 3, 6), (4, 1, 1), (1, 19, 33)] {
             let mut random = Random::new((plane * filters) as u64);
             let x = random.floats(groups * channels * plane, 1.0);
             let weight = random.floats(groups * filters * channels * taps, 1.0);
             let bias = random.floats(groups * filters, 1.0);
+            let epilogue = Epilogue {
+                bias: Some(&bias),
+                activation: (filters % 3 == 0).then_some(UnaryOp::Relu),
+                ..Epilogue::default()
+            };
             let found = same_everywhere(&format!("conv {axes:?} {groups}"), |exec| {
                 let mut scratch = vec![f32::NAN; conv_scratch_bytes(&w, channels) / 4];
                 let mut out = vec![f32::NAN; groups * filters * reads.len()];
-                exec.conv(&w, &x, &weight, Some(&bias), groups, &mut scratch, &mut out);
+                exec.conv(&w, &x, &weight, epilogue, groups, &mut scratch, &mut out);
                 out
             });
             let mut exact = Vec::new();
@@ -94,7 +100,7 @@ fn conv_matches_definition() {
                             sum += v * f64::from(weight[(f * channels + c) * taps + tap]);
                         }
                     }
-                    exact.push(sum);
+                    exact.push(if filters % 3 == 0 { sum.max(0.0) } else { sum });
                 }
             }
             assert_close(&format!("conv {axes:?} {groups}"), &found, &exact, 1e-5, 1e-4);
@@ -107,7 +113,7 @@ fn conv_matches_definition() {
             let few = same_everywhere(&format!("conv_few {axes:?}"), |exec| {
                 let mut scratch = vec![f32::NAN; conv_few_scratch_elems(&w, 2, channels, filters)];
                 let mut out = vec![f32::NAN; 2 * filters * reads.len()];
-                exec.conv_few(&w, 2, &twice, &packed.view(), Some(&bias), &mut scratch, &mut out);
+                exec.conv_few(&w, 2, &twice, &packed.view(), epilogue, &mut scratch, &mut out);
                 out
             });
             assert_same_bits(&format!("conv_few {axes:?}"), &few, &found.repeat(2));

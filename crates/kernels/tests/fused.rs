@@ -3,8 +3,9 @@
 
 mod support;
 
-use cactus_kernels::{BinaryOp, DeltaRows, GatedDelta, NextNorm, Norm, QuantizedRows};
-use support::{Random, assert_close, assert_same_bits, same_everywhere};
+use cactus_kernels::{BinaryOp, DeltaRows, Epilogue, Exec, GatedDelta, NextNorm, Norm, QuantizedRows, UnaryOp};
+use cactus_quant::{Packing, pack};
+use support::{Random, assert_close, assert_same_bits, products, same_everywhere};
 
 #[test]
 fn norm_rope_heads_equals_norm_then_rope() {
@@ -167,5 +168,45 @@ fn gated_delta_matches_definition_and_chunks_agree() {
         }
         exact.extend(after);
         assert_close("gated_delta", &found, &exact, 1e-4, 1e-3);
+    }
+}
+
+#[test]
+fn linear_with_activation_has_bits_of_unary_after_it() {
+    let packings = [
+        Packing::RowMajor,
+        Packing::F32N16,
+        Packing::F16N16,
+        Packing::Int8G32,
+        Packing::Cq4G128,
+    ];
+    for (packing, rows) in packings
+        .into_iter()
+        .flat_map(|p| [1, 3, 5, 9, 70].map(|rows| (p, rows)))
+    {
+        for (n, k) in [(33, 20), (160, 64)] {
+            let mut random = Random::new((n * rows) as u64);
+            let (x, weight) = (random.floats(rows * k, 1.0), random.floats(n * k, 1.0));
+            let bias = random.floats(n, 1.0);
+            let packed = pack(packing, n, k, &weight).unwrap();
+            let run = |exec: &Exec<'_>, activation: Option<UnaryOp>| {
+                let mut out = vec![f32::NAN; rows * n];
+                let epilogue = Epilogue {
+                    bias: Some(&bias),
+                    activation,
+                    ..Epilogue::default()
+                };
+                products::linear(*exec, &packed.view(), &x, rows, epilogue, &mut out);
+                out
+            };
+            let what = format!("{packing} {n} {rows}");
+            let apart = same_everywhere(&what, |exec| {
+                let mut out = run(exec, None);
+                exec.unary_in_place(UnaryOp::GeluErf, &mut out);
+                out
+            });
+            let fused = same_everywhere(&what, |exec| run(exec, Some(UnaryOp::GeluErf)));
+            assert_same_bits(&what, &fused, &apart);
+        }
     }
 }

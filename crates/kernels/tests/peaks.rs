@@ -43,7 +43,7 @@ fn peaks_are_the_largest_of_each_stretch_and_nan_where_one_is_not_finite() {
                         let mut peaks = vec![0.0; rows * blocks];
                         let epilogue = Epilogue {
                             bias: Some(&bias),
-                            accumulate: false,
+                            ..Epilogue::default()
                         };
                         linear(exec, &w, &x, rows, epilogue, &mut plain);
                         with_activations(exec, &w, &x, rows, |x| {

@@ -54,6 +54,7 @@ fn product(
     let epilogue = Epilogue {
         bias,
         accumulate: bias.is_some(),
+        ..Epilogue::default()
     };
     let mut out = noise(rows * w.n(), 5);
     exec.linear(w, x, rows, epilogue, &mut out);

@@ -378,6 +378,7 @@ impl Call<'_> {
                 let epilogue = Epilogue {
                     bias: bias.map(|b| self.program.vector(b)),
                     accumulate: *accumulate,
+                    ..Epilogue::default()
                 };
                 let out = self.span(*out, w.n(), rows);
                 let x_span = self.operand_span(*x, rows);
@@ -395,7 +396,7 @@ impl Call<'_> {
                 }
                 let epilogue = Epilogue {
                     bias,
-                    accumulate: false,
+                    ..Epilogue::default()
                 };
                 exec.linear(&w, x, n, epilogue, head.logits);
                 for group in then.chunks(LINKS) {

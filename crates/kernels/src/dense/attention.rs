@@ -1,9 +1,11 @@
-//! Attention without a cache, in `f32`: products with packed keys and values, strip by strip of queries.
+//! Attention without a cache, in `f32`: keys and values of a head are packed once, and strips of queries meet them.
 
+use super::attention_strip::Strip;
 use super::product::packed_bytes;
-use crate::elementwise::{BinaryOp, UnaryOp};
 use crate::exec::{Exec, SharedMut, part_range};
 use cactus_base::Step;
+use cactus_quant::BLOCK_ROWS;
+use std::ops::Range;
 
 /// Shapes and kind of an attention over `q [batch, queries, heads, width]` and `k`, `v [batch, keys, kv_heads, width]`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,26 +56,47 @@ pub struct ScoreBias<'a> {
     pub strides: [usize; 3],
 }
 
-/// Elements of the scores of a strip: with their copy a part of the L2 cache.
-const STRIP_ELEMS: usize = 48 << 10;
-/// Most queries of a strip, for keys so few that it would be long.
-const STRIP_QUERIES: usize = 96;
+/// Queries of a strip: what is read of keys and values serves so many.
+const STRIP_QUERIES: usize = 24;
 
 impl DenseAttention {
     /// Queries of a strip.
     fn strip(&self) -> usize {
-        (STRIP_ELEMS / self.keys.max(1)).clamp(12, STRIP_QUERIES) / 6 * 6
+        STRIP_QUERIES.min(self.queries)
     }
 
-    /// Bytes of the packed keys, the packed values, the queries and results of a strip, its scores twice, and a row of them
-    /// with a sink.
-    fn part_bytes(&self) -> [usize; 7] {
-        let strip = self.strip().min(self.queries);
-        let (head, scores) = (4 * strip * self.width, 4 * strip * self.keys);
-        // A row of scores with a sink, and its shares.
-        let wide = if self.sinks { 4 * 2 * (self.keys + 1) } else { 0 };
+    /// Elements of the packed keys, the packed values, and of a strip: its queries, their results with whole blocks, the sums
+    /// of their shares, and their largest scores.
+    fn part_elems(&self) -> [usize; 6] {
+        let strip = self.strip();
         let packed = [packed_bytes(self.keys, self.width), packed_bytes(self.width, self.keys)];
-        [packed[0], packed[1], head, head, scores, scores, wide]
+        let result = self.width.div_ceil(BLOCK_ROWS) * BLOCK_ROWS;
+        let of_strip = [self.width, result, BLOCK_ROWS, 1].map(|n| strip * n);
+        [
+            packed[0] / 4,
+            packed[1] / 4,
+            of_strip[0],
+            of_strip[1],
+            of_strip[2],
+            of_strip[3],
+        ]
+    }
+
+    /// Whether scores are the products of queries and keys, scaled.
+    pub(super) fn is_plain(&self, biased: bool, sloped: bool) -> bool {
+        self.softcap.is_none() && !biased && !sloped
+    }
+
+    /// The keys that the query at `position` sees; none where the end is not behind the start.
+    pub(super) fn sees(&self, position: usize) -> Range<usize> {
+        let end = if self.causal {
+            (position + 1).min(self.keys)
+        } else {
+            self.keys
+        };
+        let window = self.window.map_or(0, |window| (position + 1).saturating_sub(window));
+        let chunk = self.chunk.map_or(0, |chunk| position / chunk * chunk);
+        window.max(chunk)..end
     }
 
     /// Into how many tasks the queries of a head are cut for `width` threads, and how many parts the tasks make.
@@ -96,7 +119,7 @@ impl Exec<'_> {
         if a.is_empty() {
             return 0;
         }
-        a.cut(self.step.width()).1 * a.part_bytes().iter().sum::<usize>()
+        a.cut(self.step.width()).1 * a.part_elems().iter().sum::<usize>() * 4
     }
 
     /// `out [batch, queries, heads, width]`. Queries that may read no key give NaN, as a softmax over nothing does, or zeros
@@ -127,7 +150,7 @@ impl Exec<'_> {
             return out.fill(0.0);
         }
         let (cut, parts) = a.cut(self.step.width());
-        let each = a.part_bytes().iter().sum::<usize>() / 4;
+        let each = a.part_elems().iter().sum::<usize>();
         let (kernels, out) = (self.kernels, SharedMut::new(out));
         let scratch = SharedMut::new(scratch);
         self.step.run(parts, &|part| {
@@ -164,79 +187,50 @@ impl Exec<'_> {
     ) {
         let (width, keys) = (a.width, a.keys);
         let mut rest = scratch;
-        let [packed_keys, packed_values, head, result, scores, shares, wide] = a.part_bytes().map(|bytes| {
-            let (own, others) = std::mem::take(&mut rest).split_at_mut(bytes / 4);
+        let [packed_keys, packed_values, head, result, totals, most] = a.part_elems().map(|elems| {
+            let (own, others) = std::mem::take(&mut rest).split_at_mut(elems);
             rest = others;
             own
         });
         let (first, stride) = ((b * keys * a.kv_heads + kv) * width, a.kv_heads * width);
         self.pack_rows(&k[first..], keys, width, stride, packed_keys);
         self.pack_columns(&v[first..], width, keys, stride, packed_values);
+        let plain = a.is_plain(more.bias.is_some(), more.slopes.is_some());
+        let factor = a.scale * if plain { std::f32::consts::LOG2_E } else { 1.0 };
+        let blocks = width.div_ceil(BLOCK_ROWS);
         let group = a.heads / a.kv_heads;
         for h in kv * group..(kv + 1) * group {
             for start in rows.clone().step_by(a.strip()) {
                 let n = a.strip().min(rows.end - start);
                 let at = |i: usize| ((b * a.queries + start + i) * a.heads + h) * width;
-                let (head, result) = (&mut head[..n * width], &mut result[..n * width]);
-                let (mut scores, mut shares) = (&mut scores[..n * keys], &mut shares[..n * keys]);
+                let (head, result) = (&mut head[..n * width], &mut result.as_chunks_mut().0[..n * blocks]);
                 for (i, row) in head.chunks_exact_mut(width).enumerate() {
-                    row.copy_from_slice(&q[at(i)..][..width]);
+                    row.iter_mut().zip(&q[at(i)..]).for_each(|(x, q)| *x = q * factor);
                 }
-                self.product(head, packed_keys, [n, width, keys], false, scores);
-                self.binary(BinaryOp::Mul, scores, &[a.scale], shares);
-                if let Some(cap) = a.softcap {
-                    self.binary(BinaryOp::Div, shares, &[cap], scores);
-                    self.unary(UnaryOp::Tanh, scores, shares);
-                    scores.copy_from_slice(shares);
-                    self.binary(BinaryOp::Mul, scores, &[cap], shares);
-                }
-                if let Some(ScoreBias { data, strides }) = more.bias {
-                    let first = b * strides[0] + h * strides[1];
-                    for (i, (row, sum)) in shares.chunks_exact(keys).zip(scores.chunks_exact_mut(keys)).enumerate() {
-                        let bias = &data[first + (start + i) * strides[2]..][..keys];
-                        self.binary(BinaryOp::Add, row, bias, sum);
-                    }
-                    std::mem::swap(&mut scores, &mut shares);
-                }
-                for (i, row) in shares.chunks_exact_mut(keys).enumerate() {
-                    let position = start + i;
-                    if let Some(slopes) = more.slopes {
-                        for (key, score) in row.iter_mut().enumerate() {
-                            *score += slopes[h] * (key as f32 - position as f32);
-                        }
-                    }
-                    if a.causal {
-                        row[(position + 1).min(keys)..].fill(f32::NEG_INFINITY);
-                    }
-                    let before = [
-                        a.window.map(|window| (position + 1).saturating_sub(window)),
-                        a.chunk.map(|chunk| position / chunk * chunk),
-                    ];
-                    for first in before.into_iter().flatten() {
-                        row[..first.min(keys)].fill(f32::NEG_INFINITY);
-                    }
-                }
-                match more.sinks {
-                    None => self.softmax_rows(shares, n, keys, scores),
-                    Some(sinks) => self.softmax_with_sink(sinks[h], shares, keys, wide, scores),
-                }
-                self.product(scores, packed_values, [n, keys, width], false, result);
-                for (i, row) in result.chunks_exact(width).enumerate() {
+                self.kernels.run(Strip {
+                    a,
+                    first: start,
+                    q: head,
+                    keys: packed_keys.as_chunks().0,
+                    values: packed_values.as_chunks().0,
+                    bias: more.bias.map(|ScoreBias { data, strides }| {
+                        (
+                            &data[b * strides[0] + h * strides[1] + start * strides[2]..],
+                            strides[2],
+                        )
+                    }),
+                    sink: more.sinks.map(|sinks| sinks[h]),
+                    slope: more.slopes.map(|slopes| slopes[h]),
+                    most: &mut most[..n],
+                    totals: &mut totals.as_chunks_mut().0[..n],
+                    out: result,
+                });
+                for (i, row) in result.chunks_exact(blocks).enumerate() {
                     // SAFETY: tasks have disjoint heads or queries.
-                    unsafe { out.piece(at(i)..at(i) + width) }.copy_from_slice(row);
+                    let out = unsafe { out.piece(at(i)..at(i) + width) };
+                    out.copy_from_slice(&row.as_flattened()[..width]);
                 }
             }
-        }
-    }
-
-    /// The shares of rows of `keys` scores that compete with a `sink`, which has its share and no place in `out`.
-    fn softmax_with_sink(&self, sink: f32, scores: &[f32], keys: usize, wide: &mut [f32], out: &mut [f32]) {
-        let (row, shares) = wide.split_at_mut(keys + 1);
-        for (scores, out) in scores.chunks_exact(keys).zip(out.chunks_exact_mut(keys)) {
-            row[..keys].copy_from_slice(scores);
-            row[keys] = sink;
-            self.softmax_rows(row, 1, keys + 1, shares);
-            out.copy_from_slice(&shares[..keys]);
         }
     }
 }

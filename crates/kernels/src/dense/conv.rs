@@ -3,7 +3,9 @@
 use super::frame::{Frame, stripe_windows};
 use super::product::packed_bytes;
 use super::reduce::ReduceOp;
+use crate::elementwise::{UnaryOp, unary_piece};
 use crate::exec::{Exec, SharedMut, part_count, part_range};
+use crate::matmul::Epilogue;
 use std::ops::Range;
 
 /// A window that slides over up to three axes; axes that are not there have size 1.
@@ -146,7 +148,8 @@ pub fn conv_transpose_scratch_bytes(w: &Window, inputs: usize, outputs: usize) -
 }
 
 impl Exec<'_> {
-    /// One sample: `out [outputs, out…]` from `x [inputs, size…]` and `weight [outputs, inputs / groups, kernel…]`.
+    /// One sample: `out [outputs, out…]` from `x [inputs, size…]` and `weight [outputs, inputs / groups, kernel…]`, with bias and
+    /// activation of the epilogue.
     ///
     /// # Panics
     /// When a length does not fit: a programming error.
@@ -156,12 +159,13 @@ impl Exec<'_> {
         w: &Window,
         x: &[f32],
         weight: &[f32],
-        bias: Option<&[f32]>,
+        epilogue: Epilogue<'_>,
         groups: usize,
         scratch: &mut [f32],
         out: &mut [f32],
     ) {
         let (plane, outputs, taps) = (w.places(), w.outputs(), w.taps());
+        let Epilogue { bias, activation, .. } = epilogue;
         let channels = x.len() / plane.max(1) / groups;
         let filters = out.len() / outputs.max(1) / groups;
         assert!(
@@ -175,11 +179,20 @@ impl Exec<'_> {
             out.fill(bias.map_or(0.0, |b| b[i]));
         }
         if channels == 0 {
+            if let Some(activation) = activation {
+                self.unary_in_place(activation, out);
+            }
             return;
         }
         if channels == 1 && filters == 1 {
-            return self.conv_depthwise(w, x, weight, out);
+            return self.conv_depthwise(w, x, weight, activation, out);
         }
+        // The bias is there already.
+        let epilogue = Epilogue {
+            bias: None,
+            accumulate: true,
+            activation,
+        };
         let k = channels * taps;
         let stripe = stripe_windows(k);
         let (packed, framed) = scratch.split_at_mut(packed_bytes(outputs.min(stripe), k) / 4);
@@ -204,13 +217,20 @@ impl Exec<'_> {
                 } else {
                     self.pack_windows(w, &frame, framed, first, count, packed);
                 }
-                self.product_strided(weight, packed, [filters, k, count], true, &mut out[first..], outputs);
+                self.product_strided(
+                    weight,
+                    packed,
+                    [filters, k, count],
+                    epilogue,
+                    &mut out[first..],
+                    outputs,
+                );
             }
         }
     }
 
     /// Each channel with its own taps: sums in the order of the taps.
-    fn conv_depthwise(&self, w: &Window, x: &[f32], weight: &[f32], out: &mut [f32]) {
+    fn conv_depthwise(&self, w: &Window, x: &[f32], weight: &[f32], activation: Option<UnaryOp>, out: &mut [f32]) {
         let (plane, outputs, taps) = (w.places(), w.outputs(), w.taps());
         let channels = out.len() / outputs;
         let parts = part_count(self.step.width(), channels, outputs * taps / 4);
@@ -222,6 +242,9 @@ impl Exec<'_> {
                 let x = &x[c * plane..(c + 1) * plane];
                 for (tap, &weight) in weight[c * taps..(c + 1) * taps].iter().enumerate() {
                     w.for_lines_of_tap(tap, out, x, |out, x| *out += weight * x);
+                }
+                if let Some(activation) = activation {
+                    unary_piece(self.kernels, activation, out);
                 }
             }
         });

@@ -19,7 +19,7 @@ pub fn conv_few_scratch_elems(w: &Window, batch: usize, channels: usize, filters
 
 impl Exec<'_> {
     /// `out [batch, filters, out…]` from `x [batch, channels, size…]`, where `weight` is `[filters, channels · kernel…]`, packed in
-    /// 32 bits.
+    /// 32 bits, with bias and activation of the epilogue.
     ///
     /// # Panics
     /// When a length does not fit: a programming error.
@@ -30,7 +30,7 @@ impl Exec<'_> {
         batch: usize,
         x: &[f32],
         weight: &PackedView<'_>,
-        bias: Option<&[f32]>,
+        epilogue: Epilogue<'_>,
         scratch: &mut [f32],
         out: &mut [f32],
     ) {
@@ -54,10 +54,6 @@ impl Exec<'_> {
                 w.gather(Window::split(window, w.out), x, row);
             }
         }
-        let epilogue = Epilogue {
-            bias,
-            accumulate: false,
-        };
         if windows == 1 {
             return self.linear(weight, Activations::F32(gathered), rows, epilogue, out);
         }

@@ -3,12 +3,14 @@
 //! Purpose: broadcasting, moving axes, reductions, indexing, products of two activations, attention without a cache,
 //! convolutions, pools and recurrent
 //! layers over slices with shapes. Products go through the packed kernels of [`crate::matmul`]: the right operand is packed
-//! on the way, so that they share their tiles and their order of arithmetic.
+//! on the way, so that they share their tiles and their order of arithmetic. Attention has the tiles, and an order of its own: each score is
+//! one chain, and so is each result over the keys, which is scaled again where a tile of keys has a larger score.
 //!
 //! It may depend on the rest of this crate. It deliberately knows no graph, no types but slices, and keeps no memory: what a
 //! product packs, the caller lends.
 
 mod attention;
+mod attention_strip;
 mod conv;
 mod conv_few;
 mod frame;

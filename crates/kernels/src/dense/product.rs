@@ -72,16 +72,20 @@ impl Exec<'_> {
     /// When a length does not fit: a programming error.
     pub fn product(&self, a: &[f32], packed: &[f32], [m, k, n]: [usize; 3], accumulate: bool, out: &mut [f32]) {
         assert_eq!(out.len(), m * n, "product: elements of the output");
-        self.product_strided(a, packed, [m, k, n], accumulate, out, n);
+        let epilogue = Epilogue {
+            accumulate,
+            ..Epilogue::default()
+        };
+        self.product_strided(a, packed, [m, k, n], epilogue, out, n);
     }
 
-    /// As [`Exec::product`], the rows of `out` `stride` apart.
+    /// As [`Exec::product`] with an epilogue without bias, the rows of `out` `stride` apart.
     pub(super) fn product_strided(
         &self,
         a: &[f32],
         packed: &[f32],
         [m, k, n]: [usize; 3],
-        accumulate: bool,
+        epilogue: Epilogue<'_>,
         out: &mut [f32],
         stride: usize,
     ) {
@@ -90,16 +94,13 @@ impl Exec<'_> {
             return;
         }
         if k == 0 {
-            if !accumulate {
+            if !epilogue.accumulate {
                 out.chunks_mut(stride).for_each(|row| row[..n].fill(0.0));
             }
             return;
         }
         match PackedView::new(Packing::F32N16, n, k, &[], bytemuck::cast_slice(packed)) {
-            Ok(w) => {
-                let epilogue = Epilogue { bias: None, accumulate };
-                self.linear_strided(&w, Activations::F32(a), m, epilogue, out, stride);
-            }
+            Ok(w) => self.linear_strided(&w, Activations::F32(a), m, epilogue, out, stride),
             Err(e) => panic!("product: {e}"),
         }
     }

@@ -149,8 +149,8 @@ impl Exec<'_> {
             };
             let view = PackedView::new(Packing::F32N16, panel.columns, rows, &[], weights);
             let epilogue = Epilogue {
-                bias: None,
                 accumulate: true,
+                ..Epilogue::default()
             };
             let x = &turned[panel.start * rows..ends[index] * rows];
             alone.linear(

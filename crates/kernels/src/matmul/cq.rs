@@ -42,6 +42,8 @@ impl Exec<'_> {
         let run = |blocks: Range<usize>, wide| {
             #[cfg(target_arch = "aarch64")]
             if super::aarch64::outer_cq::<BITS>(kernels.isa(), w, books, blocks.clone(), x, target) {
+                // SAFETY: parts have disjoint runs of blocks.
+                unsafe { target.activate(0..rows, blocks) };
                 return;
             }
             for tile in 0..rows.div_ceil(TILE_ROWS) {
@@ -72,18 +74,21 @@ fn run_tile<const BITS: usize>(
 ) {
     let (cells, tile_rows) = x.tile(tile);
     let padded = w.k().next_multiple_of(CQ_GRAIN);
+    let first = tile * TILE_ROWS;
     kernels.run(TileOp::<BITS> {
         w,
         books,
         whole: padded / CQ_GROUP,
         rest: padded % CQ_GROUP,
-        blocks,
+        blocks: blocks.clone(),
         wide,
         cells,
         tile_rows,
-        first_row: tile * TILE_ROWS,
+        first_row: first,
         target,
     });
+    // SAFETY: parts have disjoint runs of blocks.
+    unsafe { target.activate(first..first + tile_rows, blocks) };
 }
 
 struct TileOp<'a, 'b, const BITS: usize> {

@@ -13,7 +13,7 @@ const STREAMED_ROWS: usize = 3;
 /// Most rows of a register tile whose chains take turns: with [`wide_blocks`] blocks, 24 of 32 registers or 12 of 16.
 const TURN_ROWS: usize = 6;
 /// Inputs after which the next chain has its turn: what the rows of a tile hold of them stays in the L1 cache.
-const TURN_INPUTS: usize = 256;
+const TURN_INPUTS: usize = 512;
 /// Lines ahead of which one is fetched.
 const AHEAD: usize = 32;
 /// Bound of a run of blocks.
@@ -22,7 +22,7 @@ const RUN_BYTES: usize = 512 << 10;
 const GROUP: usize = 4;
 
 /// Blocks of a register tile whose chains take turns.
-const fn wide_blocks<S: Simd>() -> usize {
+pub(crate) const fn wide_blocks<S: Simd>() -> usize {
     if S::TILE_ROWS >= 8 { GROUP } else { 1 }
 }
 
@@ -95,11 +95,13 @@ fn linear_row_major(w: &PackedView<'_>, x: &[f32], target: &Target<'_>) {
             // SAFETY: this is the only thread.
             unsafe { target.store(cactus_simd::Scalar, row, block, sums) };
         }
+        // SAFETY: as above.
+        unsafe { target.activate(row..row + 1, 0..w.n().div_ceil(BLOCK_ROWS)) };
     }
 }
 
 /// Element of a float packing.
-trait Element: bytemuck::Pod {
+pub(crate) trait Element: bytemuck::Pod {
     /// 16 elements as floats.
     fn load<S: Simd>(s: S, x: &[Self; BLOCK_ROWS]) -> S::F;
 }
@@ -143,6 +145,8 @@ impl<E: Element> Op for FloatOp<'_, '_, E> {
                     _ => self.streamed::<S, 3>(s, block),
                 }
             }
+            // SAFETY: parts have disjoint runs of blocks or rows.
+            unsafe { self.target.activate(self.rows.clone(), start..end) };
             return;
         }
         let mut block = start;
@@ -229,12 +233,12 @@ impl<E: Element> FloatOp<'_, '_, E> {
         });
         let x: [*const f32; R] = std::array::from_fn(|r| self.row(row + r).as_ptr());
         let mut chains: [Tile<S, R, B>; CHAINS] = [[[s.zero(); B]; R]; CHAINS];
-        let turn = Turn { s, lines, x };
+        let turn = Chains { s, lines, x };
         for start in (0..k).step_by(TURN_INPUTS) {
             let inputs = start..k.min(start + TURN_INPUTS);
             for (c, chain) in chains.iter_mut().enumerate() {
                 // SAFETY: the lines and rows have `k` elements. One place only: the compiler unrolls it for every tile.
-                *chain = unsafe { turn.run(c, inputs.clone(), *chain) };
+                *chain = unsafe { turn.run::<CHAINS>(c, inputs.clone(), *chain) };
             }
         }
         let [p0, p1, p2, p3] = &chains;
@@ -245,27 +249,36 @@ impl<E: Element> FloatOp<'_, '_, E> {
                 unsafe { self.target.store(s, row + r, block + b, sums) };
             }
         }
+        // SAFETY: as above.
+        unsafe { self.target.activate(row..row + R, block..block + B) };
         R
     }
 }
 
 /// Sums of `R` rows and `B` blocks.
-type Tile<S, const R: usize, const B: usize> = [[<S as Simd>::F; B]; R];
+pub(crate) type Tile<S, const R: usize, const B: usize> = [[<S as Simd>::F; B]; R];
 
-/// What the turns of a tile read. Pointers, for with slices their lengths would take the registers of the addresses.
-struct Turn<S, E, const R: usize, const B: usize> {
-    s: S,
-    lines: [*const [E; BLOCK_ROWS]; B],
-    x: [*const f32; R],
+/// What the chains of a tile read. Pointers, for with slices their lengths would take the registers of the addresses.
+pub(crate) struct Chains<S, E, const R: usize, const B: usize> {
+    pub(crate) s: S,
+    /// The first line of each block.
+    pub(crate) lines: [*const [E; BLOCK_ROWS]; B],
+    /// The first input of each row.
+    pub(crate) x: [*const f32; R],
 }
 
-impl<S: Simd, E: Element, const R: usize, const B: usize> Turn<S, E, R, B> {
-    /// Chain `chain` over `inputs`, of which the first one belongs to chain 0.
+impl<S: Simd, E: Element, const R: usize, const B: usize> Chains<S, E, R, B> {
+    /// Chain `chain` of `N` over `inputs`, of which the first one belongs to chain 0.
     ///
     /// # Safety
     /// Lines and rows have elements up to the end of `inputs`.
     #[inline(always)]
-    unsafe fn run(&self, chain: usize, inputs: Range<usize>, mut p: Tile<S, R, B>) -> Tile<S, R, B> {
+    pub(crate) unsafe fn run<const N: usize>(
+        &self,
+        chain: usize,
+        inputs: Range<usize>,
+        mut p: Tile<S, R, B>,
+    ) -> Tile<S, R, B> {
         let s = self.s;
         let mut i = inputs.start + chain;
         while i < inputs.end {
@@ -283,7 +296,7 @@ impl<S: Simd, E: Element, const R: usize, const B: usize> Turn<S, E, R, B> {
                     p[r][b] = s.fma(weights[b], x, p[r][b]);
                 }
             }
-            i += CHAINS;
+            i += N;
         }
         p
     }

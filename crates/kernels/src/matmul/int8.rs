@@ -89,6 +89,8 @@ fn run_tiles(
 ) {
     #[cfg(target_arch = "aarch64")]
     if super::aarch64::outer_int8(kernels.isa(), w, blocks.clone(), x, target) {
+        // SAFETY: parts have disjoint runs of blocks.
+        unsafe { target.activate(0..x.rows(), blocks) };
         return;
     }
     for tile in 0..x.rows().div_ceil(TILE_ROWS) {
@@ -116,7 +118,7 @@ fn run_tile(
     let (cells, tile_rows) = x.tile(tile);
     let op = TileOp {
         w,
-        blocks,
+        blocks: blocks.clone(),
         wide,
         cells,
         tile_rows,
@@ -124,10 +126,15 @@ fn run_tile(
         target,
     };
     #[cfg(target_arch = "aarch64")]
-    let Some(op) = super::aarch64::run(kernels.isa(), op) else {
-        return;
-    };
-    kernels.run(op);
+    let op = super::aarch64::run(kernels.isa(), op);
+    #[cfg(not(target_arch = "aarch64"))]
+    let op = Some(op);
+    if let Some(op) = op {
+        kernels.run(op);
+    }
+    let first = tile * TILE_ROWS;
+    // SAFETY: parts have disjoint runs of blocks.
+    unsafe { target.activate(first..first + tile_rows, blocks) };
 }
 
 /// A tile of the rows times a run of blocks.

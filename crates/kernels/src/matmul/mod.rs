@@ -19,7 +19,7 @@
 //! - Codebooks: the same over the groups of [`RotatedRows`], `d` being the product with the codebook's integers.
 //! - Floats: input `i` belongs to the chain `p[i % 4]`, in order, `p = fma(w, x, p)` from zero; the result is
 //!   `(p0 + p1) + (p2 + p3)`. `f16` weights become `f32` exactly.
-//! - Then `acc + bias` if there is a bias, then `out + acc` if the epilogue accumulates.
+//! - Then `acc + bias` if there is a bias, then `out + acc` if the epilogue accumulates, then the activation if there is one.
 //!
 //! # Splitting
 //!
@@ -38,15 +38,18 @@ mod rotated;
 mod rows;
 mod tile;
 
+pub(crate) use float::{Chains, Tile, wide_blocks};
 pub use rotated::RotatedRows;
 pub(crate) use rotated::rotate_vectors;
 pub use rows::QuantizedRows;
 #[allow(unused_imports)]
 pub(crate) use rows::{Cell, RowWriter, quantize_group};
 
-use crate::exec::{Exec, SharedMut, check_strided, part_range};
+use crate::elementwise::{UnaryOp, unary_piece};
+use crate::exec::{Exec, Kernels, SharedMut, check_strided, part_range};
 use cactus_quant::{BLOCK_ROWS, PackedView, Packing};
 use cactus_simd::Simd;
+use std::ops::Range;
 
 /// Rows of a tile of activations.
 pub(crate) const TILE_ROWS: usize = 8;
@@ -74,6 +77,8 @@ pub struct Epilogue<'a> {
     pub bias: Option<&'a [f32]>,
     /// Whether to add to `out` (a residual connection) rather than overwrite it.
     pub accumulate: bool,
+    /// What the results become, while they are in the cache.
+    pub activation: Option<UnaryOp>,
 }
 
 impl Exec<'_> {
@@ -121,7 +126,7 @@ impl Exec<'_> {
         assert_eq!(Some(peaks.len()), blocks, "linear: elements of the peaks");
         let epilogue = Epilogue {
             bias,
-            accumulate: false,
+            ..Epilogue::default()
         };
         assert_eq!(
             Some(out.len()),
@@ -150,6 +155,7 @@ impl Exec<'_> {
             return;
         }
         let target = Target {
+            kernels: self.kernels,
             out: SharedMut::new(out),
             peaks: peaks.map(SharedMut::new),
             stride,
@@ -183,7 +189,7 @@ impl Exec<'_> {
         w: &PackedView<'_>,
         cost_ns: usize,
         max_run_bytes: usize,
-        f: &(dyn Fn(std::ops::Range<usize>) + Sync),
+        f: &(dyn Fn(Range<usize>) + Sync),
     ) {
         let (blocks, width) = (w.layout().blocks(), self.step.width());
         let run_blocks = (max_run_bytes / w.layout().block_bytes()).max(1);
@@ -210,6 +216,7 @@ fn block_parts(blocks: usize, width: usize, cost_ns: usize, run_blocks: usize) -
 
 /// Where the results of a product go.
 struct Target<'a> {
+    kernels: &'static Kernels,
     out: SharedMut<'a, f32>,
     /// See [`Exec::linear_with_peaks`].
     peaks: Option<SharedMut<'a, f32>>,
@@ -220,6 +227,23 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
+    /// Applies the activation to `rows` of `blocks`, all of whose sums are stored.
+    ///
+    /// # Safety
+    /// No other thread may store the same rows and blocks at the same time.
+    #[inline]
+    unsafe fn activate(&self, rows: Range<usize>, blocks: Range<usize>) {
+        let Some(activation) = self.epilogue.activation else {
+            return;
+        };
+        let (first, end) = (blocks.start * BLOCK_ROWS, self.n.min(blocks.end * BLOCK_ROWS));
+        for row in rows {
+            // SAFETY: ours by this function's contract, as of `store`.
+            let out = unsafe { self.out.piece(row * self.stride + first..row * self.stride + end) };
+            unary_piece(self.kernels, activation, out);
+        }
+    }
+
     /// Finishes and stores the sums of `row` for the outputs of block `block`.
     ///
     /// # Safety

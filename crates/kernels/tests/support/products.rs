@@ -60,6 +60,7 @@ pub(crate) fn check(
     let epilogue = Epilogue {
         bias: bias.as_deref(),
         accumulate,
+        ..Epilogue::default()
     };
     let before = noise(rows * n, seed + 3);
     let mut expected = before.clone();

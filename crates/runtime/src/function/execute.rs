@@ -151,7 +151,11 @@ impl Run<'_> {
             return Ok(());
         };
         let aliased = node.inputs.first().and_then(|x| self.plan.places.get(x));
-        let is_view = matches!(node.op, Op::Reshape { .. } | Op::Slice { .. })
+        let is_done = node
+            .inputs
+            .first()
+            .is_some_and(|x| self.plan.activations.contains_key(x));
+        let is_view = (is_done || matches!(node.op, Op::Reshape { .. } | Op::Slice { .. }))
             && matches!(aliased, Some(Place::Slot { slot: s, .. }) if *s == slot);
         if is_view {
             return Ok(());

@@ -4,6 +4,7 @@ use super::constants::Constants;
 use super::{held_bytes, held_type};
 use crate::{Error, Result, kernel_names};
 use cactus_ir::{Bindings, Dim, Graph, Op, ValueId};
+use cactus_kernels::UnaryOp;
 use cactus_tensor::DType;
 use std::collections::HashMap;
 
@@ -29,6 +30,8 @@ pub(super) struct Plan {
     pub(super) places: HashMap<ValueId, Place>,
     /// Bytes of each slot.
     pub(super) slots: Vec<usize>,
+    /// What products and convolutions make of their results, by these: the node that does so has nothing left to do.
+    pub(super) activations: HashMap<ValueId, UnaryOp>,
 }
 
 impl Plan {
@@ -66,6 +69,7 @@ impl Plan {
             shapes,
             places: HashMap::new(),
             slots: Vec::new(),
+            activations: activations(graph),
         };
         plan.assign(graph, constants, bindings, &sizes)?;
         Ok(plan)
@@ -165,6 +169,7 @@ impl Plan {
     fn view(&self, graph: &Graph, node: &cactus_ir::Node, bindings: &Bindings) -> Result<Option<usize>> {
         Ok(match &node.op {
             Op::Reshape { .. } => Some(0),
+            Op::Unary { .. } if self.activations.contains_key(&node.inputs[0]) => Some(0),
             // A cut of the outermost axis that is not of one element is a run.
             Op::Slice { axis, start, .. } => {
                 let shape = &self.shapes[node.inputs[0].index()];
@@ -184,6 +189,24 @@ impl Plan {
             _ => None,
         })
     }
+}
+
+/// The functions of one operand that are applied to a product or a convolution, and to nothing else.
+fn activations(graph: &Graph) -> HashMap<ValueId, UnaryOp> {
+    let mut readers: HashMap<ValueId, usize> = HashMap::new();
+    let outputs = graph.outputs().iter().map(|(_, v)| *v);
+    for v in graph.nodes().flat_map(|(_, n)| n.inputs.iter().copied()).chain(outputs) {
+        *readers.entry(v).or_default() += 1;
+    }
+    let of = |node: &cactus_ir::Node| {
+        let (Op::Unary { f }, Some(x)) = (&node.op, in_place(graph, node)) else {
+            return None;
+        };
+        let (_, product) = graph.producer(x)?;
+        let fits = matches!(product.op, Op::Linear | Op::Conv(_) | Op::Conv1d { .. });
+        (fits && readers.get(&x) == Some(&1)).then_some((x, kernel_names::unary(*f)?))
+    };
+    graph.nodes().filter_map(|(_, node)| of(node)).collect()
 }
 
 /// The operand whose place the result of a node can take: each element depends on that element of it alone.

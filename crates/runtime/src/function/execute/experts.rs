@@ -200,10 +200,7 @@ fn divide(mut scratch: &mut [f32], sizes: [usize; 5]) -> [&mut [f32]; 5] {
 /// Rows of `x` by a matrix, its operand made as the packing reads it.
 fn product(exec: &Exec<'_>, w: &PackedView<'_>, x: &[f32], scratch: &mut [f32], out: &mut [f32]) {
     let rows = x.len() / w.k().max(1);
-    let epilogue = Epilogue {
-        bias: None,
-        accumulate: false,
-    };
+    let epilogue = Epilogue::default();
     let bytes: &mut [u8] = bytemuck::cast_slice_mut(scratch);
     if w.packing() == Packing::Int8G32 {
         let mut q = QuantizedRows::new(bytes, rows, w.k());

@@ -87,6 +87,8 @@ impl Run<'_> {
         let ops = self.operands();
         let x = ops.f32(node.inputs[0])?;
         let bias = node.inputs.get(2).map(|&b| ops.f32(b)).transpose()?;
+        let activation = self.plan.activations.get(&node.outputs[0]).copied();
+        let activate = |out: &mut [f32]| activation.into_iter().for_each(|f| self.exec.unary_in_place(f, out));
         if ops.shape(node.inputs[1])[1] == 0 {
             // Sums of nothing, of as many rows as the result says.
             let out = floats(out);
@@ -96,11 +98,13 @@ impl Run<'_> {
                     .for_each(|row| row.copy_from_slice(bias)),
                 None => out.fill(0.0),
             }
+            activate(out);
             return Ok(());
         }
         let epilogue = Epilogue {
             bias,
             accumulate: false,
+            activation,
         };
         let Some(w) = self.constants.matrix(node.inputs[1])? else {
             let s = ops.shape(node.inputs[1]);
@@ -112,6 +116,7 @@ impl Run<'_> {
                     row.iter_mut().zip(bias).for_each(|(o, b)| *o += b);
                 }
             }
+            activate(floats(out));
             return Ok(());
         };
         let rows = x.len() / w.k().max(1);
@@ -178,8 +183,14 @@ impl Run<'_> {
         if batch == 0 {
             return Ok(());
         }
+        let epilogue = Epilogue {
+            bias,
+            accumulate: false,
+            activation: self.plan.activations.get(&node.outputs[0]).copied(),
+        };
         if let Some(filters) = self.few_windows(node, &w) {
-            self.exec.conv_few(&w, batch, x, &filters, bias, scratch, floats(out));
+            self.exec
+                .conv_few(&w, batch, x, &filters, epilogue, scratch, floats(out));
             return Ok(());
         }
         let (each_in, each_out) = (x.len() / batch, out.len() / 4 / batch);
@@ -190,8 +201,8 @@ impl Run<'_> {
                 Op::ConvTranspose { conv, .. } => {
                     self.exec.conv_transpose(&w, x, weight, bias, conv.groups, scratch, out);
                 }
-                Op::Conv(a) => self.exec.conv(&w, x, weight, bias, a.groups, scratch, out),
-                Op::Conv1d { groups, .. } => self.exec.conv(&w, x, weight, bias, *groups, scratch, out),
+                Op::Conv(a) => self.exec.conv(&w, x, weight, epilogue, a.groups, scratch, out),
+                Op::Conv1d { groups, .. } => self.exec.conv(&w, x, weight, epilogue, *groups, scratch, out),
                 _ => {}
             }
         }
