@@ -6,6 +6,10 @@
 #![allow(clippy::print_stdout, reason = "its output is its purpose")]
 
 use cactus_base::{AlignedBuf, Step};
+use cactus_kernels::dense::{
+    DenseAttention, Recurrent, ScoreBias, ScoreOperands, Window, conv_scratch_bytes, packed_bytes,
+    recurrent_scratch_elems,
+};
 use cactus_kernels::{
     Activations, Attention, BLOCK_TOKENS, DeltaRows, Epilogue, Exec, GatedDelta, Kernels, KvDType, KvLayout, KvRun,
     QuantizedRows, RotatedRows,
@@ -19,6 +23,10 @@ const HEAD_DIM: usize = 64;
 /// Query heads of the one KV head.
 const HEADS: usize = 4;
 const POSITIONS: usize = 256;
+/// Channels of the convolutions, and hidden units of the recurrent layer.
+const CHANNELS: usize = 64;
+/// Positions that convolutions give, and that attention without a cache has.
+const FRAMES: usize = 96;
 
 enum Work {
     /// Rows times a matrix in this packing.
@@ -27,10 +35,16 @@ enum Work {
     Attention(KvDType, usize),
     /// One position of the gated delta rule, [`HEADS`] heads of [`HEAD_DIM`] keys and values.
     GatedDelta,
+    /// Convolution along time: channels of a group, taps and stride.
+    Conv(usize, usize, usize),
+    /// Attention of all of [`FRAMES`] to all, with something added to each score, as for relative positions.
+    Relative,
+    /// One step of an LSTM.
+    Lstm,
 }
 
 // Codebooks of 5 and 6 bits take long to compute, and more so under emulation.
-const CASES: [(&str, Work); 17] = [
+const CASES: [(&str, Work); 22] = [
     ("linear_i8_rows_1", Work::Linear(Packing::Int8G32, 1)),
     ("linear_i8_rows_4", Work::Linear(Packing::Int8G32, 4)),
     ("linear_i8_rows_16", Work::Linear(Packing::Int8G32, 16)),
@@ -48,6 +62,11 @@ const CASES: [(&str, Work); 17] = [
     ("attention_f16_rows_1", Work::Attention(KvDType::F16, 1)),
     ("attention_f16_rows_8", Work::Attention(KvDType::F16, 8)),
     ("gated_delta_rows_1", Work::GatedDelta),
+    ("conv_f32_taps_3", Work::Conv(CHANNELS, 3, 1)),
+    ("conv_f32_taps_3_stride_2", Work::Conv(CHANNELS, 3, 2)),
+    ("conv_f32_depthwise_taps_9", Work::Conv(1, 9, 1)),
+    ("attention_f32_relative", Work::Relative),
+    ("lstm_f32_step", Work::Lstm),
 ];
 
 fn main() {
@@ -67,6 +86,9 @@ fn main() {
         Work::Linear(packing, rows) => linear(exec, packing, rows, calls),
         Work::Attention(dtype, rows) => attention(exec, dtype, rows, calls),
         Work::GatedDelta => gated_delta(exec, calls),
+        Work::Conv(channels, taps, stride) => conv(exec, channels, [taps, stride], calls),
+        Work::Relative => relative(exec, calls),
+        Work::Lstm => lstm(exec, calls),
     }
 }
 
@@ -162,4 +184,80 @@ fn gated_delta(exec: Exec<'_>, calls: usize) {
         exec.gated_delta(&inputs, &mut state, &mut out);
     }
     println!("{} {}", 4 * state.len(), 3 * state.len());
+}
+
+fn conv(exec: Exec<'_>, channels: usize, [taps, stride]: [usize; 2], calls: usize) {
+    let groups = CHANNELS / channels;
+    let w = Window {
+        size: [1, 1, FRAMES * stride],
+        out: [1, 1, FRAMES],
+        kernel: [1, 1, taps],
+        stride: [1, 1, stride],
+        before: [0, 0, taps / 2],
+        dilation: [1; 3],
+    };
+    let x = values(CHANNELS * FRAMES * stride);
+    let weight = values(CHANNELS * channels * taps);
+    let mut scratch = vec![0.0; conv_scratch_bytes(&w, channels) / 4];
+    let mut out = vec![0.0; CHANNELS * FRAMES];
+    for _ in 0..calls {
+        exec.conv(&w, &x, &weight, Epilogue::default(), groups, &mut scratch, &mut out);
+    }
+    println!("{} {}", 4 * weight.len(), weight.len() * FRAMES);
+}
+
+fn relative(exec: Exec<'_>, calls: usize) {
+    let shape = DenseAttention {
+        batch: 1,
+        queries: FRAMES,
+        keys: FRAMES,
+        heads: HEADS,
+        kv_heads: HEADS,
+        width: HEAD_DIM,
+        scale: 0.125,
+        softcap: None,
+        causal: false,
+        window: None,
+        chunk: None,
+        sinks: false,
+    };
+    let x = values(FRAMES * HEADS * HEAD_DIM);
+    let scores = values(HEADS * FRAMES * FRAMES);
+    let more = ScoreOperands {
+        bias: Some(ScoreBias {
+            data: &scores,
+            strides: [scores.len(), FRAMES * FRAMES, FRAMES],
+        }),
+        ..ScoreOperands::default()
+    };
+    let mut scratch = vec![0.0; exec.attend_dense_scratch_bytes(&shape) / 4];
+    let mut out = vec![0.0; x.len()];
+    for _ in 0..calls {
+        exec.attend_dense(&shape, [&x, &x, &x], more, &mut scratch, &mut out);
+    }
+    println!("{} {}", 4 * 2 * x.len(), 2 * x.len() * FRAMES);
+}
+
+fn lstm(exec: Exec<'_>, calls: usize) {
+    let layer = Recurrent {
+        len: 1,
+        batch: 1,
+        width: CHANNELS,
+        reverse: false,
+    };
+    let (gates, state) = (values(4 * CHANNELS), values(CHANNELS));
+    let mut w = vec![0.0; packed_bytes(4 * CHANNELS, CHANNELS) / 4];
+    exec.pack_rows(
+        &values(4 * CHANNELS * CHANNELS),
+        4 * CHANNELS,
+        CHANNELS,
+        CHANNELS,
+        &mut w,
+    );
+    let mut scratch = vec![0.0; recurrent_scratch_elems(&layer, 4)];
+    let mut out = vec![0.0; 2 * CHANNELS];
+    for _ in 0..calls {
+        exec.lstm(&layer, &gates, &w, &state, &state, &mut scratch, &mut out);
+    }
+    println!("{} {}", 4 * w.len(), 4 * CHANNELS * CHANNELS);
 }

@@ -203,7 +203,14 @@ impl Stream {
             return Ok(());
         };
         if is_speech {
-            self.close(transcriber, &mut phrase, (FinalReason::End, 0), Then::Nothing, cancel, each)?;
+            self.close(
+                transcriber,
+                &mut phrase,
+                (FinalReason::End, 0),
+                Then::Nothing,
+                cancel,
+                each,
+            )?;
         }
         each(StreamEvent::SpeechEnd {
             id: phrase.id,
@@ -284,7 +291,11 @@ impl Stream {
                 let mut later = self.room();
                 later.extend_from_slice(&phrase.samples[first..]);
                 let goes_on = overlap.is_some();
-                let lead = if goes_on { at - first - before * samples.len() } else { 0 };
+                let lead = if goes_on {
+                    at - first - before * samples.len()
+                } else {
+                    0
+                };
                 if !goes_on {
                     phrase.samples.truncate(at);
                 }
