@@ -1,7 +1,7 @@
 //! Compute kernels and their drivers: one set per instruction-set tier, the same bits on all.
 //!
 //! Purpose: everything between "a slice of floats" and "the CPU": products with packed weights, norms, activations,
-//! rotary embedding, softmax, the key-value cache with its attention, and short convolutions.
+//! rotary embedding, softmax, the key-value cache with its attention, short convolutions, and search among many rows.
 //!
 //! It may depend on `base` (threads, buffers), `simd` (instruction sets), `tensor` and `quant` (layouts). It deliberately
 //! knows no graph and no model, allocates nothing while computing, owns no thread and never prints.
@@ -45,6 +45,7 @@ mod norm;
 mod norm_fused;
 pub mod registry;
 mod rope;
+mod scan;
 mod short_conv;
 mod softmax;
 mod statistics;
@@ -59,5 +60,6 @@ pub use gated_delta::{DeltaRows, GatedDelta};
 pub use kv::{BLOCK_TOKENS, KvDType, KvLayout, KvRun, MAX_HEAD_DIM};
 pub use matmul::{Activations, Epilogue, QuantizedRows, RotatedRows};
 pub use norm_fused::{NextNorm, Norm};
+pub use scan::{MAX_SCAN_DIM, RowFormat, RowLayout, RowQuery, SCAN_ROWS};
 pub use short_conv::MAX_CONV_TAPS;
 pub use statistics::RowStatistics;

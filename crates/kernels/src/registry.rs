@@ -1,7 +1,7 @@
 //! The table of kernels: one row per kernel, for every tier that the CPU has.
 //!
 //! Names follow the grammar `<op>_<out>_<lhs>[_<rhs>]_<tile>_<isa>`: element types of output and operands (`q8r` are rows
-//! quantized at run time, `q8h` rows rotated by a Hadamard transform before, `cq4g128` indices of 4 bits in groups of 128, `i8g32` 8-bit weights or cache with a scale per group of 32), and the outputs that the innermost
+//! quantized at run time, `q8h` rows rotated by a Hadamard transform before, `cq4g128` indices of 4 bits in groups of 128, `i8g32` 8-bit weights or cache with a scale per group of 32, `q15` a query in two planes of bytes, `i8` rows with one scale each, `b1` bits), and the outputs that the innermost
 //! loop holds as rows by lanes. Tests check that every row has a test, reports list the rows.
 
 use cactus_simd::Tier;
@@ -107,6 +107,9 @@ pub fn rows() -> &'static [KernelRow] {
         "kv_append" "f16" <- "f32" [1 x 16];
         "attention" "f32" <- "f32" "i8g32" [n x 64];
         "attention" "f32" <- "f32" "f16" [n x 64];
+        "score_rows" "f32" <- "q15" "i8" [1 x 16];
+        "score_rows" "f32" <- "f32" "f32" [1 x 16];
+        "hamming_rows" "u32" <- "b1" "b1" [1 x 16];
     }
 }
 
@@ -133,6 +136,7 @@ mod tests {
     fn names_follow_the_grammar_and_are_unique() {
         let types = [
             "f32", "f16", "i8g32", "q8r", "q8h", "cq1g128", "cq2g128", "cq3g128", "cq4g128", "cq5g128", "cq6g128",
+            "q15", "i8", "b1", "u32",
         ];
         let mut names = Vec::new();
         for row in rows() {

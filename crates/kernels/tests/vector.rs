@@ -29,7 +29,7 @@ const COVERAGE: &[(&str, fn())] = &[
 ];
 
 /// Operations with test files of their own.
-const ELSEWHERE: [&str; 8] = [
+const ELSEWHERE: [&str; 10] = [
     "linear",
     "rotate_rows",
     "embed",
@@ -38,6 +38,8 @@ const ELSEWHERE: [&str; 8] = [
     "norm_rope_heads",
     "norm_add",
     "gated_delta",
+    "score_rows",
+    "hamming_rows",
 ];
 
 #[test]
