@@ -70,6 +70,22 @@ fn file_cut_short_within_its_last_page_is_an_error_too() {
 }
 
 #[test]
+fn part_is_lost_where_its_own_bytes_are_cut_away_and_only_then() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("weights");
+    drop(file(&path, 4 * MIB));
+    let open = std::sync::Arc::new(File::open(&path).unwrap());
+    let part = |offset: usize, len| Mapped::part(&open, &path, offset as u64, len).unwrap();
+    let (front, back) = (part(100, MIB), part(2 * MIB + 100, MIB));
+    cut(&path, 2 * MIB as u64);
+    assert_eq!(sum(&front), 7 * MIB as u64);
+    front.intact().unwrap();
+    assert_eq!(sum(&back), 0);
+    let e = lost(&back, &path);
+    assert!(e.offset().is_some_and(|at| at >= 2 * MIB as u64), "{e}");
+}
+
+#[test]
 fn many_threads_that_fault_at_once_all_go_on() {
     let dir = tempfile::tempdir().unwrap();
     let maps: Vec<_> = (0..8)
