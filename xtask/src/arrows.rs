@@ -41,6 +41,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
         "speech",
         &["base", "tensor", "bundle", "runtime", "text", "engine", "audio"],
     ),
+    ("retrieval", &["base", "bundle", "kernels"]),
     ("hub", &["base"]),
     ("cloud", &[]),
     ("hybrid", &["base"]),
@@ -120,6 +121,7 @@ const ALL: &[&str] = &[
     "runtime",
     "engine",
     "speech",
+    "retrieval",
     "hub",
     "cloud",
     "hybrid",
@@ -147,6 +149,11 @@ pub const FORBIDDEN: &[(&str, &[&str], &str)] = &[
         &["models", "passes", "import", "reference", "hub", "cloud"],
         "a device build carries no converter and no network",
     ),
+    (
+        "retrieval",
+        &["runtime", "engine", "text", "models", "hub", "cloud"],
+        "an index knows vectors, not what makes them",
+    ),
 ];
 
 /// Outside crates that must not be below a crate of ours: from, names, and why.
@@ -173,6 +180,11 @@ pub const FORBIDDEN_OUTSIDE: &[(&str, &[&str], &str)] = &[
             "tokio", "hyper", "axum", "ureq", "reqwest", "hf-hub", "rustls", "openssl",
         ],
         "the router decides; who sends is not its business",
+    ),
+    (
+        "retrieval",
+        &["tokio", "hyper", "ureq", "reqwest", "hf-hub", "rustls", "openssl"],
+        "an index is a file: nothing is fetched for it",
     ),
     ("kernels", &["rayon"], "work is divided by our own pool"),
     ("runtime", &["rayon"], "work is divided by our own pool"),
