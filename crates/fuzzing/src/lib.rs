@@ -19,6 +19,7 @@ mod ggml_writer;
 mod gguf_writer;
 mod graph;
 mod import;
+mod index;
 pub mod mutate;
 mod options;
 mod program;
@@ -233,6 +234,12 @@ pub const TARGETS: &[Target] = &[
         form: Form::Json,
         run: audio::audio_recipe,
         seeds: audio::recipe_seeds,
+    },
+    Target {
+        name: "index_file",
+        form: Form::Binary,
+        run: index::index_file,
+        seeds: index::index_seeds,
     },
 ];
 

@@ -247,7 +247,7 @@ impl Index {
         let mut end = snapshot.root.end;
         let mut directory = Directory {
             documents: self.documents(),
-            words: snapshot.words + self.added.total_words(),
+            words: snapshot.words.saturating_add(self.added.total_words()),
             entries: Vec::new(),
         };
         for (i, part) in snapshot.parts.iter().enumerate() {

@@ -10,6 +10,8 @@ use crate::error::{Error, ErrorKind, Result};
 const MAGIC: [u8; 4] = *b"CROT";
 /// Bytes of a root.
 const BYTES: usize = 64;
+/// Neither commits nor bytes become so many; what is below can be counted on from.
+const LIMIT: u64 = 1 << 62;
 /// How often a reader looks again that finds both roots half-written: a writer changes one at a time.
 const ATTEMPTS: usize = 20;
 
@@ -81,7 +83,7 @@ impl Root {
         if fields.take(4)? != MAGIC || fields.u32()? != 0 || fields.u64()? != header.instance {
             return None;
         }
-        Some(Root {
+        let root = Root {
             generation: fields.u64()?,
             directory: Span {
                 offset: fields.u64()?,
@@ -89,6 +91,7 @@ impl Root {
                 checksum: fields.u64()?,
             },
             end: fields.u64()?,
-        })
+        };
+        (root.generation < LIMIT && root.end < LIMIT).then_some(root)
     }
 }
