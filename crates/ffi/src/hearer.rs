@@ -164,6 +164,18 @@ impl<'a> Sound<'a> {
         }
     }
 
+    /// What went wrong with it, and in which file.
+    pub(crate) fn failure(self, error: cactus_speech::Error) -> Failure {
+        let failure = Failure::from(error);
+        match self {
+            Sound::File(path) if !failure.message.contains(path) => Failure {
+                message: format!("`{path}`: {}", failure.message),
+                ..failure
+            },
+            _ => failure,
+        }
+    }
+
     /// As a model takes it. A file is read while it is listened to.
     ///
     /// # Errors

@@ -126,7 +126,7 @@ fn counted(g: &Graph) -> BTreeMap<String, usize> {
 }
 
 fn moonshine_fuses_completely(name: &str, def: &ModelDef, function: &Options) {
-    let [encoder, decoder] = &def.components[..] else {
+    let [encoder, decoder, _alignment] = &def.components[..] else {
         panic!("{name} has {} components", def.components.len());
     };
     let (g, _) = optimize(&encoder.graph, function).unwrap();
@@ -154,7 +154,7 @@ fn moonshine_fuses_completely(name: &str, def: &ModelDef, function: &Options) {
 }
 
 fn moonshine_streaming_fuses_completely(name: &str, def: &ModelDef, function: &Options) {
-    let [encoder, decoder] = &def.components[..] else {
+    let [encoder, decoder, _alignment] = &def.components[..] else {
         panic!("{name} has {} components", def.components.len());
     };
     let (g, _) = optimize(&encoder.graph, function).unwrap();

@@ -99,10 +99,6 @@ impl Decoder {
         }
         match decoding {
             Decoding::Prompted(prompted) => Ok(Decoder::Prompted(Box::new(Scribe::load(bundle, prompted, threads)?))),
-            Decoding::Activity {} => Err(Error::Model(format!(
-                "`{}` does not transcribe: it finds where somebody speaks",
-                bundle.root().display()
-            ))),
             other => Err(unknown("decoding", other)),
         }
     }

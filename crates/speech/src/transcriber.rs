@@ -7,7 +7,7 @@ use crate::heard::Heard;
 use crate::{Error, Result, Segment, Transcript};
 use cactus_audio::{Samples, Sound};
 use cactus_base::Cores;
-use cactus_bundle::Bundle;
+use cactus_bundle::{Bundle, Decoding};
 use cactus_engine::{CancelToken, Model};
 use cactus_runtime::Function;
 use cactus_tensor::Tensor;
@@ -97,6 +97,12 @@ impl Transcriber {
                 folder.display()
             )));
         };
+        if let Decoding::Activity {} = speech.decoding {
+            return Err(Error::Model(format!(
+                "`{}` does not transcribe: it finds where somebody speaks",
+                folder.display()
+            )));
+        }
         let threads = threads.unwrap_or_else(|| Cores::detect().threads()).max(1);
         let (tokenizer, _) = Model::load_text(&bundle)?;
         let decoder = Decoder::load(&bundle, &speech.decoding, &tokenizer, threads)?;

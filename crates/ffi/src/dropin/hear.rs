@@ -45,7 +45,7 @@ pub unsafe extern "C" fn cactus_transcribe(
         hearer.with(|machine, cancel| {
             let transcriber = machine.transcriber("writes nothing")?;
             fit(&mut options, transcriber);
-            let mut sound = sound.open(transcriber.sample_rate_hz())?;
+            let mut samples = sound.open(transcriber.sample_rate_hz())?;
             let mut first_ms = None;
             let mut each = |progress: Progress<'_>| {
                 first_ms.get_or_insert_with(|| milliseconds(started));
@@ -57,7 +57,8 @@ pub unsafe extern "C" fn cactus_transcribe(
                     call(0, || unsafe { function(text.as_ptr(), token, user_data) });
                 }
             };
-            let transcript = transcriber.transcribe_sound(&mut *sound, &options, cancel, &mut each)?;
+            let transcript = transcriber.transcribe_sound(&mut *samples, &options, cancel, &mut each);
+            let transcript = transcript.map_err(|error| sound.failure(error))?;
             let times = (first_ms.unwrap_or(0.0), milliseconds(started));
             Ok(transcript_json(&transcript, times).to_string())
         })
@@ -95,8 +96,9 @@ pub unsafe extern "C" fn cactus_detect_language(
                     "the model tells no languages apart: it knows English alone, or writes whatever it hears; a multilingual Whisper does",
                 ));
             }
-            let mut sound = sound.open(transcriber.sample_rate_hz())?;
-            let chances = transcriber.detect_language_in(&mut *sound)?;
+            let mut samples = sound.open(transcriber.sample_rate_hz())?;
+            let chances = transcriber.detect_language_in(&mut *samples);
+            let chances = chances.map_err(|error| sound.failure(error))?;
             Ok(language_json(&chances, milliseconds(started)).to_string())
         })
     };
@@ -135,8 +137,9 @@ pub unsafe extern "C" fn cactus_vad(
                     "the model writes down what is said; use `cactus_transcribe`",
                 ));
             };
-            let mut sound = sound.open(vad.sample_rate_hz())?;
-            let spans = vad.spans_of(&mut *sound, &options, cancel)?;
+            let mut samples = sound.open(vad.sample_rate_hz())?;
+            let spans = vad.spans_of(&mut *samples, &options, cancel);
+            let spans = spans.map_err(|error| sound.failure(error))?;
             let segments = spans.iter().map(|span| json!({"start": span.start, "end": span.end}));
             Ok(json!({
                 "success": true,

@@ -21,6 +21,12 @@ impl Lower {
             }
         }
         let (size, width) = (self.width(q)?, self.width(value)?);
+        let found = self.width(k)?;
+        if found != size {
+            return Err(Error::shape(format!(
+                "heads of keys are expected to be as wide as those of queries, {size}, found {found}"
+            )));
+        }
         // Zeros change neither scores nor sums, so heads of two widths become heads of the wider.
         let wide = size.max(width);
         let (q, k, value) = (self.widen(q, wide)?, self.widen(k, wide)?, self.widen(value, wide)?);
