@@ -115,28 +115,28 @@ def test_awkward_recordings_become_a_transcript_or_a_clear_error(transcriber, bu
     plain = (sound(1.0) * 32767).astype("<i2").tobytes()
     floats = sound(1.0).astype("<f4")
     floats[10_000] = numpy.inf
-    with Vad.load(bundles["silero_vad"]) as vad:
-        for name, data, becomes in [
-            ("empty.wav", b"", "empty"),
-            ("10_ms.wav", wav(plain[:320]), 0.01),
-            ("infinite.wav", wav(floats.tobytes(), tag=3, bits=32), "the sample at 0.625 s is inf"),
-            ("24_bits.wav", wav(b"".join(b"\0" + plain[i : i + 2] for i in range(0, 32_000, 2)), bits=24), 1.0),
-            ("8_channels.wav", wav(plain, channels=8, rate=96_000), 2_000 / 96_000),
-            ("truncated.wav", wav(plain)[: 44 + 16_000], 0.5),
-            ("65535_channels.wav", wav(plain, channels=65_535), "headers"),
-            ("film.webm", (files / "video_and_sound.webm").read_bytes(), 0.6),
-            ("silent_film.mp4", (files / "video_only.mp4").read_bytes(), "1 video track"),
-        ]:
-            path = tmp_path / name
-            path.write_bytes(data)
-            if isinstance(becomes, float):
-                assert transcriber.transcribe(path).duration == pytest.approx(becomes, abs=0.03)
-                vad.spans(path)
-            else:
-                for use in (transcriber.transcribe, vad.spans):
-                    with pytest.raises(InvalidRequestError, match=becomes) as caught:
-                        use(path)
-                    assert name in str(caught.value)
+    vad = Vad.load(bundles["silero_vad"])
+    for name, data, becomes in [
+        ("empty.wav", b"", "empty"),
+        ("10_ms.wav", wav(plain[:320]), 0.01),
+        ("infinite.wav", wav(floats.tobytes(), tag=3, bits=32), "the sample at 0.625 s is inf"),
+        ("24_bits.wav", wav(b"".join(b"\0" + plain[i : i + 2] for i in range(0, 32_000, 2)), bits=24), 1.0),
+        ("8_channels.wav", wav(plain, channels=8, rate=96_000), 2_000 / 96_000),
+        ("truncated.wav", wav(plain)[: 44 + 16_000], 0.5),
+        ("65535_channels.wav", wav(plain, channels=65_535), "headers"),
+        ("film.webm", (files / "video_and_sound.webm").read_bytes(), 0.6),
+        ("silent_film.mp4", (files / "video_only.mp4").read_bytes(), "1 video track"),
+    ]:
+        path = tmp_path / name
+        path.write_bytes(data)
+        if isinstance(becomes, float):
+            assert transcriber.transcribe(path).duration == pytest.approx(becomes, abs=0.03)
+            vad.spans(path)
+        else:
+            for use in (transcriber.transcribe, vad.spans):
+                with pytest.raises(InvalidRequestError, match=becomes) as caught:
+                    use(path)
+                assert name in str(caught.value)
 
 
 def test_whoever_stops_frees_the_model(transcriber):

@@ -56,6 +56,25 @@ pub(crate) fn floats(input: &Input) -> Result<Vec<f32>, Error> {
 }
 
 impl Owned {
+    /// Lets a model hear it. What is wrong with samples of a file says which file it is.
+    fn heard<T>(
+        self,
+        rate_hz: u32,
+        hear: impl FnOnce(&mut dyn cactus_audio::Sound) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let path = match &self {
+            Owned::File(path) => Some(path.clone()),
+            Owned::Samples(..) => None,
+        };
+        let heard = self.open(rate_hz).and_then(|mut sound| hear(&mut *sound));
+        heard.map_err(|error| match (error.kind(), path, error.to_string()) {
+            (ErrorKind::Sound, Some(path), what) if !what.contains(&*path.to_string_lossy()) => {
+                Error::Samples(format!("`{}`: {what}", path.display()))
+            }
+            _ => error,
+        })
+    }
+
     /// As a model takes them.
     fn open(self, rate_hz: u32) -> Result<Box<dyn cactus_audio::Sound>, Error> {
         Ok(match self {
@@ -158,7 +177,7 @@ impl Transcriber {
         let answer = live::Answer::new(self.id, cancel.clone());
         let (machine, rate_hz, stop) = (Arc::clone(&self.machine), self.rate_hz, cancel.clone());
         std::thread::spawn(move || {
-            let heard = sound.open(rate_hz).and_then(|mut sound| {
+            let heard = sound.heard(rate_hz, |sound| {
                 let mut machine = locked(&machine);
                 let mut each = |progress: cactus_speech::Progress<'_>| {
                     let event = json!({"segments": progress.segments, "done_s": progress.done_s, "duration_s": progress.duration_s});
@@ -166,7 +185,7 @@ impl Transcriber {
                         stop.cancel();
                     }
                 };
-                machine.transcribe_sound(&mut *sound, &options, &stop, &mut each)
+                machine.transcribe_sound(sound, &options, &stop, &mut each)
             });
             let event =
                 heard.map(|transcript| json!({"transcript": transcript, "text": transcript.text()}).to_string());
@@ -185,8 +204,7 @@ impl Transcriber {
         live::check_model(py, self.id)?;
         let sound = sound.owned().map_err(|e| raised(py, &e))?;
         let found = live::outside(py, || {
-            let mut sound = sound.open(self.rate_hz)?;
-            locked(&self.machine).detect_language_in(&mut *sound)
+            sound.heard(self.rate_hz, |sound| locked(&self.machine).detect_language_in(sound))
         });
         let found = found.map_err(|e| raised(py, &e))?;
         Ok(found
@@ -291,8 +309,8 @@ impl Vad {
         };
         let found = live::outside(py, || {
             let mut machine = locked(&self.machine);
-            let mut sound = sound.open(machine.sample_rate_hz())?;
-            machine.spans_of(&mut *sound, &options, &CancelToken::new())
+            let rate_hz = machine.sample_rate_hz();
+            sound.heard(rate_hz, |sound| machine.spans_of(sound, &options, &CancelToken::new()))
         });
         let found = found.map_err(|e| raised(py, &e))?;
         Ok(found.into_iter().map(|span| (span.start, span.end)).collect())
