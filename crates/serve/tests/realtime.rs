@@ -281,7 +281,12 @@ fn items_that_a_target_hears_again_are_revised_after_they_were_told() {
     assert!(revised["transcript"].as_str().unwrap().contains('x'), "{revised}");
     assert_eq!(revised["cactus"]["answered_by"], "ear");
     assert_eq!(revised["cactus"]["revision"], 1);
-    assert!(target.asked() > 0);
+    // A phrase may be heard again in pieces. As many are asked of the same phrase, so the one without a yes had none.
+    let asked = target.asked();
+    let mut again = open(&[("x-cactus-consent", "audio")]);
+    completed(&mut again);
+    again.until("cactus.input_audio_transcription.revised");
+    assert_eq!(target.asked(), 2 * asked, "nothing left without a yes");
 }
 
 #[test]
