@@ -610,6 +610,10 @@ pub(crate) struct BenchArgs {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
+    /// Measure this component alone, as a function, on made-up inputs: of a model that hears, `encoder`. Sizes that vary are those
+    /// of `--prefill`
+    #[arg(long, conflicts_with_all = ["decode", "depth", "streams"])]
+    pub(crate) component: Option<String>,
     /// Number of prompt tokens
     #[arg(long, default_value_t = 1024)]
     pub(crate) prefill: usize,

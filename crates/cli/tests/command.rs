@@ -500,4 +500,26 @@ fn vad_finds_spans_and_says_what_it_needs() {
         let error = c.fails(command);
         assert!(error.contains("cactus transcribe FILE --model"), "{command:?}: {error}");
     }
+    // Its components are functions all the same.
+    let measured = c.ok(&[
+        "bench",
+        "whisper",
+        "--component",
+        "encoder",
+        "--prefill",
+        "16",
+        "--reps",
+        "1",
+        "--json",
+    ]);
+    let rows: serde_json::Value = serde_json::from_str(&measured).unwrap();
+    assert_eq!(
+        (rows.as_array().unwrap().len(), &rows[0]["component"]),
+        (1, &serde_json::json!("encoder"))
+    );
+    let unknown = c.fails(&["bench", "whisper", "--component", "ear"]);
+    assert!(
+        unknown.contains("no component `ear`") && unknown.contains("encoder"),
+        "{unknown}"
+    );
 }

@@ -56,6 +56,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     }
     let path = model::bundle(&args.model)?;
     let bundle = Arc::new(Bundle::open(&path)?);
+    if args.component.is_some() {
+        return function_bench::run(bundle, args);
+    }
     Model::check_answers(&bundle)?;
     if function::is_function(&bundle) {
         return function_bench::run(bundle, args);

@@ -129,7 +129,7 @@ pub(crate) fn generate(bundle: Arc<Bundle>, args: &RunArgs, options: &GenerateOp
 }
 
 /// The components to run, in order.
-fn chosen<'a>(bundle: &'a Bundle, name: Option<&str>) -> Result<Vec<&'a Component>> {
+pub(crate) fn chosen<'a>(bundle: &'a Bundle, name: Option<&str>) -> Result<Vec<&'a Component>> {
     let all = &bundle.manifest().components;
     match name {
         None => Ok(all.iter().collect()),

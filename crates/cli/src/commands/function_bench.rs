@@ -1,6 +1,7 @@
-//! Speed of a bundle that is made of functions: every component called again and again on made-up inputs.
+//! Speed of functions: every component of a bundle, or the one that is asked for, called again and again on made-up inputs.
 
 use crate::args::BenchArgs;
+use crate::commands::function::chosen;
 use crate::{model, output};
 use anyhow::{Context, Result};
 use cactus_base::Pool;
@@ -28,7 +29,7 @@ pub(crate) fn run(bundle: Arc<Bundle>, args: &BenchArgs) -> Result<()> {
     let threads = model::threads(args.engine.threads);
     let pool = Pool::new(threads);
     let mut rows = Vec::new();
-    for component in &bundle.manifest().components {
+    for component in chosen(&bundle, args.component.as_deref())? {
         let function = Function::new(Arc::clone(&bundle), &component.name, None)?;
         let inputs = made_up(&function, args.prefill)
             .with_context(|| format!("cannot make up inputs for component `{}`", component.name))?;
