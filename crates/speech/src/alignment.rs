@@ -119,6 +119,8 @@ impl Alignment {
                 found = of(&shares, prompt.len().saturating_sub(1), reading.heard);
             }
         })?;
+        // Texts differ in length, so the next call needs other memory anyway.
+        self.function.release();
         match found.len() == tokens.len() + 1 {
             true => Ok(found),
             false => Err(Error::Model(format!(

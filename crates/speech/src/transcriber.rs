@@ -345,6 +345,9 @@ impl Transcriber {
         let inputs = BTreeMap::from([(self.ports[0].clone(), input)]);
         let (pool, threads) = self.decoder.pool();
         let states = self.encoder.run(pool, threads, &inputs)?;
+        drop(inputs);
+        // What the decoder keeps of them takes its place.
+        self.encoder.release();
         let states: BTreeMap<String, Tensor> = states.into_iter().filter(|(name, _)| *name == self.ports[1]).collect();
         self.decoder.hear(states, words)
     }

@@ -55,6 +55,7 @@ impl Held {
             }
             _ => held.whole(given, &views, crossed, pool, width)?,
         }
+        given.function.release();
         Ok(held)
     }
 

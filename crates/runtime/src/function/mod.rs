@@ -338,6 +338,11 @@ impl Function {
         read(&run.exec, &Outputs(&run))
     }
 
+    /// Gives back the memory of the last call: for a caller that has no other soon, or needs memory for something else before.
+    pub fn release(&self) {
+        *self.prepared.lock().unwrap_or_else(|e| e.into_inner()) = None;
+    }
+
     /// Bytes of activations for the sizes of the last call.
     pub fn activation_bytes(&self) -> usize {
         let held = self.prepared.lock().unwrap_or_else(|e| e.into_inner());
