@@ -2,9 +2,7 @@
 
 mod support;
 
-use cactus_kernels::dense::{
-    DenseAttention, ReduceOp, ScoreBias, ScoreOperands, Window, conv_few_scratch_elems, conv_scratch_bytes,
-};
+use cactus_kernels::dense::{DenseAttention, ReduceOp, ScoreBias, ScoreOperands, Window, conv_scratch_bytes};
 use cactus_kernels::{Epilogue, UnaryOp};
 use cactus_quant::{Packing, pack};
 use support::{Random, assert_close, assert_same_bits, same_everywhere};
@@ -107,16 +105,32 @@ fn conv_matches_definition() {
             if groups > 1 {
                 continue;
             }
-            // The other way, of two samples.
-            let packed = pack(Packing::F32N16, filters, channels * taps, &weight).unwrap();
+            // The other way, of two samples, in 32 bits and in 8.
             let twice = x.repeat(2);
-            let few = same_everywhere(&format!("conv_few {axes:?}"), |exec| {
-                let mut scratch = vec![f32::NAN; conv_few_scratch_elems(&w, 2, channels, filters)];
-                let mut out = vec![f32::NAN; 2 * filters * reads.len()];
-                exec.conv_few(&w, 2, &twice, &packed.view(), epilogue, &mut scratch, &mut out);
-                out
-            });
-            assert_same_bits(&format!("conv_few {axes:?}"), &few, &found.repeat(2));
+            let as_rows = |packing| {
+                let packed = pack(packing, filters, channels * taps, &weight).unwrap();
+                same_everywhere(&format!("conv_rows {packing} {axes:?}"), |exec| {
+                    let mut scratch = vec![f32::NAN; exec.conv_rows_scratch_elems(&w, 2, &packed.view())];
+                    let mut out = vec![f32::NAN; 2 * filters * reads.len()];
+                    exec.conv_rows(&w, 2, &twice, &packed.view(), epilogue, &mut scratch, &mut out);
+                    out
+                })
+            };
+            assert_same_bits(
+                &format!("conv_rows {axes:?}"),
+                &as_rows(Packing::F32N16),
+                &found.repeat(2),
+            );
+            let rounded = as_rows(Packing::Int8G32);
+            // Each product is off by half a step of either factor at most.
+            let bound = channels as f64 * taps as f64 * 4.0 * 4.0 / 127.0;
+            assert_close(
+                &format!("conv_rows, 8 bits, {axes:?}"),
+                &rounded,
+                &exact.repeat(2),
+                0.0,
+                bound,
+            );
         }
     }
 }

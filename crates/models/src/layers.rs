@@ -119,6 +119,18 @@ pub(crate) fn linear(
     b.linear(x, w, bias)
 }
 
+/// The filters `name` of a convolution over one axis, `[out, channels, kernel]`, as a matrix with a row for each, which few bits can
+/// store.
+pub(crate) fn filters(b: &mut GraphBuilder, name: &str, [out, channels, kernel]: [usize; 3]) -> Result<ValueId> {
+    let shape = vec![out, channels * kernel];
+    let flat = WeightExpr::Reshape {
+        x: Box::new(WeightExpr::source(name)),
+        shape: shape.clone(),
+    };
+    let w = b.weight_from(name, &shape, flat);
+    b.reshape(w, [out.into(), channels.into(), kernel.into()])
+}
+
 /// Declares the input and looks its embeddings up, `[b, s, hidden]`, times `scale` where there is one.
 pub(crate) fn embed(b: &mut GraphBuilder, dims: &Dims, scale: Option<f32>) -> Result<ValueId> {
     let ids = b.input(INPUT, TensorType::new(DType::I64, [batch(), seq()]));

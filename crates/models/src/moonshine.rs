@@ -5,7 +5,7 @@
 
 use crate::alignment;
 use crate::config::{Config, Dims, MAX_CONTEXT, MAX_HEAD_DIM, MAX_HEADS, MAX_LAYERS, MAX_VOCAB};
-use crate::layers::linear;
+use crate::layers::{filters, linear};
 use crate::moonshine_decoder::{Attention, Decoder, EPS, STATES, tables};
 use crate::prenorm::activation;
 use crate::registry::{self, ComponentDef, SamplesDef};
@@ -166,7 +166,12 @@ fn convolution(
     bias: bool,
 ) -> cactus_ir::Result<ValueId> {
     let ([kernel, stride], name) = (CONVOLUTIONS[i], format!("conv{}", i + 1));
-    let weight = b.weight(&format!("model.encoder.{name}.weight"), &[out, channels, kernel]);
+    let weight = format!("model.encoder.{name}.weight");
+    let weight = match channels {
+        // Samples as they are heard.
+        1 => b.weight(&weight, &[out, channels, kernel]),
+        _ => filters(b, &weight, [out, channels, kernel])?,
+    };
     let bias = bias.then(|| b.weight(&format!("model.encoder.{name}.bias"), &[out]));
     let op = Op::Conv(ConvAttrs {
         groups: 1,

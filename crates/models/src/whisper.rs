@@ -7,7 +7,7 @@
 
 use crate::alignment;
 use crate::config::{Config, Dims, MAX_CONTEXT, MAX_HEADS, MAX_LAYERS, MAX_VOCAB};
-use crate::layers::{self, layer_norm, linear};
+use crate::layers::{self, filters, layer_norm, linear};
 use crate::prenorm::activation;
 use crate::registry::{self, ComponentDef, SoundDef};
 use crate::{ModelDef, Result};
@@ -286,7 +286,8 @@ impl Whisper {
         channels: usize,
         stride: usize,
     ) -> cactus_ir::Result<ValueId> {
-        let weight = b.weight(&format!("model.encoder.{name}.weight"), &[self.hidden, channels, 3]);
+        let weight = format!("model.encoder.{name}.weight");
+        let weight = filters(b, &weight, [self.hidden, channels, 3])?;
         let bias = b.weight(&format!("model.encoder.{name}.bias"), &[self.hidden]);
         let op = match stride {
             1 => Op::Conv1d {

@@ -120,8 +120,8 @@ const GROUP: usize = 32;
 const BLOCK_ROWS: usize = 16;
 
 /// Chooses how every weight of an optimized graph is stored, by its name. Matrices of linears and embeddings get the
-/// precision that the policy says; norms, biases, taps of convolutions and whatever else is read elementwise stay `f32`:
-/// they are small, and errors in them reach everything.
+/// precision that the policy says, and filters that are one 8 bits where it says 8 or fewer; norms, biases, taps of other
+/// convolutions and whatever else is read elementwise stay `f32`: they are small, and errors in them reach everything.
 pub fn choose_storage(graph: &Graph, policy: &Policy) -> BTreeMap<String, StorageChoice> {
     let weights = graph.weights();
     weights
@@ -163,6 +163,25 @@ pub fn unquantized(graphs: &[&Graph], policy: &Policy) -> Option<String> {
     })
 }
 
+/// What reads a matrix of filters, a row for each.
+const CONVOLUTION: &str = "a convolution";
+
+/// Whether `v` are the filters of convolutions, all of whose channels every window reads, and nothing else.
+fn is_convolution(g: &Graph, v: ValueId) -> bool {
+    let mut readers = g.nodes().filter(|(_, node)| node.inputs.contains(&v)).peekable();
+    let is_output = g.outputs().iter().any(|(_, output)| *output == v);
+    let is_there = readers.peek().is_some() && !is_output;
+    is_there
+        && readers.all(|(_, node)| {
+            let groups = match &node.op {
+                Op::Conv(attrs) => attrs.groups,
+                Op::Conv1d { groups, .. } => *groups,
+                _ => 0,
+            };
+            groups == 1 && node.inputs.iter().position(|&input| input == v) == Some(1)
+        })
+}
+
 fn choose(g: &Graph, v: ValueId, policy: &Policy) -> StorageChoice {
     let choice = |storage, reason: String| StorageChoice { storage, reason };
     let mut roles: Vec<&str> = Vec::new();
@@ -188,6 +207,7 @@ fn choose(g: &Graph, v: ValueId, policy: &Policy) -> StorageChoice {
                 (Op::RmsNorm { .. } | Op::LayerNorm { .. } | Op::NormRope { .. } | Op::NormAdd { .. }, _) => {
                     return choice(Storage::Plain, "a norm".into());
                 }
+                (Op::Reshape { .. }, 0) if is_convolution(g, node.outputs[0]) => CONVOLUTION,
                 (Op::ShortConv { .. } | Op::Conv1d { .. }, _) => {
                     return choice(Storage::Plain, "a convolution".into());
                 }
@@ -204,7 +224,12 @@ fn choose(g: &Graph, v: ValueId, policy: &Policy) -> StorageChoice {
     let role = roles.join(" and ");
     let width = g.ty(v).last_known().unwrap_or(0);
     let (bits, why) = policy.bits_of(&g.value(v).name, roles.contains(&"an embedding"));
-    let storage = storage_of_matrix(bits, width);
+    let storage = match (storage_of_matrix(bits, width), roles.contains(&CONVOLUTION)) {
+        (storage, false) => storage,
+        // No other product than that of integers goes over windows.
+        (Storage::Int8 | Storage::Codebook(_), true) => Storage::Int8,
+        (_, true) => return choice(Storage::Plain, CONVOLUTION.into()),
+    };
     match (bits, storage) {
         (Bits::Sixteen, _) | (_, Storage::F32 | Storage::Int8 | Storage::Codebook(_)) => {
             choice(storage, format!("{role}, {} bits {why}", bits.number()))
@@ -284,6 +309,34 @@ mod tests {
                 .contains("embedding")
         );
         assert_eq!(unquantized(&[&g], &Policy::uniform(Bits::Four)), None);
+    }
+
+    #[test]
+    fn filters_that_every_window_reads_whole_have_8_bits_at_most() {
+        let stored = |groups: usize, bits| {
+            let mut b = GraphBuilder::new("g");
+            let x = b.input("x", TensorType::new(DType::F32, [1.into(), 64.into(), 9.into()]));
+            let w = b.weight("filters", &[32, 64 / groups * 3]);
+            let filters = b.reshape(w, [32.into(), (64 / groups).into(), 3.into()]).unwrap();
+            let (pad_left, pad_right) = (1, 1);
+            let conv = Op::Conv1d {
+                groups,
+                pad_left,
+                pad_right,
+            };
+            let y = b.op(conv, &[x, filters]).unwrap();
+            b.output("y", y);
+            choose_storage(&b.finish().unwrap(), &Policy::uniform(bits))["filters"].storage
+        };
+        for (groups, bits, expected) in [
+            (1, Bits::Four, Storage::Int8),
+            (1, Bits::Eight, Storage::Int8),
+            (1, Bits::Sixteen, Storage::Plain),
+            (1, Bits::ThirtyTwo, Storage::Plain),
+            (2, Bits::Eight, Storage::Plain),
+        ] {
+            assert_eq!(stored(groups, bits), expected, "{groups} groups, {bits:?}");
+        }
     }
 
     #[test]

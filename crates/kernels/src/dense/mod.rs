@@ -12,7 +12,7 @@
 mod attention;
 mod attention_strip;
 mod conv;
-mod conv_few;
+mod conv_rows;
 mod frame;
 mod index;
 mod product;
@@ -22,7 +22,7 @@ mod strided;
 
 pub use attention::{DenseAttention, ScoreBias, ScoreOperands};
 pub use conv::{Window, conv_scratch_bytes, conv_transpose_scratch_bytes};
-pub use conv_few::{FEW_WINDOWS, conv_few_scratch_elems};
+pub use conv_rows::FEW_WINDOWS;
 pub use index::{arg_extreme, arg_sort, cum_sum, gather, scatter, take};
 pub use product::packed_bytes;
 pub use recurrent::{Recurrent, recurrent_scratch_elems};

@@ -215,12 +215,13 @@ impl Run<'_> {
                 packed_bytes(b[b.len() - 1], b[b.len() - 2])
             }
             Op::Conv1d { .. } | Op::Conv(_) => {
-                let (w, channels) = (self.window(node), self.shape(node.inputs[1])[1]);
-                match self.few_windows(node, &w) {
-                    Some(filters) => {
-                        dense::conv_few_scratch_elems(&w, shape(0)[0], channels, filters.n()).saturating_mul(4)
+                let w = self.window(node);
+                match self.filters(node, &w) {
+                    Ok(Some(filters)) => {
+                        let elems = self.exec.conv_rows_scratch_elems(&w, shape(0)[0], &filters);
+                        elems.saturating_mul(4)
                     }
-                    None => dense::conv_scratch_bytes(&w, channels),
+                    _ => dense::conv_scratch_bytes(&w, self.shape(node.inputs[1])[1]),
                 }
             }
             Op::ConvTranspose { conv, .. } => {

@@ -1,7 +1,7 @@
 //! The nodes that do arithmetic over many elements for each result: reductions, products, windows, recurrences, rotation.
 //! Everything elementwise, and what moves data, is the parent's.
 
-use super::{Run, around, block, floats, recurrent};
+use super::{Place, Run, around, block, floats, recurrent};
 use crate::{Error, Result};
 use cactus_ir::{AttentionAttrs, ConvAttrs, Node, Op, ReduceFn, ValueId};
 use cactus_kernels::dense::{
@@ -177,7 +177,7 @@ impl Run<'_> {
 
     pub(super) fn conv(&self, node: &Node, out: &mut [u8], scratch: &mut [f32]) -> Result<()> {
         let ops = self.operands();
-        let (x, weight) = (ops.f32(node.inputs[0])?, ops.f32(node.inputs[1])?);
+        let x = ops.f32(node.inputs[0])?;
         let bias = node.inputs.get(2).map(|&b| ops.f32(b)).transpose()?;
         let (w, batch) = (self.window(node), self.shape(node.inputs[0])[0]);
         if batch == 0 {
@@ -188,11 +188,12 @@ impl Run<'_> {
             accumulate: false,
             activation: self.plan.activations.get(&node.outputs[0]).copied(),
         };
-        if let Some(filters) = self.few_windows(node, &w) {
+        if let Some(filters) = self.filters(node, &w)? {
             self.exec
-                .conv_few(&w, batch, x, &filters, epilogue, scratch, floats(out));
+                .conv_rows(&w, batch, x, &filters, epilogue, scratch, floats(out));
             return Ok(());
         }
+        let weight = ops.f32(node.inputs[1])?;
         let (each_in, each_out) = (x.len() / batch, out.len() / 4 / batch);
         for b in 0..batch {
             let x = &x[b * each_in..(b + 1) * each_in];
@@ -209,15 +210,29 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The packed filters of a convolution that reads them so, as it has few windows `w`.
-    pub(super) fn few_windows(&self, node: &Node, w: &Window) -> Option<PackedView<'_>> {
+    /// The filters of a convolution with windows `w` that reads them packed: in 8 bits, or as it has few windows.
+    pub(super) fn filters(&self, node: &Node, w: &Window) -> Result<Option<PackedView<'_>>> {
         // The filters of one convolution may be a transposed one's, too, or have many windows there.
-        let few = w.out.iter().product::<usize>() < FEW_WINDOWS
-            && matches!(
-                node.op,
-                Op::Conv(ConvAttrs { groups: 1, .. }) | Op::Conv1d { groups: 1, .. }
-            );
-        self.constants.filters(node.inputs[1]).filter(|_| few)
+        if !matches!(
+            node.op,
+            Op::Conv(ConvAttrs { groups: 1, .. }) | Op::Conv1d { groups: 1, .. }
+        ) {
+            return Ok(None);
+        }
+        let filters = node.inputs[1];
+        if w.out.iter().product::<usize>() < FEW_WINDOWS
+            && let Some(few) = self.constants.filters(filters)
+        {
+            return Ok(Some(few));
+        }
+        let Some(&Place::Constant { of, start: 0 }) = self.plan.places.get(&filters) else {
+            return Ok(None);
+        };
+        let shape = self.shape(filters);
+        let stored = self.constants.matrix(of)?.filter(|m| {
+            m.packing() == Packing::Int8G32 && m.n() == shape[0] && m.k() == shape[1..].iter().product::<usize>()
+        });
+        Ok(stored)
     }
 
     pub(super) fn recurrent(&self, node: &Node, out: &mut [u8], scratch: &mut [f32]) -> Result<()> {

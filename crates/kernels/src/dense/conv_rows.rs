@@ -1,0 +1,186 @@
+//! Convolutions whose windows are the rows of a product: outputs of one window lie in the lanes, not windows of one output.
+//!
+//! For filters in 8 bits, and where there are fewer windows than a vector has lanes: what streams has such convolutions, as it computes few
+//! places at a time. In single precision the sums are those of [`Exec::conv`], in every bit.
+
+use super::conv::Window;
+use crate::exec::{Exec, SharedMut, part_range};
+use crate::matmul::{Activations, Epilogue, QuantizedRows};
+use cactus_base::Step;
+use cactus_quant::{BLOCK_ROWS, PackedView, Packing};
+use std::ops::Range;
+
+/// Convolutions in single precision with fewer windows of a sample are faster this way.
+pub const FEW_WINDOWS: usize = BLOCK_ROWS;
+/// Windows that are gathered at once; more are cut among the threads.
+const STRIP: usize = 64;
+
+/// Elements for the inputs of so many windows as integers; as many as there are numbers where they are more.
+fn quantized_elems(weight: &PackedView<'_>, windows: usize) -> usize {
+    match weight.packing() {
+        Packing::Int8G32 => QuantizedRows::bytes(windows, weight.k()).map_or(usize::MAX, |bytes| bytes / 4),
+        _ => 0,
+    }
+}
+
+impl Exec<'_> {
+    /// How many parts `rows` windows are cut into.
+    fn row_parts(&self, rows: usize) -> usize {
+        rows.div_ceil(STRIP).min(self.step.width())
+    }
+
+    /// Elements that [`Exec::conv_rows`] of `batch` samples needs beside its output; as many as there are numbers where they are more.
+    #[must_use]
+    pub fn conv_rows_scratch_elems(&self, w: &Window, batch: usize, weight: &PackedView<'_>) -> usize {
+        let rows = batch.saturating_mul(w.outputs());
+        let strip = rows.min(STRIP);
+        let row = weight.k().saturating_add(weight.n());
+        let each = strip.saturating_mul(row).saturating_add(quantized_elems(weight, strip));
+        self.row_parts(rows).saturating_mul(each)
+    }
+
+    /// `out [batch, filters, out…]` from `x [batch, channels, size…]`, where `weight` is `[filters, channels · kernel…]`, packed in
+    /// 32 bits or 8, with bias and activation of the epilogue.
+    ///
+    /// # Panics
+    /// When a length does not fit: a programming error.
+    #[allow(clippy::too_many_arguments)]
+    pub fn conv_rows(
+        &self,
+        w: &Window,
+        batch: usize,
+        x: &[f32],
+        weight: &PackedView<'_>,
+        epilogue: Epilogue<'_>,
+        scratch: &mut [f32],
+        out: &mut [f32],
+    ) {
+        let (rows, channels) = (batch * w.outputs(), weight.k() / w.taps());
+        assert_eq!(out.len(), rows * weight.n(), "conv_rows: elements of the output");
+        if rows == 0 {
+            return;
+        }
+        assert_eq!(
+            x.len(),
+            batch * channels * w.places(),
+            "conv_rows: elements of the input"
+        );
+        let (parts, strips) = (self.row_parts(rows), rows.div_ceil(STRIP));
+        let each = scratch.len() / parts;
+        let (scratch, out) = (SharedMut::new(scratch), SharedMut::new(out));
+        if strips == 1 {
+            // SAFETY: this is the only part.
+            let scratch = unsafe { scratch.piece(0..each) };
+            return self.conv_strip(w, 0..rows, x, weight, epilogue, scratch, &out);
+        }
+        let kernels = self.kernels;
+        self.step.run(parts, &|part| {
+            // SAFETY: parts have disjoint scratch memory.
+            let scratch = unsafe { scratch.piece(part * each..(part + 1) * each) };
+            let step = Step::inline();
+            let exec = Exec { kernels, step: &step };
+            for strip in part_range(strips, parts, part) {
+                let windows = strip * STRIP..rows.min((strip + 1) * STRIP);
+                exec.conv_strip(w, windows, x, weight, epilogue, scratch, &out);
+            }
+        });
+    }
+
+    /// Windows `rows` of all samples; no other thread may have the same ones.
+    #[allow(clippy::too_many_arguments)]
+    fn conv_strip(
+        &self,
+        w: &Window,
+        rows: Range<usize>,
+        x: &[f32],
+        weight: &PackedView<'_>,
+        epilogue: Epilogue<'_>,
+        scratch: &mut [f32],
+        out: &SharedMut<'_, f32>,
+    ) {
+        let (n, windows, k, filters) = (rows.len(), w.outputs(), weight.k(), weight.n());
+        let each = k / w.taps() * w.places();
+        let (gathered, rest) = scratch.split_at_mut(n * k);
+        for (row, gathered) in rows.clone().zip(gathered.chunks_exact_mut(k)) {
+            let x = &x[row / windows * each..][..each];
+            w.gather(Window::split(row % windows, w.out), x, gathered);
+        }
+        let (integers, rest) = rest.split_at_mut(quantized_elems(weight, n));
+        let activations = match weight.packing() {
+            Packing::Int8G32 => {
+                let mut quantized = QuantizedRows::new(bytemuck::cast_slice_mut(integers), n, k);
+                self.quantize_rows(gathered, n, k, &mut quantized);
+                Activations::Q8(quantized)
+            }
+            _ => Activations::F32(gathered),
+        };
+        if windows == 1 {
+            // SAFETY: strips have disjoint rows.
+            let out = unsafe { out.piece(rows.start * filters..rows.end * filters) };
+            return self.linear(weight, activations, n, epilogue, out);
+        }
+        let made = &mut rest[..n * filters];
+        self.linear(weight, activations, n, epilogue, made);
+        let mut done = 0;
+        while done < n {
+            let (sample, window) = ((rows.start + done) / windows, (rows.start + done) % windows);
+            let run = (windows - window).min(n - done);
+            for filter in 0..filters {
+                let first = (sample * filters + filter) * windows + window;
+                // SAFETY: strips have disjoint windows.
+                let out = unsafe { out.piece(first..first + run) };
+                let made = made[done * filters + filter..].iter().step_by(filters);
+                out.iter_mut().zip(made).for_each(|(out, v)| *out = *v);
+            }
+            done += run;
+        }
+    }
+}
+
+impl Window {
+    /// What the taps of one window read of every channel of `x`, zeros where that is outside.
+    fn gather(&self, window: [usize; 3], x: &[f32], row: &mut [f32]) {
+        let inside = |axis: usize| {
+            // Taps are in ascending order of what they read.
+            let reads = (0..self.kernel[axis]).filter_map(|tap| Some((tap, self.at(axis, window[axis], tap)?)));
+            let (mut first, mut count) = ((0, 0), 0);
+            for (tap, at) in reads {
+                if count == 0 {
+                    first = (tap, at);
+                }
+                count += 1;
+            }
+            (first.0, first.1, count)
+        };
+        let (tap, at, count) = inside(2);
+        let step = self.dilation[2];
+        let (line, taps) = (self.kernel[2], self.taps());
+        // Lines outside are left out below.
+        row.fill(0.0);
+        if self.places() == 0 {
+            return;
+        }
+        for z in 0..self.kernel[0] {
+            let Some(from_z) = self.at(0, window[0], z) else {
+                continue;
+            };
+            for y in 0..self.kernel[1] {
+                let Some(from_y) = self.at(1, window[1], y) else {
+                    continue;
+                };
+                let from = (from_z * self.size[1] + from_y) * self.size[2] + at;
+                let to = (z * self.kernel[1] + y) * line + tap;
+                for (x, row) in x.chunks_exact(self.places()).zip(row.chunks_exact_mut(taps)) {
+                    let row = &mut row[to..to + count];
+                    match step {
+                        1 => row.copy_from_slice(&x[from..from + count]),
+                        _ => row
+                            .iter_mut()
+                            .zip(x[from..].iter().step_by(step))
+                            .for_each(|(r, x)| *r = *x),
+                    }
+                }
+            }
+        }
+    }
+}
