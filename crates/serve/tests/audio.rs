@@ -6,6 +6,7 @@ mod support;
 use cactus_audio::decode::{Limits, load};
 use cactus_engine::CancelToken;
 use cactus_import::{ConvertOptions, convert};
+use cactus_passes::{Bits, Policy};
 use cactus_serve::ServeOptions;
 use cactus_serve::models::{ModelLimits, Source};
 use cactus_serve::protocol::order;
@@ -35,7 +36,11 @@ fn hearing() -> &'static [PathBuf; 3] {
         let paths = ["whisper", "whisper_en", "silero_vad"].map(|name| {
             let path = dir.path().join(name);
             let source = here("golden/speech").join(name);
-            convert(&source, &path, &ConvertOptions::default(), &mut |_, _| {}).unwrap();
+            let options = ConvertOptions {
+                policy: Policy::uniform(Bits::ThirtyTwo),
+                ..ConvertOptions::default()
+            };
+            convert(&source, &path, &options, &mut |_, _| {}).unwrap();
             path
         });
         (dir, paths)

@@ -23,7 +23,11 @@ fn whisper() -> &'static Path {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("whisper");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/speech/whisper");
-        convert(&source, &path, &ConvertOptions::default(), &mut |_, _| {}).unwrap();
+        let options = ConvertOptions {
+            policy: cactus_passes::Policy::uniform(cactus_passes::Bits::ThirtyTwo),
+            ..ConvertOptions::default()
+        };
+        convert(&source, &path, &options, &mut |_, _| {}).unwrap();
         (dir, path)
     });
     path

@@ -224,17 +224,19 @@ pub(crate) fn is_spaced(language: Option<&str>) -> bool {
     !language.is_some_and(|code| UNSPACED.contains(&code))
 }
 
-/// The shortest runs of tokens that are whole characters.
+/// The shortest runs of tokens that are whole characters; together they are the text.
 pub(crate) fn characters(tokens: &[u32], decode: &dyn Fn(&[u32]) -> String) -> Vec<(String, usize)> {
-    const UNKNOWN: char = char::REPLACEMENT_CHARACTER;
-    let whole: Vec<char> = decode(tokens).chars().collect();
-    let (mut runs, mut from, mut before) = (Vec::new(), 0, 0);
+    let whole = decode(tokens);
+    let (mut runs, mut from, mut rest) = (Vec::new(), 0, whole.as_str());
     for until in 1..=tokens.len() {
         let text = decode(&tokens[from..until]);
-        // A sign for what is no character may stand in the text itself.
-        let unknown = text.chars().position(|c| c == UNKNOWN);
-        if unknown.is_none_or(|i| whole.get(before + i) == Some(&UNKNOWN)) || until == tokens.len() {
-            before += text.chars().count();
+        // A sign for what is no character may stand in the text itself, one for several bytes.
+        let is_whole = !text.contains(char::REPLACEMENT_CHARACTER)
+            || rest
+                .strip_prefix(&text)
+                .is_some_and(|rest| decode(&tokens[until..]) == rest);
+        if is_whole || until == tokens.len() {
+            rest = rest.get(text.len()..).unwrap_or_default();
             runs.push((text, until - from));
             from = until;
         }
@@ -494,6 +496,13 @@ mod tests {
         assert_eq!(whole, [("a".to_owned(), 1), ("日".to_owned(), 3), ("本".to_owned(), 3)]);
         // What ends within a character ends a run all the same.
         assert_eq!(characters(&all[..6], &decode).iter().map(|(_, n)| n).sum::<usize>(), 6);
+        // Two bytes of a character are one sign in the text, as they are in the runs.
+        let torn = [1, 2, 0];
+        assert_eq!(decode(&torn), "\u{fffd}a");
+        assert_eq!(
+            characters(&torn, &decode),
+            [("\u{fffd}".to_owned(), 2), ("a".to_owned(), 1)]
+        );
     }
 
     #[test]
