@@ -4,19 +4,22 @@
 #   scripts/install_c.sh [PREFIX]     default /usr/local
 #
 # CACTUS_PROFILE=dev installs the development build, which tests use. CACTUS_FEATURES= (empty) leaves out store and policies: a
-# library without network code, which loads bundles alone.
+# library without network code, which loads bundles alone. CACTUS_BUILT names a libcactus_ffi.a that is built already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 prefix=${1:-/usr/local}
 profile=${CACTUS_PROFILE:-release}
-cargo rustc --locked --package cactus-ffi --lib --profile "$profile" --crate-type staticlib \
-    --no-default-features --features "${CACTUS_FEATURES-store,cloud}"
-built=${CARGO_TARGET_DIR:-target}/$([[ $profile == dev ]] && echo debug || echo "$profile")
+built=${CACTUS_BUILT:-}
+if [[ -z $built ]]; then
+    cargo rustc --locked --package cactus-ffi --lib --profile "$profile" --crate-type staticlib \
+        --no-default-features --features "${CACTUS_FEATURES-store,cloud}"
+    built=${CARGO_TARGET_DIR:-target}/$([[ $profile == dev ]] && echo debug || echo "$profile")/libcactus_ffi.a
+fi
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 
 mkdir -p "$prefix"/include "$prefix"/lib/pkgconfig "$prefix"/lib/cmake/Cactus
-install -m 644 "$built/libcactus_ffi.a" "$prefix/lib/libcactus.a"
+install -m 644 "$built" "$prefix/lib/libcactus.a"
 # What only debuggers read is most of it.
 [[ $profile == dev ]] || strip -S "$prefix/lib/libcactus.a"
 # Linked here and not by cargo, which would export names of dependencies too.

@@ -9,7 +9,7 @@ use crate::ci::{Context, Outcome};
 use crate::kernels_table;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 pub(crate) const TARGET: &str = "aarch64-unknown-linux-gnu";
 
@@ -27,20 +27,12 @@ const SME2_TIERS: &str = "neon, neon_dotprod, neon_i8mm, sme2";
 /// Lengths to test: first that of the CPUs that are sold, then all others for which there is code, then one for which
 /// there is none.
 const STREAMING_BYTES: [&str; 4] = ["64", "16", "32", "128"];
-/// Arguments of `cargo test`; the first for each length, the others for the first length.
-const SME2_TESTS: [&[&str]; 3] = [
-    &["-p", "cactus-kernels", "--test", "sme2"],
-    &[
-        "-p",
-        "cactus-simd",
-        "-p",
-        "cactus-kernels",
-        "--test",
-        "tiers",
-        "--test",
-        "matmul",
-    ],
-    &["-p", "cactus-runtime", "--test", "same_bits"],
+/// The first for each length, the others for the first length.
+const SME2_TESTS: [Tests; 4] = [
+    Tests::of("cactus-kernels", Some("sme2")),
+    Tests::of("cactus-simd", Some("tiers")),
+    Tests::of("cactus-kernels", Some("matmul")),
+    Tests::of("cactus-runtime", Some("same_bits")),
 ];
 /// The first version of the emulator that knows SME2, as far as tried.
 const SME2_EMULATOR: u32 = 11;
@@ -88,22 +80,23 @@ pub(crate) fn arm(context: &Context) -> Result<Outcome> {
     if let failed @ Outcome::Failed(_) = context.run(&mut lint)? {
         return Ok(failed);
     }
-    // One build for all CPUs: only the runner changes.
+    let programs = match tools.build(context)? {
+        Ok(programs) => programs,
+        Err(failed) => return Ok(failed),
+    };
     for (i, (cpu, tiers)) in CPUS.into_iter().enumerate() {
         eprintln!("--> tests on {cpu} ({tiers})");
-        let highest = i + 1 == CPUS.len();
-        for tests in runs(highest) {
-            let mut command = tools.test(context, tools.emulator, cpu, tiers);
-            if let Outcome::Failed(why) = context.run(command.args(tests))? {
+        for tests in runs(i + 1 == CPUS.len()) {
+            if let Outcome::Failed(why) = tests.run(context, &programs, tools.emulator, cpu, tiers, None)? {
                 return Ok(Outcome::Failed(format!("on {cpu}: {why}")));
             }
         }
     }
-    sme2(context, &tools)
+    sme2(context, &programs)
 }
 
 /// Runs the tests of the products on CPUs with SME2, one for each of [`STREAMING_BYTES`].
-fn sme2(context: &Context, tools: &Tools) -> Result<Outcome> {
+fn sme2(context: &Context, programs: &[Program]) -> Result<Outcome> {
     let Some(emulator) = sme2_emulator(&context.root) else {
         return Ok(Outcome::Skipped(format!(
             "all tiers but sme2 passed; that one was not tested: there is no qemu-aarch64 of version {SME2_EMULATOR} or \
@@ -115,9 +108,7 @@ fn sme2(context: &Context, tools: &Tools) -> Result<Outcome> {
         eprintln!("--> tests on {cpu} ({SME2_TIERS})");
         let runs = if i == 0 { SME2_TESTS.len() } else { 1 };
         for tests in &SME2_TESTS[..runs] {
-            let mut command = tools.test(context, &emulator, &cpu, SME2_TIERS);
-            command.env("CACTUS_TEST_STREAMING_BYTES", bytes).args(*tests);
-            if let Outcome::Failed(why) = context.run(&mut command)? {
+            if let Outcome::Failed(why) = tests.run(context, programs, &emulator, &cpu, SME2_TIERS, Some(bytes))? {
                 return Ok(Outcome::Failed(format!("on {cpu}: {why}")));
             }
         }
@@ -141,38 +132,124 @@ pub(crate) fn major(version: &str) -> Option<u32> {
     version.split(" version ").nth(1)?.split('.').next()?.parse().ok()
 }
 
-/// Arguments of `cargo test`. The highest CPU has every tier, so it runs everything that the budget allows; the lower ones
-/// run what shows that no instruction above them is used. One build serves all.
-fn runs(highest: bool) -> Vec<Vec<&'static str>> {
-    // Emulated floats are slow: these take minutes, and what they show is the same on every architecture.
-    const SLOW: [&str; 5] = [
-        "attention_any_chunking",
-        "attention_in_pages_used_again",
-        "attention_of_several_sequences",
-        "attention_ignores",
-        "functions_stay_within",
-    ];
-    let mut kernels = vec!["-p", "cactus-simd", "-p", "cactus-kernels", "--lib", "--tests", "--"];
-    kernels.extend(SLOW.iter().flat_map(|name| ["--skip", name]));
+/// The packages with tests for ARM64.
+const TESTED: [&str; 6] = [
+    "cactus-simd",
+    "cactus-kernels",
+    "cactus-runtime",
+    "cactus-quality",
+    "cactus-quant",
+    "cactus-reference",
+];
+
+/// Tests of a package, or of one file in its folder `tests`.
+#[derive(Clone, Copy)]
+struct Tests {
+    package: &'static str,
+    file: Option<&'static str>,
+}
+
+/// A program of tests.
+struct Program {
+    /// The folder of its package, where it runs.
+    folder: PathBuf,
+    name: String,
+    path: PathBuf,
+}
+
+/// What is run on a CPU. The highest has every tier, so it runs everything that the budget allows; the lower ones run what shows that no
+/// instruction above them is used.
+fn runs(highest: bool) -> Vec<Tests> {
     let mut all = vec![
-        kernels,
-        vec!["-p", "cactus-runtime", "--test", "same_bits"],
-        vec!["-p", "cactus-quality", "--test", "same_confidence"],
+        Tests::of("cactus-simd", None),
+        Tests::of("cactus-kernels", None),
+        Tests::of("cactus-runtime", Some("same_bits")),
+        Tests::of("cactus-quality", Some("same_confidence")),
     ];
     if highest {
-        all.push(vec!["-p", "cactus-quant", "-p", "cactus-reference", "--lib", "--tests"]);
+        all.extend([Tests::of("cactus-quant", None), Tests::of("cactus-reference", None)]);
     }
     all
 }
 
+impl Tests {
+    const fn of(package: &'static str, file: Option<&'static str>) -> Tests {
+        Tests { package, file }
+    }
+
+    /// Runs them on an emulated CPU whose tiers they expect; `streaming` is the length of its streaming vectors.
+    fn run(
+        self,
+        context: &Context,
+        programs: &[Program],
+        emulator: &str,
+        cpu: &str,
+        tiers: &str,
+        streaming: Option<&str>,
+    ) -> Result<Outcome> {
+        // Emulated floats are slow: these take minutes, and what they show is the same on every architecture.
+        const SLOW: [&str; 5] = [
+            "attention_any_chunking",
+            "attention_in_pages_used_again",
+            "attention_of_several_sequences",
+            "attention_ignores",
+            "functions_stay_within",
+        ];
+        let folder = self.package.trim_start_matches("cactus-");
+        let chosen = programs
+            .iter()
+            .filter(|p| p.folder.ends_with(folder) && self.file.is_none_or(|file| file == p.name));
+        let mut count = 0;
+        for program in chosen {
+            let mut command = context.command("timeout");
+            command.arg(PATIENCE).args([emulator, "-cpu", cpu]).arg(&program.path);
+            command.arg("--quiet").current_dir(&program.folder);
+            if self.package == "cactus-kernels" {
+                command.args(SLOW.iter().flat_map(|name| ["--skip", name]));
+            }
+            command.env("CACTUS_TEST_TIERS", tiers);
+            if let Some(bytes) = streaming {
+                command.env("CACTUS_TEST_STREAMING_BYTES", bytes);
+            }
+            if let failed @ Outcome::Failed(_) = context.run(&mut command)? {
+                return Ok(failed);
+            }
+            count += 1;
+        }
+        Ok(match (count, self.file) {
+            (0, file) => Outcome::Failed(format!("{} has no tests {}", self.package, file.unwrap_or_default())),
+            _ => Outcome::Passed,
+        })
+    }
+}
+
 impl Tools {
-    /// `cargo test` on an emulated CPU, whose tiers the tests expect.
-    fn test(&self, context: &Context, emulator: &str, cpu: &str, tiers: &str) -> Command {
-        let mut command = self.cargo(context, &["test", "--locked", "--quiet", "--no-fail-fast"]);
-        let runner = format!("timeout {PATIENCE} {emulator} -cpu {cpu}");
-        command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", runner);
-        command.env("CACTUS_TEST_TIERS", tiers);
-        command
+    /// Builds the tests of [`TESTED`], all at once, as features are chosen for all packages that cargo is given together.
+    fn build(&self, context: &Context) -> Result<Result<Vec<Program>, Outcome>> {
+        let mut command = self.cargo(context, &["test", "--locked", "--no-run", "--lib", "--tests"]);
+        command.args(TESTED.iter().flat_map(|package| ["--package", package]));
+        command.args(["--message-format", "json-render-diagnostics"]);
+        let output = command.stderr(Stdio::inherit()).output()?;
+        if !output.status.success() {
+            return Ok(Err(Outcome::Failed(format!("the tests for {TARGET} were not built"))));
+        }
+        let artifacts = output.stdout.split(|&b| b == b'\n').filter(|line| !line.is_empty());
+        let mut programs = Vec::new();
+        for artifact in artifacts {
+            let artifact: serde_json::Value = serde_json::from_slice(artifact)?;
+            let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+            let folder = Path::new(&text(&artifact["manifest_path"]))
+                .parent()
+                .map(Path::to_path_buf);
+            if let (Some(path), Some(folder)) = (artifact["executable"].as_str(), folder) {
+                programs.push(Program {
+                    folder,
+                    name: text(&artifact["target"]["name"]),
+                    path: path.into(),
+                });
+            }
+        }
+        Ok(Ok(programs))
     }
 
     /// `cargo` with `args` for the target.

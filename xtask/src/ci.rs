@@ -237,6 +237,18 @@ impl Context {
         self.run(self.command("cargo").args(args))
     }
 
+    /// Builds every program, library, example and test of the workspace. Steps that need one of them need this: cargo chooses features
+    /// for all packages that it is given together, so with fewer it would build most of them again.
+    pub(crate) fn build_all(&self) -> Result<Outcome> {
+        self.cargo(&["build", "--locked", "--workspace", "--all-targets"])
+    }
+
+    /// What [`Self::build_all`] has built.
+    pub(crate) fn built(&self, name: &str) -> PathBuf {
+        let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| self.root.join("target"), PathBuf::from);
+        target.join("debug").join(name)
+    }
+
     pub(crate) fn run(&self, command: &mut Command) -> Result<Outcome> {
         let shown = format!("{command:?}").replace('"', "");
         let status = command.status().with_context(|| format!("cannot run {shown}"))?;
@@ -336,8 +348,7 @@ fn clients(context: &Context) -> Result<Outcome> {
     if !matches!(built, Outcome::Passed) {
         return Ok(built);
     }
-    // The features of the whole workspace, so that the step of the tests has built it already.
-    let built = context.cargo(&["build", "--locked", "--workspace", "--example", "codec"])?;
+    let built = context.build_all()?;
     if !matches!(built, Outcome::Passed) {
         return Ok(built);
     }
@@ -387,27 +398,16 @@ fn models(context: &Context) -> Result<Outcome> {
 /// Runs the tests of `python/` with the program and the extension module that `cargo build` makes. Those that need PyTorch are
 /// skipped where it is not installed, which is said aloud.
 fn transpile(context: &Context) -> Result<Outcome> {
-    let build = context.cargo(&[
-        "build",
-        "--locked",
-        "--package",
-        "cactus-cli",
-        "--package",
-        "cactus-ffi",
-        "--package",
-        "cactus-python",
-    ])?;
+    let build = context.build_all()?;
     if !matches!(build, Outcome::Passed) {
         return Ok(build);
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| context.root.join("target"), PathBuf::from);
-    let built = |name: String| target.join("debug").join(name);
-    let program = built(format!("cactus{}", std::env::consts::EXE_SUFFIX));
+    let program = context.built(&format!("cactus{}", env::consts::EXE_SUFFIX));
     // The graph functions of the C library are tested from Python, too.
-    let (prefix, suffix) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-    let library = built(format!("{prefix}cactus_ffi{suffix}"));
+    let (prefix, suffix) = (env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
+    let library = context.built(&format!("{prefix}cactus_ffi{suffix}"));
     // Where the package looks for it; on other systems it has another name, and `pip install ./python` puts it there.
-    let module = target.join("debug").join("lib_native.so");
+    let module = context.built("lib_native.so");
     if module.is_file() {
         let beside = context.root.join("python/cactus/_native.abi3.so");
         // A process that has the old one loaded keeps it.

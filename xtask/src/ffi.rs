@@ -59,10 +59,16 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     std::fs::create_dir_all(&folder)?;
     let (prefix, bundle) = (folder.join("prefix"), folder.join("bundle"));
     let mut install = context.command("scripts/install_c.sh");
-    let mut convert = context.command("cargo");
-    convert.args(["run", "--quiet", "--locked", "--package", "cactus-cli", "--", "convert"]);
-    convert.arg(SOURCE).arg(&bundle);
-    for command in [install.arg(&prefix).env("CACTUS_PROFILE", "dev"), &mut convert] {
+    if let failed @ Outcome::Failed(_) = context.build_all()? {
+        return Ok(failed);
+    }
+    install
+        .arg(&prefix)
+        .env("CACTUS_PROFILE", "dev")
+        .env("CACTUS_BUILT", context.built("libcactus_ffi.a"));
+    let mut convert = context.command(context.built("cactus"));
+    convert.arg("convert").arg(SOURCE).arg(&bundle);
+    for command in [&mut install, &mut convert] {
         if let failed @ Outcome::Failed(_) = context.run(command)? {
             return Ok(failed);
         }

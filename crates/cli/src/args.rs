@@ -14,7 +14,7 @@ pub(crate) use cactus::CactusArgs;
 use cactus_passes::Bits;
 pub(crate) use capture::CaptureArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-pub(crate) use listen::{CommitBy, ListenArgs, LiveFormat};
+pub(crate) use listen::{CommitBy, ListenArgs, LiveArgs, LiveFormat};
 pub(crate) use measure::{CalibrateArgs, CalibrateTask, EvalArgs, EvalTask};
 pub(crate) use route::{AuthCommand, RouteArgs, RouteCommand};
 use std::path::PathBuf;

@@ -73,6 +73,27 @@ fn phrases_come_from_a_pipe_and_a_recorder() {
 }
 
 #[test]
+fn transcribing_at_the_microphone_is_listening() {
+    let c = prepared();
+    let sound = ["--recorder", "cat sound.raw"];
+    for format in ["text", "json"] {
+        let [listened, transcribed] = [&["listen"][..], &["transcribe", "--mic"]]
+            .map(|command| c.ok(&[command, &sound, &["--format", format], &MODELS].concat()));
+        assert!(!listened.is_empty());
+        assert_eq!(transcribed, listened, "{format}");
+    }
+    let wrong = |args: &[&'static str]| {
+        let out = c.run(&[&["transcribe"], args].concat());
+        assert!(!out.status.success(), "{args:?}");
+        String::from_utf8_lossy(&out.stderr).into_owned()
+    };
+    assert!(wrong(&["--mic", "--model", "whisper"]).contains("--vad"));
+    assert!(wrong(&[&["--mic", "--format", "srt"], &MODELS[..]].concat()).contains("`text` or `json`"));
+    assert!(wrong(&[&["--mic", "sound.wav"], &MODELS[..]].concat()).contains("--mic"));
+    assert!(wrong(&[&["sound.wav", "--recorder", "cat"], &MODELS[..]].concat()).contains("--mic"));
+}
+
+#[test]
 fn a_lost_microphone_keeps_what_was_said() {
     let c = prepared();
     let script = c.0.path().join("unplugged.sh");

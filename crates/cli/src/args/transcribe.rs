@@ -1,7 +1,7 @@
 //! Options of `cactus transcribe`.
 
 use super::route::When;
-use super::{SourceArgs, WrongArgument};
+use super::{ListenArgs, LiveArgs, LiveFormat, SourceArgs, WrongArgument};
 use cactus_base::Cores;
 use cactus_router::hybrid::redact::Class;
 use cactus_speech::TranscribeOptions;
@@ -82,8 +82,14 @@ impl HearArgs {
 #[derive(Debug, Args)]
 pub(crate) struct TranscribeArgs {
     /// Recordings: WAV, FLAC, MP3, Ogg Vorbis, Opus, M4A and others; of a folder, all that are in it and in its folders
-    #[arg(required = true, value_name = "FILE|FOLDER")]
+    #[arg(required_unless_present = "mic", value_name = "FILE|FOLDER")]
     pub(crate) files: Vec<PathBuf>,
+    /// What is said at the microphone instead, until Ctrl-C. It needs `--vad`; `cactus listen` does the same and has more options
+    #[arg(long, requires = "vad", conflicts_with_all = ["files", "output", "jobs"])]
+    pub(crate) mic: bool,
+    /// With `--mic`: the program that records, as in `cactus listen`
+    #[arg(long, value_name = "COMMAND", requires = "mic")]
+    pub(crate) recorder: Option<String>,
     #[command(flatten)]
     pub(crate) hear: HearArgs,
     /// How to write what is said
@@ -107,6 +113,36 @@ pub(crate) struct TranscribeArgs {
     pub(crate) vad_threshold: f64,
     #[command(flatten)]
     pub(crate) again: AgainArgs,
+}
+
+impl TranscribeArgs {
+    /// With `--mic`: the same as options of `cactus listen`, or these arguments where recordings are meant.
+    ///
+    /// # Errors
+    /// A format that live text cannot have.
+    pub(crate) fn at_the_microphone(self: Box<Self>) -> Result<Result<ListenArgs, Box<TranscribeArgs>>, WrongArgument> {
+        if !self.mic {
+            return Ok(Err(self));
+        }
+        let format = match self.format {
+            TranscriptFormat::Text => LiveFormat::Text,
+            TranscriptFormat::Json => LiveFormat::Json,
+            TranscriptFormat::Srt | TranscriptFormat::Vtt => {
+                let message = "`--format`: what is said at the microphone is written as `text` or `json`; choose one, or transcribe a recording";
+                return Err(WrongArgument(message.to_owned()));
+            }
+        };
+        Ok(Ok(ListenArgs {
+            file: None,
+            hear: self.hear,
+            vad: self.vad.unwrap_or_default(),
+            vad_threshold: self.vad_threshold,
+            live: LiveArgs::default(),
+            format,
+            recorder: self.recorder,
+            again: self.again,
+        }))
+    }
 }
 
 /// Who else may hear it.

@@ -41,14 +41,14 @@ pub(crate) fn run(args: &ListenArgs) -> Result<()> {
     let options = StreamOptions {
         transcribe,
         keep_sound: again.is_some(),
-        step_ms: args.step_ms,
-        commit: match args.commit {
+        step_ms: args.live.step_ms,
+        commit: match args.live.commit {
             CommitBy::Agreement => Commit::Agreement,
             CommitBy::Attention => Commit::Attention,
         },
-        silence_ms: args.silence_ms,
-        sentence_ms: args.sentence_ms,
-        margin_ms: args.margin_ms,
+        silence_ms: args.live.silence_ms,
+        sentence_ms: args.live.sentence_ms,
+        margin_ms: args.live.margin_ms,
         threshold: args.vad_threshold,
         ..StreamOptions::default()
     };
