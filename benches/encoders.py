@@ -83,13 +83,13 @@ class States(nn.Module):
 def whisper(bundle):
     config = T.WhisperConfig.from_dict(json.loads((bundle / "config.json").read_text()))
     encoder = load(T.WhisperModel(config).encoder, bundle, "model.encoder.")
-    return States(encoder, return_dict=False), torch.randn(1, config.num_mel_bins, 3000), 3000
+    return States(encoder, return_dict=False).eval(), torch.randn(1, config.num_mel_bins, 3000), 3000
 
 
 def moonshine(bundle):
     config = T.MoonshineConfig.from_dict(json.loads((bundle / "config.json").read_text()))
     encoder = load(T.MoonshineModel(config).encoder, bundle, "model.encoder.")
-    return States(encoder), 0.1 * torch.randn(1, 11 * RATE_HZ), 11 * RATE_HZ
+    return States(encoder).eval(), 0.1 * torch.randn(1, 11 * RATE_HZ), 11 * RATE_HZ
 
 
 def parakeet(folder):
@@ -103,7 +103,7 @@ def parakeet(folder):
         def forward(self, x):
             return self.m(x)[0]
 
-    return Encoder(), torch.randn(1, 2000, 80), 2000
+    return Encoder().eval(), torch.randn(1, 2000, 80), 2000
 
 
 def ours(cactus, bundle, component, size, threads):
