@@ -10,8 +10,9 @@
 //! do not drift, and an output is a function of input positions alone: the pushes do not matter to a bit.
 
 use crate::{Error, ErrorKind};
+use cactus_simd::{Isa, LANES, Op, Simd};
 use std::f64::consts::PI;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 /// The sample rates that are accepted, in Hz.
@@ -23,8 +24,6 @@ const PASS: f64 = 0.456;
 /// Where the filter has fallen by [`ATTENUATION_DB`].
 const STOP: f64 = 0.5;
 const ATTENUATION_DB: f64 = 100.0;
-/// Partial sums of one output. Their order is part of the result.
-const LANES: usize = 16;
 /// Samples that are taken over at once, so that memory does not grow with a push.
 const CHUNK_SAMPLES: usize = 4096;
 
@@ -143,15 +142,13 @@ impl Resampler {
 
     /// Computes outputs as far as the buffer and `end` reach, and drops what no later one needs.
     fn produce(&mut self, filter: &Filter, end: u64, out: &mut Vec<f32>) {
-        while self.produced < end {
-            let position = self.produced * filter.down;
-            let first = (position / filter.up - self.start) as usize;
-            let Some(samples) = self.buffer.get(first..first + filter.taps) else {
-                break;
-            };
-            out.push(filter.output(position % filter.up, samples));
-            self.produced += 1;
-        }
+        self.produced = Isa::best().dispatch(Outputs {
+            filter,
+            buffer: &self.buffer,
+            start: self.start,
+            positions: self.produced..end,
+            out,
+        });
         let first = (self.produced * filter.down / filter.up - self.start) as usize;
         let dropped = first.min(self.buffer.len());
         self.buffer.drain(..dropped);
@@ -215,36 +212,53 @@ impl Filter {
             down,
         }
     }
+}
 
-    fn output(&self, phase: u64, samples: &[f32]) -> f32 {
-        let row = |phase: usize| &self.coefficients[phase * self.taps..][..self.taps];
-        if !self.interpolated {
-            return dot(row(phase as usize), samples);
+/// Outputs as far as the buffer reaches; gives the position of the next.
+struct Outputs<'a> {
+    filter: &'a Filter,
+    buffer: &'a [f32],
+    /// As in [`Resampler`].
+    start: u64,
+    positions: Range<u64>,
+    out: &'a mut Vec<f32>,
+}
+
+impl Op for Outputs<'_> {
+    type Output = u64;
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, s: S) -> u64 {
+        let Filter { taps, up, down, .. } = *self.filter;
+        let row = |phase: u64| &self.filter.coefficients[phase as usize * taps..][..taps];
+        for produced in self.positions.clone() {
+            let position = produced * down;
+            let first = (position / up - self.start) as usize;
+            let Some(samples) = self.buffer.get(first..first + taps) else {
+                return produced;
+            };
+            let phase = position % up;
+            self.out.push(if self.filter.interpolated {
+                let scaled = phase * MAX_PHASES as u64;
+                let (index, weight) = (scaled / up, (scaled % up) as f64 / up as f64);
+                let (a, b) = (dot(s, row(index), samples), dot(s, row(index + 1), samples));
+                (f64::from(a) * (1.0 - weight) + f64::from(b) * weight) as f32
+            } else {
+                dot(s, row(phase), samples)
+            });
         }
-        let scaled = phase * MAX_PHASES as u64;
-        let index = (scaled / self.up) as usize;
-        let weight = (scaled % self.up) as f64 / self.up as f64;
-        let (a, b) = (dot(row(index), samples), dot(row(index + 1), samples));
-        (f64::from(a) * (1.0 - weight) + f64::from(b) * weight) as f32
+        self.positions.end
     }
 }
 
 /// Element `i` goes to sum `i % 16`, and the sums are added in halves.
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let mut sums = [0f32; LANES];
+#[inline(always)]
+fn dot<S: Simd>(s: S, a: &[f32], b: &[f32]) -> f32 {
+    let mut sums = s.zero();
     for (a, b) in a.as_chunks::<LANES>().0.iter().zip(b.as_chunks::<LANES>().0) {
-        for lane in 0..LANES {
-            sums[lane] += a[lane] * b[lane];
-        }
+        sums = s.add(sums, s.mul(s.load(a), s.load(b)));
     }
-    let mut width = LANES;
-    while width > 1 {
-        width /= 2;
-        for lane in 0..width {
-            sums[lane] += sums[lane + width];
-        }
-    }
-    sums[0]
+    s.reduce_sum(sums)
 }
 
 /// The modified Bessel function of order zero, by its power series.

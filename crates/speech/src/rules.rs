@@ -1,9 +1,10 @@
 //! Which tokens may come next, after Whisper's rules for timestamps (`ApplyTimestampRules` of its authors).
 //!
-//! Pure functions of what was written and a row of logits; sums are in `f64`, in order, with `libm`, so they have the same bits on
+//! Pure functions of what was written and a row of logits; sums are in `f64`, in one order, so they have the same bits on
 //! every machine.
 
 use cactus_bundle::{Prompted, Timestamps};
+use cactus_engine::sampler::log_sum_exp;
 
 /// The latest time that a window's first segment may begin at, in milliseconds.
 const LATEST_FIRST_MS: u32 = 1000;
@@ -124,21 +125,33 @@ impl Rules {
             }
         }
         // Where a time is likelier than any text, it is a time.
-        let largest = logits.iter().copied().fold(NO, f32::max);
+        let largest = largest_of(logits);
         if largest == NO {
             return;
         }
-        let chance = |l: f32| libm::exp(f64::from(l) - f64::from(largest));
-        let time: f64 = logits[first..behind].iter().map(|&l| chance(l)).sum();
-        let others = logits[..first].iter().chain(&logits[behind..]);
-        let most = others.copied().fold(NO, f32::max);
-        if time > chance(most) {
+        let times = &logits[first..behind];
+        let others = largest_of(&logits[..first]).max(largest_of(&logits[behind..]));
+        let time = log_sum_exp(times, f64::from(largest_of(times)));
+        if largest_of(times) > NO && time > f64::from(others) {
             text(logits, first, behind, end);
             if let Some(logit) = logits.get_mut(end) {
                 *logit = NO;
             }
         }
     }
+}
+
+/// The largest of `logits`, in lanes that the compiler makes vectors of.
+fn largest_of(logits: &[f32]) -> f32 {
+    let more = |a: f32, b: f32| if b > a { b } else { a };
+    let mut lanes = [NO; 16];
+    let (chunks, rest) = logits.as_chunks::<16>();
+    for chunk in chunks {
+        for (lane, &logit) in lanes.iter_mut().zip(chunk) {
+            *lane = more(*lane, logit);
+        }
+    }
+    lanes.iter().chain(rest).copied().fold(NO, more)
 }
 
 /// Takes away everything but times and the end.
@@ -154,23 +167,20 @@ fn text(logits: &mut [f32], first: usize, behind: usize, end: usize) {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chances<'a> {
     logits: &'a [f32],
-    largest: f64,
     log_sum: f64,
 }
 
 impl<'a> Chances<'a> {
     pub(crate) fn of(logits: &'a [f32]) -> Chances<'a> {
-        let largest = f64::from(logits.iter().copied().fold(NO, f32::max));
-        let sum: f64 = logits.iter().map(|&l| libm::exp(f64::from(l) - largest)).sum();
+        let largest = f64::from(largest_of(logits));
         Chances {
             logits,
-            largest,
-            log_sum: libm::log(sum),
+            log_sum: log_sum_exp(logits, largest),
         }
     }
 
     pub(crate) fn logprob(&self, token: u32) -> f64 {
-        f64::from(self.logits[token as usize]) - self.largest - self.log_sum
+        f64::from(self.logits[token as usize]) - self.log_sum
     }
 
     /// The `count` likeliest tokens that are possible at all, the likeliest first, and of equals the one with the least id.

@@ -380,8 +380,10 @@ pub(super) fn keep_typical(
     keep_mass(candidates, p * total, distance, order, buckets);
 }
 
-/// ln of the sum of exp over all logits, whose largest is `best`.
-pub(super) fn log_sum_exp(logits: Logits<'_>, best: f64) -> f64 {
+/// The natural logarithm of the sum of `exp` over all logits, whose largest is `best`. Logits 40 below the largest count nothing:
+/// a vocabulary of 262,144 of them would add less than 2e-12 to it.
+pub fn log_sum_exp<'a>(logits: impl Into<Logits<'a>>, best: f64) -> f64 {
+    let logits = logits.into();
     let row = Row {
         logits,
         best,
