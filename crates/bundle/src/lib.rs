@@ -39,7 +39,7 @@ pub use reader::{Bundle, Weight};
 pub use record::{RECORD_ALIGNMENT, RECORD_HEADER_BYTES, RecordHeader, TENSOR_MAGIC, TENSOR_VERSION};
 pub use scratch::{Scratch, remove_abandoned};
 pub use speech::{
-    Chunks, Ctc, Decoding, Edges, FrontEnd, LogMel, Logarithm, MelScale, Normalization, Pieces, Prompted,
+    Chunks, Ctc, Decoding, Edges, FrontEnd, Local, LogMel, Logarithm, MelScale, Normalization, Pieces, Prompted,
     SPEECH_VERSION, Samples, Speech, Timestamps, Transducer, Window, WindowFunction,
 };
 pub use verify::{BlockSums, Verified};

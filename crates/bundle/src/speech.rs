@@ -25,6 +25,10 @@ pub struct Speech {
     /// `window`; the others have neither.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pieces: Option<Pieces>,
+    /// How longer sound than a piece is heard as a whole, where the bundle has what is needed for it: the components
+    /// `local_distances`, `local_input`, `local_layer_0` and so on, and `local_output`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local: Option<Local>,
     /// How the output becomes text, or what else it is.
     pub decoding: Decoding,
 }
@@ -194,6 +198,27 @@ pub struct Pieces {
     pub most_samples: u32,
 }
 
+/// An encoder whose attention sees some positions on each side, as many as are computed at once. Everything is `f32`; `first` and `count`,
+/// `i64[1]`, say where the first row stands and how many frames or positions the sound has.
+///
+/// - `local_distances` takes nothing and gives `distances_0` and so on, `[2 * context + 1, width]`, one for each layer.
+/// - `local_input` makes of `features` `[1, frames, mels]`, `first` and `count` the `next_states` `[1, context, width]`.
+/// - `local_layer_0` and so on make of `states`, like them, their `distances`, `memory` `[1, rows, width]`, `first` and `count` the
+///   `next_states` of positions `late` before, and the `next_memory`. The first memory is zeros.
+/// - `local_output` makes of `states` what `encoder` gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Local {
+    /// Positions that are seen on each side.
+    pub context: u32,
+    /// Layers.
+    pub layers: u32,
+    /// Positions by which what a layer gives lies before what it takes.
+    pub late: u32,
+    /// Frames on each side of those that become positions.
+    pub edge_frames: u32,
+}
+
 /// How the output of a model becomes text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
@@ -357,6 +382,13 @@ impl Speech {
         if let Some(pieces) = &self.pieces {
             pieces.check()?;
         }
+        if let Some(local) = &self.local {
+            local.check()?;
+            let framewise = matches!(self.decoding, Decoding::Ctc(_) | Decoding::Transducer(_));
+            if self.pieces.is_none() || !framewise {
+                return Err("`local` should stand beside `pieces` and a `decoding` of positions".to_owned());
+            }
+        }
         match (&self.decoding, &self.front_end) {
             (Decoding::Activity {}, FrontEnd::Chunks(_)) => Ok(()),
             (Decoding::Activity {}, _) => Err("a model that finds speech should take samples in `chunks`".to_owned()),
@@ -403,6 +435,24 @@ impl Transducer {
             return Err(format!("{what} to {MAX_STEPS}, found {d:?}"));
         }
         Ok(())
+    }
+}
+
+/// Most positions that are seen on a side, and most layers.
+const MAX_CONTEXT: u32 = 1 << 12;
+const MAX_LAYERS: u32 = 1 << 10;
+
+impl Local {
+    fn check(&self) -> Checked {
+        counts(
+            "local",
+            [
+                ("context", self.context, 1, MAX_CONTEXT),
+                ("layers", self.layers, 1, MAX_LAYERS),
+                ("late", self.late, self.context, 2 * MAX_CONTEXT),
+                ("edge_frames", self.edge_frames, 0, MAX_SAMPLES),
+            ],
+        )
     }
 }
 

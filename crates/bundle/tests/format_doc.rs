@@ -2,7 +2,7 @@
 
 use cactus_bundle::{
     BUNDLE_VERSION, BlockSums, Checksum, Chunks, Component, Ctc, Decoding, Edges, FileEntry, FrontEnd, GRAPH_VERSION,
-    LogMel, Logarithm, Manifest, MelScale, Normalization, OLDEST_BUNDLE_VERSION, Pieces, PortDecl, Prompted,
+    Local, LogMel, Logarithm, Manifest, MelScale, Normalization, OLDEST_BUNDLE_VERSION, Pieces, PortDecl, Prompted,
     Provenance, RECORD_HEADER_BYTES, RecordHeader, SPEECH_VERSION, Samples, Speech, TENSOR_VERSION, Timestamps,
     TokenIds, Transducer, WeightEntry, WeightsManifest, Window, WindowFunction, encode_graph,
 };
@@ -352,6 +352,7 @@ fn speech() -> Speech {
             positions: 1500,
         }),
         pieces: None,
+        local: None,
         decoding: Decoding::Prompted(Prompted {
             previous: Some(1),
             no_speech: Some(2),
@@ -379,6 +380,7 @@ fn finder() -> Speech {
         }),
         window: None,
         pieces: None,
+        local: None,
         decoding: Decoding::Activity {},
     }
 }
@@ -500,9 +502,17 @@ fn fields_of_the_speech_record_are_those_of_the_code() {
 fn with_all_fields(speech: &Speech) -> Speech {
     Speech {
         pieces: hearer(speech.decoding.clone()).pieces,
+        local: Some(LOCAL),
         ..speech.clone()
     }
 }
+
+const LOCAL: Local = Local {
+    context: 256,
+    layers: 24,
+    late: 260,
+    edge_frames: 8,
+};
 
 /// A model that hears pieces.
 fn hearer(decoding: Decoding) -> Speech {
@@ -512,6 +522,7 @@ fn hearer(decoding: Decoding) -> Speech {
             least_samples: 320,
             most_samples: 480_000,
         }),
+        local: Some(LOCAL),
         decoding,
         ..speech()
     }
@@ -534,6 +545,7 @@ fn fields_of_models_with_positions_are_those_of_the_code() {
     assert_fields("transducer", &transducer);
     let walker = hearer(Decoding::Transducer(transducer.clone()));
     assert_fields("pieces", walker.pieces.as_ref().unwrap());
+    assert_fields("local", walker.local.as_ref().unwrap());
     let plain = hearer(Decoding::Transducer(Transducer {
         durations: Vec::new(),
         ..transducer
@@ -618,9 +630,35 @@ fn a_spectrogram_is_of_a_window_or_of_pieces() {
     let unlike = Speech {
         front_end: finder().front_end,
         pieces: None,
-        ..hearer(ctc)
+        local: None,
+        ..hearer(ctc.clone())
     };
     assert!(unlike.check(10).unwrap_err().contains("`chunks`"));
+    let whole = Speech {
+        window,
+        pieces: None,
+        ..hearer(ctc.clone())
+    };
+    assert!(whole.check(10).unwrap_err().contains("`local`"));
+    for (name, local) in [
+        ("local.context", Local { context: 0, ..LOCAL }),
+        ("local.layers", Local { layers: 0, ..LOCAL }),
+        ("local.late", Local { late: 255, ..LOCAL }),
+        (
+            "local.edge_frames",
+            Local {
+                edge_frames: u32::MAX,
+                ..LOCAL
+            },
+        ),
+    ] {
+        let local = Some(local);
+        let wrong = Speech {
+            local,
+            ..hearer(ctc.clone())
+        };
+        assert!(wrong.check(10).unwrap_err().contains(name), "{name}");
+    }
 }
 
 #[test]

@@ -424,6 +424,10 @@ pub(crate) struct ConvertArgs {
     /// highest]
     #[arg(long, value_name = "HZ")]
     pub(crate) sample_rate: Option<u32>,
+    /// Let a Parakeet hear recordings of hours as a whole, by attention that sees this many positions of 80 ms on each side.
+    /// NVIDIA's own number is 256
+    #[arg(long, value_name = "POSITIONS")]
+    pub(crate) attention_context: Option<usize>,
     #[command(flatten)]
     pub(crate) calibration: CalibrationArgs,
     /// Text on which the bundle is compared with its source [default: below 8 bits, a small built-in text]

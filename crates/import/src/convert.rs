@@ -37,6 +37,9 @@ pub struct ConvertOptions {
     /// Of a source with networks for several rates (Silero VAD in ONNX) the one to take, in samples a second; the highest where
     /// absent.
     pub sample_rate_hz: Option<u32>,
+    /// Let a Parakeet hear sound of any length as a whole: its attention sees so many positions on each side then, as NeMo's
+    /// `rel_pos_local_attn` does, whose own are 256.
+    pub attention_context: Option<usize>,
     /// Folder of a low-rank adapter to merge into the weights first, see [`crate::lora`].
     pub adapter: Option<PathBuf>,
     /// Choices of the passes.
@@ -57,6 +60,7 @@ impl Default for ConvertOptions {
             name: None,
             license: None,
             sample_rate_hz: None,
+            attention_context: None,
             adapter: None,
             passes: cactus_passes::Options::default(),
             threads: None,
@@ -149,7 +153,7 @@ pub fn convert(
 /// As [`convert`].
 pub fn speech_of(source: &Path) -> Result<Option<Speech>> {
     let model = crate::open(source)?;
-    let def = cactus_models::build(&crate::speech::complete(&model)).map_err(|e| from_models(e, source))?;
+    let def = cactus_models::build(&crate::speech::complete(&model, None)).map_err(|e| from_models(e, source))?;
     let (speech, _) = crate::speech::record(&def, &model).map_err(|e| e.in_file(source))?;
     Ok(speech)
 }
@@ -170,7 +174,15 @@ pub fn convert_calibrated(
     if let Some(folder) = &options.adapter {
         model.tensors = crate::lora::merge(model.tensors, folder)?;
     }
-    let def = cactus_models::build(&crate::speech::complete(&model)).map_err(|e| from_models(e, source))?;
+    let config = crate::speech::complete(&model, options.attention_context);
+    let def = cactus_models::build(&config).map_err(|e| from_models(e, source))?;
+    if options.attention_context.is_some() && def.positions.as_ref().is_none_or(|p| p.local.is_none()) {
+        let what = format!(
+            "local attention is for Parakeet; leave the attention context out (found a `{}`)",
+            def.family
+        );
+        return Err(Error::unsupported(what).in_file(source));
+    }
     if let Some(rate_hz) = options.sample_rate_hz {
         let found = def.activity.as_ref().map(|a| a.sample_rate_hz);
         if found != Some(rate_hz) {
@@ -227,7 +239,7 @@ pub fn convert_calibrated(
         let names = optimized.weights().into_iter().map(|(v, _)| &optimized.value(v).name);
         let bindings: BTreeMap<String, String> = names.map(|n| (n.clone(), n.clone())).collect();
         writer
-            .add_component(def.name, &def.graph, optimized, &bindings)
+            .add_component(&def.name, &def.graph, optimized, &bindings)
             .map_err(from_bundle)?;
     }
     add_text_files(&mut writer, &model)?;

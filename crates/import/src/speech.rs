@@ -25,9 +25,15 @@ const STAMP_MS: u32 = 20;
 /// Heads of cross attention that follow the sound, in a generation configuration.
 const ALIGNMENT_HEADS: &str = "alignment_heads";
 
-/// The configuration of `model`, with what its graphs need of how it generates.
-pub(crate) fn complete(model: &SourceModel) -> Value {
+/// Positions that attention sees on each side, in a configuration.
+const ATTENTION_CONTEXT: &str = "attention_context";
+
+/// The configuration of `model`, with what its graphs need of how it generates, and how far local attention is to see.
+pub(crate) fn complete(model: &SourceModel, attention_context: Option<usize>) -> Value {
     let mut config = model.config.clone();
+    if let (Some(fields), Some(context)) = (config.as_object_mut(), attention_context) {
+        fields.insert(ATTENTION_CONTEXT.to_owned(), context.into());
+    }
     let heads = model
         .generation_config
         .get(ALIGNMENT_HEADS)
@@ -75,6 +81,7 @@ pub(crate) fn record(def: &ModelDef, model: &SourceModel) -> Result<(Option<Spee
         version: SPEECH_VERSION,
         window,
         pieces: None,
+        local: None,
         front_end,
         decoding: Decoding::Prompted(prompted),
     };
@@ -103,6 +110,7 @@ fn finder(activity: ActivityDef) -> Speech {
         version: SPEECH_VERSION,
         window: None,
         pieces: None,
+        local: None,
         front_end: FrontEnd::Chunks(Chunks {
             sample_rate_hz: activity.sample_rate_hz,
             chunk_samples: small(activity.chunk_samples),

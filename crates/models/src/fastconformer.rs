@@ -15,7 +15,7 @@ use cactus_tensor::DType;
 use std::ops::Range;
 
 /// Input, `f32[1, frames, mels]`.
-const FEATURES: &str = "features";
+pub(crate) const FEATURES: &str = "features";
 /// Symbol of the frames of a call.
 pub(crate) const FRAMES: &str = "frames";
 /// Of torch's norms, which the configuration does not name.
@@ -43,20 +43,20 @@ pub(crate) struct FastConformer {
     pub(crate) context: usize,
     intermediate: usize,
     activation: UnaryFn,
-    attention_bias: bool,
+    pub(crate) attention_bias: bool,
     convolution_bias: bool,
     /// Taps of the convolution over positions.
-    kernel: usize,
+    pub(crate) kernel: usize,
     /// Whether states are multiplied by the root of their width before the first block.
     scaled: bool,
-    halving: Halving,
+    pub(crate) halving: Halving,
 }
 
 /// The convolutions before the blocks.
-struct Halving {
-    convolutions: usize,
+pub(crate) struct Halving {
+    pub(crate) convolutions: usize,
     channels: usize,
-    kernel: usize,
+    pub(crate) kernel: usize,
     stride: usize,
 }
 
@@ -131,9 +131,23 @@ impl FastConformer {
         let shape = [Dim::known(1), frames.clone(), self.mels.into()];
         let features = b.input(FEATURES, TensorType::new(DType::F32, shape));
         let states = b.scope("encoder", |b| {
-            let mut x = b.scope("subsampling", |b| self.subsampling(b, features))?;
+            let mut x = b.scope("subsampling", |b| self.subsampling(b, features, &|_, x, _| Ok(x)))?;
             let count = b.shape(x)[1].clone();
-            let table = b.scope("encode_positions", |b| self.distances(b, &count))?;
+            let table = b.scope("encode_positions", |b| {
+                let places = b.iota(0, count.clone())?;
+                let places = b.cast(places, DType::F32)?;
+                let last = b.op(
+                    Op::Reduce {
+                        f: ReduceFn::Max,
+                        axes: vec![0],
+                        keepdim: true,
+                    },
+                    &[places],
+                )?;
+                let one = b.scalar(1.0)?;
+                let first = b.add(last, one)?;
+                self.waves(b, first, &count.times(2)?)
+            })?;
             for layer in 0..self.layers {
                 x = b.scope(format!("layers.{layer}"), |b| {
                     self.block(b, x, table, &format!("encoder.layers.{layer}"), &count)
@@ -148,8 +162,14 @@ impl FastConformer {
         Ok(graph)
     }
 
-    /// Frames to positions, `[1, positions, hidden]`.
-    fn subsampling(&self, b: &mut GraphBuilder, features: ValueId) -> cactus_ir::Result<ValueId> {
+    /// Frames to positions, `[1, positions, hidden]`. `inside` gets what the first convolutions made, `[1, channels, times, bands]`, and how many
+    /// they were, and gives it back with zeros for times beyond the sound.
+    pub(crate) fn subsampling(
+        &self,
+        b: &mut GraphBuilder,
+        features: ValueId,
+        inside: &dyn Fn(&mut GraphBuilder, ValueId, usize) -> cactus_ir::Result<ValueId>,
+    ) -> cactus_ir::Result<ValueId> {
         let (channels, one) = (self.halving.channels, Dim::known(1));
         let shape = b.shape(features);
         let x = b.reshape(features, [one.clone(), one.clone(), shape[1].clone(), shape[2].clone()])?;
@@ -162,6 +182,7 @@ impl FastConformer {
             let y = self.halve(b, x, 0, &part, 1)?;
             let mut y = b.unary(UnaryFn::Relu, y)?;
             if self.halving.convolutions > 1 {
+                y = inside(b, y, 1)?;
                 y = self.halve(b, y, 2, &part, part.len())?;
             }
             parts.push(b.permute(y, last)?);
@@ -172,6 +193,7 @@ impl FastConformer {
             let layer = 3 * i - 1;
             if i > 1 {
                 let y = b.permute(x, first)?;
+                let y = inside(b, y, i)?;
                 let y = self.halve(b, y, layer, &(0..channels), channels)?;
                 x = b.permute(y, last)?;
             }
@@ -220,35 +242,23 @@ impl FastConformer {
         b.scope(format!("layers.{layer}"), |b| b.op(op, &[x, weight, bias]))
     }
 
-    /// Waves of all distances `[2 * count, hidden]`, from `count` down to `1 - count`, sine and cosine beside each other.
-    fn distances(&self, b: &mut GraphBuilder, count: &Dim) -> cactus_ir::Result<ValueId> {
-        let (hidden, twice) = (self.hidden, count.times(2)?);
+    /// Waves of `count` distances `[count, hidden]`, from `first` `[1]` down, sine and cosine beside each other.
+    pub(crate) fn waves(&self, b: &mut GraphBuilder, first: ValueId, count: &Dim) -> cactus_ir::Result<ValueId> {
+        let hidden = self.hidden;
         let frequency = |i: usize| BASE.powf(-(2.0 * i as f64) / hidden as f64) as f32;
         let frequencies = b.vector((0..hidden / 2).map(frequency).collect())?;
-        let places = b.iota(0, count.clone())?;
-        let places = b.cast(places, DType::F32)?;
-        let last = b.op(
-            Op::Reduce {
-                f: ReduceFn::Max,
-                axes: vec![0],
-                keepdim: true,
-            },
-            &[places],
-        )?;
-        let one = b.scalar(1.0)?;
-        let first = b.add(last, one)?;
-        let steps = b.iota(0, twice.clone())?;
+        let steps = b.iota(0, count.clone())?;
         let steps = b.cast(steps, DType::F32)?;
         let distances = b.binary(BinaryFn::Sub, first, steps)?;
-        let distances = b.reshape(distances, [twice.clone(), 1.into()])?;
+        let distances = b.reshape(distances, [count.clone(), 1.into()])?;
         let angles = b.mul(distances, frequencies)?;
         let mut wave = |f| {
             let wave = b.unary(f, angles)?;
-            b.reshape(wave, [twice.clone(), (hidden / 2).into(), 1.into()])
+            b.reshape(wave, [count.clone(), (hidden / 2).into(), 1.into()])
         };
         let waves = [wave(UnaryFn::Sin)?, wave(UnaryFn::Cos)?];
         let waves = b.concat_last(&waves)?;
-        b.reshape(waves, [twice, hidden.into()])
+        b.reshape(waves, [count.clone(), hidden.into()])
     }
 
     fn block(
@@ -259,30 +269,37 @@ impl FastConformer {
         at: &str,
         count: &Dim,
     ) -> cactus_ir::Result<ValueId> {
-        let norm =
-            |b: &mut GraphBuilder, x, name: &str| layer_norm(b, x, &format!("{at}.{name}"), self.hidden, EPS, true);
-        let half = |b: &mut GraphBuilder, x, i: usize| {
-            let y = norm(b, x, &format!("norm_feed_forward{i}"))?;
-            let y = b.scope(format!("feed_forward{i}"), |b| {
-                let (at, bias) = (format!("{at}.feed_forward{i}"), self.attention_bias);
-                let y = linear(b, y, &format!("{at}.linear1"), self.intermediate, self.hidden, bias)?;
-                let y = b.unary(self.activation, y)?;
-                linear(b, y, &format!("{at}.linear2"), self.hidden, self.intermediate, bias)
-            })?;
-            let y = b.scale(y, 0.5)?;
-            b.add(x, y)
-        };
-        let x = half(b, x, 1)?;
-        let y = norm(b, x, "norm_self_att")?;
+        let x = self.half(b, x, at, 1)?;
+        let y = self.norm(b, x, at, "norm_self_att")?;
         let y = b.scope("self_attn", |b| {
             self.attention(b, y, table, &format!("{at}.self_attn"), count)
         })?;
         let x = b.add(x, y)?;
-        let y = norm(b, x, "norm_conv")?;
-        let y = b.scope("conv", |b| self.convolution(b, y, &format!("{at}.conv")))?;
+        let y = self.norm(b, x, at, "norm_conv")?;
+        let y = b.scope("conv", |b| {
+            let y = self.gated(b, y, &format!("{at}.conv"))?;
+            self.convolution(b, y, &format!("{at}.conv"), (self.kernel - 1) / 2)
+        })?;
         let x = b.add(x, y)?;
-        let x = half(b, x, 2)?;
-        norm(b, x, "norm_out")
+        let x = self.half(b, x, at, 2)?;
+        self.norm(b, x, at, "norm_out")
+    }
+
+    pub(crate) fn norm(&self, b: &mut GraphBuilder, x: ValueId, at: &str, name: &str) -> cactus_ir::Result<ValueId> {
+        layer_norm(b, x, &format!("{at}.{name}"), self.hidden, EPS, true)
+    }
+
+    /// `x` and half of what feed-forward layer `i` makes of it.
+    pub(crate) fn half(&self, b: &mut GraphBuilder, x: ValueId, at: &str, i: usize) -> cactus_ir::Result<ValueId> {
+        let y = self.norm(b, x, at, &format!("norm_feed_forward{i}"))?;
+        let y = b.scope(format!("feed_forward{i}"), |b| {
+            let (at, bias) = (format!("{at}.feed_forward{i}"), self.attention_bias);
+            let y = linear(b, y, &format!("{at}.linear1"), self.intermediate, self.hidden, bias)?;
+            let y = b.unary(self.activation, y)?;
+            linear(b, y, &format!("{at}.linear2"), self.hidden, self.intermediate, bias)
+        })?;
+        let y = b.scale(y, 0.5)?;
+        b.add(x, y)
     }
 
     /// Attention in which a query meets each key by content and by distance.
@@ -294,24 +311,13 @@ impl FastConformer {
         at: &str,
         count: &Dim,
     ) -> cactus_ir::Result<ValueId> {
-        let (hidden, heads, head_dim, one) = (self.hidden, self.heads, self.hidden / self.heads, Dim::known(1));
+        let (hidden, heads, one) = (self.hidden, self.heads, Dim::known(1));
         let twice = count.times(2)?;
-        let project = |b: &mut GraphBuilder, x: ValueId, name: &str, length: &Dim, bias: bool| {
-            let y = linear(b, x, &format!("{at}.{name}"), hidden, hidden, bias)?;
-            b.reshape(y, [one.clone(), length.clone(), heads.into(), head_dim.into()])
-        };
-        let scale = (head_dim as f64).powf(-0.5) as f32;
-        let q = project(b, x, "q_proj", count, self.attention_bias)?;
-        let k = project(b, x, "k_proj", count, self.attention_bias)?;
-        let v = project(b, x, "v_proj", count, self.attention_bias)?;
-        let r = project(b, table, "relative_k_proj", &twice, false)?;
-        let query = |b: &mut GraphBuilder, name: &str| {
-            let bias = b.weight(&format!("{at}.{name}"), &[heads, head_dim]);
-            let q = b.add(q, bias)?;
-            b.permute(q, &[0, 2, 1, 3])
-        };
-        let (by_content, by_distance) = (query(b, "bias_u")?, query(b, "bias_v")?);
-        let distances = b.permute(r, &[0, 2, 3, 1])?;
+        let [q, k, v] = self.projected(b, x, at)?;
+        let [q, k, v] = self.of_heads(b, [q, k, v])?;
+        let distances = self.distances(b, table, at)?;
+        let distances = self.met(b, distances)?;
+        let (by_content, by_distance) = (self.query(b, q, at, "bias_u")?, self.query(b, q, at, "bias_v")?);
         let far = b.matmul(by_distance, distances)?;
         // Row `i` holds distances from `count` down, and should begin with that of the first key, `i`: each row is moved
         // one element further than the one before, by reading what lies there with other sizes.
@@ -326,30 +332,107 @@ impl FastConformer {
         let far = cut(b, far, 2, 1, &twice)?;
         let far = of(b, far, count, &twice.sub(&one)?)?;
         let far = cut(b, far, 3, 0, count)?;
-        let far = b.scale(far, scale)?;
-        let k = b.permute(k, &[0, 2, 1, 3])?;
-        let k = b.permute(k, &[0, 1, 3, 2])?;
-        let v = b.permute(v, &[0, 2, 1, 3])?;
-        let scores = b.matmul(by_content, k)?;
-        let scores = b.scale(scores, scale)?;
-        let scores = b.add(scores, far)?;
-        let shares = b.softmax_last(scores)?;
-        let y = b.matmul(shares, v)?;
-        let y = b.permute(y, &[0, 2, 1, 3])?;
+        let far = b.scale(far, self.scale())?;
+        let y = self.attend(b, [by_content, k, v], far)?;
         let y = b.reshape(y, [one.clone(), count.clone(), hidden.into()])?;
         linear(b, y, &format!("{at}.o_proj"), hidden, hidden, self.attention_bias)
     }
 
-    /// A gated unit, a convolution of each channel over positions, and what its batch norm has learned, which conversion puts
-    /// into the weights (Ioffe and Szegedy 2015).
-    fn convolution(&self, b: &mut GraphBuilder, x: ValueId, at: &str) -> cactus_ir::Result<ValueId> {
-        let (hidden, kernel, bias) = (self.hidden, self.kernel, self.convolution_bias);
+    /// What products of queries and keys are multiplied by.
+    pub(crate) fn scale(&self) -> f32 {
+        ((self.hidden / self.heads) as f64).powf(-0.5) as f32
+    }
+
+    /// Queries, keys and values of `x` `[1, positions, hidden]`, like it.
+    pub(crate) fn projected(&self, b: &mut GraphBuilder, x: ValueId, at: &str) -> cactus_ir::Result<[ValueId; 3]> {
+        let mut project = |name: &str| {
+            linear(
+                b,
+                x,
+                &format!("{at}.{name}"),
+                self.hidden,
+                self.hidden,
+                self.attention_bias,
+            )
+        };
+        Ok([project("q_proj")?, project("k_proj")?, project("v_proj")?])
+    }
+
+    /// Each `[1, positions, hidden]` as `[1, positions, heads, width]`.
+    pub(crate) fn of_heads<const N: usize>(
+        &self,
+        b: &mut GraphBuilder,
+        all: [ValueId; N],
+    ) -> cactus_ir::Result<[ValueId; N]> {
+        let (heads, width) = (self.heads, self.hidden / self.heads);
+        let mut made = all;
+        for v in &mut made {
+            let count = b.shape(*v)[1].clone();
+            *v = b.reshape(*v, [Dim::known(1), count, heads.into(), width.into()])?;
+        }
+        Ok(made)
+    }
+
+    /// What a layer makes of the waves `table` `[count, hidden]`, like them.
+    pub(crate) fn distances(&self, b: &mut GraphBuilder, table: ValueId, at: &str) -> cactus_ir::Result<ValueId> {
+        let name = format!("{at}.relative_k_proj");
+        linear(b, table, &name, self.hidden, self.hidden, false)
+    }
+
+    /// Distances `[count, hidden]` as queries meet them: `[1, heads, width, count]`.
+    pub(crate) fn met(&self, b: &mut GraphBuilder, distances: ValueId) -> cactus_ir::Result<ValueId> {
+        let (heads, width, count) = (self.heads, self.hidden / self.heads, b.shape(distances)[0].clone());
+        let r = b.reshape(distances, [Dim::known(1), count, heads.into(), width.into()])?;
+        b.permute(r, &[0, 2, 3, 1])
+    }
+
+    /// Queries `[1, positions, heads, width]` with the bias `name`, as `[1, heads, positions, width]`.
+    pub(crate) fn query(&self, b: &mut GraphBuilder, q: ValueId, at: &str, name: &str) -> cactus_ir::Result<ValueId> {
+        let bias = b.weight(&format!("{at}.{name}"), &[self.heads, self.hidden / self.heads]);
+        let q = b.add(q, bias)?;
+        b.permute(q, &[0, 2, 1, 3])
+    }
+
+    /// Queries `[1, heads, queries, width]` over keys and values `[1, keys, heads, width]`, with `bias` on their scores:
+    /// `[1, queries, heads, width]`.
+    pub(crate) fn attend(
+        &self,
+        b: &mut GraphBuilder,
+        [q, k, v]: [ValueId; 3],
+        bias: ValueId,
+    ) -> cactus_ir::Result<ValueId> {
+        let k = b.permute(k, &[0, 2, 1, 3])?;
+        let k = b.permute(k, &[0, 1, 3, 2])?;
+        let v = b.permute(v, &[0, 2, 1, 3])?;
+        let scores = b.matmul(q, k)?;
+        let scores = b.scale(scores, self.scale())?;
+        let scores = b.add(scores, bias)?;
+        let shares = b.softmax_last(scores)?;
+        let y = b.matmul(shares, v)?;
+        b.permute(y, &[0, 2, 1, 3])
+    }
+
+    /// The gated unit before the convolution, `[1, positions, hidden]` like `x`.
+    pub(crate) fn gated(&self, b: &mut GraphBuilder, x: ValueId, at: &str) -> cactus_ir::Result<ValueId> {
+        let (hidden, bias) = (self.hidden, self.convolution_bias);
         let y = pointwise(b, x, &format!("{at}.pointwise_conv1"), [2 * hidden, hidden], bias)?;
         let value = b.slice_last(y, 0, hidden)?;
         let gate = b.slice_last(y, hidden, 2 * hidden)?;
         let gate = b.unary(UnaryFn::Sigmoid, gate)?;
-        let y = b.mul(value, gate)?;
-        let y = b.permute(y, &[0, 2, 1])?;
+        b.mul(value, gate)
+    }
+
+    /// A convolution of each channel over positions, with so many zeros on both sides, and what its batch norm has learned, which conversion
+    /// puts into the weights (Ioffe and Szegedy 2015).
+    pub(crate) fn convolution(
+        &self,
+        b: &mut GraphBuilder,
+        x: ValueId,
+        at: &str,
+        zeros: usize,
+    ) -> cactus_ir::Result<ValueId> {
+        let (hidden, kernel, bias) = (self.hidden, self.kernel, self.convolution_bias);
+        let y = b.permute(x, &[0, 2, 1])?;
         let source = |name: &str| Box::new(WeightExpr::source(format!("{at}.{name}")));
         let variance = WeightExpr::AddScalar {
             x: source("norm.running_var"),
@@ -389,7 +472,7 @@ impl FastConformer {
         let op = Op::Conv(ConvAttrs {
             groups: hidden,
             stride: vec![1],
-            padding: vec![[(kernel - 1) / 2; 2]],
+            padding: vec![[zeros; 2]],
             dilation: vec![1],
         });
         let y = b.scope("depthwise_conv", |b| b.op(op, &[y, taps, shift]))?;

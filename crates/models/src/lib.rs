@@ -19,6 +19,7 @@ mod gemma3_text;
 mod layers;
 mod lfm2;
 mod llama;
+mod local_attention;
 mod mistral;
 mod moonshine;
 mod moonshine_decoder;
@@ -35,5 +36,6 @@ mod whisper;
 
 pub use error::{Error, ErrorKind, Result};
 pub use registry::{
-    ActivityDef, ComponentDef, FAMILIES, Family, ModelDef, PositionsDef, SamplesDef, SoundDef, TransducerDef, build,
+    ActivityDef, ComponentDef, FAMILIES, Family, LocalDef, ModelDef, PositionsDef, SamplesDef, SoundDef, TransducerDef,
+    build,
 };

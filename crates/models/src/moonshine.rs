@@ -80,7 +80,7 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
         },
     };
     let encoder = ComponentDef {
-        name: registry::ENCODER,
+        name: registry::ENCODER.into(),
         graph: model.encoder()?,
         continues: false,
     };

@@ -48,12 +48,12 @@ impl Decoder {
     pub(crate) fn components(&self) -> crate::Result<[ComponentDef; 2]> {
         Ok([
             ComponentDef {
-                name: registry::DECODER,
+                name: registry::DECODER.into(),
                 graph: self.graph()?,
                 continues: true,
             },
             ComponentDef {
-                name: registry::ALIGNMENT,
+                name: registry::ALIGNMENT.into(),
                 graph: self.alignment()?,
                 continues: false,
             },

@@ -95,7 +95,7 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
         decoder,
     };
     let encoder = ComponentDef {
-        name: registry::ENCODER,
+        name: registry::ENCODER.into(),
         graph: model.encoder()?,
         continues: false,
     };

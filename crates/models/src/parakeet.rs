@@ -8,8 +8,8 @@ use crate::config::{Config, Dims, MAX_LAYERS, MAX_VOCAB};
 use crate::fastconformer::{FastConformer, pointwise};
 use crate::layers::{self, linear};
 use crate::prenorm::activation;
-use crate::registry::{self, ComponentDef, PositionsDef, TransducerDef};
-use crate::{ModelDef, Result};
+use crate::registry::{self, ComponentDef, LocalDef, PositionsDef, TransducerDef};
+use crate::{ModelDef, Result, local_attention};
 use cactus_ir::{Constraint, Dim, Graph, GraphBuilder, Op, TensorType, UnaryFn, ValueId, WeightExpr};
 use cactus_tensor::DType;
 
@@ -31,19 +31,15 @@ pub(crate) fn build_ctc(c: &Config<'_>) -> Result<ModelDef> {
     let encoder = FastConformer::read(c)?;
     let vocab = c.size_or("vocab_size", MAX_VOCAB, 1025)?;
     let blank = blank(c, "pad_token_id", vocab, 1024)?;
-    let graph = encoder.graph(registry::ENCODER, layers::OUTPUT, |b, x| {
+    let head = |b: &mut GraphBuilder, x| {
         b.scope("ctc_head", |b| {
             pointwise(b, x, "ctc_head", [vocab, encoder.hidden], true)
         })
-    })?;
-    define(
-        c,
-        &encoder,
-        vocab,
-        vec![function(registry::ENCODER, graph)],
-        blank,
-        None,
-    )
+    };
+    let graph = encoder.graph(registry::ENCODER, layers::OUTPUT, head)?;
+    let (local, about) = local_attention::components(c, &encoder, layers::OUTPUT, head)?;
+    let components = [vec![function(registry::ENCODER, graph)], local].concat();
+    define(c, &encoder, vocab, components, blank, (None, about))
 }
 
 pub(crate) fn build_rnnt(c: &Config<'_>) -> Result<ModelDef> {
@@ -80,24 +76,25 @@ fn transducer(c: &Config<'_>, durations: Vec<usize>) -> Result<ModelDef> {
     };
     let blank = blank(c, "blank_token_id", model.vocab, 8192)?;
     let most_symbols = c.size_or("max_symbols_per_step", MAX_STEPS, 10)?;
-    let heard = encoder.graph(registry::ENCODER, STATES, |b, x| {
-        linear(b, x, "encoder_projector", model.hidden, encoder.hidden, true)
-    })?;
-    let components = vec![
+    let head = |b: &mut GraphBuilder, x| linear(b, x, "encoder_projector", model.hidden, encoder.hidden, true);
+    let heard = encoder.graph(registry::ENCODER, STATES, head)?;
+    let (local, about) = local_attention::components(c, &encoder, STATES, head)?;
+    let own = vec![
         function(registry::ENCODER, heard),
         function(registry::PREDICTOR, model.predictor()?),
         function(registry::JOINT, model.joint()?),
     ];
+    let components = [own, local].concat();
     let walk = TransducerDef {
         durations,
         most_symbols,
     };
-    define(c, &encoder, model.vocab, components, blank, Some(walk))
+    define(c, &encoder, model.vocab, components, blank, (Some(walk), about))
 }
 
 fn function(name: &'static str, graph: Graph) -> ComponentDef {
     ComponentDef {
-        name,
+        name: name.into(),
         graph,
         continues: false,
     }
@@ -118,7 +115,7 @@ fn define(
     vocab: usize,
     components: Vec<ComponentDef>,
     blank: usize,
-    transducer: Option<TransducerDef>,
+    (transducer, local): (Option<TransducerDef>, Option<LocalDef>),
 ) -> Result<ModelDef> {
     let dims = Dims {
         vocab,
@@ -141,6 +138,7 @@ fn define(
             frames: encoder.position_frames,
             blank,
             transducer,
+            local,
         }),
         ..registry::assemble(c, &dims, components, false)?
     })

@@ -7,6 +7,7 @@ use crate::{
 };
 use cactus_ir::{Graph, GraphBuilder};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 /// Name of the component that computes logits, and continues a sequence.
@@ -39,7 +40,7 @@ pub(crate) const ACTIVITY: &str = "voice_activity";
 #[non_exhaustive]
 pub struct ComponentDef {
     /// Its name, unique in the model.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// The stateless graph of one forward pass in primitive operations. Weights are named and shaped as in the Hugging Face
     /// checkpoint. What it gives under the name of another component's input is that input.
     pub graph: Graph,
@@ -87,6 +88,23 @@ pub struct PositionsDef {
     pub blank: usize,
     /// How it goes from position to position; absent where it says something of each at once.
     pub transducer: Option<TransducerDef>,
+    /// How it hears sound of any length, where that was asked for.
+    pub local: Option<LocalDef>,
+}
+
+/// Components that hear sound of any length, some positions at a time: `local_distances`, `local_input`, `local_layer_0` and so on,
+/// and `local_output`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LocalDef {
+    /// Positions that attention sees on each side, and that are computed at once.
+    pub context: usize,
+    /// Layers.
+    pub layers: usize,
+    /// Positions by which what a layer gives lies before what it takes.
+    pub late: usize,
+    /// Frames that the input sees on each side.
+    pub edge_frames: usize,
 }
 
 /// How a transducer goes from position to position.
@@ -297,7 +315,7 @@ pub fn build(config: &Value) -> Result<ModelDef> {
 /// The definition around the finished graph of a language model.
 pub(crate) fn finish(c: &Config<'_>, dims: &Dims, b: GraphBuilder, tied: bool) -> Result<ModelDef> {
     let decoder = ComponentDef {
-        name: DECODER,
+        name: DECODER.into(),
         graph: b.finish()?,
         continues: true,
     };

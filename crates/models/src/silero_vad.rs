@@ -52,7 +52,7 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
         hidden: c.size("hidden_size", 1..=MAX_WIDTH)?,
     };
     let components = vec![ComponentDef {
-        name: registry::DETECTOR,
+        name: registry::DETECTOR.into(),
         graph: model.detector()?,
         continues: false,
     }];

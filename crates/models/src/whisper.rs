@@ -101,17 +101,17 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
     };
     let components = vec![
         ComponentDef {
-            name: registry::ENCODER,
+            name: registry::ENCODER.into(),
             graph: model.encoder()?,
             continues: false,
         },
         ComponentDef {
-            name: registry::DECODER,
+            name: registry::DECODER.into(),
             graph: model.decoder()?,
             continues: true,
         },
         ComponentDef {
-            name: registry::ALIGNMENT,
+            name: registry::ALIGNMENT.into(),
             graph: model.alignment()?,
             continues: false,
         },

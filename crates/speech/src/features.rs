@@ -97,11 +97,32 @@ impl Ear {
         }
     }
 
+    /// The front end of pieces, where there is one.
+    pub(crate) fn frontend(&self) -> Option<&Frontend> {
+        match self {
+            Ear::Samples(_, frontend, _) => frontend.as_deref(),
+            Ear::Mel(..) => None,
+        }
+    }
+
     /// Reads `sound` once, from its beginning.
     ///
     /// # Errors
     /// As [`Heard::new`].
     pub(crate) fn hear<'a>(&self, sound: &'a mut dyn Sound, cancel: &'a CancelToken) -> Result<Heard<'a>> {
+        self.hear_levelled(sound, false, cancel)
+    }
+
+    /// As [`Ear::hear`]; `levelled` where bands may be normalized over all of it.
+    ///
+    /// # Errors
+    /// As [`Heard::new`].
+    pub(crate) fn hear_levelled<'a>(
+        &self,
+        sound: &'a mut dyn Sound,
+        levelled: bool,
+        cancel: &'a CancelToken,
+    ) -> Result<Heard<'a>> {
         let view = match self {
             Ear::Mel(frontend, window) => View::Mel(Box::new(Mel::new(frontend, *window))),
             Ear::Samples(about, frontend, overlap) => View::Samples(*about, frontend.as_deref().cloned(), *overlap),
@@ -109,7 +130,8 @@ impl Ear {
         let most_kept = KEPT_S * self.sample_rate_hz() as usize;
         // What is heard at once is there as a whole.
         let at_once = self.most_frames() * self.frame_samples();
-        Heard::new(sound, view, most_kept.max(at_once), cancel)
+        let levelled = self.frontend().filter(|_| levelled);
+        Heard::new(sound, view, levelled, most_kept.max(at_once), cancel)
     }
 }
 

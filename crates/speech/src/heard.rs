@@ -6,7 +6,7 @@
 
 use crate::pauses::{End, longest, piece};
 use crate::{Error, Result};
-use cactus_audio::features::{Features, Stream, Tail};
+use cactus_audio::features::{Features, Spread, Stream, Tail};
 use cactus_audio::{Frontend, Sound};
 use cactus_bundle::{Samples, Window};
 use cactus_engine::CancelToken;
@@ -33,6 +33,14 @@ impl Piece {
         Piece {
             frames,
             ..Piece::default()
+        }
+    }
+
+    /// So many frames of a text that goes on behind them, or does not.
+    pub(crate) fn within(frames: usize, goes_on: bool) -> Piece {
+        Piece {
+            goes_on,
+            ..Piece::alone(frames)
         }
     }
 }
@@ -90,6 +98,15 @@ pub(crate) struct Heard<'a> {
     /// Samples of this reading so far, and whether there are more.
     taken: usize,
     more: bool,
+    /// Where bands are normalized over the whole recording.
+    levels: Option<Levels>,
+}
+
+/// Levels of the bands of a recording, from its first reading.
+struct Levels {
+    stream: Stream,
+    frames: Vec<f32>,
+    spread: Spread,
 }
 
 /// What is heard.
@@ -151,13 +168,15 @@ impl Mel {
 }
 
 impl<'a> Heard<'a> {
-    /// Reads all of `sound`, and keeps it where it has no more than `most_kept` samples.
+    /// Reads all of `sound`, and keeps it where it has no more than `most_kept` samples. With `levelled` it is known then how that front end
+    /// normalizes all of it ([`Heard::spread`]).
     ///
     /// # Errors
     /// Samples that are no numbers or cannot be read; after `cancel`.
     pub(crate) fn new(
         sound: &'a mut dyn Sound,
         view: View,
+        levelled: Option<&Frontend>,
         most_kept: usize,
         cancel: &'a CancelToken,
     ) -> Result<Heard<'a>> {
@@ -171,6 +190,11 @@ impl<'a> Heard<'a> {
             total: 0,
             taken: 0,
             more: true,
+            levels: levelled.map(|frontend| Levels {
+                stream: frontend.stream(),
+                frames: Vec::new(),
+                spread: Spread::new(frontend.bins()),
+            }),
         };
         heard.sound.rewind()?;
         let mut is_kept = true;
@@ -184,6 +208,12 @@ impl<'a> Heard<'a> {
             }
         }
         heard.total = heard.taken;
+        if let Some(Levels { stream, frames, spread }) = &mut heard.levels {
+            frames.clear();
+            stream.finish(frames);
+            spread.add(frames);
+            *frames = Vec::new();
+        }
         if !is_kept {
             heard.sound.rewind()?;
             // The memory of what was kept, until it became too much, is given back.
@@ -209,6 +239,11 @@ impl<'a> Heard<'a> {
                 self.taken + at,
                 new[at]
             )));
+        }
+        if let (Some(levels), 0) = (&mut self.levels, self.total) {
+            levels.frames.clear();
+            levels.stream.push(new, &mut levels.frames);
+            levels.spread.add(&levels.frames);
         }
         self.taken += new.len();
         if let View::Mel(mel) = &mut self.view {
@@ -242,6 +277,24 @@ impl<'a> Heard<'a> {
             View::Mel(mel) => mel.frontend.recipe().hop_samples,
             View::Samples(..) => 1,
         }
+    }
+
+    /// How the bands of all of it are spread; `None` where nobody wanted to know.
+    pub(crate) fn spread(&self) -> Option<&Spread> {
+        self.levels.as_ref().map(|levels| &levels.spread)
+    }
+
+    /// Goes on to `frames`, of which those before are gone, and gives their samples.
+    ///
+    /// # Errors
+    /// Those of reading; after a cancellation.
+    pub(crate) fn next(&mut self, frames: Range<usize>) -> Result<&[f32]> {
+        self.keep_from(frames.start);
+        while self.more && self.first + self.samples.len() < frames.end * self.hop() {
+            self.part()?;
+            self.keep_from(frames.start);
+        }
+        Ok(self.samples(frames))
     }
 
     /// Samples of the recording.
@@ -497,7 +550,7 @@ mod tests {
             let frontend = frontend(if each_bin { Normalization::PerBin { epsilon: 1e-5 } } else { peak() });
             let whole = frontend.extract(&samples).unwrap();
             let cancel = CancelToken::new();
-            let mut heard = Heard::new(&mut sound, mel(&frontend), most_kept, &cancel).unwrap();
+            let mut heard = Heard::new(&mut sound, mel(&frontend), None, most_kept, &cancel).unwrap();
             prop_assert_eq!((heard.total(), heard.frames()), (length, whole.valid_frames));
             let (mut at, mut steps) = (0, steps.iter().cycle());
             while at < heard.frames() {
@@ -524,7 +577,7 @@ mod tests {
             let samples = sound.all();
             cuts.sort_unstable();
             let cancel = CancelToken::new();
-            let mut heard = Heard::new(&mut sound, View::Samples(PIECES, None, None), most_kept, &cancel).unwrap();
+            let mut heard = Heard::new(&mut sound, View::Samples(PIECES, None, None), None, most_kept, &cancel).unwrap();
             let mut at = 0;
             while at < heard.frames() {
                 let until = cuts.iter().copied().find(|&cut| cut > at).unwrap_or(length);
@@ -580,7 +633,7 @@ mod tests {
             let mut sound = Kept(&samples, 0, sizes.iter().copied().cycle());
             let cancel = CancelToken::new();
             let view = View::Samples(about, Some(frontend.clone()), overlap);
-            let mut heard = Heard::new(&mut sound, view, 1000, &cancel).unwrap();
+            let mut heard = Heard::new(&mut sound, view, None, 1000, &cancel).unwrap();
             let (mut at, mut found) = (0, Vec::new());
             while at < heard.frames() {
                 let piece = heard.advance(at, usize::MAX).unwrap();
@@ -622,7 +675,7 @@ mod tests {
         let cancel = CancelToken::new();
         for view in [mel(&frontend(peak())), View::Samples(PIECES, None, None)] {
             let mut sound = Made::new(36_000_000, &[4096]);
-            let mut heard = Heard::new(&mut sound, view, 60_000, &cancel).unwrap();
+            let mut heard = Heard::new(&mut sound, view, None, 60_000, &cancel).unwrap();
             let (mut at, mut most) = (0, heard.held());
             while at < heard.frames() {
                 at += heard.advance(at, usize::MAX).unwrap().frames;
@@ -638,7 +691,7 @@ mod tests {
     fn short_recordings_are_read_once() {
         let cancel = CancelToken::new();
         let mut sound = Made::new(60_000, &[4096]);
-        let mut heard = Heard::new(&mut sound, mel(&frontend(peak())), 60_000, &cancel).unwrap();
+        let mut heard = Heard::new(&mut sound, mel(&frontend(peak())), None, 60_000, &cancel).unwrap();
         assert_eq!(heard.advance(1000, 0).unwrap().frames, 100);
         assert_eq!(sound.readings, 1);
     }
@@ -648,13 +701,13 @@ mod tests {
         let cancel = CancelToken::new();
         let mut sound = Made::new(20_000, &[4096]);
         sound.lost = 10;
-        let mut heard = Heard::new(&mut sound, mel(&frontend(peak())), 1000, &cancel).unwrap();
+        let mut heard = Heard::new(&mut sound, mel(&frontend(peak())), None, 1000, &cancel).unwrap();
         assert_eq!(heard.advance(0, 0).unwrap().frames, 100);
         let error = heard.advance(399, 0).unwrap_err().to_string();
         assert!(error.contains("20000") && error.contains("19990"), "{error}");
         cancel.cancel();
         let mut sound = Made::new(20_000, &[4096]);
-        let stopped = Heard::new(&mut sound, mel(&frontend(peak())), 1000, &cancel);
+        let stopped = Heard::new(&mut sound, mel(&frontend(peak())), None, 1000, &cancel);
         assert!(matches!(stopped, Err(Error::Cancelled)));
     }
 }

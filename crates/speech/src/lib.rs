@@ -36,6 +36,7 @@ mod framewise;
 mod heard;
 mod hypotheses;
 mod live;
+mod local;
 mod pauses;
 mod phrases;
 mod prompt;

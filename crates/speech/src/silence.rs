@@ -49,7 +49,7 @@ impl Transcriber {
             at: 0,
             length: &length,
         };
-        let heard = self.ear.hear(&mut speech, cancel)?;
+        let heard = self.ear.hear_levelled(&mut speech, self.local.is_some(), cancel)?;
         let cuts = Cuts::new(spans, length.get(), rate)?;
         let duration_s = length.get() as f64 / rate;
         let mut end = 0;

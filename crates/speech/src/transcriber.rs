@@ -3,7 +3,8 @@
 use crate::alignment;
 use crate::decoder::{Decoder, Recording, Surroundings, Task};
 use crate::features::Ear;
-use crate::heard::Heard;
+use crate::heard::{Heard, Piece};
+use crate::local::Local;
 use crate::{Error, Result, Segment, Transcript};
 use cactus_audio::{Samples, Sound};
 use cactus_base::Cores;
@@ -12,7 +13,8 @@ use cactus_engine::{CancelToken, Model};
 use cactus_runtime::Function;
 use cactus_tensor::Tensor;
 use cactus_text::Tokenizer;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -80,6 +82,8 @@ pub struct Transcriber {
     /// Names of the encoder's input and output.
     ports: [String; 2],
     pub(crate) decoder: Decoder,
+    /// For sound of any length, where the bundle has it.
+    pub(crate) local: Option<Local>,
     pub(crate) tokenizer: Tokenizer,
 }
 
@@ -113,8 +117,10 @@ impl Transcriber {
         let Some(ports) = ports else {
             return Err(Error::Model("its encoder has no input or no output".into()));
         };
+        let local = speech.local.map(|about| Local::load(&bundle, about)).transpose()?;
         Ok(Transcriber {
             ear,
+            local,
             encoder,
             ports,
             decoder,
@@ -249,7 +255,7 @@ impl Transcriber {
         each: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Transcript> {
         let task = self.prepare(options)?;
-        let heard = self.ear.hear(sound, cancel)?;
+        let heard = self.ear.hear_levelled(sound, self.local.is_some(), cancel)?;
         self.transcribe_heard(heard, &[], task, options, cancel, each)
     }
 
@@ -280,7 +286,13 @@ impl Transcriber {
         let mut at = 0;
         while at < heard.frames() {
             let next = cuts[cuts.partition_point(|&cut| cut <= at * hop)..].first();
-            let piece = heard.advance(at, next.map_or(heard.frames(), |cut| cut / hop))?;
+            let until = next.map_or(heard.frames(), |cut| cut / hop);
+            if self.local.is_some() && until - at > self.ear.most_frames() {
+                self.pass(&mut heard, at..until, &mut task, &mut recording, each)?;
+                at = until;
+                continue;
+            }
+            let piece = heard.advance(at, until)?;
             let frames = piece.frames;
             let known = recording.transcript.segments.len();
             at += match is_still(heard.samples(at..at + frames), self.sample_rate_hz()) {
@@ -309,6 +321,75 @@ impl Transcriber {
             });
         }
         Ok(recording.transcript)
+    }
+
+    /// Transcribes `frames`, which go on from what was heard last, as a whole.
+    fn pass(
+        &mut self,
+        heard: &mut Heard<'_>,
+        frames: Range<usize>,
+        task: &mut Task,
+        recording: &mut Recording<'_>,
+        each: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<()> {
+        let (Some(local), Some(frontend), Some(overlap)) = (&self.local, self.ear.frontend(), self.ear.overlap())
+        else {
+            return Ok(());
+        };
+        let surroundings = Surroundings {
+            ear: &self.ear,
+            tokenizer: &self.tokenizer,
+        };
+        let block = local.block(overlap.position);
+        let (mut stream, mut passage, mut features) = (frontend.stream(), local.begin(), Vec::new());
+        let (mut read, mut at) = (frames.start, frames.start);
+        // Of each block on its way whether nobody speaks in it.
+        let mut still = VecDeque::new();
+        while read < frames.end || passage.goes_on() {
+            if read < frames.end {
+                let until = frames.end.min(read + block);
+                let samples = heard.next(read..until)?;
+                still.push_back(is_still(samples, self.ear.sample_rate_hz()));
+                features.clear();
+                stream.push(samples, &mut features);
+                read = until;
+                if read == frames.end {
+                    stream.finish(&mut features);
+                }
+                if let Some(spread) = heard.spread() {
+                    frontend.normalize_by(&mut features, spread);
+                }
+                passage.push(local, self.decoder.pool(), &features, read < frames.end)?;
+            }
+            while let Some(states) = passage.next(local, self.decoder.pool())? {
+                if recording.cancel.is_cancelled() {
+                    return Err(Error::Cancelled);
+                }
+                // What is left behind the last one has no position.
+                let end = match passage.goes_on() {
+                    true => at + block,
+                    false => frames.end,
+                };
+                let piece = Piece::within(end - at, end < frames.end);
+                let known = recording.transcript.segments.len();
+                match still.pop_front() {
+                    Some(true) => task.pause(surroundings, recording),
+                    _ => {
+                        self.decoder
+                            .hear(BTreeMap::from([(self.ports[1].clone(), states)]), false)?;
+                        self.decoder.write(surroundings, task, recording, at, &piece)?;
+                    }
+                }
+                at = end;
+                each(Progress {
+                    done_s: self.ear.seconds(at),
+                    duration_s: recording.transcript.duration_s,
+                    segments: &recording.transcript.segments[known..],
+                });
+            }
+        }
+        task.pause(surroundings, recording);
+        Ok(())
     }
 
     /// What is to be done for `options`, with what it needs loaded.

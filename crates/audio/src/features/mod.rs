@@ -9,9 +9,11 @@
 
 mod mel;
 mod recipe;
+mod spread;
 mod stream;
 
 pub use recipe::{Edge, Filterbank, Log, MelNorm, MelScale, Normalization, Recipe, Scope, Spectrum, WindowShape};
+pub use spread::Spread;
 pub use stream::{Stream, Tail};
 
 use crate::Error;
@@ -178,6 +180,14 @@ impl Frontend {
     /// Whether the frames of a stream may be normalized in parts, once its end is known: each depends on no other but by [`Tail`].
     pub fn normalizes_parts(&self) -> bool {
         !matches!(self.plan.recipe.normalization, Normalization::PerBin { .. })
+    }
+
+    /// Normalizes frames `[frames, bins]` of a sound whose bands are spread so. Only a recipe that normalizes each band does; others leave them as
+    /// they are.
+    pub fn normalize_by(&self, frames: &mut [f32], spread: &Spread) {
+        if let Normalization::PerBin { epsilon } = self.plan.recipe.normalization {
+            spread.normalize(frames, epsilon);
+        }
     }
 
     /// Normalizes the frames of one stream, `[frames, bins]`, with what its end told: all of them, or parts of them where

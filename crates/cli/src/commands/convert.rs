@@ -41,6 +41,7 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
         },
         replace: args.force,
         sample_rate_hz: args.sample_rate,
+        attention_context: args.attention_context,
         adapter: args.lora.clone(),
         name: fetched.record.as_ref().map(|r| r.id.clone()),
         license: fetched.record.as_ref().and_then(|r| r.license.clone()),
@@ -79,6 +80,12 @@ fn weights(source: &Path, args: &ConvertArgs) -> Result<()> {
     if args.sample_rate.is_some() {
         bail!(
             "`--sample-rate` chooses one of several networks, but `{}` has only weights",
+            source.display()
+        );
+    }
+    if args.attention_context.is_some() {
+        bail!(
+            "`--attention-context` is for Parakeet, but `{}` has only weights",
             source.display()
         );
     }

@@ -3,7 +3,7 @@
 use super::small;
 use crate::{Error, Result};
 use cactus_bundle::{
-    Ctc, Decoding, Edges, FrontEnd, LogMel, Logarithm, MelScale, Normalization, Pieces, SPEECH_VERSION, Speech,
+    Ctc, Decoding, Edges, FrontEnd, Local, LogMel, Logarithm, MelScale, Normalization, Pieces, SPEECH_VERSION, Speech,
     Transducer, WindowFunction,
 };
 use cactus_models::PositionsDef;
@@ -47,6 +47,12 @@ pub(super) fn record(about: &PositionsDef, context: usize, front_end: &Value) ->
         pieces: Some(Pieces {
             least_samples,
             most_samples: most.max(least_samples),
+        }),
+        local: about.local.map(|local| Local {
+            context: small(local.context),
+            layers: small(local.layers),
+            late: small(local.late),
+            edge_frames: small(local.edge_frames),
         }),
         decoding,
     })

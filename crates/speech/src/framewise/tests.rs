@@ -12,6 +12,11 @@ use serde_json::Value;
 use std::path::Path;
 
 fn golden(name: &str) -> (Transcriber, Vec<f32>, Value) {
+    golden_with(name, None)
+}
+
+/// As [`golden`], of a bundle with local attention.
+fn golden_with(name: &str, attention_context: Option<usize>) -> (Transcriber, Vec<f32>, Value) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../golden/speech")
         .join(name);
@@ -19,6 +24,7 @@ fn golden(name: &str) -> (Transcriber, Vec<f32>, Value) {
     let path = folder.path().join("m");
     let options = ConvertOptions {
         policy: Policy::uniform(Bits::ThirtyTwo),
+        attention_context,
         ..ConvertOptions::default()
     };
     convert(&source, &path, &options, &mut |_, _| {}).unwrap();
@@ -203,4 +209,59 @@ fn distance(a: &[u32], b: &[u32]) -> usize {
         }
     }
     row[b.len()]
+}
+
+#[test]
+fn a_long_recording_is_heard_as_a_whole_where_attention_is_local() {
+    for name in ["parakeet_ctc", "parakeet_tdt", "parakeet_rnnt"] {
+        // More positions than there are: local attention sees what the encoder sees.
+        let (mut model, sound, _) = golden_with(name, Some(1000));
+        let samples: Vec<f32> = sound.iter().cycle().take(16 * 38_400 + 77).copied().collect();
+        hear_all(&mut model, &samples);
+        let wanted: Vec<u32> = found(&mut model, 1, &Behind::default()).iter().map(|t| t.id).collect();
+        assert!(wanted.len() > 30, "{wanted:?}");
+        let said = |model: &mut Transcriber| {
+            let mut ends = Vec::new();
+            let options = TranscribeOptions {
+                words: true,
+                ..TranscribeOptions::default()
+            };
+            let cancel = CancelToken::new();
+            let found = model
+                .transcribe(&samples, &options, &cancel, &mut |p| ends.push(p.done_s))
+                .unwrap();
+            assert!(
+                ends.is_sorted() && ends.last() == Some(&found.duration_s),
+                "{name}: {ends:?}"
+            );
+            found
+        };
+        let ids = |found: &crate::Transcript| -> Vec<u32> {
+            found.segments.iter().flat_map(|s| s.tokens.iter().copied()).collect()
+        };
+        assert_eq!(ids(&said(&mut model)), wanted, "{name}");
+        // Of blocks, the text goes on from one to the next.
+        let (mut near, ..) = golden_with(name, Some(16));
+        let found = said(&mut near);
+        let words: Vec<f64> = found
+            .segments
+            .iter()
+            .flat_map(|s| &s.words)
+            .map(|w| w.start_s)
+            .collect();
+        assert!(
+            words.is_sorted() && words.len() > 30 && words[0] >= 0.0,
+            "{name}: {words:?}"
+        );
+        assert!(found.segments.iter().all(|s| s.end_s <= found.duration_s));
+    }
+}
+
+/// Lets the encoder itself hear a recording that is longer than a piece.
+fn hear_all(model: &mut Transcriber, samples: &[f32]) {
+    let features = model.ear.frontend().unwrap().extract(samples).unwrap();
+    let shape = [1, features.frames(), features.bins];
+    model
+        .listen(Tensor::from_f32(shape, features.data).unwrap(), false)
+        .unwrap();
 }
