@@ -90,7 +90,7 @@ fn transcribing_at_the_microphone_is_listening() {
     assert!(wrong(&["--mic", "--model", "whisper"]).contains("--vad"));
     assert!(wrong(&[&["--mic", "--format", "srt"], &MODELS[..]].concat()).contains("`text` or `json`"));
     assert!(wrong(&[&["--mic", "sound.wav"], &MODELS[..]].concat()).contains("--mic"));
-    assert!(wrong(&[&["sound.wav", "--recorder", "cat"], &MODELS[..]].concat()).contains("--mic"));
+    assert!(wrong(&[&["sound.wav", "--recorder", "cat"], &MODELS[..]].concat()).contains("--recorder"));
 }
 
 #[test]

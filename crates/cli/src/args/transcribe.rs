@@ -88,7 +88,7 @@ pub(crate) struct TranscribeArgs {
     #[arg(long, requires = "vad", conflicts_with_all = ["files", "output", "jobs"])]
     pub(crate) mic: bool,
     /// With `--mic`: the program that records, as in `cactus listen`
-    #[arg(long, value_name = "COMMAND", requires = "mic")]
+    #[arg(long, value_name = "COMMAND", requires = "mic", conflicts_with = "files")]
     pub(crate) recorder: Option<String>,
     #[command(flatten)]
     pub(crate) hear: HearArgs,
