@@ -7,7 +7,7 @@
 
 use crate::ci::{Context, Outcome};
 use crate::kernels_table;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -80,10 +80,7 @@ pub(crate) fn arm(context: &Context) -> Result<Outcome> {
     if let failed @ Outcome::Failed(_) = context.run(&mut lint)? {
         return Ok(failed);
     }
-    let programs = match tools.build(context)? {
-        Ok(programs) => programs,
-        Err(failed) => return Ok(failed),
-    };
+    let programs = tools.build(context)?;
     for (i, (cpu, tiers)) in CPUS.into_iter().enumerate() {
         eprintln!("--> tests on {cpu} ({tiers})");
         for tests in runs(i + 1 == CPUS.len()) {
@@ -225,13 +222,13 @@ impl Tests {
 
 impl Tools {
     /// Builds the tests of [`TESTED`], all at once, as features are chosen for all packages that cargo is given together.
-    fn build(&self, context: &Context) -> Result<Result<Vec<Program>, Outcome>> {
+    fn build(&self, context: &Context) -> Result<Vec<Program>> {
         let mut command = self.cargo(context, &["test", "--locked", "--no-run", "--lib", "--tests"]);
         command.args(TESTED.iter().flat_map(|package| ["--package", package]));
         command.args(["--message-format", "json-render-diagnostics"]);
         let output = command.stderr(Stdio::inherit()).output()?;
         if !output.status.success() {
-            return Ok(Err(Outcome::Failed(format!("the tests for {TARGET} were not built"))));
+            bail!("the tests for {TARGET} were not built");
         }
         let artifacts = output.stdout.split(|&b| b == b'\n').filter(|line| !line.is_empty());
         let mut programs = Vec::new();
@@ -249,7 +246,7 @@ impl Tools {
                 });
             }
         }
-        Ok(Ok(programs))
+        Ok(programs)
     }
 
     /// `cargo` with `args` for the target.

@@ -38,9 +38,9 @@ use crate::options::{GenerateOptions, InvalidOption};
 use cactus_runtime::Logits;
 use cactus_text::grammar::Constraint;
 use random::{Xoshiro256, system_seed};
-pub use select::log_sum_exp;
 use select::{Candidate, Row, by_logit, keep_mass, keep_typical, top_k, total, weigh};
 use select::{argmax, finite_max};
+pub use select::{largest, log_sum_exp};
 
 /// Scaled logits this far below the best one count as probability zero. Each weighs less than 5e-18 of it; a
 /// vocabulary of 262,144 of them less than 2e-12.

@@ -4,7 +4,7 @@
 //! every machine.
 
 use cactus_bundle::{Prompted, Timestamps};
-use cactus_engine::sampler::log_sum_exp;
+use cactus_engine::sampler::{largest, log_sum_exp};
 
 /// The latest time that a window's first segment may begin at, in milliseconds.
 const LATEST_FIRST_MS: u32 = 1000;
@@ -125,33 +125,19 @@ impl Rules {
             }
         }
         // Where a time is likelier than any text, it is a time.
-        let largest = largest_of(logits);
-        if largest == NO {
+        let times = &logits[first..behind];
+        let likeliest = largest(times);
+        if likeliest <= NO {
             return;
         }
-        let times = &logits[first..behind];
-        let others = largest_of(&logits[..first]).max(largest_of(&logits[behind..]));
-        let time = log_sum_exp(times, f64::from(largest_of(times)));
-        if largest_of(times) > NO && time > f64::from(others) {
+        let others = largest(&logits[..first]).max(largest(&logits[behind..]));
+        if log_sum_exp(times, f64::from(likeliest)) > f64::from(others) {
             text(logits, first, behind, end);
             if let Some(logit) = logits.get_mut(end) {
                 *logit = NO;
             }
         }
     }
-}
-
-/// The largest of `logits`, in lanes that the compiler makes vectors of.
-fn largest_of(logits: &[f32]) -> f32 {
-    let more = |a: f32, b: f32| if b > a { b } else { a };
-    let mut lanes = [NO; 16];
-    let (chunks, rest) = logits.as_chunks::<16>();
-    for chunk in chunks {
-        for (lane, &logit) in lanes.iter_mut().zip(chunk) {
-            *lane = more(*lane, logit);
-        }
-    }
-    lanes.iter().chain(rest).copied().fold(NO, more)
 }
 
 /// Takes away everything but times and the end.
@@ -172,10 +158,9 @@ pub(crate) struct Chances<'a> {
 
 impl<'a> Chances<'a> {
     pub(crate) fn of(logits: &'a [f32]) -> Chances<'a> {
-        let largest = f64::from(largest_of(logits));
         Chances {
             logits,
-            log_sum: log_sum_exp(logits, largest),
+            log_sum: log_sum_exp(logits, f64::from(largest(logits))),
         }
     }
 

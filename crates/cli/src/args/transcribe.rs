@@ -116,14 +116,11 @@ pub(crate) struct TranscribeArgs {
 }
 
 impl TranscribeArgs {
-    /// With `--mic`: the same as options of `cactus listen`, or these arguments where recordings are meant.
+    /// What `--mic` means as options of `cactus listen`.
     ///
     /// # Errors
     /// A format that live text cannot have.
-    pub(crate) fn at_the_microphone(self: Box<Self>) -> Result<Result<ListenArgs, Box<TranscribeArgs>>, WrongArgument> {
-        if !self.mic {
-            return Ok(Err(self));
-        }
+    pub(crate) fn at_the_microphone(self) -> Result<ListenArgs, WrongArgument> {
         let format = match self.format {
             TranscriptFormat::Text => LiveFormat::Text,
             TranscriptFormat::Json => LiveFormat::Json,
@@ -132,7 +129,7 @@ impl TranscribeArgs {
                 return Err(WrongArgument(message.to_owned()));
             }
         };
-        Ok(Ok(ListenArgs {
+        Ok(ListenArgs {
             file: None,
             hear: self.hear,
             vad: self.vad.unwrap_or_default(),
@@ -141,7 +138,7 @@ impl TranscribeArgs {
             format,
             recorder: self.recorder,
             again: self.again,
-        }))
+        })
     }
 }
 

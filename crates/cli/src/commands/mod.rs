@@ -33,10 +33,8 @@ use std::process::ExitCode;
 pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Run(a) => return run::run(&a),
-        Command::Transcribe(a) => match a.at_the_microphone()? {
-            Ok(live) => listen::run(&live)?,
-            Err(recordings) => transcribe::run(&recordings)?,
-        },
+        Command::Transcribe(a) if a.mic => listen::run(&a.at_the_microphone()?)?,
+        Command::Transcribe(a) => transcribe::run(&a)?,
         Command::Listen(a) => listen::run(&a)?,
         Command::Vad(a) => vad::run(&a)?,
         Command::Serve(a) => serve::run(&a)?,

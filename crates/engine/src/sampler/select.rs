@@ -64,7 +64,7 @@ fn all_finite(values: &[f32]) -> bool {
 }
 
 /// The largest of the values, which are not NaN; negative infinity for none.
-fn largest(values: &[f32]) -> f32 {
+pub fn largest(values: &[f32]) -> f32 {
     let mut best = [f32::NEG_INFINITY; LANES];
     let (chunks, rest) = values.as_chunks::<LANES>();
     for chunk in chunks {
