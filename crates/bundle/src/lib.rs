@@ -40,7 +40,7 @@ pub use record::{RECORD_ALIGNMENT, RECORD_HEADER_BYTES, RecordHeader, TENSOR_MAG
 pub use scratch::{Scratch, remove_abandoned};
 pub use speech::{
     Chunks, Ctc, Decoding, Edges, FrontEnd, Local, LogMel, Logarithm, MelScale, Normalization, Pieces, Prompted,
-    SPEECH_VERSION, Samples, Speech, Timestamps, Transducer, Window, WindowFunction,
+    SPEECH_VERSION, Samples, Speech, Streaming, Timestamps, Transducer, Window, WindowFunction,
 };
 pub use verify::{BlockSums, Verified};
 pub use writer::{About, BundleWriter, check_destination};

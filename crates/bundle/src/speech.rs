@@ -29,6 +29,9 @@ pub struct Speech {
     /// `local_distances`, `local_input`, `local_layer_0` and so on, and `local_output`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub local: Option<Local>,
+    /// How sound that goes on is heard block after block, where the bundle has the component `streaming_encoder`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub streaming: Option<Streaming>,
     /// How the output becomes text, or what else it is.
     pub decoding: Decoding,
 }
@@ -219,6 +222,21 @@ pub struct Local {
     pub edge_frames: u32,
 }
 
+/// An encoder for sound that goes on. The component `streaming_encoder` takes what `encoder` takes, `[1, block_samples]`, with `memory`
+/// `f32[1, rows, width]`, zeros at the beginning, and `first` and `count`, `i64[1]`: where the first position of the block stands, and how
+/// many positions the sound has, or any larger number as long as it goes on. It gives what `encoder` gives of as many positions, from `first - late`
+/// on, and the `next_memory`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Streaming {
+    /// Samples of a block.
+    pub block_samples: u32,
+    /// Positions by which what is given lies before what is taken.
+    pub late: u32,
+    /// Samples that a position needs of those that are its own.
+    pub position_least: u32,
+}
+
 /// How the output of a model becomes text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
@@ -389,6 +407,9 @@ impl Speech {
                 return Err("`local` should stand beside `pieces` and a `decoding` of positions".to_owned());
             }
         }
+        if let Some(streaming) = &self.streaming {
+            streaming.check(&self.front_end, &self.decoding)?;
+        }
         match (&self.decoding, &self.front_end) {
             (Decoding::Activity {}, FrontEnd::Chunks(_)) => Ok(()),
             (Decoding::Activity {}, _) => Err("a model that finds speech should take samples in `chunks`".to_owned()),
@@ -453,6 +474,34 @@ impl Local {
                 ("edge_frames", self.edge_frames, 0, MAX_SAMPLES),
             ],
         )
+    }
+}
+
+impl Streaming {
+    fn check(&self, front_end: &FrontEnd, decoding: &Decoding) -> Checked {
+        let position = match (front_end, decoding) {
+            (FrontEnd::Samples(samples), Decoding::Prompted(_)) => samples.position_samples,
+            _ => None,
+        };
+        let Some(position) = position else {
+            let what = "`streaming` should stand beside a front end of `samples` with `position_samples`, and a decoder that is `prompted`";
+            return Err(what.to_owned());
+        };
+        counts(
+            "streaming",
+            [
+                ("block_samples", self.block_samples, position, MAX_SAMPLES),
+                ("late", self.late, 0, MAX_CONTEXT),
+                ("position_least", self.position_least, 1, position),
+            ],
+        )?;
+        match self.block_samples.is_multiple_of(position) {
+            true => Ok(()),
+            false => Err(format!(
+                "`streaming.block_samples` should be a multiple of `front_end.position_samples`, {position}, found {}",
+                self.block_samples
+            )),
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 use cactus_bundle::{
     BUNDLE_VERSION, BlockSums, Checksum, Chunks, Component, Ctc, Decoding, Edges, FileEntry, FrontEnd, GRAPH_VERSION,
     Local, LogMel, Logarithm, Manifest, MelScale, Normalization, OLDEST_BUNDLE_VERSION, Pieces, PortDecl, Prompted,
-    Provenance, RECORD_HEADER_BYTES, RecordHeader, SPEECH_VERSION, Samples, Speech, TENSOR_VERSION, Timestamps,
-    TokenIds, Transducer, WeightEntry, WeightsManifest, Window, WindowFunction, encode_graph,
+    Provenance, RECORD_HEADER_BYTES, RecordHeader, SPEECH_VERSION, Samples, Speech, Streaming, TENSOR_VERSION,
+    Timestamps, TokenIds, Transducer, WeightEntry, WeightsManifest, Window, WindowFunction, encode_graph,
 };
 use cactus_ir::{Graph, GraphBuilder, TensorType};
 use cactus_quant::Packing;
@@ -353,6 +353,7 @@ fn speech() -> Speech {
         }),
         pieces: None,
         local: None,
+        streaming: None,
         decoding: Decoding::Prompted(Prompted {
             previous: Some(1),
             no_speech: Some(2),
@@ -381,6 +382,7 @@ fn finder() -> Speech {
         window: None,
         pieces: None,
         local: None,
+        streaming: None,
         decoding: Decoding::Activity {},
     }
 }
@@ -450,6 +452,68 @@ fn fields_of_the_speech_record_are_those_of_the_code() {
         ..speech.clone()
     };
     assert_eq!(taking(samples).check(10), Ok(()));
+    assert_fields("streaming", &STREAMING);
+    let going_on = |streaming, samples| Speech {
+        streaming: Some(streaming),
+        ..taking(samples)
+    };
+    assert_eq!(going_on(STREAMING, samples).check(10), Ok(()));
+    let position_samples = None;
+    let placeless = Samples {
+        position_samples,
+        ..samples
+    };
+    for (streaming, samples, said) in [
+        (STREAMING, placeless, "`position_samples`"),
+        (
+            Streaming {
+                block_samples: 383,
+                ..STREAMING
+            },
+            samples,
+            "`streaming.block_samples` should be from 384",
+        ),
+        (
+            Streaming {
+                block_samples: 1537,
+                ..STREAMING
+            },
+            samples,
+            "multiple of `front_end.position_samples`, 384",
+        ),
+        (
+            Streaming {
+                late: u32::MAX,
+                ..STREAMING
+            },
+            samples,
+            "`streaming.late`",
+        ),
+        (
+            Streaming {
+                position_least: 385,
+                ..STREAMING
+            },
+            samples,
+            "`streaming.position_least`",
+        ),
+        (
+            Streaming {
+                position_least: 0,
+                ..STREAMING
+            },
+            samples,
+            "`streaming.position_least`",
+        ),
+    ] {
+        let error = going_on(streaming, samples).check(10).unwrap_err();
+        assert!(error.contains(said), "{error}");
+    }
+    let other = Speech {
+        streaming: Some(STREAMING),
+        ..speech.clone()
+    };
+    assert!(other.check(10).unwrap_err().contains("`streaming`"));
     let least_samples = 480_001;
     assert!(
         taking(Samples {
@@ -503,6 +567,7 @@ fn with_all_fields(speech: &Speech) -> Speech {
     Speech {
         pieces: hearer(speech.decoding.clone()).pieces,
         local: Some(LOCAL),
+        streaming: Some(STREAMING),
         ..speech.clone()
     }
 }
@@ -512,6 +577,12 @@ const LOCAL: Local = Local {
     layers: 24,
     late: 260,
     edge_frames: 8,
+};
+
+const STREAMING: Streaming = Streaming {
+    block_samples: 1536,
+    late: 12,
+    position_least: 80,
 };
 
 /// A model that hears pieces.
@@ -631,6 +702,7 @@ fn a_spectrogram_is_of_a_window_or_of_pieces() {
         front_end: finder().front_end,
         pieces: None,
         local: None,
+        streaming: None,
         ..hearer(ctc.clone())
     };
     assert!(unlike.check(10).unwrap_err().contains("`chunks`"));

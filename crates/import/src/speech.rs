@@ -8,7 +8,7 @@ mod positions;
 use crate::{Error, Result, SourceModel};
 use cactus_bundle::{
     Chunks, Decoding, Edges, FrontEnd, LogMel, Logarithm, MelScale, Normalization, Prompted, SPEECH_VERSION, Samples,
-    Speech, Timestamps, Window, WindowFunction,
+    Speech, Streaming, Timestamps, Window, WindowFunction,
 };
 use cactus_models::{ActivityDef, ModelDef, SamplesDef, SoundDef};
 use serde_json::Value;
@@ -82,6 +82,14 @@ pub(crate) fn record(def: &ModelDef, model: &SourceModel) -> Result<(Option<Spee
         window,
         pieces: None,
         local: None,
+        streaming: def
+            .samples
+            .and_then(|samples| samples.streaming)
+            .map(|about| Streaming {
+                block_samples: small(about.block_samples),
+                late: small(about.late),
+                position_least: small(about.position_least),
+            }),
         front_end,
         decoding: Decoding::Prompted(prompted),
     };
@@ -111,6 +119,7 @@ fn finder(activity: ActivityDef) -> Speech {
         window: None,
         pieces: None,
         local: None,
+        streaming: None,
         front_end: FrontEnd::Chunks(Chunks {
             sample_rate_hz: activity.sample_rate_hz,
             chunk_samples: small(activity.chunk_samples),

@@ -22,6 +22,7 @@ mod llama;
 mod local_attention;
 mod mistral;
 mod moonshine;
+mod moonshine_blocks;
 mod moonshine_decoder;
 mod moonshine_streaming;
 mod parakeet;
@@ -31,11 +32,12 @@ mod qwen3;
 mod registry;
 mod rope;
 mod silero_vad;
+mod sliding;
 mod smollm3;
 mod whisper;
 
 pub use error::{Error, ErrorKind, Result};
 pub use registry::{
-    ActivityDef, ComponentDef, FAMILIES, Family, LocalDef, ModelDef, PositionsDef, SamplesDef, SoundDef, TransducerDef,
-    build,
+    ActivityDef, ComponentDef, FAMILIES, Family, LocalDef, ModelDef, PositionsDef, SamplesDef, SoundDef, StreamingDef,
+    TransducerDef, build,
 };

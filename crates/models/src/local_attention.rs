@@ -9,7 +9,8 @@ use crate::Result;
 use crate::config::Config;
 use crate::fastconformer::{FEATURES, FastConformer};
 use crate::registry::{ComponentDef, LocalDef};
-use cactus_ir::{BinaryFn, CompareFn, Dim, Graph, GraphBuilder, Op, TensorType, ValueId};
+use crate::sliding::{COUNT, FIRST, MEMORY, NEXT_MEMORY, OUTSIDE, inside, integer, rows};
+use cactus_ir::{BinaryFn, Dim, Graph, GraphBuilder, Op, TensorType, ValueId};
 use cactus_tensor::DType;
 
 /// From frames to the positions of the first layer, and from those of the last to what is decoded.
@@ -23,17 +24,8 @@ const NEXT_STATES: &str = "next_states";
 /// `f32[2 * context + 1, hidden]`.
 const DISTANCES: &str = "distances";
 const ALL_DISTANCES: &str = "local_distances";
-/// Input and output of a layer, `f32[1, rows, hidden]`; zeros at the beginning.
-const MEMORY: &str = "memory";
-const NEXT_MEMORY: &str = "next_memory";
-/// Inputs, each `i64[1]`: where the first row stands, in frames or positions, and how many of them the sound has. Before zero and from there on
-/// is none.
-const FIRST: &str = "first";
-const COUNT: &str = "count";
 /// Widest that a position sees on a side.
 const MAX_CONTEXT: usize = 1024;
-/// Added to scores of keys outside of the sound. It is finite, as all that a position outside sees may be such keys.
-const OUTSIDE: f32 = -1e30;
 
 /// The field of a configuration that asks for it.
 const FIELD: &str = "attention_context";
@@ -240,23 +232,4 @@ impl Local<'_> {
         b.output(output, made);
         b.finish()
     }
-}
-
-fn integer() -> TensorType {
-    TensorType::new(DType::I64, [Dim::known(1)])
-}
-
-fn rows(b: &mut GraphBuilder, x: ValueId, start: usize, end: usize) -> cactus_ir::Result<ValueId> {
-    let (start, end) = (Dim::known(start), Dim::known(end));
-    b.op(Op::Slice { axis: 1, start, end }, &[x])
-}
-
-/// Which of `places` places from `first` on are in the sound, `bool[places]`.
-fn inside(b: &mut GraphBuilder, first: ValueId, places: &Dim, count: ValueId) -> cactus_ir::Result<ValueId> {
-    let steps = b.iota(0, places.clone())?;
-    let places = b.add(first, steps)?;
-    let zero = b.scalar_i64(0)?;
-    let begun = b.compare(CompareFn::Ge, places, zero)?;
-    let goes_on = b.compare(CompareFn::Lt, places, count)?;
-    b.binary(BinaryFn::And, begun, goes_on)
 }

@@ -92,6 +92,7 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
         position: CONVOLUTIONS.iter().map(|[_, stride]| stride).product(),
         // The model card's limit; it writes without end of what it does not understand.
         tokens_per_second: 6.5,
+        streaming: None,
     };
     Ok(ModelDef {
         task: registry::TRANSCRIPTION,
@@ -134,6 +135,7 @@ impl Moonshine {
                         dims: &decoder.dims,
                         biases: [decoder.bias, false],
                         lengths: [&count, &count],
+                        asked: None,
                         mask: None,
                         turned: Some(turned),
                     };

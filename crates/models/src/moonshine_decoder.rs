@@ -5,6 +5,7 @@ use crate::config::Dims;
 use crate::layers::{self, layer_norm, linear};
 use crate::registry::{self, ComponentDef};
 use crate::rope::Rope;
+use crate::sliding::rows;
 use cactus_ir::{BinaryFn, Constraint, Dim, GraphBuilder, SEQ, TensorType, UnaryFn, ValueId};
 use cactus_tensor::DType;
 
@@ -37,6 +38,8 @@ pub(crate) struct Attention<'a> {
     pub(crate) biases: [bool; 2],
     /// Positions of the queries, and of the keys and values.
     pub(crate) lengths: [&'a Dim; 2],
+    /// Of rows that look at each other, `[begin, end]` of those that are asked.
+    pub(crate) asked: Option<[usize; 2]>,
     /// An additive mask, `[queries, keys]`.
     pub(crate) mask: Option<ValueId>,
     /// Cosines and sines of the positions that both are turned by, `[1, 1, n, pairs]`.
@@ -113,6 +116,7 @@ impl Decoder {
                         dims: &self.dims,
                         biases: [self.bias, false],
                         lengths: [&seq, &seq],
+                        asked: None,
                         mask: Some(mask),
                         turned: Some(turned),
                     };
@@ -124,6 +128,7 @@ impl Decoder {
                         dims: &self.dims,
                         biases: [self.bias, false],
                         lengths: [&seq, &heard],
+                        asked: None,
                         mask: None,
                         turned: None,
                     };
@@ -187,12 +192,21 @@ impl Attention<'_> {
                 hidden,
                 self.biases[0],
             )?;
-            let x = b.reshape(x, [Dim::known(1), length.clone(), heads.into(), head_dim.into()])?;
-            b.permute(x, &[0, 2, 1, 3])
+            b.reshape(x, [Dim::known(1), length.clone(), heads.into(), head_dim.into()])
         };
-        let mut q = project(b, x, "q_proj", self.lengths[0])?;
-        let mut k = project(b, seen, "k_proj", self.lengths[1])?;
+        let q = match self.asked {
+            // All rows are projected at once.
+            Some([start, end]) => {
+                let q = project(b, seen, "q_proj", self.lengths[1])?;
+                rows(b, q, start, end)?
+            }
+            None => project(b, x, "q_proj", self.lengths[0])?,
+        };
+        let mut q = b.permute(q, &[0, 2, 1, 3])?;
+        let k = project(b, seen, "k_proj", self.lengths[1])?;
+        let mut k = b.permute(k, &[0, 2, 1, 3])?;
         let v = project(b, seen, "v_proj", self.lengths[1])?;
+        let v = b.permute(v, &[0, 2, 1, 3])?;
         if let Some(tables) = self.turned {
             q = turn(b, q, tables)?;
             k = turn(b, k, tables)?;

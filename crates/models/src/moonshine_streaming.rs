@@ -7,10 +7,12 @@
 use crate::alignment;
 use crate::config::{Config, Dims, MAX_CONTEXT, MAX_HEAD_DIM, MAX_HEADS, MAX_LAYERS, MAX_VOCAB};
 use crate::layers::{layer_norm_of, linear};
+use crate::moonshine_blocks;
 use crate::moonshine_decoder::{Attention, Decoder, EPS, STATES};
 use crate::prenorm::activation;
 use crate::registry::{self, ComponentDef, SamplesDef};
 use crate::rope::Rope;
+use crate::sliding;
 use crate::{ModelDef, Result};
 use cactus_ir::{
     BinaryFn, CompareFn, Constraint, ConvAttrs, Dim, GraphBuilder, Op, ReduceFn, TensorType, UnaryFn, ValueId,
@@ -19,13 +21,13 @@ use cactus_ir::{
 use cactus_tensor::DType;
 
 /// Input of the encoder, `f32[1, samples]`. Samples at the end that fill no frame are not heard.
-const SAMPLES: &str = "input_values";
+pub(crate) const SAMPLES: &str = "input_values";
 /// Symbol of the samples of a call.
 const LENGTH: &str = "samples";
 /// Width and stride of both convolutions.
-const CONVOLUTION: [usize; 2] = [5, 2];
+pub(crate) const CONVOLUTION: [usize; 2] = [5, 2];
 /// Frames of a position.
-const FRAMES: usize = CONVOLUTION[1] * CONVOLUTION[1];
+pub(crate) const FRAMES: usize = CONVOLUTION[1] * CONVOLUTION[1];
 /// Longest frame, of a second at the highest rate.
 const MAX_FRAME: usize = 1 << 16;
 /// Longest sound that it was made for, in seconds.
@@ -35,16 +37,22 @@ const LEVEL_EPS: f32 = 1e-6;
 /// Share of each head of the decoder that is turned where the configuration does not say.
 const TURNED: f64 = 0.8;
 
-struct Streaming {
+pub(crate) struct Streaming {
     /// Sizes of the encoder, whose `context` is that of its table of places.
-    dims: Dims,
+    pub(crate) dims: Dims,
     intermediate: usize,
     activation: UnaryFn,
     bias: bool,
     /// Of each layer: positions seen up to its own, and how many after it less one.
     windows: Vec<[usize; 2]>,
-    frame_samples: usize,
+    pub(crate) frame_samples: usize,
     decoder: Decoder,
+}
+
+/// The rows of a layer's input that it says something of, `[begin, end]`, and how many there are of those, and of all.
+pub(crate) struct Rows<'a> {
+    pub(crate) own: Option<[usize; 2]>,
+    pub(crate) lengths: [&'a Dim; 2],
 }
 
 pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
@@ -99,7 +107,9 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
         graph: model.encoder()?,
         continues: false,
     };
-    let components = [encoder].into_iter().chain(model.decoder.components()?).collect();
+    let (blocks, streaming) = moonshine_blocks::component(&model)?;
+    let components = [encoder].into_iter().chain(model.decoder.components()?);
+    let components = components.chain([blocks]).collect();
     let samples = SamplesDef {
         sample_rate_hz: rate_hz as u32,
         least: model.frame_samples,
@@ -107,6 +117,7 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
         position: FRAMES * model.frame_samples,
         // The model card's limit; it writes without end of what it does not understand.
         tokens_per_second: 6.5,
+        streaming: Some(streaming),
     };
     Ok(ModelDef {
         task: registry::TRANSCRIPTION,
@@ -149,6 +160,13 @@ fn windows(c: &Config<'_>, layers: usize) -> Result<Vec<[usize; 2]>> {
 }
 
 impl Streaming {
+    /// Of each layer, how many positions it sees before its own, and after.
+    pub(crate) fn sides(&self) -> impl Iterator<Item = [usize; 2]> {
+        self.windows
+            .iter()
+            .map(|[before, after]| [before - 1, after.max(&1) - 1])
+    }
+
     /// The most samples of which each position has a place.
     fn most_samples(&self) -> usize {
         self.dims.context * FRAMES * self.frame_samples
@@ -157,7 +175,7 @@ impl Streaming {
     /// From samples to states.
     fn encoder(&self) -> Result<cactus_ir::Graph> {
         let mut b = GraphBuilder::new(registry::ENCODER);
-        let (hidden, length) = (self.dims.hidden, Dim::symbol(LENGTH));
+        let length = Dim::symbol(LENGTH);
         let samples = b.input(SAMPLES, TensorType::new(DType::F32, [Dim::known(1), length.clone()]));
         let states = b.scope("encoder", |b| {
             let x = b.scope("embedder", |b| self.positions(b, samples, &length))?;
@@ -174,11 +192,17 @@ impl Streaming {
                         mask
                     }
                 };
-                x = b.scope(format!("layers.{layer}"), |b| self.layer(b, x, layer, &count, mask))?;
+                let rows = Rows {
+                    own: None,
+                    lengths: [&count, &count],
+                };
+                x = b.scope(format!("layers.{layer}"), |b| self.layer(b, x, layer, &rows, mask))?;
             }
-            norm(b, x, "model.encoder.final_norm", hidden)
+            self.last_norm(b, x)
         })?;
-        let states = self.placed(&mut b, states)?;
+        let count = b.shape(states)[1].clone();
+        let places = b.iota(0, count)?;
+        let states = self.placed(&mut b, states, places)?;
         b.output(STATES, states);
         let mut graph = b.finish()?;
         let integer = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
@@ -193,7 +217,7 @@ impl Streaming {
 
     /// Positions `[1, positions, hidden]` of samples.
     fn positions(&self, b: &mut GraphBuilder, samples: ValueId, length: &Dim) -> cactus_ir::Result<ValueId> {
-        let (hidden, n, one) = (self.dims.hidden, self.frame_samples, Dim::known(1));
+        let (n, [kernel, _]) = (self.frame_samples, CONVOLUTION);
         let frames = length.floor_div(n)?;
         let whole = Op::Slice {
             axis: 1,
@@ -201,7 +225,18 @@ impl Streaming {
             end: frames.times(n)?,
         };
         let x = b.op(whole, &[samples])?;
-        let x = b.reshape(x, [one, frames, n.into()])?;
+        let x = self.frames(b, x, &frames)?;
+        let x = b.permute(x, &[0, 2, 1])?;
+        let x = self.convolution(b, x, 0, kernel - 1)?;
+        let x = b.unary(UnaryFn::Silu, x)?;
+        let x = self.convolution(b, x, 1, kernel - 1)?;
+        b.permute(x, &[0, 2, 1])
+    }
+
+    /// What the convolutions get of so many whole frames of samples, `[1, frames, hidden]`.
+    pub(crate) fn frames(&self, b: &mut GraphBuilder, samples: ValueId, count: &Dim) -> cactus_ir::Result<ValueId> {
+        let (hidden, n) = (self.dims.hidden, self.frame_samples);
+        let x = b.reshape(samples, [Dim::known(1), count.clone(), n.into()])?;
         let x = b.scope("cmvn", |b| levelled(b, x))?;
         let x = b.scope("comp", |b| {
             let k = b.weight("model.encoder.embedder.comp.log_k", &[]);
@@ -210,20 +245,44 @@ impl Streaming {
             asinh(b, x)
         })?;
         let x = linear(b, x, "model.encoder.embedder.linear", hidden, n, false)?;
-        let x = b.unary(UnaryFn::Silu, x)?;
-        let x = b.permute(x, &[0, 2, 1])?;
-        let x = convolution(b, x, "conv1", [2 * hidden, hidden])?;
-        let x = b.unary(UnaryFn::Silu, x)?;
-        let x = convolution(b, x, "conv2", [hidden, 2 * hidden])?;
-        b.permute(x, &[0, 2, 1])
+        b.unary(UnaryFn::Silu, x)
     }
 
-    fn layer(
+    /// One of the two convolutions over time, with so many zeros before the first step: with as many as it is wide less one, it sees nothing
+    /// to come.
+    pub(crate) fn convolution(
+        &self,
+        b: &mut GraphBuilder,
+        x: ValueId,
+        which: usize,
+        before: usize,
+    ) -> cactus_ir::Result<ValueId> {
+        let (hidden, [kernel, stride]) = (self.dims.hidden, CONVOLUTION);
+        let (name, [out, channels]) = match which {
+            0 => ("conv1", [2 * hidden, hidden]),
+            _ => ("conv2", [hidden, 2 * hidden]),
+        };
+        let weight = b.weight(
+            &format!("model.encoder.embedder.{name}.weight"),
+            &[out, channels, kernel],
+        );
+        let bias = b.weight(&format!("model.encoder.embedder.{name}.bias"), &[out]);
+        let op = Op::Conv(ConvAttrs {
+            groups: 1,
+            stride: vec![stride],
+            padding: vec![[before, 0]],
+            dilation: vec![1],
+        });
+        b.scope(name, |b| b.op(op, &[x, weight, bias]))
+    }
+
+    /// What a layer makes of some rows of `x`, which see others as far as `mask` says, `[rows, all]`.
+    pub(crate) fn layer(
         &self,
         b: &mut GraphBuilder,
         x: ValueId,
         layer: usize,
-        count: &Dim,
+        rows: &Rows<'_>,
         mask: ValueId,
     ) -> cactus_ir::Result<ValueId> {
         let (hidden, n, at) = (
@@ -235,12 +294,17 @@ impl Streaming {
             prefix: &format!("{at}.self_attn"),
             dims: &self.dims,
             biases: [self.bias; 2],
-            lengths: [count, count],
+            lengths: rows.lengths,
+            asked: rows.own,
             mask: Some(mask),
             turned: None,
         };
-        let y = norm(b, x, &format!("{at}.input_layernorm"), hidden)?;
-        let y = b.scope("self_attn", |b| about.apply(b, [y, y]))?;
+        let seen = norm(b, x, &format!("{at}.input_layernorm"), hidden)?;
+        let x = match rows.own {
+            None => x,
+            Some([start, end]) => sliding::rows(b, x, start, end)?,
+        };
+        let y = b.scope("self_attn", |b| about.apply(b, [seen, seen]))?;
         let x = b.add(x, y)?;
         let y = norm(b, x, &format!("{at}.post_attention_layernorm"), hidden)?;
         let y = linear(b, y, &format!("{at}.mlp.fc1"), n, hidden, true)?;
@@ -249,12 +313,16 @@ impl Streaming {
         b.add(x, y)
     }
 
+    /// Behind the last layer.
+    pub(crate) fn last_norm(&self, b: &mut GraphBuilder, x: ValueId) -> cactus_ir::Result<ValueId> {
+        norm(b, x, "model.encoder.final_norm", self.dims.hidden)
+    }
+
     /// States with their places, as wide as the decoder wants them. The reference does this in its decoder, where it would be computed
     /// for each token.
-    fn placed(&self, b: &mut GraphBuilder, states: ValueId) -> cactus_ir::Result<ValueId> {
+    pub(crate) fn placed(&self, b: &mut GraphBuilder, states: ValueId, places: ValueId) -> cactus_ir::Result<ValueId> {
         let (hidden, wanted) = (self.dims.hidden, self.decoder.dims.hidden);
         let count = b.shape(states)[1].clone();
-        let places = b.iota(0, count.clone())?;
         let places = b.reshape(places, [Dim::known(1), count])?;
         let table = b.weight("model.decoder.pos_emb.weight", &[self.dims.context, hidden]);
         let places = b.scope("pos_emb", |b| b.op(Op::Take { axis: 0 }, &[table, places]))?;
@@ -325,26 +393,4 @@ fn asinh(b: &mut GraphBuilder, x: ValueId) -> cactus_ir::Result<ValueId> {
     let sum = b.add(size, root)?;
     let logarithm = b.unary(UnaryFn::Log, sum)?;
     b.mul(sign, logarithm)
-}
-
-/// A convolution over time that sees nothing to come.
-fn convolution(
-    b: &mut GraphBuilder,
-    x: ValueId,
-    name: &str,
-    [out, channels]: [usize; 2],
-) -> cactus_ir::Result<ValueId> {
-    let [kernel, stride] = CONVOLUTION;
-    let weight = b.weight(
-        &format!("model.encoder.embedder.{name}.weight"),
-        &[out, channels, kernel],
-    );
-    let bias = b.weight(&format!("model.encoder.embedder.{name}.bias"), &[out]);
-    let op = Op::Conv(ConvAttrs {
-        groups: 1,
-        stride: vec![stride],
-        padding: vec![[kernel - 1, 0]],
-        dilation: vec![1],
-    });
-    b.scope(name, |b| b.op(op, &[x, weight, bias]))
 }

@@ -74,6 +74,20 @@ pub struct SamplesDef {
     pub position: usize,
     /// Most tokens of text for a second of sound.
     pub tokens_per_second: f32,
+    /// How it hears sound while it is spoken, where it can.
+    pub streaming: Option<StreamingDef>,
+}
+
+/// A component that hears a block of positions after the other, `streaming_encoder`, with what it keeps between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StreamingDef {
+    /// Samples of a block.
+    pub block_samples: usize,
+    /// Positions by which those that it gives lie before those that it takes.
+    pub late: usize,
+    /// Samples that a position needs of its own.
+    pub position_least: usize,
 }
 
 /// How a model hears that says something of each position of a log-mel spectrogram of any length.

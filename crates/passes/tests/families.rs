@@ -154,26 +154,29 @@ fn moonshine_fuses_completely(name: &str, def: &ModelDef, function: &Options) {
 }
 
 fn moonshine_streaming_fuses_completely(name: &str, def: &ModelDef, function: &Options) {
-    let [encoder, decoder, _alignment] = &def.components[..] else {
+    let [encoder, decoder, _alignment, blocks] = &def.components[..] else {
         panic!("{name} has {} components", def.components.len());
     };
-    let (g, _) = optimize(&encoder.graph, function).unwrap();
-    let found = counted(&g);
-    let layers = found["attention"];
     // One more where the decoder has another width.
     let other = usize::from(name.ends_with("wide"));
-    let want = [
-        ("conv", 2),
-        ("silu", 2),
-        ("layer_norm", 2 * layers + 1),
-        ("linear", 4 * layers + 1 + other),
-        ("take", 1),
-    ];
-    for (op, n) in want {
-        assert_eq!(found[op], n, "{name}: {op} in\n{g}");
+    for component in [encoder, blocks] {
+        let (g, _) = optimize(&component.graph, function).unwrap();
+        let found = counted(&g);
+        let layers = found["attention"];
+        let want = [
+            ("conv", 2),
+            ("silu", 2),
+            ("layer_norm", 2 * layers + 1),
+            // The same products, of the same weights.
+            ("linear", 4 * layers + 1 + other),
+            ("take", 1),
+        ];
+        for (op, n) in want {
+            assert_eq!(found[op], n, "{name}: {op} in\n{g}");
+        }
+        let left = ["softmax", "matmul"];
+        assert!(!found.keys().any(|op| left.contains(&op.as_str())), "{g}");
     }
-    let left = ["softmax", "matmul"];
-    assert!(!found.keys().any(|op| left.contains(&op.as_str())), "{g}");
     moonshine_decoder_fuses_completely(name, def, decoder);
 }
 

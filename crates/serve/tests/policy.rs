@@ -221,7 +221,10 @@ fn targets_answer_in_the_form_of_every_api_and_say_so() {
     assert_eq!(last["response"]["usage"]["cost_usd"], cost_of(&expected));
 
     let lines = server
-        .post("/api/chat", &with(chat("auto"), json!({"options": {"num_predict": 6, "temperature": 0}})))
+        .post(
+            "/api/chat",
+            &with(chat("auto"), json!({"options": {"num_predict": 6, "temperature": 0}})),
+        )
         .lines();
     order::ollama(&lines).unwrap();
     let last: Value = serde_json::from_str(&lines[lines.len() - 1].data).unwrap();

@@ -45,6 +45,7 @@ mod rules;
 mod scribe;
 mod silence;
 mod spans;
+mod streaming;
 pub mod subtitles;
 mod transcriber;
 mod transcript;

@@ -17,13 +17,13 @@ const STATES: &str = "states";
 const NEXT_STATES: &str = "next_states";
 const DISTANCES: &str = "distances";
 const ALL_DISTANCES: &str = "local_distances";
-const MEMORY: &str = "memory";
-const NEXT_MEMORY: &str = "next_memory";
-const FIRST: &str = "first";
-const COUNT: &str = "count";
+pub(crate) const MEMORY: &str = "memory";
+pub(crate) const NEXT_MEMORY: &str = "next_memory";
+pub(crate) const FIRST: &str = "first";
+pub(crate) const COUNT: &str = "count";
 
 /// How many frames or positions there are, as long as nobody knows.
-const MANY: i64 = 1 << 40;
+pub(crate) const MANY: i64 = 1 << 40;
 /// Blocks that a layer computes one after the other where there are so many, as its memory is taken anew for each turn.
 const TURN: usize = 4;
 
@@ -319,7 +319,7 @@ struct Run<'a> {
 }
 
 /// Gets the name, the shape and the elements of an output.
-type Read<'a> = dyn FnMut(&str, &[usize], &[f32]) + 'a;
+pub(crate) type Read<'a> = dyn FnMut(&str, &[usize], &[f32]) + 'a;
 
 impl Run<'_> {
     /// What each layer makes of the distances.
@@ -364,7 +364,7 @@ impl Run<'_> {
 }
 
 /// Runs a component on so many threads.
-fn call(
+pub(crate) fn call(
     function: &Function,
     (pool, threads): (&Pool, usize),
     inputs: &[(&str, TensorView<'_>)],
@@ -378,11 +378,11 @@ fn call(
     Ok(())
 }
 
-fn view<'a>(shape: &'a [usize], values: &'a [f32]) -> Result<TensorView<'a>> {
+pub(crate) fn view<'a>(shape: &'a [usize], values: &'a [f32]) -> Result<TensorView<'a>> {
     TensorView::new(shape, Elements::F32(values)).map_err(|e| Error::Model(e.to_string()))
 }
 
-fn fits(component: &str, found: usize, expected: usize) -> Result<()> {
+pub(crate) fn fits(component: &str, found: usize, expected: usize) -> Result<()> {
     match found == expected {
         true => Ok(()),
         false => Err(Error::Model(format!(

@@ -5,6 +5,7 @@ use crate::decoder::{Decoder, Recording, Surroundings, Task};
 use crate::features::Ear;
 use crate::heard::{Heard, Piece};
 use crate::local::Local;
+use crate::streaming::{Passage, Streaming};
 use crate::{Error, Result, Segment, Transcript};
 use cactus_audio::{Samples, Sound};
 use cactus_base::Cores;
@@ -84,6 +85,8 @@ pub struct Transcriber {
     pub(crate) decoder: Decoder,
     /// For sound of any length, where the bundle has it.
     pub(crate) local: Option<Local>,
+    /// For sound that goes on, where the bundle has it.
+    pub(crate) streaming: Option<Streaming>,
     pub(crate) tokenizer: Tokenizer,
 }
 
@@ -118,9 +121,14 @@ impl Transcriber {
             return Err(Error::Model("its encoder has no input or no output".into()));
         };
         let local = speech.local.map(|about| Local::load(&bundle, about)).transpose()?;
+        let streaming = match (speech.streaming, ear.position_frames()) {
+            (Some(about), Some(position)) => Some(Streaming::load(&bundle, about, position, &ports)?),
+            _ => None,
+        };
         Ok(Transcriber {
             ear,
             local,
+            streaming,
             encoder,
             ports,
             decoder,
@@ -417,6 +425,20 @@ impl Transcriber {
             Decoder::Prompted(scribe) => scribe.reserve(&self.bundle, &self.ports[1], options),
             Decoder::Framewise(_) => Ok(()),
         }
+    }
+
+    /// As [`Transcriber::listen`], of sound that goes on, where the model hears only what is new of it. Says whether it could.
+    pub(crate) fn listen_on(&mut self, passage: &mut Passage, samples: &[f32], words: bool) -> Result<bool> {
+        let Some(streaming) = &self.streaming else {
+            return Ok(false);
+        };
+        let Some(states) = streaming.hear(self.decoder.pool(), passage, samples)? else {
+            return Ok(false);
+        };
+        self.decoder.forget()?;
+        self.decoder
+            .hear(BTreeMap::from([(self.ports[1].clone(), states)]), words)?;
+        Ok(true)
     }
 
     /// Computes what the decoder reads of a window or a piece; `words` where times of words will be asked for.

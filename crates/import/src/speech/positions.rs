@@ -54,6 +54,7 @@ pub(super) fn record(about: &PositionsDef, context: usize, front_end: &Value) ->
             late: small(local.late),
             edge_frames: small(local.edge_frames),
         }),
+        streaming: None,
         decoding,
     })
 }

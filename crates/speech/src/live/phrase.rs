@@ -8,6 +8,7 @@ use crate::prompt::Prompts;
 use crate::prompted::{Window, Written, confidence, continued, repeats};
 use crate::rules::Rules;
 use crate::scribe::Scribe;
+use crate::streaming::Passage;
 use crate::words::{self, ENDS, Timed, is_spaced};
 use crate::{Result, Segment, TranscribeOptions, Transcriber};
 use cactus_audio::Samples;
@@ -33,6 +34,8 @@ pub(super) struct Phrase {
     pub(super) draft: Vec<u32>,
     /// Samples of the phrase after which it is written again.
     pub(super) next: usize,
+    /// What a model that goes on with sound has heard of it.
+    passage: Passage,
     /// Its final text, where it may be over.
     pub(super) ready: Option<Ready>,
 }
@@ -108,7 +111,7 @@ impl Manner {
 
     /// Writes what is said so far, and commits what stays.
     pub(super) fn write(&self, transcriber: &mut Transcriber, phrase: &mut Phrase, orders: Orders<'_>) -> Result<()> {
-        let frames = transcriber.hear(&phrase.samples, orders.commit == Commit::Attention, orders)?;
+        let frames = transcriber.hear(phrase, orders.commit == Commit::Attention, orders)?;
         let surroundings = Surroundings {
             ear: &transcriber.ear,
             tokenizer: &transcriber.tokenizer,
@@ -147,7 +150,7 @@ impl Manner {
         let goes_on = then == Then::Perhaps;
         transcriber.reserve(options)?;
         let looks = options.words || goes_on && orders.commit == Commit::Attention;
-        let frames = transcriber.hear(&phrase.samples, looks, orders)?;
+        let frames = transcriber.hear(phrase, looks, orders)?;
         let surroundings = Surroundings {
             ear: &transcriber.ear,
             tokenizer: &transcriber.tokenizer,
@@ -380,8 +383,13 @@ impl Phrase {
 const WINDOW_FRAMES: usize = 100;
 
 impl Transcriber {
-    /// Lets the model hear one window, and says how many of its frames have sound. `looks` where it will be asked what was looked at.
-    fn hear(&mut self, samples: &[f32], looks: bool, orders: Orders<'_>) -> Result<usize> {
+    /// Lets the model hear a phrase, one window of it, and says how many of its frames have sound. `looks` where it will be asked what was looked at.
+    fn hear(&mut self, phrase: &mut Phrase, looks: bool, orders: Orders<'_>) -> Result<usize> {
+        let samples = &phrase.samples[..];
+        let frames = samples.len().min(self.ear.most_frames());
+        if self.listen_on(&mut phrase.passage, &samples[..frames], looks)? {
+            return Ok(frames);
+        }
         let mut sound = Samples::new(samples);
         let mut heard = self.ear.hear(&mut sound, orders.cancel)?;
         let frames = heard.frames().min(self.ear.most_frames());
