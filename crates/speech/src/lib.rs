@@ -34,6 +34,7 @@ mod error;
 mod features;
 mod framewise;
 mod heard;
+mod hotwords;
 mod hypotheses;
 mod live;
 mod local;

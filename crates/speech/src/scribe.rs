@@ -3,6 +3,7 @@
 use crate::alignment::{Alignment, Reading};
 use crate::cut::{Piece, cut};
 use crate::decoder::{Recording, Surroundings};
+use crate::hotwords::Along;
 use crate::hypotheses::Hypotheses;
 use crate::prompt::Prompts;
 use crate::prompted::{DRAWS, Window, Written, confidence};
@@ -159,6 +160,8 @@ impl Scribe {
             tokenizer: surroundings.tokenizer,
             rules: &rules,
             start: before.len(),
+            hotwords: prompts.tree(),
+            along: Along::default(),
             prompt: &[before, prompts.start(language.as_deref())].concat(),
             draft: &[],
             no_speech: self.prompted.no_speech,

@@ -40,8 +40,8 @@ pub struct TranscribeOptions {
     /// Text as if it had been said before the recording: it shows how names are spelled, and punctuation set. Only the first
     /// window reads it, unless [`TranscribeOptions::carry_tokens`] keeps it.
     pub initial_prompt: String,
-    /// Words that may be said. A model that reads text before a window gets to read them; where text goes along with the sound, tokens
-    /// that go on along one of them get a bonus, which decides near ties, and there may be 200 of them.
+    /// Words that may be said. A model that reads text before a window gets to read them; with any other, tokens that go on along one of
+    /// them get a bonus, which decides near ties, and there may be 200 of them.
     pub hotwords: Vec<String>,
     /// How freely tokens are drawn, from 0 to 1. With 0 the likeliest are taken, and higher temperatures tried where the text looks
     /// wrong; any other is the only one.

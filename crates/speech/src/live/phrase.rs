@@ -4,8 +4,9 @@ use super::Commit;
 use crate::decoder::{Decoder, Surroundings, Task, other_model};
 use crate::framewise::{Behind, Framewise, Token, Wishes, whole};
 use crate::heard::Piece;
+use crate::hotwords::Along;
 use crate::prompt::Prompts;
-use crate::prompted::{Window, Written, confidence, continued, repeats};
+use crate::prompted::{Continued, Window, Written, confidence, repeats};
 use crate::rules::Rules;
 use crate::scribe::Scribe;
 use crate::words::{self, ENDS, Timed, is_spaced};
@@ -117,12 +118,19 @@ impl Manner {
             (Manner::Prompted(prompts, rules), Decoder::Prompted(scribe)) => {
                 phrase.find_language(scribe, orders.options)?;
                 let prompt = [prompts.before(), phrase.prompt(prompts)].concat();
-                let prompt = (&prompt[..], prompt.len() - 1);
                 let most = scribe.most_tokens(transcriber.ear.seconds(frames));
                 let most = most.saturating_sub(phrase.committed.len());
-                let (rules, hypotheses) = (phrase.rules(rules), &mut scribe.hypotheses);
-                let (draft, cancel) = (&phrase.draft, orders.cancel);
-                let text = continued(hypotheses, prompt, draft, rules, most, cancel, &mut |_, _| {})?;
+                let continued = Continued {
+                    prompt: &prompt,
+                    start: prompt.len() - 1,
+                    draft: &phrase.draft,
+                    rules: phrase.rules(rules),
+                    hotwords: prompts.tree(),
+                    along: phrase.along(prompts),
+                    most,
+                    cancel: orders.cancel,
+                };
+                let text = continued.write(&mut scribe.hypotheses, &mut |_, _| {})?;
                 let text = (&text.tokens[..], &text.logprobs[..]);
                 phrase.agree(scribe, surroundings, prompts, text, (orders.commit, frames))
             }
@@ -298,6 +306,11 @@ impl Phrase {
         prompt
     }
 
+    /// How far the text that stays has come among the hotwords.
+    fn along(&self, prompts: &Prompts) -> Along {
+        prompts.tree().follow(Along::default(), &self.committed)
+    }
+
     fn rules<'a>(&self, rules: &'a [Rules; 2]) -> &'a Rules {
         &rules[usize::from(!self.committed.is_empty())]
     }
@@ -331,6 +344,8 @@ impl Phrase {
             hypotheses: &mut scribe.hypotheses,
             tokenizer: surroundings.tokenizer,
             rules: self.rules(rules),
+            hotwords: prompts.tree(),
+            along: self.along(prompts),
             start: before.len(),
             prompt: &[before, self.prompt(prompts)].concat(),
             draft: &self.draft,
