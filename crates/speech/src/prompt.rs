@@ -176,6 +176,11 @@ fn check(prompted: &Prompted, options: &TranscribeOptions) -> Result<()> {
         let what = "this model reads no text before, so there is nothing to carry; leave it at 0";
         return Err(Error::Option(what.into()));
     }
+    if options.hallucination_silence_s.is_some() && prompted.timestamps.is_none() {
+        let what = "this model writes no times, so text that nobody said cannot be told by the silence around it; leave the silence out, \
+                    or find speech first";
+        return Err(Error::Option(what.into()));
+    }
     if options.beams > crate::MOST_BEAMS {
         let (most, found) = (crate::MOST_BEAMS, options.beams);
         return Err(Error::Option(format!("beams should be at most {most}, found {found}")));

@@ -44,7 +44,7 @@ impl Written {
         self.no_speech > SILENT && self.mean_logprob <= LEAST_LOGPROB
     }
 
-    fn looks_right(&self) -> bool {
+    pub(crate) fn looks_right(&self) -> bool {
         let repeats = self.compression > MOST_COMPRESSION;
         self.is_silent() || !(repeats || self.mean_logprob < LEAST_LOGPROB)
     }

@@ -237,6 +237,13 @@ fn options_that_such_a_model_lacks_are_errors() {
             },
             "nothing to carry",
         ),
+        (
+            TranscribeOptions {
+                hallucination_silence_s: Some(2.0),
+                ..plain()
+            },
+            "writes no times",
+        ),
     ] {
         let error = transcriber.check(&options).unwrap_err();
         assert!(
@@ -274,13 +281,6 @@ fn options_that_such_a_model_lacks_are_errors() {
     }
 }
 
-#[test]
-fn moonshine_tiny_writes_what_is_said() {
-    let models = std::env::var_os("CACTUS_TEST_MODELS").map(|f| PathBuf::from(f).join("moonshine-tiny"));
-    let Some(source) = models.filter(|f| f.join("encoder_model.ort").is_file()) else {
-        eprintln!("SKIPPED: CACTUS_TEST_MODELS has no moonshine-tiny; scripts/fetch_models.py fetches it");
-        return;
-    };
 /// Words that are one token of the tiny models.
 const WORDS: [&str; 8] = ["a", "an", "and", "ar", "f", "i", "s", "th"];
 
@@ -365,6 +365,13 @@ fn live_text_has_its_hotwords_and_only_grows() {
     }
 }
 
+#[test]
+fn moonshine_tiny_writes_what_is_said() {
+    let models = std::env::var_os("CACTUS_TEST_MODELS").map(|f| PathBuf::from(f).join("moonshine-tiny"));
+    let Some(source) = models.filter(|f| f.join("encoder_model.ort").is_file()) else {
+        eprintln!("SKIPPED: CACTUS_TEST_MODELS has no moonshine-tiny; scripts/fetch_models.py fetches it");
+        return;
+    };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m");
     convert(&source, &path, &ConvertOptions::default(), &mut |_, _| {}).unwrap();

@@ -164,6 +164,11 @@ impl Framewise {
         if !options.initial_prompt.trim().is_empty() {
             return refused("this model reads no text before, so it takes no initial prompt; names may be hotwords");
         }
+        if options.hallucination_silence_s.is_some() {
+            return refused(
+                "this model writes nothing of silence, so there is nothing to look for beside it; leave the silence out",
+            );
+        }
         if options.beams > MOST_BEAMS {
             let found = options.beams;
             return refused(&format!("beams should be at most {MOST_BEAMS}, found {found}"));
