@@ -67,6 +67,7 @@ class Transcriber:
         beams: int,
         carry_tokens: int,
         temperature: float,
+        hallucination_silence: float | None,
     ) -> Hearing: ...
     def detect_language(self, sound: tuple[Input, int] | str | os.PathLike[str]) -> list[tuple[str, float]]: ...
     def close(self) -> None: ...
@@ -115,6 +116,7 @@ class Listening:
         beams: int,
         carry_tokens: int,
         temperature: float,
+        hallucination_silence: float | None,
         step_ms: int,
         silence_ms: int,
         sentence_ms: int,

@@ -201,6 +201,7 @@ def _options(
     beams: int = 1,
     carry_tokens: int = 0,
     temperature: float = 0.0,
+    hallucination_silence: float | None = None,
 ) -> dict[str, Any]:
     """How something is transcribed."""
     return {
@@ -212,6 +213,9 @@ def _options(
         "beams": whole_number("beams", beams, 0, 1 << 16),
         "carry_tokens": whole_number("carry_tokens", carry_tokens, 0, 1 << 16),
         "temperature": _number("temperature", "a number from 0 to 1", temperature),
+        "hallucination_silence": None
+        if hallucination_silence is None
+        else _number("hallucination_silence", "a number of seconds, or None", hallucination_silence),
     }
 
 
@@ -261,7 +265,8 @@ class Transcriber:
         `language` is a code such as "de"; without it the model finds out. `translate` writes English. `words` adds when each word
         is said. `prompt` is text as if said before, `hotwords` are words that may be said. `beams` texts are followed side by
         side. `carry_tokens` of the text before are read by each window. `temperature` 0 takes the likeliest words; above it they
-        are drawn. Ctrl-C ends it.
+        are drawn. With `hallucination_silence`, text of Whisper's that nobody may have said is left out beside so many seconds of
+        silence; live speech refuses it. Ctrl-C ends it.
         """
         return _whole(self._begin(audio, **options))
 

@@ -71,6 +71,9 @@ def test_options_are_those_of_the_engine(transcriber):
     hinted = transcriber.transcribe(sound(2.0), hotwords=["Ada"], prompt="Cactus")
     assert [s.mean_logprob for s in hinted.segments] != [s.mean_logprob for s in plain.segments]
     assert all(s.temperature == 0.8 for s in transcriber.transcribe(sound(2.0), temperature=0.8).segments)
+    # Random weights write what nobody says.
+    said = transcriber.transcribe(sound(2.0), hallucination_silence=0.5)
+    assert said.text != plain.text and all(not s.words for s in said.segments)
     chances = transcriber.detect_language(sound(1.0))
     assert sum(chances.values()) == pytest.approx(1) and next(iter(chances)) == plain.language
     assert transcriber.detect_language(numpy.zeros(16_000, numpy.float32)) == {}
@@ -87,6 +90,8 @@ def test_wrong_calls_say_what_is_wrong(transcriber, bundles, tmp_path):
         (CLIP, {"language": "xx"}, "`xx`"),
         (CLIP, {"translate": 1}, "`translate`"),
         (CLIP, {"temperature": 2}, "temperature"),
+        (CLIP, {"hallucination_silence": 0}, "at least 0.1 seconds"),
+        (CLIP, {"hallucination_silence": "1"}, "`hallucination_silence`"),
         (CLIP, {"beams": 99}, "beams"),
         (numpy.zeros((2, 8), numpy.float32), {}, "one dimension"),
         (numpy.full(100, numpy.nan, numpy.float32), {}, "nan"),

@@ -46,6 +46,11 @@ fn folders_are_written_down_in_order_however_many_at_a_time() {
     let one = json(&["--jobs", "1"]);
     assert_eq!(json(&["--jobs", "3", "--threads", "2"]), one);
     assert_eq!(json(&[]), one);
+    // Random weights are sure of nothing: what they write beside silence goes.
+    let said = json(&["--hallucination-silence", "0.3"]);
+    assert!(said.len() < one.len(), "{said}");
+    let told = c.run(&transcribe(&["talks"], &["--hallucination-silence", "0"]));
+    assert!(String::from_utf8_lossy(&told.stderr).contains("at least 0.1 seconds"));
     let told = serde_json::Deserializer::from_str(&one).into_iter::<Value>();
     let told: Vec<Value> = told.map(Result::unwrap).collect();
     let names: Vec<&str> = told.iter().map(|t| t["file"].as_str().unwrap()).collect();
@@ -241,6 +246,19 @@ fn models_of_positions_are_transcribed_with_as_others_are() {
         assert!(run(&[]).starts_with('['), "a line for each segment");
         json(&["--beams", "4", "--hotwords", "the,and"]);
         assert_eq!(json(&["--language", "en"])["language"], "en");
+        let refused = c.run(&[
+            "transcribe",
+            "a.wav",
+            "--model",
+            &source,
+            "--hallucination-silence",
+            "2",
+        ]);
+        let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(
+            !refused.status.success() && told.contains("writes nothing of silence"),
+            "{told}"
+        );
         let refused = c.run(&["transcribe", "a.wav", "--model", &source, "--language", "de"]);
         let told = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(

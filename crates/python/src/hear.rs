@@ -145,7 +145,7 @@ impl Transcriber {
     }
 
     /// Begins to transcribe.
-    #[pyo3(signature = (sound, *, language, translate, words, prompt, hotwords, beams, carry_tokens, temperature))]
+    #[pyo3(signature = (sound, *, language, translate, words, prompt, hotwords, beams, carry_tokens, temperature, hallucination_silence))]
     #[allow(clippy::too_many_arguments, reason = "they are options by name")]
     fn begin(
         &self,
@@ -159,6 +159,7 @@ impl Transcriber {
         beams: usize,
         carry_tokens: usize,
         temperature: f64,
+        hallucination_silence: Option<f64>,
     ) -> PyResult<Hearing> {
         live::check_model(py, self.id)?;
         let sound = sound.owned().map_err(|e| raised(py, &e))?;
@@ -170,6 +171,7 @@ impl Transcriber {
             beams,
             initial_prompt: prompt,
             hotwords,
+            hallucination_silence_s: hallucination_silence,
             temperature,
         };
         let (sender, receiver) = channel();

@@ -60,6 +60,7 @@ impl Listening {
     /// Begins to listen, to so many samples a second.
     #[staticmethod]
     #[pyo3(signature = (transcriber, vad, *, sample_rate, language, translate, words, prompt, hotwords, beams, carry_tokens, temperature,
+                        hallucination_silence,
                         step_ms, silence_ms, sentence_ms, margin_ms, max_phrase_s, threshold))]
     #[allow(clippy::too_many_arguments, reason = "they are options by name")]
     fn open(
@@ -75,6 +76,7 @@ impl Listening {
         beams: usize,
         carry_tokens: usize,
         temperature: f64,
+        hallucination_silence: Option<f64>,
         step_ms: u32,
         silence_ms: u32,
         sentence_ms: u32,
@@ -93,6 +95,7 @@ impl Listening {
                 beams,
                 initial_prompt: prompt,
                 hotwords,
+                hallucination_silence_s: hallucination_silence,
                 temperature,
             },
             step_ms,

@@ -239,6 +239,24 @@ fn options_reach_the_engine() {
     assert_eq!(found["words"], json!(want));
     let found = with(TRANSCRIBE, &[word, ("timestamp_granularities[]", "segment")]);
     assert!(found["words"] == json!(want) && found["segments"].is_array(), "{found}");
+    let silence = TranscribeOptions {
+        hallucination_silence_s: Some(0.5),
+        ..TranscribeOptions::default()
+    };
+    for (path, task) in [(TRANSCRIBE, false), (TRANSLATE, true)] {
+        let want = |options: &TranscribeOptions| {
+            expected(
+                &file,
+                &TranscribeOptions {
+                    translate: task,
+                    ..options.clone()
+                },
+            )
+        };
+        let found = with(path, &[("hallucination_silence", "0.5")]);
+        assert_eq!(found["text"], want(&silence).text());
+        assert_ne!(found["text"], want(&TranscribeOptions::default()).text());
+    }
     let warm = TranscribeOptions {
         temperature: 0.8,
         ..TranscribeOptions::default()
@@ -403,6 +421,12 @@ fn forms_that_are_wrong_are_refused_and_unknown_fields_are_ignored() {
             "`verbose_json`",
         ),
         (&[("keywords[]", "word ".repeat(400).as_str())], None, "hotwords"),
+        (&[("hallucination_silence", "0")], None, "at least 0.1 seconds"),
+        (
+            &[("hallucination_silence", "-1")],
+            Some("hallucination_silence"),
+            "`-1`",
+        ),
         (
             &[("model", "whisper_en"), ("language", "de")],
             None,

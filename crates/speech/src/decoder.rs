@@ -1,8 +1,9 @@
 //! What a model writes with, by the kind of its record.
 
 use crate::features::{Ear, unknown};
-use crate::framewise::{Framewise, Hotwords, Lock, Run, Wishes};
+use crate::framewise::{Framewise, Lock, Run, Wishes};
 use crate::heard::Piece;
+use crate::hotwords::Hotwords;
 use crate::prompt::Prompts;
 use crate::scribe::Scribe;
 use crate::{Error, Result, TranscribeOptions, Transcript};
@@ -111,7 +112,8 @@ impl Decoder {
         match self {
             Decoder::Prompted(scribe) => {
                 let context = scribe.hypotheses.program().context_tokens();
-                let prompts = Prompts::new(&scribe.prompted, options, surroundings.tokenizer, context)?;
+                let spell = |word: &str| surroundings.tokens(word);
+                let prompts = Prompts::new(&scribe.prompted, options, surroundings.tokenizer, &spell, context)?;
                 Ok(Task::Prompted(Box::new(prompts)))
             }
             Decoder::Framewise(framewise) => {

@@ -14,6 +14,7 @@ mod phrase;
 
 pub use events::{Commit, FinalReason, StreamEvent, StreamOptions};
 
+use crate::features::Ear;
 use crate::heard::Overlap;
 use crate::phrases::{Around, Change, Limits, Phrases};
 use crate::{Error, Result, Transcriber, Vad};
@@ -69,6 +70,13 @@ impl Stream {
             return Err(Error::Option(format!(
                 "the model that finds speech takes {found} samples a second and the one that writes {rate}; they should take as many"
             )));
+        }
+        if options.transcribe.hallucination_silence_s.is_some() {
+            return Err(Error::Option(
+                "live speech is found before it is written, so nothing is written of silence; leave the silence around what nobody said out, or transcribe a \
+                 recording"
+                    .to_owned(),
+            ));
         }
         let window_s = transcriber.ear.seconds(transcriber.ear.most_frames());
         let most_s = options.most_s.unwrap_or(MOST_S.min(window_s));
@@ -131,8 +139,10 @@ impl Stream {
             phrases: Phrases::new(limits),
             overlap,
             manner,
+            // Of others nothing is left out.
             margin: options
                 .margin_ms
+                .filter(|_| matches!(transcriber.ear, Ear::Mel(..)))
                 .map(|ms| transcriber.ear.frames(f64::from(ms) / 1000.0)),
             pending: Vec::with_capacity(chunk),
             before: VecDeque::with_capacity(before_samples + chunk),

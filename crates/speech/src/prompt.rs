@@ -1,5 +1,6 @@
 //! What the decoder reads before it writes a window: hints, the text before, language and task.
 
+use crate::hotwords::Hotwords;
 use crate::{Error, Result, Segment, TranscribeOptions};
 use cactus_bundle::Prompted;
 use cactus_text::Tokenizer;
@@ -13,8 +14,10 @@ const LEFT: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Prompts {
     prompted: Prompted,
-    /// Tokens of words that may be said.
+    /// Tokens of words that may be said, of a model that reads text before.
     hotwords: Vec<u32>,
+    /// The same words of one that does not: what it writes along them gets a bonus.
+    tree: Hotwords,
     /// Tokens of the text before, or as if before.
     carried: Vec<u32>,
     /// Most of [`Prompts::carried`] that is kept once something was said.
@@ -26,7 +29,7 @@ pub(crate) struct Prompts {
 }
 
 impl Prompts {
-    /// For a decoder with room for `context` tokens.
+    /// For a decoder with room for `context` tokens. `spell` gives the tokens that write a word behind others.
     ///
     /// # Errors
     /// An option that the model does not have, hints that are too long.
@@ -34,6 +37,7 @@ impl Prompts {
         prompted: &Prompted,
         options: &TranscribeOptions,
         tokenizer: &Tokenizer,
+        spell: &dyn Fn(&str) -> Option<Vec<u32>>,
         context: usize,
     ) -> Result<Prompts> {
         check(prompted, options)?;
@@ -45,15 +49,18 @@ impl Prompts {
             }
             if prompted.previous.is_none() {
                 return Err(Error::Option(format!(
-                    "this model reads no text before, so it takes no {what}"
+                    "this model reads no text before, so it takes no {what}; names may be hotwords"
                 )));
             }
             // Words begin with their space. No text is a special token.
             let tokens = tokenizer.encode_as_text(&format!(" {text}"), false);
             tokens.map_err(|e| Error::Option(format!("the {what} cannot be read: {e}")))
         };
-        let named: Vec<&str> = options
-            .hotwords
+        let (read, tree) = match prompted.previous {
+            Some(_) => (&options.hotwords[..], Hotwords::default()),
+            None => (&[][..], Hotwords::new(&options.hotwords, spell)?),
+        };
+        let named: Vec<&str> = read
             .iter()
             .map(|word| word.trim())
             .filter(|word| !word.is_empty())
@@ -70,6 +77,7 @@ impl Prompts {
         keep_last(&mut carried, most - hotwords.len());
         Ok(Prompts {
             hotwords,
+            tree,
             carried,
             carry: options.carry_tokens,
             most,
@@ -84,6 +92,11 @@ impl Prompts {
 
     pub(crate) fn prompted(&self) -> &Prompted {
         &self.prompted
+    }
+
+    /// Words along which what is written gets a bonus.
+    pub(crate) fn tree(&self) -> &Hotwords {
+        &self.tree
     }
 
     /// What stands before the start.
@@ -163,6 +176,11 @@ fn check(prompted: &Prompted, options: &TranscribeOptions) -> Result<()> {
         let what = "this model reads no text before, so there is nothing to carry; leave it at 0";
         return Err(Error::Option(what.into()));
     }
+    if options.hallucination_silence_s.is_some() && prompted.timestamps.is_none() {
+        let what = "this model writes no times, so text that nobody said cannot be told by the silence around it; leave the silence out, \
+                    or find speech first";
+        return Err(Error::Option(what.into()));
+    }
     if options.beams > crate::MOST_BEAMS {
         let (most, found) = (crate::MOST_BEAMS, options.beams);
         return Err(Error::Option(format!("beams should be at most {most}, found {found}")));
@@ -215,7 +233,7 @@ mod tests {
             hotwords: vec!["Qwen ".to_owned(), String::new(), "Cactus".to_owned()],
             ..TranscribeOptions::default()
         };
-        let mut prompts = Prompts::new(&prompted, &options, &tokenizer, 200).unwrap();
+        let mut prompts = Prompts::new(&prompted, &options, &tokenizer, &|_| None, 200).unwrap();
         let hotwords = [vec![302], tokens(" Qwen, Cactus")].concat();
         let first = [hotwords.clone(), tokens(" Dear Sir.")].concat();
         assert_eq!(prompts.before(), first);
@@ -230,7 +248,7 @@ mod tests {
             carry_tokens: 4,
             ..TranscribeOptions::default()
         };
-        let mut prompts = Prompts::new(&prompted, &options, &tokenizer, 200).unwrap();
+        let mut prompts = Prompts::new(&prompted, &options, &tokenizer, &|_| None, 200).unwrap();
         assert!(prompts.before().is_empty());
         prompts.add(&[said(vec![1, 2, 3]), said(vec![4, 5])], 0.0);
         assert_eq!(prompts.before(), [302, 2, 3, 4, 5]);
@@ -249,12 +267,14 @@ mod tests {
             hotwords: vec!["x".to_owned()],
             ..TranscribeOptions::default()
         };
-        let prompts = Prompts::new(&prompted, &options, &tokenizer, 40).unwrap();
+        let prompts = Prompts::new(&prompted, &options, &tokenizer, &|_| None, 40).unwrap();
         let (before, end) = (prompts.before(), tokenizer.encode_as_text(" end", false).unwrap());
         assert_eq!(before.len(), 1 + 12);
         assert!(before.ends_with(&end));
         let refused = |prompted: &Prompted, options: &TranscribeOptions| {
-            Prompts::new(prompted, options, &tokenizer, 40).unwrap_err().to_string()
+            Prompts::new(prompted, options, &tokenizer, &|_| None, 40)
+                .unwrap_err()
+                .to_string()
         };
         let many = TranscribeOptions {
             hotwords: vec![long],
@@ -270,6 +290,18 @@ mod tests {
             previous: None,
             ..prompted.clone()
         };
-        assert!(refused(&without, &options).contains("takes no hotwords"));
+        let [named, prompt] = [(options.hotwords, String::new()), (Vec::new(), options.initial_prompt)];
+        let [named, prompt] = [named, prompt].map(|(hotwords, initial_prompt)| TranscribeOptions {
+            hotwords,
+            initial_prompt,
+            ..TranscribeOptions::default()
+        });
+        assert!(refused(&without, &prompt).contains("takes no initial prompt"));
+        // Without text before, each hotword has a branch of its own.
+        assert!(refused(&without, &named).contains("the hotword `x`"));
+        let spelled = Prompts::new(&without, &named, &tokenizer, &|_| Some(vec![7]), 40).unwrap();
+        assert!(spelled.before().is_empty());
+        assert_eq!(spelled.tree().next(Default::default()).collect::<Vec<_>>(), [7]);
+        assert_eq!(prompts.tree().next(Default::default()).next(), None);
     }
 }

@@ -1,5 +1,6 @@
 //! One window of sound: from the encoder's states to the tokens that the decoder writes, at one temperature after the other.
 
+use crate::hotwords::{Along, Hotwords};
 use crate::hypotheses::Hypotheses;
 use crate::rules::{Chances, Rules};
 use crate::{Error, Result};
@@ -43,7 +44,7 @@ impl Written {
         self.no_speech > SILENT && self.mean_logprob <= LEAST_LOGPROB
     }
 
-    fn looks_right(&self) -> bool {
+    pub(crate) fn looks_right(&self) -> bool {
         let repeats = self.compression > MOST_COMPRESSION;
         self.is_silent() || !(repeats || self.mean_logprob < LEAST_LOGPROB)
     }
@@ -54,6 +55,9 @@ pub(crate) struct Window<'a> {
     pub(crate) hypotheses: &'a mut Hypotheses,
     pub(crate) tokenizer: &'a Tokenizer,
     pub(crate) rules: &'a Rules,
+    /// Words that get a bonus, and how far the text before has come among them.
+    pub(crate) hotwords: &'a Hotwords,
+    pub(crate) along: Along,
     /// Text from before, the start, language and task.
     pub(crate) prompt: &'a [u32],
     /// Where the start stands in the prompt.
@@ -87,14 +91,31 @@ pub(crate) struct Text {
     pub(crate) logprobs: Vec<f64>,
     /// Sum of the log-probabilities, that of its end included.
     sum: f64,
+    /// What it got for hotwords, and how far it has come among them.
+    bonus: f64,
+    along: Along,
 }
 
 impl Text {
+    fn new(along: Along) -> Text {
+        Text {
+            along,
+            ..Text::default()
+        }
+    }
+
     fn mean_logprob(&self) -> f64 {
         self.sum / (self.tokens.len() + 1) as f64
     }
 
-    fn push(&mut self, token: u32, logprob: f64) {
+    /// As [`Text::mean_logprob`], with what it got for hotwords that are whole.
+    fn mean_worth(&self, hotwords: &Hotwords) -> f64 {
+        (self.sum + self.bonus - hotwords.end(self.along)) / (self.tokens.len() + 1) as f64
+    }
+
+    fn push(&mut self, token: u32, logprob: f64, hotwords: &Hotwords) {
+        let (along, change) = hotwords.step(self.along, token);
+        (self.along, self.bonus) = (along, self.bonus + change);
         self.tokens.push(token);
         self.logprobs.push(logprob);
         self.sum += logprob;
@@ -118,12 +139,11 @@ impl Window<'_> {
                 None if temperature > 0.0 => self.draw(&beginning, temperature)?,
                 None => self.search(&beginning, self.beams)?,
             };
-            let written = texts
-                .into_iter()
-                .map(|text| self.written(text, &beginning, temperature));
-            let Some(written) = written.max_by(likelier) else {
+            let worth = |text: &Text| text.mean_worth(self.hotwords);
+            let Some(text) = texts.into_iter().max_by(|a, b| worth(a).total_cmp(&worth(b))) else {
                 continue;
             };
+            let written = self.written(text, &beginning, temperature);
             if written.looks_right() {
                 return Ok(written);
             }
@@ -153,10 +173,17 @@ impl Window<'_> {
             self.hypotheses.read(self.prompt, self.start, &mut see)?;
             return Ok(beginning);
         }
-        let prompt = (self.prompt, self.start);
-        let (rules, most) = (self.rules, self.most_tokens);
-        let text = continued(self.hypotheses, prompt, self.draft, rules, most, self.cancel, &mut see)?;
-        beginning.text = Some(text);
+        let continued = Continued {
+            prompt: self.prompt,
+            start: self.start,
+            draft: self.draft,
+            rules: self.rules,
+            hotwords: self.hotwords,
+            along: self.along,
+            most: self.most_tokens,
+            cancel: self.cancel,
+        };
+        beginning.text = Some(continued.write(self.hypotheses, &mut see)?);
         Ok(beginning)
     }
 
@@ -181,7 +208,7 @@ impl Window<'_> {
             Sampler::new(&options, vocabulary).map_err(|e| Error::Option(e.to_string()))
         };
         let mut samplers = (0..count as u64).map(sampler).collect::<Result<Vec<Sampler>>>()?;
-        let mut texts = vec![Text::default(); count];
+        let mut texts = vec![Text::new(self.along); count];
         let mut rows = vec![beginning.row.clone(); count];
         let mut open: Vec<usize> = (0..count).collect();
         self.hypotheses.begin(count, self.prompt.len())?;
@@ -191,13 +218,15 @@ impl Window<'_> {
             for &i in &open {
                 let (text, row) = (&mut texts[i], &mut rows[i]);
                 self.rules.apply(&text.tokens, row);
-                let drawn = samplers[i].sample(&row[..]).map_err(|e| Error::Model(e.to_string()))?;
+                let raised = self.hotwords.raised(text.along, row);
+                let drawn = samplers[i].sample(raised.as_deref().unwrap_or(row));
+                let drawn = drawn.map_err(|e| Error::Model(e.to_string()))?;
                 let chance = Chances::of(row).logprob(drawn.token);
                 if drawn.token == self.rules.end {
                     text.sum += chance;
                     continue;
                 }
-                text.push(drawn.token, chance);
+                text.push(drawn.token, chance, self.hotwords);
                 if text.tokens.len() < self.most_tokens {
                     next.push((i, drawn.token));
                 }
@@ -216,31 +245,43 @@ impl Window<'_> {
 
     /// Beam search: follows the `beams` likeliest texts, until as many have ended (`BeamSearchDecoder` of OpenAI's implementation).
     fn search(&mut self, beginning: &Beginning, beams: usize) -> Result<Vec<Text>> {
-        let mut texts = vec![Text::default()];
+        let mut texts = vec![Text::new(self.along)];
         let mut rows = vec![beginning.row.clone()];
         let mut ended: Vec<Text> = Vec::new();
         self.hypotheses.begin(1, self.prompt.len())?;
         loop {
             self.check_cancel()?;
-            // Text, token and its log-probability; the sort is stable, so of equals the first text's likelier token counts.
-            let mut candidates: Vec<(usize, u32, f64)> = Vec::new();
+            // Text, token, its log-probability and what the text is worth with it; the sort is stable, so of equals the first text's likelier
+            // token counts.
+            let mut candidates: Vec<(usize, u32, f64, f64)> = Vec::new();
             for (i, (text, row)) in texts.iter().zip(&mut rows).enumerate() {
                 self.rules.apply(&text.tokens, row);
                 let chances = Chances::of(row);
                 // One more than are followed, as one may be the end.
-                let best = chances.best(beams + 1).into_iter();
-                candidates.extend(best.map(|token| (i, token, chances.logprob(token))));
+                let mut tokens = chances.best(beams + 1);
+                let hot = self.hotwords.next(text.along);
+                let hot: Vec<u32> = hot
+                    .filter(|&t| chances.is_possible(t) && !tokens.contains(&t))
+                    .collect();
+                tokens.extend(hot);
+                candidates.extend(tokens.into_iter().map(|token| {
+                    let logprob = chances.logprob(token);
+                    let change = match token == self.rules.end {
+                        true => -self.hotwords.end(text.along),
+                        false => self.hotwords.step(text.along, token).1,
+                    };
+                    (i, token, logprob, text.sum + text.bonus + logprob + change)
+                }));
             }
-            let sum = |c: &(usize, u32, f64)| texts[c.0].sum + c.2;
-            candidates.sort_by(|a, b| sum(b).total_cmp(&sum(a)));
+            candidates.sort_by(|a, b| b.3.total_cmp(&a.3));
             let (mut followed, mut parents): (Vec<Text>, Vec<usize>) = (Vec::new(), Vec::new());
-            for (i, token, logprob) in candidates {
+            for (i, token, logprob, _) in candidates {
                 if followed.len() == beams {
                     break;
                 }
                 let mut text = texts[i].clone();
                 if token != self.rules.end {
-                    text.push(token, logprob);
+                    text.push(token, logprob, self.hotwords);
                     followed.push(text);
                     parents.push(i);
                 } else if ended.len() < beams {
@@ -281,61 +322,146 @@ impl Window<'_> {
     }
 }
 
-/// The text that taking the likeliest token finds behind a prompt, at most `most` tokens. As much of `draft` as it begins with is found in
-/// one pass; a draft changes the time alone. `see` is shown the logits of the prompt's positions from `start` on, counted from there.
-pub(crate) fn continued(
-    hypotheses: &mut Hypotheses,
-    (prompt, start): (&[u32], usize),
-    draft: &[u32],
-    rules: &Rules,
-    most: usize,
-    cancel: &CancelToken,
-    see: EachRow<'_>,
-) -> Result<Text> {
-    let draft = &draft[..draft.len().min(most)];
-    let mut text = Text::default();
-    // The first token that is not in the draft, or the end.
-    let mut next = None;
-    let mut row = Vec::new();
-    let mut take = |text: &mut Text, logits: &[f32]| {
-        if text.tokens.len() == most {
-            return None;
+/// How the text that taking the likeliest token finds goes on behind a prompt.
+pub(crate) struct Continued<'a> {
+    pub(crate) prompt: &'a [u32],
+    /// The first position of the prompt whose logits are shown.
+    pub(crate) start: usize,
+    /// What it may begin with: as much of it as it does is found in one pass. It changes the time alone.
+    pub(crate) draft: &'a [u32],
+    pub(crate) rules: &'a Rules,
+    /// See [`Window::hotwords`].
+    pub(crate) hotwords: &'a Hotwords,
+    pub(crate) along: Along,
+    /// Most tokens.
+    pub(crate) most: usize,
+    pub(crate) cancel: &'a CancelToken,
+}
+
+/// A text of likeliest tokens on its way. A hotword changes which token comes next, and never whether one does. Where the text leaves
+/// a hotword before its end, it goes back to the first token that it took for that one, and takes the likeliest there.
+struct Greedy<'a> {
+    about: &'a Continued<'a>,
+    text: Text,
+    row: Vec<f32>,
+    /// The text as it was before it took another token than the likeliest for the hotword that it goes along, and that one.
+    other: Option<(Text, u32, f64)>,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Next {
+    /// This token, the last of the text.
+    Write(u32),
+    /// The same, and the text before it is shorter than it was.
+    Back(u32),
+    /// Nothing.
+    End,
+}
+
+impl Greedy<'_> {
+    /// Adds the token that `logits` say.
+    fn take(&mut self, logits: &[f32]) -> Next {
+        let Continued {
+            rules, hotwords, most, ..
+        } = *self.about;
+        if self.text.tokens.len() >= most {
+            return Next::End;
         }
-        row.clear();
-        row.extend_from_slice(logits);
-        rules.apply(&text.tokens, &mut row);
-        let chances = Chances::of(&row);
-        let token = chances.best(1).first().copied().unwrap_or(rules.end);
+        self.row.clear();
+        self.row.extend_from_slice(logits);
+        rules.apply(&self.text.tokens, &mut self.row);
+        let chances = Chances::of(&self.row);
+        let likeliest = chances.best(1).first().copied().unwrap_or(rules.end);
+        let token = match likeliest == rules.end {
+            true => likeliest,
+            false => hotwords.choose(self.text.along, likeliest, &self.row),
+        };
+        let along = self.text.along;
+        let leaves = along.is_open() && (token == rules.end || !hotwords.goes_on(along, token));
+        if leaves && let Some((text, likeliest, logprob)) = self.other.take() {
+            self.text = text;
+            return self.push(likeliest, logprob, true);
+        }
         let logprob = chances.logprob(token);
         if token == rules.end {
-            text.sum += logprob;
-            return None;
+            self.text.sum += logprob;
+            return Next::End;
         }
-        text.push(token, logprob);
-        (text.tokens.len() < most).then_some(token)
-    };
-    let read = [prompt, draft].concat();
-    hypotheses.read(&read, start, &mut |place, logits| {
-        // Rows behind the first difference continue another text.
-        if let Some(place) = (start + place + 1).checked_sub(prompt.len())
-            && text.tokens.len() == place
-            && text.tokens == draft[..place]
-        {
-            next = take(&mut text, &logits);
+        if token != likeliest && self.other.is_none() {
+            self.other = Some((self.text.clone(), likeliest, chances.logprob(likeliest)));
         }
-        if start + place < prompt.len() {
-            see(place, logits);
-        }
-    })?;
-    let agreed = text.tokens.iter().zip(draft).take_while(|(a, b)| a == b).count();
-    hypotheses.begin(1, prompt.len() + agreed)?;
-    while let Some(token) = next {
-        if cancel.is_cancelled() {
-            return Err(Error::Cancelled);
-        }
-        hypotheses.write(&[(0, token)], &mut |_, logits| next = take(&mut text, &logits))?;
+        self.push(token, logprob, false)
     }
-    Ok(text)
+
+    fn push(&mut self, token: u32, logprob: f64, back: bool) -> Next {
+        self.text.push(token, logprob, self.about.hotwords);
+        if !self.text.along.is_open() {
+            // A hotword is whole, or none has begun.
+            self.other = None;
+        }
+        if self.text.tokens.len() >= self.about.most
+            && let Some((text, likeliest, logprob)) = self.other.take()
+        {
+            // No place is left for the rest of it.
+            self.text = text;
+            return self.push(likeliest, logprob, true);
+        }
+        match self.text.tokens.len() < self.about.most {
+            true if back => Next::Back(token),
+            true => Next::Write(token),
+            false => Next::End,
+        }
+    }
+}
+
+impl Continued<'_> {
+    /// Writes it. `see` is shown the logits of the prompt's positions from `start` on, counted from there.
+    pub(crate) fn write(&self, hypotheses: &mut Hypotheses, see: EachRow<'_>) -> Result<Text> {
+        let (prompt, start) = (self.prompt, self.start);
+        let draft = &self.draft[..self.draft.len().min(self.most)];
+        let mut greedy = Greedy {
+            about: self,
+            text: Text::new(self.along),
+            row: Vec::new(),
+            other: None,
+        };
+        // The first token that is not in the draft, or the end.
+        let mut next = Next::End;
+        let read = [prompt, draft].concat();
+        hypotheses.read(&read, start, &mut |place, logits| {
+            // Rows behind the first difference continue another text.
+            if let Some(place) = (start + place + 1).checked_sub(prompt.len())
+                && greedy.text.tokens.len() == place
+                && greedy.text.tokens == draft[..place]
+            {
+                next = greedy.take(&logits);
+            }
+            if start + place < prompt.len() {
+                see(place, logits);
+            }
+        })?;
+        let text = &greedy.text.tokens;
+        let agreed = text.iter().zip(draft).take_while(|(a, b)| a == b).count();
+        hypotheses.begin(1, prompt.len() + agreed)?;
+        if let Next::Back(token) = next {
+            next = Next::Write(token);
+        }
+        loop {
+            let token = match next {
+                Next::Write(token) => token,
+                Next::Back(token) => {
+                    hypotheses.begin(1, prompt.len() + greedy.text.tokens.len() - 1)?;
+                    token
+                }
+                Next::End => return Ok(greedy.text),
+            };
+            if self.cancel.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
+            hypotheses.write(&[(0, token)], &mut |_, logits| next = greedy.take(&logits))?;
+        }
+    }
 }
 
 /// How sure a text of tokens with these log-probabilities is ([`crate::Segment::confidence`]).
@@ -392,31 +518,99 @@ mod tests {
         };
         let rules = Rules::of(prompts.prompted()).without_times();
         let prompt = prompts.start_without_times(Some("de"));
-        let mut found = |draft: &[u32], most| {
-            let cancel = CancelToken::new();
-            let prompt = (&prompt[..], prompt.len() - 1);
-            continued(
-                &mut scribe.hypotheses,
-                prompt,
+        let mut found = |hotwords: &Hotwords, draft: &[u32], most| {
+            let continued = Continued {
+                prompt: &prompt,
+                start: prompt.len() - 1,
                 draft,
-                &rules,
+                rules: &rules,
+                hotwords,
+                along: Along::default(),
                 most,
-                &cancel,
-                &mut |_, _| {},
-            )
-            .unwrap()
+                cancel: &CancelToken::new(),
+            };
+            continued.write(&mut scribe.hypotheses, &mut |_, _| {}).unwrap()
         };
-        let text = found(&[], 20);
-        assert!(text.tokens.len() > 3, "{text:?}");
-        for at in 0..=text.tokens.len() {
-            let mut draft = text.tokens[..at].to_vec();
-            assert_eq!(found(&draft, 20), text, "the first {at}");
-            draft.extend([7, 8, 9]);
-            assert_eq!(found(&draft, 20), text, "others behind the first {at}");
+        let plain = found(&Hotwords::default(), &[], 20);
+        assert!(plain.tokens.len() > 3, "{plain:?}");
+        // Any token may begin a word that is not gone on with, and some may go on with theirs.
+        let words: Vec<String> = (0..200).map(|i| i.to_string()).collect();
+        let never_whole = Hotwords::new(&words, &|word| Some(vec![word.parse().ok()?, 250])).unwrap();
+        let whole = Hotwords::new(&words, &|word| Some(vec![word.parse().ok()?])).unwrap();
+        for hotwords in [&Hotwords::default(), &never_whole, &whole] {
+            let text = found(hotwords, &[], 20);
+            for at in 0..=text.tokens.len() {
+                let mut draft = text.tokens[..at].to_vec();
+                assert_eq!(found(hotwords, &draft, 20), text, "the first {at}");
+                draft.extend([7, 8, 9]);
+                assert_eq!(found(hotwords, &draft, 20), text, "others behind the first {at}");
+            }
+            let short = found(hotwords, &text.tokens, 2);
+            assert_eq!(short.tokens, text.tokens[..2]);
+            assert_eq!(found(hotwords, &[], 2), short);
         }
-        let short = found(&text.tokens, 2);
-        assert_eq!(short.tokens, text.tokens[..2]);
-        assert_eq!(found(&[], 2), short);
+    }
+
+    /// Logits of five tokens, of which the last ends the text.
+    fn greedily(hotwords: &Hotwords, rows: &dyn Fn(&[u32]) -> [f32; 5]) -> (Vec<u32>, usize) {
+        let about = Continued {
+            prompt: &[],
+            start: 0,
+            draft: &[],
+            rules: &Rules {
+                end: 4,
+                ..Rules::default()
+            },
+            hotwords,
+            along: Along::default(),
+            most: 6,
+            cancel: &CancelToken::new(),
+        };
+        let mut greedy = Greedy {
+            about: &about,
+            text: Text::new(Along::default()),
+            row: Vec::new(),
+            other: None,
+        };
+        let mut backs = 0;
+        loop {
+            match greedy.take(&rows(&greedy.text.tokens.clone())) {
+                Next::End => return (greedy.text.tokens, backs),
+                Next::Back(_) => backs += 1,
+                Next::Write(_) => {}
+            }
+        }
+    }
+
+    #[test]
+    fn a_hotword_that_does_not_become_whole_is_taken_back() {
+        let spell = |word: &str| Some(word.bytes().map(|b| u32::from(b - b'0')).collect());
+        let of = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|&w| w.to_owned()).collect();
+            Hotwords::new(&words, &spell).unwrap()
+        };
+        // 0 is a little likelier than 1; 2 follows 1, 3 follows 0, and then it is over.
+        let rows = |text: &[u32]| match text {
+            [] => [1.0, 0.5, 0.0, 0.0, -9.0],
+            [1] => [0.0, 0.0, 5.0, 0.0, 0.0],
+            [0] => [0.0, 0.0, 0.0, 5.0, 0.0],
+            _ => [0.0, 0.0, 0.0, 0.0, 9.0],
+        };
+        for (words, expected, backs) in [
+            (&[][..], &[0, 3][..], 0),
+            (&["12"], &[1, 2], 0),
+            // After 1, 2 is likelier than 3 by more than the bonus.
+            (&["13"], &[0, 3], 1),
+            (&["123"], &[0, 3], 1),
+            // Whole so far: that stays.
+            (&["123", "1"], &[1, 2], 0),
+            // What is the likeliest anyway is not taken back.
+            (&["02"], &[0, 3], 0),
+            // The end is not put off.
+            (&["0", "31"], &[0, 3], 0),
+        ] {
+            assert_eq!(greedily(&of(words), &rows), (expected.to_vec(), backs), "{words:?}");
+        }
     }
 
     #[test]

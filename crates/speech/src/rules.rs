@@ -168,6 +168,11 @@ impl<'a> Chances<'a> {
         f64::from(self.logits[token as usize]) - self.log_sum
     }
 
+    /// Whether a token may come at all.
+    pub(crate) fn is_possible(&self, token: u32) -> bool {
+        self.logits.get(token as usize).is_some_and(|&logit| logit > NO)
+    }
+
     /// The `count` likeliest tokens that are possible at all, the likeliest first, and of equals the one with the least id.
     pub(crate) fn best(&self, count: usize) -> Vec<u32> {
         let mut best: Vec<(f32, u32)> = Vec::with_capacity(count + 1);

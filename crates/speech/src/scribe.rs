@@ -3,7 +3,9 @@
 use crate::alignment::{Alignment, Reading};
 use crate::cut::{Piece, cut};
 use crate::decoder::{Recording, Surroundings};
+use crate::hotwords::Along;
 use crate::hypotheses::Hypotheses;
+use crate::phantoms;
 use crate::prompt::Prompts;
 use crate::prompted::{DRAWS, Window, Written, confidence};
 use crate::rules::{Chances, Rules};
@@ -61,7 +63,7 @@ impl Scribe {
     /// Makes room for what `options` ask for. `states` is what the encoder gives.
     pub(crate) fn reserve(&mut self, bundle: &Arc<Bundle>, states: &str, options: &TranscribeOptions) -> Result<()> {
         self.hypotheses.reserve(options.beams)?;
-        match options.words {
+        match options.finds_words() {
             true => self.align(bundle, states),
             false => Ok(()),
         }
@@ -158,6 +160,8 @@ impl Scribe {
             hypotheses: &mut self.hypotheses,
             tokenizer: surroundings.tokenizer,
             rules: &rules,
+            hotwords: prompts.tree(),
+            along: Along::default(),
             start: before.len(),
             prompt: &[before, prompts.start(language.as_deref())].concat(),
             draft: &[],
@@ -177,7 +181,7 @@ impl Scribe {
             .map(|piece| segment(surroundings, piece, begin_s, &written, &rules))
             .collect();
         let mut until_s = cut.until_s;
-        if options.words {
+        if options.finds_words() {
             let prompt = prompts.start_without_times(language.as_deref());
             let kept = cut.pieces.iter().flat_map(|piece| piece.tokens.clone());
             let kept = kept.filter(|&i| !rules.is_stamp(written.tokens[i]));
@@ -190,6 +194,7 @@ impl Scribe {
                 &probabilities,
                 frames,
             )?;
+            let spoken_s = recording.spoken_s;
             recording.spoken_s = words::place(&mut segments, words, begin_s, recording.spoken_s);
             if rules.stamps.is_none() {
                 // Words may have no length, a piece has one.
@@ -202,6 +207,29 @@ impl Scribe {
                 Some(end_s) if end_s > 0.0 && !cut.closed && rules.stamps.is_some() => end_s,
                 _ => until_s,
             };
+            let around = phantoms::Around {
+                begin_s,
+                length_s,
+                window_s: surroundings.ear.seconds(surroundings.ear.most_frames()),
+                duration_s: transcript.duration_s,
+                spoken_s,
+            };
+            let phantom = options
+                .hallucination_silence_s
+                .and_then(|silence_s| phantoms::find(&segments, &around, silence_s));
+            if let Some(phantom) = phantom {
+                segments.truncate(phantom.kept);
+                let last = segments.iter().rev().find(|segment| !segment.words.is_empty());
+                recording.spoken_s = last.map_or(spoken_s, |segment| segment.end_s);
+                until_s = phantom.until_s;
+                if segments.is_empty() {
+                    // It is no example for what follows.
+                    return Ok(until_s);
+                }
+            }
+            if !options.words {
+                segments.iter_mut().for_each(|segment| segment.words.clear());
+            }
         }
         let known = transcript.segments.len();
         transcript.add(segments);

@@ -5,6 +5,7 @@ use crate::decoder::{Decoder, Recording, Surroundings, Task};
 use crate::features::Ear;
 use crate::heard::{Heard, Piece};
 use crate::local::Local;
+use crate::phantoms;
 use crate::streaming::{Passage, Streaming};
 use crate::{Error, Result, Segment, Transcript};
 use cactus_audio::{Samples, Sound};
@@ -41,12 +42,23 @@ pub struct TranscribeOptions {
     /// Text as if it had been said before the recording: it shows how names are spelled, and punctuation set. Only the first
     /// window reads it, unless [`TranscribeOptions::carry_tokens`] keeps it.
     pub initial_prompt: String,
-    /// Words that may be said. A model that reads text before a window gets to read them; where text goes along with the sound, tokens
-    /// that go on along one of them get a bonus, which decides near ties, and there may be 200 of them.
+    /// Words that may be said. A model that reads text before a window gets to read them; with any other, tokens that go on along one of
+    /// them get a bonus, which decides near ties, and there may be 200 of them.
     pub hotwords: Vec<String>,
+    /// Leave out what nobody may have said, beside at least so many seconds of silence: segments whose words are unlikely, very short or
+    /// very long. At least 0.1; `None` leaves nothing out. For models that write times, which are those of words then, whether they are asked
+    /// for or not. Live speech refuses it, as it is found before it is written.
+    pub hallucination_silence_s: Option<f64>,
     /// How freely tokens are drawn, from 0 to 1. With 0 the likeliest are taken, and higher temperatures tried where the text looks
     /// wrong; any other is the only one.
     pub temperature: f64,
+}
+
+impl TranscribeOptions {
+    /// Whether times of words have to be found.
+    pub(crate) fn finds_words(&self) -> bool {
+        self.words || self.hallucination_silence_s.is_some()
+    }
 }
 
 /// Most of [`TranscribeOptions::beams`].
@@ -179,7 +191,8 @@ impl Transcriber {
     }
 
     fn task(&self, options: &TranscribeOptions) -> Result<Task> {
-        if options.words && !self.has_words() {
+        phantoms::check(options)?;
+        if options.finds_words() && !self.has_words() {
             return Err(alignment::missing());
         }
         self.decoder.task(options, self.surroundings())
@@ -309,7 +322,7 @@ impl Transcriber {
                     frames
                 }
                 false => {
-                    self.listen(heard.input(at, &piece)?, options.words)?;
+                    self.listen(heard.input(at, &piece)?, options.finds_words())?;
                     let surroundings = Surroundings {
                         ear: &self.ear,
                         tokenizer: &self.tokenizer,

@@ -328,6 +328,11 @@ fn joined(mut words: Vec<Timed>) -> Vec<Timed> {
     done
 }
 
+/// Whether a text is punctuation, or nothing.
+pub(crate) fn is_mark(text: &str) -> bool {
+    is_one_of(text, OPENING) || is_one_of(text, CLOSING)
+}
+
 /// Whether a text is nothing, or one of these characters.
 fn is_one_of(text: &str, characters: &str) -> bool {
     let mut all = text.chars();

@@ -183,6 +183,11 @@ fn what_makes_no_sense_is_refused() {
         assert_eq!(error.kind(), ErrorKind::Option);
         assert!(error.to_string().contains(expected), "{error}");
     }
+    let mut phantoms = options();
+    phantoms.transcribe.hallucination_silence_s = Some(2.0);
+    let error = refused(phantoms);
+    assert_eq!(error.kind(), ErrorKind::Option);
+    assert!(error.to_string().contains("nothing is written of silence"), "{error}");
     let before = StreamOptions {
         before_ms: 501,
         ..options()

@@ -225,10 +225,10 @@ fn options_that_such_a_model_lacks_are_errors() {
         ),
         (
             TranscribeOptions {
-                hotwords: vec!["Qwen".into()],
+                hotwords: vec!["Qwen".into(); 201],
                 ..plain()
             },
-            "takes no hotwords",
+            "at most 200 hotwords, found 201",
         ),
         (
             TranscribeOptions {
@@ -236,6 +236,13 @@ fn options_that_such_a_model_lacks_are_errors() {
                 ..plain()
             },
             "nothing to carry",
+        ),
+        (
+            TranscribeOptions {
+                hallucination_silence_s: Some(2.0),
+                ..plain()
+            },
+            "writes no times",
         ),
     ] {
         let error = transcriber.check(&options).unwrap_err();
@@ -271,6 +278,90 @@ fn options_that_such_a_model_lacks_are_errors() {
             error.kind() == ErrorKind::Sound && error.to_string().contains("sample 77"),
             "{error}"
         );
+    }
+}
+
+/// Words that are one token of the tiny models.
+const WORDS: [&str; 8] = ["a", "an", "and", "ar", "f", "i", "s", "th"];
+
+#[test]
+fn hotwords_change_near_ties_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["moonshine", "moonshine_streaming"] {
+        let mut transcriber = Transcriber::load(&bundle(folder.path(), name), Some(1)).unwrap();
+        for (beams, temperature) in [(1, 0.0), (4, 0.0), (1, 0.5)] {
+            let (mut heard, mut changed) = (0, 0);
+            for sound in (1..9).map(|n| sound(4.0)[n * 4000..].to_vec()) {
+                let mut found = |hotwords: &[&str]| {
+                    let options = TranscribeOptions {
+                        hotwords: hotwords.iter().map(|&w| w.to_owned()).collect(),
+                        beams,
+                        temperature,
+                        ..TranscribeOptions::default()
+                    };
+                    said(&mut transcriber, &sound, &options).unwrap().segments
+                };
+                let without = found(&[]);
+                assert_eq!(found(&["  ", ""]), without, "{name}");
+                let with = found(&WORDS);
+                // Log-probabilities are the model's own: no bonus makes one of them larger than 0.
+                assert!(with.iter().all(|segment| segment.mean_logprob <= 0.0));
+                heard += without.iter().map(|s| s.tokens.len()).sum::<usize>();
+                changed += usize::from(with != without);
+            }
+            assert!(heard > 20, "{name}: {heard} tokens");
+            assert!(
+                changed > 0,
+                "{name}: no hotword was near, {beams} beams at {temperature}"
+            );
+        }
+    }
+}
+
+#[test]
+fn live_text_has_its_hotwords_and_only_grows() {
+    let folder = tempfile::tempdir().unwrap();
+    let vad = folder.path().join("vad");
+    let detector = tone::write_detector(folder.path()).unwrap();
+    convert(&detector, &vad, &ConvertOptions::default(), &mut |_, _| {}).unwrap();
+    let mut transcriber = Transcriber::load(&bundle(folder.path(), "moonshine"), Some(1)).unwrap();
+    let samples = tone::sound(&[(0.5, 0.4), (0.6, 3.1), (0.6, 1.0)]);
+    let mut events = |hotwords: &[&str], size: usize| {
+        let options = StreamOptions {
+            step_ms: 400,
+            silence_ms: 200,
+            transcribe: TranscribeOptions {
+                hotwords: hotwords.iter().map(|&w| w.to_owned()).collect(),
+                ..TranscribeOptions::default()
+            },
+            ..StreamOptions::default()
+        };
+        let mut stream = Stream::new(&mut transcriber, Vad::load(&vad, 1).unwrap(), options).unwrap();
+        let (cancel, mut found) = (CancelToken::new(), Vec::new());
+        for part in samples.chunks(size) {
+            stream
+                .push(&mut transcriber, part, &cancel, &mut |e| found.push(e))
+                .unwrap();
+        }
+        stream
+            .finish(&mut transcriber, &cancel, &mut |e| found.push(e))
+            .unwrap();
+        found
+    };
+    let (without, with) = (events(&[], 1000), events(&WORDS, 1000));
+    assert_ne!(with, without, "no hotword was near");
+    assert_eq!(events(&WORDS, 333), with);
+    let mut committed = String::new();
+    for event in with {
+        match event {
+            StreamEvent::SpeechStart { .. } => committed.clear(),
+            StreamEvent::Partial { committed: now, .. } => {
+                assert!(now.starts_with(&committed), "{committed:?} {now:?}");
+                committed = now;
+            }
+            StreamEvent::Final { segment, .. } => assert!(segment.text.starts_with(&committed), "{segment:?}"),
+            _ => {}
+        }
     }
 }
 

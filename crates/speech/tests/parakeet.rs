@@ -400,6 +400,13 @@ fn options_that_such_a_model_lacks_are_errors() {
             (TranscribeOptions { beams: 33, ..plain() }, "at most 32"),
             (
                 TranscribeOptions {
+                    hallucination_silence_s: Some(2.0),
+                    ..plain()
+                },
+                "writes nothing of silence",
+            ),
+            (
+                TranscribeOptions {
                     hotwords: many,
                     ..plain()
                 },

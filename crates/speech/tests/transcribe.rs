@@ -126,6 +126,39 @@ fn words_are_the_text_of_their_segment_and_follow_each_other() {
 }
 
 #[test]
+fn text_that_nobody_said_is_left_out_beside_silence() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = tiny(folder.path());
+    let samples = sound(4.5);
+    let options = |words, hallucination_silence_s| TranscribeOptions {
+        language: Some("de".to_owned()),
+        words,
+        hallucination_silence_s,
+        ..TranscribeOptions::default()
+    };
+    let (mut first, is_odd) = (None, |word: &cactus_speech::Word| {
+        let length_s = word.end_s - word.start_s;
+        word.probability < 0.15 || length_s < 0.133
+    });
+    for threads in [1, 3] {
+        let mut transcriber = Transcriber::load(&path, Some(threads)).unwrap();
+        let all = said(&mut transcriber, &samples, &options(true, None)).unwrap();
+        let some = |segment: &cactus_speech::Segment| segment.words.iter().all(is_odd);
+        assert!(all.segments.iter().any(some), "random weights are sure of nothing");
+        let found = said(&mut transcriber, &samples, &options(true, Some(0.3))).unwrap();
+        // A window of this model is a second, so there may be silence on both sides of all in it.
+        assert!(!found.segments.iter().any(some), "{found:?}");
+        assert_ne!(found.segments, all.segments);
+        // Words are found, and not told.
+        let without = said(&mut transcriber, &samples, &options(false, Some(0.3))).unwrap();
+        assert!(without.segments.iter().all(|segment| segment.words.is_empty()));
+        assert_eq!(without.text(), found.text());
+        let want = first.get_or_insert_with(|| found.clone());
+        assert_eq!(found, *want, "{threads} threads");
+    }
+}
+
+#[test]
 fn beams_and_hints_change_the_text_and_threads_do_not() {
     let folder = tempfile::tempdir().unwrap();
     let path = tiny(folder.path());

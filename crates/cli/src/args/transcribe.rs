@@ -111,11 +111,23 @@ pub(crate) struct TranscribeArgs {
     /// With `--vad`: speech begins at this probability. Lower it where speech is missed
     #[arg(long, value_name = "PROBABILITY", default_value_t = 0.5, requires = "vad")]
     pub(crate) vad_threshold: f64,
+    /// Leave out what nobody may have said: text whose words are unlikely, very short or very long, with so many seconds of silence beside
+    /// it. For Whisper; times are those of words then
+    #[arg(long, value_name = "SECONDS", conflicts_with = "mic")]
+    hallucination_silence: Option<f64>,
     #[command(flatten)]
     pub(crate) again: AgainArgs,
 }
 
 impl TranscribeArgs {
+    /// What recordings are transcribed with.
+    pub(crate) fn options(&self) -> TranscribeOptions {
+        TranscribeOptions {
+            hallucination_silence_s: self.hallucination_silence,
+            ..self.hear.options()
+        }
+    }
+
     /// What `--mic` means as options of `cactus listen`.
     ///
     /// # Errors

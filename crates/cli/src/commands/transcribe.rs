@@ -23,7 +23,7 @@ const JOBS: usize = 4;
 
 /// Transcribes recordings; one that fails is named, and the others are transcribed all the same.
 pub(crate) fn run(args: &TranscribeArgs) -> Result<()> {
-    let again = Again::new(&args.again, &args.hear.options(), "transcribe")?;
+    let again = Again::new(&args.again, &args.options(), "transcribe")?;
     let (recordings, already) = recordings::find(args)?;
     let count = recordings.len();
     let jobs = match (&again, args.jobs.map(usize::from)) {
@@ -126,7 +126,7 @@ impl Hearing {
             Some(kept) => kept,
             None => &mut read,
         };
-        let mut options = args.hear.options();
+        let mut options = args.options();
         let words = options.words;
         // Of whoever is heard again, each word is compared.
         options.words |= again.is_some();

@@ -16,7 +16,8 @@ use std::time::Instant;
 /// samples a second): one of the two. The result, a JSON object with `response`, `segments` and `language`, goes to `response_buffer`, and the
 /// function returns its bytes; a negative number where it failed, with the reason in the buffer, too. `prompt` is text
 /// as if said before, after special tokens of Whisper's, of which language and task count. `callback` gets the text of each segment.
-/// `prompt`, `options_json` (`language`, `translate`, `temperature`, `custom_vocabulary`) and `callback` may be NULL.
+/// `prompt`, `options_json` (`language`, `translate`, `temperature`, `custom_vocabulary`, and `hallucination_silence`: seconds of silence beside
+/// which text is left out that nobody may have said) and `callback` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cactus_transcribe(
     model: *mut c_void,
@@ -190,6 +191,7 @@ pub(super) fn transcribe_options(prompt: &str, options: &Map<String, Value>) -> 
         temperature: option(options, "temperature", "a number", Value::as_f64)?
             .unwrap_or(0.0)
             .max(0.0),
+        hallucination_silence_s: option(options, "hallucination_silence", "a number of seconds", Value::as_f64)?,
         ..TranscribeOptions::default()
     };
     let mut rest = prompt.trim();

@@ -159,6 +159,19 @@ fn recordings_have_the_text_that_the_engine_hears() {
     let (prompt, options) = (Some(c"Cactus"), Some(c"{\"custom_vocabulary\": [\"Ada\"]}"));
     let (_, found) = transcribe(&model, Ask { prompt, options, ..ask });
     assert_eq!(found["response"], want.text());
+    // What nobody may have said.
+    let silence = TranscribeOptions {
+        hallucination_silence_s: Some(0.5),
+        ..TranscribeOptions::default()
+    };
+    let want = Transcriber::load(&bundles()[0], None)
+        .unwrap()
+        .transcribe(&samples, &silence, &CancelToken::new(), &mut |_| {})
+        .unwrap();
+    let options = Some(c"{\"hallucination_silence\": 0.5}");
+    let found = transcribe(&model, Ask { options, ..ask }).1;
+    assert_eq!(found["response"], want.text());
+    assert_ne!(found["response"], expected(&samples, None, false).text());
     let flac = load(File::open(clip().to_str().unwrap()).unwrap(), 16_000, Limits::default()).unwrap();
     let file = clip();
     let ask = Ask {
@@ -301,6 +314,8 @@ fn wrong_calls_say_what_is_wrong() {
         (with(c"{\"language\": 5}"), "`language`"),
         (with(c"{\"temperature\": 3}"), "temperature"),
         (with(c"{\"custom_vocabulary\": [5]}"), "`custom_vocabulary`"),
+        (with(c"{\"hallucination_silence\": \"1\"}"), "`hallucination_silence`"),
+        (with(c"{\"hallucination_silence\": -1}"), "at least 0.1 seconds"),
     ] {
         let (code, found) = transcribe(&hears, ask);
         assert_eq!((code, &found["success"]), (-1, &json!(false)));

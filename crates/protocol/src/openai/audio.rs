@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 /// Most bytes of a field that is no recording.
 const MAX_TEXT: usize = 64 << 10;
 
+/// No silence is asked for that is longer, in seconds.
+const MAX_SECONDS: f64 = 3600.0;
+
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Task {
@@ -72,6 +75,8 @@ pub struct Request<'a> {
     pub keywords: Vec<String>,
     /// From 0 to 1.
     pub temperature: f64,
+    /// Seconds of silence beside which text may be what nobody said.
+    pub hallucination_silence_s: Option<f64>,
     /// How the answer is written.
     pub format: Format,
     /// Times of words are wanted.
@@ -132,6 +137,7 @@ pub fn request<'a>(task: Task, content_type: Option<&str>, body: &'a [u8]) -> Re
         prompt: form.text("prompt")?.map(str::to_owned),
         keywords: form.texts("keywords")?.into_iter().map(str::to_owned).collect(),
         temperature,
+        hallucination_silence_s: form.number("hallucination_silence", 0.0, MAX_SECONDS)?,
         format,
         words: false,
         segments: false,
@@ -549,6 +555,7 @@ mod tests {
             ("prompt", ""),
             ("keywords[]", "Cactus"),
             ("keywords[]", "Ada"),
+            ("hallucination_silence", "1.5"),
             ("chunking_strategy[type]", "server_vad"),
             ("chunking_strategy[threshold]", "0.6"),
             ("chunking_strategy[silence_duration_ms]", "300"),
@@ -560,6 +567,7 @@ mod tests {
             assert_eq!(found.language.as_deref(), Some("de"));
             assert_eq!((found.temperature, found.format), (0.4, Format::VerboseJson));
             assert_eq!(found.keywords, ["Cactus", "Ada"]);
+            assert_eq!(found.hallucination_silence_s, Some(1.5));
             assert!(found.words && found.segments && !found.stream && found.prompt.is_none());
             let chunking = found.chunking.unwrap();
             assert_eq!(
@@ -593,7 +601,7 @@ mod tests {
     fn wrong_fields_are_named_with_what_was_found() {
         let long = "x".repeat(MAX_TEXT + 1);
         type Given<'a> = &'a [(&'a str, &'a str)];
-        let cases: [(Given<'_>, &str, &str); 17] = [
+        let cases: [(Given<'_>, &str, &str); 18] = [
             (&[], "file", "no field at all"),
             (&[("model", "x")], "file", "`model`"),
             (&[("file", "")], "file", "no bytes"),
@@ -602,6 +610,11 @@ mod tests {
             (&[("file", "a"), ("model", &long)], "model", "65537 bytes"),
             (&[("file", "a"), ("temperature", "1.5")], "temperature", "`1.5`"),
             (&[("file", "a"), ("temperature", "NaN")], "temperature", "from 0 to 1"),
+            (
+                &[("file", "a"), ("hallucination_silence", "long")],
+                "hallucination_silence",
+                "`long`",
+            ),
             (
                 &[("file", "a"), ("response_format", "diarized_json")],
                 "response_format",

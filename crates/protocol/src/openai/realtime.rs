@@ -210,6 +210,10 @@ impl Session {
         if let Some(keywords) = texts(fields, "keywords")? {
             self.keywords = keywords;
         }
+        if fields.get("hallucination_silence").is_some() {
+            let message = "live speech is found before it is written, so nothing is written of silence; leave it out";
+            return Err(fields.wrong("hallucination_silence", message));
+        }
         Ok(())
     }
 

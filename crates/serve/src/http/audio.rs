@@ -90,6 +90,7 @@ fn options(request: &Request<'_>) -> TranscribeOptions {
         words: request.words,
         initial_prompt: request.prompt.clone().unwrap_or_default(),
         hotwords: request.keywords.clone(),
+        hallucination_silence_s: request.hallucination_silence_s,
         temperature: request.temperature,
         ..TranscribeOptions::default()
     }

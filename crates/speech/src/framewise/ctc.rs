@@ -3,8 +3,8 @@
 //!
 //! Pure functions; sums are in `f64`, in order, so texts have the same bits on every machine.
 
-use super::hotwords::Along;
 use super::{Behind, Reached, Token, Walk, largest};
+use crate::hotwords::Along;
 use crate::rules::Chances;
 use crate::{Error, Result};
 use std::collections::BTreeMap;
@@ -305,9 +305,9 @@ fn align(logits: Logits<'_>, tokens: &[u32], behind: &Behind, until: usize) -> (
 
 #[cfg(test)]
 mod tests {
-    use super::super::hotwords::Hotwords;
     use super::super::tests::walk;
     use super::*;
+    use crate::hotwords::Hotwords;
     use proptest::prelude::*;
 
     const BLANK: u32 = 3;

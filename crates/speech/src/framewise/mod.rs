@@ -2,7 +2,6 @@
 
 mod alphabets;
 mod ctc;
-mod hotwords;
 mod networks;
 mod run;
 mod search;
@@ -12,11 +11,11 @@ mod transducer;
 mod utterance;
 
 pub(crate) use alphabets::Lock;
-pub(crate) use hotwords::{Along, Hotwords};
 pub(crate) use run::Run;
 pub(crate) use utterance::{Stretch, whole};
 
 use crate::features::{Ear, unknown};
+use crate::hotwords::{Along, Hotwords};
 use crate::{Error, MOST_BEAMS, Result, TranscribeOptions};
 use cactus_base::Pool;
 use cactus_bundle::{Bundle, Ctc, Decoding};
@@ -164,6 +163,11 @@ impl Framewise {
         }
         if !options.initial_prompt.trim().is_empty() {
             return refused("this model reads no text before, so it takes no initial prompt; names may be hotwords");
+        }
+        if options.hallucination_silence_s.is_some() {
+            return refused(
+                "this model writes nothing of silence, so there is nothing to look for beside it; leave the silence out",
+            );
         }
         if options.beams > MOST_BEAMS {
             let found = options.beams;

@@ -3,9 +3,9 @@
 //! as many as are followed are likelier than all that still stand there. Texts that are alike at one position become one.
 
 use super::ctc::either;
-use super::hotwords::{Along, Hotwords};
 use super::transducer::{Networks, Predicted, Prefix, Rules};
 use super::{Reached, Token, Walk};
+use crate::hotwords::{Along, Hotwords};
 use crate::rules::Chances;
 use crate::{Error, Result};
 use std::collections::BTreeMap;

@@ -164,9 +164,9 @@ pub(crate) fn greedy(
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::hotwords::Hotwords;
     use super::super::{Behind, tests::walk};
     use super::*;
+    use crate::hotwords::Hotwords;
     use proptest::prelude::*;
 
     /// Networks that say what a table has: the logits depend on the position and the last token. The state is the text.

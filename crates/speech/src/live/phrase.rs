@@ -4,8 +4,10 @@ use super::Commit;
 use crate::decoder::{Decoder, Surroundings, Task, other_model};
 use crate::framewise::{Behind, Framewise, Token, Wishes, whole};
 use crate::heard::Piece;
+use crate::hotwords::Along;
+use crate::loops;
 use crate::prompt::Prompts;
-use crate::prompted::{Window, Written, confidence, continued, repeats};
+use crate::prompted::{Continued, Window, Written, confidence, repeats};
 use crate::rules::Rules;
 use crate::scribe::Scribe;
 use crate::streaming::Passage;
@@ -38,6 +40,8 @@ pub(super) struct Phrase {
     passage: Passage,
     /// Its final text, where it may be over.
     pub(super) ready: Option<Ready>,
+    /// The model hears its whole window: with less of it, it has begun to repeat itself.
+    whole: bool,
 }
 
 /// How phrases are written.
@@ -57,6 +61,16 @@ pub(super) struct Orders<'a> {
     /// Frames behind the sound that are heard with it, where the window of the model is cut.
     pub(super) margin: Option<usize>,
     pub(super) cancel: &'a CancelToken,
+}
+
+impl Orders<'_> {
+    /// The same for a phrase.
+    fn of(self, phrase: &Phrase) -> Self {
+        Orders {
+            margin: self.margin.filter(|_| !phrase.whole),
+            ..self
+        }
+    }
 }
 
 /// What comes behind a phrase that is written as if it were all.
@@ -111,6 +125,7 @@ impl Manner {
 
     /// Writes what is said so far, and commits what stays.
     pub(super) fn write(&self, transcriber: &mut Transcriber, phrase: &mut Phrase, orders: Orders<'_>) -> Result<()> {
+        let orders = orders.of(phrase);
         let frames = transcriber.hear(phrase, orders.commit == Commit::Attention, orders)?;
         let surroundings = Surroundings {
             ear: &transcriber.ear,
@@ -120,12 +135,23 @@ impl Manner {
             (Manner::Prompted(prompts, rules), Decoder::Prompted(scribe)) => {
                 phrase.find_language(scribe, orders.options)?;
                 let prompt = [prompts.before(), phrase.prompt(prompts)].concat();
-                let prompt = (&prompt[..], prompt.len() - 1);
                 let most = scribe.most_tokens(transcriber.ear.seconds(frames));
                 let most = most.saturating_sub(phrase.committed.len());
-                let (rules, hypotheses) = (phrase.rules(rules), &mut scribe.hypotheses);
-                let (draft, cancel) = (&phrase.draft, orders.cancel);
-                let text = continued(hypotheses, prompt, draft, rules, most, cancel, &mut |_, _| {})?;
+                let continued = Continued {
+                    prompt: &prompt,
+                    start: prompt.len() - 1,
+                    draft: &phrase.draft,
+                    rules: phrase.rules(rules),
+                    hotwords: prompts.tree(),
+                    along: phrase.along(prompts),
+                    most,
+                    cancel: orders.cancel,
+                };
+                let text = continued.write(&mut scribe.hypotheses, &mut |_, _| {})?;
+                if orders.margin.is_some() && phrase.goes_round(surroundings, &text.tokens) {
+                    phrase.whole = true;
+                    return self.write(transcriber, phrase, orders);
+                }
                 let text = (&text.tokens[..], &text.logprobs[..]);
                 phrase.agree(scribe, surroundings, prompts, text, (orders.commit, frames))
             }
@@ -146,7 +172,7 @@ impl Manner {
         times: Times,
         then: Then,
     ) -> Result<Ready> {
-        let options = orders.options;
+        let (options, orders) = (orders.options, orders.of(phrase));
         let goes_on = then == Then::Perhaps;
         transcriber.reserve(options)?;
         let looks = options.words || goes_on && orders.commit == Commit::Attention;
@@ -158,8 +184,11 @@ impl Manner {
         match (self, &mut transcriber.decoder) {
             (Manner::Prompted(prompts, rules), Decoder::Prompted(scribe)) => {
                 let stretch = (times, frames);
-                let (ready, written) =
-                    phrase.ready_prompted(scribe, surroundings, (prompts, rules), orders, stretch)?;
+                let ready = phrase.ready_prompted(scribe, surroundings, (prompts, rules), orders, stretch)?;
+                let Some((ready, written)) = ready else {
+                    phrase.whole = true;
+                    return self.ready(transcriber, phrase, orders, times, then);
+                };
                 if goes_on {
                     let text = (&written.tokens[..], &written.logprobs[..]);
                     phrase.agree(scribe, surroundings, prompts, text, (orders.commit, frames))?;
@@ -258,7 +287,9 @@ impl Phrase {
     ) -> Result<()> {
         let decode = |tokens: &[u32]| surroundings.tokenizer.decode(tokens, true);
         let language = self.language.as_deref();
-        let agreed = match (repeats(&decode(tokens)), commit) {
+        let whole = surroundings.text(&[], &[&self.committed[..], tokens].concat());
+        let is_loop = repeats(&decode(tokens)) || loops::is_stuck(&whole, language);
+        let agreed = match (is_loop, commit) {
             (true, _) => 0,
             (false, Commit::Attention) => {
                 let settled = scribe.settled(surroundings, &self.prompt(prompts), tokens, frames)?;
@@ -301,6 +332,11 @@ impl Phrase {
         prompt
     }
 
+    /// How far the text that stays has come among the hotwords.
+    fn along(&self, prompts: &Prompts) -> Along {
+        prompts.tree().follow(Along::default(), &self.committed)
+    }
+
     fn rules<'a>(&self, rules: &'a [Rules; 2]) -> &'a Rules {
         &rules[usize::from(!self.committed.is_empty())]
     }
@@ -315,25 +351,39 @@ impl Phrase {
         Ok(())
     }
 
-    /// The final text by a prompt, and what was written of it now.
+    /// Whether the text goes round in circles with these tokens.
+    fn goes_round(&self, surroundings: Surroundings<'_>, tokens: &[u32]) -> bool {
+        let text = surroundings.text(&[], &[&self.committed[..], tokens].concat());
+        loops::goes_round(&text, self.language.as_deref()) || repeats(&text)
+    }
+
+    /// The final text by a prompt, and what was written of it now; `None` where it looks wrong and more of the window can be heard.
     fn ready_prompted(
         &mut self,
         scribe: &mut Scribe,
         surroundings: Surroundings<'_>,
         (prompts, rules): (&Prompts, &[Rules; 2]),
-        Orders { options, cancel, .. }: Orders<'_>,
+        Orders {
+            options,
+            margin,
+            cancel,
+            ..
+        }: Orders<'_>,
         (times, frames): (Times, usize),
-    ) -> Result<(Ready, Written)> {
+    ) -> Result<Option<(Ready, Written)>> {
         self.find_language(scribe, options)?;
         let before = prompts.before();
         let most = scribe.most_tokens(surroundings.ear.seconds(frames));
         let written = Window {
             most_tokens: most.saturating_sub(self.committed.len()).max(1),
-            tries_again: scribe.tries_again(),
+            // Before higher temperatures comes more of the window.
+            tries_again: scribe.tries_again() && margin.is_none(),
             no_speech: scribe.prompted.no_speech,
             hypotheses: &mut scribe.hypotheses,
             tokenizer: surroundings.tokenizer,
             rules: self.rules(rules),
+            hotwords: prompts.tree(),
+            along: self.along(prompts),
             start: before.len(),
             prompt: &[before, self.prompt(prompts)].concat(),
             draft: &self.draft,
@@ -342,12 +392,15 @@ impl Phrase {
             cancel,
         }
         .write()?;
+        if margin.is_some() && (!written.looks_right() || self.goes_round(surroundings, &written.tokens)) {
+            return Ok(None);
+        }
         let mut ready = Ready {
             segment: None,
             words: Vec::new(),
         };
         if self.committed.is_empty() && written.is_silent() {
-            return Ok((ready, written));
+            return Ok(Some((ready, written)));
         }
         let known: f64 = self.logprobs.iter().sum();
         let new = written.mean_logprob * (written.tokens.len() + 1) as f64;
@@ -375,7 +428,7 @@ impl Phrase {
             ready.words = scribe.words(surroundings, &prompt, language, segments, &probabilities, frames)?;
         }
         ready.segment = Some(segment);
-        Ok((ready, written))
+        Ok(Some((ready, written)))
     }
 }
 

@@ -1,7 +1,9 @@
 //! Words that may be said, as a tree of tokens: where a text goes along a branch, its next token gets a bonus.
 //!
 //! The bonus of the token at depth *d* is `BOOST * (1 + ln d)`, in natural logarithms of probabilities. Where a text leaves a branch before
-//! its end, what it got there is taken away again.
+//! its end, what it got there is taken away again. A word is spelled with the space before it, so a branch begins where a word does.
+//!
+//! Pure functions of tokens and logits, for every model that does not read the words as text.
 
 use crate::{Error, Result};
 use std::collections::BTreeMap;
@@ -34,6 +36,21 @@ pub(crate) struct Along {
     lent: f64,
 }
 
+impl Default for Hotwords {
+    fn default() -> Hotwords {
+        Hotwords {
+            nodes: vec![Node::default()],
+        }
+    }
+}
+
+impl Along {
+    /// Whether a text that goes another way loses something.
+    pub(crate) fn is_open(self) -> bool {
+        self.lent > 0.0
+    }
+}
+
 impl Hotwords {
     /// The words of `options` that are no blanks; `tokens` spells one.
     ///
@@ -46,9 +63,7 @@ impl Hotwords {
                 "there should be at most {MOST} hotwords, found {found}; fewer of them also help more"
             )));
         }
-        let mut hotwords = Hotwords {
-            nodes: vec![Node::default()],
-        };
+        let mut hotwords = Hotwords::default();
         for word in words.iter().map(|word| word.trim()).filter(|word| !word.is_empty()) {
             let Some(tokens) = tokens(word) else {
                 return Err(Error::Option(format!(
@@ -93,6 +108,11 @@ impl Hotwords {
         (Along { node, lent }, bonus - lost)
     }
 
+    /// Where a text comes by writing `tokens`.
+    pub(crate) fn follow(&self, along: Along, tokens: &[u32]) -> Along {
+        tokens.iter().fold(along, |along, &token| self.step(along, token).0)
+    }
+
     /// What a text that ends here loses.
     pub(crate) fn end(&self, along: Along) -> f64 {
         along.lent
@@ -108,14 +128,37 @@ impl Hotwords {
         own.chain(roots.into_iter().flatten()).copied()
     }
 
+    /// Whether `token` goes on along the branch.
+    pub(crate) fn goes_on(&self, along: Along, token: u32) -> bool {
+        self.nodes[along.node].children.contains_key(&token)
+    }
+
+    /// What `token` gets, without what leaving a branch costs.
+    fn bonus(&self, along: Along, token: u32) -> f64 {
+        let here = self.nodes[along.node].children.get(&token);
+        let child = here.or_else(|| self.nodes[0].children.get(&token));
+        child.map_or(0.0, |&child| self.nodes[child].bonus)
+    }
+
+    /// The logits to draw a token from; `None` where they are those without hotwords. What was taken before stays, so leaving a branch
+    /// costs nothing.
+    pub(crate) fn raised(&self, along: Along, logits: &[f32]) -> Option<Vec<f32>> {
+        self.next(along).next()?;
+        let mut raised = logits.to_vec();
+        for token in self.next(along) {
+            if let (Some(new), Some(&old)) = (raised.get_mut(token as usize), logits.get(token as usize)) {
+                *new = (f64::from(old) + self.bonus(along, token)) as f32;
+            }
+        }
+        Some(raised)
+    }
+
     /// The token to take where `likeliest` is that without hotwords. What was taken before stays, so leaving a branch costs nothing.
     pub(crate) fn choose(&self, along: Along, likeliest: u32, logits: &[f32]) -> u32 {
-        let bonus = |token: u32| {
-            let here = self.nodes[along.node].children.get(&token);
-            let child = here.or_else(|| self.nodes[0].children.get(&token));
-            child.map_or(0.0, |&child| self.nodes[child].bonus)
+        let worth = |token: u32| {
+            let logit = logits.get(token as usize);
+            logit.map(|&logit| f64::from(logit) + self.bonus(along, token))
         };
-        let worth = |token: u32| logits.get(token as usize).map(|&logit| f64::from(logit) + bonus(token));
         let mut best = (worth(likeliest), likeliest);
         for token in self.next(along) {
             let found = worth(token);
@@ -194,6 +237,22 @@ mod tests {
         assert_eq!(found.choose(along("x"), 24, &logits), 24);
         assert_eq!(hotwords(&[]).choose(Along::default(), 24, &logits), 24);
         assert_eq!(found.choose(Along::default(), 3, &[]), 3, "no logits");
+    }
+
+    #[test]
+    fn logits_to_draw_from_are_raised_along_the_words() {
+        let found = hotwords(&["ab", "cd"]);
+        let logits = [0.0f32, 1.0, 2.0, 3.0, f32::MIN];
+        let raised = |text: &str| {
+            let tokens: Vec<u32> = text.bytes().map(|b| u32::from(b - b'a')).collect();
+            found.raised(found.follow(Along::default(), &tokens), &logits)
+        };
+        assert_eq!(raised("").unwrap(), [2.0, 1.0, 4.0, 3.0, f32::MIN]);
+        let second = (2.0 * (1.0 + 2f64.ln())) as f32;
+        assert_eq!(raised("xa").unwrap(), [2.0, 1.0 + second, 4.0, 3.0, f32::MIN]);
+        assert_eq!(hotwords(&[]).raised(Along::default(), &logits), None);
+        assert!(found.follow(Along::default(), &[0]).is_open());
+        assert!(!found.follow(Along::default(), &[0, 1]).is_open());
     }
 
     #[test]
