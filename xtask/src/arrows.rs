@@ -42,6 +42,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
         &["base", "tensor", "bundle", "runtime", "text", "engine", "audio"],
     ),
     ("retrieval", &["base", "bundle", "kernels"]),
+    ("rag", &["retrieval"]),
     ("hub", &["base"]),
     ("cloud", &[]),
     ("hybrid", &["base"]),

@@ -1,0 +1,89 @@
+//! Which files of a folder are documents.
+
+use crate::cut::Kind;
+use crate::{Error, Result};
+use ignore::WalkBuilder;
+use std::path::{Path, PathBuf};
+
+/// Largest document, in bytes.
+pub(crate) const MOST_BYTES: u64 = 16 << 20;
+
+const TEXT: [&str; 6] = ["txt", "text", "rst", "adoc", "org", "tex"];
+const MARKDOWN: [&str; 3] = ["md", "markdown", "mdx"];
+const HTML: [&str; 3] = ["html", "htm", "xhtml"];
+const CODE: [&str; 44] = [
+    "rs", "py", "pyi", "js", "mjs", "cjs", "ts", "tsx", "jsx", "java", "kt", "kts", "swift", "c", "h", "cc", "cpp",
+    "cxx", "hpp", "hh", "cs", "go", "rb", "php", "scala", "lua", "pl", "pm", "r", "jl", "sh", "bash", "zsh", "fish",
+    "ps1", "sql", "toml", "yaml", "yml", "ini", "cfg", "proto", "dart", "zig",
+];
+/// Documents without an ending.
+const NAMES: [&str; 8] = [
+    "README",
+    "LICENSE",
+    "NOTICE",
+    "AUTHORS",
+    "CHANGELOG",
+    "COPYING",
+    "Makefile",
+    "Dockerfile",
+];
+
+/// A document.
+#[derive(Clone, Debug)]
+pub(crate) struct File {
+    pub(crate) path: PathBuf,
+    /// From the folder on, with `/`.
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+}
+
+/// What a file is, by its name.
+pub(crate) fn kind(path: &Path) -> Option<Kind> {
+    let name = path.file_name()?.to_str()?;
+    let Some(ending) = path.extension().and_then(|ending| ending.to_str()) else {
+        return NAMES.contains(&name).then_some(Kind::Text);
+    };
+    let ending = ending.to_ascii_lowercase();
+    let is = |endings: &[&str]| endings.contains(&ending.as_str());
+    match () {
+        () if is(&MARKDOWN) => Some(Kind::Markdown),
+        () if is(&HTML) => Some(Kind::Html),
+        () if is(&TEXT) => Some(Kind::Text),
+        () if is(&CODE) => Some(Kind::Code),
+        () => None,
+    }
+}
+
+/// All documents in `folder` and its folders, in the order of their names; hidden ones are left out, and what `.gitignore`, `.ignore` and the
+/// like name. Links are not followed.
+pub(crate) fn walk(folder: &Path) -> Result<Vec<File>> {
+    let failed = |what: String| Error::Folder {
+        path: folder.to_path_buf(),
+        what,
+    };
+    if !folder.is_dir() {
+        return Err(failed("expected a folder".to_owned()));
+    }
+    let mut found = Vec::new();
+    // A folder need not be a repository for its `.gitignore` to count.
+    for entry in WalkBuilder::new(folder)
+        .require_git(false)
+        .parents(false)
+        .git_global(false)
+        .build()
+    {
+        let entry = entry.map_err(|e| failed(e.to_string()))?;
+        if !entry.file_type().is_some_and(|kind| kind.is_file()) {
+            continue;
+        }
+        let path = entry.into_path();
+        let parts = path.strip_prefix(folder).unwrap_or(&path).components();
+        let parts: Option<Vec<&str>> = parts.map(|part| part.as_os_str().to_str()).collect();
+        if let (Some(kind), Some(parts)) = (kind(&path), parts) {
+            let name = parts.join("/");
+            found.push(File { path, name, kind });
+        }
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
+}

@@ -1,0 +1,55 @@
+//! Documents of a folder in an index, and what is said about them with its sources.
+//!
+//! ```text
+//! folder ─► files (ignore rules) ─► pieces with places ─► vectors ─► index      one commit for each file
+//! question ─► vector and words ─► found pieces ─► numbered sources ─► answer ─► checked citations
+//! ```
+//!
+//! - [`pieces`] cuts a document along sentences, headings and functions, and tells from which bytes each piece comes.
+//! - [`Corpus`] keeps an index in step with a folder: only pieces that are new get a vector, and what is gone goes.
+//! - [`Sources`] are pieces in a stable order under numbers, and [`Sources::check`] says whether a text cites them rightly.
+//!
+//! It may depend on `retrieval`, which keeps vectors and finds them. It deliberately runs no model: whoever has one hands it in as
+//! [`Embed`], so that everything here is tested without weights. It opens no connection and draws no progress.
+#![forbid(unsafe_code)]
+
+mod corpus;
+mod cut;
+mod error;
+mod files;
+mod known;
+mod sources;
+
+pub use corpus::{Corpus, Found, Progress, Skipped, Synced};
+pub use cut::{Kind, Piece, Rules, pieces};
+pub use error::{Error, Result};
+pub use sources::{Citation, Source, Sources};
+
+use cactus_retrieval::Recipe;
+
+/// What a model of vectors says that fails.
+pub type EmbedError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A model that makes vectors of texts.
+pub trait Embed {
+    /// What its vectors are; an index is of one recipe.
+    fn recipe(&self) -> Recipe;
+
+    /// Most tokens of a document, what stands before it and special tokens among them.
+    fn most_tokens(&self) -> usize;
+
+    /// How many tokens a document has, counted in the same way.
+    fn count_tokens(&self, text: &str) -> usize;
+
+    /// A vector for each of the documents, `[dimensions]`.
+    ///
+    /// # Errors
+    /// Whatever the model says.
+    fn embed_documents(&self, texts: &[String]) -> std::result::Result<Vec<Vec<f32>>, EmbedError>;
+
+    /// The vector of a question, `[dimensions]`.
+    ///
+    /// # Errors
+    /// Whatever the model says.
+    fn embed_query(&self, text: &str) -> std::result::Result<Vec<f32>, EmbedError>;
+}

@@ -1,0 +1,237 @@
+//! A folder and its index, with a model that counts words.
+
+use cactus_rag::{Corpus, Embed, EmbedError, Error, Sources, Synced};
+use cactus_retrieval::{Metric, Recipe};
+use std::cell::{Cell, RefCell};
+use std::fs;
+use std::path::Path;
+
+const DIM: usize = 64;
+
+/// A vector has a place for some of the words each.
+struct Words {
+    name: &'static str,
+    made: RefCell<Vec<String>>,
+    fails: Cell<bool>,
+}
+
+impl Words {
+    fn new() -> Words {
+        Words {
+            name: "words",
+            made: RefCell::default(),
+            fails: Cell::new(false),
+        }
+    }
+
+    fn taken(&self) -> Vec<String> {
+        self.made.take()
+    }
+}
+
+fn vector(text: &str) -> Vec<f32> {
+    let mut vector = vec![0.01; DIM];
+    for word in text
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+    {
+        let hash = word
+            .to_lowercase()
+            .bytes()
+            .fold(7u32, |hash, b| hash.wrapping_mul(31).wrapping_add(b.into()));
+        vector[hash as usize % DIM] += 1.0;
+    }
+    vector
+}
+
+impl Embed for Words {
+    fn recipe(&self) -> Recipe {
+        Recipe::new(self.name, DIM, Metric::Cosine)
+    }
+
+    fn most_tokens(&self) -> usize {
+        12
+    }
+
+    fn count_tokens(&self, text: &str) -> usize {
+        text.split_whitespace().count()
+    }
+
+    fn embed_documents(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, EmbedError> {
+        if self.fails.get() {
+            return Err("no model today".into());
+        }
+        for text in texts {
+            assert!(self.count_tokens(text) <= 12, "{text}");
+        }
+        self.made.borrow_mut().extend_from_slice(texts);
+        Ok(texts.iter().map(|text| vector(text)).collect())
+    }
+
+    fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
+        Ok(vector(text))
+    }
+}
+
+struct Case {
+    dir: tempfile::TempDir,
+    model: Words,
+}
+
+impl Case {
+    fn new(files: &[(&str, &str)]) -> Case {
+        let case = Case {
+            dir: tempfile::tempdir().unwrap(),
+            model: Words::new(),
+        };
+        for (name, text) in files {
+            case.write(name, text.as_bytes());
+        }
+        case
+    }
+
+    fn folder(&self) -> std::path::PathBuf {
+        self.dir.path().join("folder")
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) {
+        let path = self.folder().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    fn corpus(&self) -> Corpus {
+        Corpus::new(&self.folder(), &self.dir.path().join("index"))
+    }
+
+    fn sync(&self) -> Synced {
+        self.corpus().sync(&self.model, &|| false, &mut |_| {}).unwrap()
+    }
+}
+
+const BREAD: &str = "# Bread\n\nFlour, water and salt.\n\n## Baking\n\nBake it for forty minutes.\n";
+const TEA: &str = "Tea is made with hot water.\n\nGreen tea likes it less hot.\n";
+
+#[test]
+fn pieces_are_found_with_their_places() {
+    let case = Case::new(&[("a/bread.md", BREAD), ("tea.txt", TEA)]);
+    let synced = case.sync();
+    assert_eq!(
+        (synced.files, synced.added, synced.embedded, synced.pieces),
+        (2, 2, 3, 3)
+    );
+    let found = case.corpus().search(&case.model, "how long to bake", 2).unwrap();
+    let best = &found[0];
+    assert_eq!(
+        (best.path.as_str(), best.headings.join("/")),
+        ("a/bread.md", "Bread/Baking".to_owned())
+    );
+    assert_eq!(&BREAD[best.bytes.clone()], best.text);
+    assert_eq!((best.text.as_str(), best.lines), ("Bake it for forty minutes.", [7, 7]));
+    assert!(best.similarity.unwrap() > 0.1 && best.bm25.unwrap() > 0.0);
+    assert!(best.is_current(&case.folder()));
+    case.write("a/bread.md", b"other");
+    assert!(!best.is_current(&case.folder()));
+    let sources = Sources::new(found);
+    assert!(sources.instructions().contains("a/bread.md, Bread > Baking"));
+}
+
+#[test]
+fn only_what_is_new_gets_a_vector() {
+    let case = Case::new(&[("bread.md", BREAD), ("tea.txt", TEA)]);
+    case.sync();
+    assert_eq!(case.model.taken().len(), 3);
+    let again = case.sync();
+    assert_eq!(
+        (again.added, again.changed, again.removed, again.embedded),
+        (0, 0, 0, 0)
+    );
+    assert_eq!(again.pieces, 3);
+
+    // What stood behind moves, and keeps its vector.
+    let longer = BREAD.replace("salt.", "salt, and a little yeast.");
+    case.write("bread.md", longer.as_bytes());
+    let synced = case.sync();
+    assert_eq!((synced.changed, synced.embedded, synced.pieces), (1, 1, 3));
+    assert_eq!(
+        case.model.taken(),
+        ["Bread\nFlour, water and salt, and a little yeast."]
+    );
+    let found = case.corpus().search(&case.model, "bake forty minutes", 1).unwrap();
+    assert_eq!(&longer[found[0].bytes.clone()], "Bake it for forty minutes.");
+    assert!(found[0].is_current(&case.folder()));
+
+    // Written again with the same bytes, nothing has changed.
+    case.write("bread.md", longer.as_bytes());
+    assert_eq!((case.sync().changed, case.model.taken().len()), (0, 0));
+
+    fs::remove_file(case.folder().join("tea.txt")).unwrap();
+    let synced = case.sync();
+    assert_eq!((synced.removed, synced.embedded, synced.pieces), (1, 0, 2));
+    let found = case.corpus().search(&case.model, "green tea", 10).unwrap();
+    assert!(found.iter().all(|found| found.path == "bread.md"));
+}
+
+#[test]
+fn what_is_no_document_is_left_out_and_said() {
+    let case = Case::new(&[
+        ("a.txt", "one"),
+        (".hidden.txt", "two"),
+        ("build/b.txt", "three"),
+        (".gitignore", "build/\n"),
+        ("picture.png", "four"),
+        ("empty.md", "\n"),
+    ]);
+    case.write("bytes.txt", b"a\0b");
+    case.write("latin.txt", b"caf\xe9");
+    let synced = case.sync();
+    assert_eq!((synced.embedded, synced.pieces), (1, 1));
+    let skipped: Vec<(&str, bool)> = synced
+        .skipped
+        .iter()
+        .map(|s| (s.path.as_str(), s.reason.contains("UTF-8")))
+        .collect();
+    assert_eq!(skipped, [("bytes.txt", false), ("latin.txt", true)]);
+    // A document that became none is forgotten.
+    case.write("a.txt", b"one\0two");
+    assert_eq!(case.sync().pieces, 0);
+}
+
+#[test]
+fn what_was_done_stays_where_it_is_stopped() {
+    let case = Case::new(&[("a.txt", "one"), ("b.txt", "two"), ("c.txt", "three")]);
+    let files = Cell::new(0);
+    let error = case
+        .corpus()
+        .sync(&case.model, &|| files.replace(files.get() + 1) == 2, &mut |_| {})
+        .unwrap_err();
+    assert!(matches!(error, Error::Cancelled));
+    assert_eq!(case.model.taken().len(), 2);
+    case.model.fails.set(true);
+    let error = case.corpus().sync(&case.model, &|| false, &mut |_| {}).unwrap_err();
+    assert!(error.to_string().contains("no model today") && error.kind() == "embed");
+    case.model.fails.set(false);
+    let synced = case.sync();
+    assert_eq!((synced.embedded, synced.pieces), (1, 3));
+}
+
+#[test]
+fn an_index_of_something_else_is_refused() {
+    let case = Case::new(&[("a.txt", "one")]);
+    let error = case.corpus().search(&case.model, "one", 1).unwrap_err();
+    assert_eq!(error.kind(), "index");
+    case.sync();
+    let other = Words {
+        name: "another",
+        ..Words::new()
+    };
+    let error = case.corpus().sync(&other, &|| false, &mut |_| {}).unwrap_err();
+    assert!(error.to_string().contains("another"), "{error}");
+    let missing = Corpus::new(Path::new("/nonexistent"), &case.dir.path().join("other"));
+    let error = missing.sync(&case.model, &|| false, &mut |_| {}).unwrap_err();
+    assert!(
+        error.kind() == "folder" && error.to_string().contains("/nonexistent"),
+        "{error}"
+    );
+    assert!(!case.dir.path().join("other").exists());
+}
