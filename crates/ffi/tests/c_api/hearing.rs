@@ -8,10 +8,13 @@ use cactus_testkit::http::{Server, json_answer};
 use serde_json::{Value, json};
 use std::ffi::{c_char, c_void};
 use std::path::Path;
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 
 /// A model that is closed at the end, and the folder of its bundle.
-struct Hears(*mut c_void, tempfile::TempDir);
+struct Hears {
+    model: *mut c_void,
+    _folder: tempfile::TempDir,
+}
 
 impl Hears {
     fn open(name: &str) -> Hears {
@@ -23,13 +26,13 @@ impl Hears {
         convert(&source, &path, &ConvertOptions::default(), &mut |_, _| {}).unwrap();
         let model = unsafe { cactus_init(c(path.to_str().unwrap()).as_ptr(), null(), false) };
         assert!(!model.is_null(), "{}", error().1);
-        Hears(model, folder)
+        Hears { model, _folder: folder }
     }
 
     fn set(&self, toml: Option<&str>, options: Option<&Value>) -> Result<(), String> {
         let (toml, options) = (toml.map(c), options.map(|options| c(&options.to_string())));
         let place = |text: &Option<std::ffi::CString>| text.as_ref().map_or(null(), |text| text.as_ptr());
-        match unsafe { cactus_model_set_policy(self.0.cast(), place(&toml), place(&options)) } {
+        match unsafe { cactus_model_set_policy(self.model.cast(), place(&toml), place(&options)) } {
             0 => Ok(()),
             _ => Err(error().1),
         }
@@ -42,7 +45,7 @@ impl Hears {
             let (options, user) = (c(options), (&raw mut told).cast());
             let (pcm, bytes) = (pcm.as_ptr(), pcm.len());
             cactus_transcribe(
-                self.0,
+                self.model,
                 null(),
                 null(),
                 buffer,
@@ -60,7 +63,7 @@ impl Hears {
 
 impl Drop for Hears {
     fn drop(&mut self) {
-        unsafe { cactus_destroy(self.0) };
+        unsafe { cactus_destroy(self.model) };
     }
 }
 
