@@ -6,7 +6,8 @@
     benches/word_times.py --cactus target/release/cactus --ct2 whisper-tiny.en --bundle tiny32 CLIP.wav...
 
 `--ct2` is the folder with `model.bin` (and `vocabulary.txt`) that the bundle was made of. Both decode greedily in single
-precision, without the text before. A time is near where it is at most 40 ms from the other's.
+precision, without the text before. A time is near where it is at most 40 ms from the other's. With `--hallucination-silence` both leave out what
+nobody may have said, beside so many seconds of silence.
 """
 
 from __future__ import annotations
@@ -29,14 +30,18 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--bundle", required=True, metavar="FOLDER")
     parser.add_argument("--ct2", required=True, metavar="FOLDER")
     parser.add_argument("--list", action="store_true", help="print every word that is not near")
+    parser.add_argument("--hallucination-silence", type=float, metavar="SECONDS")
     args = parser.parse_args(arguments)
+    silence = args.hallucination_silence
+    more = [] if silence is None else ["--hallucination-silence", str(silence)]
     peer = WhisperModel(args.ct2, device="cpu", compute_type="float32")
     away = 0
     print("| clip | words | equal | near | worst, ms |\n|---|---|---|---|---|")
     for clip in args.clips:
-        segments, _ = peer.transcribe(str(clip), beam_size=1, condition_on_previous_text=False, word_timestamps=True)
+        options = {"word_timestamps": True, "hallucination_silence_threshold": silence}
+        segments, _ = peer.transcribe(str(clip), beam_size=1, condition_on_previous_text=False, **options)
         theirs = [(word.word, word.start, word.end) for segment in segments for word in segment.words]
-        command = [args.cactus, "transcribe", str(clip), "--model", args.bundle, "--words", "--format", "json"]
+        command = [args.cactus, "transcribe", str(clip), "--model", args.bundle, "--words", "--format", "json", *more]
         told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         ours = [(w["text"], w["start_s"], w["end_s"]) for s in told["segments"] for w in s["words"]]
         equal = [word for word, _, _ in theirs] == [word for word, _, _ in ours]

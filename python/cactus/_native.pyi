@@ -59,6 +59,7 @@ class Transcriber:
         self,
         sound: tuple[Input, int] | str | os.PathLike[str],
         *,
+        policy: Policy | None,
         language: str | None,
         translate: bool,
         words: bool,
@@ -75,6 +76,7 @@ class Transcriber:
 @final
 class Hearing:
     def next(self) -> str | None: ...
+    def consent(self, yes: bool | None) -> None: ...
     def cancel(self) -> None: ...
 
 @final
@@ -135,6 +137,7 @@ class Policy:
         file: os.PathLike[str] | None,
         values: str | None,
         target: str | None,
+        hears: bool,
         key: str | None,
         keys: dict[str, str],
         handoff: str | None,

@@ -19,6 +19,7 @@ from .asynchronous import in_thread
 from .engine import native
 from .errors import ClosedError
 from .options import listed, path_of, refused, text_of, whole_number
+from .policy import Policy
 
 #: Samples a second of arrays where nobody says how many.
 _RATE = 16_000
@@ -31,7 +32,8 @@ class Word:
     text: str
     start: float
     end: float
-    probability: float
+    #: None where a target has said it.
+    probability: float | None
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,10 @@ class Segment:
     compression: float
     #: Its words, where they were asked for.
     words: list[Word] = field(default_factory=list, repr=False)
+    #: The target whose words are in it, or "local"; and how often its text was changed. A target says nothing of how sure it was, and
+    #: what it changed has no tokens.
+    answered_by: str = "local"
+    revision: int = 0
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,8 @@ class Transcript:
     #: Length of the recording in seconds.
     duration: float
     segments: list[Segment] = field(repr=False)
+    #: Under a policy: who heard it, why and for how much, under the names of `Answer.decision`, and `heard_again`.
+    decision: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -110,6 +118,8 @@ class SpeechFinal:
     language: str | None
     #: Why now: "silence", "length" or "end".
     reason: str
+    #: Up to where the sound had come by then, in seconds.
+    until: float
 
 
 @dataclass(frozen=True)
@@ -133,7 +143,7 @@ def _event(text: str) -> SpeechEvent:
             return SpeechPartial(of["id"], of["committed"], of["volatile"], of["until_s"])
         case "final":
             segment = of["segment"]
-            return SpeechFinal(segment["id"], segment["text"], _segment(segment), of.get("language"), of["reason"])
+            return SpeechFinal(segment["id"], segment["text"], _segment(segment), of.get("language"), of["reason"], of["until_s"])
         case "speech_end":
             return SpeechEnd(of["id"], of["end_s"])
         case other:
@@ -143,7 +153,8 @@ def _event(text: str) -> SpeechEvent:
 def _segment(of: dict[str, Any]) -> Segment:
     words = [Word(w["text"], w["start_s"], w["end_s"], w["probability"]) for w in of.get("words", ())]
     names = ("tokens", "mean_logprob", "confidence", "no_speech", "temperature", "compression")
-    return Segment(of["id"], of["start_s"], of["end_s"], of["text"].strip(), *(of[name] for name in names), words)
+    by = (of.get("answered_by", "local"), of.get("revision", 0))
+    return Segment(of["id"], of["start_s"], of["end_s"], of["text"].strip(), *(of[name] for name in names), words, *by)
 
 
 def _samples(audio: Any) -> native.Input:
@@ -229,16 +240,26 @@ class Transcriber:
         if not isinstance(inner, native.Transcriber):
             raise TypeError("a Transcriber is made by Transcriber.load(path)")
         self._inner = inner
+        self._policy: Policy | None = None
 
     @classmethod
     def load(
-        cls, model: str | os.PathLike[str], *, bits: int = 8, threads: int | None = None, offline: bool = False
+        cls,
+        model: str | os.PathLike[str],
+        *,
+        bits: int = 8,
+        threads: int | None = None,
+        offline: bool = False,
+        policy: Policy | None = None,
     ) -> Transcriber:
         """Loads a bundle of Whisper or Moonshine. What is no bundle is converted into the cache first: a folder of Hugging Face,
-        CTranslate2 or ONNX Runtime, or a file of whisper.cpp."""
+        CTranslate2 or ONNX Runtime, or a file of whisper.cpp. With a `policy`, others may hear recordings again, as `set_policy` says."""
         if threads is not None:
             whole_number("threads", threads, 1, 1024)
-        return cls(native.Transcriber.open(_bundle(model, bits, offline), threads))
+        _of_policy(policy)
+        loaded = cls(native.Transcriber.open(_bundle(model, bits, offline), threads))
+        loaded._policy = policy
+        return loaded
 
     @classmethod
     async def aload(cls, model: str | os.PathLike[str], **options: Any) -> Transcriber:
@@ -255,8 +276,17 @@ class Transcriber:
         """Samples a second that it takes. Other rates are resampled."""
         return self._inner.sample_rate
 
-    def _begin(self, audio: Any, *, sample_rate: int | None = None, **options: Any) -> native.Hearing:
-        return self._inner.begin(_sound(audio, sample_rate), **_options(**options))
+    def set_policy(self, policy: Policy | None) -> None:
+        """Lets others hear again what is doubtful of recordings, as the policy says; with None nobody any more. Its targets have the
+        protocol "openai_transcriptions". A recording under way stays as it is, and live speech stays on this machine."""
+        self._policy = _of_policy(policy)
+
+    def _begin(
+        self, audio: Any, *, sample_rate: int | None = None, policy: Policy | None = None, **options: Any
+    ) -> tuple[native.Hearing, Policy | None]:
+        policy = self._policy if policy is None else _of_policy(policy)
+        inner = None if policy is None else policy._inner
+        return self._inner.begin(_sound(audio, sample_rate), policy=inner, **_options(**options)), policy
 
     def transcribe(self, audio: Any, **options: Any) -> Transcript:
         """What is said in a recording: a file of any format, or an array of samples (`sample_rate` of them a second, 16,000
@@ -266,17 +296,23 @@ class Transcriber:
         is said. `prompt` is text as if said before, `hotwords` are words that may be said. `beams` texts are followed side by
         side. `carry_tokens` of the text before are read by each window. `temperature` 0 takes the likeliest words; above it they
         are drawn. With `hallucination_silence`, text of Whisper's that nobody may have said is left out beside so many seconds of
-        silence; live speech refuses it. Ctrl-C ends it.
+        silence; live speech refuses it. With a `policy`, or one of the transcriber's own, targets hear again what is doubtful, and
+        `Transcript.decision` says what came of it; sound leaves only where its consent, or the answer to its `ask`, is yes. Ctrl-C ends it.
         """
-        return _whole(self._begin(audio, **options))
+        return _whole(*self._begin(audio, **options))
 
     def stream(self, audio: Any, **options: Any) -> Iterator[Segment]:
-        """As `transcribe`, segment by segment as they are known. Whoever stops reading cancels the rest."""
-        return _segments(self._begin(audio, **options))
+        """As `transcribe`, segment by segment as they are known, which is at the end where others may hear them again. Whoever stops
+        reading cancels the rest."""
+        return _segments(*self._begin(audio, **options))
 
     async def atranscribe(self, audio: Any, **options: Any) -> Transcript:
         """As `transcribe`, awaited. Cancelling the task cancels the work."""
-        return await in_thread(lambda held: _whole(held(self._begin(audio, **options))))
+        def work(held: Any) -> Transcript:
+            hearing, policy = self._begin(audio, **options)
+            return _whole(held(hearing), policy)
+
+        return await in_thread(work)
 
     def detect_language(self, audio: Any, *, sample_rate: int | None = None) -> dict[str, float]:
         """The languages at the beginning of a recording with their probabilities, the likeliest first; empty where nobody
@@ -294,23 +330,39 @@ class Transcriber:
         self.close()
 
 
-def _events(hearing: native.Hearing) -> Iterator[dict[str, Any]]:
-    while (event := hearing.next()) is not None:
-        yield json.loads(event)
+def _of_policy(policy: Policy | None) -> Policy | None:
+    if policy is not None and not isinstance(policy, Policy):
+        raise refused("policy", "a cactus.Policy", policy)
+    return policy
 
 
-def _whole(hearing: native.Hearing) -> Transcript:
-    for event in _events(hearing):
-        if found := event.get("transcript"):
-            segments = [_segment(segment) for segment in found["segments"]]
-            return Transcript(event["text"], found.get("language"), found["duration_s"], segments)
+def _events(hearing: native.Hearing, policy: Policy | None) -> Iterator[dict[str, Any]]:
+    while (text := hearing.next()) is not None:
+        event = json.loads(text)
+        if "question" in event and policy is not None:
+            hearing.consent(policy._asked(event["question"]))
+        else:
+            yield event
+
+
+def _whole(hearing: native.Hearing, policy: Policy | None) -> Transcript:
+    try:
+        for event in _events(hearing, policy):
+            if found := event.get("transcript"):
+                segments = [_segment(segment) for segment in found["segments"]]
+                return Transcript(event["text"], found.get("language"), found["duration_s"], segments, event.get("decision"))
+    except BaseException:
+        # A person who is asked may raise something.
+        hearing.cancel()
+        raise
     raise RuntimeError("the model has stopped after a failure")
 
 
-def _segments(hearing: native.Hearing) -> Iterator[Segment]:
+def _segments(hearing: native.Hearing, policy: Policy | None) -> Iterator[Segment]:
     try:
-        for event in _events(hearing):
-            yield from map(_segment, event.get("segments", ()))
+        for event in _events(hearing, policy):
+            final = event["transcript"]["segments"] if "decision" in event else ()
+            yield from map(_segment, event.get("segments", final))
     finally:
         hearing.cancel()
 

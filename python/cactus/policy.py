@@ -47,11 +47,15 @@ class Target:
     base_url: str
     #: The model's name there.
     model: str
-    #: "anthropic", "openai_chat", "openai_responses" or "gemini".
+    #: "anthropic", "openai_chat", "openai_responses", "gemini", or "openai_transcriptions", which writes down speech.
     protocol: str = "openai_chat"
     #: Dollars for a million tokens: the highest price of steps and hours, as the budget reserves with it.
-    input_usd_per_million: Usd
-    output_usd_per_million: Usd
+    input_usd_per_million: Usd | None = None
+    output_usd_per_million: Usd | None = None
+    #: Dollars for a minute of sound, of a target that writes down speech.
+    usd_per_minute: Usd | None = None
+    #: Such a target gives times of words.
+    word_times: bool = False
     #: The key itself. It is not shown, and written down nowhere.
     key: str | None = field(default=None, repr=False)
     key_from: str | None = None
@@ -78,6 +82,8 @@ class Target:
     def _values(self) -> dict[str, Any]:
         values = {**vars(self), "key": self.key_from}
         del values["key_from"]
+        if self.protocol != "openai_transcriptions":
+            del values["usd_per_minute"], values["word_times"]
         if isinstance(self.accuracy, Mapping):
             values["accuracy"] = dict(self.accuracy)
         return values
@@ -87,7 +93,8 @@ class Policy:
     """Who may answer what this machine should not.
 
     `target` is a name of the table of targets (`cactus run --cloud nobody` lists them) or of the policy, or an address with a
-    model, such as `http://127.0.0.1:8081/v1#name`; `key` is its key. `file` is a policy file, for whose targets `keys` may have keys,
+    model, such as `http://127.0.0.1:8081/v1#name`; `key` is its key. With `hears` such an address writes down speech, for
+    `Transcriber.transcribe`. `file` is a policy file, for whose targets `keys` may have keys,
     by name. With a target alone nothing leaves before `ask`, called with a `Question`, has said yes; `consent` names kinds of content
     that need no question. `budget`, in dollars, is for all requests of this policy together; a request costs at most a cent and a day
     a dollar unless a policy says otherwise. `options` are those of the public Cactus package on handing off, such as
@@ -102,6 +109,7 @@ class Policy:
         self,
         target: str | None = None,
         *,
+        hears: bool = False,
         file: str | os.PathLike[str] | None = None,
         targets: Mapping[str, Target] | None = None,
         prefer: Iterable[str] | None = None,
@@ -126,6 +134,8 @@ class Policy:
             raise refused("targets", "nothing beside `file`, which has its own", targets)
         if ask is not None and not callable(ask):
             raise TypeError(f"`ask`: expected a function, found {type(ask).__name__}")
+        if not isinstance(hears, bool):
+            raise refused("hears", "True or False", hears)
         if isinstance(consent, str):
             raise refused("consent", "a list of kinds of content, such as ['text']", consent)
         if isinstance(prefer, str):
@@ -159,6 +169,7 @@ class Policy:
             file=None if file is None else Path(path_of("file", file)),
             values=None if values is None else encoded(values, "targets"),
             target=None if target is None else text_of("target", target),
+            hears=hears,
             key=key,
             keys=given,
             handoff=handoff,

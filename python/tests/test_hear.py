@@ -9,6 +9,7 @@ import struct
 import subprocess
 import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,16 @@ import pytest
 pytest.importorskip("cactus._native", reason="the extension module is not built: cargo xtask ci wheel, or pip install ./python")
 numpy = pytest.importorskip("numpy")
 
-from cactus import CancelledError, ClosedError, InvalidRequestError, Transcriber, UnsupportedError, Vad  # noqa: E402
+from cactus import (  # noqa: E402
+    CancelledError,
+    ClosedError,
+    InvalidRequestError,
+    Policy,
+    Target,
+    Transcriber,
+    UnsupportedError,
+    Vad,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 CLIP = ROOT / "crates/audio/tests/files/mono_16k.flac"
@@ -107,6 +117,94 @@ def test_wrong_calls_say_what_is_wrong(transcriber, bundles, tmp_path):
         assert english.languages == [] and english.transcribe(CLIP).language is None
     with pytest.raises(ClosedError):
         english.transcribe(CLIP)
+
+
+class Ear:
+    """A target that writes down speech: it says `text` to whatever it hears."""
+
+    def __init__(self, text: str):
+        ear = self
+        self.asked = 0
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                self.rfile.read(int(self.headers["content-length"]))
+                ear.asked += 1
+                body = json.dumps({"text": text}).encode()
+                self.send_response(200)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.base = f"http://127.0.0.1:{self.server.server_port}/v1"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def test_targets_hear_again_what_the_policy_lets_leave(transcriber, tmp_path):
+    plain = transcriber.transcribe(sound(4.0), words=True)
+    said = [["x" * len(w.text.strip()) for w in s.words] for s in plain.segments]
+    with Ear(" ".join(sum(said, []))) as ear:
+
+        def policy(name, **more):
+            return Policy(f"{ear.base}#whisper", hears=True, handoff="always", budget=1, state=tmp_path / name, **more)
+
+        # Nobody is there to be asked, a person says no, and one says yes.
+        asked = []
+
+        def person(question):
+            asked.append(question)
+            return len(asked) > 1
+
+        for given, answered_by, reason in [
+            (policy("nobody"), "local", "nobody_to_ask"),
+            (policy("person", ask=person), "local", "denied_by_person"),
+            (policy("person", ask=person), "whisper", "always"),
+            (policy("consent", consent=["audio"]), "whisper", "always"),
+        ]:
+            before = ear.asked
+            found = transcriber.transcribe(sound(4.0), policy=given)
+            assert (found.decision["answered_by"], found.decision["reason"]) == (answered_by, reason)
+            assert (ear.asked > before) == (answered_by != "local")
+            if answered_by == "local":
+                assert found.text == transcriber.transcribe(sound(4.0), words=True).text
+                assert all(s.answered_by == "local" and s.revision == 0 for s in found.segments)
+            else:
+                changed = [s for s in found.segments if s.revision]
+                assert changed and all(s.answered_by == "whisper" and "x" in s.text for s in changed)
+                assert all(not s.words for s in found.segments) and found.decision["heard_again"]["sent_s"] > 3
+        assert asked[0].classes == ["audio"] and asked[0].target == "whisper"
+        # The policy of a transcriber counts for all that it hears, until it is taken away.
+        transcriber.set_policy(policy("own", consent=["audio"]))
+        try:
+            assert [s.answered_by for s in transcriber.stream(sound(4.0))] == [s.answered_by for s in found.segments]
+            assert asyncio.run(transcriber.atranscribe(sound(4.0), words=True)).segments[0].words
+            with pytest.raises(InvalidRequestError, match="writes English"):
+                transcriber.transcribe(sound(1.0), translate=True)
+        finally:
+            transcriber.set_policy(None)
+        assert transcriber.transcribe(sound(4.0)).decision is None
+        # A target that chats hears nothing, and a budget that is spent asks nobody.
+        with pytest.raises(InvalidRequestError, match="does not write down speech"):
+            transcriber.transcribe(sound(1.0), policy=Policy(f"{ear.base}#m", state=tmp_path / "chat"))
+        with pytest.raises(InvalidRequestError, match="`policy`"):
+            transcriber.transcribe(sound(1.0), policy="auto")
+        priced = {"base_url": ear.base, "model": "m", "protocol": "openai_transcriptions", "usd_per_minute": 6}
+        poor = {"targets": {"near": Target(**priced)}, "handoff": "always", "consent": ["audio"], "caps": {"request_usd": "0.01"}}
+        before = ear.asked
+        found = transcriber.transcribe(sound(4.0), policy=Policy(**poor, state=tmp_path / "poor"))
+        assert (found.decision["answered_by"], found.decision["reason"], ear.asked) == ("local", "over_cap", before)
 
 
 def wav(data: bytes, tag: int = 1, channels: int = 1, rate: int = 16_000, bits: int = 16) -> bytes:

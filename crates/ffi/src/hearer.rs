@@ -8,7 +8,8 @@ use crate::handle::{Handles, Kind};
 use crate::input;
 use crate::loaded::MODELS;
 use crate::log::{Level, say};
-use crate::underway::{self, Underway};
+use crate::policy::Policy;
+use crate::underway::{self, Stop, Underway};
 use cactus_audio::decode::{Limits, Recording};
 use cactus_audio::{Samples, resample};
 use cactus_bundle::{Bundle, Decoding};
@@ -31,6 +32,10 @@ pub(crate) struct Hearer {
     underway: Arc<Underway>,
     /// Its bundle.
     path: PathBuf,
+    /// Whether it writes down what is said.
+    writes: bool,
+    /// Who else may hear.
+    policy: Mutex<Option<Arc<Policy>>>,
 }
 
 /// What is loaded.
@@ -86,6 +91,8 @@ impl Hearer {
         };
         say(Level::Info, "model", &format!("loaded {}", path.display()));
         Ok(Some(Arc::new(Hearer {
+            writes: matches!(machine, Machine::Writes(_)),
+            policy: Mutex::default(),
             machine: Mutex::new(machine),
             underway: Underway::new(),
             path: path.to_owned(),
@@ -97,8 +104,24 @@ impl Hearer {
     /// # Errors
     /// Those of `work`; [`Code::InCallback`] inside a callback of this model's, [`Code::Cancelled`] after a stop or close.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Machine, &CancelToken) -> Result<T>) -> Result<T> {
+        self.with_then(work, |done, _| Ok(done))
+    }
+
+    /// As [`Hearer::with`]; `then` goes on with what came of it, when others may have the model already.
+    ///
+    /// # Errors
+    /// Those of [`Hearer::with`] and `then`.
+    pub(crate) fn with_then<T, U>(
+        &self,
+        work: impl FnOnce(&mut Machine, &CancelToken) -> Result<T>,
+        then: impl FnOnce(T, &Stop) -> Result<U>,
+    ) -> Result<U> {
         let this = self.underway.begin()?;
-        let cancel = this.stop().token();
+        let done = self.work(this.stop().token(), work)?;
+        then(done, this.stop())
+    }
+
+    fn work<T>(&self, cancel: &CancelToken, work: impl FnOnce(&mut Machine, &CancelToken) -> Result<T>) -> Result<T> {
         let mut machine = match self.machine.try_lock() {
             Ok(machine) => machine,
             Err(TryLockError::Poisoned(e)) => e.into_inner(),
@@ -123,6 +146,21 @@ impl Hearer {
     /// As [`underway::close`].
     pub(crate) fn close(self: Arc<Self>) {
         underway::close(self, |model| &model.underway);
+    }
+
+    /// Whether it writes down what is said.
+    pub(crate) fn writes(&self) -> bool {
+        self.writes
+    }
+
+    /// Who else may hear, where a policy says.
+    pub(crate) fn policy(&self) -> Option<Arc<Policy>> {
+        self.policy.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes that for recordings from now on.
+    pub(crate) fn set_policy(&self, policy: Option<Arc<Policy>>) {
+        *self.policy.lock().unwrap_or_else(PoisonError::into_inner) = policy;
     }
 
     /// The folder of its bundle.

@@ -4,13 +4,31 @@
 //! line reads one, and requests of its model go by `routed`. Without it nothing below this crate can send, and a policy gets an
 //! error that says so.
 
+use crate::failure::Result;
+use crate::hearer::{self, HEARERS};
 use crate::loaded::MODELS;
 use crate::types::cactus_model;
 use crate::{guard, input};
+use cactus_speech::Transcript;
+use serde_json::{Map, Value};
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
-/// Gives a model a policy for its requests from now on: what the model should not answer may be handed to a target. `policy_toml`
+/// A transcript of which targets were let hear what is doubtful.
+#[derive(Debug)]
+pub(crate) struct Reheard {
+    pub(crate) transcript: Transcript,
+    /// What is said of each segment, in order.
+    pub(crate) marks: Vec<Map<String, Value>>,
+    /// What is said of all of it.
+    pub(crate) told: Map<String, Value>,
+    /// Whether words of a target are in it.
+    pub(crate) is_revised: bool,
+}
+
+/// Gives a model a policy for its requests from now on: what the model should not answer may be handed to a target. `model` may be one that
+/// writes down what is said, too: then targets that do hear again what is doubtful of recordings (`cactus_transcribe`), and `target` may be
+/// the address of such a one. `policy_toml`
 /// is the text of a policy file (docs/reference/policy.md), or NULL. `options_json` is NULL or an object, which comes after the
 /// text: `target` (a name of the policy or of the table of targets, or an address with a model, as
 /// `http://127.0.0.1:8081/v1#name`), `key` (that target's key) and `keys` (an object of keys by names of targets), which come
@@ -34,17 +52,38 @@ pub unsafe extern "C" fn cactus_model_set_policy(
                 input::optional_text(options_json, "options_json")?,
             )
         };
-        let model = MODELS.get(model.cast())?;
-        let policy = match (text, options) {
-            (None, None) => None,
-            (text, options) => {
-                let options = input::object(options, "options_json")?;
-                Some(Arc::new(Policy::new(&model, text, &options)?))
+        let policy = |about: For<'_>| -> Result<Option<Arc<Policy>>> {
+            if text.is_none() && options.is_none() {
+                return Ok(None);
             }
+            let options = input::object(options, "options_json")?;
+            Ok(Some(Arc::new(Policy::new(about, text, &options)?)))
         };
-        model.set_policy(policy);
+        match (MODELS.get(model.cast()), HEARERS.get(model.cast())) {
+            (Err(_), Ok(hearer)) => {
+                if !hearer.writes() {
+                    return Err(hearer::unsupported(
+                        "the model finds speech, which is handed to nobody; give the policy to the one that writes it down",
+                    ));
+                }
+                hearer.set_policy(policy(For::Recordings)?);
+            }
+            (model, _) => {
+                let model = model?;
+                model.set_policy(policy(For::Text(&model))?);
+            }
+        }
         Ok(())
     })
+}
+
+/// What a policy is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum For<'a> {
+    /// Requests of a model that writes text.
+    Text(&'a Arc<crate::loaded::Loaded>),
+    /// Recordings.
+    Recordings,
 }
 
 #[cfg(feature = "cloud")]
@@ -57,11 +96,21 @@ pub(crate) enum Policy {}
 
 #[cfg(not(feature = "cloud"))]
 impl Policy {
-    fn new(
-        _model: &Arc<crate::loaded::Loaded>,
-        _text: Option<&str>,
-        _options: &serde_json::Map<String, serde_json::Value>,
-    ) -> crate::failure::Result<Policy> {
+    fn new(_about: For<'_>, _text: Option<&str>, _options: &Map<String, Value>) -> Result<Policy> {
         Err(crate::failure::Failure::not_in_build("handing requests off"))
+    }
+
+    pub(crate) fn hears(&self, _options: &Map<String, Value>) -> Result<bool> {
+        match *self {}
+    }
+
+    pub(crate) fn hear_again(
+        &self,
+        _stop: &crate::underway::Stop,
+        _sound: (&[f32], u32),
+        _transcript: &Transcript,
+        _hints: &str,
+    ) -> Result<Reheard> {
+        match *self {}
     }
 }

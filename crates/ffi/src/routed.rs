@@ -3,10 +3,13 @@
 //! Purpose: from what C gives to a router, and from the router's events to the steps that `answer` has for every request. It
 //! decides nothing; who asks a person is the caller's program, by the event `CONSENT`.
 
+mod hearing;
+
 use crate::answer::{Answer, Follow, Reading, Step};
 use crate::asked::{Asked, Handoff, list, text};
 use crate::failure::{Code, Failure, Result};
-use crate::loaded::{Loaded, Work};
+use crate::loaded::Work;
+use crate::policy::For;
 use cactus_engine::chat::{Delta, Message};
 use cactus_engine::{Completion, FinishReason};
 use cactus_protocol::{End, Event as Said, Job, KeepAlive, Kind, Prompt, Ready, Reason, Spec};
@@ -30,19 +33,20 @@ const FIELDS: [&str; 7] = ["target", "key", "keys", "handoff", "budget", "consen
 #[derive(Debug)]
 pub(crate) struct Policy {
     router: Arc<Router>,
-    local: Local,
+    /// The model, where it writes text.
+    local: Option<Local>,
     target: Option<String>,
     /// Names the requests that name no session to the budget: all of them together.
     session: String,
 }
 
 impl Policy {
-    /// Reads a policy for `model`. A target that the options name, and that cannot be asked, is an error here, before the first
+    /// Reads a policy. A target that the options name, and that cannot be asked, is an error here, before the first
     /// request.
     ///
     /// # Errors
     /// [`Code::Argument`] for what is wrong with text or options; [`Code::System`] for the folder.
-    pub(crate) fn new(model: &Arc<Loaded>, toml: Option<&str>, options: &Map<String, Value>) -> Result<Policy> {
+    pub(crate) fn new(about: For<'_>, toml: Option<&str>, options: &Map<String, Value>) -> Result<Policy> {
         let wrong = |failure: Failure| Failure::new(failure.code, format!("`options_json`: {}", failure.message));
         if let Some(unknown) = options.keys().find(|key| !FIELDS.contains(&key.as_str())) {
             let known = FIELDS.join(", ");
@@ -62,6 +66,7 @@ impl Policy {
         let setup = Setup {
             text: toml,
             target: text(options, "target").map_err(wrong)?,
+            hears: matches!(about, For::Recordings),
             key: key.as_ref(),
             keys,
             handoff: Handoff::read(options, "handoff").map_err(wrong)?.map(Into::into),
@@ -76,9 +81,16 @@ impl Policy {
         if let Some(target) = &target {
             router.check(target)?;
         }
+        let local = match about {
+            For::Text(model) => Some(Local::new(Arc::clone(model.scheduler()), Duration::ZERO)?),
+            For::Recordings => {
+                hearing::check(&router, target.as_deref())?;
+                None
+            }
+        };
         Ok(Policy {
             router: Arc::new(router),
-            local: Local::new(Arc::clone(model.scheduler()), Duration::ZERO)?,
+            local,
             target,
             session: format!("c-{}-{}", std::process::id(), cactus_protocol::new_id("")),
         })
@@ -168,7 +180,7 @@ impl Routed {
             user: routing.user.unwrap_or_default(),
             salt,
             ready: Some(Ready { request, reader, notes }),
-            ..Ask::new(Some(policy.local.clone()), job)
+            ..Ask::new(policy.local.clone(), job)
         };
         let running = policy.router.start(ask)?;
         let canceller = running.canceller();

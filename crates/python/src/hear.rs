@@ -3,16 +3,18 @@
 //! A transcription runs on a thread of its own, which never enters the interpreter: what it has to say goes through a channel.
 
 use crate::array::Input;
+use crate::policy::{self, Policy};
 use crate::{TICK, errors, live};
 use cactus_audio::decode::{Limits, Recording};
 use cactus_audio::{Samples, resample};
 use cactus_engine::CancelToken;
+use cactus_router::Stop;
 use cactus_speech::{Error, ErrorKind, SpanOptions, TranscribeOptions};
 use cactus_tensor::{DType, Elements};
 use pyo3::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Samples, mono, and how many a second; or a file.
@@ -144,13 +146,14 @@ impl Transcriber {
         self.rate_hz
     }
 
-    /// Begins to transcribe.
-    #[pyo3(signature = (sound, *, language, translate, words, prompt, hotwords, beams, carry_tokens, temperature, hallucination_silence))]
+    /// Begins to transcribe. With a policy, targets hear again what is doubtful.
+    #[pyo3(signature = (sound, *, policy, language, translate, words, prompt, hotwords, beams, carry_tokens, temperature, hallucination_silence))]
     #[allow(clippy::too_many_arguments, reason = "they are options by name")]
     fn begin(
         &self,
         py: Python<'_>,
         sound: Sound,
+        policy: Option<Py<Policy>>,
         language: Option<String>,
         translate: bool,
         words: bool,
@@ -163,7 +166,17 @@ impl Transcriber {
     ) -> PyResult<Hearing> {
         live::check_model(py, self.id)?;
         let sound = sound.owned().map_err(|e| raised(py, &e))?;
-        let options = TranscribeOptions {
+        let policy = policy.as_ref().map(Py::get);
+        let may = policy
+            .map(Policy::hears)
+            .transpose()
+            .map_err(|e| policy::raise(py, &e))?;
+        if translate && may == Some(true) {
+            let message = "`translate` writes English, which no target is asked for; leave it out, or the policy";
+            return Err(errors::raise(py, "InvalidRequestError", message, &[]));
+        }
+        let again = policy.filter(|_| may == Some(true)).map(Policy::hearing);
+        let mut options = TranscribeOptions {
             language,
             translate,
             carry_tokens,
@@ -178,24 +191,57 @@ impl Transcriber {
         let cancel = CancelToken::new();
         let answer = live::Answer::new(self.id, cancel.clone());
         let (machine, rate_hz, stop) = (Arc::clone(&self.machine), self.rate_hz, cancel.clone());
+        let (said, says) = channel();
+        let hearing = Stop::default();
+        let ends_hearing = hearing.clone();
         std::thread::spawn(move || {
+            let words = options.words;
+            // Of what is heard again each word is compared.
+            options.words |= again.is_some();
+            let mut kept = None;
             let heard = sound.heard(rate_hz, |sound| {
                 let mut machine = locked(&machine);
                 let mut each = |progress: cactus_speech::Progress<'_>| {
-                    let event = json!({"segments": progress.segments, "done_s": progress.done_s, "duration_s": progress.duration_s});
+                    // What may still change is not told.
+                    let segments = if again.is_some() { &[][..] } else { progress.segments };
+                    let event =
+                        json!({"segments": segments, "done_s": progress.done_s, "duration_s": progress.duration_s});
                     if sender.send(Ok(event.to_string())).is_err() {
                         stop.cancel();
                     }
                 };
-                machine.transcribe_sound(sound, &options, &stop, &mut each)
+                if again.is_none() {
+                    return machine.transcribe_sound(sound, &options, &stop, &mut each);
+                }
+                let mut samples = Vec::new();
+                while sound.read(&mut samples)? {}
+                let mut samples = Samples::new(samples);
+                let transcript = machine.transcribe_sound(&mut samples, &options, &stop, &mut each)?;
+                kept = Some(samples);
+                Ok(transcript)
             });
-            let event =
-                heard.map(|transcript| json!({"transcript": transcript, "text": transcript.text()}).to_string());
+            let event = match (heard, &again, &kept) {
+                (Ok(transcript), Some(again), Some(kept)) => {
+                    let hints = [options.initial_prompt.as_str(), &options.hotwords.join(", ")].join(" ");
+                    let mut ask = |question: String| {
+                        sender.send(Ok(json!({"question": question}).to_string())).ok()?;
+                        says.recv().ok().flatten()
+                    };
+                    let told = again.hear((kept.all(), rate_hz), &transcript, &hints, &mut ask, &ends_hearing);
+                    told.map_err(Failed::Policy)
+                        .map(|told| without_words(told, words).to_string())
+                }
+                (heard, ..) => heard
+                    .map(|transcript| json!({"transcript": transcript, "text": transcript.text()}).to_string())
+                    .map_err(Failed::Heard),
+            };
             // Nobody may listen any more.
             let _ = sender.send(event);
         });
         Ok(Hearing {
             receiver: Mutex::new(receiver),
+            said: Mutex::new(Some(said)),
+            stop: hearing,
             cancel,
             _answer: answer,
         })
@@ -224,34 +270,80 @@ impl Transcriber {
 /// A transcription under way. Dropping it cancels it.
 #[pyclass(frozen, module = "cactus._native")]
 pub(crate) struct Hearing {
-    receiver: Mutex<Receiver<Result<String, Error>>>,
+    receiver: Mutex<Receiver<Result<String, Failed>>>,
+    /// Answers to questions, until nobody gives them any more.
+    said: Mutex<Option<Sender<Option<bool>>>>,
+    stop: Stop,
     cancel: CancelToken,
     _answer: live::Answer,
 }
 
+impl Hearing {
+    fn end(&self) {
+        self.cancel.cancel();
+        self.stop.stop();
+        locked(&self.said).take();
+    }
+}
+
 impl Drop for Hearing {
     fn drop(&mut self) {
-        self.cancel.cancel();
+        self.end();
     }
+}
+
+/// What went wrong with a recording.
+enum Failed {
+    Heard(Error),
+    Policy(cactus_router::Error),
+}
+
+impl Failed {
+    fn raised(&self, py: Python<'_>) -> PyErr {
+        match self {
+            Failed::Heard(error) => raised(py, error),
+            Failed::Policy(error) => policy::raise(py, error),
+        }
+    }
+}
+
+/// The same without times of words, where nobody has asked for them.
+fn without_words(mut told: Value, words: bool) -> Value {
+    let segments = told.pointer_mut("/transcript/segments").and_then(Value::as_array_mut);
+    for segment in segments.into_iter().flatten().filter(|_| !words) {
+        if let Some(segment) = segment.as_object_mut() {
+            segment.remove("words");
+        }
+    }
+    told
 }
 
 #[pymethods]
 impl Hearing {
-    /// What was heard next, as JSON: `segments`, or in the end `transcript`; `None` after that. Waits without the interpreter.
+    /// What was heard next, as JSON: `segments`, or in the end `transcript`; `None` after that. `question` wants [`Hearing::consent`]. Waits
+    /// without the interpreter.
     fn next(&self, py: Python<'_>) -> PyResult<Option<String>> {
         live::check(py)?;
         loop {
             match live::outside(py, || locked(&self.receiver).recv_timeout(TICK)) {
-                Ok(event) => return event.map(Some).map_err(|e| raised(py, &e)),
+                Ok(event) => return event.map(Some).map_err(|e| e.raised(py)),
                 Err(RecvTimeoutError::Disconnected) => return Ok(None),
-                Err(RecvTimeoutError::Timeout) => py.check_signals().inspect_err(|_| self.cancel.cancel())?,
+                Err(RecvTimeoutError::Timeout) => py.check_signals().inspect_err(|_| self.end())?,
             }
+        }
+    }
+
+    /// Answers a question; with `None` nobody is there to be asked.
+    fn consent(&self, yes: Option<bool>) {
+        if let Some(said) = &*locked(&self.said) {
+            // It may be over.
+            let _ = said.send(yes);
         }
     }
 
     /// Ends it.
     fn cancel(&self) {
-        self.cancel.cancel();
+        self.end();
     }
 }
 

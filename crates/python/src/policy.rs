@@ -8,8 +8,10 @@ use cactus_router::hybrid::redact::Class;
 use cactus_router::hybrid::route::Reason;
 use cactus_router::setup::Setup;
 use cactus_router::{
-    Answered, Ask, Canceller, Error, Event, Kept, Keys, Local, NotYet, Router, SecretString, default_folder, dollars,
+    Answered, Ask, Canceller, Error, Event, Kept, Keys, Local, NotYet, Permission, Question, Recording, Router,
+    SecretString, Stop, default_folder, dollars,
 };
+use cactus_speech::Transcript;
 use pyo3::prelude::*;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -22,9 +24,11 @@ use std::time::Duration;
 pub(crate) struct Policy {
     router: Arc<Router>,
     target: Option<String>,
+    /// Names the recordings to the budget: all of them together.
+    session: String,
 }
 
-fn raise(py: Python<'_>, error: &Error) -> PyErr {
+pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     match error {
         Error::Request(error) => errors::of_api(py, error),
         Error::Unanswered { .. } => errors::raise(py, "CactusError", &error.to_string(), &[]),
@@ -36,13 +40,14 @@ fn raise(py: Python<'_>, error: &Error) -> PyErr {
 impl Policy {
     /// Reads a policy file, or one as values in JSON, or makes a policy for one target.
     #[staticmethod]
-    #[pyo3(signature = (*, file, values, target, key, keys, handoff, budget, consent, options, state))]
+    #[pyo3(signature = (*, file, values, target, hears, key, keys, handoff, budget, consent, options, state))]
     #[allow(clippy::too_many_arguments, reason = "they are keywords")]
     fn open(
         py: Python<'_>,
         file: Option<PathBuf>,
         values: Option<&str>,
         target: Option<String>,
+        hears: bool,
         key: Option<String>,
         keys: BTreeMap<String, String>,
         handoff: Option<&str>,
@@ -85,6 +90,7 @@ impl Policy {
             file: file.as_deref(),
             values: values.as_ref(),
             target: target.as_deref(),
+            hears,
             key: key.as_ref(),
             keys: keys
                 .into_iter()
@@ -110,6 +116,7 @@ impl Policy {
         Ok(Policy {
             router: Arc::new(router),
             target,
+            session: format!("py-{}-{}", std::process::id(), cactus_protocol::new_id("")),
         })
     }
 
@@ -131,6 +138,32 @@ impl Policy {
         self.router.keep_here(prompts)
     }
 
+    /// Whether anything of a recording may be heard again.
+    ///
+    /// # Errors
+    /// Where the target that it names writes down no speech.
+    pub(crate) fn hears(&self) -> Result<bool, Error> {
+        let policy = self.router.policy();
+        if let Some(name) = &self.target
+            && policy.targets.get(name).is_some_and(|target| !target.hears())
+        {
+            return Err(Error::Target(format!(
+                "the target `{name}` does not write down speech; expected one with the protocol `openai_transcriptions`, or an address beside \
+                 `hears=True`"
+            )));
+        }
+        Ok(policy.handoff != Handoff::Never)
+    }
+
+    /// What it takes to let targets hear what is doubtful of a recording, without the interpreter.
+    pub(crate) fn hearing(&self) -> Hearing {
+        Hearing {
+            router: Arc::clone(&self.router),
+            target: self.target.clone(),
+            session: self.session.clone(),
+        }
+    }
+
     /// Starts a request under this policy, and under `options` as the public Cactus engine names them.
     pub(crate) fn start(&self, local: Local, job: Job, options: &str) -> Result<Routed, ApiError> {
         let ask = Ask {
@@ -146,6 +179,56 @@ impl Policy {
             source: None,
             answered: None,
         })
+    }
+}
+
+/// Lets targets hear what is doubtful of recordings.
+pub(crate) struct Hearing {
+    router: Arc<Router>,
+    target: Option<String>,
+    session: String,
+}
+
+impl Hearing {
+    /// The transcript after that, and what was decided, as JSON. `ask` is given a question as JSON; `None` where nobody answers it.
+    ///
+    /// # Errors
+    /// A key that is not there any more.
+    pub(crate) fn hear(
+        &self,
+        (samples, rate_hz): (&[f32], u32),
+        transcript: &Transcript,
+        hints: &str,
+        ask: &mut dyn FnMut(String) -> Option<bool>,
+        stop: &Stop,
+    ) -> Result<Value, Error> {
+        let recording = Recording {
+            samples,
+            rate_hz,
+            transcript,
+            shown: None,
+            hints,
+            target: self.target.as_deref(),
+            session: &self.session,
+            user: "",
+        };
+        let mut person = |question: &Question| match ask(question.to_json().to_string()) {
+            Some(true) => Permission::Yes,
+            Some(false) => Permission::No,
+            None => Permission::Nobody,
+        };
+        let heard = self.router.hear_again(&recording, &mut person, stop)?;
+        let mut told = json!(heard.transcript);
+        let segments = told.get_mut("segments").and_then(Value::as_array_mut);
+        for (segment, revision) in segments.into_iter().flatten().zip(&heard.revisions) {
+            segment["answered_by"] = json!(revision.target.as_deref().unwrap_or("local"));
+            segment["revision"] = json!(revision.revision);
+        }
+        let mut decided = decision(&heard.answered);
+        let sound = &heard.sound;
+        decided["heard_again"] =
+            json!({"wanted": sound.wanted, "revised": sound.revised, "sent_s": sound.sent_ms as f64 / 1000.0});
+        Ok(json!({"transcript": told, "text": heard.transcript.text(), "decision": decided}))
     }
 }
 

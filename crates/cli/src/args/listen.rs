@@ -41,7 +41,7 @@ pub(crate) struct LiveArgs {
     #[arg(long, value_name = "MS", default_value_t = LiveArgs::default().sentence_ms)]
     pub(crate) sentence_ms: u32,
     /// Let the model hear so much silence behind a phrase, in milliseconds, and no more: less time for each step (Whisper). With less
-    /// than 12000 it begins to repeat itself [default: all of its half minute]
+    /// than 12000 it may begin to repeat itself, and hears all for the rest of the phrase [default: all of its half minute]
     #[arg(long, value_name = "MS")]
     pub(crate) margin_ms: Option<u32>,
 }

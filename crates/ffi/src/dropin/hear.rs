@@ -1,13 +1,16 @@
 //! Recordings in the public API: `cactus_transcribe`, `cactus_detect_language` and `cactus_vad`.
 
 use super::cactus_token_callback;
-use super::request::{answered, ram_usage_mb, rounded};
+use super::request::{OF_POLICY, answered, ram_usage_mb, rounded};
 use crate::callback::call;
 use crate::failure::{Failure, Result};
 use crate::hearer::{self, Machine, Sound, unsupported};
 use crate::input;
 use crate::output::c_string;
-use cactus_speech::{LanguageChance, Progress, SpanOptions, TranscribeOptions, Transcriber, Transcript};
+use crate::policy::Reheard;
+use cactus_audio::Samples;
+use cactus_engine::CancelToken;
+use cactus_speech::{LanguageChance, Progress, Segment, SpanOptions, TranscribeOptions, Transcriber, Transcript};
 use serde_json::{Map, Value, json};
 use std::ffi::{c_char, c_int, c_void};
 use std::time::Instant;
@@ -17,7 +20,8 @@ use std::time::Instant;
 /// function returns its bytes; a negative number where it failed, with the reason in the buffer, too. `prompt` is text
 /// as if said before, after special tokens of Whisper's, of which language and task count. `callback` gets the text of each segment.
 /// `prompt`, `options_json` (`language`, `translate`, `temperature`, `custom_vocabulary`, and `hallucination_silence`: seconds of silence beside
-/// which text is left out that nobody may have said) and `callback` may be NULL.
+/// which text is left out that nobody may have said) and `callback` may be NULL. Under a policy (`cactus_model_set_policy`) the result has
+/// `cloud_handoff`, who answered, why and for how much, and `answered_by` of each segment; `callback` gets the text when it is final.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cactus_transcribe(
     model: *mut c_void,
@@ -41,27 +45,63 @@ pub unsafe extern "C" fn cactus_transcribe(
                 input::object(input::optional_text(options_json, "options_json")?, "options_json")?,
             )
         };
+        let of_policy = of_policy(&options);
         let mut options = transcribe_options(prompt.unwrap_or_default(), &options)?;
+        // What is translated cannot be compared with what is said.
+        let policy = hearer.policy().filter(|_| !options.translate);
+        let policy = match policy {
+            Some(policy) if policy.hears(&of_policy)? => Some(policy),
+            _ => None,
+        };
+        let tell = |segments: &[Segment]| {
+            let Some(function) = callback else { return };
+            for segment in segments {
+                let text = c_string(segment.text.replace('\0', ""));
+                let token = segment.tokens.last().copied().unwrap_or(0);
+                // SAFETY: the caller gave a function of this type, and what belongs to it.
+                call(0, || unsafe { function(text.as_ptr(), token, user_data) });
+            }
+        };
         let started = Instant::now();
-        hearer.with(|machine, cancel| {
+        let heard = |machine: &mut Machine, cancel: &CancelToken| {
             let transcriber = machine.transcriber("writes nothing")?;
             fit(&mut options, transcriber);
-            let mut samples = sound.open(transcriber.sample_rate_hz())?;
+            let rate_hz = transcriber.sample_rate_hz();
+            let mut samples = sound.open(rate_hz)?;
+            let kept = match policy {
+                // Of what is heard again each word is compared, and its sound is sent.
+                Some(_) => {
+                    options.words = true;
+                    Some(all(&mut *samples).map_err(|error| sound.failure(error.into()))?)
+                }
+                None => None,
+            };
+            let mut kept = kept.map(Samples::new);
             let mut first_ms = None;
             let mut each = |progress: Progress<'_>| {
-                first_ms.get_or_insert_with(|| milliseconds(started));
-                let Some(function) = callback else { return };
-                for segment in progress.segments {
-                    let text = c_string(segment.text.replace('\0', ""));
-                    let token = segment.tokens.last().copied().unwrap_or(0);
-                    // SAFETY: the caller gave a function of this type, and what belongs to it.
-                    call(0, || unsafe { function(text.as_ptr(), token, user_data) });
+                if policy.is_none() {
+                    first_ms.get_or_insert_with(|| milliseconds(started));
+                    tell(progress.segments);
                 }
             };
-            let transcript = transcriber.transcribe_sound(&mut *samples, &options, cancel, &mut each);
+            let read: &mut dyn cactus_audio::Sound = match &mut kept {
+                Some(kept) => kept,
+                None => &mut *samples,
+            };
+            let transcript = transcriber.transcribe_sound(read, &options, cancel, &mut each);
             let transcript = transcript.map_err(|error| sound.failure(error))?;
-            let times = (first_ms.unwrap_or(0.0), milliseconds(started));
-            Ok(transcript_json(&transcript, times).to_string())
+            let hints = [options.initial_prompt.as_str(), &options.hotwords.join(", ")].join(" ");
+            Ok((transcript, kept.map(|kept| (kept, rate_hz, hints)), first_ms))
+        };
+        hearer.with_then(heard, |(transcript, kept, first_ms), stop| {
+            let (Some(policy), Some((kept, rate_hz, hints))) = (&policy, kept) else {
+                let times = (first_ms.unwrap_or(0.0), milliseconds(started));
+                return Ok(transcript_json(&transcript, times).to_string());
+            };
+            let reheard = policy.hear_again(stop, (kept.all(), rate_hz), &transcript, &hints)?;
+            let first_ms = milliseconds(started);
+            tell(&reheard.transcript.segments);
+            Ok(reheard_json(reheard, (first_ms, milliseconds(started))).to_string())
         })
     };
     // SAFETY: the header's contract of buffers.
@@ -154,6 +194,20 @@ pub unsafe extern "C" fn cactus_vad(
     };
     // SAFETY: the header's contract of buffers.
     unsafe { answered(response_buffer, buffer_size, found) }
+}
+
+/// All samples of a recording.
+fn all(sound: &mut dyn cactus_audio::Sound) -> std::result::Result<Vec<f32>, cactus_audio::Error> {
+    let mut samples = Vec::new();
+    while sound.read(&mut samples)? {}
+    Ok(samples)
+}
+
+/// What options of the public engine say to a policy.
+fn of_policy(options: &Map<String, Value>) -> Map<String, Value> {
+    let given = OF_POLICY.iter().filter_map(|name| Some((*name, options.get(*name)?)));
+    let given = given.filter(|(_, value)| !value.is_null());
+    given.map(|(name, value)| (name.to_owned(), value.clone())).collect()
 }
 
 pub(super) fn milliseconds(since: Instant) -> f64 {
@@ -250,6 +304,24 @@ fn language_json(chances: &[LanguageChance], total_ms: f64) -> Value {
         "total_time_ms": total_ms,
         "ram_usage_mb": ram_usage_mb(),
     })
+}
+
+fn reheard_json(reheard: Reheard, times: (f64, f64)) -> Value {
+    let mut result = transcript_json(&reheard.transcript, times);
+    result["cloud_handoff"] = json!(reheard.is_revised);
+    let segments = result["segments"].as_array_mut().into_iter().flatten();
+    for (segment, mark) in segments.zip(reheard.marks) {
+        for (name, value) in mark {
+            segment[name] = value;
+        }
+    }
+    for (name, value) in reheard.told {
+        // Times are those of the whole call.
+        if result.get(&name).is_none() {
+            result[name] = value;
+        }
+    }
+    result
 }
 
 fn transcript_json(transcript: &Transcript, (first_ms, total_ms): (f64, f64)) -> Value {

@@ -118,7 +118,7 @@ struct Options<'a>(&'a Map<String, Value>);
 
 /// Options of the public engine that say something about handing off. A policy reads and checks them; without one nothing is
 /// handed off, and they say nothing.
-const OF_POLICY: [&str; 7] = [
+pub(super) const OF_POLICY: [&str; 7] = [
     "confidence_threshold",
     "auto_handoff",
     "cloud_timeout_ms",

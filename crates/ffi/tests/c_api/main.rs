@@ -6,6 +6,8 @@
 
 mod bad_input;
 mod graph_codes;
+#[cfg(feature = "cloud")]
+mod hearing;
 mod live;
 #[cfg(feature = "cloud")]
 mod policy;

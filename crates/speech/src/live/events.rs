@@ -31,8 +31,8 @@ pub struct StreamOptions {
     /// other. Needs a step above 0. Default 200.
     pub sentence_ms: u32,
     /// Silence behind a phrase that the model hears with it, in milliseconds, where it hears windows of one length: the rest of the window
-    /// is left out, which takes less time. With less than 12 seconds Whisper begins to repeat itself. `None` leaves nothing out, as the
-    /// weights expect. Default `None`.
+    /// is left out, which takes less time. With less than 12 seconds Whisper may begin to repeat itself; then the whole window is heard for the
+    /// rest of the phrase. `None` leaves nothing out, as the weights expect. Default `None`.
     pub margin_ms: Option<u32>,
     /// Longer phrases are cut, in seconds, at their longest silence. At most the window of the model, and by default that or 25.
     pub most_s: Option<f64>,

@@ -501,6 +501,66 @@ mod tests {
         }
     }
 
+    /// Random weights go round in circles, whatever they hear.
+    #[test]
+    fn text_that_goes_round_is_written_with_the_whole_window_and_not_committed() {
+        let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/speech/whisper");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m");
+        cactus_import::convert(&source, &path, &Default::default(), &mut |_, _| {}).unwrap();
+        let mut model = Transcriber::load(&path, Some(1)).unwrap();
+        let options = TranscribeOptions {
+            language: Some("de".to_owned()),
+            ..TranscribeOptions::default()
+        };
+        let manner = Manner::of(model.prepare(&options).unwrap());
+        let cancel = CancelToken::new();
+        let orders = |margin| Orders {
+            options: &options,
+            commit: Commit::Agreement,
+            margin,
+            cancel: &cancel,
+        };
+        let (mut rounds, mut stuck, mut committed) = (0, 0, 0);
+        for n in 1..24_u16 {
+            let sample = |i: u16| (f32::from(i) * f32::from(i) * 1e-7 * f32::from(n)).sin();
+            let samples: Vec<f32> = (0..3000 + 300 * n).map(sample).collect();
+            let times = Times {
+                begin_s: 0.0,
+                start_s: 0.0,
+                end_s: samples.len() as f64 / 16e3,
+            };
+            let phrase = || Phrase::new(0, 0, samples.clone(), 0, usize::MAX);
+            let (mut all, mut cut) = (phrase(), phrase());
+            manner.write(&mut model, &mut all, orders(None)).unwrap();
+            manner.write(&mut model, &mut cut, orders(Some(1))).unwrap();
+            let text = model.surroundings().text(&[], &cut.draft);
+            assert!(!all.whole, "there was nothing more to hear");
+            match cut.whole {
+                true => assert_eq!(cut.draft, all.draft),
+                false => assert!(!loops::goes_round(&text, Some("de")) && !repeats(&text), "{text}"),
+            }
+            rounds += usize::from(cut.whole);
+            // Twice the same is agreed on, unless it does not come to an end.
+            manner.write(&mut model, &mut cut, orders(Some(1))).unwrap();
+            if loops::is_stuck(&text, Some("de")) || repeats(&text) {
+                assert!(cut.committed.is_empty(), "{text}");
+                stuck += 1;
+            }
+            committed += cut.committed.len();
+            let (mut all, mut cut) = (phrase(), phrase());
+            let mut tokens = |phrase: &mut Phrase, margin| {
+                let ready = manner.ready(&mut model, phrase, orders(margin), times, Then::Nothing);
+                ready.unwrap().segment.map(|segment| segment.tokens)
+            };
+            let (whole, part) = (tokens(&mut all, None), tokens(&mut cut, Some(1)));
+            if cut.whole {
+                assert_eq!(part, whole);
+            }
+        }
+        assert!(rounds > 0 && stuck > 0 && committed > 0, "{rounds} {stuck} {committed}");
+    }
+
     #[test]
     fn what_two_texts_agree_on_is_committed_up_to_the_last_word() {
         let pieces = [" a", " b", "c", " d", "x"];
