@@ -5,7 +5,7 @@
 
 use crate::encode::{Encoder, LARGE, Stored};
 use crate::{Error, ErrorKind, Result, SourceModel, Stop, TensorSource, TokenizerFiles, hf};
-use cactus_bundle::{About, BundleWriter, Provenance, SPEECH_PATH, Speech, TokenIds};
+use cactus_bundle::{About, BundleWriter, EMBEDDING_PATH, Provenance, SPEECH_PATH, Speech, TokenIds};
 use cactus_ir::{Graph, WeightExpr};
 use cactus_models::{ComponentDef, ModelDef};
 use cactus_passes::{Bits, Options, Policy, Report, StatePolicy, Storage};
@@ -40,6 +40,11 @@ pub struct ConvertOptions {
     /// Let a Parakeet hear sound of any length as a whole: its attention sees so many positions on each side then, as NeMo's
     /// `rel_pos_local_attn` does, whose own are 256.
     pub attention_context: Option<usize>,
+    /// What stands before texts that are searched with, of a model that makes vectors; in place of what the source says, empty for
+    /// nothing.
+    pub query_prompt: Option<String>,
+    /// The same before texts that are searched for.
+    pub document_prompt: Option<String>,
     /// Folder of a low-rank adapter to merge into the weights first, see [`crate::lora`].
     pub adapter: Option<PathBuf>,
     /// Choices of the passes.
@@ -61,6 +66,8 @@ impl Default for ConvertOptions {
             license: None,
             sample_rate_hz: None,
             attention_context: None,
+            query_prompt: None,
+            document_prompt: None,
             adapter: None,
             passes: cactus_passes::Options::default(),
             threads: None,
@@ -223,6 +230,7 @@ pub fn convert_calibrated(
         storage.extend(chosen);
     }
     let (speech, unclear) = crate::speech::record(&def, &model).map_err(|e| e.in_file(source))?;
+    let (embedding, of_texts) = crate::embedding::record(&def, &model, options).map_err(|e| e.in_file(source))?;
 
     let mut writer = BundleWriter::create(destination, options.replace).map_err(from_bundle)?;
     let (hashes, errors) = std::thread::scope(|scope| {
@@ -247,7 +255,12 @@ pub fn convert_calibrated(
         let bytes = serde_json::to_vec_pretty(speech).unwrap_or_default();
         writer.add_file(SPEECH_PATH, &bytes).map_err(from_bundle)?;
     }
+    if let Some(embedding) = &embedding {
+        let bytes = serde_json::to_vec_pretty(embedding).unwrap_or_default();
+        writer.add_file(EMBEDDING_PATH, &bytes).map_err(from_bundle)?;
+    }
     let mut notes = notes(&unused_tensors(&def, &*model.tensors));
+    notes.extend(of_texts);
     notes.extend(unclear);
     let chosen: Vec<_> = storage.iter().map(|(name, c)| (name.clone(), c.storage)).collect();
     notes.extend(policy.idle_rules(&chosen));

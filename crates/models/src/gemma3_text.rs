@@ -113,6 +113,7 @@ impl Gemma3 {
             scale: self.scale,
             qkv_bias: self.bias,
             out_bias: self.bias,
+            names: Attention::NAMES,
             out_name: "o_proj",
             head_norm: Some((self.norm, ["q_norm", "k_norm"])),
         };

@@ -80,6 +80,7 @@ impl PreNorm {
             scale: Attention::usual_scale(&self.dims),
             qkv_bias: self.qkv_bias,
             out_bias: self.out_bias,
+            names: Attention::NAMES,
             out_name: "o_proj",
             head_norm: self.head_norm.then_some((self.norm, ["q_norm", "k_norm"])),
         };
