@@ -61,7 +61,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     (
         "serve",
         &[
-            "base", "bundle", "audio", "runtime", "text", "engine", "speech", "protocol", "router",
+            "base", "bundle", "audio", "runtime", "text", "engine", "speech", "embed", "protocol", "router",
         ],
     ),
     (

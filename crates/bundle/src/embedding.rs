@@ -128,19 +128,22 @@ pub enum Pair {
     Written(WrittenPair),
 }
 
-/// `before`, the instruction, `query`, the query, `document`, the document, `after`. Special tokens are written out.
+/// `before`, `instruct`, the instruction, `query`, the query, `document`, the document, `after`. Special tokens are written out in the
+/// first and the last, which become tokens on their own; what stands between them is text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WrittenPair {
-    /// Stands before the instruction.
+    /// Begins the text.
     pub before: String,
+    /// Stands before the instruction.
+    pub instruct: String,
     /// The instruction, where nobody gives another.
     pub instruction: String,
     /// Stands before the query.
     pub query: String,
     /// Stands before the document.
     pub document: String,
-    /// Stands behind the document.
+    /// Stands behind the document and ends the text.
     pub after: String,
 }
 
@@ -173,7 +176,7 @@ impl Embedding {
             Gives::Vectors(v) => v.check(),
             Gives::Scores(s) => match &s.pair {
                 Pair::Joined { .. } => Ok(()),
-                Pair::Written(w) => [&w.before, &w.instruction, &w.query, &w.document, &w.after]
+                Pair::Written(w) => [&w.before, &w.instruct, &w.instruction, &w.query, &w.document, &w.after]
                     .into_iter()
                     .try_for_each(|text| short("gives.pair", text)),
             },

@@ -152,7 +152,10 @@ impl Reranker {
                 }
                 Join::Written { words, before, after } => {
                     let instruction = options.instruction.as_deref().unwrap_or(&words.instruction);
-                    let text = format!("{instruction}{}{query}{}{document}", words.query, words.document);
+                    let text = format!(
+                        "{}{instruction}{}{query}{}{document}",
+                        words.instruct, words.query, words.document
+                    );
                     // Nobody's text may end the turn.
                     let mut inner = self.tokenizer.encode_as_text(&text, false)?;
                     let all = before.len() + inner.len() + after.len();

@@ -4,10 +4,11 @@ use crate::convert::ConvertOptions;
 use crate::{Error, Result, SourceModel};
 use cactus_bundle::{
     DOCUMENT_PROMPT, EMBEDDING_VERSION, Embedding, Gives, Pair, Pooling, QUERY_PROMPT, ScoreFn, Scores, Similarity,
-    Vectors,
+    Vectors, WrittenPair,
 };
 use cactus_models::{ModelDef, PoolingDef, ScoresDef, VectorsDef};
-use serde_json::Value;
+use cactus_text::Tokenizer;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Names that folders have for the prompt of documents, the first that counts first.
@@ -54,6 +55,24 @@ pub(crate) fn record(
     };
     record.check().map_err(Error::malformed)?;
     Ok((Some(record), notes))
+}
+
+/// Says in the configuration that the model scores documents, by the logits of `yes` and `no`.
+pub(crate) fn as_reranker(config: &mut Value, model: &SourceModel) -> Result<()> {
+    if model.sentence.as_ref().is_some_and(|folder| !folder.modules.is_empty()) {
+        let what = "the folder says itself what its model gives; leave out that it is a reranker";
+        return Err(Error::unsupported(what));
+    }
+    let missing = || Error::unsupported("a reranker has the tokens `yes` and `no`, and the source has no such");
+    let files = model.tokenizer.as_ref().ok_or_else(missing)?;
+    let tokenizer = Tokenizer::from_bytes(&files.tokenizer_json)
+        .map_err(|e| Error::malformed("the tokenizer cannot be read").caused_by(e))?;
+    let token = |word: &str| tokenizer.token_id(word).ok_or_else(missing);
+    let module = json!({"kind": "LogitScore", "true_token_id": token("yes")?, "false_token_id": token("no")?});
+    if let Some(fields) = config.as_object_mut() {
+        fields.insert("text_modules".to_owned(), json!([module]));
+    }
+    Ok(())
 }
 
 fn of_vectors(
@@ -125,9 +144,24 @@ fn pooling(of: PoolingDef) -> Result<Pooling> {
     })
 }
 
+/// How the makers of Qwen3-Reranker write a query and a document.
+fn qwen3_words() -> WrittenPair {
+    WrittenPair {
+        before: "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. \
+                 Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n<|im_start|>user\n"
+            .to_owned(),
+        instruct: "<Instruct>: ".to_owned(),
+        instruction: "Given a web search query, retrieve relevant passages that answer the query".to_owned(),
+        query: "\n<Query>: ".to_owned(),
+        document: "\n<Document>: ".to_owned(),
+        after: "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n".to_owned(),
+    }
+}
+
 fn of_scores(scores: ScoresDef, model: &SourceModel) -> Result<Scores> {
     let pair = match scores {
         ScoresDef::Joined { token_types } => Pair::Joined { token_types },
+        ScoresDef::Written => Pair::Written(qwen3_words()),
         _ => return Err(Error::unsupported("this way of joining texts has no name in a bundle")),
     };
     // As cross-encoders are saved now, and as they were.

@@ -4,9 +4,9 @@
 //! What follows the transformer (pooling, dense layers, norms) is what a folder of sentence-transformers lists; the front end
 //! hands it over in the configuration, as `text_modules`.
 
-use crate::config::{Config, MAX_WIDTH, describe};
+use crate::config::{Config, Dims, MAX_VOCAB, MAX_WIDTH, describe};
 use crate::layers::{self, INPUT, linear};
-use crate::{Error, ErrorKind};
+use crate::{ComponentDef, Error, ErrorKind, ModelDef, registry};
 use cactus_ir::{
     BinaryFn, CompareFn, Dim, GraphBuilder, Literal, Op, ReduceFn, Result, SEQ, TensorType, UnaryFn, ValueId,
 };
@@ -65,6 +65,13 @@ pub struct VectorsDef {
     pub pooling: Vec<PoolingDef>,
     /// Whether vectors have the length 1.
     pub normalized: bool,
+}
+
+impl VectorsDef {
+    /// Says that the vectors were made to be cut to `least` elements, where they have more.
+    pub(crate) fn may_be_cut_to(&mut self, least: usize) {
+        self.least_dimensions = Some(least).filter(|&least| least < self.dimensions);
+    }
 }
 
 /// How a query and a document become the text of a model that makes scores.
@@ -280,8 +287,8 @@ pub(crate) enum Module {
     Normalize,
     /// Name of its weights, and width.
     LayerNorm(String, usize),
-    /// A layer norm that has no weights.
-    PlainNorm,
+    /// The logit of one token, less that of another where there is one.
+    LogitScore(usize, Option<usize>),
 }
 
 #[derive(Clone, Debug)]
@@ -316,6 +323,10 @@ fn module(c: &Config<'_>, value: &Value) -> crate::Result<Module> {
     match m.text("kind")?.unwrap_or_default() {
         "Pooling" => Ok(Module::Pooling(pooling(&m)?)),
         "Normalize" => Ok(Module::Normalize),
+        "LogitScore" => Ok(Module::LogitScore(
+            m.size("true_token_id", 0..=MAX_VOCAB)?,
+            m.size_if_set("false_token_id", 0..=MAX_VOCAB)?,
+        )),
         "LayerNorm" => Ok(Module::LayerNorm(
             format!("{}.norm", name()?),
             m.size("dimension", 1..=MAX_WIDTH)?,
@@ -432,8 +443,8 @@ fn pooling(m: &Config<'_>) -> crate::Result<Vec<PoolingDef>> {
     }
 }
 
-/// A norm without weights, over the last axis.
-const PLAIN_NORM_EPS: f32 = 1e-5;
+/// Of torch's layer norm, where nobody says another.
+const NORM_EPS: f32 = 1e-5;
 /// Vectors shorter than this are not made longer.
 const LEAST_LENGTH: f32 = 1e-12;
 
@@ -489,9 +500,12 @@ pub(crate) fn vectors(
             }
             Module::LayerNorm(name, n) => {
                 fits(*n, width, "layer norm")?;
-                layers::layer_norm(b, x, name, *n, PLAIN_NORM_EPS, true)?
+                layers::layer_norm(b, x, name, *n, NORM_EPS, true)?
             }
-            Module::PlainNorm => layers::layer_norm_of(b, x, "norm", [None, None], PLAIN_NORM_EPS)?,
+            Module::LogitScore(..) => {
+                let what = "the module LogitScore stands behind a transformer alone";
+                return Err(Error::new(ErrorKind::Unsupported, c.family(), what));
+            }
             Module::Normalize => b.scope("normalize", |b| {
                 let squares = b.mul(x, x)?;
                 let sum = b.reduce_last(ReduceFn::Sum, squares)?;
@@ -512,6 +526,74 @@ pub(crate) fn vectors(
         least_dimensions: None,
         pooling,
         normalized,
+    })
+}
+
+/// The final hidden state of a decoder, `[1, seq, hidden]`, and the texts that it declares.
+pub(crate) type BodyOf<'a> = dyn FnMut(&mut GraphBuilder, &mut Option<Texts>) -> Result<ValueId> + 'a;
+
+/// A decoder as a model of texts, with the modules that the configuration lists behind it.
+pub(crate) fn decoder(c: &Config<'_>, dims: &Dims, tied: bool, body: &mut BodyOf<'_>) -> crate::Result<ModelDef> {
+    let modules = modules(c)?;
+    let score = match modules[..] {
+        [Module::LogitScore(yes, no)] => Some((yes, no)),
+        _ => None,
+    };
+    let name = if score.is_some() { RANKER } else { EMBEDDER };
+    let mut b = GraphBuilder::new(name);
+    let mut texts = None;
+    let x = b.scope("model", |b| body(b, &mut texts))?;
+    let texts = texts.ok_or_else(|| Error::new(ErrorKind::Invalid, c.family(), "the model declares no texts"))?;
+    let mut vectors_def = None;
+    match score {
+        None => vectors_def = Some(vectors(c, &mut b, &texts, x, &modules)?),
+        Some((yes, no)) => {
+            for token in [Some(yes), no].into_iter().flatten().filter(|&t| t >= dims.vocab) {
+                let what = format!("token {token} is beyond the vocabulary of {} tokens", dims.vocab);
+                return Err(Error::new(ErrorKind::Invalid, c.family(), what));
+            }
+            let x = texts.last_rows(&mut b, x)?;
+            let head = if tied { layers::EMBEDDING } else { layers::HEAD };
+            let head = b.weight(head, &[dims.vocab, dims.hidden]);
+            let score = logit_score(&mut b, x, head, yes, no)?;
+            scores(&mut b, score)?;
+        }
+    }
+    let component = ComponentDef {
+        name: name.into(),
+        graph: b.finish()?,
+        continues: false,
+    };
+    let mut def = registry::assemble(c, dims, vec![component], tied)?;
+    (def.task, def.scores) = match score {
+        Some(_) => (TEXT_RANKING, Some(ScoresDef::Written)),
+        None => (TEXT_EMBEDDING, None),
+    };
+    def.vectors = vectors_def;
+    Ok(def)
+}
+
+/// The logit of the token `yes`, less that of `no`, of the states `x` `[texts, hidden]` by rows of the head, `[texts, 1]`.
+fn logit_score(
+    b: &mut GraphBuilder,
+    x: ValueId,
+    head: ValueId,
+    yes: usize,
+    no: Option<usize>,
+) -> Result<ValueId> {
+    b.scope("score", |b| {
+        let tokens: Vec<i64> = [Some(yes), no].into_iter().flatten().map(|t| t as i64).collect();
+        let count = tokens.len();
+        let ids = b.literal(&[count], Literal::I64(tokens))?;
+        let rows = b.embedding(head, ids)?;
+        let rows = b.permute(rows, &[1, 0])?;
+        let logits = b.matmul(x, rows)?;
+        let first = b.slice_last(logits, 0, 1)?;
+        if count == 1 {
+            return Ok(first);
+        }
+        let second = b.slice_last(logits, 1, 2)?;
+        b.binary(BinaryFn::Sub, first, second)
     })
 }
 

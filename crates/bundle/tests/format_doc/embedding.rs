@@ -42,6 +42,7 @@ fn fields_of_the_embedding_record_are_those_of_the_code() {
     assert_fields("vectors", vectors);
     let written = WrittenPair {
         before: "b".into(),
+        instruct: "w".into(),
         instruction: "i".into(),
         query: "q".into(),
         document: "d".into(),
