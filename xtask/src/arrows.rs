@@ -79,6 +79,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
             "audio",
             "engine",
             "speech",
+            "embed",
             "hub",
             "store",
             "protocol",
@@ -88,8 +89,8 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     (
         "python",
         &[
-            "base", "bundle", "tensor", "audio", "passes", "runtime", "engine", "speech", "hub", "store", "protocol",
-            "router",
+            "base", "bundle", "tensor", "audio", "passes", "runtime", "engine", "speech", "embed", "hub", "store",
+            "protocol", "router",
         ],
     ),
     (

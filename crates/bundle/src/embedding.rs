@@ -199,7 +199,9 @@ impl Vectors {
                 "`gives.prompts` should have at most {MOST_PROMPTS}, found {found}"
             ));
         }
-        self.prompts.values().try_for_each(|text| short("gives.prompts", text))?;
+        self.prompts
+            .values()
+            .try_for_each(|text| short("gives.prompts", text))?;
         match &self.default_prompt {
             Some(name) if !self.prompts.contains_key(name) => Err(format!(
                 "`gives.default_prompt` should be one of the prompts, found `{}`",

@@ -33,9 +33,7 @@ impl Texts {
         let function = Function::new(Arc::clone(bundle), name, None)?;
         let has = function.graph().outputs().iter().any(|(found, _)| found == output);
         if !has {
-            return Err(Error::Model(format!(
-                "its component `{name}` has no output `{output}`"
-            )));
+            return Err(Error::Model(format!("its component `{name}` has no output `{output}`")));
         }
         Ok(Texts {
             function,

@@ -140,7 +140,12 @@ impl Embedder {
         let prompts = &self.vectors.prompts;
         let named = |name: &str| prompts.get(name).map(String::as_str);
         match role {
-            Role::Plain => Ok(self.vectors.default_prompt.as_deref().and_then(named).unwrap_or_default()),
+            Role::Plain => Ok(self
+                .vectors
+                .default_prompt
+                .as_deref()
+                .and_then(named)
+                .unwrap_or_default()),
             Role::Query => Ok(named(QUERY_PROMPT).unwrap_or_default()),
             Role::Document => Ok(named(DOCUMENT_PROMPT).unwrap_or_default()),
             Role::Task(name) => named(name).ok_or_else(|| {

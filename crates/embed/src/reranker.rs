@@ -43,7 +43,10 @@ impl Ranked {
 /// How a query and a document become one text.
 #[derive(Debug)]
 enum Join {
-    Joined { joint: Joint, typed: bool },
+    Joined {
+        joint: Joint,
+        typed: bool,
+    },
     /// Tokens before and behind, and the words between.
     Written {
         words: WrittenPair,

@@ -57,7 +57,12 @@ fn vectors_are_those_of_sentence_transformers() {
             .map(|c| f32::from_le_bytes(c.try_into().unwrap()))
             .collect();
         let width = tensor.shape()[1];
-        for (row, want) in expected(&name)["texts"].as_array().unwrap().iter().zip(want.chunks(width)) {
+        for (row, want) in expected(&name)["texts"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .zip(want.chunks(width))
+        {
             let text = row["text"].as_str().unwrap();
             let role = match row["prompt"].as_str() {
                 None => Role::Plain,
@@ -96,7 +101,11 @@ fn scores_are_those_of_sentence_transformers() {
                 .unwrap();
             assert_eq!(found.tokens, [row["ids"].as_array().unwrap().len()], "{name}");
             let want = row["score"].as_f64().unwrap() as f32;
-            assert!((found.scores[0] - want).abs() < 1e-4, "{name}: {} {want}", found.scores[0]);
+            assert!(
+                (found.scores[0] - want).abs() < 1e-4,
+                "{name}: {} {want}",
+                found.scores[0]
+            );
         }
     }
 }
@@ -118,7 +127,14 @@ fn text_has_the_same_bits_whatever_stands_beside_it() {
     }
     let one = Embedder::open(&path, Some(1)).unwrap();
     assert_eq!(one.embed(Role::Query, &texts, &options).unwrap(), all);
-    assert_eq!(embedder.embed(Role::Query, &[] as &[&str], &options).unwrap().rows().len(), 0);
+    assert_eq!(
+        embedder
+            .embed(Role::Query, &[] as &[&str], &options)
+            .unwrap()
+            .rows()
+            .len(),
+        0
+    );
 }
 
 #[test]
@@ -165,7 +181,12 @@ fn text_that_is_too_long_is_an_error_unless_it_may_lose_its_end() {
     let error = embedder
         .embed(Role::Query, &["the", &long], &EmbedOptions::default())
         .unwrap_err();
-    let Error::TooLong { index: 1, tokens, limit: 32 } = error else {
+    let Error::TooLong {
+        index: 1,
+        tokens,
+        limit: 32,
+    } = error
+    else {
         panic!("{error}");
     };
     assert_eq!(tokens, embedder.count(Role::Query, &long).unwrap());
@@ -178,21 +199,38 @@ fn text_that_is_too_long_is_an_error_unless_it_may_lose_its_end() {
     // The same text of as many words as there is room for, whose end is marked like any other's.
     let prompt = embedder.count(Role::Query, "").unwrap();
     let short = "the ".repeat(32 - prompt);
-    let whole = embedder.embed(Role::Query, &[&short], &EmbedOptions::default()).unwrap();
+    let whole = embedder
+        .embed(Role::Query, &[&short], &EmbedOptions::default())
+        .unwrap();
     assert_eq!(whole, cut);
 
     let path = bundle(folder.path(), "bert_ranker", &options(Bits::ThirtyTwo));
     let reranker = Reranker::open(&path, Some(1)).unwrap();
     let long = "the ".repeat(80);
-    let error = reranker.score("what", &["a", &long], &RankOptions::default()).unwrap_err();
-    assert!(matches!(error, Error::TooLong { index: 1, limit: 64, .. }), "{error}");
+    let error = reranker
+        .score("what", &["a", &long], &RankOptions::default())
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::TooLong {
+                index: 1,
+                limit: 64,
+                ..
+            }
+        ),
+        "{error}"
+    );
     let truncate = RankOptions {
         truncate: true,
         ..RankOptions::default()
     };
     let cut = reranker.score("what", &["a", &long], &truncate).unwrap();
     assert_eq!(cut.tokens[1], 64);
-    assert!(reranker.score(&long, &["a"], &truncate).is_err(), "a query is never cut");
+    assert!(
+        reranker.score(&long, &["a"], &truncate).is_err(),
+        "a query is never cut"
+    );
 }
 
 #[test]
@@ -221,7 +259,12 @@ fn what_the_model_does_not_do_is_refused() {
     };
     let expected = expected("bert");
     let row = &expected["texts"][0];
-    let ids: Vec<u32> = row["ids"].as_array().unwrap().iter().map(|v| v.as_u64().unwrap() as u32).collect();
+    let ids: Vec<u32> = row["ids"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|v| v.as_u64().unwrap() as u32)
+        .collect();
     let text = row["text"].as_str().unwrap();
     let as_text = embedder.embed(Role::Plain, &[text], &EmbedOptions::default()).unwrap();
     assert_eq!(tokens(&ids).unwrap(), as_text, "tokens get no prompt");
@@ -242,5 +285,9 @@ fn source_that_names_no_prompts_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("b");
     let outcome = convert(&golden("xlm_roberta"), &path, &options(Bits::Eight), &mut |_, _| {}).unwrap();
-    assert!(outcome.notes.iter().any(|n| n.contains("--query-prompt")), "{:?}", outcome.notes);
+    assert!(
+        outcome.notes.iter().any(|n| n.contains("--query-prompt")),
+        "{:?}",
+        outcome.notes
+    );
 }

@@ -32,7 +32,9 @@ fn cosine(a: &[f32], b: &[f32]) -> f64 {
 
 #[test]
 fn minilm_has_the_published_vectors_and_few_bits_stay_near_them() {
-    let Some(source) = model("all-MiniLM-L6-v2") else { return };
+    let Some(source) = model("all-MiniLM-L6-v2") else {
+        return;
+    };
     let folder = tempfile::tempdir().unwrap();
     let vectors = |bits: Bits| {
         let path = folder.path().join(format!("{bits:?}"));
@@ -59,6 +61,9 @@ fn minilm_has_the_published_vectors_and_few_bits_stay_near_them() {
         }
         // Texts of one meaning are nearer than others.
         let rows: Vec<&[f32]> = found.rows().collect();
-        assert!(cosine(rows[1], rows[2]) > 0.4 && cosine(rows[1], rows[3]) < 0.2, "{bits:?}");
+        assert!(
+            cosine(rows[1], rows[2]) > 0.4 && cosine(rows[1], rows[3]) < 0.2,
+            "{bits:?}"
+        );
     }
 }

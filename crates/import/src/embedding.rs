@@ -174,11 +174,16 @@ fn of_scores(scores: ScoresDef, model: &SourceModel) -> Result<Scores> {
             "Sigmoid" => ScoreFn::Sigmoid,
             other => {
                 let other: String = other.chars().take(40).collect();
-                let what = format!("the activation `{other}` of scores is not supported; supported are Identity and Sigmoid");
+                let what =
+                    format!("the activation `{other}` of scores is not supported; supported are Identity and Sigmoid");
                 return Err(Error::unsupported(what));
             }
         },
-        Some(_) => return Err(Error::malformed("the activation of scores should be the name of a class")),
+        Some(_) => {
+            return Err(Error::malformed(
+                "the activation of scores should be the name of a class",
+            ));
+        }
     };
     Ok(Scores { pair, activation })
 }

@@ -39,7 +39,9 @@ mod strided;
 mod weights;
 
 pub use bytes::{FileBytes, SharedBytes, open_bytes};
-pub use convert::{Calibration, ConvertOptions, Outcome, TensorError, continues, convert, convert_calibrated, speech_of, task_of};
+pub use convert::{
+    Calibration, ConvertOptions, Outcome, TensorError, continues, convert, convert_calibrated, speech_of, task_of,
+};
 pub use error::{Error, ErrorKind, Result};
 pub use hf::open_folder;
 pub use safetensors::SafetensorsSource;

@@ -92,8 +92,8 @@ pub(crate) fn read(folder: &Path) -> Result<Option<(SentenceFolder, PathBuf)>> {
         Err(e) => return Err(Error::reading(&path, e)),
     };
     let malformed = |what: &str| Error::malformed(what).in_file(&path);
-    let list: Vec<Map<String, Value>> = serde_json::from_slice(&text)
-        .map_err(|e| malformed("expected a list of modules").caused_by(e))?;
+    let list: Vec<Map<String, Value>> =
+        serde_json::from_slice(&text).map_err(|e| malformed("expected a list of modules").caused_by(e))?;
     let mut modules = Vec::new();
     for entry in &list {
         let text = |key: &str| entry.get(key).and_then(Value::as_str);
@@ -135,7 +135,10 @@ pub(crate) fn read(folder: &Path) -> Result<Option<(SentenceFolder, PathBuf)>> {
         // Vectors that are not those of the chain before belong to another model.
         let input = config.get("module_input_name").and_then(Value::as_str);
         if input.is_some_and(|name| !["sentence_embedding", "token_embeddings", "causal_logits"].contains(&name)) {
-            let what = format!("field `module_input_name`: `{}` is not supported", short(input.unwrap_or_default()));
+            let what = format!(
+                "field `module_input_name`: `{}` is not supported",
+                short(input.unwrap_or_default())
+            );
             return Err(Error::unsupported(what).in_file(&config_path));
         }
         config.insert("kind".to_owned(), kind.into());
@@ -146,7 +149,9 @@ pub(crate) fn read(folder: &Path) -> Result<Option<(SentenceFolder, PathBuf)>> {
     if let Some(config) = hf::read_json_if_there(&path)? {
         let text = |key: &str| config.get(key).and_then(Value::as_str).map(str::to_owned);
         if let Some(prompts) = config.get("prompts").and_then(Value::as_object) {
-            let texts = prompts.iter().filter_map(|(name, text)| Some((name.clone(), text.as_str()?.to_owned())));
+            let texts = prompts
+                .iter()
+                .filter_map(|(name, text)| Some((name.clone(), text.as_str()?.to_owned())));
             out.prompts = texts.collect();
         }
         out.default_prompt = text("default_prompt_name");
@@ -157,7 +162,15 @@ pub(crate) fn read(folder: &Path) -> Result<Option<(SentenceFolder, PathBuf)>> {
 
 /// What the transformer's own configuration says; of its several names the first that is there.
 fn transformer(folder: &Path, out: &mut SentenceFolder) -> Result<()> {
-    const NAMES: [&str; 7] = ["bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"];
+    const NAMES: [&str; 7] = [
+        "bert",
+        "roberta",
+        "distilbert",
+        "camembert",
+        "albert",
+        "xlm-roberta",
+        "xlnet",
+    ];
     let named = NAMES.iter().map(|name| format!("sentence_{name}_config.json"));
     let Some(path) = named.map(|name| folder.join(name)).find(|path| path.exists()) else {
         return Ok(());
@@ -191,7 +204,10 @@ fn known(kind: &str, config: &Map<String, Value>, path: &Path) -> Result<()> {
         );
         return Err(Error::unsupported(what).in_file(path));
     };
-    match config.iter().find(|(key, value)| !fields.contains(&key.as_str()) && !value.is_null()) {
+    match config
+        .iter()
+        .find(|(key, value)| !fields.contains(&key.as_str()) && !value.is_null())
+    {
         None => Ok(()),
         Some((key, _)) => {
             let what = format!("field `{}` of the module `{kind}` is not supported", short(key));
@@ -307,8 +323,13 @@ pub(crate) fn family_name(model_type: &str, embeds: bool, name: &str) -> String 
             let prefix = if model_type == "bert" { "bert." } else { "roberta." };
             let name = name.strip_prefix(prefix).unwrap_or(name);
             // As the first checkpoints have it.
-            let old = [("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias")];
-            let found = old.iter().find_map(|(old, new)| Some(format!("{}{new}", name.strip_suffix(old)?)));
+            let old = [
+                ("LayerNorm.gamma", "LayerNorm.weight"),
+                ("LayerNorm.beta", "LayerNorm.bias"),
+            ];
+            let found = old
+                .iter()
+                .find_map(|(old, new)| Some(format!("{}{new}", name.strip_suffix(old)?)));
             found.unwrap_or_else(|| name.to_owned())
         }
         _ if embeds && !name.starts_with("model.") && !name.starts_with("lm_head.") => format!("model.{name}"),

@@ -329,8 +329,20 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
             let (q, k, v) = (operand(inputs, 0)?, operand(inputs, 1)?, operand(inputs, 2)?);
             let bias = attrs.bias_operand();
             at_most(inputs, bias + 1)?;
-            for (i, t) in inputs.iter().enumerate().filter(|(i, _)| Some(*i) != attrs.texts_operand()) {
-                dtype(t, DType::F32, if i < 3 { "each of queries, keys and values" } else { "each operand" })?;
+            for (i, t) in inputs
+                .iter()
+                .enumerate()
+                .filter(|(i, _)| Some(*i) != attrs.texts_operand())
+            {
+                dtype(
+                    t,
+                    DType::F32,
+                    if i < 3 {
+                        "each of queries, keys and values"
+                    } else {
+                        "each operand"
+                    },
+                )?;
             }
             for t in [q, k, v].into_iter().chain(inputs.get(bias).copied()) {
                 rank(t, 4, "queries, keys, values and bias")?;

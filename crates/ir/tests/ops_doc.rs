@@ -139,5 +139,9 @@ fn attributes_and_types_are_those_of_the_examples() {
         let attributes = attributes.iter().map(|a| a.trim_end_matches('?').to_owned());
         (name, attributes.collect())
     });
-    assert_eq!(shown, all.collect(), "examples show every operation and every attribute");
+    assert_eq!(
+        shown,
+        all.collect(),
+        "examples show every operation and every attribute"
+    );
 }

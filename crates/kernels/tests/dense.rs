@@ -412,9 +412,8 @@ fn attend_texts_gives_each_text_the_bits_that_it_has_alone() {
                     keys: len,
                     ..kind
                 };
-                let of = |x: &[f32], heads: usize| {
-                    x[first * heads * one.width..(first + len) * heads * one.width].to_vec()
-                };
+                let of =
+                    |x: &[f32], heads: usize| x[first * heads * one.width..(first + len) * heads * one.width].to_vec();
                 let (q, k, v) = (of(&q, one.heads), of(&k, one.kv_heads), of(&v, one.kv_heads));
                 let mut scratch = vec![f32::NAN; exec.attend_dense_scratch_bytes(&one) / 4];
                 let own = &mut out[first * one.heads * one.width..][..q.len()];

@@ -183,7 +183,14 @@ impl Bert {
                     attention.apply(b, x, &format!("{at}.attention"), None, mask)
                 })?;
                 let x = b.add(y, x)?;
-                let x = layers::layer_norm(b, x, &format!("{at}.attention.output.LayerNorm"), hidden, self.eps, true)?;
+                let x = layers::layer_norm(
+                    b,
+                    x,
+                    &format!("{at}.attention.output.LayerNorm"),
+                    hidden,
+                    self.eps,
+                    true,
+                )?;
                 let y = b.scope("mlp", |b| {
                     let y = linear(
                         b,

@@ -141,7 +141,13 @@ impl Gemma3 {
     }
 
     /// The final hidden state of the embeddings `x` at `positions`, under the masks that `mask` gives by window.
-    fn layers(&self, b: &mut GraphBuilder, mut x: ValueId, positions: ValueId, mask: &mut MaskOf<'_>) -> cactus_ir::Result<ValueId> {
+    fn layers(
+        &self,
+        b: &mut GraphBuilder,
+        mut x: ValueId,
+        positions: ValueId,
+        mask: &mut MaskOf<'_>,
+    ) -> cactus_ir::Result<ValueId> {
         let hidden = self.dims.hidden;
         let global = Rotary::tables(b, positions, &self.global)?;
         let local = Rotary::tables(b, positions, &self.local)?;

@@ -95,7 +95,13 @@ impl PreNorm {
     }
 
     /// The final hidden state of the embeddings `x` at `positions`, under the masks that `mask` gives by window.
-    fn layers(&self, b: &mut GraphBuilder, mut x: ValueId, positions: ValueId, mask: &mut MaskOf<'_>) -> cactus_ir::Result<ValueId> {
+    fn layers(
+        &self,
+        b: &mut GraphBuilder,
+        mut x: ValueId,
+        positions: ValueId,
+        mask: &mut MaskOf<'_>,
+    ) -> cactus_ir::Result<ValueId> {
         let hidden = self.dims.hidden;
         let rotary = Rotary::tables(b, positions, &self.rope)?;
         let attention = Attention {

@@ -548,7 +548,7 @@ pub(crate) fn decoder(c: &Config<'_>, dims: &Dims, tied: bool, body: &mut BodyOf
     match score {
         None => vectors_def = Some(vectors(c, &mut b, &texts, x, &modules)?),
         Some((yes, no)) => {
-            for token in [Some(yes), no].into_iter().flatten().filter(|&t| t >= dims.vocab) {
+            if let Some(token) = [Some(yes), no].into_iter().flatten().find(|&t| t >= dims.vocab) {
                 let what = format!("token {token} is beyond the vocabulary of {} tokens", dims.vocab);
                 return Err(Error::new(ErrorKind::Invalid, c.family(), what));
             }
@@ -574,13 +574,7 @@ pub(crate) fn decoder(c: &Config<'_>, dims: &Dims, tied: bool, body: &mut BodyOf
 }
 
 /// The logit of the token `yes`, less that of `no`, of the states `x` `[texts, hidden]` by rows of the head, `[texts, 1]`.
-fn logit_score(
-    b: &mut GraphBuilder,
-    x: ValueId,
-    head: ValueId,
-    yes: usize,
-    no: Option<usize>,
-) -> Result<ValueId> {
+fn logit_score(b: &mut GraphBuilder, x: ValueId, head: ValueId, yes: usize, no: Option<usize>) -> Result<ValueId> {
     b.scope("score", |b| {
         let tokens: Vec<i64> = [Some(yes), no].into_iter().flatten().map(|t| t as i64).collect();
         let count = tokens.len();

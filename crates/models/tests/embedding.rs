@@ -93,10 +93,7 @@ impl Case {
         }
         let joined = |texts: &[Vec<i64>]| Tensor::from_i64([1, rows], texts.concat()).unwrap();
         let starts = Tensor::from_i64([texts.len()], starts).unwrap();
-        let mut inputs = Tensors::from([
-            ("input_ids".to_owned(), joined(texts)),
-            ("starts".to_owned(), starts),
-        ]);
+        let mut inputs = Tensors::from([("input_ids".to_owned(), joined(texts)), ("starts".to_owned(), starts)]);
         if let Some(types) = types {
             inputs.insert("token_types".to_owned(), joined(types));
         }
@@ -116,7 +113,9 @@ fn close(case: &str, found: &[f32], want: &[f32]) {
 
 fn vectors(case: &str) {
     let model = open(case);
-    let expected = read(&folder(case).join("expected.safetensors")).remove("vectors").unwrap();
+    let expected = read(&folder(case).join("expected.safetensors"))
+        .remove("vectors")
+        .unwrap();
     let def = model.def.vectors.as_ref().unwrap();
     assert_eq!(expected.shape()[1], def.dimensions, "{case}");
     let rows = model.expected["texts"].as_array().unwrap();
@@ -179,14 +178,26 @@ fn what_is_not_supported_is_refused_by_name() {
     };
     type Change<'a> = &'a dyn Fn(&mut Value);
     let cases: &[(Change<'_>, &str)] = &[
-        (&|c| c["text_modules"][0]["pooling_mode"] = "attention".into(), "`attention`"),
-        (&|c| c["text_modules"][0]["include_prompt"] = false.into(), "include_prompt"),
+        (
+            &|c| c["text_modules"][0]["pooling_mode"] = "attention".into(),
+            "`attention`",
+        ),
+        (
+            &|c| c["text_modules"][0]["include_prompt"] = false.into(),
+            "include_prompt",
+        ),
         (&|c| c["text_modules"][1]["kind"] = "Router".into(), "`Router`"),
-        (&|c| c["text_modules"][1]["activation_function"] = "torch.nn.Mish".into(), "`Mish`"),
+        (
+            &|c| c["text_modules"][1]["activation_function"] = "torch.nn.Mish".into(),
+            "`Mish`",
+        ),
         (&|c| c["text_modules"][1]["in_features"] = 7.into(), "7 elements"),
         (&|c| c["text_modules"][1]["use_residual"] = true.into(), "use_residual"),
         (&|c| c["text_modules"] = json!([]), "Pooling"),
-        (&|c| c["position_embedding_type"] = "relative_key".into(), "relative_key"),
+        (
+            &|c| c["position_embedding_type"] = "relative_key".into(),
+            "relative_key",
+        ),
         (&|c| c["is_decoder"] = true.into(), "is_decoder"),
         (
             &|c| {

@@ -40,7 +40,10 @@ pub fn request(body: &Value) -> Result<Rerank> {
             Value::String(text) => Ok(text.clone()),
             Value::Object(_) => Ok(Fields::at(value, path)?.required_text("text")?.to_owned()),
             other => {
-                let message = format!("`{path}`: found {}, expected text or an object with `text`", json_type(other));
+                let message = format!(
+                    "`{path}`: found {}, expected text or an object with `text`",
+                    json_type(other)
+                );
                 Err(ApiError::field(path, message))
             }
         }

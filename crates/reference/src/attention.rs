@@ -1,8 +1,8 @@
 //! Scaled dot-product attention, one query row at a time.
 
-use crate::{Error, ErrorKind, Result};
 use crate::linear::dot;
 use crate::reduce::softmax_row;
+use crate::{Error, ErrorKind, Result};
 use cactus_ir::AttentionAttrs;
 use cactus_tensor::Tensor;
 
@@ -23,9 +23,7 @@ pub(crate) fn attention(attrs: &AttentionAttrs, operands: &[&Tensor], past: usiz
     let [batch, seq, heads, dim] = [q.shape()[0], q.shape()[1], q.shape()[2], q.shape()[3]];
     let [keys, kv_heads] = [k.shape()[1], k.shape()[2]];
     let (qd, kd, vd) = (q.as_f32()?, k.as_f32()?, v.as_f32()?);
-    let bias = bias
-        .map(|b| Ok::<_, Error>((b.shape(), b.as_f32()?)))
-        .transpose()?;
+    let bias = bias.map(|b| Ok::<_, Error>((b.shape(), b.as_f32()?))).transpose()?;
     // Axes of size 1 are broadcast.
     let added = |at: [usize; 4]| {
         bias.map_or(0.0, |(shape, data)| {

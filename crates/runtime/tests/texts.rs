@@ -41,10 +41,7 @@ fn run(function: &Function, pool: &Pool, threads: usize, texts: &[Vec<i64>]) -> 
             "input_ids".to_owned(),
             Tensor::from_i64([1, rows], texts.concat()).unwrap(),
         ),
-        (
-            "starts".to_owned(),
-            Tensor::from_i64([texts.len()], starts).unwrap(),
-        ),
+        ("starts".to_owned(), Tensor::from_i64([texts.len()], starts).unwrap()),
     ]);
     if function.graph().input("token_types").is_some() {
         let types = (0..rows as i64).map(|i| i % 2).collect();

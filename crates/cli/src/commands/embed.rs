@@ -74,9 +74,8 @@ pub(crate) fn rerank(args: &RerankArgs) -> Result<()> {
     let most = args.top.map_or(usize::MAX, |n| n as usize);
     let order: Vec<usize> = ranked.order().into_iter().take(most).collect();
     if args.model.json {
-        let result = |&i: &usize| {
-            serde_json::json!({"index": i, "relevance_score": ranked.scores[i], "document": documents[i]})
-        };
+        let result =
+            |&i: &usize| serde_json::json!({"index": i, "relevance_score": ranked.scores[i], "document": documents[i]});
         return output::json(&serde_json::json!({
             "model": reranker.name(),
             "tokens": ranked.tokens,
@@ -118,7 +117,11 @@ fn texts(given: &[String], file: Option<&Path>, what: &str) -> Result<Vec<String
         }
     };
     let text = model::utf8(bytes, &from)?;
-    let lines: Vec<String> = text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect();
+    let lines: Vec<String> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .map(str::to_owned)
+        .collect();
     match lines.is_empty() {
         true => bail!("{from} has no {what}: expected one on each line"),
         false => Ok(lines),

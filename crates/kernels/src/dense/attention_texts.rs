@@ -58,7 +58,11 @@ impl Exec<'_> {
         let mut tasks: Vec<([usize; 2], usize, usize)> = Vec::new();
         let mut first = 0;
         for &len in lengths {
-            let cuts = if few && threads > 1 { len.div_ceil(TASK_QUERIES) } else { 1 };
+            let cuts = if few && threads > 1 {
+                len.div_ceil(TASK_QUERIES)
+            } else {
+                1
+            };
             tasks.extend((0..a.kv_heads * cuts).map(|task| ([first, len], task, cuts)));
             first += len;
         }

@@ -247,9 +247,10 @@ impl Run<'_> {
                 4 * v[2] * q[3] * v[3]
             }
             Op::Experts { .. } | Op::RoutedExperts { .. } => self.experts_scratch_bytes(node),
-            Op::Attention(a) if a.texts => self
-                .exec
-                .attend_texts_scratch_bytes(&heavy::dense_attention(a, shape(0), shape(1))),
+            Op::Attention(a) if a.texts => {
+                self.exec
+                    .attend_texts_scratch_bytes(&heavy::dense_attention(a, shape(0), shape(1)))
+            }
             Op::Attention(a) => self
                 .exec
                 .attend_dense_scratch_bytes(&heavy::dense_attention(a, shape(0), shape(1))),

@@ -172,7 +172,10 @@ fn advised(error: ApiError, wanted: Does, code: &'static str) -> ApiError {
     };
     let message = match error.message.contains("can do what was asked") {
         true => error.message.clone(),
-        false => format!("{}; start the server with {how} beside it: cactus serve MODEL OTHER", error.message),
+        false => format!(
+            "{}; start the server with {how} beside it: cactus serve MODEL OTHER",
+            error.message
+        ),
     };
     ApiError { message, ..error }.with_code(code)
 }
