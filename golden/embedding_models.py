@@ -25,7 +25,7 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer import modules as models
 from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokenizers, processors
 from tokenizers import models as token_models
-from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification, PreTrainedTokenizerFast
 
 ROOT = Path(__file__).resolve().parent
 OUT = ROOT / "embedding"
@@ -65,7 +65,7 @@ def word_piece() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=t, model_max_length=64, model_input_names=inputs, **names)
 
 
-def unigram() -> PreTrainedTokenizerFast:
+def unigram(single="<s> $A </s>", longest=64) -> PreTrainedTokenizerFast:
     """A tokenizer of XLM-RoBERTa's kind: pieces of a unigram model."""
     letters = [chr(c) for c in range(ord("a"), ord("z") + 1)] + list("HTWo0123456789,.!?+=")
     pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("\u2581", -4.0)]
@@ -79,10 +79,10 @@ def unigram() -> PreTrainedTokenizerFast:
     t.decoder = decoders.Metaspace()
     t.add_special_tokens([AddedToken(x, special=True, normalized=False) for x in ("<s>", "<pad>", "</s>", "<unk>", "<mask>")])
     t.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+        single=single, pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
     names = dict(bos_token="<s>", pad_token="<pad>", eos_token="</s>", cls_token="<s>", sep_token="</s>", unk_token="<unk>")
-    return PreTrainedTokenizerFast(tokenizer_object=t, model_max_length=64, mask_token="<mask>", **names)
+    return PreTrainedTokenizerFast(tokenizer_object=t, model_max_length=longest, mask_token="<mask>", **names)
 
 
 BERT = dict(
@@ -109,6 +109,50 @@ XLM_ROBERTA = dict(
     eos_token_id=2,
     initializer_range=0.25,
 )
+
+
+QWEN3 = dict(
+    model_type="qwen3",
+    hidden_size=48,
+    intermediate_size=72,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=16,
+    max_position_embeddings=1024,
+    rms_norm_eps=1e-6,
+    rope_theta=1000000.0,
+    tie_word_embeddings=True,
+    use_sliding_window=False,
+    initializer_range=0.25,
+)
+GEMMA3 = dict(
+    model_type="gemma3_text",
+    hidden_size=48,
+    intermediate_size=96,
+    num_hidden_layers=3,
+    num_attention_heads=3,
+    num_key_value_heads=1,
+    head_dim=32,
+    max_position_embeddings=64,
+    query_pre_attn_scalar=32,
+    sliding_window=8,
+    layer_types=["sliding_attention", "sliding_attention", "full_attention"],
+    use_bidirectional_attention=True,
+    attn_logit_softcapping=None,
+    final_logit_softcapping=None,
+    bos_token_id=0,
+    eos_token_id=2,
+    pad_token_id=1,
+    initializer_range=0.25,
+)
+
+
+def gemma_behind(width):
+    identity = torch.nn.Identity()
+    wider = models.Dense(width, 96, bias=False, activation_function=identity)
+    narrower = models.Dense(96, width, bias=False, activation_function=identity)
+    return [models.Pooling(width, pooling_mode="mean"), wider, narrower, models.Normalize()]
 
 
 def normalized(width):
@@ -140,6 +184,18 @@ CASES = {
         limit=64,
         prompts={},
     ),
+    # As Qwen3-Embedding: the last position of a causal model, whose tokenizer adds the end.
+    "qwen3": dict(
+        config=QWEN3,
+        tokenizer=lambda: unigram("$A </s>"),
+        behind=lambda width: [models.Pooling(width, pooling_mode="lasttoken"), models.Normalize()],
+        limit=64,
+        prompts={"query": "Instruct: find it\nQuery:"},
+    ),
+    # As EmbeddingGemma: attention in both directions, within windows on some layers, and dense layers behind.
+    "gemma3_text": dict(config=GEMMA3, tokenizer=unigram, behind=gemma_behind, limit=64, prompts={"query": "task: a | query: "}),
+    # As Qwen3-Reranker: the logit of one token less that of another.
+    "qwen3_ranker": dict(config=QWEN3, tokenizer=lambda: unigram("$A", 1024), tokens=(40, 41)),
     # As ms-marco-MiniLM: token types, a pooler and one label.
     "bert_ranker": dict(config=BERT, tokenizer=word_piece, limit=64),
     # As bge-reranker: no token types, a head of its own.
@@ -199,6 +255,40 @@ def ranker(case, folder):
     (folder / "expected.json").write_text(json.dumps(dict(pairs=rows), indent=1) + "\n")
 
 
+BEFORE = (
+    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. "
+    'Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n'
+)
+INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"
+AFTER = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+
+
+def judge(case, folder):
+    """A language model that says yes or no, with the texts of Qwen3-Reranker's page."""
+    tokenizer = case["tokenizer"]()
+    config = AutoConfig.for_model(**case["config"], vocab_size=len(tokenizer))
+    AutoModelForCausalLM.from_config(config).eval().save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
+    yes, no = case["tokens"]
+    kinds = [("0", "", "base.modules.transformer.Transformer"), ("1", "1_LogitScore", "cross_encoder.modules.LogitScore")]
+    modules = [dict(idx=int(i), name=i, path=path, type=f"sentence_transformers.{kind}") for i, path, kind in kinds]
+    (folder / "modules.json").write_text(json.dumps(modules, indent=2) + "\n")
+    (folder / "1_LogitScore").mkdir()
+    score = dict(true_token_id=yes, false_token_id=no, module_input_name="causal_logits")
+    (folder / "1_LogitScore/config.json").write_text(json.dumps(score, indent=2) + "\n")
+    encode = lambda text: tokenizer(text, add_special_tokens=False)["input_ids"]
+    rows = []
+    for query, document in PAIRS:
+        inner = f"<Instruct>: {INSTRUCTION}\n<Query>: {query}\n<Document>: {document}"
+        ids = encode(BEFORE) + encode(inner) + encode(AFTER)
+        with torch.no_grad():
+            logits = model(torch.tensor([ids])).logits[0, -1]
+        logit = float(logits[yes] - logits[no])
+        rows.append(dict(query=query, document=document, ids=ids, logit=logit, score=float(torch.tensor(logit).sigmoid())))
+    (folder / "expected.json").write_text(json.dumps(dict(pairs=rows)) + "\n")
+
+
 def main(names):
     torch.set_num_threads(1)
     for name in names or CASES:
@@ -207,7 +297,8 @@ def main(names):
         folder = OUT / name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        (embedder if "behind" in case else ranker)(case, folder)
+        make = embedder if "behind" in case else judge if "tokens" in case else ranker
+        make(case, folder)
         for stray in ["README.md"]:
             (folder / stray).unlink(missing_ok=True)
         print(name, sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()))

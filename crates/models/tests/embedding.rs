@@ -49,11 +49,17 @@ struct Case {
 fn open(case: &str) -> Case {
     let folder = folder(case);
     let def = cactus_models::build(&config(&folder)).unwrap();
+    // As the front end shows them: without the name of the model within, but for decoders with it.
     let prefix = ["bert.", "roberta."];
+    let decoder = ["qwen3", "gemma3_text"].contains(&def.family);
     let mut weights = BTreeMap::new();
     for (name, tensor) in read(&folder.join("model.safetensors")) {
         let own = prefix.iter().find_map(|p| name.strip_prefix(p)).unwrap_or(&name);
-        weights.insert(own.to_owned(), tensor);
+        let own = match decoder && !own.starts_with("model.") {
+            true => format!("model.{own}"),
+            false => own.to_owned(),
+        };
+        weights.insert(own, tensor);
     }
     for entry in fs::read_dir(&folder).unwrap() {
         let path = entry.unwrap().path();
@@ -164,6 +170,9 @@ cases! {
     bert: vectors
     bert_poolings: vectors
     bert_ranker: scores
+    gemma3_text: vectors
+    qwen3: vectors
+    qwen3_ranker: scores
     xlm_roberta: vectors
     xlm_roberta_ranker: scores
 }

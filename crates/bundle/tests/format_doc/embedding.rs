@@ -61,7 +61,9 @@ fn fields_of_the_embedding_record_are_those_of_the_code() {
         // What a newer program may write is refused, at every level.
         for at in ["", "/gives", "/gives/pair"] {
             let mut changed = json.clone();
-            let Some(inside) = changed.pointer_mut(at) else { continue };
+            let Some(inside) = changed.pointer_mut(at) else {
+                continue;
+            };
             inside["unknown"] = 1.into();
             assert!(serde_json::from_value::<Embedding>(changed).is_err(), "{at}");
         }
