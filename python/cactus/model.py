@@ -346,9 +346,9 @@ class Model:
         return await in_thread(lambda _: self.score(text))
 
     def embed(self, texts: str | Sequence[str]) -> numpy.ndarray:
-        """Vectors of texts. No model that is converted today has a recipe for them, so this raises UnsupportedError."""
+        """Vectors of texts. A model that writes text has none, so this raises UnsupportedError; `cactus.Embedder` makes them."""
         raise UnsupportedError(
-            f"the model `{self.name}` writes text and has no embeddings: models made for embeddings are not converted yet"
+            f"the model `{self.name}` writes text and has no embeddings: load one that was made for them with cactus.Embedder"
         )
 
     async def aembed(self, texts: str | Sequence[str]) -> numpy.ndarray:

@@ -41,6 +41,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
         "speech",
         &["base", "tensor", "bundle", "runtime", "text", "engine", "audio"],
     ),
+    ("embed", &["base", "tensor", "bundle", "runtime", "text", "engine"]),
     ("retrieval", &["base", "bundle", "kernels"]),
     ("rag", &["retrieval"]),
     ("hub", &["base"]),
@@ -61,7 +62,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     (
         "serve",
         &[
-            "base", "bundle", "audio", "runtime", "text", "engine", "speech", "protocol", "router",
+            "base", "bundle", "audio", "runtime", "text", "engine", "speech", "embed", "protocol", "router",
         ],
     ),
     (
@@ -79,6 +80,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
             "audio",
             "engine",
             "speech",
+            "embed",
             "hub",
             "store",
             "protocol",
@@ -88,8 +90,8 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     (
         "python",
         &[
-            "base", "bundle", "tensor", "audio", "passes", "runtime", "engine", "speech", "hub", "store", "protocol",
-            "router",
+            "base", "bundle", "tensor", "audio", "passes", "runtime", "engine", "speech", "embed", "hub", "store",
+            "protocol", "router",
         ],
     ),
     (
@@ -121,6 +123,7 @@ const ALL: &[&str] = &[
     "import",
     "runtime",
     "engine",
+    "embed",
     "speech",
     "retrieval",
     "hub",

@@ -18,6 +18,7 @@
 mod amend;
 mod checksum;
 mod digest;
+mod embedding;
 mod error;
 mod graph_file;
 mod manifest;
@@ -31,6 +32,10 @@ mod writer;
 
 pub use amend::{amend, install};
 pub use checksum::Checksum;
+pub use embedding::{
+    DOCUMENT_PROMPT, EMBEDDING_VERSION, Embedding, Gives, Pair, Pooling, QUERY_PROMPT, ScoreFn, Scores, Similarity,
+    Vectors, WrittenPair,
+};
 pub use error::{Error, ErrorKind, Result};
 pub use graph_file::{GRAPH_MAGIC, GRAPH_VERSION, decode_graph, encode_graph};
 pub use manifest::{Component, FileEntry, Manifest, PortDecl, Provenance, TokenIds, WeightEntry, WeightsManifest};
@@ -60,5 +65,7 @@ pub const WEIGHTS_CHECKSUMS_PATH: &str = "weights_checksums.json";
 pub const BLOCK_BYTES: usize = 256 << 10;
 /// Path of the record of how a model hears inside a bundle.
 pub const SPEECH_PATH: &str = "speech.json";
+/// Path of the record of how a model makes vectors or scores of texts inside a bundle.
+pub const EMBEDDING_PATH: &str = "embedding.json";
 /// Path of the provenance record inside a bundle.
 pub const PROVENANCE_PATH: &str = "provenance.json";

@@ -3,6 +3,7 @@
 mod answer;
 mod cactus;
 mod capture;
+mod embed;
 mod listen;
 mod measure;
 mod route;
@@ -14,6 +15,7 @@ pub(crate) use cactus::CactusArgs;
 use cactus_passes::Bits;
 pub(crate) use capture::CaptureArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+pub(crate) use embed::{EmbedArgs, RerankArgs, TextModelArgs};
 pub(crate) use listen::{CommitBy, ListenArgs, LiveArgs, LiveFormat};
 pub(crate) use measure::{CalibrateArgs, CalibrateTask, EvalArgs, EvalTask};
 pub(crate) use route::{AuthCommand, RouteArgs, RouteCommand};
@@ -43,6 +45,10 @@ pub(crate) enum Command {
     Listen(Box<ListenArgs>),
     /// Find where somebody speaks in recordings
     Vad(Box<VadArgs>),
+    /// Make vectors of texts, for a search by meaning
+    Embed(Box<EmbedArgs>),
+    /// Put documents in order by how well they answer a query
+    Rerank(Box<RerankArgs>),
     /// Serve models over HTTP, with the APIs of OpenAI, Anthropic and Ollama and a chat page
     #[command(after_help = SERVE, mut_arg("context", |arg| arg.default_value("8192")))]
     Serve(Box<ServeArgs>),
@@ -428,6 +434,16 @@ pub(crate) struct ConvertArgs {
     /// NVIDIA's own number is 256
     #[arg(long, value_name = "POSITIONS")]
     pub(crate) attention_context: Option<usize>,
+    /// What stands before texts that are searched with, of a model that makes vectors [default: as its folder says]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) query_prompt: Option<String>,
+    /// What stands before texts that are searched for, of a model that makes vectors [default: as its folder says]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) document_prompt: Option<String>,
+    /// Take a model that was trained to say yes or no of a document (Qwen3-Reranker) as a reranker, where its folder does not say
+    /// so
+    #[arg(long)]
+    pub(crate) rerank: bool,
     #[command(flatten)]
     pub(crate) calibration: CalibrationArgs,
     /// Text on which the bundle is compared with its source [default: below 8 bits, a small built-in text]

@@ -57,6 +57,9 @@ pub(crate) fn for_error(error: &anyhow::Error) -> Option<String> {
         if let Some(e) = e.downcast_ref::<cactus_import::Error>() {
             return import(e);
         }
+        if let Some(e) = e.downcast_ref::<cactus_embed::Error>() {
+            return embed(e);
+        }
         if let Some(cactus_router::hybrid::Error::Damaged { .. }) = e.downcast_ref() {
             let text =
                 "keep a copy of the file, then remove it: the budgets begin anew, and what was spent is forgotten";
@@ -143,6 +146,18 @@ fn import(e: &cactus_import::Error) -> Option<String> {
     bundle(cause.kind())
 }
 
+fn embed(e: &cactus_embed::Error) -> Option<String> {
+    match e {
+        cactus_embed::Error::TooLong { .. } => {
+            Some("cut the text into shorter ones, or `--truncate` leaves out its end".to_owned())
+        }
+        cactus_embed::Error::Bundle(e) => bundle(e.kind()),
+        cactus_embed::Error::Engine(e) => engine(e),
+        cactus_embed::Error::Runtime(e) => runtime(e),
+        _ => None,
+    }
+}
+
 fn runtime(e: &cactus_runtime::Error) -> Option<String> {
     match e {
         cactus_runtime::Error::Bundle(e) => bundle(e.kind()),
@@ -157,6 +172,13 @@ fn engine(e: &cactus_engine::Error) -> Option<String> {
         cactus_engine::Error::Hears { path, finds } => {
             let command = if *finds { "vad" } else { "transcribe" };
             return Some(format!("`cactus {command} FILE --model {}`", path.display()));
+        }
+        cactus_engine::Error::Embeds { path, ranks } => {
+            let path = path.display();
+            return Some(match ranks {
+                true => format!("`cactus rerank {path} QUERY DOCUMENT DOCUMENT`"),
+                false => format!("`cactus embed {path} TEXT`"),
+            });
         }
         _ => {}
     }

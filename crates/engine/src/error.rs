@@ -48,6 +48,14 @@ pub enum Error {
         /// It finds speech, and writes nothing.
         finds: bool,
     },
+    /// The bundle makes vectors or scores of texts: `cactus-embed` runs it.
+    #[error("`{}` {} and does not answer prompts", path.display(), if *ranks { "scores documents for a query" } else { "makes vectors of texts" })]
+    Embeds {
+        /// The bundle.
+        path: std::path::PathBuf,
+        /// It scores documents, and makes no vectors.
+        ranks: bool,
+    },
     /// The bundle has no tokenizer, so only token ids can be given.
     #[error("the bundle has no tokenizer, so it takes token ids instead of text")]
     NoTokenizer,
@@ -113,7 +121,7 @@ impl Error {
                 cactus_runtime::ErrorKind::Memory => ErrorKind::Memory,
                 _ => ErrorKind::Unsupported,
             },
-            Error::Hears { .. } => ErrorKind::Unsupported,
+            Error::Hears { .. } | Error::Embeds { .. } => ErrorKind::Unsupported,
             Error::Text(_) | Error::NoTokenizer => ErrorKind::Text,
             Error::Option(_) | Error::Argument(_) | Error::Request { .. } | Error::EmptyPrompt => ErrorKind::Argument,
             Error::Sampler(_) => ErrorKind::Numeric,

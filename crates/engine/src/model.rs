@@ -4,7 +4,7 @@ use crate::constraints::{Constraints, GrammarStats};
 use crate::options::GenerateOptions;
 use crate::{Error, Result, Session};
 use cactus_base::{Cores, Pool};
-use cactus_bundle::{Bundle, Decoding};
+use cactus_bundle::{Bundle, Decoding, Gives};
 use cactus_runtime::{KvDType, Options, Program};
 use cactus_text::grammar::GrammarCompiler;
 use cactus_text::{ChatTemplate, ChatTemplateSource, Tokenizer, TokenizerSource, TokenizerTables};
@@ -237,12 +237,18 @@ impl Model {
         }
     }
 
-    /// Whether `bundle` answers prompts; one that hears does not.
+    /// Whether `bundle` answers prompts; one that hears, or makes vectors or scores of texts, does not.
     ///
     /// # Errors
-    /// [`Error::Hears`], or why it cannot be found out.
+    /// [`Error::Hears`], [`Error::Embeds`], or why it cannot be found out.
     #[doc(hidden)]
     pub fn check_answers(bundle: &Bundle) -> Result<()> {
+        if let Some(embedding) = bundle.embedding()? {
+            return Err(Error::Embeds {
+                path: bundle.root().to_owned(),
+                ranks: matches!(embedding.gives, Gives::Scores(_)),
+            });
+        }
         match bundle.speech()? {
             None => Ok(()),
             Some(speech) => Err(Error::Hears {

@@ -23,6 +23,7 @@ pub(crate) enum Kind {
     Graph = 0xC,
     Hearer = 0xD,
     Stream = 0xE,
+    Embedder = 0xF,
 }
 
 impl Kind {
@@ -34,6 +35,7 @@ impl Kind {
             Kind::Graph => "graph",
             Kind::Hearer => "model that hears",
             Kind::Stream => "live transcription",
+            Kind::Embedder => "model that makes vectors",
         }
     }
 

@@ -26,6 +26,7 @@ mod answer;
 mod asked;
 mod callback;
 mod dropin;
+mod embedder;
 mod failure;
 mod graph;
 mod guard;

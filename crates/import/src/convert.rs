@@ -5,7 +5,7 @@
 
 use crate::encode::{Encoder, LARGE, Stored};
 use crate::{Error, ErrorKind, Result, SourceModel, Stop, TensorSource, TokenizerFiles, hf};
-use cactus_bundle::{About, BundleWriter, Provenance, SPEECH_PATH, Speech, TokenIds};
+use cactus_bundle::{About, BundleWriter, EMBEDDING_PATH, Provenance, SPEECH_PATH, Speech, TokenIds};
 use cactus_ir::{Graph, WeightExpr};
 use cactus_models::{ComponentDef, ModelDef};
 use cactus_passes::{Bits, Options, Policy, Report, StatePolicy, Storage};
@@ -40,6 +40,14 @@ pub struct ConvertOptions {
     /// Let a Parakeet hear sound of any length as a whole: its attention sees so many positions on each side then, as NeMo's
     /// `rel_pos_local_attn` does, whose own are 256.
     pub attention_context: Option<usize>,
+    /// What stands before texts that are searched with, of a model that makes vectors; in place of what the source says, empty for
+    /// nothing.
+    pub query_prompt: Option<String>,
+    /// The same before texts that are searched for.
+    pub document_prompt: Option<String>,
+    /// Take a language model that was trained to say `yes` or `no` of a document (Qwen3-Reranker) as the reranker that it is, where
+    /// its folder does not say so.
+    pub rerank: bool,
     /// Folder of a low-rank adapter to merge into the weights first, see [`crate::lora`].
     pub adapter: Option<PathBuf>,
     /// Choices of the passes.
@@ -61,6 +69,9 @@ impl Default for ConvertOptions {
             license: None,
             sample_rate_hz: None,
             attention_context: None,
+            query_prompt: None,
+            document_prompt: None,
+            rerank: false,
             adapter: None,
             passes: cactus_passes::Options::default(),
             threads: None,
@@ -158,6 +169,26 @@ pub fn speech_of(source: &Path) -> Result<Option<Speech>> {
     Ok(speech)
 }
 
+/// What the model at `source` is for, as its bundle would say it. No weight is read.
+///
+/// # Errors
+/// As [`convert`].
+pub fn task_of(source: &Path) -> Result<&'static str> {
+    let model = crate::open(source)?;
+    let def = cactus_models::build(&crate::speech::complete(&model, None)).map_err(|e| from_models(e, source))?;
+    Ok(def.task)
+}
+
+/// Whether the model at `source` continues texts, so that its quality can be measured on one. No weight is read.
+///
+/// # Errors
+/// As [`convert`].
+pub fn continues(source: &Path) -> Result<bool> {
+    let model = crate::open(source)?;
+    let def = cactus_models::build(&crate::speech::complete(&model, None)).map_err(|e| from_models(e, source))?;
+    Ok(def.components.len() == 1 && def.components.iter().any(|c| c.continues))
+}
+
 /// As [`convert`], feeding the errors of codebook weights back where `calibration` knows their inputs.
 ///
 /// # Errors
@@ -174,8 +205,19 @@ pub fn convert_calibrated(
     if let Some(folder) = &options.adapter {
         model.tensors = crate::lora::merge(model.tensors, folder)?;
     }
-    let config = crate::speech::complete(&model, options.attention_context);
+    let mut config = crate::speech::complete(&model, options.attention_context);
+    if options.rerank {
+        crate::embedding::as_reranker(&mut config, &model).map_err(|e| e.in_file(source))?;
+    }
     let def = cactus_models::build(&config).map_err(|e| from_models(e, source))?;
+    let of_texts = options.rerank || model.sentence.as_ref().is_some_and(|folder| !folder.modules.is_empty());
+    if of_texts && def.vectors.is_none() && def.scores.is_none() {
+        let what = format!(
+            "models of the family `{}` make no vectors or scores of texts here",
+            def.family
+        );
+        return Err(Error::unsupported(what).in_file(source));
+    }
     if options.attention_context.is_some() && def.positions.as_ref().is_none_or(|p| p.local.is_none()) {
         let what = format!(
             "local attention is for Parakeet; leave the attention context out (found a `{}`)",
@@ -223,6 +265,7 @@ pub fn convert_calibrated(
         storage.extend(chosen);
     }
     let (speech, unclear) = crate::speech::record(&def, &model).map_err(|e| e.in_file(source))?;
+    let (embedding, of_texts) = crate::embedding::record(&def, &model, options).map_err(|e| e.in_file(source))?;
 
     let mut writer = BundleWriter::create(destination, options.replace).map_err(from_bundle)?;
     let (hashes, errors) = std::thread::scope(|scope| {
@@ -247,7 +290,12 @@ pub fn convert_calibrated(
         let bytes = serde_json::to_vec_pretty(speech).unwrap_or_default();
         writer.add_file(SPEECH_PATH, &bytes).map_err(from_bundle)?;
     }
+    if let Some(embedding) = &embedding {
+        let bytes = serde_json::to_vec_pretty(embedding).unwrap_or_default();
+        writer.add_file(EMBEDDING_PATH, &bytes).map_err(from_bundle)?;
+    }
     let mut notes = notes(&unused_tensors(&def, &*model.tensors));
+    notes.extend(of_texts);
     notes.extend(unclear);
     let chosen: Vec<_> = storage.iter().map(|(name, c)| (name.clone(), c.storage)).collect();
     notes.extend(policy.idle_rules(&chosen));

@@ -1,7 +1,8 @@
 //! Hugging Face folders: `config.json`, safetensors weights, tokenizer files.
 
 use crate::safetensors::SafetensorsSource;
-use crate::{Error, Result, SourceModel, TokenizerFiles};
+use crate::sentence::{self, SentenceSource};
+use crate::{Error, Result, SourceModel, TensorSource, TokenizerFiles};
 use cactus_bundle::TokenIds;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -9,13 +10,20 @@ use std::path::Path;
 /// Opens a Hugging Face folder.
 ///
 /// Reads `config.json`, `generation_config.json` if it is there, what the preprocessor says of sound, `tokenizer.json` with `tokenizer_config.json`, the
-/// chat template from `chat_template.jinja`, else from `tokenizer_config.json`, and the safetensors headers.
+/// chat template from `chat_template.jinja`, else from `tokenizer_config.json`, and the safetensors headers. Of a folder of
+/// sentence-transformers it reads the modules, prompts and limits, too, and shows the weights of the modules beside the others.
 ///
 /// # Errors
 /// [`crate::ErrorKind::Missing`] where `config.json` or the weights are absent, [`crate::ErrorKind::Malformed`] where
 /// a file is no JSON object or breaks its format, [`crate::ErrorKind::Unsupported`] where the weights are quantized or
 /// the folder has a tokenizer in another form than `tokenizer.json`.
 pub fn open_folder(folder: &Path) -> Result<SourceModel> {
+    let whole = folder;
+    let (sentence, base) = match sentence::read(folder)? {
+        Some((sentence, base)) => (Some(sentence), base),
+        None => (None, folder.to_path_buf()),
+    };
+    let folder = base.as_path();
     let config_path = folder.join("config.json");
     let config = read_json(&config_path)?;
     if let Some(quantized) = config.get("quantization_config").filter(|q| !q.is_null()) {
@@ -34,14 +42,23 @@ pub fn open_folder(folder: &Path) -> Result<SourceModel> {
         ..
     } = open_texts(folder)?;
     let front_end = front_end(folder)?;
-    let tensors = SafetensorsSource::open(folder)?;
+    let tensors: Box<dyn TensorSource> = Box::new(SafetensorsSource::open(folder)?);
+    let model_type = config.get("model_type").and_then(Value::as_str).unwrap_or_default();
+    let modules = sentence.as_ref().map_or(&[][..], |s| &s.modules[..]);
+    let own_name = |name: &str| sentence::family_name(model_type, sentence.is_some(), name);
+    let other_names = tensors.names().iter().any(|name| own_name(name) != **name);
+    let tensors = match other_names || !modules.is_empty() {
+        true => Box::new(SentenceSource::new(tensors, own_name, whole, modules)?),
+        false => tensors,
+    };
     Ok(SourceModel {
         format: "huggingface",
         config,
         generation_config,
         front_end,
+        sentence,
         tokenizer,
-        tensors: Box::new(tensors),
+        tensors,
     })
 }
 
@@ -116,7 +133,7 @@ pub(crate) fn read_json(path: &Path) -> Result<Value> {
     }
 }
 
-fn read_json_if_there(path: &Path) -> Result<Option<Value>> {
+pub(crate) fn read_json_if_there(path: &Path) -> Result<Option<Value>> {
     match read_json(path) {
         Ok(value) => Ok(Some(value)),
         Err(e) if e.kind() == crate::ErrorKind::Missing => Ok(None),
@@ -172,7 +189,7 @@ fn template_of_config(config: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ErrorKind, TensorSource, open};
+    use crate::{ErrorKind, open};
     use std::fs;
 
     /// A safetensors file from rows of name, type, shape and data.

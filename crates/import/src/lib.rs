@@ -13,6 +13,7 @@ mod bytes;
 mod convert;
 pub mod ctranslate2;
 mod cursor;
+mod embedding;
 mod encode;
 mod error;
 mod flat;
@@ -28,6 +29,7 @@ pub mod pt2;
 mod ranks;
 mod requantized;
 mod safetensors;
+mod sentence;
 pub mod silero;
 mod source;
 mod speech;
@@ -37,10 +39,13 @@ mod strided;
 mod weights;
 
 pub use bytes::{FileBytes, SharedBytes, open_bytes};
-pub use convert::{Calibration, ConvertOptions, Outcome, TensorError, convert, convert_calibrated, speech_of};
+pub use convert::{
+    Calibration, ConvertOptions, Outcome, TensorError, continues, convert, convert_calibrated, speech_of, task_of,
+};
 pub use error::{Error, ErrorKind, Result};
 pub use hf::open_folder;
 pub use safetensors::SafetensorsSource;
+pub use sentence::SentenceFolder;
 pub use source::{SourceModel, TensorSource, TokenizerFiles, open};
 pub use stop::Stop;
 pub use weights::{WEIGHTS_TASK, convert_weights, is_weights_file, open_weights};

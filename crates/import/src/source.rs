@@ -1,6 +1,6 @@
 //! What a front end hands to the converter.
 
-use crate::{Error, Result, ctranslate2, ggml, gguf, hf, ort, silero};
+use crate::{Error, Result, SentenceFolder, ctranslate2, ggml, gguf, hf, ort, silero};
 use cactus_tensor::Tensor;
 use serde_json::Value;
 use std::ops::Range;
@@ -65,6 +65,8 @@ pub struct SourceModel {
     /// `preprocessor_config.json`, or the section `feature_extractor` of `processor_config.json`: how sound becomes an input.
     /// An empty object where the source does not say.
     pub front_end: Value,
+    /// What a folder of sentence-transformers says beside the transformer; `None` where it is another.
+    pub sentence: Option<SentenceFolder>,
     /// The tokenizer; `None` where the source has none.
     pub tokenizer: Option<TokenizerFiles>,
     /// The weights.

@@ -34,6 +34,9 @@ pub(crate) fn complete(model: &SourceModel, attention_context: Option<usize>) ->
     if let (Some(fields), Some(context)) = (config.as_object_mut(), attention_context) {
         fields.insert(ATTENTION_CONTEXT.to_owned(), context.into());
     }
+    if let Some(folder) = &model.sentence {
+        crate::sentence::complete(&mut config, folder);
+    }
     let heads = model
         .generation_config
         .get(ALIGNMENT_HEADS)

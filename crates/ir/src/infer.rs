@@ -329,12 +329,29 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
             let (q, k, v) = (operand(inputs, 0)?, operand(inputs, 1)?, operand(inputs, 2)?);
             let bias = attrs.bias_operand();
             at_most(inputs, bias + 1)?;
-            all_f32(inputs)?;
+            for (i, t) in inputs
+                .iter()
+                .enumerate()
+                .filter(|(i, _)| Some(*i) != attrs.texts_operand())
+            {
+                dtype(
+                    t,
+                    DType::F32,
+                    if i < 3 {
+                        "each of queries, keys and values"
+                    } else {
+                        "each operand"
+                    },
+                )?;
+            }
             for t in [q, k, v].into_iter().chain(inputs.get(bias).copied()) {
                 rank(t, 4, "queries, keys, values and bias")?;
             }
-            if attrs.span() == Some(0) {
+            if attrs.span() == Some(0) || attrs.ahead == Some(0) {
                 return Err(Error::ty("queries see no key: the window or the chunk has 0 positions"));
+            }
+            if attrs.ahead.is_some() && attrs.state.is_some() {
+                return Err(Error::ty("attention with a state sees no later positions"));
             }
             let heads = (q.shape[2].as_known(), k.shape[2].as_known());
             let grouped = matches!(heads, (Some(h), Some(kv)) if kv > 0 && h % kv == 0);
@@ -351,6 +368,19 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
                 let each = operand(inputs, at)?;
                 if each.shape[..] != q.shape[2..3] {
                     return Err(Error::ty(format!("the {name} {each} are not one for each head of {q}")));
+                }
+            }
+            if let Some(at) = attrs.texts_operand() {
+                let texts = operand(inputs, at)?;
+                dtype(texts, DType::I64, "the numbers of texts")?;
+                let one_each = texts.shape[..] == q.shape[1..2] && q.shape[1] == k.shape[1] && q.shape[0].is(1);
+                if !one_each {
+                    return Err(Error::ty(format!(
+                        "the texts {texts} are not a number for each position of {q} and {k}, with a batch of 1"
+                    )));
+                }
+                if attrs.state.is_some() || attrs.chunk.is_some() || inputs.len() > bias {
+                    return Err(Error::ty("attention within texts takes no state, chunk or bias"));
                 }
             }
             if let Some(bias) = inputs.get(bias) {

@@ -178,6 +178,9 @@ pub struct AttentionAttrs {
     /// Query at position `p` sees only keys at positions greater than `p - window`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<usize>,
+    /// Query at position `p` sees only keys at positions less than `p + ahead`: itself and `ahead - 1` after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ahead: Option<usize>,
     /// Query at position `p` sees only keys at positions from `p - p % chunk` on: those of its own chunk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunk: Option<usize>,
@@ -191,6 +194,9 @@ pub struct AttentionAttrs {
     /// a head.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub slopes: bool,
+    /// Whether `texts` is among the operands: a number for each position, and queries see the keys of their own number alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub texts: bool,
     /// Name of the KV state that the keys and values are appended to, and that attention then reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
@@ -207,9 +213,15 @@ impl AttentionAttrs {
         self.slopes.then_some(3 + usize::from(self.sinks))
     }
 
+    /// Place of `texts` among the operands of the operation.
+    pub fn texts_operand(&self) -> Option<usize> {
+        self.texts
+            .then_some(3 + usize::from(self.sinks) + usize::from(self.slopes))
+    }
+
     /// Place of `bias` among the operands of the operation, where there are so many.
     pub fn bias_operand(&self) -> usize {
-        3 + usize::from(self.sinks) + usize::from(self.slopes)
+        3 + usize::from(self.sinks) + usize::from(self.slopes) + usize::from(self.texts)
     }
 
     /// How many positions up to its own a query may see at most; `None` for all.
@@ -519,10 +531,11 @@ pub enum Op {
     },
     /// Scaled dot-product attention with grouped query heads. Vaswani et al. 2017, Ainslie et al. 2023.
     /// `(q [batch, seq, heads, head_dim], k, v [batch, keys, kv_heads, head_dim], sinks? [heads], slopes? [heads],
-    /// bias? [batch|1, heads|1, seq|1, keys]) -> [batch, seq, heads, head_dim]`. Query head `h` reads KV head
+    /// texts? i64 [seq], bias? [batch|1, heads|1, seq|1, keys]) -> [batch, seq, heads, head_dim]`. Query head `h` reads KV head
     /// `h / (heads / kv_heads)`. Sinks (Xiao et al. 2023) are scores that keys compete with, slopes (Press et al. 2021,
     /// `ALiBi`) make a score smaller with the distance. The bias is added to the scores: a mask of zeros and minus
-    /// infinities, or a number for each distance. With a state, which takes no bias, keys and values of earlier calls come
+    /// infinities, or a number for each distance. With texts, which take no bias, chunk and state, several texts stand one after the
+    /// other: the numbers never fall, the batch is 1, and what a text gives does not depend on the others. With a state, which takes no bias, keys and values of earlier calls come
     /// first.
     Attention(AttentionAttrs),
     /// `(gate_up […, 2n]) -> activation(first half) * second half`, `[…, n]`.

@@ -218,6 +218,7 @@ fn relative(exec: Exec<'_>, calls: usize) {
         softcap: None,
         causal: false,
         window: None,
+        ahead: None,
         chunk: None,
         sinks: false,
     };

@@ -201,6 +201,7 @@ fn attend_dense_matches_definition() {
         softcap: None,
         causal: false,
         window: None,
+        ahead: None,
         chunk: None,
         sinks: false,
     };
@@ -253,6 +254,13 @@ fn attend_dense_matches_definition() {
             ..plain
         },
         DenseAttention {
+            queries: 150,
+            keys: 150,
+            window: Some(9),
+            ahead: Some(20),
+            ..plain
+        },
+        DenseAttention {
             queries: 3,
             keys: 4000,
             heads: 1,
@@ -274,7 +282,7 @@ fn attend_dense_matches_definition() {
         bias.iter_mut()
             .skip(1)
             .step_by(7)
-            .filter(|_| !a.causal)
+            .filter(|_| !a.causal && a.ahead.is_none())
             .for_each(|x| *x = f32::NEG_INFINITY);
         let of_axis = |i: usize| match axes[i] {
             1 => 0,
@@ -308,7 +316,8 @@ fn attend_dense_matches_definition() {
                     _ => f64::from(bias[b * strides[0] + h * strides[1] + i * strides[2] + j]),
                 };
                 let near = |j: usize| a.window.is_none_or(|w| j + w > i) && a.chunk.is_none_or(|n| j / n == i / n);
-                let seen = |j: &usize| !a.causal || *j <= i && near(*j);
+                let before = |j: usize| !a.causal && a.ahead.is_none_or(|ahead| j < i + ahead) || j <= i;
+                let seen = |j: &usize| before(*j) && near(*j);
                 let scores: Vec<(usize, f64)> = (0..a.keys)
                     .filter(seen)
                     .map(|j| {
@@ -334,5 +343,86 @@ fn attend_dense_matches_definition() {
             }
         }
         assert_close(&format!("{a:?}"), &found, &exact, 1e-4, 1e-5);
+    }
+}
+
+#[test]
+fn attend_texts_gives_each_text_the_bits_that_it_has_alone() {
+    let plain = DenseAttention {
+        batch: 1,
+        queries: 0,
+        keys: 0,
+        heads: 4,
+        kv_heads: 2,
+        width: 20,
+        scale: 0.3,
+        softcap: None,
+        causal: false,
+        window: None,
+        ahead: None,
+        chunk: None,
+        sinks: false,
+    };
+    let kinds = [
+        plain,
+        DenseAttention { causal: true, ..plain },
+        DenseAttention {
+            causal: true,
+            window: Some(5),
+            sinks: true,
+            ..plain
+        },
+        DenseAttention {
+            window: Some(7),
+            ahead: Some(7),
+            softcap: Some(2.0),
+            ..plain
+        },
+    ];
+    let texts: [&[usize]; 4] = [&[1], &[130], &[7, 1, 64, 33, 2], &[200, 3, 97]];
+    for (kind, lengths) in kinds.into_iter().flat_map(|kind| texts.map(|lengths| (kind, lengths))) {
+        let rows: usize = lengths.iter().sum();
+        let all = DenseAttention {
+            queries: rows,
+            keys: rows,
+            ..kind
+        };
+        let mut random = Random::new(rows as u64);
+        let q = random.floats(rows * all.heads * all.width, 1.0);
+        let [k, v] = [(); 2].map(|()| random.floats(rows * all.kv_heads * all.width, 1.0));
+        let sinks = all.sinks.then(|| random.floats(all.heads, 3.0));
+        let slopes = random.floats(all.heads, 0.1);
+        let more = ScoreOperands {
+            bias: None,
+            sinks: sinks.as_deref(),
+            slopes: Some(&slopes),
+        };
+        let together = same_everywhere(&format!("{all:?} of {lengths:?}"), |exec| {
+            let mut scratch = vec![f32::NAN; exec.attend_texts_scratch_bytes(&all) / 4];
+            let mut out = vec![f32::NAN; q.len()];
+            exec.attend_texts(&all, lengths, [&q, &k, &v], more, &mut scratch, &mut out);
+            out
+        });
+        let alone = same_everywhere(&format!("{all:?} alone"), |exec| {
+            let mut out = vec![f32::NAN; q.len()];
+            let mut first = 0;
+            for &len in lengths {
+                let one = DenseAttention {
+                    queries: len,
+                    keys: len,
+                    ..kind
+                };
+                let of =
+                    |x: &[f32], heads: usize| x[first * heads * one.width..(first + len) * heads * one.width].to_vec();
+                let (q, k, v) = (of(&q, one.heads), of(&k, one.kv_heads), of(&v, one.kv_heads));
+                let mut scratch = vec![f32::NAN; exec.attend_dense_scratch_bytes(&one) / 4];
+                let own = &mut out[first * one.heads * one.width..][..q.len()];
+                exec.attend_dense(&one, [&q, &k, &v], more, &mut scratch, own);
+                first += len;
+            }
+            out
+        });
+        let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&together), bits(&alone), "{kind:?} of {lengths:?}");
     }
 }

@@ -51,6 +51,11 @@ impl<'a> Config<'a> {
         self.fields.get(key).is_some_and(Value::is_null)
     }
 
+    /// Fields of the object.
+    pub(crate) fn len(&self) -> usize {
+        self.fields.len()
+    }
+
     pub(crate) fn family(&self) -> &'a str {
         self.family
     }

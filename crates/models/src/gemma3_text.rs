@@ -1,11 +1,12 @@
 //! Gemma 3 text (`model_type` `gemma3_text`): embeddings times sqrt(hidden), norms before and after each sublayer with
 //! weights stored less one, norms on q and k, sliding windows on five layers of six with a rope base of their own.
-//! Gemma team 2025.
+//! Gemma team 2025. With attention in both directions it is `EmbeddingGemma` (Vera et al. 2025).
 
 use crate::config::{Config, Dims, MAX_CONTEXT, MAX_LAYERS, windows};
 use crate::layers::{self, Attention, GatedMlp, Masks, Norm, Rotary};
-use crate::prenorm::activation;
+use crate::prenorm::{MaskOf, activation};
 use crate::rope::{self, Rope};
+use crate::texts::{self, Sees, Texts};
 use crate::{ModelDef, Result, registry};
 use cactus_ir::{GraphBuilder, ValueId};
 
@@ -13,6 +14,9 @@ use cactus_ir::{GraphBuilder, ValueId};
 const GLOBAL_THETA: f64 = 1_000_000.0;
 /// Rope base of sliding layers.
 const LOCAL_THETA: f64 = 10_000.0;
+
+/// Fewest elements that `EmbeddingGemma`'s vectors were trained to be cut to.
+const LEAST_DIMENSIONS: usize = 128;
 
 struct Gemma3 {
     dims: Dims,
@@ -29,7 +33,10 @@ struct Gemma3 {
 }
 
 pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
-    if c.flag("use_bidirectional_attention", false)? {
+    let both_ways = c.flag("use_bidirectional_attention", false)?;
+    let headless = |a: &&str| a.ends_with("TextModel");
+    let of_texts = c.has(texts::MODULES) || c.texts("architectures")?.unwrap_or_default().iter().any(headless);
+    if both_ways && !of_texts {
         let what = "a model that attends in both directions cannot generate text; only causal models are supported";
         return Err(c.unsupported("use_bidirectional_attention", what));
     }
@@ -38,7 +45,11 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
     }
     let dims = Dims::read(c, Some(256))?;
     let (global, local) = ropes(c, dims.head_dim)?;
-    let window = c.size_if_set("sliding_window", 1..=MAX_CONTEXT)?.unwrap_or(4096);
+    let mut window = c.size_if_set("sliding_window", 1..=MAX_CONTEXT)?.unwrap_or(4096);
+    if both_ways {
+        // Half of them on each side, and the position itself.
+        window = window / 2 + 1;
+    }
     let pattern = match c.size_if_set("sliding_window_pattern", 1..=MAX_LAYERS)? {
         Some(n) => n,
         None => c.size_if_set("_sliding_window_pattern", 1..=MAX_LAYERS)?.unwrap_or(6),
@@ -69,6 +80,22 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
         tied: c.flag("tie_word_embeddings", true)?,
         dims,
     };
+    if of_texts {
+        let mut def = texts::decoder(c, &model.dims, model.tied, &mut |b, texts| {
+            let x = texts::embed(b, layers::EMBEDDING, [model.dims.vocab, model.dims.hidden])?;
+            let x = b.scale(x, model.factor())?;
+            let texts = texts.insert(Texts::declare(b)?);
+            let positions = texts.positions;
+            model.layers(b, x, positions, &mut |b, window| {
+                let (causal, ahead) = (!both_ways, window.filter(|_| both_ways));
+                texts.mask(b, Sees { causal, window, ahead })
+            })
+        })?;
+        if let Some(vectors) = &mut def.vectors {
+            vectors.may_be_cut_to(LEAST_DIMENSIONS);
+        }
+        return Ok(def);
+    }
     let mut b = GraphBuilder::new(registry::DECODER);
     let x = b.scope("model", |b| model.body(b))?;
     layers::head(&mut b, x, &model.dims, model.tied, model.softcap)?;
@@ -102,23 +129,40 @@ fn ropes(c: &Config<'_>, head_dim: usize) -> Result<(Rope, Rope)> {
 impl Gemma3 {
     /// The final hidden state, `[batch, seq, hidden]`.
     fn body(&self, b: &mut GraphBuilder) -> cactus_ir::Result<ValueId> {
-        let hidden = self.dims.hidden;
-        let mut x = layers::embed(b, &self.dims, Some((hidden as f64).sqrt() as f32))?;
+        let x = layers::embed(b, &self.dims, Some(self.factor()))?;
         let positions = layers::positions(b)?;
+        let mut masks = Masks::default();
+        self.layers(b, x, positions, &mut |b, window| masks.get(b, positions, window))
+    }
+
+    /// Of the embeddings.
+    fn factor(&self) -> f32 {
+        (self.dims.hidden as f64).sqrt() as f32
+    }
+
+    /// The final hidden state of the embeddings `x` at `positions`, under the masks that `mask` gives by window.
+    fn layers(
+        &self,
+        b: &mut GraphBuilder,
+        mut x: ValueId,
+        positions: ValueId,
+        mask: &mut MaskOf<'_>,
+    ) -> cactus_ir::Result<ValueId> {
+        let hidden = self.dims.hidden;
         let global = Rotary::tables(b, positions, &self.global)?;
         let local = Rotary::tables(b, positions, &self.local)?;
-        let mut masks = Masks::default();
         let attention = Attention {
             dims: &self.dims,
             scale: self.scale,
             qkv_bias: self.bias,
             out_bias: self.bias,
+            names: Attention::NAMES,
             out_name: "o_proj",
             head_norm: Some((self.norm, ["q_norm", "k_norm"])),
         };
         for layer in 0..self.dims.layers {
             let window = self.windows[layer];
-            let mask = masks.get(b, positions, window)?;
+            let mask = mask(b, window)?;
             let rotary = if window.is_some() { local } else { global };
             let at = format!("model.layers.{layer}");
             let norm = |b: &mut GraphBuilder, x, name: &str| {

@@ -252,6 +252,8 @@ pub(crate) struct Attention<'a> {
     pub(crate) qkv_bias: bool,
     /// Whether the output projection has a bias.
     pub(crate) out_bias: bool,
+    /// Names of the projections of q, k and v.
+    pub(crate) names: [&'static str; 3],
     /// Name of the output projection.
     pub(crate) out_name: &'static str,
     /// Norm over each head of q and k, with the names of its weights.
@@ -259,6 +261,9 @@ pub(crate) struct Attention<'a> {
 }
 
 impl Attention<'_> {
+    /// Names of the projections of q, k and v in almost every family.
+    pub(crate) const NAMES: [&'static str; 3] = ["q_proj", "k_proj", "v_proj"];
+
     /// The scale of almost every family, `1 / sqrt(d)`.
     pub(crate) fn usual_scale(dims: &Dims) -> f32 {
         (dims.head_dim as f64).powf(-0.5) as f32
@@ -280,6 +285,7 @@ impl Attention<'_> {
             head_dim,
             ..
         } = *self.dims;
+        let batch = b.shape(x)[0].clone();
         // Projections as [b, heads, s, d], query and key normed and rotated.
         let project = |b: &mut GraphBuilder, name: &str, heads: usize, norm: Option<usize>| {
             let y = linear(
@@ -290,15 +296,16 @@ impl Attention<'_> {
                 hidden,
                 self.qkv_bias,
             )?;
-            let mut y = b.reshape(y, [batch(), seq(), heads.into(), head_dim.into()])?;
+            let mut y = b.reshape(y, [batch.clone(), seq(), heads.into(), head_dim.into()])?;
             if let (Some(which), Some((norm, names))) = (norm, self.head_norm) {
                 y = norm.apply(b, y, &format!("{prefix}.{}.weight", names[which]), head_dim)?;
             }
             b.permute(y, &[0, 2, 1, 3])
         };
-        let mut q = project(b, "q_proj", heads, Some(0))?;
-        let mut k = project(b, "k_proj", kv_heads, Some(1))?;
-        let v = project(b, "v_proj", kv_heads, None)?;
+        let [q_name, k_name, v_name] = self.names;
+        let mut q = project(b, q_name, heads, Some(0))?;
+        let mut k = project(b, k_name, kv_heads, Some(1))?;
+        let v = project(b, v_name, kv_heads, None)?;
         if let Some(rotary) = rotary {
             q = rotary.apply(b, q)?;
             k = rotary.apply(b, k)?;
@@ -312,7 +319,7 @@ impl Attention<'_> {
         let shares = b.softmax_last(scores)?;
         let y = b.matmul(shares, v)?;
         let y = b.permute(y, &[0, 2, 1, 3])?;
-        let y = b.reshape(y, [batch(), seq(), (heads * head_dim).into()])?;
+        let y = b.reshape(y, [batch, seq(), (heads * head_dim).into()])?;
         linear(
             b,
             y,
@@ -336,9 +343,15 @@ fn repeat_kv(b: &mut GraphBuilder, x: ValueId, dims: &Dims) -> Result<ValueId> {
         return Ok(x);
     }
     let group = heads / kv_heads;
-    let x = b.reshape(x, [batch(), kv_heads.into(), 1.into(), seq(), head_dim.into()])?;
-    let x = b.expand(x, [batch(), kv_heads.into(), group.into(), seq(), head_dim.into()])?;
-    b.reshape(x, [batch(), heads.into(), seq(), head_dim.into()])
+    let batch = || b.shape(x)[0].clone();
+    let (narrow, wide, whole) = (
+        [batch(), kv_heads.into(), 1.into(), seq(), head_dim.into()],
+        [batch(), kv_heads.into(), group.into(), seq(), head_dim.into()],
+        [batch(), heads.into(), seq(), head_dim.into()],
+    );
+    let x = b.reshape(x, narrow)?;
+    let x = b.expand(x, wide)?;
+    b.reshape(x, whole)
 }
 
 /// A gated feed-forward layer, Shazeer 2020: `down(act(gate(x)) * up(x))`.

@@ -123,6 +123,7 @@ impl Lfm2 {
             scale: Attention::usual_scale(&self.dims),
             qkv_bias: false,
             out_bias: false,
+            names: Attention::NAMES,
             out_name: "out_proj",
             head_norm: Some((self.norm, ["q_layernorm", "k_layernorm"])),
         };

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod alignment;
+mod bert;
 mod config;
 mod error;
 mod fastconformer;
@@ -34,6 +35,7 @@ mod rope;
 mod silero_vad;
 mod sliding;
 mod smollm3;
+mod texts;
 mod whisper;
 
 pub use error::{Error, ErrorKind, Result};
@@ -41,3 +43,4 @@ pub use registry::{
     ActivityDef, ComponentDef, FAMILIES, Family, LocalDef, ModelDef, PositionsDef, SamplesDef, SoundDef, StreamingDef,
     TransducerDef, build,
 };
+pub use texts::{PoolingDef, ScoresDef, VectorsDef};

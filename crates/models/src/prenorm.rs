@@ -4,8 +4,12 @@
 use crate::config::{Config, Dims, describe};
 use crate::layers::{self, Attention, GatedMlp, Masks, Norm, Rotary};
 use crate::rope::Rope;
+use crate::texts::{self, Sees, Texts};
 use crate::{ModelDef, Result, registry};
 use cactus_ir::{GraphBuilder, UnaryFn, ValueId};
+
+/// The mask of a layer with this window.
+pub(crate) type MaskOf<'a> = dyn FnMut(&mut GraphBuilder, Option<usize>) -> cactus_ir::Result<ValueId> + 'a;
 
 /// What tells one family from another.
 #[derive(Debug)]
@@ -60,8 +64,22 @@ impl PreNorm {
         Ok(())
     }
 
-    /// The model of this description.
+    /// The model of this description: one of texts where its folder says what follows the transformer, otherwise one that
+    /// continues a text.
     pub(crate) fn build(self, c: &Config<'_>) -> Result<ModelDef> {
+        if c.has(texts::MODULES) {
+            let tied = self.tied;
+            return texts::decoder(c, &self.dims, tied, &mut |b, texts| {
+                let x = texts::embed(b, layers::EMBEDDING, [self.dims.vocab, self.dims.hidden])?;
+                let texts = texts.insert(Texts::declare(b)?);
+                let positions = texts.positions;
+                self.layers(b, x, positions, &mut |b, window| {
+                    let causal = true;
+                    let ahead = None;
+                    texts.mask(b, Sees { causal, window, ahead })
+                })
+            });
+        }
         let mut b = GraphBuilder::new(registry::DECODER);
         let x = b.scope("model", |b| self.body(b))?;
         layers::head(&mut b, x, &self.dims, self.tied, None)?;
@@ -70,21 +88,33 @@ impl PreNorm {
 
     /// The final hidden state, `[batch, seq, hidden]`.
     fn body(&self, b: &mut GraphBuilder) -> cactus_ir::Result<ValueId> {
-        let hidden = self.dims.hidden;
-        let mut x = layers::embed(b, &self.dims, None)?;
+        let x = layers::embed(b, &self.dims, None)?;
         let positions = layers::positions(b)?;
-        let rotary = Rotary::tables(b, positions, &self.rope)?;
         let mut masks = Masks::default();
+        self.layers(b, x, positions, &mut |b, window| masks.get(b, positions, window))
+    }
+
+    /// The final hidden state of the embeddings `x` at `positions`, under the masks that `mask` gives by window.
+    fn layers(
+        &self,
+        b: &mut GraphBuilder,
+        mut x: ValueId,
+        positions: ValueId,
+        mask: &mut MaskOf<'_>,
+    ) -> cactus_ir::Result<ValueId> {
+        let hidden = self.dims.hidden;
+        let rotary = Rotary::tables(b, positions, &self.rope)?;
         let attention = Attention {
             dims: &self.dims,
             scale: Attention::usual_scale(&self.dims),
             qkv_bias: self.qkv_bias,
             out_bias: self.out_bias,
+            names: Attention::NAMES,
             out_name: "o_proj",
             head_norm: self.head_norm.then_some((self.norm, ["q_norm", "k_norm"])),
         };
         for layer in 0..self.dims.layers {
-            let mask = masks.get(b, positions, self.windows[layer])?;
+            let mask = mask(b, self.windows[layer])?;
             let rotary = Some(rotary).filter(|_| self.rotates[layer]);
             let at = format!("model.layers.{layer}");
             x = b.scope(format!("layers.{layer}"), |b| {

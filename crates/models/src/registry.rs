@@ -2,8 +2,8 @@
 
 use crate::config::{Config, Dims, describe};
 use crate::{
-    Error, ErrorKind, Result, gemma3_text, layers, lfm2, llama, mistral, moonshine, moonshine_streaming, parakeet,
-    qwen2, qwen3, silero_vad, smollm3, whisper,
+    Error, ErrorKind, Result, ScoresDef, VectorsDef, bert, gemma3_text, layers, lfm2, llama, mistral, moonshine,
+    moonshine_streaming, parakeet, qwen2, qwen3, silero_vad, smollm3, whisper,
 };
 use cactus_ir::{Graph, GraphBuilder};
 use serde_json::Value;
@@ -150,7 +150,7 @@ pub struct ModelDef {
     /// The `model_type` it was built by.
     pub family: &'static str,
     /// What it is for, as bundles say it: `causal_lm_logits`, `seq2seq_transcription`, `ctc_logits`, `rnnt_transcription`,
-    /// `tdt_transcription`, `voice_activity`.
+    /// `tdt_transcription`, `voice_activity`, `text_embedding`, `text_ranking`.
     pub task: &'static str,
     /// Its graphs, in the order in which they run. A language model has one, `decoder`, with the input `input_ids`
     /// `i64[batch, seq]` and the output `logits` `f32[batch, seq, vocab]`.
@@ -163,6 +163,10 @@ pub struct ModelDef {
     pub positions: Option<PositionsDef>,
     /// How it takes sound, where it finds speech.
     pub activity: Option<ActivityDef>,
+    /// What its vectors are, where it makes vectors of texts.
+    pub vectors: Option<VectorsDef>,
+    /// How it takes a query and a document, where it scores them.
+    pub scores: Option<ScoresDef>,
     /// Whether its weights keep 32 bits, whatever is asked for: it is small, and thresholds are set by its results.
     pub exact: bool,
     /// Positions the model was made for.
@@ -200,13 +204,19 @@ impl ModelDef {
         let weights = self.components.iter().flat_map(|c| c.graph.weights());
         let read: HashSet<&str> = weights.flat_map(|(_, expr)| expr.sources()).collect();
         let head = |name: &str| name == layers::HEAD || name == layers::PROJECTION;
+        // Heads of other tasks, on which the vectors were not trained; positions by number.
+        let other_task = |name: &str| {
+            let texts = self.vectors.is_some() || self.scores.is_some();
+            let heads = ["pooler.", "cls.", "lm_head.", "classifier."];
+            texts && (name.ends_with("position_ids") || heads.iter().any(|head| name.starts_with(head)))
+        };
         // A tied head may be stored all the same; old checkpoints hold the rotary frequencies, and batch norms count.
         let leftover = |name: &str| {
             [".rotary_emb.inv_freq", ".num_batches_tracked"]
                 .iter()
                 .any(|end| name.ends_with(end))
         };
-        let known = |name: &str| (self.tied_head && head(name)) || leftover(name);
+        let known = |name: &str| (self.tied_head && head(name)) || leftover(name) || other_task(name);
         names.into_iter().filter(|n| !read.contains(n) && !known(n)).collect()
     }
 }
@@ -224,6 +234,11 @@ pub struct Family {
 
 /// Every family, by `model_type`.
 pub const FAMILIES: &[Family] = &[
+    Family {
+        model_type: "bert",
+        models: "BERT embeddings (MiniLM, BGE, GTE, E5), cross-encoders",
+        build: bert::build_bert,
+    },
     Family {
         model_type: "gemma3_text",
         models: "Gemma 3 text (270M, 1B)",
@@ -280,6 +295,11 @@ pub const FAMILIES: &[Family] = &[
         build: qwen3::build,
     },
     Family {
+        model_type: "roberta",
+        models: "RoBERTa embeddings, cross-encoders",
+        build: bert::build_roberta,
+    },
+    Family {
         model_type: "silero_vad",
         models: "Silero VAD 5 and 6 (16 kHz)",
         build: silero_vad::build,
@@ -293,6 +313,11 @@ pub const FAMILIES: &[Family] = &[
         model_type: "whisper",
         models: "Whisper (tiny to large-v3-turbo, English and multilingual), Distil-Whisper",
         build: whisper::build,
+    },
+    Family {
+        model_type: "xlm-roberta",
+        models: "XLM-RoBERTa embeddings (multilingual E5, BGE-M3 dense), rerankers (BGE reranker)",
+        build: bert::build_roberta,
     },
 ];
 
@@ -353,6 +378,8 @@ pub(crate) fn assemble(c: &Config<'_>, dims: &Dims, components: Vec<ComponentDef
         samples: None,
         positions: None,
         activity: None,
+        vectors: None,
+        scores: None,
         exact: false,
         context_tokens: dims.context,
         vocab_size: dims.vocab,

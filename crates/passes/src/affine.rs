@@ -111,21 +111,28 @@ impl Affine {
                     _ => return None,
                 }
             }
-            Op::Reshape { .. } => {
-                // Only axes of size 1 come and go.
-                let wide = |shape: &[Dim]| -> Vec<usize> { (0..shape.len()).filter(|&i| !shape[i].is(1)).collect() };
-                let (from, to) = (wide(old), wide(new));
-                let same = from.len() == to.len() && from.iter().zip(&to).all(|(&i, &j)| old[i] == new[j]);
-                if !same {
-                    return None;
-                }
-                for (i, j) in from.into_iter().zip(to) {
-                    coefficients[j] = self.coefficients[i];
-                }
-            }
+            Op::Reshape { .. } => return self.between(old, new),
             _ => return None,
         }
         Some(Affine { coefficients, constant })
+    }
+
+    /// The value in the shape `new` instead of `old`, where only axes of size 1 come and go.
+    pub(crate) fn between(&self, old: &[Dim], new: &[Dim]) -> Option<Affine> {
+        let wide = |shape: &[Dim]| -> Vec<usize> { (0..shape.len()).filter(|&i| !shape[i].is(1)).collect() };
+        let (from, to) = (wide(old), wide(new));
+        let same = from.len() == to.len() && from.iter().zip(&to).all(|(&i, &j)| old[i] == new[j]);
+        if !same {
+            return None;
+        }
+        let mut coefficients = vec![0; new.len()];
+        for (i, j) in from.into_iter().zip(to) {
+            coefficients[j] = self.coefficients[i];
+        }
+        Some(Affine {
+            coefficients,
+            constant: self.constant.clone(),
+        })
     }
 }
 

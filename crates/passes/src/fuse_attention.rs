@@ -48,9 +48,11 @@ impl Pass for FuseAttention {
                 .to_owned();
                 let parts = [
                     (found.attrs.window.is_some(), " with a window"),
+                    (found.attrs.ahead.is_some(), " with few later positions"),
                     (found.attrs.chunk.is_some(), " in chunks"),
                     (found.attrs.sinks, " with sinks"),
                     (found.attrs.slopes, " with slopes"),
+                    (found.attrs.texts, " within texts"),
                 ];
                 parts.iter().filter(|(is, _)| *is).for_each(|(_, part)| what += part);
                 if let Some(bias) = &found.bias {
@@ -77,6 +79,7 @@ struct Found {
     /// In any shape.
     sinks: Option<ValueId>,
     slopes: Option<Vec<f32>>,
+    texts: Option<ValueId>,
     bias: Option<Bias>,
 }
 
@@ -173,12 +176,20 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
         scale: (scores.scale * q.factor * k.factor) as f32,
         causal: scores.visible.causal,
         window: scores.visible.window,
+        ahead: scores.visible.ahead.filter(|_| !scores.visible.causal),
         chunk: scores.visible.chunk,
         softcap: scores.softcap,
         sinks: sinks.is_some(),
         slopes: scores.slopes.is_some(),
+        texts: scores.visible.texts.is_some(),
         state: None,
     };
+    if attrs.texts && (attrs.chunk.is_some() || scores.bias.is_some()) {
+        return near("chunks, or a mask that is not proven, stand beside texts");
+    }
+    if attrs.texts && (q.size(g, 1) != k.size(g, 1) || !q.size(g, 0).is(1)) {
+        return near("texts with queries that are not the keys, or in a batch");
+    }
     if attrs.chunk.is_some() && !attrs.causal {
         return near("the mask shows later positions of a chunk");
     }
@@ -222,6 +233,7 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
         attrs,
         sinks,
         slopes: scores.slopes,
+        texts: scores.visible.texts,
         bias: scores.bias,
     })
 }
@@ -266,6 +278,7 @@ fn rewrite(g: &mut Graph, found: Found) -> Result<()> {
         attrs,
         sinks,
         slopes,
+        texts,
         bias,
     } = found;
     let heads = q.size(g, 2).as_known().unwrap_or(0);
@@ -288,6 +301,7 @@ fn rewrite(g: &mut Graph, found: Found) -> Result<()> {
     if let Some(slopes) = slopes {
         inputs.push(g.add_literal(&[slopes.len()], Literal::F32(slopes))?);
     }
+    inputs.extend(texts);
     if let Some(bias) = bias {
         inputs.push(build_bias(g, root, &bias)?);
     }

@@ -47,7 +47,7 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
     let Op::Attention(attrs) = &node.op else {
         return Err(Miss::Other);
     };
-    if attrs.sinks || attrs.slopes || attrs.state.is_some() || node.inputs.len() > attrs.bias_operand() {
+    if attrs.sinks || attrs.slopes || attrs.texts || attrs.state.is_some() || node.inputs.len() > attrs.bias_operand() {
         return near("attention with sinks, slopes or an added mask is multiplied by what a sink leaves");
     }
     let [q, k] = [node.inputs[0], node.inputs[1]];
@@ -86,7 +86,8 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
         && grouped
         && scale(seen.scale, &of_product) == scale(f64::from(attrs.scale), &of_attention)
         && seen.softcap == attrs.softcap
-        && (seen.visible.causal, seen.visible.window, seen.visible.chunk) == (attrs.causal, attrs.window, attrs.chunk);
+        && (seen.visible.causal, seen.visible.window, seen.visible.chunk) == (attrs.causal, attrs.window, attrs.chunk)
+        && seen.visible.ahead == attrs.ahead;
     if !alike {
         return near("the scores of the sum are not those of the attention");
     }

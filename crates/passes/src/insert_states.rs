@@ -50,7 +50,9 @@ impl Pass for InsertStates {
                         None,
                     ))
                 }
-                Op::Attention(a) if a.causal && node.inputs.len() == a.bias_operand() && reads.is_some_and(counts) => {
+                Op::Attention(a)
+                    if a.causal && !a.texts && node.inputs.len() == a.bias_operand() && reads.is_some_and(counts) =>
+                {
                     kv_state(graph, id).map(|kind| {
                         let name = state_name(graph, &changes, &node.path, "kv");
                         let mut a = a.clone();

@@ -1,8 +1,8 @@
 //! What a mask lets through, proven.
 
 use crate::affine::{Affine, Known, MAX_DEPTH, affine, aligned, everywhere};
-use crate::pattern::{binary, describe, maker, scalar};
-use cactus_ir::{BinaryFn, CompareFn, Def, Graph, Literal, Node, Op, UnaryFn, ValueId};
+use crate::pattern::{binary, describe, maker, scalar, strip};
+use cactus_ir::{BinaryFn, CompareFn, Def, Dim, Graph, Literal, Node, Op, UnaryFn, ValueId};
 use cactus_tensor::DType;
 
 /// Scores below this become 0 in softmax whatever the others are: the smallest a model is known to use.
@@ -18,6 +18,8 @@ enum Condition {
     NotNegative(Affine),
     /// Both values are in one of the chunks of so many.
     SameChunk([Affine; 2], usize),
+    /// The vector has the same number at both places.
+    SameNumber([Affine; 2], ValueId),
 }
 
 impl Condition {
@@ -26,6 +28,7 @@ impl Condition {
         Some(match self {
             Condition::NotNegative(x) => Condition::NotNegative(x.moved(g, node)?),
             Condition::SameChunk([a, b], n) => Condition::SameChunk([a.moved(g, node)?, b.moved(g, node)?], *n),
+            Condition::SameNumber([a, b], v) => Condition::SameNumber([a.moved(g, node)?, b.moved(g, node)?], *v),
         })
     }
 }
@@ -48,8 +51,12 @@ pub(crate) struct Visible {
     pub(crate) causal: bool,
     /// Only `j > i - window`.
     pub(crate) window: Option<usize>,
+    /// Only `j < i + ahead`.
+    pub(crate) ahead: Option<usize>,
     /// Only `j` in the same chunk of so many positions.
     pub(crate) chunk: Option<usize>,
+    /// Only `j` where this vector has the number that it has at `i`.
+    pub(crate) texts: Option<ValueId>,
 }
 
 impl Visible {
@@ -62,7 +69,9 @@ impl Visible {
         Visible {
             causal: self.causal || other.causal,
             window: least(self.window, other.window),
+            ahead: least(self.ahead, other.ahead),
             chunk: self.chunk.or(other.chunk),
+            texts: self.texts.or(other.texts),
         }
     }
 }
@@ -88,7 +97,10 @@ pub(crate) fn visible(conditions: &Conditions) -> Known<Visible> {
         let more = match c {
             Condition::NotNegative(c) => visible_under(c)?,
             Condition::SameChunk(values, n) => {
-                let chunk = Some(in_chunk(values, *n)?);
+                if !are_positions(values) {
+                    return Err(format!("chunks are not those of positions: {values:?}"));
+                }
+                let chunk = Some(*n);
                 if seen.chunk.is_some() && seen.chunk != chunk {
                     return Err("chunks of two sizes".into());
                 }
@@ -97,23 +109,32 @@ pub(crate) fn visible(conditions: &Conditions) -> Known<Visible> {
                     ..Visible::default()
                 }
             }
+            Condition::SameNumber(values, v) => {
+                if !are_positions(values) {
+                    return Err(format!("numbers are not compared at positions: {values:?}"));
+                }
+                if seen.texts.is_some_and(|of| of != *v) {
+                    return Err("texts of two kinds".into());
+                }
+                Visible {
+                    texts: Some(*v),
+                    ..Visible::default()
+                }
+            }
         };
         Ok(seen.and(more))
     })
 }
 
-/// The size of chunks, where the values are the positions of query and key themselves.
-fn in_chunk(values: &[Affine; 2], n: usize) -> Known<usize> {
+/// Whether the values are the positions of query and key themselves.
+fn are_positions(values: &[Affine; 2]) -> bool {
     let position = |x: &Affine, from_end: usize| {
         let at = x.coefficients.len().checked_sub(from_end);
         let unit = |(i, &c): (usize, &i64)| c == i64::from(Some(i) == at);
         at.is_some() && x.constant.is(0) && x.coefficients.iter().enumerate().all(unit)
     };
     let [a, b] = values;
-    match position(a, 1) && position(b, 2) || position(a, 2) && position(b, 1) {
-        true => Ok(n),
-        false => Err(format!("chunks are not those of positions: {a:?} and {b:?}")),
-    }
+    position(a, 1) && position(b, 2) || position(a, 2) && position(b, 1)
 }
 
 fn visible_under(c: &Affine) -> Known<Visible> {
@@ -139,6 +160,14 @@ fn visible_under(c: &Affine) -> Known<Visible> {
             causal: true,
             ..Visible::default()
         }),
+        // i - j + n >= 0: keys before i + n + 1
+        (1, -1) => match is_not_negative.and_then(|n| n.checked_add(1)) {
+            Some(ahead) => Ok(Visible {
+                ahead: Some(ahead),
+                ..Visible::default()
+            }),
+            None => Err(unknown()),
+        },
         // j - i + n >= 0: keys after i - n - 1
         (-1, 1) => match is_not_negative.and_then(|n| n.checked_add(1)) {
             Some(window) => Ok(Visible {
@@ -170,6 +199,9 @@ fn follow(g: &Graph, v: ValueId, depth: usize) -> Known<Conditions> {
     match &node.op {
         Op::Compare { f: CompareFn::Eq } if chunks_of(g, node, depth).is_some() => {
             Ok(Conditions(chunks_of(g, node, depth).into_iter().collect()))
+        }
+        Op::Compare { f: CompareFn::Eq } if numbers_of(g, node).is_some() => {
+            Ok(Conditions(numbers_of(g, node).into_iter().collect()))
         }
         // A mask kept as one of two numbers, compared with one of them.
         Op::Compare {
@@ -255,6 +287,25 @@ fn triangle(g: &Graph, v: ValueId, b: &[bool]) -> Option<Conditions> {
         coefficients,
         constant: cactus_ir::Dim::integer(diagonal),
     })]))
+}
+
+/// The condition of `v[a] == v[b]`, for one vector of integers that stands on both sides with axes of size 1.
+fn numbers_of(g: &Graph, node: &Node) -> Option<Condition> {
+    let rank = g.ty(node.outputs[0]).shape.len();
+    let side = |x: ValueId| {
+        let v = strip(g, x);
+        let ty = g.ty(v);
+        let vector = ty.dtype == DType::I64 && ty.shape.len() == 1 && ty.shape[0].as_known().is_none();
+        let identity = Affine {
+            coefficients: vec![1],
+            constant: Dim::known(0),
+        };
+        // From the vector to the side, whatever reshapes are between.
+        let at = identity.between(&ty.shape, &g.ty(x).shape).filter(|_| vector)?;
+        Some((aligned(&at, rank)?, v))
+    };
+    let ((a, v), (b, w)) = (side(node.inputs[0])?, side(node.inputs[1])?);
+    (v == w).then_some(Condition::SameNumber([a, b], v))
 }
 
 /// The condition of `floor(a / n) == floor(b / n)`.

@@ -113,6 +113,9 @@ pub(crate) fn scores(g: &Graph, mut v: ValueId) -> Match<Scores> {
             Ok(more) if seen.chunk.is_some() && more.chunk.is_some() && seen.chunk != more.chunk => {
                 return near("chunks of two sizes");
             }
+            Ok(more) if seen.texts.is_some() && more.texts.is_some() && seen.texts != more.texts => {
+                return near("texts of two kinds");
+            }
             Ok(more) => seen = seen.and(more),
             Err(_) if slopes.is_none() && slopes_of(g, v, source).is_some() => {
                 let of_scores = slopes_of(g, v, source).unwrap_or_default();

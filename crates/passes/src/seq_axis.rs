@@ -280,11 +280,12 @@ fn step(g: &Graph, node: &Node, known: &[Along]) -> Result<Along, String> {
         Op::Attention(a) if node.inputs.len() > a.bias_operand() => {
             Err("the mask of the attention is not proven to be causal".into())
         }
+        Op::Attention(a) if a.texts => Err("the attention is within texts that stand one after the other".into()),
         Op::Attention(a) => {
             constants(3)?;
             let one_each = (0..3).all(|i| shape(node.inputs[i])[1] == Dim::symbol(SEQ));
             // Whether a query sees the same of the keys at whatever position it stands.
-            let anywhere = !a.causal && a.span().is_none() && !a.slopes;
+            let anywhere = !a.causal && a.span().is_none() && a.ahead.is_none() && !a.slopes;
             match (of(0), of(1), of(2)) {
                 // Keys and values that stay the same are read by each position on its own.
                 (q, Along::Constant, Along::Constant) if anywhere => Ok(q),

@@ -120,7 +120,7 @@ fn sinks_behind(scale: f32) -> Graph {
             softcap: None,
             sinks: false,
             slopes: false,
-            state: None,
+            ..AttentionAttrs::default()
         };
         let y = b.op(Op::Attention(attrs), &[q, k, v])?;
         let y = b.permute(y, &[0, 2, 1, 3])?;

@@ -314,3 +314,41 @@ fn golden_speech_model_computes_the_same_call_by_call() {
         }
     }
 }
+
+#[test]
+fn models_of_texts_have_attention_within_texts_and_compute_the_same() {
+    for (name, def) in definitions("embedding") {
+        let [component] = &def.components[..] else {
+            panic!("{name} has {} components", def.components.len());
+        };
+        let function = Options {
+            states: StatePolicy::Never,
+            ..Options::default()
+        };
+        let (g, report) = optimize(&component.graph, &function).unwrap();
+        let within = g
+            .nodes()
+            .filter(|(_, n)| matches!(&n.op, Op::Attention(a) if a.texts))
+            .count();
+        let others = counted(&g);
+        assert_eq!(within, def.layers, "{name}: {report}\n{g}");
+        assert!(
+            !others.contains_key("softmax") && !others.contains_key("compare") && !others.contains_key("where"),
+            "{name}: a mask is left in {others:?}"
+        );
+        let weights = source_tensors(&component.graph, 5);
+        let ids = Random::new(9).tokens(&[1, 9], 20);
+        let mut inputs = Tensors::from([
+            ("input_ids".into(), ids),
+            ("starts".into(), Tensor::from_i64([3], vec![0, 4, 5]).unwrap()),
+        ]);
+        if component.graph.input("token_types").is_some() {
+            inputs.insert("token_types".into(), Random::new(3).tokens(&[1, 9], 2));
+        }
+        let want = run(&component.graph, &inputs, &get(&weights), &mut States::default()).unwrap();
+        let got = run(&g, &inputs, &get(&weights), &mut States::default()).unwrap();
+        for (output, want) in &want {
+            assert_close(&got[output], want, 1e-5, &name);
+        }
+    }
+}

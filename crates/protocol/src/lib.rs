@@ -29,6 +29,7 @@ pub mod anthropic;
 pub mod ollama;
 pub mod openai;
 pub mod order;
+pub mod rerank;
 
 pub use answers::{Answers, Deliver, Ready, api_error};
 pub use cactus_text::json_type;

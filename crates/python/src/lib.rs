@@ -15,6 +15,7 @@
 
 mod array;
 mod dlpack;
+mod embed;
 mod errors;
 mod function;
 mod hear;
@@ -45,6 +46,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<hear::Hearing>()?;
     module.add_class::<hear::Vad>()?;
     module.add_class::<listen::Listening>()?;
+    module.add_class::<embed::Embedder>()?;
+    module.add_class::<embed::Reranker>()?;
     module.add_class::<function::Function>()?;
     module.add_class::<array::Array>()?;
     module.add_class::<array::Input>()?;

@@ -1,26 +1,29 @@
 //! Scaled dot-product attention, one query row at a time.
 
-use crate::Result;
 use crate::linear::dot;
 use crate::reduce::softmax_row;
+use crate::{Error, ErrorKind, Result};
 use cactus_ir::AttentionAttrs;
 use cactus_tensor::Tensor;
 
 /// `(q [batch, seq, heads, head_dim], k, v [batch, keys, kv_heads, head_dim], sinks? [heads], slopes? [heads],
-/// bias? [batch|1, heads|1, seq|1, keys]) -> like q`, where the queries stand at positions `past..past+seq` and the keys at
+/// texts? i64 [seq], bias? [batch|1, heads|1, seq|1, keys]) -> like q`, where the queries stand at positions `past..past+seq` and the keys at
 /// `0..keys`.
 pub(crate) fn attention(attrs: &AttentionAttrs, operands: &[&Tensor], past: usize) -> Result<Tensor> {
     let [q, k, v] = [0, 1, 2].map(|i| operands[i]);
     let of_heads = |at: Option<usize>| at.map(|at| operands[at].as_f32()).transpose();
     let sinks = of_heads(attrs.sinks_operand())?;
     let slopes = of_heads(attrs.slopes_operand())?;
+    let texts = attrs.texts_operand().map(|at| operands[at].as_i64()).transpose()?;
+    if texts.is_some_and(|texts| texts.windows(2).any(|two| two[1] < two[0])) {
+        let what = "the numbers of texts fall; the positions of a text stand together, in ascending order";
+        return Err(Error::new(ErrorKind::Value, what));
+    }
     let bias = operands.get(attrs.bias_operand());
     let [batch, seq, heads, dim] = [q.shape()[0], q.shape()[1], q.shape()[2], q.shape()[3]];
     let [keys, kv_heads] = [k.shape()[1], k.shape()[2]];
     let (qd, kd, vd) = (q.as_f32()?, k.as_f32()?, v.as_f32()?);
-    let bias = bias
-        .map(|b| Ok::<_, crate::Error>((b.shape(), b.as_f32()?)))
-        .transpose()?;
+    let bias = bias.map(|b| Ok::<_, Error>((b.shape(), b.as_f32()?))).transpose()?;
     // Axes of size 1 are broadcast.
     let added = |at: [usize; 4]| {
         bias.map_or(0.0, |(shape, data)| {
@@ -32,7 +35,9 @@ pub(crate) fn attention(attrs: &AttentionAttrs, operands: &[&Tensor], past: usiz
     for b in 0..batch {
         for t in 0..seq {
             let position = past + t;
-            let visible: Vec<usize> = (0..keys).filter(|&j| sees(attrs, position, j)).collect();
+            let visible: Vec<usize> = (0..keys)
+                .filter(|&j| sees(attrs, position, j) && texts.is_none_or(|texts| texts[t] == texts[j]))
+                .collect();
             for h in 0..heads {
                 let query = &qd[((b * seq + t) * heads + h) * dim..][..dim];
                 let row = |j: usize| ((b * keys + j) * kv_heads + h / (heads / kv_heads)) * dim;
@@ -65,9 +70,10 @@ pub(crate) fn attention(attrs: &AttentionAttrs, operands: &[&Tensor], past: usiz
 /// Whether the query at `position` sees the key at `key`.
 fn sees(attrs: &AttentionAttrs, position: usize, key: usize) -> bool {
     let past_end = attrs.causal && key > position;
+    let too_far = attrs.ahead.is_some_and(|ahead| key >= position.saturating_add(ahead));
     let too_old = attrs
         .window
         .is_some_and(|window| position >= key && position - key >= window);
     let other_chunk = attrs.chunk.is_some_and(|chunk| key / chunk < position / chunk);
-    !past_end && !too_old && !other_chunk
+    !past_end && !too_far && !too_old && !other_chunk
 }

@@ -399,6 +399,36 @@ fn attention_masks_groups_and_caps() {
         let got = eval(&Op::Attention(attrs.clone()), operands).unwrap();
         assert_close(&got, &f32s(&[1, 3, 2, 1], &want), 1e-6, &format!("{attrs:?}"));
     }
+    // One later position; two texts, of which none sees the other.
+    let ahead = AttentionAttrs {
+        scale: 1.0,
+        window: Some(1),
+        ahead: Some(2),
+        ..AttentionAttrs::default()
+    };
+    let texts = AttentionAttrs {
+        scale: 1.0,
+        texts: true,
+        ..AttentionAttrs::default()
+    };
+    let causal = AttentionAttrs {
+        causal: true,
+        ..texts.clone()
+    };
+    let numbers = i64s(&[3], &[4, 7, 7]);
+    let cases: [(AttentionAttrs, &[&Tensor], [f32; 3]); 3] = [
+        (ahead, &[&q, &k, &v], [4.5, 7.5, 9.0]),
+        (texts.clone(), &[&q, &k, &v, &numbers], [3.0, 7.5, 7.5]),
+        (causal, &[&q, &k, &v, &numbers], [3.0, 6.0, 7.5]),
+    ];
+    for (attrs, operands, want) in cases {
+        let got = eval(&Op::Attention(attrs.clone()), operands).unwrap();
+        let want: Vec<f32> = want.iter().flat_map(|&w| [w, w]).collect();
+        assert_close(&got, &f32s(&[1, 3, 2, 1], &want), 1e-6, &format!("{attrs:?}"));
+    }
+    let fall = i64s(&[3], &[1, 1, 0]);
+    let refused = eval(&Op::Attention(texts), &[&q, &k, &v, &fall]).unwrap_err();
+    assert!(refused.to_string().contains("fall"), "{refused}");
     // Softmax of [0, cap * tanh(ln(3) / cap)] with values [0, 1].
     let k = f32s(&[1, 2, 1, 1], &[0.0, 3f32.ln()]);
     let v = f32s(&[1, 2, 1, 1], &[0.0, 1.0]);

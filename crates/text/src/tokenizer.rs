@@ -171,6 +171,24 @@ impl Tokenizer {
         self.encode_with(&self.inner, text, add_special)
     }
 
+    /// The ids of two texts with the tokens that the post-processor puts around and between them, and which of the two each is of:
+    /// 0 or 1, as the post-processor says.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Encode`] if the tokenizer's own rules fail on a text.
+    pub fn encode_pair(&self, first: &str, second: &str) -> Result<(Vec<u32>, Vec<u32>), Error> {
+        let encoded = std::panic::catch_unwind(AssertUnwindSafe(|| self.inner.encode((first, second), true)));
+        let failed = |reason: &dyn std::fmt::Display| {
+            Error::new(ErrorKind::Encode, format!("two texts could not be tokenized: {reason}"))
+        };
+        let encoding = match encoded {
+            Ok(Ok(encoding)) => encoding,
+            Ok(Err(e)) => return Err(failed(&e).with_source(e)),
+            Err(_) => return Err(failed(&"the parts of `tokenizer.json` contradict each other")),
+        };
+        Ok((encoding.get_ids().to_vec(), encoding.get_type_ids().to_vec()))
+    }
+
     /// As [`encode`](Self::encode), but special tokens written out in the text stay text: `<|im_end|>` becomes the ids of
     /// its letters, as any other word, and never the id that ends a turn. It is for texts of others, which must not be able
     /// to forge structure. What [`is_special`](Self::is_special) says no to, such as the `<tool_call>` of some models,

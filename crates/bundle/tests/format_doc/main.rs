@@ -1,5 +1,6 @@
 //! Holds `docs/reference/format.md` to the code: header tables, codes, packings, versions, fields of documents.
 
+mod embedding;
 mod speech;
 
 use cactus_bundle::{

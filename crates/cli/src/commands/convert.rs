@@ -42,13 +42,20 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
         replace: args.force,
         sample_rate_hz: args.sample_rate,
         attention_context: args.attention_context,
+        query_prompt: args.query_prompt.clone(),
+        document_prompt: args.document_prompt.clone(),
+        rerank: args.rerank,
         adapter: args.lora.clone(),
         name: fetched.record.as_ref().map(|r| r.id.clone()),
         license: fetched.record.as_ref().and_then(|r| r.license.clone()),
         passes: args.fusion.passes(),
         ..ConvertOptions::default()
     };
-    let request = request(args, &options.policy)?;
+    let mut request = request(args, &options.policy)?;
+    // What is wrong with the source is told by its conversion.
+    if args.rerank || !cactus_import::continues(&fetched.path).unwrap_or(true) {
+        without_text(args, &mut request);
+    }
     let bits = policy::in_words(&options.policy, request.average_bits);
     model::note_converting(&fetched.path, &bits);
     let made = model::convert(&fetched.path, &args.destination, &options, &request)?;
@@ -86,6 +93,12 @@ fn weights(source: &Path, args: &ConvertArgs) -> Result<()> {
     if args.attention_context.is_some() {
         bail!(
             "`--attention-context` is for Parakeet, but `{}` has only weights",
+            source.display()
+        );
+    }
+    if args.query_prompt.is_some() || args.document_prompt.is_some() || args.rerank {
+        bail!(
+            "`--query-prompt`, `--document-prompt` and `--rerank` are for whole models, but `{}` has only weights",
             source.display()
         );
     }
@@ -161,6 +174,17 @@ fn request(args: &ConvertArgs, policy: &Policy) -> Result<Request> {
         accept_below_floor: args.force,
         ..Request::default()
     })
+}
+
+/// Takes our own texts out of a request: text cannot be run through the model, and nothing is calibrated or measured where nobody
+/// asked for it.
+fn without_text(args: &ConvertArgs, request: &mut Request) {
+    if matches!(request.calibrate, Calibrate::BuiltIn) && args.calibration.calibrate.is_none() {
+        request.calibrate = Calibrate::No;
+    }
+    if args.quality_text.is_none() {
+        request.measure = None;
+    }
 }
 
 /// What calibrates: ours where no text is named, and nothing where no weight has fewer than 8 bits.

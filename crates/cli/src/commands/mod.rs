@@ -9,6 +9,7 @@ mod calibrate;
 mod convert;
 mod download;
 mod drawing;
+mod embed;
 mod eval;
 mod function;
 mod function_bench;
@@ -37,6 +38,8 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Transcribe(a) => transcribe::run(&a)?,
         Command::Listen(a) => listen::run(&a)?,
         Command::Vad(a) => vad::run(&a)?,
+        Command::Embed(a) => embed::embed(&a)?,
+        Command::Rerank(a) => embed::rerank(&a)?,
         Command::Serve(a) => serve::run(&a)?,
         Command::Convert(a) => convert::run(&a)?,
         Command::Transpile(a) => return transpile::run(&a),

@@ -157,7 +157,11 @@ fn does(path: &Path) -> Option<Does> {
     {
         return Some(Does::Writes);
     }
-    let made = || cactus_import::speech_of(path).map(|speech| Does::with(speech.as_ref()));
+    let made = || match cactus_import::task_of(path)? {
+        "text_embedding" => Ok(Does::Embeds),
+        "text_ranking" => Ok(Does::Ranks),
+        _ => cactus_import::speech_of(path).map(|speech| Does::with(speech.as_ref())),
+    };
     Does::of(path).ok().or_else(|| made().ok())
 }
 
@@ -234,6 +238,8 @@ mod tests {
             ("speech/whisper", Some(Does::Hears)),
             ("speech/moonshine", Some(Does::Hears)),
             ("speech/silero_vad", Some(Does::FindsSpeech)),
+            ("embedding/bert", Some(Does::Embeds)),
+            ("embedding/xlm_roberta_ranker", Some(Does::Ranks)),
             ("models/qwen2_tied", Some(Does::Writes)),
             ("speech", None),
         ] {

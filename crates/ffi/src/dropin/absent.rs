@@ -1,4 +1,4 @@
-//! Functions of the public API for which this build has no engine: embeddings, features of sound, vision, retrieval and the vector index.
+//! Functions of the public API for which this build has no engine: embeddings of pictures and sound, features of sound, vision, retrieval and the vector index.
 //!
 //! Each checks the handle that it is given, so that mistakes are found, sets the last error, writes the reason where a text was to
 //! go, and fails.
@@ -39,19 +39,6 @@ unsafe fn with_buffer(model: Option<*mut c_void>, what: &str, buffer: *mut c_cha
             Err(_) => absent.map(|_| 0),
         }
     })
-}
-
-/// Not in this build: bundles of language models give no embeddings. Returns -1.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cactus_embed(
-    model: *mut c_void,
-    _text: *const c_char,
-    _embeddings_buffer: *mut c_float,
-    _buffer_size: usize,
-    _embedding_dim: *mut usize,
-    _normalize: bool,
-) -> c_int {
-    with_model(model, "embedding texts")
 }
 
 /// Not in this build. Returns -1.

@@ -6,6 +6,7 @@
 
 mod absent;
 mod complete;
+mod embed;
 mod hear;
 mod live;
 mod model;
@@ -15,6 +16,7 @@ mod text;
 
 pub use absent::*;
 pub use complete::*;
+pub use embed::*;
 pub use hear::*;
 pub use live::*;
 pub use model::*;

@@ -1,5 +1,6 @@
 //! Loading, forgetting, stopping and closing a model of the public API.
 
+use crate::embedder::{EMBEDDERS, Embedding};
 use crate::failure::{Code, Failure};
 use crate::hearer::{HEARERS, Hearer};
 use crate::loaded::{Loaded, MODELS};
@@ -10,8 +11,8 @@ use std::ffi::{c_char, c_int, c_void};
 use std::path::Path;
 
 /// Loads the bundle in the folder `model_path`. NULL where that fails. `corpus_dir` has to be NULL or empty: this build has no
-/// retrieval. The handle is a `cactus_model *` of our own functions, too, unless the bundle hears: then it is for `cactus_transcribe` or
-/// `cactus_vad` alone.
+/// retrieval. The handle is a `cactus_model *` of our own functions, too, unless the bundle hears, and is for `cactus_transcribe` or
+/// `cactus_vad` alone, or makes vectors of texts, and is for `cactus_embed` alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cactus_init(
     model_path: *const c_char,
@@ -43,6 +44,9 @@ pub unsafe extern "C" fn cactus_init(
         if let Some(hearer) = Hearer::open(path).map_err(hint)? {
             return HEARERS.insert(hearer);
         }
+        if let Some(embedding) = Embedding::open(path).map_err(hint)? {
+            return EMBEDDERS.insert(embedding);
+        }
         let loaded = Loaded::open(path, &LoadOptions::default(), SchedulerLimits::default());
         MODELS.insert(loaded.map_err(hint)?)
     })
@@ -54,7 +58,10 @@ pub unsafe extern "C" fn cactus_destroy(model: *mut c_void) {
     guard::quiet(|| {
         match MODELS.remove(model) {
             Ok(model) => model.close(),
-            Err(failure) => HEARERS.remove(model).map_err(|_| failure)?.close(),
+            Err(failure) => match HEARERS.remove(model) {
+                Ok(model) => model.close(),
+                Err(_) => EMBEDDERS.remove(model).map_err(|_| failure)?.close(),
+            },
         }
         Ok(())
     });
@@ -66,8 +73,9 @@ pub unsafe extern "C" fn cactus_reset(model: *mut c_void) {
     guard::quiet(|| {
         match MODELS.get(model) {
             Ok(model) => model.reset(),
-            // Nothing of a recording is left for the next.
-            Err(failure) => drop(HEARERS.get(model).map_err(|_| failure)?),
+            // Nothing of a recording or a text is left for the next.
+            Err(failure) if EMBEDDERS.get(model).is_err() => drop(HEARERS.get(model).map_err(|_| failure)?),
+            Err(_) => {}
         }
         Ok(())
     });
@@ -79,7 +87,10 @@ pub unsafe extern "C" fn cactus_stop(model: *mut c_void) {
     guard::quiet(|| {
         match MODELS.get(model) {
             Ok(model) => model.stop(),
-            Err(failure) => HEARERS.get(model).map_err(|_| failure)?.stop(),
+            Err(failure) => match HEARERS.get(model) {
+                Ok(model) => model.stop(),
+                Err(_) => EMBEDDERS.get(model).map_err(|_| failure)?.stop(),
+            },
         }
         Ok(())
     });

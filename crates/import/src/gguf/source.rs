@@ -33,6 +33,7 @@ pub fn open_file(path: &Path) -> Result<SourceModel> {
         config,
         generation_config,
         front_end: serde_json::json!({}),
+        sentence: None,
         tokenizer,
         tensors: Box::new(source),
     })

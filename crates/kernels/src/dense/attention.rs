@@ -30,6 +30,8 @@ pub struct DenseAttention {
     pub causal: bool,
     /// How many positions up to its own a query reads.
     pub window: Option<usize>,
+    /// How many positions from its own on a query reads.
+    pub ahead: Option<usize>,
     /// How many positions a chunk has, within which a query reads.
     pub chunk: Option<usize>,
     /// Whether scores have sinks beside them.
@@ -67,7 +69,7 @@ impl DenseAttention {
 
     /// Elements of the packed keys, the packed values, and of a strip: its queries, their results with whole blocks, the sums
     /// of their shares, and their largest scores.
-    fn part_elems(&self) -> [usize; 6] {
+    pub(super) fn part_elems(&self) -> [usize; 6] {
         let strip = self.strip();
         let packed = [packed_bytes(self.keys, self.width), packed_bytes(self.width, self.keys)];
         let result = self.width.div_ceil(BLOCK_ROWS) * BLOCK_ROWS;
@@ -89,11 +91,8 @@ impl DenseAttention {
 
     /// The keys that the query at `position` sees; none where the end is not behind the start.
     pub(super) fn sees(&self, position: usize) -> Range<usize> {
-        let end = if self.causal {
-            (position + 1).min(self.keys)
-        } else {
-            self.keys
-        };
+        let last = if self.causal { Some(1) } else { self.ahead };
+        let end = last.map_or(self.keys, |ahead| position.saturating_add(ahead).min(self.keys));
         let window = self.window.map_or(0, |window| (position + 1).saturating_sub(window));
         let chunk = self.chunk.map_or(0, |chunk| position / chunk * chunk);
         window.max(chunk)..end
@@ -107,7 +106,7 @@ impl DenseAttention {
         (cut, (heads * cut).min(2 * width))
     }
 
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.batch == 0 || self.queries == 0 || self.keys == 0 || self.kv_heads == 0 || self.width == 0
     }
 }
@@ -167,15 +166,16 @@ impl Exec<'_> {
                     [head / a.kv_heads, head % a.kv_heads],
                     rows,
                     scratch,
-                    &out,
+                    (&out, 0),
                 );
             }
         });
     }
 
-    /// Queries `rows` of all heads that share key head `kv` of sequence `b`; no other thread may have the same ones.
+    /// Queries `rows` of all heads that share key head `kv` of sequence `b`; no other thread may have the same ones. The results of
+    /// the first query of all lie at the place beside `out`.
     #[allow(clippy::too_many_arguments)]
-    fn attend_head(
+    pub(super) fn attend_head(
         &self,
         a: &DenseAttention,
         [q, k, v]: [&[f32]; 3],
@@ -183,7 +183,7 @@ impl Exec<'_> {
         [b, kv]: [usize; 2],
         rows: std::ops::Range<usize>,
         scratch: &mut [f32],
-        out: &SharedMut<'_, f32>,
+        (out, base): (&SharedMut<'_, f32>, usize),
     ) {
         let (width, keys) = (a.width, a.keys);
         let mut rest = scratch;
@@ -227,7 +227,7 @@ impl Exec<'_> {
                 });
                 for (i, row) in result.chunks_exact(blocks).enumerate() {
                     // SAFETY: tasks have disjoint heads or queries.
-                    let out = unsafe { out.piece(at(i)..at(i) + width) };
+                    let out = unsafe { out.piece(base + at(i)..base + at(i) + width) };
                     out.copy_from_slice(&row.as_flattened()[..width]);
                 }
             }

@@ -11,6 +11,7 @@
 
 mod attention;
 mod attention_strip;
+mod attention_texts;
 mod conv;
 mod conv_rows;
 mod frame;

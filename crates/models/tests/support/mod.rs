@@ -1,4 +1,5 @@
 //! Reading golden files.
+#![allow(dead_code, reason = "not every test uses all of it")]
 
 use cactus_tensor::Tensor;
 use half::{bf16, f16};

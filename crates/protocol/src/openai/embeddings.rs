@@ -14,8 +14,50 @@ pub struct Embed {
     pub inputs: Vec<Prompt>,
     /// Leading numbers of each vector that are wanted.
     pub dimensions: Option<usize>,
+    /// What the texts are for.
+    pub purpose: Purpose,
+    /// Whether texts that are too long lose their end.
+    pub truncate: bool,
     /// Vectors as base64 of little-endian `f32` instead of lists of numbers.
     pub base64: bool,
+}
+
+/// What texts are for: which prompt stands before them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Purpose {
+    /// Nothing is said of it.
+    None,
+    /// They are searched with.
+    Query,
+    /// They are searched for.
+    Document,
+    /// The task of this name.
+    Task(String),
+}
+
+/// What `input_type` says, in the words of Cohere, of Voyage and Jina, and of NVIDIA; others are names of the model's tasks.
+fn purpose(fields: &Fields<'_>) -> Result<Purpose> {
+    Ok(match fields.text("input_type")? {
+        None => Purpose::None,
+        Some("search_query" | "query") => Purpose::Query,
+        Some("search_document" | "document" | "passage") => Purpose::Document,
+        Some(task) => Purpose::Task(task.to_owned()),
+    })
+}
+
+/// What `truncate` says: a switch, or where the end that is left out is, in the words of Cohere.
+pub(crate) fn truncate(fields: &Fields<'_>) -> Result<bool> {
+    match fields.get("truncate") {
+        Some(Value::String(word)) => match word.to_ascii_uppercase().as_str() {
+            "NONE" => Ok(false),
+            "END" => Ok(true),
+            other => {
+                let message = format_args!("found `{other}`, expected true, false, `NONE` or `END`");
+                Err(fields.wrong("truncate", message))
+            }
+        },
+        _ => Ok(fields.flag("truncate")?.unwrap_or(false)),
+    }
 }
 
 /// Reads a request.
@@ -36,6 +78,8 @@ pub fn request(body: &Value) -> Result<Embed> {
         model: super::model(&fields)?,
         inputs: inputs(&fields, "input")?,
         dimensions: fields.count("dimensions", 1, 1 << 20)?.map(|n| n as usize),
+        purpose: purpose(&fields)?,
+        truncate: truncate(&fields)?,
         base64,
     })
 }

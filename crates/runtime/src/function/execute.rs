@@ -247,6 +247,10 @@ impl Run<'_> {
                 4 * v[2] * q[3] * v[3]
             }
             Op::Experts { .. } | Op::RoutedExperts { .. } => self.experts_scratch_bytes(node),
+            Op::Attention(a) if a.texts => {
+                self.exec
+                    .attend_texts_scratch_bytes(&heavy::dense_attention(a, shape(0), shape(1)))
+            }
             Op::Attention(a) => self
                 .exec
                 .attend_dense_scratch_bytes(&heavy::dense_attention(a, shape(0), shape(1))),
@@ -526,7 +530,13 @@ impl Run<'_> {
                     slopes: a.slopes_operand().map(|i| ops.f32(arg(i))).transpose()?,
                 };
                 let qkv = [ops.f32(q)?, ops.f32(k)?, ops.f32(v)?];
-                exec.attend_dense(&dense, qkv, more, scratch, floats(out));
+                match a.texts_operand() {
+                    None => exec.attend_dense(&dense, qkv, more, scratch, floats(out)),
+                    Some(texts) => {
+                        let lengths = heavy::text_lengths(ops.i64(arg(texts))?)?;
+                        exec.attend_texts(&dense, &lengths, qkv, more, scratch, floats(out));
+                    }
+                }
             }
             Op::ShortConv { .. } => {
                 let w = ops.shape(arg(1));

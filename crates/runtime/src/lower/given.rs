@@ -240,7 +240,7 @@ impl Lowerer<'_> {
         let (Some(keys), Some(values)) = (given(node.inputs[1]), given(node.inputs[2])) else {
             return None;
         };
-        let sees_all = !a.causal && a.window.is_none() && a.chunk.is_none() && !a.slopes;
+        let sees_all = !a.causal && a.window.is_none() && a.ahead.is_none() && a.chunk.is_none() && !a.slopes;
         let shape = &self.graph.ty(node.inputs[1]).shape;
         let (heads, width) = match (&shape[..], self.graph.ty(node.inputs[2]).shape == *shape) {
             ([one, _, heads, width], true) if one.is(1) => (heads.as_known(), width.as_known()),

@@ -17,6 +17,7 @@ mod route;
 mod run;
 mod store;
 mod stream;
+mod texts;
 
 use crate::models::{Hearer, Lease, Models};
 use crate::protocol::{ApiError, Kind};
@@ -238,6 +239,7 @@ pub const ROUTES: &[(&str, &str, bool)] = &[
     ("delete", "/v1/responses/{id}", false),
     ("post", "/v1/decisions", false),
     ("post", "/v1/embeddings", false),
+    ("post", "/v1/rerank", false),
     ("post", "/v1/audio/transcriptions", false),
     ("post", "/v1/audio/translations", false),
     ("get", "/v1/realtime", false),
@@ -272,7 +274,8 @@ fn router(app: &Arc<App>) -> Router {
         .route("/v1/responses", post(openai::respond))
         .route("/v1/responses/{id}", get(openai::response).delete(openai::forget))
         .route("/v1/decisions", post(openai::decisions))
-        .route("/v1/embeddings", post(openai::embed))
+        .route("/v1/embeddings", post(texts::embed))
+        .route("/v1/rerank", post(texts::rank))
         .route("/v1/audio/transcriptions", post(audio::transcribe))
         .route("/v1/audio/translations", post(audio::translate))
         .route("/v1/realtime", get(realtime::open))

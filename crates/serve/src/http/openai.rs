@@ -5,7 +5,7 @@ use super::guard::Tenant;
 use super::route::{Facts, Hints};
 use super::stream::{self, Asked, Wire};
 use super::{App, now};
-use crate::protocol::openai::{chat, completions, decisions, embeddings, model_list, responses};
+use crate::protocol::openai::{chat, completions, decisions, model_list, responses};
 use crate::protocol::{ApiError, Encoder as _, Fields, Job, Kind, decisions::decide};
 use axum::Extension;
 use axum::body::Body;
@@ -210,24 +210,6 @@ pub(super) async fn decisions(State(app): Shared, Extension(tenant): Extension<T
             response
         }
     }
-}
-
-/// `POST /v1/embeddings`: the models that this server runs write text, and have no vector of a text.
-pub(super) async fn embed(State(app): Shared, body: Body) -> Response {
-    let request = match body::read(&app, body, embeddings::request).await {
-        Ok(request) => request,
-        Err(e) => return failed(&e),
-    };
-    let index = match app
-        .only_here(&request.model, "embeddings are made")
-        .and_then(|here| app.models.index(here))
-    {
-        Ok(index) => index,
-        Err(e) => return failed(&e),
-    };
-    let name = &app.models.known()[index].card.id;
-    let message = format!("the model `{name}` has no embeddings of texts");
-    failed(&ApiError::field("model", message).with_code("no_embeddings"))
 }
 
 /// `POST /tokenize`: `content` or `prompt`, as other servers have it.

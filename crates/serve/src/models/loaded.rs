@@ -3,7 +3,8 @@
 use super::ModelLimits;
 use crate::protocol::decisions::Calibration;
 use crate::protocol::{ApiError, Kind};
-use cactus_bundle::{Bundle, Decoding, Speech};
+use cactus_bundle::{Bundle, Decoding, Gives, Speech};
+use cactus_embed::{Embedder, Reranker};
 use cactus_engine::scheduler::SchedulerLimits;
 use cactus_engine::{Model, Scheduler};
 use cactus_router::Local;
@@ -23,6 +24,10 @@ pub enum Does {
     Hears,
     /// It finds where somebody speaks.
     FindsSpeech,
+    /// It makes vectors of texts.
+    Embeds,
+    /// It scores documents for a query.
+    Ranks,
 }
 
 impl Does {
@@ -31,8 +36,12 @@ impl Does {
     /// # Errors
     /// A folder that is no bundle, or a damaged one.
     pub fn of(path: &Path) -> cactus_bundle::Result<Does> {
-        let speech = Bundle::open(path)?.speech()?;
-        Ok(Does::with(speech.as_ref()))
+        let bundle = Bundle::open(path)?;
+        Ok(match bundle.embedding()?.map(|record| record.gives) {
+            Some(Gives::Scores(_)) => Does::Ranks,
+            Some(_) => Does::Embeds,
+            None => Does::with(bundle.speech()?.as_ref()),
+        })
     }
 
     /// What a model with this record of how it hears is for.
@@ -52,6 +61,8 @@ impl Does {
             Does::Writes => "text",
             Does::Hears => "speech_to_text",
             Does::FindsSpeech => "voice_activity",
+            Does::Embeds => "embedding",
+            Does::Ranks => "rerank",
         }
     }
 
@@ -67,6 +78,11 @@ impl Does {
                 "finds speech",
                 "/v1/audio/transcriptions uses it where the field `chunking_strategy` is `auto`",
             ),
+            Does::Embeds => ("makes vectors of texts", "send it texts at /v1/embeddings"),
+            Does::Ranks => (
+                "scores documents for a query",
+                "send it a query and documents at /v1/rerank",
+            ),
         }
     }
 }
@@ -78,6 +94,8 @@ pub(super) fn other(name: &str, does: Does, wanted: Does, others: &[String]) -> 
         Does::Writes => "chat",
         Does::Hears => "hear",
         Does::FindsSpeech => "find speech",
+        Does::Embeds => "make vectors of texts",
+        Does::Ranks => "score documents",
     };
     let others = match others.is_empty() {
         true => String::new(),
@@ -96,6 +114,10 @@ pub enum Loaded {
     Hears(Arc<Hearer>),
     /// It finds speech.
     FindsSpeech(Arc<Detector>),
+    /// It makes vectors of texts.
+    Embeds(Arc<EmbeddingModel>),
+    /// It scores documents for a query.
+    Ranks(Arc<RankingModel>),
 }
 
 impl Loaded {
@@ -124,6 +146,14 @@ impl Loaded {
                 let rate_hz = vad.sample_rate_hz();
                 Loaded::FindsSpeech(Arc::new(OneByOne::new(name, weights, rate_hz, vad)))
             }
+            Does::Embeds => {
+                let embedder = Embedder::open(path, threads).map_err(|e| e.to_string())?;
+                Loaded::Embeds(Arc::new(OneByOne::new(name, weights, 0, embedder)))
+            }
+            Does::Ranks => {
+                let reranker = Reranker::open(path, threads).map_err(|e| e.to_string())?;
+                Loaded::Ranks(Arc::new(OneByOne::new(name, weights, 0, reranker)))
+            }
         })
     }
 
@@ -133,6 +163,8 @@ impl Loaded {
             Loaded::Writes(writer) => writer.bytes,
             Loaded::Hears(hearer) => hearer.bytes,
             Loaded::FindsSpeech(detector) => detector.bytes,
+            Loaded::Embeds(embedder) => embedder.bytes,
+            Loaded::Ranks(reranker) => reranker.bytes,
         }
     }
 
@@ -145,6 +177,8 @@ impl Loaded {
             }
             Loaded::Hears(hearer) => hearer.busy(),
             Loaded::FindsSpeech(detector) => detector.busy(),
+            Loaded::Embeds(embedder) => embedder.busy(),
+            Loaded::Ranks(reranker) => reranker.busy(),
         }
     }
 
@@ -186,6 +220,26 @@ impl Role for Detector {
     fn of(loaded: &Loaded) -> Option<Arc<Self>> {
         match loaded {
             Loaded::FindsSpeech(detector) => Some(Arc::clone(detector)),
+            _ => None,
+        }
+    }
+}
+
+impl Role for EmbeddingModel {
+    const DOES: Does = Does::Embeds;
+    fn of(loaded: &Loaded) -> Option<Arc<Self>> {
+        match loaded {
+            Loaded::Embeds(embedder) => Some(Arc::clone(embedder)),
+            _ => None,
+        }
+    }
+}
+
+impl Role for RankingModel {
+    const DOES: Does = Does::Ranks;
+    fn of(loaded: &Loaded) -> Option<Arc<Self>> {
+        match loaded {
+            Loaded::Ranks(reranker) => Some(Arc::clone(reranker)),
             _ => None,
         }
     }
@@ -267,15 +321,19 @@ impl Writer {
 pub type Hearer = OneByOne<Transcriber>;
 /// A model that finds speech.
 pub type Detector = OneByOne<Vad>;
+/// A model that makes vectors of texts.
+pub type EmbeddingModel = OneByOne<Embedder>;
+/// A model that scores documents for a query.
+pub type RankingModel = OneByOne<Reranker>;
 
-/// A model that has one recording at a time, with all its threads. Whoever comes meanwhile waits, in the order of coming.
+/// A model that has one recording or request at a time, with all its threads. Whoever comes meanwhile waits, in the order of coming.
 #[derive(Debug)]
 pub struct OneByOne<M> {
     /// Its name.
     pub name: String,
     /// Bytes that it takes.
     pub bytes: u64,
-    /// Samples a second that it takes.
+    /// Samples a second that it takes; 0 where it takes none.
     pub sample_rate_hz: u32,
     model: Arc<Mutex<M>>,
     waiting: AtomicUsize,

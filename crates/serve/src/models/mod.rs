@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
-pub use loaded::{Detector, Does, Hearer, Loaded, OneByOne, Role, Writer};
+pub use loaded::{Detector, Does, EmbeddingModel, Hearer, Loaded, OneByOne, RankingModel, Role, Writer};
 
 /// Longest wait for memory that other models hold.
 const MEMORY_WAIT: Duration = Duration::from_secs(60);
@@ -282,6 +282,8 @@ impl Models {
             Does::Writes => self.acquire_as::<Writer>(name).await.map(drop),
             Does::Hears => self.acquire_as::<Hearer>(name).await.map(drop),
             Does::FindsSpeech => self.acquire_as::<Detector>(name).await.map(drop),
+            Does::Embeds => self.acquire_as::<EmbeddingModel>(name).await.map(drop),
+            Does::Ranks => self.acquire_as::<RankingModel>(name).await.map(drop),
         }
     }
 
@@ -301,6 +303,8 @@ impl Models {
             Does::Writes => "writes text",
             Does::Hears => "hears",
             Does::FindsSpeech => "finds speech",
+            Does::Embeds => "makes vectors of texts",
+            Does::Ranks => "scores documents",
         };
         let message = format!("no model here {what}; there is `{}`", names.join("`, `"));
         Err(ApiError {

@@ -349,6 +349,15 @@ pub(super) fn score_bias<'a>(a: &DenseAttention, shape: &[usize], data: &'a [f32
     }
 }
 
+/// How many positions each text has, of their numbers at each.
+pub(super) fn text_lengths(texts: &[i64]) -> Result<Vec<usize>> {
+    if texts.windows(2).any(|two| two[1] < two[0]) {
+        let what = "the numbers of texts fall; the positions of a text stand together, in ascending order";
+        return Err(Error::Argument(what.into()));
+    }
+    Ok(texts.chunk_by(|a, b| a == b).map(<[i64]>::len).collect())
+}
+
 /// Attention over queries and keys of these shapes, `[batch, positions, heads, width]`.
 pub(super) fn dense_attention(a: &AttentionAttrs, q: &[usize], k: &[usize]) -> DenseAttention {
     DenseAttention {
@@ -362,6 +371,7 @@ pub(super) fn dense_attention(a: &AttentionAttrs, q: &[usize], k: &[usize]) -> D
         softcap: a.softcap,
         causal: a.causal,
         window: a.window,
+        ahead: a.ahead,
         chunk: a.chunk,
         sinks: a.sinks,
     }

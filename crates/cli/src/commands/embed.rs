@@ -1,0 +1,129 @@
+//! Vectors of texts, and documents in the order of their scores.
+
+use crate::args::{EmbedArgs, ModelArgs, RerankArgs, TextModelArgs};
+use crate::{model, npy, output};
+use anyhow::{Context as _, Result, bail};
+use cactus_embed::{EmbedOptions, Embedder, RankOptions, Reranker, Role};
+use cactus_tensor::Tensor;
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+
+/// The digits of a number that tell it from every other of its kind.
+fn number(x: f32) -> String {
+    format!("{x:?}")
+}
+
+/// Writes the vectors of texts.
+pub(crate) fn embed(args: &EmbedArgs) -> Result<()> {
+    let role = match (args.query, args.document, &args.task) {
+        (true, ..) => Role::Query,
+        (_, true, _) => Role::Document,
+        (_, _, Some(task)) => Role::Task(task),
+        _ => Role::Plain,
+    };
+    let bundle = bundle(&args.model)?;
+    let embedder = Embedder::open(&bundle, args.model.threads.map(usize::from))?;
+    // What is wrong with an option is told before texts are read.
+    embedder.prompt(role)?;
+    let texts = texts(&args.texts, args.file.as_deref(), "texts")?;
+    let options = EmbedOptions {
+        dimensions: args.dimensions,
+        truncate: args.model.truncate,
+        ..EmbedOptions::default()
+    };
+    let made = embedder.embed(role, &texts, &options)?;
+    if let Some(file) = &args.npy {
+        let array = Tensor::from_f32([texts.len(), made.dimensions], made.values)?;
+        std::fs::write(file, npy::encode(&array)?).with_context(|| format!("cannot write `{}`", file.display()))?;
+        output::note(format!(
+            "{} vectors of {} elements, of {} tokens, in {}",
+            texts.len(),
+            made.dimensions,
+            made.tokens.iter().sum::<usize>(),
+            file.display()
+        ));
+        return Ok(());
+    }
+    if args.model.json {
+        let vectors: Vec<&[f32]> = made.rows().collect();
+        return output::json(&serde_json::json!({
+            "model": embedder.name(),
+            "dimensions": made.dimensions,
+            "tokens": made.tokens,
+            "vectors": vectors,
+        }));
+    }
+    for row in made.rows() {
+        let numbers: Vec<String> = row.iter().map(|&x| number(x)).collect();
+        output::line(numbers.join(" "));
+    }
+    Ok(())
+}
+
+/// Writes documents, the best first.
+pub(crate) fn rerank(args: &RerankArgs) -> Result<()> {
+    let bundle = bundle(&args.model)?;
+    let reranker = Reranker::open(&bundle, args.model.threads.map(usize::from))?;
+    let documents = texts(&args.documents, args.file.as_deref(), "documents")?;
+    let options = RankOptions {
+        truncate: args.model.truncate,
+        instruction: args.instruction.clone(),
+        ..RankOptions::default()
+    };
+    let ranked = reranker.score(&args.query, &documents, &options)?;
+    let most = args.top.map_or(usize::MAX, |n| n as usize);
+    let order: Vec<usize> = ranked.order().into_iter().take(most).collect();
+    if args.model.json {
+        let result =
+            |&i: &usize| serde_json::json!({"index": i, "relevance_score": ranked.scores[i], "document": documents[i]});
+        return output::json(&serde_json::json!({
+            "model": reranker.name(),
+            "tokens": ranked.tokens,
+            "results": order.iter().map(result).collect::<Vec<_>>(),
+        }));
+    }
+    for i in order {
+        output::line(format!("{:.4}\t{}", ranked.scores[i], documents[i]));
+    }
+    Ok(())
+}
+
+fn bundle(args: &TextModelArgs) -> Result<PathBuf> {
+    model::bundle(&ModelArgs {
+        model: Some(args.model.clone()),
+        small: false,
+        source: args.source.clone(),
+        reconvert: args.reconvert,
+    })
+}
+
+/// The texts that were given, else the lines of a file, else those of standard input. Empty lines are left out.
+fn texts(given: &[String], file: Option<&Path>, what: &str) -> Result<Vec<String>> {
+    if !given.is_empty() {
+        return Ok(given.to_vec());
+    }
+    let (bytes, from) = match file {
+        Some(file) => {
+            let bytes = std::fs::read(file).with_context(|| format!("cannot read `{}`", file.display()))?;
+            (bytes, format!("`{}`", file.display()))
+        }
+        None if std::io::stdin().is_terminal() => {
+            bail!("no {what} were given; name them, or a file with one on each line by `--file FILE`")
+        }
+        None => {
+            let mut bytes = Vec::new();
+            std::io::Read::read_to_end(&mut std::io::stdin(), &mut bytes)?;
+            (bytes, "standard input".to_owned())
+        }
+    };
+    let text = model::utf8(bytes, &from)?;
+    let lines: Vec<String> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .map(str::to_owned)
+        .collect();
+    match lines.is_empty() {
+        true => bail!("{from} has no {what}: expected one on each line"),
+        false => Ok(lines),
+    }
+}

@@ -1,0 +1,124 @@
+//! Texts in calls: rows of several texts one behind the other, as many as one call is worth.
+
+use crate::{Error, Result};
+use cactus_base::{Cores, Pool};
+use cactus_bundle::Bundle;
+use cactus_engine::CancelToken;
+use cactus_runtime::Function;
+use cactus_tensor::{Elements, TensorView};
+use std::sync::Arc;
+
+/// Rows from which on a call gains nothing from more: weights are read once for all of them, and activations stay in the caches.
+const CALL_ROWS: usize = 512;
+
+/// A component that takes texts.
+#[derive(Debug)]
+pub(crate) struct Texts {
+    function: Function,
+    output: &'static str,
+    pool: Pool,
+    threads: usize,
+    vocab: usize,
+}
+
+impl Texts {
+    /// The component `name` of `bundle` with the output `output`, on so many threads; `None` is one for each fast core.
+    pub(crate) fn load(
+        bundle: &Arc<Bundle>,
+        name: &'static str,
+        output: &'static str,
+        threads: Option<usize>,
+    ) -> Result<Texts> {
+        let threads = threads.unwrap_or_else(|| Cores::detect().threads()).max(1);
+        let function = Function::new(Arc::clone(bundle), name, None)?;
+        let has = function.graph().outputs().iter().any(|(found, _)| found == output);
+        if !has {
+            return Err(Error::Model(format!("its component `{name}` has no output `{output}`")));
+        }
+        Ok(Texts {
+            function,
+            output,
+            pool: Pool::new(threads),
+            threads,
+            vocab: bundle.manifest().vocab_size,
+        })
+    }
+
+    /// What the component gives of each text, `width` numbers, row after row. `types` has which of two texts each token is of, where
+    /// the component wants to know.
+    pub(crate) fn run(
+        &self,
+        texts: &[Vec<u32>],
+        types: Option<&[Vec<u32>]>,
+        width: usize,
+        cancel: &CancelToken,
+    ) -> Result<Vec<f32>> {
+        for (index, tokens) in texts.iter().enumerate() {
+            if tokens.is_empty() {
+                return Err(Error::Text(format!("text {index} has no tokens")));
+            }
+            if let Some(token) = tokens.iter().find(|&&token| token as usize >= self.vocab) {
+                return Err(Error::Text(format!(
+                    "text {index} has the token {token}, and the model has {} tokens",
+                    self.vocab
+                )));
+            }
+        }
+        let mut out = Vec::with_capacity(texts.len() * width);
+        let mut next = 0;
+        while next < texts.len() {
+            if cancel.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
+            let mut rows = 0;
+            let fitting = texts[next..].iter().take_while(|tokens| {
+                rows += tokens.len();
+                rows <= CALL_ROWS
+            });
+            let end = next + fitting.count().max(1);
+            self.call(&texts[next..end], types.map(|t| &t[next..end]), width, &mut out)?;
+            next = end;
+        }
+        Ok(out)
+    }
+
+    fn call(&self, texts: &[Vec<u32>], types: Option<&[Vec<u32>]>, width: usize, out: &mut Vec<f32>) -> Result<()> {
+        let joined = |texts: &[Vec<u32>]| -> Vec<i64> { texts.iter().flatten().map(|&t| i64::from(t)).collect() };
+        let ids = joined(texts);
+        let types = types.map(joined);
+        let mut starts = Vec::with_capacity(texts.len());
+        let mut rows = 0;
+        for tokens in texts {
+            starts.push(rows as i64);
+            rows += tokens.len();
+        }
+        let (row, each) = ([1, rows], [texts.len()]);
+        let view = |shape, elements| TensorView::new(shape, elements).map_err(|e| Error::Model(e.to_string()));
+        let mut inputs = vec![
+            ("input_ids", view(&row, Elements::I64(&ids))?),
+            ("starts", view(&each, Elements::I64(&starts))?),
+        ];
+        if let Some(types) = &types {
+            inputs.push(("token_types", view(&row, Elements::I64(types))?));
+        }
+        let before = out.len();
+        let mut found = 0;
+        self.function
+            .run_reading(&self.pool, self.threads, &inputs, &mut |name, view| {
+                if let (true, Elements::F32(values)) = (name == self.output, view.elements()) {
+                    out.extend_from_slice(values);
+                    found = values.len();
+                }
+            })?;
+        if found != texts.len() * width {
+            return Err(Error::Model(format!(
+                "expected {width} numbers for each of {} texts, found {found}",
+                texts.len()
+            )));
+        }
+        match out[before..].iter().all(|x| x.is_finite()) {
+            true => Ok(()),
+            false => Err(Error::Model("the model gives numbers that are not finite".into())),
+        }
+    }
+}

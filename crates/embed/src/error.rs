@@ -1,0 +1,71 @@
+//! What may go wrong.
+
+/// What to do about an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The bundle does not do what was asked for, is damaged, or needs something that this build lacks.
+    Model,
+    /// An option that this model does not have, or that has no meaning.
+    Option,
+    /// A text: it is too long, has no tokens, or names tokens that there are not.
+    Text,
+    /// It was stopped.
+    Cancelled,
+}
+
+/// An error, in words for a person.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// See [`ErrorKind::Model`].
+    #[error("{0}")]
+    Model(String),
+    /// What the bundle's files are refused for.
+    #[error(transparent)]
+    Bundle(#[from] cactus_bundle::Error),
+    /// What could not be computed.
+    #[error(transparent)]
+    Runtime(#[from] cactus_runtime::Error),
+    /// What the tokenizer is refused for.
+    #[error(transparent)]
+    Engine(#[from] cactus_engine::Error),
+    /// What could not become tokens. See [`ErrorKind::Text`].
+    #[error(transparent)]
+    Tokens(#[from] cactus_text::Error),
+    /// See [`ErrorKind::Option`].
+    #[error("{0}")]
+    Option(String),
+    /// A text that has more tokens than the model reads, prompt and special tokens among them. See [`ErrorKind::Text`].
+    #[error("text {index} has {tokens} tokens, and the model reads at most {limit}")]
+    TooLong {
+        /// Its place among the texts, from 0.
+        index: usize,
+        /// How many it has.
+        tokens: usize,
+        /// How many the model reads.
+        limit: usize,
+    },
+    /// See [`ErrorKind::Text`].
+    #[error("{0}")]
+    Text(String),
+    /// See [`ErrorKind::Cancelled`].
+    #[error("it was stopped")]
+    Cancelled,
+}
+
+impl Error {
+    /// What to do about it.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Model(_) | Error::Bundle(_) | Error::Runtime(_) | Error::Engine(_) => ErrorKind::Model,
+            Error::Option(_) => ErrorKind::Option,
+            Error::TooLong { .. } | Error::Text(_) | Error::Tokens(_) => ErrorKind::Text,
+            Error::Cancelled => ErrorKind::Cancelled,
+        }
+    }
+}
+
+/// A result with this crate's error.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,293 @@
+//! Folders of sentence-transformers as bundles, against what sentence-transformers computed (`golden/embedding_models.py`).
+
+use cactus_bundle::Pooling;
+use cactus_embed::{EmbedOptions, Embedder, Error, ErrorKind, Input, RankOptions, Reranker, Role};
+use cactus_engine::CancelToken;
+use cactus_import::{ConvertOptions, convert};
+use cactus_passes::{Bits, Policy};
+use safetensors::SafeTensors;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../golden/embedding")
+        .join(name)
+}
+
+fn expected(name: &str) -> Value {
+    serde_json::from_slice(&std::fs::read(golden(name).join("expected.json")).unwrap()).unwrap()
+}
+
+fn options(bits: Bits) -> ConvertOptions {
+    ConvertOptions {
+        policy: Policy::uniform(bits),
+        ..ConvertOptions::default()
+    }
+}
+
+fn bundle(folder: &Path, name: &str, options: &ConvertOptions) -> PathBuf {
+    let path = folder.join(name);
+    convert(&golden(name), &path, options, &mut |_, _| {}).unwrap();
+    path
+}
+
+fn folders(with: &str) -> Vec<String> {
+    let all = std::fs::read_dir(golden("")).unwrap();
+    let names = all.map(|e| e.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.filter(|name| expected(name).get(with).is_some()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn vectors_are_those_of_sentence_transformers() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = folders("texts");
+    assert!(names.len() >= 3, "{names:?}");
+    for name in names {
+        let path = bundle(folder.path(), &name, &options(Bits::ThirtyTwo));
+        let embedder = Embedder::open(&path, Some(2)).unwrap();
+        let file = std::fs::read(golden(&name).join("expected.safetensors")).unwrap();
+        let file = SafeTensors::deserialize(&file).unwrap();
+        let tensor = file.tensor("vectors").unwrap();
+        let want: Vec<f32> = tensor
+            .data()
+            .chunks(4)
+            .map(|c| f32::from_le_bytes(c.try_into().unwrap()))
+            .collect();
+        let width = tensor.shape()[1];
+        for (row, want) in expected(&name)["texts"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .zip(want.chunks(width))
+        {
+            let text = row["text"].as_str().unwrap();
+            let role = match row["prompt"].as_str() {
+                None => Role::Plain,
+                Some("query") => Role::Query,
+                Some("passage" | "document") => Role::Document,
+                Some(task) => Role::Task(task),
+            };
+            let found = embedder.embed(role, &[text], &EmbedOptions::default()).unwrap();
+            assert_eq!(found.dimensions, width, "{name}");
+            assert_eq!(
+                found.tokens,
+                [row["ids"].as_array().unwrap().len()],
+                "{name}: {text} as {role:?}"
+            );
+            assert_eq!(embedder.count(role, text).unwrap(), found.tokens[0]);
+            let largest = want.iter().fold(1f32, |m, w| m.max(w.abs()));
+            let far = found.values.iter().zip(want).map(|(f, w)| (f - w).abs());
+            let far = far.fold(0.0, f32::max);
+            assert!(far <= 1e-4 * largest, "{name}: {text} as {role:?}: {far}");
+        }
+    }
+}
+
+#[test]
+fn scores_are_those_of_sentence_transformers() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = folders("pairs");
+    assert!(names.len() >= 2, "{names:?}");
+    for name in names {
+        let path = bundle(folder.path(), &name, &options(Bits::ThirtyTwo));
+        let reranker = Reranker::open(&path, Some(2)).unwrap();
+        for row in expected(&name)["pairs"].as_array().unwrap() {
+            let text = |key: &str| row[key].as_str().unwrap();
+            let found = reranker
+                .score(text("query"), &[text("document")], &RankOptions::default())
+                .unwrap();
+            assert_eq!(found.tokens, [row["ids"].as_array().unwrap().len()], "{name}");
+            let want = row["score"].as_f64().unwrap() as f32;
+            assert!(
+                (found.scores[0] - want).abs() < 1e-4,
+                "{name}: {} {want}",
+                found.scores[0]
+            );
+        }
+    }
+}
+
+#[test]
+fn text_has_the_same_bits_whatever_stands_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = bundle(folder.path(), "bert", &options(Bits::Eight));
+    let embedder = Embedder::open(&path, Some(3)).unwrap();
+    // So many that they are several calls.
+    let texts: Vec<String> = (0..200).map(|i| format!("the word {i} of this")).collect();
+    let options = EmbedOptions::default();
+    let all = embedder.embed(Role::Query, &texts, &options).unwrap();
+    for (text, together) in texts.iter().zip(all.rows()) {
+        let alone = embedder.embed(Role::Query, &[text], &options).unwrap();
+        assert!(alone.values == together, "{text}");
+        let length: f32 = together.iter().map(|x| x * x).sum();
+        assert!((length - 1.0).abs() < 1e-5, "{length}");
+    }
+    let one = Embedder::open(&path, Some(1)).unwrap();
+    assert_eq!(one.embed(Role::Query, &texts, &options).unwrap(), all);
+    assert_eq!(
+        embedder
+            .embed(Role::Query, &[] as &[&str], &options)
+            .unwrap()
+            .rows()
+            .len(),
+        0
+    );
+}
+
+#[test]
+fn record_is_what_the_folder_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = bundle(folder.path(), "bert", &options(Bits::ThirtyTwo));
+    let embedder = Embedder::open(&path, Some(1)).unwrap();
+    let vectors = embedder.vectors();
+    assert_eq!(embedder.limit_tokens(), 32);
+    assert_eq!(vectors.pooling, [Pooling::Mean]);
+    assert!(vectors.normalized);
+    assert_eq!(embedder.prompt(Role::Plain).unwrap(), "");
+    assert_eq!(embedder.prompt(Role::Query).unwrap(), "what is: ");
+    assert_eq!(embedder.prompt(Role::Document).unwrap(), "it is: ");
+    assert_eq!(embedder.prompt(Role::Task("task")).unwrap(), "be: ");
+    let error = embedder.prompt(Role::Task("nothing")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Option);
+    assert!(error.to_string().contains("task"), "{error}");
+
+    // What is said at conversion goes before.
+    let said = ConvertOptions {
+        query_prompt: Some("q: ".into()),
+        document_prompt: Some(String::new()),
+        name: None,
+        ..options(Bits::ThirtyTwo)
+    };
+    let path = folder.path().join("said");
+    let outcome = convert(&golden("bert"), &path, &said, &mut |_, _| {}).unwrap();
+    assert!(outcome.notes.is_empty(), "{:?}", outcome.notes);
+    let embedder = Embedder::open(&path, Some(1)).unwrap();
+    assert_eq!(embedder.prompt(Role::Query).unwrap(), "q: ");
+    assert_eq!(embedder.prompt(Role::Document).unwrap(), "");
+    let other = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/models/qwen3");
+    let error = convert(&other, &folder.path().join("none"), &said, &mut |_, _| {}).unwrap_err();
+    assert!(error.to_string().contains("prompts"), "{error}");
+}
+
+#[test]
+fn text_that_is_too_long_is_an_error_unless_it_may_lose_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = bundle(folder.path(), "bert", &options(Bits::ThirtyTwo));
+    let embedder = Embedder::open(&path, Some(1)).unwrap();
+    let long = "the ".repeat(40);
+    let error = embedder
+        .embed(Role::Query, &["the", &long], &EmbedOptions::default())
+        .unwrap_err();
+    let Error::TooLong {
+        index: 1,
+        tokens,
+        limit: 32,
+    } = error
+    else {
+        panic!("{error}");
+    };
+    assert_eq!(tokens, embedder.count(Role::Query, &long).unwrap());
+    let truncate = EmbedOptions {
+        truncate: true,
+        ..EmbedOptions::default()
+    };
+    let cut = embedder.embed(Role::Query, &[&long], &truncate).unwrap();
+    assert_eq!(cut.tokens, [32]);
+    // The same text of as many words as there is room for, whose end is marked like any other's.
+    let prompt = embedder.count(Role::Query, "").unwrap();
+    let short = "the ".repeat(32 - prompt);
+    let whole = embedder
+        .embed(Role::Query, &[&short], &EmbedOptions::default())
+        .unwrap();
+    assert_eq!(whole, cut);
+
+    let path = bundle(folder.path(), "bert_ranker", &options(Bits::ThirtyTwo));
+    let reranker = Reranker::open(&path, Some(1)).unwrap();
+    let long = "the ".repeat(80);
+    let error = reranker
+        .score("what", &["a", &long], &RankOptions::default())
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::TooLong {
+                index: 1,
+                limit: 64,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    let truncate = RankOptions {
+        truncate: true,
+        ..RankOptions::default()
+    };
+    let cut = reranker.score("what", &["a", &long], &truncate).unwrap();
+    assert_eq!(cut.tokens[1], 64);
+    assert!(
+        reranker.score(&long, &["a"], &truncate).is_err(),
+        "a query is never cut"
+    );
+}
+
+#[test]
+fn what_the_model_does_not_do_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = bundle(folder.path(), "bert", &options(Bits::ThirtyTwo));
+    let embedder = Embedder::open(&path, Some(1)).unwrap();
+    let dimensions = |n| EmbedOptions {
+        dimensions: Some(n),
+        ..EmbedOptions::default()
+    };
+    for n in [0, 16, 33] {
+        let error = embedder.embed(Role::Plain, &["a"], &dimensions(n)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Option, "{error}");
+    }
+    assert!(embedder.embed(Role::Plain, &["a"], &dimensions(32)).is_ok());
+    let error = Reranker::open(&path, None).unwrap_err();
+    assert!(error.to_string().contains("vectors"), "{error}");
+    let ranker = bundle(folder.path(), "xlm_roberta_ranker", &options(Bits::ThirtyTwo));
+    let error = Embedder::open(&ranker, None).unwrap_err();
+    assert!(error.to_string().contains("scores"), "{error}");
+
+    let tokens = |tokens: &[u32]| {
+        let inputs = [Input::Tokens(tokens)];
+        embedder.embed_inputs(Role::Query, &inputs, &EmbedOptions::default())
+    };
+    let expected = expected("bert");
+    let row = &expected["texts"][0];
+    let ids: Vec<u32> = row["ids"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|v| v.as_u64().unwrap() as u32)
+        .collect();
+    let text = row["text"].as_str().unwrap();
+    let as_text = embedder.embed(Role::Plain, &[text], &EmbedOptions::default()).unwrap();
+    assert_eq!(tokens(&ids).unwrap(), as_text, "tokens get no prompt");
+    for wrong in [&[][..], &[9999], &[5; 33]] {
+        assert_eq!(tokens(wrong).unwrap_err().kind(), ErrorKind::Text);
+    }
+    let stopped = EmbedOptions {
+        cancel: CancelToken::new(),
+        ..EmbedOptions::default()
+    };
+    stopped.cancel.cancel();
+    let error = embedder.embed(Role::Plain, &["a"], &stopped).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Cancelled);
+}
+
+#[test]
+fn source_that_names_no_prompts_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("b");
+    let outcome = convert(&golden("xlm_roberta"), &path, &options(Bits::Eight), &mut |_, _| {}).unwrap();
+    assert!(
+        outcome.notes.iter().any(|n| n.contains("--query-prompt")),
+        "{:?}",
+        outcome.notes
+    );
+}

@@ -1,0 +1,109 @@
+//! A model that makes vectors of texts, as C holds it. It can be closed at any time, as [`crate::underway`] says.
+
+use crate::failure::{Code, Failure, Result};
+use crate::handle::{Handles, Kind};
+use crate::hearer::{HEARERS, unsupported};
+use crate::loaded::MODELS;
+use crate::log::{Level, say};
+use crate::underway::{self, Underway};
+use cactus_bundle::{Bundle, Gives};
+use cactus_embed::{EmbedOptions, Embedder, Role};
+use std::ffi::c_void;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Every one that is open.
+pub(crate) static EMBEDDERS: Handles<Embedding> = Handles::new(Kind::Embedder);
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Embedding {
+    model: Embedder,
+    underway: Arc<Underway>,
+}
+
+/// The model of a handle. One that does something else is an error that says so.
+///
+/// # Errors
+/// [`Code::Handle`], or [`Code::Unsupported`].
+pub(crate) fn get(handle: *mut c_void) -> Result<Arc<Embedding>> {
+    EMBEDDERS.get(handle).map_err(|failure| {
+        let what = match (MODELS.get(handle), HEARERS.get(handle)) {
+            (Ok(_), _) => "the model writes text and makes no vectors",
+            (_, Ok(_)) => "the model hears and makes no vectors",
+            _ => return failure,
+        };
+        unsupported(&format!(
+            "{what}; load a bundle that does, such as one converted from all-MiniLM-L6-v2"
+        ))
+    })
+}
+
+impl Embedding {
+    /// Loads the bundle at `path`, if it is one that makes vectors.
+    ///
+    /// # Errors
+    /// What is missing, damaged or not supported; a bundle that scores documents.
+    pub(crate) fn open(path: &Path) -> Result<Option<Arc<Embedding>>> {
+        let bundle = Arc::new(Bundle::open(path)?);
+        match bundle.embedding()?.map(|record| record.gives) {
+            None => return Ok(None),
+            Some(Gives::Vectors(_)) => {}
+            Some(_) => {
+                let what =
+                    "the model scores documents for a query, which no function here does; the server and Python do";
+                return Err(unsupported(what));
+            }
+        }
+        let model = Embedder::of(&bundle, None)?;
+        say(Level::Info, "model", &format!("loaded {}", path.display()));
+        Ok(Some(Arc::new(Embedding {
+            model,
+            underway: Underway::new(),
+        })))
+    }
+
+    /// The vector of a text; of the length 1 where `normalize` asks for it, or the model gives no other.
+    ///
+    /// # Errors
+    /// A text that is too long; [`Code::Cancelled`] after a stop or close.
+    pub(crate) fn vector(&self, text: &str, normalize: bool) -> Result<Vec<f32>> {
+        let this = self.underway.begin()?;
+        let options = EmbedOptions {
+            cancel: this.stop().token().clone(),
+            ..EmbedOptions::default()
+        };
+        let mut vector = self.model.embed(Role::Plain, &[text], &options)?.values;
+        if normalize && !self.model.vectors().normalized {
+            let squares: f64 = vector.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
+            let length = squares.sqrt();
+            if length > 0.0 {
+                vector.iter_mut().for_each(|x| *x = (f64::from(*x) / length) as f32);
+            }
+        }
+        Ok(vector)
+    }
+
+    /// Cancels what is under way now.
+    pub(crate) fn stop(&self) {
+        self.underway.stop();
+    }
+
+    /// As [`underway::close`].
+    pub(crate) fn close(self: Arc<Self>) {
+        underway::close(self, |model| &model.underway);
+    }
+}
+
+impl From<cactus_embed::Error> for Failure {
+    fn from(error: cactus_embed::Error) -> Failure {
+        use cactus_embed::{Error, ErrorKind as Kind};
+        let code = match (&error, error.kind()) {
+            (Error::Bundle(_), _) => Code::Bundle,
+            (_, Kind::Option | Kind::Text) => Code::Argument,
+            (_, Kind::Cancelled) => Code::Cancelled,
+            _ => Code::Unsupported,
+        };
+        Failure::new(code, error.to_string())
+    }
+}

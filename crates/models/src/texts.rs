@@ -1,0 +1,599 @@
+//! Models that make vectors or scores of texts. Several texts are computed in one call: their tokens stand one after the other, and a
+//! position sees those of its own text alone, which the mask says as a comparison of numbers.
+//!
+//! What follows the transformer (pooling, dense layers, norms) is what a folder of sentence-transformers lists; the front end
+//! hands it over in the configuration, as `text_modules`.
+
+use crate::config::{Config, Dims, MAX_VOCAB, MAX_WIDTH, describe};
+use crate::layers::{self, INPUT, linear};
+use crate::{ComponentDef, Error, ErrorKind, ModelDef, registry};
+use cactus_ir::{
+    BinaryFn, CompareFn, Dim, GraphBuilder, Literal, Op, ReduceFn, Result, SEQ, TensorType, UnaryFn, ValueId,
+};
+use cactus_tensor::DType;
+use serde_json::Value;
+
+/// Name of the component that makes vectors.
+pub(crate) const EMBEDDER: &str = "embedder";
+/// Name of the component that makes scores.
+pub(crate) const RANKER: &str = "ranker";
+/// Task of a model that makes a vector of a text.
+pub(crate) const TEXT_EMBEDDING: &str = "text_embedding";
+/// Task of a model that scores a document for a query.
+pub(crate) const TEXT_RANKING: &str = "text_ranking";
+/// Field of the configuration with the modules behind the transformer.
+pub(crate) const MODULES: &str = "text_modules";
+
+/// Name of the input that says where texts begin, `i64[texts]`.
+const STARTS: &str = "starts";
+/// Name of the input that says which of two texts a token is of, `i64[1, seq]`.
+const TOKEN_TYPES: &str = "token_types";
+/// Name of the output of vectors, `f32[texts, dimensions]`.
+const VECTORS: &str = "vectors";
+/// Name of the output of scores, `f32[texts]`.
+const SCORES: &str = "scores";
+/// The symbol for how many texts there are.
+const TEXTS: &str = "texts";
+
+/// How the states of a text's positions become its vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PoolingDef {
+    /// That of the first.
+    First,
+    /// That of the last.
+    Last,
+    /// Their mean.
+    Mean,
+    /// Their sum over the square root of how many they are.
+    MeanSqrt,
+    /// Their mean, each counted as often as its position from 1.
+    WeightedMean,
+    /// The largest of each element.
+    Max,
+}
+
+/// A model that makes a vector of each text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VectorsDef {
+    /// Elements of a vector.
+    pub dimensions: usize,
+    /// Fewest that a vector may be cut to, where its makers trained it so.
+    pub least_dimensions: Option<usize>,
+    /// How states become a vector, the results one behind the other.
+    pub pooling: Vec<PoolingDef>,
+    /// Whether vectors have the length 1.
+    pub normalized: bool,
+}
+
+impl VectorsDef {
+    /// Says that the vectors were made to be cut to `least` elements, where they have more.
+    pub(crate) fn may_be_cut_to(&mut self, least: usize) {
+        self.least_dimensions = Some(least).filter(|&least| least < self.dimensions);
+    }
+}
+
+/// How a query and a document become the text of a model that makes scores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ScoresDef {
+    /// As the tokenizer joins two texts; whether the graph has the input `token_types`.
+    Joined {
+        /// Whether it does.
+        token_types: bool,
+    },
+    /// By words around them.
+    Written,
+}
+
+/// What a position sees of its own text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sees {
+    /// Nothing after itself.
+    pub(crate) causal: bool,
+    /// Positions less than so many before it.
+    pub(crate) window: Option<usize>,
+    /// Positions less than so many after it.
+    pub(crate) ahead: Option<usize>,
+}
+
+/// The texts of a call.
+#[derive(Clone, Debug)]
+pub(crate) struct Texts {
+    /// Where each begins, `i64[texts]`.
+    starts: ValueId,
+    /// The number of the text of each position, `i64[seq]`.
+    numbers: ValueId,
+    /// Where each position stands in its text, from 0, `i64[seq]`.
+    pub(crate) positions: ValueId,
+    masks: Vec<(Sees, ValueId)>,
+}
+
+fn seq() -> Dim {
+    Dim::symbol(SEQ)
+}
+
+fn texts() -> Dim {
+    Dim::symbol(TEXTS)
+}
+
+/// Declares the token ids `i64[1, seq]`, and looks their embeddings up in `table`, `[1, seq, hidden]`.
+pub(crate) fn embed(b: &mut GraphBuilder, table: &str, [vocab, hidden]: [usize; 2]) -> Result<ValueId> {
+    let ids = b.input(INPUT, TensorType::new(DType::I64, [Dim::known(1), seq()]));
+    let table = b.weight(table, &[vocab, hidden]);
+    b.embedding(table, ids)
+}
+
+/// Declares which of two texts each token is of, `i64[1, seq]`.
+pub(crate) fn token_types(b: &mut GraphBuilder) -> ValueId {
+    b.input(TOKEN_TYPES, TensorType::new(DType::I64, [Dim::known(1), seq()]))
+}
+
+impl Texts {
+    /// Declares where texts begin.
+    pub(crate) fn declare(b: &mut GraphBuilder) -> Result<Texts> {
+        let starts = b.input(STARTS, TensorType::new(DType::I64, [texts()]));
+        b.scope("texts", |b| {
+            // A one where each begins; their running sum counts from 1.
+            let (zero, one) = (b.scalar_i64(0)?, b.scalar_i64(1)?);
+            let (zeros, ones) = (b.expand(zero, [seq()])?, b.expand(one, [texts()])?);
+            let marks = b.op(Op::Scatter { axis: 0, add: true }, &[zeros, starts, ones])?;
+            let counted = b.op(Op::CumSum { axis: 0 }, &[marks])?;
+            let numbers = b.binary(BinaryFn::Sub, counted, one)?;
+            let first = b.op(Op::Take { axis: 0 }, &[starts, numbers])?;
+            let rows = b.iota(0, seq())?;
+            let positions = b.binary(BinaryFn::Sub, rows, first)?;
+            Ok(Texts {
+                starts,
+                numbers,
+                positions,
+                masks: Vec::new(),
+            })
+        })
+    }
+
+    /// The additive mask `[seq, seq]`: 0 where the position of a row sees that of a column, minus infinity elsewhere. Made once.
+    pub(crate) fn mask(&mut self, b: &mut GraphBuilder, sees: Sees) -> Result<ValueId> {
+        if let Some((_, mask)) = self.masks.iter().find(|(of, _)| *of == sees) {
+            return Ok(*mask);
+        }
+        let numbers = self.numbers;
+        let mask = b.scope("mask", |b| {
+            let pair = |b: &mut GraphBuilder, v| {
+                let query = b.reshape(v, [seq(), Dim::known(1)])?;
+                Ok((query, b.reshape(v, [Dim::known(1), seq()])?))
+            };
+            let (query, key) = pair(b, numbers)?;
+            let mut seen = b.compare(CompareFn::Eq, key, query)?;
+            let rows = b.iota(0, seq())?;
+            let (query, key) = pair(b, rows)?;
+            if sees.causal {
+                let before = b.compare(CompareFn::Le, key, query)?;
+                seen = b.binary(BinaryFn::And, seen, before)?;
+            }
+            for (width, sign, compare) in [
+                (sees.window, BinaryFn::Sub, CompareFn::Gt),
+                (sees.ahead, BinaryFn::Add, CompareFn::Lt),
+            ] {
+                let Some(width) = width else { continue };
+                let width = b.scalar_i64(width as i64)?;
+                let end = b.binary(sign, query, width)?;
+                let near = b.compare(compare, key, end)?;
+                seen = b.binary(BinaryFn::And, seen, near)?;
+            }
+            let (zero, hidden) = (b.scalar(0.0)?, b.scalar(f32::NEG_INFINITY)?);
+            b.select(seen, zero, hidden)
+        })?;
+        self.masks.push((sees, mask));
+        Ok(mask)
+    }
+
+    /// The last position of each text, `i64[texts]`.
+    fn last(&self, b: &mut GraphBuilder) -> Result<ValueId> {
+        let all = b.iota(seq(), 1)?;
+        let next = b.concat_last(&[self.starts, all])?;
+        let (axis, start, end) = (0, Dim::known(1), texts().add(&Dim::known(1))?);
+        let next = b.op(Op::Slice { axis, start, end }, &[next])?;
+        let one = b.scalar_i64(1)?;
+        b.binary(BinaryFn::Sub, next, one)
+    }
+
+    /// The sum of the rows of each text of `x` `[seq, n]`, in their order, `[texts, n]`.
+    fn sum(&self, b: &mut GraphBuilder, x: ValueId) -> Result<ValueId> {
+        let n = b.shape(x)[1].clone();
+        let zero = b.literal(&[1, 1], Literal::F32(vec![0.0]))?;
+        let zeros = b.expand(zero, [texts(), n.clone()])?;
+        let ids = b.reshape(self.numbers, [seq(), Dim::known(1)])?;
+        let ids = b.expand(ids, [seq(), n])?;
+        b.op(Op::Scatter { axis: 0, add: true }, &[zeros, ids, x])
+    }
+
+    /// How many positions each text has, `f32[texts, 1]`.
+    fn lengths(&self, b: &mut GraphBuilder) -> Result<ValueId> {
+        let last = self.last(b)?;
+        let difference = b.binary(BinaryFn::Sub, last, self.starts)?;
+        let one = b.scalar_i64(1)?;
+        let lengths = b.add(difference, one)?;
+        let lengths = b.cast(lengths, DType::F32)?;
+        b.reshape(lengths, [texts(), Dim::known(1)])
+    }
+
+    /// The rows of `x` `[1, seq, n]` that begin texts, `[texts, n]`.
+    pub(crate) fn first_rows(&self, b: &mut GraphBuilder, x: ValueId) -> Result<ValueId> {
+        let rows = rows_of(b, x)?;
+        b.op(Op::Take { axis: 0 }, &[rows, self.starts])
+    }
+
+    /// The rows of `x` `[1, seq, n]` that end texts, `[texts, n]`.
+    pub(crate) fn last_rows(&self, b: &mut GraphBuilder, x: ValueId) -> Result<ValueId> {
+        let rows = rows_of(b, x)?;
+        let last = self.last(b)?;
+        b.op(Op::Take { axis: 0 }, &[rows, last])
+    }
+
+    /// One vector of the rows `x` `[seq, n]` of each text, `[texts, n]`.
+    fn pool(&self, b: &mut GraphBuilder, x: ValueId, mode: PoolingDef) -> Result<ValueId> {
+        match mode {
+            PoolingDef::First => b.op(Op::Take { axis: 0 }, &[x, self.starts]),
+            PoolingDef::Last => {
+                let last = self.last(b)?;
+                b.op(Op::Take { axis: 0 }, &[x, last])
+            }
+            PoolingDef::Mean | PoolingDef::MeanSqrt => {
+                let sum = self.sum(b, x)?;
+                let mut lengths = self.lengths(b)?;
+                if mode == PoolingDef::MeanSqrt {
+                    lengths = b.unary(UnaryFn::Sqrt, lengths)?;
+                }
+                b.binary(BinaryFn::Div, sum, lengths)
+            }
+            PoolingDef::WeightedMean => {
+                let one = b.scalar_i64(1)?;
+                let counts = b.add(self.positions, one)?;
+                let counts = b.cast(counts, DType::F32)?;
+                let counts = b.reshape(counts, [seq(), Dim::known(1)])?;
+                let weighted = b.mul(x, counts)?;
+                let (sum, all) = (self.sum(b, weighted)?, self.sum(b, counts)?);
+                b.binary(BinaryFn::Div, sum, all)
+            }
+            PoolingDef::Max => {
+                let n = b.shape(x)[1].clone();
+                let of_row = b.reshape(self.numbers, [Dim::known(1), seq(), Dim::known(1)])?;
+                let text = b.iota(0, texts())?;
+                let text = b.reshape(text, [texts(), Dim::known(1), Dim::known(1)])?;
+                let own = b.compare(CompareFn::Eq, of_row, text)?;
+                let x = b.reshape(x, [Dim::known(1), seq(), n])?;
+                let least = b.scalar(f32::NEG_INFINITY)?;
+                let x = b.select(own, x, least)?;
+                let (f, axes, keepdim) = (ReduceFn::Max, vec![1], false);
+                b.op(Op::Reduce { f, axes, keepdim }, &[x])
+            }
+        }
+    }
+}
+
+/// `[1, seq, n]` as `[seq, n]`.
+fn rows_of(b: &mut GraphBuilder, x: ValueId) -> Result<ValueId> {
+    let n = b.shape(x)[2].clone();
+    b.reshape(x, [seq(), n])
+}
+
+/// What follows the transformer.
+#[derive(Clone, Debug)]
+pub(crate) enum Module {
+    Pooling(Vec<PoolingDef>),
+    Dense(Dense),
+    Normalize,
+    /// Name of its weights, and width.
+    LayerNorm(String, usize),
+    /// The logit of one token, less that of another where there is one.
+    LogitScore(usize, Option<usize>),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Dense {
+    name: String,
+    from: usize,
+    to: usize,
+    bias: bool,
+    activation: Option<UnaryFn>,
+}
+
+/// The modules that the configuration lists; the mean where it lists none.
+pub(crate) fn modules(c: &Config<'_>) -> crate::Result<Vec<Module>> {
+    let Some(list) = c.get(MODULES) else {
+        return Ok(vec![Module::Pooling(vec![PoolingDef::Mean])]);
+    };
+    let list = list
+        .as_array()
+        .ok_or_else(|| c.invalid(MODULES, "expected a list of modules"))?;
+    list.iter().map(|m| module(c, m)).collect()
+}
+
+fn module(c: &Config<'_>, value: &Value) -> crate::Result<Module> {
+    let m = Config::new(c.family(), value)?;
+    let name = || -> crate::Result<String> {
+        let path = m.text("path")?.unwrap_or_default();
+        if path.is_empty() {
+            return Err(m.invalid("path", "expected the folder of the module's weights"));
+        }
+        Ok(path.replace('/', "."))
+    };
+    match m.text("kind")?.unwrap_or_default() {
+        "Pooling" => Ok(Module::Pooling(pooling(&m)?)),
+        "Normalize" => Ok(Module::Normalize),
+        "LogitScore" => Ok(Module::LogitScore(
+            m.size("true_token_id", 0..=MAX_VOCAB)?,
+            m.size_if_set("false_token_id", 0..=MAX_VOCAB)?,
+        )),
+        "LayerNorm" => Ok(Module::LayerNorm(
+            format!("{}.norm", name()?),
+            m.size("dimension", 1..=MAX_WIDTH)?,
+        )),
+        "Dense" => {
+            let activation = match m.text("activation_function")? {
+                // What an old folder does not say is this one.
+                None => Some(UnaryFn::Tanh),
+                Some(path) => match path.rsplit('.').next().unwrap_or_default() {
+                    "Identity" => None,
+                    "Tanh" => Some(UnaryFn::Tanh),
+                    "ReLU" => Some(UnaryFn::Relu),
+                    "GELU" => Some(UnaryFn::GeluErf),
+                    "SiLU" => Some(UnaryFn::Silu),
+                    "Sigmoid" => Some(UnaryFn::Sigmoid),
+                    other => {
+                        let what = format!(
+                            "{} is not supported; supported are Identity, Tanh, ReLU, GELU, SiLU and Sigmoid",
+                            describe(&other.into())
+                        );
+                        return Err(m.unsupported("activation_function", what));
+                    }
+                },
+            };
+            if m.flag("use_residual", false)? {
+                return Err(m.unsupported("use_residual", "a dense layer beside a residual is not supported"));
+            }
+            Ok(Module::Dense(Dense {
+                name: format!("{}.linear", name()?),
+                from: m.size("in_features", 1..=MAX_WIDTH)?,
+                to: m.size("out_features", 1..=MAX_WIDTH)?,
+                bias: m.flag("bias", true)?,
+                activation,
+            }))
+        }
+        other => {
+            let what = format!(
+                "the module {} of sentence-transformers is not supported; supported are Pooling, Dense, LayerNorm and Normalize",
+                describe(&other.into())
+            );
+            Err(Error::new(ErrorKind::Unsupported, c.family(), what))
+        }
+    }
+}
+
+/// The modes by their names, and by the switches of older folders.
+const MODES: [(&str, &str, PoolingDef); 6] = [
+    ("cls", "pooling_mode_cls_token", PoolingDef::First),
+    ("lasttoken", "pooling_mode_lasttoken", PoolingDef::Last),
+    ("mean", "pooling_mode_mean_tokens", PoolingDef::Mean),
+    (
+        "mean_sqrt_len_tokens",
+        "pooling_mode_mean_sqrt_len_tokens",
+        PoolingDef::MeanSqrt,
+    ),
+    (
+        "weightedmean",
+        "pooling_mode_weightedmean_tokens",
+        PoolingDef::WeightedMean,
+    ),
+    ("max", "pooling_mode_max_tokens", PoolingDef::Max),
+];
+
+/// The order in which older folders put the results of several switches.
+const SWITCHES: [PoolingDef; 6] = [
+    PoolingDef::First,
+    PoolingDef::Max,
+    PoolingDef::Mean,
+    PoolingDef::MeanSqrt,
+    PoolingDef::WeightedMean,
+    PoolingDef::Last,
+];
+
+fn pooling(m: &Config<'_>) -> crate::Result<Vec<PoolingDef>> {
+    if !m.flag("include_prompt", true)? {
+        let what = "the prompt cannot be left out of the pooling yet";
+        return Err(m.unsupported("include_prompt", what));
+    }
+    let named = match m.get("pooling_mode") {
+        None => None,
+        Some(Value::String(one)) => Some(vec![one.as_str()]),
+        Some(_) => m.texts("pooling_mode")?,
+    };
+    let found: Vec<PoolingDef> = match named {
+        Some(names) => names
+            .into_iter()
+            .map(|name| {
+                let mode = MODES.iter().find(|(known, ..)| *known == name);
+                mode.map(|(.., mode)| *mode).ok_or_else(|| {
+                    let known: Vec<&str> = MODES.iter().map(|(known, ..)| *known).collect();
+                    let what = format!(
+                        "{} is not supported; supported are {}",
+                        describe(&name.into()),
+                        known.join(", ")
+                    );
+                    m.unsupported("pooling_mode", what)
+                })
+            })
+            .collect::<crate::Result<_>>()?,
+        None => {
+            let mut found = Vec::new();
+            for mode in SWITCHES {
+                let switch = MODES.iter().find(|(.., of)| *of == mode).map(|(_, switch, _)| *switch);
+                if m.flag(switch.unwrap_or_default(), false)? {
+                    found.push(mode);
+                }
+            }
+            found
+        }
+    };
+    match found.is_empty() {
+        true => Err(m.invalid("pooling_mode", "no way of pooling is named")),
+        false => Ok(found),
+    }
+}
+
+/// Of torch's layer norm, where nobody says another.
+const NORM_EPS: f32 = 1e-5;
+/// Vectors shorter than this are not made longer.
+const LEAST_LENGTH: f32 = 1e-12;
+
+/// Names what `modules` make of the states `x` `[1, seq, width]` as the output, and says what vectors they are.
+pub(crate) fn vectors(
+    c: &Config<'_>,
+    b: &mut GraphBuilder,
+    texts: &Texts,
+    x: ValueId,
+    modules: &[Module],
+) -> crate::Result<VectorsDef> {
+    let mut x = rows_of(b, x)?;
+    let mut pooled: Option<Vec<PoolingDef>> = None;
+    let mut normalized = false;
+    let width_of = |b: &GraphBuilder, x: ValueId| b.ty(x).last_known().unwrap_or(0);
+    let fits = |found: usize, width: usize, what: &str| match found == width {
+        true => Ok(()),
+        false => {
+            let what = format!("the {what} takes vectors of {found} elements, but there are {width}");
+            Err(Error::new(ErrorKind::Invalid, c.family(), what))
+        }
+    };
+    for module in modules {
+        let width = width_of(b, x);
+        normalized = matches!(module, Module::Normalize);
+        x = match module {
+            Module::Pooling(_) if pooled.is_some() => {
+                let what = "two modules `Pooling` are not supported";
+                return Err(Error::new(ErrorKind::Unsupported, c.family(), what));
+            }
+            Module::Pooling(modes) => {
+                pooled = Some(modes.clone());
+                b.scope("pooling", |b| {
+                    let all: Vec<ValueId> = modes
+                        .iter()
+                        .map(|&mode| texts.pool(b, x, mode))
+                        .collect::<Result<_>>()?;
+                    match all[..] {
+                        [one] => Ok(one),
+                        _ => b.concat_last(&all),
+                    }
+                })?
+            }
+            Module::Dense(dense) => {
+                fits(dense.from, width, "dense layer")?;
+                b.scope("dense", |b| {
+                    let y = linear(b, x, &dense.name, dense.to, dense.from, dense.bias)?;
+                    match dense.activation {
+                        Some(f) => b.unary(f, y),
+                        None => Ok(y),
+                    }
+                })?
+            }
+            Module::LayerNorm(name, n) => {
+                fits(*n, width, "layer norm")?;
+                layers::layer_norm(b, x, name, *n, NORM_EPS, true)?
+            }
+            Module::LogitScore(..) => {
+                let what = "the module LogitScore stands behind a transformer alone";
+                return Err(Error::new(ErrorKind::Unsupported, c.family(), what));
+            }
+            Module::Normalize => b.scope("normalize", |b| {
+                let squares = b.mul(x, x)?;
+                let sum = b.reduce_last(ReduceFn::Sum, squares)?;
+                let length = b.unary(UnaryFn::Sqrt, sum)?;
+                let least = b.scalar(LEAST_LENGTH)?;
+                let length = b.binary(BinaryFn::Max, length, least)?;
+                b.binary(BinaryFn::Div, x, length)
+            })?,
+        };
+    }
+    let Some(pooling) = pooled else {
+        let what = "the folder lists no module `Pooling`; models that give a vector of each token are not supported";
+        return Err(Error::new(ErrorKind::Unsupported, c.family(), what));
+    };
+    b.output(VECTORS, x);
+    Ok(VectorsDef {
+        dimensions: width_of(b, x),
+        least_dimensions: None,
+        pooling,
+        normalized,
+    })
+}
+
+/// The final hidden state of a decoder, `[1, seq, hidden]`, and the texts that it declares.
+pub(crate) type BodyOf<'a> = dyn FnMut(&mut GraphBuilder, &mut Option<Texts>) -> Result<ValueId> + 'a;
+
+/// A decoder as a model of texts, with the modules that the configuration lists behind it.
+pub(crate) fn decoder(c: &Config<'_>, dims: &Dims, tied: bool, body: &mut BodyOf<'_>) -> crate::Result<ModelDef> {
+    let modules = modules(c)?;
+    let score = match modules[..] {
+        [Module::LogitScore(yes, no)] => Some((yes, no)),
+        _ => None,
+    };
+    let name = if score.is_some() { RANKER } else { EMBEDDER };
+    let mut b = GraphBuilder::new(name);
+    let mut texts = None;
+    let x = b.scope("model", |b| body(b, &mut texts))?;
+    let texts = texts.ok_or_else(|| Error::new(ErrorKind::Invalid, c.family(), "the model declares no texts"))?;
+    let mut vectors_def = None;
+    match score {
+        None => vectors_def = Some(vectors(c, &mut b, &texts, x, &modules)?),
+        Some((yes, no)) => {
+            if let Some(token) = [Some(yes), no].into_iter().flatten().find(|&t| t >= dims.vocab) {
+                let what = format!("token {token} is beyond the vocabulary of {} tokens", dims.vocab);
+                return Err(Error::new(ErrorKind::Invalid, c.family(), what));
+            }
+            let x = texts.last_rows(&mut b, x)?;
+            let head = if tied { layers::EMBEDDING } else { layers::HEAD };
+            let head = b.weight(head, &[dims.vocab, dims.hidden]);
+            let score = logit_score(&mut b, x, head, yes, no)?;
+            scores(&mut b, score)?;
+        }
+    }
+    let component = ComponentDef {
+        name: name.into(),
+        graph: b.finish()?,
+        continues: false,
+    };
+    let mut def = registry::assemble(c, dims, vec![component], tied)?;
+    (def.task, def.scores) = match score {
+        Some(_) => (TEXT_RANKING, Some(ScoresDef::Written)),
+        None => (TEXT_EMBEDDING, None),
+    };
+    def.vectors = vectors_def;
+    Ok(def)
+}
+
+/// The logit of the token `yes`, less that of `no`, of the states `x` `[texts, hidden]` by rows of the head, `[texts, 1]`.
+fn logit_score(b: &mut GraphBuilder, x: ValueId, head: ValueId, yes: usize, no: Option<usize>) -> Result<ValueId> {
+    b.scope("score", |b| {
+        let tokens: Vec<i64> = [Some(yes), no].into_iter().flatten().map(|t| t as i64).collect();
+        let count = tokens.len();
+        let ids = b.literal(&[count], Literal::I64(tokens))?;
+        let rows = b.embedding(head, ids)?;
+        let rows = b.permute(rows, &[1, 0])?;
+        let logits = b.matmul(x, rows)?;
+        let first = b.slice_last(logits, 0, 1)?;
+        if count == 1 {
+            return Ok(first);
+        }
+        let second = b.slice_last(logits, 1, 2)?;
+        b.binary(BinaryFn::Sub, first, second)
+    })
+}
+
+/// Names the scores `x` `[texts, 1]` as the output.
+pub(crate) fn scores(b: &mut GraphBuilder, x: ValueId) -> Result<()> {
+    let x = b.reshape(x, [texts()])?;
+    b.output(SCORES, x);
+    Ok(())
+}

@@ -1,0 +1,99 @@
+"""Vectors of texts and scores of documents, with tiny models of random weights."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("cactus._native", reason="the extension module is not built: cargo xtask ci wheel, or pip install ./python")
+numpy = pytest.importorskip("numpy")
+
+from cactus import ClosedError, ContextFullError, Embedder, InvalidRequestError, Reranker, UnsupportedError  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = ROOT / "golden/embedding"
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("bundles")
+    made = {}
+    for name in ("bert", "bert_ranker"):
+        made[name] = str(folder / name)
+        command = [os.environ["CACTUS_PROGRAM"], "convert", str(GOLDEN / name), made[name], "--bits", "32"]
+        subprocess.run(command, check=True, capture_output=True)
+    return made
+
+
+def test_vectors_are_those_of_sentence_transformers(bundles):
+    from safetensors.numpy import load_file
+
+    want = load_file(GOLDEN / "bert/expected.safetensors")["vectors"]
+    rows = json.loads((GOLDEN / "bert/expected.json").read_text())["texts"]
+    with Embedder.load(bundles["bert"], threads=1) as embedder:
+        assert (embedder.dimensions, embedder.limit_tokens) == (32, 32)
+        assert embedder.prompts["query"] == "what is: "
+        for row, vector in zip(rows, want):
+            role = {"query": "query", "passage": "document"}.get(row["prompt"])
+            task = row["prompt"] if role is None else None
+            made = embedder.embed([row["text"]], role=role, task=task)
+            assert made.tokens == [len(row["ids"])] == [embedder.count(row["text"], role=role, task=task)]
+            found = numpy.asarray(made.vectors)
+            assert found.shape == (1, 32) and numpy.abs(found[0] - vector).max() < 1e-4
+        texts = [row["text"] for row in rows[:5]]
+        together = numpy.asarray(embedder.embed(texts).vectors)
+        alone = numpy.concatenate([numpy.asarray(embedder.embed([text]).vectors) for text in texts])
+        assert (together == alone).all()
+        tokens = numpy.asarray(embedder.embed([row["ids"] for row in rows[:5]], role="query").vectors)
+        assert (tokens == together).all(), "tokens get no prompt"
+        assert embedder.embed_query("the word") == numpy.asarray(embedder.embed(["the word"], role="query").vectors)[0].tolist()
+        assert len(embedder.embed_documents(texts)) == 5
+        awaited = asyncio.run(embedder.aembed(texts))
+        assert (numpy.asarray(awaited.vectors) == together).all()
+
+
+def test_what_cannot_be_embedded_is_refused(bundles):
+    embedder = Embedder.load(bundles["bert"], threads=1)
+    with pytest.raises(ContextFullError, match="at most 32"):
+        embedder.embed(["the " * 50])
+    assert embedder.embed(["the " * 50], truncate=True).tokens == [32]
+    for wrong in (
+        dict(texts="a text"),
+        dict(texts=[5]),
+        dict(texts=["a"], role="poem"),
+        dict(texts=["a"], task="poem"),
+        dict(texts=["a"], dimensions=7),
+        dict(texts=["a"], role="query", task="task"),
+        dict(texts=[[99999]]),
+    ):
+        with pytest.raises(InvalidRequestError):
+            embedder.embed(**wrong)
+    embedder.close()
+    with pytest.raises(ClosedError):
+        embedder.embed(["a"])
+    with pytest.raises(UnsupportedError, match="scores"):
+        Embedder.load(bundles["bert_ranker"])
+    with pytest.raises(UnsupportedError, match="vectors"):
+        Reranker.load(bundles["bert"])
+
+
+def test_documents_come_in_the_order_of_their_scores(bundles):
+    rows = json.loads((GOLDEN / "bert_ranker/expected.json").read_text())["pairs"]
+    with Reranker.load(bundles["bert_ranker"], threads=1) as reranker:
+        for row in rows:
+            [score] = reranker.score(row["query"], [row["document"]])
+            assert abs(score - row["score"]) < 1e-4
+        documents = [row["document"] for row in rows]
+        ranked = reranker.rank("what is this", documents, top=2)
+        scores = reranker.score("what is this", documents)
+        assert [r.score for r in ranked] == sorted(scores, reverse=True)[:2]
+        assert all(documents[r.index] == r.document for r in ranked)
+        with pytest.raises(InvalidRequestError, match="instruction"):
+            reranker.score("a", ["b"], instruction="be kind")
+        with pytest.raises(ContextFullError):
+            reranker.score("a", ["the " * 90])
