@@ -155,6 +155,7 @@ class Listening:
         silence_ms: int,
         sentence_ms: int,
         margin_ms: int | None,
+        by_attention: bool,
         max_phrase_s: float | None,
         threshold: float,
     ) -> Listening: ...

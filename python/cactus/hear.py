@@ -157,12 +157,21 @@ def _segment(of: dict[str, Any]) -> Segment:
     return Segment(of["id"], of["start_s"], of["end_s"], of["text"].strip(), *(of[name] for name in names), words, *by)
 
 
+#: What integer samples are divided by.
+_FULL_SCALE = {"int16": 1 << 15, "int32": 1 << 31, "uint8": 1 << 7}
+
+
 def _samples(audio: Any) -> native.Input:
-    """An array as floats."""
-    if getattr(getattr(audio, "dtype", None), "name", "") == "int16":
+    """An array as floats. Integers are samples of their width, 8 bits without a sign around 128, as in WAV."""
+    name = getattr(getattr(audio, "dtype", None), "name", "")
+    full = _FULL_SCALE.get(str(name).rpartition(".")[2])
+    if full is not None:
         import numpy
 
-        audio = numpy.asarray(audio, dtype=numpy.float32) / numpy.float32(32768)
+        middle = 128 if full == 128 else 0
+        audio = ((numpy.asarray(audio, dtype=numpy.float64) - middle) / full).astype(numpy.float32)
+    elif "float" not in str(name):
+        raise refused("audio", "an array of float32, float64, float16, int16, int32 or uint8", f"one of {name}")
     try:
         return native.Input(audio)
     except BufferError:
@@ -314,6 +323,10 @@ class Transcriber:
 
         return await in_thread(work)
 
+    async def adetect_language(self, audio: Any, *, sample_rate: int | None = None) -> dict[str, float]:
+        """As `detect_language`, awaited."""
+        return await in_thread(lambda _: self.detect_language(audio, sample_rate=sample_rate))
+
     def detect_language(self, audio: Any, *, sample_rate: int | None = None) -> dict[str, float]:
         """The languages at the beginning of a recording with their probabilities, the likeliest first; empty where nobody
         speaks."""
@@ -439,7 +452,8 @@ class Stream:
 
     `vad` finds speech; half a second of silence (`silence_ms`) ends a phrase, a fifth where its text ends a sentence (`sentence_ms`), and so
     do 25 seconds (`max_phrase_s`). Every second (`step_ms`; 0 for never) a phrase is written again while it is spoken. With `margin_ms` the
-    model hears so much silence behind it and no more, which takes less time. Options are those of `Transcriber.transcribe`. Several streams
+    model hears so much silence behind it and no more, which takes less time (Whisper). What two texts in a row agree on stays; with
+    `commit="attention"` what the model heard half a second ago stays at once (Whisper). Options are those of `Transcriber.transcribe`. Several streams
     can share one transcriber, by turns. The events are the same however the sound was cut.
     """
 
@@ -455,8 +469,11 @@ class Stream:
         margin_ms: int | None = None,
         max_phrase_s: float | None = None,
         threshold: float = 0.5,
+        commit: str = "agreement",
         **options: Any,
     ):
+        if commit not in ("agreement", "attention"):
+            raise refused("commit", '"agreement" or "attention"', commit)
         if not isinstance(transcriber, Transcriber):
             raise refused("transcriber", "a Transcriber", transcriber)
         if not isinstance(vad, Vad):
@@ -474,6 +491,7 @@ class Stream:
             margin_ms=None if margin_ms is None else whole_number("margin_ms", margin_ms, 0, 3_600_000),
             max_phrase_s=None if max_phrase_s is None else _number("max_phrase_s", "a number of seconds", max_phrase_s),
             threshold=_number("threshold", "a number from 0 to 1", threshold),
+            by_attention=commit == "attention",
             **_options(**options),
         )
 

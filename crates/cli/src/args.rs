@@ -3,6 +3,7 @@
 mod answer;
 mod cactus;
 mod capture;
+mod corpus;
 mod embed;
 mod listen;
 mod measure;
@@ -15,6 +16,7 @@ pub(crate) use cactus::CactusArgs;
 use cactus_passes::Bits;
 pub(crate) use capture::CaptureArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+pub(crate) use corpus::{AskArgs, CorpusArgs, FindArgs, IndexArgs, SearchArgs};
 pub(crate) use embed::{EmbedArgs, RerankArgs, TextModelArgs};
 pub(crate) use listen::{CommitBy, ListenArgs, LiveArgs, LiveFormat};
 pub(crate) use measure::{CalibrateArgs, CalibrateTask, EvalArgs, EvalTask};
@@ -49,6 +51,13 @@ pub(crate) enum Command {
     Embed(Box<EmbedArgs>),
     /// Put documents in order by how well they answer a query
     Rerank(Box<RerankArgs>),
+    /// Keep an index of the documents in a folder, for searches by meaning and words
+    Index(Box<IndexArgs>),
+    /// Search the documents in a folder
+    Search(Box<SearchArgs>),
+    /// Ask a question about the documents in a folder; the answer names its sources
+    #[command(mut_arg("context", |arg| arg.default_value("8192")))]
+    Ask(Box<AskArgs>),
     /// Serve models over HTTP, with the APIs of OpenAI, Anthropic and Ollama and a chat page
     #[command(after_help = SERVE, mut_arg("context", |arg| arg.default_value("8192")))]
     Serve(Box<ServeArgs>),

@@ -1,10 +1,10 @@
 //! What the user sees: one place for style.
 
 use crate::hint;
-use anstream::{eprintln, println};
+use anstream::eprintln;
 use owo_colors::OwoColorize;
 use std::borrow::Cow;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write as _};
 
 /// Prints an error, what caused it, and what to do about it.
 pub(crate) fn error(error: &anyhow::Error) {
@@ -34,12 +34,28 @@ pub(crate) fn warning(text: impl std::fmt::Display) {
 
 /// A line of data.
 pub(crate) fn line(text: impl std::fmt::Display) {
-    println!("{text}");
+    piece(format_args!("{text}\n"));
+}
+
+/// Part of a line of data, shown at once. Where nobody takes it, the program ends: well where its reader has gone, else with an error.
+pub(crate) fn piece(text: impl std::fmt::Display) {
+    let mut out = anstream::stdout();
+    let written = write!(out, "{text}").and_then(|()| out.flush());
+    let Err(e) = written else {
+        return;
+    };
+    let gone = e.kind() == ErrorKind::BrokenPipe;
+    if !gone {
+        error(&anyhow::Error::new(e).context("cannot write to standard output"));
+    }
+    // What is written to files is whole at any moment.
+    #[allow(clippy::disallowed_methods)]
+    std::process::exit(i32::from(!gone));
 }
 
 /// JSON to standard output.
 pub(crate) fn json<T: serde::Serialize>(value: &T) -> anyhow::Result<()> {
-    println!("{}", serde_json::to_string_pretty(value)?);
+    line(serde_json::to_string_pretty(value)?);
     Ok(())
 }
 
@@ -112,9 +128,9 @@ pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) {
         }
         out.trim_end().to_owned()
     };
-    println!("{}", render(header.to_vec()).bold());
+    line(render(header.to_vec()).bold());
     for row in rows {
-        println!("{}", render(row.iter().map(String::as_str).collect()));
+        line(render(row.iter().map(String::as_str).collect()));
     }
 }
 

@@ -295,13 +295,15 @@ fn numbers_of(g: &Graph, node: &Node) -> Option<Condition> {
     let side = |x: ValueId| {
         let v = strip(g, x);
         let ty = g.ty(v);
-        let vector = ty.dtype == DType::I64 && ty.shape.len() == 1 && ty.shape[0].as_known().is_none();
+        if ty.dtype != DType::I64 || ty.shape.len() != 1 || ty.shape[0].as_known().is_some() {
+            return None;
+        }
         let identity = Affine {
             coefficients: vec![1],
             constant: Dim::known(0),
         };
         // From the vector to the side, whatever reshapes are between.
-        let at = identity.between(&ty.shape, &g.ty(x).shape).filter(|_| vector)?;
+        let at = identity.between(&ty.shape, &g.ty(x).shape)?;
         Some((aligned(&at, rank)?, v))
     };
     let ((a, v), (b, w)) = (side(node.inputs[0])?, side(node.inputs[1])?);

@@ -101,7 +101,10 @@ impl Embedder {
     #[getter]
     fn prompts(&self) -> Vec<(String, String)> {
         let prompts = &self.model.vectors().prompts;
-        prompts.iter().map(|(name, text)| (name.clone(), text.clone())).collect()
+        prompts
+            .iter()
+            .map(|(name, text)| (name.clone(), text.clone()))
+            .collect()
     }
 
     /// How many tokens a text has with its prompt.

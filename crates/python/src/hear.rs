@@ -252,7 +252,16 @@ impl Transcriber {
         live::check_model(py, self.id)?;
         let sound = sound.owned().map_err(|e| raised(py, &e))?;
         let found = live::outside(py, || {
-            sound.heard(self.rate_hz, |sound| locked(&self.machine).detect_language_in(sound))
+            sound.heard(self.rate_hz, |sound| {
+                let mut machine = locked(&self.machine);
+                match machine.tells_languages() {
+                    true => machine.detect_language_in(sound),
+                    false => Err(cactus_speech::Error::Option(
+                        "the model tells no languages apart: it knows English alone, or writes whatever it hears; a multilingual Whisper does"
+                            .into(),
+                    )),
+                }
+            })
         });
         let found = found.map_err(|e| raised(py, &e))?;
         Ok(found

@@ -5,7 +5,7 @@ use crate::hear::{Transcriber, Vad, floats, locked, raised};
 use crate::live;
 use cactus_audio::Resampler;
 use cactus_engine::CancelToken;
-use cactus_speech::{Error, StreamEvent, StreamOptions, TranscribeOptions};
+use cactus_speech::{Commit, Error, StreamEvent, StreamOptions, TranscribeOptions};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use serde_json::json;
@@ -61,7 +61,7 @@ impl Listening {
     #[staticmethod]
     #[pyo3(signature = (transcriber, vad, *, sample_rate, language, translate, words, prompt, hotwords, beams, carry_tokens, temperature,
                         hallucination_silence,
-                        step_ms, silence_ms, sentence_ms, margin_ms, max_phrase_s, threshold))]
+                        step_ms, silence_ms, sentence_ms, margin_ms, max_phrase_s, threshold, by_attention))]
     #[allow(clippy::too_many_arguments, reason = "they are options by name")]
     fn open(
         py: Python<'_>,
@@ -83,6 +83,7 @@ impl Listening {
         margin_ms: Option<u32>,
         max_phrase_s: Option<f64>,
         threshold: f64,
+        by_attention: bool,
     ) -> PyResult<Listening> {
         let transcriber = transcriber.get();
         live::check_model(py, transcriber.id)?;
@@ -104,6 +105,10 @@ impl Listening {
             margin_ms,
             most_s: max_phrase_s,
             threshold,
+            commit: match by_attention {
+                true => Commit::Attention,
+                false => Commit::Agreement,
+            },
             ..StreamOptions::default()
         };
         let (machine, vad) = (&transcriber.machine, &vad.get().machine);

@@ -99,6 +99,12 @@ impl Stream {
                 "`before_ms` should be from 0 to {most_before_ms}, half of a phrase, found {found}"
             )));
         }
+        if options.margin_ms.is_some() && !matches!(transcriber.ear, Ear::Mel(..)) {
+            return Err(Error::Option(
+                "silence behind a phrase can be cut with models of Whisper's kind alone, which hear a window of one length; leave the margin out"
+                    .into(),
+            ));
+        }
         let manner = Manner::of(transcriber.prepare(&options.transcribe)?);
         if options.commit == Commit::Attention {
             transcriber.prepare_attention()?;
@@ -139,10 +145,8 @@ impl Stream {
             phrases: Phrases::new(limits),
             overlap,
             manner,
-            // Of others nothing is left out.
             margin: options
                 .margin_ms
-                .filter(|_| matches!(transcriber.ear, Ear::Mel(..)))
                 .map(|ms| transcriber.ear.frames(f64::from(ms) / 1000.0)),
             pending: Vec::with_capacity(chunk),
             before: VecDeque::with_capacity(before_samples + chunk),

@@ -156,8 +156,11 @@ fn keep_last(tokens: &mut Vec<u32>, most: usize) {
 }
 
 fn check(prompted: &Prompted, options: &TranscribeOptions) -> Result<()> {
+    // A model that can be told no language knows English.
+    let is_own = |code: &str| prompted.languages.is_empty() && code == "en";
     if let Some(code) = &options.language
         && !prompted.languages.contains_key(code)
+        && !is_own(code)
     {
         let known: Vec<&str> = prompted.languages.keys().map(String::as_str).collect();
         return Err(Error::Option(match known.is_empty() {

@@ -119,6 +119,11 @@ impl Reader {
             if file.metadata()?.is_dir() {
                 return Err(std::io::Error::from(IoKind::IsADirectory));
             }
+            // A header may say what stands at the end.
+            if !file.metadata()?.is_file() {
+                let what = "expected a file that can be read from any place, found a pipe or a device; write the recording to a file first";
+                return Err(std::io::Error::new(IoKind::Unsupported, what));
+            }
             Ok(file)
         });
         file.map_err(|error| Error::io("cannot open the file", error))

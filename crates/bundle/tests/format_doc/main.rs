@@ -5,8 +5,8 @@ mod speech;
 
 use cactus_bundle::{
     BUNDLE_VERSION, BlockSums, Checksum, Component, FileEntry, GRAPH_VERSION, Manifest, OLDEST_BUNDLE_VERSION,
-    PortDecl, Provenance, RECORD_HEADER_BYTES, RecordHeader, SPEECH_VERSION, TENSOR_VERSION, TokenIds, WeightEntry,
-    WeightsManifest, encode_graph,
+    PortDecl, Provenance, RECORD_HEADER_BYTES, RecordHeader, TENSOR_VERSION, TokenIds, WeightEntry, WeightsManifest,
+    encode_graph,
 };
 use cactus_ir::{Graph, GraphBuilder, TensorType};
 use cactus_quant::Packing;

@@ -7,6 +7,7 @@ mod bench;
 mod bench_streams;
 mod calibrate;
 mod convert;
+mod corpus;
 mod download;
 mod drawing;
 mod embed;
@@ -40,6 +41,9 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Vad(a) => vad::run(&a)?,
         Command::Embed(a) => embed::embed(&a)?,
         Command::Rerank(a) => embed::rerank(&a)?,
+        Command::Index(a) => corpus::index(&a)?,
+        Command::Search(a) => corpus::search(&a)?,
+        Command::Ask(a) => corpus::ask(&a)?,
         Command::Serve(a) => serve::run(&a)?,
         Command::Convert(a) => convert::run(&a)?,
         Command::Transpile(a) => return transpile::run(&a),

@@ -8,7 +8,7 @@ use crate::hearer::{self, Hearer, PCM_HZ, floats, whole_samples};
 use crate::output::TextBuffer;
 use crate::{guard, input};
 use cactus_audio::Resampler;
-use cactus_speech::{Stream, StreamEvent, StreamOptions, Transcriber, Vad};
+use cactus_speech::{Commit, Stream, StreamEvent, StreamOptions, Transcriber, Vad};
 use serde_json::{Map, Value, json};
 use std::ffi::{c_char, c_int, c_void};
 use std::path::PathBuf;
@@ -105,7 +105,7 @@ impl Live {
 /// or the folder `vad` inside the model's own. Beside `vad` and the options of `cactus_transcribe`, `options_json` (which may be NULL)
 /// has `min_chunk_sec` (1.0; sound after which a phrase is written again, 0 for never), `silence_sec` (0.5; silence that ends a phrase),
 /// `sentence_sec` (0.2; silence that ends one whose text ends a sentence), `margin_sec` (silence behind a phrase that the model hears, where
-/// it is not to hear its whole window), `max_segment_sec` (25; longer phrases are cut) and `threshold` (0.5; at which speech begins). NULL
+/// it is not to hear its whole window), `commit` (`agreement`, or `attention` with Whisper: which text stays), `max_segment_sec` (25; longer phrases are cut) and `threshold` (0.5; at which speech begins). NULL
 /// where that fails. Several streams may share a model.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cactus_stream_transcribe_start(
@@ -257,6 +257,12 @@ fn stream_options(options: &Map<String, Value>) -> Result<StreamOptions> {
         margin_ms: given("margin_sec")?,
         most_s: number("max_segment_sec")?,
         threshold: number("threshold")?.unwrap_or(usual.threshold),
+        commit: option(options, "commit", "`agreement` or `attention`", |v| match v.as_str() {
+            Some("agreement") => Some(Commit::Agreement),
+            Some("attention") => Some(Commit::Attention),
+            _ => None,
+        })?
+        .unwrap_or(usual.commit),
         ..usual
     })
 }

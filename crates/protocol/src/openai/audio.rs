@@ -144,9 +144,9 @@ pub fn request<'a>(task: Task, content_type: Option<&str>, body: &'a [u8]) -> Re
         stream: false,
         chunking: form.chunking()?,
     };
-    // Translations have none of the rest.
-    if task == Task::Transcribe {
-        form.lists(&mut request)?;
+    match task {
+        Task::Transcribe => form.lists(&mut request)?,
+        Task::Translate => form.lacks_lists()?,
     }
     if request.stream && !matches!(format, Format::Json | Format::Text) {
         let message = "found a format of whole answers beside `stream`, expected `json`; leave one of the two out";
@@ -231,6 +231,19 @@ impl<'a> Form<'a> {
                 format_args!("found `{}`, expected a number from {least} to {most}", shown(text)),
             )),
         }
+    }
+
+    /// Translations have nothing of what transcriptions alone have.
+    fn lacks_lists(&self) -> Result<()> {
+        for name in ["language", "languages", "stream", "timestamp_granularities", "include"] {
+            let is_default = |text: &&str| name == "stream" && (text.eq_ignore_ascii_case("false") || *text == "0");
+            if let Some(text) = self.texts(name)?.iter().find(|text| !is_default(text)) {
+                let found = shown(text);
+                let message = format_args!("found `{found}`, but translations have no such field; leave it out");
+                return Err(wrong(name, message));
+            }
+        }
+        Ok(())
     }
 
     /// What transcriptions alone have.
@@ -577,12 +590,19 @@ mod tests {
         });
         read(
             Task::Translate,
-            &[("file", "x"), ("stream", "true"), ("language", "de")],
-            |found| {
-                let found = found.unwrap();
-                assert!(!found.stream && found.language.is_none(), "translations have neither");
-            },
+            &[("file", "x"), ("stream", "false"), ("language", "")],
+            |found| assert!(found.is_ok_and(|found| !found.stream), "nothing is asked for"),
         );
+        for (name, text) in [
+            ("stream", "true"),
+            ("language", "de"),
+            ("timestamp_granularities[]", "word"),
+        ] {
+            read(Task::Translate, &[("file", "x"), (name, text)], |found| {
+                let error = found.unwrap_err();
+                assert!(error.message.contains("translations have no such field"), "{name}");
+            });
+        }
         for text in [
             "auto",
             "{\"type\": \"server_vad\", \"threshold\": 0.5, \"prefix_padding_ms\": null}",

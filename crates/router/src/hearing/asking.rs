@@ -12,7 +12,7 @@ use cactus_hybrid::policy::Verdict;
 use cactus_hybrid::record::{Claim, Tried};
 use cactus_hybrid::redact::{Class, Redactor};
 use cactus_hybrid::transcript::{Piece, Word};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Why a target is asked no more.
 pub(super) enum Ended {
@@ -73,6 +73,10 @@ impl<'a> Asking<'a> {
         };
         let length_ms = piece.to_ms - piece.from_ms;
         let mut tries = 0;
+        let (since, most) = (
+            Instant::now(),
+            Duration::from_millis(self.router.policy.deadlines.total_ms),
+        );
         loop {
             if self.stop.is_stopped() {
                 return Err(Ended::Stopped);
@@ -111,6 +115,8 @@ impl<'a> Asking<'a> {
             let random = f64::from(begun.elapsed().subsec_nanos() % 1000) / 1000.0;
             match rules.pause_after(&error, tries, random) {
                 None => return Err(Ended::Failed),
+                // Who has hung once may hang again, and somebody waits.
+                Some(pause) if since.elapsed() + pause >= most => return Err(Ended::Failed),
                 Some(pause) => self.stop.sleep(pause),
             }
             tries += 1;

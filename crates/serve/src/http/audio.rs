@@ -23,6 +23,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
+/// Longest time for which the upload of a request that is refused is read.
+const REFUSED_TIME: Duration = Duration::from_secs(10);
 /// Longest time for a recording to arrive.
 const UPLOAD_TIME: Duration = Duration::from_secs(300);
 
@@ -113,9 +115,14 @@ fn too_long() -> ApiError {
 
 impl Run {
     async fn start(app: &Arc<App>, task: Task, headers: &HeaderMap, body: Body) -> Result<Run, ApiError> {
-        let place = app.place()?;
-        let active = app.begin()?;
-        let hints = Hints::read(app, headers, &json!({}))?;
+        let places = || Ok::<_, ApiError>((app.place()?, app.begin()?, Hints::read(app, headers, &json!({}))?));
+        let (place, active, hints) = match places() {
+            Ok(places) => places,
+            Err(refused) => {
+                body::pass_over(body, app.options.audio_bytes, REFUSED_TIME).await;
+                return Err(refused);
+            }
+        };
         let (request, file) = read(app, task, headers, body).await?;
         let received = Instant::now();
         let options = options(&request);

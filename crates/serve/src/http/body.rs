@@ -91,6 +91,13 @@ pub(super) async fn collect(body: Body, limit: usize, time: Duration) -> Result<
     Ok(bytes.to_bytes())
 }
 
+/// Reads a body that nobody wants, at most `limit` bytes and for `time`: who is still sending when the connection ends does not get to read why.
+pub(super) async fn pass_over(body: Body, limit: usize, time: Duration) {
+    let mut body = Limited::new(body, limit);
+    let read = async { while let Some(Ok(_)) = body.frame().await {} };
+    let _ = tokio::time::timeout(time, read).await;
+}
+
 /// Reads a body of JSON, and what `parse` makes of it. JSON nested 128 deep is refused, as serde_json does.
 pub(super) async fn read<T: Send + 'static>(
     app: &App,

@@ -1,7 +1,7 @@
 //! Which recordings are transcribed, and where their transcripts go.
 
 use crate::args::{TranscribeArgs, TranscriptFormat, WrongArgument};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io::Write as _;
@@ -50,6 +50,9 @@ pub(super) fn find(args: &TranscribeArgs) -> Result<(Vec<Recording>, usize)> {
     let mut seen = HashSet::new();
     found.retain(|(path, _)| seen.insert(path.clone()));
     let places = places(args, &found)?;
+    if let Some(folder) = &args.output {
+        takes_files(folder)?;
+    }
     let mut recordings = Vec::new();
     let mut already = 0;
     for ((path, _), transcript) in found.into_iter().zip(places) {
@@ -65,6 +68,22 @@ pub(super) fn find(args: &TranscribeArgs) -> Result<(Vec<Recording>, usize)> {
         });
     }
     Ok((recordings, already))
+}
+
+/// Makes the folder of transcripts, and tries whether it takes files: nobody should wait for a transcript that cannot be kept.
+fn takes_files(folder: &Path) -> Result<()> {
+    let what = || {
+        format!(
+            "transcripts cannot be written to `{}`; name a folder that takes files",
+            folder.display()
+        )
+    };
+    if folder.exists() && !folder.is_dir() {
+        bail!("`--output` should be a folder, but `{}` is a file", folder.display());
+    }
+    fs::create_dir_all(folder).with_context(what)?;
+    tempfile::tempfile_in(folder).with_context(what)?;
+    Ok(())
 }
 
 /// Adds the recordings of `folder`, by name, those of its folders in their place; with each its path below the folder that was named.

@@ -1,0 +1,121 @@
+//! Documents of a folder, from the command line: indexed, searched, and asked about.
+
+#[path = "support/cactus.rs"]
+mod cactus;
+
+use cactus::Cactus;
+use serde_json::Value;
+use std::fs;
+
+impl Cactus {
+    fn write(&self, name: &str, text: &str) {
+        let path = self.0.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        serde_json::from_str(&self.ok(args)).unwrap()
+    }
+}
+
+const BREAD: &str = "# Bread\n\nFlour, water and salt.\n\n## Baking\n\nBake it for forty minutes.\n";
+
+/// A folder with two documents, and a model of vectors `e`.
+fn folder() -> Cactus {
+    let c = Cactus::new();
+    let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/embedding");
+    for (model, name) in [("bert", "e"), ("bert_ranker", "r")] {
+        c.ok(&["convert", source.join(model).to_str().unwrap(), name]);
+    }
+    c.write("notes/bread.md", BREAD);
+    c.write("notes/tea.txt", "Tea is made with hot water.\n");
+    c
+}
+
+#[test]
+fn folder_is_indexed_and_searched() {
+    let c = folder();
+    let made = c.json(&["index", "notes", "--embedder", "e", "--json"]);
+    assert_eq!(
+        (&made["files"], &made["pieces"], &made["embedded"]),
+        (&2.into(), &3.into(), &3.into())
+    );
+    let again = c.ok(&["index", "notes"]);
+    assert!(
+        again.starts_with("2 files in 3 pieces: 0 new, 0 changed, 0 gone; 0 pieces got a vector"),
+        "{again}"
+    );
+
+    // Words alone decide here: these weights mean nothing.
+    c.write("notes/tea.txt", "Tea is made with hot water.\n\nIt is not baked.\n");
+    let found = c.json(&["search", "notes", "forty minutes", "--json", "--top", "2"]);
+    let best = &found["results"][0];
+    assert_eq!(
+        (&best["path"], &best["lines"]),
+        (&"bread.md".into(), &serde_json::json!([7, 7]))
+    );
+    let bytes: Vec<usize> = serde_json::from_value(best["bytes"].clone()).unwrap();
+    assert_eq!(&BREAD[bytes[0]..bytes[1]], best["text"]);
+    assert_eq!(found["results"].as_array().unwrap().len(), 2);
+    let shown = c.ok(&["search", "notes", "forty minutes", "--top", "1", "--rerank", "r"]);
+    assert!(shown.contains(".md:") || shown.contains("tea.txt:"), "{shown}");
+
+    fs::remove_file(c.0.path().join("notes/bread.md")).unwrap();
+    let kept = c.json(&["search", "notes", "forty minutes", "--json", "--no-sync"]);
+    assert!(kept.to_string().contains("bread.md"));
+    let gone = c.json(&["search", "notes", "forty minutes", "--json"]);
+    assert!(!gone.to_string().contains("bread.md"), "{gone}");
+}
+
+#[test]
+fn question_is_answered_with_the_sources_that_were_given() {
+    let c = folder();
+    let asked = [
+        "ask",
+        "notes",
+        "How long?",
+        "--embedder",
+        "e",
+        "--model",
+        "m",
+        "--top",
+        "1",
+        "--max-new-tokens",
+        "3",
+    ];
+    let told = c.json(&[&asked[..], &["--json"]].concat());
+    assert!(told["answer"].is_string() && told["citations"].is_array(), "{told}");
+    assert_eq!(
+        (&told["sources"][0]["number"], told["sources"].as_array().unwrap().len()),
+        (&1.into(), 1)
+    );
+    let out = c.run(&asked);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success() && said.contains("[1] "), "{said}");
+}
+
+#[test]
+fn what_cannot_be_says_what_to_do() {
+    let c = folder();
+    c.write("empty/.keep", "");
+    for (args, said) in [
+        (vec!["search", "nowhere", "x"], "name the folder"),
+        (
+            vec!["search", "notes", "x", "--embedder", "m"],
+            "makes no vectors of texts",
+        ),
+        (vec!["ask", "empty", "x", "--embedder", "e"], "no documents"),
+    ] {
+        let out = c.run(&args);
+        let error = String::from_utf8_lossy(&out.stderr);
+        assert!(!out.status.success() && error.contains(said), "{args:?}: {error}");
+    }
+    c.ok(&["index", "notes", "--embedder", "e"]);
+    c.write("notes/more.md", "more");
+    let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/embedding/xlm_roberta");
+    c.ok(&["convert", source.to_str().unwrap(), "x"]);
+    let out = c.run(&["index", "notes", "--embedder", "x"]);
+    let error = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success() && error.contains("another recipe"), "{error}");
+}
