@@ -45,7 +45,7 @@ PAIRS = [
 ]
 
 
-def word_piece() -> PreTrainedTokenizerFast:
+def word_piece(typed=True) -> PreTrainedTokenizerFast:
     """A tokenizer of BERT's kind: pieces of lower-case words."""
     letters = [chr(c) for c in range(ord("a"), ord("z") + 1)] + list("0123456789,.!?+=")
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, *(l for l in letters if l not in WORDS)]
@@ -61,7 +61,7 @@ def word_piece() -> PreTrainedTokenizerFast:
         special_tokens=[("[CLS]", vocab["[CLS]"]), ("[SEP]", vocab["[SEP]"])],
     )
     names = dict(pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]")
-    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    inputs = ["input_ids", *(["token_type_ids"] if typed else []), "attention_mask"]
     return PreTrainedTokenizerFast(tokenizer_object=t, model_max_length=64, model_input_names=inputs, **names)
 
 
@@ -148,6 +148,23 @@ GEMMA3 = dict(
 )
 
 
+MODERNBERT = dict(
+    model_type="modernbert",
+    hidden_size=48,
+    intermediate_size=40,
+    num_hidden_layers=4,
+    num_attention_heads=3,
+    max_position_embeddings=64,
+    local_attention=8,
+    pad_token_id=0,
+    bos_token_id=2,
+    eos_token_id=3,
+    cls_token_id=2,
+    sep_token_id=3,
+    initializer_range=0.25,
+)
+
+
 def gemma_behind(width):
     identity = torch.nn.Identity()
     wider = models.Dense(width, 96, bias=False, activation_function=identity)
@@ -194,6 +211,15 @@ CASES = {
     ),
     # As EmbeddingGemma: attention in both directions, within windows on some layers, and dense layers behind.
     "gemma3_text": dict(config=GEMMA3, tokenizer=unigram, behind=gemma_behind, limit=64, prompts={"query": "task: a | query: "}),
+    # As gte-modernbert: windows on two layers of three, whose ends are seen.
+    "modernbert": dict(
+        config=MODERNBERT,
+        tokenizer=lambda: word_piece(False),
+        behind=lambda width: [models.Pooling(width, pooling_mode="cls"), models.Normalize()],
+        limit=64,
+        prompts={},
+    ),
+    "modernbert_ranker": dict(config=MODERNBERT, tokenizer=lambda: word_piece(False), limit=64),
     # As Qwen3-Reranker: the logit of one token less that of another.
     "qwen3_ranker": dict(config=QWEN3, tokenizer=lambda: unigram("$A", 1024), tokens=(40, 41)),
     # As ms-marco-MiniLM: token types, a pooler and one label.

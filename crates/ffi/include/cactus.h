@@ -526,16 +526,6 @@ int cactus_session_messages(struct cactus_session *session,
 int cactus_session_close(struct cactus_session *session);
 
 /*
- Not in this build: bundles of language models give no embeddings. Returns -1.
- */
-int cactus_embed(void *model,
-                 const char *_text,
-                 float *_embeddings_buffer,
-                 size_t _buffer_size,
-                 size_t *_embedding_dim,
-                 bool _normalize);
-
-/*
  Not in this build. Returns -1.
  */
 int cactus_image_embed(void *model,
@@ -657,6 +647,19 @@ int cactus_prefill(void *model,
                    size_t pcm_buffer_size);
 
 /*
+ Writes the vector of a text to `embeddings_buffer`, which has `buffer_size` bytes, and how many floats it has to `embedding_dim`
+ (which may be NULL). The model comes from `cactus_init` and a bundle that makes vectors. `normalize` gives the vector the length 1;
+ most models give no other. No prompt stands before the text but the model's default one. A text that is too long is an error.
+ Returns how many floats the vector has, -2 where they do not fit, or -1.
+ */
+int cactus_embed(void *model,
+                 const char *text,
+                 float *embeddings_buffer,
+                 size_t buffer_size,
+                 size_t *embedding_dim,
+                 bool normalize);
+
+/*
  Writes down what is said in the file `audio_file_path`, of any format, or in `pcm_buffer` (mono, 16 bits, little-endian, 16,000
  samples a second): one of the two. The result, a JSON object with `response`, `segments` and `language`, goes to `response_buffer`, and the
  function returns its bytes; a negative number where it failed, with the reason in the buffer, too. `prompt` is text
@@ -737,8 +740,8 @@ int cactus_stream_transcribe_stop(void *stream,
 
 /*
  Loads the bundle in the folder `model_path`. NULL where that fails. `corpus_dir` has to be NULL or empty: this build has no
- retrieval. The handle is a `cactus_model *` of our own functions, too, unless the bundle hears: then it is for `cactus_transcribe` or
- `cactus_vad` alone.
+ retrieval. The handle is a `cactus_model *` of our own functions, too, unless the bundle hears, and is for `cactus_transcribe` or
+ `cactus_vad` alone, or makes vectors of texts, and is for `cactus_embed` alone.
  */
 void *cactus_init(const char *model_path,
                   const char *corpus_dir,

@@ -332,6 +332,7 @@ pub(crate) fn family_name(model_type: &str, embeds: bool, name: &str) -> String 
                 .find_map(|(old, new)| Some(format!("{}{new}", name.strip_suffix(old)?)));
             found.unwrap_or_else(|| name.to_owned())
         }
+        "modernbert" => name.strip_prefix("model.").unwrap_or(name).to_owned(),
         _ if embeds && !name.starts_with("model.") && !name.starts_with("lm_head.") => format!("model.{name}"),
         _ => name.to_owned(),
     }

@@ -197,7 +197,7 @@ impl Rotary {
     }
 
     /// `x * cos + rotate_half(x) * sin` on `[b, h, s, d]`, Su et al. 2021.
-    fn apply(self, b: &mut GraphBuilder, x: ValueId) -> Result<ValueId> {
+    pub(crate) fn apply(self, b: &mut GraphBuilder, x: ValueId) -> Result<ValueId> {
         let half = self.head_dim / 2;
         let straight = b.mul(x, self.cos)?;
         let first = b.slice_last(x, 0, half)?;

@@ -22,6 +22,7 @@ mod lfm2;
 mod llama;
 mod local_attention;
 mod mistral;
+mod modernbert;
 mod moonshine;
 mod moonshine_blocks;
 mod moonshine_decoder;

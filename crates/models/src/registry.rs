@@ -2,7 +2,7 @@
 
 use crate::config::{Config, Dims, describe};
 use crate::{
-    Error, ErrorKind, Result, ScoresDef, VectorsDef, bert, gemma3_text, layers, lfm2, llama, mistral, moonshine,
+    Error, ErrorKind, Result, ScoresDef, VectorsDef, bert, gemma3_text, layers, lfm2, llama, mistral, modernbert, moonshine,
     moonshine_streaming, parakeet, qwen2, qwen3, silero_vad, smollm3, whisper,
 };
 use cactus_ir::{Graph, GraphBuilder};
@@ -258,6 +258,11 @@ pub const FAMILIES: &[Family] = &[
         model_type: "mistral",
         models: "Mistral",
         build: mistral::build,
+    },
+    Family {
+        model_type: "modernbert",
+        models: "ModernBERT embeddings (gte-modernbert), rerankers",
+        build: modernbert::build,
     },
     Family {
         model_type: "moonshine",

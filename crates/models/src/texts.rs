@@ -225,6 +225,12 @@ impl Texts {
         b.op(Op::Take { axis: 0 }, &[rows, self.starts])
     }
 
+    /// The means of the rows of `x` `[1, seq, n]` of texts, `[texts, n]`.
+    pub(crate) fn mean_rows(&self, b: &mut GraphBuilder, x: ValueId) -> Result<ValueId> {
+        let rows = rows_of(b, x)?;
+        self.pool(b, rows, PoolingDef::Mean)
+    }
+
     /// The rows of `x` `[1, seq, n]` that end texts, `[texts, n]`.
     pub(crate) fn last_rows(&self, b: &mut GraphBuilder, x: ValueId) -> Result<ValueId> {
         let rows = rows_of(b, x)?;

@@ -50,7 +50,10 @@ fn open(case: &str) -> Case {
     let folder = folder(case);
     let def = cactus_models::build(&config(&folder)).unwrap();
     // As the front end shows them: without the name of the model within, but for decoders with it.
-    let prefix = ["bert.", "roberta."];
+    let prefix: &[&str] = match def.family {
+        "modernbert" => &["model."],
+        _ => &["bert.", "roberta."],
+    };
     let decoder = ["qwen3", "gemma3_text"].contains(&def.family);
     let mut weights = BTreeMap::new();
     for (name, tensor) in read(&folder.join("model.safetensors")) {
@@ -171,6 +174,8 @@ cases! {
     bert_poolings: vectors
     bert_ranker: scores
     gemma3_text: vectors
+    modernbert: vectors
+    modernbert_ranker: scores
     qwen3: vectors
     qwen3_ranker: scores
     xlm_roberta: vectors
