@@ -55,7 +55,7 @@ class Target:
     #: Dollars for a minute of sound, of a target that writes down speech.
     usd_per_minute: Usd | None = None
     #: Such a target gives times of words.
-    word_times: bool = False
+    word_times: bool = True
     #: The key itself. It is not shown, and written down nowhere.
     key: str | None = field(default=None, repr=False)
     key_from: str | None = None
@@ -82,8 +82,6 @@ class Target:
     def _values(self) -> dict[str, Any]:
         values = {**vars(self), "key": self.key_from}
         del values["key_from"]
-        if self.protocol != "openai_transcriptions":
-            del values["usd_per_minute"], values["word_times"]
         if isinstance(self.accuracy, Mapping):
             values["accuracy"] = dict(self.accuracy)
         return values

@@ -664,7 +664,9 @@ int cactus_embed(void *model,
  samples a second): one of the two. The result, a JSON object with `response`, `segments` and `language`, goes to `response_buffer`, and the
  function returns its bytes; a negative number where it failed, with the reason in the buffer, too. `prompt` is text
  as if said before, after special tokens of Whisper's, of which language and task count. `callback` gets the text of each segment.
- `prompt`, `options_json` (`language`, `translate`, `temperature`, `custom_vocabulary`) and `callback` may be NULL.
+ `prompt`, `options_json` (`language`, `translate`, `temperature`, `custom_vocabulary`, and `hallucination_silence`: seconds of silence beside
+ which text is left out that nobody may have said) and `callback` may be NULL. Under a policy (`cactus_model_set_policy`) the result has
+ `cloud_handoff`, who answered, why and for how much, and `answered_by` of each segment; `callback` gets the text when it is final.
  */
 int cactus_transcribe(void *model,
                       const char *audio_file_path,
@@ -1895,7 +1897,9 @@ int cactus_graph_prefetch_weight_pages(void *graph, uint64_t node);
 int cactus_graph_release_all_weight_pages(void *graph);
 
 /*
- Gives a model a policy for its requests from now on: what the model should not answer may be handed to a target. `policy_toml`
+ Gives a model a policy for its requests from now on: what the model should not answer may be handed to a target. `model` may be one that
+ writes down what is said, too: then targets that do hear again what is doubtful of recordings (`cactus_transcribe`), and `target` may be
+ the address of such a one. `policy_toml`
  is the text of a policy file (docs/reference/policy.md), or NULL. `options_json` is NULL or an object, which comes after the
  text: `target` (a name of the policy or of the table of targets, or an address with a model, as
  `http://127.0.0.1:8081/v1#name`), `key` (that target's key) and `keys` (an object of keys by names of targets), which come

@@ -96,8 +96,11 @@ fn a_target_hears_again_what_the_policy_lets_leave() {
     let (alone, told) = model.hear("{}");
     assert_eq!((&alone["cloud_handoff"], alone.get("reason")), (&json!(false), None));
     assert!(!told.is_empty());
-    // As many words as there are here, and as long.
-    let words = alone["response"].as_str().unwrap().split_whitespace();
+    // As many words as there are here, and as long. Under a policy times of words are found, which may move windows.
+    let deaf = Server::of(vec![json_answer("500 X", &json!({}))]);
+    model.set(Some(&toml(&deaf, "ask", "1")), Some(&options)).unwrap();
+    let (ours, _) = model.hear("{}");
+    let words = ours["response"].as_str().unwrap().split_whitespace();
     let theirs: Vec<String> = words.map(|word| "x".repeat(word.chars().count())).collect();
     let near = Server::of(vec![json_answer("200 OK", &json!({"text": theirs.join(" ")}))]);
     model.set(Some(&toml(&near, "always", "1")), Some(&options)).unwrap();
