@@ -126,6 +126,7 @@ const ALL: &[&str] = &[
     "embed",
     "speech",
     "retrieval",
+    "rag",
     "hub",
     "cloud",
     "hybrid",

@@ -37,15 +37,12 @@ fn folder() -> Cactus {
 fn folder_is_indexed_and_searched() {
     let c = folder();
     let made = c.json(&["index", "notes", "--embedder", "e", "--json"]);
-    assert_eq!(
-        (&made["files"], &made["pieces"], &made["embedded"]),
-        (&2.into(), &3.into(), &3.into())
-    );
+    let pieces = made["pieces"].as_u64().unwrap();
+    assert_eq!((&made["files"], &made["embedded"]), (&2.into(), &pieces.into()));
+    assert!(pieces >= 3, "a piece for each heading, and one for the text: {made}");
     let again = c.ok(&["index", "notes"]);
-    assert!(
-        again.starts_with("2 files in 3 pieces: 0 new, 0 changed, 0 gone; 0 pieces got a vector"),
-        "{again}"
-    );
+    let want = format!("2 files in {pieces} pieces: 0 new, 0 changed, 0 gone; 0 pieces got a vector");
+    assert!(again.starts_with(&want), "{again}");
 
     // Words alone decide here: these weights mean nothing.
     c.write("notes/tea.txt", "Tea is made with hot water.\n\nIt is not baked.\n");

@@ -712,7 +712,7 @@ int cactus_vad(void *model,
  or the folder `vad` inside the model's own. Beside `vad` and the options of `cactus_transcribe`, `options_json` (which may be NULL)
  has `min_chunk_sec` (1.0; sound after which a phrase is written again, 0 for never), `silence_sec` (0.5; silence that ends a phrase),
  `sentence_sec` (0.2; silence that ends one whose text ends a sentence), `margin_sec` (silence behind a phrase that the model hears, where
- it is not to hear its whole window), `max_segment_sec` (25; longer phrases are cut) and `threshold` (0.5; at which speech begins). NULL
+ it is not to hear its whole window), `commit` (`agreement`, or `attention` with Whisper: which text stays), `max_segment_sec` (25; longer phrases are cut) and `threshold` (0.5; at which speech begins). NULL
  where that fails. Several streams may share a model.
  */
 void *cactus_stream_transcribe_start(void *model,

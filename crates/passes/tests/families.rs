@@ -317,6 +317,7 @@ fn golden_speech_model_computes_the_same_call_by_call() {
 
 #[test]
 fn models_of_texts_have_attention_within_texts_and_compute_the_same() {
+    let mut tested = 0;
     for (name, def) in definitions("embedding") {
         let [component] = &def.components[..] else {
             panic!("{name} has {} components", def.components.len());
@@ -325,6 +326,11 @@ fn models_of_texts_have_attention_within_texts_and_compute_the_same() {
             states: StatePolicy::Never,
             ..Options::default()
         };
+        if component.graph.input("starts").is_none() {
+            // A language model before it is told to make vectors.
+            continue;
+        }
+        tested += 1;
         let (g, report) = optimize(&component.graph, &function).unwrap();
         let within = g
             .nodes()
@@ -351,4 +357,5 @@ fn models_of_texts_have_attention_within_texts_and_compute_the_same() {
             assert_close(&got[output], want, 1e-5, &name);
         }
     }
+    assert!(tested >= 3, "{tested} models of texts");
 }

@@ -204,7 +204,7 @@ fn options_that_such_a_model_lacks_are_errors() {
     for (options, why) in [
         (
             TranscribeOptions {
-                language: Some("en".into()),
+                language: Some("de".into()),
                 ..plain()
             },
             "knows one language alone",
