@@ -33,7 +33,9 @@ struct ModernBert {
 
 pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
     let dims = Dims::read(c, None)?;
-    let every = c.size_if_set("global_attn_every_n_layers", 1..=MAX_LAYERS)?.unwrap_or(3);
+    let every = c
+        .size_if_set("global_attn_every_n_layers", 1..=MAX_LAYERS)?
+        .unwrap_or(3);
     let slides = match layer_types(c, dims.layers)? {
         None => (0..dims.layers).map(|layer| !layer.is_multiple_of(every)).collect(),
         Some(types) => types
@@ -143,7 +145,8 @@ impl ModernBert {
         let hidden = self.dims.hidden;
         let x = texts::embed(b, "embeddings.tok_embeddings.weight", [self.dims.vocab, hidden])?;
         let mut texts = Texts::declare(b)?;
-        let norm = |b: &mut GraphBuilder, x, name: &str| layers::layer_norm(b, x, name, hidden, self.eps, self.norm_bias);
+        let norm =
+            |b: &mut GraphBuilder, x, name: &str| layers::layer_norm(b, x, name, hidden, self.eps, self.norm_bias);
         let mut x = norm(b, x, "embeddings.norm")?;
         let [global, local] = [
             Rotary::tables(b, texts.positions, &self.ropes[0])?,
@@ -171,7 +174,14 @@ impl ModernBert {
                 let x = b.add(x, y)?;
                 let y = norm(b, x, &format!("{at}.mlp_norm"))?;
                 let y = b.scope("mlp", |b| {
-                    let wide = linear(b, y, &format!("{at}.mlp.Wi"), 2 * self.intermediate, hidden, self.mlp_bias)?;
+                    let wide = linear(
+                        b,
+                        y,
+                        &format!("{at}.mlp.Wi"),
+                        2 * self.intermediate,
+                        hidden,
+                        self.mlp_bias,
+                    )?;
                     let gate = b.slice_last(wide, 0, self.intermediate)?;
                     let up = b.slice_last(wide, self.intermediate, 2 * self.intermediate)?;
                     let gate = b.unary(self.activation, gate)?;

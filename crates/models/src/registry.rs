@@ -2,8 +2,8 @@
 
 use crate::config::{Config, Dims, describe};
 use crate::{
-    Error, ErrorKind, Result, ScoresDef, VectorsDef, bert, gemma3_text, layers, lfm2, llama, mistral, modernbert, moonshine,
-    moonshine_streaming, parakeet, qwen2, qwen3, silero_vad, smollm3, whisper,
+    Error, ErrorKind, Result, ScoresDef, VectorsDef, bert, gemma3_text, layers, lfm2, llama, mistral, modernbert,
+    moonshine, moonshine_streaming, parakeet, qwen2, qwen3, silero_vad, smollm3, whisper,
 };
 use cactus_ir::{Graph, GraphBuilder};
 use serde_json::Value;
