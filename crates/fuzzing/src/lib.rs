@@ -15,6 +15,7 @@ mod bundle;
 mod c_calls;
 mod cloud;
 mod constrain;
+mod documents;
 mod ggml_writer;
 mod gguf_writer;
 mod graph;
@@ -240,6 +241,12 @@ pub const TARGETS: &[Target] = &[
         form: Form::Binary,
         run: index::index_file,
         seeds: index::index_seeds,
+    },
+    Target {
+        name: "document",
+        form: Form::Text,
+        run: documents::document,
+        seeds: documents::document_seeds,
     },
 ];
 

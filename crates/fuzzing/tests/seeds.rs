@@ -111,5 +111,5 @@ targets! {
     saved_session audio_form realtime_event http_request c_calls
     cloud_stream
     audio_file audio_recipe
-    index_file
+    index_file document
 }
