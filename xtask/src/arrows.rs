@@ -43,7 +43,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("embed", &["base", "tensor", "bundle", "runtime", "text", "engine"]),
     ("retrieval", &["base", "bundle", "kernels"]),
-    ("rag", &["retrieval"]),
+    ("rag", &["bundle", "embed", "retrieval"]),
     ("hub", &["base"]),
     ("cloud", &[]),
     ("hybrid", &["base"]),

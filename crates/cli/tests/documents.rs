@@ -58,6 +58,13 @@ fn folder_is_indexed_and_searched() {
     let shown = c.ok(&["search", "notes", "forty minutes", "--top", "1", "--rerank", "r"]);
     assert!(shown.contains(".md:") || shown.contains("tea.txt:"), "{shown}");
 
+    assert_eq!(best["is_current"], true);
+    c.write("notes/bread.md", &BREAD.replace("forty", "fifty"));
+    let stale = c.json(&["search", "notes", "forty minutes", "--json", "--no-sync"]);
+    assert_eq!(stale["results"][0]["is_current"], false, "{stale}");
+    let shown = c.ok(&["search", "notes", "forty minutes", "--top", "1", "--no-sync"]);
+    assert!(shown.contains("bread.md:7 (changed since it was read)"), "{shown}");
+
     fs::remove_file(c.0.path().join("notes/bread.md")).unwrap();
     let kept = c.json(&["search", "notes", "forty minutes", "--json", "--no-sync"]);
     assert!(kept.to_string().contains("bread.md"));

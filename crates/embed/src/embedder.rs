@@ -253,16 +253,23 @@ pub(crate) fn record(bundle: &Bundle, not: &str) -> Result<Embedding> {
     })
 }
 
+/// Gives a vector the length 1; one of zeros stays as it is.
+pub fn normalize(vector: &mut [f32]) {
+    let squares: f64 = vector.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
+    let length = squares.sqrt();
+    if length > 0.0 {
+        vector.iter_mut().for_each(|x| *x = (f64::from(*x) / length) as f32);
+    }
+}
+
 /// The front of each vector, of the length 1 again where it is to have it.
 fn cut(values: &[f32], whole: usize, dimensions: usize, normalized: bool) -> Vec<f32> {
     let mut out = Vec::with_capacity(values.len() / whole.max(1) * dimensions);
     for vector in values.chunks_exact(whole.max(1)) {
-        let front = &vector[..dimensions];
-        let squares: f64 = front.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
-        let length = squares.sqrt();
-        match normalized && length > 0.0 {
-            true => out.extend(front.iter().map(|&x| (f64::from(x) / length) as f32)),
-            false => out.extend_from_slice(front),
+        let start = out.len();
+        out.extend_from_slice(&vector[..dimensions]);
+        if normalized {
+            normalize(&mut out[start..]);
         }
     }
     out

@@ -21,6 +21,6 @@ mod error;
 mod reranker;
 mod tokens;
 
-pub use embedder::{EmbedOptions, Embedded, Embedder, Input, Role};
+pub use embedder::{EmbedOptions, Embedded, Embedder, Input, Role, normalize};
 pub use error::{Error, ErrorKind, Result};
 pub use reranker::{RankOptions, Ranked, Reranker};

@@ -52,7 +52,7 @@ fn minilm_has_the_published_vectors_and_few_bits_stay_near_them() {
     for (found, want) in exact.values.iter().zip([-0.0345, 0.0310, 0.0067, 0.0261]) {
         assert!((found - want).abs() < 1e-3, "{found} is not {want}");
     }
-    for (bits, least) in [(Bits::Sixteen, 0.999_999), (Bits::Eight, 0.999), (Bits::Four, 0.85)] {
+    for (bits, least) in [(Bits::Sixteen, 0.999_999), (Bits::Eight, 0.999), (Bits::Four, 0.93)] {
         let found = vectors(bits);
         assert_eq!(found.tokens, exact.tokens);
         for ((text, a), b) in TEXTS.iter().zip(exact.rows()).zip(found.rows()) {

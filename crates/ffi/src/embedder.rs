@@ -75,11 +75,7 @@ impl Embedding {
         };
         let mut vector = self.model.embed(Role::Plain, &[text], &options)?.values;
         if normalize && !self.model.vectors().normalized {
-            let squares: f64 = vector.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
-            let length = squares.sqrt();
-            if length > 0.0 {
-                vector.iter_mut().for_each(|x| *x = (f64::from(*x) / length) as f32);
-            }
+            cactus_embed::normalize(&mut vector);
         }
         Ok(vector)
     }

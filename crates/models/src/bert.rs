@@ -6,8 +6,8 @@
 use crate::config::{Config, Dims, MAX_CONTEXT, MAX_VOCAB, describe};
 use crate::layers::{self, Attention, linear};
 use crate::prenorm::activation;
-use crate::texts::{self, Sees, Texts};
-use crate::{ComponentDef, ModelDef, Result, ScoresDef, registry};
+use crate::texts::{self, Gives, Sees, Texts};
+use crate::{ModelDef, Result, ScoresDef};
 use cactus_ir::{Dim, GraphBuilder, Op, UnaryFn, ValueId};
 
 /// What tells one variant from another.
@@ -98,10 +98,7 @@ impl Bert {
         let (mut texts, x) = self.embedded(&mut b, false)?;
         let x = self.encoded(&mut b, x, &mut texts)?;
         let vectors = texts::vectors(c, &mut b, &texts, x, &modules)?;
-        let mut def = self.def(c, b, texts::EMBEDDER)?;
-        def.task = texts::TEXT_EMBEDDING;
-        def.vectors = Some(vectors);
-        Ok(def)
+        texts::model(c, &self.dims, false, b, Gives::Vectors(vectors))
     }
 
     fn ranker(&self, c: &Config<'_>) -> Result<ModelDef> {
@@ -119,19 +116,8 @@ impl Bert {
         let x = b.unary(UnaryFn::Tanh, x)?;
         let x = linear(&mut b, x, outer, 1, hidden, true)?;
         texts::scores(&mut b, x)?;
-        let mut def = self.def(c, b, texts::RANKER)?;
-        def.task = texts::TEXT_RANKING;
-        def.scores = Some(ScoresDef::Joined { token_types: typed });
-        Ok(def)
-    }
-
-    fn def(&self, c: &Config<'_>, b: GraphBuilder, name: &'static str) -> Result<ModelDef> {
-        let component = ComponentDef {
-            name: name.into(),
-            graph: b.finish()?,
-            continues: false,
-        };
-        registry::assemble(c, &self.dims, vec![component], false)
+        let scores = ScoresDef::Joined { token_types: typed };
+        texts::model(c, &self.dims, false, b, Gives::Scores(scores))
     }
 
     /// The texts, and the embeddings of their tokens, `[1, seq, hidden]`.

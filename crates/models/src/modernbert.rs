@@ -6,8 +6,8 @@ use crate::config::{Config, Dims, MAX_CONTEXT, MAX_LAYERS, layer_types};
 use crate::layers::{self, Attention, Rotary, linear};
 use crate::prenorm::activation;
 use crate::rope::{self, Rope};
-use crate::texts::{self, Sees, Texts};
-use crate::{ComponentDef, ModelDef, Result, ScoresDef, registry};
+use crate::texts::{self, Gives, Sees, Texts};
+use crate::{ModelDef, Result, ScoresDef};
 use cactus_ir::{Dim, GraphBuilder, SEQ, UnaryFn, ValueId};
 
 /// Rope base of layers that see everything.
@@ -99,10 +99,7 @@ impl ModernBert {
         let mut b = GraphBuilder::new(texts::EMBEDDER);
         let (texts, x) = self.encoded(&mut b)?;
         let vectors = texts::vectors(c, &mut b, &texts, x, &modules)?;
-        let mut def = self.def(c, b, texts::EMBEDDER)?;
-        def.task = texts::TEXT_EMBEDDING;
-        def.vectors = Some(vectors);
-        Ok(def)
+        texts::model(c, &self.dims, false, b, Gives::Vectors(vectors))
     }
 
     fn ranker(&self, c: &Config<'_>) -> Result<ModelDef> {
@@ -125,19 +122,8 @@ impl ModernBert {
         let x = layers::layer_norm(&mut b, x, "head.norm", hidden, self.eps, self.norm_bias)?;
         let x = linear(&mut b, x, "classifier", 1, hidden, true)?;
         texts::scores(&mut b, x)?;
-        let mut def = self.def(c, b, texts::RANKER)?;
-        def.task = texts::TEXT_RANKING;
-        def.scores = Some(ScoresDef::Joined { token_types: false });
-        Ok(def)
-    }
-
-    fn def(&self, c: &Config<'_>, b: GraphBuilder, name: &'static str) -> Result<ModelDef> {
-        let component = ComponentDef {
-            name: name.into(),
-            graph: b.finish()?,
-            continues: false,
-        };
-        registry::assemble(c, &self.dims, vec![component], false)
+        let scores = ScoresDef::Joined { token_types: false };
+        texts::model(c, &self.dims, false, b, Gives::Scores(scores))
     }
 
     /// The texts, and the states of the last layer, `[1, seq, hidden]`.

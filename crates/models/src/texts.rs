@@ -4,14 +4,16 @@
 //! What follows the transformer (pooling, dense layers, norms) is what a folder of sentence-transformers lists; the front end
 //! hands it over in the configuration, as `text_modules`.
 
-use crate::config::{Config, Dims, MAX_VOCAB, MAX_WIDTH, describe};
+mod modules;
+
+use crate::config::{Config, Dims};
 use crate::layers::{self, INPUT, linear};
 use crate::{ComponentDef, Error, ErrorKind, ModelDef, registry};
 use cactus_ir::{
     BinaryFn, CompareFn, Dim, GraphBuilder, Literal, Op, ReduceFn, Result, SEQ, TensorType, UnaryFn, ValueId,
 };
 use cactus_tensor::DType;
-use serde_json::Value;
+pub(crate) use modules::{MODULES, Module, modules};
 
 /// Name of the component that makes vectors.
 pub(crate) const EMBEDDER: &str = "embedder";
@@ -21,8 +23,6 @@ pub(crate) const RANKER: &str = "ranker";
 pub(crate) const TEXT_EMBEDDING: &str = "text_embedding";
 /// Task of a model that scores a document for a query.
 pub(crate) const TEXT_RANKING: &str = "text_ranking";
-/// Field of the configuration with the modules behind the transformer.
-pub(crate) const MODULES: &str = "text_modules";
 
 /// Name of the input that says where texts begin, `i64[texts]`.
 const STARTS: &str = "starts";
@@ -285,170 +285,6 @@ fn rows_of(b: &mut GraphBuilder, x: ValueId) -> Result<ValueId> {
     b.reshape(x, [seq(), n])
 }
 
-/// What follows the transformer.
-#[derive(Clone, Debug)]
-pub(crate) enum Module {
-    Pooling(Vec<PoolingDef>),
-    Dense(Dense),
-    Normalize,
-    /// Name of its weights, and width.
-    LayerNorm(String, usize),
-    /// The logit of one token, less that of another where there is one.
-    LogitScore(usize, Option<usize>),
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Dense {
-    name: String,
-    from: usize,
-    to: usize,
-    bias: bool,
-    activation: Option<UnaryFn>,
-}
-
-/// The modules that the configuration lists; the mean where it lists none.
-pub(crate) fn modules(c: &Config<'_>) -> crate::Result<Vec<Module>> {
-    let Some(list) = c.get(MODULES) else {
-        return Ok(vec![Module::Pooling(vec![PoolingDef::Mean])]);
-    };
-    let list = list
-        .as_array()
-        .ok_or_else(|| c.invalid(MODULES, "expected a list of modules"))?;
-    list.iter().map(|m| module(c, m)).collect()
-}
-
-fn module(c: &Config<'_>, value: &Value) -> crate::Result<Module> {
-    let m = Config::new(c.family(), value)?;
-    let name = || -> crate::Result<String> {
-        let path = m.text("path")?.unwrap_or_default();
-        if path.is_empty() {
-            return Err(m.invalid("path", "expected the folder of the module's weights"));
-        }
-        Ok(path.replace('/', "."))
-    };
-    match m.text("kind")?.unwrap_or_default() {
-        "Pooling" => Ok(Module::Pooling(pooling(&m)?)),
-        "Normalize" => Ok(Module::Normalize),
-        "LogitScore" => Ok(Module::LogitScore(
-            m.size("true_token_id", 0..=MAX_VOCAB)?,
-            m.size_if_set("false_token_id", 0..=MAX_VOCAB)?,
-        )),
-        "LayerNorm" => Ok(Module::LayerNorm(
-            format!("{}.norm", name()?),
-            m.size("dimension", 1..=MAX_WIDTH)?,
-        )),
-        "Dense" => {
-            let activation = match m.text("activation_function")? {
-                // What an old folder does not say is this one.
-                None => Some(UnaryFn::Tanh),
-                Some(path) => match path.rsplit('.').next().unwrap_or_default() {
-                    "Identity" => None,
-                    "Tanh" => Some(UnaryFn::Tanh),
-                    "ReLU" => Some(UnaryFn::Relu),
-                    "GELU" => Some(UnaryFn::GeluErf),
-                    "SiLU" => Some(UnaryFn::Silu),
-                    "Sigmoid" => Some(UnaryFn::Sigmoid),
-                    other => {
-                        let what = format!(
-                            "{} is not supported; supported are Identity, Tanh, ReLU, GELU, SiLU and Sigmoid",
-                            describe(&other.into())
-                        );
-                        return Err(m.unsupported("activation_function", what));
-                    }
-                },
-            };
-            if m.flag("use_residual", false)? {
-                return Err(m.unsupported("use_residual", "a dense layer beside a residual is not supported"));
-            }
-            Ok(Module::Dense(Dense {
-                name: format!("{}.linear", name()?),
-                from: m.size("in_features", 1..=MAX_WIDTH)?,
-                to: m.size("out_features", 1..=MAX_WIDTH)?,
-                bias: m.flag("bias", true)?,
-                activation,
-            }))
-        }
-        other => {
-            let what = format!(
-                "the module {} of sentence-transformers is not supported; supported are Pooling, Dense, LayerNorm and Normalize",
-                describe(&other.into())
-            );
-            Err(Error::new(ErrorKind::Unsupported, c.family(), what))
-        }
-    }
-}
-
-/// The modes by their names, and by the switches of older folders.
-const MODES: [(&str, &str, PoolingDef); 6] = [
-    ("cls", "pooling_mode_cls_token", PoolingDef::First),
-    ("lasttoken", "pooling_mode_lasttoken", PoolingDef::Last),
-    ("mean", "pooling_mode_mean_tokens", PoolingDef::Mean),
-    (
-        "mean_sqrt_len_tokens",
-        "pooling_mode_mean_sqrt_len_tokens",
-        PoolingDef::MeanSqrt,
-    ),
-    (
-        "weightedmean",
-        "pooling_mode_weightedmean_tokens",
-        PoolingDef::WeightedMean,
-    ),
-    ("max", "pooling_mode_max_tokens", PoolingDef::Max),
-];
-
-/// The order in which older folders put the results of several switches.
-const SWITCHES: [PoolingDef; 6] = [
-    PoolingDef::First,
-    PoolingDef::Max,
-    PoolingDef::Mean,
-    PoolingDef::MeanSqrt,
-    PoolingDef::WeightedMean,
-    PoolingDef::Last,
-];
-
-fn pooling(m: &Config<'_>) -> crate::Result<Vec<PoolingDef>> {
-    if !m.flag("include_prompt", true)? {
-        let what = "the prompt cannot be left out of the pooling yet";
-        return Err(m.unsupported("include_prompt", what));
-    }
-    let named = match m.get("pooling_mode") {
-        None => None,
-        Some(Value::String(one)) => Some(vec![one.as_str()]),
-        Some(_) => m.texts("pooling_mode")?,
-    };
-    let found: Vec<PoolingDef> = match named {
-        Some(names) => names
-            .into_iter()
-            .map(|name| {
-                let mode = MODES.iter().find(|(known, ..)| *known == name);
-                mode.map(|(.., mode)| *mode).ok_or_else(|| {
-                    let known: Vec<&str> = MODES.iter().map(|(known, ..)| *known).collect();
-                    let what = format!(
-                        "{} is not supported; supported are {}",
-                        describe(&name.into()),
-                        known.join(", ")
-                    );
-                    m.unsupported("pooling_mode", what)
-                })
-            })
-            .collect::<crate::Result<_>>()?,
-        None => {
-            let mut found = Vec::new();
-            for mode in SWITCHES {
-                let switch = MODES.iter().find(|(.., of)| *of == mode).map(|(_, switch, _)| *switch);
-                if m.flag(switch.unwrap_or_default(), false)? {
-                    found.push(mode);
-                }
-            }
-            found
-        }
-    };
-    match found.is_empty() {
-        true => Err(m.invalid("pooling_mode", "no way of pooling is named")),
-        false => Ok(found),
-    }
-}
-
 /// Of torch's layer norm, where nobody says another.
 const NORM_EPS: f32 = 1e-5;
 /// Vectors shorter than this are not made longer.
@@ -545,14 +381,12 @@ pub(crate) fn decoder(c: &Config<'_>, dims: &Dims, tied: bool, body: &mut BodyOf
         [Module::LogitScore(yes, no)] => Some((yes, no)),
         _ => None,
     };
-    let name = if score.is_some() { RANKER } else { EMBEDDER };
-    let mut b = GraphBuilder::new(name);
+    let mut b = GraphBuilder::new(if score.is_some() { RANKER } else { EMBEDDER });
     let mut texts = None;
     let x = b.scope("model", |b| body(b, &mut texts))?;
     let texts = texts.ok_or_else(|| Error::new(ErrorKind::Invalid, c.family(), "the model declares no texts"))?;
-    let mut vectors_def = None;
-    match score {
-        None => vectors_def = Some(vectors(c, &mut b, &texts, x, &modules)?),
+    let gives = match score {
+        None => Gives::Vectors(vectors(c, &mut b, &texts, x, &modules)?),
         Some((yes, no)) => {
             if let Some(token) = [Some(yes), no].into_iter().flatten().find(|&t| t >= dims.vocab) {
                 let what = format!("token {token} is beyond the vocabulary of {} tokens", dims.vocab);
@@ -563,19 +397,35 @@ pub(crate) fn decoder(c: &Config<'_>, dims: &Dims, tied: bool, body: &mut BodyOf
             let head = b.weight(head, &[dims.vocab, dims.hidden]);
             let score = logit_score(&mut b, x, head, yes, no)?;
             scores(&mut b, score)?;
+            Gives::Scores(ScoresDef::Written)
         }
-    }
+    };
+    model(c, dims, tied, b, gives)
+}
+
+/// What a graph gives of its texts.
+pub(crate) enum Gives {
+    Vectors(VectorsDef),
+    Scores(ScoresDef),
+}
+
+/// The model whose one component `b` has built.
+pub(crate) fn model(c: &Config<'_>, dims: &Dims, tied: bool, b: GraphBuilder, gives: Gives) -> crate::Result<ModelDef> {
+    let (name, task) = match gives {
+        Gives::Vectors(_) => (EMBEDDER, TEXT_EMBEDDING),
+        Gives::Scores(_) => (RANKER, TEXT_RANKING),
+    };
     let component = ComponentDef {
         name: name.into(),
         graph: b.finish()?,
         continues: false,
     };
     let mut def = registry::assemble(c, dims, vec![component], tied)?;
-    (def.task, def.scores) = match score {
-        Some(_) => (TEXT_RANKING, Some(ScoresDef::Written)),
-        None => (TEXT_EMBEDDING, None),
-    };
-    def.vectors = vectors_def;
+    def.task = task;
+    match gives {
+        Gives::Vectors(vectors) => def.vectors = Some(vectors),
+        Gives::Scores(scores) => def.scores = Some(scores),
+    }
     Ok(def)
 }
 

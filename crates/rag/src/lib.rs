@@ -9,8 +9,8 @@
 //! - [`Corpus`] keeps an index in step with a folder: only pieces that are new get a vector, and what is gone goes.
 //! - [`Sources`] are pieces in a stable order under numbers, and [`Sources::check`] says whether a text cites them rightly.
 //!
-//! It may depend on `retrieval`, which keeps vectors and finds them. It deliberately runs no model: whoever has one hands it in as
-//! [`Embed`], so that everything here is tested without weights. It opens no connection and draws no progress.
+//! It may depend on `retrieval`, which keeps vectors and finds them, and on `embed`, whose models are [`Vectors`] here. Everything
+//! asks for [`Embed`] alone, so that it is tested without weights. It writes no answers, opens no connection and draws no progress.
 #![forbid(unsafe_code)]
 
 mod corpus;
@@ -19,11 +19,13 @@ mod error;
 mod files;
 mod known;
 mod sources;
+mod vectors;
 
 pub use corpus::{Corpus, Found, Progress, Skipped, Synced};
 pub use cut::{Kind, Piece, Rules, pieces};
 pub use error::{Error, Result};
 pub use sources::{Citation, Source, Sources};
+pub use vectors::Vectors;
 
 use cactus_retrieval::Recipe;
 

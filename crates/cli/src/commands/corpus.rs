@@ -1,18 +1,20 @@
 //! Documents of a folder: kept in an index, searched, and asked about.
 
 use crate::args::{AskArgs, CorpusArgs, FindArgs, IndexArgs, ModelArgs, SearchArgs, SourceArgs};
+use crate::commands::run::INTERRUPTED;
+use crate::commands::show::Shown;
 use crate::progress::{Unit, bar};
 use crate::{model, output};
 use anyhow::{Context as _, Result, bail};
-use cactus_bundle::Checksum;
-use cactus_embed::{EmbedOptions, Embedder, RankOptions, Reranker, Role};
+use cactus_embed::{RankOptions, Reranker};
 use cactus_engine::chat::{Chat, ChatRequest};
-use cactus_engine::{CancelToken, GenerateOptions, Model};
-use cactus_rag::{Citation, Corpus, Embed, EmbedError, Found, Sources, Synced};
-use cactus_retrieval::{Metric, Reader, Recipe};
+use cactus_engine::{CancelToken, FinishReason, GenerateOptions, Guides, Model};
+use cactus_rag::{Citation, Corpus, Embed as _, Found, Sources, Synced, Vectors};
+use cactus_retrieval::Reader;
 use cactus_text::message;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 /// The model where none is named and there is no index yet.
 const DEFAULT_EMBEDDER: &str = "sentence-transformers/all-MiniLM-L6-v2";
@@ -22,60 +24,6 @@ const INDEX: &str = ".cactus-index";
 const CANDIDATES: usize = 4;
 /// Share of the words of a sentence that its source should have.
 const SUPPORT: f32 = 0.5;
-
-/// A model that makes vectors, as an index wants it.
-struct Vectors {
-    embedder: Embedder,
-    recipe: Recipe,
-}
-
-impl Vectors {
-    fn load(name: &str, source: &SourceArgs, threads: Option<u16>) -> Result<Vectors> {
-        let bundle = bundle(name, source)?;
-        let embedder = Embedder::open(&bundle, threads.map(usize::from))?;
-        let manifest = bundle.join(cactus_bundle::MANIFEST_PATH);
-        let bytes = std::fs::read(&manifest).with_context(|| format!("cannot read `{}`", manifest.display()))?;
-        let recipe = Recipe {
-            digest: Checksum::of(&bytes).to_string(),
-            prompts: embedder.vectors().prompts.clone(),
-            ..Recipe::new(name, embedder.vectors().dimensions as usize, Metric::Cosine)
-        };
-        Ok(Vectors { embedder, recipe })
-    }
-
-    fn embed(&self, role: Role<'_>, texts: &[String]) -> Result<Vec<Vec<f32>>, EmbedError> {
-        let options = EmbedOptions {
-            truncate: true,
-            ..EmbedOptions::default()
-        };
-        let made = self.embedder.embed(role, texts, &options)?;
-        Ok(made.rows().map(<[f32]>::to_vec).collect())
-    }
-}
-
-impl Embed for Vectors {
-    fn recipe(&self) -> Recipe {
-        self.recipe.clone()
-    }
-
-    fn most_tokens(&self) -> usize {
-        self.embedder.limit_tokens()
-    }
-
-    fn count_tokens(&self, text: &str) -> usize {
-        // What cannot become tokens fits nowhere, and its vector says why.
-        self.embedder.count(Role::Document, text).unwrap_or(usize::MAX)
-    }
-
-    fn embed_documents(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, EmbedError> {
-        self.embed(Role::Document, texts)
-    }
-
-    fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
-        let made = self.embed(Role::Query, &[text.to_owned()])?;
-        made.into_iter().next().ok_or_else(|| "the model gave no vector".into())
-    }
-}
 
 fn bundle(name: &str, source: &SourceArgs) -> Result<PathBuf> {
     model::bundle(&ModelArgs {
@@ -105,7 +53,7 @@ fn open(args: &CorpusArgs, source: &SourceArgs, threads: Option<u16>) -> Result<
         false => name.clone(),
     });
     let name = given.or(known).unwrap_or_else(|| DEFAULT_EMBEDDER.to_owned());
-    let vectors = Vectors::load(&name, source, threads)?;
+    let vectors = Vectors::open(&name, &bundle(&name, source)?, threads.map(usize::from))?;
     Ok((Corpus::new(&args.folder, &index), vectors, index))
 }
 
@@ -117,7 +65,7 @@ fn interrupt() -> Result<CancelToken> {
         if stop.is_cancelled() {
             // Whatever computes is not asked; a commit is there as a whole or not at all.
             #[allow(clippy::disallowed_methods)]
-            std::process::exit(130);
+            std::process::exit(i32::from(INTERRUPTED));
         }
         stop.cancel();
     })
@@ -149,7 +97,7 @@ pub(crate) fn index(args: &IndexArgs) -> Result<()> {
         let skipped = |skipped: &cactus_rag::Skipped| json!({"path": skipped.path, "reason": skipped.reason});
         return output::json(&json!({
             "index": path,
-            "embedder": vectors.recipe.model,
+            "embedder": vectors.recipe().model,
             "files": synced.files,
             "added": synced.added,
             "changed": synced.changed,
@@ -195,18 +143,29 @@ fn find(
     Ok(order.map(|i| found[i].clone().with_score(ranked.scores[i])).collect())
 }
 
-/// `docs/a.md:3-7`
-fn place(found: &Found) -> String {
-    let [first, last] = found.lines;
-    match first == last {
-        true => format!("{}:{first}", found.path),
-        false => format!("{}:{first}-{last}", found.path),
-    }
+/// `docs/a.md:3-7`, and the headings above it.
+fn place(found: &Found, folder: &Path) -> String {
+    let lines = match found.lines {
+        [first, last] if first == last => first.to_string(),
+        [first, last] => format!("{first}-{last}"),
+    };
+    let changed = match found.is_current(folder) {
+        true => "",
+        false => " (changed since it was read)",
+    };
+    let similarity = found.similarity.map_or(String::new(), |s| format!("  {s:.2}"));
+    let place = format!(
+        "{}:{lines}{changed}{similarity}  {}",
+        found.path,
+        found.headings.join(" > ")
+    );
+    output::harmless(place.trim_end()).into_owned()
 }
 
-fn as_json(found: &Found) -> Value {
+fn as_json(found: &Found, folder: &Path) -> Value {
     json!({
         "path": found.path,
+        "is_current": found.is_current(folder),
         "bytes": [found.bytes.start, found.bytes.end],
         "lines": found.lines,
         "headings": found.headings,
@@ -232,15 +191,15 @@ pub(crate) fn search(args: &SearchArgs) -> Result<()> {
         args.threads,
     )?;
     if args.corpus.json {
-        return output::json(&json!({"results": found.iter().map(as_json).collect::<Vec<_>>()}));
+        return output::json(
+            &json!({"results": found.iter().map(|found| as_json(found, &args.corpus.folder)).collect::<Vec<_>>()}),
+        );
     }
     if found.is_empty() {
         output::note("the folder has no documents");
     }
     for found in &found {
-        let similarity = found.similarity.map_or(String::new(), |s| format!("  {s:.2}"));
-        let headings = found.headings.join(" > ");
-        output::line(format!("{}{similarity}  {headings}", place(found)).trim_end());
+        output::line(place(found, &args.corpus.folder));
         for line in found.text.lines() {
             output::line(format!("    {}", output::harmless(line)));
         }
@@ -250,7 +209,7 @@ pub(crate) fn search(args: &SearchArgs) -> Result<()> {
 }
 
 /// Answers a question from a folder, with its sources.
-pub(crate) fn ask(args: &AskArgs) -> Result<()> {
+pub(crate) fn ask(args: &AskArgs) -> Result<ExitCode> {
     let threads = args.engine.threads;
     let (corpus, vectors, _) = open(&args.corpus, &args.source, threads)?;
     let cancel = interrupt()?;
@@ -283,37 +242,55 @@ pub(crate) fn ask(args: &AskArgs) -> Result<()> {
         max_tokens: args.max_new_tokens,
         ..loaded.default_options().clone()
     };
-    let mut shown = 0;
-    let mut text = String::new();
+    let guides = Guides {
+        constraint: prepared.constraint,
+        keep_special: true,
+        ..Guides::default()
+    };
+    let (mut reader, mut shown) = (prepared.reader, Shown::new(args.corpus.json));
+    let (mut deltas, mut failed) = (Vec::new(), None);
     let mut session = loaded.session()?;
-    let completion = session.generate(&prepared.prompt, &options, &cancel, &mut |delta| {
-        text.push_str(delta.text);
-        if !args.corpus.json {
-            output::piece(output::harmless(&text[shown..]));
+    let completion = session.generate_with(&prepared.prompt, &options, guides, &cancel, &mut |delta| {
+        reader.push(delta.text, delta.special, &mut deltas);
+        if let Err(e) = shown.add(deltas.drain(..)) {
+            failed.get_or_insert(e);
+            cancel.cancel();
         }
-        shown = text.len();
     })?;
+    reader.finish(&mut deltas);
+    let end = shown.add(deltas.drain(..)).and_then(|()| shown.end());
+    if let Some(e) = failed.or(end.err()) {
+        return Err(e).context("cannot write the answer");
+    }
+    let text = shown.message.text;
+    let code = match completion.finish_reason {
+        FinishReason::Cancelled => ExitCode::from(INTERRUPTED),
+        _ => ExitCode::SUCCESS,
+    };
     let cited = sources.check(&text);
     if args.corpus.json {
         let source = |source: &cactus_rag::Source| {
-            let mut value = as_json(&source.found);
+            let mut value = as_json(&source.found, &args.corpus.folder);
             value["number"] = source.number.into();
             value
         };
-        return output::json(&json!({
+        output::json(&json!({
             "answer": text.trim(),
             "finish_reason": completion.finish_reason,
             "citations": cited.iter().map(citation).collect::<Vec<_>>(),
             "sources": sources.all().iter().map(source).collect::<Vec<_>>(),
-        }));
+        }))?;
+        return Ok(code);
     }
-    output::line("");
     output::line("");
     let named = |number: usize| cited.iter().any(|citation| citation.number == number);
     let any = cited.iter().any(|citation| citation.exists);
     for source in sources.all().iter().filter(|source| named(source.number) || !any) {
-        let headings = source.found.headings.join(" > ");
-        output::note(format!("[{}] {}  {headings}", source.number, place(&source.found)).trim_end());
+        output::note(format!(
+            "[{}] {}",
+            source.number,
+            place(&source.found, &args.corpus.folder)
+        ));
     }
     if !any {
         output::warning("the answer names no source; above are those that the model was given");
@@ -330,7 +307,7 @@ pub(crate) fn ask(args: &AskArgs) -> Result<()> {
             citation.number
         ));
     }
-    Ok(())
+    Ok(code)
 }
 
 fn citation(citation: &Citation) -> Value {

@@ -23,6 +23,7 @@ mod route;
 mod run;
 mod score;
 mod serve;
+mod show;
 mod tokenize;
 mod transcribe;
 mod transpile;
@@ -43,7 +44,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Rerank(a) => embed::rerank(&a)?,
         Command::Index(a) => corpus::index(&a)?,
         Command::Search(a) => corpus::search(&a)?,
-        Command::Ask(a) => corpus::ask(&a)?,
+        Command::Ask(a) => return corpus::ask(&a),
         Command::Serve(a) => serve::run(&a)?,
         Command::Convert(a) => convert::run(&a)?,
         Command::Transpile(a) => return transpile::run(&a),

@@ -3,10 +3,9 @@
 mod asked;
 mod kept;
 mod routed;
-mod show;
 
 use crate::args::{ModelArgs, RunArgs};
-use crate::commands::function;
+use crate::commands::{function, show};
 use crate::{model, output};
 use anyhow::{Context, Result, bail};
 use cactus_base::Pool;
@@ -40,7 +39,7 @@ const HELP: &str = "\
 Ctrl-C stops an answer. A line that ends with \\ continues on the next.";
 
 /// Exit code of a program that Ctrl-C ended.
-const INTERRUPTED: u8 = 130;
+pub(super) const INTERRUPTED: u8 = 130;
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     args.route.check()?;

@@ -1,9 +1,9 @@
 //! Answers of this machine or of a target, as a policy says.
 
 use super::Interrupt;
-use super::show::Shown;
 use crate::args::RouteArgs;
 use crate::commands::route;
+use crate::commands::show::Shown;
 use crate::output;
 use anyhow::{Context, Result, bail};
 use cactus_engine::chat::{ChatRequest, Message};
@@ -245,7 +245,7 @@ pub(super) fn json(reply: &Reply) -> Value {
         end,
         usage,
     } = reply;
-    let mut fields = super::show::parts(message);
+    let mut fields = crate::commands::show::parts(message);
     let reason = end.as_ref().map(|end| match &end.reason {
         Ended::Stop | Ended::StopString(_) => "stop",
         Ended::Length => "length",
