@@ -1,10 +1,12 @@
 //! What is stored: an id, a vector, a text, and metadata.
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Name of a document. All of an index are of one [`IdKind`].
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// Name of a document. All of an index are of one [`IdKind`]. In JSON a number or a text.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
+#[serde(untagged)]
 pub enum Id {
     /// A number.
     Number(u64),
@@ -80,8 +82,9 @@ pub(crate) enum IdRef<'a> {
     Text(&'a [u8]),
 }
 
-/// A value of metadata.
-#[derive(Clone, Debug, PartialEq)]
+/// A value of metadata. In JSON what it is called there.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(untagged)]
 pub enum Value {
     /// UTF-8.
     Text(String),

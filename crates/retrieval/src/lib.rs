@@ -6,6 +6,7 @@
 //!
 //! - [`Index`] writes: documents in and out, commits, compaction. There is one writer at a time.
 //! - [`Reader`] searches: a state of the index that no commit changes, in any number of processes, without a lock.
+//! - [`SharedIndex`] is both for a program that holds an index for long.
 //! - [`Query`], [`Filter`] and [`Ranking`] say what is asked for, [`Hit`] what was found.
 //! - [`TokenMatrix`] ranks candidates by the vectors of their tokens.
 //! - [`exchange`] takes vectors in and out in the forms of other programs.
@@ -36,6 +37,7 @@ mod error;
 pub mod exchange;
 mod file;
 mod filter;
+mod filter_json;
 mod index;
 mod late;
 mod query;
@@ -43,6 +45,7 @@ mod reader;
 mod recipe;
 mod scan;
 mod segment;
+mod shared;
 mod snapshot;
 mod top;
 mod words;
@@ -55,3 +58,4 @@ pub use late::TokenMatrix;
 pub use query::{Hit, Query, Ranking};
 pub use reader::{Reader, Size};
 pub use recipe::{Encoding, Layout, Metric, Recipe};
+pub use shared::SharedIndex;

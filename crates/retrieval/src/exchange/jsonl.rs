@@ -12,29 +12,12 @@ use std::io::{BufRead, Write};
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
-    id: LineId,
+    id: Id,
     vector: Vec<f32>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     text: String,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    metadata: BTreeMap<String, LineValue>,
-}
-
-#[derive(Deserialize, Serialize)]
-#[serde(untagged)]
-enum LineId {
-    Number(u64),
-    Text(String),
-}
-
-#[derive(Deserialize, Serialize)]
-#[serde(untagged)]
-enum LineValue {
-    Bool(bool),
-    Integer(i64),
-    Float(f64),
-    Text(String),
-    List(Vec<String>),
+    metadata: BTreeMap<String, Value>,
 }
 
 /// Writes every document as a line.
@@ -44,25 +27,11 @@ enum LineValue {
 pub fn export_jsonl(reader: &Reader, out: &mut dyn Write) -> Result<()> {
     let path = &reader.snapshot.disk.path;
     reader.for_each(|document| {
-        let value = |value| match value {
-            Value::Bool(b) => LineValue::Bool(b),
-            Value::Integer(n) => LineValue::Integer(n),
-            Value::Float(x) => LineValue::Float(x),
-            Value::Text(text) => LineValue::Text(text),
-            Value::List(texts) => LineValue::List(texts),
-        };
         let line = Line {
-            id: match document.id {
-                Id::Number(number) => LineId::Number(number),
-                Id::Text(text) => LineId::Text(text),
-            },
+            id: document.id,
             vector: document.vector,
             text: document.text,
-            metadata: document
-                .metadata
-                .into_iter()
-                .map(|(name, v)| (name, value(v)))
-                .collect(),
+            metadata: document.metadata,
         };
         serde_json::to_writer(&mut *out, &line).map_err(|e| writing(path)(e.into()))?;
         out.write_all(b"\n").map_err(writing(path))
@@ -82,21 +51,11 @@ pub fn import_jsonl(index: &mut Index, input: &mut dyn BufRead) -> Result<u64> {
             continue;
         }
         let line: Line = serde_json::from_str(&text).map_err(|e| invalid(&path, format!("line {number}: {e}")))?;
-        let value = |value| match value {
-            LineValue::Bool(b) => Value::Bool(b),
-            LineValue::Integer(n) => Value::Integer(n),
-            LineValue::Float(x) => Value::Float(x),
-            LineValue::Text(text) => Value::Text(text),
-            LineValue::List(texts) => Value::List(texts),
-        };
         index.upsert(Document {
-            id: match line.id {
-                LineId::Number(number) => Id::Number(number),
-                LineId::Text(text) => Id::Text(text),
-            },
+            id: line.id,
             vector: line.vector,
             text: line.text,
-            metadata: line.metadata.into_iter().map(|(name, v)| (name, value(v))).collect(),
+            metadata: line.metadata,
         })?;
         count += 1;
     }
