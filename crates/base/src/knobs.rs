@@ -72,10 +72,18 @@ pub static SIGBUS: Knob = Knob {
     help: "Whether a handler of SIGBUS turns a model file that is cut short or unreadable while in use into an error.",
 };
 
+/// The model of vectors where an application of the C library gives a model a folder of documents.
+pub static EMBEDDER: Knob = Knob {
+    name: "CACTUS_EMBEDDER",
+    kind: Kind::Text,
+    default: "sentence-transformers/all-MiniLM-L6-v2, if it is on this machine",
+    help: "Model that makes the vectors of documents where an application names none: the folder of a bundle, or a name.",
+};
+
 /// All knobs, in the order in which they are listed to people.
 #[must_use]
 pub fn all() -> &'static [&'static Knob] {
-    static ALL: [&Knob; 3] = [&ISA, &THREADS, &SIGBUS];
+    static ALL: [&Knob; 4] = [&ISA, &THREADS, &SIGBUS, &EMBEDDER];
     &ALL
 }
 

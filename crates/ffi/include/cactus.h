@@ -556,68 +556,6 @@ int cactus_preprocess_audio_features(const char *_wav_path,
                                      size_t *_out_frames);
 
 /*
- Not in this build. Returns -1, with the reason in the buffer, too.
- */
-int cactus_rag_query(void *model, const char *_query, char *response_buffer, size_t buffer_size, size_t _top_k);
-
-/*
- Not in this build. Returns NULL.
- */
-void *cactus_index_init(const char *_index_dir, size_t _embedding_dim);
-
-/*
- Not in this build. Returns -1.
- */
-int cactus_index_add(void *_index,
-                     const int *_ids,
-                     const char *const *_documents,
-                     const char *const *_metadatas,
-                     const float *const *_embeddings,
-                     size_t _count,
-                     size_t _embedding_dim);
-
-/*
- Not in this build. Returns -1.
- */
-int cactus_index_delete(void *_index, const int *_ids, size_t _ids_count);
-
-/*
- Not in this build. Returns -1.
- */
-int cactus_index_get(void *_index,
-                     const int *_ids,
-                     size_t _ids_count,
-                     char **_document_buffers,
-                     size_t *_document_buffer_sizes,
-                     char **_metadata_buffers,
-                     size_t *_metadata_buffer_sizes,
-                     float **_embedding_buffers,
-                     size_t *_embedding_buffer_sizes);
-
-/*
- Not in this build. Returns -1.
- */
-int cactus_index_query(void *_index,
-                       const float *const *_embeddings,
-                       size_t _embeddings_count,
-                       size_t _embedding_dim,
-                       const char *_options_json,
-                       int **_id_buffers,
-                       size_t *_id_buffer_sizes,
-                       float **_score_buffers,
-                       size_t *_score_buffer_sizes);
-
-/*
- Not in this build. Returns -1.
- */
-int cactus_index_compact(void *_index);
-
-/*
- Does nothing: there is no index to close in this build.
- */
-void cactus_index_destroy(void *_index);
-
-/*
  Answers a conversation. The result, a JSON object, goes to `response_buffer`, and the function returns its bytes; a negative
  number where it failed, with the reason in the buffer, too. `options_json`, `tools_json`, `callback` and `pcm_buffer` may be
  NULL; sound is not in this build. Any number of threads may ask one model at once: their answers are computed together.
@@ -708,6 +646,70 @@ int cactus_vad(void *model,
                size_t pcm_buffer_size);
 
 /*
+ Opens the index in the folder `index_dir`, or makes one there, for vectors of `embedding_dim` numbers. NULL where that fails, also
+ where the index that is there has vectors of another length. It is closed with `cactus_index_destroy`.
+ */
+void *cactus_index_init(const char *index_dir,
+                        size_t embedding_dim);
+
+/*
+ Adds documents: for each an id that the index does not have yet, a text, a text that belongs to it (`metadatas` or one of its
+ pointers may be NULL) and a vector. `embedding_dim` is that of the index. Returns 0, or -1 where nothing was added.
+ */
+int cactus_index_add(void *index,
+                     const int *ids,
+                     const char *const *documents,
+                     const char *const *metadatas,
+                     const float *const *embeddings,
+                     size_t count,
+                     size_t embedding_dim);
+
+/*
+ Deletes documents; ids that the index does not have are left out. Returns 0, or -1 where nothing was deleted.
+ */
+int cactus_index_delete(void *index, const int *ids, size_t ids_count);
+
+/*
+ Writes text, metadata and vector of each document to the caller's buffers. Any of the three arrays of buffers may be NULL, and any
+ buffer. The size beside a buffer says what it has room for, bytes or floats, and then what the result needed, zero byte included. An id
+ that the index does not have is an error. Returns 0, -2 where something does not fit, or -1.
+ */
+int cactus_index_get(void *index,
+                     const int *ids,
+                     size_t ids_count,
+                     char **document_buffers,
+                     size_t *document_buffer_sizes,
+                     char **metadata_buffers,
+                     size_t *metadata_buffer_sizes,
+                     float **embedding_buffers,
+                     size_t *embedding_buffer_sizes);
+
+/*
+ The nearest documents to each of `embeddings_count` vectors, by the cosine, the best first: ids and scores go to the caller's buffers,
+ one of each for each vector. The size beside a buffer says how many it has room for, and then how many were found. `options_json` may
+ have `top_k` (10), `score_threshold` (-1: none) and `filter`, which is ours. Returns 0, or -1.
+ */
+int cactus_index_query(void *index,
+                       const float *const *embeddings,
+                       size_t embeddings_count,
+                       size_t embedding_dim,
+                       const char *options_json,
+                       int **id_buffers,
+                       size_t *id_buffer_sizes,
+                       float **score_buffers,
+                       size_t *score_buffer_sizes);
+
+/*
+ Writes the file of an index anew, without what was deleted. Returns 0, or -1.
+ */
+int cactus_index_compact(void *index);
+
+/*
+ Closes an index. What was added is in its file.
+ */
+void cactus_index_destroy(void *index);
+
+/*
  Begins to listen to live speech with a model that hears. A second model finds speech: the bundle that the option `vad` names,
  or the folder `vad` inside the model's own. Beside `vad` and the options of `cactus_transcribe`, `options_json` (which may be NULL)
  has `min_chunk_sec` (1.0; sound after which a phrase is written again, 0 for never), `silence_sec` (0.5; silence that ends a phrase),
@@ -741,8 +743,9 @@ int cactus_stream_transcribe_stop(void *stream,
                                   size_t buffer_size);
 
 /*
- Loads the bundle in the folder `model_path`. NULL where that fails. `corpus_dir` has to be NULL or empty: this build has no
- retrieval. The handle is a `cactus_model *` of our own functions, too, unless the bundle hears, and is for `cactus_transcribe` or
+ Loads the bundle in the folder `model_path`. NULL where that fails. `corpus_dir` may name a folder of documents, which the model answers
+ from: its index, `.cactus-index`, is brought in step with it, so `cache_index` makes no difference. Vectors come from the model itself,
+ if it makes some, or from the model that the environment variable CACTUS_EMBEDDER names. The handle is a `cactus_model *` of our own functions, too, unless the bundle hears, and is for `cactus_transcribe` or
  `cactus_vad` alone, or makes vectors of texts, and is for `cactus_embed` alone.
  */
 void *cactus_init(const char *model_path,
@@ -805,6 +808,17 @@ void cactus_telemetry_flush(void);
  Does nothing: this library sends no telemetry.
  */
 void cactus_telemetry_shutdown(void);
+
+/*
+ Writes the `top_k` pieces of the model's documents that are nearest to a question to `response_buffer`, as a JSON object with
+ `chunks`, the best first, and returns its bytes; a negative number where it failed, with the reason in the buffer, too. The model comes
+ from `cactus_init` with a folder of documents.
+ */
+int cactus_rag_query(void *model,
+                     const char *query,
+                     char *response_buffer,
+                     size_t buffer_size,
+                     size_t top_k);
 
 /*
  Token ids of a text, without tokens that the model puts around texts. 0; -1 where it fails; -2 where `buffer_size` ids are too

@@ -1,5 +1,6 @@
 //! A model that makes vectors of texts, as C holds it. It can be closed at any time, as [`crate::underway`] says.
 
+use crate::documents::Documents;
 use crate::failure::{Code, Failure, Result};
 use crate::handle::{Handles, Kind};
 use crate::hearer::{HEARERS, unsupported};
@@ -18,7 +19,8 @@ pub(crate) static EMBEDDERS: Handles<Embedding> = Handles::new(Kind::Embedder);
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Embedding {
-    model: Embedder,
+    model: Arc<Embedder>,
+    documents: Option<Documents>,
     underway: Arc<Underway>,
 }
 
@@ -40,11 +42,11 @@ pub(crate) fn get(handle: *mut c_void) -> Result<Arc<Embedding>> {
 }
 
 impl Embedding {
-    /// Loads the bundle at `path`, if it is one that makes vectors.
+    /// Loads the bundle at `path`, if it is one that makes vectors, and the documents of a folder.
     ///
     /// # Errors
-    /// What is missing, damaged or not supported; a bundle that scores documents.
-    pub(crate) fn open(path: &Path) -> Result<Option<Arc<Embedding>>> {
+    /// What is missing, damaged or not supported; a bundle that scores documents; as [`Documents::open`].
+    pub(crate) fn open(path: &Path, folder: Option<&Path>) -> Result<Option<Arc<Embedding>>> {
         let bundle = Arc::new(Bundle::open(path)?);
         match bundle.embedding()?.map(|record| record.gives) {
             None => return Ok(None),
@@ -55,10 +57,14 @@ impl Embedding {
                 return Err(unsupported(what));
             }
         }
-        let model = Embedder::of(&bundle, None)?;
+        let model = Arc::new(Embedder::of(&bundle, None)?);
+        let documents = folder
+            .map(|folder| Documents::open(folder, Some((path, &model))))
+            .transpose()?;
         say(Level::Info, "model", &format!("loaded {}", path.display()));
         Ok(Some(Arc::new(Embedding {
             model,
+            documents,
             underway: Underway::new(),
         })))
     }
@@ -78,6 +84,19 @@ impl Embedding {
             cactus_embed::normalize(&mut vector);
         }
         Ok(vector)
+    }
+
+    /// The documents that came with it.
+    pub(crate) fn documents(&self) -> Option<&Documents> {
+        self.documents.as_ref()
+    }
+
+    /// Registers something that is under way until it is dropped.
+    ///
+    /// # Errors
+    /// As [`Underway::begin`].
+    pub(crate) fn begin(&self) -> Result<underway::Entry> {
+        self.underway.begin()
     }
 
     /// Cancels what is under way now.

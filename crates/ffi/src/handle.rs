@@ -17,6 +17,7 @@ const GENERATION_BITS: u32 = if usize::BITS == 64 { 32 } else { 14 };
 /// What a handle stands for. The numbers are part of handles and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
+    Index = 0x8,
     Model = 0x9,
     Session = 0xA,
     Request = 0xB,
@@ -29,6 +30,7 @@ pub(crate) enum Kind {
 impl Kind {
     fn name(self) -> &'static str {
         match self {
+            Kind::Index => "index",
             Kind::Model => "model",
             Kind::Session => "session",
             Kind::Request => "request",

@@ -25,6 +25,7 @@
 mod answer;
 mod asked;
 mod callback;
+mod documents;
 mod dropin;
 mod embedder;
 mod failure;

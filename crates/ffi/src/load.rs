@@ -38,6 +38,14 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
+    /// Nobody is told.
+    pub(crate) fn none() -> Progress {
+        Progress {
+            callback: None,
+            user_data: UserData(std::ptr::null_mut()),
+        }
+    }
+
     /// # Errors
     /// [`Code::Cancelled`] where the caller wants to stop.
     pub(crate) fn tell(&self, stage: &str, what: &str, done: u64, total: u64) -> Result<()> {

@@ -1,5 +1,6 @@
 //! A loaded model that writes text, as C holds it: the scheduler, and what is [under way](crate::underway).
 
+use crate::documents::Documents;
 use crate::failure::Result;
 use crate::handle::{Handles, Kind};
 use crate::log::{Level, say};
@@ -23,6 +24,7 @@ pub(crate) struct Loaded {
     salt: AtomicU64,
     /// Who else may answer.
     policy: Mutex<Option<Arc<Policy>>>,
+    documents: Option<Documents>,
 }
 
 /// Something under way with a model, until it is dropped.
@@ -38,6 +40,19 @@ impl Loaded {
     /// # Errors
     /// What is missing, damaged or not supported.
     pub(crate) fn open(path: &Path, options: &LoadOptions, limits: SchedulerLimits) -> Result<Arc<Loaded>> {
+        Loaded::with_documents(path, options, limits, None)
+    }
+
+    /// As [`Loaded::open`], with the documents that it answers from.
+    ///
+    /// # Errors
+    /// As [`Loaded::open`].
+    pub(crate) fn with_documents(
+        path: &Path,
+        options: &LoadOptions,
+        limits: SchedulerLimits,
+        documents: Option<Documents>,
+    ) -> Result<Arc<Loaded>> {
         let bundle = Arc::new(Bundle::open(path)?);
         let model = Model::of(bundle, options)?;
         let scheduler = Scheduler::new(model, limits)?;
@@ -48,6 +63,7 @@ impl Loaded {
             underway: Underway::new(),
             salt: AtomicU64::new(0),
             policy: Mutex::default(),
+            documents,
         }))
     }
 
@@ -93,6 +109,11 @@ impl Loaded {
     /// Who else may answer, where a policy says.
     pub(crate) fn policy(&self) -> Option<Arc<Policy>> {
         self.policy.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The documents that came with it.
+    pub(crate) fn documents(&self) -> Option<&Documents> {
+        self.documents.as_ref()
     }
 
     /// Changes that for requests from now on.

@@ -29,6 +29,9 @@ pub use vectors::Vectors;
 
 use cactus_retrieval::Recipe;
 
+/// Name of the index of a folder, in it, where nobody names another place.
+pub const INDEX_FILE: &str = ".cactus-index";
+
 /// What a model of vectors says that fails.
 pub type EmbedError = Box<dyn std::error::Error + Send + Sync>;
 

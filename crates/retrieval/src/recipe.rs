@@ -60,7 +60,7 @@ impl Encoding {
 /// opens it says which one is expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
-    /// Name of the model.
+    /// Name of the model. Where there is a digest, that says which model it is, and the name is for people.
     pub model: String,
     /// Digest of its weights and tokenizer; may be empty.
     pub digest: String,
@@ -120,8 +120,10 @@ impl Recipe {
     /// What distinguishes `self`, which was found, from what was expected; `None` where nothing does.
     pub(crate) fn difference(&self, expected: &Recipe) -> Option<String> {
         let prompts = |recipe: &Recipe| format!("{:?}", recipe.prompts);
+        let is_known = !self.digest.is_empty() && self.digest == expected.digest;
+        let model = if is_known { &self.model } else { &expected.model };
         let fields = [
-            ("model", &expected.model, &self.model),
+            ("model", model, &self.model),
             ("digest", &expected.digest, &self.digest),
             (
                 "dimensions",

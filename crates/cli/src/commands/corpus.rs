@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use cactus_embed::{RankOptions, Reranker};
 use cactus_engine::chat::{Chat, ChatRequest};
 use cactus_engine::{CancelToken, FinishReason, GenerateOptions, Guides, Model};
-use cactus_rag::{Citation, Corpus, Embed as _, Found, Sources, Synced, Vectors};
+use cactus_rag::{Citation, Corpus, Embed as _, Found, INDEX_FILE, Sources, Synced, Vectors};
 use cactus_retrieval::Reader;
 use cactus_text::message;
 use serde_json::{Value, json};
@@ -18,8 +18,6 @@ use std::process::ExitCode;
 
 /// The model where none is named and there is no index yet.
 const DEFAULT_EMBEDDER: &str = "sentence-transformers/all-MiniLM-L6-v2";
-/// The index of a folder, in it.
-const INDEX: &str = ".cactus-index";
 /// Candidates that a reranker puts in order, for each piece that is wanted.
 const CANDIDATES: usize = 4;
 /// Share of the words of a sentence that its source should have.
@@ -42,7 +40,7 @@ fn open(args: &CorpusArgs, source: &SourceArgs, threads: Option<u16>) -> Result<
             args.folder.display()
         );
     }
-    let index = args.index.clone().unwrap_or_else(|| args.folder.join(INDEX));
+    let index = args.index.clone().unwrap_or_else(|| args.folder.join(INDEX_FILE));
     let known = match index.exists() {
         true => Some(Reader::open(&index, None)?.recipe().model.clone()),
         false => None,

@@ -3,6 +3,7 @@
 use super::request::{Arguments, answered, completion, ram_usage_mb, rounded};
 use crate::answer::{Reading, begin, whole};
 use crate::callback::call;
+use crate::documents::cited;
 use crate::failure::{Code, Failure, Result};
 use crate::input;
 use crate::loaded::MODELS;
@@ -53,7 +54,7 @@ pub unsafe extern "C" fn cactus_complete(
             Arguments::new(messages_json, options_json, tools_json)?
         };
         let work = MODELS.get(model)?.begin()?;
-        let mut asked = arguments.read(work.model().engine())?;
+        let (mut asked, sources) = arguments.read(work.model().engine(), work.model().documents())?;
         asked.routing.whole = callback.is_none();
         let mut reading = begin(&work, asked)?;
         let mut last = 0;
@@ -68,7 +69,13 @@ pub unsafe extern "C" fn cactus_complete(
         if answer.is_cancelled() && work.model().is_closed() {
             return Err(Failure::new(Code::Cancelled, "the model was closed"));
         }
-        Ok(completion(&answer, arguments.confidence_threshold()).to_string())
+        let mut result = completion(&answer, arguments.confidence_threshold());
+        if let Some(sources) = &sources {
+            let (sources, citations) = cited(sources, &answer.message.text);
+            result["sources"] = sources;
+            result["citations"] = citations;
+        }
+        Ok(result.to_string())
     };
     // SAFETY: the header's contract of buffers.
     unsafe { answered(response_buffer, buffer_size, work) }
@@ -94,7 +101,7 @@ pub unsafe extern "C" fn cactus_prefill(
             Arguments::new(messages_json, options_json, tools_json)?
         };
         let work = MODELS.get(model)?.begin()?;
-        let mut asked = arguments.read(work.model().engine())?;
+        let (mut asked, _) = arguments.read(work.model().engine(), work.model().documents())?;
         // The scheduler keeps what it computed of a prompt. One token is the least that it makes.
         asked.options.max_tokens = 1;
         asked.chat.constraint = None;

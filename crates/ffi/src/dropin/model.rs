@@ -1,5 +1,6 @@
 //! Loading, forgetting, stopping and closing a model of the public API.
 
+use crate::documents::Documents;
 use crate::embedder::{EMBEDDERS, Embedding};
 use crate::failure::{Code, Failure};
 use crate::hearer::{HEARERS, Hearer};
@@ -10,8 +11,9 @@ use cactus_engine::scheduler::SchedulerLimits;
 use std::ffi::{c_char, c_int, c_void};
 use std::path::Path;
 
-/// Loads the bundle in the folder `model_path`. NULL where that fails. `corpus_dir` has to be NULL or empty: this build has no
-/// retrieval. The handle is a `cactus_model *` of our own functions, too, unless the bundle hears, and is for `cactus_transcribe` or
+/// Loads the bundle in the folder `model_path`. NULL where that fails. `corpus_dir` may name a folder of documents, which the model answers
+/// from: its index, `.cactus-index`, is brought in step with it, so `cache_index` makes no difference. Vectors come from the model itself,
+/// if it makes some, or from the model that the environment variable CACTUS_EMBEDDER names. The handle is a `cactus_model *` of our own functions, too, unless the bundle hears, and is for `cactus_transcribe` or
 /// `cactus_vad` alone, or makes vectors of texts, and is for `cactus_embed` alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cactus_init(
@@ -27,11 +29,7 @@ pub unsafe extern "C" fn cactus_init(
                 input::optional_text(corpus_dir, "corpus_dir")?,
             )
         };
-        if corpus.is_some_and(|corpus| !corpus.is_empty()) {
-            return Err(Failure::not_in_build(
-                "retrieval from a folder of documents (`corpus_dir`)",
-            ));
-        }
+        let corpus = corpus.filter(|corpus| !corpus.is_empty()).map(Path::new);
         let hint = |mut failure: Failure| {
             if !Path::new(path).exists() {
                 failure
@@ -42,12 +40,18 @@ pub unsafe extern "C" fn cactus_init(
         };
         let path = Path::new(path);
         if let Some(hearer) = Hearer::open(path).map_err(hint)? {
+            if corpus.is_some() {
+                return Err(Failure::argument(
+                    "`corpus_dir`: a model that hears answers from no documents; expected NULL",
+                ));
+            }
             return HEARERS.insert(hearer);
         }
-        if let Some(embedding) = Embedding::open(path).map_err(hint)? {
+        if let Some(embedding) = Embedding::open(path, corpus).map_err(hint)? {
             return EMBEDDERS.insert(embedding);
         }
-        let loaded = Loaded::open(path, &LoadOptions::default(), SchedulerLimits::default());
+        let documents = corpus.map(|folder| Documents::open(folder, None)).transpose()?;
+        let loaded = Loaded::with_documents(path, &LoadOptions::default(), SchedulerLimits::default(), documents);
         MODELS.insert(loaded.map_err(hint)?)
     })
 }

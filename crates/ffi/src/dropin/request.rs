@@ -5,12 +5,14 @@
 
 use crate::answer::Answer;
 use crate::asked::{Asked, Routing, tools};
+use crate::documents::Documents;
 use crate::failure::{Failure, Result};
 use crate::output::TextBuffer;
 use crate::{guard, input};
 use cactus_engine::chat::{Chat, ChatRequest, ToolChoice};
 use cactus_engine::scheduler::Priority;
 use cactus_engine::{FinishReason, GenerateOptions, Model, ProcessMemory};
+use cactus_rag::Sources;
 use cactus_text::json_type;
 use serde_json::{Map, Value, json};
 use std::ffi::{c_char, c_int};
@@ -54,17 +56,23 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Makes them ready for `model`.
+    /// Makes them ready for `model`, with what its documents say, if it has some: those are given, too.
     ///
     /// # Errors
-    /// That name the argument or the field.
-    pub(super) fn read(&self, model: &Model) -> Result<Asked> {
+    /// That name the argument or the field; as [`Documents::join`].
+    pub(super) fn read(&self, model: &Model, documents: Option<&Documents>) -> Result<(Asked, Option<Sources>)> {
         let messages = input::array(Some(self.messages), "messages_json")?;
         let options = input::object(self.options, "options_json")?;
         let tools = tools(&input::array(self.tools, "tools_json")?)?;
         let options = Options(&options);
         let messages = messages.into_iter().enumerate();
-        let messages = messages.map(|(i, message)| plain(i, message)).collect::<Result<_>>()?;
+        let mut messages = messages
+            .map(|(i, message)| plain(i, message))
+            .collect::<Result<Vec<_>>>()?;
+        let sources = documents
+            .map(|documents| documents.join(&mut messages))
+            .transpose()?
+            .flatten();
         let most = options.count("tool_rag_top_k", 0..=1 << 31)?.unwrap_or(MOST_TOOLS) as usize;
         let force = options.flag("force_tools")?.unwrap_or(false) && !tools.is_empty();
         let request = ChatRequest {
@@ -75,7 +83,7 @@ impl<'a> Arguments<'a> {
             reasoning: Some(options.flag("enable_thinking_if_supported")?.unwrap_or(false)),
             ..ChatRequest::default()
         };
-        Ok(Asked {
+        let asked = Asked {
             chat: Chat::new(model, &request)?,
             options: options.generate(model)?,
             priority: Priority::Normal,
@@ -84,7 +92,8 @@ impl<'a> Arguments<'a> {
                 options: options.of_policy(),
                 ..Routing::default()
             },
-        })
+        };
+        Ok((asked, sources))
     }
 
     /// The confidence below which the public engine asks a server.

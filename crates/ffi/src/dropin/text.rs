@@ -53,7 +53,8 @@ pub unsafe extern "C" fn cactus_render_prompt(
         };
         let rendered = (|| {
             let model: Arc<Loaded> = MODELS.get(model)?;
-            Ok(arguments?.read(model.engine())?.chat.text)
+            let (asked, _) = arguments?.read(model.engine(), model.documents())?;
+            Ok(asked.chat.text)
         })();
         buffer.settle(rendered, |_| String::new())
     })

@@ -219,7 +219,6 @@ fn null_results_and_wrong_sizes_are_refused() {
         cactus_string_free(null_mut());
         cactus_tokens_free(null_mut(), 7);
         cactus_log_set_callback(None, null_mut());
-        cactus_index_destroy(null_mut());
     }
     cactus_log_set_level(i32::MIN);
     cactus_log_set_level(i32::MAX);

@@ -5,6 +5,7 @@
 )]
 
 mod bad_input;
+mod documents;
 mod graph_codes;
 #[cfg(feature = "cloud")]
 mod hearing;
