@@ -40,6 +40,13 @@ _HOMES = {
     "Embedded": "embed",
     "Reranker": "embed",
     "RankedDocument": "embed",
+    "Index": "index",
+    "Hit": "index",
+    "Stored": "index",
+    "Corpus": "index",
+    "CorpusAnswer": "index",
+    "Citation": "index",
+    "Found": "index",
     "Policy": "policy",
     "Question": "policy",
     "Target": "policy",
@@ -103,6 +110,13 @@ if TYPE_CHECKING:
     from .hear import Transcript as Transcript
     from .hear import Vad as Vad
     from .hear import Word as Word
+    from .index import Citation as Citation
+    from .index import Corpus as Corpus
+    from .index import CorpusAnswer as CorpusAnswer
+    from .index import Found as Found
+    from .index import Hit as Hit
+    from .index import Index as Index
+    from .index import Stored as Stored
     from .model import Model as Model
     from .policy import Policy as Policy
     from .policy import Question as Question

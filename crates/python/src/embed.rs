@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-fn raised(py: Python<'_>, error: &Error) -> PyErr {
+pub(crate) fn raised(py: Python<'_>, error: &Error) -> PyErr {
     let class = match (error, error.kind()) {
         (Error::Bundle(_), _) => "BundleError",
         (Error::TooLong { .. }, _) => "ContextFullError",
@@ -60,8 +60,10 @@ pub(crate) enum Given {
 /// A model that makes vectors of texts.
 #[pyclass(frozen, module = "cactus._native")]
 pub(crate) struct Embedder {
-    model: Arc<cactus_embed::Embedder>,
-    id: u64,
+    pub(crate) model: Arc<cactus_embed::Embedder>,
+    /// Its bundle.
+    pub(crate) path: PathBuf,
+    pub(crate) id: u64,
 }
 
 impl Drop for Embedder {
@@ -81,6 +83,7 @@ impl Embedder {
         let made = live::outside(py, || cactus_embed::Embedder::open(&path, threads));
         Ok(Embedder {
             model: Arc::new(made.map_err(|e| raised(py, &e))?),
+            path,
             id: live::open(),
         })
     }

@@ -11,14 +11,16 @@
 //!   a busy interpreter delays no other answer and an interpreter that ends finds nobody inside it.
 //! - A process that was forked has none of the threads; every function says so instead of waiting for them.
 //!
-//! It may depend on `store`, `router`, `protocol`, `speech`, `engine` and what is below them. It deliberately serves no HTTP.
+//! It may depend on `store`, `router`, `protocol`, `speech`, `rag`, `retrieval`, `engine` and what is below them. It deliberately serves no HTTP.
 
 mod array;
+mod corpus;
 mod dlpack;
 mod embed;
 mod errors;
 mod function;
 mod hear;
+mod index;
 mod listen;
 mod live;
 mod model;
@@ -48,6 +50,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<listen::Listening>()?;
     module.add_class::<embed::Embedder>()?;
     module.add_class::<embed::Reranker>()?;
+    module.add_class::<corpus::Check>()?;
+    module.add_class::<corpus::Corpus>()?;
+    module.add_class::<index::Index>()?;
     module.add_class::<function::Function>()?;
     module.add_class::<array::Array>()?;
     module.add_class::<array::Input>()?;

@@ -316,8 +316,7 @@ fn model_that_writes_answers_from_documents() {
     let model = unsafe { cactus_init(path().as_ptr(), corpus.as_ptr(), true) };
     assert!(!model.is_null(), "{:?}", error());
     assert_eq!(chunks(model, "bread", 1)[0]["source"], "b.txt");
-    let messages =
-        r#"[{"role": "system", "content": "Be short."}, {"role": "user", "content": "bread baked?"}]"#;
+    let messages = r#"[{"role": "system", "content": "Be short."}, {"role": "user", "content": "bread baked?"}]"#;
     let messages = c(messages);
     let (code, prompt) = buffered(1 << 16, |buffer, size| unsafe {
         cactus_render_prompt(model, messages.as_ptr(), null(), null(), buffer, size)

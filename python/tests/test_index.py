@@ -1,0 +1,213 @@
+"""The index of vectors, and documents of a folder in one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("cactus._native", reason="the extension module is not built: cargo xtask ci wheel, or pip install ./python")
+numpy = pytest.importorskip("numpy")
+
+from cactus import BundleError, ClosedError, Corpus, Embedder, Index, InvalidRequestError  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def filled(path: Path, **options) -> Index:
+    index = Index(path, dimensions=3, **options)
+    index.upsert(
+        ["a", "b", "c"],
+        numpy.array([[1, 0, 0], [0.6, 0.8, 0], [0, 0, 2]], dtype=numpy.float32),
+        texts=["the river", "the bank of the river", "bread"],
+        metadata=[{"year": 2020, "tags": ["x", "y"]}, {"year": 2024, "new": True}, {"year": numpy.int64(1999)}],
+    )
+    return index
+
+
+def test_documents_are_kept_found_and_forgotten(tmp_path):
+    index = filled(tmp_path / "index")
+    assert (len(index), index.dimensions, index.metric, "a" in index, "z" in index) == (3, 3, "cosine", True, False)
+    found = index.search([2.0, 0, 0], k=2)
+    assert [hit.id for hit in found] == ["a", "b"]
+    assert found[0].similarity == pytest.approx(1, abs=0.01) and found[0].bm25 is None
+    assert (found[0].text, found[0].metadata) == ("the river", {"year": 2020, "tags": ["x", "y"]})
+    assert [hit.id for hit in index.search(words="bread")] == ["c"]
+    both = index.search(numpy.array([0, 0, 1.0]), words="river")
+    assert {hit.id for hit in both} == {"a", "b", "c"} and all(hit.similarity is not None for hit in both)
+    index.upsert(["c"], [[1, 0, 0]], texts=["new"])
+    stored = index.get(["c", "z"])
+    assert stored[1] is None and (stored[0].text, stored[0].metadata) == ("new", {})
+    assert numpy.allclose(numpy.asarray(stored[0].vector), [1, 0, 0], atol=0.01)
+    assert index.delete(["a", "z"]) == 1
+    assert sorted(index.ids()) == ["b", "c"]
+    before = index.size
+    index.compact()
+    assert index.size.documents == 2 and index.size.bytes < before.bytes
+    # Another sees the same, and knows what it is of.
+    assert [hit.id for hit in Index(tmp_path / "index").search(words="bank")] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("filter", "want"),
+    [
+        ({"year": 2024}, ["b"]),
+        ({"year": {"$gte": 2000, "$lt": 2024}}, ["a"]),
+        ({"year": {"$gt": 2020}}, ["b"]),
+        ({"tags": "y"}, ["a"]),
+        ({"$or": [{"tags": "x"}, {"new": True}]}, ["a", "b"]),
+        ({"year": {"$in": [1999, 2024]}}, ["b", "c"]),
+        ({"new": {"$exists": False}}, ["a", "c"]),
+        ({"$not": {"year": 2024}}, ["a", "c"]),
+        ({"year": {"$nin": [1999]}, "new": {"$ne": True}}, ["a"]),
+    ],
+)
+def test_filters_choose_by_metadata(tmp_path, filter, want):
+    index = filled(tmp_path / "index")
+    assert sorted(hit.id for hit in index.search([1, 1, 1], filter=filter)) == want
+
+
+def test_numbers_are_ids_too(tmp_path):
+    index = Index(tmp_path / "index", dimensions=2, ids="number", encoding="f32", metric="euclidean")
+    index.add([7, 8], [[0, 3], [4, 0]])
+    assert [(hit.id, hit.similarity) for hit in index.search([0, 0])] == [(7, -9.0), (8, -16.0)]
+
+
+def test_what_cannot_be_is_refused_and_leaves_nothing(tmp_path):
+    index = filled(tmp_path / "index")
+    wrong = [
+        lambda: index.add(["new", "a"], [[1, 0, 0], [1, 0, 0]]),
+        lambda: index.upsert(["new"], [[1, 0]]),
+        lambda: index.upsert(["new"], [[float("nan"), 0, 0]]),
+        lambda: index.upsert(["new", "newer"], [[1, 0, 0]]),
+        lambda: index.upsert(["new"], [[1, 0, 0]], texts=["a", "b"]),
+        lambda: index.upsert(["new"], [[1, 0, 0]], metadata=[{"a": {"b": 1}}]),
+        lambda: index.upsert(["new"], [[1, 0, 0]], metadata=[{"a": float("inf")}]),
+        lambda: index.upsert("new", [[1, 0, 0]]),
+        lambda: index.upsert([1], [[1, 0, 0]]),
+        lambda: index.upsert(["new"], "abc"),
+        lambda: index.search(),
+        lambda: index.search([1, 0]),
+        lambda: index.search([1, 0, 0], filter={"$no": 1}),
+        lambda: index.search([1, 0, 0], k=-1),
+        lambda: index.search("abc"),
+        lambda: Index(tmp_path / "index", dimensions=4),
+        lambda: Index(tmp_path / "index", dimensions=3, model="other"),
+        lambda: Index(tmp_path / "index", dimensions=3, encoding="f32"),
+        lambda: Index(tmp_path / "none"),
+        lambda: Index(tmp_path / "new", dimensions=3, metric="manhattan"),
+    ]
+    for call in wrong:
+        with pytest.raises(InvalidRequestError):
+            call()
+    assert len(index) == 3
+    (tmp_path / "text").write_text("no index")
+    with pytest.raises(BundleError):
+        Index(tmp_path / "text")
+
+
+def test_threads_and_processes_write_one_after_the_other(tmp_path):
+    index = Index(tmp_path / "index", dimensions=2)
+    program = (
+        "import sys; from cactus import Index; index = Index(sys.argv[1])\n"
+        "for i in range(20): index.upsert([f'p{i}'], [[1, i]])"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "python"), os.environ.get("PYTHONPATH", "")])}
+    other = subprocess.Popen([os.sys.executable, "-c", program, str(tmp_path / "index")], env=environment)
+
+    def write(thread: int) -> None:
+        for i in range(20):
+            index.upsert([f"{thread}-{i}"], [[thread, i + 1]])
+
+    threads = [threading.Thread(target=write, args=(n,)) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert other.wait(60) == 0
+    assert len(index) == 80
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("bundles")
+    made = {}
+    for name in ("embedding/bert", "models/qwen2_tied"):
+        made[name] = str(folder / Path(name).name)
+        command = [os.environ["CACTUS_PROGRAM"], "convert", str(ROOT / "golden" / name), made[name], "--bits", "8"]
+        subprocess.run(command, check=True, capture_output=True)
+    return made
+
+
+@pytest.fixture
+def notes(tmp_path) -> Path:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "a.md").write_text("# Rain\n\nThe river is quick.\n")
+    (folder / "b.txt").write_text("Bread is baked.\n")
+    (folder / "c.txt").write_bytes(b"\0\1\2")
+    return folder
+
+
+def test_folder_is_kept_in_step_and_searched(bundles, notes):
+    with Embedder.load(bundles["embedding/bert"], threads=1) as embedder:
+        corpus = Corpus(notes, embedder)
+        steps = []
+        first = corpus.sync(lambda done, files, path: steps.append((done, files, path)))
+        assert (first.files, first.added, first.pieces, first.embedded, list(first.skipped)) == (3, 2, 2, 2, ["c.txt"])
+        assert steps[0] == (0, 3, "a.md") and steps[-1] == (3, 3, "")
+        assert corpus.sync().embedded == 0
+        (found, *_) = corpus.search("river quick", k=5)
+        assert (found.path, found.lines, found.headings, found.is_current) == ("a.md", (3, 3), ["Rain"], True)
+        assert (notes / "a.md").read_bytes()[slice(*found.bytes)].decode() == found.text
+        (notes / "a.md").write_text("# Rain\n\nThe river is slow.\n")
+        assert not corpus.search("river quick", k=1)[0].is_current
+        assert (corpus.sync().changed, corpus.search("river slow")[0].is_current) == (1, True)
+        (notes / "b.txt").unlink()
+        assert corpus.sync().removed == 1
+        # Its index is one like others.
+        assert len(Index(notes / ".cactus-index")) == 1
+
+
+def test_answers_come_with_sources(bundles, notes):
+    from cactus import Model
+
+    with Embedder.load(bundles["embedding/bert"], threads=1) as embedder:
+        corpus = Corpus(notes, embedder)
+        corpus.sync()
+        with Model.load(bundles["models/qwen2_tied"], threads=1) as model:
+            answer = corpus.ask(model, "bread?", k=2, max_tokens=4)
+        assert [source.path for source in answer.sources] == ["a.md", "b.txt"]
+
+        class Says:
+            """A model that cites."""
+
+            def chat(self, messages, **options):
+                assert [m["role"] for m in messages] == ["system", "user"] and "Bread is baked" in messages[0]["content"]
+                return type("Answer", (), {"text": "Ja, größer: Bread is baked [2]. Also [7]."})
+
+        cited = corpus.ask(Says(), "bread?", k=2)
+        assert [(c.number, c.exists) for c in cited.citations] == [(2, True), (7, False)]
+        assert cited.text[cited.citations[0].at :].startswith("[2]") and cited.citations[0].support > 0.4
+
+
+def test_corpus_refuses_what_it_cannot_use(bundles, notes, tmp_path):
+    embedder = Embedder.load(bundles["embedding/bert"], threads=1)
+    for wrong in (lambda: Corpus(tmp_path / "none", embedder), lambda: Corpus(notes, "name"), lambda: Corpus(notes, embedder).search("x")):
+        with pytest.raises(InvalidRequestError):
+            wrong()
+
+    def stops(*_):
+        raise KeyError("enough")
+
+    with pytest.raises(KeyError):
+        Corpus(notes, embedder).sync(stops)
+    assert Corpus(notes, embedder).sync().pieces == 2
+    corpus = Corpus(notes, embedder)
+    embedder.close()
+    for wrong in (lambda: corpus.sync(), lambda: corpus.search("x")):
+        with pytest.raises(ClosedError):
+            wrong()
