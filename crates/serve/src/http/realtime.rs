@@ -142,9 +142,11 @@ impl Ready {
         let (events, told) = mpsc::channel(WAITING_EVENTS);
         let cancel = CancelToken::new();
         let (app, stop) = (Arc::clone(&self.app), cancel.clone());
+        // A server that stops waits for it: until nothing is computed any more, and until the client has been told the last words.
+        let active = Arc::new(self.active);
+        let _told = Arc::clone(&active);
         tokio::spawn(async move {
-            // Held until nothing is computed any more.
-            let _held = (self.place, self.active);
+            let _held = (self.place, active);
             Listening::new(Arc::clone(&self.app), self.order, events, stop)
                 .run(waiting)
                 .await;
