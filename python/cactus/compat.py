@@ -2,7 +2,7 @@
 
 A model is a number that `cactus_init` gives. Messages, options and tools are lists and dicts, or the JSON of them. Results are dicts
 with the keys that those functions have; an error is a RuntimeError, and its text is `cactus_get_last_error()` too. What this engine
-does not do (images, retrieval), or does under another name (speech), raises one that says so.
+does not do (images), or does under another name (speech, documents of a folder), raises one that says so.
 
 Nothing leaves this machine unless `cactus_model_set_policy` has given the model a `cactus.Policy`. Then the options on handing off
 (`confidence_threshold` and the others) change it for their request.
@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from . import compat_index
 from .answer import Answer, AnswerStream
 from .errors import CactusError
 from .model import Model
@@ -326,14 +327,53 @@ cactus_stream_transcribe_process = _absent("cactus_stream_transcribe_process", "
 cactus_stream_transcribe_stop = _absent("cactus_stream_transcribe_stop", "live speech", "cactus.Stream")
 cactus_image_embed = _absent("cactus_image_embed", "vision")
 cactus_audio_embed = _absent("cactus_audio_embed", "an embedding of sound")
-cactus_rag_query = _absent("cactus_rag_query", "retrieval")
-cactus_index_init = _absent("cactus_index_init", "the vector index")
-cactus_index_add = _absent("cactus_index_add", "the vector index")
-cactus_index_delete = _absent("cactus_index_delete", "the vector index")
-cactus_index_get = _absent("cactus_index_get", "the vector index")
-cactus_index_query = _absent("cactus_index_query", "the vector index")
-cactus_index_compact = _absent("cactus_index_compact", "the vector index")
-cactus_index_destroy = _absent("cactus_index_destroy", "the vector index")
+cactus_rag_query = _absent("cactus_rag_query", "retrieval", "cactus.Corpus")
+
+def cactus_index_init(index_dir: str, embedding_dim: int) -> int:
+    """Opens the index in a folder, or makes one there, for vectors of so many numbers."""
+    with _told("cactus_index_init"):
+        return compat_index.init(index_dir, embedding_dim)
+
+
+def cactus_index_add(
+    index: int,
+    ids: Sequence[int],
+    documents: Sequence[str],
+    metadatas: Sequence[str | None] | None = None,
+    embeddings: Any = None,
+) -> None:
+    """Adds documents with new ids, all or none."""
+    with _told("cactus_index_add"):
+        compat_index.add(index, ids, documents, metadatas, embeddings)
+
+
+def cactus_index_delete(index: int, ids: Sequence[int]) -> None:
+    """Deletes documents; ids that are not there are left out."""
+    with _told("cactus_index_delete"):
+        compat_index.delete(index, ids)
+
+
+def cactus_index_get(index: int, ids: Sequence[int]) -> dict[str, Any]:
+    """`results`: the `document`, `metadata` and `embedding` of each id."""
+    with _told("cactus_index_get"):
+        return compat_index.get(index, ids)
+
+
+def cactus_index_query(index: int, embedding: Sequence[float], options: Any = None) -> dict[str, Any]:
+    """`results`: the `id` and `score` of the nearest documents. `options` may have `top_k`, `score_threshold` and `filter`."""
+    with _told("cactus_index_query"):
+        return compat_index.query(index, embedding, _value(options))
+
+
+def cactus_index_compact(index: int) -> None:
+    """Writes the file anew, without what was deleted."""
+    with _told("cactus_index_compact"):
+        compat_index.compact(index)
+
+
+def cactus_index_destroy(index: int) -> None:
+    """Closes an index."""
+    compat_index.destroy(index)
 
 
 cactus_preprocess_audio_features = _absent("cactus_preprocess_audio_features", "a front end of sound")

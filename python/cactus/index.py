@@ -192,6 +192,9 @@ class Index:
         for i, (name, text, about) in enumerate(zip(names, said, known)):
             if about is not None and not isinstance(about, Mapping):
                 raise refused(f"metadata[{i}]", "a dict", about)
+            for key, value in (about or {}).items():
+                if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+                    raise refused(f"metadata[{i}].{key}", "a whole number of 64 bits", value)
             documents.append((name, text_of(f"texts[{i}]", text), _json(f"metadata[{i}]", dict(about or {}))))
         if documents:
             self._inner.put(documents, _array("vectors", vectors), replace)

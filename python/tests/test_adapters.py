@@ -28,7 +28,7 @@ def model(tmp_path_factory):
 
 def test_langchain(model):
     pytest.importorskip("langchain_core", reason="langchain-core is not installed, so cactus.adapters.langchain is not tested")
-    from cactus.adapters.langchain import CactusEmbeddings, ChatCactus
+    from cactus.adapters.langchain import ChatCactus
     from langchain_core.messages import HumanMessage, SystemMessage
     from langchain_core.tools import tool
 
@@ -52,8 +52,6 @@ def test_langchain(model):
     for chunk in bound.stream("Light on"):
         whole = chunk if whole is None else whole + chunk
     assert whole.tool_calls[0]["name"] == "light"
-    with pytest.raises(NotImplementedError, match="embeddings"):
-        CactusEmbeddings(model).embed_query("x")
 
 
 def test_litellm(model, monkeypatch):

@@ -86,6 +86,7 @@ def test_what_cannot_be_is_refused_and_leaves_nothing(tmp_path):
         lambda: index.upsert(["new"], [[1, 0, 0]], texts=["a", "b"]),
         lambda: index.upsert(["new"], [[1, 0, 0]], metadata=[{"a": {"b": 1}}]),
         lambda: index.upsert(["new"], [[1, 0, 0]], metadata=[{"a": float("inf")}]),
+        lambda: index.upsert(["new"], [[1, 0, 0]], metadata=[{"a": 1 << 63}]),
         lambda: index.upsert("new", [[1, 0, 0]]),
         lambda: index.upsert([1], [[1, 0, 0]]),
         lambda: index.upsert(["new"], "abc"),
@@ -129,6 +130,29 @@ def test_threads_and_processes_write_one_after_the_other(tmp_path):
         thread.join()
     assert other.wait(60) == 0
     assert len(index) == 80
+
+
+def test_the_public_functions_keep_an_index(tmp_path):
+    from cactus import compat
+
+    index = compat.cactus_index_init(str(tmp_path / "new"), 3)
+    compat.cactus_index_add(index, [0, -5], ["doc a", "doc b"], ["about a", None], embeddings=[[1, 0, 0], [0, 2, 0]])
+    found = compat.cactus_index_query(index, [1, 0, 0], {"top_k": 1})
+    assert found["results"][0]["id"] == 0 and found["results"][0]["score"] == pytest.approx(1, abs=0.01)
+    assert [one["id"] for one in compat.cactus_index_query(index, [0, 1, 0], '{"score_threshold": 0.5}')["results"]] == [-5]
+    (got, other) = compat.cactus_index_get(index, [0, -5])["results"]
+    assert (got["document"], got["metadata"], other["metadata"]) == ("doc a", "about a", None)
+    assert other["embedding"] == pytest.approx([0, 1, 0], abs=0.01)
+    for wrong in (lambda: compat.cactus_index_get(index, [7]), lambda: compat.cactus_index_add(index, [0], ["x"], None, [[1, 0, 0]])):
+        with pytest.raises(RuntimeError):
+            wrong()
+    compat.cactus_index_delete(index, [0, 99])
+    compat.cactus_index_compact(index)
+    compat.cactus_index_destroy(index)
+    with pytest.raises(RuntimeError, match="cactus_index_init"):
+        compat.cactus_index_query(index, [1, 0, 0])
+    again = compat.cactus_index_init(str(tmp_path / "new"), 3)
+    assert [one["id"] for one in compat.cactus_index_query(again, [1, 1, 1])["results"]] == [-5]
 
 
 @pytest.fixture(scope="module")
