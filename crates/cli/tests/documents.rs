@@ -72,6 +72,39 @@ fn folder_is_indexed_and_searched() {
     assert!(!gone.to_string().contains("bread.md"), "{gone}");
 }
 
+#[cfg(unix)]
+#[test]
+fn folder_is_watched_until_somebody_ends_it() {
+    use std::io::{BufRead as _, BufReader};
+    use std::process::Stdio;
+
+    let c = folder();
+    let mut command = c.command(&["index", "notes", "--embedder", "e", "--watch"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next = || lines.next().unwrap().unwrap();
+    assert!(next().contains("2 new"));
+    c.write("notes/new/coffee.md", "Coffee is ground.\n");
+    assert!(
+        next().contains("3 files")
+            && c.ok(&["search", "notes", "coffee ground", "--no-sync"])
+                .contains("coffee.md:1")
+    );
+    c.write("notes/tea.txt", "Tea is cold.\n");
+    let changed = next();
+    assert!(changed.contains("0 new, 1 changed, 0 gone"), "{changed}");
+    // What is no document changes nothing, and is not told.
+    c.write("notes/.hidden", "x");
+    fs::remove_file(c.0.path().join("notes/bread.md")).unwrap();
+    let gone = next();
+    assert!(gone.contains("0 new, 0 changed, 1 gone"), "{gone}");
+    let ended = std::process::Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(ended.success() && child.wait().unwrap().success());
+}
+
 #[test]
 fn question_is_answered_with_the_sources_that_were_given() {
     let c = folder();

@@ -42,6 +42,14 @@ pub struct Synced {
     pub skipped: Vec<Skipped>,
 }
 
+impl Synced {
+    /// Whether the index is as it was before.
+    #[must_use]
+    pub fn is_unchanged(&self) -> bool {
+        (self.added, self.changed, self.removed) == (0, 0, 0)
+    }
+}
+
 /// A file that was not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {

@@ -28,6 +28,9 @@ pub(crate) struct IndexArgs {
     pub(crate) corpus: CorpusArgs,
     #[command(flatten)]
     pub(crate) source: SourceArgs,
+    /// Go on, and read what changes in the folder, until Ctrl-C
+    #[arg(long)]
+    pub(crate) watch: bool,
     /// Number of threads [default: one for each fast core]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,

@@ -3,13 +3,14 @@
 use crate::args::{AskArgs, CorpusArgs, FindArgs, IndexArgs, ModelArgs, SearchArgs, SourceArgs};
 use crate::commands::run::INTERRUPTED;
 use crate::commands::show::Shown;
+use crate::commands::watch::Changes;
 use crate::progress::{Unit, bar};
 use crate::{model, output};
 use anyhow::{Context as _, Result, bail};
 use cactus_embed::{RankOptions, Reranker};
 use cactus_engine::chat::{Chat, ChatRequest};
 use cactus_engine::{CancelToken, FinishReason, GenerateOptions, Guides, Model};
-use cactus_rag::{Citation, Corpus, Embed as _, Found, INDEX_FILE, Sources, Synced, Vectors};
+use cactus_rag::{Citation, Corpus, Embed as _, Found, INDEX_FILE, Skipped, Sources, Synced, Vectors};
 use cactus_retrieval::Reader;
 use cactus_text::message;
 use serde_json::{Value, json};
@@ -73,6 +74,11 @@ fn interrupt() -> Result<CancelToken> {
 
 /// Brings the index in step with its folder, with a bar.
 fn sync(corpus: &Corpus, vectors: &Vectors, cancel: &CancelToken) -> Result<Synced> {
+    sync_again(corpus, vectors, cancel, &mut Vec::new())
+}
+
+/// As [`sync`], and says nothing of files that are among `skipped`, which becomes those of now.
+fn sync_again(corpus: &Corpus, vectors: &Vectors, cancel: &CancelToken, skipped: &mut Vec<Skipped>) -> Result<Synced> {
     let bar = bar(0, "reading", Unit::Of("files"));
     let synced = corpus.sync(vectors, &|| cancel.is_cancelled(), &mut |progress| {
         bar.set_length(progress.files[1] as u64);
@@ -81,20 +87,44 @@ fn sync(corpus: &Corpus, vectors: &Vectors, cancel: &CancelToken) -> Result<Sync
     });
     bar.finish_and_clear();
     let synced = synced?;
-    for skipped in &synced.skipped {
-        output::warning(format!("`{}` was not read: {}", skipped.path, skipped.reason));
+    for one in synced.skipped.iter().filter(|one| !skipped.contains(one)) {
+        output::warning(format!("`{}` was not read: {}", one.path, one.reason));
     }
+    skipped.clone_from(&synced.skipped);
     Ok(synced)
 }
 
 /// Indexes a folder.
 pub(crate) fn index(args: &IndexArgs) -> Result<()> {
     let (corpus, vectors, path) = open(&args.corpus, &args.source, args.threads)?;
-    let synced = sync(&corpus, &vectors, &interrupt()?)?;
+    let cancel = interrupt()?;
+    // Before the first look, so that no change falls between.
+    let changes = args.watch.then(|| Changes::of(&args.corpus.folder)).transpose()?;
+    let mut skipped = Vec::new();
+    let first = sync_again(&corpus, &vectors, &cancel, &mut skipped)?;
+    tell(&first, args, &vectors, &path)?;
+    let Some(changes) = changes else { return Ok(()) };
+    if !args.corpus.json {
+        output::note("watching; Ctrl-C ends it");
+    }
+    while changes.wait(&cancel)? {
+        match sync_again(&corpus, &vectors, &cancel, &mut skipped) {
+            Ok(synced) if synced.is_unchanged() => {}
+            Ok(synced) => tell(&synced, args, &vectors, &path)?,
+            Err(_) if cancel.is_cancelled() => {}
+            // Another program may write just now, or the disk be full: the next change is another attempt.
+            Err(e) => output::warning(format!("{e:#}")),
+        }
+    }
+    Ok(())
+}
+
+/// Says what came of reading a folder.
+fn tell(synced: &Synced, args: &IndexArgs, vectors: &Vectors, index: &Path) -> Result<()> {
     if args.corpus.json {
-        let skipped = |skipped: &cactus_rag::Skipped| json!({"path": skipped.path, "reason": skipped.reason});
+        let skipped = |skipped: &Skipped| json!({"path": skipped.path, "reason": skipped.reason});
         return output::json(&json!({
-            "index": path,
+            "index": index,
             "embedder": vectors.recipe().model,
             "files": synced.files,
             "added": synced.added,

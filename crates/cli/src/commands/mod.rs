@@ -27,7 +27,9 @@ mod show;
 mod tokenize;
 mod transcribe;
 mod transpile;
+
 mod vad;
+mod watch;
 
 use crate::args::{Cli, Command};
 use anyhow::Result;
