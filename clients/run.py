@@ -7,7 +7,8 @@ and Google are compared with `cactus-cloud`: their types with what it sends and 
 `cargo build --workspace --example codec` builds what this comparison asks. The clients are installed into target/clients
 once, and again when the lists of versions change. Each suite gets the address of a server in CACTUS_URL; Python and Node also that of
 an encrypted one in CACTUS_TLS_URL, with its authority in CACTUS_TLS_CA, and the page that of one with a policy in CACTUS_ROUTED_URL.
-The servers hear, too, with a tiny model of random weights and, where CACTUS_TEST_MODELS has them, with Whisper tiny.en and Silero VAD. Exit code 77 says that what is needed cannot be had here.
+The servers hear, too, with a tiny model of random weights and, where CACTUS_TEST_MODELS has them, with Whisper tiny.en and Silero VAD. The first one
+keeps files and vector stores, with a tiny embedder of random weights. Exit code 77 says that what is needed cannot be had here.
 """
 
 import argparse
@@ -84,6 +85,10 @@ def hearing() -> list[Path]:
     """Models that hear, by whose folders the server calls them."""
     real = [default_model().parent / name for name in ("whisper-tiny.en", "silero-vad")]
     return [ROOT / "golden" / "speech" / "whisper", *(folder for folder in real if folder.is_dir())]
+
+
+# Makes vectors, with random weights: words alone tell documents apart.
+EMBEDDER = ROOT / "golden" / "embedding" / "bert"
 
 
 class Server:
@@ -185,9 +190,9 @@ def main() -> int:
             suites.append(([python, HERE / "page.py"], ROOT))
         else:
             missing.append("chromium")
-    server = Server(args.cactus, args.model, *hearing())
+    state, kept = tempfile.TemporaryDirectory(), tempfile.TemporaryDirectory()
+    server = Server(args.cactus, args.model, *hearing(), EMBEDDER, "--data", kept.name)
     encrypted = policed = None
-    state = tempfile.TemporaryDirectory()
     try:
         environment = {**os.environ, "CACTUS_URL": server.url}
         if {"python", "node", "node22"} & set(wanted):
@@ -205,6 +210,7 @@ def main() -> int:
         for one in filter(None, [policed, encrypted, server]):
             one.stop()
         state.cleanup()
+        kept.cleanup()
     for what in missing:
         print(f"left out, because it is not installed: {what}", file=sys.stderr)
     return 1 if failed else 0

@@ -341,6 +341,100 @@ def test_openai_responses_tools_and_parse():
     assert isinstance(parsed.output_parsed, City)
 
 
+BREAD = b"# Bread\n\nFlour, water and salt.\n\n## Baking\n\nBake it for forty minutes.\n"
+TEA = b"Tea is made with hot water.\n"
+
+
+@pytest.fixture
+def store():
+    made = client.vector_stores.create(name="Recipes", metadata={"of": "tests"})
+    assert made.status == "completed" and made.file_counts.total == 0 and made.metadata == {"of": "tests"}
+    files = client.vector_stores.files
+    bread = files.upload_and_poll(vector_store_id=made.id, file=("bread.md", BREAD), attributes={"year": 2019, "kind": "food"})
+    sent = client.files.create(file=("tea.txt", TEA), purpose="assistants")
+    tea = files.create_and_poll(sent.id, vector_store_id=made.id, attributes={"year": 2024, "kind": "drink"})
+    assert (bread.status, tea.status) == ("completed", "completed") and bread.last_error is None
+    yield made.id, bread.id, tea.id
+    for file in (bread.id, tea.id):
+        assert client.files.delete(file).deleted
+    assert client.vector_stores.retrieve(made.id).file_counts.total == 0, "they are out of their stores, too"
+    assert client.vector_stores.delete(made.id).deleted
+
+
+def test_openai_files():
+    sent = client.files.create(file=("../a b.md", BREAD), purpose="user_data")
+    assert (sent.filename, sent.bytes, sent.status) == ("a b.md", len(BREAD), "processed")
+    assert client.files.wait_for_processing(sent.id).id == sent.id
+    assert client.files.content(sent.id).read() == BREAD
+    assert sent.id in [file.id for file in client.files.list(purpose="user_data")]
+    assert client.files.delete(sent.id).deleted
+    with pytest.raises(openai.NotFoundError):
+        client.files.retrieve(sent.id)
+    with pytest.raises(openai.BadRequestError) as error:
+        client.files.create(file=("a.md", BREAD), purpose="fun")
+    assert error.value.param == "purpose"
+
+
+def test_openai_vector_stores(store):
+    store, bread, tea = store
+    found = client.vector_stores.search(store, query="forty minutes", max_num_results=2)
+    assert found.data[0].file_id == bread and found.data[0].filename == "bread.md"
+    assert found.data[0].content[0].text == "Bake it for forty minutes." and found.data[0].attributes["year"] == 2019
+    assert len(found.data) == 2 and all(0 <= one.score <= 1 for one in found.data)
+    drink = {"type": "eq", "key": "kind", "value": "drink"}
+    recent = {"type": "and", "filters": [drink, {"type": "gte", "key": "year", "value": 2020}]}
+    for filters in (drink, recent):
+        assert {one.file_id for one in client.vector_stores.search(store, query="water", filters=filters)} == {tea}
+    client.vector_stores.files.update(bread, vector_store_id=store, attributes={"kind": "drink"})
+    assert {one.file_id for one in client.vector_stores.search(store, query="water", filters=drink)} == {bread, tea}
+    assert [file.id for file in client.vector_stores.files.list(store, order="asc")] == [bread, tea]
+    assert "forty minutes" in "".join(part.text for part in client.vector_stores.files.content(bread, vector_store_id=store))
+    assert client.vector_stores.update(store, name="Old").name == "Old"
+    assert "Old" in [one.name for one in client.vector_stores.list()]
+    with pytest.raises(openai.BadRequestError) as error:
+        overlap = {"type": "static", "static": {"max_chunk_size_tokens": 800, "chunk_overlap_tokens": 400}}
+        client.vector_stores.files.create(store, file_id=bread, chunking_strategy=overlap)
+    assert error.value.param == "chunking_strategy.static.chunk_overlap_tokens"
+
+
+def test_openai_vector_store_batches(store):
+    store, bread, tea = store
+    long = b"\n\n".join(b"Sentence %d says this and that of it." % number for number in range(4000))
+    batch = client.vector_stores.file_batches.upload_and_poll(store, files=[("long.md", long), ("a.bin", b"\0\xff")], file_ids=[tea])
+    assert (batch.file_counts.completed, batch.file_counts.failed, batch.file_counts.total) == (2, 1, 3)
+    files = {file.id: file for file in client.vector_stores.file_batches.list_files(batch.id, vector_store_id=store)}
+    assert [file.last_error.code for file in files.values() if file.last_error] == ["unsupported_file"]
+    assert client.vector_stores.search(store, query="sentence 3999", max_num_results=1).data[0].filename == "long.md"
+    for file in files.keys() - {tea}:
+        assert client.files.delete(file).deleted
+
+
+def test_openai_file_search(store):
+    store, bread, tea = store
+    tool = {"type": "file_search", "vector_store_ids": [store], "max_num_results": 2}
+    format = {"type": "json_schema", "name": "x", "schema": {"const": "Bake it for forty minutes [2]. Gold and butter [1]."}}
+    options = {"model": MODEL, "input": "How long does the bread bake?", "tools": [tool], "temperature": 0, "text": {"format": format}}
+    filtered = {**tool, "filters": {"type": "eq", "key": "kind", "value": "food"}}
+    answer = client.responses.create(**{**options, "tools": [filtered]}, include=["file_search_call.results"])
+    search, message = answer.output
+    assert (search.type, search.status, search.queries) == ("file_search_call", "completed", ["How long does the bread bake?"])
+    assert {one.file_id for one in search.results} == {bread} and any("forty" in one.text for one in search.results)
+    (cited,) = message.content[0].annotations
+    assert (cited.type, cited.file_id, cited.filename) == ("file_citation", bread, "bread.md")
+    assert answer.output_text[cited.index :].startswith("[2]")
+    with client.responses.stream(**{**options, "tools": [filtered]}) as stream:
+        kinds = [event.type for event in stream]
+        final = stream.get_final_response()
+    named = ["in_progress", "searching", "completed"]
+    assert [kind for kind in kinds if "file_search" in kind] == [f"response.file_search_call.{name}" for name in named]
+    assert kinds.count("response.output_text.annotation.added") == 1
+    assert final.output[0].results is None and final.output[1].content[0].annotations == message.content[0].annotations
+    again = client.responses.create(model=MODEL, input=[*answer.output, {"role": "user", "content": "And tea?"}], tools=[tool], max_output_tokens=20)
+    assert again.output[0].queries == ["And tea?"]
+    with pytest.raises(openai.NotFoundError):
+        client.responses.create(model=MODEL, input="x", tools=[{**tool, "vector_store_ids": ["vs_none"]}])
+
+
 def test_anthropic_messages():
     # This client has left the field out; the API still has it.
     options = {"model": MODEL, "messages": ASK, "max_tokens": 20, "extra_body": {"temperature": 0}}

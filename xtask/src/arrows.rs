@@ -62,7 +62,18 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     (
         "serve",
         &[
-            "base", "bundle", "audio", "runtime", "text", "engine", "speech", "embed", "protocol", "router",
+            "base",
+            "bundle",
+            "audio",
+            "runtime",
+            "text",
+            "engine",
+            "speech",
+            "embed",
+            "retrieval",
+            "rag",
+            "protocol",
+            "router",
         ],
     ),
     (

@@ -135,6 +135,15 @@ pub(crate) struct ServeArgs {
     pub(crate) policy: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) cactus: CactusArgs,
+    /// Folder where files and vector stores are kept: `/v1/files`, `/v1/vector_stores` and `file_search` [default: none are kept]
+    #[arg(long, value_name = "FOLDER", help_heading = "Files")]
+    pub(crate) data: Option<PathBuf>,
+    /// Model of new vector stores, one of those that are served [default: the first that makes vectors]
+    #[arg(long, value_name = "MODEL", requires = "data", help_heading = "Files")]
+    pub(crate) embedder: Option<String>,
+    /// Longest file that is kept
+    #[arg(long, default_value = "16MB", value_name = "BYTES", value_parser = parse_bytes, help_heading = "Files")]
+    pub(crate) max_file: u64,
     /// Most memory for all loaded models together, such as 4GB; idle ones are unloaded to make room [default: no limit]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Limits")]
     pub(crate) max_memory: Option<u64>,

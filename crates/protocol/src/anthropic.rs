@@ -48,7 +48,7 @@ pub fn count_request(body: &Value) -> Result<(Job, Fields<'_>)> {
     let fields = Fields::of_body(body)?;
     let mut chat = ChatRequest {
         messages: messages(&fields)?,
-        tools: tools::tools(&fields, tool)?,
+        tools: tools::tools(&fields, |entry| tool(entry).map(Some))?,
         ..ChatRequest::default()
     };
     if let Some(choice) = fields.object("tool_choice")? {

@@ -13,11 +13,13 @@ const MAX_HEADERS: usize = 8 << 10;
 /// Most characters of a boundary, as RFC 2046 has it.
 const MAX_BOUNDARY: usize = 70;
 
-/// A field of a form. What its client calls a file, and of which type it is, is not told: neither says what is in it.
+/// A field of a form. Of which type a file is for its client is not told: it does not say what is in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part<'a> {
     /// Its name.
     pub name: String,
+    /// What its client calls the file: anything, and perhaps a path of another machine.
+    pub file: Option<String>,
     /// What is in it.
     pub content: &'a [u8],
 }
@@ -133,7 +135,7 @@ pub fn parts<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<Part<'a>>> {
             return Err(wrong(format_args!("the form has more than {MAX_PARTS} fields")));
         }
         let n = parts.len() + 1;
-        let (name, begin) = headers(body, at, n)?;
+        let ((name, file), begin) = headers(body, at, n)?;
         // An empty part has no line of its own before the delimiter.
         let Some((end, then)) = next(body, begin - 2, &delimiter) else {
             let rest = body.len() - begin;
@@ -143,6 +145,7 @@ pub fn parts<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<Part<'a>>> {
         };
         parts.push(Part {
             name,
+            file,
             content: &body[begin.min(end)..end],
         });
         (at, closed) = then;
@@ -169,8 +172,8 @@ fn after(body: &[u8], at: usize) -> Option<(usize, bool)> {
         .then_some((at + padding + 2, false))
 }
 
-/// The name of the `n`th part, and where its content begins.
-fn headers(body: &[u8], at: usize, n: usize) -> Result<(String, usize)> {
+/// The name of the `n`th part and that of its file, and where its content begins.
+fn headers(body: &[u8], at: usize, n: usize) -> Result<(Names, usize)> {
     let rest = &body[at..];
     let end = match rest.starts_with(b"\r\n") {
         true => 0,
@@ -216,12 +219,18 @@ fn is_plain(encoding: &str) -> bool {
         .any(|plain| encoding.eq_ignore_ascii_case(plain))
 }
 
-/// The name that a disposition gives.
-fn named(value: &str) -> Option<String> {
+/// The name of a field, and that of its file.
+type Names = (String, Option<String>);
+
+/// The names that a disposition gives.
+fn named(value: &str) -> Option<Names> {
     let (kind, rest) = value.split_once(';')?;
-    let mut named = parameters(rest).filter(|(parameter, _)| parameter.eq_ignore_ascii_case("name"));
-    let (_, name) = named.next().filter(|_| kind.trim().eq_ignore_ascii_case("form-data"))?;
-    Some(name)
+    let named = |wanted: &str| {
+        let mut named = parameters(rest).filter(|(parameter, _)| parameter.eq_ignore_ascii_case(wanted));
+        named.next().map(|(_, name)| name)
+    };
+    let name = named("name").filter(|_| kind.trim().eq_ignore_ascii_case("form-data"))?;
+    Some((name, named("filename")))
 }
 
 #[cfg(test)]
@@ -269,6 +278,8 @@ mod tests {
         let shown: Vec<_> = found.iter().map(|part| (part.name.as_str(), part.content)).collect();
         let expected: [(&str, &[u8]); 3] = [("a", b"\r\n--XXY\r\n--X\r\n"), ("file", b"\0\xff"), ("empty", b"")];
         assert_eq!(shown, expected);
+        let files: Vec<_> = found.iter().map(|part| part.file.as_deref()).collect();
+        assert_eq!(files, [None, Some("C:\\a \"b\".wav"), None]);
         assert_eq!(read(b"--XX--").unwrap(), [], "a form without fields");
     }
 

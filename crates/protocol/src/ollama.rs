@@ -57,7 +57,7 @@ pub fn chat(body: &Value, now: SystemTime) -> Result<Request> {
     }
     let chat = ChatRequest {
         messages: messages(list)?,
-        tools: tools::tools(&fields, tool)?,
+        tools: tools::tools(&fields, |entry| tool(entry).map(Some))?,
         ..common.chat(&fields)?
     };
     Ok(common.answer(Prompt::Chat(Box::new(chat)), encoder))

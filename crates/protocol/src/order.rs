@@ -183,6 +183,7 @@ pub fn responses(frames: &[Frame]) -> Checked {
     let mut items: Vec<Value> = Vec::new();
     // Item, part.
     let mut open = (false, false);
+    let mut annotations: Vec<Value> = Vec::new();
     let mut last = Value::Null;
     for (number, frame) in frames.iter().enumerate() {
         check(last.is_null(), "something follows the last event", &last)?;
@@ -244,6 +245,21 @@ pub fn responses(frames: &[Frame]) -> Checked {
                 part(&mut items)?;
             }
             "response.function_call_arguments.delta" => part(&mut items)?,
+            "response.file_search_call.in_progress"
+            | "response.file_search_call.searching"
+            | "response.file_search_call.completed" => {
+                let item = items.last().ok_or("no item")?;
+                check(item["type"] == "file_search_call", "no search is open", &data)?;
+            }
+            "response.output_text.annotation.added" => {
+                check(open.1 && data["content_index"] == 0, "no part is open", &data)?;
+                check(
+                    data["annotation_index"].as_u64() == Some(annotations.len() as u64),
+                    "annotations are not in order",
+                    &data,
+                )?;
+                annotations.push(data["annotation"].clone());
+            }
             "response.output_text.done" | "response.reasoning_text.done" => {
                 let seen = items.last().map(|item| item["seen"].clone());
                 check(
@@ -262,6 +278,12 @@ pub fn responses(frames: &[Frame]) -> Checked {
             }
             "response.content_part.done" => {
                 check(open.1, "no part is open", &data)?;
+                let of_part = data["part"]["annotations"].as_array().cloned().unwrap_or_default();
+                check(
+                    std::mem::take(&mut annotations) == of_part,
+                    "the annotations of the part differ from those before",
+                    &data,
+                )?;
                 open.1 = false;
             }
             "response.output_item.done" => {

@@ -6,8 +6,9 @@ use cactus_text::grammar::Grammar;
 use cactus_text::tools::{Tool, ToolChoice};
 use serde_json::Value;
 
-/// The list of tools under `tools`. `read` makes of each what [`Tool::from_json`] takes, or says why not.
-pub(super) fn tools(fields: &Fields<'_>, read: impl Fn(&Fields<'_>) -> Result<Value>) -> Result<Vec<Tool>> {
+/// The list of tools under `tools`. `read` makes of each what [`Tool::from_json`] takes, or says why not; `None` of those that are no model's to
+/// call.
+pub(super) fn tools(fields: &Fields<'_>, read: impl Fn(&Fields<'_>) -> Result<Option<Value>>) -> Result<Vec<Tool>> {
     let Some(list) = fields.list("tools")? else {
         return Ok(Vec::new());
     };
@@ -22,7 +23,7 @@ pub(super) fn tools(fields: &Fields<'_>, read: impl Fn(&Fields<'_>) -> Result<Va
     }
     let mut tools: Vec<Tool> = Vec::with_capacity(list.len());
     for entry in objects(list, &fields.path("tools"))? {
-        let json = read(&entry)?;
+        let Some(json) = read(&entry)? else { continue };
         let tool =
             Tool::from_json(&json).map_err(|e| ApiError::field(entry.here(), format!("`{}`: {e}", entry.here())))?;
         tools.push(tool);

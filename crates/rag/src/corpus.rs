@@ -1,16 +1,13 @@
 //! A folder and its index.
 
-use crate::cut::{Piece, Rules, in_context, pieces};
 use crate::files::{self, File, MOST_BYTES};
+use crate::found::{Found, found};
 use crate::known::{self, Known, Stamp};
+use crate::prepared::{PIECE_TOKENS, Prepared, create};
 use crate::{Embed, Error, Result};
-use cactus_retrieval::{Hit, Id, IdKind, Index, Layout, Query, Reader};
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
+use cactus_retrieval::{Id, Index, Query, Reader};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-
-/// Tokens of a piece, where the model takes so many.
-const PIECE_TOKENS: usize = 256;
 
 /// How far a folder is read.
 #[derive(Clone, Copy, Debug)]
@@ -59,63 +56,6 @@ pub struct Skipped {
     pub reason: String,
 }
 
-/// A piece that was found.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Found {
-    /// The file, from the folder on, with `/`.
-    pub path: String,
-    /// Where the piece lies in the file.
-    pub bytes: Range<usize>,
-    /// Its first and last line, from 1.
-    pub lines: [usize; 2],
-    /// Headings above it, the outermost first.
-    pub headings: Vec<String>,
-    /// Its text.
-    pub text: String,
-    /// What results are ordered by.
-    pub score: f32,
-    /// The cosine of question and piece.
-    pub similarity: Option<f32>,
-    /// BM25 of the question's words.
-    pub bm25: Option<f32>,
-    file_hash: String,
-}
-
-impl Found {
-    #[cfg(test)]
-    pub(crate) fn for_tests(path: &str, start: usize, text: &str) -> Found {
-        Found {
-            path: path.to_owned(),
-            bytes: start..start + text.len(),
-            lines: [1, 1],
-            headings: Vec::new(),
-            text: text.to_owned(),
-            score: 0.0,
-            similarity: None,
-            bm25: None,
-            file_hash: String::new(),
-        }
-    }
-
-    /// Its headings in a line, and its text: what a model reads that scores it.
-    #[must_use]
-    pub fn in_context(&self) -> String {
-        in_context(&self.headings, &self.text)
-    }
-
-    /// The same with the score of another judge.
-    #[must_use]
-    pub fn with_score(self, score: f32) -> Found {
-        Found { score, ..self }
-    }
-
-    /// Whether the file in `folder` has the bytes that the piece was cut from.
-    #[must_use]
-    pub fn is_current(&self, folder: &Path) -> bool {
-        std::fs::read(folder.join(&self.path)).is_ok_and(|bytes| known::hash(&bytes) == self.file_hash)
-    }
-}
-
 /// An index of a folder.
 #[derive(Clone, Debug)]
 pub struct Corpus {
@@ -148,13 +88,7 @@ impl Corpus {
         let recipe = model.recipe();
         let mut index = match self.index.exists() {
             true => Index::open(&self.index, Some(&recipe))?,
-            false => {
-                let layout = Layout {
-                    ids: IdKind::Text,
-                    ..Layout::default()
-                };
-                Index::create(&self.index, &recipe, layout)?
-            }
+            false => create(&self.index, &recipe)?,
         };
         let mut known = known::files(&index.reader()?, &self.index)?;
         let mut done = Synced {
@@ -173,7 +107,7 @@ impl Corpus {
             let before = known.remove(&file.name);
             match read(file, before.as_ref()) {
                 Ok(None) => {}
-                Ok(Some((text, stamp))) => self.take(&mut index, model, file, (&text, &stamp), before, &mut done)?,
+                Ok(Some((text, stamp))) => take(&mut index, model, file, (&text, &stamp), before, &mut done)?,
                 Err(reason) => {
                     let path = file.name.clone();
                     done.skipped.push(Skipped { path, reason });
@@ -195,55 +129,6 @@ impl Corpus {
         Ok(done)
     }
 
-    /// Takes in a file that is new or has changed.
-    fn take(
-        &self,
-        index: &mut Index,
-        model: &dyn Embed,
-        file: &File,
-        (text, stamp): (&str, &Stamp),
-        before: Option<Known>,
-        done: &mut Synced,
-    ) -> Result<()> {
-        let count = |text: &str| model.count_tokens(text);
-        let rules = Rules {
-            most_tokens: PIECE_TOKENS.min(model.most_tokens()),
-            count: &count,
-        };
-        let pieces = pieces(file.kind, text, rules);
-        let ids = known::ids(&file.name, &pieces);
-        let old: BTreeSet<String> = before.iter().flat_map(|known| known.ids.iter().cloned()).collect();
-        let new: Vec<usize> = (0..ids.len()).filter(|&i| !old.contains(&ids[i])).collect();
-        let texts: Vec<String> = new.iter().map(|&i| pieces[i].in_context()).collect();
-        let vectors = match texts.is_empty() {
-            true => Vec::new(),
-            false => model.embed_documents(&texts).map_err(Error::Embed)?,
-        };
-        let mut vectors: BTreeMap<usize, Vec<f32>> = new.into_iter().zip(vectors).collect();
-        done.embedded += vectors.len();
-        let reader = index.reader()?;
-        for (i, (id, piece)) in ids.iter().zip(&pieces).enumerate() {
-            let vector = match vectors.remove(&i) {
-                Some(vector) => vector,
-                // It moved perhaps, and its file has another state.
-                None => match reader.get(&Id::from(id.as_str()))? {
-                    Some(document) => document.vector,
-                    None => continue,
-                },
-            };
-            index.upsert(known::document(id.clone(), &file.name, file.kind, piece, stamp, vector))?;
-        }
-        for id in old.iter().filter(|id| !ids.contains(id)) {
-            index.delete(&Id::from(id.as_str()))?;
-        }
-        index.commit()?;
-        match before {
-            Some(_) => done.changed += 1,
-            None => done.added += 1,
-        }
-        Ok(())
-    }
-
     /// The `k` pieces nearest to a question, by its meaning and by its words, the best first.
     ///
     /// # Errors
@@ -257,33 +142,40 @@ impl Corpus {
         };
         let hits = reader.search(&query, None, k)?;
         hits.iter()
-            .filter_map(|hit| self.found(&reader, hit).transpose())
+            .filter_map(|hit| found(&reader, &self.index, hit).transpose())
             .collect()
     }
+}
 
-    fn found(&self, reader: &Reader, hit: &Hit) -> Result<Option<Found>> {
-        let Some(document) = reader.get(&hit.id)? else {
-            return Ok(None);
-        };
-        let (path, piece, stamp) = known::read(&document, &self.index)?;
-        let Piece {
-            bytes,
-            lines,
-            headings,
-            text,
-        } = piece;
-        Ok(Some(Found {
-            path,
-            bytes,
-            lines,
-            headings,
-            text,
-            score: hit.score,
-            similarity: hit.similarity,
-            bm25: hit.bm25,
-            file_hash: stamp.hash,
-        }))
+/// Takes in a file that is new or has changed.
+fn take(
+    index: &mut Index,
+    model: &dyn Embed,
+    file: &File,
+    (text, stamp): (&str, &Stamp),
+    before: Option<Known>,
+    done: &mut Synced,
+) -> Result<()> {
+    let of = known::Of {
+        path: &file.name,
+        title: None,
+        kind: file.kind,
+        stamp,
+    };
+    // Between files it is asked whether to stop, not within one.
+    let prepared = Prepared::new(&index.reader()?, model, of, text, PIECE_TOKENS, &|| false)?;
+    done.embedded += prepared.embedded();
+    let old: BTreeSet<Id> = before
+        .iter()
+        .flat_map(|known| &known.ids)
+        .map(|id| Id::from(id.as_str()))
+        .collect();
+    prepared.write(index, old)?;
+    match before {
+        Some(_) => done.changed += 1,
+        None => done.added += 1,
     }
+    Ok(())
 }
 
 /// Deletes the pieces of a file.
@@ -312,9 +204,5 @@ fn read(file: &File, before: Option<&Known>) -> std::result::Result<Option<(Stri
     if before.is_some_and(|known| known.stamp.hash == hash) {
         return Ok(None);
     }
-    if bytes.contains(&0) {
-        return Err("it is no text: it has bytes of zero".to_owned());
-    }
-    let text = String::from_utf8(bytes).map_err(|e| format!("it is not UTF-8: {}", e.utf8_error()))?;
-    Ok(Some((text, Stamp { hash, ..now })))
+    Ok(Some((files::as_text(bytes)?, Stamp { hash, ..now })))
 }

@@ -6,7 +6,7 @@ use ignore::WalkBuilder;
 use std::path::{Path, PathBuf};
 
 /// Largest document, in bytes.
-pub(crate) const MOST_BYTES: u64 = 16 << 20;
+pub const MOST_BYTES: u64 = 16 << 20;
 
 const TEXT: [&str; 6] = ["txt", "text", "rst", "adoc", "org", "tex"];
 const MARKDOWN: [&str; 3] = ["md", "markdown", "mdx"];
@@ -86,4 +86,15 @@ pub(crate) fn walk(folder: &Path) -> Result<Vec<File>> {
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
+}
+
+/// The text of a document.
+///
+/// # Errors
+/// Why it is none, in words.
+pub fn as_text(bytes: Vec<u8>) -> std::result::Result<String, String> {
+    if bytes.contains(&0) {
+        return Err("it is no text: it has bytes of zero".to_owned());
+    }
+    String::from_utf8(bytes).map_err(|e| format!("it is not UTF-8: {}", e.utf8_error()))
 }

@@ -1,8 +1,8 @@
-//! What an index knows of a file: its state when it was read, and its pieces. It stands in the metadata of the pieces.
+//! What an index knows of a document: its state when it was read, and its pieces. It stands in the metadata of the pieces.
 
 use crate::cut::{Kind, Piece};
 use crate::{Error, Result};
-use cactus_retrieval::{Document, Id, Reader, Value};
+use cactus_retrieval::{Document, Filter, Id, Reader, Value};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
@@ -10,6 +10,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 /// Names in the metadata of a piece.
 const PATH: &str = "path";
+const TITLE: &str = "title";
 const KIND: &str = "kind";
 const START: &str = "start";
 const END: &str = "end";
@@ -67,8 +68,23 @@ pub(crate) fn ids(path: &str, pieces: &[Piece]) -> Vec<String> {
     pieces.iter().map(id).collect()
 }
 
+/// A document as its pieces tell of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Of<'a> {
+    pub(crate) path: &'a str,
+    pub(crate) title: Option<&'a str>,
+    pub(crate) kind: Kind,
+    pub(crate) stamp: &'a Stamp,
+}
+
 /// A piece as it goes into the index.
-pub(crate) fn document(id: String, path: &str, kind: Kind, piece: &Piece, stamp: &Stamp, vector: Vec<f32>) -> Document {
+pub(crate) fn document(id: String, of: Of<'_>, piece: &Piece, vector: Vec<f32>) -> Document {
+    let Of {
+        path,
+        title,
+        kind,
+        stamp,
+    } = of;
     let integer = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     let mut document = Document::new(id.as_str(), vector)
         .with_text(piece.text.as_str())
@@ -83,7 +99,23 @@ pub(crate) fn document(id: String, path: &str, kind: Kind, piece: &Piece, stamp:
         .with(HASH, stamp.hash.as_str());
     let headings = Value::List(piece.headings.clone());
     document.metadata.insert(HEADINGS.to_owned(), headings);
-    document
+    match title {
+        Some(title) => document.with(TITLE, title),
+        None => document,
+    }
+}
+
+/// The condition that a piece is of the document under `path`.
+pub(crate) fn is_of(path: &str) -> Filter {
+    Filter::eq(PATH, path)
+}
+
+/// What a reader calls the document of a piece, where that is not its path.
+pub(crate) fn title(document: &Document) -> Option<String> {
+    match document.metadata.get(TITLE) {
+        Some(Value::Text(title)) => Some(title.clone()),
+        _ => None,
+    }
 }
 
 /// The path, the piece and the stamp of its file of a document.

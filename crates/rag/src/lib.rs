@@ -7,23 +7,31 @@
 //!
 //! - [`pieces`] cuts a document along sentences, headings and functions, and tells from which bytes each piece comes.
 //! - [`Corpus`] keeps an index in step with a folder: only pieces that are new get a vector, and what is gone goes.
+//! - [`Collection`] is an index of documents that come one by one, from wherever.
 //! - [`Sources`] are pieces in a stable order under numbers, and [`Sources::check`] says whether a text cites them rightly.
 //!
 //! It may depend on `retrieval`, which keeps vectors and finds them, and on `embed`, whose models are [`Vectors`] here. Everything
 //! asks for [`Embed`] alone, so that it is tested without weights. It writes no answers, opens no connection and draws no progress.
 #![forbid(unsafe_code)]
 
+mod collection;
 mod corpus;
 mod cut;
 mod error;
 mod files;
+mod found;
 mod known;
+mod prepared;
 mod sources;
 mod vectors;
 
-pub use corpus::{Corpus, Found, Progress, Skipped, Synced};
+pub use collection::{Collection, Incoming, Search};
+pub use corpus::{Corpus, Progress, Skipped, Synced};
 pub use cut::{Kind, Piece, Rules, pieces};
 pub use error::{Error, Result};
+pub use files::{MOST_BYTES, as_text};
+pub use found::Found;
+pub use prepared::{PIECE_TOKENS, Prepared};
 pub use sources::{Citation, Source, Sources};
 pub use vectors::Vectors;
 

@@ -6,6 +6,7 @@ use crate::file::directory::Entry;
 use crate::file::disk::Disk;
 use crate::file::header::Header;
 use crate::file::root::{Root, data_start};
+use crate::filter::Filter;
 use crate::recipe::{Layout, Recipe};
 use crate::snapshot::Snapshot;
 use cactus_base::Pool;
@@ -143,6 +144,22 @@ impl Reader {
         let document = found.and_then(|found| found.map(read).transpose());
         self.snapshot.intact()?;
         document
+    }
+
+    /// The ids of all documents for which `filter` holds, in the order of the file.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a filter that cannot be; [`ErrorKind::Damaged`], [`ErrorKind::Lost`].
+    pub fn matching(&self, filter: &Filter) -> Result<Vec<Id>> {
+        filter.check(&self.snapshot.disk.path)?;
+        let mut found = Vec::new();
+        for part in &self.snapshot.parts {
+            for row in filter.rows(&part.segment)?.and(&part.live()).ones() {
+                found.push(part.segment.own_id(row)?);
+            }
+        }
+        self.snapshot.intact()?;
+        Ok(found)
     }
 
     /// Calls `each` with every document, in the order of the file.

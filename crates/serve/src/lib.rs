@@ -6,9 +6,10 @@
 //! - [`models`]: the models that can be asked for, loaded and unloaded.
 //! - `hearing`: a recording under way to its transcript; `listening`: live sound to events.
 //! - `answer`: the answers of a job, awaited; `routed`: one under a policy, which may be a target's.
+//! - `stores`: files and vector stores, kept on disk and searched.
 //! - `http`: connections, who may ask, streams, metrics, the page.
 //!
-//! It may depend on the engine, on `speech` and what lies below them. It deliberately does not find, download or convert models (whoever
+//! It may depend on the engine, on `speech`, `rag` and what lies below them. It deliberately does not find, download or convert models (whoever
 //! starts it says where they are), does not print (events go to `tracing`, and never a prompt or an answer), and decides
 //! nothing about what a request means to a model: that is `cactus_engine::chat`.
 #![forbid(unsafe_code)]
@@ -19,6 +20,7 @@ mod http;
 mod listening;
 pub mod models;
 mod routed;
+mod stores;
 
 pub use cactus_protocol as protocol;
 pub use cactus_router as router;

@@ -7,6 +7,7 @@ use cactus_serve::protocol::{
 use cactus_text::tools::{CallFormat, Delta, OutputParser, ParserOptions, Piece, Tool};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 fn end(reason: Reason) -> Event {
@@ -99,6 +100,32 @@ fn check_all(events: &[Event]) {
     let (frames, whole) = run(&mut encoder, 1, events);
     let streamed = order::responses(&frames).unwrap_or_else(|e| panic!("{e}\n{frames:#?}"));
     assert_eq!(streamed, whole);
+
+    let mut encoder = openai::responses::request(&body, 1).unwrap().encoder;
+    encoder.search(openai::responses::Searched {
+        queries: vec!["Hi".to_owned()],
+        results: Some(Vec::new()),
+        cite: Arc::new(|text| {
+            let cited = text.chars().enumerate().filter(|(_, c)| *c == 'a');
+            cited
+                .map(|(at, _)| (at, ("file-a".to_owned(), "a.md".to_owned())))
+                .collect()
+        }),
+    });
+    let (frames, whole) = run(&mut encoder, 1, events);
+    let searched = order::responses(&frames).unwrap_or_else(|e| panic!("{e}\n{frames:#?}"));
+    assert_eq!(searched, whole);
+    let output = searched["output"].as_array().unwrap();
+    assert_eq!(output[0]["queries"], json!(["Hi"]));
+    assert_eq!(output.len(), streamed["output"].as_array().unwrap().len() + 1);
+    for part in output
+        .iter()
+        .map(|item| &item["content"][0])
+        .filter(|part| part["type"] == "output_text")
+    {
+        let cited = part["text"].as_str().unwrap().matches('a').count();
+        assert_eq!(part["annotations"].as_array().unwrap().len(), cited);
+    }
 
     let body = json!({"model": "tiny", "messages": user(), "max_tokens": 9});
     let (_, mut encoder) = anthropic::request(&body).unwrap();

@@ -1,13 +1,10 @@
 //! `POST /v1/audio/transcriptions` and `/v1/audio/translations`: a form with a recording into a [`Request`], and what was heard into
 //! what the API sends. What an engine of speech can do with a request is decided where one is at hand.
 
-use super::super::multipart::{self, Part};
 use super::super::{ApiError, Frame, Kind, Result};
+use super::form::{Form, shown, wrong};
 use serde::Serialize;
 use serde_json::{Value, json};
-
-/// Most bytes of a field that is no recording.
-const MAX_TEXT: usize = 64 << 10;
 
 /// No silence is asked for that is longer, in seconds.
 const MAX_SECONDS: f64 = 3600.0;
@@ -95,22 +92,8 @@ pub struct Request<'a> {
 /// # Errors
 /// A body that is no form; the first field that is wrong or missing.
 pub fn request<'a>(task: Task, content_type: Option<&str>, body: &'a [u8]) -> Result<Request<'a>> {
-    let boundary = multipart::boundary(content_type)?;
-    let form = Form(multipart::parts(body, &boundary)?);
-    let file = form.one("file")?.ok_or_else(|| {
-        let names: Vec<String> = form
-            .0
-            .iter()
-            .take(8)
-            .map(|part| format!("`{}`", shown(&part.name)))
-            .collect();
-        let found = if names.is_empty() {
-            "no field at all".to_owned()
-        } else {
-            names.join(", ")
-        };
-        wrong("file", format_args!("is missing, expected a recording; found {found}"))
-    })?;
+    let form = Form::read(content_type, body)?;
+    let file = form.file("a recording")?.content;
     if file.is_empty() {
         return Err(wrong("file", "has no bytes, expected a recording"));
     }
@@ -155,84 +138,7 @@ pub fn request<'a>(task: Task, content_type: Option<&str>, body: &'a [u8]) -> Re
     Ok(request)
 }
 
-fn wrong(name: &str, message: impl std::fmt::Display) -> ApiError {
-    ApiError::field(name, format!("`{name}`: {message}"))
-}
-
-/// The beginning of what a client wrote.
-fn shown(text: &str) -> String {
-    let mut shown: String = text.chars().take(40).collect();
-    if shown.len() < text.len() {
-        shown.push('…');
-    }
-    shown
-}
-
-struct Form<'a>(Vec<Part<'a>>);
-
 impl<'a> Form<'a> {
-    /// The fields of a name; clients write `name[]` for lists.
-    fn all<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'a [u8]> + 's {
-        let is = move |part: &&Part<'a>| part.name.strip_suffix("[]").unwrap_or(&part.name) == name;
-        self.0.iter().filter(is).map(|part| part.content)
-    }
-
-    fn one(&self, name: &str) -> Result<Option<&'a [u8]>> {
-        let mut all = self.all(name);
-        let first = all.next();
-        match all.next() {
-            None => Ok(first),
-            Some(_) => Err(wrong(
-                name,
-                format_args!("found {} of them, expected one", 2 + all.count()),
-            )),
-        }
-    }
-
-    /// Texts that are not empty, which is as good as missing.
-    fn texts(&self, name: &str) -> Result<Vec<&'a str>> {
-        let read = |bytes: &'a [u8]| {
-            if bytes.len() > MAX_TEXT {
-                let found = bytes.len();
-                return Err(wrong(
-                    name,
-                    format_args!("found {found} bytes, expected at most {MAX_TEXT}"),
-                ));
-            }
-            std::str::from_utf8(bytes).map_err(|e| {
-                let at = e.valid_up_to();
-                wrong(name, format_args!("is not UTF-8 text: byte {at} is not valid"))
-            })
-        };
-        let texts = self.all(name).map(read).collect::<Result<Vec<_>>>()?;
-        Ok(texts
-            .into_iter()
-            .map(str::trim)
-            .filter(|text| !text.is_empty())
-            .collect())
-    }
-
-    fn text(&self, name: &str) -> Result<Option<&'a str>> {
-        match self.texts(name)?[..] {
-            [] => Ok(None),
-            [text] => Ok(Some(text)),
-            ref texts => Err(wrong(name, format_args!("found {} of them, expected one", texts.len()))),
-        }
-    }
-
-    fn number(&self, name: &str, least: f64, most: f64) -> Result<Option<f64>> {
-        let Some(text) = self.text(name)? else {
-            return Ok(None);
-        };
-        match text.parse::<f64>() {
-            Ok(number) if (least..=most).contains(&number) => Ok(Some(number)),
-            _ => Err(wrong(
-                name,
-                format_args!("found `{}`, expected a number from {least} to {most}", shown(text)),
-            )),
-        }
-    }
-
     /// Translations have nothing of what transcriptions alone have.
     fn lacks_lists(&self) -> Result<()> {
         for name in ["language", "languages", "stream", "timestamp_granularities", "include"] {
@@ -542,6 +448,7 @@ pub(super) fn code(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::form::MAX_TEXT;
     use super::*;
 
     fn body(fields: &[(&str, &str)]) -> Vec<u8> {

@@ -31,7 +31,7 @@ pub fn request(body: &Value, created: u64) -> Result<(Job, ChatEncoder)> {
     let model = super::model(&fields)?;
     let mut chat = ChatRequest {
         messages: super::messages(&fields)?,
-        tools: tools::tools(&fields, tool)?,
+        tools: tools::tools(&fields, |entry| tool(entry).map(Some))?,
         parallel_calls: fields.flag("parallel_tool_calls")?.unwrap_or(true),
         format: format(&fields)?,
         continue_final: fields.flag("continue_final_message")?.unwrap_or(false),

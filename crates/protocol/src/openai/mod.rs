@@ -1,4 +1,4 @@
-//! The APIs of OpenAI: chat completions, completions, responses, decisions, embeddings, audio,
+//! The APIs of OpenAI: chat completions, completions, responses, decisions, embeddings, files, vector stores, audio,
 //! realtime, models.
 
 pub mod audio;
@@ -6,9 +6,13 @@ pub mod chat;
 pub mod completions;
 pub mod decisions;
 pub mod embeddings;
+pub mod files;
+mod form;
 mod messages;
+pub mod page;
 pub mod realtime;
 pub mod responses;
+pub mod vector_stores;
 
 use super::{Fields, Result};
 use serde_json::{Value, json};

@@ -5,17 +5,21 @@
 
 mod answer;
 
-pub use answer::ResponseEncoder;
+pub use answer::{Cite, FileName, ResponseEncoder, Searched};
 
 use super::super::{
     ApiError, Fields, Job, KeepAlive, MAX_MESSAGES, Prompt, Result, Spec, content, json_type, objects, tools,
 };
+use super::vector_stores::FileSearch;
 use cactus_engine::chat::ChatRequest;
 use cactus_text::grammar::{Grammar, Spacing};
+use cactus_text::tools::ToolChoice;
 use serde_json::{Map, Value, json};
 
 /// Types of parts that are text.
 const TEXTS: &[&str] = &["input_text", "output_text", "text", "refusal"];
+/// The type of a tool that searches stores.
+const FILE_SEARCH: &str = "file_search";
 
 /// A request.
 #[derive(Debug)]
@@ -30,6 +34,8 @@ pub struct Request {
     pub store: bool,
     /// The messages of this request, without instructions.
     pub turns: Vec<Value>,
+    /// What is searched before the answer.
+    pub search: Option<FileSearch>,
     instructions: Option<String>,
 }
 
@@ -44,6 +50,31 @@ impl Request {
         messages.extend_from_slice(&self.turns);
         if let Some(Prompt::Chat(chat)) = self.job.prompts.first_mut() {
             chat.messages = messages;
+        }
+    }
+
+    /// What was asked last, in the conversation as it is by now.
+    #[must_use]
+    pub fn question(&self) -> Option<&str> {
+        let Some(Prompt::Chat(chat)) = self.job.prompts.first() else {
+            return None;
+        };
+        let asked = chat.messages.iter().rev().find(|message| message["role"] == "user")?;
+        asked["content"].as_str().filter(|text| !text.trim().is_empty())
+    }
+
+    /// Lets the model read `text` before the conversation, behind the instructions. [`Request::continue_from`] comes first.
+    pub fn instruct(&mut self, text: &str) {
+        let Some(Prompt::Chat(chat)) = self.job.prompts.first_mut() else {
+            return;
+        };
+        match chat.messages.first_mut() {
+            // Templates take one such message, as the first.
+            Some(first) if first["role"] == "system" || first["role"] == "developer" => {
+                let before = first["content"].as_str().unwrap_or_default();
+                first["content"] = Value::from(format!("{before}\n\n{text}"));
+            }
+            _ => chat.messages.insert(0, json!({"role": "system", "content": text})),
         }
     }
 }
@@ -78,14 +109,29 @@ pub fn request(body: &Value, created: u64) -> Result<Request> {
         return Err(fields.wrong("truncation", message));
     }
     let model = super::model(&fields)?;
+    let include = fields.list("include")?.unwrap_or_default();
+    let includes = |what: &str| include.iter().any(|included| included == what);
     let mut chat = ChatRequest {
         tools: tools::tools(&fields, tool)?,
         parallel_calls: fields.flag("parallel_tool_calls")?.unwrap_or(true),
-        tool_choice: super::chat::tool_choice(&fields)?,
+        tool_choice: ToolChoice::Auto,
         format: format(&fields)?,
         ..ChatRequest::default()
     };
-    tools::check_choice(&fields, &chat.tool_choice, &chat.tools)?;
+    let mut search = file_search(&fields, includes("file_search_call.results"))?;
+    match (fields.get("tool_choice"), &search) {
+        // Who asks for it gets it anyway.
+        (Some(choice), Some(_)) if choice["type"] == "file_search" => {}
+        (Some(Value::String(word)), Some(_)) if word == "required" && chat.tools.is_empty() => {}
+        (Some(Value::String(word)), _) if word == "none" => {
+            search = None;
+            chat.tool_choice = ToolChoice::None;
+        }
+        _ => {
+            chat.tool_choice = super::chat::tool_choice(&fields)?;
+            tools::check_choice(&fields, &chat.tool_choice, &chat.tools)?;
+        }
+    }
     if let Some(reasoning) = fields.object("reasoning")?
         && let Some((on, effort)) = super::effort(&reasoning, "effort")?
     {
@@ -96,8 +142,7 @@ pub fn request(body: &Value, created: u64) -> Result<Request> {
     let turns = input(&fields)?;
     let instructions = fields.text("instructions")?.map(str::to_owned);
     let mut spec = Spec::read(&fields, &["max_output_tokens"])?;
-    let include = fields.list("include")?.unwrap_or_default();
-    let mut logprobs = include.iter().any(|what| what == "message.output_text.logprobs");
+    let mut logprobs = includes("message.output_text.logprobs");
     if let Some(top) = fields.get("top_logprobs") {
         spec.set(&fields, "top_logprobs", "logprobs", top.clone())?;
         logprobs |= top.as_u64() != Some(0);
@@ -125,6 +170,7 @@ pub fn request(body: &Value, created: u64) -> Result<Request> {
         previous,
         store,
         turns,
+        search,
         instructions,
     };
     request.continue_from(&[]);
@@ -153,11 +199,30 @@ fn said(fields: &Fields<'_>, store: bool) -> Map<String, Value> {
     said
 }
 
-/// A tool: flat, unlike in chat completions.
-fn tool(entry: &Fields<'_>) -> Result<Value> {
+/// What is searched before the answer: the one tool that is this server's own.
+fn file_search(fields: &Fields<'_>, include_results: bool) -> Result<Option<FileSearch>> {
+    let list = fields.list("tools")?.unwrap_or_default();
+    let mut found = None;
+    for entry in objects(list, &fields.path("tools"))? {
+        if entry.text("type")? != Some(FILE_SEARCH) {
+            continue;
+        }
+        if found.is_some() {
+            return Err(entry.wrong("type", "found a second `file_search`; name all stores in one"));
+        }
+        found = Some(FileSearch::read(&entry, include_results)?);
+    }
+    Ok(found)
+}
+
+/// A tool that the model calls: flat, unlike in chat completions.
+fn tool(entry: &Fields<'_>) -> Result<Option<Value>> {
     let kind = entry.required_text("type")?;
+    if kind == FILE_SEARCH {
+        return Ok(None);
+    }
     if kind != "function" {
-        let message = format_args!("this server has no tools of type `{kind}`; expected `function`");
+        let message = format_args!("this server has no tools of type `{kind}`; expected `function` or `{FILE_SEARCH}`");
         return Err(entry.wrong("type", message));
     }
     entry.required_text("name")?;
@@ -167,7 +232,7 @@ fn tool(entry: &Fields<'_>) -> Result<Value> {
     let mut tool = entry.map().clone();
     // Not an object that contains another: `Tool::from_json` looks there first.
     tool.shift_remove("function");
-    Ok(Value::Object(tool))
+    Ok(Some(Value::Object(tool)))
 }
 
 fn format(fields: &Fields<'_>) -> Result<Option<Grammar>> {
@@ -298,6 +363,8 @@ impl Turns {
                 self.messages
                     .push(json!({"role": "tool", "tool_call_id": id, "content": text}));
             }
+            // What was found for an earlier question; the next one is searched for anew.
+            "file_search_call" => {}
             "item_reference" => {
                 let message =
                     "this server keeps whole responses, not items; send the item, or use `previous_response_id`";

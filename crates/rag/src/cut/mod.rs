@@ -9,6 +9,7 @@ mod pack;
 mod plain;
 
 use std::ops::Range;
+use std::path::Path;
 
 /// What a document is, which says where it may be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,6 +26,12 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// What a document is, by the name of its file; `None` for a name that says nothing.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Kind> {
+        crate::files::kind(Path::new(name))
+    }
+
     /// The word for it.
     #[must_use]
     pub fn name(self) -> &'static str {

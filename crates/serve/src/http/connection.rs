@@ -38,6 +38,17 @@ pub enum Error {
         /// What is wrong.
         message: String,
     },
+    /// The folder of files and vector stores cannot be used.
+    #[error("cannot keep files and vector stores in {}: {message}", path.display())]
+    Data {
+        /// What of it.
+        path: PathBuf,
+        /// What is wrong.
+        message: String,
+    },
+    /// The model of vector stores is none of this server's.
+    #[error("the model of vector stores: {0}")]
+    Embedder(String),
     /// This build has no encryption.
     #[error("this build cannot encrypt connections; build it with the feature `tls`")]
     NoTls,

@@ -7,6 +7,7 @@ mod anthropic;
 mod audio;
 mod body;
 mod connection;
+mod files;
 mod guard;
 mod metrics;
 mod ollama;
@@ -16,11 +17,13 @@ mod realtime;
 mod route;
 mod run;
 mod store;
+mod stores;
 mod stream;
 mod texts;
 
 use crate::models::{Hearer, Lease, Models};
 use crate::protocol::{ApiError, Kind};
+use crate::stores::{Stores, read_on};
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
@@ -50,6 +53,12 @@ pub struct ServeOptions {
     pub allowed_origins: Vec<String>,
     /// Most bytes of a request's body.
     pub body_bytes: usize,
+    /// Folder of files and vector stores. Without it none are kept.
+    pub data: Option<PathBuf>,
+    /// The model of new vector stores, as this server calls it; `None` is the first that makes vectors.
+    pub embedder: Option<String>,
+    /// Most bytes of a file.
+    pub file_bytes: usize,
     /// Most bytes of a request with a recording.
     pub audio_bytes: usize,
     /// Longest recording, and longest sound of a realtime session.
@@ -93,6 +102,9 @@ impl ServeOptions {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             body_bytes: 16 << 20,
+            data: None,
+            embedder: None,
+            file_bytes: 16 << 20,
             audio_bytes: 100 << 20,
             audio_time: Duration::from_secs(2 * 3600),
             recordings: 8,
@@ -116,6 +128,7 @@ pub(crate) struct App {
     guard: guard::Guard,
     metrics: metrics::Metrics,
     store: store::Store,
+    stores: Option<Arc<Stores>>,
     recordings: Arc<Semaphore>,
     page: page::Page,
     draining: AtomicBool,
@@ -146,11 +159,12 @@ impl Drop for Active {
 }
 
 impl App {
-    fn new(models: Arc<Models>, options: ServeOptions) -> Arc<App> {
+    fn new(models: Arc<Models>, options: ServeOptions, stores: Option<Arc<Stores>>) -> Arc<App> {
         Arc::new(App {
             guard: guard::Guard::new(&options),
             metrics: metrics::Metrics::new(),
             store: store::Store::new(options.stored_responses),
+            stores,
             recordings: Arc::new(Semaphore::new(options.recordings)),
             page: page::Page::new(),
             models,
@@ -240,6 +254,26 @@ pub const ROUTES: &[(&str, &str, bool)] = &[
     ("post", "/v1/decisions", false),
     ("post", "/v1/embeddings", false),
     ("post", "/v1/rerank", false),
+    ("get", "/v1/files", false),
+    ("post", "/v1/files", false),
+    ("get", "/v1/files/{id}", false),
+    ("delete", "/v1/files/{id}", false),
+    ("get", "/v1/files/{id}/content", false),
+    ("get", "/v1/vector_stores", false),
+    ("post", "/v1/vector_stores", false),
+    ("get", "/v1/vector_stores/{id}", false),
+    ("post", "/v1/vector_stores/{id}", false),
+    ("delete", "/v1/vector_stores/{id}", false),
+    ("post", "/v1/vector_stores/{id}/search", false),
+    ("get", "/v1/vector_stores/{id}/files", false),
+    ("post", "/v1/vector_stores/{id}/files", false),
+    ("get", "/v1/vector_stores/{id}/files/{file_id}", false),
+    ("post", "/v1/vector_stores/{id}/files/{file_id}", false),
+    ("delete", "/v1/vector_stores/{id}/files/{file_id}", false),
+    ("get", "/v1/vector_stores/{id}/files/{file_id}/content", false),
+    ("post", "/v1/vector_stores/{id}/file_batches", false),
+    ("get", "/v1/vector_stores/{id}/file_batches/{batch_id}", false),
+    ("get", "/v1/vector_stores/{id}/file_batches/{batch_id}/files", false),
     ("post", "/v1/audio/transcriptions", false),
     ("post", "/v1/audio/translations", false),
     ("get", "/v1/realtime", false),
@@ -276,6 +310,27 @@ fn router(app: &Arc<App>) -> Router {
         .route("/v1/decisions", post(openai::decisions))
         .route("/v1/embeddings", post(texts::embed))
         .route("/v1/rerank", post(texts::rank))
+        .route("/v1/files", get(files::list).post(files::send))
+        .route("/v1/files/{id}", get(files::show).delete(files::remove))
+        .route("/v1/files/{id}/content", get(files::content))
+        .route("/v1/vector_stores", get(stores::list).post(stores::create))
+        .route(
+            "/v1/vector_stores/{id}",
+            get(stores::show).post(stores::modify).delete(stores::remove),
+        )
+        .route("/v1/vector_stores/{id}/search", post(stores::search))
+        .route("/v1/vector_stores/{id}/files", get(stores::files).post(stores::attach))
+        .route(
+            "/v1/vector_stores/{id}/files/{file_id}",
+            get(stores::file).post(stores::describe).delete(stores::detach),
+        )
+        .route("/v1/vector_stores/{id}/files/{file_id}/content", get(stores::content))
+        .route("/v1/vector_stores/{id}/file_batches", post(stores::add_batch))
+        .route("/v1/vector_stores/{id}/file_batches/{batch_id}", get(stores::batch))
+        .route(
+            "/v1/vector_stores/{id}/file_batches/{batch_id}/files",
+            get(stores::batched),
+        )
         .route("/v1/audio/transcriptions", post(audio::transcribe))
         .route("/v1/audio/translations", post(audio::translate))
         .route("/v1/realtime", get(realtime::open))
@@ -339,7 +394,7 @@ fn now() -> u64 {
 /// reached.
 ///
 /// # Errors
-/// Where the address cannot be had, or the certificate cannot be read.
+/// Where the address cannot be had, the certificate cannot be read, or the folder of files and vector stores cannot be used.
 pub async fn serve(
     models: Arc<Models>,
     options: ServeOptions,
@@ -347,7 +402,17 @@ pub async fn serve(
     listening: impl FnOnce(SocketAddr),
     stop: impl AsyncFn(),
 ) -> Result<(), Error> {
-    let app = App::new(models, options);
+    if let Some(name) = &options.embedder {
+        models.index(name).map_err(|e| Error::Embedder(e.message))?;
+    }
+    let (stores, waiting) = match &options.data {
+        None => (None, None),
+        Some(folder) => {
+            let opened = Stores::open(folder).map_err(|(path, message)| Error::Data { path, message })?;
+            (Some(Arc::new(opened.0)), Some(opened.1))
+        }
+    };
+    let app = App::new(models, options, stores);
     let listener = connection::listen(&app.options).await?;
     listening(listener.address());
     let loading = tokio::spawn({
@@ -361,6 +426,10 @@ pub async fn serve(
             app.preloaded.store(all, Ordering::Release);
         }
     });
+    let reading = app.stores.clone().zip(waiting).map(|(stores, waiting)| {
+        let models = Arc::clone(&app.models);
+        tokio::spawn(read_on(stores, models, waiting))
+    });
     let cleaning = tokio::spawn({
         let models = Arc::clone(&app.models);
         async move {
@@ -373,5 +442,10 @@ pub async fn serve(
     connection::accept(listener, router(&app), &app, stop).await;
     loading.abort();
     cleaning.abort();
+    if let (Some(stores), Some(reading)) = (&app.stores, reading) {
+        // What was not read by now is read when the server starts again.
+        stores.stop();
+        reading.abort();
+    }
     Ok(())
 }

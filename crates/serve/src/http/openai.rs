@@ -4,7 +4,7 @@ use super::body::{self, Form};
 use super::guard::Tenant;
 use super::route::{Facts, Hints};
 use super::stream::{self, Asked, Wire};
-use super::{App, now};
+use super::{App, now, stores};
 use crate::protocol::openai::{chat, completions, decisions, model_list, responses};
 use crate::protocol::{ApiError, Encoder as _, Fields, Job, Kind, decisions::decide};
 use axum::Extension;
@@ -107,7 +107,7 @@ pub(super) async fn respond(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    let reader = Arc::clone(&app);
+    let (reader, whose) = (Arc::clone(&app), headers.clone());
     let read = move |value: &Value| {
         let request = responses::request(value, now())?;
         Ok((request, Hints::read(&reader, &headers, value)?))
@@ -123,6 +123,9 @@ pub(super) async fn respond(
             None => return failed(&unknown_response(id)),
         }
         request.continue_from(&turns);
+    }
+    if let Err(e) = stores::ground(&app, &whose, &mut request).await {
+        return failed(&e);
     }
     turns.append(&mut request.turns);
     let store = request.store;

@@ -55,7 +55,9 @@ async fn embedded(app: &Arc<App>, body: Body) -> Result<Value, ApiError> {
             truncate: request.truncate,
             cancel,
         };
-        let made = model.embed_inputs(role(&request), &inputs(&request), &options);
+        let made = model
+            .embedder()
+            .embed_inputs(role(&request), &inputs(&request), &options);
         let made = made.map_err(|e| refused(&e, "input", &request))?;
         let vectors: Vec<Vec<f32>> = made.rows().map(<[f32]>::to_vec).collect();
         let tokens = made.tokens.iter().sum();

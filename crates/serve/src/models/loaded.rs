@@ -7,6 +7,7 @@ use cactus_bundle::{Bundle, Decoding, Gives, Speech};
 use cactus_embed::{Embedder, Reranker};
 use cactus_engine::scheduler::SchedulerLimits;
 use cactus_engine::{Model, Scheduler};
+use cactus_rag::Vectors;
 use cactus_router::Local;
 use cactus_speech::{Transcriber, Vad};
 use std::path::Path;
@@ -148,7 +149,8 @@ impl Loaded {
             }
             Does::Embeds => {
                 let embedder = Embedder::open(path, threads).map_err(|e| e.to_string())?;
-                Loaded::Embeds(Arc::new(OneByOne::new(name, weights, 0, embedder)))
+                let vectors = Vectors::of(&name, path, Arc::new(embedder)).map_err(|e| e.to_string())?;
+                Loaded::Embeds(Arc::new(OneByOne::new(name, weights, 0, vectors)))
             }
             Does::Ranks => {
                 let reranker = Reranker::open(path, threads).map_err(|e| e.to_string())?;
@@ -322,7 +324,7 @@ pub type Hearer = OneByOne<Transcriber>;
 /// A model that finds speech.
 pub type Detector = OneByOne<Vad>;
 /// A model that makes vectors of texts.
-pub type EmbeddingModel = OneByOne<Embedder>;
+pub type EmbeddingModel = OneByOne<Vectors>;
 /// A model that scores documents for a query.
 pub type RankingModel = OneByOne<Reranker>;
 
@@ -352,20 +354,35 @@ impl<M> OneByOne<M> {
 
     /// The model, when nobody else has it.
     pub(crate) async fn turn(&self) -> OwnedMutexGuard<M> {
-        struct Waiting<'a>(&'a AtomicUsize);
-        impl Drop for Waiting<'_> {
-            fn drop(&mut self) {
-                self.0.fetch_sub(1, Ordering::AcqRel);
-            }
-        }
-        self.waiting.fetch_add(1, Ordering::AcqRel);
-        let _waiting = Waiting(&self.waiting);
+        let _waiting = Waiting::one_of(&self.waiting);
         Arc::clone(&self.model).lock_owned().await
+    }
+
+    /// The same on a thread that may wait.
+    pub(crate) fn turn_here(&self) -> OwnedMutexGuard<M> {
+        let _waiting = Waiting::one_of(&self.waiting);
+        Arc::clone(&self.model).blocking_lock_owned()
     }
 
     /// Recordings that are listened to, and those that wait.
     fn busy(&self) -> (usize, usize) {
         let running = usize::from(self.model.try_lock().is_err());
         (running, self.waiting.load(Ordering::Acquire))
+    }
+}
+
+/// One of those that wait.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Waiting<'_> {
+    fn one_of(count: &AtomicUsize) -> Waiting<'_> {
+        count.fetch_add(1, Ordering::AcqRel);
+        Waiting(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -3,6 +3,30 @@
 use crate::{ApiError, Encoder, End, Event, Frame, Reason, Usage, new_id};
 use cactus_text::tools::Delta;
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// Finds the citations of a text: where each stands, in characters, and of which file it is.
+pub type Cite = Arc<dyn Fn(&str) -> Vec<(usize, FileName)> + Send + Sync>;
+
+/// The id of a file, and what a reader calls it.
+pub type FileName = (String, String);
+
+/// A search that came before an answer.
+#[derive(Clone)]
+pub struct Searched {
+    /// What was searched for.
+    pub queries: Vec<String>,
+    /// What was found, where the request asks for it.
+    pub results: Option<Vec<Value>>,
+    /// Finds citations of it.
+    pub cite: Cite,
+}
+
+impl std::fmt::Debug for Searched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Searched").finish_non_exhaustive()
+    }
+}
 
 /// Encodes responses.
 #[derive(Debug, Clone)]
@@ -13,6 +37,8 @@ pub struct ResponseEncoder {
     /// What the response repeats of its request.
     said: Map<String, Value>,
     logprobs: bool,
+    /// What was searched before.
+    searched: Option<Searched>,
     /// Tokens whose log-probabilities no piece of text has taken yet.
     tokens: Vec<Value>,
     sequence: u64,
@@ -37,6 +63,11 @@ enum Body {
     Message {
         text: String,
         logprobs: Vec<Value>,
+        annotations: Vec<Value>,
+    },
+    Search {
+        queries: Vec<String>,
+        results: Option<Vec<Value>>,
     },
     Reasoning {
         text: String,
@@ -48,15 +79,29 @@ enum Body {
     },
 }
 
+impl Body {
+    fn message() -> Body {
+        Body::Message {
+            text: String::new(),
+            logprobs: Vec::new(),
+            annotations: Vec::new(),
+        }
+    }
+}
+
 impl Item {
     /// The part of a message or of reasoning.
     fn part(&self) -> Value {
         match &self.body {
-            Body::Message { text, logprobs } => {
-                json!({"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs})
+            Body::Message {
+                text,
+                logprobs,
+                annotations,
+            } => {
+                json!({"type": "output_text", "text": text, "annotations": annotations, "logprobs": logprobs})
             }
             Body::Reasoning { text } => json!({"type": "reasoning_text", "text": text}),
-            Body::Call { .. } => Value::Null,
+            Body::Call { .. } | Body::Search { .. } => Value::Null,
         }
     }
 
@@ -68,6 +113,8 @@ impl Item {
         match &self.body {
             Body::Message { .. } => json!({"id": self.id, "type": "message", "role": "assistant",
                 "status": self.status, "content": content}),
+            Body::Search { queries, results } => json!({"id": self.id, "type": "file_search_call", "queries": queries,
+                "results": results, "status": self.status}),
             Body::Reasoning { .. } => json!({"id": self.id, "type": "reasoning", "summary": [],
                 "status": self.status, "content": content}),
             Body::Call { id, name, arguments } => json!({"id": self.id, "type": "function_call", "call_id": id,
@@ -84,6 +131,7 @@ impl ResponseEncoder {
             model: String::new(),
             said,
             logprobs,
+            searched: None,
             tokens: Vec::new(),
             sequence: 0,
             items: Vec::new(),
@@ -102,6 +150,11 @@ impl ResponseEncoder {
         &self.id
     }
 
+    /// A search comes before the answer, which may cite what it has found.
+    pub fn search(&mut self, searched: Searched) {
+        self.searched = Some(searched);
+    }
+
     /// The answer as a message of a conversation that goes on.
     #[must_use]
     pub fn message(&self) -> Value {
@@ -111,6 +164,7 @@ impl ResponseEncoder {
             let (field, more) = match &item.body {
                 Body::Message { text, .. } => ("content", text),
                 Body::Reasoning { text } => ("reasoning_content", text),
+                Body::Search { .. } => continue,
                 Body::Call { .. } if item.status != "completed" => continue,
                 Body::Call { id, name, arguments } => {
                     calls.push(json!({"id": id, "type": "function",
@@ -138,7 +192,7 @@ impl ResponseEncoder {
     fn send_of_item(&mut self, name: &'static str, fields: Value, out: &mut Vec<Frame>) {
         let Some(item) = self.items.last() else { return };
         let mut data = json!({"item_id": item.id, "output_index": self.items.len() - 1});
-        if !matches!(item.body, Body::Call { .. }) {
+        if !matches!(item.body, Body::Call { .. } | Body::Search { .. }) {
             data["content_index"] = Value::from(0);
         }
         if let (Value::Object(data), Value::Object(fields)) = (&mut data, fields) {
@@ -151,6 +205,7 @@ impl ResponseEncoder {
         self.close_item("completed", out);
         let prefix = match body {
             Body::Message { .. } => "msg_",
+            Body::Search { .. } => "fs_",
             Body::Reasoning { .. } => "rs_",
             Body::Call { .. } => "fc_",
         };
@@ -177,13 +232,28 @@ impl ResponseEncoder {
         let rest = std::mem::take(&mut self.tokens);
         let Some(item) = self.items.last_mut() else { return };
         item.status = status;
-        if let Body::Message { logprobs, .. } = &mut item.body {
+        let mut added = Vec::new();
+        if let Body::Message {
+            text,
+            logprobs,
+            annotations,
+        } = &mut item.body
+        {
             logprobs.extend(rest);
+            let cited = self.searched.iter().flat_map(|searched| (searched.cite)(text));
+            annotations.extend(cited.map(
+                |(index, (id, name))| json!({"type": "file_citation", "index": index, "file_id": id, "filename": name}),
+            ));
+            added.clone_from(annotations);
         }
         let part = item.part();
         match &item.body {
-            Body::Message { text, logprobs } => {
+            Body::Message { text, logprobs, .. } => {
                 let done = json!({"text": text, "logprobs": logprobs});
+                for (i, annotation) in added.into_iter().enumerate() {
+                    let fields = json!({"annotation_index": i, "annotation": annotation});
+                    self.send_of_item("response.output_text.annotation.added", fields, out);
+                }
                 self.send_of_item("response.output_text.done", done, out);
                 self.send_of_item("response.content_part.done", json!({"part": part}), out);
             }
@@ -192,6 +262,7 @@ impl ResponseEncoder {
                 self.send_of_item("response.reasoning_text.done", done, out);
                 self.send_of_item("response.content_part.done", json!({"part": part}), out);
             }
+            Body::Search { .. } => self.send_of_item("response.file_search_call.completed", json!({}), out),
             Body::Call { name, arguments, .. } => {
                 let done = json!({"name": name, "arguments": arguments});
                 self.send_of_item("response.function_call_arguments.done", done, out);
@@ -207,12 +278,13 @@ impl ResponseEncoder {
             Delta::Text(text) if !text.is_empty() => {
                 let in_message = matches!(self.items.last(), Some(item) if matches!(item.body, Body::Message { .. }));
                 if !(self.open && in_message) {
-                    let (text, logprobs) = (String::new(), Vec::new());
-                    self.begin_item(Body::Message { text, logprobs }, out);
+                    self.begin_item(Body::message(), out);
                 }
                 let tokens = std::mem::take(&mut self.tokens);
                 if let Some(Item {
-                    body: Body::Message { text: all, logprobs },
+                    body: Body::Message {
+                        text: all, logprobs, ..
+                    },
                     ..
                 }) = self.items.last_mut()
                 {
@@ -264,9 +336,9 @@ impl ResponseEncoder {
             Reason::Stop | Reason::StopString(_) => true,
             Reason::Length | Reason::Cancelled => false,
         };
-        if self.items.is_empty() && whole {
-            let (text, logprobs) = (String::new(), Vec::new());
-            self.begin_item(Body::Message { text, logprobs }, out);
+        let says_nothing = self.items.iter().all(|item| matches!(item.body, Body::Search { .. }));
+        if says_nothing && whole {
+            self.begin_item(Body::message(), out);
         }
         self.close_item(if whole { "completed" } else { "incomplete" }, out);
         self.status = match end.reason {
@@ -287,6 +359,24 @@ impl Encoder for ResponseEncoder {
             let data = json!({"response": self.whole()});
             self.send(name, data, out);
         }
+        let Some(Searched { queries, results, .. }) = self.searched.clone() else {
+            return;
+        };
+        let begun = Body::Search {
+            queries: Vec::new(),
+            results: None,
+        };
+        self.begin_item(begun, out);
+        for name in [
+            "response.file_search_call.in_progress",
+            "response.file_search_call.searching",
+        ] {
+            self.send_of_item(name, json!({}), out);
+        }
+        if let Some(item) = self.items.last_mut() {
+            item.body = Body::Search { queries, results };
+        }
+        self.close_item("completed", out);
     }
 
     fn event(&mut self, _choice: usize, event: &Event, out: &mut Vec<Frame>) {

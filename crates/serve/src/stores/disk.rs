@@ -1,0 +1,349 @@
+//! The folder of `--data`: files and records, each written whole or not at all.
+//!
+//! ```text
+//! lock                        held by the one server that uses the folder
+//! files/ID.json, ID.bin       a file that was sent: its record, its bytes
+//! stores/ID/store.json        a store
+//! stores/ID/index             its pieces and vectors
+//! stores/ID/files/ID.json     a file in it
+//! stores/ID/batches/ID.json   files that were put in together
+//! ```
+//!
+//! No name in it comes from a client: ids are this server's own.
+
+use super::record::{BatchRecord, EntryRecord, FileRecord, StoreRecord};
+use crate::protocol::{ApiError, Kind};
+use cactus_base::Lock;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+/// The ending of what is not whole yet.
+const PART: &str = "part";
+/// Before the name of a store that is gone, until its folder is.
+const GONE: &str = "gone-";
+/// Largest record, in bytes.
+const MAX_RECORD: u64 = 16 << 20;
+
+/// The folder. See the module documentation.
+#[derive(Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+    _lock: Lock,
+}
+
+/// A store as it lies on disk.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) store: StoreRecord,
+    pub(super) entries: Vec<EntryRecord>,
+    pub(super) batches: Vec<BatchRecord>,
+}
+
+/// What a folder cannot be used for.
+type Refused = (PathBuf, String);
+
+/// An error of the disk as clients see it; where exactly is in the log.
+pub(super) fn failed(path: &Path, doing: &str, e: &io::Error) -> ApiError {
+    tracing::error!(path = %path.display(), error = %e, "cannot {doing}");
+    let full = [
+        io::ErrorKind::StorageFull,
+        io::ErrorKind::QuotaExceeded,
+        io::ErrorKind::FileTooLarge,
+    ];
+    match full.contains(&e.kind()) {
+        true => no_space(&format!("cannot {doing}: {e}")),
+        false => ApiError::new(Kind::Server, format!("cannot {doing}: {e}")).with_code("data_folder"),
+    }
+}
+
+/// The error where there is no room; nothing was changed.
+pub(super) fn no_space(message: &str) -> ApiError {
+    let message = format!("{message}; nothing was changed. Make room on the disk of the server, and try again");
+    ApiError::new(Kind::Unavailable, message)
+        .with_code("no_space")
+        .with_should_retry(false)
+}
+
+/// Writes a file whole: beside its place, then there.
+fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let part = path.with_extension(PART);
+    let write = || {
+        let mut file = File::create(&part)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        drop(file);
+        fs::rename(&part, path)?;
+        match path.parent() {
+            Some(parent) if cfg!(unix) => File::open(parent)?.sync_all(),
+            _ => Ok(()),
+        }
+    };
+    write().inspect_err(|_| drop(fs::remove_file(&part)))
+}
+
+/// Removes a file; one that is not there is as good.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
+
+fn record<T: DeserializeOwned>(path: &Path) -> Result<T, Refused> {
+    let refused = |what: String| (path.to_owned(), what);
+    let length = fs::metadata(path).map_err(|e| refused(e.to_string()))?.len();
+    if length > MAX_RECORD {
+        return Err(refused(format!(
+            "the record has {length} bytes, expected at most {MAX_RECORD}"
+        )));
+    }
+    let bytes = fs::read(path).map_err(|e| refused(e.to_string()))?;
+    serde_json::from_slice(&bytes).map_err(|e| {
+        let what = format!("the record is damaged: {e}; put it back from a copy, or take it away");
+        refused(what)
+    })
+}
+
+/// The records in a folder; what was not written whole is removed.
+fn records<T: DeserializeOwned>(folder: &Path) -> Result<Vec<T>, Refused> {
+    let mut found = Vec::new();
+    for path in paths(folder)? {
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        match ending {
+            Some(PART) => drop(fs::remove_file(&path)),
+            Some("json") => found.push(record(&path)?),
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+/// What is in a folder; nothing where there is none.
+fn paths(folder: &Path) -> Result<Vec<PathBuf>, Refused> {
+    let refused = |e: io::Error| (folder.to_owned(), e.to_string());
+    match fs::read_dir(folder) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(e) => Err(refused(e)),
+        Ok(entries) => entries.map(|entry| Ok(entry.map_err(refused)?.path())).collect(),
+    }
+}
+
+impl Folder {
+    /// Takes the folder at `path`, and makes it where it is not there.
+    pub(super) fn open(path: &Path) -> Result<Folder, Refused> {
+        let refused = |e: io::Error| (path.to_owned(), e.to_string());
+        let path = std::path::absolute(path).map_err(refused)?;
+        for part in ["files", "stores"] {
+            fs::create_dir_all(path.join(part)).map_err(refused)?;
+        }
+        let lock = Lock::try_take(&path.join("lock")).map_err(refused)?;
+        let Some(lock) = lock else {
+            return Err((
+                path,
+                "another server uses this folder; give each one of its own".to_owned(),
+            ));
+        };
+        Ok(Folder { path, _lock: lock })
+    }
+
+    /// All files that were sent.
+    pub(super) fn files(&self) -> Result<Vec<FileRecord>, Refused> {
+        let folder = self.path.join("files");
+        let found: Vec<FileRecord> = records(&folder)?;
+        let known: BTreeMap<&str, ()> = found.iter().map(|file| (file.id.as_str(), ())).collect();
+        for path in paths(&folder)? {
+            let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+            // Bytes whose record was never written, or is gone.
+            if path.extension().is_some_and(|ending| ending == "bin") && !known.contains_key(stem) {
+                let _ = fs::remove_file(&path);
+            }
+        }
+        Ok(found)
+    }
+
+    /// All stores.
+    pub(super) fn stores(&self) -> Result<Vec<Kept>, Refused> {
+        let mut found = Vec::new();
+        for path in paths(&self.path.join("stores"))? {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let is_whole = path.join("store.json").exists();
+            if name.starts_with(GONE) || !is_whole {
+                // Deleted, or never made whole.
+                let _ = fs::remove_dir_all(&path);
+                continue;
+            }
+            found.push(Kept {
+                store: record(&path.join("store.json"))?,
+                entries: records(&path.join("files"))?,
+                batches: records(&path.join("batches"))?,
+            });
+        }
+        Ok(found)
+    }
+
+    fn file(&self, id: &str, ending: &str) -> PathBuf {
+        self.path.join("files").join(id).with_extension(ending)
+    }
+
+    fn store(&self, id: &str) -> PathBuf {
+        self.path.join("stores").join(id)
+    }
+
+    /// Where the index of a store lies.
+    pub(super) fn index(&self, store: &str) -> PathBuf {
+        self.store(store).join("index")
+    }
+
+    fn write(&self, path: &Path, value: &impl Serialize, what: &str) -> Result<(), ApiError> {
+        let bytes = serde_json::to_vec(value).map_err(|e| ApiError::new(Kind::Server, e.to_string()))?;
+        write_whole(path, &bytes).map_err(|e| failed(path, &format!("write the record of {what}"), &e))
+    }
+
+    /// Keeps the bytes of a file; [`Folder::keep_file`] makes them count.
+    pub(super) fn keep_bytes(&self, id: &str, bytes: &[u8]) -> Result<(), ApiError> {
+        let path = self.file(id, "bin");
+        write_whole(&path, bytes).map_err(|e| failed(&path, "write the file", &e))
+    }
+
+    /// Keeps the record of a file.
+    pub(super) fn keep_file(&self, file: &FileRecord) -> Result<(), ApiError> {
+        let written = self.write(&self.file(&file.id, "json"), file, "the file");
+        written.inspect_err(|_| drop(fs::remove_file(self.file(&file.id, "bin"))))
+    }
+
+    /// The bytes of a file.
+    pub(super) fn bytes(&self, id: &str) -> Result<Vec<u8>, ApiError> {
+        let path = self.file(id, "bin");
+        fs::read(&path).map_err(|e| failed(&path, "read the file", &e))
+    }
+
+    /// Deletes a file.
+    pub(super) fn remove_file(&self, id: &str) -> Result<(), ApiError> {
+        let path = self.file(id, "json");
+        remove(&path).map_err(|e| failed(&path, "delete the file", &e))?;
+        // Without a record it counts no more, and the next start removes it.
+        let _ = fs::remove_file(self.file(id, "bin"));
+        Ok(())
+    }
+
+    /// Makes the folders of a store; without a record it does not count.
+    pub(super) fn begin_store(&self, id: &str) -> Result<(), ApiError> {
+        let path = self.store(id);
+        let made = ["files", "batches"]
+            .iter()
+            .try_for_each(|part| fs::create_dir_all(path.join(part)));
+        made.map_err(|e| failed(&path, "make the store", &e))
+    }
+
+    /// Takes back what [`Folder::begin_store`] began.
+    pub(super) fn abandon_store(&self, id: &str) {
+        let _ = fs::remove_dir_all(self.store(id));
+    }
+
+    /// Keeps the record of a store.
+    pub(super) fn keep_store(&self, store: &StoreRecord) -> Result<(), ApiError> {
+        self.write(&self.store(&store.id).join("store.json"), store, "the store")
+    }
+
+    /// Deletes a store: in one step it counts no more.
+    pub(super) fn remove_store(&self, id: &str) -> Result<(), ApiError> {
+        let (path, gone) = (self.store(id), self.store(&format!("{GONE}{id}")));
+        fs::rename(&path, &gone).map_err(|e| failed(&path, "delete the store", &e))?;
+        let _ = fs::remove_dir_all(&gone);
+        Ok(())
+    }
+
+    fn entry(&self, store: &str, file: &str) -> PathBuf {
+        self.store(store).join("files").join(file).with_extension("json")
+    }
+
+    /// Keeps the record of a file in a store.
+    pub(super) fn keep_entry(&self, store: &str, entry: &EntryRecord) -> Result<(), ApiError> {
+        self.write(&self.entry(store, &entry.file), entry, "a file in the store")
+    }
+
+    /// Deletes the record of a file in a store.
+    pub(super) fn remove_entry(&self, store: &str, file: &str) -> Result<(), ApiError> {
+        let path = self.entry(store, file);
+        remove(&path).map_err(|e| failed(&path, "take the file out of the store", &e))
+    }
+
+    /// Keeps the record of files that were put in together.
+    pub(super) fn keep_batch(&self, store: &str, batch: &BatchRecord) -> Result<(), ApiError> {
+        let path = self.store(store).join("batches").join(&batch.id).with_extension("json");
+        self.write(&path, batch, "the batch")
+    }
+
+    /// Deletes the record of files that were put in together.
+    pub(super) fn remove_batch(&self, store: &str, id: &str) -> Result<(), ApiError> {
+        let path = self.store(store).join("batches").join(id).with_extension("json");
+        remove(&path).map_err(|e| failed(&path, "delete the batch", &e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Map;
+
+    fn store(id: &str) -> StoreRecord {
+        StoreRecord {
+            id: id.to_owned(),
+            owner: String::new(),
+            number: 1,
+            created_at: 2,
+            name: "Notes".to_owned(),
+            metadata: Map::new(),
+            embedder: "bert".to_owned(),
+        }
+    }
+
+    #[test]
+    fn folders_have_one_user_and_damaged_records_are_named() {
+        let data = tempfile::tempdir().unwrap();
+        let path = data.path().join("kept");
+        let folder = Folder::open(&path).unwrap();
+        let (_, why) = Folder::open(&path).unwrap_err();
+        assert!(why.contains("another server"), "{why}");
+        folder.begin_store("vs_a").unwrap();
+        folder.keep_store(&store("vs_a")).unwrap();
+        assert_eq!(folder.stores().unwrap()[0].store.name, "Notes");
+        let record = path.join("stores").join("vs_a").join("store.json");
+        let whole = fs::read(&record).unwrap();
+        for length in 0..whole.len() {
+            fs::write(&record, &whole[..length]).unwrap();
+            let (which, what) = folder.stores().unwrap_err();
+            assert!(
+                which.ends_with("vs_a/store.json") && what.contains("damaged"),
+                "{which:?}: {what}"
+            );
+        }
+        drop(folder);
+        Folder::open(&path).unwrap();
+        let (_, why) = Folder::open(&record).unwrap_err();
+        assert!(!why.is_empty(), "a file is no folder");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn files_are_written_whole_or_stay_as_they_were() {
+        let data = tempfile::tempdir().unwrap();
+        let path = data.path().join("a.json");
+        write_whole(&path, b"before").unwrap();
+        std::os::unix::fs::symlink("/dev/full", path.with_extension(PART)).unwrap();
+        let error = write_whole(&path, b"after").unwrap_err();
+        assert_eq!(failed(&path, "write", &error).code, Some("no_space"));
+        assert_eq!(fs::read(&path).unwrap(), b"before");
+        assert_eq!(
+            fs::read_dir(data.path()).unwrap().count(),
+            1,
+            "nothing half-written is left"
+        );
+        write_whole(&path, b"after").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"after");
+    }
+}
