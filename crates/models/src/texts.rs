@@ -218,7 +218,13 @@ impl Texts {
                 let near = b.compare(compare, key, end)?;
                 seen = b.binary(BinaryFn::And, seen, near)?;
             }
-            let (zero, hidden) = (b.scalar(0.0)?, b.scalar(f32::NEG_INFINITY)?);
+            // Many keys in a row may be hidden here, and what is said of them alone should stay a number.
+            let least = if shown.is_some() {
+                UNSEEN_SCORE
+            } else {
+                f32::NEG_INFINITY
+            };
+            let (zero, hidden) = (b.scalar(0.0)?, b.scalar(least)?);
             b.select(seen, zero, hidden)
         })?;
         self.masks.push((sees, mask));
@@ -378,6 +384,8 @@ fn rows_of(b: &mut GraphBuilder, x: ValueId) -> Result<ValueId> {
     b.reshape(x, [seq(), n])
 }
 
+/// Added to the score of a key that is not seen: its share is zero beside any that is.
+const UNSEEN_SCORE: f32 = -1e9;
 /// Of torch's layer norm, where nobody says another.
 const NORM_EPS: f32 = 1e-5;
 /// Vectors shorter than this are not made longer.
