@@ -339,7 +339,7 @@ fn models_of_texts_have_attention_within_texts_and_compute_the_same() {
         let others = counted(&g);
         // Convolutions look where texts end; routers choose by shares.
         let (layers, left): (usize, &[&str]) = match (def.family, &name[..]) {
-            ("lfm2", _) => (1, &["compare", "where"]),
+            ("lfm2", _) => (1, &["where"]),
             (_, "nomic_bert_moe") => (def.layers, &["softmax"]),
             _ => (def.layers, &[]),
         };
