@@ -5,8 +5,8 @@ For every case in CASES this writes `embedding/<case>/`: the folder as sentence-
 files of expected results:
 
   expected.json          texts with the name of their prompt, or pairs of query and document; their token ids (and types); for scores
-                         the scores
-  expected.safetensors   `vectors`, F32 [texts, dimensions]
+                         the scores; for matrices which tokens are seen, and which vectors are kept
+  expected.safetensors   `vectors`, F32 [texts, dimensions]; `cut` for models whose vectors may be cut
 
 The expected results are computed from the folder as written, with `SentenceTransformer.encode` and `CrossEncoder.predict`, one text
 at a time, in F32 on one thread with eager attention.
@@ -19,13 +19,16 @@ import shutil
 import sys
 from pathlib import Path
 
+import late_interaction
+import nomic
 import torch
 from safetensors.torch import save_file
-from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer import modules as models
 from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokenizers, processors
 from tokenizers import models as token_models
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification, PreTrainedTokenizerFast
+from transformers.models.lfm2 import modeling_lfm2
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification, CLIPTextModelWithProjection, PreTrainedTokenizerFast
 
 ROOT = Path(__file__).resolve().parent
 OUT = ROOT / "embedding"
@@ -165,6 +168,44 @@ MODERNBERT = dict(
 )
 
 
+NOMIC = dict(
+    model_type="nomic_bert",
+    hidden_size=96,
+    num_hidden_layers=2,
+    num_attention_heads=3,
+    intermediate_size=56,
+    max_position_embeddings=64,
+    type_vocab_size=2,
+    initializer_range=0.25,
+)
+
+
+LFM2 = dict(
+    model_type="lfm2",
+    hidden_size=48,
+    intermediate_size=96,
+    block_auto_adjust_ff_dim=False,
+    num_hidden_layers=4,
+    num_attention_heads=3,
+    num_key_value_heads=1,
+    max_position_embeddings=1024,
+    layer_types=["conv", "full_attention", "conv", "conv"],
+    conv_L_cache=3,
+    conv_bias=False,
+    rope_parameters=dict(rope_theta=1000000.0, rope_type="default"),
+    bos_token_id=0,
+    eos_token_id=2,
+    pad_token_id=1,
+    use_cache=False,
+    initializer_range=0.25,
+)
+
+
+def standardized(vectors):
+    """What the page of nomic-embed-text 1.5 does with the means: a layer norm without weights."""
+    return torch.nn.functional.layer_norm(vectors, vectors.shape[-1:])
+
+
 def gemma_behind(width):
     identity = torch.nn.Identity()
     wider = models.Dense(width, 96, bias=False, activation_function=identity)
@@ -219,6 +260,82 @@ CASES = {
         limit=64,
         prompts={},
     ),
+    # As nomic-embed-text 1.5, whose folder ends with the mean: a layer norm, then the cut, then the length 1.
+    "nomic_bert": dict(
+        config=NOMIC,
+        tokenizer=word_piece,
+        behind=lambda width: [models.Pooling(width, pooling_mode="mean")],
+        after=standardized,
+        cut=64,
+        limit=64,
+        prompts={"query": "search_query: ", "document": "search_document: "},
+    ),
+    # The same with the names that transformers has in memory.
+    "nomic_bert_apart": dict(
+        config=NOMIC | dict(hidden_size=48),
+        save=dict(save_original_format=False),
+        tokenizer=word_piece,
+        behind=lambda width: [models.Pooling(width, pooling_mode="cls"), models.Normalize()],
+        limit=64,
+        prompts={},
+    ),
+    # As CLIP, whose texts have vectors where pictures have theirs.
+    "clip": dict(pictures=True, tokenizer=lambda: word_piece(False), limit=64, prompts={}),
+    # As LFM2.5-Embedding: attention and convolutions in both directions.
+    "lfm2": dict(
+        config=LFM2,
+        both_ways=True,
+        tokenizer=unigram,
+        behind=lambda width: [models.Pooling(width, pooling_mode="cls"), models.Normalize()],
+        limit=64,
+        prompts={"query": "query: ", "document": "document: "},
+    ),
+    # As LFM2.5-ColBERT: queries are filled up with tokens that no other sees.
+    "lfm2_tokens": dict(config=LFM2, both_ways=True, tokenizer=unigram, late={}),
+    # As LFM2-ColBERT, which sees nothing that follows; queries as they are.
+    "lfm2_tokens_causal": dict(config=LFM2, tokenizer=unigram, late=dict(do_query_expansion=False)),
+    # As other ColBERT models, whose queries are filled up with tokens that are seen, or are not.
+    "bert_tokens": dict(config=BERT, tokenizer=word_piece, late=dict(attend_to_expansion_tokens=True, query_length=32)),
+    "modernbert_tokens": dict(config=MODERNBERT, tokenizer=lambda: word_piece(False), late=dict(query_length=32)),
+    # What the makers' configuration can say besides: biases, another gate, half of each head turned, in neighboring pairs.
+    "nomic_bert_makers": dict(
+        nomic=dict(
+            activation_function="geglu",
+            qkv_proj_bias=True,
+            mlp_fc1_bias=True,
+            mlp_fc2_bias=True,
+            rotary_emb_fraction=0.5,
+            rotary_emb_interleaved=True,
+            pad_vocab_size_multiple=64,
+        ),
+        tokenizer=word_piece,
+        pooling="cls",
+        limit=64,
+        prompts={},
+    ),
+    # As nomic-embed-text 2: experts on every other layer.
+    "nomic_bert_moe": dict(
+        nomic=dict(
+            n_layer=3,
+            n_inner=32,
+            activation_function="gelu",
+            qkv_proj_bias=True,
+            mlp_fc1_bias=True,
+            mlp_fc2_bias=True,
+            type_vocab_size=1,
+            num_experts=4,
+            moe_top_k=2,
+            moe_every_n_layers=2,
+            moe_normalize_expert_weights=False,
+            num_shared_experts=0,
+            ffn_div=1,
+            expert_choice_router=False,
+        ),
+        tokenizer=unigram,
+        pooling="mean",
+        limit=64,
+        prompts={"query": "search_query: ", "passage": "search_document: "},
+    ),
     "modernbert_ranker": dict(config=MODERNBERT, tokenizer=lambda: word_piece(False), limit=64),
     # As Qwen3-Reranker: the logit of one token less that of another.
     "qwen3_ranker": dict(config=QWEN3, tokenizer=lambda: unigram("$A", 1024), tokens=(40, 41)),
@@ -242,16 +359,106 @@ def embedder(case, folder):
     whole.save(str(folder))
     shutil.rmtree(base)
     whole = SentenceTransformer(str(folder), device="cpu", model_kwargs={"attn_implementation": "eager"})
+    if "both_ways" in case:
+        named_both_ways(folder)
+    if "save" in case:
+        whole[0].model.save_pretrained(folder, **case["save"])
+    after = case.get("after")
+    unit = torch.nn.functional.normalize
+
+    def encode(text, name):
+        vector = whole.encode([text], prompt_name=name, convert_to_tensor=True)
+        return after(vector) if after else vector
+
+    expect(case, folder, whole.tokenizer, encode, lambda v: unit(v) if after else v)
+
+
+def named_both_ways(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | dict(architectures=["Lfm2BidirectionalModel"]), indent=2) + "\n")
+
+
+def of_tokens(case, folder):
+    tokenizer = case["tokenizer"]()
+    count = len(tokenizer) + len(late_interaction.MARKS)
+    config = AutoConfig.for_model(**case["config"], vocab_size=count)
+    AutoModel.from_config(config).eval().save_pretrained(folder)
+    settings = late_interaction.write(case, folder, tokenizer, config.hidden_size)
+    whole = MultiVectorEncoder(str(folder), device="cpu", model_kwargs={"attn_implementation": "eager"})
+    late_interaction.expect(folder, settings, tokenizer, TEXTS, whole)
+    if "both_ways" in case:
+        named_both_ways(folder)
+
+
+def with_pictures(case, folder):
+    """A model of pictures and texts, as transformers saves it."""
+    tokenizer = case["tokenizer"]()
+    tokenizer.save_pretrained(folder)
+    sizes = dict(num_hidden_layers=2, num_attention_heads=3, intermediate_size=56, initializer_factor=8.0)
+    text = dict(hidden_size=48, projection_dim=40, vocab_size=len(tokenizer), max_position_embeddings=64, bos_token_id=2, eos_token_id=3, pad_token_id=0)
+    picture = dict(hidden_size=12, image_size=8, patch_size=4)
+    config = AutoConfig.for_model("clip", text_config=text | sizes, vision_config=picture | sizes, projection_dim=40)
+    AutoModel.from_config(config).eval().save_pretrained(folder)
+    model = CLIPTextModelWithProjection.from_pretrained(folder, attn_implementation="eager").eval()
+
+    def encode(text, name):
+        with torch.no_grad():
+            return model(torch.tensor([tokenizer(text)["input_ids"]])).text_embeds
+
+    expect(case, folder, tokenizer, encode, lambda v: torch.nn.functional.normalize(v))
+
+
+def expect(case, folder, tokenizer, encode, finish):
+    """Writes what `encode` gives of texts and their prompts; cuts come before `finish`."""
     rows, vectors = [], []
     for name in [None, *case["prompts"]]:
         for text in TEXTS:
             prompt = case["prompts"].get(name, "")
-            vectors.append(whole.encode([text], prompt_name=name, convert_to_tensor=True)[0])
-            ids = whole.tokenizer(prompt + text)["input_ids"]
+            vectors.append(encode(text, name)[0])
+            ids = tokenizer(prompt + text)["input_ids"]
             assert len(ids) <= case["limit"], (text, len(ids))
             rows.append(dict(text=text, prompt=name, ids=ids))
     (folder / "expected.json").write_text(json.dumps(dict(texts=rows), indent=1) + "\n")
-    save_file({"vectors": torch.stack(vectors).contiguous()}, folder / "expected.safetensors")
+    whole = torch.stack(vectors)
+    tensors = {"vectors": finish(whole).contiguous()}
+    if "cut" in case:
+        tensors["cut"] = finish(whole[:, : case["cut"]]).contiguous()
+    save_file(tensors, folder / "expected.safetensors")
+
+
+def makers_nomic(case, folder):
+    """A folder as the makers of Nomic BERT publish theirs, computed by `nomic.py`."""
+    tokenizer = case["tokenizer"]()
+    config = nomic.CONFIG | case["nomic"]
+    config |= dict(vocab_size=len(tokenizer))
+    rounded = config | dict(vocab_size=-(-len(tokenizer) // config["pad_vocab_size_multiple"]) * config["pad_vocab_size_multiple"])
+    model = nomic.Nomic(rounded).eval()
+    tokenizer.save_pretrained(folder)
+    save_file(model.state_dict(), folder / "model.safetensors", metadata={"format": "pt"})
+    kinds = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
+    modules = [
+        dict(idx=i, name=str(i), path=path, type=f"sentence_transformers.models.{kind}") for i, (path, kind) in enumerate(kinds)
+    ]
+    poolings = {"cls": "cls_token", "mean": "mean_tokens"}
+    pooling = {f"pooling_mode_{mode}": mode == poolings[case["pooling"]] for mode in poolings.values()}
+    files = {
+        "config.json": config,
+        "modules.json": modules,
+        "1_Pooling/config.json": dict(word_embedding_dimension=config["n_embd"], **pooling),
+        "sentence_bert_config.json": dict(max_seq_length=case["limit"], do_lower_case=False),
+        "config_sentence_transformers.json": dict(prompts=case["prompts"], default_prompt_name=None, similarity_fn_name="cosine"),
+    }
+    (folder / "1_Pooling").mkdir()
+    for name, value in files.items():
+        (folder / name).write_text(json.dumps(value, indent=2) + "\n")
+
+    def encode(text, name):
+        ids = torch.tensor([tokenizer(case["prompts"].get(name, "") + text)["input_ids"]])
+        with torch.no_grad():
+            states = model(ids)
+        return states[:, 0] if case["pooling"] == "cls" else states.mean(1)
+
+    expect(case, folder, tokenizer, encode, lambda v: torch.nn.functional.normalize(v))
 
 
 def ranker(case, folder):
@@ -315,15 +522,27 @@ def judge(case, folder):
     (folder / "expected.json").write_text(json.dumps(dict(pairs=rows)) + "\n")
 
 
+# What `late_interaction.both_ways` puts others in place of.
+CHANGED = ["create_causal_mask", "create_recurrent_attention_mask", "causal_conv1d_fn"]
+
+
 def main(names):
     torch.set_num_threads(1)
+    with torch.no_grad():
+        nomic.check()
+    plain = {name: getattr(modeling_lfm2, name) for name in CHANGED}
     for name in names or CASES:
         case = CASES[name]
+        for changed, value in plain.items():
+            setattr(modeling_lfm2, changed, value)
+        if "both_ways" in case:
+            late_interaction.both_ways()
         torch.manual_seed(sum(map(ord, name)))
         folder = OUT / name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        make = embedder if "behind" in case else judge if "tokens" in case else ranker
+        makers = [("nomic", makers_nomic), ("late", of_tokens), ("pictures", with_pictures), ("behind", embedder), ("tokens", judge)]
+        make = next((make for key, make in makers if key in case), ranker)
         make(case, folder)
         for stray in ["README.md"]:
             (folder / stray).unlink(missing_ok=True)

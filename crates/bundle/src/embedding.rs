@@ -40,6 +40,9 @@ pub struct Embedding {
 pub enum Gives {
     /// The component `embedder` gives a vector of each text, `vectors` `f32[texts, dimensions]`.
     Vectors(Vectors),
+    /// The component `embedder` gives a vector of each token, `token_vectors` `f32[seq, dimensions]`, which is compared with those of
+    /// another text by the largest product of each (late interaction).
+    TokenVectors(TokenVectors),
     /// The component `ranker` gives a number of each pair of a query and a document, `scores` `f32[texts]`.
     Scores(Scores),
 }
@@ -67,6 +70,51 @@ pub struct Vectors {
     /// Name of the prompt of a text of which nothing is said; absent for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_prompt: Option<String>,
+}
+
+/// A vector of the length 1 of each token of a text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenVectors {
+    /// Elements of a vector.
+    pub dimensions: u32,
+    /// What is done with a text that is searched with.
+    pub query: TokenTexts,
+    /// What is done with a text that is searched for.
+    pub document: TokenTexts,
+}
+
+/// What becomes of a text whose tokens have vectors of their own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenTexts {
+    /// Most tokens, all that are added among them.
+    pub limit_tokens: u32,
+    /// What stands before the text; absent for nothing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub prompt: String,
+    /// Token that is put before those of the text, behind those that the tokenizer puts there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark: Option<u32>,
+    /// What a text is filled up with; absent for nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expansion: Option<Expansion>,
+    /// Tokens whose vectors are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<u32>,
+}
+
+/// What a text is filled up with. Its vectors count like the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expansion {
+    /// The token.
+    pub token: u32,
+    /// Tokens that there are then.
+    pub length: u32,
+    /// Whether other tokens see it. Where they do not, the component `expanded_embedder` computes the text alone: that has an input
+    /// `seen` `i64[seq]` besides, 1 for tokens that are seen and 0 for the others.
+    pub seen: bool,
 }
 
 /// How the states of positions become one.
@@ -174,6 +222,7 @@ impl Embedding {
         within("limit_tokens", self.limit_tokens, 1, MOST_TOKENS)?;
         match &self.gives {
             Gives::Vectors(v) => v.check(),
+            Gives::TokenVectors(v) => v.check(),
             Gives::Scores(s) => match &s.pair {
                 Pair::Joined { .. } => Ok(()),
                 Pair::Written(w) => [&w.before, &w.instruct, &w.instruction, &w.query, &w.document, &w.after]
@@ -209,6 +258,25 @@ impl Vectors {
             )),
             _ => Ok(()),
         }
+    }
+}
+
+impl TokenVectors {
+    fn check(&self) -> std::result::Result<(), String> {
+        within("gives.dimensions", self.dimensions, 1, MOST_DIMENSIONS)?;
+        for (name, texts) in [("gives.query", &self.query), ("gives.document", &self.document)] {
+            within(&format!("{name}.limit_tokens"), texts.limit_tokens, 1, MOST_TOKENS)?;
+            short(&format!("{name}.prompt"), &texts.prompt)?;
+            if let Some(expansion) = &texts.expansion {
+                within(
+                    &format!("{name}.expansion.length"),
+                    expansion.length,
+                    1,
+                    texts.limit_tokens,
+                )?;
+            }
+        }
+        Ok(())
     }
 }
 

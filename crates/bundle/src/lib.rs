@@ -33,8 +33,8 @@ mod writer;
 pub use amend::{amend, install};
 pub use checksum::Checksum;
 pub use embedding::{
-    DOCUMENT_PROMPT, EMBEDDING_VERSION, Embedding, Gives, Pair, Pooling, QUERY_PROMPT, ScoreFn, Scores, Similarity,
-    Vectors, WrittenPair,
+    DOCUMENT_PROMPT, EMBEDDING_VERSION, Embedding, Expansion, Gives, Pair, Pooling, QUERY_PROMPT, ScoreFn, Scores,
+    Similarity, TokenTexts, TokenVectors, Vectors, WrittenPair,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use graph_file::{GRAPH_MAGIC, GRAPH_VERSION, decode_graph, encode_graph};

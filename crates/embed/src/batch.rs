@@ -16,6 +16,8 @@ const CALL_ROWS: usize = 512;
 pub(crate) struct Texts {
     function: Function,
     output: &'static str,
+    /// Whether it gives something of each token, instead of each text.
+    of_tokens: bool,
     pool: Pool,
     threads: usize,
     vocab: usize,
@@ -38,21 +40,30 @@ impl Texts {
         Ok(Texts {
             function,
             output,
+            of_tokens: false,
             pool: Pool::new(threads),
             threads,
             vocab: bundle.manifest().vocab_size,
         })
     }
 
-    /// What the component gives of each text, `width` numbers, row after row. `types` has which of two texts each token is of, where
-    /// the component wants to know.
-    pub(crate) fn run(
-        &self,
-        texts: &[Vec<u32>],
-        types: Option<&[Vec<u32>]>,
-        width: usize,
-        cancel: &CancelToken,
-    ) -> Result<Vec<f32>> {
+    /// The same where the component gives something of each token.
+    pub(crate) fn of_tokens(self) -> Texts {
+        let of_tokens = true;
+        Texts { of_tokens, ..self }
+    }
+
+    /// What the component gives of one text of which the first `seen` tokens are seen.
+    pub(crate) fn run_expanded(&self, tokens: &[u32], seen: usize, width: usize) -> Result<Vec<f32>> {
+        let texts = [tokens.to_vec()];
+        self.check(&texts)?;
+        let seen: Vec<i64> = (0..tokens.len()).map(|i| i64::from(i < seen)).collect();
+        let mut out = Vec::with_capacity(tokens.len() * width);
+        self.call(&texts, None, Some(&seen), width, &mut out)?;
+        Ok(out)
+    }
+
+    fn check(&self, texts: &[Vec<u32>]) -> Result<()> {
         for (index, tokens) in texts.iter().enumerate() {
             if tokens.is_empty() {
                 return Err(Error::Text(format!("text {index} has no tokens")));
@@ -64,6 +75,19 @@ impl Texts {
                 )));
             }
         }
+        Ok(())
+    }
+
+    /// What the component gives of each text, `width` numbers, row after row. `types` has which of two texts each token is of, where
+    /// the component wants to know.
+    pub(crate) fn run(
+        &self,
+        texts: &[Vec<u32>],
+        types: Option<&[Vec<u32>]>,
+        width: usize,
+        cancel: &CancelToken,
+    ) -> Result<Vec<f32>> {
+        self.check(texts)?;
         let mut out = Vec::with_capacity(texts.len() * width);
         let mut next = 0;
         while next < texts.len() {
@@ -76,13 +100,20 @@ impl Texts {
                 rows <= CALL_ROWS
             });
             let end = next + fitting.count().max(1);
-            self.call(&texts[next..end], types.map(|t| &t[next..end]), width, &mut out)?;
+            self.call(&texts[next..end], types.map(|t| &t[next..end]), None, width, &mut out)?;
             next = end;
         }
         Ok(out)
     }
 
-    fn call(&self, texts: &[Vec<u32>], types: Option<&[Vec<u32>]>, width: usize, out: &mut Vec<f32>) -> Result<()> {
+    fn call(
+        &self,
+        texts: &[Vec<u32>],
+        types: Option<&[Vec<u32>]>,
+        seen: Option<&[i64]>,
+        width: usize,
+        out: &mut Vec<f32>,
+    ) -> Result<()> {
         let joined = |texts: &[Vec<u32>]| -> Vec<i64> { texts.iter().flatten().map(|&t| i64::from(t)).collect() };
         let ids = joined(texts);
         let types = types.map(joined);
@@ -92,7 +123,7 @@ impl Texts {
             starts.push(rows as i64);
             rows += tokens.len();
         }
-        let (row, each) = ([1, rows], [texts.len()]);
+        let (row, each, all) = ([1, rows], [texts.len()], [rows]);
         let view = |shape, elements| TensorView::new(shape, elements).map_err(|e| Error::Model(e.to_string()));
         let mut inputs = vec![
             ("input_ids", view(&row, Elements::I64(&ids))?),
@@ -100,6 +131,9 @@ impl Texts {
         ];
         if let Some(types) = &types {
             inputs.push(("token_types", view(&row, Elements::I64(types))?));
+        }
+        if let Some(seen) = seen {
+            inputs.push(("seen", view(&all, Elements::I64(seen))?));
         }
         let before = out.len();
         let mut found = 0;
@@ -110,10 +144,13 @@ impl Texts {
                     found = values.len();
                 }
             })?;
-        if found != texts.len() * width {
+        let (count, what) = match self.of_tokens {
+            true => (rows, "tokens"),
+            false => (texts.len(), "texts"),
+        };
+        if found != count * width {
             return Err(Error::Model(format!(
-                "expected {width} numbers for each of {} texts, found {found}",
-                texts.len()
+                "expected {width} numbers for each of {count} {what}, found {found}"
             )));
         }
         match out[before..].iter().all(|x| x.is_finite()) {

@@ -90,13 +90,17 @@ impl Embedder {
     /// As [`Embedder::open`].
     pub fn of(bundle: &Arc<Bundle>, threads: Option<usize>) -> Result<Embedder> {
         let record = record(bundle, "makes no vectors of texts")?;
-        let Gives::Vectors(vectors) = &record.gives else {
-            return Err(Error::Model(format!(
-                "`{}` makes no vectors of texts: it scores documents for a query",
-                bundle.root().display()
-            )));
+        let vectors = match &record.gives {
+            Gives::Vectors(vectors) => vectors.clone(),
+            other => {
+                let does = match other {
+                    Gives::TokenVectors(_) => "it makes a vector of each token",
+                    _ => "it scores documents for a query",
+                };
+                let root = bundle.root().display();
+                return Err(Error::Model(format!("`{root}` makes no vectors of texts: {does}")));
+            }
         };
-        let vectors = vectors.clone();
         let (tokenizer, _) = Model::load_text(bundle)?;
         Ok(Embedder {
             around: Around::of(&tokenizer)?,

@@ -4,7 +4,8 @@
 //! texts ─► prompt by role ─► tokens (text) ─► rows of several texts ─► one call of a function ─► vectors, cut ─► or scores
 //! ```
 //!
-//! An [`Embedder`] is a bundle that makes vectors, loaded; a [`Reranker`] is one that scores documents for a query. What turns
+//! An [`Embedder`] is a bundle that makes vectors, loaded; a [`TokenEmbedder`] is one that makes a vector of each token (late
+//! interaction), and a [`Reranker`] one that scores documents for a query. What turns
 //! texts into their input, and what their output is, says the record `embedding.json`, which names no model family. Pooling, dense
 //! layers and norms are part of the graph.
 //!
@@ -19,8 +20,10 @@ mod batch;
 mod embedder;
 mod error;
 mod reranker;
+mod token_embedder;
 mod tokens;
 
 pub use embedder::{EmbedOptions, Embedded, Embedder, Input, Role, normalize};
 pub use error::{Error, ErrorKind, Result};
 pub use reranker::{RankOptions, Ranked, Reranker};
+pub use token_embedder::{Matrix, TokenEmbedder};

@@ -24,6 +24,11 @@ impl Around {
         })
     }
 
+    /// How many tokens stand before those of a text.
+    pub(crate) fn start(&self) -> usize {
+        self.before.len()
+    }
+
     /// The tokens of a text, at most `limit`: a text that has more is an error, or loses its end.
     pub(crate) fn tokens(
         &self,

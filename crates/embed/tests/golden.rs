@@ -1,7 +1,7 @@
 //! Folders of sentence-transformers as bundles, against what sentence-transformers computed (`golden/embedding_models.py`).
 
 use cactus_bundle::Pooling;
-use cactus_embed::{EmbedOptions, Embedder, Error, ErrorKind, Input, RankOptions, Reranker, Role};
+use cactus_embed::{EmbedOptions, Embedder, Error, ErrorKind, Input, RankOptions, Reranker, Role, TokenEmbedder};
 use cactus_engine::CancelToken;
 use cactus_import::{ConvertOptions, convert};
 use cactus_passes::{Bits, Policy};
@@ -50,19 +50,28 @@ fn vectors_are_those_of_sentence_transformers() {
         let embedder = Embedder::open(&path, Some(2)).unwrap();
         let file = std::fs::read(golden(&name).join("expected.safetensors")).unwrap();
         let file = SafeTensors::deserialize(&file).unwrap();
-        let tensor = file.tensor("vectors").unwrap();
-        let want: Vec<f32> = tensor
-            .data()
-            .chunks(4)
-            .map(|c| f32::from_le_bytes(c.try_into().unwrap()))
-            .collect();
-        let width = tensor.shape()[1];
-        for (row, want) in expected(&name)["texts"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .zip(want.chunks(width))
-        {
+        let tensor = |name: &str| {
+            let tensor = file.tensor(name).ok()?;
+            let numbers = tensor
+                .data()
+                .chunks(4)
+                .map(|c| f32::from_le_bytes(c.try_into().unwrap()));
+            Some((numbers.collect::<Vec<f32>>(), tensor.shape()[1]))
+        };
+        let (want, width) = tensor("vectors").unwrap();
+        let rows = expected(&name)["texts"].as_array().unwrap().clone();
+        if let Some((want, dimensions)) = tensor("cut") {
+            let options = EmbedOptions {
+                dimensions: Some(dimensions),
+                ..EmbedOptions::default()
+            };
+            let (row, want) = (&rows[1], &want[dimensions..2 * dimensions]);
+            let text = row["text"].as_str().unwrap();
+            let found = embedder.embed(Role::Plain, &[text], &options).unwrap();
+            let far = found.values.iter().zip(want).map(|(f, w)| (f - w).abs());
+            assert!(far.fold(0.0, f32::max) <= 1e-4, "{name}: {text} cut to {dimensions}");
+        }
+        for (row, want) in rows.iter().zip(want.chunks(width)) {
             let text = row["text"].as_str().unwrap();
             let role = match row["prompt"].as_str() {
                 None => Role::Plain,
@@ -82,6 +91,149 @@ fn vectors_are_those_of_sentence_transformers() {
             let far = found.values.iter().zip(want).map(|(f, w)| (f - w).abs());
             let far = far.fold(0.0, f32::max);
             assert!(far <= 1e-4 * largest, "{name}: {text} as {role:?}: {far}");
+        }
+    }
+}
+
+#[test]
+fn vectors_of_tokens_are_those_of_sentence_transformers() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = folders("matrices");
+    assert!(names.len() >= 4, "{names:?}");
+    for name in names {
+        let path = bundle(folder.path(), &name, &options(Bits::ThirtyTwo));
+        let embedder = TokenEmbedder::open(&path, Some(2)).unwrap();
+        let file = std::fs::read(golden(&name).join("expected.safetensors")).unwrap();
+        let file = SafeTensors::deserialize(&file).unwrap();
+        let tensor = file.tensor("vectors").unwrap();
+        let numbers = tensor
+            .data()
+            .chunks(4)
+            .map(|c| f32::from_le_bytes(c.try_into().unwrap()));
+        let mut want = numbers.collect::<Vec<f32>>();
+        for row in expected(&name)["matrices"].as_array().unwrap() {
+            let text = row["text"].as_str().unwrap();
+            let role = if row["role"] == "query" {
+                Role::Query
+            } else {
+                Role::Document
+            };
+            let found = embedder
+                .embed(role, &[text], &EmbedOptions::default())
+                .unwrap()
+                .remove(0);
+            assert_eq!(found.dimensions, tensor.shape()[1], "{name}");
+            assert_eq!(
+                found.rows().len(),
+                row["kept"].as_array().unwrap().len(),
+                "{name}: {text}"
+            );
+            let others = want.split_off(found.values.len());
+            let far = found.values.iter().zip(&want).map(|(f, w)| (f - w).abs());
+            let far = far.fold(0.0, f32::max);
+            assert!(far <= 1e-4, "{name}: {text} as {role:?}: {far}");
+            want = others;
+        }
+        assert!(want.is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn matrix_has_the_same_bits_whatever_stands_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let texts: Vec<String> = (0..60).map(|i| format!("the word {i} of this")).collect();
+    for name in folders("matrices") {
+        let path = bundle(folder.path(), &name, &options(Bits::Eight));
+        let embedder = TokenEmbedder::open(&path, Some(3)).unwrap();
+        let options = EmbedOptions {
+            truncate: true,
+            ..EmbedOptions::default()
+        };
+        for role in [Role::Query, Role::Document] {
+            let all = embedder.embed(role, &texts, &options).unwrap();
+            for (text, together) in texts.iter().zip(&all) {
+                let alone = embedder.embed(role, &[text], &options).unwrap();
+                assert!(alone[0] == *together, "{name}: {text} as {role:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn matrices_follow_the_record_of_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = bundle(folder.path(), "modernbert_tokens", &options(Bits::ThirtyTwo));
+    let embedder = TokenEmbedder::open(&path, Some(1)).unwrap();
+    let vectors = embedder.vectors();
+    assert_eq!((vectors.query.limit_tokens, vectors.document.limit_tokens), (32, 64));
+    assert!(vectors.query.mark.is_some() && vectors.query.mark != vectors.document.mark);
+    let expansion = vectors.query.expansion.unwrap();
+    assert_eq!((expansion.length, expansion.seen), (32, false));
+    assert!(vectors.query.skipped.is_empty() && !vectors.document.skipped.is_empty());
+    let options = EmbedOptions::default();
+    // Filled up, and without what is skipped; nothing said is a document.
+    let rows = |role, text: &str| embedder.embed(role, &[text], &options).unwrap()[0].rows().len();
+    assert_eq!(rows(Role::Query, "the"), 32);
+    assert_eq!(rows(Role::Document, "the, of."), rows(Role::Plain, "the of"));
+    let long = "the ".repeat(40);
+    let error = embedder.embed(Role::Query, &["a", &long], &options).unwrap_err();
+    let Error::TooLong {
+        index: 1,
+        tokens: 43,
+        limit: 32,
+    } = error
+    else {
+        panic!("{error}");
+    };
+    let wrong = EmbedOptions {
+        dimensions: Some(8),
+        ..EmbedOptions::default()
+    };
+    let error = embedder.embed(Role::Query, &["a"], &wrong).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Option);
+    let error = embedder.embed(Role::Task("a"), &["a"], &options).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Option);
+    // One kind of bundle is not the other.
+    let error = Embedder::open(&path, None).unwrap_err();
+    assert!(error.to_string().contains("each token"), "{error}");
+    let path = bundle(folder.path(), "bert", &self::options(Bits::ThirtyTwo));
+    assert!(TokenEmbedder::open(&path, None).is_err());
+}
+
+#[test]
+fn folder_that_says_something_unknown_of_tokens_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    for (key, value, word) in [
+        (
+            "query_expansion",
+            serde_json::json!({"strategy": "fixed"}),
+            "query_expansion",
+        ),
+        ("similarity_fn_name", "cosine".into(), "MaxSim"),
+        ("query_length", 0.into(), "query_length"),
+        ("skiplist_words", "!".into(), "skiplist_words"),
+        ("prompts", serde_json::json!({"query": "q: "}), "prompts"),
+    ] {
+        let changed = folder.path().join(key);
+        copy(&golden("bert_tokens"), &changed);
+        let file = changed.join("config_sentence_transformers.json");
+        let mut config: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        config[key] = value;
+        std::fs::write(&file, config.to_string()).unwrap();
+        let to = folder.path().join("bundle");
+        let error = convert(&changed, &to, &options(Bits::Eight), &mut |_, _| {}).unwrap_err();
+        assert!(error.to_string().contains(word), "{key}: {error}");
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        match path.is_dir() {
+            true => copy(&path, &target),
+            false => drop(std::fs::copy(&path, &target).unwrap()),
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The record of how a model makes vectors or scores of texts (`embedding.json`), from what its folder says.
 
 use crate::convert::ConvertOptions;
-use crate::{Error, Result, SourceModel};
+use crate::{Error, LateInteraction, Result, SourceModel};
 use cactus_bundle::{
-    DOCUMENT_PROMPT, EMBEDDING_VERSION, Embedding, Gives, Pair, Pooling, QUERY_PROMPT, ScoreFn, Scores, Similarity,
-    Vectors, WrittenPair,
+    DOCUMENT_PROMPT, EMBEDDING_VERSION, Embedding, Expansion, Gives, Pair, Pooling, QUERY_PROMPT, ScoreFn, Scores,
+    Similarity, TokenTexts, TokenVectors, Vectors, WrittenPair,
 };
 use cactus_models::{ModelDef, PoolingDef, ScoresDef, VectorsDef};
 use cactus_text::Tokenizer;
@@ -27,8 +27,14 @@ pub(crate) fn record(
 ) -> Result<(Option<Embedding>, Vec<String>)> {
     let asked = options.query_prompt.is_some() || options.document_prompt.is_some();
     let mut notes = Vec::new();
+    let late = model.sentence.as_ref().and_then(|folder| folder.late.as_ref());
     let gives = match (&def.vectors, def.scores) {
-        (Some(vectors), _) => Gives::Vectors(of_vectors(vectors, model, options, &mut notes)?),
+        (Some(vectors), _) if vectors.pooling.is_empty() && !asked => {
+            Gives::TokenVectors(of_tokens(def, vectors, model, late, &mut notes)?)
+        }
+        (Some(vectors), _) if !vectors.pooling.is_empty() => {
+            Gives::Vectors(of_vectors(vectors, model, options, &mut notes)?)
+        }
         (None, Some(scores)) if !asked => Gives::Scores(of_scores(scores, model)?),
         (None, None) if !asked => return Ok((None, notes)),
         _ => {
@@ -46,7 +52,10 @@ pub(crate) fn record(
         limit.as_u64().filter(|&n| n > 0 && n < NO_LIMIT)
     });
     let limit = stated.or_else(|| of_tokenizer.and_then(|n| usize::try_from(n).ok()));
-    let limit = limit.unwrap_or(def.context_tokens).min(def.context_tokens);
+    let mut limit = limit.unwrap_or(def.context_tokens).min(def.context_tokens);
+    if let Gives::TokenVectors(vectors) = &gives {
+        limit = vectors.document.limit_tokens as usize;
+    }
     let record = Embedding {
         version: EMBEDDING_VERSION,
         limit_tokens: u32::try_from(limit).unwrap_or(u32::MAX),
@@ -129,6 +138,71 @@ fn of_vectors(
         similarity,
         prompts,
         default_prompt,
+    })
+}
+
+/// How texts become matrices, by what a folder of `PyLate` says.
+fn of_tokens(
+    def: &ModelDef,
+    vectors: &VectorsDef,
+    model: &SourceModel,
+    late: Option<&LateInteraction>,
+    notes: &mut Vec<String>,
+) -> Result<TokenVectors> {
+    let missing = |what: &str| Error::unsupported(format!("a vector of each token needs {what}"));
+    let late = late.ok_or_else(|| missing("a folder that says what becomes of texts"))?;
+    let files = model.tokenizer.as_ref().ok_or_else(|| missing("a tokenizer"))?;
+    let tokenizer = Tokenizer::from_bytes(&files.tokenizer_json)
+        .map_err(|e| Error::malformed("the tokenizer cannot be read").caused_by(e))?;
+    let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    let of_role = |prefix: &str, length: usize| {
+        // The whole prefix is a token, or its first word is, or it is a text like others.
+        let words = [Some(prefix), prefix.split_whitespace().next()];
+        let mark = words.into_iter().flatten().find_map(|word| tokenizer.token_id(word));
+        TokenTexts {
+            limit_tokens: small(length.min(def.context_tokens)),
+            prompt: if mark.is_some() {
+                String::new()
+            } else {
+                prefix.to_owned()
+            },
+            mark,
+            expansion: None,
+            skipped: Vec::new(),
+        }
+    };
+    let mut query = of_role(&late.query_prefix, late.query_length);
+    let mut document = of_role(&late.document_prefix, late.document_length);
+    if late.expands {
+        let named = |key: &str| {
+            let token = files.tokenizer_config.get(key)?;
+            tokenizer.token_id(token.as_str().or_else(|| token.get("content")?.as_str())?)
+        };
+        let token = ["mask_token", "eos_token", "pad_token"].into_iter().find_map(named);
+        query.expansion = Some(Expansion {
+            token: token.ok_or_else(|| missing("a token that fills queries up, and the tokenizer names none"))?,
+            length: query.limit_tokens,
+            seen: late.attends,
+        });
+    }
+    document.skipped = late
+        .skiplist
+        .iter()
+        .filter_map(|word| tokenizer.token_id(word))
+        .collect();
+    document.skipped.sort_unstable();
+    document.skipped.dedup();
+    let unknown = late.skiplist.len() - document.skipped.len();
+    if unknown > 0 {
+        notes.push(format!(
+            "{unknown} of {} words that documents are compared without are no tokens of their own",
+            late.skiplist.len()
+        ));
+    }
+    Ok(TokenVectors {
+        dimensions: small(vectors.dimensions),
+        query,
+        document,
     })
 }
 

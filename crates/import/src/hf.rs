@@ -25,7 +25,7 @@ pub fn open_folder(folder: &Path) -> Result<SourceModel> {
     };
     let folder = base.as_path();
     let config_path = folder.join("config.json");
-    let config = read_json(&config_path)?;
+    let mut config = read_json(&config_path)?;
     if let Some(quantized) = config.get("quantization_config").filter(|q| !q.is_null()) {
         let method = quantized
             .get("quant_method")
@@ -43,6 +43,7 @@ pub fn open_folder(folder: &Path) -> Result<SourceModel> {
     } = open_texts(folder)?;
     let front_end = front_end(folder)?;
     let tensors: Box<dyn TensorSource> = Box::new(SafetensorsSource::open(folder)?);
+    sentence::by_names(&mut config, &tensors.names());
     let model_type = config.get("model_type").and_then(Value::as_str).unwrap_or_default();
     let modules = sentence.as_ref().map_or(&[][..], |s| &s.modules[..]);
     let own_name = |name: &str| sentence::family_name(model_type, sentence.is_some(), name);

@@ -45,7 +45,7 @@ pub use convert::{
 pub use error::{Error, ErrorKind, Result};
 pub use hf::open_folder;
 pub use safetensors::SafetensorsSource;
-pub use sentence::SentenceFolder;
+pub use sentence::{LateInteraction, SentenceFolder};
 pub use source::{SourceModel, TensorSource, TokenizerFiles, open};
 pub use stop::Stop;
 pub use weights::{WEIGHTS_TASK, convert_weights, is_weights_file, open_weights};

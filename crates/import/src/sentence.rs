@@ -29,6 +29,113 @@ pub struct SentenceFolder {
     pub default_prompt: Option<String>,
     /// How vectors are compared.
     pub similarity: Option<String>,
+    /// What becomes of texts whose tokens have vectors of their own; `None` where a text has one vector.
+    pub late: Option<LateInteraction>,
+}
+
+/// What a folder of `PyLate` says of texts whose tokens have vectors of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LateInteraction {
+    /// What stands before a query, as one token where the tokenizer has it.
+    pub query_prefix: String,
+    /// What stands before a document.
+    pub document_prefix: String,
+    /// Most tokens of a query.
+    pub query_length: usize,
+    /// Most tokens of a document.
+    pub document_length: usize,
+    /// Whether queries are filled up to so many.
+    pub expands: bool,
+    /// Whether what fills them up is seen by other tokens.
+    pub attends: bool,
+    /// Tokens of documents that are not compared.
+    pub skiplist: Vec<String>,
+}
+
+/// What is not compared where a folder does not say it.
+const PUNCTUATION: &str = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
+/// Most tokens that a folder may ask for.
+const MOST_LENGTH: u64 = 1 << 20;
+
+impl LateInteraction {
+    /// Reads `config_sentence_transformers.json`, whose fields have defaults.
+    fn read(config: &Map<String, Value>, path: &Path) -> Result<LateInteraction> {
+        const FIELDS: [&str; 12] = [
+            "model_type",
+            "__version__",
+            "prompts",
+            "default_prompt_name",
+            "similarity_fn_name",
+            "query_prefix",
+            "document_prefix",
+            "query_length",
+            "document_length",
+            "do_query_expansion",
+            "attend_to_expansion_tokens",
+            "skiplist_words",
+        ];
+        let refused =
+            |key: &str, what: &str| Error::unsupported(format!("field `{}`: {what}", short(key))).in_file(path);
+        let stated = |key: &str| config.get(key).filter(|v| !v.is_null());
+        let unknown = config.keys().find(|key| !FIELDS.contains(&key.as_str()));
+        if let Some(key) = unknown.filter(|key| stated(key).is_some()) {
+            return Err(refused(
+                key,
+                "is not supported for models that give a vector of each token",
+            ));
+        }
+        if stated("default_prompt_name").is_some() {
+            return Err(refused(
+                "default_prompt_name",
+                "is not supported for models that give a vector of each token",
+            ));
+        }
+        let texts = stated("prompts").and_then(Value::as_object).into_iter().flatten();
+        if texts.into_iter().any(|(_, text)| text.as_str() != Some("")) {
+            return Err(refused(
+                "prompts",
+                "are not supported for models that give a vector of each token",
+            ));
+        }
+        if !matches!(
+            stated("similarity_fn_name").map(Value::as_str),
+            None | Some(Some("MaxSim" | "maxsim"))
+        ) {
+            return Err(refused("similarity_fn_name", "expected `MaxSim`"));
+        }
+        let text = |key: &str, default: &str| match stated(key) {
+            None => Ok(default.to_owned()),
+            Some(Value::String(text)) => Ok(text.clone()),
+            Some(_) => Err(refused(key, "expected a text")),
+        };
+        let length = |key: &str, default: usize| match stated(key).map(Value::as_u64) {
+            None => Ok(default),
+            Some(Some(n @ 1..=MOST_LENGTH)) => Ok(n as usize),
+            Some(_) => Err(refused(key, "expected a number of tokens")),
+        };
+        let flag = |key: &str, default: bool| match stated(key).map(Value::as_bool) {
+            None => Ok(default),
+            Some(Some(flag)) => Ok(flag),
+            Some(None) => Err(refused(key, "expected true or false")),
+        };
+        let skiplist = match stated("skiplist_words") {
+            None => PUNCTUATION.chars().map(String::from).collect(),
+            Some(Value::Array(words)) if words.iter().all(Value::is_string) => {
+                words.iter().filter_map(|w| w.as_str().map(str::to_owned)).collect()
+            }
+            Some(_) => return Err(refused("skiplist_words", "expected a list of texts")),
+        };
+        Ok(LateInteraction {
+            query_prefix: text("query_prefix", "[Q] ")?,
+            document_prefix: text("document_prefix", "[D] ")?,
+            query_length: length("query_length", 32)?,
+            document_length: length("document_length", 180)?,
+            expands: flag("do_query_expansion", true)?,
+            attends: flag("attend_to_expansion_tokens", false)?,
+            skiplist,
+        })
+    }
 }
 
 /// Fields of module configurations that are known, by kind.
@@ -156,6 +263,11 @@ pub(crate) fn read(folder: &Path) -> Result<Option<(SentenceFolder, PathBuf)>> {
         }
         out.default_prompt = text("default_prompt_name");
         out.similarity = text("similarity_fn_name");
+        let kinds: Vec<&str> = out.modules.iter().filter_map(|m| m["kind"].as_str()).collect();
+        let one_vector = kinds.iter().any(|kind| ["Pooling", "LogitScore"].contains(kind));
+        if let (false, false, Some(config)) = (kinds.is_empty(), one_vector, config.as_object()) {
+            out.late = Some(LateInteraction::read(config, &path)?);
+        }
     }
     Ok(Some((out, base_folder)))
 }
@@ -224,6 +336,13 @@ fn short(text: &str) -> String {
 pub(crate) fn complete(config: &mut Value, folder: &SentenceFolder) {
     if let Some(fields) = config.as_object_mut() {
         fields.insert("text_modules".to_owned(), json!(folder.modules));
+        if let Some(late) = &folder.late {
+            fields.insert("text_token_vectors".to_owned(), true.into());
+            fields.insert(
+                "text_expansion_unseen".to_owned(),
+                (late.expands && !late.attends).into(),
+            );
+        }
     }
 }
 
@@ -333,7 +452,42 @@ pub(crate) fn family_name(model_type: &str, embeds: bool, name: &str) -> String 
             found.unwrap_or_else(|| name.to_owned())
         }
         "modernbert" => name.strip_prefix("model.").unwrap_or(name).to_owned(),
+        "nomic_bert" => nomic_name(name),
+        "clip" | "clip_text_model" => name.to_owned(),
         _ if embeds && !name.starts_with("model.") && !name.starts_with("lm_head.") => format!("model.{name}"),
         _ => name.to_owned(),
+    }
+}
+
+/// The makers' name of a tensor of Nomic BERT, which may have the one that transformers has in memory.
+fn nomic_name(name: &str) -> String {
+    const PARTS: [(&str, &str); 7] = [
+        ("self_attn.o_proj.", "attn.out_proj."),
+        ("self_attn.", "attn."),
+        ("mlp.up_proj.", "mlp.fc11."),
+        ("mlp.gate_proj.", "mlp.fc12."),
+        ("mlp.down_proj.", "mlp.fc2."),
+        ("post_attention_layernorm.", "norm1."),
+        ("post_mlp_layernorm.", "norm2."),
+    ];
+    let name = name.strip_prefix("nomic_bert.").unwrap_or(name);
+    let name = name.strip_prefix("bert.").unwrap_or(name);
+    if let Some(kind) = name.strip_prefix("embeddings.LayerNorm.") {
+        return format!("emb_ln.{kind}");
+    }
+    let Some(rest) = name.strip_prefix("layers.") else {
+        return name.to_owned();
+    };
+    let part = PARTS.iter().find(|(new, _)| rest.contains(new));
+    let rest = part.map_or_else(|| rest.to_owned(), |(new, old)| rest.replacen(new, old, 1));
+    format!("encoder.layers.{rest}")
+}
+
+/// Says in the configuration what only the names of the tensors say.
+pub(crate) fn by_names(config: &mut Value, names: &[&str]) {
+    let apart = names.iter().any(|name| name.ends_with(".self_attn.q_proj.weight"));
+    let nomic = config.get("model_type").and_then(Value::as_str) == Some("nomic_bert");
+    if let (true, true, Some(fields)) = (apart, nomic, config.as_object_mut()) {
+        fields.insert("qkv_apart".to_owned(), true.into());
     }
 }

@@ -6,8 +6,8 @@
 use crate::config::{Config, Dims, MAX_CONTEXT, MAX_VOCAB, describe};
 use crate::layers::{self, Attention, linear};
 use crate::prenorm::activation;
-use crate::texts::{self, Gives, Sees, Texts};
-use crate::{ModelDef, Result, ScoresDef};
+use crate::texts::{self, Calls, Sees, Texts};
+use crate::{ModelDef, Result};
 use cactus_ir::{Dim, GraphBuilder, Op, UnaryFn, ValueId};
 
 /// What tells one variant from another.
@@ -93,19 +93,18 @@ pub(crate) fn labels(c: &Config<'_>) -> Result<Option<usize>> {
 
 impl Bert {
     fn embedder(&self, c: &Config<'_>) -> Result<ModelDef> {
-        let modules = texts::modules(c)?;
-        let mut b = GraphBuilder::new(texts::EMBEDDER);
-        let (mut texts, x) = self.embedded(&mut b, false)?;
-        let x = self.encoded(&mut b, x, &mut texts)?;
-        let vectors = texts::vectors(c, &mut b, &texts, x, &modules)?;
-        texts::model(c, &self.dims, false, b, Gives::Vectors(vectors))
+        texts::encoder(c, &self.dims, &mut |b, calls| {
+            let (mut texts, x) = self.embedded(b, calls, false)?;
+            let x = self.encoded(b, x, &mut texts)?;
+            Ok((texts, x))
+        })
     }
 
     fn ranker(&self, c: &Config<'_>) -> Result<ModelDef> {
         let hidden = self.dims.hidden;
         let typed = self.token_types > 1;
         let mut b = GraphBuilder::new(texts::RANKER);
-        let (mut texts, x) = self.embedded(&mut b, typed)?;
+        let (mut texts, x) = self.embedded(&mut b, Calls::Whole, typed)?;
         let x = self.encoded(&mut b, x, &mut texts)?;
         let x = texts.first_rows(&mut b, x)?;
         let [inner, outer] = match self.variant {
@@ -116,15 +115,14 @@ impl Bert {
         let x = b.unary(UnaryFn::Tanh, x)?;
         let x = linear(&mut b, x, outer, 1, hidden, true)?;
         texts::scores(&mut b, x)?;
-        let scores = ScoresDef::Joined { token_types: typed };
-        texts::model(c, &self.dims, false, b, Gives::Scores(scores))
+        texts::ranker(c, &self.dims, b, typed)
     }
 
     /// The texts, and the embeddings of their tokens, `[1, seq, hidden]`.
-    fn embedded(&self, b: &mut GraphBuilder, typed: bool) -> cactus_ir::Result<(Texts, ValueId)> {
+    fn embedded(&self, b: &mut GraphBuilder, calls: Calls, typed: bool) -> cactus_ir::Result<(Texts, ValueId)> {
         let hidden = self.dims.hidden;
         let x = texts::embed(b, "embeddings.word_embeddings.weight", [self.dims.vocab, hidden])?;
-        let texts = Texts::declare(b)?;
+        let texts = Texts::declare(b, calls)?;
         let x = b.scope("embeddings", |b| {
             let types = b.weight("embeddings.token_type_embeddings.weight", &[self.token_types, hidden]);
             let types = if typed {

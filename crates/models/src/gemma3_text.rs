@@ -81,15 +81,16 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
         dims,
     };
     if of_texts {
-        let mut def = texts::decoder(c, &model.dims, model.tied, &mut |b, texts| {
+        let mut def = texts::decoder(c, &model.dims, model.tied, &mut |b, calls| {
             let x = texts::embed(b, layers::EMBEDDING, [model.dims.vocab, model.dims.hidden])?;
             let x = b.scale(x, model.factor())?;
-            let texts = texts.insert(Texts::declare(b)?);
+            let mut texts = Texts::declare(b, calls)?;
             let positions = texts.positions;
-            model.layers(b, x, positions, &mut |b, window| {
+            let x = model.layers(b, x, positions, &mut |b, window| {
                 let (causal, ahead) = (!both_ways, window.filter(|_| both_ways));
                 texts.mask(b, Sees { causal, window, ahead })
-            })
+            })?;
+            Ok((texts, x))
         })?;
         if let Some(vectors) = &mut def.vectors {
             vectors.may_be_cut_to(LEAST_DIMENSIONS);

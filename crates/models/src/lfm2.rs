@@ -1,11 +1,14 @@
 //! LFM2 and LFM2.5 text (`model_type` `lfm2`): gated short convolutions, and attention with head norms on some layers.
-//! Liquid AI 2025.
+//! Liquid AI 2025. As a model of texts it makes vectors; an architecture that is called bidirectional sees what follows, in attention and
+//! in convolutions, whose middle is the position itself.
 
-use crate::config::{Config, Dims, MAX_LAYERS, MAX_WIDTH, layer_types};
+use crate::config::{Config, Dims, MAX_LAYERS, MAX_WIDTH, describe, layer_types};
 use crate::layers::{self, Attention, GatedMlp, Masks, Norm, Rotary};
+use crate::prenorm::MaskOf;
 use crate::rope::Rope;
+use crate::texts::{self, Sees, Texts};
 use crate::{ModelDef, Result, registry};
-use cactus_ir::{BATCH, Dim, GraphBuilder, Op, SEQ, UnaryFn, ValueId};
+use cactus_ir::{BATCH, Dim, GraphBuilder, Op, SEQ, UnaryFn, ValueId, WeightExpr};
 
 /// Largest kernel of a short convolution.
 const MAX_KERNEL: usize = 64;
@@ -48,11 +51,65 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
         tied: c.flag(tie, true)?,
         dims,
     };
+    if let Some(both_ways) = of_texts(c)? {
+        if both_ways && model.kernel.is_multiple_of(2) {
+            let what = format!("a convolution of {} positions has no middle", model.kernel);
+            return Err(c.unsupported("conv_L_cache", what));
+        }
+        return texts::decoder(c, &model.dims, model.tied, &mut |b, calls| {
+            let x = texts::embed(b, layers::EMBEDDING, [model.dims.vocab, model.dims.hidden])?;
+            let mut texts = Texts::declare(b, calls)?;
+            let causal = !both_ways;
+            let sees = Sees {
+                causal,
+                ..Sees::default()
+            };
+            let mask = texts.mask(b, sees)?;
+            let (positions, before) = (
+                texts.positions,
+                if causal { model.kernel - 1 } else { model.kernel / 2 },
+            );
+            let x = model.layers(b, x, positions, &mut |_, _| Ok(mask), &mut |b, x, at| {
+                model.conv_of_texts(b, &mut texts, x, at, before)
+            })?;
+            Ok((texts, x))
+        });
+    }
     let mut b = GraphBuilder::new(registry::DECODER);
     let x = b.scope("model", |b| model.body(b))?;
     layers::head(&mut b, x, &model.dims, model.tied, None)?;
     registry::finish(c, &model.dims, b, model.tied)
 }
+
+/// Whether a model of texts sees what follows a position; `None` for one that continues a text.
+fn of_texts(c: &Config<'_>) -> Result<Option<bool>> {
+    let named = c.texts("architectures")?.unwrap_or_default();
+    let both_ways = ["Lfm2BidirectionalModel", "Lfm2BidirectionalForMaskedLM"];
+    let causal = ["Lfm2Model", "Lfm2ForCausalLM"];
+    let found = named.iter().any(|name| both_ways.contains(name));
+    if !c.has(texts::MODULES) && !found {
+        return Ok(None);
+    }
+    if let Some(other) = named
+        .iter()
+        .find(|name| !both_ways.contains(name) && !causal.contains(name))
+    {
+        let what = format!(
+            "{} is not supported; supported are {} and {}",
+            describe(&(*other).into()),
+            both_ways.join(", "),
+            causal.join(", ")
+        );
+        return Err(c.unsupported("architectures", what));
+    }
+    if !found && !c.flag("is_causal", true)? {
+        return Err(c.unsupported("is_causal", format!("false is for {}", both_ways[0])));
+    }
+    Ok(Some(found))
+}
+
+/// What a layer of convolution gives of its input, with the weights under a name.
+type ConvOf<'a> = dyn FnMut(&mut GraphBuilder, ValueId, &str) -> cactus_ir::Result<ValueId> + 'a;
 
 /// The feed-forward size: as given, or two thirds of it times a factor, rounded up to a multiple.
 fn feed_forward_size(c: &Config<'_>) -> Result<usize> {
@@ -113,11 +170,24 @@ fn attention_layers(c: &Config<'_>, layers: usize) -> Result<Vec<bool>> {
 impl Lfm2 {
     /// The final hidden state, `[batch, seq, hidden]`.
     fn body(&self, b: &mut GraphBuilder) -> cactus_ir::Result<ValueId> {
-        let hidden = self.dims.hidden;
-        let mut x = layers::embed(b, &self.dims, None)?;
+        let x = layers::embed(b, &self.dims, None)?;
         let positions = layers::positions(b)?;
-        let rotary = Rotary::tables(b, positions, &self.rope)?;
         let mut masks = Masks::default();
+        let mask: &mut MaskOf<'_> = &mut |b, window| masks.get(b, positions, window);
+        self.layers(b, x, positions, mask, &mut |b, x, at| self.short_conv(b, x, at))
+    }
+
+    /// The final hidden state of the embeddings `x` at `positions`, `[batch, seq, hidden]`.
+    fn layers(
+        &self,
+        b: &mut GraphBuilder,
+        mut x: ValueId,
+        positions: ValueId,
+        mask: &mut MaskOf<'_>,
+        conv: &mut ConvOf<'_>,
+    ) -> cactus_ir::Result<ValueId> {
+        let hidden = self.dims.hidden;
+        let rotary = Rotary::tables(b, positions, &self.rope)?;
         let attention = Attention {
             dims: &self.dims,
             scale: Attention::usual_scale(&self.dims),
@@ -132,14 +202,14 @@ impl Lfm2 {
             let norm = |b: &mut GraphBuilder, x, name: &str| {
                 b.scope(name, |b| self.norm.apply(b, x, &format!("{at}.{name}.weight"), hidden))
             };
-            let mask = masks.get(b, positions, None)?;
+            let mask = mask(b, None)?;
             x = b.scope(format!("layers.{layer}"), |b| {
                 let y = norm(b, x, "operator_norm")?;
                 let y = if attends {
                     let prefix = format!("{at}.self_attn");
                     b.scope("self_attn", |b| attention.apply(b, y, &prefix, Some(rotary), mask))?
                 } else {
-                    b.scope("conv", |b| self.short_conv(b, y, &format!("{at}.conv")))?
+                    b.scope("conv", |b| conv(b, y, &format!("{at}.conv")))?
                 };
                 let x = b.add(y, x)?;
                 let y = norm(b, x, "ffn_norm")?;
@@ -190,6 +260,40 @@ impl Lfm2 {
         debug_assert_eq!(b.shape(y), [Dim::symbol(BATCH), hidden.into(), Dim::symbol(SEQ)]);
         let y = b.mul(gate_out, y)?;
         let y = b.permute(y, &[0, 2, 1])?;
+        layers::linear(b, y, &format!("{prefix}.out_proj"), hidden, hidden, self.conv_bias)
+    }
+
+    /// The same within each text, whose convolution begins `before` positions before its own.
+    fn conv_of_texts(
+        &self,
+        b: &mut GraphBuilder,
+        texts: &mut Texts,
+        x: ValueId,
+        prefix: &str,
+        before: usize,
+    ) -> cactus_ir::Result<ValueId> {
+        let hidden = self.dims.hidden;
+        let parts = layers::linear(b, x, &format!("{prefix}.in_proj"), 3 * hidden, hidden, self.conv_bias)?;
+        let third = |b: &mut GraphBuilder, i: usize| b.slice_last(parts, i * hidden, (i + 1) * hidden);
+        let (gate_in, gate_out, x) = (third(b, 0)?, third(b, 1)?, third(b, 2)?);
+        let x = b.mul(gate_in, x)?;
+        // A row for each position of the kernel.
+        let name = format!("{prefix}.conv.weight");
+        let flat = WeightExpr::Reshape {
+            x: Box::new(WeightExpr::source(&name)),
+            shape: vec![hidden, self.kernel],
+        };
+        let turned = WeightExpr::Permute {
+            x: Box::new(flat),
+            perm: vec![1, 0],
+        };
+        let weight = b.weight_from(&name, &[self.kernel, hidden], turned);
+        let mut y = texts.short_conv(b, x, weight, before)?;
+        if self.conv_bias {
+            let bias = b.weight(&format!("{prefix}.conv.bias"), &[hidden]);
+            y = b.add(y, bias)?;
+        }
+        let y = b.mul(gate_out, y)?;
         layers::linear(b, y, &format!("{prefix}.out_proj"), hidden, hidden, self.conv_bias)
     }
 }

@@ -13,6 +13,7 @@
 
 mod alignment;
 mod bert;
+mod clip_text;
 mod config;
 mod error;
 mod fastconformer;
@@ -27,6 +28,7 @@ mod moonshine;
 mod moonshine_blocks;
 mod moonshine_decoder;
 mod moonshine_streaming;
+mod nomic_bert;
 mod parakeet;
 mod prenorm;
 mod qwen2;

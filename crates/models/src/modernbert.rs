@@ -6,8 +6,8 @@ use crate::config::{Config, Dims, MAX_CONTEXT, MAX_LAYERS, layer_types};
 use crate::layers::{self, Attention, Rotary, linear};
 use crate::prenorm::activation;
 use crate::rope::{self, Rope};
-use crate::texts::{self, Gives, Sees, Texts};
-use crate::{ModelDef, Result, ScoresDef};
+use crate::texts::{self, Calls, Sees, Texts};
+use crate::{ModelDef, Result};
 use cactus_ir::{Dim, GraphBuilder, SEQ, UnaryFn, ValueId};
 
 /// Rope base of layers that see everything.
@@ -95,11 +95,7 @@ fn ropes(c: &Config<'_>, head_dim: usize) -> Result<[Rope; 2]> {
 
 impl ModernBert {
     fn embedder(&self, c: &Config<'_>) -> Result<ModelDef> {
-        let modules = texts::modules(c)?;
-        let mut b = GraphBuilder::new(texts::EMBEDDER);
-        let (texts, x) = self.encoded(&mut b)?;
-        let vectors = texts::vectors(c, &mut b, &texts, x, &modules)?;
-        texts::model(c, &self.dims, false, b, Gives::Vectors(vectors))
+        texts::encoder(c, &self.dims, &mut |b, calls| self.encoded(b, calls))
     }
 
     fn ranker(&self, c: &Config<'_>) -> Result<ModelDef> {
@@ -112,7 +108,7 @@ impl ModernBert {
         let bias = c.flag("classifier_bias", false)?;
         let activation = activation(c, "classifier_activation", "gelu")?;
         let mut b = GraphBuilder::new(texts::RANKER);
-        let (texts, x) = self.encoded(&mut b)?;
+        let (texts, x) = self.encoded(&mut b, Calls::Whole)?;
         let x = match mean {
             true => texts.mean_rows(&mut b, x)?,
             false => texts.first_rows(&mut b, x)?,
@@ -122,15 +118,14 @@ impl ModernBert {
         let x = layers::layer_norm(&mut b, x, "head.norm", hidden, self.eps, self.norm_bias)?;
         let x = linear(&mut b, x, "classifier", 1, hidden, true)?;
         texts::scores(&mut b, x)?;
-        let scores = ScoresDef::Joined { token_types: false };
-        texts::model(c, &self.dims, false, b, Gives::Scores(scores))
+        texts::ranker(c, &self.dims, b, false)
     }
 
     /// The texts, and the states of the last layer, `[1, seq, hidden]`.
-    fn encoded(&self, b: &mut GraphBuilder) -> cactus_ir::Result<(Texts, ValueId)> {
+    fn encoded(&self, b: &mut GraphBuilder, calls: Calls) -> cactus_ir::Result<(Texts, ValueId)> {
         let hidden = self.dims.hidden;
         let x = texts::embed(b, "embeddings.tok_embeddings.weight", [self.dims.vocab, hidden])?;
-        let mut texts = Texts::declare(b)?;
+        let mut texts = Texts::declare(b, calls)?;
         let norm =
             |b: &mut GraphBuilder, x, name: &str| layers::layer_norm(b, x, name, hidden, self.eps, self.norm_bias);
         let mut x = norm(b, x, "embeddings.norm")?;

@@ -69,15 +69,16 @@ impl PreNorm {
     pub(crate) fn build(self, c: &Config<'_>) -> Result<ModelDef> {
         if c.has(texts::MODULES) {
             let tied = self.tied;
-            return texts::decoder(c, &self.dims, tied, &mut |b, texts| {
+            return texts::decoder(c, &self.dims, tied, &mut |b, calls| {
                 let x = texts::embed(b, layers::EMBEDDING, [self.dims.vocab, self.dims.hidden])?;
-                let texts = texts.insert(Texts::declare(b)?);
+                let mut texts = Texts::declare(b, calls)?;
                 let positions = texts.positions;
-                self.layers(b, x, positions, &mut |b, window| {
+                let x = self.layers(b, x, positions, &mut |b, window| {
                     let causal = true;
                     let ahead = None;
                     texts.mask(b, Sees { causal, window, ahead })
-                })
+                })?;
+                Ok((texts, x))
             });
         }
         let mut b = GraphBuilder::new(registry::DECODER);

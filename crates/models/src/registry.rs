@@ -2,8 +2,8 @@
 
 use crate::config::{Config, Dims, describe};
 use crate::{
-    Error, ErrorKind, Result, ScoresDef, VectorsDef, bert, gemma3_text, layers, lfm2, llama, mistral, modernbert,
-    moonshine, moonshine_streaming, parakeet, qwen2, qwen3, silero_vad, smollm3, whisper,
+    Error, ErrorKind, Result, ScoresDef, VectorsDef, bert, clip_text, gemma3_text, layers, lfm2, llama, mistral,
+    modernbert, moonshine, moonshine_streaming, nomic_bert, parakeet, qwen2, qwen3, silero_vad, smollm3, whisper,
 };
 use cactus_ir::{Graph, GraphBuilder};
 use serde_json::Value;
@@ -210,13 +210,18 @@ impl ModelDef {
             let heads = ["pooler.", "cls.", "lm_head.", "classifier."];
             texts && (name.ends_with("position_ids") || heads.iter().any(|head| name.starts_with(head)))
         };
+        // Of a model of pictures and texts.
+        let pictures = |name: &str| {
+            let parts = ["vision_model.", "visual_projection.", "logit_scale", "logit_bias"];
+            self.vectors.is_some() && parts.iter().any(|part| name.starts_with(part))
+        };
         // A tied head may be stored all the same; old checkpoints hold the rotary frequencies, and batch norms count.
         let leftover = |name: &str| {
             [".rotary_emb.inv_freq", ".num_batches_tracked"]
                 .iter()
                 .any(|end| name.ends_with(end))
         };
-        let known = |name: &str| (self.tied_head && head(name)) || leftover(name) || other_task(name);
+        let known = |name: &str| (self.tied_head && head(name)) || leftover(name) || other_task(name) || pictures(name);
         names.into_iter().filter(|n| !read.contains(n) && !known(n)).collect()
     }
 }
@@ -238,6 +243,16 @@ pub const FAMILIES: &[Family] = &[
         model_type: "bert",
         models: "BERT embeddings (MiniLM, BGE, GTE, E5), cross-encoders",
         build: bert::build_bert,
+    },
+    Family {
+        model_type: "clip",
+        models: "CLIP, vectors of texts",
+        build: clip_text::build_whole,
+    },
+    Family {
+        model_type: "clip_text_model",
+        models: "CLIP, its part for texts alone",
+        build: clip_text::build_text,
     },
     Family {
         model_type: "gemma3_text",
@@ -273,6 +288,11 @@ pub const FAMILIES: &[Family] = &[
         model_type: "moonshine_streaming",
         models: "Moonshine 2 (tiny, small, medium)",
         build: moonshine_streaming::build,
+    },
+    Family {
+        model_type: "nomic_bert",
+        models: "Nomic embeddings (nomic-embed-text 1, 1.5 and 2)",
+        build: nomic_bert::build,
     },
     Family {
         model_type: "parakeet_ctc",

@@ -14,9 +14,12 @@ use cactus_ir::{
 };
 use cactus_tensor::DType;
 pub(crate) use modules::{MODULES, Module, modules};
+use modules::{OF_TOKENS, UNSEEN};
 
 /// Name of the component that makes vectors.
 pub(crate) const EMBEDDER: &str = "embedder";
+/// Name of the component that makes vectors of a text some of whose tokens are not seen.
+pub(crate) const EXPANDED: &str = "expanded_embedder";
 /// Name of the component that makes scores.
 pub(crate) const RANKER: &str = "ranker";
 /// Task of a model that makes a vector of a text.
@@ -28,8 +31,12 @@ pub(crate) const TEXT_RANKING: &str = "text_ranking";
 const STARTS: &str = "starts";
 /// Name of the input that says which of two texts a token is of, `i64[1, seq]`.
 const TOKEN_TYPES: &str = "token_types";
+/// Name of the input that says which tokens are seen, `i64[seq]`: 1 for those that are, 0 for the others.
+const SEEN: &str = "seen";
 /// Name of the output of vectors, `f32[texts, dimensions]`.
 const VECTORS: &str = "vectors";
+/// Name of the output of vectors of tokens, `f32[seq, dimensions]`.
+const TOKEN_VECTORS: &str = "token_vectors";
 /// Name of the output of scores, `f32[texts]`.
 const SCORES: &str = "scores";
 /// The symbol for how many texts there are.
@@ -61,7 +68,7 @@ pub struct VectorsDef {
     pub dimensions: usize,
     /// Fewest that a vector may be cut to, where its makers trained it so.
     pub least_dimensions: Option<usize>,
-    /// How states become a vector, the results one behind the other.
+    /// How states become a vector, the results one behind the other. Empty where each token has a vector of its own.
     pub pooling: Vec<PoolingDef>,
     /// Whether vectors have the length 1.
     pub normalized: bool,
@@ -98,6 +105,15 @@ pub(crate) struct Sees {
     pub(crate) ahead: Option<usize>,
 }
 
+/// What a call has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Calls {
+    /// Texts of tokens that see each other.
+    Whole,
+    /// A text with tokens behind it that see it, and are seen by none.
+    Expanded,
+}
+
 /// The texts of a call.
 #[derive(Clone, Debug)]
 pub(crate) struct Texts {
@@ -107,7 +123,11 @@ pub(crate) struct Texts {
     numbers: ValueId,
     /// Where each position stands in its text, from 0, `i64[seq]`.
     pub(crate) positions: ValueId,
+    /// Which positions are seen, where some are not, `bool[1, seq]`.
+    seen: Option<ValueId>,
     masks: Vec<(Sees, ValueId)>,
+    /// By distance: where the position so far on is, and whether it is of the same text; `i64[seq]` and `bool[seq, 1]`.
+    neighbors: Vec<(i64, [ValueId; 2])>,
 }
 
 fn seq() -> Dim {
@@ -132,7 +152,11 @@ pub(crate) fn token_types(b: &mut GraphBuilder) -> ValueId {
 
 impl Texts {
     /// Declares where texts begin.
-    pub(crate) fn declare(b: &mut GraphBuilder) -> Result<Texts> {
+    pub(crate) fn declare(b: &mut GraphBuilder, calls: Calls) -> Result<Texts> {
+        let seen = match calls {
+            Calls::Whole => None,
+            Calls::Expanded => Some(b.input(SEEN, TensorType::new(DType::I64, [seq()]))),
+        };
         let starts = b.input(STARTS, TensorType::new(DType::I64, [texts()]));
         b.scope("texts", |b| {
             // A one where each begins; their running sum counts from 1.
@@ -144,11 +168,20 @@ impl Texts {
             let first = b.op(Op::Take { axis: 0 }, &[starts, numbers])?;
             let rows = b.iota(0, seq())?;
             let positions = b.binary(BinaryFn::Sub, rows, first)?;
+            let seen = match seen {
+                None => None,
+                Some(seen) => {
+                    let seen = b.compare(CompareFn::Gt, seen, zero)?;
+                    Some(b.reshape(seen, [Dim::known(1), seq()])?)
+                }
+            };
             Ok(Texts {
                 starts,
                 numbers,
                 positions,
+                seen,
                 masks: Vec::new(),
+                neighbors: Vec::new(),
             })
         })
     }
@@ -158,7 +191,7 @@ impl Texts {
         if let Some((_, mask)) = self.masks.iter().find(|(of, _)| *of == sees) {
             return Ok(*mask);
         }
-        let numbers = self.numbers;
+        let (numbers, shown) = (self.numbers, self.seen);
         let mask = b.scope("mask", |b| {
             let pair = |b: &mut GraphBuilder, v| {
                 let query = b.reshape(v, [seq(), Dim::known(1)])?;
@@ -166,6 +199,9 @@ impl Texts {
             };
             let (query, key) = pair(b, numbers)?;
             let mut seen = b.compare(CompareFn::Eq, key, query)?;
+            if let Some(shown) = shown {
+                seen = b.binary(BinaryFn::And, seen, shown)?;
+            }
             let rows = b.iota(0, seq())?;
             let (query, key) = pair(b, rows)?;
             if sees.causal {
@@ -182,11 +218,74 @@ impl Texts {
                 let near = b.compare(compare, key, end)?;
                 seen = b.binary(BinaryFn::And, seen, near)?;
             }
-            let (zero, hidden) = (b.scalar(0.0)?, b.scalar(f32::NEG_INFINITY)?);
+            // Many keys in a row may be hidden here, and what is said of them alone should stay a number.
+            let least = if shown.is_some() {
+                UNSEEN_SCORE
+            } else {
+                f32::NEG_INFINITY
+            };
+            let (zero, hidden) = (b.scalar(0.0)?, b.scalar(least)?);
             b.select(seen, zero, hidden)
         })?;
         self.masks.push((sees, mask));
         Ok(mask)
+    }
+
+    /// Where the position `distance` behind each one is, and whether it is of the same text: itself where it is not. Made once.
+    fn neighbor(&mut self, b: &mut GraphBuilder, distance: i64) -> Result<[ValueId; 2]> {
+        if let Some((_, found)) = self.neighbors.iter().find(|(of, _)| *of == distance) {
+            return Ok(*found);
+        }
+        let found = b.scope("neighbors", |b| {
+            let rows = b.iota(0, seq())?;
+            let far = b.scalar_i64(distance)?;
+            let inside = if distance < 0 {
+                let before = b.scalar_i64(-distance)?;
+                b.compare(CompareFn::Le, before, self.positions)?
+            } else {
+                let ends = self.last(b)?;
+                let end = b.op(Op::Take { axis: 0 }, &[ends, self.numbers])?;
+                let there = b.add(rows, far)?;
+                b.compare(CompareFn::Le, there, end)?
+            };
+            let there = b.add(rows, far)?;
+            let ids = b.select(inside, there, rows)?;
+            Ok([ids, b.reshape(inside, [seq(), Dim::known(1)])?])
+        })?;
+        self.neighbors.push((distance, found));
+        Ok(found)
+    }
+
+    /// A depthwise convolution over the positions of each text: `sum over j of weight[j] * x[t + j - before]`, zeros outside of the
+    /// text; `x` `[1, seq, n]`, `weight` `[kernel, n]`.
+    pub(crate) fn short_conv(
+        &mut self,
+        b: &mut GraphBuilder,
+        x: ValueId,
+        weight: ValueId,
+        before: usize,
+    ) -> Result<ValueId> {
+        let kernel = b.shape(weight)[0].as_known().unwrap_or(0);
+        let mut sum: Option<ValueId> = None;
+        for tap in 0..kernel {
+            let (start, end) = (Dim::known(tap), Dim::known(tap + 1));
+            let factor = b.op(Op::Slice { axis: 0, start, end }, &[weight])?;
+            let row = match tap as i64 - before as i64 {
+                0 => x,
+                distance => {
+                    let [ids, inside] = self.neighbor(b, distance)?;
+                    let row = b.op(Op::Take { axis: 1 }, &[x, ids])?;
+                    let zero = b.scalar(0.0)?;
+                    b.select(inside, row, zero)?
+                }
+            };
+            let product = b.mul(row, factor)?;
+            sum = Some(match sum {
+                None => product,
+                Some(sum) => b.add(sum, product)?,
+            });
+        }
+        Ok(sum.unwrap_or(x))
     }
 
     /// The last position of each text, `i64[texts]`.
@@ -285,6 +384,8 @@ fn rows_of(b: &mut GraphBuilder, x: ValueId) -> Result<ValueId> {
     b.reshape(x, [seq(), n])
 }
 
+/// Added to the score of a key that is not seen: its share is zero beside any that is.
+const UNSEEN_SCORE: f32 = -1e9;
 /// Of torch's layer norm, where nobody says another.
 const NORM_EPS: f32 = 1e-5;
 /// Vectors shorter than this are not made longer.
@@ -342,7 +443,10 @@ pub(crate) fn vectors(
             }
             Module::LayerNorm(name, n) => {
                 fits(*n, width, "layer norm")?;
-                layers::layer_norm(b, x, name, *n, NORM_EPS, true)?
+                match name {
+                    Some(name) => layers::layer_norm(b, x, name, *n, NORM_EPS, true)?,
+                    None => layers::layer_norm_of(b, x, "layer_norm", [None, None], NORM_EPS)?,
+                }
             }
             Module::LogitScore(..) => {
                 let what = "the module LogitScore stands behind a transformer alone";
@@ -358,73 +462,113 @@ pub(crate) fn vectors(
             })?,
         };
     }
-    let Some(pooling) = pooled else {
-        let what = "the folder lists no module `Pooling`; models that give a vector of each token are not supported";
-        return Err(Error::new(ErrorKind::Unsupported, c.family(), what));
-    };
-    b.output(VECTORS, x);
+    b.output(if pooled.is_some() { VECTORS } else { TOKEN_VECTORS }, x);
     Ok(VectorsDef {
         dimensions: width_of(b, x),
         least_dimensions: None,
-        pooling,
+        pooling: pooled.unwrap_or_default(),
         normalized,
     })
 }
 
-/// The final hidden state of a decoder, `[1, seq, hidden]`, and the texts that it declares.
-pub(crate) type BodyOf<'a> = dyn FnMut(&mut GraphBuilder, &mut Option<Texts>) -> Result<ValueId> + 'a;
+/// The final hidden state, `[1, seq, hidden]`, and the texts that it declares.
+pub(crate) type BodyOf<'a> = dyn FnMut(&mut GraphBuilder, Calls) -> Result<(Texts, ValueId)> + 'a;
+
+/// An encoder that makes vectors, with the modules that the configuration lists behind it.
+pub(crate) fn encoder(c: &Config<'_>, dims: &Dims, body: &mut BodyOf<'_>) -> crate::Result<ModelDef> {
+    embedder(c, dims, false, &modules(c)?, body)
+}
+
+/// A model that makes vectors, with `modules` behind it; those of tokens are compared by their angles, so that they get the length 1.
+pub(crate) fn embedder(
+    c: &Config<'_>,
+    dims: &Dims,
+    tied: bool,
+    modules: &[Module],
+    body: &mut BodyOf<'_>,
+) -> crate::Result<ModelDef> {
+    let mut modules = modules.to_vec();
+    let of_tokens = !modules.iter().any(|m| matches!(m, Module::Pooling(_)));
+    if of_tokens && !c.flag(OF_TOKENS, false)? {
+        let what = "the folder lists no module `Pooling`, and does not say how vectors of tokens are made and compared";
+        return Err(Error::new(ErrorKind::Unsupported, c.family(), what));
+    }
+    if of_tokens && !matches!(modules.last(), Some(Module::Normalize)) {
+        modules.push(Module::Normalize);
+    }
+    let mut build = |name: &str, calls: Calls| {
+        let mut b = GraphBuilder::new(name);
+        let (texts, x) = body(&mut b, calls)?;
+        let vectors = vectors(c, &mut b, &texts, x, &modules)?;
+        Ok::<_, Error>((b, vectors))
+    };
+    let (first, vectors) = build(EMBEDDER, Calls::Whole)?;
+    let mut graphs = vec![(EMBEDDER, first)];
+    if of_tokens && c.flag(UNSEEN, false)? {
+        graphs.push((EXPANDED, build(EXPANDED, Calls::Expanded)?.0));
+    }
+    model(c, dims, tied, graphs, Gives::Vectors(vectors))
+}
 
 /// A decoder as a model of texts, with the modules that the configuration lists behind it.
 pub(crate) fn decoder(c: &Config<'_>, dims: &Dims, tied: bool, body: &mut BodyOf<'_>) -> crate::Result<ModelDef> {
     let modules = modules(c)?;
-    let score = match modules[..] {
-        [Module::LogitScore(yes, no)] => Some((yes, no)),
-        _ => None,
+    let [Module::LogitScore(yes, no)] = modules[..] else {
+        let mut scoped = |b: &mut GraphBuilder, calls| b.scope("model", |b| body(b, calls));
+        return embedder(c, dims, tied, &modules, &mut scoped);
     };
-    let mut b = GraphBuilder::new(if score.is_some() { RANKER } else { EMBEDDER });
-    let mut texts = None;
-    let x = b.scope("model", |b| body(b, &mut texts))?;
-    let texts = texts.ok_or_else(|| Error::new(ErrorKind::Invalid, c.family(), "the model declares no texts"))?;
-    let gives = match score {
-        None => Gives::Vectors(vectors(c, &mut b, &texts, x, &modules)?),
-        Some((yes, no)) => {
-            if let Some(token) = [Some(yes), no].into_iter().flatten().find(|&t| t >= dims.vocab) {
-                let what = format!("token {token} is beyond the vocabulary of {} tokens", dims.vocab);
-                return Err(Error::new(ErrorKind::Invalid, c.family(), what));
-            }
-            let x = texts.last_rows(&mut b, x)?;
-            let head = if tied { layers::EMBEDDING } else { layers::HEAD };
-            let head = b.weight(head, &[dims.vocab, dims.hidden]);
-            let score = logit_score(&mut b, x, head, yes, no)?;
-            scores(&mut b, score)?;
-            Gives::Scores(ScoresDef::Written)
-        }
-    };
-    model(c, dims, tied, b, gives)
+    if let Some(token) = [Some(yes), no].into_iter().flatten().find(|&t| t >= dims.vocab) {
+        let what = format!("token {token} is beyond the vocabulary of {} tokens", dims.vocab);
+        return Err(Error::new(ErrorKind::Invalid, c.family(), what));
+    }
+    let mut b = GraphBuilder::new(RANKER);
+    let (texts, x) = b.scope("model", |b| body(b, Calls::Whole))?;
+    let x = texts.last_rows(&mut b, x)?;
+    let head = if tied { layers::EMBEDDING } else { layers::HEAD };
+    let head = b.weight(head, &[dims.vocab, dims.hidden]);
+    let score = logit_score(&mut b, x, head, yes, no)?;
+    scores(&mut b, score)?;
+    model(c, dims, tied, vec![(RANKER, b)], Gives::Scores(ScoresDef::Written))
+}
+
+/// An encoder that scores texts of two, whose one component `b` has built.
+pub(crate) fn ranker(c: &Config<'_>, dims: &Dims, b: GraphBuilder, typed: bool) -> crate::Result<ModelDef> {
+    let scores = ScoresDef::Joined { token_types: typed };
+    model(c, dims, false, vec![(RANKER, b)], Gives::Scores(scores))
 }
 
 /// What a graph gives of its texts.
-pub(crate) enum Gives {
+enum Gives {
     Vectors(VectorsDef),
     Scores(ScoresDef),
 }
 
-/// The model whose one component `b` has built.
-pub(crate) fn model(c: &Config<'_>, dims: &Dims, tied: bool, b: GraphBuilder, gives: Gives) -> crate::Result<ModelDef> {
-    let (name, task) = match gives {
-        Gives::Vectors(_) => (EMBEDDER, TEXT_EMBEDDING),
-        Gives::Scores(_) => (RANKER, TEXT_RANKING),
+/// The model whose components `graphs` are, by name.
+fn model(
+    c: &Config<'_>,
+    dims: &Dims,
+    tied: bool,
+    graphs: Vec<(&'static str, GraphBuilder)>,
+    gives: Gives,
+) -> crate::Result<ModelDef> {
+    let component = |(name, b): (&'static str, GraphBuilder)| {
+        Ok::<_, Error>(ComponentDef {
+            name: name.into(),
+            graph: b.finish()?,
+            continues: false,
+        })
     };
-    let component = ComponentDef {
-        name: name.into(),
-        graph: b.finish()?,
-        continues: false,
-    };
-    let mut def = registry::assemble(c, dims, vec![component], tied)?;
-    def.task = task;
+    let components = graphs.into_iter().map(component).collect::<crate::Result<_>>()?;
+    let mut def = registry::assemble(c, dims, components, tied)?;
     match gives {
-        Gives::Vectors(vectors) => def.vectors = Some(vectors),
-        Gives::Scores(scores) => def.scores = Some(scores),
+        Gives::Vectors(vectors) => {
+            def.task = TEXT_EMBEDDING;
+            def.vectors = Some(vectors);
+        }
+        Gives::Scores(scores) => {
+            def.task = TEXT_RANKING;
+            def.scores = Some(scores);
+        }
     }
     Ok(def)
 }

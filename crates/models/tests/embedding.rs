@@ -37,6 +37,13 @@ fn config(folder: &Path) -> Value {
         })
         .collect();
     config["text_modules"] = modules.into();
+    let about = folder.join("config_sentence_transformers.json");
+    let about = if about.exists() { read_json(&about) } else { json!({}) };
+    if about["model_type"] == "ColBERT" {
+        config["text_token_vectors"] = true.into();
+        let unseen = about["do_query_expansion"] == true && about["attend_to_expansion_tokens"] == false;
+        config["text_expansion_unseen"] = unseen.into();
+    }
     config
 }
 
@@ -48,15 +55,25 @@ struct Case {
 
 fn open(case: &str) -> Case {
     let folder = folder(case);
-    let def = cactus_models::build(&config(&folder)).unwrap();
+    let stored = read(&folder.join("model.safetensors"));
+    let mut config = config(&folder);
+    if case == "nomic_bert_apart" {
+        config["qkv_apart"] = true.into();
+    }
+    let def = cactus_models::build(&config).unwrap();
     // As the front end shows them: without the name of the model within, but for decoders with it.
     let prefix: &[&str] = match def.family {
         "modernbert" => &["model."],
         _ => &["bert.", "roberta."],
     };
-    let decoder = ["qwen3", "gemma3_text"].contains(&def.family);
+    let decoder = ["qwen3", "gemma3_text", "lfm2"].contains(&def.family);
     let mut weights = BTreeMap::new();
-    for (name, tensor) in read(&folder.join("model.safetensors")) {
+    for (name, tensor) in stored {
+        let name = if case == "nomic_bert_apart" {
+            makers_name(&name)
+        } else {
+            name
+        };
         let own = prefix.iter().find_map(|p| name.strip_prefix(p)).unwrap_or(&name);
         let own = match decoder && !own.starts_with("model.") {
             true => format!("model.{own}"),
@@ -81,6 +98,23 @@ fn open(case: &str) -> Case {
     }
 }
 
+/// Of what transformers has in memory of Nomic BERT.
+fn makers_name(name: &str) -> String {
+    [
+        ("layers.", "encoder.layers."),
+        ("embeddings.LayerNorm", "emb_ln"),
+        ("self_attn.o_proj", "attn.out_proj"),
+        ("self_attn", "attn"),
+        ("up_proj", "fc11"),
+        ("gate_proj", "fc12"),
+        ("down_proj", "fc2"),
+        ("post_attention_layernorm", "norm1"),
+        ("post_mlp_layernorm", "norm2"),
+    ]
+    .iter()
+    .fold(name.to_owned(), |name, (new, old)| name.replace(new, old))
+}
+
 fn ids(value: &Value) -> Vec<i64> {
     let list = value.as_array().unwrap();
     list.iter().map(|v| v.as_i64().unwrap()).collect()
@@ -89,7 +123,18 @@ fn ids(value: &Value) -> Vec<i64> {
 impl Case {
     /// What the component gives of texts one behind the other, and their types where it wants them.
     fn run(&self, texts: &[Vec<i64>], types: Option<&[Vec<i64>]>) -> Vec<f32> {
-        let ComponentDef { graph, .. } = &self.def.components[0];
+        self.run_component(&self.def.components[0], texts, types, None)
+    }
+
+    /// The same of any component, with which tokens are seen.
+    fn run_component(
+        &self,
+        component: &ComponentDef,
+        texts: &[Vec<i64>],
+        types: Option<&[Vec<i64>]>,
+        seen: Option<&[i64]>,
+    ) -> Vec<f32> {
+        let ComponentDef { graph, .. } = component;
         let source = |name: &str| -> cactus_reference::Result<Tensor> {
             let missing = || Error::new(ErrorKind::Weight, format!("no tensor `{name}`"));
             self.weights.get(name).cloned().ok_or_else(missing)
@@ -105,6 +150,9 @@ impl Case {
         let mut inputs = Tensors::from([("input_ids".to_owned(), joined(texts)), ("starts".to_owned(), starts)]);
         if let Some(types) = types {
             inputs.insert("token_types".to_owned(), joined(types));
+        }
+        if let Some(seen) = seen {
+            inputs.insert("seen".to_owned(), Tensor::from_i64([rows], seen.to_vec()).unwrap());
         }
         let interpreter = Interpreter::new(graph, &source).unwrap();
         let outputs = interpreter.run(&inputs, &mut States::new(graph).unwrap()).unwrap();
@@ -135,6 +183,51 @@ fn vectors(case: &str) {
     for (text, want) in texts.iter().zip(want.chunks(def.dimensions)).take(5) {
         close(case, &model.run(std::slice::from_ref(text), None), want);
     }
+}
+
+/// A vector of each token: those of all texts whose tokens are seen in one call, of the others one by one.
+fn matrices(case: &str) {
+    let model = open(case);
+    let expected = read(&folder(case).join("expected.safetensors"))
+        .remove("vectors")
+        .unwrap();
+    let def = model.def.vectors.as_ref().unwrap();
+    let width = def.dimensions;
+    assert_eq!(expected.shape()[1], width, "{case}");
+    assert!(def.pooling.is_empty() && def.normalized, "{case}");
+    let rows = model.expected["matrices"].as_array().unwrap();
+    let whole: Vec<Vec<i64>> = rows
+        .iter()
+        .filter(|row| !ids(&row["seen"]).contains(&0))
+        .map(|row| ids(&row["ids"]))
+        .collect();
+    let together = model.run(&whole, None);
+    let (mut together, mut want) = (&together[..], expected.as_f32().unwrap());
+    for row in rows {
+        let (tokens, seen, kept) = (ids(&row["ids"]), ids(&row["seen"]), ids(&row["kept"]));
+        let alone;
+        let found = match seen.contains(&0) {
+            true => {
+                let component = &model.def.components[1];
+                assert_eq!(component.name, "expanded_embedder");
+                alone = model.run_component(component, &[tokens], None, Some(&seen));
+                &alone[..]
+            }
+            false => {
+                let (own, others) = together.split_at(tokens.len() * width);
+                together = others;
+                own
+            }
+        };
+        let (own, others) = want.split_at(kept.len() * width);
+        want = others;
+        let found: Vec<f32> = kept
+            .iter()
+            .flat_map(|&i| found[i as usize * width..(i as usize + 1) * width].to_vec())
+            .collect();
+        close(case, &found, own);
+    }
+    assert!(together.is_empty() && want.is_empty(), "{case}");
 }
 
 fn scores(case: &str) {
@@ -173,9 +266,19 @@ cases! {
     bert: vectors
     bert_poolings: vectors
     bert_ranker: scores
+    bert_tokens: matrices
+    clip: vectors
     gemma3_text: vectors
+    lfm2: vectors
+    lfm2_tokens: matrices
+    lfm2_tokens_causal: matrices
     modernbert: vectors
     modernbert_ranker: scores
+    modernbert_tokens: matrices
+    nomic_bert: vectors
+    nomic_bert_apart: vectors
+    nomic_bert_makers: vectors
+    nomic_bert_moe: vectors
     qwen3: vectors
     qwen3_ranker: scores
     xlm_roberta: vectors
@@ -223,6 +326,89 @@ fn what_is_not_supported_is_refused_by_name() {
     ];
     for (change, word) in cases {
         let error = with(change);
+        assert!(error.contains(word), "{word}: {error}");
+    }
+}
+
+#[test]
+fn nomic_bert_refuses_what_it_does_not_compute_by_name() {
+    let whole = config(&folder("nomic_bert_moe"));
+    type Change<'a> = &'a dyn Fn(&mut Value);
+    let cases: &[(Change<'_>, &str)] = &[
+        (&|c| c["prenorm"] = true.into(), "`prenorm`"),
+        (&|c| c["causal"] = true.into(), "`causal`"),
+        (&|c| c["use_rms_norm"] = true.into(), "`use_rms_norm`"),
+        (&|c| c["rotary_emb_fraction"] = 0.0.into(), "`rotary_emb_fraction`"),
+        (&|c| c["rotary_emb_scale_base"] = 512.into(), "`rotary_emb_scale_base`"),
+        (&|c| c["activation_function"] = "gelu_new".into(), "`gelu_new`"),
+        (&|c| c["activation_function"] = "swiglu".into(), "experts have `gelu`"),
+        (&|c| c["moe_top_k"] = 5.into(), "`moe_top_k`"),
+        (
+            &|c| c["moe_normalize_expert_weights"] = true.into(),
+            "`moe_normalize_expert_weights`",
+        ),
+        (&|c| c["num_shared_experts"] = 1.into(), "`num_shared_experts`"),
+        (&|c| c["num_heads_kv"] = 1.into(), "`num_heads_kv`"),
+        (
+            &|c| c["architectures"] = json!(["NomicBertForSequenceClassification"]),
+            "`architectures`",
+        ),
+    ];
+    for (change, word) in cases {
+        let mut changed = whole.clone();
+        change(&mut changed);
+        let error = cactus_models::build(&changed).unwrap_err().to_string();
+        assert!(error.contains(word), "{word}: {error}");
+    }
+}
+
+#[test]
+fn nomic_bert_reads_no_more_than_it_was_trained_on() {
+    let mut config = config(&folder("nomic_bert_makers"));
+    config["n_positions"] = 8192.into();
+    config["rotary_scaling_factor"] = 2.into();
+    config["max_trained_positions"] = 2048.into();
+    assert_eq!(cactus_models::build(&config).unwrap().context_tokens, 2048);
+    config["max_trained_positions"] = Value::Null;
+    assert_eq!(cactus_models::build(&config).unwrap().context_tokens, 2048);
+    config["n_positions"] = 512.into();
+    assert_eq!(cactus_models::build(&config).unwrap().context_tokens, 512);
+}
+
+#[test]
+fn nomic_bert_says_how_far_vectors_may_be_cut() {
+    let least = |case: &str, change: &dyn Fn(&mut Value)| {
+        let mut config = config(&folder(case));
+        change(&mut config);
+        cactus_models::build(&config).unwrap().vectors.unwrap().least_dimensions
+    };
+    assert_eq!(least("nomic_bert", &|_| ()), Some(64));
+    assert_eq!(least("nomic_bert_makers", &|c| c["n_embd"] = 768.into()), None);
+    assert_eq!(least("nomic_bert_moe", &|c| c["n_embd"] = 768.into()), Some(256));
+}
+
+#[test]
+fn lfm2_refuses_architectures_that_it_does_not_know_by_name() {
+    let whole = config(&folder("lfm2"));
+    type Change<'a> = &'a dyn Fn(&mut Value);
+    let cases: &[(Change<'_>, &str)] = &[
+        (
+            &|c| c["architectures"] = json!(["Lfm2BidirForSequenceRouting"]),
+            "`Lfm2BidirForSequenceRouting`",
+        ),
+        (&|c| c["conv_L_cache"] = 4.into(), "`conv_L_cache`"),
+        (
+            &|c| {
+                c["architectures"] = json!(["Lfm2Model"]);
+                c["is_causal"] = false.into();
+            },
+            "`is_causal`",
+        ),
+    ];
+    for (change, word) in cases {
+        let mut changed = whole.clone();
+        change(&mut changed);
+        let error = cactus_models::build(&changed).unwrap_err().to_string();
         assert!(error.contains(word), "{word}: {error}");
     }
 }

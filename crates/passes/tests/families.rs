@@ -337,11 +337,17 @@ fn models_of_texts_have_attention_within_texts_and_compute_the_same() {
             .filter(|(_, n)| matches!(&n.op, Op::Attention(a) if a.texts))
             .count();
         let others = counted(&g);
-        assert_eq!(within, def.layers, "{name}: {report}\n{g}");
-        assert!(
-            !others.contains_key("softmax") && !others.contains_key("compare") && !others.contains_key("where"),
-            "{name}: a mask is left in {others:?}"
-        );
+        // Convolutions look where texts end; routers choose by shares.
+        let (layers, left): (usize, &[&str]) = match (def.family, &name[..]) {
+            ("lfm2", _) => (1, &["where"]),
+            (_, "nomic_bert_moe") => (def.layers, &["softmax"]),
+            _ => (def.layers, &[]),
+        };
+        assert_eq!(within, layers, "{name}: {report}\n{g}");
+        let found = ["compare", "softmax", "where"]
+            .into_iter()
+            .filter(|op| others.contains_key(*op));
+        assert!(found.eq(left.iter().copied()), "{name}: a mask is left in {others:?}");
         let weights = source_tensors(&component.graph, 5);
         let ids = Random::new(9).tokens(&[1, 9], 20);
         let mut inputs = Tensors::from([

@@ -2,7 +2,8 @@
 
 use super::assert_fields;
 use cactus_bundle::{
-    EMBEDDING_VERSION, Embedding, Gives, Pair, Pooling, ScoreFn, Scores, Similarity, Vectors, WrittenPair,
+    EMBEDDING_VERSION, Embedding, Expansion, Gives, Pair, Pooling, ScoreFn, Scores, Similarity, TokenTexts,
+    TokenVectors, Vectors, WrittenPair,
 };
 
 fn embedder() -> Embedding {
@@ -19,6 +20,28 @@ fn embedder() -> Embedding {
             prompts: [("query".to_owned(), "query: ".to_owned())].into(),
             default_prompt: Some("query".to_owned()),
         }),
+    }
+}
+
+fn of_tokens() -> Embedding {
+    let texts = TokenTexts {
+        limit_tokens: 32,
+        prompt: "query: ".into(),
+        mark: Some(7),
+        expansion: Some(Expansion {
+            token: 4,
+            length: 32,
+            seen: false,
+        }),
+        skipped: vec![1, 2],
+    };
+    Embedding {
+        gives: Gives::TokenVectors(TokenVectors {
+            dimensions: 128,
+            query: texts.clone(),
+            document: texts,
+        }),
+        ..embedder()
     }
 }
 
@@ -54,12 +77,19 @@ fn fields_of_the_embedding_record_are_those_of_the_code() {
         panic!("{joined:?}");
     };
     assert_fields("scores", scores);
-    for record in [&embedder, &joined, &ranker(Pair::Written(written))] {
+    let of_tokens = of_tokens();
+    let Gives::TokenVectors(token_vectors) = &of_tokens.gives else {
+        panic!("{of_tokens:?}");
+    };
+    assert_fields("token vectors", token_vectors);
+    assert_fields("token texts", &token_vectors.query);
+    assert_fields("expansion", &token_vectors.query.expansion);
+    for record in [&embedder, &of_tokens, &joined, &ranker(Pair::Written(written))] {
         let json = serde_json::to_value(record).unwrap();
         assert_eq!(serde_json::from_value::<Embedding>(json.clone()).unwrap(), *record);
         assert_eq!(record.check(), Ok(()));
         // What a newer program may write is refused, at every level.
-        for at in ["", "/gives", "/gives/pair"] {
+        for at in ["", "/gives", "/gives/pair", "/gives/query", "/gives/document/expansion"] {
             let mut changed = json.clone();
             let Some(inside) = changed.pointer_mut(at) else {
                 continue;
@@ -92,7 +122,13 @@ fn fields_of_the_embedding_record_are_those_of_the_code() {
         changed(&|v| v.default_prompt = Some("task".into())),
         changed(&|v| drop(v.prompts.insert("long".into(), "x".repeat((1 << 16) + 1)))),
     ];
-    for record in wrong {
+    let mut too_wide = token_vectors.clone();
+    too_wide.query.expansion = too_wide.query.expansion.map(|e| Expansion { length: 33, ..e });
+    let too_wide = Embedding {
+        gives: Gives::TokenVectors(too_wide),
+        ..embedder.clone()
+    };
+    for record in wrong.into_iter().chain([too_wide]) {
         assert!(record.check().is_err(), "{record:?}");
     }
 }

@@ -47,7 +47,7 @@ pub(crate) struct EmbedArgs {
     /// Cut vectors to so many elements, where the model was made for that
     #[arg(long, value_name = "N")]
     pub(crate) dimensions: Option<usize>,
-    /// Write the vectors to this file as a NumPy array, [texts, dimensions]
+    /// Write the vectors to this file as a NumPy array, [texts, dimensions], or [tokens, dimensions] of one text
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     pub(crate) npy: Option<PathBuf>,
 }

@@ -3,7 +3,8 @@
 use crate::args::{EmbedArgs, ModelArgs, RerankArgs, TextModelArgs};
 use crate::{model, npy, output};
 use anyhow::{Context as _, Result, bail};
-use cactus_embed::{EmbedOptions, Embedder, RankOptions, Reranker, Role};
+use cactus_bundle::{Bundle, Gives};
+use cactus_embed::{EmbedOptions, Embedder, RankOptions, Reranker, Role, TokenEmbedder};
 use cactus_tensor::Tensor;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,9 @@ pub(crate) fn embed(args: &EmbedArgs) -> Result<()> {
         _ => Role::Plain,
     };
     let bundle = bundle(&args.model)?;
+    if let Some(Gives::TokenVectors(_)) = Bundle::open(&bundle)?.embedding()?.map(|record| record.gives) {
+        return embed_tokens(args, role, &bundle);
+    }
     let embedder = Embedder::open(&bundle, args.model.threads.map(usize::from))?;
     // What is wrong with an option is told before texts are read.
     embedder.prompt(role)?;
@@ -56,6 +60,55 @@ pub(crate) fn embed(args: &EmbedArgs) -> Result<()> {
     for row in made.rows() {
         let numbers: Vec<String> = row.iter().map(|&x| number(x)).collect();
         output::line(numbers.join(" "));
+    }
+    Ok(())
+}
+
+/// Writes the vectors of the tokens of texts: a line for each, and an empty one between texts.
+fn embed_tokens(args: &EmbedArgs, role: Role<'_>, bundle: &Path) -> Result<()> {
+    let embedder = TokenEmbedder::open(bundle, args.model.threads.map(usize::from))?;
+    let texts = texts(&args.texts, args.file.as_deref(), "texts")?;
+    if let (Some(_), false) = (&args.npy, texts.len() == 1) {
+        bail!(
+            "the model gives a vector of each token, so that `--npy` takes one text, found {}; use `--json` for several",
+            texts.len()
+        );
+    }
+    let options = EmbedOptions {
+        dimensions: args.dimensions,
+        truncate: args.model.truncate,
+        ..EmbedOptions::default()
+    };
+    let made = embedder.embed(role, &texts, &options)?;
+    if let (Some(file), [matrix]) = (&args.npy, &made[..]) {
+        let array = Tensor::from_f32([matrix.rows().len(), matrix.dimensions], matrix.values.clone())?;
+        std::fs::write(file, npy::encode(&array)?).with_context(|| format!("cannot write `{}`", file.display()))?;
+        output::note(format!(
+            "{} vectors of {} elements, of {} tokens, in {}",
+            matrix.rows().len(),
+            matrix.dimensions,
+            matrix.tokens,
+            file.display()
+        ));
+        return Ok(());
+    }
+    if args.model.json {
+        let matrices: Vec<Vec<&[f32]>> = made.iter().map(|matrix| matrix.rows().collect()).collect();
+        return output::json(&serde_json::json!({
+            "model": embedder.name(),
+            "dimensions": embedder.vectors().dimensions,
+            "tokens": made.iter().map(|matrix| matrix.tokens).collect::<Vec<_>>(),
+            "matrices": matrices,
+        }));
+    }
+    for (i, matrix) in made.iter().enumerate() {
+        if i > 0 {
+            output::line(String::new());
+        }
+        for row in matrix.rows() {
+            let numbers: Vec<String> = row.iter().map(|&x| number(x)).collect();
+            output::line(numbers.join(" "));
+        }
     }
     Ok(())
 }

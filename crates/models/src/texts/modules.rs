@@ -9,6 +9,10 @@ use serde_json::Value;
 
 /// Field of the configuration with the modules behind the transformer.
 pub(crate) const MODULES: &str = "text_modules";
+/// Field of the configuration that says that each token has a vector of its own.
+pub(super) const OF_TOKENS: &str = "text_token_vectors";
+/// Field of the configuration that says that queries are filled up with tokens that are seen by none.
+pub(super) const UNSEEN: &str = "text_expansion_unseen";
 
 /// What follows the transformer.
 #[derive(Clone, Debug)]
@@ -16,10 +20,23 @@ pub(crate) enum Module {
     Pooling(Vec<PoolingDef>),
     Dense(Dense),
     Normalize,
-    /// Name of its weights, and width.
-    LayerNorm(String, usize),
+    /// Name of its weights, where it has such, and width.
+    LayerNorm(Option<String>, usize),
     /// The logit of one token, less that of another where there is one.
     LogitScore(usize, Option<usize>),
+}
+
+impl Module {
+    /// A dense layer without bias and activation.
+    pub(crate) fn projection(name: &str, from: usize, to: usize) -> Module {
+        Module::Dense(Dense {
+            name: name.to_owned(),
+            from,
+            to,
+            bias: false,
+            activation: None,
+        })
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -59,7 +76,7 @@ fn module(c: &Config<'_>, value: &Value) -> crate::Result<Module> {
             m.size_if_set("false_token_id", 0..=MAX_VOCAB)?,
         )),
         "LayerNorm" => Ok(Module::LayerNorm(
-            format!("{}.norm", name()?),
+            Some(format!("{}.norm", name()?)),
             m.size("dimension", 1..=MAX_WIDTH)?,
         )),
         "Dense" => {
