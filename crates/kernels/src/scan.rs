@@ -9,7 +9,8 @@
 //! | `Int8` | scales `f32 [16]`, then values `i8 [ceil(dim/4)][16][4]`, the last quad filled up with zeros |
 //! | `F32` | values `f32 [dim][16]` |
 //!
-//! An 8-bit row has one scale, `max|x| / 127`, and integers `round(x * (127 / max|x|))`, ties to even. The query is an integer
+//! An 8-bit row has one scale, `max|x| / 127`, and integers `round(x * (127 / max|x|))`, ties to even. Rows of
+//! [unit length](RowLayout::of_unit_rows) have the scale with which the integers have it, so what is read and written again is the same. The query is an integer
 //! of 15 bits in each dimension, `round(x * (16256 / max|x|))`, in two planes of signed bytes: `128 high + low`. Both sums are
 //! exact, and the score is `fma(f32(high), 128, f32(low)) * scale of the row * scale of the query`. So what a query loses
 //! is a hundredth of what the rows lose, and the bytes that are read are the same.
@@ -47,6 +48,7 @@ pub enum RowFormat {
 pub struct RowLayout {
     dim: usize,
     format: RowFormat,
+    is_unit: bool,
 }
 
 impl RowLayout {
@@ -59,7 +61,17 @@ impl RowLayout {
             let context = format!("rows to search: expected 1 to {MAX_SCAN_DIM} dimensions, found {dim}");
             return Err(Error::new(ErrorKind::InvalidShape, context));
         }
-        Ok(Self { dim, format })
+        Ok(Self {
+            dim,
+            format,
+            is_unit: false,
+        })
+    }
+
+    /// The same for rows of unit length, which they have as they are stored, too.
+    #[must_use]
+    pub fn of_unit_rows(self) -> Self {
+        Self { is_unit: true, ..self }
     }
 
     /// Dimensions of a row.
@@ -90,16 +102,22 @@ impl RowLayout {
                 }
             }
             RowFormat::Int8 => {
-                let (scale, inverse) = scales(x, 127.0);
+                let (mut scale, inverse) = scales(x, 127.0);
                 let (lines, _) = block.as_chunks_mut::<LINE>();
-                lines[0][4 * row..4 * row + 4].copy_from_slice(&scale.to_le_bytes());
+                let mut squares = 0u64;
                 for (line, x) in lines[1..].iter_mut().zip(x.chunks(4)) {
                     let quad = &mut line[4 * row..4 * row + 4];
                     quad.fill(0);
                     for (byte, x) in quad.iter_mut().zip(x) {
-                        *byte = ((x * inverse).round_ties_even() as i8).cast_unsigned();
+                        let integer = (x * inverse).round_ties_even() as i8;
+                        squares += u64::from(integer.unsigned_abs()).pow(2);
+                        *byte = integer.cast_unsigned();
                     }
                 }
+                if self.is_unit && squares > 0 {
+                    scale = (1.0 / (squares as f64).sqrt()) as f32;
+                }
+                lines[0][4 * row..4 * row + 4].copy_from_slice(&scale.to_le_bytes());
             }
         }
     }

@@ -83,6 +83,31 @@ fn row_stored_in_bytes_is_within_half_a_step_and_copies_as_it_is() {
 }
 
 #[test]
+fn unit_row_has_the_length_1_as_it_is_stored_and_stays_the_same_when_it_is_stored_again() {
+    for dim in DIMS {
+        let layout = RowLayout::new(dim, RowFormat::Int8).unwrap().of_unit_rows();
+        let mut block = vec![0u8; layout.block_bytes()];
+        let mut again = block.clone();
+        let mut stored = vec![0.0; dim];
+        for seed in 0..50 {
+            let mut row = Random::new(seed).floats(dim, 1.0);
+            let normalize = |row: &mut [f32]| {
+                let length = row.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
+                row.iter_mut().for_each(|x| *x = (f64::from(*x) / length) as f32);
+                length
+            };
+            normalize(&mut row);
+            layout.write(&mut block, 3, &row);
+            layout.read(&block, 3, &mut stored);
+            let length = normalize(&mut stored);
+            assert!((length - 1.0).abs() < 1e-6, "{length}");
+            layout.write(&mut again, 3, &stored);
+            assert_eq!(block, again);
+        }
+    }
+}
+
+#[test]
 fn rows_of_zeros_and_of_no_numbers_score_zero_and_nan() {
     for format in [RowFormat::Int8, RowFormat::F32] {
         let layout = RowLayout::new(5, format).unwrap();

@@ -353,7 +353,7 @@ fn stores_are_searched_by_meaning_words_and_attributes() {
         .iter()
         .map(|one| one["text"].as_str().unwrap())
         .collect();
-    assert_eq!(texts, ["Flour, water and salt.", "Bake it for forty minutes."]);
+    assert_eq!(texts.join(" "), "Flour, water and salt. Bake it for forty minutes.");
 
     // What is taken out is found no more, and the file stays; what is deleted is out of all stores.
     let detached = case.delete(&format!("/v1/vector_stores/{store}/files/{bread}")).json();

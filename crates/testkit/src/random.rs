@@ -75,19 +75,28 @@ pub fn noise(len: usize, seed: u64) -> Vec<f32> {
 /// vectors near 1 (near 0 where the name says bias).
 ///
 /// # Panics
-/// Where a weight is neither a source tensor nor an elementwise change of one: then the source's shape is unknown.
+/// Where a weight is neither a source tensor, nor one with its elements changed or in another order: then the source's shape is unknown.
 pub fn source_tensors(graph: &Graph, seed: u64) -> BTreeMap<String, Tensor> {
-    fn source(expr: &WeightExpr) -> &str {
+    /// The source of a weight of this shape, and its own, as far as that matters: a reshape takes any of as many elements.
+    fn source(expr: &WeightExpr, shape: Vec<usize>) -> (&str, Vec<usize>) {
         match expr {
-            WeightExpr::Source(name) => name,
-            WeightExpr::AddScalar { x, .. } | WeightExpr::MulScalar { x, .. } => source(x),
+            WeightExpr::Source(name) => (name, shape),
+            WeightExpr::AddScalar { x, .. } | WeightExpr::MulScalar { x, .. } => source(x, shape),
+            WeightExpr::Reshape { x, .. } => source(x, shape),
+            WeightExpr::Permute { x, perm } => {
+                let mut before = shape.clone();
+                for (size, axis) in shape.iter().zip(perm) {
+                    before[*axis] = *size;
+                }
+                source(x, before)
+            }
             other => panic!("the shapes of the sources of {other:?} are unknown"),
         }
     }
     let mut out = BTreeMap::new();
     for (v, expr) in graph.weights() {
-        let name = source(expr);
         let shape = graph.ty(v).known_shape().expect("weights have fixed shapes");
+        let (name, shape) = source(expr, shape);
         let mut random = Random::named(seed, name);
         let tensor = match &shape[..] {
             [n] => {

@@ -93,6 +93,10 @@ impl Shape {
         };
         let rows = RowLayout::new(header.recipe.dimensions, format);
         let rows = rows.map_err(|e| Error::new(ErrorKind::Invalid, path, e.to_string()))?;
+        let rows = match header.recipe.metric {
+            Metric::Cosine => rows.of_unit_rows(),
+            Metric::Dot | Metric::Euclidean => rows,
+        };
         let bit_words = match header.layout.encoding {
             Encoding::Binary => header.recipe.dimensions.div_ceil(64),
             _ => 0,
