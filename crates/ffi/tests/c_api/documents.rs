@@ -269,6 +269,16 @@ fn corpus() -> (tempfile::TempDir, PathBuf, PathBuf) {
     (folder, bundle, documents)
 }
 
+/// Names the model of vectors, as whoever starts an application does.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "each test is a process of its own, and nothing runs in it yet"
+)]
+fn embedder_is(bundle: &Path) {
+    // SAFETY: no other thread reads the environment.
+    unsafe { std::env::set_var("CACTUS_EMBEDDER", bundle) };
+}
+
 fn chunks(model: *mut c_void, query: &str, top: usize) -> Value {
     let query = c(query);
     let (code, text) = buffered(1 << 16, |buffer, size| unsafe {
@@ -311,8 +321,7 @@ fn model_of_vectors_finds_pieces_of_documents() {
 fn model_that_writes_answers_from_documents() {
     let (_folder, bundle, documents) = corpus();
     let corpus = c(documents.to_str().unwrap());
-    // SAFETY: tests run in processes of their own, and this one has one thread yet.
-    unsafe { std::env::set_var("CACTUS_EMBEDDER", &bundle) };
+    embedder_is(&bundle);
     let model = unsafe { cactus_init(path().as_ptr(), corpus.as_ptr(), true) };
     assert!(!model.is_null(), "{:?}", error());
     assert_eq!(chunks(model, "bread", 1)[0]["source"], "b.txt");
@@ -357,8 +366,7 @@ fn documents_that_cannot_be_had_are_an_error_that_says_what_to_do() {
         error().1
     };
     assert!(refused(&bundle, &folder.path().join("none")).contains("corpus_dir"));
-    // SAFETY: tests run in processes of their own, and this one has one thread yet.
-    unsafe { std::env::set_var("CACTUS_EMBEDDER", folder.path().join("none")) };
+    embedder_is(&folder.path().join("none"));
     assert!(refused(crate::support::bundle(), &documents).contains("CACTUS_EMBEDDER"));
     // A model without documents says so.
     let model = Model::load();
