@@ -58,6 +58,33 @@ fn folder_is_indexed_and_searched() {
     let shown = c.ok(&["search", "notes", "forty minutes", "--top", "1", "--rerank", "r"]);
     assert!(shown.contains(".md:") || shown.contains("tea.txt:"), "{shown}");
 
+    let least = best["similarity"].as_f64().unwrap();
+    for (more, count) in [(-0.001, 1), (0.001, 0)] {
+        let least = (least + more).to_string();
+        let near = c.json(&[
+            "search",
+            "notes",
+            "forty minutes",
+            "--json",
+            "--top",
+            "1",
+            "--min-similarity",
+            &least,
+        ]);
+        assert_eq!(near["results"].as_array().unwrap().len(), count, "{least}: {near}");
+    }
+    let refused = c.run(&["ask", "notes", "forty minutes", "--model", "m", "--min-similarity", "1"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        !refused.status.success() && said.contains("nothing whose cosine"),
+        "{said}"
+    );
+    assert!(
+        !c.run(&["search", "notes", "x", "--min-similarity", "2"])
+            .status
+            .success()
+    );
+
     assert_eq!(best["is_current"], true);
     c.write("notes/bread.md", &BREAD.replace("forty", "fifty"));
     let stale = c.json(&["search", "notes", "forty minutes", "--json", "--no-sync"]);

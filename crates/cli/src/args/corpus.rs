@@ -45,9 +45,18 @@ pub(crate) struct FindArgs {
     /// Let this model put four times as many pieces in order first: a cross-encoder, or Qwen3-Reranker
     #[arg(long, value_name = "MODEL")]
     pub(crate) rerank: Option<String>,
+    /// Leave out pieces whose cosine with the question is less [default: none is left out]
+    #[arg(long, value_name = "COSINE", value_parser = cosine, allow_negative_numbers = true)]
+    pub(crate) min_similarity: Option<f32>,
     /// Search in the index as it is, without a look at the folder
     #[arg(long)]
     pub(crate) no_sync: bool,
+}
+
+fn cosine(text: &str) -> Result<f32, String> {
+    let number: Option<f32> = text.parse().ok();
+    let within = number.filter(|x| (-1.0..=1.0).contains(x));
+    within.ok_or_else(|| "expected a number from -1 to 1".to_owned())
 }
 
 #[derive(Debug, Args)]

@@ -156,11 +156,21 @@ fn find(
     threads: Option<u16>,
 ) -> Result<Vec<Found>> {
     let top = args.top.get() as usize;
+    let near = |mut found: Vec<Found>| {
+        found.retain(|one| {
+            args.min_similarity
+                .is_none_or(|least| one.similarity.is_some_and(|x| x >= least))
+        });
+        found
+    };
     let Some(name) = &args.rerank else {
-        return Ok(corpus.search(vectors, question, top)?);
+        return Ok(near(corpus.search(vectors, question, top)?));
     };
     let reranker = Reranker::open(&bundle(name, source)?, threads.map(usize::from))?;
-    let found = corpus.search(vectors, question, top.saturating_mul(CANDIDATES))?;
+    let found = near(corpus.search(vectors, question, top.saturating_mul(CANDIDATES))?);
+    if found.is_empty() {
+        return Ok(found);
+    }
     let texts: Vec<String> = found.iter().map(Found::in_context).collect();
     let options = RankOptions {
         truncate: true,
@@ -169,6 +179,14 @@ fn find(
     let ranked = reranker.score(question, &texts, &options)?;
     let order = ranked.order().into_iter().take(top);
     Ok(order.map(|i| found[i].clone().with_score(ranked.scores[i])).collect())
+}
+
+/// Why nothing was found.
+fn nothing(least: Option<f32>) -> String {
+    match least {
+        None => "the folder has no documents".to_owned(),
+        Some(least) => format!("the folder has nothing whose cosine with the question is {least} or more"),
+    }
 }
 
 /// `docs/a.md:3-7`, and the headings above it.
@@ -224,7 +242,7 @@ pub(crate) fn search(args: &SearchArgs) -> Result<()> {
         );
     }
     if found.is_empty() {
-        output::note("the folder has no documents");
+        output::note(nothing(args.find.min_similarity));
     }
     for found in &found {
         output::line(place(found, &args.corpus.folder));
@@ -246,7 +264,10 @@ pub(crate) fn ask(args: &AskArgs) -> Result<ExitCode> {
     }
     let found = find((&corpus, &vectors), &args.question, &args.find, &args.source, threads)?;
     if found.is_empty() {
-        bail!("the folder has no documents, so there is nothing to answer from");
+        bail!(
+            "{}, so there is nothing to answer from",
+            nothing(args.find.min_similarity)
+        );
     }
     // The memory of the other model is free for this one.
     drop(vectors);
