@@ -379,7 +379,7 @@ def test_openai_vector_stores(store):
     store, bread, tea = store
     found = client.vector_stores.search(store, query="forty minutes", max_num_results=2)
     assert found.data[0].file_id == bread and found.data[0].filename == "bread.md"
-    assert found.data[0].content[0].text == "Bake it for forty minutes." and found.data[0].attributes["year"] == 2019
+    assert found.data[0].content[0].text.startswith("Bake it for forty") and found.data[0].attributes["year"] == 2019
     assert len(found.data) == 2 and all(0 <= one.score <= 1 for one in found.data)
     drink = {"type": "eq", "key": "kind", "value": "drink"}
     recent = {"type": "and", "filters": [drink, {"type": "gte", "key": "year", "value": 2020}]}
@@ -388,7 +388,7 @@ def test_openai_vector_stores(store):
     client.vector_stores.files.update(bread, vector_store_id=store, attributes={"kind": "drink"})
     assert {one.file_id for one in client.vector_stores.search(store, query="water", filters=drink)} == {bread, tea}
     assert [file.id for file in client.vector_stores.files.list(store, order="asc")] == [bread, tea]
-    assert "forty minutes" in "".join(part.text for part in client.vector_stores.files.content(bread, vector_store_id=store))
+    assert "forty minutes" in " ".join(part.text for part in client.vector_stores.files.content(bread, vector_store_id=store))
     assert client.vector_stores.update(store, name="Old").name == "Old"
     assert "Old" in [one.name for one in client.vector_stores.list()]
     with pytest.raises(openai.BadRequestError) as error:
