@@ -312,14 +312,7 @@ impl Attention<'_> {
         }
         let k = repeat_kv(b, k, self.dims)?;
         let v = repeat_kv(b, v, self.dims)?;
-        let k = b.permute(k, &[0, 1, 3, 2])?;
-        let scores = b.matmul(q, k)?;
-        let scores = b.scale(scores, self.scale)?;
-        let scores = b.add(scores, mask)?;
-        let shares = b.softmax_last(scores)?;
-        let y = b.matmul(shares, v)?;
-        let y = b.permute(y, &[0, 2, 1, 3])?;
-        let y = b.reshape(y, [batch, seq(), (heads * head_dim).into()])?;
+        let y = attend(b, [q, k, v], self.dims, self.scale, mask)?;
         linear(
             b,
             y,
@@ -329,6 +322,37 @@ impl Attention<'_> {
             self.out_bias,
         )
     }
+}
+
+/// What queries, keys and values `[b, heads, s, d]` give under an additive mask, the heads beside each other, `[b, s, heads * d]`.
+pub(crate) fn attend(
+    b: &mut GraphBuilder,
+    [q, k, v]: [ValueId; 3],
+    dims: &Dims,
+    scale: f32,
+    mask: ValueId,
+) -> Result<ValueId> {
+    let batch = b.shape(q)[0].clone();
+    let k = b.permute(k, &[0, 1, 3, 2])?;
+    let scores = b.matmul(q, k)?;
+    let scores = b.scale(scores, scale)?;
+    let scores = b.add(scores, mask)?;
+    let shares = b.softmax_last(scores)?;
+    let y = b.matmul(shares, v)?;
+    let y = b.permute(y, &[0, 2, 1, 3])?;
+    b.reshape(y, [batch, seq(), (dims.heads * dims.head_dim).into()])
+}
+
+/// Queries, keys and values that stand beside each other in `x` `[1, s, 3 * heads * d]`, each `[1, heads, s, d]`.
+pub(crate) fn apart(b: &mut GraphBuilder, x: ValueId, dims: &Dims) -> Result<[ValueId; 3]> {
+    let Dims { heads, head_dim, .. } = *dims;
+    let width = heads * head_dim;
+    let mut part = |i: usize| {
+        let y = b.slice_last(x, i * width, (i + 1) * width)?;
+        let y = b.reshape(y, [1.into(), seq(), heads.into(), head_dim.into()])?;
+        b.permute(y, &[0, 2, 1, 3])
+    };
+    Ok([part(0)?, part(1)?, part(2)?])
 }
 
 /// `[b, kv, s, d]` to `[b, h, s, d]`: each KV head serves `h / kv` query heads in a row.

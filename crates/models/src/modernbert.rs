@@ -8,7 +8,7 @@ use crate::prenorm::activation;
 use crate::rope::{self, Rope};
 use crate::texts::{self, Calls, Sees, Texts};
 use crate::{ModelDef, Result};
-use cactus_ir::{Dim, GraphBuilder, SEQ, UnaryFn, ValueId};
+use cactus_ir::{GraphBuilder, UnaryFn, ValueId};
 
 /// Rope base of layers that see everything.
 const GLOBAL_THETA: f64 = 160_000.0;
@@ -191,21 +191,9 @@ impl ModernBert {
         } = self.dims;
         let width = heads * head_dim;
         let all = linear(b, x, &format!("{at}.Wqkv"), 3 * width, hidden, self.attention_bias)?;
-        let part = |b: &mut GraphBuilder, i: usize| {
-            let y = b.slice_last(all, i * width, (i + 1) * width)?;
-            let y = b.reshape(y, [1.into(), Dim::symbol(SEQ), heads.into(), head_dim.into()])?;
-            b.permute(y, &[0, 2, 1, 3])
-        };
-        let (q, k, v) = (part(b, 0)?, part(b, 1)?, part(b, 2)?);
+        let [q, k, v] = layers::apart(b, all, &self.dims)?;
         let (q, k) = (rotary.apply(b, q)?, rotary.apply(b, k)?);
-        let k = b.permute(k, &[0, 1, 3, 2])?;
-        let scores = b.matmul(q, k)?;
-        let scores = b.scale(scores, Attention::usual_scale(&self.dims))?;
-        let scores = b.add(scores, mask)?;
-        let shares = b.softmax_last(scores)?;
-        let y = b.matmul(shares, v)?;
-        let y = b.permute(y, &[0, 2, 1, 3])?;
-        let y = b.reshape(y, [1.into(), Dim::symbol(SEQ), width.into()])?;
+        let y = layers::attend(b, [q, k, v], &self.dims, Attention::usual_scale(&self.dims), mask)?;
         linear(b, y, &format!("{at}.Wo"), hidden, width, self.attention_bias)
     }
 }
