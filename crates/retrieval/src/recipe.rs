@@ -150,3 +150,22 @@ impl Recipe {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digest_says_which_model_it_is_where_there_is_one() {
+        let recipe = |model: &str, digest: &str| Recipe {
+            digest: digest.to_owned(),
+            ..Recipe::new(model, 4, Metric::Cosine)
+        };
+        let differs = |a: &Recipe, b: &Recipe| a.difference(b).is_some();
+        assert!(!differs(&recipe("org/name", "1"), &recipe("folder", "1")));
+        assert!(differs(&recipe("name", "1"), &recipe("name", "2")));
+        assert!(differs(&recipe("name", "1"), &recipe("name", "")));
+        assert!(differs(&recipe("one", ""), &recipe("other", "")));
+        assert!(!differs(&recipe("one", ""), &recipe("one", "")));
+    }
+}
