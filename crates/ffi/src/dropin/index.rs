@@ -300,6 +300,10 @@ pub unsafe extern "C" fn cactus_index_query(
         for (i, vector) in vectors.iter().enumerate() {
             // SAFETY: the header's contract of arrays.
             let vector = unsafe { input::values(*vector, embedding_dim, &format!("embeddings[{i}]")) }?;
+            if ids[i].is_null() || scores[i].is_null() {
+                let what = format!("`id_buffers[{i}]`, `score_buffers[{i}]`: expected room for results, found NULL");
+                return Err(Failure::argument(what));
+            }
             // SAFETY: sizes were checked.
             let room = unsafe {
                 id_buffer_sizes

@@ -234,6 +234,21 @@ fn what_no_index_takes_is_refused() {
             cactus_index_compact(null_mut()),
         ];
         assert_eq!(wrong, [-1; 9]);
+        // Sizes without room.
+        let (mut ids, mut scores) = (null_mut(), null_mut());
+        let (mut id_size, mut score_size) = (4, 4);
+        let query = cactus_index_query(
+            index.0,
+            &raw const short,
+            1,
+            DIM,
+            null(),
+            &raw mut ids,
+            &raw mut id_size,
+            &raw mut scores,
+            &raw mut score_size,
+        );
+        assert_eq!((query, id_size), (-1, 4));
         // Room without its size.
         let mut place: *mut c_char = null_mut();
         let get = cactus_index_get(
