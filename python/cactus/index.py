@@ -322,7 +322,8 @@ class Corpus:
         if progress is not None and not callable(progress):
             raise refused("progress", "a function", progress)
         found = json.loads(self._inner.sync(progress))
-        return Synced(**{**found, "skipped": dict(found["skipped"])})
+        skipped = {one["path"]: one["reason"] for one in found.pop("skipped")}
+        return Synced(**found, skipped=skipped)
 
     def search(self, question: str, *, k: int = 5) -> list[Found]:
         """The `k` pieces nearest to a question, by its meaning and by its words, the best first. The index is taken as it is: see `sync`."""

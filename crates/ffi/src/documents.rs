@@ -69,7 +69,7 @@ impl Documents {
     /// # Errors
     /// The index, and the model of vectors.
     pub(crate) fn search(&self, question: &str, k: usize) -> Result<Vec<Found>> {
-        Ok(self.corpus.search(&self.vectors, question, k)?)
+        Ok(self.corpus.search(&self.vectors, question, k, None)?)
     }
 
     /// Puts what the last question is about behind the system message; `None` where nobody asks, or nothing is there.
@@ -135,12 +135,7 @@ pub(crate) fn cited(sources: &Sources, answer: &str) -> (Value, Value) {
         value["number"] = source.number.into();
         value
     };
-    let citation =
-        |c: &cactus_rag::Citation| json!({"number": c.number, "at": c.at, "exists": c.exists, "support": c.support});
-    (
-        sources.all().iter().map(source).collect(),
-        sources.check(answer).iter().map(citation).collect(),
-    )
+    (sources.all().iter().map(source).collect(), json!(sources.check(answer)))
 }
 
 /// A model of vectors that is on this machine.

@@ -97,23 +97,16 @@ impl Corpus {
             Ok(synced) => synced.map_err(|e| raised(py, &e))?,
             Err(_) => return Err(errors::raise(py, "CactusError", "reading the folder failed", &[])),
         };
-        let skipped = synced.skipped.iter().map(|s| json!([s.path, s.reason]));
-        Ok(json!({
-            "files": synced.files,
-            "added": synced.added,
-            "changed": synced.changed,
-            "removed": synced.removed,
-            "pieces": synced.pieces,
-            "embedded": synced.embedded,
-            "skipped": Value::from_iter(skipped),
-        })
-        .to_string())
+        Ok(json!(synced).to_string())
     }
 
     /// The pieces nearest to a question.
     fn search(&self, py: Python<'_>, question: String, k: usize) -> PyResult<String> {
         let found = self.find(py, &question, k)?;
-        Ok(live::outside(py, || Value::from_iter(found.iter().map(|one| self.piece(one)))).to_string())
+        Ok(live::outside(py, || {
+            Value::from_iter(found.iter().map(|one| one.to_json(&self.folder)))
+        })
+        .to_string())
     }
 
     /// What a model is told before a question, empty where nothing was found, and what its answer is checked against.
@@ -124,7 +117,7 @@ impl Corpus {
             true => String::new(),
             false => sources.instructions(),
         };
-        let pieces = Value::from_iter(sources.all().iter().map(|source| self.piece(&source.found)));
+        let pieces = Value::from_iter(sources.all().iter().map(|source| source.found.to_json(&self.folder)));
         Ok((told, Check { sources, pieces }))
     }
 }
@@ -132,22 +125,8 @@ impl Corpus {
 impl Corpus {
     fn find(&self, py: Python<'_>, question: &str, k: usize) -> PyResult<Vec<Found>> {
         live::check_model(py, self.model)?;
-        let found = live::outside(py, || self.corpus.search(&self.vectors, question, k));
+        let found = live::outside(py, || self.corpus.search(&self.vectors, question, k, None));
         found.map_err(|e| raised(py, &e))
-    }
-
-    fn piece(&self, found: &Found) -> Value {
-        json!({
-            "path": found.path,
-            "bytes": [found.bytes.start, found.bytes.end],
-            "lines": found.lines,
-            "headings": found.headings,
-            "text": found.text,
-            "score": found.score,
-            "similarity": found.similarity,
-            "bm25": found.bm25,
-            "is_current": found.is_current(&self.folder),
-        })
     }
 }
 

@@ -1,11 +1,13 @@
 //! A folder and its index.
 
+use crate::collection::{Collection, Search};
 use crate::files::{self, File, MOST_BYTES};
-use crate::found::{Found, found};
+use crate::found::Found;
 use crate::known::{self, Known, Stamp};
 use crate::prepared::{PIECE_TOKENS, Prepared, create};
 use crate::{Embed, Error, Result};
-use cactus_retrieval::{Id, Index, Query, Reader};
+use cactus_retrieval::{Id, Index, Ranking};
+use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +23,7 @@ pub struct Progress<'a> {
 }
 
 /// What came of bringing an index in step with its folder.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Synced {
     /// Documents in the folder.
     pub files: usize,
@@ -48,7 +50,7 @@ impl Synced {
 }
 
 /// A file that was not read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Skipped {
     /// From the folder on.
     pub path: String,
@@ -107,7 +109,10 @@ impl Corpus {
             let before = known.remove(&file.name);
             match read(file, before.as_ref()) {
                 Ok(None) => {}
-                Ok(Some((text, stamp))) => take(&mut index, model, file, (&text, &stamp), before, &mut done)?,
+                Ok(Some((text, stamp))) => {
+                    let prepared = prepare(&index, model, file, (&text, &stamp), stop)?;
+                    take(&mut index, prepared, before, &mut done)?;
+                }
                 Err(reason) => {
                     let path = file.name.clone();
                     done.skipped.push(Skipped { path, reason });
@@ -129,41 +134,42 @@ impl Corpus {
         Ok(done)
     }
 
-    /// The `k` pieces nearest to a question, by its meaning and by its words, the best first.
+    /// The `k` pieces nearest to a question, by its meaning and by its words, the best first. With `least`, only those whose cosine with it is
+    /// so much.
     ///
     /// # Errors
     /// The index, also where it is of another model or not there; the model.
-    pub fn search(&self, model: &dyn Embed, question: &str, k: usize) -> Result<Vec<Found>> {
-        let reader = Reader::open(&self.index, Some(&model.recipe()))?;
-        let vector = model.embed_query(question).map_err(Error::Embed)?;
-        let query = Query::Both {
-            vector: &vector,
-            words: question,
+    pub fn search(&self, model: &dyn Embed, question: &str, k: usize, least: Option<f32>) -> Result<Vec<Found>> {
+        let search = Search {
+            questions: &[question.to_owned()],
+            filter: None,
+            most: k,
+            least_similarity: least,
+            weights: Some(Ranking::default().weights),
         };
-        let hits = reader.search(&query, None, k)?;
-        hits.iter()
-            .filter_map(|hit| found(&reader, &self.index, hit).transpose())
-            .collect()
+        Collection::new(&self.index).search(model, &search)
     }
 }
 
-/// Takes in a file that is new or has changed.
-fn take(
-    index: &mut Index,
+/// Cuts a file that is new or has changed, and makes the vectors of what is new in it.
+fn prepare(
+    index: &Index,
     model: &dyn Embed,
     file: &File,
     (text, stamp): (&str, &Stamp),
-    before: Option<Known>,
-    done: &mut Synced,
-) -> Result<()> {
+    stop: &dyn Fn() -> bool,
+) -> Result<Prepared> {
     let of = known::Of {
         path: &file.name,
         title: None,
         kind: file.kind,
         stamp,
     };
-    // Between files it is asked whether to stop, not within one.
-    let prepared = Prepared::new(&index.reader()?, model, of, text, PIECE_TOKENS, &|| false)?;
+    Prepared::new(&index.reader()?, model, of, text, PIECE_TOKENS, stop)
+}
+
+/// Takes it in.
+fn take(index: &mut Index, prepared: Prepared, before: Option<Known>, done: &mut Synced) -> Result<()> {
     done.embedded += prepared.embedded();
     let old: BTreeSet<Id> = before
         .iter()

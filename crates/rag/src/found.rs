@@ -4,6 +4,7 @@ use crate::Result;
 use crate::cut::{Piece, in_context};
 use crate::known;
 use cactus_retrieval::{Hit, Reader};
+use serde_json::{Value, json};
 use std::ops::Range;
 use std::path::Path;
 
@@ -58,6 +59,22 @@ impl Found {
     #[must_use]
     pub fn with_score(self, score: f32) -> Found {
         Found { score, ..self }
+    }
+
+    /// As JSON, with whether it is as it lies in `folder` now.
+    #[must_use]
+    pub fn to_json(&self, folder: &Path) -> Value {
+        json!({
+            "path": self.path,
+            "is_current": self.is_current(folder),
+            "bytes": [self.bytes.start, self.bytes.end],
+            "lines": self.lines,
+            "headings": self.headings,
+            "text": self.text,
+            "score": self.score,
+            "similarity": self.similarity,
+            "bm25": self.bm25,
+        })
     }
 
     /// Whether the file in `folder` has the bytes that the piece was cut from.

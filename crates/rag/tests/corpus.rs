@@ -2,8 +2,7 @@
 
 mod words;
 
-use cactus_rag::{Corpus, Error, Sources, Synced};
-use std::cell::Cell;
+use cactus_rag::{Corpus, Error, Found, Sources, Synced};
 use std::fs;
 use std::path::Path;
 use words::Words;
@@ -55,7 +54,17 @@ fn pieces_are_found_with_their_places() {
         (synced.files, synced.added, synced.embedded, synced.pieces),
         (2, 2, 3, 3)
     );
-    let found = case.corpus().search(&case.model, "how long to bake", 2).unwrap();
+    let found = case.corpus().search(&case.model, "how long to bake", 2, None).unwrap();
+    // Nearness is asked of every piece, not of the first ones alone.
+    let nearest = |least| {
+        case.corpus()
+            .search(&case.model, "how long to bake", 1, Some(least))
+            .unwrap()
+    };
+    let highest = found.iter().filter_map(|one| one.similarity).fold(-1.0, f32::max);
+    assert_eq!(nearest(-1.0), found[..1]);
+    assert_eq!(nearest(highest)[0].similarity, Some(highest));
+    assert_eq!(nearest(1.1), []);
     let best = &found[0];
     assert_eq!(
         (best.path.as_str(), best.headings.join("/")),
@@ -92,7 +101,10 @@ fn only_what_is_new_gets_a_vector() {
         case.model.taken(),
         ["Bread\nFlour, water and salt, and a little yeast."]
     );
-    let found = case.corpus().search(&case.model, "bake forty minutes", 1).unwrap();
+    let found = case
+        .corpus()
+        .search(&case.model, "bake forty minutes", 1, None)
+        .unwrap();
     assert_eq!(&longer[found[0].bytes.clone()], "Bake it for forty minutes.");
     assert!(found[0].is_current(&case.folder()));
 
@@ -103,7 +115,7 @@ fn only_what_is_new_gets_a_vector() {
     fs::remove_file(case.folder().join("tea.txt")).unwrap();
     let synced = case.sync();
     assert_eq!((synced.removed, synced.embedded, synced.pieces), (1, 0, 2));
-    let found = case.corpus().search(&case.model, "green tea", 10).unwrap();
+    let found = case.corpus().search(&case.model, "green tea", 10, None).unwrap();
     assert!(found.iter().all(|found| found.path == "bread.md"));
 }
 
@@ -135,11 +147,8 @@ fn what_is_no_document_is_left_out_and_said() {
 #[test]
 fn what_was_done_stays_where_it_is_stopped() {
     let case = Case::new(&[("a.txt", "one"), ("b.txt", "two"), ("c.txt", "three")]);
-    let files = Cell::new(0);
-    let error = case
-        .corpus()
-        .sync(&case.model, &|| files.replace(files.get() + 1) == 2, &mut |_| {})
-        .unwrap_err();
+    let two = || case.model.made.borrow().len() == 2;
+    let error = case.corpus().sync(&case.model, &two, &mut |_| {}).unwrap_err();
     assert!(matches!(error, Error::Cancelled));
     assert_eq!(case.model.taken().len(), 2);
     case.model.fails.set(true);
@@ -151,9 +160,26 @@ fn what_was_done_stays_where_it_is_stopped() {
 }
 
 #[test]
+fn long_file_is_left_out_where_it_is_stopped_within() {
+    let paragraph = |i: usize| format!("{} {i}.\n\n", "word ".repeat(11));
+    let long: String = (0..40).map(paragraph).collect();
+    let case = Case::new(&[("a.txt", "one"), ("long.txt", &long)]);
+    let some = || case.model.made.borrow().len() > 1;
+    let error = case.corpus().sync(&case.model, &some, &mut |_| {}).unwrap_err();
+    assert!(matches!(error, Error::Cancelled));
+    assert!((2..41).contains(&case.model.taken().len()), "not all of it got vectors");
+    let paths = |found: Vec<Found>| found.into_iter().map(|one| one.path).collect::<Vec<_>>();
+    assert_eq!(
+        paths(case.corpus().search(&case.model, "word", 100, None).unwrap()),
+        ["a.txt"]
+    );
+    assert_eq!(case.sync().pieces, 41);
+}
+
+#[test]
 fn an_index_of_something_else_is_refused() {
     let case = Case::new(&[("a.txt", "one")]);
-    let error = case.corpus().search(&case.model, "one", 1).unwrap_err();
+    let error = case.corpus().search(&case.model, "one", 1, None).unwrap_err();
     assert_eq!(error.kind(), "index");
     case.sync();
     let other = Words {

@@ -10,10 +10,10 @@ use anyhow::{Context as _, Result, bail};
 use cactus_embed::{RankOptions, Reranker};
 use cactus_engine::chat::{Chat, ChatRequest};
 use cactus_engine::{CancelToken, FinishReason, GenerateOptions, Guides, Model};
-use cactus_rag::{Citation, Corpus, Embed as _, Found, INDEX_FILE, Skipped, Sources, Synced, Vectors};
+use cactus_rag::{Corpus, Embed as _, Found, INDEX_FILE, Skipped, Sources, Synced, Vectors};
 use cactus_retrieval::Reader;
 use cactus_text::message;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -21,8 +21,6 @@ use std::process::ExitCode;
 const DEFAULT_EMBEDDER: &str = "sentence-transformers/all-MiniLM-L6-v2";
 /// Candidates that a reranker puts in order, for each piece that is wanted.
 const CANDIDATES: usize = 4;
-/// Share of the words of a sentence that its source should have.
-const SUPPORT: f32 = 0.5;
 
 fn bundle(name: &str, source: &SourceArgs) -> Result<PathBuf> {
     model::bundle(&ModelArgs {
@@ -122,18 +120,10 @@ pub(crate) fn index(args: &IndexArgs) -> Result<()> {
 /// Says what came of reading a folder.
 fn tell(synced: &Synced, args: &IndexArgs, vectors: &Vectors, index: &Path) -> Result<()> {
     if args.corpus.json {
-        let skipped = |skipped: &Skipped| json!({"path": skipped.path, "reason": skipped.reason});
-        return output::json(&json!({
-            "index": index,
-            "embedder": vectors.recipe().model,
-            "files": synced.files,
-            "added": synced.added,
-            "changed": synced.changed,
-            "removed": synced.removed,
-            "pieces": synced.pieces,
-            "embedded": synced.embedded,
-            "skipped": synced.skipped.iter().map(skipped).collect::<Vec<_>>(),
-        }));
+        let mut value = serde_json::to_value(synced)?;
+        value["index"] = json!(index);
+        value["embedder"] = json!(vectors.recipe().model);
+        return output::json(&value);
     }
     output::line(format!(
         "{} files in {} pieces: {} new, {} changed, {} gone; {} pieces got a vector",
@@ -156,18 +146,11 @@ fn find(
     threads: Option<u16>,
 ) -> Result<Vec<Found>> {
     let top = args.top.get() as usize;
-    let near = |mut found: Vec<Found>| {
-        found.retain(|one| {
-            args.min_similarity
-                .is_none_or(|least| one.similarity.is_some_and(|x| x >= least))
-        });
-        found
-    };
     let Some(name) = &args.rerank else {
-        return Ok(near(corpus.search(vectors, question, top)?));
+        return Ok(corpus.search(vectors, question, top, args.min_similarity)?);
     };
     let reranker = Reranker::open(&bundle(name, source)?, threads.map(usize::from))?;
-    let found = near(corpus.search(vectors, question, top.saturating_mul(CANDIDATES))?);
+    let found = corpus.search(vectors, question, top.saturating_mul(CANDIDATES), args.min_similarity)?;
     if found.is_empty() {
         return Ok(found);
     }
@@ -208,20 +191,6 @@ fn place(found: &Found, folder: &Path) -> String {
     output::harmless(place.trim_end()).into_owned()
 }
 
-fn as_json(found: &Found, folder: &Path) -> Value {
-    json!({
-        "path": found.path,
-        "is_current": found.is_current(folder),
-        "bytes": [found.bytes.start, found.bytes.end],
-        "lines": found.lines,
-        "headings": found.headings,
-        "text": found.text,
-        "score": found.score,
-        "similarity": found.similarity,
-        "bm25": found.bm25,
-    })
-}
-
 /// Searches a folder.
 pub(crate) fn search(args: &SearchArgs) -> Result<()> {
     let (corpus, vectors, _) = open(&args.corpus, &args.source, args.threads)?;
@@ -238,7 +207,7 @@ pub(crate) fn search(args: &SearchArgs) -> Result<()> {
     )?;
     if args.corpus.json {
         return output::json(
-            &json!({"results": found.iter().map(|found| as_json(found, &args.corpus.folder)).collect::<Vec<_>>()}),
+            &json!({"results": found.iter().map(|found| found.to_json(&args.corpus.folder)).collect::<Vec<_>>()}),
         );
     }
     if found.is_empty() {
@@ -319,14 +288,14 @@ pub(crate) fn ask(args: &AskArgs) -> Result<ExitCode> {
     let cited = sources.check(&text);
     if args.corpus.json {
         let source = |source: &cactus_rag::Source| {
-            let mut value = as_json(&source.found, &args.corpus.folder);
+            let mut value = source.found.to_json(&args.corpus.folder);
             value["number"] = source.number.into();
             value
         };
         output::json(&json!({
             "answer": text.trim(),
             "finish_reason": completion.finish_reason,
-            "citations": cited.iter().map(citation).collect::<Vec<_>>(),
+            "citations": cited,
             "sources": sources.all().iter().map(source).collect::<Vec<_>>(),
         }))?;
         return Ok(code);
@@ -349,7 +318,7 @@ pub(crate) fn ask(args: &AskArgs) -> Result<ExitCode> {
     }
     for citation in cited
         .iter()
-        .filter(|citation| citation.exists && citation.support < SUPPORT)
+        .filter(|citation| citation.exists && !citation.is_supported())
     {
         output::warning(format!(
             "[{}] has few of the words of the sentence that names it; read it before you believe the answer",
@@ -357,13 +326,4 @@ pub(crate) fn ask(args: &AskArgs) -> Result<ExitCode> {
         ));
     }
     Ok(code)
-}
-
-fn citation(citation: &Citation) -> Value {
-    json!({
-        "number": citation.number,
-        "at": citation.at,
-        "exists": citation.exists,
-        "support": citation.support,
-    })
 }

@@ -27,8 +27,6 @@ const READING_TIME: Duration = Duration::from_secs(1);
 const ASK_AGAIN: &str = "250";
 /// Entries of a page, and most of them.
 const PAGE: [usize; 2] = [20, 100];
-/// Share of the words of a sentence that its source has to have for a citation to be told.
-const SUPPORT: f32 = 0.5;
 
 fn page(query: Option<&str>) -> Result<Page, ApiError> {
     let [usual, most] = PAGE;
@@ -412,7 +410,7 @@ pub(super) async fn ground(
     request.instruct(&sources.instructions());
     let cite = move |text: &str| {
         let cited = sources.check(text).into_iter();
-        let cited = cited.filter(|citation| citation.exists && citation.support >= SUPPORT);
+        let cited = cited.filter(cactus_rag::Citation::is_supported);
         let named = cited.filter_map(|citation| {
             let source = sources.all().get(citation.number.checked_sub(1)?)?;
             let name = names.get(&source.found.path)?;
