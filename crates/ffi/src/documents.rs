@@ -11,7 +11,6 @@ use cactus_base::knobs;
 use cactus_embed::Embedder;
 use cactus_passes::Bits;
 use cactus_rag::{Corpus, Found, INDEX_FILE, Sources, Vectors};
-use cactus_text::message;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -77,12 +76,7 @@ impl Documents {
     /// # Errors
     /// As [`Documents::search`].
     pub(crate) fn join(&self, messages: &mut Vec<Value>) -> Result<Option<Sources>> {
-        let asked = messages
-            .iter()
-            .rev()
-            .find(|message| message["role"] == "user")
-            .map(said);
-        let Some(question) = asked.filter(|question| !question.trim().is_empty()) else {
+        let Some(question) = cactus_text::question(messages) else {
             return Ok(None);
         };
         let found = self.search(&question, PIECES)?;
@@ -90,27 +84,8 @@ impl Documents {
             return Ok(None);
         }
         let sources = Sources::new(found);
-        let told = sources.instructions();
-        let is_system = messages.first().is_some_and(|m| m["role"] == "system");
-        if is_system {
-            let first = said(&messages[0]);
-            messages[0]["content"] = format!("{first}\n\n{told}").into();
-        } else {
-            messages.insert(0, message("system", &told));
-        }
+        cactus_text::instruct(messages, &sources.instructions());
         Ok(Some(sources))
-    }
-}
-
-/// The text of a message, whose content is one or parts of one.
-fn said(message: &Value) -> String {
-    match &message["content"] {
-        Value::String(text) => text.clone(),
-        Value::Array(parts) => {
-            let texts = parts.iter().filter_map(|part| part["text"].as_str());
-            texts.collect::<Vec<_>>().join("\n")
-        }
-        _ => String::new(),
     }
 }
 

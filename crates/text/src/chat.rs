@@ -10,6 +10,7 @@ mod clock;
 mod environment;
 mod guard;
 mod json;
+mod messages;
 mod rebuild;
 mod source;
 
@@ -22,6 +23,7 @@ use serde_json::{Map, Value};
 use crate::files::json_type;
 use crate::{Error, ErrorKind};
 pub use clock::Clock;
+pub use messages::{instruct, message, question};
 pub use source::ChatTemplateSource;
 use source::Sources;
 
@@ -84,11 +86,6 @@ impl RenderOptions {
             ..Self::default()
         }
     }
-}
-
-/// A message with a role and a text, as templates expect it.
-pub fn message(role: &str, content: &str) -> Value {
-    serde_json::json!({"role": role, "content": content})
 }
 
 /// The chat template of a model, or several by name. Immutable and shareable between threads.

@@ -36,7 +36,7 @@ pub mod grammar;
 mod tokenizer;
 pub mod tools;
 
-pub use chat::{ChatTemplate, ChatTemplateSource, Clock, Limits, RenderOptions, message};
+pub use chat::{ChatTemplate, ChatTemplateSource, Clock, Limits, RenderOptions, instruct, message, question};
 pub use detokenize::StreamDecoder;
 pub use error::{Error, ErrorKind};
 pub use files::json_type;

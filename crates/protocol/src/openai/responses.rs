@@ -55,12 +55,11 @@ impl Request {
 
     /// What was asked last, in the conversation as it is by now.
     #[must_use]
-    pub fn question(&self) -> Option<&str> {
+    pub fn question(&self) -> Option<String> {
         let Some(Prompt::Chat(chat)) = self.job.prompts.first() else {
             return None;
         };
-        let asked = chat.messages.iter().rev().find(|message| message["role"] == "user")?;
-        asked["content"].as_str().filter(|text| !text.trim().is_empty())
+        cactus_text::question(&chat.messages)
     }
 
     /// Lets the model read `text` before the conversation, behind the instructions. [`Request::continue_from`] comes first.
@@ -68,14 +67,7 @@ impl Request {
         let Some(Prompt::Chat(chat)) = self.job.prompts.first_mut() else {
             return;
         };
-        match chat.messages.first_mut() {
-            // Templates take one such message, as the first.
-            Some(first) if first["role"] == "system" || first["role"] == "developer" => {
-                let before = first["content"].as_str().unwrap_or_default();
-                first["content"] = Value::from(format!("{before}\n\n{text}"));
-            }
-            _ => chat.messages.insert(0, json!({"role": "system", "content": text})),
-        }
+        cactus_text::instruct(&mut chat.messages, text);
     }
 }
 

@@ -384,7 +384,7 @@ pub(super) async fn ground(
         ..e
     };
     let keeping = Keeping::of(app, headers).map_err(|e| here(e, "type"))?;
-    let Some(question) = request.question().map(str::to_owned) else {
+    let Some(question) = request.question() else {
         let message = "`input`: found no message of the user, whose last one is what `file_search` searches for";
         return Err(ApiError::field("input", message));
     };
