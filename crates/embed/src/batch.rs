@@ -4,7 +4,8 @@ use crate::{Error, Result};
 use cactus_base::{Cores, Pool};
 use cactus_bundle::Bundle;
 use cactus_engine::CancelToken;
-use cactus_runtime::Function;
+use cactus_quant::Packed;
+use cactus_runtime::{Function, Observer, Views};
 use cactus_tensor::{Elements, TensorView};
 use std::sync::Arc;
 
@@ -106,14 +107,35 @@ impl Texts {
         Ok(out)
     }
 
-    fn call(
+    /// Shows `observer` what reaches the weights while a text is computed, until it has seen enough.
+    pub(crate) fn observe(&self, tokens: &[u32], types: Option<&[u32]>, observer: Observer<'_>) -> Result<()> {
+        let texts = [tokens.to_vec()];
+        self.check(&texts)?;
+        let types = types.map(|types| [types.to_vec()]);
+        let types = types.as_ref().map(|types| &types[..]);
+        self.with_inputs(&texts, types, None, |inputs| {
+            Ok(self.function.observe(&self.pool, self.threads, inputs, observer)?)
+        })
+    }
+
+    /// Computes with another matrix in place of a stored one; `None` restores it.
+    pub(crate) fn replace(&mut self, name: &str, matrix: Option<Packed>) -> Result<()> {
+        Ok(self.function.replace_weight(name, matrix)?)
+    }
+
+    /// Threads, and how many of them compute.
+    pub(crate) fn pool(&self) -> (&Pool, usize) {
+        (&self.pool, self.threads)
+    }
+
+    /// Calls with the inputs that `texts` are.
+    fn with_inputs<R>(
         &self,
         texts: &[Vec<u32>],
         types: Option<&[Vec<u32>]>,
         seen: Option<&[i64]>,
-        width: usize,
-        out: &mut Vec<f32>,
-    ) -> Result<()> {
+        call: impl FnOnce(&Views<'_>) -> Result<R>,
+    ) -> Result<R> {
         let joined = |texts: &[Vec<u32>]| -> Vec<i64> { texts.iter().flatten().map(|&t| i64::from(t)).collect() };
         let ids = joined(texts);
         let types = types.map(joined);
@@ -135,15 +157,29 @@ impl Texts {
         if let Some(seen) = seen {
             inputs.push(("seen", view(&all, Elements::I64(seen))?));
         }
+        call(&inputs)
+    }
+
+    fn call(
+        &self,
+        texts: &[Vec<u32>],
+        types: Option<&[Vec<u32>]>,
+        seen: Option<&[i64]>,
+        width: usize,
+        out: &mut Vec<f32>,
+    ) -> Result<()> {
+        let rows: usize = texts.iter().map(Vec::len).sum();
         let before = out.len();
         let mut found = 0;
-        self.function
-            .run_reading(&self.pool, self.threads, &inputs, &mut |name, view| {
+        self.with_inputs(texts, types, seen, |inputs| {
+            let mut read = |name: &str, view: TensorView<'_>| {
                 if let (true, Elements::F32(values)) = (name == self.output, view.elements()) {
                     out.extend_from_slice(values);
                     found = values.len();
                 }
-            })?;
+            };
+            Ok(self.function.run_reading(&self.pool, self.threads, inputs, &mut read)?)
+        })?;
         let (count, what) = match self.of_tokens {
             true => (rows, "tokens"),
             false => (texts.len(), "texts"),

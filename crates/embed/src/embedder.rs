@@ -71,7 +71,7 @@ pub struct Embedder {
     vectors: Vectors,
     tokenizer: Tokenizer,
     around: Around,
-    texts: Texts,
+    pub(crate) texts: Texts,
     name: String,
 }
 
@@ -192,11 +192,7 @@ impl Embedder {
         let mut texts = Vec::with_capacity(inputs.len());
         for (index, input) in inputs.iter().enumerate() {
             texts.push(match input {
-                Input::Text(text) => {
-                    let text = self.written(role, text)?;
-                    self.around
-                        .tokens(&self.tokenizer, &text, index, limit, options.truncate)?
-                }
+                Input::Text(text) => self.tokens(role, text, index, limit, options.truncate)?,
                 Input::Tokens(tokens) if tokens.len() <= limit => tokens.to_vec(),
                 Input::Tokens(tokens) if options.truncate => tokens[..limit].to_vec(),
                 Input::Tokens(tokens) => {
@@ -216,6 +212,19 @@ impl Embedder {
             values,
             tokens: texts.iter().map(Vec::len).collect(),
         })
+    }
+
+    /// The tokens of a text, at most `limit`, those of its prompt among them.
+    pub(crate) fn tokens(
+        &self,
+        role: Role<'_>,
+        text: &str,
+        index: usize,
+        limit: usize,
+        truncate: bool,
+    ) -> Result<Vec<u32>> {
+        let text = self.written(role, text)?;
+        self.around.tokens(&self.tokenizer, &text, index, limit, truncate)
     }
 
     /// The text with its prompt, in the case that the model wants.

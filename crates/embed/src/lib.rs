@@ -19,11 +19,13 @@
 mod batch;
 mod embedder;
 mod error;
+mod probe;
 mod reranker;
 mod token_embedder;
 mod tokens;
 
 pub use embedder::{EmbedOptions, Embedded, Embedder, Input, Role, normalize};
 pub use error::{Error, ErrorKind, Result};
+pub use probe::{Passage, Probe};
 pub use reranker::{RankOptions, Ranked, Reranker};
 pub use token_embedder::{Matrix, TokenEmbedder};

@@ -62,7 +62,7 @@ pub struct Reranker {
     scores: Scores,
     tokenizer: Tokenizer,
     join: Join,
-    texts: Texts,
+    pub(crate) texts: Texts,
     name: String,
 }
 
@@ -139,58 +139,72 @@ impl Reranker {
             return Err(Error::Option("the model takes no instruction".into()));
         }
         let limit = self.limit_tokens();
-        let lower = |text: &str| match self.record.lower_case {
-            true => text.to_lowercase(),
-            false => text.to_owned(),
-        };
-        let query = lower(query);
-        let own = self.tokenizer.encode(&query, false)?;
         let (mut texts, mut types) = (Vec::new(), Vec::new());
         for (index, document) in documents.iter().enumerate() {
-            let document = lower(document.as_ref());
-            let made = match &self.join {
-                Join::Joined { joint, .. } => {
-                    let document = self.tokenizer.encode(&document, false)?;
-                    joint.join(&own, &document, index, limit, options.truncate)?
-                }
-                Join::Written { words, before, after } => {
-                    let instruction = options.instruction.as_deref().unwrap_or(&words.instruction);
-                    let text = format!(
-                        "{}{instruction}{}{query}{}{document}",
-                        words.instruct, words.query, words.document
-                    );
-                    // Nobody's text may end the turn.
-                    let mut inner = self.tokenizer.encode_as_text(&text, false)?;
-                    let all = before.len() + inner.len() + after.len();
-                    if all > limit {
-                        let room = limit.checked_sub(before.len() + after.len()).filter(|&n| n > 0);
-                        let (Some(room), true) = (room, options.truncate) else {
-                            return Err(Error::TooLong {
-                                index,
-                                tokens: all,
-                                limit,
-                            });
-                        };
-                        inner.truncate(room);
-                    }
-                    Typed {
-                        tokens: [&before[..], &inner, after].concat(),
-                        types: Vec::new(),
-                    }
-                }
-            };
+            let made = self.pair(query, document.as_ref(), index, limit, options)?;
             texts.push(made.tokens);
             types.push(made.types);
         }
-        let typed = matches!(self.join, Join::Joined { typed: true, .. });
-        let given = self
-            .texts
-            .run(&texts, typed.then_some(&types[..]), 1, &options.cancel)?;
+        let types = self.typed().then_some(&types[..]);
+        let given = self.texts.run(&texts, types, 1, &options.cancel)?;
         let scores = given.into_iter().map(|x| activate(self.scores.activation, x)).collect();
         Ok(Ranked {
             scores,
             tokens: texts.iter().map(Vec::len).collect(),
         })
+    }
+
+    /// Whether the model wants to know which of the two texts each token is of.
+    pub(crate) fn typed(&self) -> bool {
+        matches!(self.join, Join::Joined { typed: true, .. })
+    }
+
+    /// The tokens of a query and document `index`, at most `limit`.
+    pub(crate) fn pair(
+        &self,
+        query: &str,
+        document: &str,
+        index: usize,
+        limit: usize,
+        options: &RankOptions,
+    ) -> Result<Typed> {
+        let lower = |text: &str| match self.record.lower_case {
+            true => text.to_lowercase(),
+            false => text.to_owned(),
+        };
+        let (query, document) = (lower(query), lower(document));
+        match &self.join {
+            Join::Joined { joint, .. } => {
+                let query = self.tokenizer.encode(&query, false)?;
+                let document = self.tokenizer.encode(&document, false)?;
+                joint.join(&query, &document, index, limit, options.truncate)
+            }
+            Join::Written { words, before, after } => {
+                let instruction = options.instruction.as_deref().unwrap_or(&words.instruction);
+                let text = format!(
+                    "{}{instruction}{}{query}{}{document}",
+                    words.instruct, words.query, words.document
+                );
+                // Nobody's text may end the turn.
+                let mut inner = self.tokenizer.encode_as_text(&text, false)?;
+                let all = before.len() + inner.len() + after.len();
+                if all > limit {
+                    let room = limit.checked_sub(before.len() + after.len()).filter(|&n| n > 0);
+                    let (Some(room), true) = (room, options.truncate) else {
+                        return Err(Error::TooLong {
+                            index,
+                            tokens: all,
+                            limit,
+                        });
+                    };
+                    inner.truncate(room);
+                }
+                Ok(Typed {
+                    tokens: [&before[..], &inner, after].concat(),
+                    types: Vec::new(),
+                })
+            }
+        }
     }
 }
 

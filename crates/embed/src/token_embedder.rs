@@ -35,7 +35,7 @@ pub struct TokenEmbedder {
     vectors: TokenVectors,
     tokenizer: Tokenizer,
     around: Around,
-    texts: Texts,
+    pub(crate) texts: Texts,
     /// For texts that are filled up with tokens which no other sees.
     expanded: Option<Texts>,
     name: String,
@@ -97,14 +97,7 @@ impl TokenEmbedder {
     /// [`Error::TooLong`] for a text that has too many tokens, unless it may lose its end; [`Error::Option`] for dimensions and tasks,
     /// which such a model does not have; [`Error::Cancelled`].
     pub fn embed<T: AsRef<str>>(&self, role: Role<'_>, texts: &[T], options: &EmbedOptions) -> Result<Vec<Matrix>> {
-        let how = match role {
-            Role::Query => &self.vectors.query,
-            Role::Document | Role::Plain => &self.vectors.document,
-            Role::Task(name) => {
-                let what = format!("the model has no prompt `{name}`; it knows queries and documents");
-                return Err(Error::Option(what));
-            }
-        };
+        let how = self.texts_of(role)?;
         let dimensions = self.vectors.dimensions as usize;
         if let Some(n) = options.dimensions.filter(|&n| n != dimensions) {
             let what = format!(
@@ -160,8 +153,20 @@ impl TokenEmbedder {
         Ok(out)
     }
 
+    /// How texts of a role become tokens.
+    pub(crate) fn texts_of(&self, role: Role<'_>) -> Result<&TokenTexts> {
+        match role {
+            Role::Query => Ok(&self.vectors.query),
+            Role::Document | Role::Plain => Ok(&self.vectors.document),
+            Role::Task(name) => {
+                let what = format!("the model has no prompt `{name}`; it knows queries and documents");
+                Err(Error::Option(what))
+            }
+        }
+    }
+
     /// The tokens of a text, its mark among them.
-    fn tokens(&self, how: &TokenTexts, text: &str, index: usize, truncate: bool) -> Result<Vec<u32>> {
+    pub(crate) fn tokens(&self, how: &TokenTexts, text: &str, index: usize, truncate: bool) -> Result<Vec<u32>> {
         let mut text = format!("{}{text}", how.prompt);
         if self.record.lower_case {
             text = text.to_lowercase();

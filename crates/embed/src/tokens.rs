@@ -56,7 +56,7 @@ impl Around {
 }
 
 /// A text of two: its tokens, and which of the two each is of.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Typed {
     pub(crate) tokens: Vec<u32>,
     pub(crate) types: Vec<u32>,

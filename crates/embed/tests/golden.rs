@@ -1,13 +1,20 @@
 //! Folders of sentence-transformers as bundles, against what sentence-transformers computed (`golden/embedding_models.py`).
 
-use cactus_bundle::Pooling;
-use cactus_embed::{EmbedOptions, Embedder, Error, ErrorKind, Input, RankOptions, Reranker, Role, TokenEmbedder};
+use cactus_bundle::{Bundle, Pooling};
+use cactus_embed::{
+    EmbedOptions, Embedder, Error, ErrorKind, Input, Probe, RankOptions, Reranker, Role, TokenEmbedder,
+};
 use cactus_engine::CancelToken;
 use cactus_import::{ConvertOptions, convert};
 use cactus_passes::{Bits, Policy};
+use cactus_quant::pack;
+use cactus_runtime::Observed;
 use safetensors::SafeTensors;
 use serde_json::Value;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -442,4 +449,61 @@ fn source_that_names_no_prompts_says_so() {
         "{:?}",
         outcome.notes
     );
+}
+
+#[test]
+fn a_probe_sees_what_reaches_every_matrix_and_computes_with_another_in_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in folders("texts")
+        .into_iter()
+        .chain(folders("pairs"))
+        .chain(folders("matrices"))
+    {
+        let path = bundle(folder.path(), &name, &options(Bits::Eight));
+        let mut probe = Probe::of(Arc::new(Bundle::open(&path).unwrap()), 2).unwrap();
+        let passages = [
+            probe
+                .passage(Role::Document, "what is a cactus", "a plant", 64)
+                .unwrap(),
+            probe
+                .passage(Role::Query, "where", "a text that is longer", 64)
+                .unwrap(),
+        ];
+        let whole = probe.outputs(&passages).unwrap();
+        assert_eq!(whole.len() % probe.width(), 0, "{name}");
+        let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+        let mut see = |shown: Observed<'_>| {
+            // A dense layer behind the pooling has a row of a text, and the others one of each token.
+            let rows = shown.input.len() / shown.k;
+            assert!(rows == 1 || rows == passages[0].tokens(), "{name}: {} {rows}", shown.weight);
+            *seen.entry(shown.weight.to_owned()).or_default() += 1;
+            ControlFlow::Continue(())
+        };
+        probe.observe(&passages[0], &mut see).unwrap();
+        assert!(seen.len() >= 4 && seen.values().all(|&n| n == 1), "{name}: {seen:?}");
+        let mut first = 0;
+        let mut end = |_: Observed<'_>| {
+            first += 1;
+            ControlFlow::Break(())
+        };
+        probe.observe(&passages[0], &mut end).unwrap();
+        assert_eq!(first, 1, "{name}");
+        // Without the first matrix it is another model, and with it the same one again.
+        let weight = seen.keys().next().unwrap().clone();
+        let layout = |probe: &Probe| {
+            let stored = probe.bundle().weight_index(&weight).unwrap();
+            let matrix = probe.bundle().weight_at(stored).matrix().unwrap();
+            (matrix.packing(), matrix.n(), matrix.k())
+        };
+        let (packing, n, k) = layout(&probe);
+        let nothing = pack(packing, n, k, &vec![0.0; n * k]).unwrap();
+        probe.replace(&weight, Some(nothing)).unwrap();
+        assert_ne!(probe.outputs(&passages).unwrap(), whole, "{name}: {weight}");
+        let other = pack(packing, n + 1, k, &vec![0.0; (n + 1) * k]).unwrap();
+        let error = probe.replace(&weight, Some(other)).unwrap_err().to_string();
+        assert!(error.contains(&weight), "{error}");
+        probe.replace(&weight, None).unwrap();
+        assert_eq!(probe.outputs(&passages).unwrap(), whole, "{name}: {weight}");
+        assert!(probe.replace("nothing", None).is_err());
+    }
 }

@@ -179,14 +179,16 @@ pub fn task_of(source: &Path) -> Result<&'static str> {
     Ok(def.task)
 }
 
-/// Whether the model at `source` continues texts, so that its quality can be measured on one. No weight is read.
+/// Whether text can be run through the model at `source`, so that it can be calibrated and measured with one: it continues texts, or
+/// makes vectors or scores of them. No weight is read.
 ///
 /// # Errors
 /// As [`convert`].
-pub fn continues(source: &Path) -> Result<bool> {
+pub fn takes_text(source: &Path) -> Result<bool> {
     let model = crate::open(source)?;
     let def = cactus_models::build(&crate::speech::complete(&model, None)).map_err(|e| from_models(e, source))?;
-    Ok(def.components.len() == 1 && def.components.iter().any(|c| c.continues))
+    let continues = def.components.len() == 1 && def.components.iter().any(|c| c.continues);
+    Ok(continues || def.vectors.is_some() || def.scores.is_some())
 }
 
 /// As [`convert`], feeding the errors of codebook weights back where `calibration` knows their inputs.

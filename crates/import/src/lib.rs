@@ -40,7 +40,7 @@ mod weights;
 
 pub use bytes::{FileBytes, SharedBytes, open_bytes};
 pub use convert::{
-    Calibration, ConvertOptions, Outcome, TensorError, continues, convert, convert_calibrated, speech_of, task_of,
+    Calibration, ConvertOptions, Outcome, TensorError, convert, convert_calibrated, speech_of, takes_text, task_of,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use hf::open_folder;

@@ -2,6 +2,7 @@
 //! the divergence from the same program with its own weights in half precision. Such a program is calibrated, too.
 
 use crate::pipeline::{Job, Progress, Weights};
+use crate::trial::{Answers, NO_MODEL, Trial};
 use crate::{Made, Request, Result, Stage};
 use cactus_bundle::Bundle;
 use cactus_engine::Model;
@@ -13,11 +14,8 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Why no text can be run through most programs.
 /// Why a captured language model is neither calibrated nor measured, where it came without its tokenizer.
 pub const NO_TOKENIZER: &str = "there is no tokenizer";
-
-pub(crate) const NO_MODEL: &str = "it is not a causal language model with states";
 
 /// Makes a bundle at `destination` of the archive or capture at `source`, as [`cactus_import::pt2::transpile`] does, and
 /// calibrates and measures it as `request` says where weights have fewer than 8 bits. A causal model that the runtime cannot
@@ -75,7 +73,7 @@ pub fn transpile_measured(
     let few = options.fewer_than_eight_bits() || request.average_bits.is_some();
     let job = Job {
         make: &make,
-        runs: &runs,
+        trial: &captured_trial,
         never: (options.task == Task::Function).then_some(NO_MODEL),
         policy: &policy,
         few,
@@ -105,8 +103,8 @@ fn continues(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether next-token distributions can be had of text, or why not.
-fn runs(folder: &Path) -> Result<Result<(), String>> {
+/// How text is run through a bundle of a program, or why it cannot be.
+fn captured_trial(folder: &Path, threads: usize) -> Result<Result<Box<dyn Trial>, String>> {
     let bundle = Arc::new(Bundle::open(folder)?);
     if bundle.manifest().task != Task::CausalLm.name() {
         return Ok(Err(NO_MODEL.into()));
@@ -114,9 +112,9 @@ fn runs(folder: &Path) -> Result<Result<(), String>> {
     if !Model::has_tokenizer(&bundle) {
         return Ok(Err(NO_TOKENIZER.into()));
     }
-    let program = Program::new(bundle, "decoder", &Options::default())?;
+    let program = Program::new(Arc::clone(&bundle), "decoder", &Options::default())?;
     Ok(match program.given_inputs() {
-        [] => Ok(()),
+        [] => Ok(Box::new(Answers::of(&bundle, threads)?)),
         more => Err(format!("it has {} inputs beside the token ids", more.len())),
     })
 }

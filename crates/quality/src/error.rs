@@ -47,6 +47,9 @@ pub enum Error {
     /// The engine failed.
     #[error(transparent)]
     Engine(#[from] cactus_engine::Error),
+    /// A model of texts failed.
+    #[error(transparent)]
+    Embed(#[from] cactus_embed::Error),
     /// The runtime failed.
     #[error(transparent)]
     Runtime(#[from] cactus_runtime::Error),

@@ -1,6 +1,6 @@
 //! What reaches each weight, collected by running text through a bundle, and the encoding that makes use of it.
 
-use crate::{Error, Result, Runner, Windows};
+use crate::{Error, Result, Source};
 use cactus_import::Calibration;
 use cactus_kernels::feedback::{Curvature, SecondMoments};
 use cactus_kernels::{Exec, Kernels};
@@ -10,10 +10,8 @@ use std::ops::ControlFlow;
 
 /// Second moments on demand, in the order in which a conversion asks for them. Text is run once for as many weights as the
 /// memory allows, and again for the next ones.
-#[derive(Debug)]
 pub struct Moments {
-    runner: Runner,
-    windows: Windows,
+    source: Box<dyn Source>,
     budget_bytes: usize,
     kernels: &'static Kernels,
     /// Matrices of the bundle that will be asked for, in the order of its file: name and inputs.
@@ -24,25 +22,25 @@ pub struct Moments {
     progress: Progress,
 }
 
-/// Gets the windows done and in all, of the run under way.
-type ProgressFn = Box<dyn FnMut(usize, usize) -> Result<()>>;
+/// Gets the texts done and in all, of the run under way.
+type Progress = Box<dyn FnMut(usize, usize) -> Result<()>>;
 
-struct Progress(ProgressFn);
-
-impl std::fmt::Debug for Progress {
+impl std::fmt::Debug for Moments {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Progress")
+        f.debug_struct("Moments")
+            .field("order", &self.order)
+            .finish_non_exhaustive()
     }
 }
 
 impl Moments {
-    /// Moments of the weights of the bundle behind `runner`, which must hold them in floats or in 8 bits, over `windows`. At
-    /// most `budget_bytes` are held at a time, or one matrix.
+    /// Moments of the weights of a bundle, which must hold them in floats or in 8 bits, over the texts of `source`. At most
+    /// `budget_bytes` are held at a time, or one matrix.
     ///
     /// # Errors
     /// Where the CPU lacks the kernels that were asked for.
-    pub fn new(runner: Runner, windows: Windows, budget_bytes: usize, progress: ProgressFn) -> Result<Self> {
-        let mut order: Vec<_> = runner
+    pub fn new(source: Box<dyn Source>, budget_bytes: usize, progress: Progress) -> Result<Self> {
+        let mut order: Vec<_> = source
             .bundle()
             .weights()
             .iter()
@@ -51,14 +49,13 @@ impl Moments {
             .collect();
         order.sort();
         Ok(Self {
-            runner,
-            windows,
+            source,
             budget_bytes,
             kernels: Kernels::detect().map_err(cactus_runtime::Error::from)?,
             order: order.into_iter().map(|(_, weight)| weight).collect(),
             held: HashMap::new(),
             curvature: None,
-            progress: Progress(progress),
+            progress,
         })
     }
 
@@ -77,12 +74,12 @@ impl Moments {
             }
             wanted.insert(name.clone(), SecondMoments::new(*k));
         }
-        let count = self.windows.iter().len();
-        // Every window shows as many inputs as the first; after the last of them the rest of the model is not wanted.
+        let count = self.source.texts();
+        // Every text shows as many inputs as the first; after the last of them the rest of the model is not wanted.
         let mut all = usize::MAX;
-        for (done, window) in self.windows.iter().enumerate() {
+        for text in 0..count {
             let mut shown = 0;
-            self.runner.observe(window, &mut |seen| {
+            self.source.observe(text, &mut |seen| {
                 if let Some(sums) = wanted.get_mut(seen.weight).filter(|sums| sums.k() == seen.k) {
                     seen.exec.add_second_moments(seen.input, sums);
                     shown += 1;
@@ -93,7 +90,7 @@ impl Moments {
                 }
             })?;
             all = shown;
-            (self.progress.0)(done + 1, count)?;
+            (self.progress)(text + 1, count)?;
         }
         wanted.retain(|_, sums| sums.seen() > 0);
         self.held = wanted;
@@ -119,7 +116,8 @@ impl Calibration for Moments {
             })?;
         }
         if let Some(moments) = self.held.remove(name).filter(|m| m.k() == k) {
-            let step = self.runner.pool().step(self.runner.threads());
+            let (pool, threads) = self.source.pool();
+            let step = pool.step(threads);
             let exec = Exec {
                 kernels: self.kernels,
                 step: &step,
@@ -130,10 +128,11 @@ impl Calibration for Moments {
     }
 
     fn pack(&mut self, packing: Packing, [n, k]: [usize; 2], values: &[f32]) -> cactus_quant::Result<Packed> {
+        let (pool, threads) = self.source.pool();
         let Some(curvature) = &self.curvature else {
-            return cactus_quant::pack_on(packing, n, k, values, self.runner.threads());
+            return cactus_quant::pack_on(packing, n, k, values, threads);
         };
-        let step = self.runner.pool().step(self.runner.threads());
+        let step = pool.step(threads);
         let exec = Exec {
             kernels: self.kernels,
             step: &step,

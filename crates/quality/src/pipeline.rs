@@ -5,12 +5,10 @@
 //! more than twice as fast. Both are removed at the end. The bundle itself is moved into place last, so a conversion that
 //! fails, or ends below the floor, leaves the destination as it was.
 
-use crate::captured::NO_MODEL;
-use crate::finish::{Temporary, install, measure};
-use crate::{Error, Floor, Moments, Report, Result, Runner, Sensitivity, Text, Windows, allocate, sensitivity};
+use crate::finish::{Temporary, install};
+use crate::trial::{Trial, trial};
+use crate::{Error, Floor, Moments, Report, Result, Text, allocate};
 use cactus_bundle::Bundle;
-use cactus_engine::Model;
-use cactus_import::pt2::Task;
 use cactus_import::{Calibration, ConvertOptions, Outcome, Stop, convert_calibrated};
 use cactus_passes::{Bits, Policy};
 use std::collections::BTreeMap;
@@ -20,9 +18,9 @@ use std::rc::Rc;
 /// Tokens of a window to calibrate with and to measure on; of fewer, where the model has no longer context.
 pub const WINDOW: usize = 512;
 /// Tokens of a window that sensitivity is measured on.
-const SHORT_WINDOW: usize = 192;
+pub(crate) const SHORT_WINDOW: usize = 192;
 /// Windows that sensitivity is measured on.
-const SHORT_WINDOWS: usize = 2;
+pub(crate) const SHORT_WINDOWS: usize = 2;
 
 /// Whether text is run through the source first, so that the errors of weights below 8 bits are fed back.
 #[derive(Clone, Debug, Default)]
@@ -131,14 +129,7 @@ pub fn convert_measured(
     };
     let job = Job {
         make: &make,
-        runs: &|made| {
-            let bundle = Bundle::open(made)?;
-            Ok(match bundle.manifest().task == Task::CausalLm.name() {
-                false => Err(NO_MODEL.into()),
-                true if Model::has_tokenizer(&bundle) => Ok(()),
-                true => Err("the source has no tokenizer".into()),
-            })
-        },
+        trial: &trial,
         never: None,
         policy: &options.policy,
         few: options.policy.least() < Bits::Eight || request.average_bits.is_some(),
@@ -163,11 +154,14 @@ pub(crate) enum Weights<'a> {
 /// Makes a bundle of the source at a path, which may be replaced.
 type Make<'a> = dyn Fn(Weights<'_>, &Path, Option<&mut dyn Calibration>, Stage) -> cactus_import::Result<Outcome> + 'a;
 
+/// Finds out how text is run through bundles.
+type Try<'a> = dyn Fn(&Path, usize) -> Result<Result<Box<dyn Trial>, String>> + 'a;
+
 /// A source, and how it becomes a bundle.
 pub(crate) struct Job<'a> {
     pub(crate) make: &'a Make<'a>,
-    /// Whether text can be run through a bundle of the source, or why not.
-    pub(crate) runs: &'a dyn Fn(&Path) -> Result<Result<(), String>>,
+    /// How text is run through bundles of the source, like the one at a path, on so many threads; or why it cannot be.
+    pub(crate) trial: &'a Try<'a>,
     /// Why it cannot, where that is known before.
     pub(crate) never: Option<&'a str>,
     pub(crate) policy: &'a Policy,
@@ -199,16 +193,10 @@ impl Job<'_> {
         let first = if half { &reference.0 } else { &observed.0 };
         let weights = if half { Weights::Half } else { Weights::Eight };
         (self.make)(weights, first, None, Stage::Reference)?;
-        if let Err(why) = (self.runs)(first)? {
-            return self.without_text(request, &calibrate, &why);
-        }
         let threads = self.threads.unwrap_or_else(|| cactus_base::Cores::detect().threads());
-        let bundle = Bundle::open(first)?;
-        let (texts, longest) = (Model::load_text(&bundle)?, bundle.manifest().context_tokens);
-        drop(bundle);
-        let windows = |text: &Text, length: usize, tokens: usize| {
-            let length = length.min(longest);
-            Windows::of(&texts, text, length, tokens / length.max(1))
+        let trial = match (self.trial)(first, threads)? {
+            Ok(trial) => trial,
+            Err(why) => return self.without_text(request, &calibrate, &why),
         };
         let text = match calibrate {
             Calibrate::No => None,
@@ -218,22 +206,16 @@ impl Job<'_> {
         let mut exact = self.policy.exact.clone();
         if let Some(target) = request.average_bits {
             let ours = Text::built_in_calibration();
-            let windows = windows(
-                text.as_ref().unwrap_or(&ours),
-                SHORT_WINDOW,
-                SHORT_WINDOWS * SHORT_WINDOW,
-            )?;
-            let mut runner = Runner::open(&reference.0, WINDOW, threads)?;
-            exact = allocate(
-                &sensitivities(&mut runner, self.policy, target, &windows, progress)?,
-                target,
-            );
+            let text = text.as_ref().unwrap_or(&ours);
+            // Measured near the precisions that it will be about.
+            let bits = if target < 3.0 { 2 } else { 3 };
+            let found = trial.sensitivities(&reference.0, self.policy, bits, text, &**progress)?;
+            exact = allocate(&found, target);
         }
         let candidate = Temporary::beside(self.destination, "measured")?;
         let asked = Weights::Asked(&exact);
         let outcome = match &text {
             Some(text) => {
-                let windows = windows(text, WINDOW, request.calibration_tokens)?;
                 if half {
                     (self.make)(Weights::Eight, &observed.0, None, Stage::Reference)?;
                 }
@@ -243,8 +225,8 @@ impl Job<'_> {
                     shown(Stage::Calibrating, done as u64, total as u64);
                     Ok(stop.check()?)
                 });
-                let runner = Runner::open(&observed.0, WINDOW, threads)?;
-                let mut moments = Moments::new(runner, windows, request.memory_bytes, shown)?;
+                let source = trial.source(&observed.0, text, request.calibration_tokens)?;
+                let mut moments = Moments::new(source, request.memory_bytes, shown)?;
                 (self.make)(asked, &candidate.0, Some(&mut moments), Stage::Converting)?
             }
             None => (self.make)(asked, &candidate.0, None, Stage::Converting)?,
@@ -253,9 +235,8 @@ impl Job<'_> {
         let errors = outcome.errors.clone();
         let mut report = match &request.measure {
             Some(text) => {
-                let windows = windows(text, WINDOW, request.measure_tokens)?;
-                let mut runner = Runner::open(&reference.0, WINDOW, threads)?;
-                let found = measure(&mut runner, &candidate.0, &windows, &**progress, &self.stop)?;
+                let text_and_tokens = (text, request.measure_tokens);
+                let found = trial.measure(&reference.0, &candidate.0, text_and_tokens, &**progress, &self.stop)?;
                 Some(Report::measured(found, request.floor, text.name().to_owned(), errors))
             }
             None => self
@@ -297,16 +278,9 @@ impl Job<'_> {
     }
 }
 
-/// What every matrix without a rule of its own is sensitive to.
-fn sensitivities(
-    runner: &mut Runner,
-    policy: &Policy,
-    target: f64,
-    windows: &Windows,
-    progress: &Progress,
-) -> Result<Vec<Sensitivity>> {
-    let mut open: Vec<(u64, String)> = runner
-        .bundle()
+/// The matrices of a bundle that no rule says anything of, in the order of its file.
+pub(crate) fn open_matrices(bundle: &Bundle, policy: &Policy) -> Vec<String> {
+    let mut open: Vec<(u64, String)> = bundle
         .weights()
         .iter()
         .filter(|(name, w)| w.dims.len() == 2 && w.dims[1].is_multiple_of(32) && !policy.has_rule(name))
@@ -314,11 +288,5 @@ fn sensitivities(
         .map(|(name, w)| (w.offset, name.clone()))
         .collect();
     open.sort();
-    let names: Vec<String> = open.into_iter().map(|(_, name)| name).collect();
-    // Measured near the precisions that it will be about.
-    let bits = if target < 3.0 { 2 } else { 3 };
-    let total = names.len() as u64;
-    sensitivity(runner, &names, bits, windows, &mut |done| {
-        progress(Stage::Sensitivity, done as u64, total);
-    })
+    open.into_iter().map(|(_, name)| name).collect()
 }

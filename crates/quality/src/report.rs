@@ -1,6 +1,6 @@
 //! The quality document of a bundle.
 
-use crate::Comparison;
+use crate::{Comparison, TextComparison};
 use cactus_import::TensorError;
 use serde::Serialize;
 
@@ -12,6 +12,10 @@ pub struct Floor {
     /// Smallest share of positions with the same most likely token, where the divergence is more than a tenth of the
     /// largest: a model that hardly prefers one token to another loses nothing by another order.
     pub top1: f64,
+    /// Smallest mean cosine of vectors to the source's.
+    pub cosine: f64,
+    /// Smallest share of twos of scores that are in the source's order.
+    pub order: f64,
 }
 
 impl Default for Floor {
@@ -19,6 +23,8 @@ impl Default for Floor {
         Self {
             kl_mean: 0.5,
             top1: 0.65,
+            cosine: 0.9,
+            order: 0.8,
         }
     }
 }
@@ -56,19 +62,36 @@ pub struct Report {
     /// The comparison; absent where only the matrices were compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comparison: Option<Comparison>,
+    /// The comparison of a model of texts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub texts: Option<TextComparison>,
     /// The floor in force.
     pub floor: Floor,
     /// What was lost in each matrix, the worst first.
     pub tensors: Vec<TensorError>,
 }
 
+/// What a comparison found.
+#[derive(Clone, Debug)]
+pub enum Measured {
+    /// Of a language model.
+    Answers(Comparison),
+    /// Of a model of texts.
+    Texts(TextComparison),
+}
+
 impl Report {
     /// The document of a comparison on the text called `text`.
     #[must_use]
-    pub fn measured(comparison: Comparison, floor: Floor, text: String, tensors: Vec<TensorError>) -> Self {
+    pub fn measured(found: Measured, floor: Floor, text: String, tensors: Vec<TensorError>) -> Self {
+        let (comparison, texts) = match found {
+            Measured::Answers(comparison) => (Some(comparison), None),
+            Measured::Texts(texts) => (None, Some(texts)),
+        };
         let mut report = Self {
             text: Some(text),
-            comparison: Some(comparison),
+            comparison,
+            texts,
             ..Self::unmeasured(String::new(), floor, tensors)
         };
         report.why = report.failure();
@@ -91,6 +114,7 @@ impl Report {
             text: None,
             calibration: None,
             comparison: None,
+            texts: None,
             floor,
             tensors,
         }
@@ -98,28 +122,58 @@ impl Report {
 
     /// Why the bundle is below the floor, with the worst tensors; `None` where it is not.
     fn failure(&self) -> Option<String> {
-        let (c, floor) = (self.comparison.as_ref()?, &self.floor);
-        // A divergence that is no number is below every floor.
-        let far = c.kl_mean > floor.kl_mean || c.kl_mean.is_nan();
-        let other = c.top1 < floor.top1 && c.kl_mean > floor.kl_mean / 10.0;
-        if !far && !other {
-            return None;
-        }
+        let what = match (&self.comparison, &self.texts) {
+            (Some(c), _) => self.floor.of_answers(c)?,
+            (_, Some(t)) => self.floor.of_texts(t)?,
+            _ => return None,
+        };
         let worst: Vec<String> = self
             .tensors
             .iter()
             .take(3)
             .map(|t| format!("`{}` ({}, {:.1} %)", t.name, t.packing, 100.0 * t.relative))
             .collect();
-        Some(format!(
-            "divergence from the source {:.4} nats (at most {}), same top token {:.1} % (at least {:.0} %); largest \
-             errors: {}",
-            c.kl_mean,
-            floor.kl_mean,
-            100.0 * c.top1,
-            100.0 * floor.top1,
-            worst.join(", ")
-        ))
+        Some(format!("{what}; largest errors: {}", worst.join(", ")))
+    }
+}
+
+impl Floor {
+    /// How far a language model is from its source, where that is below the floor.
+    fn of_answers(&self, c: &Comparison) -> Option<String> {
+        // A divergence that is no number is below every floor.
+        let far = c.kl_mean > self.kl_mean || c.kl_mean.is_nan();
+        let other = c.top1 < self.top1 && c.kl_mean > self.kl_mean / 10.0;
+        (far || other).then(|| {
+            format!(
+                "divergence from the source {:.4} nats (at most {}), same top token {:.1} % (at least {:.0} %)",
+                c.kl_mean,
+                self.kl_mean,
+                100.0 * c.top1,
+                100.0 * self.top1
+            )
+        })
+    }
+
+    /// The same of a model of texts.
+    fn of_texts(&self, found: &TextComparison) -> Option<String> {
+        match found {
+            TextComparison::Vectors { cosine_mean, .. } => {
+                let far = *cosine_mean < self.cosine || cosine_mean.is_nan();
+                far.then(|| {
+                    format!(
+                        "mean cosine to the source's vectors {cosine_mean:.4} (at least {})",
+                        self.cosine
+                    )
+                })
+            }
+            TextComparison::Scores { order, .. } => (*order < self.order).then(|| {
+                format!(
+                    "{:.1} % of the scores are in the source's order (at least {:.0} %)",
+                    100.0 * order,
+                    100.0 * self.order
+                )
+            }),
+        }
     }
 }
 
@@ -147,7 +201,7 @@ mod tests {
             calibrated: false,
         };
         Report::measured(
-            comparison,
+            Measured::Answers(comparison),
             Floor::default(),
             "text".into(),
             vec![tensor("good", 0.1), tensor("bad", 0.3)],
@@ -163,6 +217,37 @@ mod tests {
             let text = bad.why.unwrap();
             assert_eq!(bad.verdict, Verdict::BelowFloor);
             assert!(text.contains("`bad` (cq2_g128, 30.0 %), `good`"), "{text}");
+        }
+    }
+
+    #[test]
+    fn models_of_texts_have_floors_of_their_own() {
+        let vectors = |cosine_mean| TextComparison::Vectors {
+            texts: 2,
+            vectors: 2,
+            cosine_mean,
+            cosine_least: 0.5,
+            shift_mean: 0.0,
+            nearest: 1.0,
+        };
+        let scores = |order| TextComparison::Scores {
+            pairs: 2,
+            shift_mean: 0.0,
+            shift_largest: 0.0,
+            order,
+        };
+        let report = |found| Report::measured(Measured::Texts(found), Floor::default(), "text".into(), Vec::new());
+        for good in [vectors(0.99), scores(0.9)] {
+            assert_eq!(report(good).verdict, Verdict::Passed);
+        }
+        for (bad, what) in [
+            (vectors(0.8), "cosine"),
+            (vectors(f64::NAN), "cosine"),
+            (scores(0.5), "order"),
+        ] {
+            let report = report(bad);
+            assert_eq!(report.verdict, Verdict::BelowFloor);
+            assert!(report.why.unwrap().contains(what));
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::compare::{LogSoftmax, divergence};
 use crate::{Error, Result, Runner, Sensitivity, Windows};
+use cactus_bundle::Bundle;
 use cactus_quant::{Packing, pack};
 
 /// Measures every matrix named in `names` at `bits` of a codebook packing, over the second halves of `windows`. `runner` holds
@@ -19,9 +20,8 @@ pub fn sensitivity(
     let vocab = runner.vocab_size();
     let mut reference: Vec<f32> = Vec::new();
     outputs(runner, windows, &mut |_, logits| reference.extend_from_slice(logits))?;
-    let mut out = Vec::new();
-    for (done, name) in names.iter().enumerate() {
-        let (elements, coarse) = coarser(runner, name, bits)?;
+    let measure = &mut |name: &str| {
+        let (elements, coarse) = coarser(runner.bundle(), name, bits)?;
         runner.replace(name, Some(coarse))?;
         let (mut sum, mut count) = (0.0, 0usize);
         let measured = outputs(runner, windows, &mut |i, logits| {
@@ -31,10 +31,25 @@ pub fn sensitivity(
         });
         runner.replace(name, None)?;
         measured?;
+        Ok((elements, sum / count.max(1) as f64))
+    };
+    each_coarser(names, bits, measure, progress)
+}
+
+/// What `measure` finds for each matrix alone at `bits`: its elements, and how far the output is from the exact one.
+pub(crate) fn each_coarser(
+    names: &[String],
+    bits: u32,
+    measure: &mut dyn FnMut(&str) -> Result<(u64, f64)>,
+    progress: &mut dyn FnMut(usize),
+) -> Result<Vec<Sensitivity>> {
+    let mut out = Vec::new();
+    for (done, name) in names.iter().enumerate() {
+        let (elements, divergence) = measure(name)?;
         out.push(Sensitivity {
             name: name.clone(),
             elements,
-            divergence: sum / count.max(1) as f64,
+            divergence,
             bits,
             least: 2,
         });
@@ -57,12 +72,11 @@ fn outputs(runner: &mut Runner, windows: &Windows, each: &mut dyn FnMut(usize, &
 }
 
 /// The matrix `name` after a round trip through a codebook packing, in the packing that the bundle stores it in.
-fn coarser(runner: &Runner, name: &str, bits: u32) -> Result<(u64, cactus_quant::Packed)> {
+pub(crate) fn coarser(bundle: &Bundle, name: &str, bits: u32) -> Result<(u64, cactus_quant::Packed)> {
     let failed = |source| Error::Pack {
         weight: name.to_owned(),
         source,
     };
-    let bundle = runner.bundle();
     let index = bundle
         .weight_index(name)
         .ok_or_else(|| Error::Mismatch(format!("the bundle has no tensor `{name}`")))?;

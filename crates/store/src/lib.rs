@@ -171,8 +171,8 @@ pub fn bundle(hub: &Hub, name: &str, wanted: &Wanted, watcher: &Rc<dyn Watcher>)
         stop: stop.clone(),
         ..ConvertOptions::default()
     };
-    // Text can be run through a model that continues it, and only then is it calibrated and measured.
-    let few = wanted.bits < Bits::Eight && cactus_import::continues(&fetched.path).unwrap_or(true);
+    // Only a model that text can be run through is calibrated and measured.
+    let few = wanted.bits < Bits::Eight && cactus_import::takes_text(&fetched.path).unwrap_or(true);
     let request = Request {
         calibrate: match few && wanted.calibrate {
             true => Calibrate::BuiltIn,

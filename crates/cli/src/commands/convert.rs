@@ -53,7 +53,7 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
     };
     let mut request = request(args, &options.policy)?;
     // What is wrong with the source is told by its conversion.
-    if args.rerank || !cactus_import::continues(&fetched.path).unwrap_or(true) {
+    if !args.rerank && !cactus_import::takes_text(&fetched.path).unwrap_or(true) {
         without_text(args, &mut request);
     }
     let bits = policy::in_words(&options.policy, request.average_bits);
@@ -215,6 +215,9 @@ pub(crate) fn report(made: &Made) {
         output::bytes(made.outcome.weights_bytes),
         made.outcome.seconds
     ));
+    if let Some(texts) = made.quality.as_ref().and_then(|q| q.texts.as_ref()) {
+        output::note(format!("compared with the source: {texts}"));
+    }
     if let Some(c) = made.quality.as_ref().and_then(|q| q.comparison.as_ref()) {
         output::note(format!(
             "compared with the source: divergence {:.4} ± {:.4} nats, same top token {:.1} %, perplexity {:.3} (source {:.3})",

@@ -9,7 +9,8 @@ use cactus_hybrid::score::{Key, Section};
 use cactus_import::WEIGHTS_TASK;
 use cactus_ir::{Graph, State, StateKind};
 use cactus_protocol::decisions::{Calibration, Kind};
-use cactus_quality::QUALITY_PATH;
+use cactus_quality::{QUALITY_PATH, TextComparison};
+use serde::Deserialize as _;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -225,7 +226,8 @@ fn quality(bundle: &Bundle) -> Result<Option<serde_json::Value>> {
 fn quality_text(quality: &serde_json::Value) -> String {
     let number = |name: &str| quality["comparison"][name].as_f64().unwrap_or(f64::NAN);
     let why = || quality["why"].as_str().unwrap_or("no reason given");
-    if quality["comparison"].is_null() {
+    let texts = TextComparison::deserialize(&quality["texts"]).ok();
+    if quality["comparison"].is_null() && texts.is_none() {
         return format!("not measured ({}); `--tensors` shows the error of each matrix", why());
     }
     let calibrated = match quality["calibration"].as_str() {
@@ -236,6 +238,9 @@ fn quality_text(quality: &serde_json::Value) -> String {
         Some("below_floor") => format!("\n{:<11} below the floor: {}", "", why()),
         _ => String::new(),
     };
+    if let Some(texts) = texts {
+        return format!("{texts}; {calibrated}{verdict}");
+    }
     format!(
         "divergence from the source {:.4} nats, same top token {:.1} %, perplexity {:.3} (source {:.3}); {calibrated}{verdict}",
         number("kl_mean"),

@@ -24,6 +24,8 @@ pub(super) struct Constants {
     packed: HashMap<ValueId, Packed>,
     /// Matrices that hold one below the other and are plain, each packed on its own.
     parts: HashMap<ValueId, Vec<Packed>>,
+    /// Matrices that stand in for stored ones, by their place in the bundle.
+    replaced: HashMap<usize, Packed>,
 }
 
 /// The operand that a node reads packed.
@@ -60,6 +62,7 @@ impl Constants {
             literals: HashMap::new(),
             packed: HashMap::new(),
             parts: HashMap::new(),
+            replaced: HashMap::new(),
         };
         for (v, _) in graph.weights() {
             let name = &graph.value(v).name;
@@ -85,6 +88,7 @@ impl Constants {
             literals: HashMap::new(),
             packed: HashMap::new(),
             parts: HashMap::new(),
+            replaced: HashMap::new(),
         };
         for (v, _) in graph.weights() {
             let value = graph.value(v);
@@ -134,6 +138,12 @@ impl Constants {
     /// The bundle, and which of its weights a value is.
     fn stored(&self, v: ValueId) -> Option<(&Bundle, usize)> {
         Some((self.bundle.as_deref()?, *self.weights.get(&v)?))
+    }
+
+    /// The name that a bundle has for a value.
+    pub(super) fn stored_name(&self, v: ValueId) -> Option<&str> {
+        let (bundle, index) = self.stored(v)?;
+        Some(bundle.weight_name(index))
     }
 
     /// Packs a matrix that is constant and plain.
@@ -214,8 +224,32 @@ impl Constants {
         Some(self.packed.get(&v)?.view())
     }
 
+    /// Computes with `matrix` in place of the stored tensor `name`; `None` restores it.
+    pub(super) fn replace(&mut self, name: &str, matrix: Option<Packed>) -> Result<()> {
+        let index = self.bundle.as_deref().and_then(|bundle| bundle.weight_index(name));
+        let found = index.and_then(|index| Some((index, *self.weights.iter().find(|(_, i)| **i == index)?.0)));
+        let Some((index, v)) = found else {
+            return Err(Error::Argument(format!("the model reads no tensor `{name}`")));
+        };
+        self.replaced.remove(&index);
+        let Some(matrix) = matrix else {
+            return Ok(());
+        };
+        let (stored, layout) = (self.matrix(v)?.map(|m| *m.layout()), *matrix.layout());
+        if stored != Some(layout) {
+            return Err(Error::Argument(format!(
+                "`{name}` is stored as {stored:?}, but its replacement as {layout:?}"
+            )));
+        }
+        self.replaced.insert(index, matrix);
+        Ok(())
+    }
+
     /// A constant matrix as products read it.
     pub(super) fn matrix(&self, v: ValueId) -> Result<Option<PackedView<'_>>> {
+        if let Some(p) = self.weights.get(&v).and_then(|index| self.replaced.get(index)) {
+            return Ok(Some(p.view()));
+        }
         if let Some(p) = self.packed.get(&v) {
             return Ok(Some(p.view()));
         }

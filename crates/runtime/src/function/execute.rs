@@ -7,7 +7,7 @@ use super::constants::Constants;
 use super::held_bytes;
 use super::memory::Memory;
 use super::plan::{Place, Plan};
-use crate::{Error, Result, kernel_names};
+use crate::{Error, Observed, Observer, Result, kernel_names};
 use cactus_base::AlignedBuf;
 use cactus_ir::{BinaryFn, Bindings, CompareFn, Dim, Graph, Node, Op, ReduceFn, UnaryFn, ValueId};
 use cactus_kernels::dense::{
@@ -17,6 +17,7 @@ use cactus_kernels::dense::{
 use cactus_kernels::{BinaryOp, Exec, NextNorm, Norm, QuantizedRows, RotatedRows};
 use cactus_quant::Packing;
 use cactus_tensor::{DType, Elements, TensorView};
+use std::ops::ControlFlow;
 
 /// A call under way.
 pub(super) struct Run<'a> {
@@ -116,6 +117,19 @@ impl Run<'_> {
     /// The bytes of a value.
     pub(super) fn bytes(&self, v: ValueId) -> Result<&[u8]> {
         self.operands().bytes(v)
+    }
+
+    /// Shows an observer what a linear is about to read; any other node is passed over.
+    pub(super) fn show(&self, node: &Node, observer: Observer<'_>) -> Result<ControlFlow<()>> {
+        let (Op::Linear, [x, weight, ..]) = (&node.op, &node.inputs[..]) else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        let (Some(weight), Some(&k)) = (self.constants.stored_name(*weight), self.shape(*x).last()) else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        let input = self.operands().f32(*x)?;
+        let exec = self.exec;
+        Ok(observer(Observed { weight, input, k, exec }))
     }
 
     /// Shows a value to `f`.

@@ -15,11 +15,12 @@ mod tokens;
 pub(crate) use island::{Exchange, Island};
 pub use tokens::TokenFunction;
 
-use crate::{Error, Result};
+use crate::{Error, Observed, Observer, Result};
 use cactus_base::Pool;
 use cactus_bundle::Bundle;
 use cactus_ir::{Bindings, Graph, ValueId};
 use cactus_kernels::{Exec, Kernels};
+use cactus_quant::Packed;
 use cactus_tensor::{DType, Data, Elements, Tensor, TensorView};
 use constants::Constants;
 use memory::Memory;
@@ -58,6 +59,15 @@ fn view<'a>(inputs: &Views<'a>, name: &str) -> Option<TensorView<'a>> {
 
 /// Gets the mnemonic and the path of an operation, and the seconds it took.
 pub type NodeObserver<'a> = dyn FnMut(&str, &str, f64) + 'a;
+
+/// Who looks on while a call is computed.
+enum Watch<'a> {
+    Nobody,
+    /// Someone who wants to know how long each operation takes.
+    Times(&'a mut NodeObserver<'a>),
+    /// Someone who wants to see what reaches the weights, and nothing else.
+    Inputs(Observer<'a>),
+}
 
 /// Gets the outputs of a call, and what computed them.
 pub(crate) type ReadOutputs<'a> = dyn FnMut(&Exec<'_>, &Outputs<'_>) -> Result<()> + 'a;
@@ -165,7 +175,7 @@ impl Function {
     /// As [`Function::run`].
     pub fn run_views(&self, pool: &Pool, width: usize, inputs: &BTreeMap<String, TensorView<'_>>) -> Result<Named> {
         let inputs: Vec<_> = inputs.iter().map(|(name, view)| (name.as_str(), *view)).collect();
-        self.call_named(pool, width, &inputs, None)
+        self.call_named(pool, width, &inputs, Watch::Nobody)
     }
 
     /// As [`Function::run_views`]; `read` sees every output by name where it lies, in the order of the graph. A call of the same sizes as
@@ -180,7 +190,7 @@ impl Function {
         inputs: &Views<'_>,
         read: &mut dyn FnMut(&str, TensorView<'_>),
     ) -> Result<()> {
-        self.call(pool, width, inputs, None, &mut |name, view| {
+        self.call(pool, width, inputs, Watch::Nobody, &mut |name, view| {
             read(name, view);
             Ok(())
         })
@@ -201,18 +211,36 @@ impl Function {
             .iter()
             .map(|(name, tensor)| (name.as_str(), tensor.view()))
             .collect();
-        self.call_named(pool, width, &inputs, observe)
+        match observe {
+            None => self.call_named(pool, width, &inputs, Watch::Nobody),
+            Some(observe) => {
+                let mut observe = |mnemonic: &str, path: &str, seconds: f64| observe(mnemonic, path, seconds);
+                self.call_named(pool, width, &inputs, Watch::Times(&mut observe))
+            }
+        }
     }
 
-    fn call_named(
-        &self,
-        pool: &Pool,
-        width: usize,
-        inputs: &Views<'_>,
-        observe: Option<&mut NodeObserver<'_>>,
-    ) -> Result<Named> {
+    /// As [`Function::run_reading`], without outputs: `observer` sees what reaches each weight of a linear that a bundle holds, just
+    /// before it is multiplied, until it has seen enough.
+    ///
+    /// # Errors
+    /// As [`Function::run`].
+    pub fn observe(&self, pool: &Pool, width: usize, inputs: &Views<'_>, observer: Observer<'_>) -> Result<()> {
+        let mut observer = |seen: Observed<'_>| observer(seen);
+        self.call(pool, width, inputs, Watch::Inputs(&mut observer), &mut |_, _| Ok(()))
+    }
+
+    /// Computes with `matrix` in place of the stored tensor `name` from now on; `None` restores it.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Argument`] where the function reads no such tensor, or one of another shape or packing.
+    pub fn replace_weight(&mut self, name: &str, matrix: Option<Packed>) -> Result<()> {
+        self.constants.replace(name, matrix)
+    }
+
+    fn call_named(&self, pool: &Pool, width: usize, inputs: &Views<'_>, watch: Watch<'_>) -> Result<Named> {
         let mut named = Named::new();
-        self.call(pool, width, inputs, observe, &mut |name, view| {
+        self.call(pool, width, inputs, watch, &mut |name, view| {
             let data = match view.elements() {
                 Elements::F32(v) => Data::F32(v.to_vec()),
                 Elements::I64(v) => Data::I64(v.to_vec()),
@@ -231,7 +259,7 @@ impl Function {
         pool: &Pool,
         width: usize,
         inputs: &Views<'_>,
-        observe: Option<&mut NodeObserver<'_>>,
+        watch: Watch<'_>,
         read: &mut dyn FnMut(&str, TensorView<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut held = self.prepared.lock().unwrap_or_else(|e| e.into_inner());
@@ -239,7 +267,7 @@ impl Function {
             let bindings = self.bind(inputs)?;
             self.prepare(&mut held, &bindings)?.is_bound = true;
         }
-        self.compute(&mut held, pool, width, inputs, observe, &mut |_, outputs| {
+        self.compute(&mut held, pool, width, inputs, watch, &mut |_, outputs| {
             let all = self.graph.outputs().iter();
             all.into_iter()
                 .try_for_each(|(name, v)| outputs.0.read(*v, |view| read(name, view)))
@@ -258,7 +286,7 @@ impl Function {
     ) -> Result<()> {
         let mut held = self.prepared.lock().unwrap_or_else(|e| e.into_inner());
         self.prepare(&mut held, bindings)?;
-        self.compute(&mut held, pool, width, inputs, None, read)
+        self.compute(&mut held, pool, width, inputs, Watch::Nobody, read)
     }
 
     /// Whether the inputs are those of a plan.
@@ -297,7 +325,7 @@ impl Function {
         pool: &Pool,
         width: usize,
         inputs: &Views<'_>,
-        mut observe: Option<&mut NodeObserver<'_>>,
+        mut watch: Watch<'_>,
         read: &mut ReadOutputs<'_>,
     ) -> Result<()> {
         let missing =
@@ -324,13 +352,18 @@ impl Function {
             },
         };
         for (_, node) in self.graph.nodes() {
-            let begun = observe.is_some().then(Instant::now);
+            if let Watch::Inputs(observer) = &mut watch
+                && run.show(node, *observer)?.is_break()
+            {
+                return self.constants.intact();
+            }
+            let begun = matches!(watch, Watch::Times(_)).then(Instant::now);
             if let Err(e) = run.node(node) {
                 // Zeros in place of weights may be why.
                 self.constants.intact()?;
                 return Err(e);
             }
-            if let (Some(observe), Some(begun)) = (observe.as_deref_mut(), begun) {
+            if let (Watch::Times(observe), Some(begun)) = (&mut watch, begun) {
                 observe(&node.op.mnemonic(), &node.path, begun.elapsed().as_secs_f64());
             }
         }
