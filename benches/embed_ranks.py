@@ -516,19 +516,27 @@ def report(data: DataSet, args: argparse.Namespace, bundles: dict[int, Path]) ->
 
 
 def strangers(sets: Sequence[DataSet], embed: Embed, bits: int) -> dict[str, dict[str, list[float]]]:
-    """The best cosines that queries reach in the set they were made for, and in the other one: where a threshold can stand."""
+    """The best cosines that queries reach in the set they were made for, and in the other one, and how many of them are above the
+    threshold of `--min-similarity related`: that of `crates/rag/src/nearness.rs`, from the best cosines of questions that nothing answers."""
+    questions = (Path(__file__).parent.parent / "crates/rag/src/nearness/unrelated.txt").read_text(encoding="utf-8").splitlines()
+    nobody = unit(embed(questions, "query"))
     vectors = {
         data.name: [unit(embed(list(texts.values()), role)) for texts, role in ((data.documents, "document"), (data.queries, "query"))]
         for data in sets
     }
     print(f"\nBest cosine of a query, cactus, {bits} bits: 1, 50 and 99 of 100 queries have no more\n")
-    print("| documents | queries | 1 | 50 | 99 |\n|---|---|---:|---:|---:|")
+    print("| documents | queries | 1 | 50 | 99 | threshold | above it |\n|---|---|---:|---:|---:|---:|---:|")
     found: dict[str, dict[str, list[float]]] = {}
     for of, (documents, _) in vectors.items():
+        chance = (nobody @ documents.T).max(axis=1)
+        threshold = np.median(chance) + 3.5 * 1.4826 * np.median(np.abs(chance - np.median(chance)))
         for asked, (_, queries) in vectors.items():
-            most = np.percentile((queries @ documents.T).max(axis=1), [1, 50, 99])
-            found.setdefault(of, {})[asked] = most.tolist()
-            print(f"| {of} | {asked} | " + " | ".join(f"{cosine:.2f}" for cosine in most) + " |", flush=True)
+            best = (queries @ documents.T).max(axis=1)
+            most = np.percentile(best, [1, 50, 99])
+            above = int((best >= threshold).sum())
+            found.setdefault(of, {})[asked] = [*most.tolist(), float(threshold), above / len(best)]
+            cosines = " | ".join(f"{cosine:.2f}" for cosine in most)
+            print(f"| {of} | {asked} | {cosines} | {threshold:.2f} | {above} of {len(best)} |", flush=True)
     return found
 
 

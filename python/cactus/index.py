@@ -325,26 +325,40 @@ class Corpus:
         skipped = {one["path"]: one["reason"] for one in found.pop("skipped")}
         return Synced(**found, skipped=skipped)
 
-    def search(self, question: str, *, k: int = 5) -> list[Found]:
-        """The `k` pieces nearest to a question, by its meaning and by its words, the best first. The index is taken as it is: see `sync`."""
-        found = json.loads(self._inner.search(text_of("question", question), whole_number("k", k, 1, 1 << 20)))
+    def search(self, question: str, *, k: int = 5, min_similarity: float | str = "any") -> list[Found]:
+        """The `k` pieces nearest to a question, by its meaning and by its words, the best first. The index is taken as it is: see `sync`.
+
+        With `min_similarity="related"`, only those that are nearer than pieces are to questions on which the documents have nothing; with
+        a number, those whose cosine with the question is so much."""
+        near = _nearness(min_similarity)
+        found = json.loads(self._inner.search(text_of("question", question), whole_number("k", k, 1, 1 << 20), near))
         return [_found(one) for one in found]
 
-    async def asearch(self, question: str, *, k: int = 5) -> list[Found]:
+    async def asearch(self, question: str, *, k: int = 5, min_similarity: float | str = "any") -> list[Found]:
         """As `search`, awaited."""
-        return await in_thread(lambda _: self.search(question, k=k))
+        return await in_thread(lambda _: self.search(question, k=k, min_similarity=min_similarity))
 
-    def ask(self, model: Any, question: str, *, k: int = 5, **options: Any) -> CorpusAnswer:
+    def ask(
+        self, model: Any, question: str, *, k: int = 5, min_similarity: float | str = "related", **options: Any
+    ) -> CorpusAnswer:
         """An answer of a `cactus.Model` from the `k` pieces nearest to a question, with its sources, and its citations checked.
 
-        Options are those of `Model.chat`."""
-        told, check = self._inner.ask(text_of("question", question), whole_number("k", k, 1, 1 << 20))
+        `min_similarity` is as in `search`; where nothing is near enough, the answer is empty and has no sources. Other options are those
+        of `Model.chat`."""
+        near = _nearness(min_similarity)
+        told, check = self._inner.ask(text_of("question", question), whole_number("k", k, 1, 1 << 20), near)
         if not told:
             return CorpusAnswer("", [])
         messages = [{"role": "system", "content": told}, {"role": "user", "content": question}]
         text = model.chat(messages, **options).text
         sources, citations = json.loads(check.check(text))
         return CorpusAnswer(text, [_found(one) for one in sources], [Citation(**one) for one in citations])
+
+
+def _nearness(value: float | str) -> str:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise refused("min_similarity", "a number from -1 to 1, 'related' or 'any'", value)
+    return str(value)
 
 
 def _found(one: dict[str, Any]) -> Found:

@@ -147,6 +147,9 @@ fn question_is_answered_with_the_sources_that_were_given() {
         "1",
         "--max-new-tokens",
         "3",
+        // The vectors of a model that has learned nothing tell nothing apart.
+        "--min-similarity",
+        "any",
     ];
     let told = c.json(&[&asked[..], &["--json"]].concat());
     assert!(told["answer"].is_string() && told["citations"].is_array(), "{told}");

@@ -10,7 +10,7 @@ use crate::store::{self, How};
 use cactus_base::knobs;
 use cactus_embed::Embedder;
 use cactus_passes::Bits;
-use cactus_rag::{Corpus, Found, INDEX_FILE, Sources, Vectors};
+use cactus_rag::{Corpus, Found, INDEX_FILE, Nearness, Sources, Vectors};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -63,15 +63,15 @@ impl Documents {
         Ok(Documents { corpus, vectors })
     }
 
-    /// The `k` pieces nearest to a question.
+    /// The `k` pieces nearest to a question, of those that are near enough.
     ///
     /// # Errors
     /// The index, and the model of vectors.
-    pub(crate) fn search(&self, question: &str, k: usize) -> Result<Vec<Found>> {
-        Ok(self.corpus.search(&self.vectors, question, k, None)?)
+    pub(crate) fn search(&self, question: &str, k: usize, nearness: Nearness) -> Result<Vec<Found>> {
+        Ok(self.corpus.search(&self.vectors, question, k, nearness)?)
     }
 
-    /// Puts what the last question is about behind the system message; `None` where nobody asks, or nothing is there.
+    /// Puts what the documents have on the last question behind the system message; `None` where nobody asks, or they have nothing.
     ///
     /// # Errors
     /// As [`Documents::search`].
@@ -79,7 +79,7 @@ impl Documents {
         let Some(question) = cactus_text::question(messages) else {
             return Ok(None);
         };
-        let found = self.search(&question, PIECES)?;
+        let found = self.search(&question, PIECES, Nearness::Related)?;
         if found.is_empty() {
             return Ok(None);
         }

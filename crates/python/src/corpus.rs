@@ -3,7 +3,7 @@
 use crate::embed::Embedder;
 use crate::{TICK, errors, live};
 use cactus_engine::CancelToken;
-use cactus_rag::{Error, Found, INDEX_FILE, Sources, Vectors};
+use cactus_rag::{Error, Found, INDEX_FILE, Nearness, Sources, Vectors};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -101,8 +101,8 @@ impl Corpus {
     }
 
     /// The pieces nearest to a question.
-    fn search(&self, py: Python<'_>, question: String, k: usize) -> PyResult<String> {
-        let found = self.find(py, &question, k)?;
+    fn search(&self, py: Python<'_>, question: String, k: usize, nearness: String) -> PyResult<String> {
+        let found = self.find(py, &question, k, &nearness)?;
         Ok(live::outside(py, || {
             Value::from_iter(found.iter().map(|one| one.to_json(&self.folder)))
         })
@@ -110,8 +110,8 @@ impl Corpus {
     }
 
     /// What a model is told before a question, empty where nothing was found, and what its answer is checked against.
-    fn ask(&self, py: Python<'_>, question: String, k: usize) -> PyResult<(String, Check)> {
-        let found = self.find(py, &question, k)?;
+    fn ask(&self, py: Python<'_>, question: String, k: usize, nearness: String) -> PyResult<(String, Check)> {
+        let found = self.find(py, &question, k, &nearness)?;
         let sources = Sources::new(found);
         let told = match sources.all().is_empty() {
             true => String::new(),
@@ -123,9 +123,12 @@ impl Corpus {
 }
 
 impl Corpus {
-    fn find(&self, py: Python<'_>, question: &str, k: usize) -> PyResult<Vec<Found>> {
+    fn find(&self, py: Python<'_>, question: &str, k: usize, nearness: &str) -> PyResult<Vec<Found>> {
         live::check_model(py, self.model)?;
-        let found = live::outside(py, || self.corpus.search(&self.vectors, question, k, None));
+        let nearness = nearness.parse::<Nearness>();
+        let nearness =
+            nearness.map_err(|e| errors::raise(py, "InvalidRequestError", &format!("`min_similarity`: {e}"), &[]))?;
+        let found = live::outside(py, || self.corpus.search(&self.vectors, question, k, nearness));
         found.map_err(|e| raised(py, &e))
     }
 }

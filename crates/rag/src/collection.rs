@@ -4,7 +4,7 @@ use crate::cut::Kind;
 use crate::found::{Found, found};
 use crate::known::{self, Of, Stamp};
 use crate::prepared::{Prepared, create};
-use crate::{Embed, Error, Result};
+use crate::{Embed, Error, Nearness, Result, nearness};
 use cactus_retrieval::{Filter, Hit, Id, Index, Query, Ranking, Reader, Recipe, Value};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 /// Results that are looked at where one of them has to be near enough.
 const MOST_CANDIDATES: usize = 10_000;
+/// Results that are read to see whether they have every word of a question; those that have are among the first.
+const MOST_READ: usize = 64;
 
 /// A document that is to be put in.
 #[derive(Clone, Copy, Debug)]
@@ -37,8 +39,8 @@ pub struct Search<'a> {
     pub filter: Option<&'a Filter>,
     /// Most pieces.
     pub most: usize,
-    /// Least cosine of question and piece.
-    pub least_similarity: Option<f32>,
+    /// How near a piece has to be.
+    pub nearness: Nearness,
     /// What the ranks by meaning and by words count; `None` orders by the cosine alone.
     pub weights: Option<[f32; 2]>,
 }
@@ -154,11 +156,12 @@ impl Collection {
     /// The index, also where it is of another model; a filter that cannot be; the model.
     pub fn search(&self, model: &dyn Embed, search: &Search<'_>) -> Result<Vec<Found>> {
         let reader = Reader::open(&self.index, Some(&model.recipe()))?;
-        let near = |hit: &Hit| match (search.least_similarity, hit.similarity) {
-            (Some(least), Some(similarity)) => similarity >= least,
-            _ => true,
+        let least = match search.nearness {
+            Nearness::Any => None,
+            Nearness::AtLeast(least) => Some(least),
+            Nearness::Related => Some(nearness::threshold(&reader, model)?),
         };
-        let most = match search.least_similarity {
+        let most = match least {
             // Others than the first may be near enough.
             Some(_) => search.most.max(MOST_CANDIDATES),
             None => search.most,
@@ -177,11 +180,22 @@ impl Collection {
                 },
                 None => Query::Vector(&vector),
             };
+            let mut read = 0;
             for hit in reader.search_ranked(&query, search.filter, most, &ranking)? {
                 let is_better = best
                     .get(&hit.id)
                     .is_none_or(|other| by_score(&hit, other) == Ordering::Less);
-                if near(&hit) && is_better {
+                let mut near = match (least, hit.similarity) {
+                    (Some(least), Some(similarity)) => similarity >= least,
+                    _ => true,
+                };
+                let may_name = search.nearness == Nearness::Related && hit.bm25.is_some() && read < MOST_READ;
+                if !near && is_better && may_name {
+                    read += 1;
+                    let piece = found(&reader, &self.index, &hit)?;
+                    near = piece.is_some_and(|piece| nearness::has_every_word(question, &piece));
+                }
+                if near && is_better {
                     best.insert(hit.id.clone(), hit);
                 }
             }

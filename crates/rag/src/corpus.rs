@@ -5,7 +5,7 @@ use crate::files::{self, File, MOST_BYTES};
 use crate::found::Found;
 use crate::known::{self, Known, Stamp};
 use crate::prepared::{PIECE_TOKENS, Prepared, create};
-use crate::{Embed, Error, Result};
+use crate::{Embed, Error, Nearness, Result};
 use cactus_retrieval::{Id, Index, Ranking};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -134,17 +134,16 @@ impl Corpus {
         Ok(done)
     }
 
-    /// The `k` pieces nearest to a question, by its meaning and by its words, the best first. With `least`, only those whose cosine with it is
-    /// so much.
+    /// The `k` pieces nearest to a question, by its meaning and by its words, the best first, of those that are near enough.
     ///
     /// # Errors
     /// The index, also where it is of another model or not there; the model.
-    pub fn search(&self, model: &dyn Embed, question: &str, k: usize, least: Option<f32>) -> Result<Vec<Found>> {
+    pub fn search(&self, model: &dyn Embed, question: &str, k: usize, nearness: Nearness) -> Result<Vec<Found>> {
         let search = Search {
             questions: &[question.to_owned()],
             filter: None,
             most: k,
-            least_similarity: least,
+            nearness,
             weights: Some(Ranking::default().weights),
         };
         Collection::new(&self.index).search(model, &search)

@@ -8,6 +8,7 @@
 //! - [`pieces`] cuts a document along sentences, headings and functions, and tells from which bytes each piece comes.
 //! - [`Corpus`] keeps an index in step with a folder: only pieces that are new get a vector, and what is gone goes.
 //! - [`Collection`] is an index of documents that come one by one, from wherever.
+//! - [`Nearness`] says when a piece counts as found, also where nobody knows what cosine that is.
 //! - [`Sources`] are pieces in a stable order under numbers, and [`Sources::check`] says whether a text cites them rightly.
 //!
 //! It may depend on `retrieval`, which keeps vectors and finds them, and on `embed`, whose models are [`Vectors`] here. Everything
@@ -21,6 +22,7 @@ mod error;
 mod files;
 mod found;
 mod known;
+mod nearness;
 mod prepared;
 mod sources;
 mod vectors;
@@ -31,11 +33,13 @@ pub use cut::{Kind, Piece, Rules, pieces};
 pub use error::{Error, Result};
 pub use files::{MOST_BYTES, as_text};
 pub use found::Found;
+pub use nearness::Nearness;
 pub use prepared::{PIECE_TOKENS, Prepared};
 pub use sources::{Citation, Source, Sources};
 pub use vectors::Vectors;
 
 use cactus_retrieval::Recipe;
+use std::sync::Arc;
 
 /// Name of the index of a folder, in it, where nobody names another place.
 pub const INDEX_FILE: &str = ".cactus-index";
@@ -65,4 +69,13 @@ pub trait Embed {
     /// # Errors
     /// Whatever the model says.
     fn embed_query(&self, text: &str) -> std::result::Result<Vec<f32>, EmbedError>;
+
+    /// The vectors of questions that no document answers ([`Nearness::Related`]); always the same, so they may be kept.
+    ///
+    /// # Errors
+    /// Whatever the model says.
+    fn embed_unrelated(&self) -> std::result::Result<Arc<[Vec<f32>]>, EmbedError> {
+        let questions = nearness::unrelated();
+        questions.iter().map(|question| self.embed_query(question)).collect()
+    }
 }

@@ -1,17 +1,19 @@
 //! A bundle that makes vectors, as an index wants it.
 
-use crate::{Embed, EmbedError};
+use crate::{Embed, EmbedError, nearness};
 use cactus_bundle::{Checksum, MANIFEST_PATH};
 use cactus_embed::{EmbedOptions, Embedder, Role};
 use cactus_retrieval::{Metric, Recipe};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A model of vectors with the recipe of its index. It is shared: whoever has it may compute with it, and calls take turns.
 #[derive(Clone, Debug)]
 pub struct Vectors {
     embedder: Arc<Embedder>,
     recipe: Recipe,
+    /// See [`Embed::embed_unrelated`].
+    unrelated: Arc<OnceLock<Arc<[Vec<f32>]>>>,
 }
 
 impl Vectors {
@@ -37,7 +39,11 @@ impl Vectors {
             prompts: embedder.vectors().prompts.clone(),
             ..Recipe::new(name, embedder.vectors().dimensions as usize, Metric::Cosine)
         };
-        Ok(Vectors { embedder, recipe })
+        Ok(Vectors {
+            embedder,
+            recipe,
+            unrelated: Arc::default(),
+        })
     }
 
     /// The model.
@@ -77,5 +83,13 @@ impl Embed for Vectors {
     fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
         let made = self.embed(Role::Query, &[text.to_owned()])?;
         made.into_iter().next().ok_or_else(|| "the model gave no vector".into())
+    }
+
+    fn embed_unrelated(&self) -> Result<Arc<[Vec<f32>]>, EmbedError> {
+        if let Some(known) = self.unrelated.get() {
+            return Ok(Arc::clone(known));
+        }
+        let made: Arc<[Vec<f32>]> = self.embed(Role::Query, &nearness::unrelated())?.into();
+        Ok(Arc::clone(self.unrelated.get_or_init(|| made)))
     }
 }

@@ -2,7 +2,7 @@
 
 mod words;
 
-use cactus_rag::{Collection, Embed as _, Error, Found, Incoming, Kind, PIECE_TOKENS, Search, Sources};
+use cactus_rag::{Collection, Embed as _, Error, Found, Incoming, Kind, Nearness, PIECE_TOKENS, Search, Sources};
 use cactus_retrieval::{ErrorKind, Filter, Value};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -55,7 +55,7 @@ impl Case {
             questions: &questions,
             filter,
             most: 10,
-            least_similarity: None,
+            nearness: Nearness::Any,
             weights: Some([1.0, 1.0]),
         };
         change(&mut search);
@@ -105,7 +105,7 @@ fn searches_hold_to_filters_thresholds_and_every_question() {
     let case = Case::new();
     case.put("tea", "green tea in hot water", "drink");
     case.put("bread", "bread of white flour", "food");
-    let near = |search: &mut Search<'_>| search.least_similarity = Some(0.9);
+    let near = |search: &mut Search<'_>| search.nearness = Nearness::AtLeast(0.9);
     assert_eq!(paths(&case.search(&["green tea in hot water"], None, near)), ["tea"]);
     let both = ["green tea in hot water", "bread of white flour"];
     let mut found = case.search(&both, None, near);

@@ -2,7 +2,7 @@
 
 mod words;
 
-use cactus_rag::{Corpus, Error, Found, Sources, Synced};
+use cactus_rag::{Corpus, Error, Found, Nearness, Sources, Synced};
 use std::fs;
 use std::path::Path;
 use words::Words;
@@ -54,11 +54,14 @@ fn pieces_are_found_with_their_places() {
         (synced.files, synced.added, synced.embedded, synced.pieces),
         (2, 2, 3, 3)
     );
-    let found = case.corpus().search(&case.model, "how long to bake", 2, None).unwrap();
+    let found = case
+        .corpus()
+        .search(&case.model, "how long to bake", 2, Nearness::Any)
+        .unwrap();
     // Nearness is asked of every piece, not of the first ones alone.
     let nearest = |least| {
         case.corpus()
-            .search(&case.model, "how long to bake", 1, Some(least))
+            .search(&case.model, "how long to bake", 1, Nearness::AtLeast(least))
             .unwrap()
     };
     let highest = found.iter().filter_map(|one| one.similarity).fold(-1.0, f32::max);
@@ -103,7 +106,7 @@ fn only_what_is_new_gets_a_vector() {
     );
     let found = case
         .corpus()
-        .search(&case.model, "bake forty minutes", 1, None)
+        .search(&case.model, "bake forty minutes", 1, Nearness::Any)
         .unwrap();
     assert_eq!(&longer[found[0].bytes.clone()], "Bake it for forty minutes.");
     assert!(found[0].is_current(&case.folder()));
@@ -115,7 +118,10 @@ fn only_what_is_new_gets_a_vector() {
     fs::remove_file(case.folder().join("tea.txt")).unwrap();
     let synced = case.sync();
     assert_eq!((synced.removed, synced.embedded, synced.pieces), (1, 0, 2));
-    let found = case.corpus().search(&case.model, "green tea", 10, None).unwrap();
+    let found = case
+        .corpus()
+        .search(&case.model, "green tea", 10, Nearness::Any)
+        .unwrap();
     assert!(found.iter().all(|found| found.path == "bread.md"));
 }
 
@@ -170,7 +176,7 @@ fn long_file_is_left_out_where_it_is_stopped_within() {
     assert!((2..41).contains(&case.model.taken().len()), "not all of it got vectors");
     let paths = |found: Vec<Found>| found.into_iter().map(|one| one.path).collect::<Vec<_>>();
     assert_eq!(
-        paths(case.corpus().search(&case.model, "word", 100, None).unwrap()),
+        paths(case.corpus().search(&case.model, "word", 100, Nearness::Any).unwrap()),
         ["a.txt"]
     );
     assert_eq!(case.sync().pieces, 41);
@@ -179,7 +185,7 @@ fn long_file_is_left_out_where_it_is_stopped_within() {
 #[test]
 fn an_index_of_something_else_is_refused() {
     let case = Case::new(&[("a.txt", "one")]);
-    let error = case.corpus().search(&case.model, "one", 1, None).unwrap_err();
+    let error = case.corpus().search(&case.model, "one", 1, Nearness::Any).unwrap_err();
     assert_eq!(error.kind(), "index");
     case.sync();
     let other = Words {

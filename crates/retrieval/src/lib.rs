@@ -59,3 +59,4 @@ pub use query::{Hit, Query, Ranking};
 pub use reader::{Reader, Size};
 pub use recipe::{Encoding, Layout, Metric, Recipe};
 pub use shared_index::SharedIndex;
+pub use words::words_of;

@@ -17,6 +17,14 @@ pub(crate) const VERSION: u32 = 1;
 /// Longer words are cut off: no one looks for them, and hostile text has one of a gigabyte.
 const MAX_BYTES: usize = 128;
 
+/// The words of a text, in order, as search by words knows them: in lower case, and of identifiers the parts, too.
+#[must_use]
+pub fn words_of(text: &str) -> Vec<String> {
+    let mut out = Vec::new();
+    words(text, |word| out.push(word.to_owned()));
+    out
+}
+
 /// Calls `each` with every word of `text`, in order.
 pub(crate) fn words(text: &str, mut each: impl FnMut(&str)) {
     let mut lower = String::new();
@@ -111,9 +119,7 @@ mod tests {
     use super::*;
 
     fn found(text: &str) -> Vec<String> {
-        let mut found = Vec::new();
-        words(text, |word| found.push(word.to_owned()));
-        found
+        words_of(text)
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Options of `cactus index`, `cactus search` and `cactus ask`.
 
 use super::{EngineArgs, SourceArgs};
+use cactus_rag::Nearness;
 use clap::Args;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -45,18 +46,14 @@ pub(crate) struct FindArgs {
     /// Let this model put four times as many pieces in order first: a cross-encoder, or Qwen3-Reranker
     #[arg(long, value_name = "MODEL")]
     pub(crate) rerank: Option<String>,
-    /// Leave out pieces whose cosine with the question is less [default: none is left out]
-    #[arg(long, value_name = "COSINE", value_parser = cosine, allow_negative_numbers = true)]
-    pub(crate) min_similarity: Option<f32>,
+    /// Leave out pieces that are not near the question: `related` leaves those that are nearer than pieces are to questions on which
+    /// the folder has nothing, a cosine those that have so much, and `any` all of them [default: `any` for `search`, `related` for
+    /// `ask`]
+    #[arg(long, value_name = "related|any|COSINE", allow_negative_numbers = true)]
+    pub(crate) min_similarity: Option<Nearness>,
     /// Search in the index as it is, without a look at the folder
     #[arg(long)]
     pub(crate) no_sync: bool,
-}
-
-fn cosine(text: &str) -> Result<f32, String> {
-    let number: Option<f32> = text.parse().ok();
-    let within = number.filter(|x| (-1.0..=1.0).contains(x));
-    within.ok_or_else(|| "expected a number from -1 to 1".to_owned())
 }
 
 #[derive(Debug, Args)]

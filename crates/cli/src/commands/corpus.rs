@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use cactus_embed::{RankOptions, Reranker};
 use cactus_engine::chat::{Chat, ChatRequest};
 use cactus_engine::{CancelToken, FinishReason, GenerateOptions, Guides, Model};
-use cactus_rag::{Corpus, Embed as _, Found, INDEX_FILE, Skipped, Sources, Synced, Vectors};
+use cactus_rag::{Corpus, Embed as _, Found, INDEX_FILE, Nearness, Skipped, Sources, Synced, Vectors};
 use cactus_retrieval::Reader;
 use cactus_text::message;
 use serde_json::json;
@@ -141,16 +141,16 @@ fn tell(synced: &Synced, args: &IndexArgs, vectors: &Vectors, index: &Path) -> R
 fn find(
     (corpus, vectors): (&Corpus, &Vectors),
     question: &str,
-    args: &FindArgs,
+    (args, nearness): (&FindArgs, Nearness),
     source: &SourceArgs,
     threads: Option<u16>,
 ) -> Result<Vec<Found>> {
     let top = args.top.get() as usize;
     let Some(name) = &args.rerank else {
-        return Ok(corpus.search(vectors, question, top, args.min_similarity)?);
+        return Ok(corpus.search(vectors, question, top, nearness)?);
     };
     let reranker = Reranker::open(&bundle(name, source)?, threads.map(usize::from))?;
-    let found = corpus.search(vectors, question, top.saturating_mul(CANDIDATES), args.min_similarity)?;
+    let found = corpus.search(vectors, question, top.saturating_mul(CANDIDATES), nearness)?;
     if found.is_empty() {
         return Ok(found);
     }
@@ -165,11 +165,18 @@ fn find(
 }
 
 /// Why nothing was found.
-fn nothing(least: Option<f32>) -> String {
-    match least {
-        None => "the folder has no documents".to_owned(),
-        Some(least) => format!("the folder has nothing whose cosine with the question is {least} or more"),
-    }
+fn nothing(nearness: Nearness, index: &Path) -> Result<String> {
+    let is_empty = Reader::open(index, None)?.size().documents == 0;
+    Ok(match nearness {
+        _ if is_empty => "the folder has no documents".to_owned(),
+        Nearness::AtLeast(least) => format!("the folder has nothing whose cosine with the question is {least} or more"),
+        Nearness::Related => {
+            "the folder has nothing on this: no piece is nearer to the question than pieces are to questions about \
+                              something else (`--min-similarity any` takes the nearest all the same)"
+                .to_owned()
+        }
+        _ => "nothing was found".to_owned(),
+    })
 }
 
 /// `docs/a.md:3-7`, and the headings above it.
@@ -193,15 +200,16 @@ fn place(found: &Found, folder: &Path) -> String {
 
 /// Searches a folder.
 pub(crate) fn search(args: &SearchArgs) -> Result<()> {
-    let (corpus, vectors, _) = open(&args.corpus, &args.source, args.threads)?;
+    let (corpus, vectors, index) = open(&args.corpus, &args.source, args.threads)?;
     let cancel = interrupt()?;
     if !args.find.no_sync {
         sync(&corpus, &vectors, &cancel)?;
     }
+    let nearness = args.find.min_similarity.unwrap_or(Nearness::Any);
     let found = find(
         (&corpus, &vectors),
         &args.question,
-        &args.find,
+        (&args.find, nearness),
         &args.source,
         args.threads,
     )?;
@@ -211,7 +219,7 @@ pub(crate) fn search(args: &SearchArgs) -> Result<()> {
         );
     }
     if found.is_empty() {
-        output::note(nothing(args.find.min_similarity));
+        output::note(nothing(nearness, &index)?);
     }
     for found in &found {
         output::line(place(found, &args.corpus.folder));
@@ -226,17 +234,16 @@ pub(crate) fn search(args: &SearchArgs) -> Result<()> {
 /// Answers a question from a folder, with its sources.
 pub(crate) fn ask(args: &AskArgs) -> Result<ExitCode> {
     let threads = args.engine.threads;
-    let (corpus, vectors, _) = open(&args.corpus, &args.source, threads)?;
+    let (corpus, vectors, index) = open(&args.corpus, &args.source, threads)?;
     let cancel = interrupt()?;
     if !args.find.no_sync {
         sync(&corpus, &vectors, &cancel)?;
     }
-    let found = find((&corpus, &vectors), &args.question, &args.find, &args.source, threads)?;
+    let nearness = args.find.min_similarity.unwrap_or(Nearness::Related);
+    let asked = (&args.find, nearness);
+    let found = find((&corpus, &vectors), &args.question, asked, &args.source, threads)?;
     if found.is_empty() {
-        bail!(
-            "{}, so there is nothing to answer from",
-            nothing(args.find.min_similarity)
-        );
+        bail!("{}", nothing(nearness, &index)?);
     }
     // The memory of the other model is free for this one.
     drop(vectors);

@@ -6,6 +6,7 @@ use crate::failure::{Failure, Result};
 use crate::loaded::MODELS;
 use crate::output::TextBuffer;
 use crate::{guard, input};
+use cactus_rag::Nearness;
 use serde_json::json;
 use std::ffi::{c_char, c_int, c_void};
 
@@ -34,7 +35,7 @@ pub unsafe extern "C" fn cactus_rag_query(
                     "`top_k`: expected 1 to {MOST}, found {top_k}"
                 )));
             }
-            let chunks = with_documents(model, |documents| documents.search(query, top_k))?;
+            let chunks = with_documents(model, |documents| documents.search(query, top_k, Nearness::Any))?;
             Ok(json!({"chunks": chunks.iter().map(piece).collect::<Vec<_>>()}).to_string())
         };
         buffer.settle(found(), |failure| {

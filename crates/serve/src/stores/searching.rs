@@ -5,7 +5,7 @@ use super::{EntryRecord, Stores, now};
 use crate::models::{EmbeddingModel, Lease};
 use crate::protocol::openai::vector_stores::{Comparison, Filter, How, Match};
 use crate::protocol::{ApiError, Kind};
-use cactus_rag::{Collection, Embed, EmbedError, Error, Search, Vectors};
+use cactus_rag::{Collection, Embed, EmbedError, Error, Nearness, Search, Vectors};
 use cactus_retrieval::{ErrorKind, Recipe, Value as Stored};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -103,7 +103,7 @@ impl Stores {
             questions,
             filter: filter.as_ref(),
             most: how.most,
-            least_similarity: how.threshold,
+            nearness: how.threshold.map_or(Nearness::Any, Nearness::AtLeast),
             weights: how.weights,
         };
         self.inner().store_mut(owner, store)?.last_active_at = now();
@@ -277,7 +277,7 @@ mod tests {
                 questions: &["words".to_owned()],
                 filter: Some(&read),
                 most: 10,
-                least_similarity: None,
+                nearness: Nearness::Any,
                 weights: Some([1.0, 1.0]),
             };
             let mut found: Vec<String> = collection
