@@ -75,7 +75,9 @@ pub(crate) fn arm(context: &Context) -> Result<Outcome> {
             )));
         }
     };
-    let mut lint = tools.cargo(context, &["clippy", "--locked", "--workspace", "--all-targets"]);
+    // Nothing else is compiled otherwise for another processor, and the step `lint` has seen it.
+    let mut lint = tools.cargo(context, &["clippy", "--locked", "--all-targets"]);
+    lint.args(OF_PROCESSORS.iter().flat_map(|package| ["--package", package]));
     lint.args(["--", "-D", "warnings"]);
     if let failed @ Outcome::Failed(_) = context.run(&mut lint)? {
         return Ok(failed);
@@ -129,6 +131,9 @@ pub(crate) fn major(version: &str) -> Option<u32> {
     version.split(" version ").nth(1)?.split('.').next()?.parse().ok()
 }
 
+/// The packages with code for some processors alone, which a test of this file holds.
+const OF_PROCESSORS: [&str; 2] = ["cactus-simd", "cactus-kernels"];
+
 /// The packages with tests for ARM64.
 const TESTED: [&str; 6] = [
     "cactus-simd",
@@ -155,18 +160,29 @@ struct Program {
 }
 
 /// What is run on a CPU. The highest has every tier, so it runs everything that the budget allows; the lower ones run what shows that no
-/// instruction above them is used.
+/// instruction above them is used: the kernels that differ from tier to tier, and whole models.
 fn runs(highest: bool) -> Vec<Tests> {
-    let mut all = vec![
-        Tests::of("cactus-simd", None),
-        Tests::of("cactus-kernels", None),
-        Tests::of("cactus-runtime", Some("same_bits")),
-        Tests::of("cactus-quality", Some("same_confidence")),
-    ];
-    if highest {
-        all.extend([Tests::of("cactus-quant", None), Tests::of("cactus-reference", None)]);
+    let models = Tests::of("cactus-runtime", Some("same_bits"));
+    if !highest {
+        let kernels = ["attention", "cq", "fused", "matmul", "peaks", "scan"];
+        let kernels = kernels.map(|file| Tests::of("cactus-kernels", Some(file)));
+        return [
+            vec![Tests::of("cactus-simd", Some("tiers"))],
+            kernels.to_vec(),
+            vec![models],
+        ]
+        .concat();
     }
-    all
+    [
+        ("cactus-simd", None),
+        ("cactus-kernels", None),
+        ("cactus-runtime", Some("same_bits")),
+        ("cactus-quality", Some("same_confidence")),
+        ("cactus-quant", None),
+        ("cactus-reference", None),
+    ]
+    .map(|(package, file)| Tests::of(package, file))
+    .to_vec()
 }
 
 impl Tests {
@@ -184,6 +200,8 @@ impl Tests {
         tiers: &str,
         streaming: Option<&str>,
     ) -> Result<Outcome> {
+        // These take minutes, and whole models show the same of a CPU that has few of the tiers.
+        const SLOW_OF_FEW: [&str; 2] = ["attention_every_case", "queries_that_see_all"];
         // Emulated floats are slow: these take minutes, and what they show is the same on every architecture.
         const SLOW: [&str; 5] = [
             "attention_any_chunking",
@@ -203,6 +221,9 @@ impl Tests {
             command.arg("--quiet").current_dir(&program.folder);
             if self.package == "cactus-kernels" {
                 command.args(SLOW.iter().flat_map(|name| ["--skip", name]));
+                if CPUS[..CPUS.len() - 1].iter().any(|(lower, _)| *lower == cpu) {
+                    command.args(SLOW_OF_FEW.iter().flat_map(|name| ["--skip", name]));
+                }
             }
             command.env("CACTUS_TEST_TIERS", tiers);
             if let Some(bytes) = streaming {
@@ -350,6 +371,29 @@ pub(crate) fn targets(context: &Context) -> Result<Outcome> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_other_package_has_code_for_some_processors() {
+        let repository = crate::Repository::open().unwrap();
+        let folders: Vec<String> = OF_PROCESSORS
+            .iter()
+            .map(|package| package.replace("cactus-", "crates/") + "/")
+            .collect();
+        let mut inside = 0;
+        for file in repository.files() {
+            let code = file.path.ends_with(".rs") && file.path.starts_with("crates/");
+            if !code || !file.text.contains("target_arch") {
+                continue;
+            }
+            assert!(
+                folders.iter().any(|folder| file.path.starts_with(folder)),
+                "{}",
+                file.path
+            );
+            inside += 1;
+        }
+        assert!(inside > 4);
+    }
 
     #[test]
     fn major_reads_versions() {
