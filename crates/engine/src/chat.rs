@@ -61,6 +61,8 @@ pub struct ChatRequest {
     /// Offer only so many of the tools, those that the user's last message is most likely about, and those that the choice
     /// names.
     pub most_tools: Option<usize>,
+    /// How near each of the tools is to that message, if a model of vectors was asked; it counts beside the words.
+    pub tool_nearness: Option<Vec<f32>>,
     /// The last message is the beginning of the answer.
     pub continue_final: bool,
     /// What was computed and compiled for others is used again for requests of equal salt only: a tenant's own number keeps
@@ -79,6 +81,7 @@ impl Default for ChatRequest {
             reasoning: None,
             template_variables: Map::new(),
             most_tools: None,
+            tool_nearness: None,
             continue_final: false,
             salt: 0,
         }
@@ -106,6 +109,16 @@ pub struct Chat {
 }
 
 impl ChatRequest {
+    /// The question by which tools are chosen, where only some of them are offered.
+    #[must_use]
+    pub fn chooses_tools_for(&self) -> Option<String> {
+        let chooses = self.most_tools.is_some_and(|k| k < self.tools.len());
+        if !chooses || self.tool_choice == ToolChoice::None || self.tools.len() > MAX_TOOLS_TO_CHOOSE {
+            return None;
+        }
+        cactus_text::question(&self.messages)
+    }
+
     /// The tools that a model is told of: those that are likeliest to help, where [`ChatRequest::most_tools`] says how many.
     ///
     /// # Errors
@@ -270,7 +283,16 @@ fn offered(request: &ChatRequest, question: &str) -> Result<Vec<Tool>> {
         let what = format!("expected 1 to {MAX_TOOLS}, found {k}");
         return Err(request_error("most_tools", what));
     }
-    let chosen: HashSet<usize> = most_relevant(tools, question, k).into_iter().collect();
+    let near = request.tool_nearness.as_deref();
+    if let Some(near) = near.filter(|near| near.len() != tools.len()) {
+        let what = format!(
+            "expected a number for each of {} tools, found {}",
+            tools.len(),
+            near.len()
+        );
+        return Err(request_error("tool_nearness", what));
+    }
+    let chosen: HashSet<usize> = most_relevant(tools, question, near, k).into_iter().collect();
     let each = tools.iter().enumerate();
     let kept = each.filter(|(i, tool)| chosen.contains(i) || named(tool));
     Ok(kept.map(|(_, tool)| tool.clone()).collect())

@@ -248,6 +248,7 @@ impl Asked {
                     reasoning: flag(map, "reasoning")?,
                     template_variables: object(map, "template_variables")?,
                     most_tools,
+                    tool_nearness: None,
                     continue_final: flag(map, "continue_final")?.unwrap_or(false),
                     salt: 0,
                 };

@@ -234,3 +234,35 @@ fn documents_come_in_the_order_of_their_scores() {
     let error = server.post("/v1/rerank", &changed("model", json!("bert"))).error(400);
     assert_eq!(error["error"]["code"], "no_reranking");
 }
+
+#[test]
+fn tools_are_chosen_by_what_a_model_of_vectors_says() {
+    let server = server();
+    let names = ["get_weather", "set_alarm", "send_mail", "play_song", "find_train"];
+    let tool = |name: &&str| json!({"type": "function", "function": {"name": name, "description": format!("{name} a plant the what")}});
+    let tools: Vec<Value> = names.iter().map(tool).collect();
+    let embedder = Embedder::open(&bundles()[0], Some(1)).unwrap();
+    let mut chosen = Vec::new();
+    for question in ["Umbrella?", "Wake me.", "Is this where it is?", "cactus"] {
+        let texts = names.map(|name| format!("{}: {name} a plant the what", name.replace('_', " ")));
+        let options = EmbedOptions::default();
+        let made = embedder.embed(Role::Document, &texts, &options).unwrap();
+        let asked = embedder.embed(Role::Query, &[question], &options).unwrap().values;
+        let near = made
+            .rows()
+            .map(|row| row.iter().zip(&asked).map(|(a, b)| a * b).sum::<f32>());
+        let best = near
+            .enumerate()
+            .fold((0, f32::MIN), |best, (i, x)| if x > best.1 { (i, x) } else { best });
+        let body = json!({"model": "tiny", "messages": [{"role": "user", "content": question}], "tools": tools, "most_tools": 1,
+            "tool_choice": "required", "max_tokens": 200, "temperature": 0});
+        // The second time its vectors are known.
+        for _ in 0..2 {
+            let answer = server.post("/v1/chat/completions", &body).json();
+            let called = &answer["choices"][0]["message"]["tool_calls"][0]["function"]["name"];
+            assert_eq!(called, names[best.0], "{question}: {answer}");
+        }
+        chosen.push(best.0);
+    }
+    assert!(chosen.iter().any(|i| *i != chosen[0]), "{chosen:?}");
+}

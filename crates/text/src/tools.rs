@@ -20,7 +20,7 @@ mod write;
 
 use serde_json::Value;
 
-pub use choose::most_relevant;
+pub use choose::{in_words, most_relevant};
 pub use format::CallFormat;
 pub use grammar::{ToolGrammar, ToolOptions, compilable, grammar};
 pub use message::prepare_messages;

@@ -537,6 +537,26 @@ fn the_most_relevant_tools_are_offered_and_those_that_are_named() {
     let chat = chat(&template("Qwen-Qwen2.5-7B-Instruct"), &request).unwrap();
     let names: Vec<&str> = chat.tools.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["weather", "music"]);
+    assert_eq!(
+        request.chooses_tools_for().as_deref(),
+        Some("What is the weather like?")
+    );
+    // A model of vectors knows better.
+    let near = |near: &[f32]| ChatRequest {
+        tool_nearness: Some(near.to_vec()),
+        messages: vec![message("user", "Will I get wet?")],
+        tool_choice: ToolChoice::Auto,
+        ..request.clone()
+    };
+    let offered = near(&[0.1, 0.2, 0.9, 0.3]).offered().unwrap();
+    assert_eq!(offered.iter().map(|t| t.name.as_str()).collect::<Vec<_>>(), ["email"]);
+    let error = near(&[0.1]).offered().unwrap_err();
+    assert!(error.to_string().contains("4 tools"), "{error}");
+    let all = ChatRequest {
+        most_tools: Some(4),
+        ..request
+    };
+    assert_eq!(all.chooses_tools_for(), None);
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod store;
 mod stores;
 mod stream;
 mod texts;
+mod tools;
 
 use crate::models::{Hearer, Lease, Models};
 use crate::protocol::{ApiError, Kind};
@@ -131,6 +132,7 @@ pub(crate) struct App {
     stores: Option<Arc<Stores>>,
     recordings: Arc<Semaphore>,
     page: page::Page,
+    tools: tools::Known,
     draining: AtomicBool,
     preloaded: AtomicBool,
     active: AtomicUsize,
@@ -167,6 +169,7 @@ impl App {
             stores,
             recordings: Arc::new(Semaphore::new(options.recordings)),
             page: page::Page::new(),
+            tools: tools::Known::default(),
             models,
             options,
             draining: AtomicBool::new(false),

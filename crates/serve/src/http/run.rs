@@ -4,7 +4,7 @@
 use super::guard::Tenant;
 use super::metrics::Watch;
 use super::route::{Facts, Hints, Way, side_name};
-use super::{Active, App};
+use super::{Active, App, tools};
 use crate::answer::Answer;
 use crate::protocol::{ApiError, Event, Job, Kind};
 use crate::routed::{Given, Order, Routed};
@@ -24,6 +24,7 @@ pub(super) async fn start(
     let active = app.begin()?;
     let started = Instant::now();
     let way = app.way(&mut job)?;
+    tools::rank(app, &mut job).await?;
     // Recorded when the answer ends.
     let kept = match (&way, &app.options.router) {
         (Way::Kept, Some(router)) => Some(router.keep_here(&job.prompts)),

@@ -1,7 +1,8 @@
 //! Which of many tools a question is about.
 //!
 //! Okapi BM25 (Robertson and Zaragoza 2009, "The Probabilistic Relevance Framework") over the words of names, descriptions and
-//! parameters. It knows no synonyms and no other language; its choice depends on nothing but its input.
+//! parameters. It knows no synonyms and no other language. Where a model of vectors has said how near each tool is, both orders are
+//! joined by rank (Cormack, Clarke and Büttcher 2009, "Reciprocal Rank Fusion"). The choice depends on nothing but its input.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +16,15 @@ const K1: f64 = 1.5;
 const B: f64 = 0.75;
 /// A word in the name counts as so many elsewhere.
 const NAME_WEIGHT: usize = 3;
+/// What ranks of two orders are joined with.
+const RANK_OFFSET: f64 = 60.0;
 /// Deepest schemas whose words count.
 const MAX_DEPTH: usize = 8;
 
 /// The places in `tools` of the `k` tools that `question` is most likely about, in the order of `tools`, so that a prompt
-/// changes as little as it can. Of tools that fit equally, the first are taken.
-pub fn most_relevant(tools: &[Tool], question: &str, k: usize) -> Vec<usize> {
+/// changes as little as it can. Of tools that fit equally, the first are taken. `near` has how near each tool is to the question, where a model of
+/// vectors was asked: more is nearer.
+pub fn most_relevant(tools: &[Tool], question: &str, near: Option<&[f32]>, k: usize) -> Vec<usize> {
     let documents: Vec<Vec<String>> = tools.iter().map(document).collect();
     let average = documents.iter().map(Vec::len).sum::<usize>() as f64 / tools.len().max(1) as f64;
     let mut found_in: BTreeMap<&str, usize> = BTreeMap::new();
@@ -54,10 +58,62 @@ pub fn most_relevant(tools: &[Tool], question: &str, k: usize) -> Vec<usize> {
         .map(|(counts, document)| score(counts, document.len()))
         .enumerate()
         .collect();
-    order.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    best_first(&mut order);
+    if let Some(near) = near {
+        let mut joined = vec![0.0; tools.len()];
+        let mut nearest: Vec<(usize, f64)> = near.iter().map(|&x| f64::from(x)).enumerate().collect();
+        nearest.truncate(tools.len());
+        best_first(&mut nearest);
+        // A tool that has no word of the question has no rank by words.
+        let by_words = order.iter().take_while(|(_, score)| *score > 0.0);
+        for side in [by_words.copied().collect::<Vec<_>>(), nearest] {
+            for (rank, (index, _)) in side.iter().enumerate() {
+                joined[*index] += 1.0 / (RANK_OFFSET + (rank + 1) as f64);
+            }
+        }
+        order = joined.into_iter().enumerate().collect();
+        best_first(&mut order);
+    }
     let mut chosen: Vec<usize> = order.into_iter().take(k).map(|(index, _)| index).collect();
     chosen.sort_unstable();
     chosen
+}
+
+/// The larger numbers first, and of equal ones the first.
+fn best_first(order: &mut [(usize, f64)]) {
+    order.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+}
+
+/// A tool in words, for a model that makes vectors of texts: its name, what it does, and what it wants to know.
+pub fn in_words(tool: &Tool) -> String {
+    let mut wants = Vec::new();
+    add_names(&tool.parameters, &mut wants);
+    let mut out = words(&tool.name).join(" ");
+    if !tool.description.is_empty() {
+        out.push_str(": ");
+        out.push_str(&tool.description);
+    }
+    if !wants.is_empty() {
+        out.push_str(" (");
+        out.push_str(&wants.join(", "));
+        out.push(')');
+    }
+    out
+}
+
+/// Names and descriptions of the parameters themselves, not of what is in them.
+fn add_names(schema: &Value, out: &mut Vec<String>) {
+    for (name, property) in schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
+        out.push(match property.get("description").and_then(Value::as_str) {
+            Some(text) => text.to_owned(),
+            None => words(name).join(" "),
+        });
+    }
 }
 
 fn document(tool: &Tool) -> Vec<String> {
@@ -153,8 +209,22 @@ mod tests {
             ("weather", 9, vec![0, 1, 2, 3]),
             ("weather", 0, vec![]),
         ] {
-            assert_eq!(most_relevant(&tools, question, k), chosen, "{question}");
+            assert_eq!(most_relevant(&tools, question, None, k), chosen, "{question}");
         }
-        assert!(most_relevant(&[], "x", 3).is_empty());
+        assert!(most_relevant(&[], "x", None, 3).is_empty());
+        // What is near counts where no word is the same, and beside the words where some are.
+        for (question, near, k, chosen) in [
+            ("Will I need an umbrella?", [0.1, 0.7, 0.2, 0.3], 1, vec![1]),
+            ("Will I need an umbrella?", [0.1, 0.7, 0.2, 0.3], 2, vec![1, 3]),
+            ("wake me with alarms", [0.3, 0.2, 0.1, 0.4], 1, vec![0]),
+            ("nothing", [0.5; 4], 2, vec![0, 1]),
+        ] {
+            assert_eq!(most_relevant(&tools, question, Some(&near), k), chosen, "{question}");
+        }
+        assert_eq!(most_relevant(&tools, "song", Some(&[]), 1), vec![3]);
+        assert_eq!(
+            in_words(&tools[0]),
+            "set alarm: Sets an alarm clock at a time (for set_alarm)"
+        );
     }
 }
