@@ -21,6 +21,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ("passes", &["tensor", "quant", "ir", "reference"]),
     ("text", &[]),
     ("audio", &["base", "simd", "tensor"]),
+    ("vision", &["base", "simd", "tensor"]),
     (
         "import",
         &[
@@ -146,6 +147,7 @@ const ALL: &[&str] = &[
     "passes",
     "text",
     "audio",
+    "vision",
     "import",
     "runtime",
     "engine",
