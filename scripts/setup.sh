@@ -59,9 +59,9 @@ if $optional; then
     fi
 
     [[ -x .venv/bin/python ]] || python3 -m venv .venv
-    if ! .venv/bin/python -c 'import gguf, numpy' 2>/dev/null; then
+    if ! .venv/bin/python -c 'import gguf, numpy, PIL' 2>/dev/null; then
         # The pinned versions that wrote the golden files; torch and transformers are too large for every run.
-        mapfile -t wanted < <(grep -E '^(gguf|numpy)==' golden/requirements.txt)
+        mapfile -t wanted < <(grep -E '^(gguf|numpy|pillow)==' golden/requirements.txt)
         say "installing ${wanted[*]} into .venv"
         .venv/bin/python -m pip install --quiet --disable-pip-version-check "${wanted[@]}" ||
             say "the Python packages could not be installed; the step golden will be skipped"

@@ -1,4 +1,4 @@
-"""Vectors of texts (`Embedder`), and documents in the order of how well they answer a query (`Reranker`).
+"""Vectors of texts and pictures (`Embedder`), and documents in the order of how well they answer a query (`Reranker`).
 
     embedder = Embedder.load("all-MiniLM-L6-v2")
     vectors = embedder.embed(["one text", "another"], role="document").vectors  # numpy.asarray(vectors)
@@ -17,15 +17,17 @@ from .engine import native
 from .options import path_of, refused, text_of, whole_number
 
 Text = Union[str, Sequence[int]]
+#: A file, or the bytes of one: PNG, JPEG or WebP.
+Image = Union[str, "os.PathLike[str]", bytes]
 
 
 @dataclass(frozen=True)
 class Embedded:
-    """Vectors, in the order of their texts."""
+    """Vectors, in the order of their texts or pictures."""
 
     #: An array [texts, dimensions] of 32-bit floats that NumPy, PyTorch and others read where it lies.
     vectors: native.Array
-    #: Tokens that were read for each.
+    #: Tokens that were read for each; of a picture, its patches.
     tokens: list[int]
 
 
@@ -58,6 +60,24 @@ def _tokens(name: str, tokens: Any) -> list[int]:
     return [whole_number(name, token, 0, (1 << 32) - 1) for token in tokens]
 
 
+#: A file that is longer is no picture that would be read.
+_MOST_IMAGE_BYTES = 32 << 20
+
+
+def _images(images: Any) -> list[bytes]:
+    if isinstance(images, (str, bytes, os.PathLike)) or not isinstance(images, Sequence):
+        raise refused("images", "a list of files, or of their bytes", images)
+    return [image if isinstance(image, bytes) else _file(image) for image in images]
+
+
+def _file(image: Any) -> bytes:
+    path = path_of("images", image)
+    if os.path.getsize(path) > _MOST_IMAGE_BYTES:
+        raise refused("images", f"files of at most {_MOST_IMAGE_BYTES} bytes", path)
+    with open(path, "rb") as file:
+        return file.read()
+
+
 def _role(role: Any) -> str | None:
     if role not in (None, "query", "document"):
         raise refused("role", "'query', 'document' or None", role)
@@ -69,7 +89,7 @@ def _named(name: str, text: Any) -> str | None:
 
 
 class Embedder:
-    """A model that makes vectors of texts. `Embedder.load` makes one; `with` or `close` frees it.
+    """A model that makes vectors of texts, and some of pictures. `Embedder.load` makes one; `with` or `close` frees it.
 
     A text has the same bits alone and beside others, on every machine. It may be asked from any thread.
     """
@@ -110,8 +130,9 @@ class Embedder:
 
     def embed(
         self,
-        texts: Sequence[Text],
+        texts: Sequence[Text] | None = None,
         *,
+        images: Sequence[Image] | None = None,
         role: Literal["query", "document"] | None = None,
         task: str | None = None,
         dimensions: int | None = None,
@@ -120,7 +141,17 @@ class Embedder:
         """Vectors of texts, or of lists of token ids, which get no prompt.
 
         `role` says what texts are for, and `task` the name of another prompt. `dimensions` cuts vectors, of a model that was made for
-        that. A text that has more than `limit_tokens` is a `ContextFullError`, unless `truncate` leaves out its end."""
+        that. A text that has more than `limit_tokens` is a `ContextFullError`, unless `truncate` leaves out its end.
+
+        `images` in place of texts are PNG, JPEG or WebP files, or their bytes, for a model of texts and pictures (CLIP, SigLIP). Compare
+        pictures with texts, and do not rank both together: texts are nearer to each other than to any picture."""
+        if (texts is None) == (images is None):
+            raise refused("images", "texts or images, not both" if texts is not None else "texts or images", images)
+        if images is not None and (role is not None or task is not None):
+            raise refused("role", "None beside images", role or task)
+        most = None if dimensions is None else whole_number("dimensions", dimensions, 1, 1 << 20)
+        if images is not None:
+            return Embedded(*self._inner.embed_images(_images(images), dimensions=most))
         if role is not None and task is not None:
             raise refused("task", "None beside a role", task)
         if not isinstance(truncate, bool):
@@ -129,12 +160,12 @@ class Embedder:
             _texts("texts", texts),
             role=_role(role),
             task=_named("task", task),
-            dimensions=None if dimensions is None else whole_number("dimensions", dimensions, 1, 1 << 20),
+            dimensions=most,
             truncate=truncate,
         )
         return Embedded(vectors, tokens)
 
-    async def aembed(self, texts: Sequence[Text], **options: Any) -> Embedded:
+    async def aembed(self, texts: Sequence[Text] | None = None, **options: Any) -> Embedded:
         """As `embed`, awaited."""
         return await in_thread(lambda _: self.embed(texts, **options))
 

@@ -23,7 +23,7 @@ GOLDEN = ROOT / "golden/embedding"
 def bundles(tmp_path_factory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("bundles")
     made = {}
-    for name in ("bert", "bert_ranker"):
+    for name in ("bert", "bert_ranker", "clip_pictures"):
         made[name] = str(folder / name)
         command = [os.environ["CACTUS_PROGRAM"], "convert", str(GOLDEN / name), made[name], "--bits", "32"]
         subprocess.run(command, check=True, capture_output=True)
@@ -55,6 +55,31 @@ def test_vectors_are_those_of_sentence_transformers(bundles):
         assert len(embedder.embed_documents(texts)) == 5
         awaited = asyncio.run(embedder.aembed(texts))
         assert (numpy.asarray(awaited.vectors) == together).all()
+
+
+def test_pictures_get_vectors_that_are_compared_with_those_of_texts(bundles):
+    files = [ROOT / "golden/pictures/files" / name for name in ("rgba.png", "turned_6.jpg", "exact.webp")]
+    with Embedder.load(bundles["clip_pictures"], threads=1) as embedder:
+        made = embedder.embed(images=files)
+        found = numpy.asarray(made.vectors)
+        assert found.shape == (3, embedder.dimensions) and made.tokens == [9, 9, 9]
+        assert numpy.abs(numpy.linalg.norm(found, axis=1) - 1).max() < 1e-5
+        alone = numpy.asarray(embedder.embed(images=[files[1].read_bytes()]).vectors)
+        assert (alone[0] == found[1]).all()
+        assert numpy.asarray(embedder.embed(["the and"]).vectors).shape == (1, embedder.dimensions)
+        for wrong in (
+            dict(images=str(files[0])),
+            dict(images=[b"GIF89a"]),
+            dict(images=[5]),
+            dict(images=files, dimensions=7),
+            dict(images=files, role="query"),
+            dict(texts=["a"], images=files),
+            dict(),
+        ):
+            with pytest.raises(InvalidRequestError):
+                embedder.embed(**wrong)
+    with pytest.raises(UnsupportedError, match="no vectors of pictures"):
+        Embedder.load(bundles["bert"], threads=1).embed(images=files)
 
 
 def test_what_cannot_be_embedded_is_refused(bundles):

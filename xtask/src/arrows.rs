@@ -21,6 +21,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ("passes", &["tensor", "quant", "ir", "reference"]),
     ("text", &[]),
     ("audio", &["base", "simd", "tensor"]),
+    ("vision", &["base", "simd", "tensor"]),
     (
         "import",
         &[
@@ -33,6 +34,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
             "models",
             "passes",
             "text",
+            "vision",
         ],
     ),
     ("runtime", &["base", "tensor", "quant", "kernels", "ir", "bundle"]),
@@ -41,7 +43,10 @@ pub const ARROWS: &[(&str, &[&str])] = &[
         "speech",
         &["base", "tensor", "bundle", "runtime", "text", "engine", "audio"],
     ),
-    ("embed", &["base", "tensor", "bundle", "runtime", "text", "engine"]),
+    (
+        "embed",
+        &["base", "tensor", "vision", "bundle", "runtime", "text", "engine"],
+    ),
     ("retrieval", &["base", "bundle", "kernels"]),
     ("rag", &["bundle", "embed", "retrieval"]),
     ("hub", &["base"]),
@@ -146,6 +151,7 @@ const ALL: &[&str] = &[
     "passes",
     "text",
     "audio",
+    "vision",
     "import",
     "runtime",
     "engine",

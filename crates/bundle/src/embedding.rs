@@ -29,8 +29,21 @@ pub struct Embedding {
     /// Whether texts are put into lower case before they become tokens.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lower_case: bool,
+    /// What a text is filled up with, where the model always reads equally many tokens; absent where it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fill: Option<Fill>,
     /// What the model gives.
     pub gives: Gives,
+}
+
+/// What a text is filled up with. It is seen like the rest, so that it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fill {
+    /// The token.
+    pub token: u32,
+    /// Tokens that there are then.
+    pub length: u32,
 }
 
 /// What a model gives of its texts.
@@ -220,6 +233,12 @@ impl Embedding {
     /// What cannot be, in words.
     pub fn check(&self) -> std::result::Result<(), String> {
         within("limit_tokens", self.limit_tokens, 1, MOST_TOKENS)?;
+        if let Some(fill) = self.fill {
+            within("fill.length", fill.length, self.limit_tokens, MOST_TOKENS)?;
+            if !matches!(self.gives, Gives::Vectors(_)) {
+                return Err("`fill` belongs to a model that gives a vector of each text".into());
+            }
+        }
         match &self.gives {
             Gives::Vectors(v) => v.check(),
             Gives::TokenVectors(v) => v.check(),

@@ -33,8 +33,8 @@ mod writer;
 pub use amend::{amend, install};
 pub use checksum::Checksum;
 pub use embedding::{
-    DOCUMENT_PROMPT, EMBEDDING_VERSION, Embedding, Expansion, Gives, Pair, Pooling, QUERY_PROMPT, ScoreFn, Scores,
-    Similarity, TokenTexts, TokenVectors, Vectors, WrittenPair,
+    DOCUMENT_PROMPT, EMBEDDING_VERSION, Embedding, Expansion, Fill, Gives, Pair, Pooling, QUERY_PROMPT, ScoreFn,
+    Scores, Similarity, TokenTexts, TokenVectors, Vectors, WrittenPair,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use graph_file::{GRAPH_MAGIC, GRAPH_VERSION, decode_graph, encode_graph};
@@ -67,5 +67,7 @@ pub const BLOCK_BYTES: usize = 256 << 10;
 pub const SPEECH_PATH: &str = "speech.json";
 /// Path of the record of how a model makes vectors or scores of texts inside a bundle.
 pub const EMBEDDING_PATH: &str = "embedding.json";
+/// Path of the record of how pictures become input inside a bundle; `cactus-vision` knows what it says.
+pub const VISION_PATH: &str = "vision.json";
 /// Path of the provenance record inside a bundle.
 pub const PROVENANCE_PATH: &str = "provenance.json";

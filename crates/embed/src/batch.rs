@@ -10,7 +10,7 @@ use cactus_tensor::{Elements, TensorView};
 use std::sync::Arc;
 
 /// Rows from which on a call gains nothing from more: weights are read once for all of them, and activations stay in the caches.
-const CALL_ROWS: usize = 512;
+pub(crate) const CALL_ROWS: usize = 512;
 
 /// A component that takes texts.
 #[derive(Debug)]

@@ -53,7 +53,7 @@ pub struct Embedded {
     pub dimensions: usize,
     /// One behind the other.
     pub values: Vec<f32>,
-    /// Tokens that were read for each.
+    /// Tokens that were read for each; of a picture, its patches.
     pub tokens: Vec<usize>,
 }
 
@@ -187,7 +187,7 @@ impl Embedder {
     /// # Errors
     /// As [`Embedder::embed`], and [`Error::Text`] for a token that the model does not have.
     pub fn embed_inputs(&self, role: Role<'_>, inputs: &[Input<'_>], options: &EmbedOptions) -> Result<Embedded> {
-        let dimensions = self.dimensions(options.dimensions)?;
+        let dimensions = dimensions(&self.vectors, options.dimensions)?;
         let limit = self.limit_tokens();
         let mut texts = Vec::with_capacity(inputs.len());
         for (index, input) in inputs.iter().enumerate() {
@@ -201,6 +201,12 @@ impl Embedder {
                 }
             });
         }
+        let tokens = texts.iter().map(Vec::len).collect();
+        if let Some(fill) = self.record.fill {
+            texts
+                .iter_mut()
+                .for_each(|text| text.resize(fill.length as usize, fill.token));
+        }
         let whole = self.vectors.dimensions as usize;
         let values = self.texts.run(&texts, None, whole, &options.cancel)?;
         let values = match dimensions < whole {
@@ -210,7 +216,7 @@ impl Embedder {
         Ok(Embedded {
             dimensions,
             values,
-            tokens: texts.iter().map(Vec::len).collect(),
+            tokens,
         })
     }
 
@@ -236,21 +242,21 @@ impl Embedder {
             (_, true) => Cow::Owned(format!("{prompt}{text}").to_lowercase()),
         })
     }
+}
 
-    /// How many elements vectors have, where so many are asked for.
-    fn dimensions(&self, asked: Option<usize>) -> Result<usize> {
-        let whole = self.vectors.dimensions as usize;
-        let least = self.vectors.least_dimensions.map_or(whole, |n| n as usize);
-        match asked {
-            None => Ok(whole),
-            Some(n) if (least..=whole).contains(&n) => Ok(n),
-            Some(n) => {
-                let may = match least == whole {
-                    true => format!("its vectors have {whole}, and were not made to be cut"),
-                    false => format!("its vectors may have {least} to {whole}"),
-                };
-                Err(Error::Option(format!("the model cannot give {n} dimensions: {may}")))
-            }
+/// How many elements vectors have, where so many are asked for.
+pub(crate) fn dimensions(vectors: &Vectors, asked: Option<usize>) -> Result<usize> {
+    let whole = vectors.dimensions as usize;
+    let least = vectors.least_dimensions.map_or(whole, |n| n as usize);
+    match asked {
+        None => Ok(whole),
+        Some(n) if (least..=whole).contains(&n) => Ok(n),
+        Some(n) => {
+            let may = match least == whole {
+                true => format!("its vectors have {whole}, and were not made to be cut"),
+                false => format!("its vectors may have {least} to {whole}"),
+            };
+            Err(Error::Option(format!("the model cannot give {n} dimensions: {may}")))
         }
     }
 }
@@ -276,7 +282,7 @@ pub fn normalize(vector: &mut [f32]) {
 }
 
 /// The front of each vector, of the length 1 again where it is to have it.
-fn cut(values: &[f32], whole: usize, dimensions: usize, normalized: bool) -> Vec<f32> {
+pub(crate) fn cut(values: &[f32], whole: usize, dimensions: usize, normalized: bool) -> Vec<f32> {
     let mut out = Vec::with_capacity(values.len() / whole.max(1) * dimensions);
     for vector in values.chunks_exact(whole.max(1)) {
         let start = out.len();

@@ -10,6 +10,8 @@ pub enum ErrorKind {
     Option,
     /// A text: it is too long, has no tokens, or names tokens that there are not.
     Text,
+    /// A picture: it cannot be decoded, is too large, or has a shape that the model cannot take.
+    Picture,
     /// It was stopped.
     Cancelled,
 }
@@ -49,6 +51,14 @@ pub enum Error {
     /// See [`ErrorKind::Text`].
     #[error("{0}")]
     Text(String),
+    /// What a picture is refused for. See [`ErrorKind::Picture`].
+    #[error("picture {index}: {source}")]
+    Picture {
+        /// Its place among the pictures, from 0.
+        index: usize,
+        /// Why.
+        source: cactus_vision::Error,
+    },
     /// See [`ErrorKind::Cancelled`].
     #[error("it was stopped")]
     Cancelled,
@@ -62,6 +72,7 @@ impl Error {
             Error::Model(_) | Error::Bundle(_) | Error::Runtime(_) | Error::Engine(_) => ErrorKind::Model,
             Error::Option(_) => ErrorKind::Option,
             Error::TooLong { .. } | Error::Text(_) | Error::Tokens(_) => ErrorKind::Text,
+            Error::Picture { .. } => ErrorKind::Picture,
             Error::Cancelled => ErrorKind::Cancelled,
         }
     }

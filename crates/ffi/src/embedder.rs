@@ -115,7 +115,7 @@ impl From<cactus_embed::Error> for Failure {
         use cactus_embed::{Error, ErrorKind as Kind};
         let code = match (&error, error.kind()) {
             (Error::Bundle(_), _) => Code::Bundle,
-            (_, Kind::Option | Kind::Text) => Code::Argument,
+            (_, Kind::Option | Kind::Text | Kind::Picture) => Code::Argument,
             (_, Kind::Cancelled) => Code::Cancelled,
             _ => Code::Unsupported,
         };

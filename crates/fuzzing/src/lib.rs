@@ -23,6 +23,7 @@ mod import;
 mod index;
 pub mod mutate;
 mod options;
+mod pictures;
 mod program;
 mod pt2;
 mod requests;
@@ -235,6 +236,18 @@ pub const TARGETS: &[Target] = &[
         form: Form::Json,
         run: audio::audio_recipe,
         seeds: audio::recipe_seeds,
+    },
+    Target {
+        name: "picture_file",
+        form: Form::Binary,
+        run: pictures::picture_file,
+        seeds: pictures::seeds,
+    },
+    Target {
+        name: "picture_record",
+        form: Form::Json,
+        run: pictures::picture_record,
+        seeds: pictures::record_seeds,
     },
     Target {
         name: "index_file",

@@ -111,5 +111,6 @@ targets! {
     saved_session audio_form realtime_event http_request c_calls
     cloud_stream
     audio_file audio_recipe
+    picture_file picture_record
     index_file document
 }

@@ -5,7 +5,7 @@
 
 use crate::encode::{Encoder, LARGE, Stored};
 use crate::{Error, ErrorKind, Result, SourceModel, Stop, TensorSource, TokenizerFiles, hf};
-use cactus_bundle::{About, BundleWriter, EMBEDDING_PATH, Provenance, SPEECH_PATH, Speech, TokenIds};
+use cactus_bundle::{About, BundleWriter, EMBEDDING_PATH, Provenance, SPEECH_PATH, Speech, TokenIds, VISION_PATH};
 use cactus_ir::{Graph, WeightExpr};
 use cactus_models::{ComponentDef, ModelDef};
 use cactus_passes::{Bits, Options, Policy, Report, StatePolicy, Storage};
@@ -211,7 +211,19 @@ pub fn convert_calibrated(
     if options.rerank {
         crate::embedding::as_reranker(&mut config, &model).map_err(|e| e.in_file(source))?;
     }
-    let def = cactus_models::build(&config).map_err(|e| from_models(e, source))?;
+    let mut def = cactus_models::build(&config).map_err(|e| from_models(e, source))?;
+    let vision = crate::pictures::record(&def, &model).map_err(|e| e.in_file(source))?;
+    let blind = match (def.pictures, &vision) {
+        (Some(pictures), None) => {
+            def.pictures = None;
+            def.components.retain(|component| component.name != pictures.component);
+            Some(
+                "the source has no `preprocessor_config.json`, so that the bundle makes vectors of texts alone"
+                    .to_owned(),
+            )
+        }
+        _ => None,
+    };
     let of_texts = options.rerank || model.sentence.as_ref().is_some_and(|folder| !folder.modules.is_empty());
     if of_texts && def.vectors.is_none() && def.scores.is_none() {
         let what = format!(
@@ -296,8 +308,13 @@ pub fn convert_calibrated(
         let bytes = serde_json::to_vec_pretty(embedding).unwrap_or_default();
         writer.add_file(EMBEDDING_PATH, &bytes).map_err(from_bundle)?;
     }
+    if let Some(vision) = &vision {
+        let bytes = serde_json::to_vec_pretty(vision).unwrap_or_default();
+        writer.add_file(VISION_PATH, &bytes).map_err(from_bundle)?;
+    }
     let mut notes = notes(&unused_tensors(&def, &*model.tensors));
     notes.extend(of_texts);
+    notes.extend(blind);
     notes.extend(unclear);
     let chosen: Vec<_> = storage.iter().map(|(name, c)| (name.clone(), c.storage)).collect();
     notes.extend(policy.idle_rules(&chosen));

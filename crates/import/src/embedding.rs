@@ -3,8 +3,8 @@
 use crate::convert::ConvertOptions;
 use crate::{Error, LateInteraction, Result, SourceModel};
 use cactus_bundle::{
-    DOCUMENT_PROMPT, EMBEDDING_VERSION, Embedding, Expansion, Gives, Pair, Pooling, QUERY_PROMPT, ScoreFn, Scores,
-    Similarity, TokenTexts, TokenVectors, Vectors, WrittenPair,
+    DOCUMENT_PROMPT, EMBEDDING_VERSION, Embedding, Expansion, Fill, Gives, Pair, Pooling, QUERY_PROMPT, ScoreFn,
+    Scores, Similarity, TokenTexts, TokenVectors, Vectors, WrittenPair,
 };
 use cactus_models::{ModelDef, PoolingDef, ScoresDef, VectorsDef};
 use cactus_text::Tokenizer;
@@ -56,14 +56,32 @@ pub(crate) fn record(
     if let Gives::TokenVectors(vectors) = &gives {
         limit = vectors.document.limit_tokens as usize;
     }
+    let fills = def.vectors.as_ref().is_some_and(|v| v.fills_context);
+    let lower_case = def.vectors.as_ref().is_some_and(|v| v.lower_case);
     let record = Embedding {
         version: EMBEDDING_VERSION,
         limit_tokens: u32::try_from(limit).unwrap_or(u32::MAX),
-        lower_case: folder.is_some_and(|f| f.lower_case),
+        lower_case: lower_case || folder.is_some_and(|f| f.lower_case),
+        fill: if fills { Some(fill(def, model)?) } else { None },
         gives,
     };
     record.check().map_err(Error::malformed)?;
     Ok((Some(record), notes))
+}
+
+/// What texts are filled up with: the token that the tokenizer names for it.
+fn fill(def: &ModelDef, model: &SourceModel) -> Result<Fill> {
+    let missing =
+        || Error::unsupported("texts are filled up to one length, and the source names no token for it (`pad_token`)");
+    let files = model.tokenizer.as_ref().ok_or_else(missing)?;
+    let tokenizer = Tokenizer::from_bytes(&files.tokenizer_json)
+        .map_err(|e| Error::malformed("the tokenizer cannot be read").caused_by(e))?;
+    let named = files.tokenizer_config.get("pad_token").ok_or_else(missing)?;
+    let text = named.as_str().or_else(|| named.get("content")?.as_str());
+    Ok(Fill {
+        token: text.and_then(|text| tokenizer.token_id(text)).ok_or_else(missing)?,
+        length: u32::try_from(def.context_tokens).unwrap_or(u32::MAX),
+    })
 }
 
 /// Says in the configuration that the model scores documents, by the logits of `yes` and `no`.

@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Opens a Hugging Face folder.
 ///
-/// Reads `config.json`, `generation_config.json` if it is there, what the preprocessor says of sound, `tokenizer.json` with `tokenizer_config.json`, the
+/// Reads `config.json`, `generation_config.json` if it is there, what the preprocessor says of sound or pictures, `tokenizer.json` with `tokenizer_config.json`, the
 /// chat template from `chat_template.jinja`, else from `tokenizer_config.json`, and the safetensors headers. Of a folder of
 /// sentence-transformers it reads the modules, prompts and limits, too, and shows the weights of the modules beside the others.
 ///
@@ -63,13 +63,18 @@ pub fn open_folder(folder: &Path) -> Result<SourceModel> {
     })
 }
 
-/// How sound becomes an input: in a file of its own, or in that of everything that prepares an input.
+/// How sound or a picture becomes an input: in a file of its own, or in that of everything that prepares an input.
 fn front_end(folder: &Path) -> Result<Value> {
     if let Some(alone) = read_json_if_there(&folder.join("preprocessor_config.json"))? {
         return Ok(alone);
     }
     let all = read_json_if_there(&folder.join("processor_config.json"))?;
-    let section = all.and_then(|mut all| all.get_mut("feature_extractor").map(Value::take));
+    let section = all.and_then(|mut all| {
+        let key = ["feature_extractor", "image_processor"]
+            .into_iter()
+            .find(|key| all.get(key).is_some())?;
+        all.get_mut(key).map(Value::take)
+    });
     Ok(section.filter(Value::is_object).unwrap_or_else(|| json!({})))
 }
 

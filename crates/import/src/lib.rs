@@ -24,6 +24,7 @@ pub mod lora;
 mod named;
 mod onnx;
 pub mod ort;
+mod pictures;
 mod protobuf;
 pub mod pt2;
 mod ranks;

@@ -219,9 +219,11 @@ pub(crate) fn read(folder: &Path) -> Result<Option<(SentenceFolder, PathBuf)>> {
     let Some((_, kind, base)) = modules.next() else {
         return Err(malformed("the list of modules is empty"));
     };
-    if kind != "Transformer" {
+    // Texts and pictures, with nothing behind them.
+    let sees = kind == "CLIPModel" && modules.len() == 0;
+    if kind != "Transformer" && !sees {
         let what = format!(
-            "the first module of the folder is `{}`, which is not supported; supported is `Transformer`",
+            "the first module of the folder is `{}`, which is not supported; supported are `Transformer`, and `CLIPModel` alone",
             short(&kind)
         );
         return Err(Error::unsupported(what).in_file(&path));
@@ -453,7 +455,7 @@ pub(crate) fn family_name(model_type: &str, embeds: bool, name: &str) -> String 
         }
         "modernbert" => name.strip_prefix("model.").unwrap_or(name).to_owned(),
         "nomic_bert" => nomic_name(name),
-        "clip" | "clip_text_model" => name.to_owned(),
+        "clip" | "clip_text_model" | "siglip" => name.to_owned(),
         _ if embeds && !name.starts_with("model.") && !name.starts_with("lm_head.") => format!("model.{name}"),
         _ => name.to_owned(),
     }

@@ -30,11 +30,13 @@ mod moonshine_decoder;
 mod moonshine_streaming;
 mod nomic_bert;
 mod parakeet;
+mod picture_tower;
 mod prenorm;
 mod qwen2;
 mod qwen3;
 mod registry;
 mod rope;
+mod siglip;
 mod silero_vad;
 mod sliding;
 mod smollm3;
@@ -43,7 +45,7 @@ mod whisper;
 
 pub use error::{Error, ErrorKind, Result};
 pub use registry::{
-    ActivityDef, ComponentDef, FAMILIES, Family, LocalDef, ModelDef, PositionsDef, SamplesDef, SoundDef, StreamingDef,
-    TransducerDef, build,
+    ActivityDef, ComponentDef, FAMILIES, Family, LocalDef, ModelDef, PicturesDef, PositionsDef, SamplesDef, SoundDef,
+    StreamingDef, TransducerDef, build,
 };
 pub use texts::{PoolingDef, ScoresDef, VectorsDef};

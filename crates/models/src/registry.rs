@@ -3,7 +3,8 @@
 use crate::config::{Config, Dims, describe};
 use crate::{
     Error, ErrorKind, Result, ScoresDef, VectorsDef, bert, clip_text, gemma3_text, layers, lfm2, llama, mistral,
-    modernbert, moonshine, moonshine_streaming, nomic_bert, parakeet, qwen2, qwen3, silero_vad, smollm3, whisper,
+    modernbert, moonshine, moonshine_streaming, nomic_bert, parakeet, qwen2, qwen3, siglip, silero_vad, smollm3,
+    whisper,
 };
 use cactus_ir::{Graph, GraphBuilder};
 use serde_json::Value;
@@ -143,6 +144,19 @@ pub struct ActivityDef {
     pub context_samples: usize,
 }
 
+/// How a model takes pictures of which it makes vectors: squares of flat patches, row after row, a patch by channel, row and column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PicturesDef {
+    /// Name of the component, with the input `patches` `f32[pictures, patches, numbers]` and the output `vectors`
+    /// `f32[pictures, dimensions]`.
+    pub component: &'static str,
+    /// Side of a picture in pixels.
+    pub side: usize,
+    /// Side of a patch in pixels.
+    pub patch: usize,
+}
+
 /// A model as its configuration describes it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -165,6 +179,8 @@ pub struct ModelDef {
     pub activity: Option<ActivityDef>,
     /// What its vectors are, where it makes vectors of texts.
     pub vectors: Option<VectorsDef>,
+    /// How it takes pictures, where it makes vectors of them.
+    pub pictures: Option<PicturesDef>,
     /// How it takes a query and a document, where it scores them.
     pub scores: Option<ScoresDef>,
     /// Whether its weights keep 32 bits, whatever is asked for: it is small, and thresholds are set by its results.
@@ -213,7 +229,9 @@ impl ModelDef {
         // Of a model of pictures and texts.
         let pictures = |name: &str| {
             let parts = ["vision_model.", "visual_projection.", "logit_scale", "logit_bias"];
-            self.vectors.is_some() && parts.iter().any(|part| name.starts_with(part))
+            self.vectors.is_some()
+                && (name.starts_with("logit_") || self.pictures.is_none())
+                && parts.iter().any(|part| name.starts_with(part))
         };
         // A tied head may be stored all the same; old checkpoints hold the rotary frequencies, and batch norms count.
         let leftover = |name: &str| {
@@ -246,7 +264,7 @@ pub const FAMILIES: &[Family] = &[
     },
     Family {
         model_type: "clip",
-        models: "CLIP, vectors of texts",
+        models: "CLIP, vectors of texts and pictures",
         build: clip_text::build_whole,
     },
     Family {
@@ -323,6 +341,11 @@ pub const FAMILIES: &[Family] = &[
         model_type: "roberta",
         models: "RoBERTa embeddings, cross-encoders",
         build: bert::build_roberta,
+    },
+    Family {
+        model_type: "siglip",
+        models: "SigLIP, vectors of texts and pictures",
+        build: siglip::build,
     },
     Family {
         model_type: "silero_vad",
@@ -404,6 +427,7 @@ pub(crate) fn assemble(c: &Config<'_>, dims: &Dims, components: Vec<ComponentDef
         positions: None,
         activity: None,
         vectors: None,
+        pictures: None,
         scores: None,
         exact: false,
         context_tokens: dims.context,

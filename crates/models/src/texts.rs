@@ -72,6 +72,10 @@ pub struct VectorsDef {
     pub pooling: Vec<PoolingDef>,
     /// Whether vectors have the length 1.
     pub normalized: bool,
+    /// Whether a text is always filled up to the whole context, with a token that is seen like the others.
+    pub fills_context: bool,
+    /// Whether texts are put into lower case first.
+    pub lower_case: bool,
 }
 
 impl VectorsDef {
@@ -186,14 +190,7 @@ pub(crate) fn vectors(
                 let what = "the module LogitScore stands behind a transformer alone";
                 return Err(Error::new(ErrorKind::Unsupported, c.family(), what));
             }
-            Module::Normalize => b.scope("normalize", |b| {
-                let squares = b.mul(x, x)?;
-                let sum = b.reduce_last(ReduceFn::Sum, squares)?;
-                let length = b.unary(UnaryFn::Sqrt, sum)?;
-                let least = b.scalar(LEAST_LENGTH)?;
-                let length = b.binary(BinaryFn::Max, length, least)?;
-                b.binary(BinaryFn::Div, x, length)
-            })?,
+            Module::Normalize => unit_length(b, x)?,
         };
     }
     b.output(if pooled.is_some() { VECTORS } else { TOKEN_VECTORS }, x);
@@ -202,6 +199,20 @@ pub(crate) fn vectors(
         least_dimensions: None,
         pooling: pooled.unwrap_or_default(),
         normalized,
+        fills_context: false,
+        lower_case: false,
+    })
+}
+
+/// Vectors `[…, n]` with the length 1.
+pub(crate) fn unit_length(b: &mut GraphBuilder, x: ValueId) -> Result<ValueId> {
+    b.scope("normalize", |b| {
+        let squares = b.mul(x, x)?;
+        let sum = b.reduce_last(ReduceFn::Sum, squares)?;
+        let length = b.unary(UnaryFn::Sqrt, sum)?;
+        let least = b.scalar(LEAST_LENGTH)?;
+        let length = b.binary(BinaryFn::Max, length, least)?;
+        b.binary(BinaryFn::Div, x, length)
     })
 }
 

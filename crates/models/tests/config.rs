@@ -199,7 +199,7 @@ fn bad_configurations_name_the_field() {
         (
             json!({"model_type": "gpt_neox"}),
             Architecture,
-            "architecture `gpt_neox` is not supported; supported are bert, clip, clip_text_model, gemma3_text, lfm2, llama, mistral, modernbert, moonshine, moonshine_streaming, nomic_bert, parakeet_ctc, parakeet_rnnt, parakeet_tdt, qwen2, qwen3, roberta, silero_vad, smollm3, whisper, xlm-roberta",
+            "architecture `gpt_neox` is not supported; supported are bert, clip, clip_text_model, gemma3_text, lfm2, llama, mistral, modernbert, moonshine, moonshine_streaming, nomic_bert, parakeet_ctc, parakeet_rnnt, parakeet_tdt, qwen2, qwen3, roberta, siglip, silero_vad, smollm3, whisper, xlm-roberta",
         ),
         (json!({"model_type": long}), Architecture, "a string of 1048576 bytes"),
         (

@@ -3,6 +3,7 @@
 
 mod support;
 
+use cactus_ir::Graph;
 use cactus_models::{ComponentDef, ModelDef};
 use cactus_reference::{Error, ErrorKind, Interpreter, States, Tensors};
 use cactus_tensor::Tensor;
@@ -134,11 +135,6 @@ impl Case {
         types: Option<&[Vec<i64>]>,
         seen: Option<&[i64]>,
     ) -> Vec<f32> {
-        let ComponentDef { graph, .. } = component;
-        let source = |name: &str| -> cactus_reference::Result<Tensor> {
-            let missing = || Error::new(ErrorKind::Weight, format!("no tensor `{name}`"));
-            self.weights.get(name).cloned().ok_or_else(missing)
-        };
         let mut starts = Vec::new();
         let mut rows = 0;
         for text in texts {
@@ -147,13 +143,21 @@ impl Case {
         }
         let joined = |texts: &[Vec<i64>]| Tensor::from_i64([1, rows], texts.concat()).unwrap();
         let starts = Tensor::from_i64([texts.len()], starts).unwrap();
-        let mut inputs = Tensors::from([("input_ids".to_owned(), joined(texts)), ("starts".to_owned(), starts)]);
-        if let Some(types) = types {
-            inputs.insert("token_types".to_owned(), joined(types));
-        }
-        if let Some(seen) = seen {
-            inputs.insert("seen".to_owned(), Tensor::from_i64([rows], seen.to_vec()).unwrap());
-        }
+        let types = types.map(|types| ("token_types", joined(types)));
+        let seen = seen.map(|seen| ("seen", Tensor::from_i64([rows], seen.to_vec()).unwrap()));
+        let inputs = [("input_ids", joined(texts)), ("starts", starts)];
+        self.run_graph(&component.graph, inputs.into_iter().chain(types).chain(seen))
+    }
+
+    fn run_graph(&self, graph: &Graph, inputs: impl IntoIterator<Item = (&'static str, Tensor)>) -> Vec<f32> {
+        let source = |name: &str| -> cactus_reference::Result<Tensor> {
+            let missing = || Error::new(ErrorKind::Weight, format!("no tensor `{name}`"));
+            self.weights.get(name).cloned().ok_or_else(missing)
+        };
+        let inputs: Tensors = inputs
+            .into_iter()
+            .map(|(name, tensor)| (name.to_owned(), tensor))
+            .collect();
         let interpreter = Interpreter::new(graph, &source).unwrap();
         let outputs = interpreter.run(&inputs, &mut States::new(graph).unwrap()).unwrap();
         let (_, values) = outputs.iter().next().unwrap();
@@ -176,13 +180,61 @@ fn vectors(case: &str) {
     let def = model.def.vectors.as_ref().unwrap();
     assert_eq!(expected.shape()[1], def.dimensions, "{case}");
     let rows = model.expected["texts"].as_array().unwrap();
-    let texts: Vec<Vec<i64>> = rows.iter().map(|row| ids(&row["ids"])).collect();
+    let mut texts: Vec<Vec<i64>> = rows.iter().map(|row| ids(&row["ids"])).collect();
+    assert_eq!(def.fills_context, model.expected["fill"].is_object(), "{case}");
+    if def.fills_context {
+        let length = model.expected["fill"]["length"].as_u64().unwrap() as usize;
+        assert_eq!(length, model.def.context_tokens);
+        let token = model.expected["fill"]["token"].as_i64().unwrap();
+        texts.iter_mut().for_each(|text| text.resize(length, token));
+    }
     let want = expected.as_f32().unwrap();
     close(case, &model.run(&texts, None), want);
     // And each alone, which is computed in doubles here and so has nearly the same numbers.
     for (text, want) in texts.iter().zip(want.chunks(def.dimensions)).take(5) {
         close(case, &model.run(std::slice::from_ref(text), None), want);
     }
+}
+
+/// Vectors of texts and of pictures, which come as flat patches.
+fn pictures(case: &str) {
+    vectors(case);
+    let model = open(case);
+    let mut expected = read(&folder(case).join("expected.safetensors"));
+    let (pixels, want) = (expected.remove("pixels").unwrap(), expected.remove("pictures").unwrap());
+    let def = model.def.pictures.unwrap();
+    let (side, patch) = (def.side, def.patch);
+    assert_eq!(pixels.shape()[1..], [3, side, side]);
+    let all = pixels.as_f32().unwrap();
+    let grid = side / patch;
+    let mut patches = Vec::new();
+    for picture in all.chunks(3 * side * side) {
+        for at in 0..grid * grid {
+            for channel in 0..3 {
+                for y in 0..patch {
+                    let first = (channel * side + at / grid * patch + y) * side + at % grid * patch;
+                    patches.extend(&picture[first..first + patch]);
+                }
+            }
+        }
+    }
+    let component = model.def.components.iter().find(|c| c.name == def.component).unwrap();
+    let numbers = 3 * patch * patch;
+    let count = pixels.shape()[0];
+    let found = model.run_graph(
+        &component.graph,
+        [(
+            "patches",
+            Tensor::from_f32([count, grid * grid, numbers], patches.clone()).unwrap(),
+        )],
+    );
+    close(case, &found, want.as_f32().unwrap());
+    // A picture alone.
+    let one = grid * grid * numbers;
+    let alone = Tensor::from_f32([1, grid * grid, numbers], patches[one..2 * one].to_vec()).unwrap();
+    let width = want.shape()[1];
+    let found = model.run_graph(&component.graph, [("patches", alone)]);
+    close(case, &found, &want.as_f32().unwrap()[width..2 * width]);
 }
 
 /// A vector of each token: those of all texts whose tokens are seen in one call, of the others one by one.
@@ -268,6 +320,7 @@ cases! {
     bert_ranker: scores
     bert_tokens: matrices
     clip: vectors
+    clip_pictures: pictures
     gemma3_text: vectors
     lfm2: vectors
     lfm2_tokens: matrices
@@ -281,6 +334,7 @@ cases! {
     nomic_bert_moe: vectors
     qwen3: vectors
     qwen3_ranker: scores
+    siglip: pictures
     xlm_roberta: vectors
     xlm_roberta_ranker: scores
 }

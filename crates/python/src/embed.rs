@@ -4,7 +4,7 @@
 
 use crate::array::Array;
 use crate::{TICK, errors, live};
-use cactus_embed::{EmbedOptions, Error, ErrorKind, Input, RankOptions, Role};
+use cactus_embed::{EmbedOptions, Embedded, Error, ErrorKind, Input, Limits, PictureEmbedder, RankOptions, Role};
 use cactus_engine::CancelToken;
 use cactus_tensor::Tensor;
 use pyo3::prelude::*;
@@ -16,7 +16,7 @@ pub(crate) fn raised(py: Python<'_>, error: &Error) -> PyErr {
     let class = match (error, error.kind()) {
         (Error::Bundle(_), _) => "BundleError",
         (Error::TooLong { .. }, _) => "ContextFullError",
-        (_, ErrorKind::Option | ErrorKind::Text) => "InvalidRequestError",
+        (_, ErrorKind::Option | ErrorKind::Text | ErrorKind::Picture) => "InvalidRequestError",
         (_, ErrorKind::Cancelled) => "CancelledError",
         _ => "UnsupportedError",
     };
@@ -61,6 +61,9 @@ pub(crate) enum Given {
 #[pyclass(frozen, module = "cactus._native")]
 pub(crate) struct Embedder {
     pub(crate) model: Arc<cactus_embed::Embedder>,
+    /// Its part for pictures, once one was asked for.
+    pictures: Mutex<Option<Arc<PictureEmbedder>>>,
+    threads: Option<usize>,
     /// Its bundle.
     pub(crate) path: PathBuf,
     pub(crate) id: u64,
@@ -83,6 +86,8 @@ impl Embedder {
         let made = live::outside(py, || cactus_embed::Embedder::open(&path, threads));
         Ok(Embedder {
             model: Arc::new(made.map_err(|e| raised(py, &e))?),
+            pictures: Mutex::new(None),
+            threads,
             path,
             id: live::open(),
         })
@@ -147,10 +152,35 @@ impl Embedder {
                 .collect();
             model.embed_inputs(meant(role.as_deref(), task.as_deref()), &inputs, &options)
         };
-        let made = waited(py, self.id, cancel, work)?;
-        let vectors = Tensor::from_f32([made.tokens.len(), made.dimensions], made.values);
-        let vectors = vectors.map_err(|e| errors::raise(py, "CactusError", &e.to_string(), &[]))?;
-        Ok((Array::new(py, vectors)?, made.tokens))
+        array(py, waited(py, self.id, cancel, work)?)
+    }
+
+    /// The vectors of pictures, by the bytes of their files, `[pictures, dimensions]`, and how many patches each has.
+    #[pyo3(signature = (images, *, dimensions))]
+    fn embed_images(
+        &self,
+        py: Python<'_>,
+        images: Vec<Vec<u8>>,
+        dimensions: Option<usize>,
+    ) -> PyResult<(Array, Vec<usize>)> {
+        live::check_model(py, self.id)?;
+        let opened = live::outside(py, || {
+            let mut pictures = self.pictures.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(found) = &*pictures {
+                return Ok(Arc::clone(found));
+            }
+            let made = Arc::new(PictureEmbedder::open(&self.path, self.threads)?);
+            *pictures = Some(Arc::clone(&made));
+            Ok::<_, Error>(made)
+        });
+        let (model, cancel) = (opened.map_err(|e| raised(py, &e))?, CancelToken::new());
+        let options = EmbedOptions {
+            dimensions,
+            cancel: cancel.clone(),
+            ..EmbedOptions::default()
+        };
+        let work = move || model.embed_files(&images, &Limits::default(), &options);
+        array(py, waited(py, self.id, cancel, work)?)
     }
 
     /// As `embed`, each vector as a list.
@@ -170,6 +200,12 @@ impl Embedder {
     fn close(&self) {
         live::close(self.id);
     }
+}
+
+fn array(py: Python<'_>, made: Embedded) -> PyResult<(Array, Vec<usize>)> {
+    let vectors = Tensor::from_f32([made.tokens.len(), made.dimensions], made.values);
+    let vectors = vectors.map_err(|e| errors::raise(py, "CactusError", &e.to_string(), &[]))?;
+    Ok((Array::new(py, vectors)?, made.tokens))
 }
 
 /// What texts are for: `query`, `document`, or the task of a name.

@@ -2,7 +2,7 @@
 
 use super::assert_fields;
 use cactus_bundle::{
-    EMBEDDING_VERSION, Embedding, Expansion, Gives, Pair, Pooling, ScoreFn, Scores, Similarity, TokenTexts,
+    EMBEDDING_VERSION, Embedding, Expansion, Fill, Gives, Pair, Pooling, ScoreFn, Scores, Similarity, TokenTexts,
     TokenVectors, Vectors, WrittenPair,
 };
 
@@ -11,6 +11,7 @@ fn embedder() -> Embedding {
         version: EMBEDDING_VERSION,
         limit_tokens: 512,
         lower_case: true,
+        fill: Some(Fill { token: 1, length: 512 }),
         gives: Gives::Vectors(Vectors {
             dimensions: 768,
             least_dimensions: Some(128),
@@ -36,6 +37,7 @@ fn of_tokens() -> Embedding {
         skipped: vec![1, 2],
     };
     Embedding {
+        fill: None,
         gives: Gives::TokenVectors(TokenVectors {
             dimensions: 128,
             query: texts.clone(),
@@ -47,6 +49,7 @@ fn of_tokens() -> Embedding {
 
 fn ranker(pair: Pair) -> Embedding {
     Embedding {
+        fill: None,
         gives: Gives::Scores(Scores {
             pair,
             activation: ScoreFn::Sigmoid,
@@ -59,6 +62,7 @@ fn ranker(pair: Pair) -> Embedding {
 fn fields_of_the_embedding_record_are_those_of_the_code() {
     let embedder = embedder();
     assert_fields("embedding", &embedder);
+    assert_fields("fill", &embedder.fill);
     let Gives::Vectors(vectors) = &embedder.gives else {
         panic!("{embedder:?}");
     };
@@ -89,9 +93,16 @@ fn fields_of_the_embedding_record_are_those_of_the_code() {
         assert_eq!(serde_json::from_value::<Embedding>(json.clone()).unwrap(), *record);
         assert_eq!(record.check(), Ok(()));
         // What a newer program may write is refused, at every level.
-        for at in ["", "/gives", "/gives/pair", "/gives/query", "/gives/document/expansion"] {
+        for at in [
+            "",
+            "/fill",
+            "/gives",
+            "/gives/pair",
+            "/gives/query",
+            "/gives/document/expansion",
+        ] {
             let mut changed = json.clone();
-            let Some(inside) = changed.pointer_mut(at) else {
+            let Some(inside) = changed.pointer_mut(at).filter(|v| v.is_object()) else {
                 continue;
             };
             inside["unknown"] = 1.into();
@@ -116,6 +127,14 @@ fn fields_of_the_embedding_record_are_those_of_the_code() {
             limit_tokens: 0,
             ..embedder.clone()
         },
+        Embedding {
+            fill: Some(Fill { token: 1, length: 511 }),
+            ..embedder.clone()
+        },
+        Embedding {
+            fill: embedder.fill,
+            ..of_tokens.clone()
+        },
         changed(&|v| v.dimensions = 0),
         changed(&|v| v.least_dimensions = Some(769)),
         changed(&|v| v.pooling.clear()),
@@ -125,6 +144,7 @@ fn fields_of_the_embedding_record_are_those_of_the_code() {
     let mut too_wide = token_vectors.clone();
     too_wide.query.expansion = too_wide.query.expansion.map(|e| Expansion { length: 33, ..e });
     let too_wide = Embedding {
+        fill: None,
         gives: Gives::TokenVectors(too_wide),
         ..embedder.clone()
     };

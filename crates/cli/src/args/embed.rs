@@ -35,6 +35,9 @@ pub(crate) struct EmbedArgs {
     /// Take the lines of this file as the texts
     #[arg(long, value_name = "FILE", conflicts_with = "texts")]
     pub(crate) file: Option<PathBuf>,
+    /// Make vectors of these pictures (PNG, JPEG, WebP) instead of texts, by a model of both
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["texts", "file", "query", "document", "task"])]
+    pub(crate) image: Vec<PathBuf>,
     /// The texts are searched with: put the model's prompt for queries before them
     #[arg(long, conflicts_with_all = ["document", "task"])]
     pub(crate) query: bool,
@@ -47,7 +50,7 @@ pub(crate) struct EmbedArgs {
     /// Cut vectors to so many elements, where the model was made for that
     #[arg(long, value_name = "N")]
     pub(crate) dimensions: Option<usize>,
-    /// Write the vectors to this file as a NumPy array, [texts, dimensions], or [tokens, dimensions] of one text
+    /// Write the vectors to this file as a NumPy array, [texts or pictures, dimensions], or [tokens, dimensions] of one text
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     pub(crate) npy: Option<PathBuf>,
 }

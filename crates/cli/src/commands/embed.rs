@@ -4,17 +4,22 @@ use crate::args::{EmbedArgs, ModelArgs, RerankArgs, TextModelArgs};
 use crate::{model, npy, output};
 use anyhow::{Context as _, Result, bail};
 use cactus_bundle::{Bundle, Gives};
-use cactus_embed::{EmbedOptions, Embedder, RankOptions, Reranker, Role, TokenEmbedder};
+use cactus_embed::{
+    EmbedOptions, Embedded, Embedder, Limits, PictureEmbedder, RankOptions, Reranker, Role, TokenEmbedder,
+};
 use cactus_tensor::Tensor;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
+
+/// Picture files in memory at once.
+const FILES_AT_ONCE: usize = 16;
 
 /// The digits of a number that tell it from every other of its kind.
 fn number(x: f32) -> String {
     format!("{x:?}")
 }
 
-/// Writes the vectors of texts.
+/// Writes the vectors of texts or pictures.
 pub(crate) fn embed(args: &EmbedArgs) -> Result<()> {
     let role = match (args.query, args.document, &args.task) {
         (true, ..) => Role::Query,
@@ -23,6 +28,9 @@ pub(crate) fn embed(args: &EmbedArgs) -> Result<()> {
         _ => Role::Plain,
     };
     let bundle = bundle(&args.model)?;
+    if !args.image.is_empty() {
+        return embed_pictures(args, &bundle);
+    }
     if let Some(Gives::TokenVectors(_)) = Bundle::open(&bundle)?.embedding()?.map(|record| record.gives) {
         return embed_tokens(args, role, &bundle);
     }
@@ -36,12 +44,53 @@ pub(crate) fn embed(args: &EmbedArgs) -> Result<()> {
         ..EmbedOptions::default()
     };
     let made = embedder.embed(role, &texts, &options)?;
+    show(args, embedder.name(), made, "tokens")
+}
+
+/// Writes the vectors of pictures.
+fn embed_pictures(args: &EmbedArgs, bundle: &Path) -> Result<()> {
+    let embedder = PictureEmbedder::open(bundle, args.model.threads.map(usize::from))?;
+    let limits = Limits::default();
+    let read = |file: &PathBuf| -> Result<Vec<u8>> {
+        let about = || format!("cannot read `{}`", file.display());
+        let bytes = std::fs::metadata(file).with_context(about)?.len();
+        if bytes > limits.max_bytes as u64 {
+            bail!(
+                "`{}` has {bytes} bytes, and a picture at most {}; save it smaller",
+                file.display(),
+                limits.max_bytes
+            );
+        }
+        std::fs::read(file).with_context(about)
+    };
+    let options = EmbedOptions {
+        dimensions: args.dimensions,
+        ..EmbedOptions::default()
+    };
+    let mut all = Embedded::default();
+    // However many there are, few files are in memory at once.
+    for names in args.image.chunks(FILES_AT_ONCE) {
+        let files: Vec<Vec<u8>> = names.iter().map(read).collect::<Result<_>>()?;
+        let made = embedder.embed_files(&files, &limits, &options).map_err(|e| match e {
+            // By its name instead of its number.
+            cactus_embed::Error::Picture { index, source } => anyhow::Error::new(source.within(names[index].display())),
+            other => other.into(),
+        })?;
+        all.dimensions = made.dimensions;
+        all.values.extend(made.values);
+        all.tokens.extend(made.tokens);
+    }
+    show(args, embedder.name(), all, "patches")
+}
+
+/// Writes vectors as a file, as JSON or as lines; `pieces` are what the model reads.
+fn show(args: &EmbedArgs, model: &str, made: Embedded, pieces: &str) -> Result<()> {
     if let Some(file) = &args.npy {
-        let array = Tensor::from_f32([texts.len(), made.dimensions], made.values)?;
+        let count = made.tokens.len();
+        let array = Tensor::from_f32([count, made.dimensions], made.values)?;
         std::fs::write(file, npy::encode(&array)?).with_context(|| format!("cannot write `{}`", file.display()))?;
         output::note(format!(
-            "{} vectors of {} elements, of {} tokens, in {}",
-            texts.len(),
+            "{count} vectors of {} elements, of {} {pieces}, in {}",
             made.dimensions,
             made.tokens.iter().sum::<usize>(),
             file.display()
@@ -51,9 +100,9 @@ pub(crate) fn embed(args: &EmbedArgs) -> Result<()> {
     if args.model.json {
         let vectors: Vec<&[f32]> = made.rows().collect();
         return output::json(&serde_json::json!({
-            "model": embedder.name(),
+            "model": model,
             "dimensions": made.dimensions,
-            "tokens": made.tokens,
+            pieces: made.tokens,
             "vectors": vectors,
         }));
     }

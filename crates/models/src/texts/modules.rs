@@ -37,6 +37,17 @@ impl Module {
             activation: None,
         })
     }
+
+    /// A dense layer with a bias and without activation.
+    pub(crate) fn head(name: &str, from: usize, to: usize) -> Module {
+        Module::Dense(Dense {
+            name: name.to_owned(),
+            from,
+            to,
+            bias: true,
+            activation: None,
+        })
+    }
 }
 
 #[derive(Clone, Debug)]

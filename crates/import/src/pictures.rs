@@ -1,0 +1,253 @@
+//! The record of how pictures become the input of a model that makes vectors of them (`vision.json`), from what its folder says of its
+//! image processor.
+//!
+//! Every step that the folder asks for is done or refused by its name: a picture that is prepared in another way gives a worse vector
+//! and no error.
+
+use crate::{Error, Result, SourceModel};
+use cactus_models::{ModelDef, PicturesDef};
+use cactus_vision::processor::{Channels, Layout, PatchOrder, Processor, SizeRule, VERSION, Values};
+use cactus_vision::{Alpha, Filter};
+use serde_json::{Map, Value};
+
+/// Steps that are known.
+const STEPS: [&str; 5] = [
+    "do_resize",
+    "do_center_crop",
+    "do_rescale",
+    "do_normalize",
+    "do_convert_rgb",
+];
+/// Pillow's numbers of filters.
+const FILTERS: [(u64, Filter); 3] = [(1, Filter::Lanczos), (2, Filter::Bilinear), (3, Filter::Bicubic)];
+/// Where a folder does not say it, a byte becomes a number up to 1.
+const USUAL_SCALE: f64 = 1.0 / 255.0;
+
+/// The record of `model`; none where it sees nothing, or its folder does not say how.
+///
+/// # Errors
+/// What is not supported, naming the field.
+pub(crate) fn record(def: &ModelDef, model: &SourceModel) -> Result<Option<Processor>> {
+    let (Some(pictures), Some(fields)) = (def.pictures, model.front_end.as_object()) else {
+        return Ok(None);
+    };
+    if fields.is_empty() {
+        return Ok(None);
+    }
+    let fields = Fields(fields);
+    fields.refuse_other_steps()?;
+    let numbers = |key: &str, usual: f64| match fields.flag("do_normalize")? {
+        true => fields.three(key),
+        false => Ok([usual; 3]),
+    };
+    let scale = match fields.flag("do_rescale")? {
+        true => fields.number("rescale_factor", USUAL_SCALE)?,
+        false => 1.0,
+    };
+    let record = Processor {
+        version: VERSION,
+        alpha: Alpha::White,
+        size: fields.size()?,
+        filter: fields.filter()?,
+        values: Values {
+            scale,
+            mean: numbers("image_mean", 0.0)?,
+            std: numbers("image_std", 1.0)?,
+        },
+        patch: u32::try_from(pictures.patch).unwrap_or(u32::MAX),
+        merge: 1,
+        layout: Layout::Patches {
+            order: PatchOrder::Raster,
+            channels: Channels::First,
+            copies: 1,
+        },
+        marks: None,
+    };
+    fits(&record, pictures)?;
+    Ok(Some(record))
+}
+
+/// Whether pictures become as large as the encoder takes them.
+fn fits(record: &Processor, pictures: PicturesDef) -> Result<()> {
+    let plan = record.plan(100, 150).map_err(|e| Error::malformed(e.to_string()))?;
+    let view = &plan.views[0];
+    let side = |found: u32| found as usize == pictures.side;
+    if side(view.width) && side(view.height) && plan.views.len() == 1 {
+        return Ok(());
+    }
+    let what = format!(
+        "the image processor makes pictures of {} x {} pixels, and the model takes {side} x {side}",
+        view.width,
+        view.height,
+        side = pictures.side
+    );
+    Err(Error::unsupported(what))
+}
+
+/// What a folder says of its image processor.
+struct Fields<'a>(&'a Map<String, Value>);
+
+impl Fields<'_> {
+    fn get(&self, key: &str) -> Option<&Value> {
+        self.0.get(key).filter(|v| !v.is_null())
+    }
+
+    fn refuse(key: &str, expected: &str) -> Error {
+        let key: String = key.chars().take(40).collect();
+        Error::unsupported(format!("field `{key}` of the image processor: expected {expected}"))
+    }
+
+    fn refuse_other_steps(&self) -> Result<()> {
+        let asked = |(key, value): (&String, &Value)| {
+            let step = key.starts_with("do_") && value.as_bool() != Some(false) && !value.is_null();
+            (step && !STEPS.contains(&key.as_str())).then(|| key.clone())
+        };
+        match self.0.iter().find_map(asked) {
+            Some(key) => Err(Self::refuse(&key, "false; this step is not supported")),
+            None if !self.flag("do_resize")? => Err(Self::refuse("do_resize", "true; pictures have many sizes")),
+            None => Ok(()),
+        }
+    }
+
+    /// A step, which is done where nothing is said of it.
+    fn flag(&self, key: &str) -> Result<bool> {
+        match self.get(key).map(Value::as_bool) {
+            None => Ok(true),
+            Some(Some(flag)) => Ok(flag),
+            Some(None) => Err(Self::refuse(key, "true or false")),
+        }
+    }
+
+    fn number(&self, key: &str, usual: f64) -> Result<f64> {
+        match self.get(key).map(Value::as_f64) {
+            None => Ok(usual),
+            Some(Some(number)) => Ok(number),
+            Some(None) => Err(Self::refuse(key, "a number")),
+        }
+    }
+
+    fn three(&self, key: &str) -> Result<[f64; 3]> {
+        let list = self.get(key).and_then(Value::as_array);
+        let numbers: Option<Vec<f64>> = list.and_then(|list| list.iter().map(Value::as_f64).collect());
+        let three = numbers.and_then(|numbers| <[f64; 3]>::try_from(numbers).ok());
+        three.ok_or_else(|| Self::refuse(key, "three numbers"))
+    }
+
+    fn filter(&self) -> Result<Filter> {
+        let number = self.get("resample").and_then(Value::as_u64);
+        let filter = FILTERS.iter().find(|(of, _)| Some(*of) == number);
+        filter
+            .map(|(_, filter)| *filter)
+            .ok_or_else(|| Self::refuse("resample", "1 (Lanczos), 2 (bilinear) or 3 (bicubic)"))
+    }
+
+    /// A field with two sides in pixels, or one number for both.
+    fn sides(&self, key: &str) -> Result<Option<[u32; 2]>> {
+        let side = |value: &Value| value.as_u64().and_then(|n| u32::try_from(n).ok());
+        let expected = || Self::refuse(key, "a number of pixels, or `height` and `width`");
+        match self.get(key) {
+            None => Ok(None),
+            Some(Value::Object(sides)) => {
+                let of = |name: &str| sides.get(name).and_then(side).ok_or_else(expected);
+                Ok(Some([of("width")?, of("height")?]))
+            }
+            Some(one) => Ok(Some([side(one).ok_or_else(expected)?; 2])),
+        }
+    }
+
+    fn size(&self) -> Result<SizeRule> {
+        // One that is silent of it crops only if it says what to.
+        let crops = self.flag("do_center_crop")?;
+        let crop = if crops { self.sides("crop_size")? } else { None };
+        let edge = match self.get("size") {
+            Some(Value::Object(size)) => size.get("shortest_edge").filter(|v| !v.is_null()),
+            Some(number) => crop.is_some().then_some(number),
+            None => None,
+        };
+        if let Some(edge) = edge {
+            let edge = edge.as_u64().and_then(|n| u32::try_from(n).ok());
+            let edge = edge.ok_or_else(|| Self::refuse("size", "a number of pixels as `shortest_edge`"))?;
+            let [crop_width, crop_height] =
+                crop.ok_or_else(|| Self::refuse("crop_size", "the sides of the middle that is kept"))?;
+            return Ok(SizeRule::ShortestEdge {
+                edge,
+                crop_width,
+                crop_height,
+            });
+        }
+        let sides = self.sides("size")?.ok_or_else(|| Self::refuse("size", "a size"))?;
+        if crop.is_some_and(|crop| crop != sides) {
+            return Err(Self::refuse("crop_size", "the same as `size`, which has two sides"));
+        }
+        let [width, height] = sides;
+        Ok(SizeRule::Fixed { width, height })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn size(fields: Value) -> std::result::Result<SizeRule, String> {
+        let fields = fields.as_object().unwrap().clone();
+        let fields = Fields(&fields);
+        fields
+            .refuse_other_steps()
+            .and_then(|()| fields.size())
+            .map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn size_of_processors_is_what_they_do() {
+        let shortest = |edge, crop_width, crop_height| SizeRule::ShortestEdge {
+            edge,
+            crop_width,
+            crop_height,
+        };
+        let fixed = |width, height| SizeRule::Fixed { width, height };
+        let cases = [
+            // As the first checkpoints of CLIP have it.
+            (
+                json!({"size": 224, "crop_size": 224, "do_center_crop": true}),
+                shortest(224, 224, 224),
+            ),
+            (
+                json!({"size": {"shortest_edge": 256}, "crop_size": {"height": 224, "width": 192}}),
+                shortest(256, 192, 224),
+            ),
+            (json!({"size": {"height": 384, "width": 256}}), fixed(256, 384)),
+            (json!({"size": 224, "do_center_crop": false}), fixed(224, 224)),
+            (
+                json!({"size": {"height": 224, "width": 224}, "crop_size": 224, "do_pad": null}),
+                fixed(224, 224),
+            ),
+        ];
+        for (fields, expected) in cases {
+            assert_eq!(size(fields.clone()).unwrap(), expected, "{fields}");
+        }
+    }
+
+    #[test]
+    fn size_of_what_is_not_done_names_the_field() {
+        let cases = [
+            (json!({"size": 224, "do_pad": true}), "`do_pad`"),
+            (json!({"size": 224, "do_resize": false}), "`do_resize`"),
+            (
+                json!({"size": {"shortest_edge": 224}, "do_center_crop": false}),
+                "`crop_size`",
+            ),
+            (
+                json!({"size": {"height": 224, "width": 224}, "crop_size": 200}),
+                "`crop_size`",
+            ),
+            (json!({"size": {"longest_edge": 224}}), "`size`"),
+            (json!({"size": -1}), "`size`"),
+            (json!({}), "`size`"),
+        ];
+        for (fields, named) in cases {
+            let error = size(fields.clone()).unwrap_err();
+            assert!(error.contains(named), "{fields}: {error}");
+        }
+    }
+}

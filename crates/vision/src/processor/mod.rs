@@ -1,0 +1,17 @@
+//! How a picture becomes the input of a model, as a record that a bundle carries as `vision.json`.
+//!
+//! Purpose: one interpreter for all models that see. [`Processor`] is the record, [`Plan`] what it makes of a width and a height, and
+//! [`Processed`] what it makes of pixels. It names no family: what one does is a choice of [`SizeRule`], [`Layout`] and numbers.
+//!
+//! Sizes are computed as the reference implementations do, in `f64` and with halves to even where theirs are, because a side that is one
+//! patch longer is another picture to a model.
+
+mod layout;
+mod marks;
+mod plan;
+mod record;
+
+pub use layout::Processed;
+pub use marks::Marks;
+pub use plan::{Grid, Plan, Role, View};
+pub use record::{Channels, Layout, PatchOrder, Processor, SizeRule, VERSION, Values};
