@@ -127,7 +127,9 @@ class Table:
 
 #: A name, and what is said of it. A `+` stands before columns that searches do not look at.
 COLUMN = re.compile(r'^\+?\s*(?:"(?P<quoted>(?:[^"]|"")+)"|(?P<plain>\w+))\s+(?P<said>.+)$', re.DOTALL)
-VECTOR = re.compile(r"^(?P<kind>float|f32|int8|i8|bit)\s*\[\s*(?P<dimensions>\d+)\s*\](?P<more>.*)$", re.IGNORECASE | re.DOTALL)
+VECTOR = re.compile(
+    r"^(?P<kind>float|f32|int8|i8|bit)\s*\[\s*(?P<dimensions>\d+)\s*\](?P<more>.*)$", re.IGNORECASE | re.DOTALL
+)
 
 
 def described(name: str, statement: str) -> Table:
