@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Union
 
+from . import in_sqlite
 from .asynchronous import in_thread
 from .embed import Embedder
 from .engine import native
@@ -155,6 +156,11 @@ class Index:
         return self._inner.about()[2]
 
     @property
+    def id_kind(self) -> str:
+        """What ids are: `text` or `number`."""
+        return self._inner.about()[4]
+
+    @property
     def size(self) -> IndexSize:
         """How large it is."""
         return IndexSize(*self._inner.size())
@@ -239,6 +245,30 @@ class Index:
     def compact(self) -> None:
         """Writes the file anew, without what was deleted."""
         self._inner.compact()
+
+    def to_sqlite_vec(self, path: str | os.PathLike[str], *, table: str = "documents") -> int:
+        """Writes every document into a new `vec0` table of a database of SQLite, and gives how many. Needs `pip install sqlite-vec`.
+
+        Its columns are `id`, `embedding`, `text` and `metadata` (JSON). Vectors are as `get` gives them. The database may be there already;
+        it gets the whole table or nothing."""
+        return in_sqlite.write(self, path, table)
+
+    @classmethod
+    def from_sqlite_vec(
+        cls,
+        database: str | os.PathLike[str],
+        path: str | os.PathLike[str],
+        *,
+        table: str | None = None,
+        model: str = "",
+        encoding: Literal["int8", "f32", "binary"] = "int8",
+    ) -> Index:
+        """A new index in the file `path` with the rows of a `vec0` table, of any program; the only one, unless `table` names it. Needs
+        `pip install sqlite-vec`.
+
+        The table has a column of float vectors. Rows without a primary key have their numbers as ids. A column `text` is what is searched by
+        words, the object in a column `metadata` and all other columns are metadata."""
+        return in_sqlite.read(cls, database, path, table, {"model": model, "encoding": encoding})
 
 
 @dataclass(frozen=True)

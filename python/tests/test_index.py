@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import threading
@@ -12,7 +13,16 @@ import pytest
 pytest.importorskip("cactus._native", reason="the extension module is not built: cargo xtask ci wheel, or pip install ./python")
 numpy = pytest.importorskip("numpy")
 
-from cactus import BundleError, ClosedError, Corpus, Embedder, Index, InvalidRequestError  # noqa: E402
+from cactus import (  # noqa: E402
+    BundleError,
+    ClosedError,
+    Corpus,
+    Embedder,
+    Index,
+    InvalidRequestError,
+    StorageError,
+    UnsupportedError,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -235,3 +245,93 @@ def test_corpus_refuses_what_it_cannot_use(bundles, notes, tmp_path):
     for wrong in (lambda: corpus.sync(), lambda: corpus.search("x")):
         with pytest.raises(ClosedError):
             wrong()
+
+
+def of_sqlite():
+    """SQLite and sqlite-vec; without them a test is left out, and says what is missing."""
+    from cactus.in_sqlite import modules
+
+    try:
+        return modules()
+    except UnsupportedError as error:
+        pytest.skip(str(error))
+
+
+def test_index_goes_through_sqlite_vec(tmp_path):
+    sqlite3, sqlite_vec = of_sqlite()
+    index = filled(tmp_path / "index", encoding="f32")
+    assert index.to_sqlite_vec(tmp_path / "db") == 3
+    # What sqlite-vec itself finds.
+    with sqlite3.connect(tmp_path / "db") as database:
+        database.enable_load_extension(True)
+        sqlite_vec.load(database)
+        near = "SELECT id, distance, text, metadata FROM documents WHERE embedding MATCH ? AND k = 2 ORDER BY distance"
+        rows = database.execute(near, [numpy.array([2, 0, 0], dtype=numpy.float32).tobytes()]).fetchall()
+    found = index.search([2, 0, 0], k=2)
+    assert [row[0] for row in rows] == [hit.id for hit in found]
+    for row, hit in zip(rows, found):
+        assert 1 - row[1] == pytest.approx(hit.similarity, abs=1e-6)
+        assert (row[2], json.loads(row[3])) == (hit.text, hit.metadata)
+    again = Index.from_sqlite_vec(tmp_path / "db", tmp_path / "again", model="m", encoding="f32")
+    assert (again.model, again.metric, again.id_kind, len(again)) == ("m", "cosine", "text", 3)
+    for id in "abc":
+        [old], [new] = index.get([id]), again.get([id])
+        assert (new.text, new.metadata) == (old.text, old.metadata)
+        assert numpy.array_equal(numpy.asarray(new.vector), numpy.asarray(old.vector))
+    assert [hit.id for hit in again.search(words="bank")] == ["b"]
+    # A second table beside the first, which then must be named.
+    assert index.to_sqlite_vec(tmp_path / "db", table="more") == 3
+    with pytest.raises(InvalidRequestError, match="'documents', 'more'"):
+        Index.from_sqlite_vec(tmp_path / "db", tmp_path / "other")
+    with pytest.raises(InvalidRequestError, match="already"):
+        index.to_sqlite_vec(tmp_path / "db", table="more")
+    with pytest.raises(InvalidRequestError, match="already"):
+        Index.from_sqlite_vec(tmp_path / "db", tmp_path / "again", table="more")
+
+
+def test_table_of_another_program_becomes_an_index(tmp_path):
+    sqlite3, sqlite_vec = of_sqlite()
+    with sqlite3.connect(tmp_path / "db") as database:
+        database.enable_load_extension(True)
+        sqlite_vec.load(database)
+        database.execute(
+            "CREATE VIRTUAL TABLE notes USING vec0(user integer partition key, v FLOAT[2] , year integer, +text text, +blob text, chunk_size=8)"
+        )
+        put = "INSERT INTO notes(rowid, user, v, year, text, blob) VALUES (?, ?, ?, ?, ?, ?)"
+        for i in range(20):
+            vector = numpy.array([i, 1], dtype=numpy.float32).tobytes()
+            database.execute(put, [i + 1, i % 2, vector, 2000 + i, f"note {i}", None])
+        database.execute("CREATE VIRTUAL TABLE small USING vec0(v int8[2])")
+        database.execute("CREATE VIRTUAL TABLE angles USING vec0(v float[2] distance_metric=L1)")
+        for table, vector in (("notes", [5.0, 1.0]),):
+            near = f"SELECT rowid, distance FROM {table} WHERE v MATCH ? AND k = 3 ORDER BY distance"
+            rows = database.execute(near, [numpy.array(vector, dtype=numpy.float32).tobytes()]).fetchall()
+    index = Index.from_sqlite_vec(tmp_path / "db", tmp_path / "index", table="notes", encoding="f32")
+    assert (len(index), index.metric, index.id_kind) == (20, "euclidean", "number")
+    found = index.search([5, 1], k=3)
+    assert found[0].id == rows[0][0] == 6 and {hit.id for hit in found} == {row[0] for row in rows}
+    assert sorted(-hit.similarity for hit in found) == pytest.approx(sorted(row[1] ** 2 for row in rows))
+    assert (found[0].text, found[0].metadata) == ("note 5", {"user": 1, "year": 2005})
+    assert [hit.id for hit in index.search([0, 1], filter={"user": 1, "year": {"$gt": 2010}}, k=1)] == [12]
+    for table, word in (("small", "int8"), ("angles", "l1")):
+        with pytest.raises(UnsupportedError, match=word):
+            Index.from_sqlite_vec(tmp_path / "db", tmp_path / "no", table=table)
+    assert not (tmp_path / "no").exists()
+
+
+def test_what_sqlite_vec_cannot_have_is_refused_and_leaves_no_file(tmp_path):
+    of_sqlite()
+    dot = Index(tmp_path / "dot", dimensions=2, metric="dot")
+    large = Index(tmp_path / "large", dimensions=2, ids="number")
+    large.add([1 << 63], [[1, 0]])
+    for index, options, word in ((dot, {}, "dot"), (large, {}, "63 bits"), (large, {"table": "a b"}, "letters")):
+        with pytest.raises(InvalidRequestError, match=word):
+            index.to_sqlite_vec(tmp_path / "db", **options)
+    assert not (tmp_path / "db").exists()
+    with pytest.raises(StorageError, match="no database"):
+        Index.from_sqlite_vec(tmp_path / "db", tmp_path / "index")
+    assert not (tmp_path / "db").exists()
+    (tmp_path / "text").write_text("this is no database, and long enough that nobody takes it for one " * 20)
+    with pytest.raises(StorageError):
+        Index.from_sqlite_vec(tmp_path / "text", tmp_path / "index")
+    assert (tmp_path / "text").exists() and not (tmp_path / "index").exists()

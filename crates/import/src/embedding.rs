@@ -46,6 +46,7 @@ pub(crate) fn record(
         }
     };
     let folder = model.sentence.as_ref();
+    notes.extend(folder.into_iter().flat_map(|f| f.notes.iter().cloned()));
     let stated = folder.and_then(|f| f.max_seq_length);
     let of_tokenizer = model.tokenizer.as_ref().and_then(|t| {
         let limit = t.tokenizer_config.get("model_max_length")?;
@@ -237,7 +238,7 @@ fn pooling(of: PoolingDef) -> Result<Pooling> {
 }
 
 /// How the makers of Qwen3-Reranker write a query and a document.
-fn qwen3_words() -> WrittenPair {
+pub(crate) fn qwen3_words() -> WrittenPair {
     WrittenPair {
         before: "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. \
                  Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n<|im_start|>user\n"

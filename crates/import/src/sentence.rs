@@ -31,6 +31,8 @@ pub struct SentenceFolder {
     pub similarity: Option<String>,
     /// What becomes of texts whose tokens have vectors of their own; `None` where a text has one vector.
     pub late: Option<LateInteraction>,
+    /// What the user should know of it.
+    pub notes: Vec<String>,
 }
 
 /// What a folder of `PyLate` says of texts whose tokens have vectors of their own.

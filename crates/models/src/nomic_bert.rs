@@ -29,6 +29,8 @@ struct Experts {
     chosen: usize,
     /// A layer has them whose number leaves 1 over this.
     every: usize,
+    /// Whether what they give together has a bias.
+    bias: bool,
 }
 
 struct NomicBert {
@@ -222,7 +224,13 @@ fn experts(c: &Config<'_>) -> Result<Option<Experts>> {
     if c.text("activation_function")? != Some("gelu") {
         return Err(c.unsupported("activation_function", "experts have `gelu`"));
     }
-    Ok(Some(Experts { count, chosen, every }))
+    let bias = c.flag("experts_bias", true)?;
+    Ok(Some(Experts {
+        count,
+        chosen,
+        every,
+        bias,
+    }))
 }
 
 impl NomicBert {
@@ -374,7 +382,7 @@ impl NomicBert {
             perm: vec![1, 0],
         };
         let w = b.weight_from(&name, &[hidden, count * wide], turned);
-        let bias = b.weight(&format!("{at}.experts.bias"), &[hidden]);
-        b.linear(y, w, Some(bias))
+        let bias = experts.bias.then(|| b.weight(&format!("{at}.experts.bias"), &[hidden]));
+        b.linear(y, w, bias)
     }
 }

@@ -13,8 +13,8 @@ use crate::{ComponentDef, Error, ErrorKind, ModelDef, registry};
 use cactus_ir::{BinaryFn, Dim, GraphBuilder, Literal, ReduceFn, Result, SEQ, TensorType, UnaryFn, ValueId};
 use cactus_tensor::DType;
 pub(crate) use call::{Calls, Sees, Texts};
+use modules::{LogitScore, OF_TOKENS, UNSEEN};
 pub(crate) use modules::{MODULES, Module, modules};
-use modules::{OF_TOKENS, UNSEEN};
 
 /// Name of the component that makes vectors.
 pub(crate) const EMBEDDER: &str = "embedder";
@@ -186,7 +186,7 @@ pub(crate) fn vectors(
                     None => layers::layer_norm_of(b, x, "layer_norm", [None, None], NORM_EPS)?,
                 }
             }
-            Module::LogitScore(..) => {
+            Module::LogitScore(_) => {
                 let what = "the module LogitScore stands behind a transformer alone";
                 return Err(Error::new(ErrorKind::Unsupported, c.family(), what));
             }
@@ -258,19 +258,20 @@ pub(crate) fn embedder(
 /// A decoder as a model of texts, with the modules that the configuration lists behind it.
 pub(crate) fn decoder(c: &Config<'_>, dims: &Dims, tied: bool, body: &mut BodyOf<'_>) -> crate::Result<ModelDef> {
     let modules = modules(c)?;
-    let [Module::LogitScore(yes, no)] = modules[..] else {
+    let [Module::LogitScore(LogitScore { yes, no, ref head })] = modules[..] else {
         let mut scoped = |b: &mut GraphBuilder, calls| b.scope("model", |b| body(b, calls));
         return embedder(c, dims, tied, &modules, &mut scoped);
     };
-    if let Some(token) = [Some(yes), no].into_iter().flatten().find(|&t| t >= dims.vocab) {
-        let what = format!("token {token} is beyond the vocabulary of {} tokens", dims.vocab);
+    let whole = (if tied { layers::EMBEDDING } else { layers::HEAD }, dims.vocab);
+    let (head, rows) = head.as_ref().map_or(whole, |(name, rows)| (name.as_str(), *rows));
+    if let Some(token) = [Some(yes), no].into_iter().flatten().find(|&t| t >= rows) {
+        let what = format!("token {token} is beyond the head of {rows} tokens");
         return Err(Error::new(ErrorKind::Invalid, c.family(), what));
     }
     let mut b = GraphBuilder::new(RANKER);
     let (texts, x) = b.scope("model", |b| body(b, Calls::Whole))?;
     let x = texts.last_rows(&mut b, x)?;
-    let head = if tied { layers::EMBEDDING } else { layers::HEAD };
-    let head = b.weight(head, &[dims.vocab, dims.hidden]);
+    let head = b.weight(head, &[rows, dims.hidden]);
     let score = logit_score(&mut b, x, head, yes, no)?;
     scores(&mut b, score)?;
     model(c, dims, tied, vec![(RANKER, b)], Gives::Scores(ScoresDef::Written))

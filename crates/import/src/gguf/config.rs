@@ -2,7 +2,7 @@
 
 use super::metadata::required;
 use super::names::Arch;
-use super::{GgufSource, Metadata, tokenizer};
+use super::{GgufSource, Metadata, encoder_config, tokenizer};
 use crate::{Error, Result, TensorSource};
 use serde_json::{Map, Value, json};
 
@@ -19,21 +19,21 @@ const GEMMA3_27B_LAYERS: usize = 62;
 const SMOLLM3_NO_ROPE_PERIOD: usize = 4;
 
 /// Metadata under the prefix of the architecture.
-struct Keys<'a> {
-    metadata: &'a Metadata,
-    prefix: &'a str,
+pub(super) struct Keys<'a> {
+    pub(super) metadata: &'a Metadata,
+    pub(super) prefix: &'a str,
 }
 
 impl Keys<'_> {
-    fn key(&self, suffix: &str) -> String {
+    pub(super) fn key(&self, suffix: &str) -> String {
         format!("{}.{suffix}", self.prefix)
     }
 
-    fn count(&self, suffix: &str) -> Result<Option<usize>> {
+    pub(super) fn count(&self, suffix: &str) -> Result<Option<usize>> {
         self.metadata.count(&self.key(suffix))
     }
 
-    fn needed(&self, suffix: &str) -> Result<usize> {
+    pub(super) fn needed(&self, suffix: &str) -> Result<usize> {
         let key = self.key(suffix);
         let value = required(self.metadata.count(&key)?, &key)?;
         match value {
@@ -42,8 +42,39 @@ impl Keys<'_> {
         }
     }
 
-    fn float(&self, suffix: &str) -> Result<Option<f64>> {
+    pub(super) fn float(&self, suffix: &str) -> Result<Option<f64>> {
         self.metadata.float(&self.key(suffix))
+    }
+
+    pub(super) fn text(&self, suffix: &str) -> Result<Option<&str>> {
+        self.metadata.string(&self.key(suffix))
+    }
+
+    pub(super) fn flag(&self, suffix: &str) -> Result<Option<bool>> {
+        self.metadata.bool(&self.key(suffix))
+    }
+
+    /// Per layer, whether it attends to a window only: given per layer, or by a period, or by the `usual` one. `has_window` is asked
+    /// of layers from 0 on.
+    pub(super) fn windowed_layers(
+        &self,
+        layers: usize,
+        has_window: impl Fn(usize, usize) -> bool,
+        usual: usize,
+    ) -> Result<Vec<bool>> {
+        let key = self.key("attention.sliding_window_pattern");
+        if let Some(super::Value::Array(_)) = self.metadata.get(&key) {
+            let pattern = required(self.metadata.bools(&key)?, &key)?;
+            if pattern.len() != layers {
+                return Err(Error::malformed(format!(
+                    "the metadata key `{key}` should have {layers} elements, found {}",
+                    pattern.len()
+                )));
+            }
+            return Ok(pattern.to_vec());
+        }
+        let period = self.metadata.count(&key)?.unwrap_or(usual).max(1);
+        Ok((0..layers).map(|layer| has_window(layer, period)).collect())
     }
 
     /// A count that some files give once and some per layer.
@@ -67,7 +98,7 @@ impl Keys<'_> {
     }
 
     /// A count that is the same in every layer.
-    fn uniform(&self, suffix: &str, layers: usize) -> Result<Option<usize>> {
+    pub(super) fn uniform(&self, suffix: &str, layers: usize) -> Result<Option<usize>> {
         let Some(counts) = self.per_layer(suffix, layers)? else {
             return Ok(None);
         };
@@ -98,6 +129,9 @@ pub fn config(source: &GgufSource) -> Result<Value> {
     let arch = source.arch();
     let prefix = required(metadata.string("general.architecture")?, "general.architecture")?;
     let keys = Keys { metadata, prefix };
+    if arch.is_encoder() {
+        return encoder_config::config(source, &keys);
+    }
     if keys.count("expert_count")?.unwrap_or(0) > 0 {
         return Err(Error::unsupported(
             "it is a mixture of experts, which is not supported for this architecture",
@@ -108,7 +142,13 @@ pub fn config(source: &GgufSource) -> Result<Value> {
     let mut set = |key: &str, value: Value| {
         config.insert(key.to_owned(), value);
     };
-    set("architectures", json!([class_name(arch)]));
+    let both_ways = keys.flag("attention.causal")? == Some(false);
+    if both_ways && !matches!(arch, Arch::Lfm2 | Arch::GemmaEmbedding) {
+        return Err(Error::unsupported(
+            "attention in both directions is not supported for this architecture",
+        ));
+    }
+    set("architectures", json!([class_name(arch, both_ways)]));
     set("model_type", json!(arch.model_type()));
     set("hidden_size", json!(shape.hidden));
     set("intermediate_size", json!(shape.feed_forward));
@@ -121,7 +161,7 @@ pub fn config(source: &GgufSource) -> Result<Value> {
     let eps_key = keys.key("attention.layer_norm_rms_epsilon");
     let eps = required(metadata.float(&eps_key)?, &eps_key)?;
     set("rms_norm_eps", json!(eps));
-    let default_base = if arch == Arch::Gemma3 { 1e6 } else { 1e4 };
+    let default_base = if arch.is_gemma3() { 1e6 } else { 1e4 };
     set(
         "rope_theta",
         json!(keys.float("rope.freq_base")?.unwrap_or(default_base)),
@@ -141,7 +181,12 @@ pub fn config(source: &GgufSource) -> Result<Value> {
             set("no_rope_layer_interval", json!(SMOLLM3_NO_ROPE_PERIOD));
             set("use_sliding_window", json!(false));
         }
-        Arch::Gemma3 => gemma3(&keys, &shape, &mut set)?,
+        Arch::Gemma3 | Arch::GemmaEmbedding => {
+            gemma3(&keys, &shape, &mut set)?;
+            if arch == Arch::GemmaEmbedding {
+                set("use_bidirectional_attention", json!(true));
+            }
+        }
         Arch::Lfm2 => {
             let taps = keys.needed("shortconv.l_cache")?;
             set("norm_eps", json!(eps));
@@ -155,6 +200,7 @@ pub fn config(source: &GgufSource) -> Result<Value> {
             let kinds: Vec<&str> = shape.kv_heads.iter().map(kind).collect();
             set("layer_types", json!(kinds));
         }
+        Arch::Bert | Arch::NomicBert | Arch::NomicBertMoe | Arch::ModernBert => {}
     }
     for (name, id) in special_ids(metadata)? {
         config.insert(name.to_owned(), json!(id));
@@ -223,14 +269,18 @@ impl Shape {
     }
 }
 
-fn class_name(arch: Arch) -> &'static str {
+fn class_name(arch: Arch, both_ways: bool) -> &'static str {
     match arch {
+        Arch::Lfm2 if both_ways => "Lfm2BidirectionalModel",
+        Arch::GemmaEmbedding => "Gemma3TextModel",
         Arch::Llama => "LlamaForCausalLM",
         Arch::SmolLm3 => "SmolLM3ForCausalLM",
         Arch::Qwen2 => "Qwen2ForCausalLM",
         Arch::Qwen3 => "Qwen3ForCausalLM",
         Arch::Gemma3 => "Gemma3ForCausalLM",
         Arch::Lfm2 => "Lfm2ForCausalLM",
+        // These have a configuration of their own.
+        Arch::Bert | Arch::NomicBert | Arch::NomicBertMoe | Arch::ModernBert => "",
     }
 }
 
@@ -262,30 +312,15 @@ fn gemma3(keys: &Keys<'_>, shape: &Shape, set: &mut impl FnMut(&str, Value)) -> 
     set("sliding_window", json!(window));
     let windowed: Vec<bool> = match window {
         None => vec![false; shape.layers],
-        Some(_) => windowed_layers(keys, shape.layers, set)?,
+        Some(_) => {
+            let last_is_full = |layer: usize, period: usize| !(layer + 1).is_multiple_of(period);
+            keys.windowed_layers(shape.layers, last_is_full, GEMMA3_WINDOW_PERIOD)?
+        }
     };
     let kind = |&w: &bool| if w { "sliding_attention" } else { "full_attention" };
     let kinds: Vec<&str> = windowed.iter().map(kind).collect();
     set("layer_types", json!(kinds));
     Ok(())
-}
-
-/// Per layer, whether it attends to a window only: given per layer, or by a period, or by Gemma's default period.
-fn windowed_layers(keys: &Keys<'_>, layers: usize, set: &mut impl FnMut(&str, Value)) -> Result<Vec<bool>> {
-    let key = keys.key("attention.sliding_window_pattern");
-    if let Some(super::Value::Array(_)) = keys.metadata.get(&key) {
-        let pattern = required(keys.metadata.bools(&key)?, &key)?;
-        if pattern.len() != layers {
-            return Err(Error::malformed(format!(
-                "the metadata key `{key}` should have {layers} elements, found {}",
-                pattern.len()
-            )));
-        }
-        return Ok(pattern.to_vec());
-    }
-    let period = keys.metadata.count(&key)?.unwrap_or(GEMMA3_WINDOW_PERIOD).max(1);
-    set("sliding_window_pattern", json!(period));
-    Ok((1..=layers).map(|layer| !layer.is_multiple_of(period)).collect())
 }
 
 fn rope_scaling(keys: &Keys<'_>, source: &GgufSource, shape: &Shape) -> Result<Value> {

@@ -11,13 +11,18 @@
 //! name.
 
 pub mod config;
+mod encoder_config;
+mod encoder_names;
 mod metadata;
 mod names;
 mod pretokenizer;
 mod reader;
 mod source;
 mod spm;
+mod text_model;
 pub mod tokenizer;
+mod unigram;
+mod word_piece;
 
 pub use metadata::{Array, Metadata, Value};
 pub use reader::{GgufFile, MAGIC, TensorInfo};

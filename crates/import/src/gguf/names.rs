@@ -1,5 +1,6 @@
 //! GGUF tensor names and their Hugging Face counterparts, by architecture.
 
+use super::encoder_names;
 use crate::{Error, Result};
 
 /// Architectures whose weights have a Hugging Face counterpart here.
@@ -10,17 +11,28 @@ pub(super) enum Arch {
     Qwen2,
     Qwen3,
     Gemma3,
+    GemmaEmbedding,
     Lfm2,
+    Bert,
+    NomicBert,
+    NomicBertMoe,
+    ModernBert,
 }
 
 /// One row per architecture: `general.architecture`, then `model_type` of a `config.json`.
-const ARCHS: [(Arch, &str, &str); 6] = [
+const ARCHS: [(Arch, &str, &str); 11] = [
     (Arch::Llama, "llama", "llama"),
     (Arch::SmolLm3, "smollm3", "smollm3"),
     (Arch::Qwen2, "qwen2", "qwen2"),
     (Arch::Qwen3, "qwen3", "qwen3"),
     (Arch::Gemma3, "gemma3", "gemma3_text"),
+    (Arch::GemmaEmbedding, "gemma-embedding", "gemma3_text"),
     (Arch::Lfm2, "lfm2", "lfm2"),
+    // RoBERTa, too: its positions are stored from the first that is used on, and what is left is BERT.
+    (Arch::Bert, "bert", "bert"),
+    (Arch::NomicBert, "nomic-bert", "nomic_bert"),
+    (Arch::NomicBertMoe, "nomic-bert-moe", "nomic_bert"),
+    (Arch::ModernBert, "modern-bert", "modernbert"),
 ];
 
 impl Arch {
@@ -46,6 +58,19 @@ impl Arch {
         row.expect("ARCHS has every variant").2
     }
 
+    /// Whether it makes vectors or scores of texts, and never continues one.
+    pub(super) fn is_encoder(self) -> bool {
+        matches!(
+            self,
+            Arch::Bert | Arch::NomicBert | Arch::NomicBertMoe | Arch::ModernBert
+        )
+    }
+
+    /// Whether it is Gemma 3, whichever way it attends.
+    pub(super) fn is_gemma3(self) -> bool {
+        matches!(self, Arch::Gemma3 | Arch::GemmaEmbedding)
+    }
+
     /// Whether GGUF orders the rows of query and key weights for rotation of neighboring pairs.
     fn interleaves_rope(self) -> bool {
         matches!(self, Arch::Llama | Arch::SmolLm3)
@@ -65,10 +90,17 @@ pub(super) enum Change {
     MinusOne,
     /// `[dim, taps]` becomes `[dim, 1, taps]`, as of a depthwise convolution.
     DepthwiseTaps,
+    /// `[experts, rows, columns]` becomes `[experts * rows, columns]`.
+    Experts,
+    /// `[experts, columns, rows]` becomes `[experts * rows, columns]`.
+    TurnedExperts,
 }
 
 /// The Hugging Face name of a GGUF tensor and the change its values need. `None`: not a weight of this architecture.
 pub(super) fn hugging_face(arch: Arch, name: &str) -> Option<(String, Change)> {
+    if arch.is_encoder() {
+        return encoder_names::hugging_face(arch, name);
+    }
     if let Some(rest) = name.strip_prefix("blk.") {
         let (layer, rest) = rest.split_once('.')?;
         // A plain decimal number, so that no two spellings collide.
@@ -89,6 +121,9 @@ pub(super) fn hugging_face(arch: Arch, name: &str) -> Option<(String, Change)> {
         // The converter of LFM2 files gave the last norm the name of another tensor.
         (Arch::Lfm2, "token_embd_norm.weight" | "output_norm.weight") => ("model.embedding_norm.weight", Change::Keep),
         (_, "output_norm.weight") => ("model.norm.weight", norm),
+        (Arch::GemmaEmbedding, "dense_2.weight") => ("2_Dense.linear.weight", Change::Keep),
+        (Arch::GemmaEmbedding, "dense_3.weight") => ("3_Dense.linear.weight", Change::Keep),
+        (Arch::Qwen3, encoder_names::CLASSES) => (encoder_names::CLASSES, Change::Keep),
         _ => return None,
     };
     Some((name.to_owned(), change))
@@ -103,9 +138,9 @@ pub(super) fn is_not_a_weight(name: &str) -> bool {
 pub(super) const ROPE_FACTORS: &str = "rope_freqs.weight";
 
 fn norm_change(arch: Arch) -> Change {
-    match arch {
-        Arch::Gemma3 => Change::MinusOne,
-        _ => Change::Keep,
+    match arch.is_gemma3() {
+        true => Change::MinusOne,
+        false => Change::Keep,
     }
 }
 
@@ -132,12 +167,12 @@ fn of_layer(arch: Arch, stem: &str) -> Option<(&'static str, Change)> {
         (Arch::Lfm2, "shortconv.out_proj") => ("conv.out_proj", Keep),
         (Arch::Lfm2, "shortconv.conv") => ("conv.conv", DepthwiseTaps),
         (_, "attn_output") => ("self_attn.o_proj", Keep),
-        (Arch::Qwen3 | Arch::Gemma3, "attn_q_norm") => ("self_attn.q_norm", norm),
-        (Arch::Qwen3 | Arch::Gemma3, "attn_k_norm") => ("self_attn.k_norm", norm),
+        (Arch::Qwen3 | Arch::Gemma3 | Arch::GemmaEmbedding, "attn_q_norm") => ("self_attn.q_norm", norm),
+        (Arch::Qwen3 | Arch::Gemma3 | Arch::GemmaEmbedding, "attn_k_norm") => ("self_attn.k_norm", norm),
         (_, "attn_norm") => ("input_layernorm", norm),
-        (Arch::Gemma3, "post_attention_norm") => ("post_attention_layernorm", norm),
-        (Arch::Gemma3, "ffn_norm") => ("pre_feedforward_layernorm", norm),
-        (Arch::Gemma3, "post_ffw_norm") => ("post_feedforward_layernorm", norm),
+        (Arch::Gemma3 | Arch::GemmaEmbedding, "post_attention_norm") => ("post_attention_layernorm", norm),
+        (Arch::Gemma3 | Arch::GemmaEmbedding, "ffn_norm") => ("pre_feedforward_layernorm", norm),
+        (Arch::Gemma3 | Arch::GemmaEmbedding, "post_ffw_norm") => ("post_feedforward_layernorm", norm),
         (_, "ffn_norm") => ("post_attention_layernorm", norm),
         (_, "ffn_gate") => ("mlp.gate_proj", Keep),
         (_, "ffn_up") => ("mlp.up_proj", Keep),
@@ -168,7 +203,12 @@ mod tests {
             Arch::Qwen2,
             Arch::Qwen3,
             Arch::Gemma3,
+            Arch::GemmaEmbedding,
             Arch::Lfm2,
+            Arch::Bert,
+            Arch::NomicBert,
+            Arch::NomicBertMoe,
+            Arch::ModernBert,
         ] {
             assert!(!arch.model_type().is_empty());
         }
@@ -242,6 +282,20 @@ mod tests {
                 "blk.2.ffn_down.weight",
                 Some(("model.layers.2.feed_forward.w2.weight", Keep)),
             ),
+            (
+                Arch::GemmaEmbedding,
+                "blk.0.ffn_norm.weight",
+                Some(("model.layers.0.pre_feedforward_layernorm.weight", MinusOne)),
+            ),
+            (
+                Arch::GemmaEmbedding,
+                "dense_3.weight",
+                Some(("3_Dense.linear.weight", Keep)),
+            ),
+            (Arch::Gemma3, "dense_3.weight", None),
+            (Arch::Lfm2, "dense_2.weight", None),
+            (Arch::Qwen3, "cls.output.weight", Some(("cls.output.weight", Keep))),
+            (Arch::Qwen2, "cls.output.weight", None),
             (Arch::Llama, "blk.0.attn_q_norm.weight", None),
             (Arch::Llama, "blk.01.attn_q.weight", None),
             (Arch::Llama, "blk.0.attn_q.scale", None),

@@ -112,6 +112,7 @@ const TABLE: &[PreTokenizer] = &[
             "a.x-4.0",
             "mellum",
             "modern-bert",
+            "roberta-bpe",
             "jina-es",
             "jina-de",
         ],

@@ -2,7 +2,7 @@
 
 use super::metadata::required;
 use super::names::{self, Arch, Change, ROPE_FACTORS};
-use super::{GgufFile, TensorInfo, config, tokenizer};
+use super::{GgufFile, TensorInfo, config, text_model, tokenizer};
 use crate::{Error, Result, SharedBytes, SourceModel, TensorSource, open_bytes};
 use cactus_quant::gguf::decode;
 use cactus_tensor::Tensor;
@@ -28,12 +28,13 @@ pub fn open_file(path: &Path) -> Result<SourceModel> {
     let config = config::config(&source).map_err(in_file)?;
     let generation_config = config::generation_config(&file.metadata).map_err(in_file)?;
     let tokenizer = tokenizer::tokenizer(&file.metadata).map_err(in_file)?;
+    let sentence = text_model::sentence(&source).map_err(in_file)?;
     Ok(SourceModel {
         format: "gguf",
         config,
         generation_config,
         front_end: serde_json::json!({}),
-        sentence: None,
+        sentence,
         tokenizer,
         tensors: Box::new(source),
     })
@@ -195,6 +196,18 @@ impl Weight {
                 self.shape = vec![dim, 1, taps];
                 return Ok(());
             }
+            Change::Experts | Change::TurnedExperts => {
+                let &[experts, a, b] = &info.shape[..] else {
+                    let what = format!("expected the shape [experts, rows, columns], found {:?}", info.shape);
+                    return Err(Error::malformed(what));
+                };
+                let (rows, columns) = if self.change == Change::Experts { (a, b) } else { (b, a) };
+                let all = experts.checked_mul(rows);
+                let all = all.filter(|all| all.checked_mul(columns) == Some(info.elems()));
+                let all = all.ok_or_else(|| Error::malformed(format!("the shape {:?} is too large", info.shape)))?;
+                self.shape = vec![all, columns];
+                return Ok(());
+            }
             Change::QueryRows => format!("{arch}.attention.head_count"),
             Change::KeyRows => format!("{arch}.attention.head_count_kv"),
         };
@@ -249,7 +262,8 @@ impl TensorSource for GgufSource {
         part.bytes.intact()?;
         decoded?;
         match weight.change {
-            Change::Keep | Change::DepthwiseTaps => {}
+            Change::Keep | Change::DepthwiseTaps | Change::Experts => {}
+            Change::TurnedExperts => values = turned(&values, &info.shape),
             Change::MinusOne => values.iter_mut().for_each(|v| *v -= 1.0),
             Change::QueryRows | Change::KeyRows => {
                 values = reorder_rows(&values, info.shape[0], weight.head_dim);
@@ -306,6 +320,19 @@ fn reorder_rows(values: &[f32], rows: usize, head_dim: usize) -> Vec<f32> {
     for row in 0..rows {
         let stored = names::stored_row(row, head_dim);
         out.extend_from_slice(&values[stored * row_len..(stored + 1) * row_len]);
+    }
+    out
+}
+
+/// `values` `[experts, columns, rows]` as `[experts, rows, columns]`.
+fn turned(values: &[f32], shape: &[usize]) -> Vec<f32> {
+    // `Weight::prepare` checked that there are three axes.
+    let (columns, rows) = (shape[1], shape[2]);
+    let mut out = Vec::with_capacity(values.len());
+    for expert in values.chunks((columns * rows).max(1)) {
+        for row in 0..rows {
+            out.extend((0..columns).map(|column| expert[column * rows + row]));
+        }
     }
     out
 }

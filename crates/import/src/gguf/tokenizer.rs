@@ -5,7 +5,7 @@
 //! Hugging Face folder has, so that one tokenizer implementation serves both.
 
 use super::metadata::required;
-use super::{Metadata, pretokenizer, spm};
+use super::{Metadata, names, pretokenizer, spm, unigram, word_piece};
 use crate::{Error, ErrorKind, Result, TokenizerFiles};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
@@ -82,6 +82,17 @@ impl<'a> Vocabulary<'a> {
         Ok(Vocabulary { texts, kinds })
     }
 
+    /// The same with pieces of words as a `vocab.txt` has them.
+    fn of_word_pieces(self) -> Self {
+        let rows = self.texts.iter().zip(&self.kinds);
+        let special = |kind: Kind| matches!(kind, Kind::Control | Kind::Unknown | Kind::UserDefined);
+        let texts = rows.map(|(text, &kind)| Cow::Owned(word_piece::piece(text, special(kind))));
+        Vocabulary {
+            texts: texts.collect(),
+            kinds: self.kinds,
+        }
+    }
+
     /// Id by text.
     fn ids(&self) -> Result<HashMap<&str, usize>> {
         let mut ids = HashMap::with_capacity(self.texts.len());
@@ -120,7 +131,15 @@ struct TokenizerJson<'a> {
     pre_tokenizer: Value,
     post_processor: Value,
     decoder: Value,
-    model: Bpe<'a>,
+    model: Model<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Model<'a> {
+    Bpe(Bpe<'a>),
+    WordPiece(WordPiece<'a>),
+    Unigram(Unigram<'a>),
 }
 
 #[derive(Serialize)]
@@ -149,6 +168,24 @@ struct Bpe<'a> {
     merges: Vec<(&'a str, &'a str)>,
 }
 
+#[derive(Serialize)]
+struct WordPiece<'a> {
+    r#type: &'static str,
+    unk_token: &'a str,
+    continuing_subword_prefix: &'static str,
+    max_input_chars_per_word: usize,
+    #[serde(serialize_with = "texts_with_ids")]
+    vocab: &'a [Cow<'a, str>],
+}
+
+#[derive(Serialize)]
+struct Unigram<'a> {
+    r#type: &'static str,
+    unk_id: Option<usize>,
+    byte_fallback: bool,
+    vocab: Vec<(&'a str, f64)>,
+}
+
 fn texts_with_ids<S: Serializer>(texts: &&[Cow<'_, str>], serializer: S) -> std::result::Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(Some(texts.len()))?;
     for (id, text) in texts.iter().enumerate() {
@@ -157,8 +194,32 @@ fn texts_with_ids<S: Serializer>(texts: &&[Cow<'_, str>], serializer: S) -> std:
     map.end()
 }
 
-/// What the two kinds of tokenizer differ in.
+/// What the kinds of tokenizer differ in.
 struct Parts<'a> {
+    normalizer: Value,
+    pre_tokenizer: Value,
+    decoder: Value,
+    model: Model<'a>,
+    around: Around,
+}
+
+/// What stands around a text where the file does not say so.
+struct Around {
+    begins: bool,
+    ends: bool,
+    /// Whether the file has a say in it.
+    always: bool,
+}
+
+impl Around {
+    fn beginning(begins: bool) -> Around {
+        let (ends, always) = (false, false);
+        Around { begins, ends, always }
+    }
+}
+
+/// What the kinds of BPE differ in.
+struct BpeParts<'a> {
     normalizer: Value,
     pre_tokenizer: Value,
     decoder: Value,
@@ -167,6 +228,29 @@ struct Parts<'a> {
     whole_words: bool,
     merges: Vec<(&'a str, &'a str)>,
     adds_bos: bool,
+}
+
+impl<'a> BpeParts<'a> {
+    fn with(self, vocab: &'a [Cow<'a, str>]) -> Parts<'a> {
+        Parts {
+            normalizer: self.normalizer,
+            pre_tokenizer: self.pre_tokenizer,
+            decoder: self.decoder,
+            model: Model::Bpe(Bpe {
+                r#type: "BPE",
+                dropout: None,
+                unk_token: self.unk_token,
+                continuing_subword_prefix: None,
+                end_of_word_suffix: None,
+                fuse_unk: self.unk_token.is_some(),
+                byte_fallback: self.byte_fallback,
+                ignore_merges: self.whole_words,
+                vocab,
+                merges: self.merges,
+            }),
+            around: Around::beginning(self.adds_bos),
+        }
+    }
 }
 
 /// The tokenizer files that a Hugging Face folder of this model would have; `None` where the file has no tokenizer.
@@ -180,25 +264,60 @@ pub fn tokenizer(metadata: &Metadata) -> Result<Option<TokenizerFiles>> {
         None | Some("none" | "no_vocab") => return Ok(None),
         Some(model) => model,
     };
-    let vocabulary = Vocabulary::read(metadata)?;
+    let vocabulary = match model {
+        "bert" => Vocabulary::read(metadata)?.of_word_pieces(),
+        _ => Vocabulary::read(metadata)?,
+    };
     let ids = vocabulary.ids()?;
+    let all = &vocabulary.texts[..];
+    let arch = metadata.string("general.architecture")?.unwrap_or_default();
+    let encodes = names::Arch::from_name(arch).is_ok_and(names::Arch::is_encoder);
     let parts = match model {
-        "gpt2" => byte_level(metadata, &ids)?,
-        "llama" => sentence_piece(metadata, &vocabulary)?,
-        "gemma4" => sentence_piece_with_merges(metadata, &vocabulary, &ids)?,
+        "gpt2" => byte_level(metadata, &ids)?.with(all),
+        "llama" => sentence_piece(metadata, &vocabulary)?.with(all),
+        "gemma4" => sentence_piece_with_merges(metadata, &vocabulary, &ids)?.with(all),
+        "bert" => word_pieces(metadata, &vocabulary)?,
+        "t5" => unigram(metadata, &vocabulary, encodes)?,
         other => {
             return Err(Error::unsupported(format!(
-                "the tokenizer model `{other}` is not supported; supported are gpt2, llama, gemma4"
+                "the tokenizer model `{other}` is not supported; supported are gpt2, llama, gemma4, bert, t5"
             )));
         }
     };
-    let bos = vocabulary.special(metadata, "tokenizer.ggml.bos_token_id")?;
-    let eos = vocabulary.special(metadata, "tokenizer.ggml.eos_token_id")?;
-    let adds_bos = metadata.bool("tokenizer.ggml.add_bos_token")?.unwrap_or(parts.adds_bos);
-    let adds_eos = metadata.bool("tokenizer.ggml.add_eos_token")?.unwrap_or(false);
+    let named = |keys: &[&str]| -> Result<Option<(usize, &str)>> {
+        for key in keys {
+            if let Some(found) = vocabulary.special(metadata, &format!("tokenizer.ggml.{key}"))? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    };
+    let known = |text: &str| ids.get_key_value(text).map(|(text, id)| (*id, *text));
+    let (bos, eos) = match model {
+        "bert" => (
+            named(&["cls_token_id", "bos_token_id"])?.or_else(|| known(word_piece::AROUND[0])),
+            named(&["seperator_token_id", "eos_token_id"])?.or_else(|| known(word_piece::AROUND[1])),
+        ),
+        _ => (named(&["bos_token_id"])?, named(&["eos_token_id"])?),
+    };
+    let adds = |key: &str, usual: bool| match parts.around.always {
+        true => Ok(usual),
+        false => Ok::<bool, Error>(metadata.bool(key)?.unwrap_or(usual)),
+    };
+    let adds_bos = adds("tokenizer.ggml.add_bos_token", parts.around.begins)?;
+    let adds_eos = adds("tokenizer.ggml.add_eos_token", parts.around.ends)?;
     let (bos_added, eos_added) = (bos.filter(|_| adds_bos), eos.filter(|_| adds_eos));
     let tokenizer_config = tokenizer_config(metadata, &vocabulary, bos_added.is_some(), eos_added.is_some())?;
     let chat_template = metadata.string(TEMPLATE_KEY)?.map(str::to_owned);
+    let between = match (encodes, eos_added) {
+        (true, Some(eos)) => {
+            // RoBERTa has two of them between a query and a document, and says so where the converter is new enough.
+            let twice = metadata.bool("tokenizer.ggml.add_sep_token")?.unwrap_or(model == "t5");
+            let second = named(&["seperator_token_id"])?.unwrap_or(eos);
+            Between::Ends(twice.then_some(second).filter(|_| model != "bert"))
+        }
+        _ => Between::Both,
+    };
     let json = TokenizerJson {
         version: "1.0",
         truncation: None,
@@ -206,20 +325,9 @@ pub fn tokenizer(metadata: &Metadata) -> Result<Option<TokenizerFiles>> {
         added_tokens: added_tokens(&vocabulary),
         normalizer: parts.normalizer,
         pre_tokenizer: parts.pre_tokenizer,
-        post_processor: post_processor(bos_added, eos_added),
+        post_processor: post_processor(bos_added, eos_added, between, model == "bert"),
         decoder: parts.decoder,
-        model: Bpe {
-            r#type: "BPE",
-            dropout: None,
-            unk_token: parts.unk_token,
-            continuing_subword_prefix: None,
-            end_of_word_suffix: None,
-            fuse_unk: parts.unk_token.is_some(),
-            byte_fallback: parts.byte_fallback,
-            ignore_merges: parts.whole_words,
-            vocab: &vocabulary.texts,
-            merges: parts.merges,
-        },
+        model: parts.model,
     };
     let tokenizer_json = match metadata.string("tokenizer.huggingface.json")? {
         // The file carries the original.
@@ -240,8 +348,70 @@ fn to_bytes(json: &TokenizerJson<'_>) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Pieces of words, as of BERT.
+fn word_pieces<'a>(metadata: &'a Metadata, vocabulary: &'a Vocabulary<'a>) -> Result<Parts<'a>> {
+    let unknown = vocabulary.special(metadata, "tokenizer.ggml.unknown_token_id")?;
+    let rows = vocabulary.texts.iter().zip(&vocabulary.kinds);
+    let normal = rows
+        .filter(|(_, kind)| **kind == Kind::Normal)
+        .map(|(text, _)| text.as_ref());
+    // Tokens in brackets are no pieces, whatever the file calls them.
+    let pieces = normal.filter(|text| !(text.starts_with('[') && text.ends_with(']')));
+    Ok(Parts {
+        normalizer: word_piece::normalizer(metadata, pieces)?,
+        pre_tokenizer: json!({"type": "BertPreTokenizer"}),
+        decoder: json!({"type": "WordPiece", "prefix": "##", "cleanup": true}),
+        model: Model::WordPiece(WordPiece {
+            r#type: "WordPiece",
+            unk_token: unknown.map_or(word_piece::UNKNOWN, |(_, text)| text),
+            continuing_subword_prefix: "##",
+            max_input_chars_per_word: 100,
+            vocab: &vocabulary.texts,
+        }),
+        around: Around {
+            begins: true,
+            ends: true,
+            always: true,
+        },
+    })
+}
+
+/// Pieces with scores, as of XLM-RoBERTa.
+fn unigram<'a>(metadata: &'a Metadata, vocabulary: &'a Vocabulary<'a>, encodes: bool) -> Result<Parts<'a>> {
+    let used: Vec<bool> = vocabulary.kinds.iter().map(|&kind| kind != Kind::Unused).collect();
+    let scores = unigram::scores(metadata, &used)?;
+    // The converter fills up to the rows of the table.
+    let count = used.iter().rposition(|&used| used).map_or(0, |last| last + 1);
+    let unknown = vocabulary.special(metadata, "tokenizer.ggml.unknown_token_id")?;
+    let unknown = unknown.map(|(id, _)| id);
+    let [normalizer, pre_tokenizer] = unigram::before(metadata)?;
+    let scheme = pre_tokenizer.pointer("/pretokenizers/1").cloned().unwrap_or_default();
+    Ok(Parts {
+        normalizer,
+        pre_tokenizer,
+        decoder: scheme,
+        model: Model::Unigram(Unigram {
+            r#type: "Unigram",
+            unk_id: unknown.or_else(|| vocabulary.kinds.iter().position(|&kind| kind == Kind::Unknown)),
+            byte_fallback: vocabulary.kinds.contains(&Kind::Byte),
+            vocab: vocabulary
+                .texts
+                .iter()
+                .map(AsRef::as_ref)
+                .zip(scores)
+                .take(count)
+                .collect(),
+        }),
+        around: Around {
+            begins: encodes,
+            ends: true,
+            always: false,
+        },
+    })
+}
+
 /// Byte-level BPE, as of GPT-2.
-fn byte_level<'a>(metadata: &'a Metadata, ids: &HashMap<&str, usize>) -> Result<Parts<'a>> {
+fn byte_level<'a>(metadata: &'a Metadata, ids: &HashMap<&str, usize>) -> Result<BpeParts<'a>> {
     let pre = pretokenizer::find(metadata.string("tokenizer.ggml.pre")?)?;
     let mut steps: Vec<Value> = pre
         .splits
@@ -253,7 +423,7 @@ fn byte_level<'a>(metadata: &'a Metadata, ids: &HashMap<&str, usize>) -> Result<
         true => json!({"type": "NFC"}),
         false => Value::Null,
     };
-    Ok(Parts {
+    Ok(BpeParts {
         normalizer,
         pre_tokenizer: json!({"type": "Sequence", "pretokenizers": steps}),
         decoder: json!({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true}),
@@ -292,7 +462,7 @@ fn listed_merges<'a>(metadata: &'a Metadata, ids: &HashMap<&str, usize>) -> Resu
 }
 
 /// SentencePiece BPE, as of Llama 2 and Gemma 3: no merges in the file, scores instead.
-fn sentence_piece<'a>(metadata: &'a Metadata, vocabulary: &'a Vocabulary<'a>) -> Result<Parts<'a>> {
+fn sentence_piece<'a>(metadata: &'a Metadata, vocabulary: &'a Vocabulary<'a>) -> Result<BpeParts<'a>> {
     const KEY: &str = "tokenizer.ggml.scores";
     let scores = required(metadata.floats(KEY)?, KEY)?;
     if scores.len() != vocabulary.texts.len() {
@@ -319,7 +489,7 @@ fn sentence_piece_with_merges<'a>(
     metadata: &'a Metadata,
     vocabulary: &'a Vocabulary<'a>,
     ids: &HashMap<&str, usize>,
-) -> Result<Parts<'a>> {
+) -> Result<BpeParts<'a>> {
     let merges = listed_merges(metadata, ids)?;
     space_escaping(metadata, vocabulary, merges, false)
 }
@@ -329,7 +499,7 @@ fn space_escaping<'a>(
     vocabulary: &'a Vocabulary<'a>,
     merges: Vec<(&'a str, &'a str)>,
     prefix_by_default: bool,
-) -> Result<Parts<'a>> {
+) -> Result<BpeParts<'a>> {
     let prefix = metadata
         .bool("tokenizer.ggml.add_space_prefix")?
         .unwrap_or(prefix_by_default);
@@ -353,7 +523,7 @@ fn space_escaping<'a>(
             id.map(|id| vocabulary.texts[id].as_ref())
         }
     };
-    Ok(Parts {
+    Ok(BpeParts {
         normalizer,
         pre_tokenizer: Value::Null,
         decoder: json!({"type": "Sequence", "decoders": decoders}),
@@ -384,23 +554,46 @@ fn added_tokens<'a>(vocabulary: &'a Vocabulary<'a>) -> Vec<AddedToken<'a>> {
         .collect()
 }
 
-/// Puts the beginning and end tokens around a text.
-fn post_processor(bos: Option<(usize, &str)>, eos: Option<(usize, &str)>) -> Value {
+/// What stands between two texts that belong together.
+#[derive(Clone, Copy)]
+enum Between<'a> {
+    /// The end of the first and the beginning of the second, where texts have them.
+    Both,
+    /// The end of the first, and perhaps another token; the second has no beginning.
+    Ends(Option<(usize, &'a str)>),
+}
+
+/// Puts the beginning and end tokens around a text. `typed` says that the second of two texts has a type of its own.
+fn post_processor(bos: Option<(usize, &str)>, eos: Option<(usize, &str)>, between: Between<'_>, typed: bool) -> Value {
     if bos.is_none() && eos.is_none() {
         return Value::Null;
     }
+    let (second_bos, extra) = match between {
+        Between::Both => (bos, None),
+        Between::Ends(extra) => (None, extra),
+    };
     let mut special_tokens = Map::new();
-    for (id, text) in bos.into_iter().chain(eos) {
+    for (id, text) in bos.into_iter().chain(eos).chain(extra) {
         special_tokens.insert(text.to_owned(), json!({"id": text, "ids": [id], "tokens": [text]}));
     }
-    let wrapped = |sequence: &str, type_id: u32| {
+    let wrapped = |bos: Option<(usize, &str)>, sequence: &str, type_id: u32| {
         let special = |(_, text): (usize, &str)| json!({"SpecialToken": {"id": text, "type_id": type_id}});
         let text = json!({"Sequence": {"id": sequence, "type_id": type_id}});
         let parts = bos.map(special).into_iter().chain([text]).chain(eos.map(special));
         parts.collect::<Vec<_>>()
     };
-    let single = wrapped("A", 0);
-    let pair = [wrapped("A", 0), wrapped("B", 1)].concat();
+    let single = wrapped(bos, "A", 0);
+    let extra = extra.map(|(_, text)| json!({"SpecialToken": {"id": text, "type_id": 0}}));
+    let second_type = match between {
+        Between::Both => 1,
+        Between::Ends(_) => u32::from(typed),
+    };
+    let pair = [
+        wrapped(bos, "A", 0),
+        extra.into_iter().collect(),
+        wrapped(second_bos, "B", second_type),
+    ]
+    .concat();
     json!({
         "type": "TemplateProcessing",
         "single": single,

@@ -22,8 +22,16 @@ pub(crate) enum Module {
     Normalize,
     /// Name of its weights, where it has such, and width.
     LayerNorm(Option<String>, usize),
-    /// The logit of one token, less that of another where there is one.
-    LogitScore(usize, Option<usize>),
+    LogitScore(LogitScore),
+}
+
+/// The logit of one token, less that of another where there is one.
+#[derive(Clone, Debug)]
+pub(crate) struct LogitScore {
+    pub(super) yes: usize,
+    pub(super) no: Option<usize>,
+    /// A head of the tokens that count alone, by which they are numbered: its name and its rows.
+    pub(super) head: Option<(String, usize)>,
 }
 
 impl Module {
@@ -82,10 +90,14 @@ fn module(c: &Config<'_>, value: &Value) -> crate::Result<Module> {
     match m.text("kind")?.unwrap_or_default() {
         "Pooling" => Ok(Module::Pooling(pooling(&m)?)),
         "Normalize" => Ok(Module::Normalize),
-        "LogitScore" => Ok(Module::LogitScore(
-            m.size("true_token_id", 0..=MAX_VOCAB)?,
-            m.size_if_set("false_token_id", 0..=MAX_VOCAB)?,
-        )),
+        "LogitScore" => Ok(Module::LogitScore(LogitScore {
+            yes: m.size("true_token_id", 0..=MAX_VOCAB)?,
+            no: m.size_if_set("false_token_id", 0..=MAX_VOCAB)?,
+            head: match m.text("head")? {
+                None => None,
+                Some(name) => Some((name.to_owned(), m.size("head_rows", 1..=MAX_VOCAB)?)),
+            },
+        })),
         "LayerNorm" => Ok(Module::LayerNorm(
             Some(format!("{}.norm", name()?)),
             m.size("dimension", 1..=MAX_WIDTH)?,
