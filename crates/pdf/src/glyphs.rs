@@ -15,14 +15,12 @@ const WIDTH: f64 = 500.0;
 pub(crate) struct Glyph {
     /// What it says; a ligature is the letters that it stands for.
     pub(crate) text: String,
-    /// Where it begins and where it ends, on its baseline.
+    /// Where it begins and where it ends, on its baseline, which goes down where lines do.
     pub(crate) start: [f64; 2],
     /// See `start`.
     pub(crate) end: [f64; 2],
     /// The height of an em.
     pub(crate) size: f64,
-    /// Whether it stands in a line that goes down.
-    pub(crate) is_vertical: bool,
 }
 
 /// Takes the glyphs of a page.
@@ -64,7 +62,6 @@ impl Collector {
                 start: [start.x, start.y],
                 end: [end.x, end.y],
                 size,
-                is_vertical,
             });
         }
     }

@@ -7,6 +7,8 @@ use crate::lines::{Stretch, stretches};
 const COLUMN_LINES: usize = 3;
 /// Width of a stretch in a column of prose, as a share of the width of the region; a cell of a table is narrower.
 const COLUMN_SHARE: f64 = 0.2;
+/// Places that are tried as a gutter.
+const MOST_PLACES: usize = 64;
 /// Columns within columns.
 const MOST_DEPTH: usize = 8;
 
@@ -107,19 +109,19 @@ fn gutter(rows: &[Vec<Stretch>]) -> Option<f64> {
         .filter(|x| (left + 0.2 * width..left + 0.8 * width).contains(x))
         .collect();
     starts.sort_by(f64::total_cmp);
-    let mut best: Option<(usize, f64)> = None;
+    // A little further right others begin, too; they are one place.
+    let mut places: Vec<(usize, f64)> = Vec::new();
     let mut at = 0;
     while let Some(&x) = starts.get(at) {
-        // A little further right others begin, too: the next one looked at is beyond them.
-        let here = starts[at..].partition_point(|&other| other <= x + 1.0);
-        at += here.max(1);
-        let Some(count) = columns(rows, x - 0.5, width) else {
-            continue;
-        };
-        if best.is_none_or(|(most, _)| count > most) {
-            best = Some((count, x - 0.5));
-        }
+        let here = starts[at..].partition_point(|&other| other <= x + 1.0).max(1);
+        places.push((here, x - 0.5));
+        at += here;
     }
+    // A page of a map has places without number, and a column many lines.
+    places.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.total_cmp(&b.1)));
+    places.truncate(MOST_PLACES);
+    let parted = places.iter().filter_map(|&(_, x)| Some((columns(rows, x, width)?, x)));
+    let best = parted.reduce(|best, next| if next.0 > best.0 { next } else { best });
     best.map(|(_, x)| x)
 }
 
@@ -183,10 +185,7 @@ fn write(lines: &[Line], text: &mut String) {
         match i.checked_sub(1).and_then(|i| lines.get(i)) {
             None if text.is_empty() => {}
             None => text.push_str("\n\n"),
-            Some(before) if begins(lines, i, pitch, left) => {
-                let _ = before;
-                text.push_str("\n\n");
-            }
+            Some(_) if begins(lines, i, pitch, left) => text.push_str("\n\n"),
             // A word that would have fitted behind it: the line ends where somebody wanted it to.
             Some(before) if right - before.right > 0.15 * (right - left) + 2.0 * before.size => text.push('\n'),
             Some(_) => {
@@ -243,7 +242,6 @@ mod tests {
                 start: [x, base],
                 end: [x + size / 2.0, base],
                 size,
-                is_vertical: false,
             }
         };
         text.chars().enumerate().filter(|(_, c)| *c != ' ').map(glyph).collect()
