@@ -1,6 +1,6 @@
-"""The chat page in headless Chromium: asking, stopping, editing, by keyboard, on a phone and in the dark, and under a policy with a
-person's yes. Run by `clients/run.py`, which starts servers and sets CACTUS_URL and CACTUS_ROUTED_URL. With a folder as argument it
-leaves screenshots there."""
+"""The chat page in headless Chromium: asking, stopping, editing, by keyboard, on a phone and in the dark, about documents with their sources,
+and under a policy with a person's yes. Run by `clients/run.py`, which starts servers and sets CACTUS_URL, whose server has the folder `kitchen`
+with the file bread.pdf, and CACTUS_ROUTED_URL. With a folder as argument it leaves screenshots there."""
 
 import os
 import shutil
@@ -70,6 +70,104 @@ def consent(browser, problems: list) -> None:
     ended(page)
     expect(page.locator(".assistant").nth(1).locator(".figures").last).to_contain_text("answered here")
     page.context.close()
+
+
+PDF = Path(__file__).parent.parent / "golden" / "pdf" / "columns.pdf"
+# Whatever stands in a document, or is its name, is text.
+HOSTILE = {"name": "<img src=x onerror=alert(1)>.md", "mimeType": "text/markdown", "buffer": b"# <b>Tea</b>\n\n<script>alert(1)</script> Green tea is brewed at seventy degrees.\n"}
+TURN = """([content, cited]) => {
+    turns = [{role: "user", content: "q"}, {role: "assistant", content, cited, sources: [
+      {number: 1, filename: "<b>a</b>.pdf", page: 3, lines: [1, 1], headings: [], text: "<i>one</i>"},
+      {number: 2, filename: "b.md", page: null, lines: [2, 5], headings: ["B", "C"], text: "two"}]}];
+    show();
+}"""
+
+
+def documents(browser, problems: list) -> None:
+    """Answers come from a folder of the server or from files of one's own, and say from which place, which can be read."""
+    page = opened(browser, problems, viewport={"width": 1100, "height": 760})
+    chosen, source = page.locator("#documents"), page.locator("#source")
+    expect(chosen.locator("option", has_text="kitchen")).to_have_count(1)
+    chosen.select_option(label="kitchen")
+    expect(page.locator("#input")).to_have_attribute("placeholder", "Ask about the documents")
+    page.locator("#input").focus()
+    ask(page, "For how many minutes is the bread baked?")
+    ended(page)
+    expect(page.locator(".assistant .body")).not_to_be_empty()
+    expect(page.locator(".sources button").first).to_contain_text("bread.pdf, page ")
+    shoot(page, "documents")
+    # By keyboard alone: the source opens and closes.
+    page.locator(".sources button").first.focus()
+    page.keyboard.press("Enter")
+    expect(source).to_be_visible()
+    expect(source.locator("h2")).to_have_text("[1] bread.pdf")
+    expect(source.locator(".place")).to_contain_text("page ")
+    said = " ".join(PDF.with_suffix(".txt").read_text().split())
+    assert " ".join(source.locator(".piece").inner_text().split()) in said
+    shoot(page, "source")
+    page.keyboard.press("Escape")
+    expect(source).to_be_hidden()
+
+    # Files of one's own become a store, and those that cannot be read are named.
+    page.locator("#files").set_input_files([HOSTILE, {"name": "scan.pdf", "mimeType": "application/pdf", "buffer": b"%PDF-1.4 nothing"}])
+    expect(chosen.locator("option:checked")).to_have_text("<img src=x onerror=alert(1)>.md and 1 more", timeout=60_000)
+    expect(page.locator("#note")).to_contain_text("scan.pdf was not read: it is no PDF")
+    page.locator("#input").focus()
+    ask(page, "At how many degrees is green tea brewed?")
+    ended(page)
+    texts = []
+    for one in page.locator(".assistant").nth(1).locator(".sources button").all():
+        one.click()
+        texts.append(source.locator(".piece").inner_text())
+        page.keyboard.press("Escape")
+    assert "seventy" in " ".join(texts), texts
+    page.locator(".assistant").nth(1).locator(".sources button").first.click()
+    expect(page.locator("#log img, #source img, #source script, #source b, header img")).to_have_count(0)
+    page.keyboard.press("Escape")
+
+    # Files are dropped onto the page.
+    page.evaluate(
+        """(bytes) => {
+            const files = new DataTransfer();
+            files.items.add(new File([new Uint8Array(bytes)], "dropped.pdf"));
+            for (const kind of ["dragover", "drop"]) dispatchEvent(new DragEvent(kind, {dataTransfer: files, cancelable: true, bubbles: true}));
+        }""",
+        list(PDF.read_bytes()),
+    )
+    expect(chosen.locator("option:checked")).to_have_text("dropped.pdf", timeout=60_000)
+    # What was chosen stays over a reload, and nothing chosen is a chat like any other.
+    page.reload()
+    expect(chosen.locator("option:checked")).to_have_text("dropped.pdf")
+    chosen.select_option(label="No documents")
+    page.locator("#input").focus()
+    ask(page, "What is the capital of France? Answer in one word.")
+    ended(page)
+    expect(page.locator(".assistant").last.locator(".body")).to_contain_text("Paris")
+    expect(page.locator(".assistant").last.locator(".sources")).to_have_count(0)
+
+    # Numbers of sources are buttons; other brackets are text, and what is little supported looks so.
+    page.evaluate(TURN, ["One [1]. Two [2, 1], not [7], `[1]`.", [1]])
+    body = page.locator(".assistant .body")
+    expect(body.locator(".cite")).to_have_text(["1", "2", "1"])
+    expect(body.locator(".cite.doubt")).to_have_text(["2"])
+    expect(body).to_contain_text("not [7]")
+    expect(body.locator("code")).to_have_text("[1]")
+    body.locator(".cite").first.click()
+    expect(source.locator("h2")).to_have_text("[1] <b>a</b>.pdf")
+    expect(source.locator(".place")).to_have_text("page 3")
+    expect(source.locator(".piece")).to_have_text("<i>one</i>")
+    page.keyboard.press("Escape")
+    body.locator(".cite").nth(1).click()
+    expect(source.locator(".place")).to_have_text("lines 2–5 · B › C")
+    page.keyboard.press("Escape")
+
+    phone = opened(browser, problems, viewport={"width": 390, "height": 780}, color_scheme="dark", has_touch=True)
+    phone.evaluate(TURN, ["One [1].", [1]])
+    width = phone.evaluate("document.documentElement.scrollWidth")
+    assert width <= 390, f"the page is {width} wide"
+    shoot(phone, "documents-phone")
+    for one in (page, phone):
+        one.context.close()
 
 
 def main() -> None:
@@ -145,6 +243,7 @@ def main() -> None:
         width = phone.evaluate("document.documentElement.scrollWidth")
         assert width <= 390, f"the page is {width} wide"
         shoot(phone, "phone")
+        documents(browser, problems)
         consent(browser, problems)
         browser.close()
     assert not problems, problems

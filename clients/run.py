@@ -191,7 +191,11 @@ def main() -> int:
         else:
             missing.append("chromium")
     state, kept = tempfile.TemporaryDirectory(), tempfile.TemporaryDirectory()
-    server = Server(args.cactus, args.model, *hearing(), EMBEDDER, "--data", kept.name)
+    kitchen = Path(kept.name) / "kitchen"
+    kitchen.mkdir()
+    shutil.copy(ROOT / "golden" / "pdf" / "columns.pdf", kitchen / "bread.pdf")
+    more = "--data", Path(kept.name) / "data", "--documents", kitchen
+    server = Server(args.cactus, args.model, *hearing(), EMBEDDER, *more)
     encrypted = policed = None
     try:
         environment = {**os.environ, "CACTUS_URL": server.url}

@@ -281,6 +281,8 @@ class Found:
     bytes: tuple[int, int]
     #: Its first and last line, from 1.
     lines: tuple[int, int]
+    #: The page that it stands on, from 1, where the document has pages: PDF. Bytes and lines are those of its text then.
+    page: int | None
     #: Headings above it, the outermost first.
     headings: list[str]
     text: str

@@ -195,7 +195,7 @@ def test_folder_is_kept_in_step_and_searched(bundles, notes):
         assert steps[0] == (0, 3, "a.md") and steps[-1] == (3, 3, "")
         assert corpus.sync().embedded == 0
         (found, *_) = corpus.search("river quick", k=5)
-        assert (found.path, found.lines, found.headings, found.is_current) == ("a.md", (3, 3), ["Rain"], True)
+        assert (found.path, found.lines, found.page, found.headings, found.is_current) == ("a.md", (3, 3), None, ["Rain"], True)
         assert (notes / "a.md").read_bytes()[slice(*found.bytes)].decode() == found.text
         (notes / "a.md").write_text("# Rain\n\nThe river is slow.\n")
         assert not corpus.search("river quick", k=1)[0].is_current

@@ -45,8 +45,11 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "embed",
-        &["base", "tensor", "vision", "bundle", "runtime", "text", "engine"],
+        &[
+            "base", "tensor", "quant", "vision", "bundle", "runtime", "text", "engine",
+        ],
     ),
+    ("pdf", &[]),
     ("retrieval", &["base", "bundle", "kernels"]),
     ("rag", &["bundle", "embed", "retrieval"]),
     ("hub", &["base"]),
@@ -56,7 +59,8 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     (
         "quality",
         &[
-            "base", "bundle", "quant", "kernels", "passes", "import", "runtime", "text", "engine", "protocol", "hybrid",
+            "base", "bundle", "quant", "kernels", "passes", "import", "runtime", "text", "engine", "embed", "protocol",
+            "hybrid",
         ],
     ),
     ("store", &["bundle", "passes", "import", "hub", "quality"]),
@@ -157,6 +161,7 @@ const ALL: &[&str] = &[
     "engine",
     "embed",
     "speech",
+    "pdf",
     "retrieval",
     "rag",
     "hub",

@@ -80,10 +80,18 @@ pub static EMBEDDER: Knob = Knob {
     help: "Model that makes the vectors of documents where an application names none: the folder of a bundle, or a name.",
 };
 
+/// The `cactus` command, for applications of the libraries.
+pub static PROGRAM: Knob = Knob {
+    name: "CACTUS_PROGRAM",
+    kind: Kind::Text,
+    default: "none, and PDF documents are not read",
+    help: "Path of the `cactus` command, which the libraries start to take the text out of PDF documents.",
+};
+
 /// All knobs, in the order in which they are listed to people.
 #[must_use]
 pub fn all() -> &'static [&'static Knob] {
-    static ALL: [&Knob; 4] = [&ISA, &THREADS, &SIGBUS, &EMBEDDER];
+    static ALL: [&Knob; 5] = [&ISA, &THREADS, &SIGBUS, &EMBEDDER, &PROGRAM];
     &ALL
 }
 

@@ -5,6 +5,7 @@ mod cactus;
 mod capture;
 mod corpus;
 mod embed;
+mod extract;
 mod listen;
 mod measure;
 mod route;
@@ -18,6 +19,7 @@ pub(crate) use capture::CaptureArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use corpus::{AskArgs, CorpusArgs, FindArgs, IndexArgs, SearchArgs};
 pub(crate) use embed::{EmbedArgs, RerankArgs, TextModelArgs};
+pub(crate) use extract::ExtractArgs;
 pub(crate) use listen::{CommitBy, ListenArgs, LiveArgs, LiveFormat};
 pub(crate) use measure::{CalibrateArgs, CalibrateTask, EvalArgs, EvalTask};
 pub(crate) use route::{AuthCommand, RouteArgs, RouteCommand};
@@ -91,6 +93,9 @@ pub(crate) enum Command {
     Auth(AuthCommand),
     /// Learn from questions with known answers how sure a model's answers are, and keep that in its bundle
     Calibrate(CalibrateArgs),
+    /// Write the text of a PDF as lines of JSON, a page in each, for other programs
+    #[command(hide = true)]
+    ExtractPdf(ExtractArgs),
 }
 
 const SERVE: &str = "\
@@ -138,8 +143,12 @@ pub(crate) struct ServeArgs {
     /// Folder where files and vector stores are kept: `/v1/files`, `/v1/vector_stores` and `file_search` [default: none are kept]
     #[arg(long, value_name = "FOLDER", help_heading = "Files")]
     pub(crate) data: Option<PathBuf>,
-    /// Model of new vector stores, one of those that are served [default: the first that makes vectors]
-    #[arg(long, value_name = "MODEL", requires = "data", help_heading = "Files")]
+    /// Folder of documents that the chat page and `file_search` can search; its index is kept in it, as `cactus index` does; can be
+    /// repeated
+    #[arg(long, value_name = "FOLDER", help_heading = "Files")]
+    pub(crate) documents: Vec<PathBuf>,
+    /// Model of new vector stores and of folders, one of those that are served [default: the first that makes vectors]
+    #[arg(long, value_name = "MODEL", help_heading = "Files")]
     pub(crate) embedder: Option<String>,
     /// Longest file that is kept
     #[arg(long, default_value = "16MB", value_name = "BYTES", value_parser = parse_bytes, help_heading = "Files")]

@@ -59,6 +59,17 @@ pub(crate) fn json<T: serde::Serialize>(value: &T) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// JSON in one line, shown at once.
+///
+/// # Errors
+/// Where nobody takes it.
+pub(crate) fn json_line<T: serde::Serialize>(value: &T) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer(&mut out, value)?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
 /// Forgets what was typed ahead: a yes is one to a question that was seen.
 pub(crate) fn forget_typed() {
     #[cfg(unix)]

@@ -475,7 +475,11 @@ fn a_probe_sees_what_reaches_every_matrix_and_computes_with_another_in_its_place
         let mut see = |shown: Observed<'_>| {
             // A dense layer behind the pooling has a row of a text, and the others one of each token.
             let rows = shown.input.len() / shown.k;
-            assert!(rows == 1 || rows == passages[0].tokens(), "{name}: {} {rows}", shown.weight);
+            assert!(
+                rows == 1 || rows == passages[0].tokens(),
+                "{name}: {} {rows}",
+                shown.weight
+            );
             *seen.entry(shown.weight.to_owned()).or_default() += 1;
             ControlFlow::Continue(())
         };

@@ -10,7 +10,7 @@ use crate::store::{self, How};
 use cactus_base::knobs;
 use cactus_embed::Embedder;
 use cactus_passes::Bits;
-use cactus_rag::{Corpus, Found, INDEX_FILE, Nearness, Sources, Vectors};
+use cactus_rag::{Corpus, Found, INDEX_FILE, Limits, Nearness, Program, Sources, Vectors};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -45,6 +45,10 @@ impl Documents {
             None => embedder()?,
         };
         let corpus = Corpus::new(folder, &folder.join(INDEX_FILE));
+        let corpus = match knobs::PROGRAM.text().map_err(|e| Failure::argument(e.to_string()))? {
+            Some(program) => corpus.with_extract(Arc::new(Program::new(Path::new(&program), Limits::default()))),
+            None => corpus,
+        };
         let synced = corpus.sync(&vectors, &|| false, &mut |_| {})?;
         for skipped in &synced.skipped {
             say(
@@ -99,6 +103,7 @@ pub(crate) fn piece(found: &Found) -> Value {
         "bm25": found.bm25,
         "bytes": [found.bytes.start, found.bytes.end],
         "lines": found.lines,
+        "page": found.page,
         "headings": found.headings,
     })
 }

@@ -261,6 +261,18 @@ pub const TARGETS: &[Target] = &[
         run: documents::document,
         seeds: documents::document_seeds,
     },
+    Target {
+        name: "pdf",
+        form: Form::Binary,
+        run: documents::pdf,
+        seeds: documents::pdf_seeds,
+    },
+    Target {
+        name: "pdf_output",
+        form: Form::Text,
+        run: documents::pdf_output,
+        seeds: documents::pdf_output_seeds,
+    },
 ];
 
 /// The target called `name`.

@@ -2,11 +2,12 @@
 
 use crate::embed::Embedder;
 use crate::{TICK, errors, live};
+use cactus_base::knobs;
 use cactus_engine::CancelToken;
-use cactus_rag::{Error, Found, INDEX_FILE, Nearness, Sources, Vectors};
+use cactus_rag::{Error, Found, INDEX_FILE, Limits, Nearness, Program, Sources, Vectors};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -49,8 +50,15 @@ impl Corpus {
         }
         let vectors = Vectors::of(embedder.model.name(), &embedder.path, Arc::clone(&embedder.model));
         let index = index.unwrap_or_else(|| folder.join(INDEX_FILE));
+        let corpus = cactus_rag::Corpus::new(&folder, &index);
+        let program = knobs::PROGRAM.text();
+        let program = program.map_err(|e| errors::raise(py, "InvalidRequestError", &e.to_string(), &[]))?;
+        let corpus = match program {
+            Some(program) => corpus.with_extract(Arc::new(Program::new(Path::new(&program), Limits::default()))),
+            None => corpus,
+        };
         Ok(Corpus {
-            corpus: Arc::new(cactus_rag::Corpus::new(&folder, &index)),
+            corpus: Arc::new(corpus),
             vectors: vectors.map_err(|e| crate::embed::raised(py, &e))?,
             folder,
             model: embedder.id,

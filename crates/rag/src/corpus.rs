@@ -1,15 +1,17 @@
 //! A folder and its index.
 
 use crate::collection::{Collection, Search};
-use crate::files::{self, File, MOST_BYTES};
+use crate::extract::{Extract, Unread};
+use crate::files::{self, File};
 use crate::found::Found;
 use crate::known::{self, Known, Stamp};
 use crate::prepared::{PIECE_TOKENS, Prepared, create};
 use crate::{Embed, Error, Nearness, Result};
 use cactus_retrieval::{Id, Index, Ranking};
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// How far a folder is read.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +65,9 @@ pub struct Skipped {
 pub struct Corpus {
     folder: PathBuf,
     index: PathBuf,
+    extract: Option<Arc<dyn Extract>>,
+    /// What was not read, and why: it is tried again when it has changed, as a try may take long.
+    refused: Arc<Mutex<BTreeMap<String, (Stamp, String)>>>,
 }
 
 impl Corpus {
@@ -72,6 +77,17 @@ impl Corpus {
         Corpus {
             folder: folder.to_path_buf(),
             index: index.to_path_buf(),
+            extract: None,
+            refused: Arc::default(),
+        }
+    }
+
+    /// The same with PDFs, which `extract` takes the text out of. Without one they are named as skipped.
+    #[must_use]
+    pub fn with_extract(self, extract: Arc<dyn Extract>) -> Corpus {
+        Corpus {
+            extract: Some(extract),
+            ..self
         }
     }
 
@@ -107,13 +123,14 @@ impl Corpus {
                 embedded: done.embedded,
             });
             let before = known.remove(&file.name);
-            match read(file, before.as_ref()) {
+            match self.read(file, before.as_ref(), stop) {
                 Ok(None) => {}
                 Ok(Some((text, stamp))) => {
                     let prepared = prepare(&index, model, file, (&text, &stamp), stop)?;
                     take(&mut index, prepared, before, &mut done)?;
                 }
-                Err(reason) => {
+                Err(Unread::Cancelled) => return Err(Error::Cancelled),
+                Err(Unread::Because(reason)) => {
                     let path = file.name.clone();
                     done.skipped.push(Skipped { path, reason });
                     // What it was is no longer known to be true.
@@ -132,6 +149,46 @@ impl Corpus {
             embedded: done.embedded,
         });
         Ok(done)
+    }
+
+    /// The text of a file with its stamp; `None` where it has not changed.
+    fn read(
+        &self,
+        file: &File,
+        before: Option<&Known>,
+        stop: &dyn Fn() -> bool,
+    ) -> std::result::Result<Option<(String, Stamp)>, Unread> {
+        let failed = |e: std::io::Error| Unread::Because(e.to_string());
+        let now = Stamp::of(&file.path).map_err(failed)?;
+        if before.is_some_and(|known| known.stamp.is_untouched(&now)) {
+            return Ok(None);
+        }
+        let most = file.kind.most_bytes();
+        if now.size as u64 > most {
+            return Err(Unread::Because(format!(
+                "it has {} bytes, and at most {most} are read",
+                now.size
+            )));
+        }
+        let refused = || self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((stamp, reason)) = refused().get(&file.name)
+            && stamp.is_untouched(&now)
+        {
+            return Err(Unread::Because(reason.clone()));
+        }
+        let bytes = std::fs::read(&file.path).map_err(failed)?;
+        let stamp = Stamp {
+            hash: known::hash(&bytes),
+            ..now
+        };
+        if before.is_some_and(|known| known.stamp.hash == stamp.hash) {
+            return Ok(None);
+        }
+        let text = files::text_of((file.kind, &file.path), bytes, self.extract.as_deref(), stop);
+        if let Err(Unread::Because(reason)) = &text {
+            refused().insert(file.name.clone(), (stamp.clone(), reason.clone()));
+        }
+        Ok(Some((text?, stamp)))
     }
 
     /// The `k` pieces nearest to a question, by its meaning and by its words, the best first, of those that are near enough.
@@ -193,21 +250,4 @@ fn remove(index: &mut Index, known: Option<&Known>) -> Result<()> {
     }
     index.commit()?;
     Ok(())
-}
-
-/// The text of a file with its stamp; `None` where it has not changed. What keeps it from being read is a reason in words.
-fn read(file: &File, before: Option<&Known>) -> std::result::Result<Option<(String, Stamp)>, String> {
-    let now = Stamp::of(&file.path).map_err(|e| e.to_string())?;
-    if before.is_some_and(|known| known.stamp.is_untouched(&now)) {
-        return Ok(None);
-    }
-    if now.size as u64 > MOST_BYTES {
-        return Err(format!("it has {} bytes, and at most {MOST_BYTES} are read", now.size));
-    }
-    let bytes = std::fs::read(&file.path).map_err(|e| e.to_string())?;
-    let hash = known::hash(&bytes);
-    if before.is_some_and(|known| known.stamp.hash == hash) {
-        return Ok(None);
-    }
-    Ok(Some((files::as_text(bytes)?, Stamp { hash, ..now })))
 }

@@ -1,15 +1,21 @@
 //! Which files of a folder are documents.
 
 use crate::cut::Kind;
+use crate::extract::{Extract, Unread};
 use crate::{Error, Result};
 use ignore::WalkBuilder;
 use std::path::{Path, PathBuf};
 
-/// Largest document, in bytes.
+/// Most bytes of text of a document.
 pub const MOST_BYTES: u64 = 16 << 20;
+/// Most bytes of a PDF.
+pub(crate) const MOST_PDF_BYTES: u64 = 64 << 20;
+/// What ends a page in the text of a document that has pages.
+pub(crate) const PAGE_END: char = '\u{c}';
 
 const TEXT: [&str; 6] = ["txt", "text", "rst", "adoc", "org", "tex"];
 const MARKDOWN: [&str; 3] = ["md", "markdown", "mdx"];
+const PDF: [&str; 1] = ["pdf"];
 const HTML: [&str; 3] = ["html", "htm", "xhtml"];
 const CODE: [&str; 44] = [
     "rs", "py", "pyi", "js", "mjs", "cjs", "ts", "tsx", "jsx", "java", "kt", "kts", "swift", "c", "h", "cc", "cpp",
@@ -48,6 +54,7 @@ pub(crate) fn kind(path: &Path) -> Option<Kind> {
     match () {
         () if is(&MARKDOWN) => Some(Kind::Markdown),
         () if is(&HTML) => Some(Kind::Html),
+        () if is(&PDF) => Some(Kind::Pdf),
         () if is(&TEXT) => Some(Kind::Text),
         () if is(&CODE) => Some(Kind::Code),
         () => None,
@@ -88,11 +95,44 @@ pub(crate) fn walk(folder: &Path) -> Result<Vec<File>> {
     Ok(found)
 }
 
-/// The text of a document.
+/// What `bytes` are, of a file with this name: its ending says so, and of a PDF its first bytes do.
+#[must_use]
+pub fn kind_of(name: &str, bytes: &[u8]) -> Option<Kind> {
+    Kind::of_name(name).or_else(|| bytes.starts_with(b"%PDF-").then_some(Kind::Pdf))
+}
+
+/// The text of a document of which `bytes` were read from the file at `path`. That of a PDF comes from `extract`.
 ///
 /// # Errors
-/// Why it is none, in words.
-pub fn as_text(bytes: Vec<u8>) -> std::result::Result<String, String> {
+/// [`Unread`]: why it has none, in words.
+pub fn text_of(
+    (kind, path): (Kind, &Path),
+    bytes: Vec<u8>,
+    extract: Option<&dyn Extract>,
+    stop: &dyn Fn() -> bool,
+) -> std::result::Result<String, Unread> {
+    if bytes.len() as u64 > kind.most_bytes() {
+        let most = kind.most_bytes();
+        return Err(Unread::Because(format!(
+            "it has {} bytes, and at most {most} are read",
+            bytes.len()
+        )));
+    }
+    if kind != Kind::Pdf {
+        return as_text(bytes).map_err(Unread::Because);
+    }
+    drop(bytes);
+    let Some(extract) = extract else {
+        let reason =
+            "a PDF is read by the program `cactus`, in a process of its own; say where it is with CACTUS_PROGRAM";
+        return Err(Unread::Because(reason.to_owned()));
+    };
+    let pages = extract.pages(path, stop)?;
+    Ok(pages.join(&format!("\n{PAGE_END}")))
+}
+
+/// Bytes as text.
+fn as_text(bytes: Vec<u8>) -> std::result::Result<String, String> {
     if bytes.contains(&0) {
         return Err("it is no text: it has bytes of zero".to_owned());
     }

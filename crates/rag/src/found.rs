@@ -19,6 +19,8 @@ pub struct Found {
     pub bytes: Range<usize>,
     /// Its first and last line, from 1.
     pub lines: [usize; 2],
+    /// The page that it stands on, from 1, where the document has pages. Its bytes and lines are those of the text that was taken out.
+    pub page: Option<usize>,
     /// Headings above it, the outermost first.
     pub headings: Vec<String>,
     /// Its text.
@@ -40,6 +42,7 @@ impl Found {
             title: None,
             bytes: start..start + text.len(),
             lines: [1, 1],
+            page: None,
             headings: Vec::new(),
             text: text.to_owned(),
             score: 0.0,
@@ -69,6 +72,7 @@ impl Found {
             "is_current": self.is_current(folder),
             "bytes": [self.bytes.start, self.bytes.end],
             "lines": self.lines,
+            "page": self.page,
             "headings": self.headings,
             "text": self.text,
             "score": self.score,
@@ -94,6 +98,7 @@ pub(crate) fn found(reader: &Reader, index: &Path, hit: &Hit) -> Result<Option<F
     let Piece {
         bytes,
         lines,
+        page,
         headings,
         text,
     } = piece;
@@ -102,6 +107,7 @@ pub(crate) fn found(reader: &Reader, index: &Path, hit: &Hit) -> Result<Option<F
         title,
         bytes,
         lines,
+        page,
         headings,
         text,
         score: hit.score,

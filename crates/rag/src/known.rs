@@ -16,6 +16,7 @@ const START: &str = "start";
 const END: &str = "end";
 const FIRST_LINE: &str = "first_line";
 const LAST_LINE: &str = "last_line";
+const PAGE: &str = "page";
 const HEADINGS: &str = "headings";
 const SIZE: &str = "file_size";
 const MODIFIED: &str = "file_modified_ns";
@@ -99,6 +100,9 @@ pub(crate) fn document(id: String, of: Of<'_>, piece: &Piece, vector: Vec<f32>) 
         .with(HASH, stamp.hash.as_str());
     let headings = Value::List(piece.headings.clone());
     document.metadata.insert(HEADINGS.to_owned(), headings);
+    if let Some(page) = piece.page {
+        document = document.with(PAGE, integer(page));
+    }
     match title {
         Some(title) => document.with(TITLE, title),
         None => document,
@@ -141,6 +145,7 @@ pub(crate) fn read(document: &Document, index: &Path) -> Result<(String, Piece, 
     let piece = Piece {
         bytes: size(START)?..size(END)?,
         lines: [size(FIRST_LINE)?, size(LAST_LINE)?],
+        page: document.metadata.contains_key(PAGE).then(|| size(PAGE)).transpose()?,
         headings,
         text: document.text.clone(),
     };

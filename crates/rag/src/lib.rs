@@ -8,6 +8,7 @@
 //! - [`pieces`] cuts a document along sentences, headings and functions, and tells from which bytes each piece comes.
 //! - [`Corpus`] keeps an index in step with a folder: only pieces that are new get a vector, and what is gone goes.
 //! - [`Collection`] is an index of documents that come one by one, from wherever.
+//! - [`Extract`] takes the text out of what is none, such as PDF; [`Program`] does so in a process with limits.
 //! - [`Nearness`] says when a piece counts as found, also where nobody knows what cosine that is.
 //! - [`Sources`] are pieces in a stable order under numbers, and [`Sources::check`] says whether a text cites them rightly.
 //!
@@ -19,6 +20,7 @@ mod collection;
 mod corpus;
 mod cut;
 mod error;
+mod extract;
 mod files;
 mod found;
 mod known;
@@ -31,7 +33,8 @@ pub use collection::{Collection, Incoming, Search};
 pub use corpus::{Corpus, Progress, Skipped, Synced};
 pub use cut::{Kind, Piece, Rules, pieces};
 pub use error::{Error, Result};
-pub use files::{MOST_BYTES, as_text};
+pub use extract::{Extract, Limits, Program, Unread};
+pub use files::{MOST_BYTES, kind_of, text_of};
 pub use found::Found;
 pub use nearness::Nearness;
 pub use prepared::{PIECE_TOKENS, Prepared};

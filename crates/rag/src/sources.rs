@@ -76,6 +76,7 @@ impl Sources {
         let mut text = TASK.to_owned();
         for Source { number, found } in &self.all {
             let name = found.title.as_deref().unwrap_or(&found.path);
+            let page = found.page.map_or(String::new(), |page| format!(", page {page}"));
             let headings: Vec<String> = found.headings.iter().map(|heading| harmless(heading)).collect();
             let headings = match headings.is_empty() {
                 true => String::new(),
@@ -85,7 +86,7 @@ impl Sources {
             let quoted = found.text.replace("</source>", "< /source>");
             let _ = write!(
                 text,
-                "\n\n<source number=\"{number}\" from=\"{}{headings}\">\n{quoted}\n</source>",
+                "\n\n<source number=\"{number}\" from=\"{}{page}{headings}\">\n{quoted}\n</source>",
                 harmless(name)
             );
         }

@@ -25,3 +25,4 @@ mod stores;
 pub use cactus_protocol as protocol;
 pub use cactus_router as router;
 pub use http::{Error, OPENAPI, ROUTES, ServeOptions, Tls, serve};
+pub use stores::{Documents, Watch};

@@ -634,11 +634,17 @@ fn answers_search_first_and_cite_what_they_take_from_there() {
         (results.len(), &results[0]["file_id"], &results[0]["filename"]),
         (2, &json!(bread), &json!("bread.md"))
     );
+    // Each has the number under which the model reads it, and its place.
+    let baking = results.iter().find(|result| result["number"] == 2).unwrap();
+    assert_eq!(
+        (&baking["page"], &baking["lines"], &baking["headings"]),
+        (&Value::Null, &json!([7, 7]), &json!(["Bread", "Baking"]))
+    );
     let part = &message["content"][0];
     let text = part["text"].as_str().unwrap();
     // The sources are in the order of their places: the second says it. The first does not say what it is cited for, and there is no seventh.
     let at = text.chars().position(|c| c == '[').unwrap();
-    let citation = json!({"type": "file_citation", "index": at, "file_id": bread, "filename": "bread.md"});
+    let citation = json!({"type": "file_citation", "index": at, "file_id": bread, "filename": "bread.md", "number": 2});
     assert_eq!(part["annotations"], json!([citation]), "{text}");
     // The prompt has the sources.
     let bare = json!({"model": "tiny", "input": body["input"], "temperature": 0, "text": body["text"]});

@@ -108,7 +108,12 @@ fn check_all(events: &[Event]) {
         cite: Arc::new(|text| {
             let cited = text.chars().enumerate().filter(|(_, c)| *c == 'a');
             cited
-                .map(|(at, _)| (at, ("file-a".to_owned(), "a.md".to_owned())))
+                .map(|(at, _)| openai::responses::Cited {
+                    at,
+                    number: 1,
+                    file: "file-a".to_owned(),
+                    filename: "a.md".to_owned(),
+                })
                 .collect()
         }),
     });

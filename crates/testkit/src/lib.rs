@@ -1,6 +1,6 @@
 //! What tests of several crates share: seeded random tensors, comparison with a tolerance, lists of awkward sizes, tiny models
 //! written in primitive operations as importers write them, a server that misbehaves as it is told, a detector of speech
-//! that hears one tone, and recordings that are unlike others.
+//! that hears one tone, recordings that are unlike others, and PDF documents.
 //!
 //! It may depend on `ir` and `tensor`, and only tests depend on it. It deliberately does not compute: run a model of
 //! [`tiny`] in `reference` or in the runtime.
@@ -9,6 +9,7 @@
 mod compare;
 pub mod http;
 mod layers;
+pub mod pdf;
 mod random;
 pub mod recordings;
 pub mod tiny;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// A folder and its index.
 #[derive(Debug, Args)]
 pub(crate) struct CorpusArgs {
-    /// The folder with the documents: text, Markdown, HTML and code, in it and in its folders
+    /// The folder with the documents: text, Markdown, HTML, PDF and code, in it and in its folders
     pub(crate) folder: PathBuf,
     /// The model that makes vectors: a bundle, a folder of sentence-transformers, or an id [default: that of the index; for a new
     /// one, sentence-transformers/all-MiniLM-L6-v2]

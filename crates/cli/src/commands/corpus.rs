@@ -10,12 +10,15 @@ use anyhow::{Context as _, Result, bail};
 use cactus_embed::{RankOptions, Reranker};
 use cactus_engine::chat::{Chat, ChatRequest};
 use cactus_engine::{CancelToken, FinishReason, GenerateOptions, Guides, Model};
-use cactus_rag::{Corpus, Embed as _, Found, INDEX_FILE, Nearness, Skipped, Sources, Synced, Vectors};
+use cactus_rag::{
+    Corpus, Embed as _, Extract, Found, INDEX_FILE, Limits, Nearness, Program, Skipped, Sources, Synced, Vectors,
+};
 use cactus_retrieval::Reader;
 use cactus_text::message;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// The model where none is named and there is no index yet.
 const DEFAULT_EMBEDDER: &str = "sentence-transformers/all-MiniLM-L6-v2";
@@ -51,7 +54,18 @@ fn open(args: &CorpusArgs, source: &SourceArgs, threads: Option<u16>) -> Result<
     });
     let name = given.or(known).unwrap_or_else(|| DEFAULT_EMBEDDER.to_owned());
     let vectors = Vectors::open(&name, &bundle(&name, source)?, threads.map(usize::from))?;
-    Ok((Corpus::new(&args.folder, &index), vectors, index))
+    let corpus = Corpus::new(&args.folder, &index);
+    let corpus = match extract() {
+        Some(extract) => corpus.with_extract(extract),
+        None => corpus,
+    };
+    Ok((corpus, vectors, index))
+}
+
+/// Takes the text out of PDFs: this program, in a process of its own for each. A system that does not tell where the program is reads none.
+pub(crate) fn extract() -> Option<Arc<dyn Extract>> {
+    let program = std::env::current_exe().ok()?;
+    Some(Arc::new(Program::new(&program, Limits::default())))
 }
 
 /// What Ctrl-C cancels: reading a folder ends after a file, whose pieces stay, and an answer after a token. The second one ends the program.
@@ -105,7 +119,7 @@ pub(crate) fn index(args: &IndexArgs) -> Result<()> {
     if !args.corpus.json {
         output::note("watching; Ctrl-C ends it");
     }
-    while changes.wait(&cancel)? {
+    while changes.wait(&|| cancel.is_cancelled())? {
         match sync_again(&corpus, &vectors, &cancel, &mut skipped) {
             Ok(synced) if synced.is_unchanged() => {}
             Ok(synced) => tell(&synced, args, &vectors, &path)?,
@@ -179,11 +193,12 @@ fn nothing(nearness: Nearness, index: &Path) -> Result<String> {
     })
 }
 
-/// `docs/a.md:3-7`, and the headings above it.
+/// `docs/a.md:3-7` or `docs/a.pdf, page 3`, and the headings above it.
 fn place(found: &Found, folder: &Path) -> String {
-    let lines = match found.lines {
-        [first, last] if first == last => first.to_string(),
-        [first, last] => format!("{first}-{last}"),
+    let at = match (found.page, found.lines) {
+        (Some(page), _) => format!(", page {page}"),
+        (None, [first, last]) if first == last => format!(":{first}"),
+        (None, [first, last]) => format!(":{first}-{last}"),
     };
     let changed = match found.is_current(folder) {
         true => "",
@@ -191,7 +206,7 @@ fn place(found: &Found, folder: &Path) -> String {
     };
     let similarity = found.similarity.map_or(String::new(), |s| format!("  {s:.2}"));
     let place = format!(
-        "{}:{lines}{changed}{similarity}  {}",
+        "{}{at}{changed}{similarity}  {}",
         found.path,
         found.headings.join(" > ")
     );

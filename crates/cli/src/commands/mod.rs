@@ -12,6 +12,7 @@ mod download;
 mod drawing;
 mod embed;
 mod eval;
+mod extract;
 mod function;
 mod function_bench;
 mod inspect;
@@ -62,6 +63,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Route(a) => route::run(&a)?,
         Command::Auth(a) => auth::run(&a)?,
         Command::Calibrate(a) => calibrate::run(&a)?,
+        Command::ExtractPdf(a) => return extract::run(&a),
     }
     Ok(ExitCode::SUCCESS)
 }

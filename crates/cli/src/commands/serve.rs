@@ -2,15 +2,17 @@
 //! `cactus-serve`.
 
 use crate::args::{ModelArgs, ServeArgs};
-use crate::commands::route;
+use crate::commands::watch::Watched;
+use crate::commands::{corpus, route};
 use crate::{model, output};
 use anyhow::{Context as _, Result};
 use cactus_engine::scheduler::SchedulerLimits;
 use cactus_hub::{ModelRef, preferred};
+use cactus_rag::INDEX_FILE;
 use cactus_router::Router;
 use cactus_router::setup::Setup;
 use cactus_serve::models::{Does, ModelLimits, Models, Source};
-use cactus_serve::{ServeOptions, Tls};
+use cactus_serve::{Documents, ServeOptions, Tls};
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -183,6 +185,12 @@ fn options(args: &ServeArgs) -> Result<ServeOptions> {
         allowed_origins: args.allow_origin.clone(),
         body_bytes: usize::try_from(args.max_body).unwrap_or(usize::MAX),
         data: args.data.clone(),
+        documents: args
+            .documents
+            .iter()
+            .map(|folder| documents(folder))
+            .collect::<Result<_>>()?,
+        extract: corpus::extract(),
         embedder: args.embedder.clone(),
         file_bytes: usize::try_from(args.max_file).unwrap_or(usize::MAX),
         audio_bytes: usize::try_from(args.max_audio).unwrap_or(usize::MAX),
@@ -193,6 +201,22 @@ fn options(args: &ServeArgs) -> Result<ServeOptions> {
         tls: tls.map(|(certificate, key)| Tls { certificate, key }),
         router: args.policy.as_deref().map(|policy| router(args, policy)).transpose()?,
         ..ServeOptions::new(SocketAddr::new(args.host, args.port))
+    })
+}
+
+/// A folder that is searched, with its index in it.
+fn documents(folder: &Path) -> Result<Documents> {
+    let whole = std::fs::canonicalize(folder).ok().filter(|folder| folder.is_dir());
+    let Some(folder) = whole else {
+        anyhow::bail!(
+            "`--documents`: `{}` is no folder; name the folder with the documents",
+            folder.display()
+        );
+    };
+    Ok(Documents {
+        index: folder.join(INDEX_FILE),
+        watch: Some(Arc::new(Watched::of(&folder)?)),
+        folder,
     })
 }
 

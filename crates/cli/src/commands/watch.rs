@@ -1,10 +1,10 @@
 //! Waiting until something changes in a folder.
 
 use anyhow::{Context as _, Result};
-use cactus_engine::CancelToken;
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Nothing has to change for so long: programs write files in several steps.
@@ -41,11 +41,11 @@ impl Changes {
         })
     }
 
-    /// Waits until something that may be a document has changed; `false` where `cancel` ends it.
-    pub(crate) fn wait(&self, cancel: &CancelToken) -> Result<bool> {
+    /// Waits until something that may be a document has changed; `false` after `stop` was true.
+    pub(crate) fn wait(&self, stop: &dyn Fn() -> bool) -> Result<bool> {
         let mut first = None;
         loop {
-            if cancel.is_cancelled() {
+            if stop() {
                 return Ok(false);
             }
             let patience = if first.is_some() { QUIET } else { LOOK };
@@ -75,5 +75,22 @@ impl Changes {
                 .any(|part| matches!(part, Component::Normal(name) if name.as_encoded_bytes().starts_with(b".")))
         };
         !matches!(event.kind, EventKind::Access(_)) && !event.paths.iter().all(is_hidden)
+    }
+}
+
+/// Changes for the server, which waits for them on whatever thread it has.
+pub(crate) struct Watched(Mutex<Changes>);
+
+impl Watched {
+    /// Of `folder`, from now on.
+    pub(crate) fn of(folder: &Path) -> Result<Watched> {
+        Ok(Watched(Mutex::new(Changes::of(folder)?)))
+    }
+}
+
+impl cactus_serve::Watch for Watched {
+    fn wait(&self, stop: &dyn Fn() -> bool) -> Result<bool, String> {
+        let changes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        changes.wait(stop).map_err(|e| format!("{e:#}"))
     }
 }

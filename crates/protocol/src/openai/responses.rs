@@ -5,7 +5,7 @@
 
 mod answer;
 
-pub use answer::{Cite, FileName, ResponseEncoder, Searched};
+pub use answer::{Cite, Cited, ResponseEncoder, Searched};
 
 use super::super::{
     ApiError, Fields, Job, KeepAlive, MAX_MESSAGES, Prompt, Result, Spec, content, json_type, objects, tools,

@@ -127,6 +127,7 @@ impl Block {
             verbatim: false,
             is_code,
             heading,
+            page: None,
         });
     }
 }

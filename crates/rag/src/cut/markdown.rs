@@ -25,6 +25,7 @@ pub(super) fn blocks(source: &str) -> Vec<Part> {
                         verbatim: true,
                         is_code: matches!(tag, Tag::CodeBlock(_) | Tag::Table(_)),
                         heading,
+                        page: None,
                     });
                 }
                 depth += 1;
@@ -45,6 +46,7 @@ pub(super) fn blocks(source: &str) -> Vec<Part> {
                     verbatim: true,
                     is_code: true,
                     heading: None,
+                    page: None,
                 });
             }
             _ => {}

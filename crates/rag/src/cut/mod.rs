@@ -23,6 +23,8 @@ pub enum Kind {
     Html,
     /// A programming language: what begins at the left margin is a unit.
     Code,
+    /// PDF: the texts of its pages, with a form feed between two of them. Lines and bytes are those of this text.
+    Pdf,
 }
 
 impl Kind {
@@ -30,6 +32,15 @@ impl Kind {
     #[must_use]
     pub fn of_name(name: &str) -> Option<Kind> {
         crate::files::kind(Path::new(name))
+    }
+
+    /// Most bytes of a file that is read; those of a PDF are pictures mostly.
+    #[must_use]
+    pub fn most_bytes(self) -> u64 {
+        match self {
+            Kind::Pdf => crate::files::MOST_PDF_BYTES,
+            _ => crate::files::MOST_BYTES,
+        }
     }
 
     /// The word for it.
@@ -40,6 +51,7 @@ impl Kind {
             Kind::Markdown => "markdown",
             Kind::Html => "html",
             Kind::Code => "code",
+            Kind::Pdf => "pdf",
         }
     }
 }
@@ -60,6 +72,8 @@ pub struct Piece {
     pub bytes: Range<usize>,
     /// Its first and its last line, from 1.
     pub lines: [usize; 2],
+    /// The page that it stands on, from 1, where the document has pages. No piece goes over the end of one.
+    pub page: Option<usize>,
     /// Headings that it stands under, the outermost first.
     pub headings: Vec<String>,
     /// Its text: that of its bytes, and of HTML what a reader sees of it.
@@ -92,6 +106,8 @@ struct Part {
     is_code: bool,
     /// The level of a heading, from 1.
     heading: Option<usize>,
+    /// The page that it stands on, from 1.
+    page: Option<usize>,
 }
 
 /// The pieces of `source`, in order. They do not overlap, and each has at least one character that is no space.
@@ -105,6 +121,7 @@ pub fn pieces(kind: Kind, source: &str, rules: Rules<'_>) -> Vec<Piece> {
         Kind::Markdown => markdown::blocks(source),
         Kind::Html => html::blocks(source),
         Kind::Code => plain::units(source),
+        Kind::Pdf => plain::pages(source),
     };
     pack::pack(source, parts, rules)
 }

@@ -24,6 +24,9 @@ pub(super) fn pack(source: &str, parts: Vec<Part>, rules: Rules<'_>) -> Vec<Piec
     let mut section: Vec<Part> = Vec::new();
     for part in parts {
         let Some(level) = part.heading else {
+            if section.last().is_some_and(|last| last.page != part.page) {
+                close((source, &lines), &headings, &mut section, rules, &mut pieces);
+            }
             section.push(part);
             continue;
         };
@@ -48,6 +51,11 @@ fn close(
     let room = rules.most_tokens.max(1);
     let above = (rules.count)(&in_context(&headings, ""));
     let most = room.saturating_sub(above).max(room.div_ceil(2));
+    let page = section.first().and_then(|part| part.page);
+    let piece = |units: &[Unit]| Piece {
+        page,
+        ..piece(source, lines, &headings, units)
+    };
     let mut units = Vec::new();
     for part in section.drain(..) {
         split(part, most, rules, &mut units);
@@ -63,11 +71,11 @@ fn close(
                 Some(at) if 2 * kept >= most => open.split_off(at + 1),
                 _ => Vec::new(),
             };
-            pieces.push(piece(source, lines, &headings, &open));
+            pieces.push(piece(&open));
             open = later;
             tokens = open.iter().map(|unit| unit.tokens).sum();
             if tokens + unit.tokens > most && !open.is_empty() {
-                pieces.push(piece(source, lines, &headings, &open));
+                pieces.push(piece(&open));
                 open.clear();
                 tokens = 0;
             }
@@ -76,7 +84,7 @@ fn close(
         open.push(unit);
     }
     if !open.is_empty() {
-        pieces.push(piece(source, lines, &headings, &open));
+        pieces.push(piece(&open));
     }
 }
 
@@ -104,6 +112,7 @@ fn piece(source: &str, lines: &Lines, headings: &[String], units: &[Unit]) -> Pi
     Piece {
         lines: [lines.line(start), lines.line(end.saturating_sub(1).max(start))],
         bytes: start..end,
+        page: None,
         headings: headings.to_vec(),
         text,
     }

@@ -1,6 +1,7 @@
 //! Paragraphs of a text, and units of a program, by their lines alone.
 
 use super::Part;
+use crate::files::PAGE_END;
 use std::ops::Range;
 
 /// Stretches of lines that are not empty.
@@ -9,6 +10,21 @@ pub(super) fn paragraphs(source: &str) -> Vec<Part> {
         .into_iter()
         .map(|bytes| part(source, bytes, false))
         .collect()
+}
+
+/// Paragraphs of pages, which end with a form feed.
+pub(super) fn pages(source: &str) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let mut start = 0;
+    for (i, page) in source.split(PAGE_END).enumerate() {
+        for bytes in runs(page, |_, _| false) {
+            let mut part = part(source, start + bytes.start..start + bytes.end, false);
+            part.page = Some(i + 1);
+            parts.push(part);
+        }
+        start += page.len() + PAGE_END.len_utf8();
+    }
+    parts
 }
 
 /// What begins at the left margin behind an empty line, up to the next such place: a function, a class, a group of constants, with its comment.
@@ -32,6 +48,7 @@ fn part(source: &str, bytes: Range<usize>, is_code: bool) -> Part {
         verbatim: true,
         is_code,
         heading: None,
+        page: None,
     }
 }
 

@@ -49,10 +49,17 @@ impl Keeping {
         work: impl FnOnce(&Stores, &str) -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
         let (stores, owner) = (Arc::clone(&self.stores), self.owner.clone());
-        match tokio::task::spawn_blocking(move || work(&stores, &owner)).await {
-            Ok(result) => result,
-            Err(e) => Err(ApiError::new(Kind::Server, e.to_string())),
-        }
+        in_background(move || work(&stores, &owner)).await
+    }
+}
+
+/// Does something where it may wait for the disk or a model.
+pub(super) async fn in_background<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(e) => Err(ApiError::new(Kind::Server, e.to_string())),
     }
 }
 

@@ -24,12 +24,13 @@ mod tools;
 
 use crate::models::{Hearer, Lease, Models};
 use crate::protocol::{ApiError, Kind};
-use crate::stores::{Stores, read_on};
+use crate::stores::{Documents, Folders, Stores, keep_in_step, read_on};
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Router, middleware};
+use cactus_rag::Extract;
 use cactus_router::Router as Routing;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -56,6 +57,10 @@ pub struct ServeOptions {
     pub body_bytes: usize,
     /// Folder of files and vector stores. Without it none are kept.
     pub data: Option<PathBuf>,
+    /// Folders that can be searched as vector stores, and are kept in step with their indexes.
+    pub documents: Vec<Documents>,
+    /// Takes the text out of PDFs. Without it none are read.
+    pub extract: Option<Arc<dyn Extract>>,
     /// The model of new vector stores, as this server calls it; `None` is the first that makes vectors.
     pub embedder: Option<String>,
     /// Most bytes of a file.
@@ -104,6 +109,8 @@ impl ServeOptions {
             allowed_origins: Vec::new(),
             body_bytes: 16 << 20,
             data: None,
+            documents: Vec::new(),
+            extract: None,
             embedder: None,
             file_bytes: 16 << 20,
             audio_bytes: 100 << 20,
@@ -130,6 +137,7 @@ pub(crate) struct App {
     metrics: metrics::Metrics,
     store: store::Store,
     stores: Option<Arc<Stores>>,
+    folders: Arc<Folders>,
     recordings: Arc<Semaphore>,
     page: page::Page,
     tools: tools::Known,
@@ -166,9 +174,10 @@ impl App {
             guard: guard::Guard::new(&options),
             metrics: metrics::Metrics::new(),
             store: store::Store::new(options.stored_responses),
+            page: page::Page::new(stores.is_some(), !options.documents.is_empty()),
+            folders: Arc::new(Folders::new(&options.documents, options.extract.as_ref())),
             stores,
             recordings: Arc::new(Semaphore::new(options.recordings)),
-            page: page::Page::new(),
             tools: tools::Known::default(),
             models,
             options,
@@ -411,7 +420,8 @@ pub async fn serve(
     let (stores, waiting) = match &options.data {
         None => (None, None),
         Some(folder) => {
-            let opened = Stores::open(folder).map_err(|(path, message)| Error::Data { path, message })?;
+            let opened = Stores::open(folder, options.extract.clone())
+                .map_err(|(path, message)| Error::Data { path, message })?;
             (Some(Arc::new(opened.0)), Some(opened.1))
         }
     };
@@ -433,6 +443,8 @@ pub async fn serve(
         let models = Arc::clone(&app.models);
         tokio::spawn(read_on(stores, models, waiting))
     });
+    let (folders, models) = (Arc::clone(&app.folders), Arc::clone(&app.models));
+    let keeping = tokio::spawn(keep_in_step(folders, models, app.options.embedder.clone()));
     let cleaning = tokio::spawn({
         let models = Arc::clone(&app.models);
         async move {
@@ -445,6 +457,9 @@ pub async fn serve(
     connection::accept(listener, router(&app), &app, stop).await;
     loading.abort();
     cleaning.abort();
+    app.folders.stop();
+    // A commit under way is whole or not there; nobody waits for a model.
+    let _ = tokio::time::timeout(Duration::from_secs(5), keeping).await;
     if let (Some(stores), Some(reading)) = (&app.stores, reading) {
         // What was not read by now is read when the server starts again.
         stores.stop();

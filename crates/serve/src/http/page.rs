@@ -12,6 +12,7 @@ const HTML: &str = include_str!("page.html");
 
 #[derive(Debug)]
 pub(super) struct Page {
+    html: String,
     policy: String,
 }
 
@@ -22,12 +23,18 @@ fn between(open: &str, close: &str) -> &'static str {
 }
 
 impl Page {
-    /// The policy lets in the page's own script and style by their digests, and connections to this server.
-    pub(super) fn new() -> Self {
+    /// The page of a server that keeps files, or has folders of documents: it asks for neither where it is not there. The policy lets in the page's own script and style by their digests, and connections to this server.
+    pub(super) fn new(keeps_files: bool, has_folders: bool) -> Self {
         let hash = |text: &str| base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text.as_bytes()));
         let script = hash(between("<script>", "</script>"));
         let style = hash(between("<style>", "</style>"));
+        let documents = match (keeps_files, has_folders) {
+            (true, _) => "files",
+            (false, true) => "folders",
+            (false, false) => "",
+        };
         Self {
+            html: HTML.replacen("<body>", &format!("<body data-documents=\"{documents}\">"), 1),
             policy: format!(
                 "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; connect-src 'self'; \
                  img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -44,7 +51,7 @@ pub(super) async fn show(State(app): State<Arc<App>>) -> Response {
         (header::REFERRER_POLICY, "no-referrer"),
         (header::CACHE_CONTROL, "no-cache"),
     ];
-    (headers, HTML).into_response()
+    (headers, app.page.html.clone()).into_response()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::App;
 use super::body;
-use super::files::{Keeping, finish};
+use super::files::{self, Keeping, finish};
 use crate::models::{Does, EmbeddingModel};
 use crate::protocol::openai::page::{self, Page};
 use crate::protocol::openai::vector_stores::{self as api, Attach, FileSearch, How};
@@ -111,12 +111,21 @@ pub(super) async fn create(State(app): Shared, headers: HeaderMap, body: Body) -
 /// `GET /v1/vector_stores`.
 pub(super) async fn list(State(app): Shared, RawQuery(query): RawQuery, headers: HeaderMap) -> Response {
     let listed = async {
-        let keeping = Keeping::of(&app, &headers)?;
         let page = page(query.as_deref())?;
+        // Folders stand before the first page of the rest.
+        let mut all = match page.after.is_none() && page.before.is_none() {
+            true => app.folders.stores(),
+            false => Vec::new(),
+        };
+        if app.stores.is_none() && !app.folders.is_empty() {
+            return Ok(page::list(all, false));
+        }
+        let keeping = Keeping::of(&app, &headers)?;
         let (stores, more) = keeping
             .run(move |stores, owner| Ok(stores.stores(owner, &page)))
             .await?;
-        Ok(page::list(stores, more))
+        all.extend(stores);
+        Ok(page::list(all, more))
     };
     finish(listed.await)
 }
@@ -124,6 +133,9 @@ pub(super) async fn list(State(app): Shared, RawQuery(query): RawQuery, headers:
 /// `GET /v1/vector_stores/{id}`.
 pub(super) async fn show(State(app): Shared, Path(id): Path<String>, headers: HeaderMap) -> Response {
     let shown = async {
+        if let Some(folder) = app.folders.get(&id) {
+            return Ok(folder.json());
+        }
         let keeping = Keeping::of(&app, &headers)?;
         keeping.run(move |stores, owner| stores.store(owner, &id)).await
     };
@@ -133,6 +145,7 @@ pub(super) async fn show(State(app): Shared, Path(id): Path<String>, headers: He
 /// `POST /v1/vector_stores/{id}`.
 pub(super) async fn modify(State(app): Shared, Path(id): Path<String>, headers: HeaderMap, body: Body) -> Response {
     let modified = async {
+        app.folders.refuse(&id)?;
         let keeping = Keeping::of(&app, &headers)?;
         let change = body::read(&app, body, api::modify).await?;
         keeping
@@ -145,6 +158,7 @@ pub(super) async fn modify(State(app): Shared, Path(id): Path<String>, headers: 
 /// `DELETE /v1/vector_stores/{id}`.
 pub(super) async fn remove(State(app): Shared, Path(id): Path<String>, headers: HeaderMap) -> Response {
     let removed = async {
+        app.folders.refuse(&id)?;
         let keeping = Keeping::of(&app, &headers)?;
         let gone = id.clone();
         keeping
@@ -158,6 +172,7 @@ pub(super) async fn remove(State(app): Shared, Path(id): Path<String>, headers: 
 /// `POST /v1/vector_stores/{id}/files`.
 pub(super) async fn attach(State(app): Shared, Path(store): Path<String>, headers: HeaderMap, body: Body) -> Response {
     let attached = async {
+        app.folders.refuse(&store)?;
         let keeping = Keeping::of(&app, &headers)?;
         let _active = app.begin()?;
         let attach: Attach = body::read(&app, body, api::attach).await?;
@@ -186,6 +201,7 @@ pub(super) async fn files(
     headers: HeaderMap,
 ) -> Response {
     let listed = async {
+        app.folders.refuse(&store)?;
         let keeping = Keeping::of(&app, &headers)?;
         let page = page(query.as_deref())?;
         let id = store.clone();
@@ -204,6 +220,7 @@ pub(super) async fn file(
     headers: HeaderMap,
 ) -> Response {
     let shown = async {
+        app.folders.refuse(&store)?;
         let keeping = Keeping::of(&app, &headers)?;
         let id = store.clone();
         let entry = keeping
@@ -222,6 +239,7 @@ pub(super) async fn describe(
     body: Body,
 ) -> Response {
     let described = async {
+        app.folders.refuse(&store)?;
         let keeping = Keeping::of(&app, &headers)?;
         let _active = app.begin()?;
         let attributes = body::read(&app, body, api::attributes).await?;
@@ -241,6 +259,7 @@ pub(super) async fn detach(
     headers: HeaderMap,
 ) -> Response {
     let detached = async {
+        app.folders.refuse(&store)?;
         let keeping = Keeping::of(&app, &headers)?;
         let _active = app.begin()?;
         let gone = file.clone();
@@ -259,6 +278,7 @@ pub(super) async fn content(
     headers: HeaderMap,
 ) -> Response {
     let read = async {
+        app.folders.refuse(&store)?;
         let keeping = Keeping::of(&app, &headers)?;
         let texts = keeping
             .run(move |stores, owner| stores.contents(owner, &store, &file))
@@ -276,6 +296,7 @@ pub(super) async fn add_batch(
     body: Body,
 ) -> Response {
     let added = async {
+        app.folders.refuse(&store)?;
         let keeping = Keeping::of(&app, &headers)?;
         let _active = app.begin()?;
         let files = body::read(&app, body, api::files).await?;
@@ -304,7 +325,10 @@ pub(super) async fn batch(
     Path((store, id)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Response {
-    let shown = async { batch_object(&Keeping::of(&app, &headers)?, store, id).await };
+    let shown = async {
+        app.folders.refuse(&store)?;
+        batch_object(&Keeping::of(&app, &headers)?, store, id).await
+    };
     pending(shown.await)
 }
 
@@ -316,6 +340,7 @@ pub(super) async fn batched(
     headers: HeaderMap,
 ) -> Response {
     let listed = async {
+        app.folders.refuse(&store)?;
         let keeping = Keeping::of(&app, &headers)?;
         let page = page(query.as_deref())?;
         let of = store.clone();
@@ -330,10 +355,12 @@ pub(super) async fn batched(
 /// `POST /v1/vector_stores/{id}/search`.
 pub(super) async fn search(State(app): Shared, Path(store): Path<String>, headers: HeaderMap, body: Body) -> Response {
     let searched = async {
-        let keeping = Keeping::of(&app, &headers)?;
+        if app.folders.get(&store).is_none() {
+            Keeping::of(&app, &headers)?;
+        }
         let _active = app.begin()?;
         let api::Search { queries, how } = body::read(&app, body, api::search).await?;
-        let found = find(&app, &keeping, &store, queries.clone(), how).await?;
+        let found = find(&app, &headers, &store, queries.clone(), how).await?;
         let found = found.iter().map(|found| found.told().json());
         Ok(api::results(&queries, found.collect()))
     };
@@ -343,14 +370,25 @@ pub(super) async fn search(State(app): Shared, Path(store): Path<String>, header
 /// What a store has for these questions, the best first.
 async fn find(
     app: &Arc<App>,
-    keeping: &Keeping,
+    headers: &HeaderMap,
     store: &str,
     questions: Vec<String>,
     how: How,
 ) -> Result<Vec<Found>, ApiError> {
-    let model = embedder_of(app, keeping, store).await?;
-    let store = store.to_owned();
-    let work = keeping.run(move |stores, owner| stores.search(owner, &store, &model, &questions, &how));
+    let work = async {
+        if let Some(folder) = app.folders.get(store) {
+            let folder = Arc::clone(folder);
+            let lease = app.models.acquire_as::<EmbeddingModel>(&folder.embedder()).await?;
+            let model = InTurn::of(lease).await;
+            return files::in_background(move || folder.search(&model, &questions, &how)).await;
+        }
+        let keeping = Keeping::of(app, headers)?;
+        let model = embedder_of(app, &keeping, store).await?;
+        let store = store.to_owned();
+        keeping
+            .run(move |stores, owner| stores.search(owner, &store, &model, &questions, &how))
+            .await
+    };
     tokio::select! {
         biased;
         error = app.halted() => Err(error),
@@ -383,14 +421,16 @@ pub(super) async fn ground(
         param: Some(format!("{path}.{field}")),
         ..e
     };
-    let keeping = Keeping::of(app, headers).map_err(|e| here(e, "type"))?;
+    if stores.iter().any(|store| app.folders.get(store).is_none()) {
+        Keeping::of(app, headers).map_err(|e| here(e, "type"))?;
+    }
     let Some(question) = request.question() else {
         let message = "`input`: found no message of the user, whose last one is what `file_search` searches for";
         return Err(ApiError::field("input", message));
     };
     let mut found: Vec<Found> = Vec::new();
     for store in &stores {
-        let of_store = find(app, &keeping, store, vec![question.clone()], how.clone()).await;
+        let of_store = find(app, headers, store, vec![question.clone()], how.clone()).await;
         found.extend(of_store.map_err(|e| match e.kind {
             Kind::NotFound => here(e, "vector_store_ids"),
             _ => e,
@@ -401,12 +441,18 @@ pub(super) async fn ground(
     let mut seen = BTreeSet::new();
     found.retain(|found| seen.insert((found.piece.path.clone(), found.piece.bytes.start, found.piece.bytes.end)));
     found.truncate(how.most);
-    let results = include_results.then(|| found.iter().map(|found| found.told().of_call()).collect());
+    let sources = Sources::new(found.iter().map(|found| found.piece.clone()).collect());
+    let number = |of: &Found| {
+        let is_it = |source: &&cactus_rag::Source| {
+            (&source.found.path, source.found.bytes.start) == (&of.piece.path, of.piece.bytes.start)
+        };
+        sources.all().iter().find(is_it).map(|source| source.number)
+    };
+    let results = include_results.then(|| found.iter().map(|found| found.told().of_call(number(found))).collect());
     let names: BTreeMap<String, String> = found
         .iter()
         .map(|found| (found.piece.path.clone(), found.told().filename.to_owned()))
         .collect();
-    let sources = Sources::new(found.into_iter().map(|found| found.piece).collect());
     request.instruct(&sources.instructions());
     let cite = move |text: &str| {
         let cited = sources.check(text).into_iter();
@@ -414,8 +460,12 @@ pub(super) async fn ground(
         let named = cited.filter_map(|citation| {
             let source = sources.all().get(citation.number.checked_sub(1)?)?;
             let name = names.get(&source.found.path)?;
-            let at = text.get(..citation.at)?.chars().count();
-            Some((at, (source.found.path.clone(), name.clone())))
+            Some(responses::Cited {
+                at: text.get(..citation.at)?.chars().count(),
+                number: source.number,
+                file: source.found.path.clone(),
+                filename: name.clone(),
+            })
         });
         named.collect()
     };

@@ -221,6 +221,11 @@ impl Folder {
         fs::read(&path).map_err(|e| failed(&path, "read the file", &e))
     }
 
+    /// Where the bytes of a file are.
+    pub(super) fn bytes_path(&self, id: &str) -> PathBuf {
+        self.file(id, "bin")
+    }
+
     /// Deletes a file.
     pub(super) fn remove_file(&self, id: &str) -> Result<(), ApiError> {
         let path = self.file(id, "json");

@@ -10,10 +10,13 @@
 mod disk;
 mod entries;
 mod files;
+mod folders;
 mod reading;
 mod record;
 mod searching;
 
+pub use folders::{Documents, Watch};
+pub(crate) use folders::{Folders, keep_in_step};
 pub(crate) use reading::read_on;
 pub(crate) use record::{BatchRecord, EntryRecord, FileRecord};
 pub(crate) use searching::{Found, InTurn};
@@ -21,7 +24,7 @@ pub(crate) use searching::{Found, InTurn};
 use crate::protocol::openai::page::Page;
 use crate::protocol::openai::vector_stores::{Counts, Modify, StoreCard};
 use crate::protocol::{ApiError, Kind, new_id};
-use cactus_rag::Collection;
+use cactus_rag::{Collection, Extract};
 use cactus_retrieval::Recipe;
 use disk::Folder;
 use record::{State, StoreRecord};
@@ -41,6 +44,8 @@ const MAX_STORES: usize = 1000;
 #[derive(Debug)]
 pub(crate) struct Stores {
     folder: Folder,
+    /// Takes the text out of PDFs.
+    extract: Option<Arc<dyn Extract>>,
     inner: Mutex<Inner>,
     /// The next of the numbers by which lists are ordered.
     next: AtomicU64,
@@ -156,7 +161,10 @@ impl Stores {
     ///
     /// # Errors
     /// Which path cannot be used, and why.
-    pub(crate) fn open(path: &Path) -> Result<(Stores, UnboundedReceiver<Work>), (PathBuf, String)> {
+    pub(crate) fn open(
+        path: &Path,
+        extract: Option<Arc<dyn Extract>>,
+    ) -> Result<(Stores, UnboundedReceiver<Work>), (PathBuf, String)> {
         let folder = Folder::open(path)?;
         let files = folder.files()?;
         let mut highest = files.iter().map(|file| file.number).max().unwrap_or(0);
@@ -184,6 +192,7 @@ impl Stores {
         let (queue, waiting) = unbounded_channel();
         let stores = Stores {
             folder,
+            extract,
             inner: Mutex::new(inner),
             next: AtomicU64::new(highest.saturating_add(1)),
             queue,

@@ -4,7 +4,7 @@ use super::record::{Failure, State};
 use super::searching::{self, InTurn};
 use super::{Stores, Work, held};
 use crate::models::{EmbeddingModel, Models};
-use cactus_rag::{Collection, Error, Incoming, Kind, MOST_BYTES, as_text};
+use cactus_rag::{Collection, Error, Incoming, Kind, Unread, kind_of, text_of};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -76,16 +76,18 @@ impl Stores {
             }
         };
         let bytes = self.folder.bytes(&work.file).map_err(|e| failure(OURS, &e.message))?;
-        if bytes.len() as u64 > MOST_BYTES {
-            let message = format!("it has {} bytes, and at most {MOST_BYTES} are read", bytes.len());
-            return Err(failure(INVALID, &message));
-        }
-        let text = as_text(bytes).map_err(|what| failure(NO_TEXT, &what))?;
+        let path = self.folder.bytes_path(&work.file);
+        // What has another ending is read as text if it is text.
+        let kind = kind_of(&entry.filename, &bytes).unwrap_or(Kind::Text);
+        let text = match text_of((kind, &path), bytes, self.extract.as_deref(), &|| !self.is_wanted(work)) {
+            Ok(text) => text,
+            Err(Unread::Cancelled) => return Ok(()),
+            Err(Unread::Because(what)) => return Err(failure(NO_TEXT, &what)),
+        };
         let incoming = Incoming {
             name: &work.file,
             title: &entry.filename,
-            // What has another ending is read as text if it is text.
-            kind: Kind::of_name(&entry.filename).unwrap_or(Kind::Text),
+            kind,
             text: &text,
             most_tokens: entry.piece_tokens,
         };

@@ -1,11 +1,12 @@
 //! Searches in stores.
 
 use super::disk::no_space;
+use super::record::State;
 use super::{EntryRecord, Stores, now};
 use crate::models::{EmbeddingModel, Lease};
-use crate::protocol::openai::vector_stores::{Comparison, Filter, How, Match};
+use crate::protocol::openai::vector_stores::{Comparison, Filter, How, Match, Place};
 use crate::protocol::{ApiError, Kind};
-use cactus_rag::{Collection, Embed, EmbedError, Error, Nearness, Search, Vectors};
+use cactus_rag::{Collection, Embed, EmbedError, Error, Nearness, PIECE_TOKENS, Search, Vectors};
 use cactus_retrieval::{ErrorKind, Recipe, Value as Stored};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -73,7 +74,30 @@ impl Found {
             attributes: &self.entry.attributes,
             score: self.piece.similarity.unwrap_or_default(),
             text: &self.piece.text,
+            place: Place {
+                page: self.piece.page,
+                lines: self.piece.lines,
+                bytes: [self.piece.bytes.start, self.piece.bytes.end],
+                headings: &self.piece.headings,
+            },
         }
+    }
+
+    /// A piece of a folder, whose files are called by their paths.
+    pub(super) fn of_folder(piece: cactus_rag::Found) -> Found {
+        let entry = EntryRecord {
+            file: piece.path.clone(),
+            number: 0,
+            created_at: 0,
+            filename: piece.path.clone(),
+            state: State::Completed,
+            failure: None,
+            usage_bytes: 0,
+            attributes: Map::new(),
+            piece_tokens: PIECE_TOKENS,
+            time: 0,
+        };
+        Found { piece, entry }
     }
 }
 
@@ -98,19 +122,11 @@ impl Stores {
         questions: &[String],
         how: &How,
     ) -> Result<Vec<Found>, ApiError> {
-        let filter = how.filter.as_ref().map(condition);
-        let search = Search {
-            questions,
-            filter: filter.as_ref(),
-            most: how.most,
-            nearness: how.threshold.map_or(Nearness::Any, Nearness::AtLeast),
-            weights: how.weights,
-        };
         self.inner().store_mut(owner, store)?.last_active_at = now();
-        let found = Collection::new(&self.folder.index(store)).search(model, &search);
+        let found = find(&Collection::new(&self.folder.index(store)), model, questions, how);
         let inner = self.inner();
         let store = inner.store(owner, store)?;
-        let found = found.map_err(|e| of_index(&e))?.into_iter();
+        let found = found?.into_iter();
         // What is just being taken out is gone.
         let found = found.filter_map(|piece| {
             let entry = store.entry(&piece.path).ok()?.clone();
@@ -118,6 +134,24 @@ impl Stores {
         });
         Ok(found.collect())
     }
+}
+
+/// Searches an index, the best first.
+pub(super) fn find(
+    collection: &Collection,
+    model: &InTurn,
+    questions: &[String],
+    how: &How,
+) -> Result<Vec<cactus_rag::Found>, ApiError> {
+    let filter = how.filter.as_ref().map(condition);
+    let search = Search {
+        questions,
+        filter: filter.as_ref(),
+        most: how.most,
+        nearness: how.threshold.map_or(Nearness::Any, Nearness::AtLeast),
+        weights: how.weights,
+    };
+    collection.search(model, &search).map_err(|e| of_index(&e))
 }
 
 /// Attributes as pieces have them.
@@ -200,7 +234,7 @@ pub(super) fn of_index(error: &Error) -> ApiError {
 mod tests {
     use super::*;
     use crate::protocol::Fields;
-    use cactus_rag::{Incoming, PIECE_TOKENS};
+    use cactus_rag::Incoming;
     use cactus_retrieval::Metric;
     use serde_json::json;
 

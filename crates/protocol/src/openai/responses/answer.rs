@@ -5,11 +5,21 @@ use cactus_text::tools::Delta;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// Finds the citations of a text: where each stands, in characters, and of which file it is.
-pub type Cite = Arc<dyn Fn(&str) -> Vec<(usize, FileName)> + Send + Sync>;
+/// Finds the citations of a text.
+pub type Cite = Arc<dyn Fn(&str) -> Vec<Cited> + Send + Sync>;
 
-/// The id of a file, and what a reader calls it.
-pub type FileName = (String, String);
+/// A citation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cited {
+    /// Where it stands in the text, in characters.
+    pub at: usize,
+    /// The number that it names, which is that of a result.
+    pub number: usize,
+    /// The id of the file.
+    pub file: String,
+    /// What a reader calls it.
+    pub filename: String,
+}
 
 /// A search that came before an answer.
 #[derive(Clone)]
@@ -241,9 +251,9 @@ impl ResponseEncoder {
         {
             logprobs.extend(rest);
             let cited = self.searched.iter().flat_map(|searched| (searched.cite)(text));
-            annotations.extend(cited.map(
-                |(index, (id, name))| json!({"type": "file_citation", "index": index, "file_id": id, "filename": name}),
-            ));
+            annotations.extend(cited.map(|cited| {
+                json!({"type": "file_citation", "index": cited.at, "file_id": cited.file, "filename": cited.filename, "number": cited.number})
+            }));
             added.clone_from(annotations);
         }
         let part = item.part();

@@ -178,6 +178,19 @@ pub fn contents<'a>(texts: impl Iterator<Item = &'a str>) -> Value {
     json!({"object": "vector_store.file_content.page", "data": data, "has_more": false, "next_page": null})
 }
 
+/// Where a piece stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Place<'a> {
+    /// The page, from 1, where the file has pages.
+    pub page: Option<usize>,
+    /// First and last line, from 1; of a file with pages, of its text.
+    pub lines: [usize; 2],
+    /// First byte, and the one behind the last; of a file with pages, of its text.
+    pub bytes: [usize; 2],
+    /// Headings above it, the outermost first.
+    pub headings: &'a [String],
+}
+
 /// A piece that was found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Match<'a> {
@@ -191,6 +204,8 @@ pub struct Match<'a> {
     pub score: f32,
     /// What it says.
     pub text: &'a str,
+    /// Where it stands.
+    pub place: Place<'a>,
 }
 
 impl Match<'_> {
@@ -203,18 +218,27 @@ impl Match<'_> {
             "score": self.score.clamp(0.0, 1.0),
             "attributes": self.attributes,
             "content": [{"type": "text", "text": self.text}],
+            "page": self.place.page,
+            "lines": self.place.lines,
+            "bytes": self.place.bytes,
+            "headings": self.place.headings,
         })
     }
 
-    /// As a call of `file_search` has it.
+    /// As a call of `file_search` has it, with the number under which the model reads it.
     #[must_use]
-    pub fn of_call(&self) -> Value {
+    pub fn of_call(&self, number: Option<usize>) -> Value {
         json!({
+            "number": number,
             "file_id": self.file,
             "filename": self.filename,
             "score": self.score.clamp(0.0, 1.0),
             "attributes": self.attributes,
             "text": self.text,
+            "page": self.place.page,
+            "lines": self.place.lines,
+            "bytes": self.place.bytes,
+            "headings": self.place.headings,
         })
     }
 }

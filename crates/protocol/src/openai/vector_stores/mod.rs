@@ -4,7 +4,7 @@ mod answer;
 mod filter;
 mod tool;
 
-pub use answer::{Counts, EntryCard, LastError, Match, Status, StoreCard, batch, contents, results};
+pub use answer::{Counts, EntryCard, LastError, Match, Place, Status, StoreCard, batch, contents, results};
 pub use filter::{Comparison, Filter};
 pub use tool::FileSearch;
 
