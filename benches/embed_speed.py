@@ -3,7 +3,8 @@
     cargo build --release -p cactus-python && cp target/release/lib_native.so python/cactus/_native.abi3.so
     cactus convert all-MiniLM-L6-v2 minilm8 --no-quality
     python benches/embed_speed.py WORK --minilm minilm8 --minilm-model all-MiniLM-L6-v2 [--int8-onnx model.onnx] \\
-        [--gemma BUNDLE --llama-server llama-build/bin/llama-server --gguf embeddinggemma-300m-q8_0.gguf] [--json speed.json]
+        [--gemma BUNDLE --llama-server llama-build/bin/llama-server --gguf embeddinggemma-300m-q8_0.gguf --cactus target/release/cactus] \\
+        [--json speed.json]
 
 Needs numpy and the extension module of this repository, whose build decides what is measured: one without `--release` is several
 times slower. Peers that are not installed, and files that are not given, are left out, and the output says so.
@@ -16,7 +17,8 @@ Of all-MiniLM-L6-v2 (`scripts/fetch_models.py --only minilm`), 8 bits are compar
 - fastembed with the exported file in single precision, because its own one comes from a hub;
 - sentence-transformers, in single precision.
 
-Of EmbeddingGemma, a bundle is compared with llama.cpp's server, over HTTP on this machine. `benches/build_llama_cpp.sh` builds it;
+Of EmbeddingGemma, a bundle is compared with llama.cpp's server, over HTTP on this machine; with `--cactus` our own server is asked the
+same way. `benches/build_llama_cpp.sh` builds it;
 its `convert_hf_to_gguf.py FOLDER --outtype q8_0 --sentence-transformers-dense-modules` writes the file for `--gguf`.
 
 How it is measured:
@@ -281,25 +283,23 @@ class Worker:
         self.process.wait()
 
 
-class LlamaServer:
-    """llama.cpp's server, asked as OpenAI's API is. It knows no roles, so prompts are put before texts here."""
+class Server:
+    """A server of a model, asked as OpenAI's API is. No roles are said, so prompts are put before texts here."""
 
     def __init__(
-        self, label: str, threads: int, texts: Path, program: Path, gguf: Path, options: str, prompts: dict[str, str]
+        self, label: str, threads: int, texts: Path, prompts: dict[str, str], model: str = "model"
     ) -> None:
-        self.label, self.batches = label, {}
+        self.label, self.batches, self.model = label, {}, model
         self.texts = json.loads(texts.read_text(encoding="utf-8"))
         for name, role in (("queries", "query"), *((str(length), "document") for length in LENGTHS)):
             self.texts[name] = [prompts.get(role, "") + text for text in self.texts[name]]
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
-            self.url = f"http://127.0.0.1:{free.getsockname()[1]}"
-        words = [str(program), "--model", str(gguf), "--embedding", "--host", "127.0.0.1"]
-        words += ["--port", self.url.rpartition(":")[2], "--threads", str(threads), "--threads-batch", str(threads)]
+            port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
         self.log = tempfile.TemporaryFile()
-        self.process = subprocess.Popen(
-            words + shlex.split(options), stdout=self.log, stderr=self.log, preexec_fn=pinned(threads)
-        )
+        words = [*self.command(threads), "--host", "127.0.0.1", "--port", str(port)]
+        self.process = subprocess.Popen(words, stdout=self.log, stderr=self.log, preexec_fn=pinned(threads))
         try:
             self.wait()
             for length in LENGTHS:
@@ -317,6 +317,9 @@ class LlamaServer:
             self.close()
             raise
 
+    def command(self, threads: int) -> list[str]:
+        raise NotImplementedError
+
     def wait(self) -> None:
         for _ in range(START_S * 10):
             if self.process.poll() is not None:
@@ -329,7 +332,7 @@ class LlamaServer:
         raise SystemExit(f"{self.label} is not ready after {START_S} s")
 
     def embed(self, texts: Sequence[str]) -> dict:
-        body = json.dumps({"input": list(texts), "model": "model"}).encode()
+        body = json.dumps({"input": list(texts), "model": self.model}).encode()
         asked = urllib.request.Request(f"{self.url}/v1/embeddings", body, {"Content-Type": "application/json"})
         try:
             with urllib.request.urlopen(asked) as said:
@@ -355,12 +358,38 @@ class LlamaServer:
         self.log.close()
 
 
-Start = Callable[[int], "Worker | LlamaServer"]
+class LlamaServer(Server):
+    """That of llama.cpp."""
+
+    def __init__(
+        self, label: str, threads: int, texts: Path, program: Path, gguf: Path, options: str, prompts: dict[str, str]
+    ) -> None:
+        self.words = [str(program), "--model", str(gguf), "--embedding", *shlex.split(options)]
+        super().__init__(label, threads, texts, prompts)
+
+    def command(self, threads: int) -> list[str]:
+        return [*self.words, "--threads", str(threads), "--threads-batch", str(threads)]
+
+
+class CactusServer(Server):
+    """That of this project."""
+
+    def __init__(
+        self, label: str, threads: int, texts: Path, program: Path, bundle: Path, prompts: dict[str, str]
+    ) -> None:
+        self.words = [str(program), "serve", str(bundle), "--offline"]
+        super().__init__(label, threads, texts, prompts, bundle.name)
+
+    def command(self, threads: int) -> list[str]:
+        return [*self.words, "--threads", str(threads)]
+
+
+Start = Callable[[int], "Worker | Server"]
 
 
 @contextlib.contextmanager
-def running(starts: dict[str, Start], threads: int, left: dict[str, str]) -> Iterator[list[Worker | LlamaServer]]:
-    programs: list[Worker | LlamaServer] = []
+def running(starts: dict[str, Start], threads: int, left: dict[str, str]) -> Iterator[list[Worker | Server]]:
+    programs: list[Worker | Server] = []
     try:
         for label, start in starts.items():
             try:
@@ -497,13 +526,18 @@ def gemma(args: argparse.Namespace, folder: Path) -> dict:
                 raise Left(f"no {option}" if what is None else f"{what} is not there")
         return LlamaServer("llama.cpp", threads, texts, args.llama_server, args.gguf, args.llama_options, prompts)
 
+    def cactus(threads: int) -> Worker | Server:
+        if args.cactus is None:
+            return Worker("cactus", threads, texts, "cactus", bundle=args.gemma)
+        return CactusServer("cactus", threads, texts, args.cactus, args.gemma, prompts)
+
     def torch(threads: int) -> Worker:
         if args.gemma_model is None:
             raise Left("no --gemma-model")
         return Worker("sentence-transformers, F32", threads, texts, "torch", model=args.gemma_model)
 
     starts: dict[str, Start] = {
-        "cactus": lambda threads: Worker("cactus", threads, texts, "cactus", bundle=args.gemma),
+        "cactus": cactus,
         "llama.cpp": llama,
         "sentence-transformers, F32": torch,
     }
@@ -523,6 +557,9 @@ def main() -> None:
     parser.add_argument("--gemma", type=Path, metavar="BUNDLE")
     parser.add_argument(
         "--gemma-model", type=Path, metavar="FOLDER", help="measures sentence-transformers too, which is slow"
+    )
+    parser.add_argument(
+        "--cactus", type=Path, metavar="PROGRAM", help="asks `PROGRAM serve` over HTTP for the vectors of --gemma, as llama.cpp is asked"
     )
     parser.add_argument("--llama-server", type=Path)
     parser.add_argument("--gguf", type=Path)
