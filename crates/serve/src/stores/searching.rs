@@ -10,6 +10,7 @@ use cactus_rag::{Collection, Embed, EmbedError, Error, Nearness, PIECE_TOKENS, S
 use cactus_retrieval::{ErrorKind, Recipe, Value as Stored};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Before the name of an attribute in the metadata of pieces, which have others, too.
 const ATTRIBUTE: char = '@';
@@ -54,6 +55,11 @@ impl Embed for InTurn {
     fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
         let turn = self.lease.model().turn_here();
         turn.embed_query(text)
+    }
+
+    fn embed_unrelated(&self) -> Result<Arc<[Vec<f32>]>, EmbedError> {
+        let turn = self.lease.model().turn_here();
+        turn.embed_unrelated()
     }
 }
 
