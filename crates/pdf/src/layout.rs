@@ -341,6 +341,19 @@ mod tests {
     }
 
     #[test]
+    fn pages_upside_down_are_read_in_their_lines() {
+        let mut glyphs = drawn("first line here", 0.0, 0.0, 10.0);
+        glyphs.extend(drawn("second line too", 0.0, 12.0, 10.0));
+        for (i, glyph) in glyphs.iter_mut().enumerate() {
+            // What a rotation leaves of zero has either sign.
+            let jitter = if i % 2 == 0 { 1e-9 } else { -1e-9 };
+            glyph.start = [100.0 - glyph.start[0], 50.0 - glyph.start[1]];
+            glyph.end = [100.0 - glyph.end[0], 50.0 - glyph.end[1] + jitter];
+        }
+        assert_eq!(text(glyphs), "first line here second line too");
+    }
+
+    #[test]
     fn bold_by_drawing_twice_and_signs_of_notes_are_read_once_and_in_line() {
         let mut glyphs = Vec::new();
         for glyph in drawn("bold", 0.0, 0.0, 10.0) {
