@@ -19,6 +19,8 @@ struct Line {
     right: f64,
     base: f64,
     size: f64,
+    /// Whether something wide lies between its parts, as between the cells of a table.
+    has_cells: bool,
 }
 
 /// The text of a page.
@@ -153,6 +155,7 @@ fn line(row: Vec<Stretch>) -> Line {
         right: f64::NEG_INFINITY,
         base: 0.0,
         size: 0.0,
+        has_cells: row.len() > 1,
     };
     for stretch in row {
         if !line.text.is_empty() {
@@ -186,6 +189,7 @@ fn write(lines: &[Line], text: &mut String) {
             None if text.is_empty() => {}
             None => text.push_str("\n\n"),
             Some(_) if begins(lines, i, pitch, left) => text.push_str("\n\n"),
+            Some(before) if before.has_cells || line.has_cells => text.push('\n'),
             // A word that would have fitted behind it: the line ends where somebody wanted it to.
             Some(before) if right - before.right > 0.15 * (right - left) + 2.0 * before.size => text.push('\n'),
             Some(_) => {
@@ -334,6 +338,19 @@ mod tests {
         }
         glyphs.extend(drawn("level text", 20.0, 50.0, 10.0));
         assert_eq!(text(glyphs), "level text\n\nup");
+    }
+
+    #[test]
+    fn pages_upside_down_are_read_in_their_lines() {
+        let mut glyphs = drawn("first line here", 0.0, 0.0, 10.0);
+        glyphs.extend(drawn("second line too", 0.0, 12.0, 10.0));
+        for (i, glyph) in glyphs.iter_mut().enumerate() {
+            // What a rotation leaves of zero has either sign.
+            let jitter = if i % 2 == 0 { 1e-9 } else { -1e-9 };
+            glyph.start = [100.0 - glyph.start[0], 50.0 - glyph.start[1]];
+            glyph.end = [100.0 - glyph.end[0], 50.0 - glyph.end[1] + jitter];
+        }
+        assert_eq!(text(glyphs), "first line here second line too");
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub(crate) fn stretches(glyphs: Vec<Glyph>) -> Vec<Vec<Stretch>> {
             true => y.atan2(x).to_degrees().round() as i32,
             false => 0,
         };
-        turned.entry(degrees % 360).or_default().push(glyph);
+        turned.entry(degrees.rem_euclid(360)).or_default().push(glyph);
     }
     let mut groups: Vec<(i32, Vec<Glyph>)> = turned.into_iter().collect();
     groups.sort_by_key(|(degrees, glyphs)| (std::cmp::Reverse(glyphs.len()), *degrees));

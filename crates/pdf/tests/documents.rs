@@ -43,7 +43,7 @@ fn pages_are_numbered_and_reading_ends_where_nobody_wants_more() {
     let bytes = pdf::of_pages(&["One (1)\nline.", "", "Three \\ slashes."]);
     let found = read(&bytes).unwrap();
     let texts: Vec<&str> = found.iter().map(|page| page.text.as_str()).collect();
-    assert_eq!(texts, ["One (1)\nline.", "", "Three \\ slashes."]);
+    assert_eq!(texts, ["One (1) line.", "", "Three \\ slashes."]);
     let mut seen = Vec::new();
     let all = pages(bytes, &mut |page| {
         seen.push(page.number);
