@@ -5,7 +5,7 @@
 
 use crate::batch::Texts;
 use crate::tokens::Typed;
-use crate::{Embedder, RankOptions, Reranker, Result, Role, TokenEmbedder};
+use crate::{Embedder, Error, RankOptions, Reranker, Result, Role, TokenEmbedder};
 use cactus_base::Pool;
 use cactus_bundle::{Bundle, Gives};
 use cactus_engine::CancelToken;
@@ -30,6 +30,15 @@ enum Model {
     Vectors(Embedder),
     TokenVectors(TokenEmbedder),
     Scores(Reranker),
+}
+
+/// The front half of a text, of whole characters.
+fn front_half(text: &str) -> &str {
+    let mut end = text.len() / 2;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 /// A bundle that makes vectors or scores of texts, loaded to be looked into.
@@ -73,7 +82,7 @@ impl Probe {
     }
 
     /// A text of which at most so many tokens are read, its prompt and special tokens among them. `query` is what is searched with in a
-    /// model that scores, and not read in others.
+    /// model that scores, and not read in others; it loses its end where it leaves no room for a text.
     ///
     /// # Errors
     /// What cannot become tokens.
@@ -90,7 +99,14 @@ impl Probe {
                     truncate: true,
                     ..RankOptions::default()
                 };
-                model.pair(query, text, 0, limit.min(model.limit_tokens()), &options)?
+                let limit = limit.min(model.limit_tokens());
+                let mut query = query;
+                loop {
+                    match model.pair(query, text, 0, limit, &options) {
+                        Err(Error::TooLong { .. }) if !query.is_empty() => query = front_half(query),
+                        made => break made?,
+                    }
+                }
             }
         }))
     }

@@ -462,12 +462,8 @@ fn a_probe_sees_what_reaches_every_matrix_and_computes_with_another_in_its_place
         let path = bundle(folder.path(), &name, &options(Bits::Eight));
         let mut probe = Probe::of(Arc::new(Bundle::open(&path).unwrap()), 2).unwrap();
         let passages = [
-            probe
-                .passage(Role::Document, "what is a cactus", "a plant", 64)
-                .unwrap(),
-            probe
-                .passage(Role::Query, "where", "a text that is longer", 64)
-                .unwrap(),
+            probe.passage(Role::Document, "is it", "a plant", 512).unwrap(),
+            probe.passage(Role::Query, "where", "a text", 512).unwrap(),
         ];
         let whole = probe.outputs(&passages).unwrap();
         assert_eq!(whole.len() % probe.width(), 0, "{name}");

@@ -112,5 +112,5 @@ targets! {
     cloud_stream
     audio_file audio_recipe
     picture_file picture_record
-    index_file document
+    index_file document pdf pdf_output
 }

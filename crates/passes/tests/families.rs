@@ -319,17 +319,15 @@ fn golden_speech_model_computes_the_same_call_by_call() {
 fn models_of_texts_have_attention_within_texts_and_compute_the_same() {
     let mut tested = 0;
     for (name, def) in definitions("embedding") {
-        let [component] = &def.components[..] else {
-            panic!("{name} has {} components", def.components.len());
+        let of_texts = |c: &&ComponentDef| c.graph.input("starts").is_some();
+        let Some(component) = def.components.iter().find(of_texts) else {
+            // A language model before it is told to make vectors.
+            continue;
         };
         let function = Options {
             states: StatePolicy::Never,
             ..Options::default()
         };
-        if component.graph.input("starts").is_none() {
-            // A language model before it is told to make vectors.
-            continue;
-        }
         tested += 1;
         let (g, report) = optimize(&component.graph, &function).unwrap();
         let within = g

@@ -74,6 +74,11 @@ fn text_has_the_same_bits_alone_and_beside_others_on_every_tier() {
     {
         let bundle = bundle(folder.path(), name, bits);
         let component = bundle.manifest().components[0].name.clone();
+        let limit = bundle.embedding().unwrap().unwrap().limit_tokens as usize;
+        let texts: Vec<Vec<i64>> = texts
+            .iter()
+            .map(|text| text[..text.len().min(limit)].to_vec())
+            .collect();
         let mut first: Option<Vec<u32>> = None;
         for kernels in Kernels::available() {
             let function = Function::new(Arc::clone(&bundle), &component, Some(kernels)).unwrap();

@@ -245,7 +245,10 @@ fn tools_are_chosen_by_what_a_model_of_vectors_says() {
     let mut chosen = Vec::new();
     for question in ["Umbrella?", "Wake me.", "Is this where it is?", "cactus"] {
         let texts = names.map(|name| format!("{}: {name} a plant the what", name.replace('_', " ")));
-        let options = EmbedOptions::default();
+        let options = EmbedOptions {
+            truncate: true,
+            ..EmbedOptions::default()
+        };
         let made = embedder.embed(Role::Document, &texts, &options).unwrap();
         let asked = embedder.embed(Role::Query, &[question], &options).unwrap().values;
         let near = made

@@ -340,13 +340,14 @@ fn model_that_writes_answers_from_documents() {
     let model = unsafe { cactus_init(path().as_ptr(), corpus.as_ptr(), true) };
     assert!(!model.is_null(), "{:?}", error());
     assert_eq!(chunks(model, "bread", 1)[0]["source"], "b.txt");
-    let messages = r#"[{"role": "system", "content": "Be short."}, {"role": "user", "content": "bread baked?"}]"#;
+    let messages = r#"[{"role": "system", "content": "Be short."}, {"role": "user", "content": "is?"}]"#;
+    // Vectors of a model that has learned nothing tell nothing apart; a piece with every word of the question counts.
     let messages = c(messages);
     let (code, prompt) = buffered(1 << 16, |buffer, size| unsafe {
         cactus_render_prompt(model, messages.as_ptr(), null(), null(), buffer, size)
     });
     assert!(code > 0);
-    let order = ["Be short.", "from=\"a.md", "from=\"b.txt", "bread baked?"];
+    let order = ["Be short.", "from=\"a.md", "from=\"b.txt", "is?"];
     let places: Vec<usize> = order.iter().map(|text| prompt.find(text).unwrap()).collect();
     assert!(places.is_sorted(), "{prompt}");
     let (code, answer) = buffered(1 << 16, |buffer, size| unsafe {

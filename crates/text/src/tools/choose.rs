@@ -64,11 +64,11 @@ pub fn most_relevant(tools: &[Tool], question: &str, near: Option<&[f32]>, k: us
         let mut nearest: Vec<(usize, f64)> = near.iter().map(|&x| f64::from(x)).enumerate().collect();
         nearest.truncate(tools.len());
         best_first(&mut nearest);
-        // A tool that has no word of the question has no rank by words.
-        let by_words = order.iter().take_while(|(_, score)| *score > 0.0);
-        for side in [by_words.copied().collect::<Vec<_>>(), nearest] {
+        // Tools that have no word of the question share the rank behind those that have some.
+        let worded = order.iter().take_while(|(_, score)| *score > 0.0).count();
+        for (side, last) in [(&order, worded), (&nearest, tools.len())] {
             for (rank, (index, _)) in side.iter().enumerate() {
-                joined[*index] += 1.0 / (RANK_OFFSET + (rank + 1) as f64);
+                joined[*index] += 1.0 / (RANK_OFFSET + (rank.min(last) + 1) as f64);
             }
         }
         order = joined.into_iter().enumerate().collect();

@@ -1,4 +1,4 @@
-//! How long the parts of this crate take: `cargo run --release -p cactus-vision --example measure [FILE…]`.
+//! How long the parts of this crate take: `cargo run --release -p cactus-vision --example time_pictures [FILE…]`.
 //!
 //! Times are medians of nine runs on one thread. With files it says how long each takes to decode.
 #![allow(clippy::print_stdout, reason = "what it measures goes to stdout")]
