@@ -27,9 +27,9 @@ impl Passage {
 
 #[derive(Debug)]
 enum Model {
-    Vectors(Embedder),
-    TokenVectors(TokenEmbedder),
-    Scores(Reranker),
+    Vectors(Box<Embedder>),
+    TokenVectors(Box<TokenEmbedder>),
+    Scores(Box<Reranker>),
 }
 
 /// The front half of a text, of whole characters.
@@ -56,9 +56,9 @@ impl Probe {
     pub fn of(bundle: Arc<Bundle>, threads: usize) -> Result<Probe> {
         let threads = Some(threads);
         let model = match crate::embedder::record(&bundle, "does nothing of texts")?.gives {
-            Gives::TokenVectors(_) => Model::TokenVectors(TokenEmbedder::of(&bundle, threads)?),
-            Gives::Scores(_) => Model::Scores(Reranker::of(&bundle, threads)?),
-            _ => Model::Vectors(Embedder::of(&bundle, threads)?),
+            Gives::TokenVectors(_) => Model::TokenVectors(Box::new(TokenEmbedder::of(&bundle, threads)?)),
+            Gives::Scores(_) => Model::Scores(Box::new(Reranker::of(&bundle, threads)?)),
+            _ => Model::Vectors(Box::new(Embedder::of(&bundle, threads)?)),
         };
         Ok(Probe { bundle, model })
     }

@@ -8,16 +8,19 @@ use cactus_engine::chat::ChatRequest;
 use cactus_rag::Embed as _;
 use cactus_text::tools::in_words;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Most tools that get vectors: more take longer than they are worth, and are chosen by words alone.
 const MOST_TOOLS: usize = 1024;
 /// Most tools whose vectors are kept.
 const MOST_KNOWN: usize = 8192;
 
-/// Vectors of tools, by what model made them and what they say: the same ones come with every message of a conversation.
+/// Vectors by the digest of the model that made them, and by what the tool says.
+type Vectors = HashMap<(String, String), Arc<[f32]>>;
+
+/// Vectors of tools: the same ones come with every message of a conversation.
 #[derive(Debug, Default)]
-pub(super) struct Known(Mutex<HashMap<(String, String), Arc<[f32]>>>);
+pub(super) struct Known(Mutex<Vectors>);
 
 impl Known {
     /// The vectors of these texts, of which those are made that are not known.
@@ -46,7 +49,7 @@ impl Known {
         found.ok_or_else(|| "the vectors of tools were forgotten meanwhile".into())
     }
 
-    fn inner(&self) -> std::sync::MutexGuard<'_, HashMap<(String, String), Arc<[f32]>>> {
+    fn inner(&self) -> MutexGuard<'_, Vectors> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
