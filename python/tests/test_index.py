@@ -202,6 +202,12 @@ def test_folder_is_kept_in_step_and_searched(bundles, notes):
         assert (corpus.sync().changed, corpus.search("river slow")[0].is_current) == (1, True)
         (notes / "b.txt").unlink()
         assert corpus.sync().removed == 1
+        # A piece with every word of the question is related to it, whatever its vector says.
+        assert "a.md" in [one.path for one in corpus.search("river", k=5, min_similarity="related")]
+        assert corpus.search("river", min_similarity=1) == []
+        for wrong in ("near", 2, True):
+            with pytest.raises(InvalidRequestError, match="min_similarity"):
+                corpus.search("river", min_similarity=wrong)
         # Its index is one like others.
         assert len(Index(notes / ".cactus-index")) == 1
 
@@ -213,7 +219,8 @@ def test_answers_come_with_sources(bundles, notes):
         corpus = Corpus(notes, embedder)
         corpus.sync()
         with Model.load(bundles["models/qwen2_tied"], threads=1) as model:
-            answer = corpus.ask(model, "bread?", k=2, max_tokens=4)
+            # Vectors of a model that has learned nothing tell nothing apart.
+            answer = corpus.ask(model, "bread?", k=2, min_similarity="any", max_tokens=4)
         assert [source.path for source in answer.sources] == ["a.md", "b.txt"]
 
         class Says:
@@ -223,7 +230,7 @@ def test_answers_come_with_sources(bundles, notes):
                 assert [m["role"] for m in messages] == ["system", "user"] and "Bread is baked" in messages[0]["content"]
                 return type("Answer", (), {"text": "Ja, größer: Bread is baked [2]. Also [7]."})
 
-        cited = corpus.ask(Says(), "bread?", k=2)
+        cited = corpus.ask(Says(), "bread?", k=2, min_similarity="any")
         assert [(c.number, c.exists) for c in cited.citations] == [(2, True), (7, False)]
         assert cited.text[cited.citations[0].at :].startswith("[2]") and cited.citations[0].support > 0.4
 
