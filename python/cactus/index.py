@@ -371,7 +371,7 @@ class Corpus:
         return await in_thread(lambda _: self.search(question, k=k, min_similarity=min_similarity))
 
     def ask(
-        self, model: Any, question: str, *, k: int = 5, min_similarity: float | str = "related", **options: Any
+        self, model: Any, question: str, *, k: int = 5, min_similarity: float | str = "any", **options: Any
     ) -> CorpusAnswer:
         """An answer of a `cactus.Model` from the `k` pieces nearest to a question, with its sources, and its citations checked.
 

@@ -75,7 +75,7 @@ impl Documents {
         Ok(self.corpus.search(&self.vectors, question, k, nearness)?)
     }
 
-    /// Puts what the documents have on the last question behind the system message; `None` where nobody asks, or they have nothing.
+    /// Puts what the documents have on the last question behind the system message; `None` where nobody asks, or nothing is there.
     ///
     /// # Errors
     /// As [`Documents::search`].
@@ -83,7 +83,7 @@ impl Documents {
         let Some(question) = cactus_text::question(messages) else {
             return Ok(None);
         };
-        let found = self.search(&question, PIECES, Nearness::Related)?;
+        let found = self.search(&question, PIECES, Nearness::Any)?;
         if found.is_empty() {
             return Ok(None);
         }

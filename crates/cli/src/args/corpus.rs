@@ -47,8 +47,7 @@ pub(crate) struct FindArgs {
     #[arg(long, value_name = "MODEL")]
     pub(crate) rerank: Option<String>,
     /// Leave out pieces that are not near the question: `related` leaves those that are nearer than pieces are to questions on which
-    /// the folder has nothing, a cosine those that have so much, and `any` all of them [default: `any` for `search`, `related` for
-    /// `ask`]
+    /// the folder has nothing, a cosine those that have so much, and `any` all of them [default: `any`]
     #[arg(long, value_name = "related|any|COSINE", allow_negative_numbers = true)]
     pub(crate) min_similarity: Option<Nearness>,
     /// Search in the index as it is, without a look at the folder

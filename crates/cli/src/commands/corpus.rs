@@ -254,7 +254,7 @@ pub(crate) fn ask(args: &AskArgs) -> Result<ExitCode> {
     if !args.find.no_sync {
         sync(&corpus, &vectors, &cancel)?;
     }
-    let nearness = args.find.min_similarity.unwrap_or(Nearness::Related);
+    let nearness = args.find.min_similarity.unwrap_or(Nearness::Any);
     let asked = (&args.find, nearness);
     let found = find((&corpus, &vectors), &args.question, asked, &args.source, threads)?;
     if found.is_empty() {

@@ -341,7 +341,6 @@ fn model_that_writes_answers_from_documents() {
     assert!(!model.is_null(), "{:?}", error());
     assert_eq!(chunks(model, "bread", 1)[0]["source"], "b.txt");
     let messages = r#"[{"role": "system", "content": "Be short."}, {"role": "user", "content": "is?"}]"#;
-    // Vectors of a model that has learned nothing tell nothing apart; a piece with every word of the question counts.
     let messages = c(messages);
     let (code, prompt) = buffered(1 << 16, |buffer, size| unsafe {
         cactus_render_prompt(model, messages.as_ptr(), null(), null(), buffer, size)
