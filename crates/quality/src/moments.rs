@@ -17,6 +17,8 @@ pub struct Moments {
     /// Matrices of the bundle that will be asked for, in the order of its file: name and inputs.
     order: Vec<(String, usize)>,
     held: HashMap<String, SecondMoments>,
+    /// Matrices that no text reaches, such as those of a component for something else.
+    unreached: HashSet<String>,
     /// Of the weight that is packed next.
     curvature: Option<Curvature>,
     progress: Progress,
@@ -54,6 +56,7 @@ impl Moments {
             kernels: Kernels::detect().map_err(cactus_runtime::Error::from)?,
             order: order.into_iter().map(|(_, weight)| weight).collect(),
             held: HashMap::new(),
+            unreached: HashSet::new(),
             curvature: None,
             progress,
         })
@@ -67,7 +70,8 @@ impl Moments {
         self.held.clear();
         let mut bytes = 0usize;
         let mut wanted: HashMap<String, SecondMoments> = HashMap::new();
-        for (name, k) in &self.order[at..] {
+        let open = |(name, _): &&(String, usize)| !self.unreached.contains(name);
+        for (name, k) in self.order[at..].iter().filter(open) {
             bytes = bytes.saturating_add(SecondMoments::bytes(*k));
             if !wanted.is_empty() && bytes > self.budget_bytes {
                 break;
@@ -92,7 +96,8 @@ impl Moments {
             all = shown;
             (self.progress)(text + 1, count)?;
         }
-        wanted.retain(|_, sums| sums.seen() > 0);
+        self.unreached
+            .extend(wanted.extract_if(|_, sums| sums.seen() == 0).map(|(name, _)| name));
         self.held = wanted;
         Ok(())
     }
@@ -106,7 +111,7 @@ impl Calibration for Moments {
 
     fn prepare(&mut self, name: &str, k: usize) -> cactus_import::Result<bool> {
         self.curvature = None;
-        if !self.held.contains_key(name) {
+        if !self.held.contains_key(name) && !self.unreached.contains(name) {
             self.collect(name).map_err(|e| match e {
                 Error::Convert(stopped) => stopped,
                 e => {

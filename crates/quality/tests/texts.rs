@@ -46,7 +46,14 @@ fn cosine(made: &Made) -> f64 {
 #[test]
 fn vectors_of_few_bits_are_calibrated_and_measured() {
     let folder = tempfile::tempdir().unwrap();
-    for name in ["bert", "bert_tokens", "gemma3_text", "qwen3", "nomic_bert"] {
+    for name in [
+        "bert",
+        "bert_tokens",
+        "gemma3_text",
+        "qwen3",
+        "nomic_bert",
+        "clip_pictures",
+    ] {
         let anything = |request: &mut Request| request.floor.cosine = -1.0;
         let made = |calibrate| {
             made(folder.path(), name, Bits::Three, |request| {
