@@ -102,7 +102,7 @@ impl Probe {
                 let limit = limit.min(model.limit_tokens());
                 let mut query = query;
                 loop {
-                    match model.pair(query, text, 0, limit, &options) {
+                    match model.pair(&model.query(query)?, text, 0, limit, &options) {
                         Err(Error::TooLong { .. }) if !query.is_empty() => query = front_half(query),
                         made => break made?,
                     }

@@ -55,6 +55,12 @@ enum Join {
     },
 }
 
+/// A query in the case that the model wants, and its tokens where they are joined with those of a document.
+pub(crate) struct Query {
+    text: String,
+    tokens: Vec<u32>,
+}
+
 /// A model that scores documents for a query, loaded. It may be used from several threads, whose calls take turns.
 #[derive(Debug)]
 pub struct Reranker {
@@ -139,9 +145,10 @@ impl Reranker {
             return Err(Error::Option("the model takes no instruction".into()));
         }
         let limit = self.limit_tokens();
+        let query = self.query(query)?;
         let (mut texts, mut types) = (Vec::new(), Vec::new());
         for (index, document) in documents.iter().enumerate() {
-            let made = self.pair(query, document.as_ref(), index, limit, options)?;
+            let made = self.pair(&query, document.as_ref(), index, limit, options)?;
             texts.push(made.tokens);
             types.push(made.types);
         }
@@ -159,31 +166,44 @@ impl Reranker {
         matches!(self.join, Join::Joined { typed: true, .. })
     }
 
+    /// A query, ready to be joined with documents.
+    pub(crate) fn query(&self, text: &str) -> Result<Query> {
+        let text = self.lower(text);
+        let tokens = match &self.join {
+            Join::Joined { .. } => self.tokenizer.encode(&text, false)?,
+            Join::Written { .. } => Vec::new(),
+        };
+        Ok(Query { text, tokens })
+    }
+
+    /// A text in the case that the model wants.
+    fn lower(&self, text: &str) -> String {
+        match self.record.lower_case {
+            true => text.to_lowercase(),
+            false => text.to_owned(),
+        }
+    }
+
     /// The tokens of a query and document `index`, at most `limit`.
     pub(crate) fn pair(
         &self,
-        query: &str,
+        query: &Query,
         document: &str,
         index: usize,
         limit: usize,
         options: &RankOptions,
     ) -> Result<Typed> {
-        let lower = |text: &str| match self.record.lower_case {
-            true => text.to_lowercase(),
-            false => text.to_owned(),
-        };
-        let (query, document) = (lower(query), lower(document));
+        let document = self.lower(document);
         match &self.join {
             Join::Joined { joint, .. } => {
-                let query = self.tokenizer.encode(&query, false)?;
                 let document = self.tokenizer.encode(&document, false)?;
-                joint.join(&query, &document, index, limit, options.truncate)
+                joint.join(&query.tokens, &document, index, limit, options.truncate)
             }
             Join::Written { words, before, after } => {
                 let instruction = options.instruction.as_deref().unwrap_or(&words.instruction);
                 let text = format!(
-                    "{}{instruction}{}{query}{}{document}",
-                    words.instruct, words.query, words.document
+                    "{}{instruction}{}{}{}{document}",
+                    words.instruct, words.query, query.text, words.document
                 );
                 // Nobody's text may end the turn.
                 let mut inner = self.tokenizer.encode_as_text(&text, false)?;
