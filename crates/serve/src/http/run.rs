@@ -24,7 +24,7 @@ pub(super) async fn start(
     let active = app.begin()?;
     let started = Instant::now();
     let way = app.way(&mut job)?;
-    tools::rank(app, &mut job).await?;
+    tools::rank(app, &mut job, tenant.0).await?;
     // Recorded when the answer ends.
     let kept = match (&way, &app.options.router) {
         (Way::Kept, Some(router)) => Some(router.keep_here(&job.prompts)),
