@@ -3,6 +3,7 @@
 use cactus_embed::{EmbedOptions, Embedder, RankOptions, Reranker, Role};
 use cactus_import::{ConvertOptions, Outcome, convert};
 use cactus_passes::{Bits, Policy};
+use cactus_testkit::copy_folder;
 use safetensors::SafeTensors;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -97,13 +98,13 @@ fn folder(case: &str, to: &Path) -> PathBuf {
     match case {
         "gemma3_text" => {
             // That every sixth layer sees everything is not in the file; the golden one has it otherwise.
-            copy(&from, &to);
+            copy_folder(&from, &to);
             let mut config = json(&from.join("config.json"));
             config["layer_types"] = vec!["sliding_attention"; 3].into();
             std::fs::write(to.join("config.json"), config.to_string()).unwrap();
             return to;
         }
-        "nomic_bert_moe" => copy(&from, &to),
+        "nomic_bert_moe" => copy_folder(&from, &to),
         _ => return from,
     }
     let path = to.join("model.safetensors");
@@ -123,18 +124,6 @@ fn folder(case: &str, to: &Path) -> PathBuf {
     }
     std::fs::write(&path, bytes).unwrap();
     to
-}
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let target = to.join(path.file_name().unwrap());
-        match path.is_dir() {
-            true => copy(&path, &target),
-            false => drop(std::fs::copy(&path, &target).unwrap()),
-        }
-    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ use cactus_import::{ConvertOptions, convert};
 use cactus_passes::{Bits, Policy};
 use cactus_quant::pack;
 use cactus_runtime::Observed;
+use cactus_testkit::copy_folder;
 use safetensors::SafeTensors;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -222,7 +223,7 @@ fn folder_that_says_something_unknown_of_tokens_is_refused_by_name() {
         ("prompts", serde_json::json!({"query": "q: "}), "prompts"),
     ] {
         let changed = folder.path().join(key);
-        copy(&golden("bert_tokens"), &changed);
+        copy_folder(&golden("bert_tokens"), &changed);
         let file = changed.join("config_sentence_transformers.json");
         let mut config: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
         config[key] = value;
@@ -230,18 +231,6 @@ fn folder_that_says_something_unknown_of_tokens_is_refused_by_name() {
         let to = folder.path().join("bundle");
         let error = convert(&changed, &to, &options(Bits::Eight), &mut |_, _| {}).unwrap_err();
         assert!(error.to_string().contains(word), "{key}: {error}");
-    }
-}
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let target = to.join(path.file_name().unwrap());
-        match path.is_dir() {
-            true => copy(&path, &target),
-            false => drop(std::fs::copy(&path, &target).unwrap()),
-        }
     }
 }
 

@@ -5,6 +5,7 @@ use cactus_embed::{EmbedOptions, Embedder, Error, ErrorKind, PictureEmbedder, Ro
 use cactus_engine::CancelToken;
 use cactus_import::{ConvertOptions, convert};
 use cactus_passes::{Bits, Policy};
+use cactus_testkit::picture_noise;
 use cactus_vision::{Limits, Picture};
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -26,14 +27,8 @@ fn bundle(folder: &Path, name: &str, bits: Bits) -> PathBuf {
     path
 }
 
-/// The same bytes as `noise` of `golden/pictures.py`.
 fn noise(width: u32, height: u32, seed: u64) -> Picture {
-    let start = seed.wrapping_mul(2_246_822_519);
-    let bytes = u64::from(width) * u64::from(height) * 3;
-    let rgb = (0..bytes)
-        .map(|i| ((i.wrapping_mul(2_654_435_761).wrapping_add(start) & 0xffff_ffff) >> 24) as u8)
-        .collect();
-    Picture::new(width, height, rgb).unwrap()
+    Picture::new(width, height, picture_noise(width, height, seed)).unwrap()
 }
 
 fn expected(name: &str) -> (Vec<Picture>, Vec<f32>) {

@@ -2,32 +2,18 @@
 
 mod support;
 
-use cactus_import::{ConvertOptions, convert};
 use cactus_rag::{Extract, Unread};
 use cactus_serve::models::Source;
 use cactus_serve::{Documents, ServeOptions, Watch};
 use serde_json::{Value, json};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use support::{Server, bundle};
+use support::{Server, bundle, embedder};
 
 const BREAD: &str = "# Bread\n\nFlour, water and salt.\n\n## Baking\n\nBake it for forty minutes.\n";
-
-/// A bundle of the tiny model `bert`, made once.
-fn embedder() -> &'static Path {
-    static MADE: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    let (_, path) = MADE.get_or_init(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/embedding/bert");
-        let path = folder.path().join("bert");
-        convert(&golden, &path, &ConvertOptions::default(), &mut |_, _| {}).unwrap();
-        (folder, path)
-    });
-    path
-}
 
 fn server(change: impl FnOnce(&mut ServeOptions)) -> Server {
     let writer = Source {

@@ -2,31 +2,16 @@
 
 mod support;
 
-use cactus_import::{ConvertOptions, convert};
 use cactus_serve::ServeOptions;
 use cactus_serve::models::Source;
 use cactus_serve::protocol::order;
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
-use support::{Reply, Server, bundle};
+use std::path::Path;
+use support::{Reply, Server, bundle, embedder};
 
 const BREAD: &str = "# Bread\n\nFlour, water and salt.\n\n## Baking\n\nBake it for forty minutes.\n";
 const TEA: &str = "Tea is made with hot water.\n\nGreen tea likes it less hot.\n";
 const KEY: (&str, &str) = ("authorization", "Bearer one");
-
-/// A bundle of the tiny model `bert`, made once.
-fn embedder() -> &'static Path {
-    static MADE: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    let (_, path) = MADE.get_or_init(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/embedding/bert");
-        let path = folder.path().join("bert");
-        convert(&golden, &path, &ConvertOptions::default(), &mut |_, _| {}).unwrap();
-        (folder, path)
-    });
-    path
-}
 
 fn sources() -> Vec<Source> {
     let writer = Source {

@@ -1,6 +1,7 @@
 //! Resizing beside Pillow: a golden file, and Pillow itself where Python has it.
 #![allow(clippy::print_stderr, reason = "a skipped test must be seen")]
 
+use cactus_testkit::picture_noise;
 use cactus_vision::{Filter, Picture, Region, resize, resize_region};
 use proptest::prelude::*;
 use serde::Deserialize;
@@ -22,14 +23,8 @@ struct Golden {
     digest: String,
 }
 
-/// The same bytes as `noise` of `golden/pictures.py`.
 fn noise(width: u32, height: u32, seed: u64) -> Picture {
-    let start = seed.wrapping_mul(2_246_822_519);
-    let bytes = u64::from(width) * u64::from(height) * 3;
-    let rgb = (0..bytes)
-        .map(|i| ((i.wrapping_mul(2_654_435_761).wrapping_add(start) & 0xffff_ffff) >> 24) as u8)
-        .collect();
-    Picture::new(width, height, rgb).unwrap()
+    Picture::new(width, height, picture_noise(width, height, seed)).unwrap()
 }
 
 fn digest(bytes: &[u8]) -> String {

@@ -1,5 +1,6 @@
 //! Records of released models beside the image processors of transformers.
 
+use cactus_testkit::picture_noise;
 use cactus_vision::processor::{Channels, Grid, Layout, PatchOrder};
 use cactus_vision::{ErrorKind, Picture, Processor};
 use proptest::prelude::*;
@@ -44,12 +45,7 @@ fn models() -> BTreeMap<String, Model> {
 }
 
 fn noise(width: u32, height: u32, seed: u64) -> Picture {
-    let start = seed.wrapping_mul(2_246_822_519);
-    let bytes = u64::from(width) * u64::from(height) * 3;
-    let rgb = (0..bytes)
-        .map(|i| ((i.wrapping_mul(2_654_435_761).wrapping_add(start) & 0xffff_ffff) >> 24) as u8)
-        .collect();
-    Picture::new(width, height, rgb).unwrap()
+    Picture::new(width, height, picture_noise(width, height, seed)).unwrap()
 }
 
 fn digest(bytes: &[u8]) -> String {

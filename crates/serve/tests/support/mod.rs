@@ -30,6 +30,19 @@ pub(crate) fn bundle() -> &'static Path {
     path
 }
 
+/// A bundle of the tiny model `bert`, which makes vectors of texts, made once.
+pub(crate) fn embedder() -> &'static Path {
+    static MADE: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    let (_, path) = MADE.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/embedding/bert");
+        let path = folder.path().join("bert");
+        convert(&golden, &path, &ConvertOptions::default(), &mut |_, _| {}).unwrap();
+        (folder, path)
+    });
+    path
+}
+
 /// A bundle of its own, of a source folder that `change` has changed.
 pub(crate) fn made(change: impl FnOnce(&Path)) -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
