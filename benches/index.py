@@ -3,7 +3,8 @@
     cargo build --release -p cactus-retrieval --example index_bench
     python benches/index.py --count 100000 --dim 384
 
-Needs numpy, and whatever of faiss-cpu, usearch, hnswlib and sqlite-vec is to be compared: what is not installed is left out.
+Needs numpy, and whatever of faiss-cpu, usearch, hnswlib and sqlite-vec (with pysqlite3-binary, where Python's own SQLite
+takes no extensions) is to be compared: what is not installed is left out.
 Vectors lie around centers, as embeddings do, with unit length; queries lie near stored vectors. In each round every program
 answers all queries, one after the other; the medians of all answers of all rounds are printed as a table. Recall counts how many of
 the exact ten nearest, found in double precision, a program finds.
@@ -14,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sqlite3
 import statistics
 import subprocess
 import sys
@@ -24,6 +24,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+
+try:
+    # The one of many Pythons takes no extensions.
+    import pysqlite3 as sqlite3
+except ImportError:
+    import sqlite3
 
 ROOT = Path(__file__).resolve().parent.parent
 K = 10

@@ -46,6 +46,39 @@ def ended(page) -> None:
     expect(page.locator("body.running")).to_have_count(0, timeout=120_000)
 
 
+def pictures(browser, problems: list) -> None:
+    """A model that sees gets a button, and pictures go with the next message."""
+    page = opened(browser, problems, viewport={"width": 1100, "height": 760})
+    page.locator("#model").select_option("smolvlm")
+    expect(page.locator("#picture")).to_be_hidden()
+    page.locator("#input").focus()
+    ask(page, "Hello")
+    ended(page)
+    # Once it is loaded, the server knows that it sees.
+    expect(page.locator("#picture")).to_be_visible()
+    file = Path(__file__).resolve().parent.parent / "golden" / "pictures" / "files" / "wide.png"
+    page.locator("#pictures").set_input_files([file, file])
+    expect(page.locator("#shown img")).to_have_count(2)
+    page.locator("#shown button").first.click()
+    expect(page.locator("#shown img")).to_have_count(1)
+    page.locator("#input").focus()
+    ask(page, "What is this?")
+    ended(page)
+    expect(page.locator(".user .seen img")).to_have_count(1)
+    expect(page.locator("#shown img")).to_have_count(0)
+    expect(page.locator(".assistant .error")).to_have_count(0)
+    shoot(page, "pictures")
+    # Editing puts it back; what is no picture is refused.
+    page.locator(".user").last.hover()
+    page.locator(".user button", has_text="Edit").last.click()
+    expect(page.locator("#shown img")).to_have_count(1)
+    page.locator("#fresh").click()
+    expect(page.locator("#shown img")).to_have_count(0)
+    page.locator("#model").select_option(index=0)
+    expect(page.locator("#picture")).to_be_hidden()
+    page.context.close()
+
+
 def consent(browser, problems: list) -> None:
     """Nothing leaves until a person has said yes to this target, and then it is said who answered, why and for how much."""
     page = opened(browser, problems, ROUTED, viewport={"width": 1100, "height": 760})
@@ -244,6 +277,7 @@ def main() -> None:
         assert width <= 390, f"the page is {width} wide"
         shoot(phone, "phone")
         documents(browser, problems)
+        pictures(browser, problems)
         consent(browser, problems)
         browser.close()
     assert not problems, problems

@@ -2,7 +2,7 @@
 versions that Node 20 gets and in those that want Node 22, which npm brings along. Before that, the packages of OpenAI, Anthropic
 and Google are compared with `cactus-cloud`: their types with what it sends and reads, their clients with what it makes of a stream.
 
-    python clients/run.py [--cactus target/debug/cactus] [--model FILE] [--only types|python|node|node22|page]
+    python clients/run.py [--cactus target/debug/cactus] [--model FILE] [--only types|page|python|node|node22]
 
 `cargo build --workspace --example codec` builds what this comparison asks. The clients are installed into target/clients
 once, and again when the lists of versions change. Each suite gets the address of a server in CACTUS_URL; Python and Node also that of
@@ -89,6 +89,10 @@ def hearing() -> list[Path]:
 
 # Makes vectors, with random weights: words alone tell documents apart.
 EMBEDDER = ROOT / "golden" / "embedding" / "bert"
+# Sees pictures, with random weights.
+SEEING = ROOT / "golden" / "seeing" / "smolvlm"
+# Makes vectors of texts and pictures, with random weights.
+PICTURE_EMBEDDER = ROOT / "golden" / "embedding" / "clip_pictures"
 
 
 class Server:
@@ -159,7 +163,7 @@ def main() -> int:
     parser.add_argument("--cactus", type=Path, default=ROOT / "target" / "debug" / "cactus")
     parser.add_argument("--model", type=Path, default=default_model())
     parser.add_argument("--codec", type=Path, default=ROOT / "target" / "debug" / "examples" / "codec")
-    everything = ["types", "python", "node", "node22", "page"]
+    everything = ["types", "page", "python", "node", "node22"]
     parser.add_argument("--only", choices=everything)
     args = parser.parse_args()
     wanted = [args.only] if args.only else everything
@@ -174,6 +178,12 @@ def main() -> int:
     if not args.model.exists():
         print(f"there is no model at {args.model}; scripts/fetch_models.py gets it", file=sys.stderr)
         return SKIPPED
+    # Before the others, which load models that it has not seen loaded yet.
+    if "page" in wanted:
+        if shutil.which("chromium"):
+            suites.append(([python, HERE / "page.py"], ROOT))
+        else:
+            missing.append("chromium")
     if "python" in wanted:
         suites.append(([*pytest, HERE / "test_clients.py"], ROOT))
     for name in ("node", "node22"):
@@ -185,17 +195,12 @@ def main() -> int:
             suites.append(([own if own.exists() else "node", "--test", "--test-concurrency=1", *tests], folder))
         else:
             missing.append("node and npm")
-    if "page" in wanted:
-        if shutil.which("chromium"):
-            suites.append(([python, HERE / "page.py"], ROOT))
-        else:
-            missing.append("chromium")
     state, kept = tempfile.TemporaryDirectory(), tempfile.TemporaryDirectory()
     kitchen = Path(kept.name) / "kitchen"
     kitchen.mkdir()
     shutil.copy(ROOT / "golden" / "pdf" / "columns.pdf", kitchen / "bread.pdf")
     more = "--data", Path(kept.name) / "data", "--documents", kitchen
-    server = Server(args.cactus, args.model, *hearing(), EMBEDDER, *more)
+    server = Server(args.cactus, args.model, *hearing(), EMBEDDER, SEEING, PICTURE_EMBEDDER, *more)
     encrypted = policed = None
     try:
         environment = {**os.environ, "CACTUS_URL": server.url}

@@ -486,6 +486,34 @@ def test_ollama_chat_generate_and_tools():
     assert error.value.status_code == 404
 
 
+PICTURE = Path(__file__).resolve().parent.parent / "golden" / "pictures" / "files" / "wide.png"
+
+
+def test_pictures():
+    data = base64.b64encode(PICTURE.read_bytes()).decode()
+    parts = [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}, {"type": "text", "text": "What is this?"}]
+    plain = client.chat.completions.create(model="smolvlm", messages=[{"role": "user", "content": "What is this?"}], max_tokens=2)
+    seen = client.chat.completions.create(model="smolvlm", messages=[{"role": "user", "content": parts}], max_tokens=2)
+    tokens = seen.usage.prompt_tokens
+    assert tokens > plain.usage.prompt_tokens + 20
+    parts = [{"type": "input_image", "image_url": f"data:image/png;base64,{data}"}, {"type": "input_text", "text": "What is this?"}]
+    response = client.responses.create(model="smolvlm", input=[{"role": "user", "content": parts}], max_output_tokens=2)
+    assert response.usage.input_tokens == tokens
+    source = {"type": "base64", "media_type": "image/png", "data": data}
+    blocks = [{"type": "image", "source": source}, {"type": "text", "text": "What is this?"}]
+    message = claude.messages.create(model="smolvlm", max_tokens=2, messages=[{"role": "user", "content": blocks}])
+    assert message.usage.input_tokens + (message.usage.cache_read_input_tokens or 0) == tokens
+    # Ollama's client takes files.
+    said = {"role": "user", "content": "What is this?", "images": [str(PICTURE)]}
+    assert llama.chat(model="smolvlm", messages=[said], options={"num_predict": 2}).prompt_eval_count == tokens
+    with pytest.raises(openai.BadRequestError, match="address"):
+        far = [{"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}]
+        client.chat.completions.create(model="smolvlm", messages=[{"role": "user", "content": far}])
+    with pytest.raises(openai.BadRequestError, match="sees no pictures"):
+        parts = [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}]
+        client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": parts}])
+
+
 def test_encrypted_connections():
     url = os.environ["CACTUS_TLS_URL"]
     trusted = ssl.create_default_context(cafile=os.environ["CACTUS_TLS_CA"])
@@ -503,3 +531,21 @@ def test_encrypted_connections():
     with pytest.raises(httpx.HTTPError):
         httpx.get(url.replace("https", "http"))
     assert secure.models.list().data[0].id == MODEL
+
+
+def test_vectors_of_pictures():
+    data = base64.b64encode(PICTURE.read_bytes()).decode()
+    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
+    made = client.embeddings.create(model="clip_pictures", input=["a word", picture, {"image": data}])
+    text, one, other = (item.embedding for item in made.data)
+    assert len(text) == len(one) and one == other != text
+    assert math.isclose(sum(x * x for x in one), 1, rel_tol=1e-5)
+    assert made.usage.total_tokens > client.embeddings.create(model="clip_pictures", input="a word").usage.total_tokens
+    listed = client.embeddings.create(model="clip_pictures", input=[picture], encoding_format="float")
+    assert listed.data[0].embedding == pytest.approx(one, abs=1e-7)
+    with pytest.raises(openai.BadRequestError) as error:
+        client.embeddings.create(model="clip_pictures", input=[{"image": "https://example.com/a.png"}])
+    assert error.value.code == "unsupported_content" and error.value.param == "input[0].image"
+    with pytest.raises(openai.BadRequestError) as error:
+        client.embeddings.create(model="bert", input=[picture])
+    assert error.value.code == "no_pictures"

@@ -4,7 +4,7 @@ Only the tokenizer check is replaced: the converter knows tokenizers by the hash
 are not in its list. Their pre-tokenizer is GPT-2's, so that is what it is told. Tensor names, permutations, norm
 offsets and metadata are the converter's.
 
-Run: python golden/make_gguf.py LLAMA_CPP_FOLDER
+Run: python golden/make_gguf.py LLAMA_CPP_FOLDER [case ...]
 (the `vendor/llama.cpp` folder of the llama-cpp-python 0.3.36 source package)
 """
 
@@ -12,7 +12,23 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
-CASES = ["llama", "llama32", "smollm3", "qwen2", "qwen3", "gemma3_text", "lfm2"]
+CASES = [
+    "llama",
+    "llama32",
+    "smollm3",
+    "qwen2",
+    "qwen3",
+    "gemma3_text",
+    "lfm2",
+    "olmo2",
+    "phi3",
+    "phi3_window",
+    "granite",
+    "glm4",
+    "qwen3_moe",
+    "olmoe",
+    "lfm2_moe",
+]
 
 
 def main():
@@ -24,9 +40,12 @@ def main():
     from conversion.base import TextModel
 
     TextModel.get_vocab_base_pre = lambda self, tokenizer: "gpt-2"
+    # These want a tokenizer of SentencePiece or special tokens of their own.
+    for other in ("Phi3ForCausalLM", "GraniteForCausalLM", "Glm4ForCausalLM"):
+        get_model_class(other).set_vocab = TextModel._set_vocab_gpt2
     (ROOT / "gguf").mkdir(exist_ok=True)
     with torch.inference_mode():
-        for case in CASES:
+        for case in sys.argv[2:] or CASES:
             folder = ROOT / "models" / case
             hparams = ModelBase.load_hparams(folder, False)
             cls = get_model_class(hparams["architectures"][0])

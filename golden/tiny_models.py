@@ -281,6 +281,272 @@ CASES = {
             **SPECIAL,
         ),
     ),
+    # OLMo 2: norms behind the sublayers alone, norms of q and k over all heads, unlike KV heads.
+    "olmo2": dict(
+        dtype="float32",
+        prompt=12,
+        seq=40,
+        config=dict(
+            architectures=["Olmo2ForCausalLM"],
+            model_type="olmo2",
+            attention_bias=False,
+            hidden_act="silu",
+            hidden_size=48,
+            intermediate_size=80,
+            num_hidden_layers=2,
+            num_attention_heads=3,
+            num_key_value_heads=1,
+            max_position_embeddings=512,
+            rms_norm_eps=1e-6,
+            rope_theta=500000,
+            rope_scaling=None,
+            tie_word_embeddings=False,
+            torch_dtype="float32",
+            vocab_size=128,
+            **SPECIAL,
+        ),
+    ),
+    # Phi-4-mini: q, k, v and gate, up are one weight each; three quarters of each head turn, by factors of LongRoPE; tied head.
+    "phi3": dict(
+        dtype="float32",
+        prompt=12,
+        seq=40,
+        config=dict(
+            architectures=["Phi3ForCausalLM"],
+            model_type="phi3",
+            hidden_act="silu",
+            hidden_size=64,
+            intermediate_size=80,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=2048,
+            original_max_position_embeddings=256,
+            partial_rotary_factor=0.75,
+            rms_norm_eps=1e-5,
+            rope_theta=10000.0,
+            rope_scaling=dict(
+                type="longrope",
+                short_factor=[1.0, 1.125, 1.375, 1.75, 2.0, 2.5],
+                long_factor=[1.0, 1.5, 3.0, 6.0, 12.0, 16.0],
+            ),
+            sliding_window=262144,
+            tie_word_embeddings=True,
+            torch_dtype="float32",
+            vocab_size=128,
+            **SPECIAL,
+        ),
+    ),
+    # Phi-3-mini-4k: all of each head turns, a window on every layer, untied head.
+    "phi3_window": dict(
+        dtype="float32",
+        prompt=24,
+        seq=64,
+        config=dict(
+            architectures=["Phi3ForCausalLM"],
+            model_type="phi3",
+            hidden_act="silu",
+            hidden_size=48,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=3,
+            num_key_value_heads=3,
+            max_position_embeddings=512,
+            original_max_position_embeddings=512,
+            rms_norm_eps=1e-5,
+            rope_theta=10000.0,
+            rope_scaling=None,
+            sliding_window=15,
+            tie_word_embeddings=False,
+            torch_dtype="float32",
+            vocab_size=128,
+            **SPECIAL,
+        ),
+    ),
+    # Granite 3: factors on embeddings, scores, residuals and logits.
+    "granite": dict(
+        dtype="float32",
+        prompt=12,
+        seq=40,
+        config=dict(
+            architectures=["GraniteForCausalLM"],
+            model_type="granite",
+            attention_bias=False,
+            attention_multiplier=0.2,
+            embedding_multiplier=3.0,
+            hidden_act="silu",
+            hidden_size=64,
+            intermediate_size=96,
+            logits_scaling=1.6,
+            max_position_embeddings=512,
+            mlp_bias=False,
+            num_attention_heads=4,
+            num_hidden_layers=2,
+            num_key_value_heads=2,
+            residual_multiplier=0.6,
+            rms_norm_eps=1e-5,
+            rope_scaling=None,
+            rope_theta=10000.0,
+            tie_word_embeddings=True,
+            torch_dtype="float32",
+            vocab_size=128,
+            **SPECIAL,
+        ),
+    ),
+    # GLM-4-0414: neighbors of the first half of each head turn, norms on both sides of the sublayers, gate and up are one weight.
+    "glm4": dict(
+        dtype="float32",
+        prompt=12,
+        seq=40,
+        config=dict(
+            architectures=["Glm4ForCausalLM"],
+            model_type="glm4",
+            attention_bias=True,
+            head_dim=16,
+            hidden_act="silu",
+            hidden_size=48,
+            intermediate_size=80,
+            max_position_embeddings=512,
+            num_attention_heads=4,
+            num_hidden_layers=2,
+            num_key_value_heads=2,
+            partial_rotary_factor=0.5,
+            rms_norm_eps=1e-5,
+            rope_theta=10000.0,
+            tie_word_embeddings=False,
+            torch_dtype="float32",
+            vocab_size=128,
+            bos_token_id=1,
+            eos_token_id=[2, 3],
+            pad_token_id=0,
+        ),
+    ),
+    # GLM-4-9b-chat-hf: as GLM-4-0414 without the norms behind the sublayers.
+    "glm": dict(
+        dtype="float32",
+        prompt=12,
+        seq=40,
+        config=dict(
+            architectures=["GlmForCausalLM"],
+            model_type="glm",
+            attention_bias=True,
+            head_dim=16,
+            hidden_act="silu",
+            hidden_size=48,
+            intermediate_size=80,
+            max_position_embeddings=512,
+            num_attention_heads=4,
+            num_hidden_layers=2,
+            num_key_value_heads=2,
+            partial_rotary_factor=0.5,
+            rms_norm_eps=1.5625e-07,
+            rope_theta=10000.0,
+            tie_word_embeddings=False,
+            torch_dtype="float32",
+            vocab_size=128,
+            bos_token_id=1,
+            eos_token_id=[2, 3],
+            pad_token_id=0,
+        ),
+    ),
+    # Qwen3-MoE: a softmax over all experts, whose chosen sum to one. Experts are stacked, as transformers 5 has them in memory.
+    "qwen3_moe": dict(
+        dtype="float32",
+        prompt=12,
+        seq=40,
+        stacked=True,
+        config=dict(
+            architectures=["Qwen3MoeForCausalLM"],
+            model_type="qwen3_moe",
+            attention_bias=False,
+            decoder_sparse_step=1,
+            head_dim=32,
+            hidden_act="silu",
+            hidden_size=48,
+            intermediate_size=80,
+            max_position_embeddings=512,
+            max_window_layers=2,
+            mlp_only_layers=[],
+            moe_intermediate_size=24,
+            norm_topk_prob=True,
+            num_attention_heads=2,
+            num_experts=6,
+            num_experts_per_tok=2,
+            num_hidden_layers=2,
+            num_key_value_heads=1,
+            rms_norm_eps=1e-6,
+            rope_scaling=None,
+            rope_theta=1000000.0,
+            sliding_window=None,
+            tie_word_embeddings=False,
+            torch_dtype="float32",
+            use_sliding_window=False,
+            vocab_size=128,
+            bos_token_id=1,
+            eos_token_id=2,
+        ),
+    ),
+    # OLMoE: norms of q and k over all heads, shares that do not sum to one. Each expert has tensors of its own, as on the hub.
+    "olmoe": dict(
+        dtype="float32",
+        prompt=12,
+        seq=40,
+        config=dict(
+            architectures=["OlmoeForCausalLM"],
+            model_type="olmoe",
+            attention_bias=False,
+            clip_qkv=None,
+            hidden_act="silu",
+            hidden_size=64,
+            intermediate_size=40,
+            max_position_embeddings=512,
+            norm_topk_prob=False,
+            num_attention_heads=4,
+            num_experts=5,
+            num_experts_per_tok=3,
+            num_hidden_layers=2,
+            num_key_value_heads=2,
+            rms_norm_eps=1e-5,
+            rope_scaling=None,
+            rope_theta=10000.0,
+            tie_word_embeddings=False,
+            torch_dtype="float32",
+            vocab_size=128,
+            **SPECIAL,
+        ),
+    ),
+    # LFM2-8B-A1B: logistic shares, a bias that only ranks, a first layer without experts; experts as on the hub; BF16.
+    "lfm2_moe": dict(
+        dtype="bfloat16",
+        prompt=12,
+        seq=40,
+        config=dict(
+            architectures=["Lfm2MoeForCausalLM"],
+            model_type="lfm2_moe",
+            conv_L_cache=3,
+            conv_bias=False,
+            hidden_size=32,
+            intermediate_size=80,
+            layer_types=["conv", "conv", "full_attention", "conv"],
+            max_position_embeddings=512,
+            moe_intermediate_size=24,
+            norm_eps=1e-5,
+            norm_topk_prob=True,
+            num_attention_heads=2,
+            num_dense_layers=1,
+            num_experts=6,
+            num_experts_per_tok=2,
+            num_hidden_layers=4,
+            num_key_value_heads=1,
+            rope_theta=1000000.0,
+            routed_scaling_factor=1.0,
+            tie_word_embeddings=True,
+            torch_dtype="bfloat16",
+            use_expert_bias=True,
+            vocab_size=128,
+            **SPECIAL,
+        ),
+    ),
 }
 
 CORPUS = """
@@ -358,13 +624,39 @@ def randomize(model, config, generator):
             normal(p, 2.0 / math.sqrt(hidden))
         elif "conv.conv" in name:
             normal(p, 1.0)
+        elif name.endswith(".gate.weight"):
+            # Scores of experts that differ enough for rounding not to choose another.
+            normal(p, 3.0 / math.sqrt(hidden))
         else:
             gain = 1.6 if any(s in name for s in ("q_proj", "k_proj")) else 1.8
             normal(p, gain / math.sqrt(p.shape[-1]))
+    for name, x in model.named_buffers():
+        if name.endswith("expert_bias"):
+            x.copy_(0.3 * torch.randn(x.shape, generator=generator))
 
 
-def save_weights(model, folder, dtype, shards):
+def hub_form(state, names):
+    """Stacked experts as tensors of their own, under the names of the checkpoints that are published."""
+    out = {}
+    for name, x in state.items():
+        stem, _, last = name.rpartition(".")
+        if not stem.endswith(".experts"):
+            out[name] = x
+            continue
+        for i, expert in enumerate(x):
+            parts = expert.chunk(2) if last == "gate_up_proj" else [expert]
+            for part, own in zip(parts, names[:2] if last == "gate_up_proj" else names[2:]):
+                out[f"{stem}.{i}.{own}.weight"] = part.contiguous()
+    return out
+
+
+def save_weights(model, folder, dtype, shards, stacked):
     state = {k: v.detach().to(dtype).contiguous() for k, v in model.state_dict().items()}
+    # A bias that ranks stays in single precision, as in the published checkpoints.
+    state.update({k: v.float() for k, v in model.state_dict().items() if k.endswith("expert_bias")})
+    if not stacked:
+        lfm2 = model.config.model_type == "lfm2_moe"
+        state = hub_form(state, ["w1", "w3", "w2"] if lfm2 else ["gate_proj", "up_proj", "down_proj"])
     if model.config.tie_word_embeddings:
         state.pop("lm_head.weight", None)
     meta = {"format": "pt"}
@@ -423,7 +715,7 @@ def attempt(name, case, seed):
     model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder)).float()
     randomize(model, config, generator)
     model.tie_weights()
-    save_weights(model, folder, getattr(torch, case["dtype"]), case.get("shards", 1))
+    save_weights(model, folder, getattr(torch, case["dtype"]), case.get("shards", 1), case.get("stacked", False))
 
     model = load(folder)
     ids = torch.randint(4, config["vocab_size"], (NLL_TOKENS,), generator=generator).tolist()

@@ -92,7 +92,7 @@ fi
 
 # PyTorch for the tests of python/, in an environment of its own: without the GPU libraries where that can be, which is a
 # tenth of the download.
-if $optional && [[ $(uname -s) == Linux ]] && ! .venv-torch/bin/python -c 'import torch, transformers, pytest, mypy, pydantic, sqlite_vec' 2>/dev/null; then
+if $optional && [[ $(uname -s) == Linux ]] && ! .venv-torch/bin/python -c 'import torch, transformers, pytest, xdist, mypy, pydantic, sqlite_vec' 2>/dev/null; then
     say "installing PyTorch and transformers into .venv-torch"
     [[ -x .venv-torch/bin/python ]] || python3 -m venv .venv-torch
     torch_python=.venv-torch/bin/python
@@ -102,7 +102,7 @@ if $optional && [[ $(uname -s) == Linux ]] && ! .venv-torch/bin/python -c 'impor
             --override scripts/torch-cpu-overrides.txt; then
         $torch_python scripts/torch_stand_ins.py >/dev/null || true
     fi
-    $torch_python -c 'import torch, transformers, pytest, mypy, pydantic, sqlite_vec' 2>/dev/null ||
+    $torch_python -c 'import torch, transformers, pytest, xdist, mypy, pydantic, sqlite_vec' 2>/dev/null ||
         timeout 600 $torch_python -m pip install --quiet --disable-pip-version-check -r python/requirements.txt ||
         say "PyTorch could not be installed; the step transpile will skip what needs it"
 fi

@@ -92,6 +92,7 @@ def main():
     fails(complete, model, [], says="messages")
     fails(complete, model, [{"role": "nobody", "content": ""}], says="role")
     fails(public.cactus_embed, model, "hello", True, says="makes no vectors")
+    fails(public.cactus_image_embed, model, __file__, says="makes no vectors")
     assert public.cactus_get_last_error()
     public.cactus_destroy(model)
     print("the published bindings work with this library")

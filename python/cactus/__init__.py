@@ -38,6 +38,8 @@ _HOMES = {
     "SpeechEvent": "hear",
     "Embedder": "embed",
     "Embedded": "embed",
+    "TokenEmbedder": "embed",
+    "TokenEmbedded": "embed",
     "Reranker": "embed",
     "RankedDocument": "embed",
     "Index": "index",
@@ -82,6 +84,8 @@ if TYPE_CHECKING:
     from .embed import Embedder as Embedder
     from .embed import RankedDocument as RankedDocument
     from .embed import Reranker as Reranker
+    from .embed import TokenEmbedded as TokenEmbedded
+    from .embed import TokenEmbedder as TokenEmbedder
     from .errors import BundleError as BundleError
     from .errors import BusyError as BusyError
     from .errors import CactusError as CactusError

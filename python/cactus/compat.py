@@ -2,7 +2,7 @@
 
 A model is a number that `cactus_init` gives. Messages, options and tools are lists and dicts, or the JSON of them. Results are dicts
 with the keys that those functions have; an error is a RuntimeError, and its text is `cactus_get_last_error()` too. What this engine
-does not do (images), or does under another name (speech, documents of a folder), raises one that says so.
+does not do (sound in a conversation), or does under another name (speech, documents of a folder), raises one that says so.
 
 Nothing leaves this machine unless `cactus_model_set_policy` has given the model a `cactus.Policy`. Then the options on handing off
 (`confidence_threshold` and the others) change it for their request.
@@ -25,6 +25,7 @@ from .answer import Answer, AnswerStream
 from .errors import CactusError
 from .model import Model
 from .options import chat_body, encoded, token_ids
+from .pictures import part_of
 from .policy import Policy
 from .session import Session
 
@@ -194,9 +195,22 @@ def _messages(messages: Any) -> list[dict[str, Any]]:
     messages = _value(messages)
     if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
         raise ValueError("`messages` is expected to be a list of objects with `role` and `content`, or the JSON of one")
-    if any(message.get("images") or message.get("audio") for message in messages):
-        raise ValueError("images and audio are not in this build")
-    return messages
+    if any(message.get("audio") for message in messages):
+        raise ValueError("audio is not in this build")
+    return [_shown(i, message) for i, message in enumerate(messages)]
+
+
+def _shown(i: int, message: dict[str, Any]) -> dict[str, Any]:
+    """A message with the pictures in its files before its text."""
+    rest = {name: value for name, value in message.items() if name not in ("images", "audio")}
+    if not message.get("images"):
+        return rest
+    content = message.get("content")
+    parts = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
+    if isinstance(message["images"], (str, bytes)) or not isinstance(message["images"], Sequence):
+        raise ValueError(f"`messages[{i}].images` is expected to be a list of files")
+    files = enumerate(message["images"])
+    return {**rest, "content": [part_of(f"messages[{i}].images[{n}]", file) for n, file in files] + parts}
 
 
 def _result(answer: Answer, seconds: float) -> dict[str, Any]:
@@ -305,7 +319,7 @@ def cactus_score_window(model: int, tokens: Sequence[int], start: int, end: int,
 
 
 def cactus_embed(model: int, text: str, normalize: bool = True) -> list[float]:
-    """Raises: no model that is converted today has embeddings."""
+    """Raises: a model that writes has no vectors. `cactus.Embedder` is for those that do."""
     with _told("cactus_embed"):
         return list(_held(model).model.embed(text))
 
@@ -325,7 +339,7 @@ cactus_transcribe = _absent("cactus_transcribe", "transcription", "cactus.Transc
 cactus_stream_transcribe_start = _absent("cactus_stream_transcribe_start", "live speech", "cactus.Stream")
 cactus_stream_transcribe_process = _absent("cactus_stream_transcribe_process", "live speech", "cactus.Stream")
 cactus_stream_transcribe_stop = _absent("cactus_stream_transcribe_stop", "live speech", "cactus.Stream")
-cactus_image_embed = _absent("cactus_image_embed", "vision")
+cactus_image_embed = _absent("cactus_image_embed", "a vector of a picture", "cactus.Embedder")
 cactus_audio_embed = _absent("cactus_audio_embed", "an embedding of sound")
 cactus_rag_query = _absent("cactus_rag_query", "retrieval", "cactus.Corpus")
 

@@ -1,4 +1,5 @@
-"""Vectors of texts and pictures (`Embedder`), and documents in the order of how well they answer a query (`Reranker`).
+"""Vectors of texts and pictures (`Embedder`), of each token of a text (`TokenEmbedder`), and documents in the order of how well they
+answer a query (`Reranker`).
 
     embedder = Embedder.load("all-MiniLM-L6-v2")
     vectors = embedder.embed(["one text", "another"], role="document").vectors  # numpy.asarray(vectors)
@@ -15,10 +16,12 @@ from typing import Any, Literal, Union
 from .asynchronous import in_thread
 from .engine import native
 from .options import path_of, refused, text_of, whole_number
+from .pictures import picture_bytes
 
 Text = Union[str, Sequence[int]]
-#: A file, or the bytes of one: PNG, JPEG or WebP.
-Image = Union[str, "os.PathLike[str]", bytes]
+#: A PNG, JPEG or WebP file, the bytes of one, an image of Pillow, or an array `[height, width, 3]` of bytes. The last two have no type
+#: that could be named without their packages.
+Image = Union[str, "os.PathLike[str]", bytes, Any]
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,16 @@ class Embedded:
     #: An array [texts, dimensions] of 32-bit floats that NumPy, PyTorch and others read where it lies.
     vectors: native.Array
     #: Tokens that were read for each; of a picture, its patches.
+    tokens: list[int]
+
+
+@dataclass(frozen=True)
+class TokenEmbedded:
+    """A vector of each token, in the order of the texts."""
+
+    #: For each text an array [tokens, dimensions] of 32-bit floats. Some tokens may have no vector, and some that were added may have one.
+    vectors: list[native.Array]
+    #: Tokens that were read for each.
     tokens: list[int]
 
 
@@ -60,22 +73,10 @@ def _tokens(name: str, tokens: Any) -> list[int]:
     return [whole_number(name, token, 0, (1 << 32) - 1) for token in tokens]
 
 
-#: A file that is longer is no picture that would be read.
-_MOST_IMAGE_BYTES = 32 << 20
-
-
 def _images(images: Any) -> list[bytes]:
     if isinstance(images, (str, bytes, os.PathLike)) or not isinstance(images, Sequence):
-        raise refused("images", "a list of files, or of their bytes", images)
-    return [image if isinstance(image, bytes) else _file(image) for image in images]
-
-
-def _file(image: Any) -> bytes:
-    path = path_of("images", image)
-    if os.path.getsize(path) > _MOST_IMAGE_BYTES:
-        raise refused("images", f"files of at most {_MOST_IMAGE_BYTES} bytes", path)
-    with open(path, "rb") as file:
-        return file.read()
+        raise refused("images", "a list of files, their bytes, images of Pillow or arrays", images)
+    return [picture_bytes(f"images[{i}]", image) for i, image in enumerate(images)]
 
 
 def _role(role: Any) -> str | None:
@@ -143,8 +144,9 @@ class Embedder:
         `role` says what texts are for, and `task` the name of another prompt. `dimensions` cuts vectors, of a model that was made for
         that. A text that has more than `limit_tokens` is a `ContextFullError`, unless `truncate` leaves out its end.
 
-        `images` in place of texts are PNG, JPEG or WebP files, or their bytes, for a model of texts and pictures (CLIP, SigLIP). Compare
-        pictures with texts, and do not rank both together: texts are nearer to each other than to any picture."""
+        `images` in place of texts are PNG, JPEG or WebP files, their bytes, images of Pillow or arrays, for a model of texts and
+        pictures (CLIP, SigLIP). Compare pictures with texts, and do not rank both together: texts are nearer to each other than to
+        any picture."""
         if (texts is None) == (images is None):
             raise refused("images", "texts or images, not both" if texts is not None else "texts or images", images)
         if images is not None and (role is not None or task is not None):
@@ -187,6 +189,72 @@ class Embedder:
         self._inner.close()
 
     def __enter__(self) -> Embedder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class TokenEmbedder:
+    """A model of late interaction (ColBERT), which makes a vector of each token. `TokenEmbedder.load` makes one; `with` or `close` frees it.
+
+    How well a document answers a query is the sum over the query's vectors of the largest product with one of the document's:
+
+        [query], documents = embedder.embed(["a question"], role="query").vectors, embedder.embed(texts).vectors
+        scores = [(numpy.asarray(query) @ numpy.asarray(d).T).max(axis=1).sum() for d in documents]
+    """
+
+    def __init__(self, inner: native.TokenEmbedder):
+        if not isinstance(inner, native.TokenEmbedder):
+            raise TypeError("a TokenEmbedder is made by TokenEmbedder.load(path)")
+        self._inner = inner
+
+    @classmethod
+    def load(
+        cls, model: str | os.PathLike[str], *, bits: int = 8, threads: int | None = None, offline: bool = False
+    ) -> TokenEmbedder:
+        """Loads a bundle that makes a vector of each token. A folder of PyLate or a Hugging Face id is converted into the cache
+        first."""
+        if threads is not None:
+            whole_number("threads", threads, 1, 1024)
+        return cls(native.TokenEmbedder.open(_bundle(model, bits, offline), threads))
+
+    @property
+    def dimensions(self) -> int:
+        """Elements of a vector."""
+        return self._inner.dimensions
+
+    @property
+    def query_limit_tokens(self) -> int:
+        """Most tokens of a query, those that are added among them."""
+        return self._inner.limit_tokens[0]
+
+    @property
+    def document_limit_tokens(self) -> int:
+        """Most tokens of a document, those that are added among them."""
+        return self._inner.limit_tokens[1]
+
+    def embed(
+        self, texts: Sequence[str], *, role: Literal["query", "document"] | None = None, truncate: bool = False
+    ) -> TokenEmbedded:
+        """The vectors of each text, of the length 1. A text of which `role` says nothing is a document. One that has too many tokens
+        is a `ContextFullError`, unless `truncate` leaves out its end."""
+        if isinstance(texts, str) or not isinstance(texts, Sequence):
+            raise refused("texts", "a list of texts", texts)
+        if not isinstance(truncate, bool):
+            raise refused("truncate", "True or False", truncate)
+        given = [text_of("texts", text) for text in texts]
+        return TokenEmbedded(*self._inner.embed(given, role=_role(role), truncate=truncate))
+
+    async def aembed(self, texts: Sequence[str], **options: Any) -> TokenEmbedded:
+        """As `embed`, awaited."""
+        return await in_thread(lambda _: self.embed(texts, **options))
+
+    def close(self) -> None:
+        """Frees the model. What is under way ends with a `CancelledError`."""
+        self._inner.close()
+
+    def __enter__(self) -> TokenEmbedder:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -193,6 +193,7 @@ class Model:
         self,
         messages: Messages,
         *,
+        images: Sequence[Any] | None = ...,
         tools: Sequence[Any] | None = ...,
         tool_choice: Any = ...,
         schema: Any = ...,
@@ -206,6 +207,7 @@ class Model:
         self,
         messages: Messages,
         *,
+        images: Sequence[Any] | None = ...,
         tools: Sequence[Any] | None = ...,
         tool_choice: Any = ...,
         schema: Any = ...,
@@ -218,6 +220,7 @@ class Model:
         self,
         messages: Messages,
         *,
+        images: Sequence[Any] | None = None,
         tools: Sequence[Any] | None = None,
         tool_choice: Any = None,
         schema: Any = None,
@@ -228,6 +231,8 @@ class Model:
     ) -> Union[Answer, AnswerStream]:
         """Answers a conversation: a text, or messages as the OpenAI API has them.
 
+        `images` go before the text of the last message: files, their bytes, images of Pillow, or arrays `[height, width, 3]` of bytes.
+        In messages they are parts `{"type": "image", "image": …}`.
         `tools` are plain functions, pydantic models or the API's dicts; what the model calls is in `Answer.tool_calls`. With
         `tool_choice`, "required" or a name, it has to. `schema` is the form that the answer is held to: a pydantic model, a
         dataclass, a type, or a JSON Schema; `Answer.parsed` is the value. With `stream`, the pieces of text come as they are
@@ -235,6 +240,7 @@ class Model:
         """
         body = chat_body(
             messages,
+            images=images,
             tools=tools,
             tool_choice=tool_choice,
             schema=schema,
@@ -466,7 +472,7 @@ class Model:
 
 
 def _body(messages: Messages, **asked: Any) -> str:
-    names = ("tools", "tool_choice", "schema", "reasoning", "template_variables", "stream")
+    names = ("images", "tools", "tool_choice", "schema", "reasoning", "template_variables", "stream")
     options = {name: value for name, value in asked.items() if name not in names}
     return chat_body(messages, options=options, **{name: asked[name] for name in names if name in asked})
 

@@ -143,9 +143,27 @@ def messages_of(messages: Messages) -> list[Any]:
     """Messages as the API has them; a text is one message of the user, and objects with `role` and `content` are taken too."""
     if isinstance(messages, str):
         return [{"role": "user", "content": messages}]
+    from .pictures import with_pictures
+
     if isinstance(messages, Mapping):
-        return [messages]
-    return [plain(message) for message in listed("messages", "a text or a list of messages", messages)]
+        return [with_pictures(messages, "messages[0]")]
+    each = enumerate(listed("messages", "a text or a list of messages", messages))
+    return [with_pictures(plain(message), f"messages[{i}]") for i, message in each]
+
+
+def with_images(messages: list[Any], images: Any) -> list[Any]:
+    """Messages with pictures before the text of the last of the user."""
+    from .pictures import part_of
+
+    if isinstance(images, (str, bytes, os.PathLike)) or not isinstance(images, Sequence):
+        raise refused("images", "a list of pictures", images)
+    if not messages or not isinstance(messages[-1], Mapping) or messages[-1].get("role") != "user":
+        raise refused("images", "the last message to be of the user; put the picture into its content instead", messages[-1:])
+    last = dict(messages[-1])
+    content = last.get("content")
+    parts = content if isinstance(content, list) else [{"type": "text", "text": content}] if content else []
+    last["content"] = [part_of(f"images[{i}]", image) for i, image in enumerate(images)] + list(parts)
+    return [*messages[:-1], last]
 
 
 def prompt_of(prompt: str | Sequence[int]) -> str | list[Any]:
@@ -185,6 +203,7 @@ def chat_body(
     schema: Any = None,
     reasoning: bool | None = None,
     template_variables: Mapping[str, Any] | None = None,
+    images: Sequence[Any] | None = None,
     stream: bool = False,
     options: Mapping[str, Any],
 ) -> str:
@@ -193,7 +212,7 @@ def chat_body(
     if (top := body.pop("logprobs", None)) is not None:
         body["logprobs"] = True
         body["top_logprobs"] = top
-    body["messages"] = messages_of(messages)
+    body["messages"] = messages_of(messages) if images is None else with_images(messages_of(messages), images)
     if not tools and tool_choice not in (None, "auto", "none"):
         raise InvalidRequestError("`tool_choice`: there are no tools to choose from; give `tools`, too")
     if tools:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Union
 from .answer import Answer, AnswerStream, whole_answers
 from .asynchronous import AsyncAnswerStream, in_thread, streamed
 from .errors import SavedSessionError
-from .options import Messages, chat_body, encoded, messages_of, path_of
+from .options import Messages, chat_body, encoded, messages_of, path_of, with_images
 
 if TYPE_CHECKING:
     from .model import Model
@@ -34,14 +34,17 @@ class Session:
 
     def _start(self, message: Any, stream: bool, asked: Mapping[str, Any]) -> tuple[Any, Any]:
         merged = {**self._options, **asked}
-        before = len(self.messages)
+        before = list(self.messages)
         if message is not None:
             self.messages += messages_of(message) if isinstance(message, (str, list)) else messages_of([message])
         given = {name: merged.pop(name) for name in _ASKED if name in merged}
         try:
+            images = merged.pop("images", None)
+            if images is not None:
+                self.messages[:] = with_images(self.messages, images)
             submitted = self._inner.submit("chat", chat_body(self.messages, stream=stream, options=merged, **given))
         except BaseException:
-            del self.messages[before:]
+            self.messages[:] = before
             raise
         return submitted, given.get("schema")
 

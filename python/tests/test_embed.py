@@ -13,7 +13,15 @@ import pytest
 pytest.importorskip("cactus._native", reason="the extension module is not built: cargo xtask ci wheel, or pip install ./python")
 numpy = pytest.importorskip("numpy")
 
-from cactus import ClosedError, ContextFullError, Embedder, InvalidRequestError, Reranker, UnsupportedError  # noqa: E402
+from cactus import (  # noqa: E402
+    ClosedError,
+    ContextFullError,
+    Embedder,
+    InvalidRequestError,
+    Reranker,
+    TokenEmbedder,
+    UnsupportedError,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "golden/embedding"
@@ -23,7 +31,7 @@ GOLDEN = ROOT / "golden/embedding"
 def bundles(tmp_path_factory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("bundles")
     made = {}
-    for name in ("bert", "bert_ranker", "clip_pictures"):
+    for name in ("bert", "bert_ranker", "bert_tokens", "clip_pictures"):
         made[name] = str(folder / name)
         command = [os.environ["CACTUS_PROGRAM"], "convert", str(GOLDEN / name), made[name], "--bits", "32"]
         subprocess.run(command, check=True, capture_output=True)
@@ -122,3 +130,44 @@ def test_documents_come_in_the_order_of_their_scores(bundles):
             reranker.score("a", ["b"], instruction="be kind")
         with pytest.raises(ContextFullError):
             reranker.score("a", ["the " * 90])
+
+
+def test_vectors_of_tokens_are_those_of_sentence_transformers(bundles):
+    from safetensors.numpy import load_file
+
+    want = load_file(GOLDEN / "bert_tokens/expected.safetensors")["vectors"]
+    rows = json.loads((GOLDEN / "bert_tokens/expected.json").read_text())["matrices"]
+    assert {row["role"] for row in rows} == {"query", "document"}
+    with TokenEmbedder.load(bundles["bert_tokens"], threads=1) as embedder:
+        assert embedder.dimensions == want.shape[1]
+        limits = {"query": embedder.query_limit_tokens, "document": embedder.document_limit_tokens}
+        for row in rows:
+            made = embedder.embed([row["text"]], role=row["role"])
+            found = numpy.asarray(made.vectors[0])
+            expected, want = want[: len(row["kept"])], want[len(row["kept"]) :]
+            assert found.shape == expected.shape and numpy.abs(found - expected).max() < 1e-4
+            assert made.tokens[0] <= limits[row["role"]]
+        assert not len(want)
+        texts = [row["text"] for row in rows if row["role"] == "document"]
+        together = embedder.embed(texts, role="document").vectors
+        alone = [embedder.embed([text]).vectors[0] for text in texts]
+        assert all((numpy.asarray(a) == numpy.asarray(b)).all() for a, b in zip(together, alone))
+        awaited = asyncio.run(embedder.aembed(texts))
+        assert (numpy.asarray(awaited.vectors[0]) == numpy.asarray(together[0])).all()
+        # As its documentation has it: nothing answers a text better than the text itself.
+        [query] = embedder.embed([texts[0]]).vectors
+        scores = [(numpy.asarray(query) @ numpy.asarray(d).T).max(axis=1).sum() for d in together]
+        assert max(scores) == scores[0]
+        long = "the " * (limits["document"] + 1)
+        with pytest.raises(ContextFullError, match=f"at most {limits['document']}"):
+            embedder.embed([long])
+        assert embedder.embed([long], truncate=True).tokens == [limits["document"]]
+        for wrong in (dict(texts="a text"), dict(texts=[[5]]), dict(texts=["a"], role="poem"), dict(texts=["a"], truncate=1)):
+            with pytest.raises(InvalidRequestError):
+                embedder.embed(**wrong)
+    with pytest.raises(ClosedError):
+        embedder.embed(["a"])
+    with pytest.raises(UnsupportedError, match="a vector of each token"):
+        Embedder.load(bundles["bert_tokens"])
+    with pytest.raises(UnsupportedError, match="no vectors of tokens"):
+        TokenEmbedder.load(bundles["bert"])

@@ -164,7 +164,7 @@ struct Program {
 fn runs(highest: bool) -> Vec<Tests> {
     let models = Tests::of("cactus-runtime", Some("same_bits"));
     if !highest {
-        let kernels = ["attention", "cq", "fused", "matmul", "peaks", "scan"];
+        let kernels = ["attention", "attention_bytes", "cq", "fused", "matmul", "peaks", "scan"];
         let kernels = kernels.map(|file| Tests::of("cactus-kernels", Some(file)));
         return [
             vec![Tests::of("cactus-simd", Some("tiers"))],

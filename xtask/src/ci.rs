@@ -421,11 +421,17 @@ fn transpile(context: &Context) -> Result<Outcome> {
             "pytest is not installed; `scripts/setup.sh --ci` installs it".to_owned(),
         ));
     }
+    // Each file by one of two workers: PyTorch waits for itself as often as for the processor.
+    let beside: &[&str] = match context.answers(&python, &["-c", "import xdist"]) {
+        true => &["-n", "2", "--dist", "loadfile"],
+        false => &[],
+    };
     let has_torch = context.answers(&python, &["-c", "import torch, transformers"]);
     let mut command = context.command(python);
     let tests = context.run(
         command
             .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "python/tests"])
+            .args(beside)
             .env("CACTUS_PROGRAM", program)
             .env("CACTUS_LIB_PATH", library)
             .env("CACTUS_TEST_MODELS", &context.models)
@@ -538,7 +544,15 @@ fn doctests(context: &Context) -> Result<Outcome> {
         return Ok(fetched);
     }
     quiet::run(context, "cargo", |command| {
-        command.args(["test", "--workspace", "--locked", "--offline", "--doc"]);
+        command.args([
+            "test",
+            "--workspace",
+            "--locked",
+            "--offline",
+            "--doc",
+            "--features",
+            "cactus/pictures",
+        ]);
     })
 }
 

@@ -15,8 +15,11 @@ use anyhow::{Context as _, Result, bail};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread::available_parallelism;
 
 const DOCUMENT: &str = "docs/reference/kernels.md";
 const TIERS: [&str; 3] = ["neon", "neon_dotprod", "neon_i8mm"];
@@ -140,22 +143,22 @@ pub fn run(check: bool) -> Result<bool> {
     let program = build(&root)?;
     let code = disassemble(&program)?;
     let cases = output(Command::new(emulator).arg(&program))?;
-    let mut measured = Vec::new();
+    let mut jobs = Vec::new();
     for case in cases.lines() {
         let tiers = match case {
             // Floats are the same on all tiers.
             case if ["f16", "f32", "gated_delta"].iter().any(|float| case.contains(float)) => &TIERS[..1],
             _ => &TIERS[..],
         };
-        for &tier in tiers {
-            eprintln!("counting {case} {tier}");
-            measured.push(measure((emulator, "max"), &program, &code, case, tier)?);
-        }
+        jobs.extend(tiers.iter().map(|&tier| ((emulator, "max"), case, tier)));
         if let (Some(emulator), true) = (&newer_emulator, SME2_CASES.contains(&case)) {
-            eprintln!("counting {case} {SME2}");
-            measured.push(measure((emulator, &sme2_cpu), &program, &code, case, SME2)?);
+            jobs.push(((emulator, &sme2_cpu), case, SME2));
         }
     }
+    let measured = side_by_side(&jobs, |&(emulator, case, tier)| {
+        eprintln!("counting {case} {tier}");
+        measure(emulator, &program, &code, case, tier)
+    })?;
     let path = root.join(DOCUMENT);
     if check {
         return compare(&std::fs::read_to_string(&path)?, &measured);
@@ -199,6 +202,32 @@ fn build(root: &Path) -> Result<PathBuf> {
     Ok(folder.join(TARGET).join("release/examples/count"))
 }
 
+/// What becomes of each of `jobs`, in their order, by as many threads as there are CPUs.
+fn side_by_side<J: Sync, R: Send>(jobs: &[J], run: impl Fn(&J) -> Result<R> + Sync) -> Result<Vec<R>> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Relaxed);
+            let Some(job) = jobs.get(at) else {
+                return Ok(done);
+            };
+            done.push((at, run(job)?));
+        }
+    };
+    let parts: Result<Vec<Vec<_>>> = std::thread::scope(|scope| {
+        let threads = available_parallelism().map_or(1, NonZero::get);
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let parts = workers
+            .into_iter()
+            .map(|worker| worker.join().expect("no worker panics"));
+        parts.collect()
+    });
+    let mut done: Vec<_> = parts?.into_iter().flatten().collect();
+    done.sort_by_key(|(at, _)| *at);
+    Ok(done.into_iter().map(|(_, result)| result).collect())
+}
+
 fn output(command: &mut Command) -> Result<String> {
     let shown = format!("{command:?}");
     let output = command.stdin(Stdio::null()).output().with_context(|| shown.clone())?;
@@ -240,7 +269,7 @@ fn trace(
     tier: &str,
     calls: u64,
 ) -> Result<(BTreeMap<u64, u64>, String)> {
-    let log = program.with_extension("log");
+    let log = program.with_extension(format!("{case}.{tier}.log"));
     // Since version 8.1 the option has another name.
     let single = if output(Command::new(emulator).arg("-help"))?.contains("one-insn-per-tb") {
         "-one-insn-per-tb"
@@ -255,13 +284,15 @@ fn trace(
             .args([tier, case, &calls.to_string()]),
     )?;
     let mut times = BTreeMap::new();
-    for line in BufReader::new(std::fs::File::open(&log)?).lines() {
+    let mut lines = BufReader::with_capacity(1 << 20, std::fs::File::open(&log)?);
+    let mut line = String::new();
+    while lines.read_line(&mut line)? > 0 {
         // Trace 0: 0x7fa674800100 [0000000001009331/0000000000405b00/00000001/00000201] symbol
-        let line = line?;
         let address = line.split('/').nth(1).and_then(|a| u64::from_str_radix(a, 16).ok());
         if let Some(address) = address {
             *times.entry(address).or_insert(0) += 1;
         }
+        line.clear();
     }
     std::fs::remove_file(&log)?;
     Ok((times, printed))

@@ -76,7 +76,7 @@ fn list(repository: &Repository) -> Result<String> {
         "--lib",
         "--no-deps",
         "--features",
-        "cactus/store",
+        "cactus/store,cactus/pictures",
     ]);
     command.args(PACKAGES.iter().flat_map(|package| ["--package", package]));
     let status = command

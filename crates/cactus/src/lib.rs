@@ -32,8 +32,8 @@
 //!
 //! # Features
 //!
-//! None are on by default: a program that only runs models carries no network code and no converter. `store` adds the module
-//! `store`: models by name, downloaded and converted into the cache of the command line.
+//! None are on by default: a program that only runs models carries no network code and no converter. `pictures` adds
+//! the module `pictures`, for models that see. `store` adds the module `store`: models by name, downloaded and converted into the cache of the command line.
 //!
 //! # Versions
 //!
@@ -44,6 +44,8 @@
 
 mod answer;
 mod function;
+#[cfg(feature = "pictures")]
+pub mod pictures;
 #[cfg(feature = "store")]
 pub mod store;
 

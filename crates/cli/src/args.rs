@@ -341,6 +341,12 @@ pub(crate) struct RunArgs {
     /// The prompt; `-` reads it from standard input. Without a prompt, a chat starts
     #[arg(long, short)]
     pub(crate) prompt: Option<String>,
+    /// Show the model this picture (PNG, JPEG, WebP) with the prompt; can be repeated
+    #[arg(long, visible_alias = "image-file", value_name = "FILE", conflicts_with_all = ["raw", "input_ids"])]
+    pub(crate) image: Vec<PathBuf>,
+    /// Say what becomes of each picture: its views, their sizes, and how many tokens they are
+    #[arg(long, requires = "image")]
+    pub(crate) show_image_tokens: bool,
     /// Token ids to continue, instead of a prompt; separated by commas
     #[arg(long, value_delimiter = ',', value_name = "IDS", conflicts_with = "prompt")]
     pub(crate) input_ids: Option<Vec<u32>>,
@@ -453,6 +459,9 @@ pub(crate) struct ConvertArgs {
     /// `adapter_model.safetensors`
     #[arg(long, value_name = "FOLDER")]
     pub(crate) lora: Option<PathBuf>,
+    /// The encoder of pictures that belongs to the model in a GGUF file: llama.cpp's `mmproj` file
+    #[arg(long, value_name = "FILE.gguf")]
+    pub(crate) mmproj: Option<PathBuf>,
     /// Of a file with networks for several rates (Silero VAD in ONNX: 16000 and 8000), take the one for this [default: the
     /// highest]
     #[arg(long, value_name = "HZ")]

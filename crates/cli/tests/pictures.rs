@@ -80,3 +80,82 @@ fn what_is_no_picture_is_refused_by_its_name() {
         assert!(!out.status.success() && error.contains(said), "{arguments:?}: {error}");
     }
 }
+
+#[test]
+fn run_shows_a_model_pictures() {
+    let c = Cactus::new();
+    let png = golden("pictures/files/wide.png");
+    let jpeg = golden("pictures/files/smooth.jpg");
+    let (png, jpeg) = (png.to_str().unwrap(), jpeg.to_str().unwrap());
+    c.ok(&["convert", golden("seeing/smolvlm").to_str().unwrap(), "vlm"]);
+    let base = [
+        "run",
+        "vlm",
+        "--prompt",
+        "What is this?",
+        "--temperature",
+        "0",
+        "--max-tokens",
+        "6",
+        "--ignore-eos",
+        "--json",
+    ];
+    let ask = |more: &[&str]| -> serde_json::Value {
+        let args: Vec<&str> = base.iter().chain(more).copied().collect();
+        serde_json::from_str(&c.ok(&args)).unwrap()
+    };
+    let tokens = |answer: &serde_json::Value| answer["prefill_tokens"].as_u64().unwrap();
+    let (none, one, two) = (
+        ask(&[]),
+        ask(&["--image", png]),
+        ask(&["--image", png, "--image-file", jpeg]),
+    );
+    assert!(
+        tokens(&none) + 20 < tokens(&one) && tokens(&one) < tokens(&two),
+        "{one} {two}"
+    );
+    assert_eq!(one["response"], ask(&["--image", png])["response"]);
+    let out = c.run(&[
+        "run",
+        "vlm",
+        "--prompt",
+        "x",
+        "--max-tokens",
+        "2",
+        "--image",
+        png,
+        "--show-image-tokens",
+    ]);
+    let told = String::from_utf8_lossy(&out.stderr).into_owned() + &String::from_utf8_lossy(&out.stdout);
+    assert!(
+        out.status.success() && told.contains("wide.png") && told.contains("the whole, in small"),
+        "{told}"
+    );
+
+    let inspected = c.ok(&["inspect", "vlm"]);
+    assert!(inspected.contains("pictures"), "{inspected}");
+
+    for (args, words) in [
+        (&["run", "m", "--prompt", "x", "--image", png][..], "sees no pictures"),
+        (
+            &["run", "vlm", "--prompt", "x", "--image", "absent.png"],
+            "cannot read `absent.png`",
+        ),
+        (
+            &["run", "vlm", "--prompt", "x", "--image", "vlm/config.json"],
+            "config.json",
+        ),
+        (
+            &["run", "vlm", "--prompt", "x", "--image", png, "--context", "40"],
+            "the context holds 40",
+        ),
+        (
+            &["run", "vlm", "--raw", "--prompt", "x", "--image", png],
+            "cannot be used with",
+        ),
+    ] {
+        let out = c.run(args);
+        let error = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(!out.status.success() && error.contains(words), "{args:?}: {error}");
+    }
+}

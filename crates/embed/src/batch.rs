@@ -67,13 +67,12 @@ impl Texts {
     fn check(&self, texts: &[Vec<u32>]) -> Result<()> {
         for (index, tokens) in texts.iter().enumerate() {
             if tokens.is_empty() {
-                return Err(Error::Text(format!("text {index} has no tokens")));
+                let what = "has no tokens".to_owned();
+                return Err(Error::Text { index, what });
             }
             if let Some(token) = tokens.iter().find(|&&token| token as usize >= self.vocab) {
-                return Err(Error::Text(format!(
-                    "text {index} has the token {token}, and the model has {} tokens",
-                    self.vocab
-                )));
+                let what = format!("has the token {token}, and the model has {} tokens", self.vocab);
+                return Err(Error::Text { index, what });
             }
         }
         Ok(())

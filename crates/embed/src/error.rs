@@ -48,9 +48,14 @@ pub enum Error {
         /// How many the model reads.
         limit: usize,
     },
-    /// See [`ErrorKind::Text`].
-    #[error("{0}")]
-    Text(String),
+    /// A text that has no tokens, or some that the model does not know. See [`ErrorKind::Text`].
+    #[error("text {index} {what}")]
+    Text {
+        /// Its place among the texts, from 0.
+        index: usize,
+        /// What it has.
+        what: String,
+    },
     /// What a picture is refused for. See [`ErrorKind::Picture`].
     #[error("picture {index}: {source}")]
     Picture {
@@ -71,7 +76,7 @@ impl Error {
         match self {
             Error::Model(_) | Error::Bundle(_) | Error::Runtime(_) | Error::Engine(_) => ErrorKind::Model,
             Error::Option(_) => ErrorKind::Option,
-            Error::TooLong { .. } | Error::Text(_) | Error::Tokens(_) => ErrorKind::Text,
+            Error::TooLong { .. } | Error::Text { .. } | Error::Tokens(_) => ErrorKind::Text,
             Error::Picture { .. } => ErrorKind::Picture,
             Error::Cancelled => ErrorKind::Cancelled,
         }

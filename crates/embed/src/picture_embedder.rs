@@ -8,6 +8,7 @@ use cactus_bundle::{Bundle, Gives, VISION_PATH, Vectors};
 use cactus_engine::CancelToken;
 use cactus_runtime::Function;
 use cactus_tensor::{Elements, TensorView};
+use cactus_vision::decode::header;
 use cactus_vision::{Limits, Picture, Processor};
 use std::path::Path;
 use std::sync::Arc;
@@ -60,9 +61,7 @@ impl PictureEmbedder {
             return Err(Error::Model(format!("`{root}` {not}, but of texts")));
         }
         let damaged = |what: String| Error::Model(format!("`{root}`: {VISION_PATH}: {what}"));
-        let processor: Processor =
-            serde_json::from_slice(&bundle.file(VISION_PATH)?).map_err(|e| damaged(e.to_string()))?;
-        processor.check().map_err(|e| damaged(e.to_string()))?;
+        let processor = Processor::from_json(&bundle.file(VISION_PATH)?).map_err(|e| damaged(e.to_string()))?;
         let function = Function::new(Arc::clone(bundle), COMPONENT, None)?;
         let has = function.graph().outputs().iter().any(|(found, _)| found == VECTORS);
         let input = function
@@ -122,8 +121,8 @@ impl PictureEmbedder {
         self.run(pictures.len(), options, |index| self.prepared(index, &pictures[index]))
     }
 
-    /// As [`PictureEmbedder::embed`], of the bytes of PNG, JPEG and WebP files. One after the other is decoded, so that no more than
-    /// one is in memory as pixels.
+    /// As [`PictureEmbedder::embed`], of the bytes of PNG, JPEG and WebP files. What their headers say is checked first, of all. Then one
+    /// after the other is decoded, so that no more than one is in memory as pixels.
     ///
     /// # Errors
     /// As [`PictureEmbedder::embed`], and [`Error::Picture`] for what cannot be decoded or is beyond `limits`.
@@ -133,6 +132,9 @@ impl PictureEmbedder {
         limits: &Limits,
         options: &EmbedOptions,
     ) -> Result<Embedded> {
+        for (index, file) in files.iter().enumerate() {
+            header(file.as_ref(), limits).map_err(|source| Error::Picture { index, source })?;
+        }
         self.run(files.len(), options, |index| {
             let picture = self.processor.decode(files[index].as_ref(), limits);
             self.prepared(index, &picture.map_err(|source| Error::Picture { index, source })?)

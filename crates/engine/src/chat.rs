@@ -10,25 +10,33 @@
 //!
 //! It may depend on `text`. It deliberately generates nothing.
 
+mod attached;
 mod guide;
 mod messages;
 mod plain;
 mod prompted;
 mod reader;
+mod shown;
 mod values;
 
 use crate::constraints::Constraints;
+use crate::media::Media;
 use crate::scheduler::Request;
 use crate::{Error, GenerateOptions, Model, Result};
+pub use attached::{WrongPart, check_pictures, picture_bytes, picture_of_part, picture_of_url, to_base64};
 use cactus_text::grammar::{Constraint, Grammar, Reasoning};
 use cactus_text::tools::{CallFormat, ParserOptions, most_relevant, prepare_messages};
 pub use cactus_text::tools::{Delta, Message, Tool, ToolCall, ToolChoice};
 use cactus_text::{ChatTemplate, ErrorKind, RenderOptions, Tokenizer};
+use messages::Checked;
 use plain::Plain;
 pub use reader::MessageReader;
 use serde_json::{Map, Value};
+use shown::Contents;
+pub use shown::{Shown, ShowsPictures};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 pub use values::ValueTokens;
 
 /// Most messages of a request.
@@ -44,8 +52,10 @@ pub const MAX_TOOLS_TO_CHOOSE: usize = 16_384;
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChatRequest {
     /// Messages in the form of the OpenAI API: roles `system`, `developer`, `user`, `assistant` and `tool`; the content a
-    /// string, null, or parts of the type `text`; `tool_calls`, `tool_call_id` and `reasoning_content`.
+    /// string, null, or parts of the types `text` and `image` ([`picture_of_part`]); `tool_calls`, `tool_call_id` and `reasoning_content`.
     pub messages: Vec<Value>,
+    /// The pictures of the parts of the type `image` that come without a file, in the order in which these stand in all messages.
+    pub pictures: Vec<Shown>,
     /// What the model may call.
     pub tools: Vec<Tool>,
     /// Which of them it may, or has to, call. With [`ToolChoice::None`] the model is not told of any.
@@ -63,6 +73,8 @@ pub struct ChatRequest {
     pub most_tools: Option<usize>,
     /// How near each of the tools is to that message, if a model of vectors was asked; it counts beside the words.
     pub tool_nearness: Option<Vec<f32>>,
+    /// The context rolls, so pictures that do not fit it together are no error: the oldest are let go.
+    pub rolls: bool,
     /// The last message is the beginning of the answer.
     pub continue_final: bool,
     /// What was computed and compiled for others is used again for requests of equal salt only: a tenant's own number keeps
@@ -74,6 +86,7 @@ impl Default for ChatRequest {
     fn default() -> Self {
         Self {
             messages: Vec::new(),
+            pictures: Vec::new(),
             tools: Vec::new(),
             tool_choice: ToolChoice::Auto,
             parallel_calls: true,
@@ -82,6 +95,7 @@ impl Default for ChatRequest {
             template_variables: Map::new(),
             most_tools: None,
             tool_nearness: None,
+            rolls: false,
             continue_final: false,
             salt: 0,
         }
@@ -106,6 +120,8 @@ pub struct Chat {
     /// Whether the answer's first token is its text: not reasoning, and not the name of a channel.
     pub begins_with_text: bool,
     salt: u64,
+    /// Kept until they are computed.
+    pictures: Vec<Arc<Media>>,
 }
 
 impl ChatRequest {
@@ -124,7 +140,7 @@ impl ChatRequest {
     /// # Errors
     /// [`Error::Request`] that names the field.
     pub fn offered(&self) -> Result<Vec<Tool>> {
-        let messages = messages::checked(&self.messages)?;
+        let messages = messages::checked(&self.messages)?.messages;
         offered(self, messages::last_question(&messages))
     }
 }
@@ -140,7 +156,17 @@ impl Chat {
             let what = "the model has no chat template, so it continues plain text and takes no messages";
             return Err(request_error("messages", what));
         };
-        Self::with(template, model.tokenizer()?, request, || model.constraints())
+        let tokenizer = model.tokenizer()?;
+        let show = |files| shown::shown(model, files, request);
+        let (mut chat, pictures) = Self::with(template, tokenizer, request, show, || model.constraints())?;
+        chat.prompt = shown::placed(tokenizer, chat.prompt, &pictures)?;
+        chat.pictures = pictures.into_iter().map(|shown| shown.media).collect();
+        Ok(chat)
+    }
+
+    /// The pictures of the prompt.
+    pub fn pictures(&self) -> &[Arc<Media>] {
+        &self.pictures
     }
 
     /// What the scheduler is asked for. The pieces that come back go to [`Chat::reader`], special tokens included.
@@ -148,6 +174,7 @@ impl Chat {
         Request {
             constraint: self.constraint.clone(),
             keep_special: true,
+            media: self.pictures.clone(),
             salt: self.salt,
             ..Request::new(self.prompt.clone(), options)
         }
@@ -183,6 +210,7 @@ impl Chat {
             tools: Vec::new(),
             begins_with_text: true,
             salt: 0,
+            pictures: Vec::new(),
         })
     }
 
@@ -190,13 +218,27 @@ impl Chat {
         template: &ChatTemplate,
         tokenizer: &Tokenizer,
         request: &ChatRequest,
+        show: impl FnOnce(Vec<Option<Vec<u8>>>) -> Result<Vec<Shown>>,
         constraints: impl FnOnce() -> Result<&'c Constraints>,
-    ) -> Result<Chat> {
+    ) -> Result<(Chat, Vec<Shown>)> {
         let mut notes = Vec::new();
-        let messages = messages::checked(&request.messages)?;
+        let Checked { messages, files } = messages::checked(&request.messages)?;
+        let odd = |value: &Value| contains(value, shown::PLACE);
+        let told = |tool: &Tool| odd(&prompted::tool_json(tool));
+        // Of messages their texts have been looked at; arguments of calls are texts only now.
+        let calls = messages.iter().filter_map(|message| message.get("tool_calls"));
+        let odd_field = [
+            ("messages", calls.into_iter().any(odd)),
+            ("tools", request.tools.iter().any(told)),
+            ("template_variables", request.template_variables.values().any(odd)),
+        ];
+        if let Some((field, _)) = odd_field.iter().find(|(_, found)| *found) {
+            return Err(request_error(*field, "the texts hold code points that are no text"));
+        }
+        let pictures = show(files)?;
         let tools = offered(request, messages::last_question(&messages))?;
         let conversation = Conversation::new(template, &messages, &tools);
-        let rendered = conversation.prompt(tokenizer, request, messages, &mut notes)?;
+        let rendered = conversation.prompt(tokenizer, request, &pictures, messages, &mut notes)?;
         let asked = guide::Asked {
             calls: conversation.format,
             tools: &tools,
@@ -227,7 +269,7 @@ impl Chat {
             seed: hasher.finish(),
             ..ParserOptions::default()
         };
-        Ok(Chat {
+        let chat = Chat {
             prompt: rendered.prompt,
             text: rendered.text,
             constraint,
@@ -236,7 +278,9 @@ impl Chat {
             tools,
             begins_with_text: !rendered.in_reasoning && !harmony,
             salt: request.salt,
-        })
+            pictures: Vec::new(),
+        };
+        Ok((chat, pictures))
     }
 }
 
@@ -334,6 +378,7 @@ impl<'a> Conversation<'a> {
         &self,
         tokenizer: &Tokenizer,
         request: &ChatRequest,
+        pictures: &[Shown],
         mut messages: Vec<Value>,
         notes: &mut Vec<String>,
     ) -> Result<Rendered> {
@@ -380,7 +425,9 @@ impl<'a> Conversation<'a> {
             ..RenderOptions::default()
         };
         let switched = self.switch_reasoning(request, &mut options.variables);
-        let mut rendered = self.render(&messages, &options, notes)?;
+        let written = pictures.first().map(|picture| picture.written.as_str());
+        let rendered = self.render(&messages, &options, written, notes)?;
+        let mut rendered = shown::expanded(&rendered, pictures)?;
 
         let mut in_reasoning = match &continued {
             None => self.format.begins_in_reasoning(&rendered),
@@ -405,11 +452,18 @@ impl<'a> Conversation<'a> {
         })
     }
 
-    fn render(&self, messages: &[Value], options: &RenderOptions, notes: &mut Vec<String>) -> Result<String> {
+    fn render(
+        &self,
+        messages: &[Value],
+        options: &RenderOptions,
+        written: Option<&str>,
+        notes: &mut Vec<String>,
+    ) -> Result<String> {
+        let contents = Contents::of(self.template, written);
         let refused = |e: cactus_text::Error| request_error("messages", e);
         let render = |messages: &[Value]| {
             let prepared = prepare_messages(self.template, messages)?;
-            self.template.render(&prepared, options)
+            self.template.render(&contents.given(prepared, written), options)
         };
         let error = match render(messages) {
             Ok(rendered) => return Ok(rendered),

@@ -1,6 +1,8 @@
 //! The immutable half of the engine: a loaded bundle with its program, tokenizer, template and threads.
 
+use crate::chat::ShowsPictures;
 use crate::constraints::{Constraints, GrammarStats};
+use crate::media::{self, Known};
 use crate::options::GenerateOptions;
 use crate::{Error, Result, Session};
 use cactus_base::{Cores, Pool};
@@ -18,7 +20,7 @@ use std::thread::JoinHandle;
 pub struct LoadOptions {
     /// Tokens a session can hold; at most what the model was made for.
     pub context_tokens: usize,
-    /// Prompt tokens computed at once.
+    /// Prompt tokens computed at once, beside the rows of a picture in models whose pictures see themselves.
     pub chunk_tokens: usize,
     /// Element type of the KV cache.
     pub kv_dtype: KvDType,
@@ -62,6 +64,8 @@ pub struct Model {
     /// The tokenizer is built beside everything else: its tables take longer than mapping the weights.
     loading: Mutex<Option<JoinHandle<TextParts>>>,
     constraints: OnceLock<Result<Constraints>>,
+    media: Known,
+    pictures: OnceLock<Arc<dyn ShowsPictures>>,
 }
 
 impl Model {
@@ -101,12 +105,14 @@ impl Model {
         }
         let threads = options.threads.unwrap_or_else(|| cores.threads()).max(1);
         let decode_threads = options.decode_threads.unwrap_or(threads);
+        let rows_of_view = media::rows_of_view(&bundle)?;
         let program = Program::new(
             bundle,
             "decoder",
             &Options {
                 context_tokens: options.context_tokens,
-                chunk_tokens: options.chunk_tokens,
+                // A picture fits, whatever else a call computes.
+                chunk_tokens: options.chunk_tokens.saturating_add(rows_of_view),
                 kv_dtype: options.kv_dtype,
                 kernels: None,
             },
@@ -121,6 +127,8 @@ impl Model {
             text: OnceLock::new(),
             loading: Mutex::new(loading),
             constraints: OnceLock::new(),
+            media: Known::default(),
+            pictures: OnceLock::new(),
         }))
     }
 
@@ -177,6 +185,21 @@ impl Model {
                 number.store(given.clamp(1, self.pool.threads()), Ordering::Relaxed);
             }
         }
+    }
+
+    /// Gives it what shows it pictures; once, later ones are left.
+    pub fn set_pictures(&self, shows: Arc<dyn ShowsPictures>) {
+        let _ = self.pictures.set(shows);
+    }
+
+    /// What shows it pictures, where somebody gave it that.
+    #[must_use]
+    pub fn shows_pictures(&self) -> Option<&Arc<dyn ShowsPictures>> {
+        self.pictures.get()
+    }
+
+    pub(crate) fn known_media(&self) -> &Known {
+        &self.media
     }
 
     pub(crate) fn pool(&self) -> &Pool {

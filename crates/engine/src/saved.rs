@@ -18,19 +18,22 @@
 //! lie or how many are kept.
 
 use crate::fingerprint::LEARNED;
+use crate::media;
 use crate::{Error, Model, Result, Session};
 use cactus_bundle::Scratch;
+use cactus_runtime::Execution;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
+use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
 const MAGIC: &[u8; 8] = b"CACTSES1";
 /// Longest header in bytes.
 const MAX_HEADER: u32 = 4096;
 /// Longest note in bytes.
-const MAX_NOTE: usize = 64 << 20;
+const MAX_NOTE: usize = 96 << 20;
 /// Bytes of the checksum at the end.
 const SUM_BYTES: u64 = 8;
 
@@ -75,10 +78,10 @@ impl<W: Write> Write for Summed<W> {
 
 impl Session {
     /// Saves what this session holds to the file `path`, in place of what is there. Where that fails, or the process ends on the
-    /// way, the old file is as it was. `note` is for whoever restores it, such as the messages of the conversation.
+    /// way, the old file is as it was. Of a conversation with pictures only the note is kept, and the rest computed again. `note` is for whoever restores it, such as the messages of the conversation.
     ///
     /// # Errors
-    /// [`Error::Saved`] where the file cannot be written, or the note has more than 64 MiB.
+    /// [`Error::Saved`] where the file cannot be written, or the note has more than 96 MiB.
     pub fn save(&mut self, path: &Path, note: &str) -> Result<()> {
         if note.len() > MAX_NOTE {
             let what = format!("its note has {} bytes, more than {MAX_NOTE}", note.len());
@@ -92,9 +95,12 @@ impl Session {
             inner: BufWriter::new(file),
             sum: Xxh3::new(),
         };
-        let header = serde_json::to_vec(&Header::of(self.model(), self.tokens().len(), note.len()))
+        // The ids of pictures mean nothing to another process: such a conversation is computed again.
+        let shows = self.tokens().iter().any(|id| media::is_row(*id));
+        let ids = if shows { &[][..] } else { self.tokens() };
+        let header = serde_json::to_vec(&Header::of(self.model(), ids.len(), note.len()))
             .map_err(|e| failed("write it", e.into()))?;
-        let tokens: Vec<u8> = self.tokens().iter().flat_map(|t| t.to_le_bytes()).collect();
+        let tokens: Vec<u8> = ids.iter().flat_map(|t| t.to_le_bytes()).collect();
         let written = out
             .write_all(MAGIC)
             .and_then(|()| out.write_all(&(header.len() as u32).to_le_bytes()))
@@ -102,9 +108,11 @@ impl Session {
             .and_then(|()| out.write_all(note.as_bytes()))
             .and_then(|()| out.write_all(&tokens));
         written.map_err(|e| failed("write it", e))?;
-        self.execution()
-            .write_state(&mut out)?
-            .map_err(|e| failed("write it", e))?;
+        let written = match shows {
+            true => Execution::new(Arc::clone(self.model().program()))?.write_state(&mut out),
+            false => self.execution().write_state(&mut out),
+        };
+        written?.map_err(|e| failed("write it", e))?;
         let sum = out.sum.digest();
         let synced = out
             .inner

@@ -19,6 +19,7 @@ mod job;
 
 use crate::completion::{CancelToken, Completion, Delta, TokenInfo};
 use crate::generation::{Generation, Rules, check_length};
+use crate::media::{self, Held, Media};
 use crate::options::GenerateOptions;
 use crate::{Error, Model, Result, Signal};
 use cactus_text::grammar::Constraint;
@@ -75,6 +76,8 @@ pub enum Priority {
 pub struct Request {
     /// Token ids of the prompt.
     pub prompt: Vec<u32>,
+    /// The pictures and sounds whose ids it has, so that they are there when it is submitted.
+    pub media: Vec<Arc<Media>>,
     /// How to draw, and when to end.
     pub options: GenerateOptions,
     /// What the answer must follow.
@@ -104,6 +107,7 @@ impl Request {
     pub fn new(prompt: Vec<u32>, options: GenerateOptions) -> Request {
         Request {
             prompt,
+            media: Vec::new(),
             options,
             constraint: None,
             keep_special: false,
@@ -294,9 +298,16 @@ impl Scheduler {
             signals: request.signals,
         };
         let start = Instant::now();
+        if request.media.iter().any(|media| !self.model.holds(media)) {
+            return Err(Error::Argument(
+                "a picture of the request was shown to another model".to_owned(),
+            ));
+        }
+        let media = Held::of(&self.model, &request.prompt)?;
         let generation = Generation::new(&self.model, &request.prompt, &request.options, rules, start)?;
         let job = Job::new(
             request.prompt,
+            media,
             generation,
             (request.priority, request.salt),
             request.cancel,
@@ -368,6 +379,11 @@ fn check_scoring(model: &Model, request: &Request) -> Result<()> {
         return Err(Error::Argument(format!(
             "scoring must start at a token from 1 to {tokens}, found {from}"
         )));
+    }
+    let scored = request.score_from.map_or(&[][..], |from| &request.prompt[from..]);
+    if scored.iter().any(|id| media::is_row(*id)) {
+        let what = "the tokens to score have a picture or sound among them, which has no probability";
+        return Err(Error::Argument(what.to_owned()));
     }
     match request.watch.iter().find(|&&id| id as usize >= vocab) {
         None => Ok(()),

@@ -2,11 +2,12 @@
 
 use crate::completion::{CancelToken, Completion, Delta, FinishReason, Overflow, Prefill, Score};
 use crate::generation::{Generation, Rules, check_length, rate};
+use crate::media::{self, Held};
 use crate::options::GenerateOptions;
 use crate::sampler::Sampled;
 use crate::speculate::{DraftLength, Drafter, MAX_DRAFT_TOKENS, PromptLookup};
 use crate::{Error, Model, Result};
-use cactus_runtime::{Execution, Head, Logits};
+use cactus_runtime::{Execution, Head, Logits, Program};
 use cactus_text::grammar::Constraint;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,6 +21,8 @@ pub struct Session {
     execution: Execution,
     /// Tokens whose states the execution holds.
     tokens: Vec<u32>,
+    /// The pictures and sounds among them and in the prompt.
+    media: Held,
     overflow: Overflow,
 }
 
@@ -46,6 +49,7 @@ impl Session {
             execution: Execution::new(Arc::clone(model.program()))?,
             tokens: Vec::with_capacity(model.program().context_tokens()),
             model,
+            media: Held::default(),
             overflow: Overflow::default(),
         })
     }
@@ -97,6 +101,7 @@ impl Session {
     pub fn prefill(&mut self, prompt: &[u32], cancel: &CancelToken) -> Result<Prefill> {
         let start = Instant::now();
         let prompt = self.fit(prompt)?;
+        self.media = Held::of(&self.model, &prompt)?;
         let cached = self.reuse(&prompt, prompt.len());
         self.feed(&prompt[cached..], false, cancel)?;
         let seconds = start.elapsed().as_secs_f64();
@@ -118,6 +123,8 @@ impl Session {
         if tokens.is_empty() {
             return Err(Error::EmptyPrompt);
         }
+        let model = Arc::clone(&self.model);
+        self.media.add(&model, tokens)?;
         self.feed(tokens, true, cancel)
     }
 
@@ -165,6 +172,7 @@ impl Session {
         let start = Instant::now();
         let model = Arc::clone(&self.model);
         let prompt = self.fit(prompt)?;
+        self.media = Held::of(&model, &prompt)?;
         let rules = Rules {
             constraint: guides.constraint,
             keep_special: guides.keep_special,
@@ -239,6 +247,10 @@ impl Session {
                 tokens.len().saturating_sub(1)
             )));
         }
+        if tokens[first..].iter().any(|id| media::is_row(*id)) {
+            let what = "the tokens to score have a picture or sound among them, which has no probability";
+            return Err(Error::Argument(what.to_owned()));
+        }
         let context = self.execution.program().context_tokens();
         if tokens.len() - 1 > context {
             return Err(Error::PromptTooLong {
@@ -248,11 +260,13 @@ impl Session {
         }
         self.reset();
         let model = Arc::clone(&self.model);
+        self.media = Held::of(&model, tokens)?;
         let mut logprobs = Vec::with_capacity(tokens.len() - first);
         // The last token is only predicted, never read.
         let read = &tokens[..tokens.len() - 1];
         let mut position = 0;
-        for chunk in read.chunks(self.execution.program().chunk_tokens()) {
+        while position < read.len() {
+            let chunk = next_call(self.execution.program(), &read[position..])?;
             let wanted = (first - 1).saturating_sub(position);
             let mut each = |i: usize, logits: Logits<'_>| {
                 logprobs.push(log_probability(&logits, tokens[position + i + 1]));
@@ -262,7 +276,7 @@ impl Session {
             } else {
                 Head::From(wanted, &mut each)
             };
-            self.execution.run(model.pool(), model.threads(), chunk, head)?;
+            run(&mut self.execution, &self.media, &model, model.threads(), chunk, head)?;
             position += chunk.len();
         }
         self.reset();
@@ -307,13 +321,13 @@ impl Session {
     /// Computes `tokens` after what is held. `false` where it was cancelled on the way; what was computed stays.
     fn feed(&mut self, tokens: &[u32], logits: bool, cancel: &CancelToken) -> Result<bool> {
         let model = Arc::clone(&self.model);
-        let size = self.execution.program().chunk_tokens();
         let mut rest = tokens;
         while !rest.is_empty() {
             if cancel.is_cancelled() {
                 return Ok(false);
             }
-            let (chunk, after) = rest.split_at(size.min(rest.len()));
+            let chunk = next_call(self.execution.program(), rest)?;
+            let after = &rest[chunk.len()..];
             let head = if logits && after.is_empty() {
                 Head::Last
             } else {
@@ -324,7 +338,7 @@ impl Session {
             } else {
                 model.threads()
             };
-            self.execution.run(model.pool(), width, chunk, head)?;
+            run(&mut self.execution, &self.media, &model, width, chunk, head)?;
             self.tokens.extend_from_slice(chunk);
             rest = after;
         }
@@ -349,6 +363,7 @@ impl Session {
         if most > 0 {
             speculation.drafter.draft(&self.tokens, most, ids)?;
             ids.truncate(most);
+            media::keep_tokens(ids);
             answer.keep_allowed(ids)?;
         }
         self.tokens.pop();
@@ -442,12 +457,46 @@ impl<'a> Speculation<'a> {
     }
 }
 
-/// The first `sinks` tokens and the latest others, `keep` in all.
+/// What the next call computes of `tokens`: as many as it can, without parting rows that see each other.
+fn next_call<'a>(program: &Program, tokens: &'a [u32]) -> Result<&'a [u32]> {
+    let most = program.chunk_tokens().min(tokens.len());
+    if !program.media_see_ahead() {
+        return Ok(&tokens[..most]);
+    }
+    match media::whole_end(tokens, 0, most) {
+        0 => Err(Error::Argument(format!(
+            "the prompt has {} rows that see each other, and a call computes at most {most} positions",
+            media::rows_together(tokens, 0)
+        ))),
+        end => Ok(&tokens[..end]),
+    }
+}
+
+/// Computes `chunk`, with the rows of media that are in it.
+fn run(
+    execution: &mut Execution,
+    media: &Held,
+    model: &Model,
+    width: usize,
+    chunk: &[u32],
+    head: Head<'_>,
+) -> Result<()> {
+    match media.part(chunk) {
+        None => execution.run(model.pool(), width, chunk, head)?,
+        Some(parted) => execution.run_with_media(model.pool(), width, &parted.ids, &parted.rows, head)?,
+    }
+    Ok(())
+}
+
+/// The first `sinks` tokens and the latest others, `keep` in all or fewer: no picture stays in part.
 fn roll(tokens: &[u32], sinks: usize, keep: usize) -> Vec<u32> {
     let sinks = sinks.min(tokens.len()).min(keep);
-    let latest = (keep - sinks).min(tokens.len() - sinks);
-    let mut out = tokens[..sinks].to_vec();
-    out.extend_from_slice(&tokens[tokens.len() - latest..]);
+    let latest = tokens.len() - (keep - sinks).min(tokens.len() - sinks);
+    if latest == sinks {
+        return tokens.to_vec();
+    }
+    let mut out = tokens[..media::last_whole(tokens, sinks)].to_vec();
+    out.extend_from_slice(&tokens[media::first_whole(tokens, latest)..]);
     out
 }
 

@@ -9,6 +9,7 @@
 //! caller.
 
 use crate::completion::CancelToken;
+use crate::media;
 use crate::{Model, Result, Session};
 use std::sync::Arc;
 
@@ -103,6 +104,10 @@ impl ModelDrafter {
 
 impl Drafter for ModelDrafter {
     fn draft(&mut self, tokens: &[u32], most: usize, out: &mut Vec<u32>) -> Result<()> {
+        // The draft model sees no pictures.
+        if tokens.iter().any(|id| media::is_row(*id)) {
+            return Ok(());
+        }
         let never = CancelToken::new();
         let room = self.session.model().program().context_tokens();
         let most = most.min(room.saturating_sub(tokens.len()));

@@ -526,16 +526,7 @@ int cactus_session_messages(struct cactus_session *session,
 int cactus_session_close(struct cactus_session *session);
 
 /*
- Not in this build. Returns -1.
- */
-int cactus_image_embed(void *model,
-                       const char *_image_path,
-                       float *_embeddings_buffer,
-                       size_t _buffer_size,
-                       size_t *_embedding_dim);
-
-/*
- Not in this build. Returns -1.
+ Not in this build: no model that is read here makes vectors of sound. Returns -1.
  */
 int cactus_audio_embed(void *model,
                        const char *_audio_path,
@@ -596,6 +587,18 @@ int cactus_embed(void *model,
                  size_t buffer_size,
                  size_t *embedding_dim,
                  bool normalize);
+
+/*
+ Writes the vector of a picture to `embeddings_buffer`, which has `buffer_size` bytes, and how many floats it has to `embedding_dim`
+ (which may be NULL). The model comes from `cactus_init` and a bundle that makes vectors of texts and pictures (CLIP, SigLIP);
+ `image_path` is a PNG, JPEG or WebP file. The vector is compared with those that `cactus_embed` makes of texts, and has the length 1 if
+ theirs have. Returns how many floats the vector has, -2 where they do not fit, or -1.
+ */
+int cactus_image_embed(void *model,
+                       const char *image_path,
+                       float *embeddings_buffer,
+                       size_t buffer_size,
+                       size_t *embedding_dim);
 
 /*
  Writes down what is said in the file `audio_file_path`, of any format, or in `pcm_buffer` (mono, 16 bits, little-endian, 16,000
@@ -746,7 +749,7 @@ int cactus_stream_transcribe_stop(void *stream,
  Loads the bundle in the folder `model_path`. NULL where that fails. `corpus_dir` may name a folder of documents, which the model answers
  from: its index, `.cactus-index`, is brought in step with it, so `cache_index` makes no difference. Vectors come from the model itself,
  if it makes some, or from the model that the environment variable CACTUS_EMBEDDER names. The handle is a `cactus_model *` of our own functions, too, unless the bundle hears, and is for `cactus_transcribe` or
- `cactus_vad` alone, or makes vectors of texts, and is for `cactus_embed` alone.
+ `cactus_vad` alone, or makes vectors, and is for `cactus_embed` and `cactus_image_embed` alone.
  */
 void *cactus_init(const char *model_path,
                   const char *corpus_dir,

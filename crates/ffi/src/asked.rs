@@ -241,6 +241,7 @@ impl Asked {
                 };
                 let request = ChatRequest {
                     messages,
+                    pictures: Vec::new(),
                     tools: tools(&list(map, "tools")?.unwrap_or_default())?,
                     tool_choice: tool_choice(map.get("tool_choice"))?,
                     parallel_calls: flag(map, "parallel_tool_calls")?.unwrap_or(true),
@@ -251,6 +252,7 @@ impl Asked {
                     tool_nearness: None,
                     continue_final: flag(map, "continue_final")?.unwrap_or(false),
                     salt: 0,
+                    rolls: false,
                 };
                 let chat = Chat::new(model, &request)?;
                 routing.conversation = Some(Box::new(request));

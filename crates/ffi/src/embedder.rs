@@ -1,14 +1,15 @@
-//! A model that makes vectors of texts, as C holds it. It can be closed at any time, as [`crate::underway`] says.
+//! A model that makes vectors of texts, and maybe of pictures, as C holds it. It can be closed at any time, as [`crate::underway`] says.
 
 use crate::documents::Documents;
 use crate::failure::{Code, Failure, Result};
 use crate::handle::{Handles, Kind};
 use crate::hearer::{HEARERS, unsupported};
+use crate::input;
 use crate::loaded::MODELS;
 use crate::log::{Level, say};
 use crate::underway::{self, Underway};
 use cactus_bundle::{Bundle, Gives};
-use cactus_embed::{EmbedOptions, Embedder, Role};
+use cactus_embed::{EmbedOptions, Embedder, Error, Limits, PictureEmbedder, Role};
 use std::ffi::c_void;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ pub(crate) static EMBEDDERS: Handles<Embedding> = Handles::new(Kind::Embedder);
 #[derive(Debug)]
 pub(crate) struct Embedding {
     model: Arc<Embedder>,
+    pictures: Option<PictureEmbedder>,
     documents: Option<Documents>,
     underway: Arc<Underway>,
 }
@@ -51,6 +53,11 @@ impl Embedding {
         match bundle.embedding()?.map(|record| record.gives) {
             None => return Ok(None),
             Some(Gives::Vectors(_)) => {}
+            Some(Gives::TokenVectors(_)) => {
+                let what =
+                    "the model makes a vector of each token, which no function here does; the server and Python do";
+                return Err(unsupported(what));
+            }
             Some(_) => {
                 let what =
                     "the model scores documents for a query, which no function here does; the server and Python do";
@@ -58,12 +65,15 @@ impl Embedding {
             }
         }
         let model = Arc::new(Embedder::of(&bundle, None)?);
+        let pictures = PictureEmbedder::is_in(&bundle).then(|| PictureEmbedder::of(&bundle, None));
+        let pictures = pictures.transpose()?;
         let documents = folder
             .map(|folder| Documents::open(folder, Some((path, &model))))
             .transpose()?;
         say(Level::Info, "model", &format!("loaded {}", path.display()));
         Ok(Some(Arc::new(Embedding {
             model,
+            pictures,
             documents,
             underway: Underway::new(),
         })))
@@ -84,6 +94,34 @@ impl Embedding {
             cactus_embed::normalize(&mut vector);
         }
         Ok(vector)
+    }
+
+    /// The vector of the picture in a file.
+    ///
+    /// # Errors
+    /// A model that makes no vectors of pictures; a file that cannot be read or decoded or is too large; [`Code::Cancelled`] after a stop or close.
+    pub(crate) fn vector_of_picture(&self, path: &str) -> Result<Vec<f32>> {
+        let Some(pictures) = &self.pictures else {
+            let what = format!(
+                "the model `{}` makes vectors of texts and none of pictures; load a bundle that does, such as one of CLIP or SigLIP whose \
+                 folder says how pictures are prepared (`preprocessor_config.json`)",
+                self.model.name()
+            );
+            return Err(unsupported(&what));
+        };
+        let file = input::picture_file(path, "image_path")?;
+        let this = self.underway.begin()?;
+        let options = EmbedOptions {
+            cancel: this.stop().token().clone(),
+            ..EmbedOptions::default()
+        };
+        let made = pictures.embed_files(&[file], &Limits::default(), &options);
+        Ok(made
+            .map_err(|e| match e {
+                Error::Picture { source, .. } => Failure::argument(format!("`image_path`: `{path}`: {source}")),
+                other => other.into(),
+            })?
+            .values)
     }
 
     /// The documents that came with it.
@@ -112,7 +150,7 @@ impl Embedding {
 
 impl From<cactus_embed::Error> for Failure {
     fn from(error: cactus_embed::Error) -> Failure {
-        use cactus_embed::{Error, ErrorKind as Kind};
+        use cactus_embed::ErrorKind as Kind;
         let code = match (&error, error.kind()) {
             (Error::Bundle(_), _) => Code::Bundle,
             (_, Kind::Option | Kind::Text | Kind::Picture) => Code::Argument,

@@ -50,6 +50,8 @@ pub struct ConvertOptions {
     pub rerank: bool,
     /// Folder of a low-rank adapter to merge into the weights first, see [`crate::lora`].
     pub adapter: Option<PathBuf>,
+    /// The GGUF file of the encoder of pictures (`mmproj`) that belongs to a text model in another.
+    pub pictures: Option<PathBuf>,
     /// Choices of the passes.
     pub passes: cactus_passes::Options,
     /// Tensors made at once; one for each core where absent.
@@ -73,6 +75,7 @@ impl Default for ConvertOptions {
             document_prompt: None,
             rerank: false,
             adapter: None,
+            pictures: None,
             passes: cactus_passes::Options::default(),
             threads: None,
             widen: false,
@@ -179,6 +182,16 @@ pub fn task_of(source: &Path) -> Result<&'static str> {
     Ok(def.task)
 }
 
+/// Whether the model at `source` makes a vector of each token, which is one kind of the task `text_embedding`. No weight is read.
+///
+/// # Errors
+/// As [`convert`].
+pub fn makes_token_vectors(source: &Path) -> Result<bool> {
+    let model = crate::open(source)?;
+    let def = cactus_models::build(&crate::speech::complete(&model, None)).map_err(|e| from_models(e, source))?;
+    Ok(def.vectors.is_some_and(|vectors| vectors.pooling.is_empty()))
+}
+
 /// Whether text can be run through the model at `source`, so that it can be calibrated and measured with one: it continues texts, or
 /// makes vectors or scores of them. No weight is read.
 ///
@@ -188,7 +201,7 @@ pub fn takes_text(source: &Path) -> Result<bool> {
     let model = crate::open(source)?;
     let def = cactus_models::build(&crate::speech::complete(&model, None)).map_err(|e| from_models(e, source))?;
     let continues = def.components.len() == 1 && def.components.iter().any(|c| c.continues);
-    Ok(continues || def.vectors.is_some() || def.scores.is_some())
+    Ok(continues || def.sees.is_some() || def.vectors.is_some() || def.scores.is_some())
 }
 
 /// As [`convert`], feeding the errors of codebook weights back where `calibration` knows their inputs.
@@ -204,6 +217,9 @@ pub fn convert_calibrated(
 ) -> Result<Outcome> {
     let start = Instant::now();
     let mut model = crate::source::open_for(source, options.sample_rate_hz)?;
+    if let Some(path) = &options.pictures {
+        model = crate::gguf::with_pictures(model, path)?;
+    }
     if let Some(folder) = &options.adapter {
         model.tensors = crate::lora::merge(model.tensors, folder)?;
     }
@@ -213,12 +229,16 @@ pub fn convert_calibrated(
     }
     let mut def = cactus_models::build(&config).map_err(|e| from_models(e, source))?;
     let vision = crate::pictures::record(&def, &model).map_err(|e| e.in_file(source))?;
-    let blind = match (def.pictures, &vision) {
-        (Some(pictures), None) => {
-            def.pictures = None;
-            def.components.retain(|component| component.name != pictures.component);
+    let sees = def
+        .pictures
+        .map(|p| p.component)
+        .or(def.sees.as_ref().map(|s| s.component));
+    let blind = match (sees, &vision) {
+        (Some(component), None) => {
+            (def.pictures, def.sees) = (None, None);
+            def.components.retain(|one| one.name != component);
             Some(
-                "the source has no `preprocessor_config.json`, so that the bundle makes vectors of texts alone"
+                "the source has no `preprocessor_config.json`, so the bundle takes texts alone and no pictures"
                     .to_owned(),
             )
         }
@@ -249,7 +269,7 @@ pub fn convert_calibrated(
             return Err(Error::unsupported(what).in_file(source));
         }
     }
-    let parts: Vec<Part<'_>> = def
+    let mut parts: Vec<Part<'_>> = def
         .components
         .iter()
         .map(|component| Part::new(component, options))
@@ -259,8 +279,20 @@ pub fn convert_calibrated(
     let mut storage = BTreeMap::new();
     let mut weights: Vec<Planned<'_>> = Vec::new();
     let mut known: BTreeMap<String, usize> = BTreeMap::new();
+    let sees = |part: &Part<'_>| def.sees.as_ref().is_some_and(|sees| sees.component == part.def.name);
+    let choose = |part: &Part<'_>| match sees(part) {
+        true => cactus_passes::choose_storage(&part.optimized, &of_pictures(policy)),
+        false => cactus_passes::choose_storage(&part.optimized, policy),
+    };
+    for part in parts.iter_mut().filter(|part| sees(part)) {
+        let chosen = choose(part);
+        cactus_passes::attend_on_integers(&mut part.optimized, &chosen).map_err(|e| {
+            let what = format!("the graph of the component `{}` cannot be made: {e}", part.def.name);
+            Error::new(ErrorKind::Unsupported, what)
+        })?;
+    }
     for part in &parts {
-        let chosen = cactus_passes::choose_storage(&part.optimized, policy);
+        let chosen = choose(part);
         for (v, expr) in part.optimized.weights() {
             let value = part.optimized.value(v);
             let dims = value.ty.known_shape().unwrap_or_default();
@@ -315,6 +347,12 @@ pub fn convert_calibrated(
     let mut notes = notes(&unused_tensors(&def, &*model.tensors));
     notes.extend(of_texts);
     notes.extend(blind);
+    if let Some(sees) = def.sees.as_ref().filter(|_| policy.bits < Bits::Eight) {
+        notes.push(format!(
+            "`{}` keeps 8 bits: no text calibrates it; a rule of a policy changes that",
+            sees.component
+        ));
+    }
     notes.extend(unclear);
     let chosen: Vec<_> = storage.iter().map(|(name, c)| (name.clone(), c.storage)).collect();
     notes.extend(policy.idle_rules(&chosen));
@@ -357,6 +395,20 @@ pub fn convert_calibrated(
         errors,
         explanation,
     })
+}
+
+/// The precision of what sees: no text calibrates or measures it, and what it loses, every answer loses. What stands before and behind its
+/// layers is little work, and keeps 16 bits.
+fn of_pictures(policy: &Policy) -> Policy {
+    let mut own = Policy {
+        bits: policy.bits.max(Bits::Sixteen),
+        ..policy.clone()
+    };
+    // As families call them.
+    for layers in ["*.layers.*", "*.blocks.*"] {
+        own.rules.push((layers.to_owned(), policy.bits.max(Bits::Eight)));
+    }
+    own
 }
 
 /// A component after the passes.
@@ -647,6 +699,42 @@ fn from_models(e: cactus_models::Error, source: &Path) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Of every family that sees: its layers, and what stands before and behind them.
+    #[test]
+    fn layers_of_what_sees_have_eight_bits() {
+        let seeing = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/seeing");
+        let mut families = 0;
+        for case in std::fs::read_dir(seeing).unwrap() {
+            let config = std::fs::read(case.unwrap().path().join("config.json")).unwrap();
+            let mut config: Value = serde_json::from_slice(&config).unwrap();
+            // Wide enough for few bits.
+            let vision = config["vision_config"].as_object_mut().unwrap();
+            vision.insert("hidden_size".to_owned(), 96.into());
+            vision.insert("intermediate_size".to_owned(), 192.into());
+            let def = cactus_models::build(&config).unwrap();
+            let sees = def.sees.as_ref().unwrap();
+            let encoder = def.components.iter().find(|c| c.name == sees.component).unwrap();
+            let graph = Part::new(encoder, &ConvertOptions::default()).unwrap().optimized;
+            let layers = vision_layers(&config);
+            let storage = cactus_passes::choose_storage(&graph, &of_pictures(&Policy::uniform(Bits::Four)));
+            let of_few_bits = storage
+                .values()
+                .filter(|choice| choice.storage == Storage::Int8)
+                .count();
+            assert_eq!(of_few_bits, 4 * layers, "{}: {storage:?}", def.family);
+            families += 1;
+        }
+        assert!(families > 3);
+    }
+
+    fn vision_layers(config: &Value) -> usize {
+        let vision = &config["vision_config"];
+        let layers = ["num_hidden_layers", "depth"]
+            .iter()
+            .find_map(|key| vision[key].as_u64());
+        layers.unwrap() as usize
+    }
 
     #[test]
     fn what_no_packing_stores_is_an_error() {

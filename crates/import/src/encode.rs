@@ -88,9 +88,9 @@ impl Encoder<'_> {
             }
         }
         let malformed = |e: String| Error::new(ErrorKind::Malformed, e).of_tensor(name);
-        if let (WeightExpr::Source(read), &[n, k]) = (expr, dims)
+        if let (Some(read), &[n, k]) = (as_it_is(expr), dims)
             && n.saturating_mul(k) > STRIP_ELEMENTS
-            && source.shape(read).is_some_and(|shape| shape == dims)
+            && source.shape(read).is_some_and(|shape| has_rows(&shape, [n, k]))
         {
             // Where it can be read so.
             if let Some(made) = self.strips(source, name, read, [n, k], packing) {
@@ -186,6 +186,23 @@ impl Encoder<'_> {
     }
 }
 
+/// The tensor whose elements an expression has in their order.
+fn as_it_is(expr: &WeightExpr) -> Option<&str> {
+    match expr {
+        WeightExpr::Source(name) => Some(name),
+        WeightExpr::Reshape { x, .. } => as_it_is(x),
+        _ => None,
+    }
+}
+
+/// Whether a tensor of this shape has `n` rows of `k` elements, where all axes but the last count rows.
+fn has_rows(shape: &[usize], [n, k]: [usize; 2]) -> bool {
+    let Some((&last, leading)) = shape.split_last() else {
+        return false;
+    };
+    last == k && leading.iter().try_fold(1usize, |n, &d| n.checked_mul(d)) == Some(n) && !leading.is_empty()
+}
+
 /// An error of a strip by its row in the matrix.
 fn below(e: cactus_quant::Error, first: usize) -> cactus_quant::Error {
     match e {
@@ -278,7 +295,7 @@ mod tests {
             Ok(self.0.clone())
         }
         fn read_rows(&self, _: &str, rows: std::ops::Range<usize>) -> Option<Result<Tensor>> {
-            let (k, values) = (self.0.shape()[1], self.0.as_f32().unwrap());
+            let (&k, values) = (self.0.shape().last().unwrap(), self.0.as_f32().unwrap());
             let part = values[rows.start * k..rows.end * k].to_vec();
             Some(Ok(Tensor::from_f32(vec![rows.len(), k], part).unwrap()))
         }
@@ -308,6 +325,15 @@ mod tests {
             let expected = relative(&squares(&whole, &values, k, 1));
             assert_eq!(error.map(f64::to_bits), Some(expected.to_bits()), "{packing}");
         }
+        // The experts of a layer are matrices one below the other, and are read as one.
+        let stacked = One(Tensor::from_f32(vec![2, n / 2, k], values.clone()).unwrap());
+        let flat = WeightExpr::Reshape {
+            x: Box::new(expr.clone()),
+            shape: vec![n, k],
+        };
+        let (stored, _) = encoder.make(&stacked, "w", &flat, &[n, k], Packing::Int8G32).unwrap();
+        assert!(matches!(stored.bytes, Bytes::Strips(_)));
+        assert!(stored.data() == pack_on(Packing::Int8G32, n, k, &values, 2).unwrap().data());
         values[(n - 1) * k + 3] = 1e9;
         let (stored, _) = encoder
             .make(&source(&values), "w", &expr, &[n, k], Packing::F16N16)

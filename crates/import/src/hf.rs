@@ -2,7 +2,7 @@
 
 use crate::safetensors::SafetensorsSource;
 use crate::sentence::{self, SentenceSource};
-use crate::{Error, Result, SourceModel, TensorSource, TokenizerFiles};
+use crate::{Error, Result, SourceModel, TokenizerFiles, experts};
 use cactus_bundle::TokenIds;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -42,7 +42,7 @@ pub fn open_folder(folder: &Path) -> Result<SourceModel> {
         ..
     } = open_texts(folder)?;
     let front_end = front_end(folder)?;
-    let tensors: Box<dyn TensorSource> = Box::new(SafetensorsSource::open(folder)?);
+    let tensors = experts::with_stacked(Box::new(SafetensorsSource::open(folder)?)).map_err(|e| e.in_file(folder))?;
     sentence::by_names(&mut config, &tensors.names());
     let model_type = config.get("model_type").and_then(Value::as_str).unwrap_or_default();
     let modules = sentence.as_ref().map_or(&[][..], |s| &s.modules[..]);
@@ -195,7 +195,7 @@ fn template_of_config(config: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ErrorKind, open};
+    use crate::{ErrorKind, TensorSource, open};
     use std::fs;
 
     /// A safetensors file from rows of name, type, shape and data.

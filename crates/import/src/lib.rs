@@ -16,6 +16,7 @@ mod cursor;
 mod embedding;
 mod encode;
 mod error;
+mod experts;
 mod flat;
 pub mod ggml;
 pub mod gguf;
@@ -41,7 +42,8 @@ mod weights;
 
 pub use bytes::{FileBytes, SharedBytes, open_bytes};
 pub use convert::{
-    Calibration, ConvertOptions, Outcome, TensorError, convert, convert_calibrated, speech_of, takes_text, task_of,
+    Calibration, ConvertOptions, Outcome, TensorError, convert, convert_calibrated, makes_token_vectors, speech_of,
+    takes_text, task_of,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use hf::open_folder;

@@ -1,8 +1,10 @@
-//! The record of how pictures become the input of a model that makes vectors of them (`vision.json`), from what its folder says of its
+//! The record of how pictures become the input of a model (`vision.json`), from what its folder says of its
 //! image processor.
 //!
 //! Every step that the folder asks for is done or refused by its name: a picture that is prepared in another way gives a worse vector
 //! and no error.
+
+mod views;
 
 use crate::{Error, Result, SourceModel};
 use cactus_models::{ModelDef, PicturesDef};
@@ -28,43 +30,38 @@ const USUAL_SCALE: f64 = 1.0 / 255.0;
 /// # Errors
 /// What is not supported, naming the field.
 pub(crate) fn record(def: &ModelDef, model: &SourceModel) -> Result<Option<Processor>> {
-    let (Some(pictures), Some(fields)) = (def.pictures, model.front_end.as_object()) else {
-        return Ok(None);
+    let fields = match model.front_end.as_object() {
+        Some(fields) if !fields.is_empty() => Fields(fields),
+        _ => return Ok(None),
     };
-    if fields.is_empty() {
-        return Ok(None);
+    if let Some(sees) = &def.sees {
+        return views::record(&fields, sees).map(Some);
     }
-    let fields = Fields(fields);
-    fields.refuse_other_steps()?;
-    let numbers = |key: &str, usual: f64| match fields.flag("do_normalize")? {
-        true => fields.three(key),
-        false => Ok([usual; 3]),
-    };
-    let scale = match fields.flag("do_rescale")? {
-        true => fields.number("rescale_factor", USUAL_SCALE)?,
-        false => 1.0,
-    };
+    let Some(pictures) = def.pictures else { return Ok(None) };
+    fields.refuse_other_steps(&STEPS)?;
     let record = Processor {
         version: VERSION,
         alpha: Alpha::White,
         size: fields.size()?,
         filter: fields.filter()?,
-        values: Values {
-            scale,
-            mean: numbers("image_mean", 0.0)?,
-            std: numbers("image_std", 1.0)?,
-        },
-        patch: u32::try_from(pictures.patch).unwrap_or(u32::MAX),
+        values: fields.values()?,
+        patch: pixels(pictures.patch),
         merge: 1,
         layout: Layout::Patches {
             order: PatchOrder::Raster,
             channels: Channels::First,
             copies: 1,
         },
+        places: None,
         marks: None,
     };
     fits(&record, pictures)?;
     Ok(Some(record))
+}
+
+/// A side that no record allows where it is none.
+fn pixels(side: usize) -> u32 {
+    u32::try_from(side).unwrap_or(u32::MAX)
 }
 
 /// Whether pictures become as large as the encoder takes them.
@@ -97,10 +94,27 @@ impl Fields<'_> {
         Error::unsupported(format!("field `{key}` of the image processor: expected {expected}"))
     }
 
-    fn refuse_other_steps(&self) -> Result<()> {
+    /// How bytes become numbers.
+    fn values(&self) -> Result<Values> {
+        let numbers = |key: &str, usual: f64| match self.flag("do_normalize")? {
+            true => self.three(key),
+            false => Ok([usual; 3]),
+        };
+        let scale = match self.flag("do_rescale")? {
+            true => self.number("rescale_factor", USUAL_SCALE)?,
+            false => 1.0,
+        };
+        Ok(Values {
+            scale,
+            mean: numbers("image_mean", 0.0)?,
+            std: numbers("image_std", 1.0)?,
+        })
+    }
+
+    fn refuse_other_steps(&self, steps: &[&str]) -> Result<()> {
         let asked = |(key, value): (&String, &Value)| {
             let step = key.starts_with("do_") && value.as_bool() != Some(false) && !value.is_null();
-            (step && !STEPS.contains(&key.as_str())).then(|| key.clone())
+            (step && !steps.contains(&key.as_str())).then(|| key.clone())
         };
         match self.0.iter().find_map(asked) {
             Some(key) => Err(Self::refuse(&key, "false; this step is not supported")),
@@ -193,7 +207,7 @@ mod tests {
         let fields = fields.as_object().unwrap().clone();
         let fields = Fields(&fields);
         fields
-            .refuse_other_steps()
+            .refuse_other_steps(&STEPS)
             .and_then(|()| fields.size())
             .map_err(|e| e.to_string())
     }

@@ -198,7 +198,8 @@ impl TensorSource for SafetensorsSource {
 
     fn read_rows(&self, name: &str, rows: Range<usize>) -> Option<Result<Tensor>> {
         let (shard, info) = self.find(name)?;
-        let &[n, k] = &info.shape[..] else { return None };
+        let (&k, leading) = info.shape.split_last().filter(|(_, leading)| !leading.is_empty())?;
+        let n = leading.iter().try_fold(1usize, |n, &d| n.checked_mul(d))?;
         let (start, end) = info.data_offsets;
         // Rows of whole bytes.
         let row_bytes = (end - start).checked_div(n).filter(|bytes| bytes * n == end - start)?;

@@ -455,12 +455,31 @@ pub(crate) fn family_name(model_type: &str, embeds: bool, name: &str) -> String 
                 .find_map(|(old, new)| Some(format!("{}{new}", name.strip_suffix(old)?)));
             found.unwrap_or_else(|| name.to_owned())
         }
+        "idefics3" | "smolvlm" => seeing_name(name, "text_model."),
+        "gemma3" | "lfm2_vl" | "qwen3_5" | "qwen3_vl" => seeing_name(name, "language_model."),
         "modernbert" => name.strip_prefix("model.").unwrap_or(name).to_owned(),
         "nomic_bert" => nomic_name(name),
         "clip" | "clip_text_model" | "siglip" => name.to_owned(),
         _ if embeds && !name.starts_with("model.") && !name.starts_with("lm_head.") => format!("model.{name}"),
         _ => name.to_owned(),
     }
+}
+
+/// The name of a tensor of a model that sees, as its parts have it alone; `text` is before those of its language model.
+fn seeing_name(name: &str, text: &str) -> String {
+    let inner = name.strip_prefix("model.").unwrap_or(name);
+    if let Some(rest) = inner.strip_prefix(text) {
+        // Older checkpoints have a whole model in this place.
+        let rest = rest.strip_prefix("model.").unwrap_or(rest);
+        return match rest.starts_with("lm_head.") {
+            true => rest.to_owned(),
+            false => format!("model.{rest}"),
+        };
+    }
+    if let Some(rest) = inner.strip_prefix("vision_tower.") {
+        return format!("vision_model.{}", rest.strip_prefix("vision_model.").unwrap_or(rest));
+    }
+    inner.to_owned()
 }
 
 /// The makers' name of a tensor of Nomic BERT, which may have the one that transformers has in memory.

@@ -26,7 +26,8 @@ pub trait TensorSource: Send + Sync {
     /// not a float type and so cannot be a weight.
     fn read(&self, name: &str) -> Result<Tensor>;
 
-    /// Rows `rows` of a matrix as `f32`, row-major, where the source can read them without the rest of it.
+    /// Rows `rows` of a matrix as `f32`, row-major, where the source can read them without the rest of it. Of more axes all but the
+    /// last count rows.
     ///
     /// # Errors
     /// As [`TensorSource::read`].

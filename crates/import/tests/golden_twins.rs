@@ -6,7 +6,10 @@ use serde_json::Value;
 use std::path::PathBuf;
 use tokenizers::Tokenizer;
 
-const CASES: [&str; 7] = ["llama", "llama32", "smollm3", "qwen2", "qwen3", "gemma3_text", "lfm2"];
+/// Every golden model that has a twin.
+fn cases() -> Vec<String> {
+    cactus_testkit::cases(&golden().join("gguf"))
+}
 
 fn golden() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../golden")
@@ -20,7 +23,7 @@ fn twins(case: &str) -> (SourceModel, SourceModel) {
 
 #[test]
 fn gguf_weights_equal_those_of_the_folder() {
-    for case in CASES {
+    for case in &cases() {
         let (folder, file) = twins(case);
         let (folder, file): (&dyn TensorSource, &dyn TensorSource) = (&*folder.tensors, &*file.tensors);
         assert_eq!(file.names(), folder.names(), "{case}");
@@ -39,9 +42,22 @@ fn gguf_weights_equal_those_of_the_folder() {
 }
 
 /// Keys whose values both configurations must agree on where the folder has them.
-const KEYS: [&str; 24] = [
+const KEYS: [&str; 37] = [
     "architectures",
     "attention_bias",
+    "attention_multiplier",
+    "embedding_multiplier",
+    "logits_scaling",
+    "moe_intermediate_size",
+    "norm_topk_prob",
+    "num_dense_layers",
+    "num_experts",
+    "num_experts_per_tok",
+    "original_max_position_embeddings",
+    "partial_rotary_factor",
+    "residual_multiplier",
+    "routed_scaling_factor",
+    "use_expert_bias",
     "conv_L_cache",
     "conv_bias",
     "final_logit_softcapping",
@@ -68,7 +84,7 @@ const KEYS: [&str; 24] = [
 
 #[test]
 fn gguf_config_agrees_with_that_of_the_folder() {
-    for case in CASES {
+    for case in &cases() {
         let (folder, file) = twins(case);
         let mut compared = 0;
         for key in KEYS {
@@ -107,7 +123,7 @@ fn numbers_equal(a: &Value, b: &Value) -> bool {
 
 #[test]
 fn gguf_config_builds_the_graph_of_the_folder() {
-    for case in CASES {
+    for case in &cases() {
         let (folder, file) = twins(case);
         let build = |model: &SourceModel| cactus_models::build(&model.config).unwrap();
         let (want, got) = (build(&folder), build(&file));
@@ -153,7 +169,7 @@ fn gguf_tokenizer_gives_the_ids_of_the_folder() {
         "<|im_start|>user\nHi there<|im_end|>\n<|im_start|>assistant\n",
         "naïve Ünïcödé 你好 🙂",
     ];
-    for case in CASES {
+    for case in &cases() {
         let (folder, file) = twins(case);
         let (folder, file) = (folder.tokenizer.unwrap(), file.tokenizer.unwrap());
         assert_eq!(file.chat_template, folder.chat_template, "{case}");

@@ -297,9 +297,16 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
             dtype(pos, DType::I64, "the positions")?;
             dtype(freq, DType::F32, "the frequencies")?;
             rank(x, 4, "the operand")?;
-            vector(pos, &x.shape[1], "the positions")?;
+            let axes = match &pos.shape[..] {
+                [n, axes] if *n == x.shape[1] => axes.as_known().filter(|&axes| axes > 0),
+                _ => {
+                    vector(pos, &x.shape[1], "the positions")?;
+                    None
+                }
+            };
             let fits = match (freq.known_shape().as_deref(), x.last_known()) {
-                (Some([half]), Some(d)) => half.checked_mul(2).is_some_and(|r| r <= d),
+                (Some(&[half]), Some(d)) if pos.shape.len() == 1 => half.checked_mul(2).is_some_and(|r| r <= d),
+                (Some(&[of, half]), Some(d)) if axes == Some(of) => half.checked_mul(2).is_some_and(|r| r <= d),
                 _ => false,
             };
             if !fits {
@@ -332,7 +339,7 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
             for (i, t) in inputs
                 .iter()
                 .enumerate()
-                .filter(|(i, _)| Some(*i) != attrs.texts_operand())
+                .filter(|(i, _)| ![attrs.texts_operand(), attrs.until_operand()].contains(&Some(*i)))
             {
                 dtype(
                     t,
@@ -352,6 +359,11 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
             }
             if attrs.ahead.is_some() && attrs.state.is_some() {
                 return Err(Error::ty("attention with a state sees no later positions"));
+            }
+            if attrs.integers && !attrs.is_bare(inputs.len()) {
+                return Err(Error::ty(
+                    "attention on integers takes queries, keys and values alone, without mask, cap and state",
+                ));
             }
             let heads = (q.shape[2].as_known(), k.shape[2].as_known());
             let grouped = matches!(heads, (Some(h), Some(kv)) if kv > 0 && h % kv == 0);
@@ -381,6 +393,20 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
                 }
                 if attrs.state.is_some() || attrs.chunk.is_some() || inputs.len() > bias {
                     return Err(Error::ty("attention within texts takes no state, chunk or bias"));
+                }
+            }
+            if let Some(at) = attrs.until_operand() {
+                let until = operand(inputs, at)?;
+                dtype(until, DType::I64, "the last positions that are seen")?;
+                if until.shape[..] != q.shape[1..2] {
+                    return Err(Error::ty(format!(
+                        "the last positions {until} are not one for each query of {q}"
+                    )));
+                }
+                if !attrs.causal || attrs.texts || attrs.chunk.is_some() || inputs.len() > bias {
+                    return Err(Error::ty(
+                        "attention up to a given position is causal, and takes no texts, chunks or bias",
+                    ));
                 }
             }
             if let Some(bias) = inputs.get(bias) {

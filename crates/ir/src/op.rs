@@ -197,6 +197,14 @@ pub struct AttentionAttrs {
     /// Whether `texts` is among the operands: a number for each position, and queries see the keys of their own number alone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub texts: bool,
+    /// Whether `until` is among the operands: for each query the last position whose key it sees, in place of its own. Positions that stand
+    /// together see each other, as those of a picture do.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub until: bool,
+    /// Whether products and shares may be computed on bytes, which costs accuracy as weights of 8 bits do. For attention of queries, keys and
+    /// values alone, in which every query sees every key.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub integers: bool,
     /// Name of the KV state that the keys and values are appended to, and that attention then reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
@@ -219,9 +227,21 @@ impl AttentionAttrs {
             .then_some(3 + usize::from(self.sinks) + usize::from(self.slopes))
     }
 
+    /// Place of `until` among the operands of the operation.
+    pub fn until_operand(&self) -> Option<usize> {
+        self.until.then_some(self.bias_operand() - 1)
+    }
+
     /// Place of `bias` among the operands of the operation, where there are so many.
     pub fn bias_operand(&self) -> usize {
-        3 + usize::from(self.sinks) + usize::from(self.slopes) + usize::from(self.texts)
+        let before = [self.sinks, self.slopes, self.texts, self.until];
+        3 + before.map(usize::from).iter().sum::<usize>()
+    }
+
+    /// Whether every query sees every key, and nothing but the two makes a score, where the operation has `operands` operands.
+    pub fn is_bare(&self, operands: usize) -> bool {
+        let sees_all = !self.causal && self.ahead.is_none() && self.span().is_none();
+        sees_all && self.softcap.is_none() && self.state.is_none() && operands == 3
     }
 
     /// How many positions up to its own a query may see at most; `None` for all.
@@ -507,6 +527,9 @@ pub enum Op {
     /// `(x [batch, seq, heads, head_dim], positions i64 [seq], inv_freq [rotary/2]) -> like x`: with angle
     /// `a = position * inv_freq[k]`, the elements `i` and `j` of pair `k` of each head become
     /// `x_i cos a - x_j sin a` and `x_j cos a + x_i sin a`, both times `scale`; elements from `rotary` on stay.
+    ///
+    /// Where positions are on several axes, as the row and the column of a picture's patch, they are `i64 [seq, axes]` and the frequencies
+    /// `[axes, rotary/2]`: the angle is the sum of the products of all axes. Usually each pair has a frequency on one axis and 0 on the others.
     Rope {
         /// Factor on cosine and sine (YaRN's attention factor), usually 1.
         scale: f32,
@@ -516,7 +539,7 @@ pub enum Op {
         interleaved: bool,
     },
     /// [`Op::RmsNorm`] of each head, then [`Op::Rope`] of the halves:
-    /// `(x [batch, seq, heads, head_dim], weight [head_dim], positions i64 [seq], inv_freq [rotary/2]) -> like x`.
+    /// `(x [batch, seq, heads, head_dim], weight [head_dim], positions i64 [seq], inv_freq [rotary/2]) -> like x`, or with axes as there.
     NormRope {
         /// Of the norm.
         eps: f32,
@@ -531,12 +554,14 @@ pub enum Op {
     },
     /// Scaled dot-product attention with grouped query heads. Vaswani et al. 2017, Ainslie et al. 2023.
     /// `(q [batch, seq, heads, head_dim], k, v [batch, keys, kv_heads, head_dim], sinks? [heads], slopes? [heads],
-    /// texts? i64 [seq], bias? [batch|1, heads|1, seq|1, keys]) -> [batch, seq, heads, head_dim]`. Query head `h` reads KV head
+    /// texts? i64 [seq], until? i64 [seq], bias? [batch|1, heads|1, seq|1, keys]) -> [batch, seq, heads, head_dim]`. Query head `h` reads KV head
     /// `h / (heads / kv_heads)`. Sinks (Xiao et al. 2023) are scores that keys compete with, slopes (Press et al. 2021,
     /// `ALiBi`) make a score smaller with the distance. The bias is added to the scores: a mask of zeros and minus
     /// infinities, or a number for each distance. With texts, which take no bias, chunk and state, several texts stand one after the
-    /// other: the numbers never fall, the batch is 1, and what a text gives does not depend on the others. With a state, which takes no bias, keys and values of earlier calls come
-    /// first.
+    /// other: the numbers never fall, the batch is 1, and what a text gives does not depend on the others. With `until`, which is for causal attention without texts, chunks and bias, a query sees the keys up to
+    /// the position (counted like its own, over all calls) that stands there: its own or a later one of the call, never before that of the
+    /// query before. With a state, which takes no bias, keys and values of earlier calls come first.
+    /// On integers it takes queries, keys and values alone, and every query sees every key.
     Attention(AttentionAttrs),
     /// `(gate_up […, 2n]) -> activation(first half) * second half`, `[…, n]`.
     Gated {

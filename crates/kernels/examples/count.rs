@@ -27,6 +27,8 @@ const POSITIONS: usize = 256;
 const CHANNELS: usize = 64;
 /// Positions that convolutions give, and that attention without a cache has.
 const FRAMES: usize = 96;
+/// Those of a picture.
+const PATCHES: usize = 256;
 
 enum Work {
     /// Rows times a matrix in this packing.
@@ -39,12 +41,14 @@ enum Work {
     Conv(usize, usize, usize),
     /// Attention of all of [`FRAMES`] to all, with something added to each score, as for relative positions.
     Relative,
+    /// Attention of all of [`PATCHES`] to all on bytes, one head.
+    Bytes,
     /// One step of an LSTM.
     Lstm,
 }
 
 // Codebooks of 5 and 6 bits take long to compute, and more so under emulation.
-const CASES: [(&str, Work); 22] = [
+const CASES: [(&str, Work); 23] = [
     ("linear_i8_rows_1", Work::Linear(Packing::Int8G32, 1)),
     ("linear_i8_rows_4", Work::Linear(Packing::Int8G32, 4)),
     ("linear_i8_rows_16", Work::Linear(Packing::Int8G32, 16)),
@@ -66,6 +70,7 @@ const CASES: [(&str, Work); 22] = [
     ("conv_f32_taps_3_stride_2", Work::Conv(CHANNELS, 3, 2)),
     ("conv_f32_depthwise_taps_9", Work::Conv(1, 9, 1)),
     ("attention_f32_relative", Work::Relative),
+    ("attention_bytes", Work::Bytes),
     ("lstm_f32_step", Work::Lstm),
 ];
 
@@ -88,6 +93,7 @@ fn main() {
         Work::GatedDelta => gated_delta(exec, calls),
         Work::Conv(channels, taps, stride) => conv(exec, channels, [taps, stride], calls),
         Work::Relative => relative(exec, calls),
+        Work::Bytes => bytes(exec, calls),
         Work::Lstm => lstm(exec, calls),
     }
 }
@@ -207,21 +213,7 @@ fn conv(exec: Exec<'_>, channels: usize, [taps, stride]: [usize; 2], calls: usiz
 }
 
 fn relative(exec: Exec<'_>, calls: usize) {
-    let shape = DenseAttention {
-        batch: 1,
-        queries: FRAMES,
-        keys: FRAMES,
-        heads: HEADS,
-        kv_heads: HEADS,
-        width: HEAD_DIM,
-        scale: 0.125,
-        softcap: None,
-        causal: false,
-        window: None,
-        ahead: None,
-        chunk: None,
-        sinks: false,
-    };
+    let shape = DenseAttention::plain([FRAMES; 2], [HEADS; 2], HEAD_DIM, 0.125);
     let x = values(FRAMES * HEADS * HEAD_DIM);
     let scores = values(HEADS * FRAMES * FRAMES);
     let more = ScoreOperands {
@@ -237,6 +229,20 @@ fn relative(exec: Exec<'_>, calls: usize) {
         exec.attend_dense(&shape, [&x, &x, &x], more, &mut scratch, &mut out);
     }
     println!("{} {}", 4 * 2 * x.len(), 2 * x.len() * FRAMES);
+}
+
+fn bytes(exec: Exec<'_>, calls: usize) {
+    let shape = DenseAttention {
+        integers: true,
+        ..DenseAttention::plain([PATCHES; 2], [1; 2], HEAD_DIM, 0.125)
+    };
+    let x = values(PATCHES * HEAD_DIM);
+    let mut scratch = vec![0.0; exec.attend_dense_scratch_bytes(&shape) / 4];
+    let mut out = vec![0.0; x.len()];
+    for _ in 0..calls {
+        exec.attend_dense(&shape, [&x; 3], ScoreOperands::default(), &mut scratch, &mut out);
+    }
+    println!("{} {}", 4 * 2 * x.len(), 2 * x.len() * PATCHES);
 }
 
 fn lstm(exec: Exec<'_>, calls: usize) {

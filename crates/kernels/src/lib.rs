@@ -60,6 +60,7 @@ pub use gated_delta::{DeltaRows, GatedDelta};
 pub use kv::{BLOCK_TOKENS, KvDType, KvLayout, KvRun, MAX_HEAD_DIM};
 pub use matmul::{Activations, Epilogue, QuantizedRows, RotatedRows};
 pub use norm_fused::{NextNorm, Norm};
+pub use rope::rope_angle;
 pub use scan::{MAX_SCAN_DIM, RowFormat, RowLayout, RowQuery, SCAN_ROWS};
 pub use short_conv::MAX_CONV_TAPS;
 pub use statistics::RowStatistics;

@@ -204,3 +204,50 @@ fn sin_cos_and_ln_stay_within_bounds() {
     );
     assert!(ln(-1.0).is_nan() && ln(f32::NAN).is_nan());
 }
+
+struct Bytes([f32; 16], f32);
+
+impl Op for Bytes {
+    type Output = [i32; 16];
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, s: S) -> [i32; 16] {
+        let mut out = [0; 16];
+        s.store_i(exp2_byte(s, s.load(&self.0), self.1), &mut out);
+        // The high half is the implementation's own.
+        out.map(|x| i32::from(x as i16))
+    }
+}
+
+#[test]
+fn powers_of_two_as_integers_are_near_and_equal_everywhere() {
+    for shift in [0, -127] {
+        for chunk in sweep(-2.0, 8.0) {
+            let scalar = Scalar.vectorize(Bytes(chunk, shift as f32));
+            for isa in Isa::available() {
+                assert_eq!(
+                    isa.dispatch(Bytes(chunk, shift as f32)),
+                    scalar,
+                    "{} {chunk:?}",
+                    isa.tier()
+                );
+            }
+            for (x, y) in chunk.into_iter().zip(scalar) {
+                let exact = f64::from(x).exp2();
+                let error = (f64::from(y - shift) - exact).abs();
+                assert!(error <= 0.5 + 1e-4 * exact, "{x} gives {y} less {shift}");
+            }
+        }
+        let others = [f32::NAN, f32::NEG_INFINITY, -1e30, -2.5, -1.01];
+        for (x, want) in others.map(|x| (x, 0)).into_iter().chain([(7.988_684_7, 254), (0.0, 1)]) {
+            for isa in Isa::available() {
+                assert_eq!(
+                    isa.dispatch(Bytes([x; 16], shift as f32)),
+                    [want + shift; 16],
+                    "{x} {}",
+                    isa.tier()
+                );
+            }
+        }
+    }
+}

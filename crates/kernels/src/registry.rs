@@ -98,6 +98,7 @@ pub fn rows() -> &'static [KernelRow] {
         "binary" "f32" <- "f32" "f32" [1 x 16];
         "chain_with_peaks" "f32" <- "f32" [1 x 16];
         "rope_table" "f32" <- "f32" [1 x 1];
+        "rope_table_of_axes" "f32" <- "f32" [1 x 1];
         "rope" "f32" <- "f32" "f32" [1 x 32];
         "softmax_rows" "f32" <- "f32" [1 x 16];
         "row_statistics" "f32" <- "f32" [1 x 16];

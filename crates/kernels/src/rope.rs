@@ -4,6 +4,16 @@ use crate::exec::{Exec, SharedMut, part_count, part_range};
 use crate::math::sin_cos;
 use cactus_simd::{Op, Simd};
 
+/// The angle of pair `pair` at a position with an element for each axis: `f32(position) * inv_freq` of each axis, rounded, and their sum in
+/// order. `inv_freq` is `[axes, pairs]`.
+#[inline(always)]
+pub fn rope_angle(position: impl IntoIterator<Item = f32>, inv_freq: &[f32], pairs: usize, pair: usize) -> f32 {
+    let mut position = position.into_iter();
+    let first = position.next().unwrap_or_default() * inv_freq[pair];
+    let more = position.enumerate();
+    more.fold(first, |angle, (i, p)| angle + p * inv_freq[(i + 1) * pairs + pair])
+}
+
 impl Exec<'_> {
     /// Cosines and sines of positions `past..past + rows`, `cos` and `sin` `[rows, inv_freq.len()]`, both times `scale`.
     ///
@@ -13,24 +23,56 @@ impl Exec<'_> {
     /// # Panics
     /// When a slice's length does not match.
     pub fn rope_table(&self, past: usize, rows: usize, inv_freq: &[f32], scale: f32, cos: &mut [f32], sin: &mut [f32]) {
-        let half = inv_freq.len();
+        self.rope_rows([rows, inv_freq.len()], scale, [cos, sin], |row, pair| {
+            (past + row) as f32 * inv_freq[pair]
+        });
+    }
+
+    /// The same of positions on three axes, whose angles are those of [`rope_angle`]; `inv_freq` `[3, pairs]`, `cos` and `sin`
+    /// `[positions.len(), pairs]`. Where a position is the same on all axes, and each pair has a frequency on one of them, the bits are
+    /// those of [`Exec::rope_table`].
+    ///
+    /// # Panics
+    /// When a slice's length does not match.
+    pub fn rope_table_of_axes(
+        &self,
+        positions: &[[u32; 3]],
+        inv_freq: &[f32],
+        scale: f32,
+        cos: &mut [f32],
+        sin: &mut [f32],
+    ) {
+        let pairs = inv_freq.len() / 3;
+        self.rope_rows([positions.len(), pairs], scale, [cos, sin], |row, pair| {
+            rope_angle(positions[row].map(|p| p as f32), inv_freq, pairs, pair)
+        });
+    }
+
+    /// Cosines and sines `[rows, pairs]` of what `angle` says of row and pair.
+    #[inline(always)]
+    fn rope_rows(
+        &self,
+        [rows, pairs]: [usize; 2],
+        scale: f32,
+        [cos, sin]: [&mut [f32]; 2],
+        angle: impl Fn(usize, usize) -> f32 + Sync,
+    ) {
         assert!(
-            cos.len() == rows * half && sin.len() == rows * half,
+            cos.len() == rows * pairs && sin.len() == rows * pairs,
             "rope_table: lengths"
         );
-        if half == 0 {
+        if pairs == 0 {
             return;
         }
-        let parts = part_count(self.step.width(), rows, half * 40);
+        let parts = part_count(self.step.width(), rows, pairs * 40);
         let (cos, sin) = (SharedMut::new(cos), SharedMut::new(sin));
         self.step.run(parts, &|part| {
             for row in part_range(rows, parts, part) {
-                let span = row * half..(row + 1) * half;
+                let span = row * pairs..(row + 1) * pairs;
                 // SAFETY: rows are disjoint.
                 let (cos, sin) = unsafe { (cos.piece(span.clone()), sin.piece(span)) };
-                let position = (past + row) as f32;
-                for ((frequency, cos), sin) in inv_freq.iter().zip(cos).zip(sin) {
-                    let (s, c) = sin_cos(position * frequency);
+                for (pair, (cos, sin)) in cos.iter_mut().zip(sin).enumerate() {
+                    let (s, c) = sin_cos(angle(row, pair));
                     (*cos, *sin) = (c * scale, s * scale);
                 }
             }

@@ -21,6 +21,8 @@ struct Case {
     dtype: KvDType,
     /// Added to two channels of every key.
     bias: f32,
+    /// Positions that see each other, from one to before another.
+    spans: &'static [(usize, usize)],
 }
 
 impl Case {
@@ -44,12 +46,21 @@ impl Case {
         self.slopes.then(|| (0..self.q_heads()).map(of).collect())
     }
 
+    /// One more than the last position that the one at `position` sees.
+    fn until(&self, position: usize) -> usize {
+        let span = self.spans.iter().find(|span| (span.0..span.1).contains(&position));
+        span.map_or(position + 1, |span| span.1)
+    }
+
     fn attend(&self, exec: &Exec<'_>, kv: &[u8], runs: &[KvRun<'_>], x: &[f32], out: &mut [f32]) {
         let (sinks, slopes) = (self.sinks(), self.slopes());
+        let positions = runs.iter().flat_map(|run| run.past..run.past + run.rows);
+        let until: Vec<u32> = positions.map(|position| self.until(position) as u32).collect();
         let attention = Attention {
             q_heads: self.q_heads(),
             scale: self.scale(),
             causal: true,
+            until: (!self.spans.is_empty()).then_some(&until),
             window: self.window,
             chunk: self.chunk,
             softcap: self.softcap,
@@ -95,7 +106,8 @@ impl Case {
         inputs
     }
 
-    /// Appends and attends in chunks, each of the next length in `chunks` (repeated), into `pages` of `kv`.
+    /// Appends and attends in chunks, each of the next length in `chunks` (repeated) or as much more as a span needs to end, into `pages`
+    /// of `kv`.
     fn run(&self, exec: &Exec<'_>, kv: &mut [u8], pages: &[u32], inputs: &[f32], chunks: &[usize]) -> Vec<f32> {
         let layout = self.layout();
         let (stride, k_at) = (self.stride(), self.q_heads() * self.head_dim);
@@ -106,7 +118,7 @@ impl Case {
             if past == self.tokens {
                 break;
             }
-            let rows = chunk.min(self.tokens - past);
+            let rows = self.until(past + chunk.min(self.tokens - past) - 1) - past;
             let x = &inputs[past * stride..(past + rows) * stride];
             let run = KvRun { rows, past, pages };
             exec.kv_append(&layout, kv, &[run], &x[k_at..], stride, &x[v_at..], stride);
@@ -135,7 +147,7 @@ impl Case {
                 let q = (storage.query)(head(t, h));
                 let slope = self.slopes().map_or(0.0, |slopes| f64::from(slopes[h]));
                 let sink = self.sinks().map(|sinks| f64::from(sinks[h]));
-                let scores: Vec<f64> = (first..=t)
+                let scores: Vec<f64> = (first..self.until(t))
                     .map(|p| {
                         let key = |p: usize| head(p, self.q_heads() + kv_head);
                         let [k, reference] = (storage.key)(key(p), key(p / 64 * 64));
@@ -145,14 +157,14 @@ impl Case {
                         let capped = self
                             .softcap
                             .map_or(score, |cap| f64::from(cap) * (score / f64::from(cap)).tanh());
-                        capped - slope * (t - p) as f64
+                        capped - slope * (t as f64 - p as f64)
                     })
                     .collect();
                 let max = scores.iter().copied().chain(sink).fold(f64::NEG_INFINITY, f64::max);
                 let weights: Vec<f64> = scores.iter().map(|s| (s - max).exp()).collect();
                 let total: f64 = weights.iter().sum::<f64>() + sink.map_or(0.0, |s| (s - max).exp());
                 let mut row = vec![0.0; dim];
-                for (p, weight) in (first..=t).zip(&weights) {
+                for (p, weight) in (first..self.until(t)).zip(&weights) {
                     let v = (storage.value)(head(p, self.q_heads() + self.kv_heads + kv_head));
                     for (out, v) in row.iter_mut().zip(v) {
                         *out += weight / total * v;
@@ -241,6 +253,7 @@ fn cases() -> Vec<Case> {
         slopes: false,
         dtype: KvDType::I8G32,
         bias: 0.0,
+        spans: &[],
     };
     let mut cases = vec![
         base.clone(),
@@ -383,6 +396,27 @@ fn cases() -> Vec<Case> {
             ..base.clone()
         },
         Case {
+            spans: &[(3, 40), (41, 140)],
+            ..base.clone()
+        },
+        // Longer than the window, to the end, and one after the other.
+        Case {
+            spans: &[(0, 64), (64, 66), (70, 150)],
+            window: Some(17),
+            bias: 100.0,
+            ..base.clone()
+        },
+        Case {
+            spans: &[(1, 149)],
+            slopes: true,
+            sinks: true,
+            softcap: Some(5.0),
+            window: Some(64),
+            head_dim: 80,
+            group: 1,
+            ..base.clone()
+        },
+        Case {
             group: 40,
             kv_heads: 1,
             head_dim: 32,
@@ -479,7 +513,9 @@ fn attention_in_pages_used_again_behind_the_window_equals_attention_in_all_pages
         let inputs = case.inputs(13);
         for chunk in [1, 5, 40] {
             let found = same_everywhere(&format!("{case:?} chunk {chunk}"), |exec| {
-                let held = (window + chunk - 1).div_ceil(BLOCK_TOKENS) + 1;
+                // A span is computed at once.
+                let longest = case.spans.iter().map(|span| span.1 - span.0).max().unwrap_or(0);
+                let held = (window + chunk + longest - 1).div_ceil(BLOCK_TOKENS) + 1;
                 let pages: Vec<u32> = (0..case.tokens.div_ceil(BLOCK_TOKENS))
                     .map(|b| (b % held) as u32)
                     .collect();

@@ -190,21 +190,7 @@ fn pool_matches_definition_and_keeps_nan() {
 
 #[test]
 fn attend_dense_matches_definition() {
-    let plain = DenseAttention {
-        batch: 1,
-        queries: 5,
-        keys: 5,
-        heads: 2,
-        kv_heads: 1,
-        width: 8,
-        scale: 0.3,
-        softcap: None,
-        causal: false,
-        window: None,
-        ahead: None,
-        chunk: None,
-        sinks: false,
-    };
+    let plain = DenseAttention::plain([5, 5], [2, 1], 8, 0.3);
     let kinds = [
         plain,
         DenseAttention {
@@ -362,6 +348,7 @@ fn attend_texts_gives_each_text_the_bits_that_it_has_alone() {
         ahead: None,
         chunk: None,
         sinks: false,
+        integers: false,
     };
     let kinds = [
         plain,

@@ -22,6 +22,7 @@ const COVERAGE: &[(&str, fn())] = &[
     ("binary", binary_every_function_and_broadcast_matches_definition),
     ("chain_with_peaks", chain_equals_its_functions_and_finds_the_peaks),
     ("rope_table", rope_matches_definition),
+    ("rope_table_of_axes", rope_of_axes_is_the_sum_of_their_angles),
     ("rope", rope_matches_definition),
     ("softmax_rows", softmax_rows_matches_definition),
     ("row_statistics", row_statistics_matches_definition),
@@ -389,6 +390,59 @@ fn rope_matches_definition() {
             }
             assert_close("rope", &found, &exact, 1e-6, 2e-6);
         }
+    }
+}
+
+#[test]
+fn rope_of_axes_is_the_sum_of_their_angles() {
+    let (half, rows) = (24, 37);
+    let inv_freq: Vec<f32> = (0..half).map(|i| 10_000f32.powf(-(i as f32) / half as f32)).collect();
+    // Each pair on one axis, in turn.
+    let of_axes: Vec<f32> = (0..3 * half)
+        .map(|i| {
+            if i / half == i % half % 3 {
+                inv_freq[i % half]
+            } else {
+                0.0
+            }
+        })
+        .collect();
+    let mut random = Random::new(11);
+    let positions: Vec<[u32; 3]> = (0..rows).map(|_| [(); 3].map(|()| random.bits() % 100_000)).collect();
+    let tables = |positions: &[[u32; 3]], inv_freq: &[f32]| {
+        same_everywhere("rope_table_of_axes", |exec| {
+            let mut tables = vec![f32::NAN; 2 * positions.len() * half];
+            let (cos, sin) = tables.split_at_mut(positions.len() * half);
+            exec.rope_table_of_axes(positions, inv_freq, 1.5, cos, sin);
+            tables
+        })
+    };
+    let angle = |p: &[u32; 3], i: usize| f64::from(p[i % 3] as f32 * inv_freq[i]);
+    let angles: Vec<f64> = (positions.iter())
+        .flat_map(|p| (0..half).map(move |i| (p, i)))
+        .map(|(p, i)| angle(p, i))
+        .collect();
+    let exact: Vec<f64> = (angles.iter().map(|a| 1.5 * a.cos()))
+        .chain(angles.iter().map(|a| 1.5 * a.sin()))
+        .collect();
+    assert_close("rope_table_of_axes", &tables(&positions, &of_axes), &exact, 1e-6, 1e-6);
+    // The same on all axes is what it is on one, to the bit.
+    let past = 70_000;
+    let same: Vec<[u32; 3]> = (0..rows as u32).map(|i| [past + i; 3]).collect();
+    let plain = same_everywhere("rope_table", |exec| {
+        let mut tables = vec![f32::NAN; 2 * rows * half];
+        let (cos, sin) = tables.split_at_mut(rows * half);
+        exec.rope_table(past as usize, rows, &inv_freq, 1.5, cos, sin);
+        tables
+    });
+    assert!(tables(&same, &of_axes) == plain);
+    // Every pair on all axes: products are rounded before they are added.
+    let everywhere = inv_freq.repeat(3);
+    let found = tables(&positions[..1], &everywhere);
+    for (i, f) in inv_freq.iter().enumerate() {
+        let [a, b, c] = positions[0].map(|p| p as f32 * f);
+        let angle = f64::from(a + b + c);
+        assert!((f64::from(found[i]) - 1.5 * angle.cos()).abs() < 1e-6, "{i}");
     }
 }
 

@@ -4,8 +4,8 @@
 //! With the head of a sequence classification of one label it scores pairs of texts, otherwise it makes vectors.
 
 use crate::config::{Config, Dims, MAX_CONTEXT, MAX_VOCAB, describe};
+use crate::decoder::activation;
 use crate::layers::{self, Attention, linear};
-use crate::prenorm::activation;
 use crate::texts::{self, Calls, Sees, Texts};
 use crate::{ModelDef, Result};
 use cactus_ir::{Dim, GraphBuilder, Op, UnaryFn, ValueId};
@@ -151,13 +151,11 @@ impl Bert {
     fn encoded(&self, b: &mut GraphBuilder, mut x: ValueId, texts: &mut Texts) -> cactus_ir::Result<ValueId> {
         let hidden = self.dims.hidden;
         let attention = Attention {
-            dims: &self.dims,
-            scale: Attention::usual_scale(&self.dims),
             qkv_bias: true,
             out_bias: true,
             names: ["self.query", "self.key", "self.value"],
             out_name: "output.dense",
-            head_norm: None,
+            ..Attention::usual(&self.dims)
         };
         let mask = texts.mask(b, Sees::default())?;
         for layer in 0..self.dims.layers {

@@ -139,13 +139,10 @@ impl Encoder {
             },
         )?;
         let attention = Attention {
-            dims: &self.dims,
-            scale: Attention::usual_scale(&self.dims),
             qkv_bias: true,
             out_bias: true,
-            names: Attention::NAMES,
             out_name: "out_proj",
-            head_norm: None,
+            ..Attention::usual(&self.dims)
         };
         for layer in 0..self.dims.layers {
             let at = format!("text_model.encoder.layers.{layer}");

@@ -51,6 +51,11 @@ impl<'a> Config<'a> {
         self.fields.get(key).is_some_and(Value::is_null)
     }
 
+    /// The fields.
+    pub(crate) fn fields(&self) -> &'a Map<String, Value> {
+        self.fields
+    }
+
     /// Fields of the object.
     pub(crate) fn len(&self) -> usize {
         self.fields.len()

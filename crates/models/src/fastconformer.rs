@@ -6,8 +6,8 @@
 
 use crate::Result;
 use crate::config::{Config, MAX_CONTEXT, MAX_HEAD_DIM, MAX_HEADS, MAX_LAYERS, MAX_WIDTH};
-use crate::layers::{layer_norm, linear};
-use crate::prenorm::activation;
+use crate::decoder::activation;
+use crate::layers::{layer_norm, linear, matrix};
 use cactus_ir::{
     BinaryFn, ConvAttrs, Dim, Graph, GraphBuilder, Op, ReduceFn, TensorType, UnaryFn, ValueId, WeightExpr,
 };
@@ -490,12 +490,7 @@ pub(crate) fn pointwise(
     [out, channels]: [usize; 2],
     bias: bool,
 ) -> cactus_ir::Result<ValueId> {
-    let name = format!("{prefix}.weight");
-    let flat = WeightExpr::Reshape {
-        x: Box::new(WeightExpr::source(name.clone())),
-        shape: vec![out, channels],
-    };
-    let w = b.weight_from(&name, &[out, channels], flat);
+    let w = matrix(b, &format!("{prefix}.weight"), [out, channels]);
     let bias = bias.then(|| b.weight(&format!("{prefix}.bias"), &[out]));
     b.linear(x, w, bias)
 }

@@ -3,12 +3,11 @@
 //! Gemma team 2025. With attention in both directions it is `EmbeddingGemma` (Vera et al. 2025).
 
 use crate::config::{Config, Dims, MAX_CONTEXT, MAX_LAYERS, windows};
-use crate::layers::{self, Attention, GatedMlp, Masks, Norm, Rotary};
-use crate::prenorm::{MaskOf, activation};
+use crate::decoder::{Decoder, Factors, Norms, activation};
+use crate::layers::{Logits, Normed};
+use crate::media::Media;
 use crate::rope::{self, Rope};
-use crate::texts::{self, Sees, Texts};
-use crate::{ModelDef, Result, registry};
-use cactus_ir::{GraphBuilder, ValueId};
+use crate::{ModelDef, Result, texts};
 
 /// Rope base of full-attention layers.
 const GLOBAL_THETA: f64 = 1_000_000.0;
@@ -18,18 +17,15 @@ const LOCAL_THETA: f64 = 10_000.0;
 /// Fewest elements that `EmbeddingGemma`'s vectors were trained to be cut to.
 const LEAST_DIMENSIONS: usize = 128;
 
-struct Gemma3 {
-    dims: Dims,
-    mlp: GatedMlp,
-    norm: Norm,
-    global: Rope,
-    local: Rope,
-    windows: Vec<Option<usize>>,
-    /// Factor on attention scores.
-    scale: f32,
-    bias: bool,
-    softcap: Option<f32>,
-    tied: bool,
+/// The decoder of a model that sees, too: the rows of a picture see each other.
+pub(crate) fn seeing(c: &Config<'_>) -> Result<ModelDef> {
+    if c.flag("use_bidirectional_attention", false)? {
+        let what = "true is not supported: the tokens of a text see no later ones";
+        return Err(c.unsupported("use_bidirectional_attention", what));
+    }
+    let mut decoder = read(c, false)?;
+    decoder.media = Some(Media::BothWays);
+    decoder.generator(c)
 }
 
 pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
@@ -40,6 +36,18 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
         let what = "a model that attends in both directions cannot generate text; only causal models are supported";
         return Err(c.unsupported("use_bidirectional_attention", what));
     }
+    let decoder = read(c, both_ways)?;
+    if !of_texts {
+        return decoder.generator(c);
+    }
+    let mut def = decoder.embedder(c, both_ways)?;
+    if let Some(vectors) = &mut def.vectors {
+        vectors.may_be_cut_to(LEAST_DIMENSIONS);
+    }
+    Ok(def)
+}
+
+fn read(c: &Config<'_>, both_ways: bool) -> Result<Decoder> {
     if c.has("attn_logit_softcapping") {
         return Err(c.unsupported("attn_logit_softcapping", "Gemma 3 has no softcap on attention scores"));
     }
@@ -55,52 +63,28 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
         None => c.size_if_set("_sliding_window_pattern", 1..=MAX_LAYERS)?.unwrap_or(6),
     };
     let query_scale = c.number_if_set("query_pre_attn_scalar", 1e-3..=1e9)?.unwrap_or(256.0);
-    let model = Gemma3 {
-        mlp: GatedMlp {
-            hidden: dims.hidden,
-            intermediate: c.width("intermediate_size")?,
-            activation: activation(c, "hidden_activation", "gelu_pytorch_tanh")?,
-            bias: false,
-            names: GatedMlp::NAMES,
-        },
-        norm: Norm {
-            eps: c.epsilon("rms_norm_eps", 1e-6)?,
-            plus_one: true,
-        },
-        global,
-        local,
-        windows: windows(c, dims.layers, Some(window), |layer| {
-            !(layer + 1).is_multiple_of(pattern)
-        })?,
-        scale: query_scale.powf(-0.5) as f32,
-        bias: c.flag("attention_bias", false)?,
-        softcap: c
-            .number_if_set("final_logit_softcapping", 1e-3..=1e9)?
-            .map(|n| n as f32),
-        tied: c.flag("tie_word_embeddings", true)?,
-        dims,
+    let softcap = c.number_if_set("final_logit_softcapping", 1e-3..=1e9)?;
+    let mut decoder = Decoder::with_rope(c, dims, global)?;
+    decoder.attention_bias(c)?;
+    decoder.mlp.activation = activation(c, "hidden_activation", "gelu_pytorch_tanh")?;
+    decoder.norm.plus_one = true;
+    decoder.norms = Norms {
+        attention: [Some("input_layernorm"), Some("post_attention_layernorm")],
+        feed_forward: [Some("pre_feedforward_layernorm"), Some("post_feedforward_layernorm")],
     };
-    if of_texts {
-        let mut def = texts::decoder(c, &model.dims, model.tied, &mut |b, calls| {
-            let x = texts::embed(b, layers::EMBEDDING, [model.dims.vocab, model.dims.hidden])?;
-            let x = b.scale(x, model.factor())?;
-            let mut texts = Texts::declare(b, calls)?;
-            let positions = texts.positions;
-            let x = model.layers(b, x, positions, &mut |b, window| {
-                let (causal, ahead) = (!both_ways, window.filter(|_| both_ways));
-                texts.mask(b, Sees { causal, window, ahead })
-            })?;
-            Ok((texts, x))
-        })?;
-        if let Some(vectors) = &mut def.vectors {
-            vectors.may_be_cut_to(LEAST_DIMENSIONS);
-        }
-        return Ok(def);
-    }
-    let mut b = GraphBuilder::new(registry::DECODER);
-    let x = b.scope("model", |b| model.body(b))?;
-    layers::head(&mut b, x, &model.dims, model.tied, model.softcap)?;
-    registry::finish(c, &model.dims, b, model.tied)
+    decoder.windowed_rope = Some(local);
+    decoder.windows = windows(c, decoder.dims.layers, Some(window), |layer| {
+        !(layer + 1).is_multiple_of(pattern)
+    })?;
+    decoder.qk_norm = Some(Normed::Head);
+    decoder.factors = Factors {
+        embedding: Some((decoder.dims.hidden as f64).sqrt() as f32),
+        scores: Some(query_scale.powf(-0.5) as f32),
+        residual: None,
+    };
+    decoder.logits = softcap.map(|cap| Logits::Capped(cap as f32));
+    decoder.tied = c.flag("tie_word_embeddings", true)?;
+    Ok(decoder)
 }
 
 /// Ropes of full and of sliding layers: `rope_parameters` by kind of layer (transformers 5), else `rope_theta` with
@@ -125,63 +109,4 @@ fn ropes(c: &Config<'_>, head_dim: usize) -> Result<(Rope, Rope)> {
         one("full_attention", "rope_parameters.full_attention.", global_theta)?,
         one("sliding_attention", "rope_parameters.sliding_attention.", local_theta)?,
     ))
-}
-
-impl Gemma3 {
-    /// The final hidden state, `[batch, seq, hidden]`.
-    fn body(&self, b: &mut GraphBuilder) -> cactus_ir::Result<ValueId> {
-        let x = layers::embed(b, &self.dims, Some(self.factor()))?;
-        let positions = layers::positions(b)?;
-        let mut masks = Masks::default();
-        self.layers(b, x, positions, &mut |b, window| masks.get(b, positions, window))
-    }
-
-    /// Of the embeddings.
-    fn factor(&self) -> f32 {
-        (self.dims.hidden as f64).sqrt() as f32
-    }
-
-    /// The final hidden state of the embeddings `x` at `positions`, under the masks that `mask` gives by window.
-    fn layers(
-        &self,
-        b: &mut GraphBuilder,
-        mut x: ValueId,
-        positions: ValueId,
-        mask: &mut MaskOf<'_>,
-    ) -> cactus_ir::Result<ValueId> {
-        let hidden = self.dims.hidden;
-        let global = Rotary::tables(b, positions, &self.global)?;
-        let local = Rotary::tables(b, positions, &self.local)?;
-        let attention = Attention {
-            dims: &self.dims,
-            scale: self.scale,
-            qkv_bias: self.bias,
-            out_bias: self.bias,
-            names: Attention::NAMES,
-            out_name: "o_proj",
-            head_norm: Some((self.norm, ["q_norm", "k_norm"])),
-        };
-        for layer in 0..self.dims.layers {
-            let window = self.windows[layer];
-            let mask = mask(b, window)?;
-            let rotary = if window.is_some() { local } else { global };
-            let at = format!("model.layers.{layer}");
-            let norm = |b: &mut GraphBuilder, x, name: &str| {
-                b.scope(name, |b| self.norm.apply(b, x, &format!("{at}.{name}.weight"), hidden))
-            };
-            x = b.scope(format!("layers.{layer}"), |b| {
-                let y = norm(b, x, "input_layernorm")?;
-                let y = b.scope("self_attn", |b| {
-                    attention.apply(b, y, &format!("{at}.self_attn"), Some(rotary), mask)
-                })?;
-                let y = norm(b, y, "post_attention_layernorm")?;
-                let x = b.add(x, y)?;
-                let y = norm(b, x, "pre_feedforward_layernorm")?;
-                let y = b.scope("mlp", |b| self.mlp.apply(b, y, &format!("{at}.mlp")))?;
-                let y = norm(b, y, "post_feedforward_layernorm")?;
-                b.add(x, y)
-            })?;
-        }
-        b.scope("norm", |b| self.norm.apply(b, x, "model.norm.weight", hidden))
-    }
 }

@@ -1,4 +1,4 @@
-//! Pieces that families share: norms, rotary tables, masks, attention, gated MLP, embedding and head.
+//! Pieces that families share: norms, masks, attention, gated MLP, embedding and head.
 //!
 //! Each writes the primitive operations of the corresponding module of Hugging Face transformers, in its order and
 //! with its tensor layout, so that a family built here and the same model captured from PyTorch give the passes one
@@ -6,7 +6,7 @@
 //! width.
 
 use crate::config::Dims;
-use crate::rope::Rope;
+use crate::rotary::Rotary;
 use cactus_ir::{
     BATCH, BinaryFn, CompareFn, Dim, GraphBuilder, ReduceFn, Result, SEQ, TensorType, UnaryFn, ValueId, WeightExpr,
 };
@@ -23,11 +23,11 @@ pub(crate) const HEAD: &str = "lm_head.weight";
 /// The same in models of speech.
 pub(crate) const PROJECTION: &str = "proj_out.weight";
 
-fn batch() -> Dim {
+pub(crate) fn batch() -> Dim {
     Dim::symbol(BATCH)
 }
 
-fn seq() -> Dim {
+pub(crate) fn seq() -> Dim {
     Dim::symbol(SEQ)
 }
 
@@ -119,15 +119,18 @@ pub(crate) fn linear(
     b.linear(x, w, bias)
 }
 
-/// The filters `name` of a convolution over one axis, `[out, channels, kernel]`, as a matrix with a row for each, which few bits can
-/// store.
-pub(crate) fn filters(b: &mut GraphBuilder, name: &str, [out, channels, kernel]: [usize; 3]) -> Result<ValueId> {
-    let shape = vec![out, channels * kernel];
+/// The weight `name` as the matrix `[n, k]`, whatever axes the checkpoint has: filters of a convolution as a row for each.
+pub(crate) fn matrix(b: &mut GraphBuilder, name: &str, [n, k]: [usize; 2]) -> ValueId {
     let flat = WeightExpr::Reshape {
         x: Box::new(WeightExpr::source(name)),
-        shape: shape.clone(),
+        shape: vec![n, k],
     };
-    let w = b.weight_from(name, &shape, flat);
+    b.weight_from(name, &[n, k], flat)
+}
+
+/// The filters `name` of a convolution over one axis, `[out, channels, kernel]`, stored as a matrix, which may have few bits.
+pub(crate) fn filters(b: &mut GraphBuilder, name: &str, [out, channels, kernel]: [usize; 3]) -> Result<ValueId> {
+    let w = matrix(b, name, [out, channels * kernel]);
     b.reshape(w, [out.into(), channels.into(), kernel.into()])
 }
 
@@ -144,18 +147,31 @@ pub(crate) fn embed(b: &mut GraphBuilder, dims: &Dims, scale: Option<f32>) -> Re
     })
 }
 
+/// What logits go through.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Logits {
+    /// `cap * tanh(logits / cap)`.
+    Capped(f32),
+    /// `logits / divisor`.
+    Divided(f32),
+}
+
 /// Names the logits of `x` `[b, s, hidden]` as the output: a linear layer with its own weight, or with the embedding
-/// where `tied`; through `cap * tanh(logits / cap)` where there is a softcap.
-pub(crate) fn head(b: &mut GraphBuilder, x: ValueId, dims: &Dims, tied: bool, softcap: Option<f32>) -> Result<()> {
+/// where `tied`; changed as `last` says.
+pub(crate) fn head(b: &mut GraphBuilder, x: ValueId, dims: &Dims, tied: bool, last: Option<Logits>) -> Result<()> {
     let name = if tied { EMBEDDING } else { HEAD };
     let weight = b.weight(name, &[dims.vocab, dims.hidden]);
     let logits = b.scope("lm_head", |b| {
         let logits = b.linear(x, weight, None)?;
-        let Some(cap) = softcap else { return Ok(logits) };
-        let c = b.scalar(cap)?;
-        let logits = b.binary(BinaryFn::Div, logits, c)?;
+        let Some(last) = last else { return Ok(logits) };
+        let (Logits::Capped(by) | Logits::Divided(by)) = last;
+        let divisor = b.scalar(by)?;
+        let logits = b.binary(BinaryFn::Div, logits, divisor)?;
+        if let Logits::Divided(_) = last {
+            return Ok(logits);
+        }
         let logits = b.unary(UnaryFn::Tanh, logits)?;
-        b.scale(logits, cap)
+        b.scale(logits, by)
     })?;
     b.output(OUTPUT, logits);
     Ok(())
@@ -166,56 +182,27 @@ pub(crate) fn positions(b: &mut GraphBuilder) -> Result<ValueId> {
     b.iota(0, seq())
 }
 
-/// Cosines and sines of one rotary embedding, `[1, 1, s, d]` each.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rotary {
-    cos: ValueId,
-    sin: ValueId,
-    head_dim: usize,
-}
-
-impl Rotary {
-    pub(crate) fn tables(b: &mut GraphBuilder, positions: ValueId, rope: &Rope) -> Result<Rotary> {
-        let head_dim = 2 * rope.inv_freq.len();
-        b.scope("rotary_emb", |b| {
-            let inv_freq = b.vector(rope.inv_freq.clone())?;
-            let p = b.cast(positions, DType::F32)?;
-            let p = b.reshape(p, [seq(), Dim::known(1)])?;
-            let angles = b.mul(p, inv_freq)?;
-            let angles = b.concat_last(&[angles, angles])?;
-            let mut table = |f| {
-                let t = b.unary(f, angles)?;
-                let t = if rope.scale == 1.0 { t } else { b.scale(t, rope.scale)? };
-                b.reshape(t, [Dim::known(1), Dim::known(1), seq(), Dim::known(head_dim)])
-            };
-            Ok(Rotary {
-                cos: table(UnaryFn::Cos)?,
-                sin: table(UnaryFn::Sin)?,
-                head_dim,
-            })
-        })
-    }
-
-    /// `x * cos + rotate_half(x) * sin` on `[b, h, s, d]`, Su et al. 2021.
-    pub(crate) fn apply(self, b: &mut GraphBuilder, x: ValueId) -> Result<ValueId> {
-        let half = self.head_dim / 2;
-        let straight = b.mul(x, self.cos)?;
-        let first = b.slice_last(x, 0, half)?;
-        let second = b.slice_last(x, half, self.head_dim)?;
-        let second = b.unary(UnaryFn::Neg, second)?;
-        let rotated = b.concat_last(&[second, first])?;
-        let crossed = b.mul(rotated, self.sin)?;
-        b.add(straight, crossed)
-    }
-}
-
 /// The additive mask `[s, s]`: 0 where query `i` sees key `j`, which is `j <= i` and, with a window, `j > i - window`;
 /// minus infinity elsewhere.
 pub(crate) fn causal_mask(b: &mut GraphBuilder, positions: ValueId, window: Option<usize>) -> Result<ValueId> {
+    mask_until(b, positions, positions, window)
+}
+
+/// As [`causal_mask`], where query `i` sees key `j` for `j <= until[i]`.
+pub(crate) fn mask_until(
+    b: &mut GraphBuilder,
+    positions: ValueId,
+    until: ValueId,
+    window: Option<usize>,
+) -> Result<ValueId> {
     b.scope("mask", |b| {
         let query = b.reshape(positions, [seq(), Dim::known(1)])?;
         let key = b.reshape(positions, [Dim::known(1), seq()])?;
-        let mut seen = b.compare(CompareFn::Le, key, query)?;
+        let last = match until == positions {
+            true => query,
+            false => b.reshape(until, [seq(), Dim::known(1)])?,
+        };
+        let mut seen = b.compare(CompareFn::Le, key, last)?;
         if let Some(window) = window {
             let window = b.scalar_i64(window as i64)?;
             let before = b.binary(BinaryFn::Sub, query, window)?;
@@ -229,15 +216,19 @@ pub(crate) fn causal_mask(b: &mut GraphBuilder, positions: ValueId, window: Opti
 
 /// Masks by window, each made once.
 #[derive(Debug, Default)]
-pub(crate) struct Masks(Vec<(Option<usize>, ValueId)>);
+pub(crate) struct Masks {
+    made: Vec<(Option<usize>, ValueId)>,
+    /// Up to which position each one sees, where that is not its own.
+    pub(crate) until: Option<ValueId>,
+}
 
 impl Masks {
     pub(crate) fn get(&mut self, b: &mut GraphBuilder, positions: ValueId, window: Option<usize>) -> Result<ValueId> {
-        if let Some((_, mask)) = self.0.iter().find(|(w, _)| *w == window) {
+        if let Some((_, mask)) = self.made.iter().find(|(w, _)| *w == window) {
             return Ok(*mask);
         }
-        let mask = causal_mask(b, positions, window)?;
-        self.0.push((window, mask));
+        let mask = mask_until(b, positions, self.until.unwrap_or(positions), window)?;
+        self.made.push((window, mask));
         Ok(mask)
     }
 }
@@ -254,15 +245,52 @@ pub(crate) struct Attention<'a> {
     pub(crate) out_bias: bool,
     /// Names of the projections of q, k and v.
     pub(crate) names: [&'static str; 3],
+    /// Name of the one projection whose rows are those of q, k and v, where the checkpoint has this instead.
+    pub(crate) joined: Option<&'static str>,
     /// Name of the output projection.
     pub(crate) out_name: &'static str,
-    /// Norm over each head of q and k, with the names of its weights.
-    pub(crate) head_norm: Option<(Norm, [&'static str; 2])>,
+    /// Norm of q and k.
+    pub(crate) qk_norm: Option<HeadNorm>,
+    /// Whether the values that heads find are multiplied by gates. The rows of a head of the projection of q are those of q, then of its gates.
+    pub(crate) gated: bool,
+}
+
+/// A norm of queries and keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeadNorm {
+    pub(crate) norm: Norm,
+    /// Names of the weights for q and k.
+    pub(crate) names: [&'static str; 2],
+    pub(crate) over: Normed,
+}
+
+/// What a norm of queries or keys is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Normed {
+    /// Each head, with one weight for all of them.
+    Head,
+    /// All heads at once.
+    Width,
 }
 
 impl Attention<'_> {
     /// Names of the projections of q, k and v in almost every family.
     pub(crate) const NAMES: [&'static str; 3] = ["q_proj", "k_proj", "v_proj"];
+
+    /// The attention of Llama.
+    pub(crate) fn usual(dims: &Dims) -> Attention<'_> {
+        Attention {
+            dims,
+            scale: Attention::usual_scale(dims),
+            qkv_bias: false,
+            out_bias: false,
+            names: Attention::NAMES,
+            joined: None,
+            out_name: "o_proj",
+            qk_norm: None,
+            gated: false,
+        }
+    }
 
     /// The scale of almost every family, `1 / sqrt(d)`.
     pub(crate) fn usual_scale(dims: &Dims) -> f32 {
@@ -286,33 +314,58 @@ impl Attention<'_> {
             ..
         } = *self.dims;
         let batch = b.shape(x)[0].clone();
-        // Projections as [b, heads, s, d], query and key normed and rotated.
-        let project = |b: &mut GraphBuilder, name: &str, heads: usize, norm: Option<usize>| {
-            let y = linear(
-                b,
-                x,
-                &format!("{prefix}.{name}"),
-                heads * head_dim,
-                hidden,
-                self.qkv_bias,
-            )?;
-            let mut y = b.reshape(y, [batch.clone(), seq(), heads.into(), head_dim.into()])?;
-            if let (Some(which), Some((norm, names))) = (norm, self.head_norm) {
-                y = norm.apply(b, y, &format!("{prefix}.{}.weight", names[which]), head_dim)?;
-            }
+        let all = (heads + 2 * kv_heads) * head_dim;
+        let project = |b: &mut GraphBuilder, name: &str, rows: usize| {
+            linear(b, x, &format!("{prefix}.{name}"), rows, hidden, self.qkv_bias)
+        };
+        let joined = match self.joined {
+            Some(name) => Some(project(b, name, all)?),
+            None => None,
+        };
+        // Queries of all heads, and behind them the gates of all.
+        let both = match self.gated {
+            true => Some(self.with_gates(b, x, &format!("{prefix}.{}", self.names[0]))?),
+            false => None,
+        };
+        // Projections as [b, heads, s, d], query and key normed.
+        let part = |b: &mut GraphBuilder, which: usize| {
+            let heads = [heads, kv_heads, kv_heads][which];
+            let width = heads * head_dim;
+            let mut y = match (joined, both) {
+                (Some(joined), _) => {
+                    let start = [0, all - 2 * kv_heads * head_dim, all - kv_heads * head_dim][which];
+                    b.slice_last(joined, start, start + width)?
+                }
+                (None, Some(both)) if which == 0 => b.slice_last(both, 0, width)?,
+                (None, _) => project(b, self.names[which], width)?,
+            };
+            let norm = self.qk_norm.filter(|_| which < 2);
+            let normed = |b: &mut GraphBuilder, y: ValueId, over: Normed| match norm {
+                Some(found) if found.over == over => {
+                    let n = if over == Normed::Head { head_dim } else { width };
+                    let weight = format!("{prefix}.{}.weight", found.names[which]);
+                    found.norm.apply(b, y, &weight, n)
+                }
+                _ => Ok(y),
+            };
+            y = normed(b, y, Normed::Width)?;
+            y = b.reshape(y, [batch.clone(), seq(), heads.into(), head_dim.into()])?;
+            y = normed(b, y, Normed::Head)?;
             b.permute(y, &[0, 2, 1, 3])
         };
-        let [q_name, k_name, v_name] = self.names;
-        let mut q = project(b, q_name, heads, Some(0))?;
-        let mut k = project(b, k_name, kv_heads, Some(1))?;
-        let v = project(b, v_name, kv_heads, None)?;
+        let (mut q, mut k, v) = (part(b, 0)?, part(b, 1)?, part(b, 2)?);
         if let Some(rotary) = rotary {
             q = rotary.apply(b, q)?;
             k = rotary.apply(b, k)?;
         }
         let k = repeat_kv(b, k, self.dims)?;
         let v = repeat_kv(b, v, self.dims)?;
-        let y = attend(b, [q, k, v], self.dims, self.scale, mask)?;
+        let mut y = attend(b, [q, k, v], self.dims, self.scale, mask)?;
+        if let Some(both) = both {
+            let gates = b.slice_last(both, heads * head_dim, 2 * heads * head_dim)?;
+            let gates = b.unary(UnaryFn::Sigmoid, gates)?;
+            y = b.mul(y, gates)?;
+        }
         linear(
             b,
             y,
@@ -321,6 +374,29 @@ impl Attention<'_> {
             heads * head_dim,
             self.out_bias,
         )
+    }
+
+    /// Queries of all heads, then their gates, which the checkpoint has head by head.
+    fn with_gates(&self, b: &mut GraphBuilder, x: ValueId, name: &str) -> Result<ValueId> {
+        let Dims {
+            hidden,
+            heads,
+            head_dim,
+            ..
+        } = *self.dims;
+        let mut sorted = |name: String, shape: Vec<usize>| {
+            let reshape = |x, shape| WeightExpr::Reshape { x: Box::new(x), shape };
+            let by_heads = [&[heads, 2, head_dim], &shape[1..]].concat();
+            let turned = WeightExpr::Permute {
+                x: Box::new(reshape(WeightExpr::source(&name), by_heads)),
+                perm: [1, 0, 2, 3][..shape.len() + 2].to_vec(),
+            };
+            b.weight_from(&name, &shape, reshape(turned, shape.clone()))
+        };
+        let rows = 2 * heads * head_dim;
+        let weight = sorted(format!("{name}.weight"), vec![rows, hidden]);
+        let bias = self.qkv_bias.then(|| sorted(format!("{name}.bias"), vec![rows]));
+        b.linear(x, weight, bias)
     }
 }
 
@@ -387,6 +463,8 @@ pub(crate) struct GatedMlp {
     pub(crate) bias: bool,
     /// Names of gate, up and down projection.
     pub(crate) names: [&'static str; 3],
+    /// Name of the one projection whose rows are those of gate and up, where the checkpoint has this instead.
+    pub(crate) joined: Option<&'static str>,
 }
 
 impl GatedMlp {
@@ -401,10 +479,23 @@ impl GatedMlp {
             ..
         } = *self;
         let [gate, up, down] = self.names.map(|n| format!("{prefix}.{n}"));
+        if let Some(name) = self.joined {
+            let both = linear(b, x, &format!("{prefix}.{name}"), 2 * intermediate, hidden, bias)?;
+            let y = gated(b, both, intermediate, self.activation)?;
+            return linear(b, y, &down, hidden, intermediate, bias);
+        }
         let gate = linear(b, x, &gate, intermediate, hidden, bias)?;
         let gate = b.unary(self.activation, gate)?;
         let up = linear(b, x, &up, intermediate, hidden, bias)?;
         let y = b.mul(gate, up)?;
         linear(b, y, &down, hidden, intermediate, bias)
     }
+}
+
+/// `act(first half) * second half` of `x` `[…, 2 * m]`.
+pub(crate) fn gated(b: &mut GraphBuilder, x: ValueId, m: usize, activation: UnaryFn) -> Result<ValueId> {
+    let gate = b.slice_last(x, 0, m)?;
+    let up = b.slice_last(x, m, 2 * m)?;
+    let gate = b.unary(activation, gate)?;
+    b.mul(gate, up)
 }

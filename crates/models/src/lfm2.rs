@@ -1,21 +1,28 @@
-//! LFM2 and LFM2.5 text (`model_type` `lfm2`): gated short convolutions, and attention with head norms on some layers.
-//! Liquid AI 2025. As a model of texts it makes vectors; an architecture that is called bidirectional sees what follows, in attention and
+//! LFM2 and LFM2.5 text (`model_type` `lfm2`, with experts `lfm2_moe`): gated short convolutions, and attention with head norms on some
+//! layers. Liquid AI 2025. As a model of texts it makes vectors; an architecture that is called bidirectional sees what follows, in attention and
 //! in convolutions, whose middle is the position itself.
 
 use crate::config::{Config, Dims, MAX_LAYERS, MAX_WIDTH, describe, layer_types};
-use crate::layers::{self, Attention, GatedMlp, Masks, Norm, Rotary};
-use crate::prenorm::MaskOf;
+use crate::decoder::MaskOf;
+use crate::experts::{Experts, Router};
+use crate::layers::{self, Attention, GatedMlp, HeadNorm, Masks, Norm, Normed};
+use crate::media::Shown;
 use crate::rope::Rope;
+use crate::rotary::Rotary;
 use crate::texts::{self, Sees, Texts};
 use crate::{ModelDef, Result, registry};
 use cactus_ir::{BATCH, Dim, GraphBuilder, Op, SEQ, UnaryFn, ValueId, WeightExpr};
 
 /// Largest kernel of a short convolution.
 const MAX_KERNEL: usize = 64;
+/// Added to the sum by which shares of experts are divided.
+const LEAST_SUM: f32 = 1e-6;
 
 struct Lfm2 {
     dims: Dims,
     mlp: GatedMlp,
+    /// The experts of the layers behind the first, which have the gated MLP.
+    experts: Option<(Experts, usize)>,
     norm: Norm,
     rope: Rope,
     /// Whether each layer is attention; the others are convolutions.
@@ -23,34 +30,12 @@ struct Lfm2 {
     kernel: usize,
     conv_bias: bool,
     tied: bool,
+    /// Whether rows of pictures may stand among the embeddings.
+    sees: bool,
 }
 
 pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
-    let dims = Dims::read(c, None)?;
-    let tie = if c.has("tie_embedding") {
-        "tie_embedding"
-    } else {
-        "tie_word_embeddings"
-    };
-    let model = Lfm2 {
-        mlp: GatedMlp {
-            hidden: dims.hidden,
-            intermediate: feed_forward_size(c)?,
-            activation: UnaryFn::Silu,
-            bias: false,
-            names: ["w1", "w3", "w2"],
-        },
-        norm: Norm {
-            eps: c.epsilon("norm_eps", 1e-5)?,
-            plus_one: false,
-        },
-        rope: Rope::read(c, dims.head_dim, 1_000_000.0)?,
-        attends: attention_layers(c, dims.layers)?,
-        kernel: c.size_if_set("conv_L_cache", 1..=MAX_KERNEL)?.unwrap_or(3),
-        conv_bias: c.flag("conv_bias", false)?,
-        tied: c.flag(tie, true)?,
-        dims,
-    };
+    let model = Lfm2::read(c, c.flag(tie_field(c), true)?, feed_forward_size(c)?)?;
     if let Some(both_ways) = of_texts(c)? {
         if both_ways && model.kernel.is_multiple_of(2) {
             let what = format!("a convolution of {} positions has no middle", model.kernel);
@@ -75,10 +60,41 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
             Ok((texts, x))
         });
     }
-    let mut b = GraphBuilder::new(registry::DECODER);
-    let x = b.scope("model", |b| model.body(b))?;
-    layers::head(&mut b, x, &model.dims, model.tied, None)?;
-    registry::finish(c, &model.dims, b, model.tied)
+    model.of_text(c)
+}
+
+/// With experts on all layers but the first.
+pub(crate) fn build_moe(c: &Config<'_>) -> Result<ModelDef> {
+    let tied = c.flag(tie_field(c), true)?;
+    let mut model = Lfm2::read(c, tied, c.width("intermediate_size")?)?;
+    let experts = Experts::read(c, &model.dims, "moe_intermediate_size", true)?;
+    let router = Router {
+        softmax: false,
+        bias: c.flag("use_expert_bias", true)?,
+        normalize: experts.router.normalize.map(|_| LEAST_SUM),
+        factor: c
+            .number_if_set("routed_scaling_factor", 1e-6..=1e6)?
+            .filter(|&f| f != 1.0)
+            .map(|f| f as f32),
+    };
+    let dense = c.size_if_set("num_dense_layers", 0..=MAX_LAYERS)?.unwrap_or(2);
+    model.experts = Some((Experts { router, ..experts }, dense));
+    model.of_text(c)
+}
+
+/// The field that says whether the head is the embedding, which older configurations call otherwise.
+fn tie_field(c: &Config<'_>) -> &'static str {
+    match c.has("tie_embedding") {
+        true => "tie_embedding",
+        false => "tie_word_embeddings",
+    }
+}
+
+/// The model for texts of one that also sees.
+pub(crate) fn decoder(c: &Config<'_>, tied: bool) -> Result<ModelDef> {
+    let mut model = Lfm2::read(c, tied, feed_forward_size(c)?)?;
+    model.sees = true;
+    model.of_text(c)
 }
 
 /// Whether a model of texts sees what follows a position; `None` for one that continues a text.
@@ -168,9 +184,46 @@ fn attention_layers(c: &Config<'_>, layers: usize) -> Result<Vec<bool>> {
 }
 
 impl Lfm2 {
+    fn read(c: &Config<'_>, tied: bool, feed_forward: usize) -> Result<Lfm2> {
+        let dims = Dims::read(c, None)?;
+        Ok(Lfm2 {
+            mlp: GatedMlp {
+                hidden: dims.hidden,
+                intermediate: feed_forward,
+                activation: UnaryFn::Silu,
+                bias: false,
+                names: ["w1", "w3", "w2"],
+                joined: None,
+            },
+            experts: None,
+            norm: Norm {
+                eps: c.epsilon("norm_eps", 1e-5)?,
+                plus_one: false,
+            },
+            rope: Rope::read(c, dims.head_dim, 1_000_000.0)?,
+            attends: attention_layers(c, dims.layers)?,
+            kernel: c.size_if_set("conv_L_cache", 1..=MAX_KERNEL)?.unwrap_or(3),
+            conv_bias: c.flag("conv_bias", false)?,
+            tied,
+            sees: false,
+            dims,
+        })
+    }
+
+    /// As a model that continues a text.
+    fn of_text(&self, c: &Config<'_>) -> Result<ModelDef> {
+        let mut b = GraphBuilder::new(registry::DECODER);
+        let x = b.scope("model", |b| self.body(b))?;
+        layers::head(&mut b, x, &self.dims, self.tied, None)?;
+        registry::finish(c, &self.dims, b, self.tied)
+    }
+
     /// The final hidden state, `[batch, seq, hidden]`.
     fn body(&self, b: &mut GraphBuilder) -> cactus_ir::Result<ValueId> {
-        let x = layers::embed(b, &self.dims, None)?;
+        let mut x = layers::embed(b, &self.dims, None)?;
+        if self.sees {
+            x = Shown::declare(b, self.dims.hidden, 0).in_place(b, x)?;
+        }
         let positions = layers::positions(b)?;
         let mut masks = Masks::default();
         let mask: &mut MaskOf<'_> = &mut |b, window| masks.get(b, positions, window);
@@ -187,15 +240,15 @@ impl Lfm2 {
         conv: &mut ConvOf<'_>,
     ) -> cactus_ir::Result<ValueId> {
         let hidden = self.dims.hidden;
-        let rotary = Rotary::tables(b, positions, &self.rope)?;
+        let rotary = Rotary::of_halves(b, positions, &self.rope)?;
         let attention = Attention {
-            dims: &self.dims,
-            scale: Attention::usual_scale(&self.dims),
-            qkv_bias: false,
-            out_bias: false,
-            names: Attention::NAMES,
             out_name: "out_proj",
-            head_norm: Some((self.norm, ["q_layernorm", "k_layernorm"])),
+            qk_norm: Some(HeadNorm {
+                norm: self.norm,
+                names: ["q_layernorm", "k_layernorm"],
+                over: Normed::Head,
+            }),
+            ..Attention::usual(&self.dims)
         };
         for (layer, &attends) in self.attends.iter().enumerate() {
             let at = format!("model.layers.{layer}");
@@ -213,7 +266,11 @@ impl Lfm2 {
                 };
                 let x = b.add(y, x)?;
                 let y = norm(b, x, "ffn_norm")?;
-                let y = b.scope("feed_forward", |b| self.mlp.apply(b, y, &format!("{at}.feed_forward")))?;
+                let prefix = format!("{at}.feed_forward");
+                let y = b.scope("feed_forward", |b| match &self.experts {
+                    Some((experts, dense)) if layer >= *dense => experts.apply(b, y, &prefix),
+                    _ => self.mlp.apply(b, y, &prefix),
+                })?;
                 b.add(x, y)
             })?;
         }

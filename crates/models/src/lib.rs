@@ -15,13 +15,23 @@ mod alignment;
 mod bert;
 mod clip_text;
 mod config;
+mod decoder;
+mod delta_net;
 mod error;
+mod experts;
 mod fastconformer;
+mod gemma3;
 mod gemma3_text;
+mod glm4;
+mod granite;
+mod grid_encoder;
+mod idefics3;
 mod layers;
 mod lfm2;
+mod lfm2_vl;
 mod llama;
 mod local_attention;
+mod media;
 mod mistral;
 mod modernbert;
 mod moonshine;
@@ -29,13 +39,21 @@ mod moonshine_blocks;
 mod moonshine_decoder;
 mod moonshine_streaming;
 mod nomic_bert;
+mod olmo2;
+mod olmoe;
 mod parakeet;
+mod phi3;
+mod picture_encoder;
 mod picture_tower;
-mod prenorm;
 mod qwen2;
 mod qwen3;
+mod qwen3_5;
+mod qwen3_moe;
+mod qwen3_vl;
 mod registry;
 mod rope;
+mod rotary;
+mod seeing;
 mod siglip;
 mod silero_vad;
 mod sliding;
@@ -45,7 +63,7 @@ mod whisper;
 
 pub use error::{Error, ErrorKind, Result};
 pub use registry::{
-    ActivityDef, ComponentDef, FAMILIES, Family, LocalDef, ModelDef, PicturesDef, PositionsDef, SamplesDef, SoundDef,
-    StreamingDef, TransducerDef, build,
+    ActivityDef, ComponentDef, FAMILIES, Family, LocalDef, MarksDef, ModelDef, PicturesDef, PlacesDef, PositionsDef,
+    SamplesDef, SeesDef, SoundDef, StreamingDef, TransducerDef, ViewsDef, build,
 };
 pub use texts::{PoolingDef, ScoresDef, VectorsDef};

@@ -2,7 +2,7 @@
 //! Jiang et al. 2023.
 
 use crate::config::{Config, MAX_CONTEXT};
-use crate::prenorm::PreNorm;
+use crate::decoder::Decoder;
 use crate::{ModelDef, Result};
 
 pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
@@ -12,7 +12,7 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
             "Mistral models with several kinds of layers are not supported",
         ));
     }
-    let mut decoder = PreNorm::read(c, None, 10_000.0)?;
+    let mut decoder = Decoder::read(c, None, 10_000.0)?;
     let window = c.size_if_set("sliding_window", 1..=MAX_CONTEXT)?;
     decoder.windows = vec![window; decoder.dims.layers];
     decoder.build(c)

@@ -3,9 +3,10 @@
 
 use crate::bert::labels;
 use crate::config::{Config, Dims, MAX_CONTEXT, MAX_LAYERS, layer_types};
-use crate::layers::{self, Attention, Rotary, linear};
-use crate::prenorm::activation;
+use crate::decoder::activation;
+use crate::layers::{self, Attention, linear};
 use crate::rope::{self, Rope};
+use crate::rotary::Rotary;
 use crate::texts::{self, Calls, Sees, Texts};
 use crate::{ModelDef, Result};
 use cactus_ir::{GraphBuilder, UnaryFn, ValueId};
@@ -130,8 +131,8 @@ impl ModernBert {
             |b: &mut GraphBuilder, x, name: &str| layers::layer_norm(b, x, name, hidden, self.eps, self.norm_bias);
         let mut x = norm(b, x, "embeddings.norm")?;
         let [global, local] = [
-            Rotary::tables(b, texts.positions, &self.ropes[0])?,
-            Rotary::tables(b, texts.positions, &self.ropes[1])?,
+            Rotary::of_halves(b, texts.positions, &self.ropes[0])?,
+            Rotary::of_halves(b, texts.positions, &self.ropes[1])?,
         ];
         for (layer, &slides) in self.slides.iter().enumerate() {
             // Both ends of a window are seen.

@@ -5,11 +5,12 @@
 
 use crate::alignment;
 use crate::config::{Config, Dims, MAX_CONTEXT, MAX_HEAD_DIM, MAX_HEADS, MAX_LAYERS, MAX_VOCAB};
+use crate::decoder::activation;
 use crate::layers::{filters, linear};
-use crate::moonshine_decoder::{Attention, Decoder, EPS, STATES, tables};
-use crate::prenorm::activation;
+use crate::moonshine_decoder::{Attention, Decoder, EPS, STATES};
 use crate::registry::{self, ComponentDef, SamplesDef};
 use crate::rope::Rope;
+use crate::rotary::tables;
 use crate::{ModelDef, Result};
 use cactus_ir::{BinaryFn, Constraint, ConvAttrs, Dim, GraphBuilder, Op, ReduceFn, TensorType, UnaryFn, ValueId};
 use cactus_tensor::DType;

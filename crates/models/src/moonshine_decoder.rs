@@ -5,8 +5,9 @@ use crate::config::Dims;
 use crate::layers::{self, layer_norm, linear};
 use crate::registry::{self, ComponentDef};
 use crate::rope::Rope;
+use crate::rotary::{tables, turn};
 use crate::sliding::rows;
-use cactus_ir::{BinaryFn, Constraint, Dim, GraphBuilder, SEQ, TensorType, UnaryFn, ValueId};
+use cactus_ir::{Constraint, Dim, GraphBuilder, SEQ, TensorType, UnaryFn, ValueId};
 use cactus_tensor::DType;
 
 /// Output of the encoder and input of the decoder, `f32[1, positions, hidden]`.
@@ -225,60 +226,4 @@ impl Attention<'_> {
         let y = linear(b, y, &name, hidden, heads * head_dim, self.biases[1])?;
         Ok((y, [q, k]))
     }
-}
-
-/// Cosines and sines of `count` positions, `[1, 1, count, pairs]`.
-pub(crate) fn tables(
-    b: &mut GraphBuilder,
-    rope: &Rope,
-    positions: ValueId,
-    count: &Dim,
-) -> cactus_ir::Result<[ValueId; 2]> {
-    let pairs = rope.inv_freq.len();
-    b.scope("rotary_emb", |b| {
-        let inv_freq = b.vector(rope.inv_freq.clone())?;
-        let p = b.cast(positions, DType::F32)?;
-        let p = b.reshape(p, [count.clone(), Dim::known(1)])?;
-        let angles = b.mul(p, inv_freq)?;
-        let mut table = |f| {
-            let t = b.unary(f, angles)?;
-            b.reshape(t, [Dim::known(1), Dim::known(1), count.clone(), Dim::known(pairs)])
-        };
-        Ok([table(UnaryFn::Cos)?, table(UnaryFn::Sin)?])
-    })
-}
-
-/// Turns neighbors of the first part of each head into each other, `x` `[1, heads, n, head_dim]`.
-fn turn(b: &mut GraphBuilder, x: ValueId, [cos, sin]: [ValueId; 2]) -> cactus_ir::Result<ValueId> {
-    let shape = b.shape(x).to_vec();
-    let pairs = b.shape(cos)[3].as_known().unwrap_or_default();
-    let head_dim = shape[3].as_known().unwrap_or_default();
-    let wide = |last: &[usize]| -> Vec<Dim> {
-        let last = last.iter().map(|&n| Dim::known(n));
-        shape[..3].iter().cloned().chain(last).collect()
-    };
-    let part = b.slice_last(x, 0, 2 * pairs)?;
-    let neighbors = b.reshape(part, wide(&[pairs, 2]))?;
-    let element = |b: &mut GraphBuilder, i: usize| {
-        let one = b.slice_last(neighbors, i, i + 1)?;
-        b.reshape(one, wide(&[pairs]))
-    };
-    let (first, second) = (element(b, 0)?, element(b, 1)?);
-    let rotated = |b: &mut GraphBuilder, x: ValueId, y: ValueId, f: BinaryFn| {
-        let straight = b.mul(x, cos)?;
-        let crossed = b.mul(y, sin)?;
-        let z = b.binary(f, straight, crossed)?;
-        b.reshape(z, wide(&[pairs, 1]))
-    };
-    let y = [
-        rotated(b, first, second, BinaryFn::Sub)?,
-        rotated(b, second, first, BinaryFn::Add)?,
-    ];
-    let y = b.concat_last(&y)?;
-    let y = b.reshape(y, wide(&[2 * pairs]))?;
-    if 2 * pairs == head_dim {
-        return Ok(y);
-    }
-    let rest = b.slice_last(x, 2 * pairs, head_dim)?;
-    b.concat_last(&[y, rest])
 }

@@ -6,10 +6,10 @@
 
 use crate::alignment;
 use crate::config::{Config, Dims, MAX_CONTEXT, MAX_HEAD_DIM, MAX_HEADS, MAX_LAYERS, MAX_VOCAB};
+use crate::decoder::activation;
 use crate::layers::{layer_norm_of, linear};
 use crate::moonshine_blocks;
 use crate::moonshine_decoder::{Attention, Decoder, EPS, STATES};
-use crate::prenorm::activation;
 use crate::registry::{self, ComponentDef, SamplesDef};
 use crate::rope::Rope;
 use crate::sliding;

@@ -6,9 +6,10 @@
 
 use crate::bert::labels;
 use crate::config::{Config, Dims, MAX_CONTEXT, MAX_HEADS, MAX_LAYERS, MAX_VOCAB, MAX_WIDTH, describe};
-use crate::layers::{self, Attention, Rotary, linear};
-use crate::prenorm::activation;
+use crate::decoder::activation;
+use crate::layers::{self, Attention, linear};
 use crate::rope::{self, Rope};
+use crate::rotary::Rotary;
 use crate::texts::{self, Calls, Module, PoolingDef, Sees, Texts};
 use crate::{ModelDef, Result};
 use cactus_ir::{BinaryFn, Dim, GraphBuilder, Literal, Op, SEQ, UnaryFn, ValueId, WeightExpr};
@@ -134,7 +135,7 @@ fn refuse(c: &Config<'_>) -> Result<()> {
         ));
     }
     for field in [
-        "prenorm",
+        "decoder",
         "parallel_block",
         "use_rms_norm",
         "causal",
@@ -250,7 +251,7 @@ impl NomicBert {
             b.add(x, first)
         })?;
         x = norm(b, x, "emb_ln")?;
-        let rotary = Rotary::tables(b, texts.positions, &self.rope)?;
+        let rotary = Rotary::of_halves(b, texts.positions, &self.rope)?;
         let mask = texts.mask(b, Sees::default())?;
         for layer in 0..self.dims.layers {
             let at = format!("encoder.layers.{layer}");

@@ -5,9 +5,9 @@
 //! far as well; with durations (Xu et al. 2023) it says, too, how many positions on the next token is looked for.
 
 use crate::config::{Config, Dims, MAX_LAYERS, MAX_VOCAB};
+use crate::decoder::activation;
 use crate::fastconformer::{FastConformer, pointwise};
 use crate::layers::{self, linear};
-use crate::prenorm::activation;
 use crate::registry::{self, ComponentDef, LocalDef, PositionsDef, TransducerDef};
 use crate::{ModelDef, Result, local_attention};
 use cactus_ir::{Constraint, Dim, Graph, GraphBuilder, Op, TensorType, UnaryFn, ValueId, WeightExpr};

@@ -6,11 +6,11 @@
 
 use crate::clip_text::Fields;
 use crate::config::{MAX_HEADS, MAX_LAYERS, MAX_WIDTH, describe};
-use crate::layers::{layer_norm, linear};
+use crate::layers::{layer_norm, linear, matrix};
 use crate::registry::{ComponentDef, PicturesDef};
 use crate::texts::unit_length;
 use crate::{ModelDef, Result};
-use cactus_ir::{Dim, Graph, GraphBuilder, Op, TensorType, UnaryFn, ValueId, WeightExpr};
+use cactus_ir::{Dim, Graph, GraphBuilder, Op, TensorType, UnaryFn, ValueId};
 use cactus_tensor::DType;
 
 /// Name of the component.
@@ -111,6 +111,59 @@ pub(crate) fn heads(fields: &Fields<'_>, hidden: usize, default: usize) -> Resul
     Ok(heads)
 }
 
+/// `[pictures, n, hidden]` as heads, `[pictures, heads, n, width]`.
+pub(crate) fn heads_of(b: &mut GraphBuilder, x: ValueId, hidden: usize, heads: usize) -> cactus_ir::Result<ValueId> {
+    let shape = b.shape(x);
+    let x = b.reshape(
+        x,
+        [
+            shape[0].clone(),
+            shape[1].clone(),
+            heads.into(),
+            (hidden / heads).into(),
+        ],
+    )?;
+    b.permute(x, &[0, 2, 1, 3])
+}
+
+/// What queries find, `[pictures, n, hidden]`, where all three are [`heads_of`] states.
+pub(crate) fn attend(
+    b: &mut GraphBuilder,
+    [q, k, v]: [ValueId; 3],
+    hidden: usize,
+    heads: usize,
+) -> cactus_ir::Result<ValueId> {
+    let k = b.permute(k, &[0, 1, 3, 2])?;
+    let scores = b.matmul(q, k)?;
+    let scores = b.scale(scores, ((hidden / heads) as f64).powf(-0.5) as f32)?;
+    let shares = b.softmax_last(scores)?;
+    let y = b.matmul(shares, v)?;
+    let y = b.permute(y, &[0, 2, 1, 3])?;
+    let shape = b.shape(y);
+    b.reshape(y, [shape[0].clone(), shape[1].clone(), hidden.into()])
+}
+
+/// The same of states as wide.
+fn attend_states(b: &mut GraphBuilder, qkv: [ValueId; 3], hidden: usize, heads: usize) -> cactus_ir::Result<ValueId> {
+    let mut of = |x: ValueId| heads_of(b, x, hidden, heads);
+    let qkv = [of(qkv[0])?, of(qkv[1])?, of(qkv[2])?];
+    attend(b, qkv, hidden, heads)
+}
+
+/// Attention of all positions `x` `[pictures, n, hidden]` to each other, with the weights under `at`.
+pub(crate) fn attention(
+    b: &mut GraphBuilder,
+    x: ValueId,
+    at: &str,
+    hidden: usize,
+    heads: usize,
+) -> cactus_ir::Result<ValueId> {
+    let mut project = |name: &str, x: ValueId| linear(b, x, &format!("{at}.{name}"), hidden, hidden, true);
+    let all = [project("q_proj", x)?, project("k_proj", x)?, project("v_proj", x)?];
+    let y = attend_states(b, all, hidden, heads)?;
+    linear(b, y, &format!("{at}.out_proj"), hidden, hidden, true)
+}
+
 /// What stands for a configuration that is silent.
 pub(crate) struct Defaults {
     pub(crate) patch: usize,
@@ -207,7 +260,7 @@ impl Tower {
                 let at = format!("vision_model.encoder.layers.{layer}");
                 x = b.scope(format!("layers.{layer}"), |b| {
                     self.block.apply(b, x, &at, self.hidden, |b, y| {
-                        self.attention(b, y, &format!("{at}.self_attn"))
+                        attention(b, y, &format!("{at}.self_attn"), self.hidden, self.heads)
                     })
                 })?;
             }
@@ -225,13 +278,7 @@ impl Tower {
     fn embedded(&self, b: &mut GraphBuilder, patches: ValueId, numbers: usize) -> cactus_ir::Result<ValueId> {
         let (hidden, at) = (self.hidden, "vision_model.embeddings");
         b.scope("embeddings", |b| {
-            let name = format!("{at}.patch_embedding.weight");
-            let shape = vec![hidden, numbers];
-            let flat = WeightExpr::Reshape {
-                x: Box::new(WeightExpr::source(name.as_str())),
-                shape: shape.clone(),
-            };
-            let filters = b.weight_from(&name, &shape, flat);
+            let filters = matrix(b, &format!("{at}.patch_embedding.weight"), [hidden, numbers]);
             let positions = |b: &mut GraphBuilder, count: usize| {
                 b.weight(&format!("{at}.position_embedding.weight"), &[count, hidden])
             };
@@ -257,33 +304,8 @@ impl Tower {
         })
     }
 
-    /// `[pictures, n, hidden]` as heads, `[pictures, heads, n, width]`.
-    fn of_heads(&self, b: &mut GraphBuilder, x: ValueId) -> cactus_ir::Result<ValueId> {
-        let shape = b.shape(x);
-        let (heads, width) = (self.heads.into(), (self.hidden / self.heads).into());
-        let x = b.reshape(x, [shape[0].clone(), shape[1].clone(), heads, width])?;
-        b.permute(x, &[0, 2, 1, 3])
-    }
-
-    /// What queries find, `[pictures, n, hidden]`.
-    fn attend(&self, b: &mut GraphBuilder, [q, k, v]: [ValueId; 3]) -> cactus_ir::Result<ValueId> {
-        let [q, k, v] = [self.of_heads(b, q)?, self.of_heads(b, k)?, self.of_heads(b, v)?];
-        let k = b.permute(k, &[0, 1, 3, 2])?;
-        let scores = b.matmul(q, k)?;
-        let scores = b.scale(scores, ((self.hidden / self.heads) as f64).powf(-0.5) as f32)?;
-        let shares = b.softmax_last(scores)?;
-        let y = b.matmul(shares, v)?;
-        let y = b.permute(y, &[0, 2, 1, 3])?;
-        let shape = b.shape(y);
-        b.reshape(y, [shape[0].clone(), shape[1].clone(), self.hidden.into()])
-    }
-
-    fn attention(&self, b: &mut GraphBuilder, x: ValueId, at: &str) -> cactus_ir::Result<ValueId> {
-        let n = self.hidden;
-        let mut project = |name: &str, x: ValueId| linear(b, x, &format!("{at}.{name}"), n, n, true);
-        let all = [project("q_proj", x)?, project("k_proj", x)?, project("v_proj", x)?];
-        let y = self.attend(b, all)?;
-        linear(b, y, &format!("{at}.out_proj"), n, n, true)
+    fn attend(&self, b: &mut GraphBuilder, qkv: [ValueId; 3]) -> cactus_ir::Result<ValueId> {
+        attend_states(b, qkv, self.hidden, self.heads)
     }
 
     /// The only row of each picture, `[pictures, 1, hidden]` as `[pictures, hidden]`.

@@ -1,11 +1,11 @@
 //! Qwen2 and Qwen2.5 (`model_type` `qwen2`): Llama with biases on q, k and v. Qwen team 2024.
 
 use crate::config::{Config, MAX_CONTEXT, MAX_LAYERS, windows};
-use crate::prenorm::PreNorm;
+use crate::decoder::Decoder;
 use crate::{ModelDef, Result};
 
 pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
-    let mut decoder = PreNorm::read(c, None, 10_000.0)?;
+    let mut decoder = Decoder::read(c, None, 10_000.0)?;
     decoder.qkv_bias = true;
     decoder.windows = sliding_layers(c, decoder.dims.layers)?;
     decoder.build(c)

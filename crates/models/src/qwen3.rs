@@ -2,7 +2,8 @@
 //! embedding models and rerankers are the same decoder (Zhang et al. 2025).
 
 use crate::config::Config;
-use crate::prenorm::PreNorm;
+use crate::decoder::Decoder;
+use crate::layers::Normed;
 use crate::qwen2::sliding_layers;
 use crate::{ModelDef, Result};
 
@@ -10,9 +11,9 @@ use crate::{ModelDef, Result};
 const LEAST_DIMENSIONS: usize = 32;
 
 pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
-    let mut decoder = PreNorm::read(c, Some(128), 10_000.0)?;
+    let mut decoder = Decoder::read(c, Some(128), 10_000.0)?;
     decoder.attention_bias(c)?;
-    decoder.head_norm = true;
+    decoder.qk_norm = Some(Normed::Head);
     decoder.windows = sliding_layers(c, decoder.dims.layers)?;
     let mut def = decoder.build(c)?;
     if let Some(vectors) = &mut def.vectors {

@@ -2,9 +2,9 @@
 
 use crate::config::{Config, Dims, describe};
 use crate::{
-    Error, ErrorKind, Result, ScoresDef, VectorsDef, bert, clip_text, gemma3_text, layers, lfm2, llama, mistral,
-    modernbert, moonshine, moonshine_streaming, nomic_bert, parakeet, qwen2, qwen3, siglip, silero_vad, smollm3,
-    whisper,
+    Error, ErrorKind, Result, ScoresDef, VectorsDef, bert, clip_text, gemma3, gemma3_text, glm4, granite, idefics3,
+    layers, lfm2, lfm2_vl, llama, mistral, modernbert, moonshine, moonshine_streaming, nomic_bert, olmo2, olmoe,
+    parakeet, phi3, qwen2, qwen3, qwen3_5, qwen3_moe, qwen3_vl, siglip, silero_vad, smollm3, whisper,
 };
 use cactus_ir::{Graph, GraphBuilder};
 use serde_json::Value;
@@ -25,6 +25,8 @@ pub(crate) const JOINT: &str = "joint";
 pub(crate) const DETECTOR: &str = "detector";
 /// Task of a model of one component, from token ids to next-token logits.
 pub(crate) const CAUSAL_LM: &str = "causal_lm_logits";
+/// Task of a model that also sees: rows of pictures among the embeddings of tokens.
+pub(crate) const MULTIMODAL_LM: &str = "multimodal_causal_lm_logits";
 /// Task of an encoder of sound, and a decoder that writes what was said.
 pub(crate) const TRANSCRIPTION: &str = "seq2seq_transcription";
 /// Task of an encoder of sound with a token for each position.
@@ -157,13 +159,85 @@ pub struct PicturesDef {
     pub patch: usize,
 }
 
+/// How a model that writes text sees pictures: their rows stand among the embeddings of tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SeesDef {
+    /// Name of the component, with the inputs `patches` `f32[1, tokens, patches, numbers]` and `places`
+    /// `f32[1, tokens, patches, positions]`, and the output `rows` `f32[1, tokens, width]`. The patches are those of a token, row
+    /// after row. An encoder that turns patches by where they are has the input `cells` `i64[1, tokens, patches, 2]`, their rows and columns.
+    pub component: &'static str,
+    /// Side of a patch in pixels.
+    pub patch: usize,
+    /// Patches of a token's side.
+    pub merge: usize,
+    /// Side of the square table of positions.
+    pub table: usize,
+    /// What its image processor makes of a picture.
+    pub views: ViewsDef,
+    /// How the table of positions is read for a view of another size; none where all views have its size, and the component has no
+    /// input `places`.
+    pub places: Option<PlacesDef>,
+    /// Whether the color is the last axis of a patch, not the first.
+    pub channels_last: bool,
+    /// How often a picture is in a patch, between color and row: encoders of films see a still this many times.
+    pub copies: usize,
+    /// What stands in a prompt for a picture.
+    pub marks: MarksDef,
+}
+
+/// What an image processor makes of a picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ViewsDef {
+    /// Whole tiles of a picture that is enlarged to a longer side, and the whole.
+    LongSide,
+    /// The picture as it is, or tiles near its shape and the whole.
+    Tiles,
+    /// The whole picture in one size, whatever its shape.
+    Whole,
+    /// The picture as it is, within bounds of pixels.
+    Bounds,
+}
+
+/// How a table of positions is read for a view of another size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlacesDef {
+    /// The entry that a patch lies in.
+    Nearest,
+    /// Bilinear with antialiasing, corners not aligned.
+    Smoothed,
+    /// Bilinear between two entries of a side, corners aligned.
+    Corners,
+}
+
+/// What stands in a prompt for a picture; `{row}` and `{column}` are counted from 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MarksDef {
+    /// What a chat template writes for a picture; empty where that is the token.
+    pub written: &'static str,
+    /// A token that is replaced by a row.
+    pub token: &'static str,
+    /// Before everything.
+    pub start: &'static str,
+    /// Behind everything.
+    pub end: &'static str,
+    /// Before the only view.
+    pub only: &'static str,
+    /// Before a tile.
+    pub tile: &'static str,
+    /// Behind a row of tiles.
+    pub row_end: &'static str,
+    /// Before the whole picture in small.
+    pub whole: &'static str,
+}
+
 /// A model as its configuration describes it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ModelDef {
     /// The `model_type` it was built by.
     pub family: &'static str,
-    /// What it is for, as bundles say it: `causal_lm_logits`, `seq2seq_transcription`, `ctc_logits`, `rnnt_transcription`,
+    /// What it is for, as bundles say it: `causal_lm_logits`, `multimodal_causal_lm_logits`, `seq2seq_transcription`, `ctc_logits`, `rnnt_transcription`,
     /// `tdt_transcription`, `voice_activity`, `text_embedding`, `text_ranking`.
     pub task: &'static str,
     /// Its graphs, in the order in which they run. A language model has one, `decoder`, with the input `input_ids`
@@ -181,6 +255,8 @@ pub struct ModelDef {
     pub vectors: Option<VectorsDef>,
     /// How it takes pictures, where it makes vectors of them.
     pub pictures: Option<PicturesDef>,
+    /// How it sees pictures, where it writes text about them.
+    pub sees: Option<SeesDef>,
     /// How it takes a query and a document, where it scores them.
     pub scores: Option<ScoresDef>,
     /// Whether its weights keep 32 bits, whatever is asked for: it is small, and thresholds are set by its results.
@@ -234,10 +310,10 @@ impl ModelDef {
                 && parts.iter().any(|part| name.starts_with(part))
         };
         // A tied head may be stored all the same; old checkpoints hold the rotary frequencies, and batch norms count.
+        // What guesses several tokens ahead is a model of its own.
         let leftover = |name: &str| {
-            [".rotary_emb.inv_freq", ".num_batches_tracked"]
-                .iter()
-                .any(|end| name.ends_with(end))
+            let ends = [".rotary_emb.inv_freq", ".num_batches_tracked"];
+            ends.iter().any(|end| name.ends_with(end)) || name.starts_with("mtp.")
         };
         let known = |name: &str| (self.tied_head && head(name)) || leftover(name) || other_task(name) || pictures(name);
         names.into_iter().filter(|n| !read.contains(n) && !known(n)).collect()
@@ -273,14 +349,49 @@ pub const FAMILIES: &[Family] = &[
         build: clip_text::build_text,
     },
     Family {
+        model_type: "gemma3",
+        models: "Gemma 3 with vision (4B, 12B, 27B)",
+        build: gemma3::build,
+    },
+    Family {
         model_type: "gemma3_text",
         models: "Gemma 3 text (270M, 1B)",
         build: gemma3_text::build,
     },
     Family {
+        model_type: "glm",
+        models: "GLM-4-9b, GLM-Edge",
+        build: glm4::build_glm,
+    },
+    Family {
+        model_type: "glm4",
+        models: "GLM-4-0414, GLM-Z1",
+        build: glm4::build_glm4,
+    },
+    Family {
+        model_type: "granite",
+        models: "Granite 3 (dense)",
+        build: granite::build,
+    },
+    Family {
+        model_type: "idefics3",
+        models: "SmolVLM 1 (256M, 500M, 2.2B), Idefics 3",
+        build: idefics3::build,
+    },
+    Family {
         model_type: "lfm2",
         models: "LFM2 and LFM2.5 text",
         build: lfm2::build,
+    },
+    Family {
+        model_type: "lfm2_moe",
+        models: "LFM2-8B-A1B",
+        build: lfm2::build_moe,
+    },
+    Family {
+        model_type: "lfm2_vl",
+        models: "LFM2-VL and LFM2.5-VL",
+        build: lfm2_vl::build,
     },
     Family {
         model_type: "llama",
@@ -313,6 +424,16 @@ pub const FAMILIES: &[Family] = &[
         build: nomic_bert::build,
     },
     Family {
+        model_type: "olmo2",
+        models: "OLMo 2 (1B to 32B)",
+        build: olmo2::build,
+    },
+    Family {
+        model_type: "olmoe",
+        models: "OLMoE (7B with 1B active)",
+        build: olmoe::build,
+    },
+    Family {
         model_type: "parakeet_ctc",
         models: "Parakeet CTC (0.6B, 1.1B)",
         build: parakeet::build_ctc,
@@ -328,6 +449,11 @@ pub const FAMILIES: &[Family] = &[
         build: parakeet::build_tdt,
     },
     Family {
+        model_type: "phi3",
+        models: "Phi-3, Phi-3.5, Phi-4, Phi-4-mini",
+        build: phi3::build,
+    },
+    Family {
         model_type: "qwen2",
         models: "Qwen2, Qwen2.5",
         build: qwen2::build,
@@ -335,6 +461,32 @@ pub const FAMILIES: &[Family] = &[
     Family {
         model_type: "qwen3",
         models: "Qwen3 (dense)",
+        build: qwen3::build,
+    },
+    Family {
+        model_type: "qwen3_5",
+        models: "Qwen3.5",
+        build: qwen3_5::build,
+    },
+    Family {
+        model_type: "qwen3_5_text",
+        models: "Qwen3.5 without its encoder of pictures",
+        build: qwen3_5::build_text,
+    },
+    Family {
+        model_type: "qwen3_moe",
+        models: "Qwen3 with experts (30B-A3B, 235B-A22B)",
+        build: qwen3_moe::build,
+    },
+    Family {
+        model_type: "qwen3_vl",
+        models: "Qwen3-VL",
+        build: qwen3_vl::build,
+    },
+    // Its positions are on one axis, as long as there are no pictures.
+    Family {
+        model_type: "qwen3_vl_text",
+        models: "Qwen3-VL without its encoder of pictures",
         build: qwen3::build,
     },
     Family {
@@ -356,6 +508,11 @@ pub const FAMILIES: &[Family] = &[
         model_type: "smollm3",
         models: "SmolLM3",
         build: smollm3::build,
+    },
+    Family {
+        model_type: "smolvlm",
+        models: "SmolVLM 2 (256M, 500M, 2.2B)",
+        build: idefics3::build,
     },
     Family {
         model_type: "whisper",
@@ -428,6 +585,7 @@ pub(crate) fn assemble(c: &Config<'_>, dims: &Dims, components: Vec<ComponentDef
         activity: None,
         vectors: None,
         pictures: None,
+        sees: None,
         scores: None,
         exact: false,
         context_tokens: dims.context,

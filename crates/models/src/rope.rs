@@ -38,43 +38,69 @@ impl Rope {
 
     /// Reads the rope of a model that turns the first elements of each head alone, by default this share of them.
     pub(crate) fn of_part(c: &Config<'_>, head_dim: usize, default_theta: f64, default_share: f64) -> Result<Rope> {
-        let section = match c.section("rope_parameters", "rope_parameters.")? {
-            Some(p) => Some(p),
-            None => c.section("rope_scaling", "rope_scaling.")?,
-        };
-        let key = "partial_rotary_factor";
-        let (mut base, mut share) = (theta(c, "rope_theta")?, c.number_if_set(key, 0.0..=1.0)?);
+        let Part { section, width, theta } = Part::read(c, head_dim, default_theta, default_share)?;
         if let Some(p) = section {
-            if let Some(kind) = p.text("rope_type")?.filter(|kind| *kind != "default") {
+            let (key, kind) = rope_type(&p)?;
+            if kind != "default" {
                 let what = format!("{} is not supported; expected `default`", describe(&kind.into()));
-                return Err(p.unsupported("rope_type", what));
+                return Err(p.unsupported(key, what));
             }
-            base = theta(&p, "rope_theta")?.or(base);
-            share = p.number_if_set(key, 0.0..=1.0)?.or(share);
         }
-        let part = (head_dim as f64 * share.unwrap_or(default_share)) as usize;
-        if part < 2 || !part.is_multiple_of(2) {
-            let what = format!("expected an even number of the {head_dim} elements of a head, found {part}");
-            return Err(c.unsupported(key, what));
+        Rope::scaled_part(None, c, width, theta)
+    }
+
+    /// The same with the scalings of [`Rope::read`].
+    pub(crate) fn read_part(c: &Config<'_>, head_dim: usize, default_theta: f64, default_share: f64) -> Result<Rope> {
+        let Part { section, width, theta } = Part::read(c, head_dim, default_theta, default_share)?;
+        Rope::scaled_part(section.as_ref(), c, width, theta)
+    }
+
+    /// The rope of a model with `LongRoPE` (Ding et al. 2024), which has factors for short texts and others for long ones, and the
+    /// longest text that is short; `None` where the rope is another. The factors are those for short texts: which ones hold for a
+    /// position depends on how long its text becomes, and keys are turned before that is known.
+    pub(crate) fn long(c: &Config<'_>, head_dim: usize, default_theta: f64) -> Result<Option<(Rope, usize)>> {
+        let Part { section, width, theta } = Part::read(c, head_dim, default_theta, 1.0)?;
+        let Some(p) = section else { return Ok(None) };
+        if !["longrope", "su"].contains(&rope_type(&p)?.1) {
+            return Ok(None);
         }
-        let base = base.unwrap_or(default_theta);
-        let inv = (0..part / 2).map(|i| base.powf(-((2 * i) as f64) / part as f64) as f32);
-        Ok(Rope {
+        let pairs = width / 2;
+        let lists = ["short_factor", "long_factor"].map(|key| {
+            let found = p.numbers(key, 1e-6..=1e6)?.unwrap_or_default();
+            if found.len() != pairs {
+                let what = format!("expected {pairs} numbers, one for each pair, found {}", found.len());
+                return Err(p.invalid(key, what));
+            }
+            Ok(found)
+        });
+        let [short, long] = lists;
+        let (short, _) = (short?, long?);
+        let key = "original_max_position_embeddings";
+        let whole = c.size("max_position_embeddings", 1..=MAX_CONTEXT)?;
+        let most = match c.size_if_set(key, 2..=MAX_CONTEXT)? {
+            Some(n) => n,
+            None => p.size_if_set(key, 2..=MAX_CONTEXT)?.unwrap_or(whole),
+        };
+        let factor = match p.number_if_set("factor", 1e-3..=1e6)? {
+            Some(factor) => factor,
+            None => whole as f64 / most as f64,
+        };
+        let scale = match p.number_if_set("attention_factor", 1e-6..=1e6)? {
+            Some(scale) => scale,
+            None if factor <= 1.0 => 1.0,
+            None => (1.0 + factor.ln() / (most as f64).ln()).sqrt(),
+        };
+        let inv = short.iter().enumerate();
+        let inv = inv.map(|(i, by)| (theta.powf(-((2 * i) as f64) / width as f64) / by) as f32);
+        let rope = Rope {
             inv_freq: inv.collect(),
-            scale: 1.0,
-        })
+            scale: scale as f32,
+        };
+        Ok(Some((rope, most)))
     }
 
     /// Frequencies of base `theta` under the scaling described by `p`.
     pub(crate) fn scaled(c: &Config<'_>, p: Option<&Config<'_>>, head_dim: usize, theta: f64) -> Result<Rope> {
-        let pairs = head_dim / 2;
-        let inv: Vec<f64> = (0..pairs)
-            .map(|i| theta.powf(-((2 * i) as f64) / head_dim as f64))
-            .collect();
-        let plain = |inv: Vec<f64>| Rope {
-            inv_freq: inv.into_iter().map(|f| f as f32).collect(),
-            scale: 1.0,
-        };
         let partial = match p {
             Some(p) => p.number_if_set("partial_rotary_factor", 0.0..=1.0)?,
             None => None,
@@ -88,10 +114,22 @@ impl Rope {
                 "rotating only a part of each head is not supported",
             ));
         }
+        Rope::scaled_part(p, c, head_dim, theta)
+    }
+
+    /// The same of heads of which `width` elements are turned.
+    fn scaled_part(p: Option<&Config<'_>>, c: &Config<'_>, width: usize, theta: f64) -> Result<Rope> {
+        let pairs = width / 2;
+        let inv: Vec<f64> = (0..pairs)
+            .map(|i| theta.powf(-((2 * i) as f64) / width as f64))
+            .collect();
+        let plain = |inv: Vec<f64>| Rope {
+            inv_freq: inv.into_iter().map(|f| f as f32).collect(),
+            scale: 1.0,
+        };
         let Some(p) = p else { return Ok(plain(inv)) };
-        // Files written before the rename say `type`.
-        let key = if p.has("rope_type") { "rope_type" } else { "type" };
-        match p.text(key)?.unwrap_or("default") {
+        let (key, kind) = rope_type(p)?;
+        match kind {
             // Dynamic NTK scaling changes nothing within `max_position_embeddings`, which is our context.
             "default" | "dynamic" => Ok(plain(inv)),
             "linear" => {
@@ -108,7 +146,7 @@ impl Rope {
                 }
                 Ok(plain(inv.iter().zip(factors).map(|(f, by)| f / by).collect()))
             }
-            "yarn" => yarn(c, p, inv, head_dim, theta),
+            "yarn" => yarn(c, p, inv, width, theta),
             other => {
                 let what = format!(
                     "{} is not supported; supported are {SUPPORTED}",
@@ -118,6 +156,46 @@ impl Rope {
             }
         }
     }
+}
+
+/// What a configuration says of a rope that may turn a part of each head.
+struct Part<'a> {
+    /// The section with the scaling.
+    section: Option<Config<'a>>,
+    /// Elements of a head that are turned.
+    width: usize,
+    theta: f64,
+}
+
+impl<'a> Part<'a> {
+    fn read(c: &Config<'a>, head_dim: usize, default_theta: f64, default_share: f64) -> Result<Part<'a>> {
+        let section = match c.section("rope_parameters", "rope_parameters.")? {
+            Some(p) => Some(p),
+            None => c.section("rope_scaling", "rope_scaling.")?,
+        };
+        let key = "partial_rotary_factor";
+        let (mut base, mut share) = (theta(c, "rope_theta")?, c.number_if_set(key, 0.0..=1.0)?);
+        if let Some(p) = &section {
+            base = theta(p, "rope_theta")?.or(base);
+            share = p.number_if_set(key, 0.0..=1.0)?.or(share);
+        }
+        let width = (head_dim as f64 * share.unwrap_or(default_share)) as usize;
+        if width < 2 || !width.is_multiple_of(2) {
+            let what = format!("expected an even number of the {head_dim} elements of a head, found {width}");
+            return Err(c.unsupported(key, what));
+        }
+        Ok(Part {
+            section,
+            width,
+            theta: base.unwrap_or(default_theta),
+        })
+    }
+}
+
+/// The kind of scaling, and the field that names it: files written before the rename say `type`.
+fn rope_type<'a>(p: &Config<'a>) -> Result<(&'static str, &'a str)> {
+    let key = if p.has("rope_type") { "rope_type" } else { "type" };
+    Ok((key, p.text(key)?.unwrap_or("default")))
 }
 
 pub(crate) fn theta(c: &Config<'_>, key: &str) -> Result<Option<f64>> {

@@ -6,7 +6,7 @@
 
 use crate::config::{Config, Dims};
 use crate::registry::{self, ActivityDef, ComponentDef};
-use crate::{ModelDef, Result};
+use crate::{ModelDef, Result, layers};
 use cactus_ir::{Constraint, ConvAttrs, Dim, GraphBuilder, Literal, Op, TensorType, UnaryFn, ValueId, WeightExpr};
 use cactus_tensor::DType;
 
@@ -123,11 +123,7 @@ impl Silero {
         let heard = b.slice_last(last, 0, hidden)?;
         let probabilities = b.scope("final_conv", |b| {
             let x = b.unary(UnaryFn::Relu, heard)?;
-            let flat = WeightExpr::Reshape {
-                x: Box::new(WeightExpr::source("final_conv.weight")),
-                shape: vec![1, hidden],
-            };
-            let w = b.weight_from("final_conv.weight", &[1, hidden], flat);
+            let w = layers::matrix(b, "final_conv.weight", [1, hidden]);
             let bias = b.weight("final_conv.bias", &[1]);
             let x = b.linear(x, w, Some(bias))?;
             let x = b.unary(UnaryFn::Sigmoid, x)?;

@@ -1,11 +1,11 @@
 //! SmolLM3 (`model_type` `smollm3`): Llama without rope on every fourth layer (NoPE, Kazemnejad et al. 2023).
 
 use crate::config::{Config, MAX_CONTEXT, MAX_LAYERS, windows};
-use crate::prenorm::PreNorm;
+use crate::decoder::Decoder;
 use crate::{ModelDef, Result};
 
 pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
-    let mut decoder = PreNorm::read(c, None, 2_000_000.0)?;
+    let mut decoder = Decoder::read(c, None, 2_000_000.0)?;
     decoder.attention_bias(c)?;
     decoder.tied = c.flag("tie_word_embeddings", true)?;
     let layers = decoder.dims.layers;

@@ -7,8 +7,8 @@
 
 use crate::alignment;
 use crate::config::{Config, Dims, MAX_CONTEXT, MAX_HEADS, MAX_LAYERS, MAX_VOCAB};
+use crate::decoder::activation;
 use crate::layers::{self, filters, layer_norm, linear};
-use crate::prenorm::activation;
 use crate::registry::{self, ComponentDef, SoundDef};
 use crate::{ModelDef, Result};
 use cactus_ir::{Constraint, ConvAttrs, Dim, GraphBuilder, Op, SEQ, TensorType, UnaryFn, ValueId};

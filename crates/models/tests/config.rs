@@ -6,16 +6,25 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 
-const GOLDEN: [&str; 11] = [
+const GOLDEN: [&str; 20] = [
     "gemma3_text",
+    "glm",
+    "glm4",
+    "granite",
     "lfm2",
+    "lfm2_moe",
     "llama",
     "llama32",
     "moonshine",
     "moonshine_streaming",
+    "olmo2",
+    "olmoe",
+    "phi3",
+    "phi3_window",
     "qwen2",
     "qwen2_tied",
     "qwen3",
+    "qwen3_moe",
     "smollm3",
     "whisper",
 ];
@@ -131,6 +140,34 @@ fn equal_configurations_build_equal_graphs() {
             json!({"block_ff_dim": null, "block_auto_adjust_ff_dim": false, "intermediate_size": 96}),
         ),
         ("lfm2", json!({"block_ff_dim": 144, "block_multiple_of": 3})),
+        (
+            "phi3",
+            json!({"rope_scaling": null, "rope_theta": null, "partial_rotary_factor": null, "rope_parameters": {
+                "rope_type": "longrope", "rope_theta": 10000, "partial_rotary_factor": 0.75, "factor": 8.0,
+                "short_factor": [1.0, 1.125, 1.375, 1.75, 2.0, 2.5], "long_factor": [1, 1, 1, 1, 1, 1]}}),
+        ),
+        // A window as long as the texts hides nothing.
+        ("phi3", json!({"sliding_window": null})),
+        ("phi3", json!({"sliding_window": 256})),
+        (
+            "granite",
+            json!({"rope_scaling": null, "mlp_bias": null, "head_dim": 16}),
+        ),
+        ("glm4", json!({"partial_rotary_factor": null, "head_dim": 16})),
+        (
+            "glm",
+            json!({"rms_norm_eps": null, "rope_parameters": {"partial_rotary_factor": 0.5, "rope_theta": 10000.0}}),
+        ),
+        ("qwen3_moe", json!({"num_experts": null, "num_local_experts": 6})),
+        (
+            "qwen3_moe",
+            json!({"decoder_sparse_step": null, "mlp_only_layers": null}),
+        ),
+        ("olmoe", json!({"norm_topk_prob": null, "rms_norm_eps": null})),
+        (
+            "lfm2_moe",
+            json!({"tie_word_embeddings": null, "tie_embedding": true, "norm_topk_prob": null}),
+        ),
     ];
     for (case, changes) in cases {
         let (plain, other) = (built(golden(case)), built(with(case, changes.clone())));
@@ -176,6 +213,33 @@ fn different_configurations_build_different_graphs() {
         ("lfm2", json!({"full_attn_idxs": null})),
         ("lfm2", json!({"tie_embedding": false})),
         ("lfm2", json!({"block_ffn_dim_multiplier": 2.0})),
+        ("olmo2", json!({"rms_norm_eps": null})),
+        ("olmo2", json!({"attention_bias": true})),
+        ("phi3", json!({"max_position_embeddings": 256})),
+        ("phi3", json!({"original_max_position_embeddings": 512})),
+        ("phi3", json!({"partial_rotary_factor": null, "rope_scaling": null})),
+        ("phi3", json!({"sliding_window": 255})),
+        ("phi3_window", json!({"sliding_window": 16})),
+        ("granite", json!({"attention_multiplier": null})),
+        ("granite", json!({"embedding_multiplier": null})),
+        ("granite", json!({"residual_multiplier": 1.0})),
+        ("granite", json!({"logits_scaling": 2.0})),
+        ("glm4", json!({"attention_bias": false})),
+        ("glm4", json!({"partial_rotary_factor": 1.0})),
+        (
+            "glm4",
+            json!({"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}}),
+        ),
+        ("glm4", json!({"model_type": "glm"})),
+        ("qwen3_moe", json!({"mlp_only_layers": [1]})),
+        ("qwen3_moe", json!({"decoder_sparse_step": 2})),
+        ("qwen3_moe", json!({"norm_topk_prob": null})),
+        ("qwen3_moe", json!({"use_sliding_window": true, "sliding_window": 8})),
+        ("olmoe", json!({"num_experts_per_tok": 2})),
+        ("lfm2_moe", json!({"num_dense_layers": 2})),
+        ("lfm2_moe", json!({"use_expert_bias": false})),
+        ("lfm2_moe", json!({"norm_topk_prob": false})),
+        ("lfm2_moe", json!({"routed_scaling_factor": 2.5})),
     ];
     for (case, changes) in cases {
         let (plain, other) = (built(golden(case)), built(with(case, changes.clone())));
@@ -199,7 +263,7 @@ fn bad_configurations_name_the_field() {
         (
             json!({"model_type": "gpt_neox"}),
             Architecture,
-            "architecture `gpt_neox` is not supported; supported are bert, clip, clip_text_model, gemma3_text, lfm2, llama, mistral, modernbert, moonshine, moonshine_streaming, nomic_bert, parakeet_ctc, parakeet_rnnt, parakeet_tdt, qwen2, qwen3, roberta, siglip, silero_vad, smollm3, whisper, xlm-roberta",
+            "architecture `gpt_neox` is not supported; supported are bert, clip, clip_text_model, gemma3, gemma3_text, glm, glm4, granite, idefics3, lfm2, lfm2_moe, lfm2_vl, llama, mistral, modernbert, moonshine, moonshine_streaming, nomic_bert, olmo2, olmoe, parakeet_ctc, parakeet_rnnt, parakeet_tdt, phi3, qwen2, qwen3, qwen3_5, qwen3_5_text, qwen3_moe, qwen3_vl, qwen3_vl_text, roberta, siglip, silero_vad, smollm3, smolvlm, whisper, xlm-roberta",
         ),
         (json!({"model_type": long}), Architecture, "a string of 1048576 bytes"),
         (
@@ -404,14 +468,107 @@ fn bad_configurations_name_the_field() {
             Unsupported,
             "`layer_types`",
         ),
+        (
+            with("phi3", json!({"rope_scaling": {"type": "yarn", "factor": 2.0}})),
+            Unsupported,
+            "`rope_scaling.type`: `yarn` is not supported",
+        ),
+        (
+            with(
+                "phi3",
+                json!({"rope_scaling": {"type": "longrope", "short_factor": [1.0]}}),
+            ),
+            Invalid,
+            "`rope_scaling.short_factor`: expected 6 numbers, one for each pair, found 1",
+        ),
+        (
+            with(
+                "phi3",
+                json!({"rope_scaling": {"type": "longrope", "short_factor": [1, 1, 1, 1, 1, 0]}}),
+            ),
+            Invalid,
+            "`rope_scaling.short_factor`",
+        ),
+        (
+            with("phi3", json!({"original_max_position_embeddings": 1})),
+            Invalid,
+            "`original_max_position_embeddings`",
+        ),
+        (
+            with("phi3", json!({"partial_rotary_factor": 0.05})),
+            Unsupported,
+            "`partial_rotary_factor`",
+        ),
+        (
+            with("granite", json!({"logits_scaling": 0})),
+            Invalid,
+            "`logits_scaling`",
+        ),
+        (
+            with("glm4", json!({"rope_scaling": {"type": "longrope"}})),
+            Unsupported,
+            "`longrope`",
+        ),
+        (
+            with("qwen3_moe", json!({"num_experts_per_tok": 7})),
+            Invalid,
+            "7 experts cannot be chosen of 6",
+        ),
+        (
+            with("qwen3_moe", json!({"num_experts": 1 << 20})),
+            Invalid,
+            "`num_experts`",
+        ),
+        (
+            with("qwen3_moe", json!({"moe_intermediate_size": null})),
+            Missing,
+            "`moe_intermediate_size`",
+        ),
+        (with("olmoe", json!({"clip_qkv": 8.0})), Unsupported, "`clip_qkv`"),
+        (
+            with(
+                "lfm2_moe",
+                json!({"layer_types": ["mamba", "conv", "full_attention", "conv"]}),
+            ),
+            Unsupported,
+            "`mamba`",
+        ),
     ];
     for (config, kind, text) in cases {
         let e = build(&config).unwrap_err();
         let shown = e.to_string();
         assert_eq!(e.kind(), kind, "{shown}");
         assert!(shown.contains(text), "{shown} does not say {text}");
-        assert!(shown.len() < 400, "{} bytes of error", shown.len());
+        // What is listed grows with the families, what is quoted of a configuration never.
+        let most = match kind {
+            Architecture => {
+                100 + cactus_models::FAMILIES
+                    .iter()
+                    .map(|f| f.model_type.len() + 2)
+                    .sum::<usize>()
+            }
+            _ => 400,
+        };
+        assert!(shown.len() < most, "{} bytes of error", shown.len());
     }
+}
+
+/// Which factors hold depends on how long a text becomes, so no text is longer than those of the short ones.
+#[test]
+fn longrope_ends_where_its_short_texts_end() {
+    assert_eq!(built(golden("phi3")).context_tokens, 256);
+    let short = json!({"max_position_embeddings": 128});
+    assert_eq!(built(with("phi3", short)).context_tokens, 128);
+    assert_eq!(built(golden("phi3_window")).context_tokens, 512);
+}
+
+#[test]
+fn layers_without_experts_have_the_weights_of_a_dense_one() {
+    let def = built(with("qwen3_moe", json!({"mlp_only_layers": [0]})));
+    let weights = def.decoder().weights();
+    let has = |name: &str| weights.iter().any(|(_, expr)| expr.sources() == [name]);
+    assert!(has("model.layers.0.mlp.gate_proj.weight") && !has("model.layers.0.mlp.experts.gate_up_proj"));
+    assert!(!has("model.layers.1.mlp.gate_proj.weight") && has("model.layers.1.mlp.experts.gate_up_proj"));
 }
 
 #[test]

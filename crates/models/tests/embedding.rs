@@ -389,7 +389,7 @@ fn nomic_bert_refuses_what_it_does_not_compute_by_name() {
     let whole = config(&folder("nomic_bert_moe"));
     type Change<'a> = &'a dyn Fn(&mut Value);
     let cases: &[(Change<'_>, &str)] = &[
-        (&|c| c["prenorm"] = true.into(), "`prenorm`"),
+        (&|c| c["decoder"] = true.into(), "`decoder`"),
         (&|c| c["causal"] = true.into(), "`causal`"),
         (&|c| c["use_rms_norm"] = true.into(), "`use_rms_norm`"),
         (&|c| c["rotary_emb_fraction"] = 0.0.into(), "`rotary_emb_fraction`"),

@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use support::{argmax, json, read};
+use support::{argmax, json, read, stack_experts};
 
 fn folder(case: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -35,6 +35,7 @@ impl Case {
                 weights.extend(read(&path));
             }
         }
+        stack_experts(&mut weights);
         Case {
             def: cactus_models::build(&json(&folder.join("config.json"))).unwrap(),
             weights,
@@ -124,4 +125,6 @@ macro_rules! families {
     };
 }
 
-families! { gemma3_text lfm2 llama llama32 qwen2 qwen2_tied qwen3 smollm3 }
+families! {
+    gemma3_text glm glm4 granite lfm2 lfm2_moe llama llama32 olmo2 olmoe phi3 phi3_window qwen2 qwen2_tied qwen3 qwen3_moe smollm3
+}

@@ -53,6 +53,7 @@ impl Pass for FuseAttention {
                     (found.attrs.sinks, " with sinks"),
                     (found.attrs.slopes, " with slopes"),
                     (found.attrs.texts, " within texts"),
+                    (found.attrs.until, " up to given positions"),
                 ];
                 parts.iter().filter(|(is, _)| *is).for_each(|(_, part)| what += part);
                 if let Some(bias) = &found.bias {
@@ -80,6 +81,7 @@ struct Found {
     sinks: Option<ValueId>,
     slopes: Option<Vec<f32>>,
     texts: Option<ValueId>,
+    until: Option<ValueId>,
     bias: Option<Bias>,
 }
 
@@ -172,18 +174,32 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
     if !grouped {
         return near("the number of query heads is not fixed, or differs from that of the keys");
     }
+    // What is given is never before the query's own position, which says more where the mask has both.
+    let until = scores.visible.until.filter(|_| !scores.visible.causal);
+    let causal = scores.visible.causal || until.is_some();
     let attrs = AttentionAttrs {
         scale: (scores.scale * q.factor * k.factor) as f32,
-        causal: scores.visible.causal,
+        causal,
         window: scores.visible.window,
-        ahead: scores.visible.ahead.filter(|_| !scores.visible.causal),
+        ahead: scores.visible.ahead.filter(|_| !causal),
         chunk: scores.visible.chunk,
         softcap: scores.softcap,
         sinks: sinks.is_some(),
         slopes: scores.slopes.is_some(),
         texts: scores.visible.texts.is_some(),
+        until: until.is_some(),
+        integers: false,
         state: None,
     };
+    if attrs.until && (attrs.texts || attrs.chunk.is_some() || scores.visible.ahead.is_some() || scores.bias.is_some())
+    {
+        return near(
+            "texts, chunks, few later positions or a mask that is not proven stand beside given last positions",
+        );
+    }
+    if attrs.until && q.size(g, 1) != k.size(g, 1) {
+        return near("given last positions of queries that are not the keys");
+    }
     if attrs.texts && (attrs.chunk.is_some() || scores.bias.is_some()) {
         return near("chunks, or a mask that is not proven, stand beside texts");
     }
@@ -234,6 +250,7 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
         sinks,
         slopes: scores.slopes,
         texts: scores.visible.texts,
+        until,
         bias: scores.bias,
     })
 }
@@ -279,6 +296,7 @@ fn rewrite(g: &mut Graph, found: Found) -> Result<()> {
         sinks,
         slopes,
         texts,
+        until,
         bias,
     } = found;
     let heads = q.size(g, 2).as_known().unwrap_or(0);
@@ -302,6 +320,7 @@ fn rewrite(g: &mut Graph, found: Found) -> Result<()> {
         inputs.push(g.add_literal(&[slopes.len()], Literal::F32(slopes))?);
     }
     inputs.extend(texts);
+    inputs.extend(until);
     if let Some(bias) = bias {
         inputs.push(build_bias(g, root, &bias)?);
     }

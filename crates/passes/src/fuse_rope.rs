@@ -222,6 +222,7 @@ fn rewrite(g: &mut Graph, found: Found) -> Result<()> {
         let wide: Vec<Dim> = g.ty(v).shape.iter().filter(|d| !d.is(1)).cloned().collect();
         match g.ty(v).shape.len() {
             1 => Ok(v),
+            _ if table.on_axes => Ok(v),
             _ => insert_before(g, root, Op::Reshape { shape: wide }, &[v]),
         }
     };

@@ -47,7 +47,13 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
     let Op::Attention(attrs) = &node.op else {
         return Err(Miss::Other);
     };
-    if attrs.sinks || attrs.slopes || attrs.texts || attrs.state.is_some() || node.inputs.len() > attrs.bias_operand() {
+    if attrs.sinks
+        || attrs.slopes
+        || attrs.texts
+        || attrs.until
+        || attrs.state.is_some()
+        || node.inputs.len() > attrs.bias_operand()
+    {
         return near("attention with sinks, slopes or an added mask is multiplied by what a sink leaves");
     }
     let [q, k] = [node.inputs[0], node.inputs[1]];

@@ -6,7 +6,8 @@
 //! side by side (norm and rotation, norm and sum, router and experts), remove dead code. Each pass is one file
 //! and one [`Pass`]; the graph is verified after each. A [`Report`] says where each pattern fired and, where it nearly
 //! did, why not. [`choose_storage`] decides how each weight is stored; that is no rewrite, since the graph sees a weight
-//! as `f32` whatever it is stored as.
+//! as `f32` whatever it is stored as. [`attend_on_integers`] then says of attention, where its caller asks, that it need not be more exact than its
+//! operands.
 //!
 //! Every pass keeps the function of the graph up to rounding; `insert_states` keeps it over a sequence of calls.
 //!
@@ -57,5 +58,5 @@ mod take_rows;
 pub use error::{Error, ErrorKind, Result};
 pub use pipeline::{Options, Pass, StatePolicy, optimize, optimize_observed, pass, pass_names};
 pub use policy::Policy;
-pub use precision::{Bits, Storage, StorageChoice, choose_storage, storage_of_matrix, unquantized};
+pub use precision::{Bits, Storage, StorageChoice, attend_on_integers, choose_storage, storage_of_matrix, unquantized};
 pub use report::{Outcome, Record, Report};

@@ -20,6 +20,8 @@ enum Condition {
     SameChunk([Affine; 2], usize),
     /// The vector has the same number at both places.
     SameNumber([Affine; 2], ValueId),
+    /// The first is at most what the vector has at the second.
+    UpTo([Affine; 2], ValueId),
 }
 
 impl Condition {
@@ -29,6 +31,7 @@ impl Condition {
             Condition::NotNegative(x) => Condition::NotNegative(x.moved(g, node)?),
             Condition::SameChunk([a, b], n) => Condition::SameChunk([a.moved(g, node)?, b.moved(g, node)?], *n),
             Condition::SameNumber([a, b], v) => Condition::SameNumber([a.moved(g, node)?, b.moved(g, node)?], *v),
+            Condition::UpTo([a, b], v) => Condition::UpTo([a.moved(g, node)?, b.moved(g, node)?], *v),
         })
     }
 }
@@ -57,6 +60,8 @@ pub(crate) struct Visible {
     pub(crate) chunk: Option<usize>,
     /// Only `j` where this vector has the number that it has at `i`.
     pub(crate) texts: Option<ValueId>,
+    /// Only `j` up to what this vector has at `i`, which is `i` or later.
+    pub(crate) until: Option<ValueId>,
 }
 
 impl Visible {
@@ -72,6 +77,7 @@ impl Visible {
             ahead: least(self.ahead, other.ahead),
             chunk: self.chunk.or(other.chunk),
             texts: self.texts.or(other.texts),
+            until: self.until.or(other.until),
         }
     }
 }
@@ -121,20 +127,35 @@ pub(crate) fn visible(conditions: &Conditions) -> Known<Visible> {
                     ..Visible::default()
                 }
             }
+            Condition::UpTo([key, query], v) => {
+                if !is_position(key, 1) || !is_position(query, 2) {
+                    return Err(format!(
+                        "keys up to a given position are not those of a query: {key:?}, {query:?}"
+                    ));
+                }
+                if seen.until.is_some_and(|of| of != *v) {
+                    return Err("last positions of two kinds".into());
+                }
+                Visible {
+                    until: Some(*v),
+                    ..Visible::default()
+                }
+            }
         };
         Ok(seen.and(more))
     })
 }
 
 /// Whether the values are the positions of query and key themselves.
-fn are_positions(values: &[Affine; 2]) -> bool {
-    let position = |x: &Affine, from_end: usize| {
-        let at = x.coefficients.len().checked_sub(from_end);
-        let unit = |(i, &c): (usize, &i64)| c == i64::from(Some(i) == at);
-        at.is_some() && x.constant.is(0) && x.coefficients.iter().enumerate().all(unit)
-    };
-    let [a, b] = values;
-    position(a, 1) && position(b, 2) || position(a, 2) && position(b, 1)
+fn are_positions([a, b]: &[Affine; 2]) -> bool {
+    is_position(a, 1) && is_position(b, 2) || is_position(a, 2) && is_position(b, 1)
+}
+
+/// Whether `x` is the position along the axis that is so far from the end.
+fn is_position(x: &Affine, from_end: usize) -> bool {
+    let at = x.coefficients.len().checked_sub(from_end);
+    let unit = |(i, &c): (usize, &i64)| c == i64::from(Some(i) == at);
+    at.is_some() && x.constant.is(0) && x.coefficients.iter().enumerate().all(unit)
 }
 
 fn visible_under(c: &Affine) -> Known<Visible> {
@@ -221,6 +242,9 @@ fn follow(g: &Graph, v: ValueId, depth: usize) -> Known<Conditions> {
                 (false, false) => Err(unknown()),
             }
         }
+        Op::Compare {
+            f: CompareFn::Le | CompareFn::Ge,
+        } if up_to(g, node, depth).is_some() => Ok(Conditions(up_to(g, node, depth).into_iter().collect())),
         Op::Compare { f } => {
             let side = |i: usize| affine(g, node.inputs[i], depth);
             let (a, b) = (side(0)?, side(1)?);
@@ -292,22 +316,37 @@ fn triangle(g: &Graph, v: ValueId, b: &[bool]) -> Option<Conditions> {
 /// The condition of `v[a] == v[b]`, for one vector of integers that stands on both sides with axes of size 1.
 fn numbers_of(g: &Graph, node: &Node) -> Option<Condition> {
     let rank = g.ty(node.outputs[0]).shape.len();
-    let side = |x: ValueId| {
-        let v = strip(g, x);
-        let ty = g.ty(v);
-        if ty.dtype != DType::I64 || ty.shape.len() != 1 || ty.shape[0].as_known().is_some() {
-            return None;
-        }
-        let identity = Affine {
-            coefficients: vec![1],
-            constant: Dim::known(0),
-        };
-        // From the vector to the side, whatever reshapes are between.
-        let at = identity.between(&ty.shape, &g.ty(x).shape)?;
-        Some((aligned(&at, rank)?, v))
-    };
-    let ((a, v), (b, w)) = (side(node.inputs[0])?, side(node.inputs[1])?);
+    let ((a, v), (b, w)) = (vector(g, node.inputs[0], rank)?, vector(g, node.inputs[1], rank)?);
     (v == w).then_some(Condition::SameNumber([a, b], v))
+}
+
+/// The condition of `a <= v[b]`, for a vector of integers that is an input.
+fn up_to(g: &Graph, node: &Node, depth: usize) -> Option<Condition> {
+    let rank = g.ty(node.outputs[0]).shape.len();
+    let (low, high) = match node.op {
+        Op::Compare { f: CompareFn::Le } => (node.inputs[0], node.inputs[1]),
+        _ => (node.inputs[1], node.inputs[0]),
+    };
+    let (at, v) = vector(g, high, rank)?;
+    let given = matches!(g.value(v).def, Def::Input);
+    let low = affine(g, low, depth).ok().filter(|_| given)?;
+    Some(Condition::UpTo([aligned(&low, rank)?, at], v))
+}
+
+/// Where the integers of `x`, a vector of any length between axes of size 1, come from, for an index of `rank` axes, and that vector.
+fn vector(g: &Graph, x: ValueId, rank: usize) -> Option<(Affine, ValueId)> {
+    let v = strip(g, x);
+    let ty = g.ty(v);
+    if ty.dtype != DType::I64 || ty.shape.len() != 1 || ty.shape[0].as_known().is_some() {
+        return None;
+    }
+    let identity = Affine {
+        coefficients: vec![1],
+        constant: Dim::known(0),
+    };
+    // From the vector to `x`, whatever reshapes are between.
+    let at = identity.between(&ty.shape, &g.ty(x).shape)?;
+    Some((aligned(&at, rank)?, v))
 }
 
 /// The condition of `floor(a / n) == floor(b / n)`.

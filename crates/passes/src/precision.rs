@@ -1,7 +1,7 @@
 //! The choice of storage for each weight. It rewrites nothing: the graph sees every weight as `f32`.
 
 use crate::policy::Policy;
-use cactus_ir::{Graph, Op, ValueId};
+use cactus_ir::{AttentionAttrs, Graph, Op, ValueId};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -241,6 +241,48 @@ fn choose(g: &Graph, v: ValueId, policy: &Policy) -> StorageChoice {
     }
 }
 
+/// Lets attention be computed on integers where its queries, keys and values are products with matrices of 8 bits or fewer, so that more
+/// accuracy than that is lost already, and where it has nothing beside them; returns how many operations of the graph that are. For components whose
+/// rows come all at once, such as encoders of pictures.
+///
+/// # Errors
+/// [`ErrorKind::Graph`](crate::ErrorKind::Graph) where the graph is not valid.
+pub fn attend_on_integers(graph: &mut Graph, chosen: &BTreeMap<String, StorageChoice>) -> crate::Result<usize> {
+    let fitting: Vec<_> = graph
+        .nodes()
+        .filter_map(|(id, node)| match &node.op {
+            Op::Attention(a) if a.is_bare(node.inputs.len()) => {
+                let few = node.inputs.iter().all(|&v| is_of_few_bits(graph, v, chosen));
+                let integers = true;
+                few.then(|| (id, AttentionAttrs { integers, ..a.clone() }, node.inputs.clone()))
+            }
+            _ => None,
+        })
+        .collect();
+    for (id, attrs, inputs) in &fitting {
+        graph.replace(*id, Op::Attention(attrs.clone()), inputs)?;
+    }
+    Ok(fitting.len())
+}
+
+/// Whether `v` is a product with a matrix of 8 bits or fewer, moved about or with something added or normalized at most.
+fn is_of_few_bits(g: &Graph, v: ValueId, chosen: &BTreeMap<String, StorageChoice>) -> bool {
+    let Some((_, node)) = g.producer(v) else { return false };
+    match &node.op {
+        Op::Linear => {
+            let storage = chosen.get(&g.value(node.inputs[1]).name).map(|choice| choice.storage);
+            matches!(storage, Some(Storage::Int8 | Storage::Codebook(_)))
+        }
+        Op::Reshape { .. }
+        | Op::Permute { .. }
+        | Op::Slice { .. }
+        | Op::RmsNorm { .. }
+        | Op::Rope { .. }
+        | Op::NormRope { .. } => is_of_few_bits(g, node.inputs[0], chosen),
+        _ => false,
+    }
+}
+
 /// The storage of a matrix of rows of `width` that is asked to have `bits`: 16 where rows are so short that fewer would
 /// take more.
 #[must_use]
@@ -337,6 +379,41 @@ mod tests {
         ] {
             assert_eq!(stored(groups, bits), expected, "{groups} groups, {bits:?}");
         }
+    }
+
+    #[test]
+    fn attention_is_on_integers_where_all_that_it_reads_has_few_bits_and_nothing_stands_beside() {
+        let chosen_of = |causal: bool, rule: Option<(&str, Bits)>| {
+            let mut b = GraphBuilder::new("g");
+            let x = b.input("x", TensorType::new(DType::F32, [1.into(), "seq".into(), 64.into()]));
+            let [q, k, v] = ["q", "k", "v"].map(|name| {
+                let (w, bias) = (b.weight(name, &[64, 64]), b.weight(&format!("{name}.bias"), &[64]));
+                let y = b.linear(x, w, Some(bias)).unwrap();
+                b.reshape(y, [1.into(), "seq".into(), 2.into(), 32.into()]).unwrap()
+            });
+            let attrs = AttentionAttrs {
+                scale: 0.2,
+                causal,
+                ..AttentionAttrs::default()
+            };
+            let y = b.op(Op::Attention(attrs), &[q, k, v]).unwrap();
+            b.output("y", y);
+            let mut g = b.finish().unwrap();
+            let mut policy = Policy::uniform(Bits::Eight);
+            policy.rules.extend(rule.map(|(name, bits)| (name.to_owned(), bits)));
+            let storage = choose_storage(&g, &policy);
+            let count = attend_on_integers(&mut g, &storage).unwrap();
+            g.verify().unwrap();
+            let all = g
+                .nodes()
+                .filter(|(_, node)| matches!(&node.op, Op::Attention(a) if a.integers));
+            assert_eq!(all.count(), count);
+            count
+        };
+        assert_eq!(chosen_of(false, None), 1);
+        assert_eq!(chosen_of(false, Some(("v", Bits::Four))), 1);
+        assert_eq!(chosen_of(false, Some(("v", Bits::Sixteen))), 0);
+        assert_eq!(chosen_of(true, None), 0);
     }
 
     #[test]

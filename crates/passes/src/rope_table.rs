@@ -5,7 +5,7 @@
 //! keeping track of what each axis counts.
 
 use crate::pattern::{kept_axes, maker, times_scalar};
-use cactus_ir::{BinaryFn, Dim, Graph, Node, Op, UnaryFn, ValueId};
+use cactus_ir::{BinaryFn, Def, Dim, Graph, Node, Op, UnaryFn, ValueId};
 use cactus_tensor::DType;
 
 /// What an axis counts.
@@ -36,10 +36,12 @@ pub(crate) struct Table {
     /// Cosine, sine, or the angle itself.
     pub(crate) f: Option<UnaryFn>,
     pub(crate) scale: f64,
-    /// `i64` with one axis that is not 1.
+    /// `i64` with one axis that is not 1; `[positions, n]` where positions are on several axes.
     pub(crate) positions: ValueId,
-    /// `f32` with one axis that is not 1.
+    /// `f32` with one axis that is not 1; `[n, frequencies]` there.
     pub(crate) inv_freq: ValueId,
+    /// Whether positions are on several axes.
+    pub(crate) on_axes: bool,
     pub(crate) axes: Vec<Axis>,
     pub(crate) order: Order,
 }
@@ -113,6 +115,9 @@ fn follow(g: &Graph, v: ValueId, depth: usize) -> Option<Table> {
         }
         Op::MatMul => {
             let (a, b) = (node.inputs[0], node.inputs[1]);
+            if let Some(t) = sum_of_axes(g, a, b) {
+                return Some(t);
+            }
             // A product over an axis of size 1 is an outer product.
             g.ty(a).last_known().filter(|&n| n == 1)?;
             let rank = g.ty(v).shape.len();
@@ -157,6 +162,27 @@ fn joined(positions: ValueId, inv_freq: ValueId, p: &[Axis], f: &[Axis]) -> Opti
         positions,
         inv_freq,
         axes: axes?,
+        on_axes: false,
+        order: Order::Once,
+    })
+}
+
+/// The angles of positions on several axes, `[positions, n]` times constants `[n, frequencies]`.
+fn sum_of_axes(g: &Graph, positions: ValueId, inv_freq: ValueId) -> Option<Table> {
+    let node = maker(g, positions).filter(|node| node.op == Op::Cast { dtype: DType::F32 })?;
+    let base = node.inputs[0];
+    let constant = matches!(g.value(inv_freq).def, Def::Literal(_) | Def::Weight(_));
+    let fits = g.ty(base).dtype == DType::I64
+        && g.ty(base).shape.len() == 2
+        && g.ty(inv_freq).shape.len() == 2
+        && g.ty(base).last_known().is_some_and(|n| n > 1);
+    (fits && constant).then(|| Table {
+        f: None,
+        scale: 1.0,
+        positions: base,
+        inv_freq,
+        on_axes: true,
+        axes: vec![Axis::Position, Axis::Frequency],
         order: Order::Once,
     })
 }

@@ -116,6 +116,9 @@ pub(crate) fn scores(g: &Graph, mut v: ValueId) -> Match<Scores> {
             Ok(more) if seen.texts.is_some() && more.texts.is_some() && seen.texts != more.texts => {
                 return near("texts of two kinds");
             }
+            Ok(more) if seen.until.is_some() && more.until.is_some() && seen.until != more.until => {
+                return near("last positions of two kinds");
+            }
             Ok(more) => seen = seen.and(more),
             Err(_) if slopes.is_none() && slopes_of(g, v, source).is_some() => {
                 let of_scores = slopes_of(g, v, source).unwrap_or_default();

@@ -282,7 +282,16 @@ fn step(g: &Graph, node: &Node, known: &[Along]) -> Result<Along, String> {
         }
         Op::Attention(a) if a.texts => Err("the attention is within texts that stand one after the other".into()),
         Op::Attention(a) => {
-            constants(3)?;
+            match a.until_operand() {
+                None => constants(3)?,
+                // What is given says how far each position sees within its call.
+                Some(until) => {
+                    let other = (3..until).any(|i| of(i) != Along::Constant);
+                    if other || of(until) != Along::Axis(0) {
+                        return Err("the last positions that it sees are not one for each position".into());
+                    }
+                }
+            }
             let one_each = (0..3).all(|i| shape(node.inputs[i])[1] == Dim::symbol(SEQ));
             // Whether a query sees the same of the keys at whatever position it stands.
             let anywhere = !a.causal && a.span().is_none() && a.ahead.is_none() && !a.slopes;

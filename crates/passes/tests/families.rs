@@ -1,10 +1,10 @@
 //! Every golden model, as its family builds it, fuses completely and computes the same call by call.
 
-use cactus_ir::{Graph, Op};
+use cactus_ir::{Graph, Op, ValueId, WeightExpr};
 use cactus_models::{ComponentDef, ModelDef};
 use cactus_passes::{Bits, Options, Policy, StatePolicy, Storage, choose_storage, optimize};
 use cactus_reference::{Error, ErrorKind, Interpreter, States, Tensors, WeightSource, eval_op, run};
-use cactus_tensor::Tensor;
+use cactus_tensor::{Data, Tensor};
 use cactus_testkit::{Random, assert_close, source_tensors};
 use std::collections::BTreeMap;
 use std::fs;
@@ -40,6 +40,11 @@ fn get(tensors: &Tensors) -> impl WeightSource {
     }
 }
 
+/// Whether a weight is that of all experts of a layer.
+fn is_of_experts(expr: &WeightExpr) -> bool {
+    matches!(expr, WeightExpr::Source(name) if name.contains(".experts."))
+}
+
 fn rows(x: &Tensor, start: usize, end: usize) -> Tensor {
     let op = Op::Slice {
         axis: 1,
@@ -69,10 +74,17 @@ fn golden_model_fuses_completely() {
                     | Op::Attention(_)
                     | Op::ShortConv { .. }
                     | Op::Gated { .. }
+                    | Op::RoutedExperts { .. }
                     | Op::Binary { .. }
             );
             assert!(known, "{name}: {} in\n{report}\n{g}", node.op.mnemonic());
         }
+        let routed = g
+            .nodes()
+            .filter(|(_, n)| matches!(n.op, Op::RoutedExperts { .. }))
+            .count();
+        let sparse = raw.weights().iter().filter(|(_, expr)| is_of_experts(expr)).count() / 2;
+        assert_eq!(routed, sparse, "{name}:\n{report}\n{g}");
         let mixers = g
             .nodes()
             .filter(|(_, n)| matches!(n.op, Op::Attention(_) | Op::ShortConv { .. }))
@@ -98,6 +110,87 @@ fn golden_model_computes_the_same_call_by_call() {
     }
 }
 
+/// A prompt with two runs of rows among its tokens, each of which sees itself where the model lets it.
+#[test]
+fn models_that_see_compute_the_same_call_by_call() {
+    const SPANS: [(usize, usize); 2] = [(1, 6), (7, 9)];
+    let (mut both_ways, mut in_grids) = (0, 0);
+    for (name, def) in definitions("seeing") {
+        let raw = def.decoder();
+        let (weights, mut random) = (source_tensors(raw, 5), Random::new(9));
+        let width = raw.ty(raw.input("media_rows").unwrap()).last_known().unwrap();
+        let (ids, rows_of) = (random.tokens(&[1, 11], 20), random.tensor(&[1, 11, width], 1.0));
+        // Wherever they are: causality is a matter of the sequence.
+        let on_axes = random.tokens(&[11, 3], 300);
+        let call = |start: usize, end: usize| {
+            let span = |at: usize| SPANS.iter().find(|span| (span.0..span.1).contains(&at));
+            let mask: Vec<bool> = (start..end).map(|at| span(at).is_some()).collect();
+            let until: Vec<i64> = (start..end)
+                .map(|at| span(at).map_or(at, |span| span.1 - 1) as i64)
+                .collect();
+            let mut inputs = Tensors::from([
+                ("input_ids".into(), rows(&ids, start, end)),
+                ("media_rows".into(), rows(&rows_of, start, end)),
+                (
+                    "media_mask".into(),
+                    Tensor::new([1, end - start, 1], Data::Bool(mask)).unwrap(),
+                ),
+            ]);
+            if raw.input("media_until").is_some() {
+                inputs.insert("media_until".into(), Tensor::from_i64([end - start], until).unwrap());
+            }
+            if raw.input("media_positions").is_some() {
+                let numbers = on_axes.as_i64().unwrap()[start * 3..end * 3].to_vec();
+                let positions = Tensor::from_i64([end - start, 3], numbers).unwrap();
+                inputs.insert("media_positions".into(), positions);
+            }
+            inputs
+        };
+        let want = run(raw, &call(0, 11), &get(&weights), &mut States::default()).unwrap();
+        let (g, report) = optimize(raw, &Options::default()).unwrap();
+        let see_ahead = g
+            .nodes()
+            .filter(|(_, n)| matches!(&n.op, Op::Attention(a) if a.until))
+            .count();
+        let expected = if raw.input("media_until").is_some() {
+            g.states().len()
+        } else {
+            0
+        };
+        assert_eq!(see_ahead, expected, "{name}: {report}");
+        both_ways += usize::from(see_ahead > 0);
+        if let Some(positions) = raw.input("media_positions") {
+            assert_eq!(raw.ty(positions).shape.len(), 2, "{name}");
+            let of_axes = |inputs: &[ValueId]| inputs.contains(&g.input("media_positions").unwrap());
+            let turns = |op: &Op| matches!(op, Op::Rope { .. } | Op::NormRope { .. });
+            let turned = g.nodes().filter(|(_, n)| turns(&n.op) && of_axes(&n.inputs));
+            let attention = g.nodes().filter(|(_, n)| matches!(n.op, Op::Attention(_)));
+            assert_eq!(turned.count(), 2 * attention.count(), "{name}: {report}\n{g}");
+            in_grids += 1;
+        }
+        // A state that is corrected at each position by what it holds makes roundings larger.
+        let corrects = g.nodes().any(|(_, n)| matches!(n.op, Op::GatedDelta { .. }));
+        let near = if corrects { 5e-5 } else { 1e-5 };
+        let it = Interpreter::new(&g, &get(&weights)).unwrap();
+        let mut states = States::new(&g).unwrap();
+        for (start, end) in [(0, 6), (6, 7), (7, 10), (10, 11)] {
+            let got = it.run(&call(start, end), &mut states).unwrap();
+            assert_close(&got["logits"], &rows(&want["logits"], start, end), near, &name);
+        }
+        // As one function again.
+        let whole = run(
+            &g.of_whole_sequences().unwrap(),
+            &call(0, 11),
+            &get(&weights),
+            &mut States::default(),
+        )
+        .unwrap();
+        assert_close(&whole["logits"], &want["logits"], near, &name);
+    }
+    assert!(both_ways > 0, "no golden model has pictures that see themselves");
+    assert!(in_grids > 0, "no golden model has pictures in grids");
+}
+
 #[test]
 fn storage_follows_what_reads_a_weight() {
     for (name, raw) in golden() {
@@ -106,6 +199,7 @@ fn storage_follows_what_reads_a_weight() {
             let is_matrix = weight.contains("proj") || weight.contains("embed_tokens") || weight.contains("lm_head");
             let is_matrix =
                 (is_matrix || weight.contains(".w")) && !weight.ends_with("bias") && !weight.contains("norm");
+            let is_matrix = is_matrix || weight.ends_with(".gate.weight");
             let is_matrix = is_matrix && !weight.contains("conv.conv");
             assert_eq!(
                 choice.storage != Storage::Plain,

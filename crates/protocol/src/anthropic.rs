@@ -203,22 +203,28 @@ fn user(message: &Fields<'_>, role: &str, messages: &mut Vec<Value>) -> Result<(
         }
         Err(blocks) => blocks,
     };
-    let mut texts = Vec::new();
+    let mut said = content::Said::default();
     for block in blocks {
         if block.required_text("type")? == "tool_result" {
             let id = block.required_text("tool_use_id")?;
-            let text = content::text(&block, "content", &["text"])?.unwrap_or_default();
-            let text = match block.flag("is_error")?.unwrap_or(false) {
-                true => format!("Error: {text}"),
-                false => text,
+            let result = content::said(&block, "content", &["text"])?.unwrap_or_default();
+            let result = match (block.flag("is_error")?.unwrap_or(false), result) {
+                (true, Value::String(text)) => Value::from(format!("Error: {text}")),
+                (true, Value::Array(mut parts)) => {
+                    parts.insert(0, json!({"type": "text", "text": "Error: "}));
+                    Value::from(parts)
+                }
+                (true, Value::Null) => Value::from("Error: "),
+                (_, Value::Null) => Value::from(""),
+                (_, result) => result,
             };
-            messages.push(json!({"role": "tool", "tool_call_id": id, "content": text}));
+            messages.push(json!({"role": "tool", "tool_call_id": id, "content": result}));
         } else {
-            texts.push(content::text_part(&block, &["text"])?);
+            said.add(&block, &["text"])?;
         }
     }
-    if !texts.is_empty() {
-        messages.push(json!({"role": role, "content": texts.join("\n")}));
+    if !said.is_empty() {
+        messages.push(json!({"role": role, "content": said.content()}));
     }
     Ok(())
 }

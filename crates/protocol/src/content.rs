@@ -1,13 +1,14 @@
-//! Contents of messages: text, or a list of parts of which this server reads text.
+//! Contents of messages: text, or a list of parts of which this server reads text and pictures.
 
 use super::{ApiError, Fields, Result, json_type, objects};
-use serde_json::Value;
+use cactus_engine::chat::picture_of_part;
+use serde_json::{Value, json};
 
 /// Types of parts that are accepted in form and refused by name.
 const OTHER_PARTS: &[(&str, &str)] = &[
-    ("image_url", "images"),
-    ("input_image", "images"),
-    ("image", "images"),
+    ("image_url", "images here"),
+    ("input_image", "images here"),
+    ("image", "images here"),
     ("input_audio", "audio"),
     ("file", "files"),
     ("input_file", "files"),
@@ -31,6 +32,62 @@ pub(super) fn text(fields: &Fields<'_>, name: &str, kinds: &[&str]) -> Result<Op
             name,
             format_args!("found {}, expected text or a list of parts", json_type(other)),
         )),
+    }
+}
+
+/// What the field `name` says: as [`text`], but a list of parts of the types `text` and `image` where pictures are among them.
+pub(super) fn said(fields: &Fields<'_>, name: &str, kinds: &[&str]) -> Result<Option<Value>> {
+    let Some(Value::Array(parts)) = fields.get(name) else {
+        return Ok(text(fields, name, kinds)?.map(Value::from));
+    };
+    let parts = objects(parts, &fields.path(name))?;
+    let mut said = Said::default();
+    for part in &parts {
+        said.add(part, kinds)?;
+    }
+    Ok(Some(said.content()))
+}
+
+/// A content in the making.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    parts: Vec<Value>,
+    pictures: bool,
+}
+
+impl Said {
+    /// Adds a picture, or text of one of the types in `kinds`.
+    pub(super) fn add(&mut self, part: &Fields<'_>, kinds: &[&str]) -> Result<()> {
+        let picture = picture_of_part(part.map());
+        let picture = picture.map_err(|(field, what)| part.wrong(field, what).with_code("unsupported_content"))?;
+        match picture {
+            Some(Some(data)) => self.picture(data),
+            Some(None) => return Err(part.missing("data", "a picture file as base64")),
+            None => self.text(text_part(part, kinds)?),
+        }
+        Ok(())
+    }
+
+    pub(super) fn text(&mut self, text: &str) {
+        self.parts.push(json!({"type": "text", "text": text}));
+    }
+
+    pub(super) fn picture(&mut self, base64: &str) {
+        self.pictures = true;
+        self.parts.push(json!({"type": "image", "data": base64}));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Text, or the parts where pictures are among them.
+    pub(super) fn content(self) -> Value {
+        if self.pictures {
+            return Value::from(self.parts);
+        }
+        let texts: Vec<&str> = self.parts.iter().filter_map(|part| part["text"].as_str()).collect();
+        Value::from(texts.join("\n"))
     }
 }
 

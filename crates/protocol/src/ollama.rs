@@ -4,7 +4,7 @@ mod answer;
 
 pub use answer::{OllamaEncoder, date};
 
-use super::{Fields, Job, KeepAlive, MAX_MESSAGES, Prompt, Result, Spec, json_type, objects, tools};
+use super::{ApiError, Fields, Job, KeepAlive, MAX_MESSAGES, Prompt, Result, Spec, content, json_type, objects, tools};
 use cactus_engine::chat::ChatRequest;
 use cactus_text::grammar::{Grammar, Spacing};
 use serde_json::{Map, Value, json};
@@ -76,19 +76,21 @@ pub fn generate(body: &Value, now: SystemTime) -> Result<Request> {
     if fields.text("template")?.is_some_and(|template| !template.is_empty()) {
         return Err(fields.wrong("template", "this server uses the template of the model; expected none"));
     }
-    images(&fields)?;
     let encoder = OllamaEncoder::generate(now);
     let Some(prompt) = fields.text("prompt")?.filter(|prompt| !prompt.is_empty()) else {
         return Ok(common.load(encoder));
     };
     if fields.flag("raw")?.unwrap_or(false) {
+        if fields.list("images")?.is_some_and(|images| !images.is_empty()) {
+            return Err(fields.wrong("images", "a raw prompt has no place for pictures; leave `raw` out"));
+        }
         return Ok(common.answer(Prompt::Text(prompt.to_owned()), encoder));
     }
     let mut messages = Vec::new();
     if let Some(system) = fields.text("system")?.filter(|system| !system.is_empty()) {
         messages.push(json!({"role": "system", "content": system}));
     }
-    messages.push(json!({"role": "user", "content": prompt}));
+    messages.push(json!({"role": "user", "content": with_images(&fields, prompt)?}));
     let chat = ChatRequest {
         messages,
         ..common.chat(&fields)?
@@ -218,13 +220,27 @@ fn keep_alive(fields: &Fields<'_>) -> Result<KeepAlive> {
     Ok(if zero { KeepAlive::Unload } else { KeepAlive::Default })
 }
 
-fn images(fields: &Fields<'_>) -> Result<()> {
-    match fields.list("images")? {
-        None | Some([]) => Ok(()),
-        Some(_) => Err(fields
-            .wrong("images", "this server does not read images yet; send text")
-            .with_code("unsupported_content")),
+/// A text with the pictures of the field `images`, which come first.
+fn with_images(fields: &Fields<'_>, text: &str) -> Result<Value> {
+    let images = fields.list("images")?.unwrap_or_default();
+    let mut said = content::Said::default();
+    for (i, image) in images.iter().enumerate() {
+        match image {
+            Value::String(data) => said.picture(data),
+            other => {
+                let message = format!(
+                    "`{}[{i}]`: found {}, expected a picture file as base64",
+                    fields.path("images"),
+                    json_type(other)
+                );
+                return Err(ApiError::field(fields.path("images"), message));
+            }
+        }
     }
+    if said.is_empty() || !text.is_empty() {
+        said.text(text);
+    }
+    Ok(said.content())
 }
 
 /// A tool, in the form of chat completions.
@@ -248,13 +264,10 @@ fn messages(list: &[Value]) -> Result<Vec<Value>> {
             let text = format_args!("found `{role}`, expected `system`, `user`, `assistant` or `tool`");
             return Err(message.wrong("role", text));
         }
-        images(&message)?;
         let mut to = Map::new();
         to.insert("role".to_owned(), Value::from(role));
-        to.insert(
-            "content".to_owned(),
-            Value::from(message.text("content")?.unwrap_or_default()),
-        );
+        let said = with_images(&message, message.text("content")?.unwrap_or_default())?;
+        to.insert("content".to_owned(), said);
         if let Some(thinking) = message.text("thinking")? {
             to.insert("reasoning_content".to_owned(), Value::from(thinking));
         }

@@ -1,4 +1,4 @@
-//! Models that make vectors of texts, and that score documents.
+//! Models that make vectors of texts and pictures, and that score documents.
 //!
 //! What is computed is on a thread of its own, which never enters the interpreter; meanwhile signals are looked at.
 
@@ -24,7 +24,7 @@ pub(crate) fn raised(py: Python<'_>, error: &Error) -> PyErr {
 }
 
 /// What `work` gives, which `cancel` stops: also when the model is closed, or a signal comes.
-fn waited<T: Send + 'static>(
+pub(crate) fn waited<T: Send + 'static>(
     py: Python<'_>,
     model: u64,
     cancel: CancelToken,
@@ -209,7 +209,7 @@ fn array(py: Python<'_>, made: Embedded) -> PyResult<(Array, Vec<usize>)> {
 }
 
 /// What texts are for: `query`, `document`, or the task of a name.
-fn meant<'a>(role: Option<&'a str>, task: Option<&'a str>) -> Role<'a> {
+pub(crate) fn meant<'a>(role: Option<&'a str>, task: Option<&'a str>) -> Role<'a> {
     match (role, task) {
         (_, Some(task)) => Role::Task(task),
         (Some("query"), _) => Role::Query,

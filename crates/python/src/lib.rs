@@ -28,6 +28,7 @@ mod policy;
 mod session;
 mod store;
 mod stream;
+mod token_embed;
 
 use pyo3::prelude::*;
 use std::time::Duration;
@@ -50,6 +51,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<listen::Listening>()?;
     module.add_class::<embed::Embedder>()?;
     module.add_class::<embed::Reranker>()?;
+    module.add_class::<token_embed::TokenEmbedder>()?;
     module.add_class::<corpus::Check>()?;
     module.add_class::<corpus::Corpus>()?;
     module.add_class::<index::Index>()?;

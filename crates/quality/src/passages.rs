@@ -188,9 +188,8 @@ impl Trial for OfTexts {
     ) -> Result<Vec<Sensitivity>> {
         let mut probe = self.probe(reference)?;
         let passages = passages(&probe, text, SENSITIVITY_TOKENS)?;
-        let mut names = open_matrices(probe.bundle(), policy);
-        // Those of another component, such as one for pictures, are read by nobody here.
-        names.retain(|name| probe.replace(name, None).is_ok());
+        let bundle = Arc::clone(probe.bundle());
+        let names = open_matrices(&bundle, policy, |name| probe.replace(name, None).is_ok());
         let exact = probe.outputs(&passages)?;
         let total = names.len() as u64;
         each_coarser(

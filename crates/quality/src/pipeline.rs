@@ -278,13 +278,13 @@ impl Job<'_> {
     }
 }
 
-/// The matrices of a bundle that no rule says anything of, in the order of its file.
-pub(crate) fn open_matrices(bundle: &Bundle, policy: &Policy) -> Vec<String> {
+/// The matrices of a bundle that text reaches, as `reads` says, and no rule says anything of, in the order of its file.
+pub(crate) fn open_matrices(bundle: &Bundle, policy: &Policy, mut reads: impl FnMut(&str) -> bool) -> Vec<String> {
     let mut open: Vec<(u64, String)> = bundle
         .weights()
         .iter()
         .filter(|(name, w)| w.dims.len() == 2 && w.dims[1].is_multiple_of(32) && !policy.has_rule(name))
-        .filter(|(_, w)| w.packing != cactus_quant::Packing::RowMajor.name())
+        .filter(|(name, w)| w.packing != cactus_quant::Packing::RowMajor.name() && reads(name))
         .map(|(name, w)| (w.offset, name.clone()))
         .collect();
     open.sort();

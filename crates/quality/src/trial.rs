@@ -10,11 +10,11 @@ use cactus_base::Pool;
 use cactus_bundle::Bundle;
 use cactus_engine::Model;
 use cactus_import::Stop;
-use cactus_import::pt2::Task;
 use cactus_passes::Policy;
 use cactus_runtime::Observer;
 use cactus_text::{ChatTemplate, Tokenizer};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Why text cannot be run through most functions.
 pub(crate) const NO_MODEL: &str = "it is not a causal language model with states";
@@ -93,10 +93,10 @@ pub(crate) fn trial(folder: &Path, threads: usize) -> Result<Result<Box<dyn Tria
     if bundle.embedding()?.is_some() {
         return Ok(Ok(Box::new(OfTexts { threads })));
     }
-    Ok(match bundle.manifest().task == Task::CausalLm.name() {
-        false => Err(NO_MODEL.into()),
-        true if Model::has_tokenizer(&bundle) => Ok(Box::new(Answers::of(&bundle, threads)?)),
-        true => Err("the source has no tokenizer".into()),
+    Ok(match bundle.speech()? {
+        Some(_) => Err(NO_MODEL.into()),
+        None if Model::has_tokenizer(&bundle) => Ok(Box::new(Answers::of(&bundle, threads)?)),
+        None => Err("the source has no tokenizer".into()),
     })
 }
 
@@ -142,7 +142,8 @@ impl Trial for Answers {
     ) -> Result<Vec<Sensitivity>> {
         let windows = self.windows(text, SHORT_WINDOW, SHORT_WINDOWS * SHORT_WINDOW)?;
         let mut runner = self.runner(reference)?;
-        let names = open_matrices(runner.bundle(), policy);
+        let bundle = Arc::clone(runner.bundle());
+        let names = open_matrices(&bundle, policy, |name| runner.replace(name, None).is_ok());
         let total = names.len() as u64;
         sensitivity(&mut runner, &names, bits, &windows, &mut |done| {
             shown(Stage::Sensitivity, done as u64, total);

@@ -7,8 +7,8 @@ use cactus_ir::AttentionAttrs;
 use cactus_tensor::Tensor;
 
 /// `(q [batch, seq, heads, head_dim], k, v [batch, keys, kv_heads, head_dim], sinks? [heads], slopes? [heads],
-/// texts? i64 [seq], bias? [batch|1, heads|1, seq|1, keys]) -> like q`, where the queries stand at positions `past..past+seq` and the keys at
-/// `0..keys`.
+/// texts? i64 [seq], until? i64 [seq], bias? [batch|1, heads|1, seq|1, keys]) -> like q`, where the queries stand at positions `past..past+seq` and the keys at
+/// `0..keys`. Where attention may be on integers, this is what it approximates: the attribute changes nothing here.
 pub(crate) fn attention(attrs: &AttentionAttrs, operands: &[&Tensor], past: usize) -> Result<Tensor> {
     let [q, k, v] = [0, 1, 2].map(|i| operands[i]);
     let of_heads = |at: Option<usize>| at.map(|at| operands[at].as_f32()).transpose();
@@ -19,6 +19,8 @@ pub(crate) fn attention(attrs: &AttentionAttrs, operands: &[&Tensor], past: usiz
         let what = "the numbers of texts fall; the positions of a text stand together, in ascending order";
         return Err(Error::new(ErrorKind::Value, what));
     }
+    let until = attrs.until_operand().map(|at| operands[at].as_i64()).transpose()?;
+    let until = until.map(|until| last_seen(until, past, k.shape()[1])).transpose()?;
     let bias = operands.get(attrs.bias_operand());
     let [batch, seq, heads, dim] = [q.shape()[0], q.shape()[1], q.shape()[2], q.shape()[3]];
     let [keys, kv_heads] = [k.shape()[1], k.shape()[2]];
@@ -36,7 +38,8 @@ pub(crate) fn attention(attrs: &AttentionAttrs, operands: &[&Tensor], past: usiz
         for t in 0..seq {
             let position = past + t;
             let visible: Vec<usize> = (0..keys)
-                .filter(|&j| sees(attrs, position, j) && texts.is_none_or(|texts| texts[t] == texts[j]))
+                .filter(|&j| sees(attrs, position, until.as_ref().map_or(position, |until| until[t]), j))
+                .filter(|&j| texts.is_none_or(|texts| texts[t] == texts[j]))
                 .collect();
             for h in 0..heads {
                 let query = &qd[((b * seq + t) * heads + h) * dim..][..dim];
@@ -67,9 +70,26 @@ pub(crate) fn attention(attrs: &AttentionAttrs, operands: &[&Tensor], past: usiz
     Ok(Tensor::from_f32(q.shape(), out)?)
 }
 
-/// Whether the query at `position` sees the key at `key`.
-fn sees(attrs: &AttentionAttrs, position: usize, key: usize) -> bool {
-    let past_end = attrs.causal && key > position;
+/// The last positions that queries from `past` on see of `keys`.
+fn last_seen(until: &[i64], past: usize, keys: usize) -> Result<Vec<usize>> {
+    let mut least = 0;
+    let each = until.iter().zip(past..).map(|(&until, position)| {
+        let last = usize::try_from(until).ok().filter(|last| (least.max(position)..keys).contains(last));
+        least = last.unwrap_or(least);
+        last.ok_or_else(|| {
+            let what = format!(
+                "the query at position {position} of {keys} sees up to position {until}; expected its own or a later one, not before \
+                 that of the query before"
+            );
+            Error::new(ErrorKind::Value, what)
+        })
+    });
+    each.collect()
+}
+
+/// Whether the query at `position`, where causal attention sees keys up to `last`, sees the one at `key`.
+fn sees(attrs: &AttentionAttrs, position: usize, last: usize, key: usize) -> bool {
+    let past_end = attrs.causal && key > last;
     let too_far = attrs.ahead.is_some_and(|ahead| key >= position.saturating_add(ahead));
     let too_old = attrs
         .window

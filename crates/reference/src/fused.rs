@@ -48,16 +48,25 @@ fn rows(x: &Tensor, n: usize, f: impl Fn(&[f64], &mut Vec<f64>)) -> Result<Tenso
 /// frameworks: far positions depend on its rounding.
 pub(crate) fn rope(x: &Tensor, positions: &Tensor, freq: &Tensor, scale: f32, interleaved: bool) -> Result<Tensor> {
     let [batch, seq, heads, dim] = [x.shape()[0], x.shape()[1], x.shape()[2], x.shape()[3]];
+    let axes = if positions.shape().len() == 1 {
+        1
+    } else {
+        positions.shape()[1]
+    };
     let (positions, freq) = (positions.as_i64()?, freq.as_f32()?);
-    let half = freq.len();
+    let half = freq.len() / axes.max(1);
     let mut out = x.as_f32()?.to_vec();
     for b in 0..batch {
-        for (t, &position) in positions.iter().enumerate() {
+        for (t, position) in positions.chunks_exact(axes.max(1)).enumerate() {
             for h in 0..heads {
                 let head = &mut out[((b * seq + t) * heads + h) * dim..][..dim];
-                for (i, &f) in freq.iter().enumerate() {
-                    let angle = f64::from(position as f32 * f);
-                    let (sin, cos) = angle.sin_cos();
+                for i in 0..half {
+                    let products = position
+                        .iter()
+                        .enumerate()
+                        .map(|(axis, &p)| p as f32 * freq[axis * half + i]);
+                    let angle: f32 = products.reduce(|a, b| a + b).unwrap_or_default();
+                    let (sin, cos) = f64::from(angle).sin_cos();
                     let (sin, cos) = (sin * f64::from(scale), cos * f64::from(scale));
                     let (i, j) = if interleaved { (2 * i, 2 * i + 1) } else { (i, i + half) };
                     let (a, b) = (f64::from(head[i]), f64::from(head[j]));

@@ -337,6 +337,25 @@ fn rope_turns_pairs_and_leaves_the_rest() {
     let turned = [c - 2.0 * s, 2.0 * c + s, 3.0 * d - 4.0 * t, 4.0 * d + 3.0 * t, 5.0, 6.0];
     let want = [&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0][..], &turned].concat();
     assert_close(&y, &f32s(&[1, 2, 1, 6], &want), 1e-6, "rope of neighbors");
+    // The first pair by the first axis, the second by the other: the same positions as above, each where it counts.
+    let halves = Op::Rope {
+        scale: 1.0,
+        interleaved: false,
+    };
+    let of_axes = f32s(&[2, 2], &[1.0, 0.0, 0.0, 0.5]);
+    let y = eval(&halves, &[&x, &i64s(&[2, 2], &[0, 0, 3, 3]), &of_axes]).unwrap();
+    let (c, s) = (3f32.cos(), 3f32.sin());
+    let turned = [c - 3.0 * s, 2.0 * d - 4.0 * t, 3.0 * c + s, 4.0 * d + 2.0 * t, 5.0, 6.0];
+    let want = [&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0][..], &turned].concat();
+    assert_close(&y, &f32s(&[1, 2, 1, 6], &want), 1e-6, "rope of axes");
+    let y = eval(&halves, &[&x, &i64s(&[2, 2], &[0, 9, 3, 0]), &of_axes]).unwrap();
+    let turned = [c - 3.0 * s, 2.0, 3.0 * c + s, 4.0];
+    assert_close(
+        &f32s(&[4], &y.as_f32().unwrap()[6..10]),
+        &f32s(&[4], &turned),
+        1e-6,
+        "the first axis alone",
+    );
 }
 
 #[test]
@@ -429,6 +448,28 @@ fn attention_masks_groups_and_caps() {
     let fall = i64s(&[3], &[1, 1, 0]);
     let refused = eval(&Op::Attention(texts), &[&q, &k, &v, &fall]).unwrap_err();
     assert!(refused.to_string().contains("fall"), "{refused}");
+    // The second and third position see each other, the window looks back from each alone.
+    let until = |window| AttentionAttrs {
+        scale: 1.0,
+        causal: true,
+        until: true,
+        window,
+        ..AttentionAttrs::default()
+    };
+    let ends = i64s(&[3], &[0, 2, 2]);
+    for (window, want) in [(None, [3.0, 6.0, 6.0]), (Some(1), [3.0, 7.5, 9.0])] {
+        let got = eval(&Op::Attention(until(window)), &[&q, &k, &v, &ends]).unwrap();
+        let want: Vec<f32> = want.iter().flat_map(|&w| [w, w]).collect();
+        assert_close(&got, &f32s(&[1, 3, 2, 1], &want), 1e-6, &format!("{window:?}"));
+    }
+    for (ends, what) in [
+        ([0, 0, 2], "position 0"),
+        ([2, 1, 2], "position 1"),
+        ([0, 1, 3], "position 3"),
+    ] {
+        let refused = eval(&Op::Attention(until(None)), &[&q, &k, &v, &i64s(&[3], &ends)]).unwrap_err();
+        assert!(refused.to_string().contains(what), "{refused}");
+    }
     // Softmax of [0, cap * tanh(ln(3) / cap)] with values [0, 1].
     let k = f32s(&[1, 2, 1, 1], &[0.0, 3f32.ln()]);
     let v = f32s(&[1, 2, 1, 1], &[0.0, 1.0]);

@@ -16,6 +16,7 @@ use cactus_base::{AlignedBuf, Pool};
 use cactus_kernels::{Exec, KvRun};
 use cactus_tensor::Tensor;
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 /// Stretches of keys and values of a call for which no memory is asked: those of a few sequences.
@@ -59,6 +60,23 @@ pub struct Part<'a> {
     pub ids: &'a [u32],
     /// Logits to compute.
     pub wanted: Wanted,
+    /// Rows that stand in place of the embeddings of some positions, whose ids must be of the vocabulary all the same.
+    pub media: &'a [MediaRows<'a>],
+}
+
+/// Consecutive positions of a [`Part`] whose embeddings are given. Where [`Program::media_see_ahead`], they see each other, so the last
+/// of them is the last of its medium: what a row gives depends on all that it sees.
+#[derive(Clone, Copy, Debug)]
+pub struct MediaRows<'a> {
+    /// The first of them, counted within the part.
+    pub at: usize,
+    /// Their rows, `[positions, width]` with the width of [`Program::media_width`].
+    pub rows: &'a [f32],
+    /// Rows of the same medium before them, which earlier calls have computed.
+    pub skipped: usize,
+    /// Columns of the grid in which the rows of the medium stand, row after row; `None` where they stand in line. It matters where
+    /// [`Program::media_in_grids`].
+    pub columns: Option<NonZeroUsize>,
 }
 
 /// Several sequences of one program. See the module documentation.
@@ -266,11 +284,14 @@ impl Batch {
         each: Option<EachRow<'_>>,
         observer: Option<Observer<'_>>,
     ) -> Result<()> {
-        self.admit(parts)?;
         self.rows.clear();
         self.wanted.clear();
+        self.admit(parts)?;
+        // Calls without any, which are all but a few, ask for no memory.
+        let mut media = Vec::new();
         for part in parts {
             let first = self.rows.ids.len();
+            media.extend(part.media.iter().map(|m| (first + m.at, m.rows)));
             self.rows.push_run(part.ids, self.len(part.sequence));
             let wanted = match part.wanted {
                 Wanted::Nothing => part.ids.len(),
@@ -278,6 +299,12 @@ impl Batch {
                 Wanted::From(from) => from.min(part.ids.len()),
             };
             self.wanted.extend(first + wanted..first + part.ids.len());
+        }
+
+        if self.program.media_see_ahead() {
+            let width = self.program.media_width().unwrap_or(1).max(1);
+            let spans = media.iter().map(|(first, rows)| *first..first + rows.len() / width);
+            self.rows.see_each_other(spans);
         }
 
         // Out of the batch while they are computed, so that their tables and what they carry can be lent apart.
@@ -293,14 +320,41 @@ impl Batch {
         for (sequence, part) in sequences.iter_mut().zip(parts) {
             *sequence = self.sequences[part.sequence.0].take().unwrap_or_default();
         }
-        let computed = self.compute(pool, width, sequences, each, observer);
+        let computed = self.compute(pool, width, sequences, &media, each, observer);
         // Before anything else that went wrong: zeros in place of weights may be why.
         let result = self.program.bundle.intact().map_err(Error::from).and(computed);
         for (sequence, part) in sequences.iter_mut().zip(parts) {
-            if result.is_ok() {
-                sequence.len += part.ids.len();
+            match result {
+                Ok(()) => sequence.len += part.ids.len(),
+                Err(_) => sequence.grids.truncate(sequence.len),
             }
             self.sequences[part.sequence.0] = Some(std::mem::take(sequence));
+        }
+        result
+    }
+
+    /// Says where each row is on the axes of the rotary embedding. On an error the sequences are as before.
+    fn stand_in_grids(&mut self, parts: &[Part<'_>]) -> Result<()> {
+        let width = self.program.media_width().unwrap_or(1).max(1);
+        let mut result = Ok(());
+        for part in parts {
+            let Some(sequence) = self.sequences[part.sequence.0].as_mut() else {
+                continue;
+            };
+            let past = sequence.len;
+            for media in part.media {
+                let stands = sequence.grids.add(media, past + media.at, media.rows.len() / width);
+                result = result.and(stands);
+            }
+            let positions = past..past + part.ids.len();
+            self.rows.on_axes.extend(positions.map(|p| sequence.grids.axes(p)));
+        }
+        if result.is_err() {
+            for part in parts {
+                if let Some(sequence) = self.sequences[part.sequence.0].as_mut() {
+                    sequence.grids.truncate(sequence.len);
+                }
+            }
         }
         result
     }
@@ -335,6 +389,7 @@ impl Batch {
                     wanted: part.ids.len(),
                 });
             }
+            fits_media(part, program.media_width())?;
             let wanted = program.given_inputs();
             if !wanted.is_empty() && sequence.given.is_none() {
                 let names = wanted.join("`, `");
@@ -365,6 +420,9 @@ impl Batch {
                 });
             }
         }
+        if program.media_in_grids() {
+            self.stand_in_grids(parts)?;
+        }
         for part in parts {
             if let Some(sequence) = self.sequences[part.sequence.0].as_mut() {
                 let len = sequence.len + part.ids.len();
@@ -381,6 +439,7 @@ impl Batch {
         pool: &Pool,
         width: usize,
         sequences: &mut [Sequence],
+        media: &[(usize, &[f32])],
         each: Option<EachRow<'_>>,
         observer: Option<Observer<'_>>,
     ) -> Result<()> {
@@ -437,6 +496,7 @@ impl Batch {
             kv_runs,
             runs,
             rows: &mut self.rows,
+            media,
             profile: self.profile.as_mut(),
             // Not moved as a whole: only the reference itself can take a shorter lifetime.
             observer: match observer {
@@ -485,4 +545,26 @@ impl Batch {
         }
         Ok(())
     }
+}
+
+/// Whether the rows of media of `part` are rows of some of its positions.
+fn fits_media(part: &Part<'_>, width: Option<usize>) -> Result<()> {
+    let Some(width) = width else {
+        return match part.media {
+            [] => Ok(()),
+            _ => Err(Error::Argument("this program takes no rows of media".into())),
+        };
+    };
+    for MediaRows { at, rows, .. } in part.media {
+        let count = rows.len() / width.max(1);
+        let end = at.checked_add(count).filter(|end| *end <= part.ids.len());
+        if count * width != rows.len() || end.is_none() {
+            return Err(Error::Argument(format!(
+                "expected rows of {width} numbers for some of {} positions, found {} numbers from position {at} on",
+                part.ids.len(),
+                rows.len()
+            )));
+        }
+    }
+    Ok(())
 }

@@ -3,6 +3,7 @@
 mod given;
 mod rows;
 
+use crate::grids::AXES;
 use crate::observe::{Observed, Observer, Replaced, values};
 use crate::pages;
 use crate::state::StatePlan;
@@ -37,6 +38,10 @@ pub(crate) struct RowInfo {
     pub(crate) positions: Vec<usize>,
     /// Index of the run.
     pub(crate) runs: Vec<u32>,
+    /// One more than the last position that attention up to given positions sees from each; empty where that is its own everywhere.
+    until: Vec<u32>,
+    /// On the axes of the rotary embedding; empty where it has one.
+    pub(crate) on_axes: Vec<[u32; AXES]>,
 }
 
 impl RowInfo {
@@ -44,6 +49,8 @@ impl RowInfo {
         self.ids.clear();
         self.positions.clear();
         self.runs.clear();
+        self.until.clear();
+        self.on_axes.clear();
     }
 
     /// Appends a run of rows.
@@ -54,11 +61,26 @@ impl RowInfo {
         self.runs.extend(std::iter::repeat_n(run, ids.len()));
     }
 
+    /// Lets the rows of each of `spans`, which lie within runs, see each other.
+    pub(crate) fn see_each_other(&mut self, spans: impl Iterator<Item = Range<usize>>) {
+        for span in spans.filter(|span| !span.is_empty()) {
+            if self.until.is_empty() {
+                self.until
+                    .extend(self.positions.iter().map(|&position| position as u32 + 1));
+            }
+            let end = self.until[span.end - 1];
+            self.until[span].fill(end);
+        }
+    }
+
     /// Makes row `to` what row `from` is.
     fn copy(&mut self, from: usize, to: usize) {
         self.ids[to] = self.ids[from];
         self.positions[to] = self.positions[from];
         self.runs[to] = self.runs[from];
+        if let Some(&position) = self.on_axes.get(from) {
+            self.on_axes[to] = position;
+        }
     }
 
     /// The rows `rows` of one run at a time.
@@ -93,6 +115,8 @@ pub(crate) struct Call<'a> {
     pub(crate) kv_runs: &'a [KvRun<'a>],
     pub(crate) runs: &'a mut [Run<'a>],
     pub(crate) rows: &'a mut RowInfo,
+    /// Rows of media of the call, by their row.
+    pub(crate) media: &'a [(usize, &'a [f32])],
     pub(crate) profile: Option<&'a mut Profile>,
     pub(crate) observer: Option<Observer<'a>>,
     /// Whether the observer has seen enough.
@@ -243,7 +267,21 @@ impl Call<'_> {
                 let span = self.span(*out, table.k(), rows);
                 exec.embed(&table, &self.rows.ids[rows.clone()], floats(&mut self.arena[span]))?;
             }
-            Kind::RopeTable { inv_freq, scale, table } => {
+            Kind::RopeTable {
+                inv_freq,
+                on_axes: true,
+                scale,
+                table,
+            } => {
+                let (span, half) = (self.whole(*table), inv_freq.len() / AXES);
+                let (cos, sin) = floats(&mut self.arena[span]).split_at_mut(self.program.chunk_tokens * half);
+                let of = 0..rows.len() * half;
+                let positions = &self.rows.on_axes[rows.clone()];
+                exec.rope_table_of_axes(positions, inv_freq, *scale, &mut cos[of.clone()], &mut sin[of]);
+            }
+            Kind::RopeTable {
+                inv_freq, scale, table, ..
+            } => {
                 let span = self.whole(*table);
                 let (cos, sin) = floats(&mut self.arena[span]).split_at_mut(self.program.chunk_tokens * inv_freq.len());
                 for run in self.rows.runs(rows.clone()) {
@@ -367,6 +405,7 @@ impl Call<'_> {
                     row.copy_from_slice(row_of(source, *x, i));
                 }
             }
+            Kind::Media { x, from, added, out } => self.media(*x, (*from, *added), *out, rows),
             Kind::Linear {
                 x,
                 weight,
@@ -430,6 +469,8 @@ impl Call<'_> {
                 slopes,
                 out,
             } => {
+                // None of its rows is a medium's where all of them see up to themselves.
+                let until = Some(&self.rows.until[..]).filter(|until| attrs.until && !until.is_empty());
                 let StatePlan::Kv { layout, group } = &self.program.states.states[*state] else {
                     return Err(Error::Argument(
                         "this attention has no KV state; this is a bug, please report it".into(),
@@ -449,6 +490,7 @@ impl Call<'_> {
                     q_heads: *heads,
                     scale: attrs.scale,
                     causal: true,
+                    until,
                     window: attrs.window,
                     chunk: attrs.chunk,
                     softcap: attrs.softcap,

@@ -1,6 +1,6 @@
 //! One sequence of a program, computed chunk by chunk: a [`Batch`] of one.
 
-use crate::batch::{Batch, Capacity, Part, SequenceId, Wanted};
+use crate::batch::{Batch, Capacity, MediaRows, Part, SequenceId, Wanted};
 use crate::observe::Observer;
 use crate::{Logits, Profile, Program, Result};
 use cactus_base::Pool;
@@ -121,7 +121,22 @@ impl Execution {
     /// # Errors
     /// As [`Batch::run`].
     pub fn run(&mut self, pool: &Pool, width: usize, ids: &[u32], head: Head<'_>) -> Result<()> {
-        self.run_observed(pool, width, ids, head, None)
+        self.run_observed(pool, width, ids, &[], head, None)
+    }
+
+    /// As [`Execution::run`], with rows in place of some embeddings.
+    ///
+    /// # Errors
+    /// As [`Batch::run`].
+    pub fn run_with_media(
+        &mut self,
+        pool: &Pool,
+        width: usize,
+        ids: &[u32],
+        media: &[MediaRows<'_>],
+        head: Head<'_>,
+    ) -> Result<()> {
+        self.run_observed(pool, width, ids, media, head, None)
     }
 
     /// As [`Execution::run`], showing `observer` the inputs of linears, those of the output head for every position, instead of
@@ -130,7 +145,7 @@ impl Execution {
     /// # Errors
     /// As [`Batch::run`].
     pub fn observe(&mut self, pool: &Pool, width: usize, ids: &[u32], observer: Observer<'_>) -> Result<()> {
-        self.run_observed(pool, width, ids, Head::From(0, &mut |_, _| {}), Some(observer))
+        self.run_observed(pool, width, ids, &[], Head::From(0, &mut |_, _| {}), Some(observer))
     }
 
     fn run_observed(
@@ -138,6 +153,7 @@ impl Execution {
         pool: &Pool,
         width: usize,
         ids: &[u32],
+        media: &[MediaRows<'_>],
         head: Head<'_>,
         observer: Option<Observer<'_>>,
     ) -> Result<()> {
@@ -150,6 +166,7 @@ impl Execution {
             sequence: self.sequence,
             ids,
             wanted,
+            media,
         };
         self.batch.run_observed(pool, width, &[part], each, observer)
     }

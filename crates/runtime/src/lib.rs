@@ -18,6 +18,7 @@ mod error;
 mod execute;
 mod execution;
 mod function;
+mod grids;
 mod kernel_names;
 mod logits;
 mod lower;
@@ -31,7 +32,7 @@ mod sharing;
 mod state;
 mod step;
 
-pub use batch::{Batch, Capacity, EachRow, Part, SequenceId, Wanted};
+pub use batch::{Batch, Capacity, EachRow, MediaRows, Part, SequenceId, Wanted};
 pub use cactus_kernels::KvDType;
 pub use error::{Error, ErrorKind, Result};
 pub use execution::{Execution, Head};

@@ -15,11 +15,12 @@ mod elementwise;
 mod given;
 mod head;
 mod island;
+mod media;
 mod norms;
 
 use crate::function::Island;
 use crate::memory::{Request, plan};
-use crate::step::{Buffer, Input, Kind, Lowered, PerHead, Rows, Step, TAIL_ROWS, View};
+use crate::step::{Buffer, Input, Kind, Lowered, MediaInputs, PerHead, Rows, Step, TAIL_ROWS, View};
 use crate::{Error, Result, kernel_names};
 use cactus_bundle::Bundle;
 use cactus_ir::{BinaryFn, Def, Dim, Graph, Literal, Node, NodeId, Op, TensorType, ValueId};
@@ -41,6 +42,7 @@ enum Place {
     Turned(View),
     /// What holds for the whole sequence, by its index.
     Given(usize),
+    Media(media::Part),
 }
 
 struct Lowerer<'a> {
@@ -73,6 +75,7 @@ struct Lowerer<'a> {
     /// Keys and values among what is given.
     crossed: Vec<Crossed>,
     dtype: KvDType,
+    media: MediaInputs,
 }
 
 /// Lowers `graph` for calls of at most `rows` positions; keys and values are stored as `dtype`.
@@ -93,9 +96,10 @@ pub(crate) fn lower(
     };
     let is_ids = |v: &ValueId| graph.ty(*v).shape.contains(&Dim::symbol(cactus_ir::SEQ));
     let (ids, others): (Vec<ValueId>, Vec<ValueId>) = graph.inputs().iter().partition(|v| is_ids(v));
+    let (media, ids): (Vec<ValueId>, Vec<ValueId>) = ids.into_iter().partition(|v| media::is_input(graph, *v));
     let [ids] = ids[..] else {
         return Err(unsupported(
-            "expected a graph with one input that has an axis of positions, the token ids",
+            "expected a graph with one input that has an axis of positions, the token ids, and perhaps the rows of media",
         ));
     };
     let split = Split::new(graph, &others)?;
@@ -124,10 +128,12 @@ pub(crate) fn lower(
         islands: Vec::new(),
         crossed: Vec::new(),
         dtype,
+        media: MediaInputs::default(),
     };
     if let Some(split) = &split {
         l.place_given(split);
     }
+    l.place_media(&media)?;
     let (mut tail, mut tail_buffers) = (0, 0);
     for (now, (id, node)) in graph.nodes().enumerate() {
         l.now = now;
@@ -169,6 +175,7 @@ pub(crate) fn lower(
             None => None,
         },
         crossed: l.crossed,
+        media: l.media,
         steps: l.steps,
     })
 }
@@ -236,6 +243,7 @@ impl Lowerer<'_> {
             | Kind::Quantize { x, out }
             | Kind::Rotate { x, out }
             | Kind::Copy { x, out }
+            | Kind::Media { x, out, .. }
             | Kind::ShortConv { x, out, .. }
             | Kind::Unary { x, out, .. } => touched.extend([x.buffer, *out]),
             Kind::Linear { x, out, .. } => touched.extend([rows(x), *out]),
@@ -451,6 +459,10 @@ impl Lowerer<'_> {
                 (Op::Reshape { .. }, Place::Rows(_)) if self.width(node, self.graph.ty(out)).is_ok() => place,
                 // `[seq]` as `[1, seq]`.
                 (Op::Reshape { .. }, Place::Positions) => place,
+                (_, Place::Media(part)) => match part.seen(node, self.graph.ty(out)) {
+                    Some(part) => Place::Media(part),
+                    None => continue,
+                },
                 (Op::Slice { axis, start, .. }, Place::Rows(view)) => match self.cut(node, view, *axis, start) {
                     Ok(cut) => Place::Rows(cut),
                     Err(_) => continue,
@@ -555,6 +567,7 @@ impl Lowerer<'_> {
                     self.view(node, node.inputs[1])?,
                     self.view(node, node.inputs[2])?,
                 );
+                self.until(node, a)?;
                 let heads = self.graph.ty(out).shape[2].as_known().unwrap_or(0);
                 let sinks = a.sinks_operand().map(|i| self.of_heads(node, i)).transpose()?;
                 let slopes = a.slopes_operand().map(|i| self.of_heads(node, i)).transpose()?;
@@ -655,6 +668,7 @@ impl Lowerer<'_> {
                 Ok(())
             }
             Op::Binary { f } => self.binary(id, node, *f),
+            Op::Where => self.media(node),
             _ => self.fail(node, "there is no kernel for this operation in a model with states"),
         }
     }

@@ -6,6 +6,7 @@
 
 use crate::Result;
 use crate::execute::Held;
+use crate::grids::Grids;
 use crate::state::StatePlans;
 use cactus_base::AlignedBuf;
 use cactus_kernels::BLOCK_TOKENS;
@@ -159,6 +160,8 @@ pub(crate) struct Sequence {
     pub(crate) carried: Vec<AlignedBuf>,
     /// What holds for the whole sequence.
     pub(crate) given: Option<Arc<Held>>,
+    /// Pictures whose rows stand in grids, where the rotary embedding has axes.
+    pub(crate) grids: Grids,
 }
 
 impl Sequence {
@@ -174,6 +177,7 @@ impl Sequence {
             tables: plans.groups.iter().map(table).collect(),
             carried: carried.collect::<Result<_>>()?,
             given: None,
+            grids: Grids::default(),
         })
     }
 
@@ -225,6 +229,7 @@ impl Sequence {
     /// Forgets every position.
     pub(crate) fn clear(&mut self, pools: &mut [Pool]) {
         self.len = 0;
+        self.grids.clear();
         for (table, pool) in self.tables.iter_mut().zip(pools) {
             table.clear(pool);
         }
@@ -251,6 +256,7 @@ impl Sequence {
             table.shorten(keep.div_ceil(BLOCK_TOKENS), pool);
         }
         self.len = keep;
+        self.grids.truncate(keep);
         true
     }
 }

@@ -108,6 +108,21 @@ impl Program {
         self.lowered.given.as_ref().map_or(&[], |g| &g.inputs)
     }
 
+    /// Whether the rows of a [`crate::MediaRows`] see each other, the later ones too. No call may end within them then.
+    pub fn media_see_ahead(&self) -> bool {
+        self.lowered.media.see_ahead
+    }
+
+    /// Whether rows stand in grids, so that a [`crate::MediaRows`] has to say how many columns its grid has.
+    pub fn media_in_grids(&self) -> bool {
+        self.lowered.media.in_grids
+    }
+
+    /// Width of the rows that may stand in place of embeddings ([`crate::MediaRows`]); none where the model takes no such.
+    pub fn media_width(&self) -> Option<usize> {
+        self.lowered.media.width
+    }
+
     /// Whether an execution can forget the last `tokens` positions of a call, whatever came before: not where a state keeps
     /// less than that, as a convolution's.
     pub fn can_rewind(&self, tokens: usize) -> bool {

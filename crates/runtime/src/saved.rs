@@ -4,6 +4,7 @@
 //! no header, no checksum and no identity of the model: who writes the file knows them, and checks them before.
 
 use crate::batch::Batch;
+use crate::grids::Grids;
 use crate::pages::Table;
 use crate::sharing::{BLOCK, Snapshot};
 use crate::{Error, Result};
@@ -17,6 +18,11 @@ impl Batch {
     /// # Errors
     /// Those of `out`.
     pub fn write_snapshot(&self, snapshot: &Snapshot, out: &mut dyn Write) -> std::io::Result<()> {
+        if !snapshot.grids.is_empty() {
+            // Ids of pictures mean nothing to another process, so nobody has a use for it.
+            let what = "a sequence with pictures in grids cannot be written";
+            return Err(std::io::Error::new(std::io::ErrorKind::Unsupported, what));
+        }
         out.write_all(&(snapshot.len as u64).to_le_bytes())?;
         for table in &snapshot.tables {
             out.write_all(&(table.first as u64).to_le_bytes())?;
@@ -53,6 +59,7 @@ impl Batch {
             len,
             tables: Vec::with_capacity(plans.groups.len()),
             carried: Vec::new(),
+            grids: Grids::default(),
         };
         let mut firsts = Vec::with_capacity(plans.groups.len());
         for group in 0..plans.groups.len() {

@@ -9,6 +9,7 @@
 //! they came from; one that is dropped keeps its pages for as long as the batch lives.
 
 use crate::batch::{Batch, SequenceId};
+use crate::grids::Grids;
 use crate::pages::Table;
 use crate::{Error, Program, Result};
 use cactus_base::AlignedBuf;
@@ -20,7 +21,11 @@ pub const BLOCK: usize = BLOCK_TOKENS;
 /// The keys and values of [`BLOCK`] positions.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "its pages are free once it was given back to its batch"]
-pub struct Block(Box<[u32]>);
+pub struct Block {
+    pages: Box<[u32]>,
+    /// What stands in grids in them.
+    grids: Grids,
+}
 
 /// All that a sequence remembers at one length.
 #[derive(Debug)]
@@ -29,6 +34,7 @@ pub struct Snapshot {
     pub(crate) len: usize,
     pub(crate) tables: Vec<Table>,
     pub(crate) carried: Vec<AlignedBuf>,
+    pub(crate) grids: Grids,
 }
 
 impl Snapshot {
@@ -78,7 +84,8 @@ impl Batch {
         for (pool, &page) in pools.iter_mut().zip(&pages) {
             pool.share(page);
         }
-        Ok(Block(pages))
+        let grids = sequence.grids.within(index * BLOCK, (index + 1) * BLOCK);
+        Ok(Block { pages, grids })
     }
 
     /// Lets an empty sequence begin with the first `len` positions of `blocks`, which follow one another.
@@ -96,23 +103,27 @@ impl Batch {
         for (group, (table, pool)) in sequence.tables.iter_mut().zip(pools).enumerate() {
             table.clear(pool);
             for block in blocks {
-                table.pages.push(block.0[group]);
-                pool.share(block.0[group]);
+                table.pages.push(block.pages[group]);
+                pool.share(block.pages[group]);
             }
         }
         sequence.len = len;
+        for block in blocks {
+            sequence.grids.join(&block.grids);
+        }
+        sequence.grids.truncate(len);
         Ok(())
     }
 
     /// Whether giving `block` back would free its pages.
     pub fn is_last_holder(&self, block: &Block) -> bool {
-        let pools = self.pools.iter().zip(&block.0);
+        let pools = self.pools.iter().zip(&block.pages);
         pools.into_iter().all(|(pool, &page)| !pool.is_shared(page))
     }
 
     /// Gives a block back.
     pub fn release_block(&mut self, block: Block) {
-        for (pool, &page) in self.pools.iter_mut().zip(&block.0) {
+        for (pool, &page) in self.pools.iter_mut().zip(&block.pages) {
             pool.give_back(page);
         }
     }
@@ -134,6 +145,7 @@ impl Batch {
             len: sequence.len,
             tables,
             carried,
+            grids: sequence.grids.clone(),
         })
     }
 
@@ -160,6 +172,7 @@ impl Batch {
             own.copy_from_slice(carried);
         }
         sequence.len = snapshot.len;
+        sequence.grids.clone_from(&snapshot.grids);
         if !sequence.truncate(&program.states, pools, keep) {
             sequence.clear(pools);
             return Ok(false);

@@ -101,6 +101,8 @@ pub(crate) enum Kind {
     },
     RopeTable {
         inv_freq: Vec<f32>,
+        /// Whether positions are on three axes, and `inv_freq` is `[3, pairs]`.
+        on_axes: bool,
         scale: f32,
         table: Buffer,
     },
@@ -163,6 +165,14 @@ pub(crate) enum Kind {
     },
     Copy {
         x: View,
+        out: Buffer,
+    },
+    /// Rows with those of media, where the call has some, in place of their own or `added` to them; `out` may be where they are.
+    Media {
+        x: View,
+        /// The first number of the rows of media that counts; as many do as `x` is wide.
+        from: usize,
+        added: bool,
         out: Buffer,
     },
     Linear {
@@ -280,6 +290,7 @@ impl Kind {
             Kind::Quantize { .. } => "quantize",
             Kind::Rotate { .. } => "rotate",
             Kind::Copy { .. } => "copy",
+            Kind::Media { .. } => "media",
             Kind::Linear { .. } => "linear",
             Kind::Head { .. } => "head",
             Kind::Logits { .. } => "logits",
@@ -314,6 +325,17 @@ impl Step {
 /// Positions whose tail is computed at once.
 pub(crate) const TAIL_ROWS: usize = 16;
 
+/// What a model takes of pictures and sounds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct MediaInputs {
+    /// Width of the rows that may stand in place of embeddings, with what early layers add; none where it takes no such.
+    pub(crate) width: Option<usize>,
+    /// Whether the rows of a medium see each other, the later ones too.
+    pub(crate) see_ahead: bool,
+    /// Whether positions of the rotary embedding are on three axes, so that rows stand in grids.
+    pub(crate) in_grids: bool,
+}
+
 /// A lowered component.
 #[derive(Debug)]
 pub(crate) struct Lowered {
@@ -325,6 +347,7 @@ pub(crate) struct Lowered {
     pub(crate) islands: Vec<Island>,
     pub(crate) given: Option<Given>,
     pub(crate) crossed: Vec<Crossed>,
+    pub(crate) media: MediaInputs,
     /// Indices of stored tensors in the bundle.
     pub(crate) weights: Vec<usize>,
     /// Byte offset of each buffer in the arena.

@@ -234,6 +234,7 @@ fn load(name: &str, program: &Arc<Program>, threads: usize, calls: usize, seed: 
                         sequence: s.id,
                         ids,
                         wanted,
+                        media: &[],
                     },
                 ));
             }
@@ -347,6 +348,7 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
         sequence,
         ids,
         wanted: Wanted::Last,
+        media: &[],
     };
     for _ in 0..3 {
         batch.run(&pool, 1, &[part(a, &[1; 30])], None).unwrap();

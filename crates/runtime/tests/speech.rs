@@ -301,6 +301,7 @@ fn sequences_that_share_a_sound_compute_the_bits_of_each_alone() {
             sequence,
             ids: &all[of][i..=i],
             wanted: Wanted::Last,
+            media: &[],
         });
         batch.run(&pool, 1, &parts, None).unwrap();
         for (row, found) in found.iter_mut().enumerate() {
@@ -318,6 +319,7 @@ fn sequences_that_share_a_sound_compute_the_bits_of_each_alone() {
         sequence: second,
         ids: &[7],
         wanted: Wanted::Last,
+        media: &[],
     };
     batch.run(&pool, 1, &[next], None).unwrap();
 }

@@ -334,7 +334,7 @@ fn openapi_document_has_every_route_and_its_examples_are_requests() {
                 "/v1/chat/completions" => openai::chat::request(example, 0).map(drop),
                 "/v1/completions" => openai::completions::request(example, 0).map(drop),
                 "/v1/responses" => openai::responses::request(example, 0).map(drop),
-                "/v1/embeddings" => openai::embeddings::request(example).map(drop),
+                "/v1/embeddings" | "/v1/multi-vector" => openai::embeddings::request(example).map(drop),
                 "/v1/vector_stores" => openai::vector_stores::create(example).map(drop),
                 "/v1/vector_stores/{id}" => openai::vector_stores::modify(example).map(drop),
                 "/v1/vector_stores/{id}/search" => openai::vector_stores::search(example).map(drop),

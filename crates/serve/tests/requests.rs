@@ -134,11 +134,12 @@ fn chat_many_tools_are_refused_before_a_template_sees_them() {
 }
 
 #[test]
-fn chat_images_are_refused_by_name() {
+fn chat_images_at_addresses_are_refused_by_name() {
     let part = json!({"type": "image_url", "image_url": {"url": "file:///etc/passwd"}});
     let error = chat(json!({"messages": [{"role": "user", "content": [part]}]})).unwrap_err();
     assert_eq!(error.code, Some("unsupported_content"));
-    assert!(error.message.contains("does not read images"), "{error}");
+    assert_eq!(error.param.as_deref(), Some("messages[0].content[0].image_url.url"));
+    assert!(error.message.contains("no addresses are fetched"), "{error}");
 }
 
 #[test]
@@ -325,7 +326,7 @@ fn anthropic_blocks_become_messages() {
         (json!({"messages": [{"role": "user", "content": "Hi"}]}), "max_tokens"),
         (
             json!({"max_tokens": 1, "messages": [{"role": "user", "content": [{"type": "image"}]}]}),
-            "messages[0].content[0].type",
+            "messages[0].content[0].data",
         ),
         (
             json!({"max_tokens": 1, "messages": [{"role": "user", "content": "a"}], "temperature": "x"}),
@@ -383,12 +384,16 @@ fn ollama_requests_stream_unless_told_otherwise_and_number_their_calls() {
 
 #[test]
 fn embeddings_come_as_base64_where_asked_for() {
+    let read = openai::embeddings::Read {
+        text_tokens: 3,
+        image_tokens: None,
+    };
     let request =
         openai::embeddings::request(&json!({"model": "m", "input": "a", "encoding_format": "base64"})).unwrap();
-    let answer = openai::embeddings::answer(&request, "m", &[vec![1.0, -2.5]], 3);
+    let answer = openai::embeddings::answer(&request, "m", &[vec![1.0, -2.5]], read);
     assert_eq!(answer["data"][0]["embedding"], "AACAPwAAIMA=");
     let request = openai::embeddings::request(&json!({"model": "m", "input": ["a"]})).unwrap();
-    let answer = openai::embeddings::answer(&request, "m", &[vec![1.0, -2.5]], 3);
+    let answer = openai::embeddings::answer(&request, "m", &[vec![1.0, -2.5]], read);
     assert_eq!(answer["data"][0]["embedding"], json!([1.0, -2.5]));
 }
 

@@ -131,7 +131,7 @@ fn embeddings_that_cannot_be_made_name_the_field() {
     let cases = [
         (json!({"input": ["a", long]}), "input[1]", "context_length_exceeded"),
         (json!({"input": []}), "input", ""),
-        (json!({"input": [[99_999]]}), "input", ""),
+        (json!({"input": [[99_999]]}), "input[0]", ""),
         (json!({"input": "a", "dimensions": 8}), "dimensions", ""),
         (json!({"input": "a", "input_type": "poem"}), "input_type", ""),
         (json!({"input": "a", "truncate": "START"}), "truncate", ""),

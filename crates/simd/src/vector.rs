@@ -201,4 +201,11 @@ pub trait Simd: Copy + Send + Sync + std::fmt::Debug + 'static {
     }
     /// Splits the low 16 bits of 64 integers, which hold values in `0..=16383`, into their high and low seven bits.
     fn store_planes(self, v: [Self::I; 4], high: &mut [u8; 64], low: &mut [u8; 64]);
+    /// Stores the low bytes of 64 integers, whose low 16 bits hold values in `-128..=127`.
+    #[inline(always)]
+    fn store_bytes(self, v: [Self::I; 4], out: &mut [i8; 64]) {
+        for (v, out) in v.into_iter().zip(out.as_chunks_mut().0) {
+            self.store_i8(v, out);
+        }
+    }
 }

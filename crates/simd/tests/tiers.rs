@@ -110,6 +110,13 @@ impl Op for &Inputs {
         );
         let (mut high, mut low) = ([0; 64], [0; 64]);
         s.store_planes(self.planes.map(|p| s.load_i(&p)), &mut high, &mut low);
+        let mut narrowed = [0; 64];
+        // Small values, under high halves that count for nothing.
+        let words = self.planes.map(|p| {
+            let byte = s.sub_i(s.and_i(s.load_i(&p), s.splat_i(255)), s.splat_i(128));
+            s.add_i(byte, s.shl_i::<16>(i))
+        });
+        s.store_bytes(words, &mut narrowed);
         let mut lookups = Vec::new();
         for line in 0..8 {
             lookups.extend(ints(looked_up::<S, 1>(s, self, line)));
@@ -159,6 +166,10 @@ impl Op for &Inputs {
             ("store_f16", half_bits.map(|h| u32::from(half_nan(h))).to_vec()),
             ("load_i8", ints(s.load_i8(&self.bytes))),
             ("store_i8", low_bytes.map(|x| u32::from(x.cast_unsigned())).to_vec()),
+            (
+                "store_bytes",
+                narrowed.iter().map(|&x| u32::from(x.cast_unsigned())).collect(),
+            ),
             ("dot", ints(dot)),
             ("dot_plain", ints(plain)),
             ("store_planes", high.iter().chain(&low).map(|&x| u32::from(x)).collect()),

@@ -83,7 +83,12 @@ impl Hypotheses {
                 true => Wanted::From(from.saturating_sub(begin)),
                 false => Wanted::Nothing,
             };
-            let part = Part { sequence, ids, wanted };
+            let part = Part {
+                sequence,
+                ids,
+                wanted,
+                media: &[],
+            };
             let mut each = |row: usize, logits: Logits<'_>| each(begin + row - from, logits);
             self.batch.run(&self.pool, self.threads, &[part], Some(&mut each))?;
         }
@@ -127,6 +132,7 @@ impl Hypotheses {
                 sequence: self.sequences[*text],
                 ids: std::slice::from_ref(token),
                 wanted: Wanted::Last,
+                media: &[],
             })
             .collect();
         Ok(self.batch.run(&self.pool, self.threads, &parts, Some(each))?)

@@ -1,7 +1,22 @@
 //! Folders as tests need them.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// Names of what is in a folder, without the part behind the last dot, sorted: one case for each.
+///
+/// # Panics
+/// Where the folder cannot be read or is empty.
+pub fn cases(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("the folder can be read");
+    let stem = |path: PathBuf| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let mut cases: Vec<String> = entries
+        .filter_map(|entry| stem(entry.expect("the folder can be read").path()))
+        .collect();
+    assert!(!cases.is_empty(), "{} has no cases", folder.display());
+    cases.sort();
+    cases
+}
 
 /// Copies a folder with all that is in it.
 ///

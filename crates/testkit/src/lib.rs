@@ -1,6 +1,6 @@
 //! What tests of several crates share: seeded random tensors, comparison with a tolerance, lists of awkward sizes, tiny models
 //! written in primitive operations as importers write them, a server that misbehaves as it is told, a detector of speech
-//! that hears one tone, recordings that are unlike others, PDF documents, pictures of noise, and copies of folders.
+//! that hears one tone, recordings that are unlike others, PDF documents, pictures of noise, and names in folders and copies of them.
 //!
 //! It may depend on `ir` and `tensor`, and only tests depend on it. It deliberately does not compute: run a model of
 //! [`tiny`] in `reference` or in the runtime.
@@ -18,7 +18,7 @@ pub mod tiny;
 pub mod tone;
 
 pub use compare::{assert_close, difference};
-pub use files::copy_folder;
+pub use files::{cases, copy_folder};
 pub use layers::operations_of_layers;
 pub use pictures::picture_noise;
 pub use random::{Random, noise, source_tensors};

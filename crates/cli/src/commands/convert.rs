@@ -46,6 +46,7 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
         document_prompt: args.document_prompt.clone(),
         rerank: args.rerank,
         adapter: args.lora.clone(),
+        pictures: args.mmproj.clone(),
         name: fetched.record.as_ref().map(|r| r.id.clone()),
         license: fetched.record.as_ref().and_then(|r| r.license.clone()),
         passes: args.fusion.passes(),

@@ -1,5 +1,7 @@
 //! What is inside a bundle.
 
+mod pictures;
+
 use crate::args::InspectArgs;
 use crate::commands::{drawing, function};
 use crate::{model, output};
@@ -142,6 +144,11 @@ fn summary(bundle: &Bundle, tensors: bool) -> Result<()> {
     }
     for note in &provenance.notes {
         output::line(format!("{:<11} {note}", "note"));
+    }
+    if let Some(processor) = pictures::record(bundle)? {
+        for line in pictures::lines(&processor) {
+            output::line(format!("{:<11} {line}", "pictures"));
+        }
     }
     let quality = quality(bundle)?;
     if let Some(quality) = &quality {
@@ -360,6 +367,7 @@ fn json(bundle: &Bundle) -> Result<serde_json::Value> {
         "quality": quality(bundle)?,
         "confidence": confidence(bundle)?,
         "decisions": decisions(bundle)?,
+        "pictures": pictures::record(bundle)?,
     }))
 }
 

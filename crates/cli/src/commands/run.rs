@@ -1,6 +1,7 @@
 //! Answering a prompt, and chatting.
 
 mod asked;
+mod attached;
 mod kept;
 mod routed;
 
@@ -8,6 +9,7 @@ use crate::args::{ModelArgs, RunArgs};
 use crate::commands::{function, show};
 use crate::{model, output};
 use anyhow::{Context, Result, bail};
+use attached::Attached;
 use cactus_base::Pool;
 use cactus_engine::chat::{Chat as Prepared, ChatRequest, Message, ToolCall};
 use cactus_engine::speculate::{Drafter, ModelDrafter, PromptLookup};
@@ -33,6 +35,7 @@ const HELP: &str = "\
 /help    show this help
 /reset   forget the conversation
 /system  set the system prompt: /system You are a pirate
+/image   show a picture with the next question: /image cat.jpg
 /result  give the result of a call: /result 21 degrees
 /stats   show the timings of the last answer
 /exit    leave (or press Ctrl-D)
@@ -73,6 +76,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         bail!("`{option}` is for answers of this machine alone; leave it out, or `--cloud` and `--policy`");
     }
     let loaded = Model::of(bundle, &model::load_options(&args.engine))?;
+    let mut attached = Attached::new(&loaded, args.show_image_tokens)?;
     let reads_more = !loaded.program().given_inputs().is_empty();
     if let (Some(input), false) = (args.input.first(), reads_more) {
         let ids = function::ids_of(loaded.bundle()).unwrap_or("input_ids");
@@ -100,6 +104,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         None => Kept::default(),
     };
     let interrupt = Interrupt::install()?;
+    for file in &args.image {
+        interrupt.while_answering(|cancel| attached.attach(&loaded, file, cancel))?;
+    }
     let drafter = match &args.draft_model {
         Some(name) => {
             let choice = ModelArgs {
@@ -122,6 +129,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let mut chat = Chat {
         routed,
         drafter,
+        attached,
         args,
         options,
         model: &loaded,
@@ -271,6 +279,8 @@ impl Interrupt {
 struct Chat<'a> {
     /// Who else may answer, where somebody may.
     routed: Option<Routed>,
+    /// Pictures for the next question.
+    attached: Attached,
     args: &'a RunArgs,
     options: GenerateOptions,
     model: &'a Arc<Model>,
@@ -293,7 +303,7 @@ impl Chat<'_> {
     fn once(&mut self, prompt: &str) -> Result<ExitCode> {
         let (result, cancelled) = match self.is_routed() {
             true => {
-                let reply = self.routed_answer(message("user", prompt))?;
+                let reply = self.routed_answer(self.attached.message(prompt))?;
                 (routed::json(&reply), reply.answered.outcome.reason == Reason::Cancelled)
             }
             false => {
@@ -360,6 +370,7 @@ impl Chat<'_> {
                 return Ok(reply);
             }
         }
+        self.attached.sent(&asked);
         self.messages.push(asked);
         self.messages.push(show::history(&reply.message));
         self.pending = reply.message.calls.iter().cloned().collect();
@@ -383,6 +394,7 @@ impl Chat<'_> {
         if !plain {
             let request = ChatRequest {
                 messages,
+                rolls: self.args.rolling,
                 ..self.request.clone()
             };
             return Prepared::new(self.model, &request).map_err(|e| asked::named(e, option));
@@ -413,7 +425,7 @@ impl Chat<'_> {
         if prompt.trim().is_empty() {
             bail!("the prompt is empty");
         }
-        let asked = message("user", prompt);
+        let asked = self.attached.message(prompt);
         let prepared = self.prepare(self.with(asked.clone()), prompt)?;
         self.pending.clear();
         self.reply(asked, prepared)
@@ -475,6 +487,7 @@ impl Chat<'_> {
         if self.args.verbose && !self.args.json {
             stats(&completion);
         }
+        self.attached.sent(&asked);
         self.messages.push(asked);
         self.messages.push(show::history(&answer));
         self.pending = answer.calls.iter().cloned().collect();
@@ -497,6 +510,7 @@ impl Chat<'_> {
 
     /// Begins the conversation again.
     fn forget(&mut self, told: &str) {
+        self.attached.clear();
         self.messages.clear();
         self.pending.clear();
         self.session.reset();
@@ -615,6 +629,14 @@ impl Chat<'_> {
                 self.system = (!rest.trim().is_empty()).then(|| rest.trim().to_owned());
                 self.forget("(system prompt set; the conversation starts again)");
             }
+            "/image" => {
+                let interrupt = self.interrupt.clone();
+                let file = std::path::Path::new(rest.trim());
+                let attached = interrupt.while_answering(|cancel| self.attached.attach(self.model, file, cancel));
+                if let Err(e) = attached {
+                    output::error(&e);
+                }
+            }
             "/result" => {
                 if let Err(e) = self.result(rest.trim()) {
                     output::error(&e);
@@ -629,7 +651,7 @@ impl Chat<'_> {
             }
             _ => {
                 let answered = match self.is_routed() {
-                    true => self.routed_answer(message("user", line)).map(drop),
+                    true => self.routed_answer(self.attached.message(line)).map(drop),
                     false => self.answer(line).map(drop),
                 };
                 if let Err(e) = answered {

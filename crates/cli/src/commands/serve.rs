@@ -160,6 +160,7 @@ fn does(path: &Path) -> Option<Does> {
         return Some(Does::Writes);
     }
     let made = || match cactus_import::task_of(path)? {
+        "text_embedding" if cactus_import::makes_token_vectors(path)? => Ok(Does::EmbedsTokens),
         "text_embedding" => Ok(Does::Embeds),
         "text_ranking" => Ok(Does::Ranks),
         _ => cactus_import::speech_of(path).map(|speech| Does::with(speech.as_ref())),
@@ -266,6 +267,7 @@ mod tests {
             ("speech/moonshine", Some(Does::Hears)),
             ("speech/silero_vad", Some(Does::FindsSpeech)),
             ("embedding/bert", Some(Does::Embeds)),
+            ("embedding/bert_tokens", Some(Does::EmbedsTokens)),
             ("embedding/xlm_roberta_ranker", Some(Does::Ranks)),
             ("models/qwen2_tied", Some(Does::Writes)),
             ("speech", None),

@@ -1,6 +1,8 @@
 //! Reading the messages of a request: every field is checked, and an error names it.
 
-use super::{MAX_BYTES, MAX_MESSAGES, request_error};
+use super::attached::{WrongPart, check_pictures, picture_bytes, picture_of_part};
+use super::shown::PLACE;
+use super::{MAX_BYTES, MAX_MESSAGES, contains, request_error};
 use crate::Result;
 use cactus_text::json_type;
 use serde_json::{Map, Value};
@@ -9,8 +11,15 @@ const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
 /// Names under which a message brings reasoning.
 const REASONING: [&str; 3] = ["reasoning_content", "reasoning", "thinking"];
 
-/// The messages with contents that are text, and arguments of calls that are objects.
-pub(super) fn checked(messages: &[Value]) -> Result<Vec<Value>> {
+/// The messages of a request, uniform.
+pub(super) struct Checked {
+    /// With contents that are text, a letter in place of each picture, and arguments of calls that are objects.
+    pub(super) messages: Vec<Value>,
+    /// The files of the pictures, where they came with them.
+    pub(super) files: Vec<Option<Vec<u8>>>,
+}
+
+pub(super) fn checked(messages: &[Value]) -> Result<Checked> {
     if messages.is_empty() {
         return Err(request_error("messages", "expected at least one message, found none"));
     }
@@ -19,14 +28,21 @@ pub(super) fn checked(messages: &[Value]) -> Result<Vec<Value>> {
         let what = format!("expected at most {MAX_MESSAGES} messages, found {found}");
         return Err(request_error("messages", what));
     }
-    let bytes: usize = messages.iter().map(bytes).sum();
+    let bytes: usize = messages.iter().map(bytes_of_message).sum();
     if bytes > MAX_BYTES {
         let what = format!("expected at most {MAX_BYTES} bytes of messages, found {bytes}");
         return Err(request_error("messages", what));
     }
+    if messages.iter().any(|message| contains(message, PLACE)) {
+        return Err(request_error("messages", "the texts hold code points that are no text"));
+    }
+    let mut files = Vec::new();
     let each = messages.iter().enumerate();
-    each.map(|(i, message)| one(message, &format!("messages[{i}]")))
-        .collect()
+    let messages = each.map(|(i, message)| one(message, &format!("messages[{i}]"), &mut files));
+    let messages = messages.collect::<Result<_>>()?;
+    let bytes: usize = files.iter().flatten().map(Vec::len).sum();
+    check_pictures(files.len(), bytes).map_err(|what| request_error("messages", what))?;
+    Ok(Checked { messages, files })
 }
 
 /// Bytes of all texts in a value.
@@ -39,7 +55,23 @@ pub(super) fn bytes(value: &Value) -> usize {
     }
 }
 
-fn one(message: &Value, at: &str) -> Result<Value> {
+/// The same of a message, without the files of its pictures, which are counted apart.
+fn bytes_of_message(message: &Value) -> usize {
+    let Some(fields) = message.as_object() else {
+        return bytes(message);
+    };
+    let part = |part: &Value| match part.as_object().map(picture_of_part) {
+        Some(Ok(Some(Some(_)))) => 8,
+        _ => bytes(part),
+    };
+    let each = fields.iter().map(|(key, field)| match field {
+        Value::Array(parts) if key == "content" => parts.iter().map(part).sum(),
+        other => key.len() + bytes(other) + 1,
+    });
+    each.sum()
+}
+
+fn one(message: &Value, at: &str, files: &mut Vec<Option<Vec<u8>>>) -> Result<Value> {
     let Value::Object(given) = message else {
         let what = format!(
             "expected an object with `role` and `content`, found {}",
@@ -56,7 +88,7 @@ fn one(message: &Value, at: &str) -> Result<Value> {
         }
     };
     let mut fields = given.clone();
-    let text = content(given.get("content"), role, at)?;
+    let text = content(given.get("content"), role, at, files)?;
     fields.insert("content".to_owned(), Value::from(text));
     for name in REASONING {
         match given.get(name) {
@@ -84,8 +116,8 @@ fn one(message: &Value, at: &str) -> Result<Value> {
     Ok(Value::Object(fields))
 }
 
-/// The text of a content: a string, or its parts with line breaks between.
-fn content(content: Option<&Value>, role: &str, at: &str) -> Result<String> {
+/// The text of a content: a string, or its parts with line breaks between, and a letter for each picture.
+fn content(content: Option<&Value>, role: &str, at: &str, files: &mut Vec<Option<Vec<u8>>>) -> Result<String> {
     let at = format!("{at}.content");
     let parts = match content {
         Some(Value::String(text)) => return Ok(text.clone()),
@@ -97,14 +129,29 @@ fn content(content: Option<&Value>, role: &str, at: &str) -> Result<String> {
             return Err(request_error(at, what));
         }
     };
-    let mut texts = Vec::with_capacity(parts.len());
+    let mut text = String::new();
+    let mut after_text = false;
     for (i, part) in parts.iter().enumerate() {
         let at = format!("{at}[{i}]");
+        let wrong = |(field, what): WrongPart| request_error(format!("{at}.{field}"), what);
+        let picture = part.as_object().map(picture_of_part).transpose().map_err(wrong)?;
+        if let Some(data) = picture.flatten() {
+            if role != "user" && role != "tool" {
+                let what = format!("messages of the role `{role}` have no pictures; those of `user` may");
+                return Err(request_error(at, what));
+            }
+            let file = data.map(picture_bytes).transpose();
+            files.push(file.map_err(|what| request_error(&*at, what))?);
+            text.push(PLACE);
+            after_text = false;
+            continue;
+        }
         let name = match part.get("type").and_then(Value::as_str) {
             Some("text" | "input_text" | "output_text") => "text",
             Some("refusal") => "refusal",
             Some(other) => {
-                let what = format!("parts of the type `{other}` are not read yet, only those of the type `text`");
+                let what =
+                    format!("parts of the type `{other}` are not read yet, only those of the types `text` and `image`");
                 return Err(request_error(at, what));
             }
             None => {
@@ -113,14 +160,20 @@ fn content(content: Option<&Value>, role: &str, at: &str) -> Result<String> {
             }
         };
         match part.get(name) {
-            Some(Value::String(text)) => texts.push(text.as_str()),
+            Some(Value::String(part)) => {
+                if after_text {
+                    text.push('\n');
+                }
+                text.push_str(part);
+                after_text = true;
+            }
             found => {
                 let what = format!("expected a string, found {}", found.map_or("nothing", json_type));
                 return Err(request_error(format!("{at}.{name}"), what));
             }
         }
     }
-    Ok(texts.join("\n"))
+    Ok(text)
 }
 
 /// Checks the calls of a message and reads their arguments.

@@ -33,7 +33,7 @@ fn of_text(source: &str) -> ChatTemplate {
 }
 
 fn chat(template: &ChatTemplate, request: &ChatRequest) -> Result<Chat> {
-    Chat::with(template, &TOKENIZER, request, || Ok(&*CONSTRAINTS))
+    Chat::with(template, &TOKENIZER, request, none, || Ok(&*CONSTRAINTS)).map(|(chat, _)| chat)
 }
 
 fn weather() -> Tool {
@@ -42,6 +42,11 @@ fn weather() -> Tool {
         "properties": {"city": {"enum": ["Bern", "Rome"]}}, "required": ["city"], "additionalProperties": false}}),
     )
     .unwrap()
+}
+
+fn none(files: Vec<Option<Vec<u8>>>) -> Result<Vec<Shown>> {
+    assert!(files.is_empty());
+    Ok(Vec::new())
 }
 
 fn asking(messages: Vec<Value>) -> ChatRequest {
@@ -401,8 +406,17 @@ fn requests_of_the_wrong_form_are_errors_that_name_the_field() {
             vec![user(
                 json!([{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "x"}}]),
             )],
-            "messages[0].content[1]",
+            "messages[0].content[1].image_url.url",
         ),
+        (
+            vec![user(json!([{"type": "image", "data": "a b c!"}]))],
+            "messages[0].content[0]",
+        ),
+        (
+            vec![json!({"role": "system", "content": [{"type": "image", "data": "QUI="}]})],
+            "messages[0].content[0]",
+        ),
+        (vec![user(json!("\u{1fffe}"))], "messages"),
         (vec![user(json!(["a"]))], "messages[0].content[0]"),
         (vec![user(json!([{"type": "text"}]))], "messages[0].content[0].text"),
         (
@@ -548,7 +562,11 @@ fn calls_split_from_special_tokens_and_reasoning() {
         ..Default::default()
     })
     .unwrap();
-    let chat = Chat::with(&template("LFM2-8B-A1B"), &tokenizer, &request, || Ok(&constraints)).unwrap();
+    let chat = Chat::with(&template("LFM2-8B-A1B"), &tokenizer, &request, none, || {
+        Ok(&constraints)
+    })
+    .unwrap()
+    .0;
     let (mut reader, mut deltas) = (chat.reader.clone(), Vec::new());
     // Text that only spells a marker is text.
     for (text, special) in [
@@ -699,7 +717,11 @@ fn pieces_by_marker_and_by_letter_agree() {
 fn equal_schemas_and_tools_are_compiled_once_and_bind_each_answer_by_itself() {
     let constraints = Constraints::new(GrammarCompiler::new(Arc::clone(&TOKENIZER)).unwrap());
     let template = template("Qwen-Qwen2.5-7B-Instruct");
-    let ask = |request: &ChatRequest| Chat::with(&template, &TOKENIZER, request, || Ok(&constraints)).unwrap();
+    let ask = |request: &ChatRequest| {
+        Chat::with(&template, &TOKENIZER, request, none, || Ok(&constraints))
+            .unwrap()
+            .0
+    };
     let counts = || (constraints.stats().compiled, constraints.stats().reused);
     let request = ChatRequest {
         tools: vec![weather()],

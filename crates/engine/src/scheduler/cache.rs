@@ -6,7 +6,7 @@
 //!
 //! It may depend on the runtime's blocks and snapshots. It deliberately does not decide how much is kept: it is told to let go.
 
-use crate::Result;
+use crate::{Result, media};
 use cactus_runtime::{BLOCK, Batch, Block, SequenceId, Snapshot};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound::{Excluded, Included, Unbounded};
@@ -347,6 +347,8 @@ impl Snapshots {
         let others = self.entries.iter().filter(|e| e.salt == salt);
         let branches = others.map(|e| common(&e.ids, ids) / BLOCK * BLOCK);
         let mut stations: Vec<usize> = branches.max().into_iter().collect();
+        // The next question about a picture begins behind it.
+        stations.extend(media::ends(ids));
         if !self.rewinds {
             stations.push(ids.len().saturating_sub(1) / BLOCK * BLOCK);
         }

@@ -9,7 +9,7 @@ use super::{Event, SchedulerLimits, SchedulerStats};
 use crate::completion::FinishReason;
 use crate::memory::total_memory;
 use crate::speculate::MAX_DRAFT_TOKENS;
-use crate::{Error, Model, Result};
+use crate::{Error, Model, Result, media};
 use cactus_runtime::{BLOCK, Batch, Capacity, Part, SequenceId};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -249,8 +249,12 @@ impl Core {
             self.counts.prompt_tokens += job.prompt_tokens as u64;
         }
         self.admissions += 1;
+        let mut stations = self.cache.stations(job.salt, &job.tokens, known);
+        if self.model.program().media_see_ahead() {
+            stations.retain(|&at| media::whole_end(&job.tokens, 0, at) == at);
+        }
         self.running.push(Running {
-            stations: self.cache.stations(job.salt, &job.tokens, known),
+            stations,
             job,
             id,
             admitted: self.admissions,
@@ -291,16 +295,35 @@ impl Core {
                 }
             }
         }
-        let for_prompts = match answers {
+        let mut for_prompts = match answers {
             0 => room,
             _ => room.min(self.prompt_rows()),
         };
+        if self.model.program().media_see_ahead() {
+            let together = self.show(room, &held);
+            for_prompts = for_prompts.saturating_sub(together);
+        }
         self.share_out(for_prompts, &held);
+    }
+
+    /// Gives rows to the first prompt that goes on with a picture which sees itself in both directions: all of the picture, as no pass
+    /// may end within it, and so before those that need fewer. Returns how many.
+    fn show(&mut self, room: usize, held: &[usize]) -> usize {
+        let waiting = self.running.iter_mut().zip(held);
+        let waiting = waiting.filter(|(r, held)| r.end.is_none() && !r.goes_on(**held));
+        let shown = waiting.map(|(r, held)| (media::rows_together(&r.job.tokens, *held), r));
+        let fits = shown.filter(|(rows, _)| (1..=room).contains(rows));
+        let Some((rows, r)) = fits.min_by_key(|(_, r)| (std::cmp::Reverse(r.job.priority), r.job.arrived)) else {
+            return 0;
+        };
+        r.rows = rows;
+        rows
     }
 
     /// Gives `rows` to prompts: half of them to who needs fewest, so that a short prompt never waits for a long one, and half to
     /// who came first, so that no prompt waits for ever. What the first leave over is the others'.
     fn share_out(&mut self, rows: usize, held: &[usize]) {
+        let see_ahead = self.model.program().media_see_ahead();
         let mut order: Vec<usize> = (0..self.running.len())
             .filter(|&i| self.running[i].end.is_none() && !self.running[i].goes_on(held[i]))
             .collect();
@@ -319,7 +342,11 @@ impl Core {
                     Some(first) => first.saturating_sub(held[i]) + MOST_SCORED,
                     None => usize::MAX,
                 };
-                let given = (pending.min(most) - r.rows).min(left - kept);
+                let mut given = (pending.min(most).saturating_sub(r.rows)).min(left - kept);
+                if see_ahead {
+                    let from = held[i] + r.rows;
+                    given = media::whole_end(&r.job.tokens, from, from + given) - from;
+                }
                 r.rows += given;
                 left -= given;
             }
@@ -342,7 +369,9 @@ impl Core {
             let Core {
                 model, batch, running, ..
             } = self;
-            let parts: Vec<Part<'_>> = running.iter().filter_map(|r| r.part(batch.len(r.id))).collect();
+            let media: Vec<_> = running.iter().map(|r| r.media(batch.len(r.id))).collect();
+            let each = running.iter().zip(&media);
+            let parts: Vec<Part<'_>> = each.filter_map(|(r, m)| r.part(batch.len(r.id), m.as_ref())).collect();
             if parts.is_empty() {
                 return Ok(());
             }
@@ -354,6 +383,7 @@ impl Core {
             let start = Instant::now();
             let result = batch.run(model.pool(), threads, &parts, None);
             drop(parts);
+            drop(media);
             match result {
                 Ok(()) => {
                     self.counts.passes += 1;

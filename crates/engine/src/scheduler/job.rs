@@ -6,6 +6,7 @@ use super::{Event, Piece, Priority, Sink};
 use crate::Result;
 use crate::completion::{CancelToken, Delta, FinishReason};
 use crate::generation::Generation;
+use crate::media::{self, Held, Parted};
 use crate::sampler::Sampled;
 use crate::speculate::{DraftLength, Drafter, PromptLookup};
 use cactus_runtime::{Batch, Part, SequenceId, Wanted};
@@ -21,6 +22,8 @@ pub(super) struct Job {
     /// Prompt and what was said so far.
     pub(super) tokens: Vec<u32>,
     pub(super) prompt_tokens: usize,
+    /// The pictures and sounds of the prompt.
+    pub(super) media: Held,
     pub(super) generation: Generation,
     pub(super) priority: Priority,
     pub(super) salt: u64,
@@ -35,6 +38,7 @@ pub(super) struct Job {
 impl Job {
     pub(super) fn new(
         prompt: Vec<u32>,
+        media: Held,
         generation: Generation,
         (priority, salt): (Priority, u64),
         cancel: CancelToken,
@@ -44,6 +48,7 @@ impl Job {
         Job {
             prompt_tokens: prompt.len(),
             tokens: prompt,
+            media,
             generation,
             priority,
             salt,
@@ -139,6 +144,7 @@ impl Running {
         let mut guesses = Vec::new();
         if most > 0 {
             PromptLookup::default().draft(&job.tokens, most, &mut guesses)?;
+            media::keep_tokens(&mut guesses);
             job.generation.keep_allowed(&mut guesses)?;
         }
         self.guessed = guesses.len();
@@ -173,13 +179,19 @@ impl Running {
         Ok(first + scored)
     }
 
-    /// What the pass computes for it, `held` being computed.
-    pub(super) fn part(&self, held: usize) -> Option<Part<'_>> {
+    /// The rows of media that the pass computes for it, `held` being computed.
+    pub(super) fn media(&self, held: usize) -> Option<Parted<'_>> {
+        self.job.media.part(&self.job.tokens[held..held + self.rows])
+    }
+
+    /// What the pass computes for it, `held` being computed, with what [`Running::media`] gives.
+    pub(super) fn part<'a>(&'a self, held: usize, media: Option<&'a Parted<'a>>) -> Option<Part<'a>> {
         let tokens = &self.job.tokens;
         let end = held + self.rows;
         (self.rows > 0).then(|| Part {
             sequence: self.id,
-            ids: &tokens[held..end],
+            ids: media.map_or(&tokens[held..end], |m| &m.ids),
+            media: media.map_or(&[], |m| &m.rows),
             wanted: match self.wanted_rows(held) {
                 0 => Wanted::Nothing,
                 wanted => Wanted::From(self.rows - wanted),

@@ -14,7 +14,7 @@ use std::path::Path;
 /// Loads the bundle in the folder `model_path`. NULL where that fails. `corpus_dir` may name a folder of documents, which the model answers
 /// from: its index, `.cactus-index`, is brought in step with it, so `cache_index` makes no difference. Vectors come from the model itself,
 /// if it makes some, or from the model that the environment variable CACTUS_EMBEDDER names. The handle is a `cactus_model *` of our own functions, too, unless the bundle hears, and is for `cactus_transcribe` or
-/// `cactus_vad` alone, or makes vectors of texts, and is for `cactus_embed` alone.
+/// `cactus_vad` alone, or makes vectors, and is for `cactus_embed` and `cactus_image_embed` alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cactus_init(
     model_path: *const c_char,

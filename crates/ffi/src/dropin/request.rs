@@ -9,7 +9,7 @@ use crate::documents::Documents;
 use crate::failure::{Failure, Result};
 use crate::output::TextBuffer;
 use crate::{guard, input};
-use cactus_engine::chat::{Chat, ChatRequest, ToolChoice};
+use cactus_engine::chat::{Chat, ChatRequest, ToolChoice, to_base64};
 use cactus_engine::scheduler::Priority;
 use cactus_engine::{FinishReason, GenerateOptions, Model, ProcessMemory};
 use cactus_rag::Sources;
@@ -104,21 +104,48 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// A message as the engine takes it: without empty lists of media, and refused with media.
+/// A message as the engine takes it: with the pictures in the files of `images` as its first parts, and refused with sound.
 fn plain(i: usize, mut message: Value) -> Result<Value> {
-    if let Some(fields) = message.as_object_mut() {
-        for media in ["images", "audio"] {
-            match fields.remove(media) {
-                None | Some(Value::Null) => {}
-                Some(Value::Array(paths)) if paths.is_empty() => {}
-                Some(_) => {
-                    let mut failure = Failure::not_in_build(&format!("reading {media}"));
-                    failure.message = format!("`messages[{i}].{media}`: {}", failure.message);
-                    return Err(failure);
-                }
-            }
+    let Some(fields) = message.as_object_mut() else {
+        return Ok(message);
+    };
+    match fields.remove("audio") {
+        None | Some(Value::Null) => {}
+        Some(Value::Array(paths)) if paths.is_empty() => {}
+        Some(_) => {
+            let mut failure = Failure::not_in_build("reading audio");
+            failure.message = format!("`messages[{i}].audio`: {}", failure.message);
+            return Err(failure);
         }
     }
+    let paths = match fields.remove("images") {
+        None | Some(Value::Null) => return Ok(message),
+        Some(Value::Array(paths)) if paths.is_empty() => return Ok(message),
+        Some(Value::Array(paths)) => paths,
+        Some(other) => {
+            let what = format!(
+                "`messages[{i}].images`: expected a list of files, found {}",
+                json_type(&other)
+            );
+            return Err(Failure::argument(what));
+        }
+    };
+    let mut parts = Vec::new();
+    for path in &paths {
+        let at = format!("messages[{i}].images");
+        let Some(path) = path.as_str() else {
+            let what = format!("`{at}`: expected the name of a file, found {}", json_type(path));
+            return Err(Failure::argument(what));
+        };
+        let bytes = input::picture_file(path, &at)?;
+        parts.push(json!({"type": "image", "data": to_base64(&bytes)}));
+    }
+    match fields.remove("content") {
+        Some(Value::Array(others)) => parts.extend(others),
+        Some(Value::String(text)) => parts.push(json!({"type": "text", "text": text})),
+        _ => {}
+    }
+    fields.insert("content".to_owned(), Value::from(parts));
     Ok(message)
 }
 

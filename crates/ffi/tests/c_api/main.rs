@@ -18,3 +18,4 @@ mod sessions;
 mod speech;
 mod stress;
 mod support;
+mod vectors;

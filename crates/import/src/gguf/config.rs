@@ -2,7 +2,7 @@
 
 use super::metadata::required;
 use super::names::Arch;
-use super::{GgufSource, Metadata, encoder_config, tokenizer};
+use super::{GgufSource, Metadata, decoder_config, encoder_config, tokenizer};
 use crate::{Error, Result, TensorSource};
 use serde_json::{Map, Value, json};
 
@@ -123,16 +123,17 @@ impl Keys<'_> {
 /// # Errors
 /// [`crate::ErrorKind::Missing`] where a key the architecture needs is absent, [`crate::ErrorKind::Malformed`] where
 /// one has a wrong type or value, [`crate::ErrorKind::Unsupported`] where the metadata asks for a variant of the
-/// architecture that is not supported (experts, rotation of a part of each head, unlike key and value sizes).
+/// architecture that is not supported (experts, rotation of a part of each head, unlike key and value sizes), unless it is what the
+/// architecture is known for.
 pub fn config(source: &GgufSource) -> Result<Value> {
     let metadata = &source.file().metadata;
-    let arch = source.arch();
+    let arch = source.arch()?;
     let prefix = required(metadata.string("general.architecture")?, "general.architecture")?;
     let keys = Keys { metadata, prefix };
     if arch.is_encoder() {
         return encoder_config::config(source, &keys);
     }
-    if keys.count("expert_count")?.unwrap_or(0) > 0 {
+    if !arch.has_experts() && keys.count("expert_count")?.unwrap_or(0) > 0 {
         return Err(Error::unsupported(
             "it is a mixture of experts, which is not supported for this architecture",
         ));
@@ -166,13 +167,26 @@ pub fn config(source: &GgufSource) -> Result<Value> {
         "rope_theta",
         json!(keys.float("rope.freq_base")?.unwrap_or(default_base)),
     );
-    set("rope_scaling", rope_scaling(&keys, source, &shape)?);
+    set("rope_scaling", rope_scaling(&keys, source, shape.rotated)?);
     set("tie_word_embeddings", json!(source.shape("lm_head.weight").is_none()));
     set("hidden_act", json!("silu"));
     set("attention_bias", json!(has(source, "self_attn.q_proj.bias")));
     set("mlp_bias", json!(has(source, "mlp.up_proj.bias")));
+    if arch.turns_a_part() {
+        set(
+            "partial_rotary_factor",
+            json!(shape.rotated as f64 / shape.head_dim as f64),
+        );
+    }
+    if arch.has_experts() {
+        decoder_config::experts(&keys, source, arch, &mut set)?;
+    }
     match arch {
-        Arch::Llama | Arch::Qwen3 => {}
+        Arch::Llama | Arch::Qwen3 | Arch::Qwen3Moe | Arch::Olmo2 | Arch::Olmoe => {}
+        Arch::Phi3 => decoder_config::phi3(&keys, source, &mut set)?,
+        Arch::Granite => decoder_config::granite(&keys, &mut set)?,
+        Arch::Glm4 => decoder_config::glm4(&keys)?,
+        Arch::Qwen3Vl => decoder_config::qwen3_vl(&keys, &mut set)?,
         Arch::Qwen2 => set("use_sliding_window", json!(false)),
         Arch::SmolLm3 => {
             let rotates = |layer: usize| usize::from(!(layer + 1).is_multiple_of(SMOLLM3_NO_ROPE_PERIOD));
@@ -187,7 +201,7 @@ pub fn config(source: &GgufSource) -> Result<Value> {
                 set("use_bidirectional_attention", json!(true));
             }
         }
-        Arch::Lfm2 => {
+        Arch::Lfm2 | Arch::Lfm2Moe => {
             let taps = keys.needed("shortconv.l_cache")?;
             set("norm_eps", json!(eps));
             set("conv_L_cache", json!(taps));
@@ -217,6 +231,8 @@ struct Shape {
     /// Per layer; 0 where a layer has no attention.
     kv_heads: Vec<usize>,
     head_dim: usize,
+    /// Elements of a head that are turned.
+    rotated: usize,
     vocab: usize,
 }
 
@@ -235,7 +251,7 @@ impl Shape {
         let feed_forward = need(keys.uniform("feed_forward_length", layers)?, "feed_forward_length")?;
         let heads = need(keys.uniform("attention.head_count", layers)?, "attention.head_count")?;
         let kv_heads = match arch {
-            Arch::Lfm2 => keys.per_layer("attention.head_count_kv", layers)?,
+            Arch::Lfm2 | Arch::Lfm2Moe => keys.per_layer("attention.head_count_kv", layers)?,
             _ => keys
                 .uniform("attention.head_count_kv", layers)?
                 .map(|count| vec![count; layers]),
@@ -245,9 +261,11 @@ impl Shape {
             return Err(Error::malformed("the number of attention heads is zero"));
         }
         let head_dim = keys.count("attention.key_length")?.unwrap_or(hidden / heads);
+        let rotated = keys.count("rope.dimension_count")?;
+        let part = rotated.filter(|&n| arch.turns_a_part() && (2..head_dim).contains(&n));
         let unlike = [
             keys.count("attention.value_length")?,
-            keys.count("rope.dimension_count")?,
+            rotated.filter(|_| part.is_none()),
         ];
         if let Some(other) = unlike.into_iter().flatten().find(|&n| n != head_dim) {
             return Err(Error::unsupported(format!(
@@ -264,6 +282,7 @@ impl Shape {
             heads,
             kv_heads,
             head_dim,
+            rotated: part.unwrap_or(head_dim),
             vocab: embedding.first().copied().unwrap_or(0),
         })
     }
@@ -279,13 +298,21 @@ fn class_name(arch: Arch, both_ways: bool) -> &'static str {
         Arch::Qwen3 => "Qwen3ForCausalLM",
         Arch::Gemma3 => "Gemma3ForCausalLM",
         Arch::Lfm2 => "Lfm2ForCausalLM",
+        Arch::Lfm2Moe => "Lfm2MoeForCausalLM",
+        Arch::Olmo2 => "Olmo2ForCausalLM",
+        Arch::Olmoe => "OlmoeForCausalLM",
+        Arch::Phi3 => "Phi3ForCausalLM",
+        Arch::Granite => "GraniteForCausalLM",
+        Arch::Glm4 => "Glm4ForCausalLM",
+        Arch::Qwen3Moe => "Qwen3MoeForCausalLM",
+        Arch::Qwen3Vl => "Qwen3VLForConditionalGeneration",
         // These have a configuration of their own.
         Arch::Bert | Arch::NomicBert | Arch::NomicBertMoe | Arch::ModernBert => "",
     }
 }
 
 /// Whether any layer has a weight of this name.
-fn has(source: &GgufSource, suffix: &str) -> bool {
+pub(super) fn has(source: &GgufSource, suffix: &str) -> bool {
     let in_layer = |name: &str| {
         let rest = name.strip_prefix("model.layers.").and_then(|n| n.split_once('.'));
         rest.is_some_and(|(_, stem)| stem == suffix)
@@ -323,12 +350,15 @@ fn gemma3(keys: &Keys<'_>, shape: &Shape, set: &mut impl FnMut(&str, Value)) -> 
     Ok(())
 }
 
-fn rope_scaling(keys: &Keys<'_>, source: &GgufSource, shape: &Shape) -> Result<Value> {
+fn rope_scaling(keys: &Keys<'_>, source: &GgufSource, rotated: usize) -> Result<Value> {
+    if let Some(long) = decoder_config::long_rope(keys, source, rotated / 2)? {
+        return Ok(long);
+    }
     if let Some(factors) = source.rope_factors()? {
-        if factors.len() != shape.head_dim / 2 || !factors.iter().all(|f| f.is_finite() && *f > 0.0) {
+        if factors.len() != rotated / 2 || !factors.iter().all(|f| f.is_finite() && *f > 0.0) {
             return Err(Error::malformed(format!(
                 "expected {} positive frequency divisors, found {factors:?}",
-                shape.head_dim / 2
+                rotated / 2
             ))
             .of_tensor(super::names::ROPE_FACTORS));
         }

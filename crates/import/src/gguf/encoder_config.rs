@@ -18,7 +18,7 @@ const FIRST: usize = 2;
 /// # Errors
 /// As [`super::config::config`].
 pub(super) fn config(source: &GgufSource, keys: &Keys<'_>) -> Result<Value> {
-    let arch = source.arch();
+    let arch = source.arch()?;
     let mut config = Map::new();
     let mut set = |key: &str, value: Value| {
         config.insert(key.to_owned(), value);
@@ -96,7 +96,7 @@ fn labels(source: &GgufSource) -> Result<Option<usize>> {
     let Some(labels) = rows(source, "classifier.weight") else {
         return Ok(None);
     };
-    let before = match source.arch() {
+    let before = match source.arch()? {
         Arch::ModernBert => "head.dense.weight",
         _ => "pooler.dense.weight",
     };
@@ -173,7 +173,7 @@ fn nomic(source: &GgufSource, keys: &Keys<'_>, eps: f64, set: &mut impl FnMut(&s
     }
     let theta = required(keys.float("rope.freq_base")?, &keys.key("rope.freq_base"))?;
     set("rope_parameters", json!({"rope_type": "default", "rope_theta": theta}));
-    let experts = source.arch() == Arch::NomicBertMoe;
+    let experts = source.arch()? == Arch::NomicBertMoe;
     let first = if experts { "fc1" } else { "fc11" };
     let has = |name: &str| source.shape(&format!("encoder.layers.0.{name}.bias")).is_some();
     set("activation_function", json!(if experts { "gelu" } else { "swiglu" }));

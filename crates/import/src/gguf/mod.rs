@@ -11,11 +11,13 @@
 //! name.
 
 pub mod config;
+mod decoder_config;
 mod encoder_config;
 mod encoder_names;
 mod metadata;
 mod names;
 mod pretokenizer;
+mod projector;
 mod reader;
 mod source;
 mod spm;
@@ -25,6 +27,7 @@ mod unigram;
 mod word_piece;
 
 pub use metadata::{Array, Metadata, Value};
+pub(crate) use projector::with_pictures;
 pub use reader::{GgufFile, MAGIC, TensorInfo};
 pub use source::{GgufSource, open_file};
 

@@ -13,6 +13,14 @@ pub(super) enum Arch {
     Gemma3,
     GemmaEmbedding,
     Lfm2,
+    Lfm2Moe,
+    Olmo2,
+    Olmoe,
+    Phi3,
+    Granite,
+    Glm4,
+    Qwen3Moe,
+    Qwen3Vl,
     Bert,
     NomicBert,
     NomicBertMoe,
@@ -20,7 +28,7 @@ pub(super) enum Arch {
 }
 
 /// One row per architecture: `general.architecture`, then `model_type` of a `config.json`.
-const ARCHS: [(Arch, &str, &str); 11] = [
+const ARCHS: [(Arch, &str, &str); 19] = [
     (Arch::Llama, "llama", "llama"),
     (Arch::SmolLm3, "smollm3", "smollm3"),
     (Arch::Qwen2, "qwen2", "qwen2"),
@@ -28,6 +36,14 @@ const ARCHS: [(Arch, &str, &str); 11] = [
     (Arch::Gemma3, "gemma3", "gemma3_text"),
     (Arch::GemmaEmbedding, "gemma-embedding", "gemma3_text"),
     (Arch::Lfm2, "lfm2", "lfm2"),
+    (Arch::Lfm2Moe, "lfm2moe", "lfm2_moe"),
+    (Arch::Olmo2, "olmo2", "olmo2"),
+    (Arch::Olmoe, "olmoe", "olmoe"),
+    (Arch::Phi3, "phi3", "phi3"),
+    (Arch::Granite, "granite", "granite"),
+    (Arch::Glm4, "glm4", "glm4"),
+    (Arch::Qwen3Moe, "qwen3moe", "qwen3_moe"),
+    (Arch::Qwen3Vl, "qwen3vl", "qwen3_vl_text"),
     // RoBERTa, too: its positions are stored from the first that is used on, and what is left is BERT.
     (Arch::Bert, "bert", "bert"),
     (Arch::NomicBert, "nomic-bert", "nomic_bert"),
@@ -71,9 +87,24 @@ impl Arch {
         matches!(self, Arch::Gemma3 | Arch::GemmaEmbedding)
     }
 
+    /// Whether it is LFM2, with experts or without.
+    pub(super) fn is_lfm2(self) -> bool {
+        matches!(self, Arch::Lfm2 | Arch::Lfm2Moe)
+    }
+
+    /// Whether its layers have experts.
+    pub(super) fn has_experts(self) -> bool {
+        matches!(self, Arch::Lfm2Moe | Arch::Olmoe | Arch::Qwen3Moe)
+    }
+
+    /// Whether it may turn a part of each head alone.
+    pub(super) fn turns_a_part(self) -> bool {
+        matches!(self, Arch::Phi3 | Arch::Glm4)
+    }
+
     /// Whether GGUF orders the rows of query and key weights for rotation of neighboring pairs.
     fn interleaves_rope(self) -> bool {
-        matches!(self, Arch::Llama | Arch::SmolLm3)
+        matches!(self, Arch::Llama | Arch::SmolLm3 | Arch::Granite)
     }
 }
 
@@ -90,6 +121,8 @@ pub(super) enum Change {
     MinusOne,
     /// `[dim, taps]` becomes `[dim, 1, taps]`, as of a depthwise convolution.
     DepthwiseTaps,
+    /// `[n, colors, rows, columns]` becomes `[n, rows * columns * colors]`.
+    ColorsLast,
     /// `[experts, rows, columns]` becomes `[experts * rows, columns]`.
     Experts,
     /// `[experts, columns, rows]` becomes `[experts * rows, columns]`.
@@ -111,6 +144,10 @@ pub(super) fn hugging_face(arch: Arch, name: &str) -> Option<(String, Change)> {
         if !matches!(suffix, "weight" | "bias") {
             return None;
         }
+        if let (Arch::Lfm2Moe, "exp_probs_b", "bias") = (arch, stem, suffix) {
+            // A buffer of its own, without a suffix.
+            return Some((format!("model.layers.{layer}.feed_forward.expert_bias"), Change::Keep));
+        }
         let (stem, change) = of_layer(arch, stem)?;
         return Some((format!("model.layers.{layer}.{stem}.{suffix}"), change));
     }
@@ -119,7 +156,9 @@ pub(super) fn hugging_face(arch: Arch, name: &str) -> Option<(String, Change)> {
         (_, "token_embd.weight") => ("model.embed_tokens.weight", Change::Keep),
         (_, "output.weight") => ("lm_head.weight", Change::Keep),
         // The converter of LFM2 files gave the last norm the name of another tensor.
-        (Arch::Lfm2, "token_embd_norm.weight" | "output_norm.weight") => ("model.embedding_norm.weight", Change::Keep),
+        (Arch::Lfm2 | Arch::Lfm2Moe, "token_embd_norm.weight" | "output_norm.weight") => {
+            ("model.embedding_norm.weight", Change::Keep)
+        }
         (_, "output_norm.weight") => ("model.norm.weight", norm),
         (Arch::GemmaEmbedding, "dense_2.weight") => ("2_Dense.linear.weight", Change::Keep),
         (Arch::GemmaEmbedding, "dense_3.weight") => ("3_Dense.linear.weight", Change::Keep),
@@ -131,11 +170,17 @@ pub(super) fn hugging_face(arch: Arch, name: &str) -> Option<(String, Change)> {
 
 /// Whether a tensor carries no weight: it is read into the configuration, or derived from it.
 pub(super) fn is_not_a_weight(name: &str) -> bool {
-    name == ROPE_FACTORS || name.ends_with(".attn_rot_embd") || name.ends_with(".rope_freqs.weight")
+    name == ROPE_FACTORS
+        || LONG_ROPE_FACTORS.contains(&name)
+        || name.ends_with(".attn_rot_embd")
+        || name.ends_with(".rope_freqs.weight")
 }
 
 /// The tensor of divisors of rotary frequencies, `[head_dim / 2]`.
 pub(super) const ROPE_FACTORS: &str = "rope_freqs.weight";
+
+/// The same of `LongRoPE`, for short texts and for long ones, in the order of `short_factor` and `long_factor`.
+pub(super) const LONG_ROPE_FACTORS: [&str; 2] = ["rope_factors_short.weight", "rope_factors_long.weight"];
 
 fn norm_change(arch: Arch) -> Change {
     match arch.is_gemma3() {
@@ -151,24 +196,41 @@ fn of_layer(arch: Arch, stem: &str) -> Option<(&'static str, Change)> {
         true => (QueryRows, KeyRows),
         false => (Keep, Keep),
     };
+    if arch.is_lfm2()
+        && let Some(stem) = of_lfm2_layer(stem)
+    {
+        let change = if stem == "conv.conv" { DepthwiseTaps } else { Keep };
+        return Some((stem, change));
+    }
+    if let (Arch::Lfm2Moe, Some(stem)) = (arch, of_lfm2_experts(stem)) {
+        return Some((stem, Keep));
+    }
     Some(match (arch, stem) {
+        (Arch::Phi3, "attn_qkv") => ("self_attn.qkv_proj", Keep),
+        // The rows of both projections.
+        (Arch::Phi3 | Arch::Glm4, "ffn_up") => ("mlp.gate_up_proj", Keep),
+        (Arch::Phi3 | Arch::Glm4, "ffn_gate") | (Arch::Olmo2, "attn_norm" | "ffn_norm") => return None,
+        (Arch::Glm4, "post_attention_norm") => ("post_self_attn_layernorm", Keep),
+        (Arch::Glm4, "post_ffw_norm") => ("post_mlp_layernorm", Keep),
+        (Arch::Olmo2 | Arch::Olmoe | Arch::Qwen3Moe, "attn_q_norm") => ("self_attn.q_norm", Keep),
+        (Arch::Olmo2 | Arch::Olmoe | Arch::Qwen3Moe, "attn_k_norm") => ("self_attn.k_norm", Keep),
+        (Arch::Olmo2, "post_attention_norm") => ("post_attention_layernorm", Keep),
+        (Arch::Olmo2, "post_ffw_norm") => ("post_feedforward_layernorm", Keep),
+        (Arch::Olmoe | Arch::Qwen3Moe, "ffn_gate_inp") => ("mlp.gate", Keep),
+        (Arch::Olmoe | Arch::Qwen3Moe, "ffn_gate_exps") => ("mlp.experts.gate_proj", Keep),
+        (Arch::Olmoe | Arch::Qwen3Moe, "ffn_up_exps") => ("mlp.experts.up_proj", Keep),
+        (Arch::Olmoe | Arch::Qwen3Moe, "ffn_gate_up_exps") => ("mlp.experts.gate_up_proj", Keep),
+        (Arch::Olmoe | Arch::Qwen3Moe, "ffn_down_exps") => ("mlp.experts.down_proj", Keep),
         (_, "attn_q") => ("self_attn.q_proj", query),
         (_, "attn_k") => ("self_attn.k_proj", key),
         (_, "attn_v") => ("self_attn.v_proj", Keep),
-        (Arch::Lfm2, "attn_output") => ("self_attn.out_proj", Keep),
-        (Arch::Lfm2, "attn_q_norm") => ("self_attn.q_layernorm", Keep),
-        (Arch::Lfm2, "attn_k_norm") => ("self_attn.k_layernorm", Keep),
-        (Arch::Lfm2, "attn_norm") => ("operator_norm", Keep),
-        (Arch::Lfm2, "ffn_norm") => ("ffn_norm", Keep),
-        (Arch::Lfm2, "ffn_gate") => ("feed_forward.w1", Keep),
-        (Arch::Lfm2, "ffn_down") => ("feed_forward.w2", Keep),
-        (Arch::Lfm2, "ffn_up") => ("feed_forward.w3", Keep),
-        (Arch::Lfm2, "shortconv.in_proj") => ("conv.in_proj", Keep),
-        (Arch::Lfm2, "shortconv.out_proj") => ("conv.out_proj", Keep),
-        (Arch::Lfm2, "shortconv.conv") => ("conv.conv", DepthwiseTaps),
         (_, "attn_output") => ("self_attn.o_proj", Keep),
-        (Arch::Qwen3 | Arch::Gemma3 | Arch::GemmaEmbedding, "attn_q_norm") => ("self_attn.q_norm", norm),
-        (Arch::Qwen3 | Arch::Gemma3 | Arch::GemmaEmbedding, "attn_k_norm") => ("self_attn.k_norm", norm),
+        (Arch::Qwen3 | Arch::Qwen3Vl | Arch::Gemma3 | Arch::GemmaEmbedding, "attn_q_norm") => {
+            ("self_attn.q_norm", norm)
+        }
+        (Arch::Qwen3 | Arch::Qwen3Vl | Arch::Gemma3 | Arch::GemmaEmbedding, "attn_k_norm") => {
+            ("self_attn.k_norm", norm)
+        }
         (_, "attn_norm") => ("input_layernorm", norm),
         (Arch::Gemma3 | Arch::GemmaEmbedding, "post_attention_norm") => ("post_attention_layernorm", norm),
         (Arch::Gemma3 | Arch::GemmaEmbedding, "ffn_norm") => ("pre_feedforward_layernorm", norm),
@@ -177,6 +239,36 @@ fn of_layer(arch: Arch, stem: &str) -> Option<(&'static str, Change)> {
         (_, "ffn_gate") => ("mlp.gate_proj", Keep),
         (_, "ffn_up") => ("mlp.up_proj", Keep),
         (_, "ffn_down") => ("mlp.down_proj", Keep),
+        _ => return None,
+    })
+}
+
+/// What LFM2 names differently from Llama.
+fn of_lfm2_layer(stem: &str) -> Option<&'static str> {
+    Some(match stem {
+        "attn_output" => "self_attn.out_proj",
+        "attn_q_norm" => "self_attn.q_layernorm",
+        "attn_k_norm" => "self_attn.k_layernorm",
+        "attn_norm" => "operator_norm",
+        "ffn_norm" => "ffn_norm",
+        "ffn_gate" => "feed_forward.w1",
+        "ffn_down" => "feed_forward.w2",
+        "ffn_up" => "feed_forward.w3",
+        "shortconv.in_proj" => "conv.in_proj",
+        "shortconv.out_proj" => "conv.out_proj",
+        "shortconv.conv" => "conv.conv",
+        _ => return None,
+    })
+}
+
+/// The same of LFM2's router and experts.
+fn of_lfm2_experts(stem: &str) -> Option<&'static str> {
+    Some(match stem {
+        "ffn_gate_inp" => "feed_forward.gate",
+        "ffn_gate_exps" => "feed_forward.experts.w1",
+        "ffn_down_exps" => "feed_forward.experts.w2",
+        "ffn_up_exps" => "feed_forward.experts.w3",
+        "ffn_gate_up_exps" => "feed_forward.experts.gate_up_proj",
         _ => return None,
     })
 }
@@ -205,6 +297,14 @@ mod tests {
             Arch::Gemma3,
             Arch::GemmaEmbedding,
             Arch::Lfm2,
+            Arch::Lfm2Moe,
+            Arch::Olmo2,
+            Arch::Olmoe,
+            Arch::Phi3,
+            Arch::Granite,
+            Arch::Glm4,
+            Arch::Qwen3Moe,
+            Arch::Qwen3Vl,
             Arch::Bert,
             Arch::NomicBert,
             Arch::NomicBertMoe,
@@ -301,6 +401,44 @@ mod tests {
             (Arch::Llama, "blk.0.attn_q.scale", None),
             (Arch::Llama, "blk.x.attn_q.weight", None),
             (Arch::Llama, "blk.0.ffn_gate_exps.weight", None),
+            (Arch::Lfm2, "blk.2.ffn_gate_exps.weight", None),
+            (
+                Arch::Lfm2Moe,
+                "blk.2.ffn_up_exps.weight",
+                Some(("model.layers.2.feed_forward.experts.w3.weight", Keep)),
+            ),
+            (
+                Arch::Lfm2Moe,
+                "blk.2.exp_probs_b.bias",
+                Some(("model.layers.2.feed_forward.expert_bias", Keep)),
+            ),
+            (Arch::Lfm2Moe, "blk.2.exp_probs_b.weight", None),
+            (
+                Arch::Qwen3Moe,
+                "blk.0.ffn_gate_inp.weight",
+                Some(("model.layers.0.mlp.gate.weight", Keep)),
+            ),
+            (
+                Arch::Olmo2,
+                "blk.0.post_attention_norm.weight",
+                Some(("model.layers.0.post_attention_layernorm.weight", Keep)),
+            ),
+            (Arch::Olmo2, "blk.0.ffn_norm.weight", None),
+            (
+                Arch::Phi3,
+                "blk.1.attn_qkv.weight",
+                Some(("model.layers.1.self_attn.qkv_proj.weight", Keep)),
+            ),
+            (
+                Arch::Glm4,
+                "blk.1.ffn_up.weight",
+                Some(("model.layers.1.mlp.gate_up_proj.weight", Keep)),
+            ),
+            (
+                Arch::Granite,
+                "blk.1.attn_k.weight",
+                Some(("model.layers.1.self_attn.k_proj.weight", KeyRows)),
+            ),
         ];
         for (arch, name, want) in cases {
             let want = want.map(|(n, c)| (n.to_owned(), c));

@@ -1,9 +1,9 @@
 //! A GGUF file as a source of Hugging Face weights.
 
 use super::metadata::required;
-use super::names::{self, Arch, Change, ROPE_FACTORS};
+use super::names::{self, Arch, Change, LONG_ROPE_FACTORS, ROPE_FACTORS};
 use super::{GgufFile, TensorInfo, config, text_model, tokenizer};
-use crate::{Error, Result, SharedBytes, SourceModel, TensorSource, open_bytes};
+use crate::{Error, Result, SharedBytes, SourceModel, TensorSource, experts, open_bytes};
 use cactus_quant::gguf::decode;
 use cactus_tensor::Tensor;
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ pub fn open_file(path: &Path) -> Result<SourceModel> {
         front_end: serde_json::json!({}),
         sentence,
         tokenizer,
-        tensors: Box::new(source),
+        tensors: experts::with_stacked(Box::new(source)).map_err(in_file)?,
     })
 }
 
@@ -66,14 +66,14 @@ fn siblings(path: &Path, file: &GgufFile) -> Result<Vec<PathBuf>> {
 }
 
 /// One file of a model.
-struct Part {
+pub(super) struct Part {
     path: PathBuf,
     bytes: SharedBytes,
-    file: GgufFile,
+    pub(super) file: GgufFile,
 }
 
 impl Part {
-    fn open(path: PathBuf) -> Result<Part> {
+    pub(super) fn open(path: PathBuf) -> Result<Part> {
         let bytes = open_bytes(&path)?;
         Part::new(path, bytes)
     }
@@ -98,7 +98,8 @@ struct Weight {
 /// The weights of a GGUF model under Hugging Face names, shapes and values.
 pub struct GgufSource {
     parts: Vec<Part>,
-    arch: Arch,
+    /// Of a text model.
+    arch: Option<Arch>,
     weights: BTreeMap<String, Weight>,
 }
 
@@ -117,13 +118,25 @@ impl GgufSource {
         let metadata = &parts[0].file.metadata;
         let name = required(metadata.string("general.architecture")?, "general.architecture")?;
         let arch = Arch::from_name(name)?;
+        let mut source = GgufSource::named(parts, |info| names::hugging_face(arch, &info.name))?;
+        source.arch = Some(arch);
+        Ok(source)
+    }
+
+    /// The weights of `parts`, whose names and changes `names` says.
+    pub(super) fn named(
+        parts: Vec<Part>,
+        names: impl Fn(&TensorInfo) -> Option<(String, Change)>,
+    ) -> Result<GgufSource> {
+        let metadata = &parts[0].file.metadata;
+        let name = required(metadata.string("general.architecture")?, "general.architecture")?;
         let mut weights = BTreeMap::new();
         for (number, part) in parts.iter().enumerate() {
             for (tensor, info) in part.file.tensors.iter().enumerate() {
-                if names::is_not_a_weight(&info.name) {
+                if super::names::is_not_a_weight(&info.name) {
                     continue;
                 }
-                let (hf_name, change) = names::hugging_face(arch, &info.name).ok_or_else(|| {
+                let (hf_name, change) = names(info).ok_or_else(|| {
                     Error::unsupported(format!(
                         "the architecture `{name}` has no such weight in its supported form"
                     ))
@@ -144,7 +157,11 @@ impl GgufSource {
                 }
             }
         }
-        Ok(GgufSource { parts, arch, weights })
+        Ok(GgufSource {
+            parts,
+            arch: None,
+            weights,
+        })
     }
 
     /// The file, or the first of a split model, which carries the metadata.
@@ -152,8 +169,13 @@ impl GgufSource {
         &self.parts[0].file
     }
 
-    pub(super) fn arch(&self) -> Arch {
+    /// The architecture of a text model.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Unsupported`] for another file.
+    pub(super) fn arch(&self) -> Result<Arch> {
         self.arch
+            .ok_or_else(|| Error::unsupported("the file holds no text model"))
     }
 
     /// Divisors of the rotary frequencies, `[head_dim / 2]`, where the file has them.
@@ -161,8 +183,27 @@ impl GgufSource {
     /// # Errors
     /// [`crate::ErrorKind::Malformed`] where the tensor cannot be decoded.
     pub fn rope_factors(&self) -> Result<Option<Vec<f32>>> {
+        self.numbers(ROPE_FACTORS)
+    }
+
+    /// Those of `LongRoPE`, for short texts and for long ones, where the file has both.
+    pub(super) fn long_rope_factors(&self) -> Result<Option<[Vec<f32>; 2]>> {
+        let [short, long] = LONG_ROPE_FACTORS.map(|name| self.numbers(name));
+        match (short?, long?) {
+            (Some(short), Some(long)) => Ok(Some([short, long])),
+            (None, None) => Ok(None),
+            (short, _) => {
+                let there = usize::from(short.is_none());
+                let what = format!("the file has this and no `{}`", LONG_ROPE_FACTORS[1 - there]);
+                Err(Error::missing(what).of_tensor(LONG_ROPE_FACTORS[there]))
+            }
+        }
+    }
+
+    /// The values of a tensor that is no weight.
+    fn numbers(&self, name: &str) -> Result<Option<Vec<f32>>> {
         for part in &self.parts {
-            if let Some(info) = part.file.tensors.iter().find(|t| t.name == ROPE_FACTORS) {
+            if let Some(info) = part.file.tensors.iter().find(|t| t.name == name) {
                 let mut factors = vec![0.0; info.elems()];
                 decode_into(part, info, &mut factors)?;
                 return Ok(Some(factors));
@@ -194,6 +235,17 @@ impl Weight {
                     )));
                 }
                 self.shape = vec![dim, 1, taps];
+                return Ok(());
+            }
+            Change::ColorsLast => {
+                let &[n, colors, rows, columns] = &info.shape[..] else {
+                    let what = format!("expected the shape [n, colors, rows, columns], found {:?}", info.shape);
+                    return Err(Error::malformed(what));
+                };
+                let flat = [colors, rows, columns].into_iter().try_fold(1usize, usize::checked_mul);
+                let flat = flat.filter(|flat| flat.checked_mul(n) == Some(info.elems()));
+                let flat = flat.ok_or_else(|| Error::malformed(format!("the shape {:?} is too large", info.shape)))?;
+                self.shape = vec![n, flat];
                 return Ok(());
             }
             Change::Experts | Change::TurnedExperts => {
@@ -264,6 +316,11 @@ impl TensorSource for GgufSource {
         match weight.change {
             Change::Keep | Change::DepthwiseTaps | Change::Experts => {}
             Change::TurnedExperts => values = turned(&values, &info.shape),
+            // A picture is to its pixels as an expert is to its columns: colors go behind.
+            Change::ColorsLast => {
+                let pixels = info.shape[2] * info.shape[3];
+                values = turned(&values, &[info.shape[0], info.shape[1], pixels]);
+            }
             Change::MinusOne => values.iter_mut().for_each(|v| *v -= 1.0),
             Change::QueryRows | Change::KeyRows => {
                 values = reorder_rows(&values, info.shape[0], weight.head_dim);
@@ -280,7 +337,8 @@ impl TensorSource for GgufSource {
     fn read_rows(&self, name: &str, rows: Range<usize>) -> Option<Result<Tensor>> {
         let weight = self.weights.get(name).filter(|w| matches!(w.change, Change::Keep))?;
         let (part, info) = self.stored(weight);
-        let &[n, k] = &info.shape[..] else { return None };
+        let (&k, leading) = info.shape.split_last().filter(|(_, leading)| !leading.is_empty())?;
+        let n = leading.iter().try_fold(1usize, |n, &d| n.checked_mul(d))?;
         // Rows of whole blocks, in the order of the file.
         let blocks = k / info.ty.block_elems();
         if rows.end > n || rows.start > rows.end || blocks * info.ty.block_elems() != k {

@@ -26,7 +26,7 @@ const RANK_TEMPLATE: &str = "tokenizer.chat_template.rerank";
 /// [`crate::ErrorKind::Unsupported`] and [`crate::ErrorKind::Missing`] where vectors would be others than those of the model.
 pub(super) fn sentence(source: &GgufSource) -> Result<Option<SentenceFolder>> {
     let metadata = &source.file().metadata;
-    let arch = source.arch();
+    let arch = source.arch()?;
     let prefix = required(metadata.string("general.architecture")?, "general.architecture")?;
     let keys = Keys { metadata, prefix };
     let key = keys.key("pooling_type");

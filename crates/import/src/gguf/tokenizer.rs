@@ -16,6 +16,11 @@ use std::collections::HashMap;
 /// Prefix of named chat templates.
 const TEMPLATE_KEY: &str = "tokenizer.chat_template";
 
+/// The architecture whose special tokens take the white space behind them, where its tokenizer is one of SentencePiece.
+const PHI3: &str = "phi3";
+/// Those of its special tokens that do not.
+const PHI3_PLAIN: [&str; 3] = ["<unk>", "<s>", "<|endoftext|>"];
+
 /// What a token is, by `tokenizer.ggml.token_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -322,7 +327,7 @@ pub fn tokenizer(metadata: &Metadata) -> Result<Option<TokenizerFiles>> {
         version: "1.0",
         truncation: None,
         padding: None,
-        added_tokens: added_tokens(&vocabulary),
+        added_tokens: added_tokens(&vocabulary, arch == PHI3 && model == "llama"),
         normalizer: parts.normalizer,
         pre_tokenizer: parts.pre_tokenizer,
         post_processor: post_processor(bos_added, eos_added, between, model == "bert"),
@@ -538,8 +543,9 @@ fn space_escaping<'a>(
 /// Tokens that are found in the text before anything else happens to it.
 ///
 /// Files store a user-defined run of spaces as spaces, so it is found here and not by merging. The one difference to the
-/// published tokenizers: a `▁` that stands in the text itself, beside a space, is no part of a run.
-fn added_tokens<'a>(vocabulary: &'a Vocabulary<'a>) -> Vec<AddedToken<'a>> {
+/// published tokenizers: a `▁` that stands in the text itself, beside a space, is no part of a run. `takes_spaces` is whether special
+/// tokens take the white space that follows, which files do not say.
+fn added_tokens<'a>(vocabulary: &'a Vocabulary<'a>, takes_spaces: bool) -> Vec<AddedToken<'a>> {
     let rows = vocabulary.texts.iter().zip(&vocabulary.kinds).enumerate();
     rows.filter(|(_, (_, kind))| matches!(kind, Kind::Control | Kind::Unknown | Kind::UserDefined))
         .map(|(id, (content, kind))| AddedToken {
@@ -547,7 +553,7 @@ fn added_tokens<'a>(vocabulary: &'a Vocabulary<'a>) -> Vec<AddedToken<'a>> {
             content,
             single_word: false,
             lstrip: false,
-            rstrip: false,
+            rstrip: takes_spaces && *kind == Kind::Control && !PHI3_PLAIN.contains(&content.as_ref()),
             normalized: false,
             special: *kind != Kind::UserDefined,
         })

@@ -53,6 +53,9 @@ pub struct Attention<'a> {
     /// Whether a query sees the positions up to its own. If not, it sees those before its run, none of which is its own: keys
     /// and values of another sequence.
     pub causal: bool,
+    /// For each row of the call one more than the last position of its sequence that it sees, in place of its own; `None` for its own
+    /// everywhere. They never fall within a run.
+    pub until: Option<&'a [u32]>,
     /// How many positions up to its own a query sees; `None` for all.
     pub window: Option<usize>,
     /// How many positions a chunk has, within which a query sees; `None` for all.
@@ -73,6 +76,7 @@ impl Attention<'_> {
             q_heads,
             scale,
             causal: true,
+            until: None,
             window: None,
             chunk: None,
             softcap: None,
@@ -102,14 +106,14 @@ impl Exec<'_> {
     ///
     /// `q` holds a row for each position of the runs in order, `q_stride` elements apart, each beginning with `[q_heads,
     /// head_dim]`; `out [rows, q_heads * head_dim]`. Query head `h` reads KV head `h / (q_heads / kv_heads)`. The query at
-    /// position `p` of a sequence sees its positions `max(0, p + 1 - window, p - p % chunk)..=p`, or `0..past` of its run where
-    /// attention is not causal. Scores are `q·k * scale`,
+    /// position `p` of a sequence sees its positions `max(0, p + 1 - window, p - p % chunk)..=p`, with `until` to another end than `p`, or
+    /// `0..past` of its run where attention is not causal. Scores are `q·k * scale`,
     /// then `cap * tanh(score / cap)` with a `softcap`, then `slope * (key - p)` is added.
     ///
     /// # Panics
     /// When a slice is too short, `kv_heads` does not divide `q_heads`, the window or the chunk is 0, or a page of a block
-    /// that queries see is missing or beyond the memory; where attention that is not causal has a window, chunks or slopes, or
-    /// a run nothing to see.
+    /// that queries see is missing or beyond the memory; where attention that is not causal has a window, chunks, slopes or ends, or
+    /// a run nothing to see; where a row sees less than up to its own position, less than the row before it, or beyond its run.
     #[allow(clippy::too_many_arguments)]
     pub fn attention(
         &self,
@@ -142,9 +146,12 @@ impl Exec<'_> {
         );
         let distances = attention.window.is_some() || attention.chunk.is_some() || attention.slopes.is_some();
         assert!(
-            attention.causal || !distances && runs.iter().all(|run| run.past > 0),
+            attention.causal || !distances && attention.until.is_none() && runs.iter().all(|run| run.past > 0),
             "attention to another sequence: nothing to see, or distances to it"
         );
+        if let Some(until) = attention.until {
+            check_ends(until, runs, rows);
+        }
         for of_heads in [attention.sinks, attention.slopes].into_iter().flatten() {
             assert!(
                 of_heads.len() == q_heads,
@@ -218,6 +225,26 @@ impl Exec<'_> {
                 tiles = tiles.start.saturating_sub(count)..tiles.end.saturating_sub(count);
             }
         });
+    }
+}
+
+/// Whether `until` ends what each row of `runs` sees where it may end.
+fn check_ends(until: &[u32], runs: &[KvRun<'_>], rows: usize) {
+    assert!(until.len() == rows, "attention: {} ends of {rows} rows", until.len());
+    let mut first = 0;
+    for run in runs {
+        let mut least = run.past;
+        for (row, &end) in until[first..first + run.rows].iter().enumerate() {
+            least = least.max(run.past + row + 1);
+            assert!(
+                (least..=run.past + run.rows).contains(&(end as usize)),
+                "attention: row {row} of {} behind {} positions sees those before {end}",
+                run.rows,
+                run.past
+            );
+            least = end as usize;
+        }
+        first += run.rows;
     }
 }
 
@@ -361,7 +388,11 @@ impl Tile<'_> {
             return 0..self.run.past;
         }
         let end = self.run.past + row + 1;
-        self.attention.first_seen(end - 1)..end
+        let first = self.attention.first_seen(end - 1);
+        match self.attention.until {
+            None => first..end,
+            Some(until) => first..until[self.first_row + row] as usize,
+        }
     }
 
     /// Queries that see any position of the block beginning at `base`.
@@ -371,17 +402,16 @@ impl Tile<'_> {
             return 0..self.queries();
         }
         let first_position = self.run.past + self.rows.start;
-        let begin = base.saturating_sub(first_position).min(self.rows.len());
+        let begin = match self.attention.until {
+            None => base.saturating_sub(first_position).min(self.rows.len()),
+            Some(until) => {
+                let ends = &until[self.first_row..][self.rows.start..self.rows.end];
+                ends.partition_point(|&end| end as usize <= base)
+            }
+        };
         let end_position = self.attention.end_of_sight(base + BLOCK_TOKENS - 1);
         let end = end_position.saturating_sub(first_position).min(self.rows.len());
         begin * self.heads.len()..end.max(begin) * self.heads.len()
-    }
-
-    /// Slots of the block beginning at `base` that query `index` sees.
-    #[inline(always)]
-    fn visible(&self, index: usize, base: usize) -> Range<usize> {
-        let seen = self.seen(self.rows.start + index / self.heads.len());
-        seen.start.saturating_sub(base)..(seen.end - base).min(BLOCK_TOKENS)
     }
 
     #[inline(always)]
@@ -399,6 +429,13 @@ impl Tile<'_> {
         let mut weights = C::weight_memory();
         C::clear_weights(&mut weights, dim);
         let step = C::rows::<S>();
+        // The positions that each query sees, asked once: it takes as long as a few vectors of scores.
+        let mut sight_memory = Stack::<[usize; 2], MAX_QUERIES>::new();
+        let sight = sight_memory.zeroed(queries);
+        for (row, sight) in self.rows.clone().zip(sight.chunks_exact_mut(self.heads.len())) {
+            let seen = self.seen(row);
+            sight.fill([seen.start, seen.end]);
+        }
 
         let first_block = self.seen(self.rows.start).start / BLOCK_TOKENS;
         let last_block = (self.seen(self.rows.end - 1).end - 1) / BLOCK_TOKENS;
@@ -425,17 +462,22 @@ impl Tile<'_> {
                 prefetch(s, std::mem::take(&mut next_now));
                 C::scores(s, cached, &query_memory, queries, first, dim, &mut scores[..rows]);
                 let mut block_maxima = [0.0; 16];
-                for (i, scores) in scores[..rows].iter_mut().enumerate() {
+                let mut seen = [const { 0..0 }; MAX_ROWS];
+                let sights = &sight[first..first + rows];
+                for (i, ((scores, seen), [start, end])) in
+                    scores[..rows].iter_mut().zip(&mut seen).zip(sights).enumerate()
+                {
+                    *seen = start.saturating_sub(base)..(end - base).min(BLOCK_TOKENS);
                     let offset = match has_reference {
                         true => dot(s, self.query(first + i), reference) * self.score_factor(),
                         false => 0.0,
                     };
-                    block_maxima[i] = self.finish_scores(s, scores, offset, first + i, base);
+                    block_maxima[i] = self.finish_scores(s, scores, offset, first + i, base, seen);
                 }
                 let (old, new) = merge_maxima(s, &block_maxima, &mut maxima[first..first + rows]);
-                for (i, scores) in scores[..rows].iter().enumerate() {
-                    let (query, visible) = (first + i, self.visible(first + i, base));
-                    let p = weights_of(s, scores, block_maxima[i], &visible);
+                for (i, (scores, visible)) in scores[..rows].iter().zip(&seen).enumerate() {
+                    let query = first + i;
+                    let p = weights_of(s, scores, block_maxima[i], visible);
                     let block_sum = s.add(s.add(p[0], p[1]), s.add(p[2], p[3]));
                     let sum = &mut sums[query];
                     s.store(
@@ -447,7 +489,7 @@ impl Tile<'_> {
                         cached,
                         dim,
                         i,
-                        &visible,
+                        visible,
                         Softened {
                             p,
                             old: old[i],
@@ -489,7 +531,7 @@ impl Tile<'_> {
     }
 
     /// Adds `offset` to the scores of query `index` with the block beginning at `base`, caps them, makes those of distant
-    /// keys smaller, and masks them with minus infinity; returns the largest.
+    /// keys smaller, and masks all but those of the slots `visible` with minus infinity; returns the largest.
     #[inline(always)]
     fn finish_scores<S: Simd>(
         &self,
@@ -498,8 +540,8 @@ impl Tile<'_> {
         offset: f32,
         index: usize,
         base: usize,
+        visible: &Range<usize>,
     ) -> f32 {
-        let visible = &self.visible(index, base);
         let Attention { softcap, slopes, .. } = self.attention;
         let (scores, _) = scores.as_chunks_mut::<16>();
         let mut v = [s.zero(); 4];

@@ -36,6 +36,9 @@ pub struct DenseAttention {
     pub chunk: Option<usize>,
     /// Whether scores have sinks beside them.
     pub sinks: bool,
+    /// Whether it is computed on bytes, which costs accuracy and is faster where every query sees every key: there is no mask, cap, sink, bias or
+    /// slope then.
+    pub integers: bool,
 }
 
 /// What takes part in scores beside queries and keys.
@@ -62,6 +65,27 @@ pub struct ScoreBias<'a> {
 const STRIP_QUERIES: usize = 24;
 
 impl DenseAttention {
+    /// Attention of every query to every key, of so many queries and keys and of heads of both, with nothing beside the scale.
+    #[must_use]
+    pub fn plain([queries, keys]: [usize; 2], [heads, kv_heads]: [usize; 2], width: usize, scale: f32) -> Self {
+        Self {
+            batch: 1,
+            queries,
+            keys,
+            heads,
+            kv_heads,
+            width,
+            scale,
+            softcap: None,
+            causal: false,
+            window: None,
+            ahead: None,
+            chunk: None,
+            sinks: false,
+            integers: false,
+        }
+    }
+
     /// Queries of a strip.
     fn strip(&self) -> usize {
         STRIP_QUERIES.min(self.queries)
@@ -87,6 +111,23 @@ impl DenseAttention {
     /// Whether scores are the products of queries and keys, scaled.
     pub(super) fn is_plain(&self, biased: bool, sloped: bool) -> bool {
         self.softcap.is_none() && !biased && !sloped
+    }
+
+    /// Whether every query sees every key, and nothing but both makes scores.
+    fn is_bare(&self, more: &ScoreOperands<'_>) -> bool {
+        let mask = [self.window, self.ahead, self.chunk];
+        !self.causal
+            && !self.sinks
+            && mask.iter().all(Option::is_none)
+            && self.is_plain(more.bias.is_some(), more.slopes.is_some())
+    }
+
+    /// Elements of scratch memory for each part of the work.
+    fn each_part(&self) -> usize {
+        match self.integers {
+            true => self.bytes_part_elems(),
+            false => self.part_elems().iter().sum(),
+        }
     }
 
     /// The keys that the query at `position` sees; none where the end is not behind the start.
@@ -118,7 +159,7 @@ impl Exec<'_> {
         if a.is_empty() {
             return 0;
         }
-        a.cut(self.step.width()).1 * a.part_elems().iter().sum::<usize>() * 4
+        a.cut(self.step.width()).1 * a.each_part() * 4
     }
 
     /// `out [batch, queries, heads, width]`. Queries that may read no key give NaN, as a softmax over nothing does, or zeros
@@ -142,6 +183,7 @@ impl Exec<'_> {
                 && v.len() == k.len()
                 && (a.kv_heads == 0 || a.heads.is_multiple_of(a.kv_heads))
                 && a.sinks == more.sinks.is_some()
+                && (!a.integers || a.is_bare(&more))
                 && [more.sinks, more.slopes].iter().flatten().all(|x| x.len() == a.heads),
             "attend_dense: lengths"
         );
@@ -149,7 +191,7 @@ impl Exec<'_> {
             return out.fill(0.0);
         }
         let (cut, parts) = a.cut(self.step.width());
-        let each = a.part_elems().iter().sum::<usize>();
+        let each = a.each_part();
         let (kernels, out) = (self.kernels, SharedMut::new(out));
         let scratch = SharedMut::new(scratch);
         self.step.run(parts, &|part| {
@@ -159,15 +201,12 @@ impl Exec<'_> {
             let exec = Exec { kernels, step: &step };
             for task in part_range(a.batch * a.kv_heads * cut, parts, part) {
                 let (head, rows) = (task / cut, part_range(a.queries, cut, task % cut));
-                exec.attend_head(
-                    a,
-                    [q, k, v],
-                    more,
-                    [head / a.kv_heads, head % a.kv_heads],
-                    rows,
-                    scratch,
-                    (&out, 0),
-                );
+                let head = [head / a.kv_heads, head % a.kv_heads];
+                if a.integers {
+                    exec.attend_head_bytes(a, [q, k, v], head, rows, scratch, &out);
+                } else {
+                    exec.attend_head(a, [q, k, v], more, head, rows, scratch, (&out, 0));
+                }
             }
         });
     }

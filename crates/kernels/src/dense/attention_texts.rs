@@ -37,6 +37,7 @@ impl Exec<'_> {
         let (of_query, of_key) = (a.heads * a.width, a.kv_heads * a.width);
         assert!(
             a.batch == 1
+                && !a.integers
                 && a.queries == a.keys
                 && lengths.iter().sum::<usize>() == a.queries
                 && q.len() == a.queries * of_query

@@ -10,6 +10,7 @@
 //! product packs, the caller lends.
 
 mod attention;
+mod attention_bytes;
 mod attention_strip;
 mod attention_texts;
 mod conv;

@@ -54,3 +54,37 @@ pub(crate) fn argmax(row: &[f32]) -> i64 {
     let best = (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b]));
     best.unwrap() as i64
 }
+
+/// Experts that have tensors of their own as one tensor, under the names that families have for it.
+pub(crate) fn stack_experts(weights: &mut BTreeMap<String, Tensor>) {
+    let mut stacks: BTreeMap<String, Vec<(usize, usize, Tensor)>> = BTreeMap::new();
+    weights.retain(|name, tensor| {
+        let Some((prefix, rest)) = name.split_once(".experts.") else {
+            return true;
+        };
+        let parts: Vec<&str> = rest.split('.').collect();
+        let (Some(expert), &[_, own, "weight"]) = (parts[0].parse().ok(), &parts[..]) else {
+            return true;
+        };
+        let (joined, place) = match own {
+            "gate_proj" | "w1" => ("gate_up_proj", 0),
+            "up_proj" | "w3" => ("gate_up_proj", 1),
+            _ => ("down_proj", 0),
+        };
+        let stack = stacks.entry(format!("{prefix}.experts.{joined}")).or_default();
+        stack.push((expert, place, tensor.clone()));
+        false
+    });
+    for (name, mut parts) in stacks {
+        parts.sort_by_key(|part| (part.0, part.1));
+        let experts = parts.last().unwrap().0 + 1;
+        let columns = parts[0].2.shape()[1];
+        let values: Vec<f32> = parts
+            .iter()
+            .flat_map(|part| part.2.as_f32().unwrap().to_vec())
+            .collect();
+        let rows = values.len() / experts / columns;
+        let shape = [experts, rows, columns];
+        weights.insert(name, Tensor::from_f32(shape, values).unwrap());
+    }
+}

@@ -1,14 +1,22 @@
 //! `POST /v1/completions`: text that is continued, without a chat template.
 
 use super::super::{
-    Alternative, ApiError, Encoder, Event, Fields, Frame, Job, KeepAlive, MAX_CHOICES, MAX_INPUTS, Prompt, Reason,
-    Result, Spec, TokenLog, Usage, json_type, new_id,
+    Alternative, ApiError, Encoder, Event, Fields, Frame, Job, KeepAlive, MAX_CHOICES, Prompt, Reason, Result, Spec,
+    TokenLog, Usage, new_id,
 };
+use super::inputs::Inputs;
 use cactus_text::tools::Delta;
 use serde_json::{Map, Value, json};
 
 /// Tokens of an answer for which no limit is given, as OpenAI's API has it.
 const DEFAULT_TOKENS: u64 = 16;
+
+/// Text, texts, ids, or lists of ids.
+const PROMPTS: Inputs<Prompt> = Inputs {
+    text: Prompt::Text,
+    tokens: Prompt::Tokens,
+    object: None,
+};
 
 /// Reads a request.
 ///
@@ -20,7 +28,7 @@ pub fn request(body: &Value, created: u64) -> Result<(Job, CompletionEncoder)> {
         return Err(fields.wrong("suffix", "this server cannot fill in between; expected none"));
     }
     let model = super::model(&fields)?;
-    let prompts = inputs(&fields, "prompt")?;
+    let prompts = PROMPTS.read(&fields, "prompt")?;
     let choices = fields.count("n", 1, MAX_CHOICES)?.unwrap_or(1) as usize;
     if let Some(best_of) = fields.count("best_of", 1, MAX_CHOICES)?
         && best_of != choices as u64
@@ -78,57 +86,6 @@ pub fn request(body: &Value, created: u64) -> Result<(Job, CompletionEncoder)> {
         keep_alive: KeepAlive::Default,
     };
     Ok((job, encoder))
-}
-
-/// Text, texts, ids, or lists of ids.
-///
-/// # Errors
-/// Anything else, or nothing.
-pub(super) fn inputs(fields: &Fields<'_>, name: &str) -> Result<Vec<Prompt>> {
-    let expected = "expected text, a list of texts, a list of token ids, or a list of such lists";
-    let ids = |list: &[Value], path: &str| -> Result<Prompt> {
-        let ids = list.iter().enumerate().map(|(index, id)| {
-            let id = id.as_u64().and_then(|id| u32::try_from(id).ok());
-            id.ok_or_else(|| {
-                let path = format!("{path}[{index}]");
-                let found = match &list[index] {
-                    Value::Number(number) => number.to_string(),
-                    other => json_type(other).to_owned(),
-                };
-                let found = format!("`{path}`: found {found}, expected a token id, a whole number from 0");
-                ApiError::field(path, found)
-            })
-        });
-        Ok(Prompt::Tokens(ids.collect::<Result<_>>()?))
-    };
-    let value = fields
-        .get(name)
-        .ok_or_else(|| fields.missing(name, "text or token ids"))?;
-    let path = fields.path(name);
-    let prompts = match value {
-        Value::String(text) => vec![Prompt::Text(text.clone())],
-        Value::Array(list) if list.first().is_some_and(Value::is_number) => vec![ids(list, &path)?],
-        Value::Array(list) => {
-            if list.is_empty() || list.len() > MAX_INPUTS {
-                let message = format_args!("found {} of them, expected 1 to {MAX_INPUTS}", list.len());
-                return Err(fields.wrong(name, message));
-            }
-            let one = |(index, value): (usize, &Value)| {
-                let path = format!("{path}[{index}]");
-                match value {
-                    Value::String(text) => Ok(Prompt::Text(text.clone())),
-                    Value::Array(list) => ids(list, &path),
-                    other => {
-                        let message = format!("`{path}`: found {}, expected text or token ids", json_type(other));
-                        Err(ApiError::field(path, message))
-                    }
-                }
-            };
-            list.iter().enumerate().map(one).collect::<Result<_>>()?
-        }
-        other => return Err(fields.wrong(name, format_args!("found {}, {expected}", json_type(other)))),
-    };
-    Ok(prompts)
 }
 
 /// Encodes completions.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 /// Parts of a content that are text.
 const TEXTS: &[&str] = &["text", "refusal"];
 
-/// The list under `messages`, in the form that the engine takes: contents are text or null, calls have their arguments as
+/// The list under `messages`, in the form that the engine takes: contents are text, parts or null, calls have their arguments as
 /// text, reasoning is under `reasoning_content`.
 ///
 /// # Errors
@@ -32,15 +32,18 @@ fn message(from: &Fields<'_>) -> Result<Value> {
     }
     let role = if role == "function" { "tool" } else { role };
     to.insert("role".to_owned(), Value::from(role));
-    let text = content::text(from, "content", TEXTS)?;
+    let said = match role {
+        "user" | "tool" => content::said(from, "content", TEXTS)?,
+        _ => content::text(from, "content", TEXTS)?.map(Value::from),
+    };
     let calls = match role {
         "assistant" => calls(from)?,
         _ => Vec::new(),
     };
-    if text.is_none() && role != "assistant" {
+    if said.is_none() && role != "assistant" {
         return Err(from.missing("content", "text or a list of parts"));
     }
-    to.insert("content".to_owned(), text.map_or(Value::Null, Value::from));
+    to.insert("content".to_owned(), said.unwrap_or(Value::Null));
     if !calls.is_empty() {
         to.insert("tool_calls".to_owned(), Value::from(calls));
     }

@@ -8,6 +8,7 @@ pub mod decisions;
 pub mod embeddings;
 pub mod files;
 mod form;
+mod inputs;
 mod messages;
 pub mod page;
 pub mod realtime;
@@ -32,6 +33,8 @@ pub struct ModelCard {
     pub loaded: bool,
     /// What it is for, if that is known by now.
     pub model_type: Option<&'static str>,
+    /// Whether it takes pictures, if it is loaded and takes text.
+    pub sees: Option<bool>,
 }
 
 impl ModelCard {
@@ -45,6 +48,7 @@ impl ModelCard {
             "owned_by": "cactus",
             "loaded": self.loaded,
             "model_type": self.model_type,
+            "sees_pictures": self.sees,
             "context_window": self.context_tokens,
         })
     }

@@ -310,13 +310,22 @@ impl Turns {
                     let message = format_args!("found `{role}`, expected `system`, `developer`, `user` or `assistant`");
                     return Err(item.wrong("role", message));
                 }
-                let text = content::text(item, "content", TEXTS)?;
-                let text = text.ok_or_else(|| item.missing("content", "text or a list of parts"))?;
-                if role == "assistant" {
-                    self.append("content", &text);
-                } else {
-                    self.close();
-                    self.messages.push(json!({"role": role, "content": text}));
+                let missing = || item.missing("content", "text or a list of parts");
+                match role {
+                    "assistant" => {
+                        let text = content::text(item, "content", TEXTS)?.ok_or_else(missing)?;
+                        self.append("content", &text);
+                    }
+                    "user" => {
+                        let said = content::said(item, "content", TEXTS)?.ok_or_else(missing)?;
+                        self.close();
+                        self.messages.push(json!({"role": role, "content": said}));
+                    }
+                    _ => {
+                        let text = content::text(item, "content", TEXTS)?.ok_or_else(missing)?;
+                        self.close();
+                        self.messages.push(json!({"role": role, "content": text}));
+                    }
                 }
             }
             "reasoning" => {
@@ -349,7 +358,7 @@ impl Turns {
             }
             "function_call_output" => {
                 let id = item.required_text("call_id")?;
-                let text = content::text(item, "output", TEXTS)?;
+                let text = content::said(item, "output", TEXTS)?;
                 let text = text.ok_or_else(|| item.missing("output", "text or a list of parts"))?;
                 self.close();
                 self.messages

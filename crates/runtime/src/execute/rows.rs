@@ -9,6 +9,37 @@ use cactus_base::AlignedBuf;
 use cactus_kernels::{Attention, DeltaRows, GatedDelta, KvRun};
 use std::ops::Range;
 
+impl Call<'_> {
+    /// Puts the numbers `from` on of rows of media in place of `x`, or adds them.
+    pub(super) fn media(&mut self, x: View, (from, added): (usize, bool), out: Buffer, rows: &Range<usize>) {
+        let to = View::of(out, x.width);
+        let (x_span, out_span) = (self.view_span(x, rows), self.view_span(to, rows));
+        if x.buffer != out {
+            let [xs, os] = parts(self.arena, [x_span, out_span.clone()]);
+            for (from, to) in floats(xs).chunks(x.stride).zip(floats(os).chunks_exact_mut(x.width)) {
+                to.copy_from_slice(&from[x.offset..][..x.width]);
+            }
+        }
+        let out = floats(&mut self.arena[out_span]);
+        let width = self.lowered.media.width.unwrap_or(x.width).max(1);
+        for &(first, values) in self.media {
+            for (row, values) in (first..).zip(values.chunks_exact(width)) {
+                if !rows.contains(&row) {
+                    continue;
+                }
+                let (values, out) = (
+                    &values[from..][..x.width],
+                    &mut out[(row - rows.start) * x.width..][..x.width],
+                );
+                match added {
+                    true => out.iter_mut().zip(values).for_each(|(x, y)| *x += y),
+                    false => out.copy_from_slice(values),
+                }
+            }
+        }
+    }
+}
+
 /// Rows of the arena, and what every position has.
 struct Rows<'a, 'g> {
     arena: &'a mut AlignedBuf,

@@ -270,7 +270,7 @@ impl Run<'_> {
                 .attend_dense_scratch_bytes(&heavy::dense_attention(a, shape(0), shape(1))),
             Op::Rope { .. } | Op::NormRope { .. } => {
                 let last = node.inputs.len() - 1;
-                4 * 3 * shape(last - 1).iter().product::<usize>() * shape(last).iter().product::<usize>()
+                4 * 3 * shape(last - 1)[0] * shape(last).last().copied().unwrap_or(0)
             }
             _ => 0,
         }
@@ -533,10 +533,18 @@ impl Run<'_> {
             }
             Op::Attention(a) => {
                 let [q, k, v] = [arg(0), arg(1), arg(2)];
-                let dense = heavy::dense_attention(a, ops.shape(q), ops.shape(k));
-                let bias = match node.inputs.get(a.bias_operand()) {
-                    Some(&bias) => Some(heavy::score_bias(&dense, ops.shape(bias), ops.f32(bias)?)),
-                    None => None,
+                let mut dense = heavy::dense_attention(a, ops.shape(q), ops.shape(k));
+                let hidden = match a.until_operand() {
+                    Some(at) => heavy::hidden_behind(ops.i64(arg(at))?, dense.keys)?,
+                    None => Vec::new(),
+                };
+                let bias = match (node.inputs.get(a.bias_operand()), a.until) {
+                    (Some(&bias), _) => Some(heavy::score_bias(&dense, ops.shape(bias), ops.f32(bias)?)),
+                    (None, true) => {
+                        dense.causal = false;
+                        Some(heavy::score_bias(&dense, &[dense.queries, dense.keys], &hidden))
+                    }
+                    (None, false) => None,
                 };
                 let more = ScoreOperands {
                     bias,

@@ -13,6 +13,9 @@ impl Lowerer<'_> {
             return Ok(());
         }
         let (a, b) = (node.inputs[0], node.inputs[1]);
+        if self.media_sum(node, f, [a, b])? {
+            return Ok(());
+        }
         let commutes = matches!(f, BinaryFn::Add | BinaryFn::Mul | BinaryFn::Max | BinaryFn::Min);
         let (a, b) = if commutes && !self.places.contains_key(&a) {
             (b, a)

@@ -1,7 +1,8 @@
 //! Norms and rotation: in place where nobody else reads the operand, and the norm of a sum in the step that makes the sum.
 
-use super::{Lowerer, Place};
+use super::{Lowerer, Place, media};
 use crate::Result;
+use crate::grids::AXES;
 use crate::step::{Buffer, Kind, NextNorm, View};
 use cactus_ir::{Def, Literal, Node, NodeId, ValueId};
 
@@ -143,17 +144,25 @@ impl Lowerer<'_> {
 
     /// The table of cosines and sines of `positions`, and half the width that is rotated; made where it is first read.
     fn rope_table(&mut self, node: &Node, positions: ValueId, freq: ValueId, scale: f32) -> Result<(Buffer, usize)> {
-        if !matches!(self.places.get(&positions), Some(Place::Positions)) {
-            return self.fail(node, "expected positions that begin at `past` and count `seq`");
-        }
+        let on_axes = match self.places.get(&positions) {
+            Some(Place::Positions) => false,
+            Some(Place::Media(media::Part::Positions)) if self.graph.ty(positions).last_known() == Some(AXES) => true,
+            _ => {
+                return self.fail(
+                    node,
+                    "expected positions that begin at `past` and count `seq`, or those given on three axes",
+                );
+            }
+        };
+        self.media.in_grids |= on_axes;
         let Def::Literal(Literal::F32(inv_freq)) = &self.graph.value(freq).def else {
             return self.fail(node, "expected frequencies that are constants of the graph");
         };
-        let half = inv_freq.len();
+        let half = inv_freq.len() / if on_axes { AXES } else { 1 };
         let known = self
             .rope_tables
             .iter()
-            .find(|(v, s, _, _)| self.graph.value(*v).def == self.graph.value(freq).def && *s == scale);
+            .find(|(v, s, _, h)| self.graph.value(*v).def == self.graph.value(freq).def && *s == scale && *h == half);
         let table = match known {
             Some(&(_, _, table, _)) => table,
             None => {
@@ -163,6 +172,7 @@ impl Lowerer<'_> {
                 let table = self.buffer(bytes);
                 let kind = Kind::RopeTable {
                     inv_freq: inv_freq.clone(),
+                    on_axes,
                     scale,
                     table,
                 };

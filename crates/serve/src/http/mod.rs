@@ -265,6 +265,7 @@ pub const ROUTES: &[(&str, &str, bool)] = &[
     ("delete", "/v1/responses/{id}", false),
     ("post", "/v1/decisions", false),
     ("post", "/v1/embeddings", false),
+    ("post", "/v1/multi-vector", false),
     ("post", "/v1/rerank", false),
     ("get", "/v1/files", false),
     ("post", "/v1/files", false),
@@ -321,6 +322,7 @@ fn router(app: &Arc<App>) -> Router {
         .route("/v1/responses/{id}", get(openai::response).delete(openai::forget))
         .route("/v1/decisions", post(openai::decisions))
         .route("/v1/embeddings", post(texts::embed))
+        .route("/v1/multi-vector", post(texts::embed_tokens))
         .route("/v1/rerank", post(texts::rank))
         .route("/v1/files", get(files::list).post(files::send))
         .route("/v1/files/{id}", get(files::show).delete(files::remove))

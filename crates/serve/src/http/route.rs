@@ -216,6 +216,7 @@ impl App {
             let target = |name: &String| ModelCard {
                 context_tokens: None,
                 loaded: false,
+                sees: Some(false),
                 ..named(format!("{CLOUD}{name}"))
             };
             let answers = router.policy().targets.iter().filter(|(_, target)| !target.hears());

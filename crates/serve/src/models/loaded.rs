@@ -1,13 +1,13 @@
 //! What models are for, and what is kept of each kind when it is loaded.
 
-use super::ModelLimits;
+use super::{Embeds, ModelLimits};
 use crate::protocol::decisions::Calibration;
 use crate::protocol::{ApiError, Kind};
 use cactus_bundle::{Bundle, Decoding, Gives, Speech};
-use cactus_embed::{Embedder, Reranker};
+use cactus_embed::{Reranker, TokenEmbedder};
 use cactus_engine::scheduler::SchedulerLimits;
 use cactus_engine::{Model, Scheduler};
-use cactus_rag::Vectors;
+use cactus_multimodal::Pictures;
 use cactus_router::Local;
 use cactus_speech::{Transcriber, Vad};
 use std::path::Path;
@@ -27,6 +27,8 @@ pub enum Does {
     FindsSpeech,
     /// It makes vectors of texts.
     Embeds,
+    /// It makes a vector of each token.
+    EmbedsTokens,
     /// It scores documents for a query.
     Ranks,
 }
@@ -40,6 +42,7 @@ impl Does {
         let bundle = Bundle::open(path)?;
         Ok(match bundle.embedding()?.map(|record| record.gives) {
             Some(Gives::Scores(_)) => Does::Ranks,
+            Some(Gives::TokenVectors(_)) => Does::EmbedsTokens,
             Some(_) => Does::Embeds,
             None => Does::with(bundle.speech()?.as_ref()),
         })
@@ -63,6 +66,7 @@ impl Does {
             Does::Hears => "speech_to_text",
             Does::FindsSpeech => "voice_activity",
             Does::Embeds => "embedding",
+            Does::EmbedsTokens => "multi_vector",
             Does::Ranks => "rerank",
         }
     }
@@ -80,6 +84,7 @@ impl Does {
                 "/v1/audio/transcriptions uses it where the field `chunking_strategy` is `auto`",
             ),
             Does::Embeds => ("makes vectors of texts", "send it texts at /v1/embeddings"),
+            Does::EmbedsTokens => ("makes a vector of each token", "send it texts at /v1/multi-vector"),
             Does::Ranks => (
                 "scores documents for a query",
                 "send it a query and documents at /v1/rerank",
@@ -96,6 +101,7 @@ pub(super) fn other(name: &str, does: Does, wanted: Does, others: &[String]) -> 
         Does::Hears => "hear",
         Does::FindsSpeech => "find speech",
         Does::Embeds => "make vectors of texts",
+        Does::EmbedsTokens => "make vectors of tokens",
         Does::Ranks => "score documents",
     };
     let others = match others.is_empty() {
@@ -117,6 +123,8 @@ pub enum Loaded {
     FindsSpeech(Arc<Detector>),
     /// It makes vectors of texts.
     Embeds(Arc<EmbeddingModel>),
+    /// It makes a vector of each token.
+    EmbedsTokens(Arc<TokenEmbeddingModel>),
     /// It scores documents for a query.
     Ranks(Arc<RankingModel>),
 }
@@ -148,9 +156,15 @@ impl Loaded {
                 Loaded::FindsSpeech(Arc::new(OneByOne::new(name, weights, rate_hz, vad)))
             }
             Does::Embeds => {
-                let embedder = Embedder::open(path, threads).map_err(|e| e.to_string())?;
-                let vectors = Vectors::of(&name, path, Arc::new(embedder)).map_err(|e| e.to_string())?;
-                Loaded::Embeds(Arc::new(OneByOne::new(name, weights, 0, vectors)))
+                let embeds = Embeds::load(&name, path, threads).map_err(|e| e.to_string())?;
+                Loaded::Embeds(Arc::new(OneByOne {
+                    sees_pictures: embeds.pictures().is_some(),
+                    ..OneByOne::new(name, weights, 0, embeds)
+                }))
+            }
+            Does::EmbedsTokens => {
+                let embedder = TokenEmbedder::open(path, threads).map_err(|e| e.to_string())?;
+                Loaded::EmbedsTokens(Arc::new(OneByOne::new(name, weights, 0, embedder)))
             }
             Does::Ranks => {
                 let reranker = Reranker::open(path, threads).map_err(|e| e.to_string())?;
@@ -166,6 +180,7 @@ impl Loaded {
             Loaded::Hears(hearer) => hearer.bytes,
             Loaded::FindsSpeech(detector) => detector.bytes,
             Loaded::Embeds(embedder) => embedder.bytes,
+            Loaded::EmbedsTokens(embedder) => embedder.bytes,
             Loaded::Ranks(reranker) => reranker.bytes,
         }
     }
@@ -180,7 +195,18 @@ impl Loaded {
             Loaded::Hears(hearer) => hearer.busy(),
             Loaded::FindsSpeech(detector) => detector.busy(),
             Loaded::Embeds(embedder) => embedder.busy(),
+            Loaded::EmbedsTokens(embedder) => embedder.busy(),
             Loaded::Ranks(reranker) => reranker.busy(),
+        }
+    }
+
+    /// Whether it takes pictures; `None` for what takes neither text nor pictures.
+    pub(super) fn sees(&self) -> Option<bool> {
+        match self {
+            Loaded::Writes(writer) => Some(writer.scheduler.model().shows_pictures().is_some()),
+            Loaded::Embeds(embedder) => Some(embedder.sees_pictures),
+            Loaded::EmbedsTokens(_) | Loaded::Ranks(_) => Some(false),
+            Loaded::Hears(_) | Loaded::FindsSpeech(_) => None,
         }
     }
 
@@ -237,6 +263,16 @@ impl Role for EmbeddingModel {
     }
 }
 
+impl Role for TokenEmbeddingModel {
+    const DOES: Does = Does::EmbedsTokens;
+    fn of(loaded: &Loaded) -> Option<Arc<Self>> {
+        match loaded {
+            Loaded::EmbedsTokens(embedder) => Some(Arc::clone(embedder)),
+            _ => None,
+        }
+    }
+}
+
 impl Role for RankingModel {
     const DOES: Does = Does::Ranks;
     fn of(loaded: &Loaded) -> Option<Arc<Self>> {
@@ -265,6 +301,7 @@ pub struct Writer {
 impl Writer {
     fn load(name: String, path: &Path, limits: &ModelLimits) -> cactus_engine::Result<Writer> {
         let model = Model::of(Arc::new(Bundle::open(path)?), &limits.load)?;
+        Pictures::attach(&model)?;
         // Builds the tokenizer and the template now rather than under the first request.
         model.tokenizer()?;
         let program = model.program();
@@ -323,8 +360,10 @@ impl Writer {
 pub type Hearer = OneByOne<Transcriber>;
 /// A model that finds speech.
 pub type Detector = OneByOne<Vad>;
-/// A model that makes vectors of texts.
-pub type EmbeddingModel = OneByOne<Vectors>;
+/// A model that makes vectors of texts, and maybe of pictures.
+pub type EmbeddingModel = OneByOne<Embeds>;
+/// A model that makes a vector of each token.
+pub type TokenEmbeddingModel = OneByOne<TokenEmbedder>;
 /// A model that scores documents for a query.
 pub type RankingModel = OneByOne<Reranker>;
 
@@ -337,6 +376,8 @@ pub struct OneByOne<M> {
     pub bytes: u64,
     /// Samples a second that it takes; 0 where it takes none.
     pub sample_rate_hz: u32,
+    /// Whether it takes pictures.
+    pub sees_pictures: bool,
     model: Arc<Mutex<M>>,
     waiting: AtomicUsize,
 }
@@ -347,6 +388,7 @@ impl<M> OneByOne<M> {
             name,
             bytes,
             sample_rate_hz,
+            sees_pictures: false,
             model: Arc::new(Mutex::new(model)),
             waiting: AtomicUsize::new(0),
         }

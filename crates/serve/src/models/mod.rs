@@ -5,6 +5,7 @@
 //! under an answer: an answer holds a [`Lease`]. What a model is for ([`Does`]) is known once its bundle is; a request for something
 //! else is an error before the model is loaded.
 
+mod embeds;
 mod loaded;
 
 use crate::protocol::openai::ModelCard;
@@ -16,7 +17,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
-pub use loaded::{Detector, Does, EmbeddingModel, Hearer, Loaded, OneByOne, RankingModel, Role, Writer};
+pub use embeds::Embeds;
+pub use loaded::{
+    Detector, Does, EmbeddingModel, Hearer, Loaded, OneByOne, RankingModel, Role, TokenEmbeddingModel, Writer,
+};
 
 /// Longest wait for memory that other models hold.
 const MEMORY_WAIT: Duration = Duration::from_secs(60);
@@ -191,6 +195,7 @@ impl Models {
                     context_tokens: writer.map(|w| w.scheduler.model().program().context_tokens()),
                     loaded: loaded.is_some(),
                     model_type: slot.does.map(Does::word),
+                    sees: loaded.and_then(Loaded::sees),
                 },
                 busy: loaded.map_or((0, 0), Loaded::busy),
                 stats: writer.map(|w| w.scheduler.stats()),
@@ -283,6 +288,7 @@ impl Models {
             Does::Hears => self.acquire_as::<Hearer>(name).await.map(drop),
             Does::FindsSpeech => self.acquire_as::<Detector>(name).await.map(drop),
             Does::Embeds => self.acquire_as::<EmbeddingModel>(name).await.map(drop),
+            Does::EmbedsTokens => self.acquire_as::<TokenEmbeddingModel>(name).await.map(drop),
             Does::Ranks => self.acquire_as::<RankingModel>(name).await.map(drop),
         }
     }
@@ -303,7 +309,8 @@ impl Models {
             Does::Writes => "writes text",
             Does::Hears => "hears",
             Does::FindsSpeech => "finds speech",
-            Does::Embeds => "makes vectors of texts",
+            Does::Embeds => "makes vectors",
+            Does::EmbedsTokens => "makes a vector of each token",
             Does::Ranks => "scores documents",
         };
         let message = format!("no model here {what}; there is `{}`", names.join("`, `"));

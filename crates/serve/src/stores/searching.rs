@@ -24,7 +24,7 @@ pub(crate) struct InTurn {
 impl InTurn {
     /// A loaded model.
     pub(crate) async fn of(lease: Lease<EmbeddingModel>) -> InTurn {
-        let vectors = lease.model().turn().await.clone();
+        let vectors = lease.model().turn().await.texts().clone();
         InTurn { lease, vectors }
     }
 
@@ -49,17 +49,17 @@ impl Embed for InTurn {
 
     fn embed_documents(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, EmbedError> {
         let turn = self.lease.model().turn_here();
-        turn.embed_documents(texts)
+        turn.texts().embed_documents(texts)
     }
 
     fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
         let turn = self.lease.model().turn_here();
-        turn.embed_query(text)
+        turn.texts().embed_query(text)
     }
 
     fn embed_unrelated(&self) -> Result<Arc<[Vec<f32>]>, EmbedError> {
         let turn = self.lease.model().turn_here();
-        turn.embed_unrelated()
+        turn.texts().embed_unrelated()
     }
 }
 

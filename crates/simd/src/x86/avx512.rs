@@ -46,6 +46,30 @@ impl Avx512 {
     fn butterfly(self, v: __m512, partner: __m512, second: __mmask16) -> __m512 {
         intrinsics!(_mm512_mask_sub_ps(_mm512_add_ps(v, partner), second, partner, v))
     }
+
+    /// The low words of 64 integers, in order.
+    #[inline(always)]
+    fn low_words(self, v: [__m512i; 4]) -> [__m512i; 2] {
+        intrinsics!({
+            let low = _mm512_set_epi16(
+                62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32, //
+                30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0,
+            );
+            [
+                _mm512_permutex2var_epi16(v[0], low, v[1]),
+                _mm512_permutex2var_epi16(v[2], low, v[3]),
+            ]
+        })
+    }
+
+    /// Bytes packed of two vectors of words, in order: packing works within quarters of 128 bits, eight bytes of each operand in turn.
+    #[inline(always)]
+    fn in_order(self, bytes: __m512i) -> __m512i {
+        intrinsics!(_mm512_permutexvar_epi64(
+            _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7),
+            bytes
+        ))
+    }
 }
 
 /// The low `n.min(16)` bits.
@@ -336,22 +360,25 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn store_planes(self, v: [__m512i; 4], high: &mut [u8; 64], low: &mut [u8; 64]) {
         intrinsics!({
-            let low_words = _mm512_set_epi16(
-                62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32, //
-                30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0,
-            );
-            let words01 = _mm512_permutex2var_epi16(v[0], low_words, v[1]);
-            let words23 = _mm512_permutex2var_epi16(v[2], low_words, v[3]);
+            let [words01, words23] = self.low_words(v);
             let seven_bits = _mm512_set1_epi16(127);
             let high_bytes = _mm512_packus_epi16(_mm512_srli_epi16::<7>(words01), _mm512_srli_epi16::<7>(words23));
             let low_bytes = _mm512_packus_epi16(
                 _mm512_and_si512(words01, seven_bits),
                 _mm512_and_si512(words23, seven_bits),
             );
-            // Packing works within 128-bit quarters: eight bytes of each input in turn. Put them back in order.
-            let order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
-            _mm512_storeu_si512(high.as_mut_ptr().cast(), _mm512_permutexvar_epi64(order, high_bytes));
-            _mm512_storeu_si512(low.as_mut_ptr().cast(), _mm512_permutexvar_epi64(order, low_bytes));
+            _mm512_storeu_si512(high.as_mut_ptr().cast(), self.in_order(high_bytes));
+            _mm512_storeu_si512(low.as_mut_ptr().cast(), self.in_order(low_bytes));
+        })
+    }
+    #[inline(always)]
+    fn store_bytes(self, v: [__m512i; 4], out: &mut [i8; 64]) {
+        intrinsics!({
+            let [words01, words23] = self.low_words(v);
+            _mm512_storeu_si512(
+                out.as_mut_ptr().cast(),
+                self.in_order(_mm512_packs_epi16(words01, words23)),
+            );
         })
     }
 }

@@ -100,7 +100,7 @@ impl Processor {
     }
 
     /// Column and row of each patch of a view, in order.
-    fn patches(&self, grid: Grid) -> Vec<[u32; 2]> {
+    pub(super) fn patches(&self, grid: Grid) -> Vec<[u32; 2]> {
         let block = match self.layout {
             Layout::Patches {
                 order: PatchOrder::Blocks,

@@ -1,6 +1,7 @@
 //! What stands in a prompt for a picture.
 
 use super::{Plan, Role};
+use crate::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
 
 /// The text of a picture: `start`, its views, `end`. A view is its mark and as many times `token` as it has tokens. The text is made
@@ -8,6 +9,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Marks {
+    /// What a chat template writes for a picture; empty where that is the token.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub written: String,
     /// A token that is replaced by a row of the encoder.
     pub token: String,
     /// Before everything.
@@ -30,7 +34,43 @@ pub struct Marks {
     pub whole: String,
 }
 
+/// Most bytes of a mark.
+const MAX_BYTES: usize = 256;
+
 impl Marks {
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let Marks {
+            written,
+            token,
+            start,
+            end,
+            only,
+            tile,
+            row_end,
+            whole,
+        } = self;
+        let all = [written, token, start, end, only, tile, row_end, whole];
+        match all.into_iter().find(|mark| mark.len() > MAX_BYTES) {
+            None => Ok(()),
+            Some(mark) => Err(Error::new(
+                ErrorKind::InvalidRecord,
+                format!(
+                    "the picture record has a mark of {} bytes; expected at most {MAX_BYTES}",
+                    mark.len()
+                ),
+            )),
+        }
+    }
+
+    /// What a chat template writes for a picture.
+    #[must_use]
+    pub fn written(&self) -> &str {
+        match self.written.is_empty() {
+            true => &self.token,
+            false => &self.written,
+        }
+    }
+
     /// The text of a picture with this plan.
     pub fn text(&self, plan: &Plan) -> String {
         let mut text = self.start.clone();

@@ -8,10 +8,12 @@
 
 mod layout;
 mod marks;
+mod places;
 mod plan;
 mod record;
 
 pub use layout::Processed;
 pub use marks::Marks;
+pub use places::{Places, Stretch};
 pub use plan::{Grid, Plan, Role, View};
 pub use record::{Channels, Layout, PatchOrder, Processor, SizeRule, VERSION, Values};

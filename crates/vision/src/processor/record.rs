@@ -1,6 +1,6 @@
 //! The record and what it may say.
 
-use super::Marks;
+use super::{Marks, Places};
 use crate::decode::{Alpha, Limits};
 use crate::resize::Filter;
 use crate::{Error, ErrorKind, Picture, decode};
@@ -36,6 +36,9 @@ pub struct Processor {
     pub merge: u32,
     /// What order the numbers have.
     pub layout: Layout,
+    /// Where patches are, for a model that is told by a table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub places: Option<Places>,
     /// What stands in the prompt for the picture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub marks: Option<Marks>,
@@ -172,6 +175,17 @@ impl Processor {
         self.patch * self.merge
     }
 
+    /// The record in `json`, checked.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidRecord`] for what is no record, and as [`Processor::check`].
+    pub fn from_json(json: &[u8]) -> Result<Self, Error> {
+        let read: Self = serde_json::from_slice(json)
+            .map_err(|e| Error::new(ErrorKind::InvalidRecord, format!("it is no picture record: {e}")))?;
+        read.check()?;
+        Ok(read)
+    }
+
     /// The picture of a file, as this record wants it.
     ///
     /// # Errors
@@ -248,6 +262,12 @@ impl Processor {
             return Err(refuse("values.std", std, "positive numbers of at least 1e-6"));
         }
         self.check_size()?;
+        if let Some(places) = &self.places {
+            places.check()?;
+        }
+        if let Some(marks) = &self.marks {
+            marks.check()?;
+        }
         match self.layout {
             Layout::Planes
                 if matches!(

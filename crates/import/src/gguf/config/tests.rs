@@ -25,7 +25,7 @@ pub(crate) fn llama() -> Writer {
 }
 
 /// What every architecture needs.
-fn of(arch: &str) -> Writer {
+pub(crate) fn of(arch: &str) -> Writer {
     let key = |suffix: &str| format!("{arch}.{suffix}");
     Writer::new()
         .text("general.architecture", arch)
@@ -48,7 +48,7 @@ fn with(writer: &Writer, key: &str, value: Option<Raw>) -> Writer {
     }
 }
 
-fn try_config(writer: &Writer) -> Result<Value> {
+pub(crate) fn try_config(writer: &Writer) -> Result<Value> {
     let source = GgufSource::new(Path::new("m.gguf"), Arc::new(writer.bytes())).unwrap();
     config(&source)
 }

@@ -269,3 +269,13 @@ fn end_ids_are_the_named_then_the_known_ones() {
     assert_eq!(named(&["</s>", "<|im_end|>"], 4), [1]);
     assert_eq!(named(&["</s>", "<|im_end|>"], 1), [0; 0]);
 }
+
+#[test]
+fn special_tokens_of_phi3_take_the_space_behind_them() {
+    let of = |arch: &str| load(&sentence_piece().text("general.architecture", arch));
+    let same = |t: &Tokenizer, a: &str, b: &str| ids(t, a) == ids(t, b);
+    let (phi3, llama) = (of("phi3"), of("llama"));
+    assert!(same(&phi3, "a</s>\n ab", "a</s>ab") && !same(&llama, "a</s>\n ab", "a</s>ab"));
+    // Those that begin a text or stand for none do not.
+    assert!(!same(&phi3, "a<s>\n ab", "a<s>ab"));
+}

@@ -283,12 +283,16 @@ impl Run<'_> {
         let s = ops.shape(node.inputs[0]);
         let last = node.inputs.len() - 1;
         let (positions, freq) = (ops.i64(node.inputs[last - 1])?, ops.f32(node.inputs[last])?);
-        let n = positions.len() * freq.len();
+        let axes = ops.shape(node.inputs[last - 1]).get(1).copied().unwrap_or(1).max(1);
+        let half = freq.len() / axes;
+        let n = positions.len() / axes * half;
         let (angles, rest) = scratch.split_at_mut(n);
         let (cos, rest) = rest.split_at_mut(n);
         let sin = &mut rest[..n];
-        for (row, &p) in angles.chunks_exact_mut(freq.len().max(1)).zip(positions) {
-            row.iter_mut().zip(freq).for_each(|(a, f)| *a = p as f32 * f);
+        for (row, position) in angles.chunks_exact_mut(half.max(1)).zip(positions.chunks_exact(axes)) {
+            for (pair, angle) in row.iter_mut().enumerate() {
+                *angle = cactus_kernels::rope_angle(position.iter().map(|&p| p as f32), freq, half, pair);
+            }
         }
         self.exec.unary(cactus_kernels::UnaryOp::Cos, angles, cos);
         self.exec.unary(cactus_kernels::UnaryOp::Sin, angles, sin);
@@ -358,6 +362,27 @@ pub(super) fn text_lengths(texts: &[i64]) -> Result<Vec<usize>> {
     Ok(texts.chunk_by(|a, b| a == b).map(<[i64]>::len).collect())
 }
 
+/// What hides the `keys` behind those that each query sees up to, `[queries, keys]`.
+pub(super) fn hidden_behind(until: &[i64], keys: usize) -> Result<Vec<f32>> {
+    let mut least = 0;
+    let mut hidden = Vec::with_capacity(until.len() * keys);
+    for (position, &last) in until.iter().enumerate() {
+        let Some(last) = usize::try_from(last)
+            .ok()
+            .filter(|last| (position.max(least)..keys).contains(last))
+        else {
+            let what = format!(
+                "the query at position {position} of {keys} sees up to position {last}; expected its own or a later one, not before that \
+                 of the query before"
+            );
+            return Err(Error::Argument(what));
+        };
+        least = last;
+        hidden.extend((0..keys).map(|key| if key > last { f32::NEG_INFINITY } else { 0.0 }));
+    }
+    Ok(hidden)
+}
+
 /// Attention over queries and keys of these shapes, `[batch, positions, heads, width]`.
 pub(super) fn dense_attention(a: &AttentionAttrs, q: &[usize], k: &[usize]) -> DenseAttention {
     DenseAttention {
@@ -374,5 +399,6 @@ pub(super) fn dense_attention(a: &AttentionAttrs, q: &[usize], k: &[usize]) -> D
         ahead: a.ahead,
         chunk: a.chunk,
         sinks: a.sinks,
+        integers: a.integers,
     }
 }

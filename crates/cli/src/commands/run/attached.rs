@@ -1,0 +1,122 @@
+//! Pictures that go with the next question.
+
+use crate::output;
+use anyhow::{Context as _, Result, bail};
+use cactus_engine::chat::to_base64;
+use cactus_engine::{CancelToken, Model};
+use cactus_multimodal::{Limits, Look, Pictures};
+use cactus_vision::processor::Role;
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What shows a model pictures, and those that it has not been asked about.
+pub(super) struct Attached {
+    pictures: Option<Arc<Pictures>>,
+    /// Whether views are told of.
+    tells: bool,
+    /// As parts of a message.
+    waiting: Vec<Value>,
+}
+
+impl Attached {
+    pub(super) fn new(model: &Model, tells: bool) -> Result<Attached> {
+        Ok(Attached {
+            pictures: Pictures::attach(model)?,
+            tells,
+            waiting: Vec::new(),
+        })
+    }
+
+    /// Looks at the picture in `file`, which goes with the next question.
+    pub(super) fn attach(&mut self, model: &Model, file: &Path, cancel: &CancelToken) -> Result<()> {
+        let Some(pictures) = &self.pictures else {
+            bail!("the model `{}` sees no pictures", model.bundle().manifest().name);
+        };
+        if model.chat_template()?.is_none() {
+            bail!("pictures stand in a conversation, which needs a chat template, and the model has none");
+        }
+        let limits = Limits::default();
+        let shown = file.display();
+        let mut bytes = Vec::new();
+        let read = File::open(file).and_then(|file| file.take(limits.max_bytes as u64 + 1).read_to_end(&mut bytes));
+        read.with_context(|| format!("cannot read `{shown}`"))?;
+        if bytes.len() > limits.max_bytes {
+            bail!(
+                "`{shown}` has more than {} bytes, which are the most that are read",
+                limits.max_bytes
+            );
+        }
+        let look = pictures.look_at_file(model, &bytes, &limits, cancel);
+        let look = look.with_context(|| format!("`{shown}`"))?;
+        tell(&shown.to_string(), &look);
+        if self.tells {
+            views(&look);
+        }
+        self.waiting.push(json!({"type": "image", "data": to_base64(&bytes)}));
+        Ok(())
+    }
+
+    /// A message of the user with the pictures that wait.
+    pub(super) fn message(&self, text: &str) -> Value {
+        if self.waiting.is_empty() {
+            return cactus_text::message("user", text);
+        }
+        let mut parts = self.waiting.clone();
+        parts.push(json!({"type": "text", "text": text}));
+        json!({"role": "user", "content": parts})
+    }
+
+    /// Forgets those that `asked` has.
+    pub(super) fn sent(&mut self, asked: &Value) {
+        if asked["role"] == "user" {
+            self.clear();
+        }
+    }
+
+    /// Forgets them.
+    pub(super) fn clear(&mut self) {
+        self.waiting.clear();
+    }
+}
+
+fn tell(name: &str, look: &Look) {
+    let plan = &look.plan;
+    let views = match plan.views.len() {
+        1 => String::new(),
+        count => format!(" in {count} views"),
+    };
+    let time = match look.known {
+        true => "known from before".to_owned(),
+        false => format!(
+            "prepared in {:.2} s, encoded in {:.2} s",
+            look.prepare_seconds, look.encode_seconds
+        ),
+    };
+    output::note(format!(
+        "{name}: {} x {} pixels, {} tokens{views}, {time}",
+        plan.width, plan.height, plan.tokens
+    ));
+}
+
+/// A row for each view.
+fn views(look: &Look) {
+    let row = |(i, view): (usize, &cactus_vision::processor::View)| {
+        let what = match view.role {
+            Role::Only => "the picture".to_owned(),
+            Role::Whole => "the whole, in small".to_owned(),
+            Role::Tile { row, column } => format!("tile {}, {}", row + 1, column + 1),
+        };
+        vec![
+            (i + 1).to_string(),
+            what,
+            format!("{} x {}", view.width, view.height),
+            format!("{} x {}", view.grid.columns, view.grid.rows),
+            view.tokens.to_string(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = look.plan.views.iter().enumerate().map(row).collect();
+    output::table(&["view", "shows", "pixels", "patches", "tokens"], &rows);
+}

@@ -1,0 +1,197 @@
+//! Pictures that come with a message: which part of a content is one, in the forms that APIs have for it, and its bytes.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use base64::engine::{DecodePaddingMode, general_purpose};
+use serde_json::{Map, Value};
+
+/// Most pictures of a request.
+const MAX_PICTURES: usize = 256;
+/// Most bytes of the files of all pictures of a request.
+const MAX_PICTURE_BYTES: usize = 64 << 20;
+
+/// Some clients pad, and some do not.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// What is wrong with a part: the field within it, and why.
+pub type WrongPart = (&'static str, String);
+
+/// Whether a part of a content is a picture, and its file as base64, if it comes with one: `{"type": "image", "data": …}`, and the forms of
+/// OpenAI (`image_url`, `input_image`, with a data URL) and Anthropic (`source` of the type `base64`). `None` for a part that is no picture.
+///
+/// # Errors
+/// The field that is missing or of another type, and addresses: nothing is fetched.
+pub fn picture_of_part(part: &Map<String, Value>) -> Result<Option<Option<&str>>, WrongPart> {
+    match part.get("type").and_then(Value::as_str) {
+        Some("image") => of_image(part).map(Some),
+        Some("image_url" | "input_image") => {
+            let (field, url) = match part.get("image_url") {
+                Some(Value::String(url)) => ("image_url", Some(url.as_str())),
+                Some(Value::Object(object)) => ("image_url.url", object.get("url").and_then(Value::as_str)),
+                _ => ("image_url", None),
+            };
+            let Some(url) = url else {
+                return Err((
+                    field,
+                    "expected a data URL (`data:image/png;base64,…`), found nothing".to_owned(),
+                ));
+            };
+            picture_of_url(url)
+                .map(|data| Some(Some(data)))
+                .map_err(|what| (field, what))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn of_image(part: &Map<String, Value>) -> Result<Option<&str>, WrongPart> {
+    match (part.get("data"), part.get("source")) {
+        (Some(Value::String(data)), _) => Ok(Some(data)),
+        (None | Some(Value::Null), None | Some(Value::Null)) => Ok(None),
+        (None | Some(Value::Null), Some(source)) => match (&source["type"], &source["data"]) {
+            (Value::String(kind), Value::String(data)) if kind == "base64" => Ok(Some(data)),
+            (Value::String(kind), _) if kind != "base64" => Err((
+                "source.type",
+                format!("found `{kind}`, expected `base64`: no addresses are fetched and no files kept"),
+            )),
+            _ => Err(("source", "expected `type` `base64` and `data`".to_owned())),
+        },
+        (Some(_), _) => Err(("data", "expected a picture file as base64".to_owned())),
+    }
+}
+
+/// The base64 of a data URL.
+///
+/// # Errors
+/// Another address: nothing is fetched.
+pub fn picture_of_url(url: &str) -> Result<&str, String> {
+    let Some(rest) = url.strip_prefix("data:") else {
+        if !url.contains(':') {
+            return Err("expected a data URL (`data:image/png;base64,…`), found text that is no address".to_owned());
+        }
+        let scheme: String = url.chars().take_while(|c| *c != ':').take(20).collect();
+        return Err(format!(
+            "found an address (`{scheme}:`), and no addresses are fetched; expected a data URL (`data:image/png;base64,…`)"
+        ));
+    };
+    match rest.split_once(',') {
+        Some((kind, data)) if kind.ends_with(";base64") => Ok(data),
+        _ => Err("expected a data URL in base64 (`data:image/png;base64,…`)".to_owned()),
+    }
+}
+
+/// Whether a request may have so many pictures, whose files have so many bytes together.
+///
+/// # Errors
+/// More than that.
+pub fn check_pictures(count: usize, bytes: usize) -> Result<(), String> {
+    match count > MAX_PICTURES || bytes > MAX_PICTURE_BYTES {
+        true => Err(format!(
+            "expected at most {MAX_PICTURES} pictures of {MAX_PICTURE_BYTES} bytes together, found {count} of {bytes}"
+        )),
+        false => Ok(()),
+    }
+}
+
+/// The file of a picture that comes as base64, padded or not.
+///
+/// # Errors
+/// What is not base64, and more bytes than the pictures of a request may have.
+pub fn picture_bytes(data: &str) -> Result<Vec<u8>, String> {
+    if data.len() / 4 * 3 > MAX_PICTURE_BYTES {
+        return Err(format!("expected a file of at most {MAX_PICTURE_BYTES} bytes"));
+    }
+    let whole: String;
+    // Some encoders break lines.
+    let data = match data.bytes().any(|byte| byte.is_ascii_whitespace()) {
+        true => {
+            whole = data.chars().filter(|c| !c.is_ascii_whitespace()).collect();
+            &whole
+        }
+        false => data,
+    };
+    BASE64
+        .decode(data)
+        .map_err(|e| format!("the picture is not base64: {e}"))
+}
+
+/// Bytes as base64, for a part with `data`.
+#[must_use]
+pub fn to_base64(bytes: &[u8]) -> String {
+    general_purpose::STANDARD.encode(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn every_form_of_a_picture_gives_its_data() {
+        let cases = [
+            (json!({"type": "image"}), Some(None)),
+            (json!({"type": "image", "data": "QUI="}), Some(Some("QUI="))),
+            (
+                json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "QUI="}}),
+                Some(Some("QUI=")),
+            ),
+            (
+                json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,QUI=", "detail": "low"}}),
+                Some(Some("QUI=")),
+            ),
+            (
+                json!({"type": "input_image", "image_url": "data:image/png;base64,QUI="}),
+                Some(Some("QUI=")),
+            ),
+            (json!({"type": "text", "text": "a"}), None),
+        ];
+        for (part, expected) in cases {
+            assert_eq!(picture_of_part(part.as_object().unwrap()).unwrap(), expected, "{part}");
+        }
+        assert_eq!(picture_bytes("QUI=").unwrap(), b"AB");
+        assert_eq!(picture_bytes("QU\nI").unwrap(), b"AB");
+        assert_eq!(picture_bytes(&to_base64(b"any")).unwrap(), b"any");
+    }
+
+    #[test]
+    fn what_is_no_data_is_refused_by_its_field() {
+        let cases = [
+            (
+                json!({"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}),
+                "image_url.url",
+                "address",
+            ),
+            (
+                json!({"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}),
+                "image_url.url",
+                "`file:`",
+            ),
+            (
+                json!({"type": "image_url", "image_url": "data:image/png,abc"}),
+                "image_url",
+                "base64",
+            ),
+            (json!({"type": "input_image", "file_id": "a"}), "image_url", "data URL"),
+            (
+                json!({"type": "image", "source": {"type": "url", "url": "http://a"}}),
+                "source.type",
+                "fetched",
+            ),
+            (
+                json!({"type": "image", "source": {"type": "base64"}}),
+                "source",
+                "`data`",
+            ),
+            (json!({"type": "image", "data": 3}), "data", "base64"),
+        ];
+        for (part, field, word) in cases {
+            let (found, what) = picture_of_part(part.as_object().unwrap()).unwrap_err();
+            assert_eq!(found, field, "{part}");
+            assert!(what.contains(word), "{part}: {what}");
+        }
+        assert!(picture_bytes("not base64!").is_err());
+    }
+}

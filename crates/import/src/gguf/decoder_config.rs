@@ -1,0 +1,143 @@
+//! What a GGUF file says of decoders that are not Llama with other numbers: factors, two lists of frequencies, experts.
+
+use super::GgufSource;
+use super::config::{Keys, has};
+use super::metadata::required;
+use super::names::{Arch, LONG_ROPE_FACTORS};
+use crate::{Error, Result};
+use serde_json::{Value, json};
+
+/// Number of the gating function that is a softmax over all experts.
+const SOFTMAX: usize = 1;
+/// Of that which is the logistic function of each.
+const SIGMOID: usize = 2;
+
+/// Sets a key of the configuration.
+type Set<'a> = dyn FnMut(&str, Value) + 'a;
+
+/// Windows and the longest text of the short factors, which Phi-3 has outside of its scaling.
+pub(super) fn phi3(keys: &Keys<'_>, source: &GgufSource, set: &mut Set<'_>) -> Result<()> {
+    let window = keys.count("attention.sliding_window")?.filter(|&w| w > 0);
+    set("sliding_window", json!(window));
+    let key = "rope.scaling.original_context_length";
+    match keys.count(key)?.filter(|&n| n > 0) {
+        Some(original) => set("original_max_position_embeddings", json!(original)),
+        None if source.long_rope_factors()?.is_some() => {
+            let what = format!(
+                "`{}` is missing, which says up to where the factors for short texts hold",
+                keys.key(key)
+            );
+            return Err(Error::missing(what));
+        }
+        None => {}
+    }
+    Ok(())
+}
+
+/// The scaling of a file with factors for short texts and for long ones, one for each of `pairs`.
+pub(super) fn long_rope(keys: &Keys<'_>, source: &GgufSource, pairs: usize) -> Result<Option<Value>> {
+    let Some(factors) = source.long_rope_factors()? else {
+        return Ok(None);
+    };
+    for (list, name) in factors.iter().zip(LONG_ROPE_FACTORS) {
+        if list.len() != pairs || !list.iter().all(|f| f.is_finite() && *f > 0.0) {
+            let what = format!("expected {pairs} positive frequency divisors, found {list:?}");
+            return Err(Error::malformed(what).of_tensor(name));
+        }
+    }
+    let [short, long] = factors;
+    let mut scaling = json!({"rope_type": "longrope", "short_factor": short, "long_factor": long});
+    if let Some(factor) = keys.float("rope.scaling.attn_factor")? {
+        scaling["attention_factor"] = json!(factor);
+    }
+    Ok(Some(scaling))
+}
+
+/// The factors of Granite; those that are absent are 1.
+pub(super) fn granite(keys: &Keys<'_>, set: &mut Set<'_>) -> Result<()> {
+    for (suffix, name) in [
+        ("attention.scale", "attention_multiplier"),
+        ("embedding_scale", "embedding_multiplier"),
+        ("residual_scale", "residual_multiplier"),
+        ("logit_scale", "logits_scaling"),
+    ] {
+        if let Some(factor) = keys.float(suffix)? {
+            set(name, json!(factor));
+        }
+    }
+    Ok(())
+}
+
+/// GLM-4 that sees has its positions in sections.
+pub(super) fn glm4(keys: &Keys<'_>) -> Result<()> {
+    let key = keys.key("rope.dimension_sections");
+    match keys.metadata.get(&key) {
+        None => Ok(()),
+        Some(_) => Err(Error::unsupported(format!(
+            "`{key}` says that it is the language model of one that sees, which is not supported"
+        ))),
+    }
+}
+
+/// The axes of Qwen3-VL's positions, which take turns over the pairs of a head.
+pub(super) fn qwen3_vl(keys: &Keys<'_>, set: &mut Set<'_>) -> Result<()> {
+    let key = keys.key("rope.dimension_sections");
+    let sections = required(keys.metadata.counts(&key)?, &key)?;
+    let [time, row, column, 0] = sections[..] else {
+        return Err(Error::malformed(format!(
+            "`{key}` should be three numbers and a 0, found {} numbers",
+            sections.len()
+        )));
+    };
+    let axes = json!({"rope_type": "default", "mrope_interleaved": true, "mrope_section": [time, row, column]});
+    set("rope_scaling", axes);
+    Ok(())
+}
+
+/// Experts and their router.
+pub(super) fn experts(keys: &Keys<'_>, source: &GgufSource, arch: Arch, set: &mut Set<'_>) -> Result<()> {
+    set("num_experts", json!(keys.needed("expert_count")?));
+    set("num_experts_per_tok", json!(keys.needed("expert_used_count")?));
+    // OLMoE has the width within an expert where others have that of a layer without experts.
+    if arch != Arch::Olmoe {
+        set(
+            "moe_intermediate_size",
+            json!(keys.needed("expert_feed_forward_length")?),
+        );
+    }
+    if keys.count("expert_shared_count")?.unwrap_or(0) > 0 {
+        return Err(Error::unsupported("experts that every token has are not supported"));
+    }
+    let logistic = arch == Arch::Lfm2Moe;
+    let expected = if logistic { SIGMOID } else { SOFTMAX };
+    if let Some(other) = keys.count("expert_gating_func")?.filter(|&f| f != expected) {
+        let what = format!(
+            "`{}` should be {expected}, found {other}",
+            keys.key("expert_gating_func")
+        );
+        return Err(Error::unsupported(what));
+    }
+    let normalizes = keys.flag("expert_weights_norm")?.unwrap_or(arch != Arch::Olmoe);
+    set("norm_topk_prob", json!(normalizes));
+    // Files write 0 for none.
+    let factor = keys.float("expert_weights_scale")?.filter(|&f| f != 0.0 && f != 1.0);
+    if logistic {
+        set("routed_scaling_factor", json!(factor.unwrap_or(1.0)));
+        set("use_expert_bias", json!(has(source, "feed_forward.expert_bias")));
+        set(
+            "num_dense_layers",
+            json!(keys.count("leading_dense_block_count")?.unwrap_or(0)),
+        );
+        return Ok(());
+    }
+    match factor {
+        None => Ok(()),
+        Some(factor) => Err(Error::unsupported(format!(
+            "`{}` should be 1 for this architecture, found {factor}",
+            keys.key("expert_weights_scale")
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

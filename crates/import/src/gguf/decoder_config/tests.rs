@@ -1,0 +1,114 @@
+use super::*;
+use crate::ErrorKind::{self, Malformed, Missing, Unsupported};
+use crate::gguf::config::tests::{of, try_config};
+use crate::gguf::writer::Writer;
+use crate::gguf::{Array, Value as Raw};
+
+fn refused(writer: &Writer, kind: ErrorKind, text: &str) {
+    let error = try_config(writer).expect_err(text);
+    assert_eq!(error.kind(), kind, "{error}");
+    assert!(error.to_string().contains(text), "{error} does not say {text}");
+}
+
+#[test]
+fn longrope_needs_both_lists_and_where_the_first_ends() {
+    let [short, long] = LONG_ROPE_FACTORS;
+    let plain = of("phi3").count("phi3.attention.sliding_window", 0);
+    let config = try_config(&plain).unwrap();
+    assert_eq!(
+        (&config["sliding_window"], &config["rope_scaling"]),
+        (&Value::Null, &Value::Null)
+    );
+    assert_eq!(config["partial_rotary_factor"], 1.0);
+
+    let first = plain.clone().f32(short, &[1], &[1.5]);
+    refused(&first, Missing, long);
+    refused(&plain.clone().f32(long, &[1], &[1.5]), Missing, short);
+    let both = first.f32(long, &[1], &[4.0]);
+    refused(&both, Missing, "phi3.rope.scaling.original_context_length");
+    let whole = both
+        .count("phi3.rope.scaling.original_context_length", 32)
+        .key("phi3.rope.scaling.attn_factor", Raw::F32(1.25));
+    let config = try_config(&whole).unwrap();
+    let want = json!({"rope_type": "longrope", "short_factor": [1.5], "long_factor": [4.0], "attention_factor": 1.25});
+    assert_eq!(config["rope_scaling"], want);
+    assert_eq!(config["original_max_position_embeddings"], 32);
+
+    for bad in [&[1.0, 1.0][..], &[0.0], &[f32::NAN]] {
+        let writer = plain
+            .clone()
+            .f32(short, &[1], &[1.0])
+            .f32(long, &[bad.len() as u64], bad);
+        refused(&writer, Malformed, "expected 1 positive frequency divisors");
+    }
+}
+
+#[test]
+fn a_part_of_a_head_is_turned_where_the_architecture_may() {
+    let wide = |arch: &str, part: u32| {
+        of(arch)
+            .count(&format!("{arch}.attention.key_length"), 8)
+            .count(&format!("{arch}.rope.dimension_count"), part)
+    };
+    assert_eq!(try_config(&wide("glm4", 4)).unwrap()["partial_rotary_factor"], 0.5);
+    refused(&wide("qwen3", 4), Unsupported, "should be equal, found 8 and 4");
+    for part in [0, 1, 9] {
+        refused(&wide("glm4", part), Unsupported, "should be equal");
+    }
+    let sections = wide("glm4", 8).key("glm4.rope.dimension_sections", Raw::Array(Array::I32(vec![1, 1, 2, 0])));
+    refused(&sections, Unsupported, "glm4.rope.dimension_sections");
+}
+
+#[test]
+fn factors_of_granite_are_those_of_the_file() {
+    let writer = of("granite")
+        .key("granite.attention.scale", Raw::F32(0.0078125))
+        .key("granite.logit_scale", Raw::F32(8.0));
+    let config = try_config(&writer).unwrap();
+    assert_eq!(
+        (&config["attention_multiplier"], &config["logits_scaling"]),
+        (&json!(0.0078125), &json!(8.0))
+    );
+    assert!(config.get("residual_multiplier").is_none());
+}
+
+#[test]
+fn experts_are_counted_and_their_router_is_the_one_of_the_architecture() {
+    let with = |arch: &str, counts: &[(&str, u32)]| {
+        let counts = counts.iter().map(|(suffix, n)| (format!("{arch}.{suffix}"), *n));
+        counts.fold(of(arch), |w, (key, n)| w.count(&key, n))
+    };
+    let some = [
+        ("expert_count", 8),
+        ("expert_used_count", 2),
+        ("expert_feed_forward_length", 3),
+    ];
+    let config = try_config(&with("qwen3moe", &some)).unwrap();
+    let found = [
+        "num_experts",
+        "num_experts_per_tok",
+        "moe_intermediate_size",
+        "norm_topk_prob",
+    ]
+    .map(|k| config[k].clone());
+    assert_eq!(found, [json!(8), json!(2), json!(3), json!(true)]);
+    let config = try_config(&with("olmoe", &some[..2])).unwrap();
+    assert_eq!(
+        (&config["norm_topk_prob"], &config["intermediate_size"]),
+        (&json!(false), &json!(6))
+    );
+
+    refused(&of("qwen3moe"), Missing, "qwen3moe.expert_count");
+    refused(&with("qwen3moe", &some[..1]), Missing, "qwen3moe.expert_used_count");
+    refused(
+        &with("qwen3moe", &some[..2]),
+        Missing,
+        "qwen3moe.expert_feed_forward_length",
+    );
+    let and = |suffix: &str, n: u32| with("qwen3moe", &some).count(&format!("qwen3moe.{suffix}"), n);
+    refused(&and("expert_gating_func", 2), Unsupported, "should be 1, found 2");
+    refused(&and("expert_shared_count", 1), Unsupported, "every token");
+    let scaled = with("qwen3moe", &some).key("qwen3moe.expert_weights_scale", Raw::F32(2.5));
+    refused(&scaled, Unsupported, "should be 1 for this architecture, found 2.5");
+    refused(&with("qwen3", &some), Unsupported, "mixture of experts");
+}

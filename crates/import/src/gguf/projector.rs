@@ -1,0 +1,265 @@
+//! The encoder of pictures that llama.cpp keeps in a file of its own (`mmproj`), beside the text model.
+//!
+//! Its tensors get Hugging Face names and its metadata become `vision_config`, so that the two files are the folder of which they were
+//! made. What such a file does not hold (filter, tiles, budgets) is that of the released models of its kind. Each kind is a row of [`KINDS`];
+//! what its files say is in the file of its encoder.
+
+mod qwen3_vl;
+mod siglip;
+
+use super::metadata::required;
+use super::names::Change;
+use super::source::{GgufSource, Part};
+use super::{Metadata, TensorInfo};
+use crate::{Error, Result, SourceModel, TensorSource};
+use cactus_tensor::Tensor;
+use serde_json::{Map, Value, json};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// A kind of encoder.
+struct Kind {
+    /// `clip.projector_type`.
+    projector: &'static str,
+    /// `model_type` of the text model.
+    of_text: &'static str,
+    /// `model_type` of both together.
+    family: &'static str,
+    /// The name of a tensor and the change that its values need.
+    name: fn(&Metadata, &TensorInfo) -> Option<(String, Change)>,
+    /// Adds what a file says to the configuration, `vision_config` among it.
+    configure: fn(&File<'_>, &mut Value) -> Result<()>,
+    /// Adds what the released models do with a picture.
+    prepare: fn(&Metadata, &mut Value) -> Result<()>,
+    /// The tensors as Hugging Face has them, where names and changes of each alone are not enough.
+    whole: fn(GgufSource) -> Result<Box<dyn TensorSource>>,
+}
+
+const KINDS: [Kind; 4] = [
+    Kind {
+        projector: "gemma3",
+        of_text: "gemma3_text",
+        family: "gemma3",
+        name: siglip::gemma3_name,
+        configure: siglip::configure_gemma3,
+        prepare: siglip::prepare_gemma3,
+        whole: as_it_is,
+    },
+    Kind {
+        projector: "idefics3",
+        of_text: "llama",
+        family: "smolvlm",
+        name: siglip::name,
+        configure: siglip::configure_idefics3,
+        prepare: siglip::prepare_idefics3,
+        whole: as_it_is,
+    },
+    Kind {
+        projector: "lfm2",
+        of_text: "lfm2",
+        family: "lfm2_vl",
+        name: siglip::lfm2_name,
+        configure: siglip::configure_lfm2,
+        prepare: siglip::prepare_lfm2,
+        whole: as_it_is,
+    },
+    Kind {
+        projector: "qwen3vl_merger",
+        of_text: "qwen3_vl_text",
+        family: "qwen3_vl",
+        name: qwen3_vl::name,
+        configure: qwen3_vl::configure,
+        prepare: qwen3_vl::prepare,
+        whole: qwen3_vl::whole,
+    },
+];
+
+fn as_it_is(source: GgufSource) -> Result<Box<dyn TensorSource>> {
+    Ok(Box::new(source))
+}
+
+/// What a file says.
+struct File<'a> {
+    metadata: &'a Metadata,
+    tensors: &'a [TensorInfo],
+}
+
+impl File<'_> {
+    fn shape(&self, name: &str) -> Option<&[usize]> {
+        let found = self.tensors.iter().find(|info| info.name == name);
+        found.map(|info| &info.shape[..])
+    }
+
+    /// Rows of a matrix that has to be there.
+    fn rows(&self, name: &str) -> Result<usize> {
+        required(self.shape(name).and_then(|shape| shape.first()).copied(), name)
+    }
+
+    /// Numbers of `clip.vision`, by their fields of `vision_config`.
+    fn vision(&self, fields: &[(&str, &str)]) -> Result<Map<String, Value>> {
+        let of = |&(key, field): &(&str, &str)| {
+            let found = count(self.metadata, &format!("clip.vision.{key}"))?;
+            Ok((field.to_owned(), found.into()))
+        };
+        fields.iter().map(of).collect()
+    }
+}
+
+/// `text` with the encoder of pictures in the GGUF file `path`.
+///
+/// # Errors
+/// [`crate::ErrorKind::Unsupported`] where the file is no such encoder, of a kind that is not known, or not for that text model; otherwise
+/// as [`super::open_file`].
+pub(crate) fn with_pictures(text: SourceModel, path: &Path) -> Result<SourceModel> {
+    joined(text, path).map_err(|e| e.in_file(path))
+}
+
+fn joined(text: SourceModel, path: &Path) -> Result<SourceModel> {
+    let part = Part::open(path.to_path_buf())?;
+    let metadata = part.file.metadata.clone();
+    let architecture = metadata.string("general.architecture")?.unwrap_or_default();
+    if architecture != "clip" {
+        return Err(Error::unsupported(format!(
+            "expected an encoder of pictures for llama.cpp (`mmproj`), found a GGUF file of the architecture `{architecture}`"
+        )));
+    }
+    let projector = match metadata.string("clip.projector_type")? {
+        Some(projector) => projector,
+        None => required(metadata.string("clip.vision.projector_type")?, "clip.projector_type")?,
+    };
+    let Some(kind) = KINDS.iter().find(|kind| kind.projector == projector) else {
+        let known: Vec<&str> = KINDS.iter().map(|kind| kind.projector).collect();
+        return Err(Error::unsupported(format!(
+            "the kind of encoder `{projector}` is not supported; supported are {}",
+            known.join(", ")
+        )));
+    };
+    let found = text
+        .config
+        .get("model_type")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    if found != kind.of_text {
+        return Err(Error::unsupported(format!(
+            "it is for a text model of the family `{}`, and the other file is of `{found}`",
+            kind.of_text
+        )));
+    }
+    let file = File {
+        metadata: &metadata,
+        tensors: &part.file.tensors,
+    };
+    let config = config(kind, &file, &text.config)?;
+    let front_end = front_end(kind, &metadata)?;
+    let vision = GgufSource::named(vec![part], |info| (kind.name)(&metadata, info))?;
+    let vision = (kind.whole)(vision)?;
+    Ok(SourceModel {
+        config,
+        front_end,
+        tensors: Box::new(Joined([text.tensors, vision])),
+        ..text
+    })
+}
+
+fn count(metadata: &Metadata, key: &str) -> Result<usize> {
+    required(metadata.count(key)?, key)
+}
+
+/// The stem of a name and whether it is of weights or a bias; `None` for what is no weight.
+fn stem_of(name: &str) -> Option<(&str, &str)> {
+    let parts = name.rsplit_once('.');
+    parts.filter(|(_, suffix)| matches!(*suffix, "weight" | "bias"))
+}
+
+/// The number of a layer, a plain decimal number, so that no two spellings collide, and what stands behind it.
+fn of_layer(rest: &str) -> Option<(usize, &str)> {
+    let (number, stem) = rest.split_once('.')?;
+    let layer: usize = number.parse().ok()?;
+    (layer.to_string() == number).then_some((layer, stem))
+}
+
+/// The name that stands beside `stem` in `list`.
+fn beside(list: &[(&str, &'static str)], stem: &str) -> Option<&'static str> {
+    list.iter().find(|row| row.0 == stem).map(|row| row.1)
+}
+
+fn config(kind: &Kind, file: &File<'_>, text: &Value) -> Result<Value> {
+    if !file.metadata.bool("clip.use_gelu")?.unwrap_or(false) {
+        return Err(Error::unsupported(
+            "its activation is not supported; supported is the one of `clip.use_gelu`",
+        ));
+    }
+    let mut config = json!({
+        "model_type": kind.family,
+        "text_config": text,
+        "tie_word_embeddings": text.get("tie_word_embeddings").cloned().unwrap_or(Value::Bool(false)),
+    });
+    for key in ["bos_token_id", "eos_token_id", "pad_token_id"] {
+        if let Some(id) = text.get(key) {
+            config[key] = id.clone();
+        }
+    }
+    (kind.configure)(file, &mut config)?;
+    config["vision_config"]["hidden_act"] = "gelu_pytorch_tanh".into();
+    Ok(config)
+}
+
+/// What the released models of the kind do with a picture.
+fn front_end(kind: &Kind, metadata: &Metadata) -> Result<Value> {
+    let numbers = |key: &str| -> Result<Value> {
+        let numbers = required(metadata.floats(key)?, key)?;
+        Ok(numbers.iter().map(|&x| f64::from(x)).collect())
+    };
+    let mut fields = json!({
+        "image_mean": numbers("clip.vision.image_mean")?,
+        "image_std": numbers("clip.vision.image_std")?,
+    });
+    (kind.prepare)(metadata, &mut fields)?;
+    Ok(fields)
+}
+
+/// The weights of two sources, whose names differ.
+struct Joined([Box<dyn TensorSource>; 2]);
+
+impl Joined {
+    fn of(&self, name: &str) -> &dyn TensorSource {
+        match self.0[1].shape(name) {
+            Some(_) => &*self.0[1],
+            None => &*self.0[0],
+        }
+    }
+}
+
+impl TensorSource for Joined {
+    fn names(&self) -> Vec<&str> {
+        let mut names = self.0[0].names();
+        names.extend(self.0[1].names());
+        names.sort_unstable();
+        names
+    }
+
+    fn shape(&self, name: &str) -> Option<Vec<usize>> {
+        self.of(name).shape(name)
+    }
+
+    fn stored_type(&self, name: &str) -> Option<&'static str> {
+        self.of(name).stored_type(name)
+    }
+
+    fn read(&self, name: &str) -> Result<Tensor> {
+        self.of(name).read(name)
+    }
+
+    fn read_rows(&self, name: &str, rows: Range<usize>) -> Option<Result<Tensor>> {
+        self.of(name).read_rows(name, rows)
+    }
+
+    fn describe(&self) -> String {
+        format!("{}; {}", self.0[0].describe(), self.0[1].describe())
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let [text, vision] = &self.0;
+        [text.files(), vision.files()].concat()
+    }
+}

@@ -1,0 +1,177 @@
+//! The same of a model that writes about pictures, which sees views of them: tiles, and the whole in small.
+
+use super::{Fields, pixels};
+use crate::{Error, Result};
+use cactus_models::{MarksDef, PlacesDef, SeesDef, ViewsDef};
+use cactus_vision::processor::{Channels, Layout, Marks, PatchOrder, Places, Processor, SizeRule, Stretch, VERSION};
+use cactus_vision::{Alpha, Filter};
+
+/// Steps that are known: padding is for pictures that are computed together, and none here is.
+const STEPS: [&str; 6] = [
+    "do_resize",
+    "do_rescale",
+    "do_normalize",
+    "do_convert_rgb",
+    "do_image_splitting",
+    "do_pad",
+];
+
+/// How many times longer than the other a side may be, by the models whose pictures have bounds of pixels.
+const MAX_RATIO: u32 = 200;
+
+/// The record of a model that sees as `sees` says.
+pub(super) fn record(fields: &Fields<'_>, sees: &SeesDef) -> Result<Processor> {
+    fields.refuse_other_steps(&STEPS)?;
+    let record = Processor {
+        version: VERSION,
+        // As pictures are opened that are handed over as files.
+        alpha: Alpha::White,
+        size: match sees.views {
+            ViewsDef::LongSide => long_side(fields)?,
+            ViewsDef::Tiles => tiles(fields)?,
+            ViewsDef::Whole => whole(fields, sees)?,
+            ViewsDef::Bounds => bounds(fields)?,
+        },
+        filter: match sees.views {
+            // Released ones are silent.
+            ViewsDef::Bounds if fields.get("resample").is_none() => Filter::Bicubic,
+            _ => fields.filter()?,
+        },
+        values: fields.values()?,
+        patch: pixels(sees.patch),
+        merge: pixels(sees.merge),
+        layout: Layout::Patches {
+            order: PatchOrder::Blocks,
+            channels: match sees.channels_last {
+                true => Channels::Last,
+                false => Channels::First,
+            },
+            copies: pixels(sees.copies),
+        },
+        places: sees.places.map(|places| Places {
+            side: pixels(sees.table),
+            stretch: match places {
+                PlacesDef::Nearest => Stretch::Nearest,
+                PlacesDef::Smoothed => Stretch::Smoothed,
+                PlacesDef::Corners => Stretch::Corners,
+            },
+        }),
+        marks: Some(marks(&sees.marks)),
+    };
+    fits(fields, sees)?;
+    record.check().map_err(|e| Error::malformed(e.to_string()))?;
+    Ok(record)
+}
+
+/// Whether the image processor says the same of patches as the model.
+fn fits(fields: &Fields<'_>, sees: &SeesDef) -> Result<()> {
+    for (key, own) in [
+        ("encoder_patch_size", sees.patch),
+        ("downsample_factor", sees.merge),
+        ("patch_size", sees.patch),
+        ("merge_size", sees.merge),
+        ("temporal_patch_size", sees.copies),
+    ] {
+        let found = fields.count(key, pixels(own))?;
+        if found != pixels(own) {
+            let what = format!("`{key}` of the image processor is {found}, and the model has {own}");
+            return Err(Error::unsupported(what));
+        }
+    }
+    Ok(())
+}
+
+fn long_side(fields: &Fields<'_>) -> Result<SizeRule> {
+    let tile = fields.longest_edge("max_image_size", 364)?;
+    Ok(match fields.flag("do_image_splitting")? {
+        true => SizeRule::LongSide {
+            side: fields.longest_edge("size", 4 * 364)?,
+            tile,
+        },
+        // The only view has the size of a tile.
+        false => SizeRule::Fixed {
+            width: tile,
+            height: tile,
+        },
+    })
+}
+
+/// The size of the table of positions, which the image processor has to name.
+fn whole(fields: &Fields<'_>, sees: &SeesDef) -> Result<SizeRule> {
+    let side = pixels(sees.table.saturating_mul(sees.patch));
+    match fields.sides("size")? {
+        Some([width, height]) if [width, height] == [side; 2] => Ok(SizeRule::Fixed { width, height }),
+        Some([width, height]) => Err(Error::unsupported(format!(
+            "the image processor makes pictures of {width} x {height} pixels, and the model takes {side} x {side}"
+        ))),
+        None => Err(Fields::refuse("size", "a size")),
+    }
+}
+
+/// Bounds of pixels, which the image processor has to name, under one name or another.
+fn bounds(fields: &Fields<'_>) -> Result<SizeRule> {
+    let refuse = || {
+        Fields::refuse(
+            "size",
+            "`shortest_edge` and `longest_edge`, the fewest and most pixels of a picture",
+        )
+    };
+    let of = |edge: &str, old: &str| -> Result<u64> {
+        let named = fields.get("size").and_then(|size| size.get(edge));
+        let found = named.or_else(|| fields.get(old)).and_then(serde_json::Value::as_u64);
+        found.filter(|n| *n > 0).ok_or_else(refuse)
+    };
+    Ok(SizeRule::Bounds {
+        min_pixels: of("shortest_edge", "min_pixels")?,
+        max_pixels: of("longest_edge", "max_pixels")?,
+        max_ratio: MAX_RATIO,
+    })
+}
+
+fn tiles(fields: &Fields<'_>) -> Result<SizeRule> {
+    let cuts = fields.flag("do_image_splitting")?;
+    let count = |key: &str, usual: u32| if cuts { fields.count(key, usual) } else { Ok(1) };
+    Ok(SizeRule::Tiles {
+        tile: fields.count("tile_size", 512)?,
+        min_tiles: count("min_tiles", 2)?,
+        max_tiles: count("max_tiles", 10)?,
+        min_tokens: fields.count("min_image_tokens", 64)?,
+        max_tokens: fields.count("max_image_tokens", 256)?,
+        tolerance: fields.number("max_pixels_tolerance", 2.0)?,
+        thumbnail: fields.flag("use_thumbnail")?,
+    })
+}
+
+fn marks(def: &MarksDef) -> Marks {
+    Marks {
+        written: def.written.into(),
+        token: def.token.into(),
+        start: def.start.into(),
+        end: def.end.into(),
+        only: def.only.into(),
+        tile: def.tile.into(),
+        row_end: def.row_end.into(),
+        whole: def.whole.into(),
+    }
+}
+
+impl Fields<'_> {
+    /// A number of something, at least one.
+    fn count(&self, key: &str, usual: u32) -> Result<u32> {
+        match self.get(key) {
+            None => Ok(usual),
+            Some(value) => {
+                let count = value.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
+                count.ok_or_else(|| Self::refuse(key, "a number of at least one"))
+            }
+        }
+    }
+
+    /// A field with a `longest_edge` in pixels.
+    fn longest_edge(&self, key: &str, usual: u32) -> Result<u32> {
+        let Some(value) = self.get(key) else { return Ok(usual) };
+        let edge = value.get("longest_edge").and_then(serde_json::Value::as_u64);
+        let edge = edge.and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
+        edge.ok_or_else(|| Self::refuse(key, "`longest_edge` in pixels"))
+    }
+}

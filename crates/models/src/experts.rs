@@ -1,0 +1,144 @@
+//! Experts, of which a router chooses some for each position: Shazeer et al. 2017, Fedus et al. 2021.
+//!
+//! What is written takes the weights of the chosen out of all of them, as `transformers` does where it computes the chosen alone. The
+//! passes make one operation of it, which copies no weight.
+
+use crate::Result;
+use crate::config::{Config, Dims, MAX_WIDTH};
+use crate::decoder::activation;
+use crate::layers::{gated, linear};
+use cactus_ir::{BinaryFn, Dim, GraphBuilder, Op, ReduceFn, UnaryFn, ValueId};
+
+/// Most experts of a layer.
+pub(crate) const MAX_EXPERTS: usize = 1 << 10;
+
+/// The experts of a layer. Their weights are those of `transformers`, `experts.gate_up_proj` `[count, 2 * intermediate, hidden]` and
+/// `experts.down_proj` `[count, hidden, intermediate]`, and of the router `gate.weight`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Experts {
+    pub(crate) hidden: usize,
+    /// Width within an expert.
+    pub(crate) intermediate: usize,
+    pub(crate) count: usize,
+    /// How many are chosen for a position.
+    pub(crate) chosen: usize,
+    pub(crate) activation: UnaryFn,
+    pub(crate) router: Router,
+}
+
+/// How scores become shares.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Router {
+    /// Softmax over all experts, or the logistic function of each.
+    pub(crate) softmax: bool,
+    /// Whether experts are ranked with `expert_bias` added.
+    pub(crate) bias: bool,
+    /// Shares are divided by their sum and this, where it is given.
+    pub(crate) normalize: Option<f32>,
+    /// Shares are multiplied by this at last, where it is given.
+    pub(crate) factor: Option<f32>,
+}
+
+impl Experts {
+    /// Reads `num_experts`, `num_experts_per_tok`, `norm_topk_prob` (`normalizes` where absent) and, from the field `width`, the width
+    /// within an expert. The router is a softmax.
+    pub(crate) fn read(c: &Config<'_>, dims: &Dims, width: &str, normalizes: bool) -> Result<Experts> {
+        let count_key = match c.has("num_experts") {
+            true => "num_experts",
+            false => "num_local_experts",
+        };
+        let count = c.size(count_key, 1..=MAX_EXPERTS)?;
+        let chosen = c.size("num_experts_per_tok", 1..=MAX_EXPERTS)?;
+        if chosen > count {
+            let what = format!("{chosen} experts cannot be chosen of {count}, which `{count_key}` says");
+            return Err(c.invalid("num_experts_per_tok", what));
+        }
+        Ok(Experts {
+            hidden: dims.hidden,
+            intermediate: c.size(width, 1..=MAX_WIDTH)?,
+            count,
+            chosen,
+            activation: activation(c, "hidden_act", "silu")?,
+            router: Router {
+                softmax: true,
+                bias: false,
+                normalize: c.flag("norm_topk_prob", normalizes)?.then_some(0.0),
+                factor: None,
+            },
+        })
+    }
+
+    /// What the chosen give of `x` `[b, s, hidden]` together, each times its share, with the weights under `prefix`.
+    pub(crate) fn apply(&self, b: &mut GraphBuilder, x: ValueId, prefix: &str) -> cactus_ir::Result<ValueId> {
+        let (ids, shares) = b.scope("gate", |b| self.choose(b, x, prefix))?;
+        b.scope("experts", |b| self.compute(b, [x, ids, shares], prefix))
+    }
+
+    /// Numbers and shares of the chosen, `[b, s, chosen]` each.
+    fn choose(&self, b: &mut GraphBuilder, x: ValueId, prefix: &str) -> cactus_ir::Result<(ValueId, ValueId)> {
+        let router = self.router;
+        let scores = linear(b, x, &format!("{prefix}.gate"), self.count, self.hidden, false)?;
+        let all = match router.softmax {
+            true => b.softmax_last(scores)?,
+            false => b.unary(UnaryFn::Sigmoid, scores)?,
+        };
+        let mut ranked = all;
+        if router.bias {
+            let bias = b.weight(&format!("{prefix}.expert_bias"), &[self.count]);
+            ranked = b.add(all, bias)?;
+        }
+        let (axis, descending) = (2, true);
+        let order = b.op(Op::ArgSort { axis, descending }, &[ranked])?;
+        let ids = b.slice_last(order, 0, self.chosen)?;
+        let mut shares = b.op(Op::Gather { axis }, &[all, ids])?;
+        if let Some(least) = router.normalize {
+            let mut sum = b.reduce_last(ReduceFn::Sum, shares)?;
+            if least != 0.0 {
+                let least = b.scalar(least)?;
+                sum = b.add(sum, least)?;
+            }
+            shares = b.binary(BinaryFn::Div, shares, sum)?;
+        }
+        if let Some(factor) = router.factor {
+            shares = b.scale(shares, factor)?;
+        }
+        Ok((ids, shares))
+    }
+
+    /// What the experts `ids` give of `x` together, `[b, s, hidden]`.
+    fn compute(
+        &self,
+        b: &mut GraphBuilder,
+        [x, ids, shares]: [ValueId; 3],
+        prefix: &str,
+    ) -> cactus_ir::Result<ValueId> {
+        let Experts {
+            hidden: n,
+            intermediate: m,
+            count,
+            chosen,
+            ..
+        } = *self;
+        let rows = b.shape(x)[..2].to_vec();
+        let wide =
+            |last: &[usize]| -> Vec<Dim> { rows.iter().cloned().chain(last.iter().map(|&n| n.into())).collect() };
+        let gate_up = b.weight(&format!("{prefix}.experts.gate_up_proj"), &[count, 2 * m, n]);
+        let down = b.weight(&format!("{prefix}.experts.down_proj"), &[count, n, m]);
+        // The row once for each of its experts, as columns.
+        let y = b.reshape(x, wide(&[1, n]))?;
+        let y = b.expand(y, wide(&[chosen, n]))?;
+        let y = b.reshape(y, wide(&[chosen, n, 1]))?;
+        let w = b.op(Op::Take { axis: 0 }, &[gate_up, ids])?;
+        let y = b.matmul(w, y)?;
+        let y = b.reshape(y, wide(&[chosen, 2 * m]))?;
+        let y = gated(b, y, m, self.activation)?;
+        let y = b.reshape(y, wide(&[chosen, m, 1]))?;
+        let w = b.op(Op::Take { axis: 0 }, &[down, ids])?;
+        let y = b.matmul(w, y)?;
+        let y = b.reshape(y, wide(&[chosen, n]))?;
+        let shares = b.reshape(shares, wide(&[chosen, 1]))?;
+        let y = b.mul(y, shares)?;
+        let (f, axes, keepdim) = (ReduceFn::Sum, vec![2], false);
+        b.op(Op::Reduce { f, axes, keepdim }, &[y])
+    }
+}

@@ -1,0 +1,80 @@
+//! What may go wrong.
+
+/// What to do about an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The bundle is damaged, or needs something that this build lacks.
+    Model,
+    /// The picture cannot be decoded, or has a shape that the model cannot take.
+    Picture,
+    /// The picture has more tokens than the context holds.
+    TooManyTokens,
+    /// It was stopped.
+    Cancelled,
+}
+
+/// An error, in words for a person.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// See [`ErrorKind::Model`].
+    #[error("{0}")]
+    Model(String),
+    /// What the bundle's files are refused for.
+    #[error(transparent)]
+    Bundle(#[from] cactus_bundle::Error),
+    /// What could not be computed.
+    #[error(transparent)]
+    Runtime(#[from] cactus_runtime::Error),
+    /// What the engine refuses.
+    #[error(transparent)]
+    Engine(#[from] cactus_engine::Error),
+    /// See [`ErrorKind::Picture`].
+    #[error(transparent)]
+    Picture(#[from] cactus_vision::Error),
+    /// See [`ErrorKind::TooManyTokens`].
+    #[error(
+        "a picture of {width} x {height} pixels has {tokens} tokens, and the context holds {context}; make the context larger or the picture smaller"
+    )]
+    TooManyTokens {
+        /// Width in pixels.
+        width: u32,
+        /// Height in pixels.
+        height: u32,
+        /// Tokens of all its views.
+        tokens: u64,
+        /// Tokens that the context holds.
+        context: usize,
+    },
+    /// See [`ErrorKind::Cancelled`].
+    #[error("it was cancelled")]
+    Cancelled,
+}
+
+impl Error {
+    /// The stable kind of this error.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Picture(_) => ErrorKind::Picture,
+            Error::TooManyTokens { .. } => ErrorKind::TooManyTokens,
+            Error::Cancelled => ErrorKind::Cancelled,
+            Error::Model(_) | Error::Bundle(_) | Error::Runtime(_) | Error::Engine(_) => ErrorKind::Model,
+        }
+    }
+}
+
+/// Result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl From<Error> for cactus_engine::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Engine(e) => e,
+            Error::Bundle(e) => e.into(),
+            Error::Runtime(e) => e.into(),
+            other => cactus_engine::Error::Argument(other.to_string()),
+        }
+    }
+}

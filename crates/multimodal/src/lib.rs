@@ -1,0 +1,23 @@
+//! Pictures for models that write text about them: from a file to rows that stand in a prompt.
+//!
+//! Purpose: one way for the command line, HTTP, C and Python to show a model a picture. [`Pictures`] belongs to a model whose bundle has an
+//! encoder of pictures and a record of what it reads (`vision.json`). It tells from a file's header how many tokens a picture will be,
+//! refuses what does not fit the context before a pixel is decoded, prepares and encodes the picture view by view, and gives a
+//! [`Shown`](cactus_engine::chat::Shown): the text that stands in the prompt, and the rows in place of its tokens. What was encoded lately is
+//! kept, so that the next question about a picture costs nothing.
+//!
+//! The encoder's memory is taken when a picture is encoded and given back afterwards; its weights stay mapped, which the system drops when
+//! it needs room. Views are encoded one after the other, so memory does not grow with the size of a picture, and a row has the same bits
+//! whatever else is encoded.
+//!
+//! It may depend on `engine`, `vision` and `runtime`. It deliberately knows no model family and no protocol, reads no files by path,
+//! fetches no addresses, and renders no prompts.
+#![forbid(unsafe_code)]
+
+mod cache;
+mod error;
+mod pictures;
+
+pub use cactus_vision::{Limits, Picture, Plan, Processor};
+pub use error::{Error, ErrorKind, Result};
+pub use pictures::{Look, Pictures};

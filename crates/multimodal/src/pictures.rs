@@ -1,0 +1,354 @@
+//! What a model sees pictures with.
+
+use crate::cache::Cache;
+use crate::{Error, Result};
+use cactus_base::Pool;
+use cactus_bundle::{Bundle, VISION_PATH};
+use cactus_engine::chat::{Shown, ShowsPictures};
+use cactus_engine::{CancelToken, MediaDigest, Model};
+use cactus_runtime::Function;
+use cactus_tensor::{Elements, TensorView};
+use cactus_vision::decode::header;
+use cactus_vision::processor::{Marks, Processed};
+use cactus_vision::{Limits, Picture, Plan, Processor};
+use sha2::{Digest, Sha256};
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+const COMPONENT: &str = "picture_encoder";
+const PATCHES: &str = "patches";
+const PLACES: &str = "places";
+const CELLS: &str = "cells";
+const ROWS: &str = "rows";
+
+/// The encoder of pictures of a model. It may be used from several threads.
+#[derive(Debug)]
+pub struct Pictures {
+    processor: Processor,
+    marks: Marks,
+    /// What pictures are prepared with, for their digests.
+    record: Vec<u8>,
+    cache: Mutex<Cache>,
+    /// Held while one is decoded and encoded, which takes memory and all threads.
+    turn: Mutex<()>,
+    /// The program of the model that it belongs to.
+    owner: usize,
+}
+
+/// A picture that was looked at.
+#[derive(Debug, Clone)]
+pub struct Look {
+    /// What stands in the prompt for it.
+    pub shown: Shown,
+    /// Its views and tokens.
+    pub plan: Plan,
+    /// Seconds that decoding and preparing took; 0 where it was known.
+    pub prepare_seconds: f64,
+    /// Seconds that the encoder took; 0 where it was known.
+    pub encode_seconds: f64,
+    /// Whether it had been encoded before.
+    pub known: bool,
+}
+
+impl Pictures {
+    /// Whether a model of this bundle sees pictures.
+    #[must_use]
+    pub fn is_in(bundle: &Bundle) -> bool {
+        bundle.has_file(VISION_PATH) && bundle.component(COMPONENT).is_ok()
+    }
+
+    /// What `model` sees pictures with, which is given to it for conversations that hold files; `None` where it sees none. Nothing of the
+    /// encoder is loaded yet.
+    ///
+    /// # Errors
+    /// [`Error::Model`] for a bundle that is damaged.
+    pub fn attach(model: &Model) -> Result<Option<Arc<Pictures>>> {
+        let pictures = Pictures::of(model)?.map(Arc::new);
+        if let Some(pictures) = &pictures {
+            model.set_pictures(Arc::<Pictures>::clone(pictures));
+        }
+        Ok(pictures)
+    }
+
+    fn of(model: &Model) -> Result<Option<Pictures>> {
+        let bundle = model.bundle();
+        if !Pictures::is_in(bundle) {
+            return Ok(None);
+        }
+        let root = bundle.root().display();
+        let damaged = |what: String| Error::Model(format!("`{root}`: {VISION_PATH}: {what}"));
+        let record = bundle.file(VISION_PATH)?;
+        let processor = Processor::from_json(&record).map_err(|e| damaged(e.to_string()))?;
+        let Some(marks) = processor.marks.clone().filter(|marks| !marks.token.is_empty()) else {
+            return Err(damaged("it does not say what stands in a prompt for a picture".into()));
+        };
+        if model.media_width().is_none() {
+            return Err(damaged("the model takes no rows of pictures in its prompt".into()));
+        }
+        Ok(Some(Pictures {
+            processor,
+            marks,
+            record,
+            cache: Mutex::default(),
+            turn: Mutex::default(),
+            owner: owner(model),
+        }))
+    }
+
+    /// What becomes of a picture before the model sees it.
+    #[must_use]
+    pub fn processor(&self) -> &Processor {
+        &self.processor
+    }
+
+    /// Views and tokens of a picture of `width` x `height` pixels. Nothing is computed for it.
+    ///
+    /// # Errors
+    /// [`Error::Picture`] for a shape that the model cannot take; [`Error::TooManyTokens`] for one that does not fit the context.
+    pub fn plan(&self, model: &Model, width: u32, height: u32) -> Result<Plan> {
+        if owner(model) != self.owner {
+            return Err(Error::Model("these pictures are for another model".into()));
+        }
+        let plan = self.processor.plan(width, height)?;
+        let context = model.context_tokens();
+        match plan.tokens < context as u64 {
+            true => Ok(plan),
+            false => Err(Error::TooManyTokens {
+                width,
+                height,
+                tokens: plan.tokens,
+                context,
+            }),
+        }
+    }
+
+    /// Looks at the picture of a PNG, JPEG or WebP file.
+    ///
+    /// # Errors
+    /// As [`Pictures::plan`], before anything is decoded; [`Error::Picture`] for what cannot be decoded or is beyond `limits`;
+    /// [`Error::Cancelled`].
+    pub fn look_at_file(&self, model: &Model, bytes: &[u8], limits: &Limits, cancel: &CancelToken) -> Result<Look> {
+        let found = header(bytes, limits)?;
+        let plan = self.plan(model, found.width, found.height)?;
+        self.look(model, bytes, plan, limits, (0, cancel))
+    }
+
+    /// As [`Pictures::look_at_file`], of a file that has this plan, for who has this salt.
+    fn look(
+        &self,
+        model: &Model,
+        bytes: &[u8],
+        plan: Plan,
+        limits: &Limits,
+        (salt, cancel): (u64, &CancelToken),
+    ) -> Result<Look> {
+        let digest = self.digest(b"file", |sha| {
+            sha.update(salt.to_le_bytes());
+            sha.update(bytes);
+        });
+        if let Some(known) = self.known(&digest) {
+            return Ok(known);
+        }
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        // Somebody else may have looked at it meanwhile.
+        if let Some(known) = self.known(&digest) {
+            return Ok(known);
+        }
+        let begun = Instant::now();
+        let picture = self.processor.decode(bytes, limits)?;
+        self.encoded(model, (digest, plan), &picture, begun, cancel)
+    }
+
+    /// Looks at a picture that is decoded.
+    ///
+    /// # Errors
+    /// As [`Pictures::plan`]; [`Error::Cancelled`].
+    pub fn look_at(&self, model: &Model, picture: &Picture, cancel: &CancelToken) -> Result<Look> {
+        let plan = self.plan(model, picture.width(), picture.height())?;
+        let digest = self.digest(b"pixels", |sha| {
+            sha.update(picture.width().to_le_bytes());
+            sha.update(picture.height().to_le_bytes());
+            sha.update(picture.rgb());
+        });
+        if let Some(known) = self.known(&digest) {
+            return Ok(known);
+        }
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.encoded(model, (digest, plan), picture, Instant::now(), cancel)
+    }
+
+    /// A digest of a picture and of all that is done to it.
+    fn digest(&self, kind: &[u8], picture: impl FnOnce(&mut Sha256)) -> MediaDigest {
+        let mut sha = Sha256::new();
+        sha.update(kind);
+        sha.update((self.record.len() as u64).to_le_bytes());
+        sha.update(&self.record);
+        picture(&mut sha);
+        sha.finalize().into()
+    }
+
+    fn known(&self, digest: &MediaDigest) -> Option<Look> {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let (shown, plan) = cache.get(digest)?;
+        Some(Look {
+            shown,
+            plan,
+            prepare_seconds: 0.0,
+            encode_seconds: 0.0,
+            known: true,
+        })
+    }
+
+    fn encoded(
+        &self,
+        model: &Model,
+        (digest, plan): (MediaDigest, Plan),
+        picture: &Picture,
+        begun: Instant,
+        cancel: &CancelToken,
+    ) -> Result<Look> {
+        let prepared = self.processor.process(picture)?;
+        let prepare_seconds = begun.elapsed().as_secs_f64();
+        let begun = Instant::now();
+        let rows = self.rows(model, &prepared, cancel)?;
+        let width = model.media_width().unwrap_or(1);
+        if rows.len() as u64 != plan.tokens * width as u64 {
+            return Err(wrong(
+                model,
+                format!(
+                    "made {} numbers of a picture of {} tokens; expected {width} for each",
+                    rows.len(),
+                    plan.tokens
+                ),
+            ));
+        }
+        let shown = Shown {
+            text: self.marks.text(&plan),
+            written: self.marks.written().to_owned(),
+            token: self.marks.token.clone(),
+            media: model.hold_media(digest, rows, self.columns(model, &plan)?)?,
+        };
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.put(digest, shown.clone(), plan.clone());
+        Ok(Look {
+            shown,
+            plan,
+            prepare_seconds,
+            encode_seconds: begun.elapsed().as_secs_f64(),
+            known: false,
+        })
+    }
+
+    /// Columns of the grid in which the rows of a picture stand, where the model has such.
+    fn columns(&self, model: &Model, plan: &Plan) -> Result<Option<NonZeroUsize>> {
+        if !model.media_in_grids() {
+            return Ok(None);
+        }
+        match &plan.views[..] {
+            [only] => Ok(NonZeroUsize::new((only.grid.columns / self.processor.merge) as usize)),
+            views => Err(wrong(
+                model,
+                format!("gives rows of {} views, and the model takes one grid", views.len()),
+            )),
+        }
+    }
+
+    /// The rows of all views, one view after the other.
+    fn rows(&self, model: &Model, prepared: &Processed, cancel: &CancelToken) -> Result<Vec<f32>> {
+        let wrong = |what: String| wrong(model, what);
+        let threads = model.threads();
+        let pool = Pool::new(threads);
+        let function = Function::new(Arc::clone(model.bundle()), COMPONENT, None)?;
+        let numbers = self.processor.patch_numbers();
+        let joined = (self.processor.merge as usize).pow(2).max(1);
+        let asks_for_cells = function.graph().input(CELLS).is_some();
+        let (mut rows, mut rest) = (Vec::new(), (&prepared.values[..], &prepared.positions[..]));
+        // Tiles have one grid, so the weights of their places are made once.
+        let mut places = None;
+        for &grid in &prepared.grids {
+            if cancel.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
+            let patches = grid.rows as usize * grid.columns as usize;
+            let numbers_of = rest.0.split_at_checked(patches * numbers);
+            let (Some((view, more)), Some((positions, others))) = (numbers_of, rest.1.split_at_checked(patches)) else {
+                return Err(wrong("was prepared fewer patches than its views have".into()));
+            };
+            rest = (more, others);
+            let weights = match places.take() {
+                Some((of, weights)) if of == grid => weights,
+                _ => self.processor.places(grid)?,
+            };
+            let cells: Option<Vec<i64>> = asks_for_cells.then(|| {
+                let cells = positions.iter().flat_map(|&[column, row]| [row, column]);
+                cells.map(i64::from).collect()
+            });
+            let table = weights.as_ref().map_or(0, |weights| weights.len() / patches.max(1));
+            let shapes = [numbers, table, 2].map(|width| [1, patches / joined, joined, width]);
+            let given = [
+                (PATCHES, Some(Elements::F32(view))),
+                (PLACES, weights.as_deref().map(Elements::F32)),
+                (CELLS, cells.as_deref().map(Elements::I64)),
+            ];
+            let mut inputs = Vec::new();
+            for ((name, values), shape) in given.into_iter().zip(&shapes) {
+                let Some(values) = values else { continue };
+                let view = TensorView::new(shape, values);
+                let view = view.map_err(|e| wrong(format!("cannot be given its input `{name}`: {e}")))?;
+                inputs.push((name, view));
+            }
+            function.run_reading(&pool, threads, &inputs, &mut |name, view| {
+                if let (ROWS, Elements::F32(values)) = (name, view.elements()) {
+                    rows.extend_from_slice(values);
+                }
+            })?;
+            places = Some((grid, weights));
+        }
+        match rows.iter().all(|x| x.is_finite()) {
+            true => Ok(rows),
+            false => Err(wrong("gives numbers that are not finite".into())),
+        }
+    }
+}
+
+impl ShowsPictures for Pictures {
+    fn show(&self, model: &Model, files: &[&[u8]], salt: u64, rolls: bool) -> std::result::Result<Vec<Shown>, String> {
+        let limits = Limits::default();
+        let of = |i: usize, e: Error| match files.len() {
+            1 => e.to_string(),
+            _ => format!("picture {}: {e}", i + 1),
+        };
+        let (mut tokens, mut plans) = (0, Vec::new());
+        for (i, bytes) in files.iter().enumerate() {
+            let found = header(bytes, &limits).map_err(|e| of(i, e.into()))?;
+            let plan = self.plan(model, found.width, found.height).map_err(|e| of(i, e))?;
+            tokens += plan.tokens;
+            plans.push(plan);
+        }
+        let context = model.context_tokens();
+        if tokens >= context as u64 && !rolls {
+            let count = files.len();
+            return Err(format!(
+                "the {count} pictures of this conversation have {tokens} tokens together, and the context holds {context}; send fewer \
+                 pictures, or make the context larger"
+            ));
+        }
+        let never = CancelToken::new();
+        let look = |(i, (bytes, plan)): (usize, (&&[u8], Plan))| {
+            let look = self.look(model, bytes, plan, &limits, (salt, &never));
+            look.map(|look| look.shown).map_err(|e| of(i, e))
+        };
+        files.iter().zip(plans).enumerate().map(look).collect()
+    }
+}
+
+fn wrong(model: &Model, what: String) -> Error {
+    let root = model.bundle().root().display();
+    Error::Model(format!("`{root}`: the component `{COMPONENT}` {what}"))
+}
+
+/// What tells one loaded model from another.
+fn owner(model: &Model) -> usize {
+    Arc::as_ptr(model.program()) as usize
+}

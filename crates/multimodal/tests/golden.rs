@@ -1,0 +1,739 @@
+//! Models that write about pictures as bundles, against what transformers computed (`golden/seeing_models.py`).
+
+use cactus_base::Pool;
+use cactus_bundle::Bundle;
+use cactus_engine::chat::{Chat, ChatRequest};
+use cactus_engine::scheduler::{Request, Scheduler, SchedulerLimits};
+use cactus_engine::{CancelToken, FIRST_MEDIA_ID, GenerateOptions, LoadOptions, Model};
+use cactus_import::{ConvertOptions, convert};
+use cactus_multimodal::{ErrorKind, Limits, Picture, Pictures};
+use cactus_passes::{Bits, Policy};
+use cactus_runtime::{Execution, Function, Head, MediaRows};
+use cactus_tensor::{Data, Tensor};
+use cactus_testkit::picture_noise;
+use safetensors::SafeTensors;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const CASES: [&str; 5] = ["gemma3", "lfm2_vl", "qwen3_5", "qwen3_vl", "smolvlm"];
+
+/// The token that is replaced by rows, and what the template writes for a picture.
+fn words(name: &str) -> [&'static str; 2] {
+    match name {
+        "gemma3" => ["<image_soft_token>", "<start_of_image>"],
+        "qwen3_5" | "qwen3_vl" => ["<|image_pad|>"; 2],
+        _ => ["<image>"; 2],
+    }
+}
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../golden/seeing")
+        .join(name)
+}
+
+fn bundle(folder: &Path, name: &str, bits: Bits) -> PathBuf {
+    let path = folder.join(format!("{name}-{bits:?}"));
+    let options = ConvertOptions {
+        policy: Policy::uniform(bits),
+        ..ConvertOptions::default()
+    };
+    let made = convert(&golden(name), &path, &options, &mut |_, _| {}).unwrap();
+    assert!(
+        made.notes.iter().all(|note| !note.contains("not read")),
+        "{:?}",
+        made.notes
+    );
+    path
+}
+
+fn load(path: &Path, chunk_tokens: usize) -> (Arc<Model>, Arc<Pictures>) {
+    let options = LoadOptions {
+        chunk_tokens,
+        // So that what is compared is not how keys and values are rounded.
+        kv_dtype: cactus_engine::KvDType::F16,
+        threads: Some(2),
+        ..LoadOptions::default()
+    };
+    let model = Model::load(path, &options).unwrap();
+    let pictures = Pictures::attach(&model).unwrap().unwrap();
+    (model, pictures)
+}
+
+struct Expected {
+    about: Value,
+    file: Vec<u8>,
+}
+
+impl Expected {
+    fn of(name: &str) -> Expected {
+        let read = |file: &str| std::fs::read(golden(name).join(file)).unwrap();
+        Expected {
+            about: serde_json::from_slice(&read("expected.json")).unwrap(),
+            file: read("expected.safetensors"),
+        }
+    }
+
+    fn numbers(&self, name: &str) -> Vec<f32> {
+        let file = SafeTensors::deserialize(&self.file).unwrap();
+        let tensor = file.tensor(name).unwrap();
+        tensor
+            .data()
+            .as_chunks()
+            .0
+            .iter()
+            .map(|&b| f32::from_le_bytes(b))
+            .collect()
+    }
+
+    fn ids(&self, key: &str) -> Vec<u32> {
+        self.about[key]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|id| id.as_u64().unwrap() as u32)
+            .collect()
+    }
+
+    fn pictures(&self) -> Vec<Picture> {
+        let one = |row: &Value| {
+            let [width, height, seed] = [0, 1, 2].map(|i| row[i].as_u64().unwrap());
+            let rgb = picture_noise(width as u32, height as u32, seed);
+            Picture::new(width as u32, height as u32, rgb).unwrap()
+        };
+        self.about["pictures"].as_array().unwrap().iter().map(one).collect()
+    }
+
+    fn request(&self, model: &Model, pictures: &Pictures) -> ChatRequest {
+        let look = |picture: &Picture| pictures.look_at(model, picture, &CancelToken::new()).unwrap().shown;
+        ChatRequest {
+            messages: self.about["messages"].as_array().unwrap().clone(),
+            pictures: self.pictures().iter().map(look).collect(),
+            ..ChatRequest::default()
+        }
+    }
+}
+
+fn farthest(found: &[f32], want: &[f32]) -> f32 {
+    assert_eq!(found.len(), want.len());
+    found.iter().zip(want).map(|(f, w)| (f - w).abs()).fold(0.0, f32::max)
+}
+
+/// Logits of every position of a chat, computed in chunks.
+fn logits(model: &Arc<Model>, chat: &Chat, chunk: usize) -> Vec<f32> {
+    let mut execution = Execution::new(Arc::clone(model.program())).unwrap();
+    let (pool, mut all) = (Pool::new(2), Vec::new());
+    let rows = |at: usize, id: u32, count: usize| {
+        let media = chat.pictures().iter().find(|media| media.ids().contains(&id))?;
+        let width = media.rows().len() / media.len();
+        let skipped = (id - media.ids().start) as usize;
+        Some(MediaRows {
+            at,
+            rows: &media.rows()[skipped * width..][..count * width],
+            skipped,
+            columns: media.columns(),
+        })
+    };
+    let mut rest = &chat.prompt[..];
+    while !rest.is_empty() {
+        let mut end = chunk.min(rest.len());
+        // Rows that see each other are computed at once.
+        while model.program().media_see_ahead()
+            && end < rest.len()
+            && rest[end] == rest[end - 1] + 1
+            && rest[end - 1] >= FIRST_MEDIA_ID
+        {
+            end += 1;
+        }
+        let (part, after) = rest.split_at(end);
+        rest = after;
+        let ids: Vec<u32> = part
+            .iter()
+            .map(|&id| if id >= FIRST_MEDIA_ID { 0 } else { id })
+            .collect();
+        let mut media: Vec<MediaRows<'_>> = Vec::new();
+        let mut at = 0;
+        for run in part.chunk_by(|a, b| *b == *a + 1 && *a >= FIRST_MEDIA_ID) {
+            media.extend(rows(at, run[0], run.len()));
+            at += run.len();
+        }
+        let mut each = |_: usize, logits: cactus_runtime::Logits<'_>| all.extend_from_slice(&logits);
+        execution
+            .run_with_media(&pool, 2, &ids, &media, Head::From(0, &mut each))
+            .unwrap();
+    }
+    all
+}
+
+#[test]
+fn rows_prompt_and_logits_are_those_of_transformers() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in CASES {
+        let want = Expected::of(name);
+        let (model, pictures) = load(&bundle(folder.path(), name, Bits::ThirtyTwo), 128);
+        let request = want.request(&model, &pictures);
+        let chat = Chat::new(&model, &request).unwrap();
+        for (i, media) in chat.pictures().iter().enumerate() {
+            let far = farthest(media.rows(), &want.numbers(&format!("rows.{i}")));
+            assert!(far <= 1e-4, "{name}: rows of picture {i} are {far} away");
+        }
+        assert_eq!(chat.text, want.about["text"].as_str().unwrap(), "{name}");
+        let token = model.tokenizer().unwrap().token_id(words(name)[0]).unwrap();
+        let ids: Vec<u32> = chat
+            .prompt
+            .iter()
+            .map(|&id| if id >= FIRST_MEDIA_ID { token } else { id })
+            .collect();
+        assert_eq!(ids, want.ids("ids"), "{name}");
+        let found = logits(&model, &chat, 128);
+        let far = farthest(&found, &want.numbers("logits"));
+        // Keys and values have half precision.
+        assert!(far <= 0.05, "{name}: logits are {far} away");
+        // Bits do not depend on where a prompt is cut, within a picture neither.
+        for chunk in [1, 7, 64] {
+            let bits = |logits: &[f32]| logits.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
+            assert!(
+                bits(&logits(&model, &chat, chunk)) == bits(&found),
+                "{name}, {chunk} at once"
+            );
+        }
+    }
+}
+
+/// A whole sequence at once, as whoever wants all of its logits computes it.
+#[test]
+fn function_of_a_whole_sequence_lets_rows_see_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let want = Expected::of("gemma3");
+    let path = bundle(folder.path(), "gemma3", Bits::ThirtyTwo);
+    let ids = want.ids("ids");
+    let (rows, hidden) = ([want.numbers("rows.0"), want.numbers("rows.1")].concat(), 32);
+    let token = 7;
+    let (mut filled, mut taken) = (vec![0.0; ids.len() * hidden], rows.chunks(hidden));
+    for (row, _) in filled.chunks_mut(hidden).zip(&ids).filter(|(_, id)| **id == token) {
+        row.copy_from_slice(taken.next().unwrap());
+    }
+    let last = |at: usize| ids[at..].iter().take_while(|id| **id == token).count().max(1) + at - 1;
+    let n = ids.len();
+    let mut inputs = std::collections::BTreeMap::from([
+        (
+            "input_ids",
+            Tensor::from_i64([1, n], ids.iter().map(|&id| i64::from(id)).collect()).unwrap(),
+        ),
+        (
+            "media_mask",
+            Tensor::new([1, n, 1], Data::Bool(ids.iter().map(|&id| id == token).collect())).unwrap(),
+        ),
+        ("media_rows", Tensor::from_f32([1, n, hidden], filled).unwrap()),
+        (
+            "media_until",
+            Tensor::from_i64([n], (0..n).map(|at| last(at) as i64).collect()).unwrap(),
+        ),
+    ]);
+    let function = Function::new(Arc::new(Bundle::open(&path).unwrap()), "decoder", None).unwrap();
+    let run = |inputs: &std::collections::BTreeMap<&str, Tensor>| {
+        let named = inputs
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), value.clone()))
+            .collect();
+        function.run(&Pool::new(2), 2, &named)
+    };
+    let logits = run(&inputs).unwrap();
+    let far = farthest(logits[0].1.as_f32().unwrap(), &want.numbers("logits"));
+    assert!(far < 1e-3, "{far}");
+    inputs.insert("media_until", Tensor::from_i64([n], vec![n as i64; n]).unwrap());
+    let error = run(&inputs).unwrap_err().to_string();
+    assert!(error.contains("sees up to position"), "{error}");
+}
+
+/// Several conversations at once: each answer is what it is alone, though no pass ends within a picture.
+#[test]
+fn answers_beside_others_are_those_of_each_alone() {
+    for name in ["gemma3", "qwen3_5", "qwen3_vl"] {
+        beside_others(name);
+    }
+}
+
+fn beside_others(name: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, pictures) = load(&bundle(folder.path(), name, Bits::Eight), 16);
+    let chats: Vec<Chat> = (0..6)
+        .map(|i| {
+            let (width, height) = (30 + 20 * i, 40);
+            let picture = Picture::new(width, height, picture_noise(width, height, u64::from(i))).unwrap();
+            let shown = pictures.look_at(&model, &picture, &CancelToken::new()).unwrap().shown;
+            let before = "the one and the other ".repeat(i as usize);
+            let content =
+                json!([{"type": "text", "text": before}, {"type": "image"}, {"type": "text", "text": "What is it?"}]);
+            let request = ChatRequest {
+                messages: vec![json!({"role": "user", "content": content})],
+                pictures: vec![shown],
+                ..ChatRequest::default()
+            };
+            Chat::new(&model, &request).unwrap()
+        })
+        .collect();
+    let options = greedy(name, 12);
+    let alone: Vec<Vec<u32>> = chats
+        .iter()
+        .map(|chat| {
+            let mut session = model.session().unwrap();
+            let answer = session.generate(&chat.prompt, &options, &CancelToken::new(), &mut |_| {});
+            answer.unwrap().completion_token_ids
+        })
+        .collect();
+    let limits = SchedulerLimits {
+        sequences: 4,
+        ..SchedulerLimits::default()
+    };
+    let scheduler = Scheduler::new(Arc::clone(&model), limits).unwrap();
+    let beside: Vec<Vec<u32>> = std::thread::scope(|scope| {
+        let asked: Vec<_> = chats
+            .iter()
+            .map(|chat| {
+                let (scheduler, options) = (&scheduler, &options);
+                scope.spawn(move || scheduler.generate(chat.request(options.clone()), &mut |_| {}).unwrap())
+            })
+            .collect();
+        asked
+            .into_iter()
+            .map(|made| made.join().unwrap().completion_token_ids)
+            .collect()
+    });
+    assert_eq!(beside, alone, "{name}");
+}
+
+fn greedy(name: &str, tokens: usize) -> GenerateOptions {
+    let special = match name {
+        "gemma3" => 8,
+        "qwen3_5" | "qwen3_vl" => 7,
+        _ => 28,
+    };
+    GenerateOptions {
+        max_tokens: tokens,
+        temperature: 0.0,
+        // No special token, as the golden script has it.
+        logit_bias: (0..special).map(|id| (id, -100.0)).collect(),
+        ..GenerateOptions::default()
+    }
+}
+
+#[test]
+fn answers_are_the_same_alone_in_a_session_and_in_a_scheduler() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in CASES {
+        let want = Expected::of(name);
+        let path = bundle(folder.path(), name, Bits::ThirtyTwo);
+        let (model, pictures) = load(&path, 48);
+        let request = want.request(&model, &pictures);
+        let chat = Chat::new(&model, &request).unwrap();
+        let mut session = model.session().unwrap();
+        let options = greedy(name, 24);
+        let answer = session
+            .generate(&chat.prompt, &options, &CancelToken::new(), &mut |_| {})
+            .unwrap();
+        assert_eq!(answer.completion_token_ids, want.ids("greedy"), "{name}");
+
+        let scheduler = Scheduler::new(Arc::clone(&model), SchedulerLimits::default()).unwrap();
+        let ask = |chat: &Chat| {
+            let made = scheduler.generate(chat.request(options.clone()), &mut |_| {}).unwrap();
+            (made.completion_token_ids, made.cached_tokens)
+        };
+        let (first, known) = ask(&chat);
+        assert_eq!((first, known), (want.ids("greedy"), 0), "{name}");
+        // The same again begins with what was computed of it, its pictures among that.
+        let (again, known) = ask(&chat);
+        assert_eq!(again, want.ids("greedy"), "{name}");
+        assert!(
+            known >= chat.prompt.len() / 2,
+            "{name}: {known} of {}",
+            chat.prompt.len()
+        );
+        // Another picture in its place is another prompt.
+        let other = Picture::new(40, 30, picture_noise(40, 30, 99)).unwrap();
+        let mut changed = request.clone();
+        changed.pictures[0] = pictures.look_at(&model, &other, &CancelToken::new()).unwrap().shown;
+        let (answer, known) = ask(&Chat::new(&model, &changed).unwrap());
+        assert_ne!(answer, want.ids("greedy"), "{name}");
+        let same = chat.prompt.iter().take_while(|id| **id < FIRST_MEDIA_ID).count();
+        assert!(
+            known <= same,
+            "{name}: {known} tokens, of which {same} come before the picture"
+        );
+    }
+}
+
+#[test]
+fn next_question_about_a_picture_begins_behind_it() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in CASES {
+        let (model, pictures) = load(&bundle(folder.path(), name, Bits::Eight), 32);
+        let picture = Picture::new(60, 60, picture_noise(60, 60, 5)).unwrap();
+        let scheduler = Scheduler::new(Arc::clone(&model), SchedulerLimits::default()).unwrap();
+        // So long that the picture ends just before a block does, of which something is kept.
+        let times = if name.starts_with("qwen") { 10 } else { 6 };
+        let before = "the one and the other of them ".repeat(times);
+        let ask = |question: &str| {
+            let shown = pictures.look_at(&model, &picture, &CancelToken::new()).unwrap().shown;
+            let rows = shown.media.len();
+            let content =
+                json!([{"type": "text", "text": before}, {"type": "image"}, {"type": "text", "text": question}]);
+            let request = ChatRequest {
+                messages: vec![json!({"role": "user", "content": content})],
+                pictures: vec![shown],
+                ..ChatRequest::default()
+            };
+            let chat = Chat::new(&model, &request).unwrap();
+            let end = chat.prompt.iter().rposition(|id| *id >= FIRST_MEDIA_ID).unwrap() + 1;
+            let made = scheduler.generate(chat.request(greedy(name, 4)), &mut |_| {}).unwrap();
+            (made.cached_tokens, end, rows)
+        };
+        ask("What is this?");
+        let (known, end, rows) = ask("Who has made it, and when?");
+        assert!(
+            known >= end && rows > 1,
+            "{name}: {known} known, the picture ends at {end}"
+        );
+    }
+}
+
+#[test]
+fn a_literal_token_is_no_picture() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in CASES {
+        let (model, pictures) = load(&bundle(folder.path(), name, Bits::Eight), 32);
+        let picture = Picture::new(20, 20, picture_noise(20, 20, 5)).unwrap();
+        let shown = pictures.look_at(&model, &picture, &CancelToken::new()).unwrap().shown;
+        let [token, word] = words(name);
+        let (before, behind) = (format!("an {word} or {token}"), format!("{word}?"));
+        let content = json!([{"type": "text", "text": before}, {"type": "image"}, {"type": "text", "text": behind}]);
+        let request = ChatRequest {
+            messages: vec![json!({"role": "user", "content": content})],
+            pictures: vec![shown.clone()],
+            ..ChatRequest::default()
+        };
+        let chat = Chat::new(&model, &request).unwrap();
+        let rows: Vec<u32> = chat.prompt.iter().copied().filter(|id| *id >= FIRST_MEDIA_ID).collect();
+        assert_eq!(rows, shown.media.ids().collect::<Vec<_>>(), "{name}");
+        let token = model.tokenizer().unwrap().token_id(token).unwrap();
+        assert!(!chat.prompt.contains(&token), "{name}");
+        // Without a picture the same text is text.
+        let text = before + &behind;
+        let plain = ChatRequest {
+            messages: vec![json!({"role": "user", "content": text})],
+            ..ChatRequest::default()
+        };
+        let chat = Chat::new(&model, &plain).unwrap();
+        assert!(
+            !chat.prompt.contains(&token) && chat.text.contains(&text),
+            "{name}: {}",
+            chat.text
+        );
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = bundle(folder.path(), "smolvlm", Bits::Eight);
+    let options = LoadOptions {
+        context_tokens: 16,
+        ..LoadOptions::default()
+    };
+    let model = Model::load(&path, &options).unwrap();
+    let pictures = Pictures::attach(&model).unwrap().unwrap();
+    let picture = Picture::new(60, 60, picture_noise(60, 60, 5)).unwrap();
+    let error = pictures.look_at(&model, &picture, &CancelToken::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooManyTokens);
+    assert!(error.to_string().contains("20 tokens"), "{error}");
+    let error = pictures
+        .look_at_file(&model, b"no picture", &Limits::default(), &CancelToken::new())
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Picture);
+    let cancel = CancelToken::new();
+    cancel.cancel();
+    let (large, small) = load(&path, 32);
+    assert_eq!(
+        small.look_at(&large, &picture, &cancel).unwrap_err().kind(),
+        ErrorKind::Cancelled
+    );
+
+    // Ids that nobody holds rows of, in a session and in a scheduler.
+    let lost = [1, FIRST_MEDIA_ID + 7, 2];
+    let mut session = model.session().unwrap();
+    let never = CancelToken::new();
+    let error = session
+        .generate(&lost, &greedy("smolvlm", 1), &never, &mut |_| {})
+        .unwrap_err();
+    assert!(error.to_string().contains("no picture"), "{error}");
+    let limits = SchedulerLimits {
+        sequences: 4,
+        ..SchedulerLimits::default()
+    };
+    let scheduler = Scheduler::new(model, limits).unwrap();
+    let request = Request::new(lost.to_vec(), greedy("smolvlm", 1));
+    assert!(scheduler.generate(request, &mut |_| {}).is_err());
+}
+
+#[test]
+fn pictures_and_parts_are_as_many() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, pictures) = load(&bundle(folder.path(), "lfm2_vl", Bits::Eight), 32);
+    let want = Expected::of("lfm2_vl");
+    let mut request = want.request(&model, &pictures);
+    request.pictures.pop();
+    let error = Chat::new(&model, &request).unwrap_err().to_string();
+    assert!(error.contains("2 parts") && error.contains("found 1"), "{error}");
+    request.pictures.clear();
+    let error = Chat::new(&model, &request).unwrap_err().to_string();
+    assert!(error.contains("no picture was given"), "{error}");
+    let system = json!([{"role": "system", "content": [{"type": "image"}]}, {"role": "user", "content": "a"}]);
+    request.messages = system.as_array().unwrap().clone();
+    let error = Chat::new(&model, &request).unwrap_err().to_string();
+    assert!(error.contains("messages[0].content[0]"), "{error}");
+}
+
+/// The encoder in llama.cpp's form, beside a text model of the same width in another file.
+#[test]
+fn encoder_in_a_file_of_its_own_gives_the_rows_of_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in [
+        ("smolvlm", "../../gguf/llama.gguf"),
+        ("lfm2_vl", "../../gguf/lfm2.gguf"),
+        ("gemma3", "../../gguf/gemma3_text.gguf"),
+        ("qwen3_vl", "text.gguf"),
+    ] {
+        let options = ConvertOptions {
+            policy: Policy::uniform(Bits::ThirtyTwo),
+            pictures: Some(golden(name).join("mmproj.gguf")),
+            ..ConvertOptions::default()
+        };
+        let path = folder.path().join(format!("{name}-gguf"));
+        convert(&golden(name).join(text), &path, &options, &mut |_, _| {}).unwrap();
+        let (model, pictures) = load(&path, 64);
+        let (other, of_folder) = load(&bundle(folder.path(), name, Bits::ThirtyTwo), 64);
+        // The file does not say how pictures are cut, so their views are those of the released models.
+        let (whole, own) = (pictures.processor(), of_folder.processor());
+        assert_eq!(
+            (&whole.marks, whole.patch, whole.merge),
+            (&own.marks, own.patch, own.merge),
+            "{name}"
+        );
+        assert_eq!(
+            (&whole.values, whole.filter, &whole.places),
+            (&own.values, own.filter, &own.places),
+            "{name}"
+        );
+        // Within the bounds of both, where there are such.
+        let side = if name == "qwen3_vl" { 256 } else { 64 };
+        let picture = Picture::new(side, side, picture_noise(side, side, 7)).unwrap();
+        let rows = |model: &Model, pictures: &Pictures| {
+            let look = pictures.look_at(model, &picture, &CancelToken::new()).unwrap();
+            look.shown.media.rows().to_vec()
+        };
+        let (found, want) = (rows(&model, &pictures), || rows(&other, &of_folder));
+        match name {
+            // Its file says both sizes, or every picture keeps its own.
+            "smolvlm" | "qwen3_vl" => assert!(found == want(), "{name}"),
+            // llama.cpp's converter writes its projection in half precision, and a norm with one more.
+            "gemma3" => assert!(farthest(&found, &want()) < 2e-3, "{name}"),
+            _ => {}
+        }
+        let graph = |path: &Path, component: &str| Bundle::open(path).unwrap().graph(component).unwrap().0.to_string();
+        let folders = folder.path().join(format!("{name}-ThirtyTwo"));
+        assert_eq!(
+            graph(&path, "picture_encoder"),
+            graph(&folders, "picture_encoder"),
+            "{name}"
+        );
+        if name == "qwen3_vl" {
+            // The text model of the same folder.
+            assert_eq!(graph(&path, "decoder"), graph(&folders, "decoder"), "{name}");
+            let of = |model: &Arc<Model>, pictures: &Pictures| {
+                let content = json!([{"type": "image"}, {"type": "text", "text": "What is this?"}]);
+                let request = ChatRequest {
+                    messages: vec![json!({"role": "user", "content": content})],
+                    pictures: vec![pictures.look_at(model, &picture, &CancelToken::new()).unwrap().shown],
+                    ..ChatRequest::default()
+                };
+                logits(model, &Chat::new(model, &request).unwrap(), 64)
+            };
+            assert!(of(&model, &pictures) == of(&other, &of_folder), "{name}");
+            // Alone it writes the same about a text, to the bit: there all axes say the same.
+            let alone = ConvertOptions {
+                pictures: None,
+                ..options.clone()
+            };
+            let path = folder.path().join("alone");
+            convert(&golden(name).join(text), &path, &alone, &mut |_, _| {}).unwrap();
+            let alone = Model::load(&path, &LoadOptions::default()).unwrap();
+            assert_eq!(alone.media_width(), None, "{name}");
+            let of_text = |model: &Arc<Model>| {
+                let request = ChatRequest {
+                    messages: vec![json!({"role": "user", "content": "the one and the other"})],
+                    ..ChatRequest::default()
+                };
+                let chat = Chat::new(model, &request).unwrap();
+                let mut session = model.session().unwrap();
+                let options = greedy(name, 16);
+                let answer = session.generate(&chat.prompt, &options, &CancelToken::new(), &mut |_| {});
+                answer.unwrap().completion_token_ids
+            };
+            let seeing = Model::load(&folder.path().join(format!("{name}-gguf")), &LoadOptions::default()).unwrap();
+            assert_eq!(of_text(&alone), of_text(&seeing), "{name}");
+        }
+        let weights = |path: &Path| {
+            let bundle = Bundle::open(path).unwrap();
+            let (_, bindings) = bundle.graph("picture_encoder").unwrap();
+            let stored = bindings
+                .values()
+                .filter(|name| !name.starts_with("multi_modal_projector.mm_"))
+                .map(|name| (name.clone(), bundle.weight(name).unwrap().data.to_vec()));
+            stored.collect::<std::collections::BTreeMap<String, Vec<u8>>>()
+        };
+        assert!(
+            weights(&path) == weights(&folder.path().join(format!("{name}-ThirtyTwo"))),
+            "{name}"
+        );
+        // One for another text model is refused.
+        let other = if name == "lfm2_vl" { "llama.gguf" } else { "lfm2.gguf" };
+        let other = golden(name).join("../../gguf").join(other);
+        let error = convert(&other, &folder.path().join("other"), &options, &mut |_, _| {}).unwrap_err();
+        assert!(error.to_string().contains("text model of the family"), "{error}");
+    }
+    let options = ConvertOptions {
+        pictures: Some(golden("smolvlm").join("../../gguf/lfm2.gguf")),
+        ..ConvertOptions::default()
+    };
+    let text = golden("smolvlm").join("../../gguf/llama.gguf");
+    let error = convert(&text, &folder.path().join("other"), &options, &mut |_, _| {}).unwrap_err();
+    assert!(error.to_string().contains("mmproj"), "{error}");
+}
+
+#[test]
+fn what_sees_keeps_eight_bits_where_text_has_fewer() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("four");
+    let options = ConvertOptions {
+        policy: Policy::uniform(Bits::Four),
+        ..ConvertOptions::default()
+    };
+    let made = convert(&golden("smolvlm"), &path, &options, &mut |_, _| {}).unwrap();
+    assert!(
+        made.notes.iter().any(|note| note.contains("keeps 8 bits")),
+        "{:?}",
+        made.notes
+    );
+    let bundle = Bundle::open(&path).unwrap();
+    let packings = |component: &str| -> Vec<String> {
+        let (_, bindings) = bundle.graph(component).unwrap();
+        let weights = bindings.values().map(|name| bundle.weight(name).unwrap());
+        let matrices = weights.filter(|w| w.dims.len() == 2 && w.dims[1] % 32 == 0);
+        matrices.map(|w| w.packing.to_string()).collect()
+    };
+    let found = packings("picture_encoder");
+    assert!(found.iter().all(|p| p == "int8_g32" || p == "f16_n16"), "{found:?}");
+}
+
+#[test]
+fn attention_of_what_sees_is_on_integers_where_its_weights_have_few_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, bits) in CASES
+        .iter()
+        .flat_map(|name| [Bits::Four, Bits::Eight, Bits::Sixteen, Bits::ThirtyTwo].map(|bits| (name, bits)))
+    {
+        let path = folder.path().join(format!("{name}-{bits:?}"));
+        let options = ConvertOptions {
+            policy: Policy::uniform(bits),
+            ..ConvertOptions::default()
+        };
+        convert(&golden(name), &path, &options, &mut |_, _| {}).unwrap();
+        let bundle = Bundle::open(&path).unwrap();
+        let integers = |component: &str| -> Vec<bool> {
+            let graph = bundle.graph(component).unwrap().0.to_string();
+            let attention = graph.lines().filter(|line| line.contains("= attention("));
+            attention.map(|line| line.contains("integers=true")).collect()
+        };
+        let (encoder, decoder) = (integers("picture_encoder"), integers("decoder"));
+        assert!(!encoder.is_empty() && !decoder.is_empty(), "{name}");
+        assert!(
+            encoder.iter().all(|x| *x == (bits <= Bits::Eight)),
+            "{name} {bits:?}: {encoder:?}"
+        );
+        assert!(decoder.iter().all(|x| !x), "{name} {bits:?}: {decoder:?}");
+    }
+}
+
+/// What 8 bits cost the rows of a picture, and what attention on integers adds to it.
+#[test]
+fn rows_of_eight_bits_are_near_those_of_thirty_two() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in CASES {
+        let rows = |bits| {
+            let (model, pictures) = load(&bundle(folder.path(), name, bits), 128);
+            let picture = Picture::new(64, 64, picture_noise(64, 64, 7)).unwrap();
+            let look = pictures.look_at(&model, &picture, &CancelToken::new()).unwrap();
+            look.shown.media.rows().to_vec()
+        };
+        let (found, want) = (rows(Bits::Eight), rows(Bits::ThirtyTwo));
+        let dot = |x: &[f32], y: &[f32]| x.iter().zip(y).map(|(x, y)| f64::from(x * y)).sum::<f64>();
+        let cosine = dot(&found, &want) / (dot(&found, &found) * dot(&want, &want)).sqrt();
+        assert!(cosine > 0.999, "{name}: {cosine}");
+    }
+}
+
+#[test]
+fn what_was_shown_is_its_models_and_its_salts_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = bundle(folder.path(), "lfm2_vl", Bits::Eight);
+    let (one, pictures) = load(&path, 32);
+    let (other, _) = load(&path, 32);
+    let picture = Picture::new(40, 40, picture_noise(40, 40, 3)).unwrap();
+    let shown = pictures.look_at(&one, &picture, &CancelToken::new()).unwrap().shown;
+    let request = ChatRequest {
+        messages: vec![json!({"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "a"}]})],
+        pictures: vec![shown],
+        ..ChatRequest::default()
+    };
+    assert!(Chat::new(&one, &request).is_ok());
+    let error = Chat::new(&other, &request).unwrap_err().to_string();
+    assert!(error.contains("another model"), "{error}");
+    let error = pictures.look_at(&other, &picture, &CancelToken::new()).unwrap_err();
+    assert!(error.to_string().contains("another model"), "{error}");
+    // Two pictures, one encoded after the other, are not taken for one; a tenant's are its own.
+    let file = std::fs::read(golden("smolvlm").join("../../pictures/files/wide.png")).unwrap();
+    let shows = one.shows_pictures().unwrap();
+    let ids = |salt| shows.show(&one, &[&file], salt, false).unwrap()[0].media.ids();
+    let (a, b) = (ids(1), ids(2));
+    assert!(a.end < b.start && a == ids(1));
+}
+
+#[test]
+fn letters_that_stand_for_pictures_are_refused_everywhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, _) = load(&bundle(folder.path(), "lfm2_vl", Bits::Eight), 32);
+    let user = json!({"role": "user", "content": "a"});
+    let tool =
+        json!({"type": "function", "function": {"name": "f", "description": "<|im_\u{1fffe}end|>", "parameters": {}}});
+    let call = json!({"role": "assistant", "content": null, "tool_calls": [{"id": "1", "type": "function",
+        "function": {"name": "f", "arguments": "{\"a\": \"\\ud83f\\udffe\"}"}}]});
+    let of_tools = ChatRequest {
+        messages: vec![user.clone()],
+        tools: vec![cactus_engine::chat::Tool::from_json(&tool).unwrap()],
+        ..ChatRequest::default()
+    };
+    let of_calls = ChatRequest {
+        messages: vec![
+            user.clone(),
+            call,
+            json!({"role": "tool", "tool_call_id": "1", "content": "b"}),
+            user,
+        ],
+        ..ChatRequest::default()
+    };
+    for request in [of_tools, of_calls] {
+        let error = Chat::new(&model, &request).unwrap_err().to_string();
+        assert!(error.contains("no text"), "{error}");
+    }
+}

@@ -1,0 +1,353 @@
+"""Write golden/seeing: models that write text about pictures, with random weights, and what transformers computes by them.
+
+For each case this writes `seeing/<case>/` with config.json, weights, a small tokenizer, a chat template and preprocessor_config.json, and
+
+  expected.json         messages, pictures (width, height, seed), the text and the ids of the prompt, and greedy tokens
+  expected.safetensors  `logits` of every position, F32 [seq, vocab], and `rows.<picture>`, F32 [tokens, hidden]
+  mmproj.gguf           where GGUF files are read: the encoder of pictures as llama.cpp's converter writes it, F32
+  text.gguf             where no other case has it (golden/make_gguf.py): the text model in the same way
+
+    python golden/seeing_models.py LLAMA_CPP_FOLDER [case ...]
+
+(the `vendor/llama.cpp` folder of the llama-cpp-python 0.3.36 source package)
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy
+import torch
+from pictures import References, picture
+from safetensors.torch import load_file, save_file
+from tiny_models import CORPUS
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import AutoConfig, AutoModelForImageTextToText, PreTrainedTokenizerFast
+from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
+from transformers.models.lfm2_vl.image_processing_lfm2_vl import Lfm2VlImageProcessor, convert_image_to_patches
+from transformers.models.lfm2_vl.processing_lfm2_vl import Lfm2VlProcessor
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
+from transformers.models.smolvlm.processing_smolvlm import DEFAULT_CHAT_TEMPLATE, get_image_prompt_string
+
+OUT = Path(__file__).resolve().parent / "seeing"
+STEPS = 24
+# Of Gemma 3 alone: others would get more tokens.
+GEMMA_NAMES = ["<pad>", "<eos>", "<bos>", "<start_of_turn>", "<end_of_turn>", "<start_of_image>", "<end_of_image>", "<image_soft_token>"]
+GEMMA = (
+    "{{ bos_token }}{% for m in messages %}<start_of_turn>{{ 'model' if m.role == 'assistant' else m.role }}\n{% if m.content is string %}"
+    "{{ m.content }}{% else %}{% for p in m.content %}{% if p.type == 'image' %}<start_of_image>{% else %}{{ p.text }}{% endif %}{% endfor %}"
+    "{% endif %}<end_of_turn>\n{% endfor %}{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}"
+)
+QWEN_NAMES = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>"]
+NAMES = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<end_of_utterance>", "<image>", "<fake_token_around_image>", "<global-img>",
+         "<|image_start|>", "<|image_end|>", "<|img_thumbnail|>"]
+PLACES = [f"<row_{r}_col_{c}>" for r in range(1, 4) for c in range(1, 4)] + [
+    f"<|img_row_{r}_col_{c}|>" for r in range(1, 4) for c in range(1, 4)]
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}"
+    "{% if p.type == 'image' %}<image>{% else %}{{ p.text }}{% endif %}{% endfor %}{% endif %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+QWEN = CHATML.replace("<image>", "<|vision_start|><|image_pad|><|vision_end|>")
+IMAGE = {"type": "image"}
+
+
+def said(text):
+    return {"type": "text", "text": text}
+
+
+# Two pictures, one of them in the second turn, and what a user spells like the token of one.
+CONVERSATION = [
+    {"role": "user", "content": [IMAGE, said("What is this?")]},
+    {"role": "assistant", "content": [said("the one and the other")]},
+    {"role": "user", "content": [said("And"), IMAGE, said("that?")]},
+]
+VISION = dict(hidden_size=36, intermediate_size=56, num_hidden_layers=2, num_attention_heads=3)
+TEXT = dict(hidden_size=48, intermediate_size=104, num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1, max_position_embeddings=512,
+            bos_token_id=1, eos_token_id=2, pad_token_id=0)
+
+
+class SmolVlm:
+    """SmolVLM 2: tiles of a picture that is enlarged, and the whole."""
+
+    pictures = [(40, 30, 1), (9, 31, 2)]
+    template = DEFAULT_CHAT_TEMPLATE
+    names, word, special = NAMES + PLACES, "<image>", dict(bos_token="<|im_start|>", eos_token="<|im_end|>", pad_token="<|endoftext|>")
+
+    def config(self, vocab):
+        text = TEXT | dict(model_type="llama", architectures=["LlamaForCausalLM"], vocab_size=vocab, rms_norm_eps=1e-5, rope_theta=100000, tie_word_embeddings=False)
+        vision = VISION | dict(image_size=32, patch_size=8)
+        return AutoConfig.for_model("smolvlm", text_config=text, vision_config=vision, scale_factor=2, image_token_id=NAMES.index("<image>"))
+
+    def processor(self):
+        return SmolVLMImageProcessorPil(size={"longest_edge": 64}, max_image_size={"longest_edge": 32}, return_row_col_info=True)
+
+    def prepare(self, processor, images):
+        inputs, texts, sizes = [], [], []
+        for image in images:
+            made = processor(image, return_tensors=None)
+            values = torch.tensor(numpy.asarray(made["pixel_values"], dtype=numpy.float32))
+            values = values.reshape(-1, *values.shape[-3:])
+            inputs.append(values)
+            sizes.append(4 * len(values))
+            texts.append(get_image_prompt_string(int(made["rows"][0][0]), int(made["cols"][0][0]), 4, "<fake_token_around_image>", "<image>",
+                                                 "<global-img>"))
+        values = torch.cat(inputs)
+        return {"pixel_values": values[None]}, texts, sizes
+
+
+class Lfm2Vl:
+    """LFM2-VL: a picture as it is or tiles and the whole, a table of positions that is stretched, and convolutions in the decoder."""
+
+    pictures = [(120, 80, 3), (66, 42, 4)]
+    template = CHATML
+    names, word, special = SmolVlm.names, SmolVlm.word, SmolVlm.special
+
+    def config(self, vocab):
+        text = TEXT | dict(model_type="lfm2", architectures=["Lfm2ForCausalLM"], hidden_size=32, num_attention_heads=2, vocab_size=vocab, norm_eps=1e-5, block_auto_adjust_ff_dim=False, layer_types=["conv", "full_attention"],
+                           tie_word_embeddings=True)
+        # llama.cpp's converter knows patches of 16, and takes the second product for a layer.
+        vision = VISION | dict(model_type="siglip2_vision_model", num_hidden_layers=3, num_patches=16, patch_size=16, vision_use_head=False)
+        return AutoConfig.for_model("lfm2_vl", text_config=text, vision_config=vision, downsample_factor=2, projector_hidden_size=40,
+                                    image_token_id=NAMES.index("<image>"), tie_word_embeddings=True)
+
+    def processor(self):
+        return Lfm2VlImageProcessor(encoder_patch_size=16, downsample_factor=2, tile_size=64, min_tiles=2, max_tiles=4, min_image_tokens=2,
+                                    max_image_tokens=6, max_pixels_tolerance=1.2, use_thumbnail=True)
+
+    def prepare(self, processor, images):
+        names = ["downsample_factor", "min_tiles", "max_tiles", "use_thumbnail", "min_image_tokens", "max_image_tokens", "encoder_patch_size",
+                 "tile_size", "max_pixels_tolerance", "resample"]
+        views, shapes, texts, sizes = [], [], [], []
+        for image in images:
+            pixels = torch.from_numpy(numpy.array(image)).permute(2, 0, 1)[None]
+            found, rows, columns, (size, *_) = processor.resize_and_split(pixels, **{name: getattr(processor, name) for name in names})
+            before = len(views)
+            for view in found[0]:
+                view = view.reshape(1, *view.shape[-3:])
+                scaled = processor.rescale_and_normalize(view, True, 1 / 255, True, [0.5] * 3, [0.5] * 3)
+                views.append(convert_image_to_patches(scaled, 16)[0])
+                shapes.append([view.shape[-2] // 16, view.shape[-1] // 16])
+            sizes.append(sum(r * c // 4 for r, c in shapes[before:]))
+            own = object.__new__(Lfm2VlProcessor)
+            own.image_token, own.image_start_token, own.image_end_token = "<image>", "<|image_start|>", "<|image_end|>"
+            own.image_thumbnail_token = "<|img_thumbnail|>"
+            whole = (size[0] // 32) * (size[1] // 32)
+            texts.append(own._build_image_tokens(int(rows[0]), int(columns[0]), 4, whole, True, True))
+        most = max(len(view) for view in views)
+        values = torch.zeros(len(views), most, views[0].shape[-1])
+        mask = torch.zeros(len(views), most, dtype=torch.int64)
+        for i, view in enumerate(views):
+            values[i, : len(view)] = view
+            mask[i, : len(view)] = 1
+        return {"pixel_values": values, "pixel_attention_mask": mask, "spatial_shapes": torch.tensor(shapes)}, texts, sizes
+
+
+class Gemma3:
+    """Gemma 3: a picture in one size, whose rows see each other, also beyond the window of the layers that have one."""
+
+    pictures = [(50, 30, 5), (20, 44, 6)]
+    template = GEMMA
+    names, word = GEMMA_NAMES, "<start_of_image>"
+    special = dict(bos_token="<bos>", eos_token="<end_of_turn>", pad_token="<pad>")
+
+    def config(self, vocab):
+        text = TEXT | dict(model_type="gemma3_text", vocab_size=vocab, hidden_size=32, num_attention_heads=2, head_dim=16, num_hidden_layers=3, query_pre_attn_scalar=16, sliding_window=6,
+                           layer_types=["sliding_attention", "full_attention", "sliding_attention"], bos_token_id=2, eos_token_id=4,
+                           tie_word_embeddings=True)
+        vision = VISION | dict(model_type="siglip_vision_model", image_size=48, patch_size=8, vision_use_head=False)
+        return AutoConfig.for_model("gemma3", text_config=text, vision_config=vision, mm_tokens_per_image=9, boi_token_index=5, eoi_token_index=6,
+                                    image_token_index=7, eos_token_id=[1, 4], bos_token_id=2, tie_word_embeddings=True)
+
+    def processor(self):
+        return Gemma3ImageProcessorPil(size={"height": 48, "width": 48}, image_seq_length=9)
+
+    def prepare(self, processor, images):
+        values = torch.tensor(numpy.asarray(processor(images, return_tensors=None)["pixel_values"], dtype=numpy.float32))
+        text = "\n\n<start_of_image>" + 9 * "<image_soft_token>" + "<end_of_image>\n\n"
+        return {"pixel_values": values}, [text] * len(images), [9] * len(images)
+
+    def adjust(self, model):
+        # As the head is the embedding, which is large here, the model would always write the token before.
+        model.get_input_embeddings().weight.mul_(0.1)
+        model.model.language_model.norm.weight.add_(8)
+
+    def beside(self, ids):
+        """What transformers' processor says of the ids: which of them are rows."""
+        return {"token_type_ids": torch.tensor([[int(id == 7) for id in ids]])}
+
+
+class Qwen3Vl:
+    """Qwen3-VL: pictures of any shape in grids, positions on three axes, and rows of lower layers that early layers add."""
+
+    pictures = [(120, 80, 7), (20, 44, 8)]
+    template = QWEN
+    names, word, text = QWEN_NAMES, "<|image_pad|>", True
+    special = dict(bos_token="<|endoftext|>", eos_token="<|im_end|>", pad_token="<|endoftext|>")
+
+    def config(self, vocab):
+        rope = dict(rope_type="default", rope_theta=5000000.0, mrope_section=[4, 2, 2], mrope_interleaved=True)
+        text = TEXT | dict(model_type="qwen3_vl_text", vocab_size=vocab, hidden_size=32, num_attention_heads=2, head_dim=16, num_hidden_layers=4,
+                           rms_norm_eps=1e-6, rope_parameters=rope, bos_token_id=0, eos_token_id=2)
+        # llama.cpp's converter knows patches of 16.
+        vision = dict(model_type="qwen3_vl", depth=3, hidden_size=48, intermediate_size=56, num_heads=3, patch_size=16, out_hidden_size=32,
+                      num_position_embeddings=36, deepstack_visual_indexes=[0, 1])
+        return AutoConfig.for_model("qwen3_vl", text_config=text, vision_config=vision, image_token_id=3, video_token_id=4, vision_start_token_id=5,
+                                    vision_end_token_id=6, tie_word_embeddings=True)
+
+    def processor(self):
+        return Qwen2VLImageProcessorPil(size={"shortest_edge": 4096, "longest_edge": 262144}, patch_size=16, temporal_patch_size=2, merge_size=2,
+                                        image_mean=[0.5] * 3, image_std=[0.5] * 3)
+
+    def prepare(self, processor, images):
+        made = processor(images, return_tensors="pt")
+        sizes = [int(rows * columns // 4) for _, rows, columns in made["image_grid_thw"]]
+        return {"pixel_values": made["pixel_values"], "image_grid_thw": made["image_grid_thw"]}, [n * "<|image_pad|>" for n in sizes], sizes
+
+    def beside(self, ids):
+        """What transformers' processor says of the ids: which of them are rows."""
+        return {"mm_token_type_ids": torch.tensor([[int(id == 3) for id in ids]])}
+
+    def adjust(self, model):
+        # Two products over many numbers follow each other here, whose results would be as large as no trained model's.
+        for merger in [model.model.visual.merger, *model.model.visual.deepstack_merger_list]:
+            merger.linear_fc1.weight.mul_(0.2)
+            merger.linear_fc2.weight.mul_(0.2)
+
+    def rows(self, made):
+        """What stands in the prompt, and behind it what early layers add."""
+        return torch.cat([torch.cat(list(made.pooler_output)), *(torch.cat(list(f)) if isinstance(f, (list, tuple)) else f for f in made.deepstack_features)], dim=-1)
+
+
+class Qwen35(Qwen3Vl):
+    """Qwen3.5: layers with a state that forgets and is corrected, attention with gates of which a part of each head is turned."""
+
+    pictures = [(40, 90, 9), (70, 70, 10)]
+    gguf, text = False, False
+
+    def config(self, vocab):
+        rope = dict(rope_type="default", rope_theta=10000000.0, mrope_section=[2, 1, 1], mrope_interleaved=True, partial_rotary_factor=0.5)
+        text = TEXT | dict(model_type="qwen3_5_text", vocab_size=vocab, hidden_size=32, num_attention_heads=2, head_dim=16, num_hidden_layers=4,
+                           rms_norm_eps=1e-6, rope_parameters=rope, bos_token_id=0, eos_token_id=2, tie_word_embeddings=True,
+                           linear_key_head_dim=8, linear_value_head_dim=16, linear_num_key_heads=2, linear_num_value_heads=4)
+        vision = dict(model_type="qwen3_5_vision", depth=3, hidden_size=48, intermediate_size=56, num_heads=3, patch_size=16, out_hidden_size=32,
+                      num_position_embeddings=36)
+        return AutoConfig.for_model("qwen3_5", text_config=text, vision_config=vision, image_token_id=3, video_token_id=4, vision_start_token_id=5,
+                                    vision_end_token_id=6, tie_word_embeddings=True)
+
+    def adjust(self, model):
+        model.model.visual.merger.linear_fc2.weight.mul_(0.3)
+
+    def rows(self, made):
+        return torch.cat(list(made.pooler_output))
+
+
+def tokenizer(folder, case):
+    names = case.names
+    tok = Tokenizer(models.BPE())
+    tok.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tok.decoder = decoders.ByteLevel()
+    special = [AddedToken(name, special=True, normalized=False) for name in names]
+    alphabet = [chr(c) for c in range(33, 127)] + ["\u0120", "\u010a"]
+    trainer = trainers.BpeTrainer(vocab_size=160, initial_alphabet=alphabet, special_tokens=special, show_progress=False)
+    tok.train_from_iterator([CORPUS.replace("\n", " ")], trainer)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tok, **case.special)
+    fast.chat_template = case.template
+    fast.save_pretrained(folder)
+    return fast
+
+
+def write(name, case):
+    folder = OUT / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    torch.manual_seed(1)
+    tok, processor = tokenizer(folder, case), case.processor()
+    processor.save_pretrained(folder)
+    config = case.config(len(tok))
+    config._attn_implementation = "eager"
+    model = AutoModelForImageTextToText.from_config(config, attn_implementation="eager").eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.ndim > 1:
+                weight.normal_(std=0.3)
+            elif weight.ndim == 1:
+                weight.add_(torch.randn_like(weight) * 0.2)
+        if hasattr(case, "adjust"):
+            case.adjust(model)
+    model.save_pretrained(folder)
+    images = [picture(*sizes) for sizes in case.pictures]
+    inputs, texts, sizes = case.prepare(processor, images)
+    rendered = tok.apply_chat_template(CONVERSATION, tokenize=False, add_generation_prompt=True)
+    pieces = rendered.split(case.word)
+    text = pieces[0] + "".join(t + p for t, p in zip(texts, pieces[1:], strict=True))
+    ids = tok(text, add_special_tokens=False)["input_ids"]
+    with torch.no_grad():
+        made = model.model.get_image_features(**inputs)
+        if hasattr(case, "rows"):
+            features = case.rows(made)
+        else:
+            features = made.pooler_output if hasattr(made, "pooler_output") else made
+            features = torch.cat([f.reshape(-1, f.shape[-1]) for f in features])
+        beside = getattr(case, "beside", lambda ids: {})
+        logits = model(input_ids=torch.tensor([ids]), **inputs, **beside(ids)).logits[0]
+        greedy, all_ids = [], list(ids)
+        for _ in range(STEPS):
+            last = model(input_ids=torch.tensor([all_ids]), **inputs, **beside(all_ids)).logits[0, -1]
+            # No token that would end the answer.
+            last[: len(case.names)] = float("-inf")
+            greedy.append(int(last.argmax()))
+            all_ids.append(greedy[-1])
+    expected = {"logits": logits.contiguous()}
+    for i, rows in enumerate(features.split(sizes)):
+        expected[f"rows.{i}"] = rows.contiguous()
+    save_file(expected, folder / "expected.safetensors")
+    about = {"messages": CONVERSATION, "pictures": case.pictures, "text": text, "ids": ids, "greedy": greedy}
+    (folder / "expected.json").write_text(json.dumps(about) + "\n", encoding="utf-8")
+    print(name, len(ids), sizes, logits.std().item(), len(set(greedy)))
+    llama_cpp = Path(sys.argv[1])
+    if not getattr(case, "gguf", True):
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        # Released checkpoints have longer names, which the converter knows alone.
+        released = Path(temporary) / name
+        shutil.copytree(folder, released)
+        weights = load_file(folder / "model.safetensors")
+        weights = {key.replace("vision_tower.", "vision_tower.vision_model."): value for key, value in weights.items()}
+        save_file(weights, released / "model.safetensors", metadata={"format": "pt"})
+        mmproj(llama_cpp, released, folder / "mmproj.gguf")
+        if getattr(case, "text", False):
+            text_model(llama_cpp, released, folder / "text.gguf")
+
+
+def mmproj(llama_cpp, folder, out):
+    command = [sys.executable, llama_cpp / "convert_hf_to_gguf.py", folder, "--mmproj", "--outtype", "f32", "--outfile", out]
+    subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": str(llama_cpp / "gguf-py")}, stderr=subprocess.DEVNULL)
+
+
+
+def text_model(llama_cpp, folder, out):
+    """As golden/make_gguf.py does it: the converter does not know the tiny tokenizer."""
+    sys.path[:0] = [str(llama_cpp / "gguf-py"), str(llama_cpp)]
+    import gguf
+    from conversion import ModelBase, get_model_class
+    from conversion.base import TextModel
+
+    TextModel.get_vocab_base_pre = lambda self, tokenizer: "gpt-2"
+    model = get_model_class(ModelBase.load_hparams(folder, False)["architectures"][0])
+    model.set_vocab = TextModel._set_vocab_gpt2
+    with torch.inference_mode():
+        model(folder, gguf.LlamaFileType.ALL_F32, out, model_name="tiny").write()
+
+
+if __name__ == "__main__":
+    # Pillow's resize in place of torchvision's.
+    References()
+    cases = {"smolvlm": SmolVlm(), "lfm2_vl": Lfm2Vl(), "gemma3": Gemma3(), "qwen3_vl": Qwen3Vl(), "qwen3_5": Qwen35()}
+    for name in sys.argv[2:] or cases:
+        write(name, cases[name])
